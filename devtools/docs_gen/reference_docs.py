@@ -96,11 +96,13 @@ def _subclasses(kind: type[HvdchartError]) -> Iterator[type[HvdchartError]]:
             yield from _subclasses(one)
 
 
-def emitted_events() -> set[str]:
-    """The reasons of all events that the master creates: of each effect Emit("Reason", ...)."""
+def created_events() -> set[str]:
+    """The reasons of all events that the master creates: of each CreateJobEvent("Reason", ...)."""
     trees = [ast.parse(file.read_text("utf-8")) for file in PROGRAMS.rglob("*.py")]
     calls = [n for tree in trees for n in ast.walk(tree) if isinstance(n, ast.Call) and n.args]
-    reasons = [ast.unparse(c.args[0]) for c in calls if ast.unparse(c.func).endswith("Emit")]
+    reasons = [
+        ast.unparse(c.args[0]) for c in calls if ast.unparse(c.func).endswith("CreateJobEvent")
+    ]
     return {ast.literal_eval(reason) for reason in reasons}
 
 
@@ -217,9 +219,9 @@ def generated_texts() -> dict[Path, str]:
     """The text of docs/command.md, and of each page with a table. Exits with a message when
     docs/life.md describes other events than the programs of the pods create.
     """
-    emitted = emitted_events()
-    for event in sorted(emitted ^ described_events()):
-        wrong = "is not described" if event in emitted else "is described, and nothing creates it"
+    created = created_events()
+    for event in sorted(created ^ described_events()):
+        wrong = "is not described" if event in created else "is described, and nothing creates it"
         sys.exit(f"{EVENTS_PAGE}: the event {event} {wrong}")
     sections = {
         "library.md": {"exports": exports_of_the_library()},

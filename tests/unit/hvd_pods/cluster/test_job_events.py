@@ -9,26 +9,26 @@ import threading
 import pytest
 
 from hvd_pods.cluster import job_events, kube
-from hvd_pods.cluster.job_events import EventRecorder
+from hvd_pods.cluster.job_events import JobEvents
 from tests.fakes import faults
 from tests.fakes.api import FakeApi
 from tests.fakes.server import Handler
 
 
 @pytest.fixture
-def recorder(api_server: FakeApi) -> EventRecorder:
-    return EventRecorder(kube.Api())
+def events(api_server: FakeApi) -> JobEvents:
+    return JobEvents(kube.Api())
 
 
 def reasons(api_server: FakeApi) -> list[str]:
     return [event["reason"] for event in api_server.items("core/events")]
 
 
-def test_an_event_is_created_about_the_job(api_server: FakeApi, recorder: EventRecorder) -> None:
+def test_an_event_is_created_about_the_job(api_server: FakeApi, events: JobEvents) -> None:
     """No character of its message controls a terminal or cannot be encoded."""
-    recorder.put("HostsReady", "2 hosts \x1b[31m\ud800", False)
-    recorder.put("Training", "", False)
-    recorder.close()
+    events.put("HostsReady", "2 hosts \x1b[31m\ud800", False)
+    events.put("Training", "", False)
+    events.close()
     event, second = api_server.items("core/events")
     about = {"apiVersion": "batch/v1", "kind": "Job", "name": "hvd-master-1"}
     expected = {
@@ -51,7 +51,7 @@ def test_an_event_is_created_about_the_job(api_server: FakeApi, recorder: EventR
 
 
 def test_an_api_server_that_does_not_answer_delays_neither_the_training_nor_the_end(
-    api_server: FakeApi, recorder: EventRecorder, monkeypatch: pytest.MonkeyPatch
+    api_server: FakeApi, events: JobEvents, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     answer = threading.Event()
     monkeypatch.setattr(job_events, "CLOSE_WITHIN", 0.01)
@@ -61,9 +61,9 @@ def test_an_api_server_that_does_not_answer_delays_neither_the_training_nor_the_
         faults.reset(handler)
 
     api_server.fail("POST", "core/events", wait_and_reset)
-    recorder.put("Training", "begins", False)
-    recorder.put("Finished", "done", False)
-    recorder.close()
+    events.put("Training", "begins", False)
+    events.put("Finished", "done", False)
+    events.close()
     assert reasons(api_server) == []
     answer.set()
     # The rest is sent as soon as the API server answers.

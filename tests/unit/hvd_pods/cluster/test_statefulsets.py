@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from hvd_pods.cluster import kube, statefulsets
-from hvd_pods.cluster.job_events import EventRecorder
+from hvd_pods.cluster.job_events import JobEvents
 from hvd_pods.master.effects import Effects
 from hvd_pods.rules import messages as m
 from hvd_pods.rules.state import Facts
@@ -158,7 +158,7 @@ class Master:
     def __init__(self, api: kube.Api) -> None:
         self.told = Told()
         facts = Facts(make_run(), "own", "hvd-master-1", "uid-1")
-        self.effects = Effects(facts, api, EventRecorder(None), self.told)
+        self.effects = Effects(facts, api, JobEvents(None), self.told)
 
     def do(self, *effects: m.Effect) -> None:
         for effect in effects:

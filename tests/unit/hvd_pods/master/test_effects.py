@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from hvd_pods.cluster import kube
-from hvd_pods.cluster.job_events import EventRecorder
+from hvd_pods.cluster.job_events import JobEvents
 from hvd_pods.common.run import Run
 from hvd_pods.master import probing
 from hvd_pods.master.effects import Effects, Lanes
@@ -29,7 +29,7 @@ def watch(pod: MasterPod, told: Told) -> Iterator[Callable[[Run], Effects]]:
     def begin(run: Run) -> Effects:
         api = kube.Api() if run.api else None
         facts = Facts(run, "own", "hvd-master-1", "uid-1")
-        started.append(Effects(facts, api, EventRecorder(None), told))
+        started.append(Effects(facts, api, JobEvents(None), told))
         started[-1].carry_out(m.WatchHosts(2))
         told.wait_for(m.HostAnswers, 2)
         return started[-1]

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from hvd_pods.master import effects, probing, record_io, recording
+from hvd_pods.master import effects, event_log, probing, record_io
 from hvd_pods.rules import growing, holding, retries
 from hvd_pods.rules.messages import StartLauncher
 from tests.fakes import faults
@@ -77,7 +77,7 @@ def test_the_events_of_a_run_can_be_replayed(pod: MasterPod) -> None:
     pod.install(FAIL_UNTIL.format(2))
     assert pod.run() == 0
     with (pod.generated / "events.jsonl").open() as lines:
-        steps = list(recording.replay(lines))
+        steps = list(event_log.replay(lines))
     launches = [e for *_, effects in steps for e in effects if isinstance(e, StartLauncher)]
     assert [launch.attempt for launch in launches] == [1, 2]
     (_, before), (_, epoch) = made(pod)

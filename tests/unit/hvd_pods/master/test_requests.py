@@ -19,7 +19,14 @@ from tests.unit.hvd_pods.rules.world import OTHER, World, leased, one_group
 PAGE = Path(__file__).resolve().parents[4] / "docs" / "scale.md"
 HOUR = 3600.0
 # Requests of an effect, where all goes well and the pods of missing hosts exist.
-COSTS = {m.WriteRecord: 1, m.ReadRecord: 1, m.ReadLease: 1, m.ListPods: 1, m.ReadJob: 2, m.Emit: 1}
+COSTS = {
+    m.WriteRecord: 1,
+    m.ReadRecord: 1,
+    m.ReadLease: 1,
+    m.ListPods: 1,
+    m.ReadJob: 2,
+    m.CreateJobEvent: 1,
+}
 # A watch of the hosts' addresses begins with a list.
 WATCH = 2 * 60 / WATCH_SECONDS
 COMMAND = 60 / (LEASE_SECONDS / RENEWALS)

@@ -121,7 +121,7 @@ def test_a_run_is_driven_once_and_always_ends(
                 assert effect.data["state"] == ends[-1], "the record's end is overwritten"
             if isinstance(effect, m.WriteRecord) and effect.purpose == END:
                 ends.append(effect.data["state"])
-            finished += isinstance(effect, m.Emit) and effect.reason == "Finished"
+            finished += isinstance(effect, m.CreateJobEvent) and effect.reason == "Finished"
 
     tell = world.tell
 

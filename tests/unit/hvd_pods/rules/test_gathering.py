@@ -83,7 +83,7 @@ def test_run_starts_in_its_order_with_enough_hosts_of_each_group(
     world.settle(until=m.StartLauncher)
     assert [list(launch.addresses) for launch in world.of(m.StartLauncher)] == [used]
     assert world.of(m.FreezeHosts), "only a run with a minimum has a use for others later"
-    assert "of 1 spares" in world.of(m.Emit)[-2].message
+    assert "of 1 spares" in world.of(m.CreateJobEvent)[-2].message
     assert world.of(m.WriteRecord)[-1].data["hosts"] == recorded
 
 
@@ -249,7 +249,7 @@ def test_problem_that_lasts_ends_the_run_unless_spares_are_left(spares: int, end
         if world.state.phase != Phase.GATHERING:
             break
         list_pods(world, worker("w-0", status=BROKEN), worker("w-1"))
-    warnings = [e for e in world.of(m.Emit) if e.reason == "HostsMissing"]
+    warnings = [e for e in world.of(m.CreateJobEvent) if e.reason == "HostsMissing"]
     assert len(warnings) == 1, "announced once"
     assert (world.state.phase != Phase.GATHERING) is ends
     if ends:
@@ -274,7 +274,7 @@ def test_only_a_deleted_service_is_not_waited_for_as_long_as_hosts(
         list_pods(world, worker("w-0", status=status))
     assert (world.state.phase != Phase.GATHERING) is is_deleted
     remedy = "what to do: create the deleted Service again"
-    warnings = [e.message for e in world.of(m.Emit) if e.reason == "HostsMissing"]
+    warnings = [e.message for e in world.of(m.CreateJobEvent) if e.reason == "HostsMissing"]
     assert [remedy in message for message in warnings] == [True] * is_deleted
 
 

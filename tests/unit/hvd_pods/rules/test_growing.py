@@ -84,7 +84,7 @@ class Adaptive(World):
         return ["".join(n[2:] for n in sorted(launch.hosts)) for launch in self.of(m.StartLauncher)]
 
     def told(self, reason: str) -> list[str]:
-        return [effect.message for effect in self.of(m.Emit) if effect.reason == reason]
+        return [effect.message for effect in self.of(m.CreateJobEvent) if effect.reason == reason]
 
 
 def test_a_run_starts_with_what_is_there_after_a_while() -> None:

@@ -47,12 +47,12 @@ def test_free_record_is_taken_at_once_with_a_new_epoch(record: dict[str, str]) -
 
 def test_holder_is_waited_for_until_it_gives_the_record_back() -> None:
     world = started(dict(HELD))
-    assert world.of(m.Emit)[0].reason == "Waiting"
+    assert world.of(m.CreateJobEvent)[0].reason == "Waiting"
     for renewed in range(3):
         world.record["renewed"] = str(renewed)
         world.fire()
         world.answer()
-    assert len(world.of(m.Emit)) == 1, "said once"
+    assert len(world.of(m.CreateJobEvent)) == 1, "said once"
     assert not world.of(m.WriteRecord)
     world.record = {**HELD, "holder": ""}
     world.fire()
@@ -323,7 +323,7 @@ def test_any_record_leads_to_a_run_or_to_an_end_that_workers_and_logs_accept(
     latest = (WALL + world.now - 3600) * 1000 + 2 * holding.MOST_AHEAD
     assert all(write.epoch <= latest for write in world.of(m.WriteRecord))
     assert world.of(m.StartLauncher) or world.exit
-    for effect in world.of(m.Emit):
+    for effect in world.of(m.CreateJobEvent):
         assert len(effect.message) < 2000
 
 

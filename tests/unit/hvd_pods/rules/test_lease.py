@@ -60,7 +60,7 @@ def test_training_goes_on_while_its_command_renews_the_lease() -> None:
     assert world.is_running
     began = world.now
     pass_time(world, 2 * SECONDS)
-    (told,) = [emit for emit in world.of(m.Emit) if emit.reason == "LeaseEnded"]
+    (told,) = [emit for emit in world.of(m.CreateJobEvent) if emit.reason == "LeaseEnded"]
     assert not world.is_running
     assert world.now - began >= SECONDS, told
 

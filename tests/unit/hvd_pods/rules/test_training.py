@@ -120,7 +120,9 @@ def test_log_and_events_name_the_attempt_that_begins() -> None:
         assert world.fire() or world.answers
         world.answer_all()
     assert "attempt 2" in world.logged()
-    assert [e.reason for e in world.of(m.Emit) if "attempt 2" in e.message][:1] == ["Started"]
+    assert [e.reason for e in world.of(m.CreateJobEvent) if "attempt 2" in e.message][:1] == [
+        "Started"
+    ]
 
 
 def test_later_attempt_may_find_nothing_left_to_do() -> None:
@@ -392,7 +394,7 @@ def test_loss_that_is_nan_is_told_once_where_the_run_goes_on() -> None:
     world = training(failOnNaN=False)
     for step in (3, 4):
         report(world, step, loss="nan")
-    told = [effect for effect in world.of(m.Emit) if effect.reason == "NotANumber"]
+    told = [effect for effect in world.of(m.CreateJobEvent) if effect.reason == "NotANumber"]
     assert len(told) == 1
     assert "step 3" in told[0].message
 
@@ -414,7 +416,7 @@ def test_stalled_ranks_are_named_once_with_their_stacks() -> None:
         while "stalls" in world.state.timers:
             world.fire()
         world.now += 60
-    named = [effect.message for effect in world.of(m.Emit) if effect.reason == "Stalled"]
+    named = [effect.message for effect in world.of(m.CreateJobEvent) if effect.reason == "Stalled"]
     assert named == [
         "rank 1 on w-0 has not joined grads for 60 s; rank 3 on w-1 has not joined grads for 60 s"
     ]
@@ -431,7 +433,7 @@ def test_stopped_rank_is_named_once_until_it_stops_anew() -> None:
         notice(world, STOPPED, "w-1", rank=3, seconds=seconds, period=15.0)
         while "stalls" in world.state.timers:
             world.fire()
-        named.append(len([e for e in world.of(m.Emit) if e.reason == "Stalled"]))
+        named.append(len([e for e in world.of(m.CreateJobEvent) if e.reason == "Stalled"]))
     assert named == [1, 1, 2]
 
 
@@ -523,7 +525,7 @@ def test_pauses_of_all_ranks_do_not_add_up(idle: float, times_named: int) -> Non
         world.answer_all()
         while "stalls" in world.state.timers:
             world.fire()
-    named = [e.message for e in world.of(m.Emit) if e.reason == "Stalled"]
+    named = [e.message for e in world.of(m.CreateJobEvent) if e.reason == "Stalled"]
     assert len(named) == times_named
     assert all(f"rank {rank} on" in message for message in named for rank in range(4))
     assert not world.of(m.EndLauncher)
@@ -575,7 +577,7 @@ def test_stalls_that_are_new_all_the_time_are_reported_now_and_then() -> None:
         world.tell(m.RankMissing(1, 3, "has not joined grads", 1.0), after=0.2)
         if world.state.timers.get("stalls", world.now + 1) <= world.now:
             world.fire()
-    assert len([e for e in world.of(m.Emit) if e.reason == "Stalled"]) <= 13
+    assert len([e for e in world.of(m.CreateJobEvent) if e.reason == "Stalled"]) <= 13
 
 
 def test_ranks_that_had_left_with_0_are_named_beside_the_one_that_failed() -> None:
@@ -605,7 +607,9 @@ def test_rank_that_does_not_end_after_another_one_is_named_with_its_stack() -> N
     for rank in (1, 2):
         notice(world, FINISHED, f"w-{rank // 2}", rank=rank)
     wait_in_launch(world, NAME_AFTER)
-    (told,) = [effect.message for effect in world.of(m.Emit) if effect.reason == "Stalled"]
+    (told,) = [
+        effect.message for effect in world.of(m.CreateJobEvent) if effect.reason == "Stalled"
+    ]
     assert "rank 0 on w-0" in told
     assert "rank 3 on w-1" in told
     shown = next(iter(world.of(m.ShowStacks)))
@@ -664,7 +668,7 @@ def test_command_may_launch_ranks_as_often_as_it_likes(kind: str) -> None:
     wait_in_launch(world, 1000)
     notice(world, IDLE, "w-0", rank=1, seconds=101.0, period=15.0)
     wait_in_launch(world, 10)
-    assert not [effect for effect in world.of(m.Emit) if effect.reason == "Stalled"]
+    assert not [effect for effect in world.of(m.CreateJobEvent) if effect.reason == "Stalled"]
     assert not world.of(m.EndLauncher)
     assert "ended with exit code 0" not in end_with(world, 1, CAUSE)
 

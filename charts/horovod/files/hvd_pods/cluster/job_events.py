@@ -21,8 +21,8 @@ EVENT_RETRY_SECONDS = 60.0
 CLOSE_WITHIN = 5.0
 
 
-class EventRecorder:
-    """Creates an event at each stage of the run; without access to the API (None) it creates none.
+class JobEvents:
+    """Creates Kubernetes events about the Job; without access to the API (None) it creates none.
 
     A thread sends them, in order: an API server that is away must not delay the training.
     """

@@ -17,7 +17,7 @@ from typing import Any, Callable, Mapping, Sequence
 
 from hvd_pods.agent.keys import Keys
 from hvd_pods.cluster.addresses import DnsAddresses, SliceAddresses
-from hvd_pods.cluster.job_events import EventRecorder
+from hvd_pods.cluster.job_events import JobEvents
 from hvd_pods.cluster.keys import find_keys
 from hvd_pods.cluster.kube import Api, ApiError
 from hvd_pods.cluster.shapes import AGAIN_RETRY_SECONDS, shorten
@@ -83,7 +83,7 @@ Call = Callable[[], "m.Event | None"]
 class Effects:
     """Everything that the master does. `exit` is set by the last effect, an Exit."""
 
-    def __init__(self, facts: Facts, api: Api | None, events: EventRecorder, tell: m.Tell) -> None:
+    def __init__(self, facts: Facts, api: Api | None, job_events: JobEvents, tell: m.Tell) -> None:
         self._facts = facts
         self._run = facts.run
         self._api = api
@@ -113,7 +113,9 @@ class Effects:
             api.is_stopped = self._stopped.is_set
         self._at_once: Mapping[type, Callable[[Any], object]] = {
             m.Log: lambda effect: log(effect.message),
-            m.Emit: lambda e: events.put(e.reason, e.message, e.kind in ("warning", "failure")),
+            m.CreateJobEvent: lambda e: job_events.put(
+                e.reason, e.message, e.kind in ("warning", "failure")
+            ),
             m.ReportFailure: self._report_failure,
             m.WatchHosts: self._watch_hosts,
             m.FreezeHosts: self._freeze_hosts,

@@ -16,15 +16,16 @@ from http.client import HTTPConnection, HTTPException
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).absolute().parents[2]))
-from hvd_pods.cluster.job_events import EventRecorder
+from hvd_pods.cluster.job_events import JobEvents
 from hvd_pods.cluster.kube import Api
 from hvd_pods.common import contract, metrics
 from hvd_pods.common.errors import EXIT_INTERNAL_ERROR, RunError
 from hvd_pods.common.paths import GENERATED
 from hvd_pods.common.reporting import log, report_end
 from hvd_pods.common.run import parse_run
-from hvd_pods.master import launcher_memory, recording, serve_metrics
+from hvd_pods.master import launcher_memory, serve_metrics
 from hvd_pods.master.effects import Effects
+from hvd_pods.master.event_log import EventLog
 from hvd_pods.rules.decide import decide
 from hvd_pods.rules.messages import Defect, Event, Moment, Started, Terminated, Timer
 from hvd_pods.rules.retries import Retries
@@ -32,8 +33,8 @@ from hvd_pods.rules.state import Facts, State
 
 # Port on the pod's loopback interface -> path of the request to end: Istio's proxy and Linkerd's.
 PROXIES = {15020: "/quitquitquit", 4191: "/shutdown"}
-# Another file for the events of this run than the one in memory, in master.env.
-RECORDING_VARIABLE = "HOROVOD_EVENTS_FILE"
+# Another file for the event log of this run than the one in memory, in master.env.
+EVENTS_FILE = "HOROVOD_EVENTS_FILE"
 # Seconds that a timer waits for events that are on the queue already.
 MOST_LATE = 1.0
 
@@ -45,15 +46,15 @@ class Master:
         self,
         facts: Facts,
         api: Api | None,
-        events: EventRecorder,
+        job_events: JobEvents,
         effects: type[Effects] = Effects,
     ) -> None:
         self._queue: queue.SimpleQueue[Event] = queue.SimpleQueue()
         limit = None if facts.run.api else facts.run.retries
         self.state = State(facts, retries=Retries(limit))
-        self.effects = effects(facts, api, events, self._queue.put)
-        path = Path(os.environ.get(RECORDING_VARIABLE) or GENERATED / "events.jsonl")
-        self._recorder = recording.Recorder(path, facts, os.environ[contract.RUN])
+        self.effects = effects(facts, api, job_events, self._queue.put)
+        path = Path(os.environ.get(EVENTS_FILE) or GENERATED / "events.jsonl")
+        self._event_log = EventLog(path, facts, os.environ[contract.RUN])
         # Without the thread that asks the hosts, for instance, no loss would be noticed.
         threading.excepthook = self._tell_defect
 
@@ -73,13 +74,13 @@ class Master:
                 self._step(self._next())
             return self.effects.exit.problem
         finally:
-            self._recorder.close()
+            self._event_log.close()
 
     def _step(self, event: Event) -> None:
         if isinstance(event, Defect):
             raise RuntimeError(event.traceback)  # noqa: TRY004 - no wrong type
         moment = Moment(time.monotonic(), time.time())
-        self._recorder.put(moment, event)
+        self._event_log.put(moment, event)
         self.state, effects = decide(self.state, event, moment)
         for effect in effects:
             self.effects.carry_out(effect)
@@ -131,8 +132,8 @@ def main() -> int:
     # Before all hosts are asked: each has a connection.
     launcher_memory.raise_file_limit(len(run.hosts))
     api = Api() if run.api else None
-    events = EventRecorder(api)
-    master = Master(Facts(run, *describe_self()), api, events)
+    job_events = JobEvents(api)
+    master = Master(Facts(run, *describe_self()), api, job_events)
     end_on(master, signal.SIGTERM, Terminated())
     file = os.environ.get(contract.METRICS_FILE, "")
     metrics.start(lambda: serve_metrics.make_page(master.state, file))
@@ -144,7 +145,7 @@ def main() -> int:
             master.effects.give_up(master.state)
         return EXIT_INTERNAL_ERROR
     finally:
-        events.close()
+        job_events.close()
     end_proxy()
     return report_end(problem)
 

@@ -22,7 +22,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).absolute().parents[2]))
 from hvd_pods.agent.banner import MARK
-from hvd_pods.cluster.job_events import EventRecorder
+from hvd_pods.cluster.job_events import JobEvents
 from hvd_pods.cluster.kube import Api, ApiError
 from hvd_pods.cluster.shapes import Object
 from hvd_pods.cluster.statefulsets import provide, scale
@@ -68,8 +68,8 @@ IN_A_ROW = 3
 class TestEffects(Effects):
     """The effects of a run that leaves no trace in the release."""
 
-    def __init__(self, facts: Facts, api: Api | None, events: EventRecorder, tell: m.Tell) -> None:
-        super().__init__(facts, api, events, tell)
+    def __init__(self, facts: Facts, api: Api | None, job_events: JobEvents, tell: m.Tell) -> None:
+        super().__init__(facts, api, job_events, tell)
         # Workers that the test has scaled up, and their numbers before; None before it begins.
         self._provided: dict[str, int] | None = None
 
@@ -221,7 +221,7 @@ def test(api: Api, run: Run, until: float) -> RunError | None:
     wait_for_end(api, os.environ[contract.TESTED_JOB], until)
     hurried = replace(run, hosts_timeout=min(run.hosts_timeout, until - time.monotonic()))
     # The events are the run's.
-    master = Master(Facts(hurried, *describe_self()), api, EventRecorder(None), TestEffects)
+    master = Master(Facts(hurried, *describe_self()), api, JobEvents(None), TestEffects)
     effects = master.effects
     assert isinstance(effects, TestEffects)  # noqa: S101 - that is what makes them
     end_on(master, signal.SIGTERM, Terminated())

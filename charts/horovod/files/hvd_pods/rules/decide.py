@@ -74,10 +74,10 @@ def on_attempt_begins(step: Step, event: m.AttemptBegins) -> None:
     progress = state.progress.forget()
     attempt = Attempt(number, gathered=gathering.expect(state))
     step.set(attempts=number, attempt=attempt, progress=progress, phase=Phase.GATHERING)
-    step.record(RUNNING, state.last_failure)
+    step.set_entry(RUNNING, state.last_failure)
     step.write_record("begin")
     step.do(m.WatchHosts(number), m.Prepare(number, epoch, fits=run.api))
-    step.do(m.Emit("Started", f"attempt {number} waits for workers of {run.ranks} ranks"))
+    step.do(m.CreateJobEvent("Started", f"attempt {number} waits for workers of {run.ranks} ranks"))
     step.log(
         f"attempt {number} waits for hosts of {run.ranks} ranks, at most {run.hosts_timeout:.0f} s"
     )
@@ -209,7 +209,7 @@ def conclude(step: Step, job: Object | None) -> None:
         ending.finish(step, problem)
     elif problem is None:
         step.log("training finished")
-        step.do(m.Emit("Finished", "the training ended with exit code 0"))
+        step.do(m.CreateJobEvent("Finished", "the training ended with exit code 0"))
         ending.finish(step, None)
     else:
         _retry(step, problem, is_over=run.api and (job is None or ending.is_withdrawn(job)))

@@ -116,7 +116,7 @@ def interruption(job: Object | None, wall: float) -> RunError:
 
 def announce(step: Step, problem: RunError) -> None:
     """Write why the run failed to the log, the termination message and an event."""
-    step.do(m.ReportFailure(problem), m.Emit("Failed", str(problem), "failure"))
+    step.do(m.ReportFailure(problem), m.CreateJobEvent("Failed", str(problem), "failure"))
 
 
 def repeat_end(step: Step, earlier: Mapping[str, str]) -> None:
@@ -126,7 +126,7 @@ def repeat_end(step: Step, earlier: Mapping[str, str]) -> None:
     problem: RunError | None = None
     if earlier["state"] == FINISHED:
         step.log(f"{result}: nothing to do; {remedy}")
-        step.do(m.Emit("Finished", f"{result}; {remedy}"))
+        step.do(m.CreateJobEvent("Finished", f"{result}; {remedy}"))
     else:
         problem = ConfigurationError(f"{result}: {earlier.get('reason')}; {remedy}")
         announce(step, problem)
@@ -153,12 +153,12 @@ def finish(step: Step, problem: RunError | None) -> None:
         store_results(step)
     elif problem and is_withdrawn(state.job):
         # Nobody else would scale the workers down. The run may go on later.
-        step.record(RUNNING, str(problem))
+        step.set_entry(RUNNING, str(problem))
         step.write_record(END, within=None)
     elif state.is_stopped and will_retry(state.job, code, step.wall):
         store_results(step)
     else:
-        step.record(FAILED if problem else FINISHED, str(problem or ""))
+        step.set_entry(FAILED if problem else FINISHED, str(problem or ""))
         step.write_record(END, within=None)
 
 
@@ -214,11 +214,11 @@ def on_results(step: Step, event: m.ResultsStored) -> None:
     step.write_record("results", within=None)
     if not event.failure:
         step.log("the results are stored")
-        step.do(m.Emit("ResultsStored", "results.command ended with exit code 0", "note"))
+        step.do(m.CreateJobEvent("ResultsStored", "results.command ended with exit code 0", "note"))
         leave(step)
         return
     text = f"the results could not be stored: {event.failure}"
-    step.do(m.Emit("ResultsNotStored", text, "warning"))
+    step.do(m.CreateJobEvent("ResultsNotStored", text, "warning"))
     if problem:
         step.log(text)
     else:

@@ -185,7 +185,7 @@ def start_if_possible(step: Step) -> None:
     for name, pod in chosen.items():
         step.log(f"host {name} at {pod.address}, {state.facts.hosts[name].slots} slots")
     spares = describe_spares(run, len(answering) - len(chosen))
-    step.do(m.Emit("HostsReady", f"{len(chosen)} hosts respond{spares}"))
+    step.do(m.CreateJobEvent("HostsReady", f"{len(chosen)} hosts respond{spares}"))
     step.clear_timers("hosts", "resume", "shrink")
     if count_missing_workers(run, chosen):
         step.do(m.FreezeHosts([*chosen]))
@@ -457,7 +457,9 @@ def report(step: Step, event: m.PodsListed) -> None:
     if reasons - gathered.told:
         step.set_gathered(told=gathered.told | reasons)
         step.do(
-            m.Emit("HostsMissing", "; ".join([*_describe(stuck), *_remedies(stuck)]), "warning")
+            m.CreateJobEvent(
+                "HostsMissing", "; ".join([*_describe(stuck), *_remedies(stuck)]), "warning"
+            )
         )
     lasting = [
         host
@@ -560,5 +562,5 @@ def explain_loss(step: Step, event: m.PodsListed, lost: Sequence[str]) -> None:
     hosts = [step.state.facts.hosts[name] for name in lost]
     text = f"lost {'; '.join(_describe(diagnose(step, hosts, event)))}"
     step.log(f"{text}: ending this attempt")
-    step.do(m.Emit("HostLost", text, "warning"))
+    step.do(m.CreateJobEvent("HostLost", text, "warning"))
     step.set_launch(lost=())

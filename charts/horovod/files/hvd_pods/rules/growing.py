@@ -43,9 +43,9 @@ def note_size(step: Step) -> None:
     if now < before:
         is_soon = step.now - state.grown_at < 2 * pause
         step.set(grow_pause=min(2 * pause, LONGEST_PAUSE) if is_soon else GROW_EVERY)
-        step.do(m.Emit("Shrunk", what, "note"))
+        step.do(m.CreateJobEvent("Shrunk", what, "note"))
     elif now > before:
-        step.do(m.Emit("Grown", what, "note"))
+        step.do(m.CreateJobEvent("Grown", what, "note"))
     step.set(hosts_before=now)
 
 

@@ -87,7 +87,7 @@ def look(step: Step, event: m.RecordRead | m.RecordChanged) -> None:
             f"waiting until {holder}, which controls the workers, ends or stops renewing its hold"
         )
         step.log(message)
-        step.do(m.Emit("Waiting", message))
+        step.do(m.CreateJobEvent("Waiting", message))
     if renewal(data) != state.hold.seen:
         step.set_hold(seen=renewal(data), seen_at=step.now)
     if state.is_stopped:

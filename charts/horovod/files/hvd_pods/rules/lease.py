@@ -83,7 +83,7 @@ def _end(step: Step) -> None:
     )
     step.set_lease(has_ended=True, note=text)
     step.log(f"the run ends: {text}")
-    step.do(m.Emit("LeaseEnded", text, "warning"))
+    step.do(m.CreateJobEvent("LeaseEnded", text, "warning"))
     phase = step.state.phase
     problem = LeaseEndedError(text)
     if phase == Phase.TRAINING:

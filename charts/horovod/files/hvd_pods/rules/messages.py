@@ -334,7 +334,7 @@ class Effect:
     """Something to be done."""
 
 
-# Effects that tell:
+# Effects that report:
 
 
 @dataclass(frozen=True)
@@ -345,8 +345,8 @@ class Log(Effect):
 
 
 @dataclass(frozen=True)
-class Emit(Effect):
-    """Create an event about the Job; `kind` is "stage", "failure", "note" or "warning"."""
+class CreateJobEvent(Effect):
+    """Create a Kubernetes event; `kind` is "stage", "failure", "note" or "warning"."""
 
     reason: str
     message: str

@@ -380,7 +380,7 @@ class Step:
         """Ask for effects, in this order."""
         for effect in effects:
             self.effects.append(effect)
-            if isinstance(effect, m.Emit):
+            if isinstance(effect, m.CreateJobEvent):
                 if effect.kind in ("stage", "failure"):
                     self.set(stage=effect.reason)
                 self.set(
@@ -432,7 +432,7 @@ class Step:
         left = {name: at for name, at in self.state.timers.items() if name not in names}
         self.set(timers=left)
 
-    def record(self, state: str, reason: str = "") -> None:
+    def set_entry(self, state: str, reason: str = "") -> None:
         """Set what the record says of the run from the next write on."""
         entry = {
             "run": self.state.run.id,

@@ -83,13 +83,13 @@ def begin(step: Step, event: m.Delivered) -> None:
     step.set_attempt(launch=Launch(tuple(chosen)))
     number = state.attempt.number
     what = f"attempt {number}: {run.mode} starts {step.state.ranks} ranks on {len(chosen)} hosts"
-    step.do(m.Emit("Training", what))
+    step.do(m.CreateJobEvent("Training", what))
     addresses = {name: answering[name].address for name in chosen if name in answering}
     stay = ending.backoff(state.job or {}) + STAY_LONGER
     step.do(m.StartLauncher(state.attempt.number, chosen, addresses, stay))
     step.do(m.FollowProgress(state.attempt.number, chosen))
     step.set(used_hosts=record_hosts(run, chosen))
-    step.record(RUNNING, state.last_failure)
+    step.set_entry(RUNNING, state.last_failure)
     step.write_record("hosts")
     on_hosts(step)
 
@@ -210,7 +210,7 @@ def warn_of_nan(step: Step) -> None:
     step.set_attempt(is_nan_told=True)
     text = f"the loss is NaN at step {state.progress.step}: launch.failOnNaN=true ends such a run"
     step.log(f"warning: {text}")
-    step.do(m.Emit("NotANumber", text, "warning"))
+    step.do(m.CreateJobEvent("NotANumber", text, "warning"))
 
 
 def on_notice(step: Step, event: m.NoticeTaken) -> None:
@@ -338,7 +338,7 @@ def report_unfinished(step: Step) -> None:
         abort(step, LaunchError(why, 1))
         return
     step.log(f"stalled: {text}")
-    step.do(m.Emit("Stalled", text, "warning"))
+    step.do(m.CreateJobEvent("Stalled", text, "warning"))
     step.set_launch(is_told=True)
     if limit < float("inf"):
         step.set_timer("ends", since + limit)
@@ -418,7 +418,7 @@ def report_stalls(step: Step) -> None:
     step.set_launch(stalls=replace(stalls, late=why, quiet_until=quiet))
     if first:
         step.log(f"stalled: {describe(first)}")
-        step.do(m.Emit("Stalled", describe(first), "warning"))
+        step.do(m.CreateJobEvent("Stalled", describe(first), "warning"))
     ranks: dict[str, list[int]] = {}
     for stall in first[:MOST_RANKS]:
         if stall.host in launch.hosts:

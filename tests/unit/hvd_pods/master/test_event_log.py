@@ -1,4 +1,4 @@
-"""The recording of a run's events, which tells later what the master knew."""
+"""The event log of a run, which shows later what the master knew."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from hvd_pods.common.run import parse_run
-from hvd_pods.master import recording
+from hvd_pods.master.event_log import EventLog, replay
 from hvd_pods.rules import messages as m
 from hvd_pods.rules.messages import Moment
 from hvd_pods.rules.state import Facts
@@ -26,57 +26,57 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "events.jsonl"
 
 
-def start(path: Path, **limits: Any) -> recording.Recorder:
+def start(path: Path, **limits: Any) -> EventLog:
     facts = Facts(parse_run(DESCRIBED), "own", "job-1", "uid-1")
-    return recording.Recorder(path, facts, DESCRIBED, **limits)
+    return EventLog(path, facts, DESCRIBED, **limits)
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_recorded_run_is_decided_alike(path: Path, seed: int) -> None:
+def test_replayed_run_is_decided_alike(path: Path, seed: int) -> None:
     """Whatever happens in it."""
     world = World(parse_run(DESCRIBED))
     chance = random.Random(seed)  # noqa: S311
     world.tell(m.Started())
     for _ in range(200):
         happen(world, chance.randrange(14 * 200))
-    recorder = start(path)
+    event_log = start(path)
     for moment, event, _ in world.history:
-        recorder.put(moment, event)
-    recorder.close()
-    replayed = [*recording.replay(iter(path.read_text().splitlines()))]
+        event_log.put(moment, event)
+    event_log.close()
+    replayed = [*replay(iter(path.read_text().splitlines()))]
     assert [repr(effects) for *_, effects in replayed] == [repr(e) for *_, e in world.history]
     assert repr(replayed[-1][2]) == repr(world.state)
 
 
-def test_recording_ends_at_its_limit(path: Path) -> None:
+def test_event_log_ends_at_its_limit(path: Path) -> None:
     """It is in the pod's memory."""
-    recorder = start(path, longest=4000)
+    event_log = start(path, longest=4000)
     for _ in range(100):
-        recorder.put(Moment(1.0, 2.0), m.HostGone(1, "w-0"))
-    recorder.close()
+        event_log.put(Moment(1.0, 2.0), m.HostGone(1, "w-0"))
+    event_log.close()
     assert 3800 < path.stat().st_size < 4000
 
 
 def test_file_that_hangs_does_not_keep_the_master(path: Path) -> None:
     """As one of a server that is away: nobody reads from this FIFO."""
     os.mkfifo(path)
-    recorder = start(path, close_within=0.01, most_waiting=5)
+    event_log = start(path, close_within=0.01, most_waiting=5)
     for _ in range(9):
-        recorder.put(Moment(1.0, 2.0), m.HostGone(1, "w-0"))
-    recorder.close()
+        event_log.put(Moment(1.0, 2.0), m.HostGone(1, "w-0"))
+    event_log.close()
     with path.open() as reader:
         lines = [*reader]
-    assert len(lines) == 6, "the recording has no gap"
+    assert len(lines) == 6, "the event log has no gap"
 
 
 @pytest.mark.parametrize("file", ["/dev/full", "/no/such/file", "link"])
-def test_recording_that_cannot_be_written_ends_and_nothing_else_does(
+def test_event_log_that_cannot_be_written_ends_and_nothing_else_does(
     tmp_path: Path, file: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "link").symlink_to(tmp_path / "target")
-    recorder = start(tmp_path / file)
-    recorder.put(Moment(1.0, 2.0), m.Started())
-    recorder.put(Moment(1.0, 2.0), m.NoticeTaken(1, {"not": {"of": {"JSON"}}}))
-    recorder.close()
-    assert "cannot record the events of this run" in capsys.readouterr().out
+    event_log = start(tmp_path / file)
+    event_log.put(Moment(1.0, 2.0), m.Started())
+    event_log.put(Moment(1.0, 2.0), m.NoticeTaken(1, {"not": {"of": {"JSON"}}}))
+    event_log.close()
+    assert "cannot write the event log of this run" in capsys.readouterr().out
     assert not (tmp_path / "target").exists()

@@ -1,6 +1,6 @@
-"""Records the events of a run as JSON lines, and replays them to see what the master did.
+"""The event log: the events of a run as JSON lines, to be replayed to see what the master did.
 
-    python charts/horovod/files/hvd_pods/master/recording.py events.jsonl
+    python charts/horovod/files/hvd_pods/master/event_log.py events.jsonl
 
 prints each event, what changed in the state, and the effects. The first line is the run.
 """
@@ -27,7 +27,7 @@ from hvd_pods.rules.messages import Cause, Effect, Event, Moment
 from hvd_pods.rules.retries import Retries
 from hvd_pods.rules.state import Facts, Phase, State
 
-# Bytes after which nothing more is recorded: the file is in memory.
+# Bytes after which nothing more is written: the file is in memory.
 LONGEST = 4 << 20
 # Events that may wait to be written, and seconds that the end of the master waits for them.
 MOST_WAITING = 10_000
@@ -59,11 +59,11 @@ def decode(value: Any) -> Any:
     return [decode(item) for item in value] if isinstance(value, list) else value
 
 
-class Recorder:
-    """Records the events of a run, which `run` describes as HVD_RUN, in a thread of its own.
+class EventLog:
+    """Writes the events of a run, which `run` describes as HVD_RUN, in a thread of its own.
 
     The file may be on a volume that hangs, and bookkeeping never delays or ends a training. Where
-    the file is too slow, the recording ends: with a gap it would mislead.
+    the file is too slow, the event log ends: with a gap it would mislead.
     """
 
     def __init__(
@@ -83,10 +83,10 @@ class Recorder:
         self._run = run
         self._waiting: queue.Queue[tuple[Moment, Event] | None] = queue.Queue(most_waiting)
         self._is_open = True
-        self._thread = spawn("record-events", self._follow)
+        self._thread = spawn("write-events", self._follow)
 
     def put(self, moment: Moment, event: Event) -> None:
-        """Record an event, unless the recording has ended."""
+        """Write an event soon, unless the event log has ended."""
         try:
             if self._is_open:
                 self._waiting.put_nowait((moment, event))
@@ -107,7 +107,7 @@ class Recorder:
             with os.fdopen(descriptor, "w", encoding="utf-8", errors="backslashreplace") as file:
                 self._write(file)
         except Exception as problem:  # noqa: BLE001 - whatever a file or an event brings about
-            log(f"cannot record the events of this run: {problem}")
+            log(f"cannot write the event log of this run: {problem}")
         self._is_open = False
 
     def _write(self, file: TextIO) -> None:
@@ -131,7 +131,7 @@ class Recorder:
 
 
 def read(lines: Iterator[str]) -> tuple[State, Iterator[tuple[Moment, Event]]]:
-    """Parse a recording: the state before the first event, and the events."""
+    """Parse an event log: the state before the first event, and the events."""
     head = json.loads(next(lines))
     run = parse_run(head.pop("run"))
     state = State(Facts(run, **head), retries=Retries(None if run.api else run.retries))
@@ -146,7 +146,7 @@ def _parse(line: str) -> tuple[Moment, Event]:
 
 
 def replay(lines: Iterator[str]) -> Iterator[tuple[Moment, Event, State, tuple[Effect, ...]]]:
-    """Decide about recorded events once more: each with the state after it, and its effects."""
+    """Decide about the events once more: each with the state after it, and its effects."""
     state, events = read(lines)
     for moment, event in events:
         state, effects = decide(state, event, moment)
