@@ -18,9 +18,9 @@ from devtools.localkube.health import kubectl, read_status
 from devtools.localkube.instance import Instance
 from devtools.localkube.link import connect
 from devtools.localkube.link import remove as remove_link
+from devtools.localkube.node_processes import NodeProcesses, ProcessIdentity
 from devtools.localkube.node_setup import TMPFS_DIRECTORIES
 from devtools.localkube.processes import all_processes
-from devtools.localkube.record import ProcessIdentity, Record
 
 # A node is Ready after 5 to 10 s, and after several times that on a busy machine.
 START_SECONDS = 120.0
@@ -33,11 +33,11 @@ NAMESPACES = ("--net", "--mount", "--pid", "--mount-proc", "--propagation=slave"
 
 def clear_leftovers(instance: Instance) -> None:
     """Stops the node if it runs, and removes what outlives its namespaces: cgroups, sockets,
-    records and allocated addresses.
+    the file with its processes, and allocated addresses.
     """
-    record = Record.read(instance)
-    if record is not None:
-        record.stop()
+    processes = NodeProcesses.read(instance)
+    if processes is not None:
+        processes.stop()
     remove_link(instance)
     cgroups.remove(instance.node_name, cgroups.hierarchies())
     if instance.run.exists():
@@ -77,7 +77,7 @@ class Boot:
         while not (children := psutil.Process(holder.pid).children()):
             self._pause()
         init = children[0].pid
-        Record(ProcessIdentity.of(holder.pid), ProcessIdentity.of(init)).write(instance)
+        NodeProcesses(ProcessIdentity.of(holder.pid), ProcessIdentity.of(init)).write(instance)
         cgroups.join_daemons(instance.node_name, roots, [holder.pid, init])
         connect(instance, init)
         if holder.stdin:

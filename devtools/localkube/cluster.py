@@ -19,9 +19,9 @@ from devtools.localkube import config, pki, preflight
 from devtools.localkube.boot import Boot, clear_leftovers
 from devtools.localkube.health import Health, health, kubectl
 from devtools.localkube.instance import LAST_NODE, Instance, current
+from devtools.localkube.node_processes import NodeProcesses, boot_id
 from devtools.localkube.node_setup import CNI_RESULTS
 from devtools.localkube.oci import pack_program
-from devtools.localkube.record import Record, boot_id
 from devtools.toolchain.tools import tool
 from hvdchart.files import write_atomically
 
@@ -82,7 +82,7 @@ def down(instance: Instance | None = None, *, images: bool = False) -> bool:
     instance = instance or current()
     preflight.check_machine()
     with _locked(instance):
-        existed = instance.state.exists() or Record.is_running(instance)
+        existed = instance.state.exists() or NodeProcesses.is_running(instance)
         for node in (*instance.others, instance):
             _remove_node(node)
             if images and node.store.parent.exists():
@@ -149,7 +149,7 @@ def remove_node(instance: Instance | None = None, number: int | None = None) -> 
         if not there:
             return None
         _remove_node(there[-1])
-        if Record.is_running(first):
+        if NodeProcesses.is_running(first):
             _forget_node(there[-1])
     return there[-1]
 

@@ -11,9 +11,9 @@ from typing import Any
 from devtools.common.commands import read_output
 from devtools.common.errors import DevtoolsError
 from devtools.localkube.instance import Instance
+from devtools.localkube.node_processes import NodeProcesses
 from devtools.localkube.probe import is_ok
 from devtools.localkube.processes import kubectl_arguments
-from devtools.localkube.record import Record
 from devtools.toolchain.tools import tool
 
 
@@ -51,7 +51,7 @@ def kubectl(instance: Instance, *arguments: str) -> str:
 
 def health(instance: Instance) -> Health:
     """Asks the components, which takes at most some seconds, and changes nothing."""
-    if not Record.is_running(instance):
+    if not NodeProcesses.is_running(instance):
         return Health(running=False)
     parts = [
         *_check_processes(instance),

@@ -19,9 +19,9 @@ from devtools.common.cache import cache_dir
 from devtools.common.commands import read_output
 from devtools.common.errors import DevtoolsError
 from devtools.localkube.instance import Instance, current
+from devtools.localkube.node_processes import NodeProcesses
 from devtools.localkube.oci import write_pushed
 from devtools.localkube.processes import ctr_command
-from devtools.localkube.record import Record
 
 
 @dataclass(frozen=True)
@@ -96,7 +96,7 @@ def load_everywhere(source: str) -> list[Image]:
     Each node has a store of its own. Returns the images of all nodes, the first node's first.
     """
     first = current()
-    nodes = [first, *filter(Record.is_running, first.others)]
+    nodes = [first, *filter(NodeProcesses.is_running, first.others)]
     return [image for node in nodes for image in load(source, node)]
 
 

@@ -119,8 +119,9 @@ class Instance:
 
     @property
     def run(self) -> Path:
-        """Sockets and process records, gone after a reboot. A short path, because the path of a
-        socket has at most 107 bytes.
+        """Sockets and the file with the processes, gone after a reboot.
+
+        The path is short, because the path of a socket has at most 107 bytes.
         """
         return Path("/run/localkube") / self.label
 

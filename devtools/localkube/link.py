@@ -7,8 +7,8 @@ import subprocess
 from devtools.common.commands import read_output
 from devtools.common.errors import DevtoolsError
 from devtools.localkube.instance import Instance
+from devtools.localkube.node_processes import NodeProcesses
 from devtools.localkube.node_setup import NODE_INTERFACE
-from devtools.localkube.record import Record
 
 # A queue lets so much through at once, a packet of the largest size included, and drops what would
 # wait for longer.
@@ -21,12 +21,12 @@ def inside(instance: Instance) -> list[str]:
 
     Raises DevtoolsError when the node does not run.
     """
-    record = Record.read(instance)
-    if record is None or not record.init.is_alive():
+    processes = NodeProcesses.read(instance)
+    if processes is None or not processes.init.is_alive():
         raise DevtoolsError(
             f"node {instance.node_name} is not running", "start it: python -m devtools.localkube up"
         )
-    return ["nsenter", f"--net=/proc/{record.init.pid}/ns/net"]
+    return ["nsenter", f"--net=/proc/{processes.init.pid}/ns/net"]
 
 
 def connect(instance: Instance, init: int) -> None:
@@ -59,7 +59,7 @@ def shape(first: Instance, rate: str | None, delay: str | None) -> list[Instance
 
     Raises DevtoolsError when no other node runs, or tc refuses.
     """
-    nodes = [node for node in first.others if Record.is_running(node)]
+    nodes = [node for node in first.others if NodeProcesses.is_running(node)]
     if not nodes:
         raise DevtoolsError(
             f"cluster {first.name!r} has no second node, so no network between nodes",

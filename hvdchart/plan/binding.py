@@ -26,7 +26,7 @@ class Binding:
 
 
 @dataclass(frozen=True)
-class Launching:
+class LaunchPlan:
     """The launcher's part of the plan.
 
     `interface` is named by all groups; when they name different ones it is None, and `group_env`
@@ -40,7 +40,7 @@ class Launching:
     transport: str
 
 
-def plan_launching(spec: Spec, slots: Sequence[int]) -> Launching:
+def plan_launch(spec: Spec, slots: Sequence[int]) -> LaunchPlan:
     """How ranks are bound and started; `slots` are the groups' ranks a node.
 
     mpirun has one binding for the whole run: ranks are not bound where no binding fits all groups.
@@ -61,7 +61,7 @@ def plan_launching(spec: Spec, slots: Sequence[int]) -> Launching:
         for group in spec.nodes
         if group.interface and not common
     }
-    return Launching(binding or Binding("none"), why, common, group_env, transport)
+    return LaunchPlan(binding or Binding("none"), why, common, group_env, transport)
 
 
 def _wanted_binding(spec: Spec, slots: Sequence[int]) -> tuple[str, Reason]:

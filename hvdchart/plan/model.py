@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from hvdchart.plan.binding import Launching
+from hvdchart.plan.binding import LaunchPlan
 from hvdchart.plan.framework import Framework
 from hvdchart.plan.rules import Reason
 from hvdchart.quantity import cpu_text, memory_text
@@ -70,7 +70,7 @@ class Plan:
 
     spec: Spec
     groups: tuple[GroupPlan, ...]
-    launching: Launching
+    launching: LaunchPlan
     shm: int
     shm_reason: Reason
     warnings: tuple[str, ...]

@@ -11,7 +11,7 @@ from typing import Any
 from hvd_pods.common.threads import YIELD
 from hvdchart.errors import SpecError
 from hvdchart.plan import rules
-from hvdchart.plan.binding import plan_launching
+from hvdchart.plan.binding import plan_launch
 from hvdchart.plan.framework import Framework, plan_framework
 from hvdchart.plan.model import GroupPlan, Plan
 from hvdchart.plan.rules import Reason
@@ -45,7 +45,7 @@ def _plan(spec: Spec, tree: Node | None) -> Plan:
     _check_mpi(spec, framework, tree)
     spec = dataclasses.replace(spec, launch=dataclasses.replace(spec.launch, mode=framework.mode))
     groups = tuple(_plan_group(spec, index, framework) for index in range(len(spec.nodes)))
-    launching = plan_launching(spec, [group.slots for group in groups])
+    launching = plan_launch(spec, [group.slots for group in groups])
     _check_state(spec, groups, tree)
     # The chart has one size for all groups.
     largest = max(groups, key=lambda group: group.shm)

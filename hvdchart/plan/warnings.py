@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from hvdchart.plan import rules
-from hvdchart.plan.binding import Launching
+from hvdchart.plan.binding import LaunchPlan
 from hvdchart.plan.model import GroupPlan
 from hvdchart.quantity import cpu_text, memory_text, pluralize
 from hvdchart.spec import topology
@@ -13,7 +13,7 @@ from hvdchart.spec.model import Spec
 from hvdchart.text import join_names
 
 
-def warnings(spec: Spec, groups: Sequence[GroupPlan], launching: Launching) -> Iterator[str]:
+def warnings(spec: Spec, groups: Sequence[GroupPlan], launching: LaunchPlan) -> Iterator[str]:
     """The warnings of a plan, one line each: what is wrong and what to do."""
     for group in groups:
         for line in _group(group):

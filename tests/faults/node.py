@@ -14,7 +14,7 @@ import psutil
 
 from devtools.localkube.instance import Instance, current
 from devtools.localkube.link import inside
-from devtools.localkube.record import Record
+from devtools.localkube.node_processes import NodeProcesses
 from tests.localkube.conftest import Cluster, number_inside
 
 Pod = dict[str, Any]
@@ -87,9 +87,9 @@ def run_inside(instance: Instance, *command: str, input: str | None = None) -> N
 
 def cut_power(node: Instance) -> None:
     """End all processes of a node at once; its object stays in the cluster until it is removed."""
-    record = Record.read(node)
-    assert record is not None
-    record.init.kill_and_wait()
+    processes = NodeProcesses.read(node)
+    assert processes is not None
+    processes.init.kill_and_wait()
 
 
 def restart_runtime() -> None:

@@ -17,9 +17,9 @@ import pytest
 
 from devtools.localkube import cgroups, health
 from devtools.localkube.instance import Instance
+from devtools.localkube.node_processes import NodeProcesses
 from devtools.localkube.oci import pack_program
 from devtools.localkube.processes import kubectl_arguments
-from devtools.localkube.record import Record
 from devtools.toolchain import tools
 from tests import waiting
 
@@ -86,11 +86,11 @@ class Cluster:
 
     def host_process(self, component: str) -> psutil.Process:
         """The component's process. The node records its number in the node's PID namespace only."""
-        record = Record.read(self.instance)
-        if record is None:
-            pytest.fail("the cluster has no record of its processes")
+        processes = NodeProcesses.read(self.instance)
+        if processes is None:
+            pytest.fail("the cluster has no file with its processes")
         wanted = self.processes()[component]["pid"]
-        for process in psutil.Process(record.init.pid).children():
+        for process in psutil.Process(processes.init.pid).children():
             if number_inside(process) == wanted:
                 return process
         return pytest.fail(f"{component} (process {wanted} in the node) does not run")

@@ -12,17 +12,17 @@ from pathlib import Path
 
 import pytest
 
+from devtools.localkube.node_processes import NodeProcesses
 from devtools.localkube.node_setup import DEVICE_PLUGINS
-from devtools.localkube.record import Record
 from tests.localkube.conftest import Cluster, machine_state, wait_until
 
 
 class TestClusterThatRuns:
     def test_second_up_changes_nothing(self, cluster: Cluster) -> None:
-        before = Record.read(cluster.instance), cluster.processes()
+        before = NodeProcesses.read(cluster.instance), cluster.processes()
         again = cluster.run("up")
         assert again.stdout.strip() == str(cluster.instance.kubeconfig)
-        assert (Record.read(cluster.instance), cluster.processes()) == before
+        assert (NodeProcesses.read(cluster.instance), cluster.processes()) == before
 
     def test_pods_may_have_all_resources_of_the_node(self, cluster: Cluster) -> None:
         node = json.loads(cluster.kubectl("get", "node", cluster.instance.node_name, "-o", "json"))
@@ -55,17 +55,17 @@ def test_killed_component_is_restarted(cluster: Cluster, component: str) -> None
 @pytest.mark.rare
 def test_up_keeps_all_objects_after_a_crash_and_none_after_a_reboot(probe: Cluster) -> None:
     """etcd does not sync its data to disk, so they cannot be trusted after a power cut."""
-    record = Record.read(probe.instance)
-    assert record is not None
-    record.init.kill_and_wait()
+    processes = NodeProcesses.read(probe.instance)
+    assert processes is not None
+    processes.init.kill_and_wait()
     assert not probe.healthy()
     probe.run("up")
     wait_until(
         "the pod runs again", lambda: "this is server" in probe.get("server", "http://web.default")
     )
-    record = Record.read(probe.instance)
-    assert record is not None
-    record.stop()
+    processes = NodeProcesses.read(probe.instance)
+    assert processes is not None
+    processes.stop()
     made_by = probe.instance.state / "made-by.json"
     made_by.write_text(json.dumps({**json.loads(made_by.read_text()), "boot": "another"}))
     probe.run("up")

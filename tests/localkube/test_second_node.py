@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from devtools.localkube.instance import Instance
-from devtools.localkube.record import Record
+from devtools.localkube.node_processes import NodeProcesses
 from tests.localkube.conftest import Cluster, probe_pod, wait_until
 
 
@@ -32,9 +32,9 @@ class Nodes:
     addresses: dict[str, str]
 
     @property
-    def records(self) -> tuple[Record | None, Record | None]:
-        """What the nodes' processes are: another record means that a node was started again."""
-        return Record.read(self.second), Record.read(self.third)
+    def processes(self) -> tuple[NodeProcesses | None, NodeProcesses | None]:
+        """What the nodes' processes are: others mean that a node was started again."""
+        return NodeProcesses.read(self.second), NodeProcesses.read(self.third)
 
     def fetch_seconds(self) -> list[float]:
         return [seconds_for_a_megabyte(address) for address in self.addresses.values()]
@@ -74,9 +74,9 @@ def shaped(nodes: Nodes, probe: Cluster) -> list[str]:
 
 
 @pytest.fixture(scope="class")
-def cut_off(nodes: Nodes, probe: Cluster) -> tuple[Record | None, Record | None]:
-    """The second node was killed; the records before that."""
-    before = nodes.records
+def cut_off(nodes: Nodes, probe: Cluster) -> tuple[NodeProcesses | None, NodeProcesses | None]:
+    """The second node was killed; the processes before that."""
+    before = nodes.processes
     assert before[0] is not None
     before[0].init.kill_and_wait()
     return before
@@ -144,9 +144,9 @@ class TestMoreNodes:
         wait_until("no limit", lambda: max(nodes.fetch_seconds()) < 0.8)
 
     def test_add_node_leaves_a_healthy_node_alone(self, nodes: Nodes, probe: Cluster) -> None:
-        before = nodes.records
+        before = nodes.processes
         probe.run("add-node", "2")
-        assert nodes.records == before
+        assert nodes.processes == before
 
     def test_cluster_does_not_depend_on_its_second_node(
         self, cut_off: object, probe: Cluster
@@ -154,10 +154,13 @@ class TestMoreNodes:
         wait_until("the cluster is healthy", probe.healthy)
 
     def test_add_node_starts_the_node_that_is_away_and_no_other(
-        self, cut_off: tuple[Record | None, Record | None], nodes: Nodes, probe: Cluster
+        self,
+        cut_off: tuple[NodeProcesses | None, NodeProcesses | None],
+        nodes: Nodes,
+        probe: Cluster,
     ) -> None:
         assert probe.run("add-node").stdout.strip() == nodes.second.node_name
-        second, third = nodes.records
+        second, third = nodes.processes
         assert second != cut_off[0]
         assert third == cut_off[1]
 

@@ -298,13 +298,13 @@ class Cluster:
 def plugins_folder() -> Path:
     """Where the kubelet has its socket for device plugins, which no other mount namespace shows."""
     from devtools.localkube.instance import current
+    from devtools.localkube.node_processes import NodeProcesses
     from devtools.localkube.node_setup import DEVICE_PLUGINS
-    from devtools.localkube.record import Record
 
-    record = Record.read(current())
-    if record is None:
-        raise RuntimeError("the local Kubernetes has no record of its processes")
-    return Path(f"/proc/{record.init.pid}/root{DEVICE_PLUGINS}")
+    processes = NodeProcesses.read(current())
+    if processes is None:
+        raise RuntimeError("the local Kubernetes has no file with its processes")
+    return Path(f"/proc/{processes.init.pid}/root{DEVICE_PLUGINS}")
 
 
 @contextmanager

@@ -12,7 +12,7 @@ import pytest
 from devtools.common.errors import DevtoolsError
 from devtools.localkube import cgroups, instance
 from devtools.localkube.instance import BENCHMARK_RANGE, Instance
-from devtools.localkube.record import ProcessIdentity
+from devtools.localkube.node_processes import ProcessIdentity
 
 V1 = """\
 31 24 0:27 / {root}/memory rw,relatime - cgroup cgroup rw,memory

@@ -68,8 +68,11 @@ class ProcessIdentity:
 
 
 @dataclass(frozen=True)
-class Record:
-    """holder: the unshare(1) that made the namespaces and waits; init: their process 1."""
+class NodeProcesses:
+    """The two processes that `up` starts for a node.
+
+    holder: the unshare(1) that made the namespaces and waits; init: their process 1.
+    """
 
     holder: ProcessIdentity
     init: ProcessIdentity
@@ -78,19 +81,19 @@ class Record:
         write_atomically(instance.run / "record.json", json.dumps(asdict(self)))
 
     @staticmethod
-    def read(instance: Instance) -> Record | None:
-        """None when no process was recorded or `down` has removed the record."""
+    def read(instance: Instance) -> NodeProcesses | None:
+        """None when `up` has started none, or `down` has removed the file."""
         path = instance.run / "record.json"
         if not path.exists():
             return None
         fields = json.loads(path.read_text())
-        return Record(ProcessIdentity(**fields["holder"]), ProcessIdentity(**fields["init"]))
+        return NodeProcesses(ProcessIdentity(**fields["holder"]), ProcessIdentity(**fields["init"]))
 
     @staticmethod
     def is_running(instance: Instance) -> bool:
         """Whether the node's process 1 runs."""
-        record = Record.read(instance)
-        return record is not None and record.init.is_alive()
+        processes = NodeProcesses.read(instance)
+        return processes is not None and processes.init.is_alive()
 
     def stop(self) -> None:
         """Kills process 1, and returns when all that was in its namespaces has ended."""
