@@ -155,7 +155,7 @@ def test_a_run_is_driven_once_and_always_ends(
             world.end_launcher(0, 100.0)
         else:
             world.fire()
-    assert world.exit, f"the master still waits {world.state.phase.value}"
+    assert world.exit, f"the master still waits {world.state.activity.value}"
     assert len(world.of(m.ScaleDown)) <= 1
     if world.exit.problem is None:
         assert finished == 1

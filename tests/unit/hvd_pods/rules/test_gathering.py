@@ -17,7 +17,7 @@ from hvd_pods.rules.gathering import (
     REPLACE_EVERY,
     SERVICE_WITHIN,
 )
-from hvd_pods.rules.state import Phase
+from hvd_pods.rules.state import Activity
 from tests.unit.hvd_pods.rules.world import WALL, World, one_group, pod
 from tests.unit.hvd_pods.runs import make_run
 
@@ -30,7 +30,7 @@ def waiting(world: World) -> World:
     world.settle(until=m.Prepare)
     world.answers = [item for item in world.answers if not isinstance(item[1], m.HostAnswers)]
     world.answer_all()
-    assert world.state.phase == Phase.GATHERING
+    assert world.state.activity == Activity.GATHERING
     return world
 
 
@@ -94,8 +94,8 @@ def test_each_host_that_comes_extends_the_deadline() -> None:
     world.now += 50
     answer(world, "w-1")
     world.now += 50
-    assert world.state.phase == Phase.GATHERING
-    while world.state.phase == Phase.GATHERING:
+    assert world.state.activity == Activity.GATHERING
+    while world.state.activity == Activity.GATHERING:
         world.answer() if world.answers else world.fire()
     assert world.now - began == pytest.approx(50 + 60, abs=2)
 
@@ -186,7 +186,7 @@ def test_stateful_set_that_makes_pods_of_another_revision_ends_the_run_unless_it
     world = waiting(World(one_group(1, hostsTimeoutSeconds=3600)))
     began = world.now
     made = 0
-    while world.state.phase == Phase.GATHERING and world.now < began + 4 * SERVICE_WITHIN:
+    while world.state.activity == Activity.GATHERING and world.now < began + 4 * SERVICE_WITHIN:
         deleted = len(world.of(m.DeletePods))
         is_back = is_mended and world.now > began + 0.75 * SERVICE_WITHIN
         if made == deleted:
@@ -197,7 +197,7 @@ def test_stateful_set_that_makes_pods_of_another_revision_ends_the_run_unless_it
         list_pods(world, pod_)
     assert "StatefulSet w makes pods" in world.logged()
     assert len(world.of(m.DeletePods)) <= 3 + (world.now - began) / REPLACE_EVERY
-    assert (world.state.phase == Phase.GATHERING) is is_mended
+    assert (world.state.activity == Activity.GATHERING) is is_mended
     if not is_mended:
         code, problem = world.end()
         assert (code, "helm upgrade" in problem) == (78, True), "no attempt can help"
@@ -209,11 +209,11 @@ def test_deleted_stateful_set_is_named_and_not_waited_for_as_long_as_hosts(
 ) -> None:
     world = waiting(World(one_group(1, hostsTimeoutSeconds=3600)))
     began = world.now
-    while world.state.phase == Phase.GATHERING and world.now < began + 2 * SERVICE_WITHIN:
+    while world.state.activity == Activity.GATHERING and world.now < began + 2 * SERVICE_WITHIN:
         is_back = comes_back and world.now > began + SERVICE_WITHIN / 2
         list_pods(world, gone=[] if is_back else ["w"])
     assert "StatefulSet w" in world.logged()
-    assert (world.state.phase == Phase.GATHERING) is comes_back
+    assert (world.state.activity == Activity.GATHERING) is comes_back
     assert comes_back or world.end()[0] == 78
 
 
@@ -246,12 +246,12 @@ BROKEN = {"containerStatuses": [{"name": "w", "image": "?", "state": {"waiting":
 def test_problem_that_lasts_ends_the_run_unless_spares_are_left(spares: int, ends: bool) -> None:
     world = waiting(World(one_group(1, 1 + spares, hostsTimeoutSeconds=600)))
     for _ in range(30):
-        if world.state.phase != Phase.GATHERING:
+        if world.state.activity != Activity.GATHERING:
             break
         list_pods(world, worker("w-0", status=BROKEN), worker("w-1"))
     warnings = [e for e in world.of(m.CreateJobEvent) if e.reason == "HostsMissing"]
     assert len(warnings) == 1, "announced once"
-    assert (world.state.phase != Phase.GATHERING) is ends
+    assert (world.state.activity != Activity.GATHERING) is ends
     if ends:
         assert world.end()[0] == 78, "no attempt can help"
 
@@ -270,9 +270,9 @@ def test_only_a_deleted_service_is_not_waited_for_as_long_as_hosts(
     world = waiting(World(one_group(1, hostsTimeoutSeconds=1200), record={"trained": trained}))
     world.tell(m.HostProblem(world.state.attempt.number, "w-0", f"{NO_SERVICE} hvd"))
     until = world.now + SERVICE_WITHIN + 10
-    while world.state.phase == Phase.GATHERING and world.now < until:
+    while world.state.activity == Activity.GATHERING and world.now < until:
         list_pods(world, worker("w-0", status=status))
-    assert (world.state.phase != Phase.GATHERING) is is_deleted
+    assert (world.state.activity != Activity.GATHERING) is is_deleted
     remedy = "what to do: create the deleted Service again"
     warnings = [e.message for e in world.of(m.CreateJobEvent) if e.reason == "HostsMissing"]
     assert [remedy in message for message in warnings] == [True] * is_deleted
@@ -283,7 +283,7 @@ def test_time_in_a_queue_does_not_count() -> None:
     world = waiting(World(one_group()))
     for _ in range(100):
         list_pods(world, *pods)
-    assert world.state.phase == Phase.GATHERING
+    assert world.state.activity == Activity.GATHERING
     assert world.state.gathered.deadline > world.now
 
 
@@ -327,7 +327,7 @@ def test_hosts_that_have_come_wait_for_a_launcher_that_takes_long_to_prepare() -
     for _ in range(20):
         world.answer() if world.answers else world.fire()
     world.now += 600
-    assert world.state.phase == Phase.GATHERING
+    assert world.state.activity == Activity.GATHERING
     world.tell(prepared[1])
     assert world.of(m.Deliver)
 

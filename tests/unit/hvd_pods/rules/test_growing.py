@@ -12,7 +12,7 @@ from hvd_pods.common.notices import FINISHED, LEAVING
 from hvd_pods.rules import messages as m
 from hvd_pods.rules.gathering import LOOK_EVERY, MISS_WITHIN
 from hvd_pods.rules.growing import AGAIN_AFTER, GROW_EVERY, SETTLE
-from hvd_pods.rules.state import Phase
+from hvd_pods.rules.state import Activity
 from tests.unit.hvd_pods.rules.world import WALL, World, one_group, pod
 
 START_AFTER = 30.0
@@ -244,7 +244,7 @@ def test_next_master_compares_finished_ranks_with_those_of_the_launch_before() -
 
 def test_pod_of_a_dead_node_is_replaced_while_others_train() -> None:
     world = Adaptive(0, 1, 2).begin().run_for(START_AFTER + 1)
-    assert world.state.phase == Phase.TRAINING
+    assert world.state.activity == Activity.TRAINING
     assert WALL > 1_789_957_000, "which is long ago"
     world.others = dict([worker("w-3", deletionTimestamp="2026-09-21T00:00:00Z")])
     world.run_for(LOOK_EVERY)

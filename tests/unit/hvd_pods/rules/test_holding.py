@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from hvd_pods.rules import holding
 from hvd_pods.rules import messages as m
 from hvd_pods.rules.holding import EXPIRES_AFTER, LOOK_EVERY, RENEW, TAKE
-from hvd_pods.rules.state import Phase
+from hvd_pods.rules.state import Activity
 from tests.unit.hvd_pods.rules.world import JOB, LATER, OTHER, WALL, World, one_group
 
 HELD = {**OTHER, "renewed": "1"}
@@ -175,19 +175,22 @@ def test_record_of_a_later_release_of_the_name_ends_the_master_of_the_earlier_on
 
 
 @pytest.mark.parametrize(
-    ("code", "phase", "of_the_master"),
+    ("code", "activity", "of_the_master"),
     [
-        *((0, phase, 0) for phase in (Phase.JUDGING, Phase.CONCLUDING, Phase.FINISHING)),
-        *((1, phase, 78) for phase in (Phase.JUDGING, Phase.CONCLUDING)),
+        *(
+            (0, activity, 0)
+            for activity in (Activity.JUDGING, Activity.CONCLUDING, Activity.FINISHING)
+        ),
+        *((1, activity, 78) for activity in (Activity.JUDGING, Activity.CONCLUDING)),
     ],
 )
 def test_training_that_has_finished_is_a_success_although_the_record_is_lost_after_it(
-    code: int, phase: Phase, of_the_master: int
+    code: int, activity: Activity, of_the_master: int
 ) -> None:
     world = World(one_group(cleanup="Always"))
     world.train()
     world.end_launcher(code)
-    while world.state.phase != phase:
+    while world.state.activity != activity:
         world.answer()
     world.record = dict(OTHER)
     world.tell(m.RecordChanged(RENEW, dict(OTHER), 1))
@@ -241,7 +244,7 @@ def test_workers_are_scaled_without_the_record_only_if_no_other_master_has_it(
         world.tell(m.RecordFailed(TAKE, 403, "forbidden", is_temporary=False))
     world.settle(until=m.StartLauncher)
     world.end_launcher(0)
-    while world.state.phase != Phase.FINISHING:
+    while world.state.activity != Activity.FINISHING:
         world.answer()
     world.answers.clear()
     world.tell(m.RecordFailed("end", 403, "forbidden", is_temporary=False))

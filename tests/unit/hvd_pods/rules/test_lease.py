@@ -10,7 +10,7 @@ from hvd_pods.cluster.shapes import format_time
 from hvd_pods.common.lease import LEASE_KEPT
 from hvd_pods.rules import messages as m
 from hvd_pods.rules.ending import UNREADABLE
-from hvd_pods.rules.state import END, Phase
+from hvd_pods.rules.state import END, Activity
 from tests.unit.hvd_pods.rules.world import DELETED, JOB, OTHER, WALL, World, leased, one_group
 
 SECONDS = 600
@@ -101,7 +101,7 @@ def test_no_attempt_follows_a_lease_that_ends_before_it() -> None:
     world = session()
     world.job["spec"] = {"backoffLimit": 5}
     world.train()
-    while world.state.phase != Phase.PAUSING:
+    while world.state.activity != Activity.PAUSING:
         if world.is_running:
             world.end_launcher(1)
         world.answer()
@@ -122,7 +122,7 @@ def test_workers_stay_for_the_next_run_until_the_lease_ends(code: int) -> None:
     world = session()
     world.job["spec"] = {"backoffLimit": 0}
     ended(world, code)
-    assert world.state.phase == Phase.STAYING
+    assert world.state.activity == Activity.STAYING
     assert world.of(m.WriteRecord)[-1].data["lease"] == LEASE_KEPT
     pass_time(world, 3 * SECONDS, renews=True)
     assert not world.of(m.ScaleDown)
@@ -139,7 +139,7 @@ def test_workers_stay_although_the_job_cannot_be_read_at_the_end() -> None:
     world.job = UNREADABLE
     world.end_launcher(0)
     world.answer_all()
-    assert world.state.phase == Phase.STAYING
+    assert world.state.activity == Activity.STAYING
     world.job = leased(SECONDS)
     pass_time(world, 2 * SECONDS)
     assert world.of(m.ScaleDown)
@@ -251,7 +251,7 @@ def test_deadline_that_could_not_be_read_at_the_end_is_watched_as_soon_as_it_can
     world.job = UNREADABLE
     world.end_launcher(0)
     world.answer_all()
-    assert world.state.phase == Phase.STAYING
+    assert world.state.activity == Activity.STAYING
     limited = {**job["spec"], "activeDeadlineSeconds": 3 * SECONDS}
     started = {"startTime": format_time(WALL + world.now)}
     began = world.now

@@ -26,7 +26,7 @@ from hvd_pods.rules import messages as m
 from hvd_pods.rules.ending import STORED, UNREADABLE
 from hvd_pods.rules.messages import Cause
 from hvd_pods.rules.stalls import MOST_READ, StallReader
-from hvd_pods.rules.state import Phase
+from hvd_pods.rules.state import Activity
 from hvd_pods.rules.training import (
     END_WITHIN,
     END_WITHOUT_HOSTS_WITHIN,
@@ -65,7 +65,7 @@ def lose(world: World, host: str = "w-1") -> None:
 
 def judge(world: World) -> None:
     """Deliver answers until the master knows why the launcher has ended."""
-    while world.state.phase == Phase.JUDGING:
+    while world.state.activity == Activity.JUDGING:
         world.answer()
 
 

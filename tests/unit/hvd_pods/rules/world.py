@@ -105,7 +105,7 @@ class World:
                 self.answer()
             elif not self.fire():
                 return
-        raise AssertionError(f"no end: the master waits {self.state.phase.value}")
+        raise AssertionError(f"no end: the master waits {self.state.activity.value}")
 
     def fire(self) -> bool:
         """Let the next timer come; False when there is none."""

@@ -25,7 +25,7 @@ from hvd_pods.rules import messages
 from hvd_pods.rules.decide import decide
 from hvd_pods.rules.messages import Cause, Effect, Event, Moment
 from hvd_pods.rules.retries import Retries
-from hvd_pods.rules.state import Facts, Phase, State
+from hvd_pods.rules.state import Activity, Facts, State
 
 # Bytes after which nothing more is written: the file is in memory.
 LONGEST = 4 << 20
@@ -155,14 +155,14 @@ def replay(lines: Iterator[str]) -> Iterator[tuple[Moment, Event, State, tuple[E
 
 def main() -> int:
     began = 0.0
-    phase = Phase.HOLDING
+    activity = Activity.HOLDING
     with Path(sys.argv[1]).open(encoding="utf-8") as lines:
         for moment, event, state, effects in replay(lines):
             began = began or moment.now
             print(f"+{moment.now - began:8.3f}  {event}"[:300])
-            if state.phase != phase:
-                phase = state.phase
-                print(f"{'':11}waits {phase.value}")
+            if state.activity != activity:
+                activity = state.activity
+                print(f"{'':11}waits {activity.value}")
             for effect in effects:
                 print(f"{'':11}-> {effect}"[:300])
     return 0

@@ -18,7 +18,7 @@ from hvd_pods.common.errors import (
 )
 from hvd_pods.rules import ending, gathering, growing, holding, lease, training
 from hvd_pods.rules import messages as m
-from hvd_pods.rules.state import RUNNING, Attempt, Phase, State, Step
+from hvd_pods.rules.state import RUNNING, Activity, Attempt, State, Step
 
 Handler = Callable[[Step, Any], None]
 # The timers of an attempt, which end with it.
@@ -73,7 +73,7 @@ def on_attempt_begins(step: Step, event: m.AttemptBegins) -> None:
     step.set_hold(epoch=epoch)
     progress = state.progress.forget()
     attempt = Attempt(number, gathered=gathering.expect(state))
-    step.set(attempts=number, attempt=attempt, progress=progress, phase=Phase.GATHERING)
+    step.set(attempts=number, attempt=attempt, progress=progress, activity=Activity.GATHERING)
     step.set_entry(RUNNING, state.last_failure)
     step.write_record("begin")
     step.do(m.WatchHosts(number), m.Prepare(number, epoch, fits=run.api))
@@ -86,7 +86,7 @@ def on_attempt_begins(step: Step, event: m.AttemptBegins) -> None:
 
 def on_prepared(step: Step, event: m.Prepared) -> None:
     """The launcher is prepared, which the hosts may have waited for, or the attempt fails."""
-    if step.state.phase != Phase.GATHERING:
+    if step.state.activity != Activity.GATHERING:
         return
     if event.problem:
         step.then(m.AttemptEnds(event.problem))
@@ -122,7 +122,7 @@ def _follow_hosts(step: Step) -> None:
 
 def on_delivered(step: Step, event: m.Delivered) -> None:
     """The hosts of a launch have the user's code."""
-    if step.state.phase == Phase.DELIVERING:
+    if step.state.activity == Activity.DELIVERING:
         training.begin(step, event)
         growing.note_size(step)
         growing.look(step)
@@ -133,7 +133,7 @@ def on_attempt_ends(step: Step, event: m.AttemptEnds) -> None:
     attempt = step.state.attempt
     step.clear_timers(*OF_ATTEMPT)
     step.set_attempt(problem=event.problem)
-    step.set(phase=Phase.JUDGING)
+    step.set(activity=Activity.JUDGING)
     step.do(m.StopWatching())
     # The next attempt is compared with the last step. A host that is lost cannot tell it, and one
     # that has come is waiting.
@@ -144,7 +144,7 @@ def on_attempt_ends(step: Step, event: m.AttemptEnds) -> None:
 def on_progress_stopped(step: Step, event: m.ProgressStopped) -> None:
     """Everything that an attempt has told is known: read what the Job says of another one."""
     state = step.state
-    if state.phase != Phase.JUDGING:
+    if state.activity != Activity.JUDGING:
         return
     if state.attempt.problem is None and state.run.fail_on_nan and state.progress.is_nan:
         step.set_attempt(problem=NotANumberError())
@@ -162,7 +162,7 @@ def on_progress_stopped(step: Step, event: m.ProgressStopped) -> None:
 def _read_job(step: Step) -> None:
     """Read the Job before the end of an attempt is decided; without the API, decide at once."""
     state = step.state
-    step.set(phase=Phase.CONCLUDING)
+    step.set(activity=Activity.CONCLUDING)
     if not state.run.api:
         conclude(step, None)
         return
@@ -172,7 +172,7 @@ def _read_job(step: Step) -> None:
 
 
 def on_job(step: Step, event: m.JobRead) -> None:
-    """The Job was read, for what the phase waits for or for ranks that may go on."""
+    """The Job was read, for what the master waits for or for ranks that may go on."""
     state = step.state
     if event.leaves:
         if "leave" in state.timers:
@@ -180,20 +180,20 @@ def on_job(step: Step, event: m.JobRead) -> None:
         return
     step.set(job=event.job)
     holding.look_again(step, event.record)
-    if step.following or step.state.phase == Phase.OVER:
+    if step.following or step.state.activity == Activity.OVER:
         # Another master has the record: nothing of this is decided here.
         return
     lease.begin(step, event.job)
-    if state.phase == Phase.CONCLUDING:
+    if state.activity == Activity.CONCLUDING:
         conclude(step, event.job)
-    elif state.phase == Phase.FINISHING and state.hold.is_in_doubt and event.record is None:
+    elif state.activity == Activity.FINISHING and state.hold.is_in_doubt and event.record is None:
         ending.leave_workers(step)
-    elif state.phase == Phase.FINISHING:
+    elif state.activity == Activity.FINISHING:
         ending.scale_down(step)
-    elif state.phase == Phase.READING:
+    elif state.activity == Activity.READING:
         step.set(retries=state.retries.note_job(event.job))
         step.then(m.AttemptBegins())
-    elif state.phase == Phase.STAYING:
+    elif state.activity == Activity.STAYING:
         ending.end_terminated(step, event.job)
 
 
@@ -237,7 +237,7 @@ def _retry(step: Step, problem: RunError, is_over: bool) -> None:
         return
     step.log(verdict.explanation)
     if verdict.pause:
-        step.set(phase=Phase.PAUSING)
+        step.set(activity=Activity.PAUSING)
         step.set_timer("pause", step.now + verdict.pause)
     else:
         step.then(m.AttemptBegins())
@@ -245,13 +245,13 @@ def _retry(step: Step, problem: RunError, is_over: bool) -> None:
 
 def _end_pause(step: Step) -> None:
     """Begin the next attempt, unless the run has ended meanwhile."""
-    if step.state.phase == Phase.PAUSING:
+    if step.state.activity == Activity.PAUSING:
         step.then(m.AttemptBegins())
 
 
 def on_end_reached(step: Step, event: m.EndReached) -> None:
     """End this master, and leave record and workers as they are."""
-    if step.state.phase == Phase.OVER:
+    if step.state.activity == Activity.OVER:
         return
     ending.announce(step, event.problem)
     step.set(problem=event.problem)
@@ -261,9 +261,9 @@ def on_end_reached(step: Step, event: m.EndReached) -> None:
 
 def on_workers_scaled(step: Step, event: m.WorkersScaled) -> None:
     """The workers are gone, or the log says which are not."""
-    if step.state.phase == Phase.FINISHING:
+    if step.state.activity == Activity.FINISHING:
         ending.store_results(step)
-    elif step.state.phase == Phase.STAYING:
+    elif step.state.activity == Activity.STAYING:
         ending.give_back(step)
 
 
@@ -286,20 +286,20 @@ def on_terminated(step: Step, event: m.Terminated) -> None:
         return
     step.set(is_stopped=True)
     step.do(m.Interrupt())
-    if step.state.phase == Phase.TRAINING:
+    if step.state.activity == Activity.TRAINING:
         training.terminate(step)
         return
     step.log("this pod is terminating")
-    if step.state.phase == Phase.GATHERING:
+    if step.state.activity == Activity.GATHERING:
         step.then(m.AttemptEnds(InterruptedRunError("terminated while waiting for hosts")))
-    elif step.state.phase == Phase.HOLDING and "look" in step.state.timers:
+    elif step.state.activity == Activity.HOLDING and "look" in step.state.timers:
         # The next look ends this master.
         step.clear_timers("look")
         step.do(m.ReadRecord())
-    elif step.state.phase == Phase.PAUSING:
+    elif step.state.activity == Activity.PAUSING:
         step.clear_timers("pause")
         _read_job(step)
-    elif step.state.phase == Phase.STAYING and not step.state.are_workers_gone:
+    elif step.state.activity == Activity.STAYING and not step.state.are_workers_gone:
         ending.look_before_end(step)
 
 

@@ -15,7 +15,7 @@ from hvd_pods.common.errors import (
 )
 from hvd_pods.common.lease import LEASE_KEPT
 from hvd_pods.rules import messages as m
-from hvd_pods.rules.state import END, FAILED, FINISHED, RUNNING, Phase, Step
+from hvd_pods.rules.state import END, FAILED, FINISHED, RUNNING, Activity, Step
 
 # Seconds that the Job controller waits before the next attempt: doubled with each failure.
 # kubernetes.io/docs/concepts/workloads/controllers/job, "Pod backoff failure policy".
@@ -130,7 +130,7 @@ def repeat_end(step: Step, earlier: Mapping[str, str]) -> None:
     else:
         problem = ConfigurationError(f"{result}: {earlier.get('reason')}; {remedy}")
         announce(step, problem)
-    step.set(phase=Phase.FINISHING, problem=problem)
+    step.set(activity=Activity.FINISHING, problem=problem)
     step.do(m.ReadJob(AGAIN_RETRY_SECONDS))
 
 
@@ -141,7 +141,7 @@ def finish(step: Step, problem: RunError | None) -> None:
     """
     state = step.state
     code = problem.exit_code if problem else 0
-    step.set(phase=Phase.FINISHING, problem=problem)
+    step.set(activity=Activity.FINISHING, problem=problem)
     if state.hold.lost_to:
         leave(step)
     elif not state.run.api:
@@ -199,7 +199,7 @@ def store_results(step: Step) -> None:
         leave(step)
         return
     left = deadline(state.job) - step.wall - END_BEFORE if state.job else run.results_within
-    step.set(phase=Phase.STORING)
+    step.set(activity=Activity.STORING)
     step.do(m.StoreResults(min(left, run.results_within)))
 
 
@@ -269,7 +269,7 @@ def stay(step: Step) -> None:
 
 
 def _begin_stay(step: Step) -> None:
-    step.set(phase=Phase.STAYING)
+    step.set(activity=Activity.STAYING)
     timers = step.state.timers
     step.clear_timers(*(name for name in timers if name not in ("renew", "lease")))
 
@@ -313,5 +313,5 @@ def end_stay(step: Step) -> None:
 
 def give_back(step: Step) -> None:
     """Give the record back, and end."""
-    step.set(phase=Phase.OVER, timers={})
+    step.set(activity=Activity.OVER, timers={})
     step.release_record()

@@ -29,7 +29,7 @@ from hvd_pods.rules.host_names import (
     format_hosts,
     read_hosts,
 )
-from hvd_pods.rules.state import Gathered, Phase, State, Step
+from hvd_pods.rules.state import Activity, Gathered, State, Step
 
 # Seconds until the pods of missing hosts are read: soon at first, because an upgrade may have left
 # pods that will never answer; then seldom, because each is a request to the API server.
@@ -94,7 +94,7 @@ def lose_patience(step: Step) -> None:
 def _note_enough(step: Step) -> None:
     """There are as many hosts as the run can do with: wait for the others for some time."""
     state = step.state
-    is_new = state.phase == Phase.GATHERING and "shrink" not in state.timers
+    is_new = state.activity == Activity.GATHERING and "shrink" not in state.timers
     if is_new and state.gathered.patience and _has_least(state):
         step.set_timer("shrink", step.now + state.gathered.patience)
 
@@ -132,7 +132,7 @@ def on_answer(step: Step, event: m.HostAnswers) -> None:
     reasons = {name: why for name, why in gathered.reasons.items() if name != event.host}
     answering = {**gathered.answering, event.host: event.pod}
     step.set_gathered(answering=answering, reasons=reasons, all_hosts_silent=False)
-    if step.state.phase == Phase.GATHERING and event.host not in gathered.arrived:
+    if step.state.activity == Activity.GATHERING and event.host not in gathered.arrived:
         # An autoscaler may bring one node after the other.
         step.set_gathered(arrived=gathered.arrived | {event.host})
         extend_deadline(step)
@@ -175,7 +175,7 @@ def start_if_possible(step: Step) -> None:
     _note_enough(step)
     state = step.state
     is_waiting = (
-        state.phase == Phase.GATHERING and state.attempt.is_prepared and not state.is_stopped
+        state.activity == Activity.GATHERING and state.attempt.is_prepared and not state.is_stopped
     )
     if not is_waiting or not is_enough(step):
         return
@@ -194,7 +194,7 @@ def start_if_possible(step: Step) -> None:
         # a pod that is to end still trains until its grace period is over.
         step.clear_timers("pods")
         step.do(m.FreezeHosts())
-    step.set(phase=Phase.DELIVERING)
+    step.set(activity=Activity.DELIVERING)
     step.set_attempt(pods=chosen)
     addresses = {name: pod.address for name, pod in answering.items()}
     saves = _has_other_state(state)
@@ -262,16 +262,16 @@ def find_missing(run: Run, answering: Collection[str]) -> list[Host]:
 
 def may_replace_pods(state: State) -> bool:
     """Whether pods in the way are this master's to replace: later they may be the next run's."""
-    phases = [Phase.GATHERING]
+    activities = [Activity.GATHERING]
     if _trains_with_fewer(state):
-        phases.append(Phase.TRAINING)
-    return state.phase in phases and not (state.is_stopped or state.hold.lost_to)
+        activities.append(Activity.TRAINING)
+    return state.activity in activities and not (state.is_stopped or state.hold.lost_to)
 
 
 def _trains_with_fewer(state: State) -> bool:
     launch = state.attempt.launch
     is_short = launch and count_missing_workers(state.run, launch.hosts)
-    return bool(is_short) and state.phase == Phase.TRAINING
+    return bool(is_short) and state.activity == Activity.TRAINING
 
 
 def list_pods(step: Step) -> None:
@@ -284,7 +284,7 @@ def list_pods(step: Step) -> None:
     if state.gathered.is_listing:
         return
     missing = []
-    if state.phase == Phase.GATHERING or has_fewer:
+    if state.activity == Activity.GATHERING or has_fewer:
         missing = find_missing(state.run, state.gathered.answering)
     reasons = state.gathered.reasons.values()
     if not (missing or any(reason.startswith(STALE) for reason in reasons)):
@@ -306,7 +306,7 @@ def on_pods(step: Step, event: m.PodsListed) -> None:
     if not may_replace_pods(state):
         return
     _replace(step, event.pods)
-    if state.phase == Phase.GATHERING:
+    if state.activity == Activity.GATHERING:
         _scale_up(step, event)
         report(step, event)
 
@@ -482,10 +482,10 @@ def _is_too_few(run: Run, lasting: Collection[Host]) -> bool:
 def time_out(step: Step) -> None:
     """No further host has come in a whole time-out: fail, with the reasons of the missing hosts."""
     state = step.state
-    if state.phase == Phase.GATHERING and _has_least(state):
+    if state.activity == Activity.GATHERING and _has_least(state):
         lose_patience(step)
         return
-    if state.phase != Phase.GATHERING or is_enough(step):
+    if state.activity != Activity.GATHERING or is_enough(step):
         # Where only the launcher is not prepared yet, that takes its own time.
         return
     missing = find_missing(state.run, state.gathered.answering)

@@ -14,7 +14,7 @@ from hvd_pods.common.run import Pod
 from hvd_pods.rules import gathering, training
 from hvd_pods.rules import messages as m
 from hvd_pods.rules.host_names import format_hosts
-from hvd_pods.rules.state import Phase, Step
+from hvd_pods.rules.state import Activity, Step
 
 # Seconds for which a host has to answer before ranks are ended for it: others may come with it.
 SETTLE = 3.0
@@ -33,7 +33,7 @@ def note_size(step: Step) -> None:
     state = step.state
     launch = state.attempt.launch
     run = step.state.run
-    if launch is None or not run.is_adaptive or state.phase != Phase.TRAINING:
+    if launch is None or not run.is_adaptive or state.activity != Activity.TRAINING:
         return
     wanted = sum(run.needed_workers.values())
     before = state.hosts_before or wanted
@@ -63,7 +63,7 @@ def find_newcomers(step: Step) -> Mapping[str, Pod]:
     state = step.state
     run = step.state.run
     launch = state.attempt.launch
-    if state.phase != Phase.TRAINING or launch is None or not run.is_adaptive:
+    if state.activity != Activity.TRAINING or launch is None or not run.is_adaptive:
         return {}
     is_ending = launch.problem or launch.asked or launch.finished or launch.ended
     if is_ending or launch.is_growing or state.is_stopped:
@@ -90,7 +90,7 @@ def prepare(step: Step) -> None:
 
 def on_ready(step: Step, event: m.NewcomersReady) -> None:
     """The hosts are prepared: end the launch, so that the next one has them."""
-    if step.state.phase != Phase.TRAINING or not step.state.attempt.launch:
+    if step.state.activity != Activity.TRAINING or not step.state.attempt.launch:
         return
     step.set_launch(is_growing=False)
     came = find_newcomers(step)

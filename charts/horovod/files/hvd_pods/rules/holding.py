@@ -21,7 +21,7 @@ from hvd_pods.common.run import Run
 from hvd_pods.rules import ending, training
 from hvd_pods.rules import messages as m
 from hvd_pods.rules.host_names import read_hosts
-from hvd_pods.rules.state import END, FAILED, FINISHED, Phase, Progress, Step, read_losses
+from hvd_pods.rules.state import END, FAILED, FINISHED, Activity, Progress, Step, read_losses
 
 # Seconds between two renewals, and without one after which the holder has lost the record. The
 # waiting master measures them by its own clock.
@@ -60,7 +60,7 @@ def look(step: Step, event: m.RecordRead | m.RecordChanged) -> None:
     state = step.state
     facts = step.state.facts
     data = event.data
-    if state.phase != Phase.HOLDING:
+    if state.activity != Activity.HOLDING:
         return
     if facts.uid != "" and data.get("superseded") == facts.uid:
         other = one_line(str(data.get("holderJob")), LONGEST_NAME)
@@ -123,7 +123,7 @@ def hold(step: Step, data: Mapping[str, str]) -> None:
         step.set(results=data.get("results", ""))
         ending.repeat_end(step, data)
     else:
-        step.set(phase=Phase.READING)
+        step.set(activity=Activity.READING)
         step.do(m.ReadJob(START_RETRY_SECONDS))
 
 
@@ -135,14 +135,14 @@ def on_written(step: Step, event: m.RecordWritten) -> None:
         hold(step, step.state.hold.data)
     elif event.purpose == RENEW:
         step.set_hold(is_renewing=False)
-    elif event.purpose == END and step.state.phase == Phase.FINISHING:
+    elif event.purpose == END and step.state.activity == Activity.FINISHING:
         ending.scale_down(step)
 
 
 def on_changed(step: Step, event: m.RecordChanged) -> None:
     """Somebody else has changed the record: another master, which has taken it, or a person."""
     step.set_hold(changes=event.changes)
-    if step.state.phase == Phase.OVER:
+    if step.state.activity == Activity.OVER:
         return
     if event.is_other:
         # What this master would write about its run, the next one would take for its own.
@@ -175,25 +175,25 @@ def look_again(step: Step, data: Mapping[str, str] | None) -> None:
 
 def lose(step: Step, holder: str) -> None:
     """Another master has taken the record: end, and leave the workers to that one."""
-    if step.state.hold.lost_to or step.state.phase == Phase.OVER:
+    if step.state.hold.lost_to or step.state.activity == Activity.OVER:
         return
     step.log(f"{holder} controls the workers now")
     step.set_hold(lost_to=holder)
     step.clear_timers("renew")
     attempt = step.state.attempt
-    phase = step.state.phase
-    if phase == Phase.TRAINING:
+    activity = step.state.activity
+    if activity == Activity.TRAINING:
         training.abort(step, superseded(holder))
-    elif phase == Phase.JUDGING or (
-        phase == Phase.CONCLUDING and attempt.launch and not attempt.problem
+    elif activity == Activity.JUDGING or (
+        activity == Activity.CONCLUDING and attempt.launch and not attempt.problem
     ):
         # A training that has finished is a success, whoever has the workers now.
         return
-    elif phase in (Phase.FINISHING, Phase.STAYING):
+    elif activity in (Activity.FINISHING, Activity.STAYING):
         # The training has ended as it has; what is left is the other master's.
-        step.set(phase=Phase.OVER, timers={})
+        step.set(activity=Activity.OVER, timers={})
         step.release_record()
-    elif phase != Phase.STORING:
+    elif activity != Activity.STORING:
         step.then(m.EndReached(superseded(holder)))
 
 
@@ -220,7 +220,7 @@ def on_failed(step: Step, event: m.RecordFailed) -> None:
         if event.message != step.state.hold.trouble:
             step.log(f"cannot write the record of this run: {event.message}")
         step.set_hold(is_renewing=False, trouble=event.message)
-        if event.purpose == END and step.state.phase == Phase.FINISHING:
+        if event.purpose == END and step.state.activity == Activity.FINISHING:
             # Only the holder scales its workers; one that never held the record has no other sign.
             step.set_hold(is_in_doubt=step.state.hold.is_held)
             step.do(m.ReadJob(AGAIN_RETRY_SECONDS))

@@ -16,7 +16,7 @@ from hvd_pods.common.hostile import parse_count
 from hvd_pods.common.lease import LEASE, RENEWED
 from hvd_pods.rules import ending, training
 from hvd_pods.rules import messages as m
-from hvd_pods.rules.state import Phase, Step
+from hvd_pods.rules.state import Activity, Step
 
 # Looks in the time of a lease, and the seconds between two of them at most.
 LOOKS = 20
@@ -48,7 +48,7 @@ def look(step: Step) -> None:
 def on_read(step: Step, event: m.LeaseRead) -> None:
     """End the run if its lease has not changed for too long; otherwise look again later."""
     lease = step.state.lease
-    if lease.has_ended or step.state.phase == Phase.OVER or step.state.hold.lost_to:
+    if lease.has_ended or step.state.activity == Activity.OVER or step.state.hold.lost_to:
         return
     if event.job is None:
         step.set_lease(seen_at=step.now)
@@ -58,7 +58,7 @@ def on_read(step: Step, event: m.LeaseRead) -> None:
     if not seconds:
         # An upgrade has made an ordinary run of it.
         step.set_lease(seconds=0.0, note="")
-        if step.state.phase == Phase.STAYING:
+        if step.state.activity == Activity.STAYING:
             ending.give_back(step)
         return
     renewal = _renewal(event.job)
@@ -69,7 +69,7 @@ def on_read(step: Step, event: m.LeaseRead) -> None:
         _end(step)
     else:
         _look_later(step)
-        if step.state.phase == Phase.STAYING:
+        if step.state.activity == Activity.STAYING:
             # It may not have been read at the end, and an upgrade may have changed it.
             ending.watch_deadline(step, event.job)
 
@@ -84,16 +84,16 @@ def _end(step: Step) -> None:
     step.set_lease(has_ended=True, note=text)
     step.log(f"the run ends: {text}")
     step.do(m.CreateJobEvent("LeaseEnded", text, "warning"))
-    phase = step.state.phase
+    activity = step.state.activity
     problem = LeaseEndedError(text)
-    if phase == Phase.TRAINING:
+    if activity == Activity.TRAINING:
         training.abort(step, problem)
-    elif phase in (Phase.GATHERING, Phase.DELIVERING, Phase.PAUSING):
+    elif activity in (Activity.GATHERING, Activity.DELIVERING, Activity.PAUSING):
         step.clear_timers("pause")
         step.then(m.AttemptEnds(problem))
-    elif phase == Phase.STAYING:
+    elif activity == Activity.STAYING:
         ending.end_stay(step)
-    # In other phases the run is about to end, and looks at the lease then.
+    # Otherwise the run is about to end, and looks at the lease then.
 
 
 def _look_later(step: Step) -> None:

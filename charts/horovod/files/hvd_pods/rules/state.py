@@ -31,8 +31,11 @@ DIGITS = 6
 LARGEST = 10**15
 
 
-class Phase(enum.Enum):
-    """What the master waits for, in this order; from CONCLUDING it may go back to GATHERING."""
+class Activity(enum.Enum):
+    """What the master does, and what it waits for, in this order.
+
+    From CONCLUDING it may go back to GATHERING.
+    """
 
     HOLDING = "until it holds the record"
     READING = "until it knows whether the run has ended, and how often it may be tried"
@@ -300,7 +303,7 @@ class State:
     """Everything that the next decision depends on."""
 
     facts: Facts
-    phase: Phase = Phase.HOLDING
+    activity: Activity = Activity.HOLDING
     is_stopped: bool = False
     timers: Mapping[str, float] = field(default_factory=dict)
     hold: Hold = field(default_factory=Hold)

@@ -32,7 +32,7 @@ from hvd_pods.rules import ending, gathering
 from hvd_pods.rules import messages as m
 from hvd_pods.rules.host_names import describe_loss, find_host, record_hosts
 from hvd_pods.rules.stalls import COLLECT, FORGET_AFTER, MOST_RANKS, REPORT_EVERY, Stall, describe
-from hvd_pods.rules.state import RUNNING, Launch, Phase, State, Step
+from hvd_pods.rules.state import RUNNING, Activity, Launch, State, Step
 
 # Seconds from SIGTERM to SIGKILL for a launcher: in general; when hosts are lost, for whose daemons
 # it would wait, or have come; and the same in mode direct, which starts no daemons.
@@ -79,7 +79,7 @@ def begin(step: Step, event: m.Delivered) -> None:
         return
     chosen = [name for name in state.facts.hosts if name in event.hosts]
     left = state.hold.epoch if run.mode == "direct" else 0
-    step.set(phase=Phase.TRAINING, was_training=True, left=left)
+    step.set(activity=Activity.TRAINING, was_training=True, left=left)
     step.set_attempt(launch=Launch(tuple(chosen)))
     number = state.attempt.number
     what = f"attempt {number}: {run.mode} starts {step.state.ranks} ranks on {len(chosen)} hosts"
@@ -96,7 +96,7 @@ def begin(step: Step, event: m.Delivered) -> None:
 
 def on_hosts(step: Step) -> None:
     """Hosts have come or gone while the launcher runs."""
-    if step.state.phase != Phase.TRAINING:
+    if step.state.activity != Activity.TRAINING:
         return
     _look_for_loss(step)
     _end_leftovers(step)
@@ -143,7 +143,7 @@ def _end_leftovers(step: Step) -> None:
 def abort(step: Step, problem: RunError) -> None:
     """End this launch, which then fails with `problem`; the run may go on."""
     launch = step.state.attempt.launch
-    if step.state.phase != Phase.TRAINING or launch is None or launch.problem:
+    if step.state.activity != Activity.TRAINING or launch is None or launch.problem:
         return
     step.set_launch(problem=problem)
     within = END_WITHIN
@@ -319,7 +319,7 @@ def report_unfinished(step: Step) -> None:
     """
     launch = step.state.attempt.launch
     run = step.state.run
-    if step.state.phase != Phase.TRAINING or launch is None or launch.problem:
+    if step.state.activity != Activity.TRAINING or launch is None or launch.problem:
         return
     if launch.asked:
         # They have a time.
@@ -409,7 +409,7 @@ def _add_stall(step: Step, stall: Stall, is_measured: bool) -> None:
 def report_stalls(step: Step) -> None:
     """Name the ranks of a message, and end the attempt if that has lasted too long."""
     launch = step.state.attempt.launch
-    if launch is None or step.state.phase != Phase.TRAINING:
+    if launch is None or step.state.activity != Activity.TRAINING:
         return
     stalls, first, named = launch.stalls.collect()
     late = [stall for stall in named if stall.seen - stall.since >= _find_limit(step, stall)]
@@ -446,7 +446,7 @@ def on_launcher_ended(step: Step, event: m.LauncherEnded) -> None:
     state = step.state
     launch = step.state.attempt.launch
     assert launch  # noqa: S101
-    step.set(phase=Phase.JUDGING)
+    step.set(activity=Activity.JUDGING)
     step.clear_timers("leave")
     step.set_attempt(seconds=event.seconds)
     step.set_launch(code=event.code)
