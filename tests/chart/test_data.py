@@ -77,8 +77,8 @@ def test_staging_key_stays_with_another_verification() -> None:
     assert staging_key(verify="Checksum") == staging_key()
 
 
-def record(values: Values) -> str:
-    """The record of the nodes that have the data, as the master of such a release knows it."""
+def node_list(values: Values) -> str:
+    """The list of the nodes that have the data, as the master of such a release knows it."""
     manifests = render({**DATA, "staging": STAGING, **values})
     (group,) = run_settings(manifests)["groups"]
     name: str = group["staged"]
@@ -97,20 +97,20 @@ def on_disk(path: str, **mount: object) -> Values:
     }
 
 
-@pytest.mark.promise("releases share the record of what is in one directory of the nodes")
-def test_releases_share_the_record_of_what_is_in_one_directory_of_the_nodes() -> None:
-    first = record(on_disk("/mnt/data/x"))
+@pytest.mark.promise("releases share the node list of what is in one directory")
+def test_releases_share_the_node_list_of_what_is_in_one_directory() -> None:
+    first = node_list(on_disk("/mnt/data/x"))
     assert first.startswith("horovod-staged-")
-    assert record({**on_disk("/mnt/data", subPath="x"), "worker": {"number": 9}}) == first
+    assert node_list({**on_disk("/mnt/data", subPath="x"), "worker": {"number": 9}}) == first
     moved = on_disk("/mnt/data/x", mountPath="/elsewhere/")
-    assert record({**moved, "staging": {**STAGING, "path": "/elsewhere/set"}}) == first
+    assert node_list({**moved, "staging": {**STAGING, "path": "/elsewhere/set"}}) == first
     for other in (
         {**on_disk("/mnt/data/x"), "staging": {**STAGING, "command": ["true"]}},
         {**on_disk("/mnt/data/x"), "staging": {**STAGING, "path": "/data/other"}},
         on_disk("/mnt/data/y"),
     ):
-        assert record(other).startswith("horovod-staged-")
-        assert record(other) != first
+        assert node_list(other).startswith("horovod-staged-")
+        assert node_list(other) != first
 
 
 @pytest.mark.parametrize(
@@ -123,8 +123,8 @@ def test_releases_share_the_record_of_what_is_in_one_directory_of_the_nodes() ->
     ],
     ids=["claim", "Any", "directory of each pod", "no staging"],
 )
-def test_nothing_is_recorded_of_data_that_no_directory_of_a_node_has(values: Values) -> None:
-    assert record({**on_disk("/mnt/data"), **values}) == ""
+def test_no_node_is_listed_for_data_that_no_directory_of_a_node_has(values: Values) -> None:
+    assert node_list({**on_disk("/mnt/data"), **values}) == ""
 
 
 SCRIPT = "print('hello')\n"

@@ -529,12 +529,12 @@ def test_selector_of_an_earlier_version_is_refused_with_the_remedy(place: Namesp
 
 
 STAGED: Values = {**on_disk("/mnt/data"), "staging": STAGING}
-# What the record adds.
+# What the node list adds.
 HAVE_THEM = {"key": "kubernetes.io/hostname", "operator": "In", "values": ["node-a", "node-b"]}
 
 
-def put_record(place: Namespace, *nodes: str) -> str:
-    """Write the record of the nodes with the data as a master does, with its rights.
+def put_node_list(place: Namespace, *nodes: str) -> str:
+    """Write the list of the nodes with the data as a master does, with its rights.
 
     Return what Kubernetes says when the master writes another ConfigMap.
     """
@@ -558,7 +558,7 @@ def put_record(place: Namespace, *nodes: str) -> str:
 
 @dataclass(frozen=True)
 class Staged:
-    """A run that stages data, before and after its master has recorded the nodes that have it."""
+    """A run that stages data, before and after its master has listed the nodes that have it."""
 
     installed: Seen
     refused: str
@@ -572,22 +572,22 @@ def staged(kubeconfig: Path, request: pytest.FixtureRequest) -> Staged:
     with empty_namespace(kubeconfig) as place:
         return Staged(
             installed=see(place, version, CHART, RUN, STAGED),
-            refused=put_record(place, "node-b", "node-a"),
+            refused=put_node_list(place, "node-b", "node-a"),
             same=see(place, version, CHART, RUN, STAGED),
             other=see(place, version, CHART, RUN, STAGED, OTHER_COMMAND),
         )
 
 
-def test_no_nodes_are_preferred_without_a_record(staged: Staged) -> None:
+def test_no_nodes_are_preferred_without_a_node_list(staged: Staged) -> None:
     assert "have the data" not in staged.installed.notes
     assert set(staged.installed.affinity) == {"podAntiAffinity"}
 
 
-def test_master_may_write_no_config_map_but_the_record(staged: Staged) -> None:
+def test_master_may_write_no_config_map_but_the_node_list(staged: Staged) -> None:
     assert "cannot" in staged.refused
 
 
-def test_run_that_is_there_stays_as_it_is_when_the_record_appears(staged: Staged) -> None:
+def test_run_that_is_there_stays_as_it_is_when_the_node_list_appears(staged: Staged) -> None:
     assert set(staged.same.affinity) == {"podAntiAffinity"}
 
 
@@ -625,7 +625,7 @@ def chosen(kubeconfig: Path) -> dict[str, Seen]:
     ignored = {"staging": {"nodes": "Any"}}
     with empty_namespace(kubeconfig) as place:
         upgrade(place, "helm4", CHART, RUN, STAGED)
-        put_record(place, "node-a", "node-b")
+        put_node_list(place, "node-a", "node-b")
         return {
             "Any": see(place, "helm3", CHART, RUN, STAGED, OTHER_COMMAND, ignored),
             "Required": see(place, "helm4", CHART, RUN, STAGED, OTHER_COMMAND, required),

@@ -109,8 +109,8 @@ def events(namespace: Namespace, job: str) -> dict[str, str]:
     return {item["reason"]: item["message"] for item in items}
 
 
-def record(namespace: Namespace) -> dict[str, str]:
-    """The nodes that have the data, as the release has recorded them."""
+def node_list(namespace: Namespace) -> dict[str, str]:
+    """The nodes that have the data, as the release has listed them."""
     (item,) = namespace.get("configmaps", "--selector=horovod/record=staged")["items"]
     nodes: dict[str, str] = item["data"]
     return nodes
@@ -126,11 +126,11 @@ def first_log(privileged: Namespace, buckets: Path, server: str, empty_node: str
 def staged_nodes(
     first_log: str, privileged: Namespace, buckets: Path, server: str, empty_node: str
 ) -> list[str]:
-    """The nodes of the first run's record, after a second release has run with its data.
+    """The nodes that the first run has listed, after a second release has run with its data.
 
     The server does not have the data any more, and the second run cannot store its results.
     """
-    nodes = sorted(record(privileged))
+    nodes = sorted(node_list(privileged))
     privileged.helm("uninstall", "hvd")
     privileged.wait_for_no_workers("hvd")
     (buckets / "data/set/numbers").unlink()
@@ -154,10 +154,10 @@ class TestDataFromS3:
         assert (buckets / "results/first/model").read_text() == "6"
         assert "ResultsStored" in events(privileged, privileged.job("hvd"))
 
-    def test_node_that_has_no_data_is_not_recorded(
+    def test_node_that_has_no_data_is_not_listed(
         self, first_log: str, privileged: Namespace, empty_node: str
     ) -> None:
-        assert empty_node not in record(privileged)
+        assert empty_node not in node_list(privileged)
 
     def test_next_release_requires_the_nodes_that_have_the_data(
         self, staged_nodes: list[str], privileged: Namespace

@@ -17,12 +17,12 @@ the work and keeps the result there. Later templates read these fields of .horov
   command, mode         the training command, and what starts it: launch.mode, or direct for a line of horovodrun
   isLine                whether the command is a line of horovodrun
   outputPath, resultsPath, logDir   where ranks write, what is stored at the end, and what TensorBoard reads
-  stagingKey, stagedRecords         a hash of the source of the data, and the ConfigMaps of nodes that have them
+  stagingKey, nodeLists             a hash of the source of the data, and the ConfigMaps of nodes that have them
   stallTimeout          seconds that a rank may keep the others waiting before the next attempt begins; 0 for no limit
   metricsPort, hasAccess, hasPolicy, fusesByRanks   see there
   groups                the worker groups. A group has every key of `worker`, and: name, volumes, volumeMounts,
                         statefulSet and account (names of its objects), grace (seconds to end), maximum (the most hosts
-                        that it may have, with spares), staged (the record of the nodes that have its data),
+                        that it may have, with spares), staged (the list of the nodes that have its data),
                         pod (its pod spec) and revision (a hash of it)
   masterPod, jobName    the template of the master's pod, and the name of the run's Job
 Those of the run in the cluster are listed at horovod.findRun.
@@ -206,11 +206,11 @@ upgrade keeps keeps its own. */ -}}
 {{- with get $facts.sets .statefulSet -}}
 {{- $_ := get .spec.template.metadata.labels "horovod/revision" | set $this.group "revision" -}}
 {{- end -}}
-{{- $_ := set . "staged" (include "horovod.stagedRecord" $this) -}}
+{{- $_ := set . "staged" (include "horovod.nodeList" $this) -}}
 {{- $staged = append $staged .staged -}}
 {{- if .staged -}}{{- include "horovod.placeOnStaged" $this -}}{{- end -}}
 {{- end -}}
-{{- $_ := set $facts "stagedRecords" (without (uniq $staged) "") -}}
+{{- $_ := set $facts "nodeLists" (without (uniq $staged) "") -}}
 
 {{- /* A new name of a Job has a hash of the pod template, because Kubernetes allows no change of a Job's pods. Without a
 ServiceAccount no record keeps another Job from repeating the run, so that the hash is that of the settings only. */ -}}

@@ -43,7 +43,7 @@ The name of the ConfigMap whose keys are the nodes that have the data (hvd_pods/
 the data are not in a directory of a node. It is a hash of the source and the directory, so that later runs and other
 releases of the namespace share it. Call with (dict "root" $ "group" $group).
 */}}
-{{- define "horovod.stagedRecord" -}}
+{{- define "horovod.nodeList" -}}
 {{- $staging := .root.Values.staging -}}
 {{- $directory := "" -}}
 {{- if and $staging.command (ne $staging.nodes "Any") -}}
@@ -66,8 +66,8 @@ Places a group's workers on the nodes that have its data, as `stagedNodes` of th
 running workers are on such nodes already. Call with (dict "root" $ "group" $group).
 */}}
 {{- define "horovod.placeOnStaged" -}}
-{{- $record := lookup "v1" "ConfigMap" .root.Release.Namespace .group.staged | default dict -}}
-{{- with keys ($record.data | default dict) | sortAlpha -}}
+{{- $list := lookup "v1" "ConfigMap" .root.Release.Namespace .group.staged | default dict -}}
+{{- with keys ($list.data | default dict) | sortAlpha -}}
 {{- $_ := set $.group "stagedNodes" . -}}
 {{- $term := dict "key" "kubernetes.io/hostname" "operator" "In" "values" . -}}
 {{- $pod := fromYaml $.group.pod -}}

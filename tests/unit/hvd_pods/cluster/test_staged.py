@@ -1,4 +1,4 @@
-"""The record of the nodes that have the staged data: written by masters, with a fake API server."""
+"""The list of the nodes that have the staged data: written by masters, with a fake API server."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from tests.fakes.api import FakeApi
 from tests.unit.hvd_pods.master_pod import read_log
 from tests.unit.hvd_pods.runs import make_run
 
-RECORD = "horovod-staged-1"
+NODE_LIST = "horovod-staged-1"
 GROUP = {"statefulSet": "hvd-worker", "number": 3, "maximum": 3, "slots": 1, "revision": "r1"}
 
 
-def staging_run(record: str = RECORD) -> Run:
+def staging_run(node_list: str = NODE_LIST) -> Run:
     """A run of three workers whose data are on their nodes."""
-    return make_run(groups=[{**GROUP, "staged": record}])
+    return make_run(groups=[{**GROUP, "staged": node_list}])
 
 
 def on_nodes(run: Run, *nodes: str) -> dict[Host, Pod]:
@@ -27,61 +27,61 @@ def on_nodes(run: Run, *nodes: str) -> dict[Host, Pod]:
     return {host: Pod("10.0.0.1", "uid", node) for host, node in zip(run.hosts, nodes, strict=True)}
 
 
-def recorded(api_server: FakeApi) -> list[str]:
-    item: Any = api_server.find("core/configmaps", RECORD)
+def listed(api_server: FakeApi) -> list[str]:
+    item: Any = api_server.find("core/configmaps", NODE_LIST)
     return sorted(item["data"])
 
 
-def test_nothing_is_recorded_of_a_run_without_data_on_nodes(api_server: FakeApi) -> None:
+def test_nothing_is_listed_of_a_run_without_data_on_nodes(api_server: FakeApi) -> None:
     run = staging_run("")
-    staged.record_nodes(run, kube.Api(), on_nodes(run, "a", "b", "b"))
+    staged.add_nodes(run, kube.Api(), on_nodes(run, "a", "b", "b"))
     assert api_server.requests == []
 
 
-def test_nothing_is_recorded_without_the_nodes_names(api_server: FakeApi) -> None:
+def test_nothing_is_listed_without_the_nodes_names(api_server: FakeApi) -> None:
     """DNS does not tell them."""
     run = staging_run()
-    staged.record_nodes(run, kube.Api(), on_nodes(run, "", "", ""))
+    staged.add_nodes(run, kube.Api(), on_nodes(run, "", "", ""))
     assert api_server.requests == []
 
 
-def test_the_first_run_makes_a_record(
+def test_the_first_run_makes_a_node_list(
     api_server: FakeApi, capsys: pytest.CaptureFixture[str]
 ) -> None:
     run = staging_run()
-    staged.record_nodes(run, kube.Api(), on_nodes(run, "a", "b", "b"))
-    assert recorded(api_server) == ["a", "b"]
-    item: Any = api_server.find("core/configmaps", RECORD)
+    staged.add_nodes(run, kube.Api(), on_nodes(run, "a", "b", "b"))
+    assert listed(api_server) == ["a", "b"]
+    item: Any = api_server.find("core/configmaps", NODE_LIST)
     assert item["metadata"]["labels"] == {"horovod/record": "staged"}
     assert read_log(capsys) == [
-        f"recorded in ConfigMap {RECORD}: the data of staging.path are on nodes a, b",
+        f"added to ConfigMap {NODE_LIST}: the data of staging.path are on nodes a, b",
         "0 of 2 nodes had the data of staging.path before",
     ]
 
 
-def test_later_runs_add_to_the_record(
+def test_later_runs_add_to_the_node_list(
     api_server: FakeApi, capsys: pytest.CaptureFixture[str]
 ) -> None:
     run = staging_run()
     api = kube.Api()
-    staged.record_nodes(run, api, on_nodes(run, "a", "b", "b"))
+    staged.add_nodes(run, api, on_nodes(run, "a", "b", "b"))
     read_log(capsys)
-    staged.record_nodes(run, api, on_nodes(run, "b", "c", "c"))
-    assert recorded(api_server) == ["a", "b", "c"]
+    staged.add_nodes(run, api, on_nodes(run, "b", "c", "c"))
+    assert listed(api_server) == ["a", "b", "c"]
     assert read_log(capsys) == [
-        f"recorded in ConfigMap {RECORD}: the data of staging.path are on nodes c",
+        f"added to ConfigMap {NODE_LIST}: the data of staging.path are on nodes c",
         "1 of 2 nodes had the data of staging.path before",
     ]
 
 
 @pytest.mark.parametrize(("method", "exists"), [("GET", True), ("PATCH", False), ("PATCH", True)])
-def test_a_record_that_cannot_be_written_is_logged_and_asked_for_once(
+def test_a_node_list_that_cannot_be_written_is_logged_and_asked_for_once(
     api_server: FakeApi, method: str, exists: bool, capsys: pytest.CaptureFixture[str]
 ) -> None:
     run = staging_run()
     if exists:
-        api_server.put("core/configmaps", {"metadata": {"name": RECORD}})
-    api_server.fail(method, f"core/configmaps/{RECORD}", faults.status(503))
-    staged.record_nodes(run, kube.Api(), on_nodes(run, "a", "b", "c"))
-    assert len(api_server.asked(method, f"core/configmaps/{RECORD}")) == 1
-    assert "cannot record for later runs which nodes have the data: 503" in read_log(capsys)[0]
+        api_server.put("core/configmaps", {"metadata": {"name": NODE_LIST}})
+    api_server.fail(method, f"core/configmaps/{NODE_LIST}", faults.status(503))
+    staged.add_nodes(run, kube.Api(), on_nodes(run, "a", "b", "c"))
+    assert len(api_server.asked(method, f"core/configmaps/{NODE_LIST}")) == 1
+    assert "cannot list for later runs which nodes have the data: 503" in read_log(capsys)[0]

@@ -1,6 +1,6 @@
-"""Records which nodes have the data that the init container `staging` of the workers has fetched.
+"""The node lists: which nodes have the data that the init container `staging` has fetched.
 
-The record is a ConfigMap for each combination of a directory and what is fetched into it. The
+A node list is a ConfigMap, for each combination of a directory and what is fetched into it. The
 releases of a namespace share it, and it remains when they are uninstalled. Its keys are the names
 of the nodes, which the chart prefers for later workers (templates/staging). An entry for a
 node that is gone or has lost the data does no harm: each worker's init container checks the data
@@ -22,10 +22,10 @@ LABELS = {"horovod/record": "staged"}
 MOST_NAMES = 8
 
 
-def record_nodes(run: Run, api: Api | None, pods: Mapping[Host, Pod]) -> None:
-    """Record the nodes of workers that respond: their init containers have ended by then.
+def add_nodes(run: Run, api: Api | None, pods: Mapping[Host, Pod]) -> None:
+    """List the nodes of workers that respond: their init containers have ended by then.
 
-    Without access to the API (None) nothing is recorded. A failure is logged and not retried: the
+    Without access to the API (None) nothing is listed. A failure is logged and not retried: the
     training is about to start.
     """
     found: dict[str, set[str]] = {}
@@ -38,11 +38,11 @@ def record_nodes(run: Run, api: Api | None, pods: Mapping[Host, Pod]) -> None:
             if api:
                 _add(api, name, nodes)
         except ApiError as problem:
-            log(f"cannot record for later runs which nodes have the data: {problem}")
+            log(f"cannot list for later runs which nodes have the data: {problem}")
 
 
 def _add(api: Api, name: str, nodes: set[str]) -> None:
-    """Add nodes to a record, which is made if there is none. Raises ApiError."""
+    """Add nodes to a list, which is made if there is none. Raises ApiError."""
     try:
         known = api.get(f"core/configmaps/{name}", retry_seconds=0.0).get("data") or {}
     except ApiError as problem:
@@ -59,5 +59,5 @@ def _add(api: Api, name: str, nodes: set[str]) -> None:
         shown = ", ".join(new[:MOST_NAMES])
         if len(new) > MOST_NAMES:
             shown += f" and {len(new) - MOST_NAMES} more"
-        log(f"recorded in ConfigMap {name}: the data of staging.path are on nodes {shown}")
+        log(f"added to ConfigMap {name}: the data of staging.path are on nodes {shown}")
     log(f"{len(nodes) - len(new)} of {len(nodes)} nodes had the data of staging.path before")

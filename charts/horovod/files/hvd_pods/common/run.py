@@ -89,7 +89,7 @@ class Run:
     allow_idle_workers: bool
     # Seconds that the master has to end when it is asked to.
     grace: float
-    # By the name of the StatefulSet: the record of the nodes with the data (cluster/staged.py).
+    # By the name of the StatefulSet: the node list of the data (cluster/staged.py).
     staged: Mapping[str, str]
     # Seconds that storing the results may take; 0 when there is nothing to store.
     results_within: float

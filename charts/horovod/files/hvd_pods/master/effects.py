@@ -22,7 +22,7 @@ from hvd_pods.cluster.keys import find_keys
 from hvd_pods.cluster.kube import Api, ApiError
 from hvd_pods.cluster.shapes import AGAIN_RETRY_SECONDS, shorten
 from hvd_pods.cluster.spawn import spawn
-from hvd_pods.cluster.staged import record_nodes
+from hvd_pods.cluster.staged import add_nodes
 from hvd_pods.cluster.statefulsets import (
     creation_failure,
     find_evictions,
@@ -342,7 +342,7 @@ class Effects:
             self._code.deliver(self._reach(), pods)
         except RunError as error:
             problem = error
-        record_nodes(self._run, self._api, pods)
+        add_nodes(self._run, self._api, pods)
         reached = [host.name for host, pod in pods.items() if self._code.is_on(host, pod)]
         return m.Delivered(effect.attempt, reached, problem)
 
