@@ -131,6 +131,14 @@ class _Choices:
             self.reasons[key] = why
         return planned
 
+    def replaced(self, name: str, planned: int) -> int:
+        """The number at `name` of the spec's values.worker, with its reason, else `planned`."""
+        given = topology.override(self.spec, name)
+        if given is None:
+            return planned
+        self.reasons[name] = rules.override_reason(f"values.worker.{name}", planned)
+        return given
+
     def variable(self, name: str, planned: str | None) -> str | None:
         """The text of a planned variable, unless train.env sets it.
 
@@ -148,19 +156,13 @@ def _plan_group(spec: Spec, index: int, framework: Framework) -> GroupPlan:
     group = spec.nodes[index]
     choose = _Choices(spec, index)
     choose.reasons["number"] = rules.override_reason(f"nodes[{index}].count")
-    choose.tuned("slots", "slots", *rules.slots(group))
-    # What the whole run then follows: ranks, threads and bindings.
     if group.spares:
         choose.reasons["spares"] = rules.override_reason(f"nodes[{index}].spares")
     if group.minimum:
         choose.reasons["minimum"] = rules.override_reason(f"nodes[{index}].minimum")
-    own = {"number": group.count, "spares": group.spares, "slots": rules.slots(group)[0]}
-    for name, planned in own.items():
-        if topology.override(spec, name) is not None:
-            choose.reasons[name] = rules.override_reason(f"values.worker.{name}", planned)
-    slots = topology.slots(group, spec)
-    count = topology.workers(group, spec)
-    spares = topology.spares(group, spec)
+    count = choose.replaced("number", group.count)
+    spares = choose.replaced("spares", group.spares)
+    slots = choose.replaced("slots", choose.tuned("slots", "slots", *rules.slots(group)))
     group = dataclasses.replace(group, count=count, spares=spares)
     env = _environment(choose, group, slots, framework)
     cpu = choose.tuned("resources.requests.cpu", "cpu", *rules.cpu_request(group))

@@ -77,11 +77,6 @@ def workers(group: NodeGroup, spec: Spec) -> int:
     return override(spec, "number") or group.count
 
 
-def spares(group: NodeGroup, spec: Spec) -> int:
-    """Spare workers of a group: from values.worker.spares, else its further nodes."""
-    return override(spec, "spares") or group.spares
-
-
 def override(spec: Spec, name: str) -> int | None:
     """The number at `name` in the spec's values.worker, which replaces that of the only group.
 
@@ -90,9 +85,10 @@ def override(spec: Spec, name: str) -> int | None:
     if len(spec.nodes) != 1:
         return None
     value = spec.worker_value(name)
+    least = 0 if name == "spares" else 1
     # The chart's schema decides later whether the chart takes any other value. To Python, True is
     # an integer.
-    if isinstance(value, int) and value is not True and value > 0:
+    if isinstance(value, int) and not isinstance(value, bool) and value >= least:
         return value
     return None
 

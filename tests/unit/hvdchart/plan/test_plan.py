@@ -21,6 +21,10 @@ def plan_group(group: str, rest: str = "") -> Plan:
     return planned(f"{{name: x, count: 2, {group}}}", rest)
 
 
+def test_values_may_take_the_spares_away() -> None:
+    assert plan_group("coresPerSocket: 8, spares: 2", "values: {worker: {spares: 0}}").spares == 0
+
+
 BFLOAT16 = "TF_SET_ONEDNN_FPMATH_MODE"
 
 
