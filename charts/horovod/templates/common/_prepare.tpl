@@ -19,6 +19,8 @@ the work and keeps the result there. Later templates read these fields of .horov
   outputPath, resultsPath, logDir   where ranks write, what is stored at the end, and what TensorBoard reads
   stagingKey, nodeLists             a hash of the source of the data, and the ConfigMaps of nodes that have them
   stallTimeout          seconds that a rank may keep the others waiting before the next attempt begins; 0 for no limit
+  stallPeriod           seconds between two looks of Horovod for ranks that keep others waiting
+  ranks, hosts, spares  the ranks of all groups, the workers that they need, and the workers that wait
   metricsPort, hasAccess, hasPolicy, fusesByRanks   see there
   groups                the worker groups. A group has every key of `worker`, and: name, volumes, volumeMounts,
                         statefulSet and account (names of its objects), grace (seconds to end), maximum (the most hosts
@@ -65,7 +67,10 @@ because a NetworkPolicy does not apply to pods on the node's network. */ -}}
 {{- $enabled := .Values.networkPolicy.enabled -}}
 {{- $_ := set $facts "hasPolicy" (ternary (not .Values.hostNetwork) $enabled (kindIs "invalid" $enabled)) -}}
 {{- $stall := list .Values.launch.stallTimeoutSeconds 3600 -}}
-{{- $_ := set $facts "stallTimeout" (include "horovod.number" $stall | int) -}}
+{{- $timeout := include "horovod.number" $stall | int -}}
+{{- $_ := set $facts "stallTimeout" $timeout -}}
+{{- /* Horovod names a rank after one to four periods, a minute with 15 s: it finds some tensors late only after two. */ -}}
+{{- $_ := set $facts "stallPeriod" (ternary (max 1 (min 15 (div $timeout 2))) 15 (gt $timeout 0)) -}}
 
 {{- /* The keys of each agent.generation have Secrets and names of their own. */ -}}
 {{- $agent := .Values.agent -}}
@@ -104,7 +109,9 @@ because a NetworkPolicy does not apply to pods on the node's network. */ -}}
 {{- range $path, $default := .defaults -}}
 {{- if hasPrefix "worker." $path -}}{{- $_ := set $defaults $path $default -}}{{- end -}}
 {{- end -}}
-{{- $gang := 1 -}}
+{{- $ranks := 0 -}}
+{{- $hosts := 0 -}}
+{{- $spares := 0 -}}
 {{- range ($values.workerGroups | default (list (dict "name" "worker"))) -}}
 {{- $group := deepCopy $values.worker -}}
 {{- include "horovod.mergeGroup" (dict "root" $root "group" $group "own" .) -}}
@@ -118,9 +125,15 @@ because a NetworkPolicy does not apply to pods on the node's network. */ -}}
 {{- $_ := set $group "account" ($group.serviceAccount.name | default $account) -}}
 {{- $_ := set $group "grace" (include "horovod.number" (list $group.terminationGracePeriodSeconds 30)) -}}
 {{- $_ := set $facts "groups" (append $facts.groups $group) -}}
-{{- $gang = add $gang $most -}}
+{{- $ranks = add $ranks (mul $group.number $group.slots) -}}
+{{- $hosts = add $hosts $group.number -}}
+{{- $spares = add $spares ($group.spares | default 0) -}}
 {{- end -}}
+{{- $_ := set $facts "ranks" $ranks -}}
+{{- $_ := set $facts "hosts" $hosts -}}
+{{- $_ := set $facts "spares" $spares -}}
 {{- /* The master and all workers: the run needs each. Spares count, or a scheduler could leave out the master. */ -}}
+{{- $gang := add 1 $hosts $spares -}}
 {{- $_ := set $facts "gangSize" $gang -}}
 {{- /* Some Kubernetes releases do not let the size of a PodGroup change, so that the size is in its name. */ -}}
 {{- $suffix := ternary (printf "-%d" $gang) "" (eq $values.gang "Kubernetes") -}}

@@ -83,14 +83,12 @@ containers back until the proxy has started. */ -}}
 {{- /* Kueue admits all pods of the run together, as a group of plain pods. It must not take the StatefulSets and the Job
 for jobs of their own, so that only the pods have the queue's label. */ -}}
 {{- with .root.horovod.kueue -}}
-{{- $pods := 1 -}}
-{{- range $.root.horovod.groups -}}{{- $pods = add $pods .number (.spares | default 0) -}}{{- end -}}
 {{- /* The name of the run in the queue, which is that of its Workload. */ -}}
 {{- $entry := printf "%s-%s" $.root.horovod.fullname $.root.horovod.settings -}}
 {{- $_ := set $allLabels "kueue.x-k8s.io/queue-name" . -}}
 {{- $_ := set $allLabels "kueue.x-k8s.io/managed" "true" -}}
 {{- $_ := set $allLabels "kueue.x-k8s.io/pod-group-name" $entry -}}
-{{- $_ := set $allAnnotations "kueue.x-k8s.io/pod-group-total-count" (toString $pods) -}}
+{{- $_ := set $allAnnotations "kueue.x-k8s.io/pod-group-total-count" (toString $.root.horovod.gangSize) -}}
 {{- /* Kueue shows the master and each worker group by these names, with their resources. */ -}}
 {{- $_ := set $allAnnotations "kueue.x-k8s.io/role-hash" ($.of.name | default "master") -}}
 {{- /* The run is over as soon as no pod is active. Otherwise, each pod would have to succeed, as workers never do. */ -}}

@@ -80,9 +80,7 @@ The variables that the chart sets in a worker; worker.env overrides them. Call w
 {{- define "horovod.workerVariables" -}}
 {{ include "horovod.userVariables" . }}
 - {name: HVD_SLOTS, value: {{ .group.slots | int | quote }}}
-{{- $hosts := 0 }}
-{{- range .root.horovod.groups }}{{- $hosts = add $hosts .number }}{{- end }}
-- {name: HVD_HOSTS, value: {{ $hosts | quote }}}
+- {name: HVD_HOSTS, value: {{ .root.horovod.hosts | quote }}}
 - {name: HVD_POD, valueFrom: {fieldRef: {fieldPath: metadata.name}}}
 - {name: HVD_AGENT_PORT, value: {{ .root.Values.agent.port | int | quote }}}
 - {name: HVD_MASTER_NAME, value: {{ .root.horovod.keys.names.master | quote }}}
@@ -93,10 +91,7 @@ The variables that the chart sets in a worker; worker.env overrides them. Call w
 - {name: MPIR_CVAR_CH4_CMA_ENABLE, value: "0"}
 - {name: UCX_POSIX_USE_PROC_LINK, value: "n"}
 - {name: HVD_GRACE, value: {{ .group.grace | quote }}}
-{{- /* Horovod names a rank after one to four periods, a minute here: it finds some tensors late only after two. */}}
-{{- $timeout := .root.horovod.stallTimeout | int }}
-{{- $period := ternary (max 1 (min 15 (div $timeout 2))) 15 (gt $timeout 0) }}
-- {name: HOROVOD_STALL_CHECK_TIME_SECONDS, value: {{ $period | quote }}}
+- {name: HOROVOD_STALL_CHECK_TIME_SECONDS, value: {{ .root.horovod.stallPeriod | quote }}}
 {{- if .root.horovod.fusesByRanks }}
 - {name: HVD_FUSION_BY_RANKS, value: "1"}
 {{- end }}
