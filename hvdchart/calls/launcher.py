@@ -37,12 +37,12 @@ from hvdchart.run.helm import Helm
 from hvdchart.run.interrupts import exit_on_signals
 from hvdchart.run.kubectl import IN_CODE, Kubectl
 from hvdchart.run.output import running_pod
-from hvdchart.run.phases import DONE, TRAINING, phase_of
-from hvdchart.run.release import Release, component_of
+from hvdchart.run.phases import TRAINING
+from hvdchart.run.release import component_of
 from hvdchart.run.report import status_report
 from hvdchart.run.session import Session, lease_end
-from hvdchart.run.status import Status, run_status
-from hvdchart.run.watch import watch_release
+from hvdchart.run.view import RunView
+from hvdchart.run.watch import watch_run
 from hvdchart.spec.launchers import LAUNCH
 from hvdchart.spec.load import load_spec, read_spec
 from hvdchart.spec.model import Spec
@@ -265,41 +265,40 @@ class Launcher:
         began = time.monotonic()
         last = ""
         problem = ""
-        for release in watch_release(self._cluster, self._plan.spec.name):
+        for run in watch_run(self._cluster, self._plan.spec.name):
             self._check_open()
-            phase = phase_of(release)
-            status = run_status(release)
-            if phase.name == DONE or status.is_stuck or status.state == "not found":
-                self._end_run(release, status, is_new=is_new)
+            if run.status.over or run.status.is_stuck or run.status.state == "not found":
+                self._end_run(run, is_new=is_new)
                 break
-            if phase.name == TRAINING:
+            if run.phase.name == TRAINING:
                 try:
-                    pod = running_pod(release, "master")["metadata"]["name"]
+                    pod = running_pod(run, "master")["metadata"]["name"]
                     self._connection = Connection(self._command(pod))
                 except ClusterError as error:
                     # The next attempt may be about to begin.
                     problem = f"; {error}"
                 else:
-                    now = self._cluster.release(self._plan.spec.name)
+                    now = self._cluster.newest_run(self._plan.spec.name)
                     self._changed = _last_change(now)
                     self._workers = _workers(now)
                     return self._connection
-            shown = f"{phase}{problem}"
+            shown = f"{run.phase}{problem}"
             if shown != last:
                 self._say(f"{time.monotonic() - began:5.1f} s  {shown}")
             last = shown
         return self._connect()
 
-    def _end_run(self, release: Release, status: Status, *, is_new: bool) -> None:
+    def _end_run(self, run: RunView, *, is_new: bool) -> None:
         """Remove a run that has ended, so that another one can be installed; say why it is gone.
 
         Raises RunFailedError for one that has failed, or is gone although it `is_new`.
         """
+        status = run.status
         if status.state == "finished":
             self._say(f"the workers have ended after {self._idle:g} s without a call")
         elif status.state == "not found" and not is_new:
             self._say(f"release {status.name} was removed by somebody else: installing it again")
-        elif self._is_told or lease_end(release):
+        elif self._is_told or lease_end(run.release):
             self._say(f"the run has ended: {one_line(status.reason)}; starting it again")
         else:
             assert self._cluster  # noqa: S101
@@ -362,14 +361,14 @@ class Launcher:
         assert self._cluster  # noqa: S101
         is_lost = isinstance(error, LostError)
         within = _RECORD_WITHIN if is_lost else _MISS_WITHIN
-        for release in watch_release(self._cluster, self._plan.spec.name, within):
-            status = run_status(release)
-            workers = _workers(release)
+        for run in watch_run(self._cluster, self._plan.spec.name, within):
+            status = run.status
+            workers = _workers(run)
             self._is_told = self._is_told or status.over
             if status.state == "not found":
                 return f"release {status.name} was removed"
-            if status.over or _last_change(release) != self._changed:
-                return one_line(release.record.get("reason") or status.reason or str(error))
+            if status.over or _last_change(run) != self._changed:
+                return one_line(run.release.record.get("reason") or status.reason or str(error))
             gone = [name for name in self._workers if workers.get(name) != self._workers[name]]
             if gone and not is_lost:
                 # The caller sees the loss before the master, which may wait for the host's answer.
@@ -388,16 +387,16 @@ class Launcher:
         self._write(f"hvdchart: {printable(text)}\n")
 
 
-def _last_change(release: Release) -> tuple[str, str]:
+def _last_change(run: RunView) -> tuple[str, str]:
     """Which attempt the record speaks of, and since when."""
-    return release.record.get("attempts", ""), release.record.get("time", "")
+    return run.release.record.get("attempts", ""), run.release.record.get("time", "")
 
 
-def _workers(release: Release) -> dict[str, tuple[str, int]]:
+def _workers(run: RunView) -> dict[str, tuple[str, int]]:
     """The running workers by name: the pod's UID, and how often it was started again."""
-    restarts = {pod.name: pod.restarts for pod in run_status(release).pods}
+    restarts = {pod.name: pod.restarts for pod in run.status.pods}
     workers = {}
-    for pod in release.pods:
+    for pod in run.pods:
         if component_of(pod) == "worker" and pod["status"].get("phase") == "Running":
             name = pod["metadata"]["name"]
             workers[name] = (pod["metadata"]["uid"], restarts[name])

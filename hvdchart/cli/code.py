@@ -29,5 +29,5 @@ def code(
     from hvdchart.run.output import code_source
 
     cluster = connect(context, namespace)
-    config_map = cluster.config_map(code_source(cluster.present_release(name)))
+    config_map = cluster.config_map(code_source(cluster.present_run(name)))
     show(*(str(folder / file) for file in unpack_code(config_map, folder)))

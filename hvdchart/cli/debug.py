@@ -30,5 +30,5 @@ def debug(
 
     cluster = connect(context, namespace)
     program = Program(helm, context)
-    with interrupting_signals(), debug_pods(cluster, name, program, say) as release:
-        run_in_pod(cluster, release, target, command, context)
+    with interrupting_signals(), debug_pods(cluster, name, program, say) as run:
+        run_in_pod(cluster, run, target, command, context)

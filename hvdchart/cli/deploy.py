@@ -18,8 +18,7 @@ if TYPE_CHECKING:
     from hvdchart.plan.model import Plan
     from hvdchart.run.cluster import Cluster
     from hvdchart.run.helm import Helm as Program
-    from hvdchart.run.release import Release
-    from hvdchart.run.status import Status
+    from hvdchart.run.view import RunView
 
 DryRun = Annotated[
     bool, typer.Option("--dry-run", help="Print the manifests, checked by the API server.")
@@ -134,13 +133,13 @@ def launch(
     plan: "Plan",
     cluster: "Cluster",
     program: "Program",
-    before: "Release | None" = None,
+    before: "RunView | None" = None,
     *,
     create_namespace: bool,
     is_followed: bool,
     wait: bool,
 ) -> None:
-    """Install or upgrade a run, and follow it; `before` is its release so far, if it was read.
+    """Install or upgrade a run, and follow it; `before` is the one so far, if it was read.
 
     With `wait`, phases and progress are printed instead of logs. With neither `is_followed` nor
     `wait`, returns when Helm has changed the release. Raises the errors of Helm and the cluster,
@@ -149,11 +148,10 @@ def launch(
     from hvdchart.quantity import pluralize
     from hvdchart.run.control import remove_incomplete
     from hvdchart.run.helm import upgrade
-    from hvdchart.run.status import run_status
     from hvdchart.values.check import checked_values
 
     name = plan.spec.name
-    earlier = run_status(before or _check_name(cluster, name, program))
+    earlier = (before or _check_name(cluster, name, program)).status
     where = f"{name} --namespace {cluster.namespace}"
     values = checked_values(plan)
     try:
@@ -177,7 +175,8 @@ def launch(
         f"release {name} in namespace {cluster.namespace}, revision {revision}: "
         f"{pluralize(plan.ranks, 'rank')} on {pluralize(plan.workers, 'worker')}"
     )
-    current = run_status(cluster.release(name))
+    run = cluster.newest_run(name)
+    current = run.status
     # The run that was replaced may be someone else's.
     if current.job == earlier.job and earlier.over:
         say(f"nothing has changed since the run ended; to run it again: hvdchart restart {where}")
@@ -188,31 +187,31 @@ def launch(
         note(f"next: hvdchart logs {where}")
         return
     try:
-        _follow(cluster, current, has_logs=not wait)
+        _follow(cluster, run, has_logs=not wait)
     except KeyboardInterrupt:
         note("", f"the run continues: hvdchart logs {where}")
         raise
 
 
-def _check_name(cluster: "Cluster", name: str, helm: "Program") -> "Release":
-    """The release's objects so far.
+def _check_name(cluster: "Cluster", name: str, helm: "Program") -> "RunView":
+    """The release's newest run so far.
 
     Raises ClusterError when the name is that of another chart's release.
     """
     from hvdchart.run.helm import release_chart
 
-    release = cluster.release(name)
+    run = cluster.newest_run(name)
     # `helm upgrade --install` would turn a release of any other chart into a run.
-    chart = None if release.exists else release_chart(name, cluster.namespace, helm)
+    chart = None if run.release.exists else release_chart(name, cluster.namespace, helm)
     if chart not in (None, "horovod"):
         raise ClusterError(
             f"{name} is the name of a release of chart {chart} in namespace {cluster.namespace}: "
             "choose another with --set name=NAME, or under `run` with --name NAME"
         )
-    return release
+    return run
 
 
-def _follow(cluster: "Cluster", current: "Status", *, has_logs: bool) -> None:
+def _follow(cluster: "Cluster", run: "RunView", *, has_logs: bool) -> None:
     """Print logs, or else phases with progress, until the run is over, and how it ended.
 
     Raises RunFailedError when it fails, or when another run takes its place.
@@ -220,21 +219,19 @@ def _follow(cluster: "Cluster", current: "Status", *, has_logs: bool) -> None:
     from hvdchart.run.lines import readable_lines
     from hvdchart.run.logs import follow
     from hvdchart.run.report import status_report
-    from hvdchart.run.status import run_status
     from hvdchart.run.watch import wait_for_end
-    from hvdchart.spec.run_options import in_options
 
+    current = run.status
     name = current.name
     if current.job and current.state != "suspended":
         seen = _phase_printer(has_progress=not has_logs)
         if has_logs:
-            word = in_options if current.is_of_script else str
             lines = follow(cluster, name, warnings=True, seen=seen)
-            print_log(readable_lines(lines, name, word=word, report=say))
+            print_log(readable_lines(lines, name, word=run.word, report=say))
         else:
             wait_for_end(cluster, name, seen=seen)
         job = current.job
-        current = run_status(cluster.release(name))
+        current = cluster.newest_run(name).status
         # A Job that has ended may have been deleted.
         if current.job not in (job, ""):
             raise RunFailedError(
@@ -247,16 +244,16 @@ def _follow(cluster: "Cluster", current: "Status", *, has_logs: bool) -> None:
     raise_unless_finished(current)
 
 
-def _phase_printer(*, has_progress: bool) -> "Callable[[Release], None]":
-    """Prints each phase of a release; with `has_progress` also each step, as the log has it."""
-    from hvdchart.run.phases import DONE, TRAINING, Phase, phase_of
+def _phase_printer(*, has_progress: bool) -> "Callable[[RunView], None]":
+    """Prints each phase of a run; with `has_progress` also each step, as the log has it."""
+    from hvdchart.run.phases import DONE, TRAINING, Phase
 
     began = time.monotonic()
     last = Phase("")
 
-    def show_phase(release: "Release") -> None:
+    def show_phase(run: "RunView") -> None:
         nonlocal last
-        phase = phase_of(release)
+        phase = run.phase
         if phase.name == TRAINING and not has_progress:
             phase = Phase(TRAINING)
         if phase != last and last.name != DONE:

@@ -240,10 +240,9 @@ class _Log:
 
     def _print_run(self) -> None:
         from hvdchart.run.lines import readable_lines
-        from hvdchart.run.status import run_status
 
         print_log(readable_lines(self._lines(), self._name))
-        current = run_status(self._cluster.release(self._name))
+        current = self._cluster.newest_run(self._name).status
         # A run that replaced another one may have been printed together with it.
         if current.job in (self._reported, ""):
             return

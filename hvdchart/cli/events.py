@@ -36,7 +36,7 @@ def events(
         show(line)
     if is_empty:
         # Kubernetes may have deleted the events of a run, but none are left of a misspelt one.
-        cluster.present_release(name)
+        cluster.present_run(name)
         note(
             f"no events about {name} in namespace {cluster.namespace}; Kubernetes deletes events "
             "after an hour by default"

@@ -8,7 +8,7 @@ from hvdchart.cli.options import Context, Name, Namespace, Target, Words, connec
 
 if TYPE_CHECKING:
     from hvdchart.run.cluster import Cluster
-    from hvdchart.run.release import Release
+    from hvdchart.run.view import RunView
 
 
 def exec_(
@@ -27,12 +27,12 @@ def exec_(
     Exit codes: that of the command; 7 there is no such pod, or the cluster cannot be used.
     """
     cluster = connect(context, namespace)
-    run_in_pod(cluster, cluster.present_release(name), target, command, context)
+    run_in_pod(cluster, cluster.present_run(name), target, command, context)
 
 
 def run_in_pod(
     cluster: "Cluster",
-    release: "Release",
+    run: "RunView",
     target: str,
     command: list[str] | None,
     context: str | None,
@@ -46,7 +46,7 @@ def run_in_pod(
     from hvdchart.run.output import running_pod
     from hvdchart.run.release import component_of
 
-    pod = running_pod(release, target)
+    pod = running_pod(run, target)
     kubectl = Kubectl(cluster.namespace, context)
     code = kubectl.run_in(pod["metadata"]["name"], component_of(pod), command or ())
     raise typer.Exit(code)

@@ -30,17 +30,16 @@ def list_(
     cannot be used.
     """
     from hvdchart.run.report import list_report, removal
-    from hvdchart.run.status import run_status
 
     cluster = connect(context, namespace)
     is_all = True
     if all_namespaces:
-        releases, is_all = cluster.readable_releases()
+        found, is_all = cluster.readable_runs()
     else:
-        releases = cluster.releases()
+        found = cluster.newest_runs()
     if not is_all:
         say("you may not list the runs of all namespaces: these are those that you may read")
-    runs = [(place, run_status(release)) for place, release in releases]
+    runs = [(place, run.status) for place, run in found]
     if output != "text":
         print_document([{"namespace": place, **run.document()} for place, run in runs], output)
     elif runs:

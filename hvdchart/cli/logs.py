@@ -60,20 +60,17 @@ def logs(
     from hvdchart.run.lines import readable_lines
     from hvdchart.run.logs import LogLine, follow, read_logged_lines
     from hvdchart.run.ranks import check_tagged, lines_of_rank, pods_of_ranks, run_of
-    from hvdchart.run.status import made_by_run, newest_job
-    from hvdchart.spec.run_options import in_options
 
     cluster = connect(context, namespace)
-    release = cluster.present_release(name)
-    job = newest_job(release)
-    if rank is not None and job:
-        run = run_of(job)
-        check_tagged(run, release.stateful_sets)
-        last = len(list(pods_of_ranks(run, {}))) - 1
+    run = cluster.present_run(name)
+    if rank is not None and run.job:
+        described = run_of(run.job)
+        check_tagged(described, run.release.stateful_sets)
+        last = len(list(pods_of_ranks(described, {}))) - 1
         if rank > last:
             raise ClusterError(f"the run has no rank {rank}: name one from 0 to {last}")
     # Without a Job, which has a time to live, the run is over.
-    read = follow if job and is_followed else read_logged_lines
+    read = follow if run.job and is_followed else read_logged_lines
     # The master's log has the output of all ranks.
     component = "master" if master or rank is not None else ""
     lines = read(cluster, name, tail=tail, since=seconds, component=component)
@@ -84,6 +81,5 @@ def logs(
             for text in lines_of_rank([line.text], rank)
         )
     elif not raw:
-        word = in_options if made_by_run(job) else str
-        lines = readable_lines(lines, name, word=word, report=say)
+        lines = readable_lines(lines, name, word=run.word, report=say)
     print_log(lines)

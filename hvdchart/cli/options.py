@@ -111,7 +111,7 @@ def _complete_name(context: typer.Context, incomplete: str) -> list[str]:
     given = context.params
     try:
         cluster = connect(given.get("context"), given.get("namespace"))
-        names = [release.name for _, release in cluster.releases()]
+        names = [run.release.name for _, run in cluster.newest_runs()]
     except HvdchartError:
         return []
     return [name for name in names if name.startswith(incomplete)]

@@ -94,7 +94,6 @@ def run(
     from hvdchart.code.archive import pack_code
     from hvdchart.project.script import ScriptRun, plan_script, script_command, script_name
     from hvdchart.run.helm import Helm as Program
-    from hvdchart.run.status import run_status
 
     command = script_command(script, code, arguments or ())
     is_alone = code is None or code.resolve() == script.resolve()
@@ -124,7 +123,7 @@ def run(
     cluster = options.connect(context, namespace)
     if not name:
         # Many scripts have the same name, and the present run may be of somebody else's.
-        current = run_status(cluster.release(plan.spec.name))
+        current = cluster.newest_run(plan.spec.name).status
         if current.is_active:
             raise ClusterError(
                 f"run {current.name} in namespace {cluster.namespace} is {current.state}: --name "

@@ -31,6 +31,6 @@ def stack(
     from hvdchart.run.stacks import read_stacks
 
     cluster = connect(context, namespace)
-    release = cluster.present_release(name)
-    for text in read_stacks(release, target, Kubectl(cluster.namespace, context)):
+    run = cluster.present_run(name)
+    for text in read_stacks(run, target, Kubectl(cluster.namespace, context)):
         show(*text.splitlines())

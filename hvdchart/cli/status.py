@@ -38,14 +38,13 @@ def status(
     """
     from hvdchart.run.logs import last_lines
     from hvdchart.run.report import status_report
-    from hvdchart.run.status import run_status
     from hvdchart.text import plain_line
 
     cluster = connect(context, namespace)
-    release = cluster.release(name)
-    current = run_status(release)
+    run = cluster.newest_run(name)
+    current = run.status
     if current.stall:
-        current = current.with_place(last_lines(cluster, release))
+        current = current.with_place(last_lines(cluster, run))
     if output != "text":
         print_document(current.document(), output)
     else:

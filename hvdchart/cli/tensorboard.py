@@ -28,14 +28,12 @@ def tensorboard(
     """
     from hvdchart.run.kubectl import Kubectl
     from hvdchart.run.output import has_empty_tensorboard
-    from hvdchart.run.status import run_status
     from hvdchart.run.watch import wait_until_served
-    from hvdchart.spec.run_options import in_options
 
     cluster = connect(context, namespace)
     kubectl = Kubectl(cluster.namespace, context)
     kubectl.command()
-    cluster.present_release(name)
+    cluster.present_run(name)
     services = [str(item["metadata"]["name"]) for item in cluster.services(name)]
     service = next((item for item in services if item.endswith("-tensorboard")), None)
     if service is None:
@@ -43,10 +41,9 @@ def tensorboard(
             f"run {name} has no TensorBoard: deploy it with --set values.tensorboard.enabled=true"
         )
     wait_until_served(cluster, name, say)
-    release = cluster.release(name)
-    if has_empty_tensorboard(release):
-        word = in_options if run_status(release).is_of_script else str
-        remedy = word("volumes.output with a pvc")
+    run = cluster.newest_run(name)
+    if has_empty_tensorboard(run):
+        remedy = run.word("volumes.output with a pvc")
         say(
             f"TensorBoard is empty: its pod has an emptyDir of its own; {remedy} shows it what the "
             "ranks write"

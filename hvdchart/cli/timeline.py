@@ -34,7 +34,7 @@ def timeline(
     from hvdchart.run.timeline import read_waits, waits_report
 
     cluster = connect(context, namespace)
-    path, sources = timeline_sources(cluster.present_release(name))
+    path, sources = timeline_sources(cluster.present_run(name))
     pod, content = Kubectl(cluster.namespace, context).read_first(sources, ["cat", path])
     if file is not None:
         write_atomically(file, content)

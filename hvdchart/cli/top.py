@@ -16,7 +16,7 @@ def top(name: Name, namespace: Namespace = None, context: Context = None) -> Non
     from hvdchart.run.top import read_usage, usage_table
 
     cluster = connect(context, namespace)
-    usages = read_usage(cluster.present_release(name), Kubectl(cluster.namespace, context))
+    usages = read_usage(cluster.present_run(name), Kubectl(cluster.namespace, context))
     if usages:
         show(*usage_table(usages))
     else:

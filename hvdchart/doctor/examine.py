@@ -23,8 +23,7 @@ from hvdchart.errors import ClusterError, HelmError
 from hvdchart.run.api import unless_refused
 from hvdchart.run.cluster import Cluster
 from hvdchart.run.helm import Helm
-from hvdchart.run.release import Release
-from hvdchart.run.status import run_status
+from hvdchart.run.view import RunView
 
 # Of so many nodes all pods are read before a run: with more, daemons hardly decide.
 _FEW_NODES = 100
@@ -77,8 +76,8 @@ def _examine_namespace(cluster: Cluster, values: Values | None, prober: str) -> 
     if details:
         yield examine_security(details, *security_level(values or {}))
     yield from _examine_room(cluster, values)
-    releases: list[tuple[str, Release]] = unless_refused(cluster.releases, [])
-    yield from examine_workers([run_status(release) for _, release in releases], namespace)
+    runs: list[tuple[str, RunView]] = unless_refused(cluster.newest_runs, [])
+    yield from examine_workers([run.status for _, run in runs], namespace)
     if prober:
         yield examine_policies(cluster, prober)
 

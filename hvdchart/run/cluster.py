@@ -22,6 +22,7 @@ from hvdchart.run.release import (
     lacks_image,
     selector,
 )
+from hvdchart.run.view import RunView
 
 # The part of the API that has each kind of object that the chart creates.
 _GROUPS = {
@@ -94,15 +95,19 @@ class Cluster:
         pods = self._list("pods", selector(name))
         return Release(name, jobs, stateful_sets, pods, self.events(name), self._record(name))
 
-    def present_release(self, name: str) -> Release:
-        """As `release`; raises NoRunError when it has no objects."""
-        release = self.release(name)
-        if not release.exists:
-            raise NoRunError(name, self.namespace)
-        return release
+    def newest_run(self, name: str) -> RunView:
+        """The newest run of a release, as it is now; its state may be that there is none."""
+        return RunView(self.release(name))
 
-    def releases(self, *, everywhere: bool = False) -> list[tuple[str, Release]]:
-        """The releases of the chart in the namespace, or in all, each with its namespace.
+    def present_run(self, name: str) -> RunView:
+        """As `newest_run`; raises NoRunError when the release has no objects."""
+        run = self.newest_run(name)
+        if not run.release.exists:
+            raise NoRunError(name, self.namespace)
+        return run
+
+    def newest_runs(self, *, everywhere: bool = False) -> list[tuple[str, RunView]]:
+        """The newest run of each release in the namespace, or in all, each with its namespace.
 
         They are sorted by namespace and name, and without their events.
         """
@@ -116,7 +121,7 @@ class Cluster:
                 name = metadata["labels"].get("app.kubernetes.io/instance", "")
                 place = metadata.get("namespace", self.namespace)
                 by_release.setdefault((place, name), {}).setdefault(kind, []).append(item)
-        releases = []
+        runs = []
         has_few = len(by_release) <= _FEW
         for (place, name), objects in sorted(by_release.items()):
             jobs = objects.get("jobs", [])
@@ -125,18 +130,19 @@ class Cluster:
             # Without its Job, only the record says how a run has ended. It also has the progress.
             needs_record = has_few or not jobs
             record = Cluster(self._api, place)._record(name) if needs_record else {}
-            releases.append((place, Release(name, jobs, stateful_sets, pods, [], record)))
-        return releases
+            release = Release(name, jobs, stateful_sets, pods, [], record)
+            runs.append((place, RunView(release)))
+        return runs
 
-    def readable_releases(self) -> tuple[list[tuple[str, Release]], bool]:
-        """The releases of all namespaces that one may read, and whether these are all there are."""
-        everywhere = unless_refused(lambda: self.releases(everywhere=True), None, [403])
+    def readable_runs(self) -> tuple[list[tuple[str, RunView]], bool]:
+        """Those of all namespaces that one may read, and whether these are all there are."""
+        everywhere = unless_refused(lambda: self.newest_runs(everywhere=True), None, [403])
         if everywhere is not None:
             return everywhere, True
-        found: list[tuple[str, Release]] = []
+        found: list[tuple[str, RunView]] = []
         names = [str(item["metadata"]["name"]) for item in self.all_of("namespaces") or []]
         for name in sorted({*names, self.namespace}):
-            found += unless_refused(Cluster(self._api, name).releases, [], [403])
+            found += unless_refused(Cluster(self._api, name).newest_runs, [], [403])
         return found, False
 
     def _record(self, release: str) -> dict[str, str]:

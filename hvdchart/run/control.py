@@ -18,8 +18,9 @@ from hvdchart.run.cluster import Cluster
 from hvdchart.run.helm import Helm, last_revision, release_values, undeploy, upgrade
 from hvdchart.run.losses import find_loss
 from hvdchart.run.ranks import run_of
-from hvdchart.run.release import Object, Release
-from hvdchart.run.status import Status, newest_job, run_status
+from hvdchart.run.release import Object
+from hvdchart.run.status import Status
+from hvdchart.run.view import RunView
 
 Warn: TypeAlias = Callable[[str], None]
 
@@ -30,13 +31,13 @@ def stop(cluster: Cluster, name: str, helm: Helm, warn: Warn) -> Status:
     Returns the status before. Of a run that has ended, only the workers that it has left end.
     Raises NoRunError without a release, and HelmError and ClusterError.
     """
-    release = cluster.present_release(name)
-    before = run_status(release)
+    run = cluster.present_run(name)
+    before = run.status
     if not before.over:
-        _warn_of_loss(release, warn)
+        _warn_of_loss(run, warn)
         _change(cluster, name, helm, {"master": {"suspend": True}})
     elif before.workers_left:
-        for stateful_set in release.stateful_sets:
+        for stateful_set in run.release.stateful_sets:
             cluster.scale(str(stateful_set["metadata"]["name"]), 0)
     return before
 
@@ -57,7 +58,7 @@ def remove(cluster: Cluster, name: str, helm: Helm) -> list[str]:
             raise
         # The run may be one of Helm's own, kept where it does not look.
         jobs = [item for kind, item in rest if kind == "jobs"]
-        current = run_status(replace(cluster.release(name), jobs=jobs))
+        current = RunView(replace(cluster.release(name), jobs=jobs)).status
         if current.is_active and current.state != "suspended" and current.pods:
             where = f"-n {cluster.namespace}"
             raise ClusterError(
@@ -90,9 +91,9 @@ def restart(cluster: Cluster, name: str, helm: Helm, warn: Warn) -> int:
 
     Raises NoRunError without a release, and HelmError and ClusterError.
     """
-    release = cluster.present_release(name)
+    run = cluster.present_run(name)
     values = release_values(name, cluster.namespace, helm)
-    _warn_of_loss(release, warn)
+    _warn_of_loss(run, warn)
     generation = int((values.get("master") or {}).get("generation") or 1) + 1
     _change(cluster, name, helm, {"master": {"generation": generation, "suspend": False}}, values)
     return generation
@@ -107,19 +108,18 @@ def scale(
     takes its place. Raises NoRunError without a release; ClusterError for a group that it does not
     have, and without a group where it has several; and HelmError.
     """
-    release = cluster.present_release(name)
-    job = newest_job(release)
+    run = cluster.present_run(name)
     values = release_values(name, cluster.namespace, helm)
     groups = values.get("workerGroups") or []
     index = _index_of(groups, group, name)
-    is_alive = run_status(release).state in ("waiting", "running", "retrying")
-    run = run_of(job) if job and is_alive else None
-    if run and _is_in_place(run, index, number):
-        stateful_set = run.stateful_sets[index or 0]
-        spares = run.initial_workers[stateful_set] - run.needed_workers[stateful_set]
+    is_alive = run.status.state in ("waiting", "running", "retrying")
+    described = run_of(run.job) if run.job and is_alive else None
+    if described and _is_in_place(described, index, number):
+        stateful_set = described.stateful_sets[index or 0]
+        spares = described.initial_workers[stateful_set] - described.needed_workers[stateful_set]
         cluster.scale(stateful_set, number + spares)
         return True
-    _warn_of_loss(release, warn)
+    _warn_of_loss(run, warn)
     if index is None:
         _change(cluster, name, helm, {"worker": {"number": number}}, values)
     else:
@@ -139,8 +139,8 @@ def _is_in_place(run: Run, index: int | None, number: int) -> bool:
     return least < most and least <= number <= most
 
 
-def _warn_of_loss(release: Release, warn: Warn) -> None:
-    if loss := find_loss(release):
+def _warn_of_loss(run: RunView, warn: Warn) -> None:
+    if loss := find_loss(run):
         warn(f"{loss}; the next run begins without it")
 
 

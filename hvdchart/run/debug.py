@@ -8,12 +8,11 @@ from contextlib import contextmanager
 from hvdchart.errors import ClusterError, RunFailedError
 from hvdchart.run.cluster import Cluster
 from hvdchart.run.helm import Helm, release_values
-from hvdchart.run.phases import TRAINING, phase_of
+from hvdchart.run.phases import TRAINING
 from hvdchart.run.ranks import run_of
-from hvdchart.run.release import Release
 from hvdchart.run.session import Session
-from hvdchart.run.status import newest_job, run_status
-from hvdchart.run.watch import watch_release
+from hvdchart.run.view import RunView
+from hvdchart.run.watch import watch_run
 
 # Values that name or belong to objects of the run itself.
 _OWN = ("session", "extraObjects", "fullnameOverride", "nameOverride", "tensorboard")
@@ -28,14 +27,14 @@ _MASTER = {
 @contextmanager
 def debug_pods(
     cluster: Cluster, name: str, helm: Helm, report: Callable[[str], None]
-) -> Iterator[Release]:
-    """The release NAME-debug, whose pods are up and run a command that only waits.
+) -> Iterator[RunView]:
+    """The run NAME-debug, whose pods are up and run a command that only waits.
 
     It is uninstalled at the end of the block. Calls `report` with what is waited for. Raises
     ClusterError when there is no such run, or NAME-debug exists already, RunFailedError when the
     pods do not come up, and HelmError.
     """
-    cluster.present_release(name)
+    cluster.present_run(name)
     copy = f"{name}-debug"
     if cluster.release(copy).exists:
         raise ClusterError(
@@ -54,16 +53,15 @@ def debug_pods(
         yield _wait_until_up(cluster, copy, report)
 
 
-def _wait_until_up(cluster: Cluster, name: str, report: Callable[[str], None]) -> Release:
-    """The release when its master has started. Raises RunFailedError when it fails instead."""
+def _wait_until_up(cluster: Cluster, name: str, report: Callable[[str], None]) -> RunView:
+    """The run when its master has started. Raises RunFailedError when it fails instead."""
     last = ""
-    for release in watch_release(cluster, name):
-        current = run_status(release)
-        job = newest_job(release)
+    for run in watch_run(cluster, name):
+        current = run.status
         # Without access to the API, the master does not say that it has handed out the code.
-        is_told = phase_of(release).name == TRAINING or (job and not run_of(job).api)
+        is_told = run.phase.name == TRAINING or (run.job and not run_of(run.job).api)
         if current.state == "running" and is_told:
-            return release
+            return run
         if current.over:
             raise RunFailedError(f"run {name} {current.state}: {current.reason}")
         if current.state != "not found" and current.reason not in ("", last):

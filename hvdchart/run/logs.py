@@ -14,8 +14,8 @@ from hvdchart.run.api import unless_refused
 from hvdchart.run.cluster import Cluster
 from hvdchart.run.release import Object, Release, component_of, event_time
 from hvdchart.run.stalls import seconds_of
-from hvdchart.run.status import belongs_to_other_job, newest_job, run_status
-from hvdchart.run.watch import Follower, watch_release
+from hvdchart.run.view import RunView
+from hvdchart.run.watch import Follower, watch_run
 
 # Seconds without a line after which the log of a run that is over is complete.
 _LAST_LINES_WITHIN = 1.0
@@ -72,12 +72,9 @@ def read_logged_lines(
                 yield LogLine(name, line)
 
 
-def last_lines(cluster: Cluster, release: Release) -> list[str]:
+def last_lines(cluster: Cluster, run: RunView) -> list[str]:
     """The last lines of the newest master's log; none where they cannot be read."""
-    job = newest_job(release)
-    masters = [pod for pod in release.pods if component_of(pod) == "master" and has_log(pod)]
-    own = [pod for pod in masters if job is None or not belongs_to_other_job(pod, job)]
-    newest = max(own, key=created_at, default=None)
+    newest = max(filter(has_log, run.masters), key=created_at, default=None)
     if newest is None:
         return []
     name = str(newest["metadata"]["name"])
@@ -98,13 +95,13 @@ def follow(
     since: int | None = None,
     component: str = "",
     warnings: bool = False,
-    seen: Callable[[Release], None] = lambda release: None,
+    seen: Callable[[RunView], None] = lambda run: None,
 ) -> Iterator[LogLine]:
     """The lines of all pods of the release, or of its `component`, until the newest run is over.
 
     Pods that are created later are included. `tail` and `since` (seconds) leave out older lines.
     With `warnings`, the cluster's Warning events about the release's objects are lines too: they
-    show why a pod does not start. Calls `seen` with the release after each change. Raises
+    show why a pod does not start. Calls `seen` with the run after each change. Raises
     ClusterError when the API server refuses a request.
     """
     known: set[str] = set()
@@ -116,8 +113,8 @@ def follow(
 
     def watch() -> None:
         kinds = ("pods", "jobs", "events") if warnings else ("pods", "jobs")
-        for present in watch_release(cluster, release, kinds=kinds):
-            follower.put(present)
+        for run in watch_run(cluster, release, kinds=kinds):
+            follower.put(run)
             if follower.closed.is_set():
                 return
 
@@ -131,7 +128,7 @@ def follow(
                 raise
         follower.put(_Ended(pod))
 
-    with Follower[LogLine | _Ended | Release]() as follower:
+    with Follower[LogLine | _Ended | RunView]() as follower:
         follower.start(watch)
         while not is_over or masters:
             try:
@@ -148,7 +145,7 @@ def follow(
                 masters.discard(item.pod)
                 continue
             seen(item)
-            for pod in item.pods:
+            for pod in item.release.pods:
                 uid = pod["metadata"]["uid"]
                 name = str(pod["metadata"]["name"])
                 if uid in known or component not in ("", component_of(pod)) or not has_log(pod):
@@ -158,14 +155,14 @@ def follow(
                 if component_of(pod) == "master":
                     masters.add(name)
                 follower.start(partial(read, name, component_of(pod)))
-            first = first or newest_job(item)
+            first = first or item.job
             if first and warnings:
                 since_run = str(first["metadata"]["creationTimestamp"])
-                new = [each for each in _warnings(item, since_run) if each not in shown]
+                new = [each for each in _warnings(item.release, since_run) if each not in shown]
                 shown.update(new)
                 yield from dict.fromkeys(new)
-            current = run_status(item)
-            keeps_master = item.record.get("lease") == LEASE_KEPT
+            current = item.status
+            keeps_master = item.release.record.get("lease") == LEASE_KEPT
             # `undeploy` and the Job's time to live delete it.
             is_gone = bool(first and current.state == "not found")
             is_over = is_over or current.over or current.is_stuck or is_gone

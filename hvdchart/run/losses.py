@@ -6,28 +6,27 @@ from pathlib import PurePosixPath
 from typing import Any
 
 from hvdchart.run.progress import read_progress
-from hvdchart.run.release import Object, Release
-from hvdchart.run.status import run_status
+from hvdchart.run.release import Object
+from hvdchart.run.view import RunView
 
 _OUTPUT = "OUTPUT_PATH"
 # Volumes that end with their pod.
 _OF_POD = ("emptyDir", "ephemeral")
 
 
-def find_loss(release: Release) -> str:
+def find_loss(run: RunView) -> str:
     """What the end of the workers would lose of an active run; empty where a volume may have it.
 
     Only what is known counts: the step that the script has reported, and the path and the volume
     that the workers have for checkpoints.
     """
-    current = run_status(release)
-    progress = read_progress(release.record)
-    if not current.is_active or not current.workers_ready or progress is None:
+    progress = read_progress(run.release.record)
+    if not run.status.is_active or not run.workers.ready or progress is None:
         return ""
-    reasons = [_find_reason(each) for each in release.stateful_sets]
+    reasons = [_find_reason(each) for each in run.release.stateful_sets]
     if not reasons or not all(reasons):
         return ""
-    return f"run {release.name} is at step {progress.step}, which no volume has: {reasons[0]}"
+    return f"run {run.release.name} is at step {progress.step}, which no volume has: {reasons[0]}"
 
 
 def _find_reason(stateful_set: Object) -> str:

@@ -6,68 +6,65 @@ import re
 
 from hvdchart.errors import ClusterError
 from hvdchart.run.ranks import pod_of, run_of
-from hvdchart.run.release import Object, Release, component_of
-from hvdchart.run.status import belongs_to_other_job, newest_job, run_record, run_status
+from hvdchart.run.release import Object, component_of
+from hvdchart.run.view import RunView
 
 _REFERENCE = re.compile(r"\$\(([^)]+)\)")
 _TIMELINE = "HOROVOD_TIMELINE"
 
 
-def running_pod(release: Release, target: str) -> Object:
+def running_pod(run: RunView, target: str) -> Object:
     """The pod of a rank, a worker or the master, which `target` names as in `pod_of`.
 
     Raises ClusterError while the pod does not run, and for a rank or worker that the run has not.
     """
-    job = newest_job(release)
-    if job is None:
-        raise ClusterError(f"run {release.name} is over, and its pods are gone")
-    # The record of an earlier run may name other workers.
-    wanted = pod_of(run_of(job), target, run_record(release))
-    for pod in release.pods:
-        if belongs_to_other_job(pod, job) or pod["status"].get("phase") != "Running":
-            continue
+    if run.job is None:
+        raise ClusterError(f"run {run.release.name} is over, and its pods are gone")
+    wanted = pod_of(run_of(run.job), target, run.record)
+    for pod in run.pods:
         # The name of the master's pod ends with random characters.
         name = component_of(pod) if wanted == "master" else pod["metadata"]["name"]
-        if name == wanted:
+        if name == wanted and pod["status"].get("phase") == "Running":
             return pod
-    current = run_status(release)
+    current = run.status
     reason = f": {current.reason}" if current.reason else ""
     raise ClusterError(
-        f"{wanted} of run {release.name} does not run; the run is {current.state}{reason}"
+        f"{wanted} of run {current.name} does not run; the run is {current.state}{reason}"
     )
 
 
-def code_source(release: Release) -> str:
+def code_source(run: RunView) -> str:
     """The ConfigMap with the code that the newest run mounts; raises ClusterError without one."""
-    job = newest_job(release)
+    job = run.job
+    name = run.release.name
     if job is None:
         raise ClusterError(
-            f"the Job of run {release.name}, which names its code, was deleted; `helm get values "
-            f"{release.name}` prints the value `code` as it was deployed"
+            f"the Job of run {name}, which names its code, was deleted; `helm get values {name}` "
+            "prints the value `code` as it was deployed"
         )
     # A run without code may have a volume of the user's that is called `code`.
     prefix = f"{str(job['metadata']['name']).rpartition('-master-')[0]}-code-"
     for volume in job["spec"]["template"]["spec"].get("volumes") or []:
-        name = str((volume.get("configMap") or {}).get("name", ""))
-        if volume.get("name") == "code" and name.startswith(prefix):
-            return name
-    raise ClusterError(f"run {release.name} has no code of its own: its image has it")
+        source = str((volume.get("configMap") or {}).get("name", ""))
+        if volume.get("name") == "code" and source.startswith(prefix):
+            return source
+    raise ClusterError(f"run {name} has no code of its own: its image has it")
 
 
-def timeline_sources(release: Release) -> tuple[str, list[tuple[str, str]]]:
+def timeline_sources(run: RunView) -> tuple[str, list[tuple[str, str]]]:
     """The timeline's path, and the running pods that may have it, each with its container.
 
     Rank 0 writes it, and TensorBoard, which stays after the run, may have the same volume. Raises
     ClusterError when the run writes none, or none of these pods runs.
     """
+    release = run.release
     paths = [path for path in map(_timeline_path, release.stateful_sets) if path]
     if not paths:
         raise ClusterError(
             f"run {release.name} writes no timeline: deploy it with --set horovod.timeline=true"
         )
     path = paths[0]
-    job = newest_job(release)
-    first = pod_of(run_of(job), "0", release.record) if job else ""
+    first = pod_of(run_of(run.job), "0", release.record) if run.job else ""
     sources = []
     for pod in release.pods:
         name = str(pod["metadata"]["name"])
@@ -84,9 +81,9 @@ def timeline_sources(release: Release) -> tuple[str, list[tuple[str, str]]]:
     )
 
 
-def has_empty_tensorboard(release: Release) -> bool:
+def has_empty_tensorboard(run: RunView) -> bool:
     """Whether TensorBoard reads a volume of its own pod, on which no rank writes."""
-    for pod in release.pods:
+    for pod in run.pods:
         if component_of(pod) != "tensorboard":
             continue
         own = {each["name"] for each in pod["spec"].get("volumes") or [] if "emptyDir" in each}

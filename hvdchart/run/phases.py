@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
-from hvdchart.run.pod_problems import problem_of, waits_for
-from hvdchart.run.release import Object, Release, is_event_of
-from hvdchart.run.status import newest_job, run_status
+from hvdchart.run.newest import NewestRun
+from hvdchart.run.pod_problems import waits_for
+from hvdchart.run.release import Object
+from hvdchart.run.status import Status
 from hvdchart.text import join_names
 
 QUEUED = "queued"
@@ -32,60 +32,58 @@ class Phase:
         return f"{self.name}: {self.detail}" if self.detail else self.name
 
 
-def phase_of(release: Release) -> Phase:
-    """The phase of the release's newest run, by its master's events or what its pods wait for.
+def find_phase(run: NewestRun, status: Status) -> Phase:
+    """The phase of a run of this status, by its master's events or what its pods wait for.
 
     A release without a Job is queued.
     """
-    status = run_status(release)
     if status.over:
         return Phase(DONE, f"{status.state}, {status.reason}" if status.reason else status.state)
-    job = newest_job(release)
+    job = run.job
     if job is None:
         return Phase(QUEUED)
     if job["spec"].get("suspend"):
         return Phase(QUEUED, "the Job is suspended")
     stage = ""
     # The last event that the master has written about its Job counts.
-    for event in release.events:
-        if is_event_of(event, job):
-            stage = _STAGES.get(event.get("reason", ""), stage)
+    for event in run.events_of(job):
+        stage = _STAGES.get(event.get("reason", ""), stage)
     if stage == TRAINING:
         return Phase(TRAINING, status.progress.text() if status.progress else "")
-    return _phase_of_pods(release, status.workers_wanted + 1) or Phase(stage or STARTING)
+    return _phase_of_pods(run) or Phase(stage or STARTING)
 
 
-def _phase_of_pods(release: Release, wanted: int) -> Phase | None:
-    """What pods are waited for; None when all are up. `wanted` counts workers and the master."""
-    pods = release.pods
+def _phase_of_pods(run: NewestRun) -> Phase | None:
+    """What pods are waited for; None when all are up."""
+    pods = run.release.pods
+    # The workers, and the master.
+    wanted = run.workers.wanted + 1
     gated = [pod for pod in pods if pod["spec"].get("schedulingGates")]
     if gated:
-        problem = problem_of(gated[0], [])
+        problem = run.problem(gated[0])
         return Phase(QUEUED, problem.reason if problem else f"{len(gated)} pods have a gate")
     placed = [pod for pod in pods if pod["spec"].get("nodeName")]
     if len(placed) < wanted:
-        return Phase(SCHEDULING, f"{len(placed)} of {wanted} pods have a node{_why(release)}")
+        return Phase(SCHEDULING, f"{len(placed)} of {wanted} pods have a node{_why(run)}")
     waiting = [pod for pod in placed if waits_for(pod)]
     if not waiting:
         return None
-    pulling = [pod for pod in waiting if _is_pulling(pod, release.events)]
+    pulling = [pod for pod in waiting if _is_pulling(pod, run)]
     names = join_names(sorted(pod["metadata"]["name"] for pod in pulling or waiting))
-    return Phase(PULLING if pulling else STARTING, f"{names}{_why(release)}")
+    return Phase(PULLING if pulling else STARTING, f"{names}{_why(run)}")
 
 
-def _why(release: Release) -> str:
+def _why(run: NewestRun) -> str:
     """The first problem of a pod, and what to do about it; empty when no pod has one."""
-    for pod in release.pods:
-        problem = problem_of(pod, release.events)
-        if problem:
-            advice = f"; {problem.advice}" if problem.advice else ""
-            return f"; {problem.reason}{advice}"
+    for problem in run.problems.values():
+        advice = f"; {problem.advice}" if problem.advice else ""
+        return f"; {problem.reason}{advice}"
     return ""
 
 
-def _is_pulling(pod: Object, events: Sequence[Object]) -> bool:
+def _is_pulling(pod: Object, run: NewestRun) -> bool:
     """Whether the last event about a pod's image is that it is being pulled, or cannot be."""
     if "ImagePull" in waits_for(pod) or waits_for(pod) == "ErrImagePull":
         return True
-    reasons = [event.get("reason") for event in events if is_event_of(event, pod)]
+    reasons = [event.get("reason") for event in run.events_of(pod)]
     return "Pulling" in reasons and "Pulled" not in reasons

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from hvd_pods.common.pod_problems import diagnose, diagnose_refusal
-from hvdchart.run.release import Object, is_event_of
+from hvdchart.run.release import Object
 
 
 @dataclass(frozen=True)
@@ -22,8 +22,11 @@ class Problem:
 
 
 def problem_of(pod: Object, events: list[Object]) -> Problem | None:
-    """What keeps a pod from doing its work; None while nothing does. Events come oldest first."""
-    found = diagnose(pod, [event for event in events if is_event_of(event, pod)])
+    """What keeps a pod from doing its work; None while nothing does.
+
+    `events` are those about this pod, oldest first.
+    """
+    found = diagnose(pod, events)
     if not found.is_problem:
         return None
     return Problem(found.reason, found.remedy, found.permanent)
@@ -44,7 +47,45 @@ def waits_for(pod: Object) -> str:
     return "Pending" if pod.get("status", {}).get("phase") == "Pending" else ""
 
 
+def last_failure(masters: Iterable[Object]) -> str:
+    """The termination message of the last failed attempt; without one, its exit code.
+
+    Empty when no attempt has failed.
+    """
+    # When each attempt ended, and what it said.
+    ended: list[tuple[str, str]] = []
+    evicted: list[str] = []
+    for pod in masters:
+        states = list(_terminated(pod))
+        for state in states:
+            if state.get("exitCode"):
+                ended.append((str(state.get("finishedAt", "")), _terminated_text(state)))
+        status = pod.get("status", {})
+        if status.get("phase") == "Failed" and not states:
+            text = f"{status.get('reason', '')}: {status.get('message', '')}"
+            evicted.append(text.strip(": "))
+    if ended:
+        _, last = max(ended)
+        return last
+    return max(evicted, default="")
+
+
 def _containers(pod: Object) -> Iterator[Object]:
     status = pod.get("status", {})
     yield from status.get("initContainerStatuses") or []
     yield from status.get("containerStatuses") or []
+
+
+def _terminated(pod: Object) -> Iterator[Object]:
+    """How the containers of a pod have ended: the present state and the one before it."""
+    for container in pod.get("status", {}).get("containerStatuses") or []:
+        for state in (container.get("lastState"), container.get("state")):
+            if state and "terminated" in state:
+                yield state["terminated"]
+
+
+def _terminated_text(state: Object) -> str:
+    if state.get("reason") == "OOMKilled":
+        return "the master ran out of memory (OOMKilled): raise master.resources.limits.memory"
+    message = str(state.get("message") or "").strip()
+    return message or f"the master ended with exit code {state.get('exitCode')}"

@@ -65,7 +65,7 @@ def pods_of_ranks(run: Run, record: Mapping[str, str]) -> Iterator[str]:
             yield from [host.name] * host.slots
 
 
-def count_workers(record: Mapping[str, str]) -> int:
+def count_used(record: Mapping[str, str]) -> int:
     """How many workers have ranks in the present attempt; 0 where the record names none."""
     return sum(len(part) for parts in _used(record).values() for part in parts)
 

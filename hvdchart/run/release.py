@@ -45,6 +45,26 @@ def component_of(pod: Object) -> str:
     return str(labels.get("app.kubernetes.io/component", "worker"))
 
 
+def is_child(item: Object, owner: str) -> bool:
+    """Whether a controller of this name owns an object."""
+    owners = item["metadata"].get("ownerReferences") or []
+    return any(reference.get("name") == owner for reference in owners)
+
+
+def condition_of(item: Object, kind: str) -> Object | None:
+    """The condition of a kind in an object's status; None unless it is true."""
+    for condition in item.get("status", {}).get("conditions") or []:
+        if condition["type"] == kind and condition.get("status") == "True":
+            found: Object = condition
+            return found
+    return None
+
+
+def is_ready(pod: Object) -> bool:
+    """Whether a pod serves."""
+    return condition_of(pod, "Ready") is not None
+
+
 def selector(name: str) -> str:
     """The label selector of a release's objects."""
     return f"{CHART_SELECTOR},app.kubernetes.io/instance={name}"

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 
 from hvd_pods.common.hostile import one_line
+from hvdchart.run.release import Object, event_time
 
 # The text of the event, and of the line in the log, for the first rank of several.
 _STALLED = re.compile(r"rank (\d{1,7})(?: on (\S+))? (.+?) for (\d{1,9}) s\b")
@@ -21,6 +22,10 @@ _FRAME = re.compile(r'\s*File "([^"]+)", line (\d{1,9}) in (.+)')
 _CODE = re.compile(r"^/horovod/code/[^/.][^/]*/")
 _OTHERS = ("/site-packages/", "/dist-packages/", "/lib/python", "/horovod/", "<frozen ")
 _LONGEST = 200
+# The master's events after which no rank of before keeps others waiting.
+_GOES_ON = ("Training", "Failed", "Finished")
+# Seconds to which the times of steps and events are rounded.
+_ROUNDING = 1.0
 # Lines that a stack has at most: more are those of somebody else.
 _MOST_FRAMES = 400
 
@@ -57,6 +62,24 @@ def parse_stall(message: str, time: str) -> Stall | None:
     named = seconds_of(time)
     since = max(0.0, named - int(found[4]))
     return Stall(int(found[1]), found[2] or "", one_line(found[3], _LONGEST), since, named)
+
+
+def find_stall(events: Iterable[Object], step_time: str) -> Stall | None:
+    """The rank that the others wait for: nothing has gone on since the master has named it.
+
+    `events` are those about the Job. `step_time` is when the last step was reported, in RFC 3339;
+    empty if none was.
+    """
+    stall = None
+    for event in events:
+        if event.get("reason") == "Stalled":
+            stall = parse_stall(str(event.get("message", "")), event_time(event)) or stall
+        elif event.get("reason") in _GOES_ON:
+            stall = None
+    stepped = seconds_of(step_time)
+    if stall is None or stepped > stall.named + _ROUNDING:
+        return None
+    return replace(stall, is_sure=stepped > 0)
 
 
 def place_of(rank: int, lines: Iterable[str]) -> str:

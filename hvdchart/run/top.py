@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from hvdchart.run.kubectl import Kubectl
-from hvdchart.run.release import Release
+from hvdchart.run.view import RunView
 from hvdchart.text import table
 
 # The figures of the container's control group, of version 2 or 1: CPU time in seconds, twice, and
@@ -38,12 +38,12 @@ class Usage:
     ranks: dict[int, dict[str, float]] = field(default_factory=dict)
 
 
-def read_usage(release: Release, kubectl: Kubectl) -> list[Usage]:
+def read_usage(run: RunView, kubectl: Kubectl) -> list[Usage]:
     """What each pod that runs says of itself; empty when none runs.
 
     Raises ClusterError when none of them answers.
     """
-    pods = [pod for pod in release.pods if pod["status"].get("phase") == "Running"]
+    pods = [pod for pod in run.release.pods if pod["status"].get("phase") == "Running"]
     answers = kubectl.read_each(pods, ["sh", "-c", _PROBE])
     return [parse_probe(pod, text if isinstance(text, str) else "") for pod, text in answers]
 

@@ -1,4 +1,4 @@
-"""Follows the state of a release: its objects now, and again each time that they have changed.
+"""Follows the newest run of a release: as it is now, and again each time that it has changed.
 
 Threads carry what the API server sends to one queue; who reads it decides.
 """
@@ -16,9 +16,9 @@ from typing import Generic, Self, TypeVar
 from hvdchart.errors import ClusterError
 from hvdchart.run.api import RefusedError
 from hvdchart.run.cluster import Cluster
-from hvdchart.run.pod_problems import problem_of
-from hvdchart.run.release import Object, Release, component_of, event_time, is_about
-from hvdchart.run.status import Status, is_ready, run_status
+from hvdchart.run.release import Object, component_of, event_time, is_about, is_ready
+from hvdchart.run.status import Status
+from hvdchart.run.view import RunView
 
 T = TypeVar("T")
 # A watch is opened again after this many seconds.
@@ -32,13 +32,13 @@ RETRY_SECONDS = 120.0
 PAUSE = 1.0
 
 
-def watch_release(
+def watch_run(
     cluster: Cluster,
     name: str,
     timeout: float | None = None,
     kinds: Sequence[str] = ("pods", "jobs"),
-) -> Iterator[Release]:
-    """The release now and after each change of an object of these kinds, for `timeout` seconds.
+) -> Iterator[RunView]:
+    """The run now and after each change of an object of these kinds, for `timeout` seconds.
 
     Without a timeout, it has no end. Raises ClusterError when the API server refuses a request, or
     does not answer for RETRY_SECONDS.
@@ -49,7 +49,7 @@ def watch_release(
             follower.start(partial(_watch, cluster, kind, name, follower))
         while True:
             read_at = time.monotonic()
-            yield call_with_retries(lambda: cluster.release(name))
+            yield call_with_retries(lambda: cluster.newest_run(name))
             left = deadline - time.monotonic()
             if left <= 0:
                 return
@@ -65,15 +65,15 @@ def wait_for_end(
     cluster: Cluster,
     name: str,
     timeout: float | None = None,
-    seen: Callable[[Release], None] = lambda release: None,
+    seen: Callable[[RunView], None] = lambda run: None,
 ) -> Status:
     """The status of a run that has ended, is stuck or does not exist; its last one at the time-out.
 
-    `timeout` is in seconds; None: no limit. Calls `seen` with the release after each change.
+    `timeout` is in seconds; None: no limit. Calls `seen` with the run after each change.
     """
-    for release in watch_release(cluster, name, timeout):
-        seen(release)
-        current = run_status(release)
+    for run in watch_run(cluster, name, timeout):
+        seen(run)
+        current = run.status
         if current.over or current.is_stuck or current.state == "not found":
             break
     return current
@@ -82,28 +82,27 @@ def wait_for_end(
 def follow_events(cluster: Cluster, name: str) -> Iterator[Object]:
     """The release's events so far, oldest first, and each one as it comes until the run ends."""
     shown: set[tuple[str, str]] = set()
-    for release in watch_release(cluster, name, kinds=("pods", "jobs", "events")):
-        for event in release.events:
+    for run in watch_run(cluster, name, kinds=("pods", "jobs", "events")):
+        for event in run.release.events:
             # The count of an event that happens again grows, and so does its time.
             key = (str(event["metadata"].get("name")), event_time(event))
             if key not in shown:
                 shown.add(key)
                 yield event
-        current = run_status(release)
-        if current.over or current.state == "not found":
+        if run.status.over or run.status.state == "not found":
             return
 
 
 def wait_until_served(cluster: Cluster, name: str, report: Callable[[str], None]) -> None:
     """Return when the release's TensorBoard answers; reports why it does not so far."""
     last = ""
-    for release in watch_release(cluster, name):
-        pods = [pod for pod in release.pods if component_of(pod) == "tensorboard"]
+    for run in watch_run(cluster, name):
+        pods = [pod for pod in run.pods if component_of(pod) == "tensorboard"]
         if any(map(is_ready, pods)):
             return
         reason = ""
         for pod in pods:
-            problem = problem_of(pod, release.events)
+            problem = run.problem(pod)
             if problem:
                 reason = f": {problem.reason}; {problem.advice}"
                 break

@@ -4,20 +4,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import replace
 from itertools import pairwise
 
 from hvd_pods.common.hostile import one_line
-from hvdchart.errors import ClusterError
 from hvdchart.run.logs import EXPECTED
 from hvdchart.run.progress import read_losses
-from hvdchart.run.ranks import pods_of_ranks, run_of
-from hvdchart.run.release import Object, Release, event_time, is_event_of
+from hvdchart.run.release import Object, event_time, is_event_of
 from hvdchart.run.stalls import seconds_of
-from hvdchart.run.status import PodStatus, Status, newest_job, run_record, run_status
+from hvdchart.run.status import PodStatus, Status
 from hvdchart.run.top import Usage
-from hvdchart.spec.run_options import in_options
+from hvdchart.run.view import RunView
 from hvdchart.text import plain_line
 from hvdchart.watch.model import Kind, Mark, Part, Row, Span, View
 
@@ -47,7 +44,7 @@ _KINDS: Mapping[str, Kind] = {
 
 
 def build_view(
-    release: Release,
+    run: RunView,
     namespace: str,
     now: float,
     *,
@@ -55,12 +52,11 @@ def build_view(
     lines: Iterable[str] = (),
     usage_problem: str = "",
 ) -> View:
-    """The view of a release at a moment; `lines` are the last ones of its master's log."""
+    """The view of a run at a moment; `lines` are the last ones of its master's log."""
     lines = list(lines)
-    status = run_status(release).with_place(lines)
-    word = in_options if status.is_of_script else str
-    rows = list(_rows(release, status, usages))
-    marks = tuple(replace(mark, text=word(mark.text)) for mark in _marks(release, status))
+    status = run.status.with_place(lines)
+    rows = list(_rows(run.ranks, status, usages))
+    marks = tuple(replace(mark, text=run.word(mark.text)) for mark in _marks(run))
     ended = seconds_of(status.ended) or None
     return View(
         name=one_line(status.name),
@@ -76,7 +72,7 @@ def build_view(
         workers_ready=status.workers_ready,
         workers_wanted=status.workers_wanted,
         progress=status.progress,
-        losses=read_losses(run_record(release)),
+        losses=read_losses(run.record),
         rows=tuple(rows[:MOST_ROWS]),
         more_rows=len(rows[MOST_ROWS:]),
         marks=marks,
@@ -84,20 +80,20 @@ def build_view(
         stall=status.stall,
         log=tuple(
             # The ranks' own lines stay as they are.
-            plain_line((word if line.startswith("[hvd") else str)(line[:_LONGEST_LINE]))
+            plain_line((run.word if line.startswith("[hvd") else str)(line[:_LONGEST_LINE]))
             for line in lines[-MOST_LINES:]
         ),
         usage_problem=one_line(usage_problem) if not status.over else "",
     )
 
 
-def _rows(release: Release, status: Status, usages: Sequence[Usage]) -> Iterator[Row]:
+def _rows(ranks: Sequence[str], status: Status, usages: Sequence[Usage]) -> Iterator[Row]:
     """A row for each rank, in order, and then for each other pod of the run."""
     pods = {pod.name: pod for pod in status.pods}
     used = {usage.pod: usage for usage in usages}
     steps = {rank: values for usage in usages for rank, values in usage.ranks.items()}
     seen: set[str] = set()
-    for rank, name in enumerate(_pods_of_ranks(release)):
+    for rank, name in enumerate(ranks):
         pod = pods.get(name)
         usage = used.get(name) if name not in seen else None
         seen.add(name)
@@ -126,15 +122,6 @@ def _rows(release: Release, status: Status, usages: Sequence[Usage]) -> Iterator
             )
 
 
-def _pods_of_ranks(release: Release) -> list[str]:
-    """The pod of each rank; none without a Job, or with that of another version of the chart."""
-    job = newest_job(release)
-    if job is not None:
-        with suppress(ClusterError):
-            return list(pods_of_ranks(run_of(job), run_record(release)))
-    return []
-
-
 def _state(pod: PodStatus | None, status: Status) -> str:
     """The state of a pod in a word; that of one that is gone depends on the run."""
     if pod is not None:
@@ -150,10 +137,10 @@ def _finite(value: float | None) -> float | None:
     return None if value is None or not abs(value) < _LARGEST else value
 
 
-def _marks(release: Release, status: Status) -> tuple[Mark, ...]:
+def _marks(run: RunView) -> tuple[Mark, ...]:
     """What happened in the newest run, in order; of too much, what is in the middle is left out."""
-    job = newest_job(release)
-    marks = [*_marks_of_events(release, job)] if job else []
+    status = run.status
+    marks = [*_marks_of_events(run.release.events, run.job)] if run.job else []
     started = seconds_of(status.started)
     ended = seconds_of(status.ended)
     if started:
@@ -175,9 +162,9 @@ def _marks(release: Release, status: Status) -> tuple[Mark, ...]:
     return tuple(marks if len(marks) <= MOST_MARKS else marks[:half] + marks[-half:])
 
 
-def _marks_of_events(release: Release, job: Object) -> Iterator[Mark]:
+def _marks_of_events(events: Iterable[Object], job: Object) -> Iterator[Mark]:
     created = seconds_of(str(job["metadata"].get("creationTimestamp") or ""))
-    for event in release.events:
+    for event in events:
         at = seconds_of(event_time(event))
         reason = str(event.get("reason", ""))
         message = str(event.get("message", ""))

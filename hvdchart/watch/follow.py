@@ -18,9 +18,8 @@ from hvdchart.run.api import RefusedError
 from hvdchart.run.cluster import Cluster
 from hvdchart.run.kubectl import Kubectl
 from hvdchart.run.logs import LAST, LogLine, created_at, follow, last_lines
-from hvdchart.run.release import Release
-from hvdchart.run.status import newest_job, run_status
 from hvdchart.run.top import Usage, read_usage
+from hvdchart.run.view import RunView
 from hvdchart.run.watch import Follower
 from hvdchart.watch.build import build_view
 from hvdchart.watch.model import View
@@ -53,15 +52,15 @@ class _Ended:
 class _Known:
     """What was read so far."""
 
-    release: Release
+    run: RunView
     used: _Used = field(default_factory=lambda: _Used([]))
     # The last lines of each pod's log.
     lines: dict[str, deque[str]] = field(default_factory=dict)
     is_over: bool = False
 
-    def take(self, item: Release | LogLine | _Used | _Ended) -> None:
-        if isinstance(item, Release):
-            self.release = item
+    def take(self, item: RunView | LogLine | _Used | _Ended) -> None:
+        if isinstance(item, RunView):
+            self.run = item
         elif isinstance(item, LogLine):
             self.lines.setdefault(item.pod, deque(maxlen=LAST)).append(item.text)
         elif isinstance(item, _Used):
@@ -71,10 +70,10 @@ class _Known:
 
     def view(self, namespace: str) -> View:
         # Masters follow one another; warnings are about other pods.
-        created = {pod["metadata"]["name"]: created_at(pod) for pod in self.release.pods}
+        created = {pod["metadata"]["name"]: created_at(pod) for pod in self.run.release.pods}
         order = sorted(self.lines, key=lambda pod: created.get(pod, ""))
         return build_view(
-            self.release,
+            self.run,
             namespace,
             time.time(),
             usages=self.used.usages,
@@ -83,25 +82,19 @@ class _Known:
         )
 
 
-def read_view(cluster: Cluster, name: str) -> View:
-    """The view of a run at this moment, without its pods' usage. Raises NoRunError."""
-    release = cluster.present_release(name)
-    lines = last_lines(cluster, release)
-    return build_view(release, cluster.namespace, time.time(), lines=lines)
-
-
 def follow_views(cluster: Cluster, name: str, kubectl: Kubectl | None) -> Iterator[View]:
     """Views of a run from now to its end; the last one has all of the end.
 
     Without kubectl, they have no CPU and memory, and no step of each rank. Raises NoRunError
     without such a run, and ClusterError when the API server refuses a request.
     """
-    release = cluster.present_release(name)
-    if newest_job(release) is None:
+    run = cluster.present_run(name)
+    if run.job is None:
         # The Job has a time to live: only the record is left.
-        yield read_view(cluster, name)
+        lines = last_lines(cluster, run)
+        yield build_view(run, cluster.namespace, time.time(), lines=lines)
         return
-    known = _Known(release)
+    known = _Known(run)
 
     def read(component: str = "master") -> None:
         lines = follow(
@@ -126,7 +119,7 @@ def follow_views(cluster: Cluster, name: str, kubectl: Kubectl | None) -> Iterat
         assert kubectl  # noqa: S101
         while not follower.closed.is_set():
             try:
-                found = _Used(read_usage(known.release, kubectl))
+                found = _Used(read_usage(known.run, kubectl))
                 pause = LOOK_EVERY
             except ClusterError as problem:
                 found = _Used([], str(problem))
@@ -134,9 +127,9 @@ def follow_views(cluster: Cluster, name: str, kubectl: Kubectl | None) -> Iterat
             follower.put(found)
             follower.closed.wait(pause)
 
-    with Follower[Release | LogLine | _Used | _Ended]() as follower:
+    with Follower[RunView | LogLine | _Used | _Ended]() as follower:
         follower.start(read_what_is_allowed)
-        if kubectl and not run_status(release).over:
+        if kubectl and not run.status.over:
             follower.start(look)
         while True:
             yield known.view(cluster.namespace)
@@ -147,5 +140,5 @@ def follow_views(cluster: Cluster, name: str, kubectl: Kubectl | None) -> Iterat
             with suppress(queue.Empty):
                 while not known.is_over:
                     known.take(follower.get(max(0.0, until - time.monotonic())))
-            if not known.release.exists:
+            if not known.run.release.exists:
                 raise NoRunError(name, cluster.namespace, "it was removed")

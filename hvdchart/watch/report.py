@@ -19,7 +19,6 @@ from hvdchart.run.helm import Helm, release_values
 from hvdchart.run.logs import created_at, has_log
 from hvdchart.run.release import Release, component_of
 from hvdchart.run.report import event_lines
-from hvdchart.run.status import run_record
 from hvdchart.text import plain_line
 from hvdchart.watch.build import build_view
 from hvdchart.watch.masking import Masker
@@ -39,18 +38,19 @@ def make_report(cluster: Cluster, name: str, helm: Helm) -> str:
 
     What cannot be read beside the run itself is said in its place.
     """
-    release = cluster.present_release(name)
+    run = cluster.present_run(name)
+    release = run.release
     masker = Masker()
     # First: what is a secret of the values is one in each other text.
     values = _or_problem(lambda: _values(release, cluster, helm, masker))
     logs = list(_logs(cluster, release, masker))
     lines = [line for title, text in logs for line in text.split("\n") if "(master)" in title]
-    view = build_view(release, cluster.namespace, time.time(), lines=lines)
+    view = build_view(run, cluster.namespace, time.time(), lines=lines)
     sections = [Section(title, text) for title, text in logs if text]
     sections += [
         Section("Events", masker.text("\n".join(map(plain_line, event_lines(release.events))))),
         Section("Values of the release", values),
-        Section("Record of the run", _yaml(masker.document(dict(run_record(release))))),
+        Section("Record of the run", _yaml(masker.document(dict(run.record)))),
         Section("Versions", _yaml(_versions(cluster, release))),
     ]
     return page(masked_view(view, masker), sections=[each for each in sections if each.text])

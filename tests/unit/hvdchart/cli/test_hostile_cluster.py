@@ -16,7 +16,7 @@ from hvdchart.run.progress import read_progress
 from hvdchart.run.ranks import pod_of, run_of
 from hvdchart.run.release import Release
 from hvdchart.run.report import list_report, status_report
-from hvdchart.run.status import run_status
+from hvdchart.run.view import RunView
 from tests.fakes import faults
 from tests.fakes.cluster import FakeCluster
 from tests.fakes.fixtures import Command
@@ -136,11 +136,11 @@ def test_any_record_is_read(record: dict[str, str], is_current: bool, groups: in
     """Anybody may write it who may edit ConfigMaps."""
     run = job(groups=groups)
     record = {**record, "job": JOB if is_current else "other"}
-    current = run_status(Release("hvd", [run], [STATEFUL_SET], [MASTER], [], record))
+    current = RunView(Release("hvd", [run], [STATEFUL_SET], [MASTER], [], record)).status
     shown = [*status_report(current, "team"), *list_report([("team", current)])]
     assert max(map(len, shown)) < 5000
     assert pod_of(run_of(run), "0", record).startswith("hvd-worker-")
-    run_status(Release("hvd", [], [STATEFUL_SET], [], [], record))
+    assert RunView(Release("hvd", [], [STATEFUL_SET], [], [], record)).status.name == "hvd"
     read = read_progress(record)
     assert read is None or len(read.text()) < 200
 

@@ -11,7 +11,7 @@ import pytest
 from hvdchart.run.release import Release
 from hvdchart.run.report import status_report
 from hvdchart.run.stalls import Stall, parse_stall, place_of
-from hvdchart.run.status import run_status
+from hvdchart.run.view import RunView
 from tests.fakes.cluster import FakeCluster
 from tests.fakes.fixtures import Command
 from tests.unit.hvdchart.runs import JOB, MASTER, STATEFUL_SET, WORKERS, event, job, play
@@ -49,17 +49,17 @@ def test_a_stall_is_parsed_from_its_event() -> None:
 
 
 def test_a_run_is_stalled_until_something_goes_on() -> None:
-    assert run_status(stalled()).stall
-    assert not run_status(stalled(step_at="10:05:20")).stall
+    assert RunView(stalled()).status.stall
+    assert not RunView(stalled(step_at="10:05:20")).status.stall
     again = event(JOB, "Job", "Training", "", at="2026-01-01T10:06:00Z")
-    assert not run_status(stalled(again)).stall
-    assert not run_status(stalled(text="x")).stall
+    assert not RunView(stalled(again)).status.stall
+    assert not RunView(stalled(text="x")).status.stall
 
 
 def test_without_steps_nobody_knows_whether_a_stall_has_lasted() -> None:
     now = datetime.fromisoformat("2026-01-01T10:10:45Z").timestamp()
     for step_at, expected in (("10:04:44", "stalled for 6 min: "), ("", "stalled 6 min ago (the")):
-        lines = list(status_report(run_status(stalled(step_at=step_at)), "team", now))
+        lines = list(status_report(RunView(stalled(step_at=step_at)).status, "team", now))
         assert any(line.startswith(expected) for line in lines), lines
 
 

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from hvdchart.run.phases import phase_of
 from hvdchart.run.release import Release
 from hvdchart.run.report import list_report, status_report
-from hvdchart.run.status import Status, run_status
+from hvdchart.run.status import Status
+from hvdchart.run.view import RunView
 from tests.unit.hvdchart.runs import (
     CREATING,
     DONE,
@@ -51,7 +51,7 @@ def release(
 
 
 def status(pods: list[Any], *events: Any, **more: Any) -> Status:
-    return run_status(release(pods, *events, **more))
+    return RunView(release(pods, *events, **more)).status
 
 
 def beside(**more: Any) -> list[Any]:
@@ -404,7 +404,7 @@ PULLED = event("hvd-worker-1", "Pod", "Pulled", "image")
 )
 def test_the_phase_and_what_it_waits_for(pods: list[Any], events: list[Any], expected: str) -> None:
     record = {"job": JOB, "progress": '{"step": 7}'}
-    assert str(phase_of(release(pods, *events, record=record))) == expected
+    assert str(RunView(release(pods, *events, record=record)).phase) == expected
 
 
 @pytest.mark.parametrize(
@@ -419,7 +419,7 @@ def test_the_phase_and_what_it_waits_for(pods: list[Any], events: list[Any], exp
 def test_the_phase_without_running_pods_is_that_of_the_job(
     pods: list[Any], run: Any, expected: str
 ) -> None:
-    assert str(phase_of(release(pods, jobs=[run]))) == expected
+    assert str(RunView(release(pods, jobs=[run])).phase) == expected
 
 
 def test_a_run_whose_stateful_sets_were_deleted_says_so_and_what_to_do() -> None:

@@ -13,7 +13,7 @@ from hvdchart.errors import ClusterError
 from hvdchart.run import watch
 from hvdchart.run.cluster import Cluster
 from hvdchart.run.logs import follow
-from hvdchart.run.watch import follow_events, wait_for_end, watch_release
+from hvdchart.run.watch import follow_events, wait_for_end, watch_run
 from tests.fakes.cluster import FakeCluster
 from tests.unit.hvdchart.runs import JOB, MASTER, STATEFUL_SET, WORKERS, event, job
 
@@ -36,8 +36,8 @@ def test_the_release_is_read_again_at_each_change(
 ) -> None:
     monkeypatch.setattr(watch, "READ_EVERY", 60.0)
     seen = []
-    for release in watch_release(cluster, "hvd"):
-        seen.append(len(release.pods))
+    for run in watch_run(cluster, "hvd"):
+        seen.append(len(run.pods))
         if len(seen) == 1:
             fake_cluster.remove("pods", "hvd-worker-1")
         if seen[-1] == 2:
@@ -88,8 +88,8 @@ def test_a_watch_that_breaks_after_minutes_is_opened_again(
 
     cluster.watch = break_after_minutes  # type: ignore[method-assign,assignment]
     monkeypatch.setattr(watch, "READ_EVERY", 60.0)
-    releases = watch_release(cluster, "hvd", kinds=["jobs"])
-    assert [len(release.pods) for release in islice(releases, 4)] == [3] * 4
+    runs = watch_run(cluster, "hvd", kinds=["jobs"])
+    assert [len(run.pods) for run in islice(runs, 4)] == [3] * 4
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ from typing import Any
 
 from hvdchart.run.release import Release
 from hvdchart.run.top import Usage, parse_probe
+from hvdchart.run.view import RunView
 from hvdchart.watch.build import build_view
 from hvdchart.watch.model import View
 from tests.unit.hvdchart.runs import JOB, LABELS, RUNNING, event, job, pod
@@ -139,14 +140,16 @@ def training(step: int = 3140) -> Release:
 
 
 def training_view() -> View:
-    return build_view(training(), "team", BEGAN + 1102, usages=usages(3140), lines=LOG)
+    return build_view(RunView(training()), "team", BEGAN + 1102, usages=usages(3140), lines=LOG)
 
 
 def stalled_view() -> View:
     release = training()
     release.events.append(STALLED)
     lines = [*LOG, *STACK]
-    return build_view(release, "team", BEGAN + 1180, usages=usages(3140, slow=1), lines=lines)
+    return build_view(
+        RunView(release), "team", BEGAN + 1180, usages=usages(3140, slow=1), lines=lines
+    )
 
 
 def finished() -> Release:
@@ -164,4 +167,4 @@ def finished() -> Release:
 
 
 def finished_view() -> View:
-    return build_view(finished(), "team", BEGAN + 4000, lines=LOG)
+    return build_view(RunView(finished()), "team", BEGAN + 4000, lines=LOG)

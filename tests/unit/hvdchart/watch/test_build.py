@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from hvdchart.run.release import Release
 from hvdchart.run.top import parse_probe
+from hvdchart.run.view import RunView
 from hvdchart.watch.build import MOST_LINES, MOST_MARKS, MOST_ROWS, build_view
 from hvdchart.watch.model import View
 from tests.unit.hvdchart.watch import sample
@@ -48,7 +49,7 @@ def test_the_usage_of_a_pod_with_several_ranks_is_that_of_its_first_row() -> Non
     described = json.loads(variable["value"])
     described["groups"][0]["slots"] = 2
     variable["value"] = json.dumps(described)
-    view = build_view(release, "team", BEGAN, usages=sample.usages(9))
+    view = build_view(RunView(release), "team", BEGAN, usages=sample.usages(9))
     assert [row.pod for row in view.rows[:3]] == ["hvd-worker-0", "hvd-worker-0", "hvd-worker-1"]
     assert [row.cpus is None for row in view.rows[:3]] == [False, True, False]
 
@@ -58,7 +59,7 @@ def test_mark_of_an_attempt_has_its_number_once_although_earlier_events_are_gone
     release = sample.training()
     # From the beginning of the second attempt on.
     later = sample.EVENTS[-3:]
-    view = build_view(replace(release, events=later), "team", BEGAN + 1102)
+    view = build_view(RunView(replace(release, events=later)), "team", BEGAN + 1102)
     (mark,) = (mark for mark in view.marks if mark.kind == "attempt")
     assert mark.text.count("attempt 2") == 1
     assert "attempt 1" not in mark.text
@@ -85,7 +86,7 @@ def test_a_run_of_a_script_is_told_in_options() -> None:
     text = "the loss is NaN: launch.failOnNaN=true ends such a run"
     release.events.append(sample.happened(60, "NotANumber", text))
     lines = [f"[hvd +1.0s] warning: {text}", "launch.failOnNaN of the script's own"]
-    view = build_view(release, "team", BEGAN + 90, lines=lines)
+    view = build_view(RunView(release), "team", BEGAN + 90, lines=lines)
     told = [mark.text for mark in view.marks if "NaN" in mark.text]
     assert "--fail-on-nan" in told[0]
     assert "--fail-on-nan" in view.log[0]
@@ -112,7 +113,7 @@ def test_a_finished_run_is_shown_from_its_record() -> None:
 
 def test_a_run_whose_job_and_events_are_gone_has_its_record_left() -> None:
     whole = sample.finished()
-    view = build_view(replace(whole, jobs=[], events=[]), "team", BEGAN + 9000)
+    view = build_view(RunView(replace(whole, jobs=[], events=[])), "team", BEGAN + 9000)
     assert (view.state, view.rows) == ("finished", ())
     assert view.losses[-1][0] == 5000
     assert [mark.kind for mark in view.marks] == ["end"]
@@ -121,7 +122,7 @@ def test_a_run_whose_job_and_events_are_gone_has_its_record_left() -> None:
 def test_a_run_that_ends_is_finishing_and_not_without_workers() -> None:
     whole = sample.finished()
     whole.jobs[0]["status"]["conditions"] = []
-    view = build_view(whole, "team", BEGAN + 1751)
+    view = build_view(RunView(whole), "team", BEGAN + 1751)
     assert (view.state, view.over) == ("finishing", False)
 
 
@@ -131,7 +132,7 @@ def test_what_a_stranger_writes_controls_no_terminal_and_has_a_limit() -> None:
         failed = sample.happened(500 + number, "Failed", f"{number} {EVIL * 9}")
         release.events.append(failed)
     lines = [f"{EVIL}{n}" for n in range(MOST_LINES + 50)]
-    view = build_view(release, "team", BEGAN + 9000, lines=lines, usage_problem=EVIL)
+    view = build_view(RunView(release), "team", BEGAN + 9000, lines=lines, usage_problem=EVIL)
     told = [*view.log, *(mark.text for mark in view.marks), view.reason, view.usage_problem]
     assert all(text.isprintable() for text in told)
     assert (len(view.log), len(view.marks)) == (MOST_LINES, MOST_MARKS)
@@ -142,7 +143,7 @@ def test_of_many_ranks_the_first_have_rows() -> None:
     release = sample.training()
     variable = release.jobs[0]["spec"]["template"]["spec"]["containers"][0]["env"][0]
     variable["value"] = variable["value"].replace('"slots": 1', '"slots": 100')
-    view = build_view(release, "team", BEGAN)
+    view = build_view(RunView(release), "team", BEGAN)
     assert (len(view.rows), view.more_rows) == (MOST_ROWS, 401 - MOST_ROWS)
 
 
@@ -162,6 +163,6 @@ def test_any_record_and_any_answer_of_a_pod_make_a_view(losses: Any, rank: str, 
     event = {**sample.happened(1, "Failed", EVIL), "lastTimestamp": at}
     used = parse_probe("hvd-worker-0", f"0:horovod_step {rank}\n0:horovod_step 1e999\n")
     release = Release("hvd", run.jobs, run.stateful_sets, run.pods, [event], record)
-    view = build_view(release, "team", BEGAN, usages=[used])
+    view = build_view(RunView(release), "team", BEGAN, usages=[used])
     json.dumps(view.document(), allow_nan=False)
     assert view.losses == tuple(sorted(view.losses))
