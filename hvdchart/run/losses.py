@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import PurePosixPath
 from typing import Any
 
-from hvdchart.run.progress import read_progress
 from hvdchart.run.release import Object
 from hvdchart.run.view import RunView
 
@@ -20,13 +19,13 @@ def find_loss(run: RunView) -> str:
     Only what is known counts: the step that the script has reported, and the path and the volume
     that the workers have for checkpoints.
     """
-    progress = read_progress(run.release.record)
-    if not run.status.is_active or not run.workers.ready or progress is None:
+    if not run.status.is_active or not run.workers.ready or run.progress is None:
         return ""
     reasons = [_find_reason(each) for each in run.release.stateful_sets]
     if not reasons or not all(reasons):
         return ""
-    return f"run {run.release.name} is at step {progress.step}, which no volume has: {reasons[0]}"
+    at = f"run {run.release.name} is at step {run.progress.step}"
+    return f"{at}, which no volume has: {reasons[0]}"
 
 
 def _find_reason(stateful_set: Object) -> str:

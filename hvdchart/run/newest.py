@@ -81,15 +81,12 @@ class NewestRun:
 
     @cached_property
     def problems(self) -> Mapping[str, Problem]:
-        """What keeps pods of the release from doing their work, by the pods' names, in their order.
+        """What keeps pods from doing their work, by the pods' names, in their order.
 
         A pod that does its work, or may be starting as it should, is not in it.
         """
-        judged = {
-            str(pod["metadata"]["name"]): problem_of(pod, self.events_of(pod))
-            for pod in self.release.pods
-        }
-        return {name: problem for name, problem in judged.items() if problem}
+        judged = ((pod, problem_of(pod, self.events_of(pod))) for pod in self.pods)
+        return {str(pod["metadata"]["name"]): problem for pod, problem in judged if problem}
 
     def problem(self, pod: Object) -> Problem | None:
         """What keeps a pod from doing its work; None while nothing does."""

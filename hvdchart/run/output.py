@@ -64,7 +64,7 @@ def timeline_sources(run: RunView) -> tuple[str, list[tuple[str, str]]]:
             f"run {release.name} writes no timeline: deploy it with --set horovod.timeline=true"
         )
     path = paths[0]
-    first = pod_of(run_of(run.job), "0", release.record) if run.job else ""
+    first = pod_of(run_of(run.job), "0", run.record) if run.job else ""
     sources = []
     for pod in release.pods:
         name = str(pod["metadata"]["name"])

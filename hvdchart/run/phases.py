@@ -55,7 +55,7 @@ def find_phase(run: NewestRun, status: Status) -> Phase:
 
 def _phase_of_pods(run: NewestRun) -> Phase | None:
     """What pods are waited for; None when all are up."""
-    pods = run.release.pods
+    pods = run.pods
     # The workers, and the master.
     wanted = run.workers.wanted + 1
     gated = [pod for pod in pods if pod["spec"].get("schedulingGates")]

@@ -43,7 +43,7 @@ def read_usage(run: RunView, kubectl: Kubectl) -> list[Usage]:
 
     Raises ClusterError when none of them answers.
     """
-    pods = [pod for pod in run.release.pods if pod["status"].get("phase") == "Running"]
+    pods = [pod for pod in run.pods if pod["status"].get("phase") == "Running"]
     answers = kubectl.read_each(pods, ["sh", "-c", _PROBE])
     return [parse_probe(pod, text if isinstance(text, str) else "") for pod, text in answers]
 

@@ -192,9 +192,9 @@ def installed_values(helm: StubProgram) -> Any:
     return json.loads(calls[-1].input) if calls else None
 
 
-def tell(cluster: FakeCluster, progress: object) -> None:
-    """Let the master write the progress into the run's record."""
-    data = {"job": JOB, "state": "Running", "progress": json.dumps(progress)}
+def tell(cluster: FakeCluster, progress: object, of: str = JOB) -> None:
+    """Let the master of a Job write the progress into the record."""
+    data = {"job": of, "state": "Running", "progress": json.dumps(progress)}
     cluster.put("configmaps", {"metadata": {"name": "hvd-run"}, "data": data})
 
 

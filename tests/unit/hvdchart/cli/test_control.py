@@ -150,6 +150,14 @@ def test_what_a_planned_end_loses_is_said_before_it(
     assert lost in done.errors
 
 
+def test_what_an_earlier_run_has_reported_is_not_lost_again(
+    hvdchart: Command, running: FakeCluster
+) -> None:
+    running.put("statefulsets", workers_with([]))
+    tell(running, {"step": 812}, of="hvd-master-old")
+    assert "812" not in hvdchart("stop", "hvd").errors
+
+
 @pytest.fixture
 def failed(running: FakeCluster) -> FakeCluster:
     """A run that has failed, and whose workers are still there."""

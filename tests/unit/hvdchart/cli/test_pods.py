@@ -101,6 +101,14 @@ def test_top_shows_what_the_pods_say_of_themselves_and_of_their_ranks(
     assert rows[1] == ["hvd-worker-0", "1.50", "200Mi", "0", "7", "16.2"]
 
 
+def test_top_leaves_out_the_master_of_an_earlier_run(
+    hvdchart: Command, running: FakeCluster, kubectl: StubProgram
+) -> None:
+    running.put("pods", pod("hvd-old-x", "master", RUNNING, job="hvd-master-old"))
+    kubectl.answer("team", PROBE)
+    assert "hvd-old-x" not in hvdchart("top", "hvd").output
+
+
 def test_top_leaves_out_what_it_does_not_understand(
     hvdchart: Command, running: FakeCluster, kubectl: StubProgram
 ) -> None:
@@ -251,6 +259,16 @@ def test_timeline_is_fetched_from_the_first_worker(
         "cat",
         "/output/horovod-timeline.json",
     ]
+
+
+def test_timeline_is_that_of_rank_0_whatever_workers_an_earlier_run_had(
+    hvdchart: Command, with_timeline: FakeCluster, kubectl: StubProgram
+) -> None:
+    record = {"job": "hvd-master-old", "hosts": json.dumps({"hvd-worker": "1"})}
+    with_timeline.put("configmaps", {"metadata": {"name": "hvd-run"}, "data": record})
+    kubectl.answer("team", OPEN)
+    hvdchart("timeline", "hvd")
+    assert "hvd-worker-0" in kubectl.calls[-1].arguments
 
 
 def test_timeline_is_explained(

@@ -400,6 +400,11 @@ PULLED = event("hvd-worker-1", "Pod", "Pulled", "image")
         ),
         # Of the run before.
         ([MASTER, *WORKERS], [event("hvd-master-old", "Job", "Training", "starts")], "starting"),
+        (
+            [pod("hvd-master-old-x", "master", BAD_IMAGE, job="hvd-master-old")],
+            [],
+            "scheduling: 0 of 3 pods have a node",
+        ),
     ],
 )
 def test_the_phase_and_what_it_waits_for(pods: list[Any], events: list[Any], expected: str) -> None:
