@@ -18,7 +18,7 @@ HOST = os.uname().nodename
 
 
 class Master:
-    """A master of epoch 7 that takes notices of this host's ranks."""
+    """A master with fence number 7 that takes notices of this host's ranks."""
 
     def __init__(self, patch: pytest.MonkeyPatch) -> None:
         patch.setenv("HVD_EPOCH", "7")

@@ -73,7 +73,7 @@ class Program:
 
 def make(
     argv: Sequence[str],
-    epoch: int = 0,
+    fence: int = 0,
     *,
     attempt: int = 0,
     run: str = "",
@@ -81,4 +81,4 @@ def make(
     stay: float = 0.0,
 ) -> Request:
     """Return a request with what a test does not care about filled in."""
-    return Request(run, epoch, attempt, list(argv), dict(variables or {}), stay)
+    return Request(run, fence, attempt, list(argv), dict(variables or {}), stay)

@@ -133,7 +133,7 @@ class _Session:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
-            env=request.environment(os.environ, request.epoch),
+            env=request.environment(os.environ, request.fence),
             cwd=self._script.parent,
         )
         assert self._process.stdout

@@ -20,7 +20,7 @@ BYTES = st.binary(max_size=20).map(
 REQUESTS = st.builds(
     Request,
     run=TEXTS,
-    epoch=st.integers(0, HIGHEST),
+    fence=st.integers(0, HIGHEST),
     attempt=st.integers(0, HIGHEST),
     argv=st.lists(TEXTS | BYTES, min_size=1, max_size=5),
     variables=st.dictionaries(st.sampled_from(ALLOWED), TEXTS | BYTES),
@@ -85,7 +85,7 @@ def test_variables_of_the_container_stay_and_empty_ones_are_not_given() -> None:
 def test_hash_of_the_arguments_tells_them_apart() -> None:
     first, second = (Request("", 0, 0, argv, {}, 0.0) for argv in (["a", "b"], ["a b"]))
     assert first.digest() != second.digest()
-    assert first.digest() == first._replace(epoch=9).digest()
+    assert first.digest() == first._replace(fence=9).digest()
 
 
 def test_request_of_the_longest_length_is_sent_and_a_longer_one_is_not() -> None:

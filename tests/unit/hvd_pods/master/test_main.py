@@ -18,7 +18,7 @@ from tests.unit.hvd_pods.master_pod import MasterPod, read_log
 from tests.waiting import wait_until
 
 Background = Callable[..., Any]
-# Writes the number and the epoch of each attempt, and fails until the attempt given.
+# Writes the number and the fence number of each attempt, and fails until the attempt given.
 FAIL_UNTIL = 'echo "$HVD_ATTEMPT $HVD_EPOCH" >>"$OUT/attempts"; [ "$HVD_ATTEMPT" -ge {} ] || exit 3'
 # Of the script, on a rank that is another one in each attempt.
 MISTAKE = (
@@ -36,7 +36,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def made(pod: MasterPod) -> list[list[int]]:
-    """The number and the epoch of each attempt."""
+    """The number and the fence number of each attempt."""
     lines = (pod.generated.parent / "attempts").read_text().splitlines()
     return [[int(word) for word in line.split()] for line in lines]
 
@@ -80,8 +80,8 @@ def test_the_events_of_a_run_can_be_replayed(pod: MasterPod) -> None:
         steps = list(event_log.replay(lines))
     launches = [e for *_, effects in steps for e in effects if isinstance(e, StartLauncher)]
     assert [launch.attempt for launch in launches] == [1, 2]
-    (_, before), (_, epoch) = made(pod)
-    assert before < epoch, "workers end what an earlier attempt has left"
+    (_, before), (_, fence) = made(pod)
+    assert before < fence, "workers end what an earlier attempt has left"
     state = steps[-1][2]
     assert (state.entry["state"], state.entry["failures"]) == ("Finished", "1")
 

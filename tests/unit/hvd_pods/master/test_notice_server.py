@@ -33,7 +33,7 @@ STOPPED = {"kind": notices.STOPPED, **FROM, "seconds": 9.0, "period": 60.0}
 
 
 class Port(Told):
-    """A notice server in the second attempt, of epoch 7, as its senders find it."""
+    """A notice server in the second attempt, with fence number 7, as its senders find it."""
 
     def __init__(self, own_address: str = "127.0.0.1") -> None:
         super().__init__()
@@ -113,18 +113,18 @@ def test_notice_that_waits_is_answered_when_it_is_released(
 
 
 def with_secret(port: Port, **content: object) -> bytes:
-    return json.dumps({"secret": port.secret, "epoch": "7", **content}).encode() + b"\n"
+    return json.dumps({"secret": port.secret, "fence": "7", **content}).encode() + b"\n"
 
 
 REFUSED = {
     "no JSON": "GET / HTTP/1.1",
     "no text": "\udcff\udcfe",
-    "no secret": json.dumps({"epoch": "7", **ASKED}),
-    "another secret": json.dumps({"secret": "0" * 32, "epoch": "7", **ASKED}),
+    "no secret": json.dumps({"fence": "7", **ASKED}),
+    "another secret": json.dumps({"secret": "0" * 32, "fence": "7", **ASKED}),
     # Only what begins with the secret is parsed at all.
-    "secret too late": json.dumps({"epoch": "7", **ASKED, "secret": "SECRET"}),
+    "secret too late": json.dumps({"fence": "7", **ASKED, "secret": "SECRET"}),
     "list after the secret": '{"secret": "SECRET"}, []',
-    "nested brackets": '{"secret": "SECRET", "epoch": ' + "[" * 3900,
+    "nested brackets": '{"secret": "SECRET", "fence": ' + "[" * 3900,
 }
 
 
@@ -137,7 +137,7 @@ def test_what_is_no_notice_of_this_run_is_refused(port: Port, line: str) -> None
 
 # The run has eight ranks.
 WRONG: dict[str, list[Any]] = {
-    "epoch": ["6", 7],
+    "fence": ["6", 7],
     "kind": ["unknown", ["stopped"]],
     "host": ["hvd-cpu-9", ["hvd-cpu-0"]],
     "rank": [True, 1.0, -2, 8],
@@ -170,7 +170,7 @@ def test_any_line_of_a_sender_that_knows_the_secret_is_a_notice_with_its_fields_
     port: Port, rest: bytes
 ) -> None:
     port.events.clear()
-    start = json.dumps({"secret": port.secret, "epoch": "7"})[:-1].encode()
+    start = json.dumps({"secret": port.secret, "fence": "7"})[:-1].encode()
     with port.connect() as connection:
         connection.sendall(start + b", " + rest.replace(b"\n", b"")[:3000] + b"\n")
     for notice in port.taken():

@@ -102,7 +102,7 @@ def test_record_that_cannot_be_read_or_written_is_told(
     assert record.data == {}
 
 
-def test_holder_writes_itself_its_epoch_and_the_time_beside_what_others_keep(
+def test_holder_writes_itself_its_fence_number_and_the_time_beside_what_others_keep(
     record: Record,
 ) -> None:
     record.put(other="kept", state="Failed")
@@ -112,7 +112,7 @@ def test_holder_writes_itself_its_epoch_and_the_time_beside_what_others_keep(
     assert data == {**OWN, "epoch": "7", "state": "Running", "other": "kept"}
 
 
-def test_renewal_writes_a_later_time_and_the_present_epoch(record: Record) -> None:
+def test_renewal_writes_a_later_time_and_the_present_fence_number(record: Record) -> None:
     client = record.held()
     renewed = record.data["renewed"]
     assert client.write(WriteRecord("renew", {}, 8, holds=True)) == RecordWritten("renew")

@@ -41,7 +41,7 @@ def test_program_of_a_host_gets_its_input_and_answers(
 STAY: Ask = partial(remote.may_stay, hosts=[FIRST, SECOND])
 KEPT: Ask = partial(remote.are_kept, hosts=[FIRST, SECOND])
 FINISHED: Ask = partial(
-    remote.count_finished, hosts=[FIRST, SECOND], epoch=7, is_stopped=lambda: False
+    remote.count_finished, hosts=[FIRST, SECOND], fence=7, is_stopped=lambda: False
 )
 LEAVE: Ask = partial(remote.ask_ranks, hosts=[FIRST, SECOND])
 

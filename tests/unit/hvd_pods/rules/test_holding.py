@@ -36,13 +36,13 @@ def started(record: dict[str, str], **changes: Any) -> World:
         {"holder": "earlier", "holderUid": "uid-1"},
     ],
 )
-def test_free_record_is_taken_at_once_with_a_new_epoch(record: dict[str, str]) -> None:
+def test_free_record_is_taken_at_once_with_a_new_fence_number(record: dict[str, str]) -> None:
     world = started({**record, "epoch": "5"})
     (write,) = world.of(m.WriteRecord)
     assert (write.purpose, write.holds, write.data) == (TAKE, True, {})
-    assert write.epoch >= (WALL + world.now) * 1000 - 20
+    assert write.fence >= (WALL + world.now) * 1000 - 20
     newer = started({**record, "epoch": str(LATER)}).of(m.WriteRecord)[0]
-    assert newer.epoch > LATER + 999, "the earlier holder may have begun attempts since"
+    assert newer.fence > LATER + 999, "the earlier holder may have begun attempts since"
 
 
 def test_holder_is_waited_for_until_it_gives_the_record_back() -> None:
@@ -140,7 +140,7 @@ def test_renewals_do_not_pile_up_while_the_api_server_is_slow() -> None:
         ({"holder": "", "epoch": "1"}, False),
         ({"holder": "other", "epoch": str(LATER)}, True),
         ({"holder": "", "epoch": str(LATER)}, True),
-        # No master has written these: it would have a later epoch, which is a time.
+        # No master has written these: it would have a higher fence number, which is a time.
         ({"holder": "x"}, False),
         ({"holder": "other", "epoch": "1"}, False),
         ({"holder": "other", "epoch": str(10**17)}, False),
@@ -293,7 +293,7 @@ def test_run_that_has_ended_is_repeated_only_if_it_is_another_one(
         assert bool(world.of(m.ScaleDown)) is (code == 0), "as `cleanup` says"
 
 
-# An epoch that workers accept just now.
+# A fence number that workers accept just now.
 LATEST = str(int(WALL * 1000) + 2 * holding.MOST_AHEAD - 1)
 NUMBERS = st.sampled_from(["", "x", "-1", "9" * 18, "9" * 5000, "٣", str(LATER)]) | st.text()
 WORDS = st.sampled_from(["own", "uid-1", "run-1", "settings-1", "Finished", "Failed"]) | NUMBERS
@@ -324,7 +324,7 @@ def test_any_record_leads_to_a_run_or_to_an_end_that_workers_and_logs_accept(
     world.settle(until=m.StartLauncher)
     # The workers' clocks may be an hour behind.
     latest = (WALL + world.now - 3600) * 1000 + 2 * holding.MOST_AHEAD
-    assert all(write.epoch <= latest for write in world.of(m.WriteRecord))
+    assert all(write.fence <= latest for write in world.of(m.WriteRecord))
     assert world.of(m.StartLauncher) or world.exit
     for effect in world.of(m.CreateJobEvent):
         assert len(effect.message) < 2000

@@ -828,7 +828,7 @@ def test_first_attempt_of_a_master_looks_whether_its_job_s_ranks_have_finished(
     assert (first.left, {*first.addresses}) == (left, {"w-0", "w-1", "w-2"})
     assert [effect.left for effect in later] == [0]
     launched = [effect.data.get("launched") for effect in world.of(m.WriteRecord)]
-    assert launched[-1] == str(world.of(m.Prepare)[-1].epoch)
+    assert launched[-1] == str(world.of(m.Prepare)[-1].fence)
 
 
 def test_host_whose_ranks_may_have_finished_is_waited_for() -> None:

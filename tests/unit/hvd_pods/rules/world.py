@@ -22,7 +22,7 @@ DELETED = {"metadata": {"deletionTimestamp": "2026-01-01T10:00:00Z"}, "spec": {}
 SUSPENDED = {"metadata": {}, "spec": {"suspend": True}}
 JOB: dict[str, Any] = {"metadata": {}, "spec": {"backoffLimit": 2}, "status": {}}
 WALL = 1_790_000_000.0
-# An epoch of a later moment, as another node's clock may have it.
+# A fence number of a later moment, as another node's clock may have it.
 LATER = int(WALL * 1000) + 10**7
 OTHER = {"holder": "other", "holderJob": "job-2", "holderUid": "uid-2", "epoch": str(LATER)}
 

@@ -18,7 +18,7 @@ from hvd_pods.library.keep import record as records
 from hvd_pods.library.keep.content import BEGIN
 from hvd_pods.worker import saving
 
-EPOCH = 1_790_000_000_000
+FENCE = 1_790_000_000_000
 
 
 @pytest.fixture
@@ -33,10 +33,10 @@ def volume(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def train(volume: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Path]:
     """Train to a step in a worker and a run; returns the worker's memory."""
 
-    def train(step: int, worker: str = "w-0", run: str = "one", epoch: int = EPOCH) -> Path:
+    def train(step: int, worker: str = "w-0", run: str = "one", fence: int = FENCE) -> Path:
         monkeypatch.setenv("HVD_KEEP", str(tmp_path / worker))
         monkeypatch.setenv("HVD_RUN_ID", run)
-        monkeypatch.setenv("HVD_EPOCH", str(epoch))
+        monkeypatch.setenv("HVD_EPOCH", str(fence))
         state: Any = keep.State(weights=b"")
         for number in (step - 1, step):
             state.weights = b"after step %02d" % number
@@ -89,10 +89,10 @@ def test_a_record_that_a_killed_rank_has_not_finished_costs_one_step(
         pytest.param({"step": 12}, {"step": 11}, 12, id="an older step"),
         pytest.param({"step": 12}, {"step": 13}, 13, id="a newer step"),
         pytest.param(
-            {"step": 12}, {"step": 3, "run": "two", "epoch": EPOCH + 1}, 3, id="a later run"
+            {"step": 12}, {"step": 3, "run": "two", "fence": FENCE + 1}, 3, id="a later run"
         ),
         pytest.param(
-            {"step": 12}, {"step": 30, "run": "two", "epoch": EPOCH - 1}, 12, id="an earlier run"
+            {"step": 12}, {"step": 30, "run": "two", "fence": FENCE - 1}, 12, id="an earlier run"
         ),
     ],
 )

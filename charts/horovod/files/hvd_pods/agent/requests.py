@@ -7,14 +7,14 @@ import json
 from collections import namedtuple
 from collections.abc import Mapping
 
-from hvd_pods.common.contract import ATTEMPT, EPOCH, MEETING, NOTICES, RUN_ID
+from hvd_pods.common.contract import ATTEMPT, FENCE, MEETING, NOTICES, RUN_ID
 
 # The variables of a request that have no field of their own. No other variable is taken.
 ALLOWED = (NOTICES, MEETING)
 # Bytes of a request. An argument list and a meeting place of thousands of hosts are shorter.
 LONGEST = 1 << 16
 MOST_ARGUMENTS = 4096
-# Epochs are times in milliseconds; an attempt is a small number.
+# Fence numbers are times in milliseconds; an attempt is a small number.
 HIGHEST = 1 << 62
 
 
@@ -22,17 +22,17 @@ class RequestError(Exception):
     """The request is not one that a master of this chart sends."""
 
 
-class Request(namedtuple("Request", ["run", "epoch", "attempt", "argv", "variables", "stay"])):
-    """A program to start: `argv`, for a run, an epoch and an attempt.
+class Request(namedtuple("Request", ["run", "fence", "attempt", "argv", "variables", "stay"])):
+    """A program to start: `argv`, for a run and an attempt.
 
-    epoch: 0 stands for the worker's present one.
+    fence: the fence number (worker/fence.py); 0 stands for the worker's present one.
     variables: values of ALLOWED.
     stay: seconds that the program may go on when its master leaves it with the frame STAY.
     """
 
-    def environment(self, own: Mapping[str, str], epoch: int) -> dict[str, str]:
+    def environment(self, own: Mapping[str, str], fence: int) -> dict[str, str]:
         """Return the program's environment: the container's, and what the master has given."""
-        given = {RUN_ID: self.run, ATTEMPT: str(self.attempt), EPOCH: str(epoch), **self.variables}
+        given = {RUN_ID: self.run, ATTEMPT: str(self.attempt), FENCE: str(fence), **self.variables}
         return {**own, **{name: value for name, value in given.items() if value not in ("", "0")}}
 
     def digest(self) -> str:
@@ -61,7 +61,7 @@ def parse(content: bytes, nonce: str) -> Request:
     if document.pop("nonce") != nonce:
         raise RequestError("the request is not for this connection")
     request = Request(**document)
-    for name in ("epoch", "attempt"):
+    for name in ("fence", "attempt"):
         value = getattr(request, name)
         if type(value) is not int or not 0 <= value <= HIGHEST:
             raise RequestError(f"{name} is no number of a run")

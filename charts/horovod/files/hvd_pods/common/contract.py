@@ -58,8 +58,8 @@ METRICS_PORT = "HVD_METRICS_PORT"
 
 # == From the master to what it starts in workers
 
-# The number of the master's launch: a later one is greater (rules/holding.py).
-EPOCH = "HVD_EPOCH"
+# The fence number, which grows with each attempt (worker/fence.py).
+FENCE = "HVD_EPOCH"
 # The number of the attempt, from 1.
 ATTEMPT = "HVD_ATTEMPT"
 # The run, by which a rank knows the state in a worker's memory (library/keep).

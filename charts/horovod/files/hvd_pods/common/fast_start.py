@@ -28,7 +28,7 @@ LIBRARY = f"{PROGRAMS}/library"
 START_RANKS = ("python3", "-I", "-S", f"{PROGRAMS}/rank/host.py")
 # The line that master/direct.py sends to that program: the ranks go on without a master.
 STAY = b"stay\n"
-# Where a host writes the epoch of a launch whose ranks have all ended with 0, and their number.
+# Where a host writes the fence number of a launch whose ranks have all ended with 0, and how many.
 FINISHED = f"{GENERATED}/finished"
 
 # linux/prctl.h.

@@ -2,7 +2,7 @@
 
 The launchers' own connections cannot carry them: a notice would have to go through the output of a
 rank, which may be a socket, a file or closed. The master's address and a secret come with each
-request for a session, as the epoch does.
+request for a session, as the fence number does.
 """
 
 from __future__ import annotations
@@ -39,14 +39,14 @@ def parse_address(text: str) -> tuple[str, str, str]:
     return host, port, secret
 
 
-def send(address: str, epoch: str, answer_within: float = SEND_WITHIN, **content: object) -> None:
-    """Send a notice to the master of an epoch, which must answer within `answer_within` seconds.
+def send(address: str, fence: str, answer_within: float = SEND_WITHIN, **content: object) -> None:
+    """Send a notice to the master with this fence number, which must answer in time.
 
-    The answer is that the master closes the connection. Raises OSError when it does not answer or
-    cannot be reached, and ValueError for an address that is none.
+    It has `answer_within` seconds. The answer is that the master closes the connection. Raises
+    OSError when it does not answer or cannot be reached, and ValueError for what is no address.
     """
     host, port, secret = parse_address(address)
-    line = json.dumps({"secret": secret, "epoch": epoch, **content}) + "\n"
+    line = json.dumps({"secret": secret, "fence": fence, **content}) + "\n"
     with socket.create_connection((host, int(port)), SEND_WITHIN) as connection:
         connection.sendall(line.encode())
         connection.settimeout(answer_within)

@@ -32,7 +32,7 @@ from hvd_pods.cluster.statefulsets import (
     set_number,
 )
 from hvd_pods.common import contract
-from hvd_pods.common.contract import ATTEMPT, EPOCH, MEETING, RUN_ID
+from hvd_pods.common.contract import ATTEMPT, FENCE, MEETING, RUN_ID
 from hvd_pods.common.errors import RunError
 from hvd_pods.common.reporting import log, report_failure
 from hvd_pods.common.run import Code, Host
@@ -163,7 +163,7 @@ class Effects:
         self._end_launcher(m.EndLauncher())
         hold = state.hold
         if self._record and hold.is_held and not hold.lost_to:
-            self._release_record(m.ReleaseRecord(state.news(), hold.epoch))
+            self._release_record(m.ReleaseRecord(state.news(), hold.fence))
 
     @property
     def _access(self) -> Api:
@@ -220,7 +220,7 @@ class Effects:
         os.environ[ATTEMPT] = str(effect.attempt)
         os.environ[RUN_ID] = self._run.id
         # Each request has it (worker/fence.py).
-        os.environ[EPOCH] = str(effect.epoch)
+        os.environ[FENCE] = str(effect.fence)
         if effect.fits:
             self._lanes.call(PODS, self._fit_workers)
         self._lanes.call(PREPARE, partial(self._prepare, effect))
@@ -441,7 +441,8 @@ class Effects:
         if watched is None or watched.is_closed or watched.attempt != effect.attempt:
             return
         self._find(addresses)
-        # A session of a newer epoch ends what older ones have left: the program need do nothing.
+        # A session with a higher fence number ends what earlier ones have left: the program need do
+        # nothing.
         hosts = self._of(effect.hosts)
         program = ["common/fast_start.py"]
         try:

@@ -17,7 +17,7 @@ from typing import Any, Mapping, Sequence
 from hvd_pods.cluster.spawn import spawn
 from hvd_pods.common import contract, notices
 from hvd_pods.common.connections import ConnectionServer, Limits
-from hvd_pods.common.contract import EPOCH
+from hvd_pods.common.contract import FENCE
 from hvd_pods.common.hostile import LONGEST_TEXT, printable
 from hvd_pods.common.notices import (
     ASKED,
@@ -53,7 +53,7 @@ MORE_FIELDS: Mapping[str, Mapping[str, type]] = {FAILED: {"limit": float}}
 
 
 class NoticeServer:
-    """The master's side: each notice of the present epoch becomes an event.
+    """The master's side: each notice with the present fence number becomes an event.
 
     The end of the connection tells the sender that it may go on. That of a notice that `waits` is
     kept under a number, until `release`.
@@ -105,7 +105,7 @@ class NoticeServer:
             return None
         try:
             notice = json.loads(line)
-            is_present = notice.get("epoch") == os.environ.get(EPOCH, "")
+            is_present = notice.get("fence") == os.environ.get(FENCE, "")
             content = self._check(notice) if is_present else None
         except (ValueError, AttributeError, KeyError, TypeError, RecursionError):
             return None

@@ -20,6 +20,7 @@ from hvd_pods.common.reporting import log
 from hvd_pods.common.run import Run
 from hvd_pods.rules import messages as m
 from hvd_pods.rules.ending import DELETED, UNREADABLE, is_over
+from hvd_pods.rules.holding import FENCE_KEY
 from hvd_pods.rules.state import Facts
 
 # Seconds for which giving the record back is tried.
@@ -71,7 +72,7 @@ class RecordClient:
     def release(self, effect: m.ReleaseRecord) -> m.Event:
         """Give the record back, so that another master need not wait."""
         news = {**effect.data, "holder": ""}
-        own = m.WriteRecord(RELEASE, news, effect.epoch, holds=True, within=RELEASE_RETRY_SECONDS)
+        own = m.WriteRecord(RELEASE, news, effect.fence, holds=True, within=RELEASE_RETRY_SECONDS)
         try:
             # A person may change the record meanwhile; another master's is left as it is.
             while self._data.get("holder") == self._own["holder"] and not self._is_other:
@@ -127,7 +128,7 @@ class RecordClient:
             return m.RecordChanged(purpose, self._data, self._changes, self._is_other)
         if effect.holds:
             now = datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
-            hold = {**self._own, "epoch": str(effect.epoch), "renewed": now}
+            hold = {**self._own, FENCE_KEY: str(effect.fence), "renewed": now}
             # The version makes the API server refuse this if the record is another by now.
             metadata = {"resourceVersion": self._version}
             body = {"data": {**hold, **data}, "metadata": metadata}

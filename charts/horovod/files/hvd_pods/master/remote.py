@@ -161,11 +161,11 @@ def may_stay(reach: Reach, hosts: Sequence[Host]) -> bool:
 
 
 def count_finished(
-    reach: Reach, hosts: Sequence[Host], epoch: int, is_stopped: Callable[[], bool]
+    reach: Reach, hosts: Sequence[Host], fence: int, is_stopped: Callable[[], bool]
 ) -> int:
-    """How many ranks of the launch of this epoch have ended with 0, on hosts where all have."""
+    """How many ranks of the launch with this number have ended with 0, on hosts where all have."""
     said = _numbers(call(reach, hosts, LOOK, seconds=ASK_WITHIN, is_stopped=is_stopped)).values()
-    own = (numbers for numbers in said if len(numbers) == 3 and numbers[1] == str(epoch))
+    own = (numbers for numbers in said if len(numbers) == 3 and numbers[1] == str(fence))
     return sum(parse_count(numbers[2], MOST_RANKS) or 0 for numbers in own)
 
 

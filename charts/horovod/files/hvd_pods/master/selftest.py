@@ -36,7 +36,7 @@ from hvd_pods.master.effects import Effects
 from hvd_pods.master.main import Master, describe_self, end_on
 from hvd_pods.master.record_io import has_ended
 from hvd_pods.rules import messages as m
-from hvd_pods.rules.holding import RENEW, TAKE
+from hvd_pods.rules.holding import FENCE_KEY, RENEW, TAKE
 from hvd_pods.rules.messages import Terminated
 from hvd_pods.rules.state import Facts
 
@@ -51,7 +51,7 @@ REMEDY = "run `helm test` again when the run has ended (hvdchart status, or kube
 
 
 # What the record says of who holds it. The rest is about the release's own run.
-_OF_HOLD = ("holder", "holderJob", "holderUid", "epoch", "renewed", "superseded")
+_OF_HOLD = ("holder", "holderJob", "holderUid", FENCE_KEY, "renewed", "superseded")
 # Stands for the Job of the test, which has none: no attempt follows, and no worker is needed then.
 _LAST_ATTEMPT: Object = {"metadata": {}, "spec": {"suspend": True}}
 # Seconds that ranks have to end when the test is stopped: they have nothing to save.

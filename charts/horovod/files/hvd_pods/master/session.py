@@ -13,7 +13,7 @@ from typing import Iterator, Mapping, NamedTuple, Sequence
 from hvd_pods.agent import frames, keys
 from hvd_pods.agent.banner import LONGEST_BANNER, find_banner_problem
 from hvd_pods.agent.requests import ALLOWED, Request, RequestError
-from hvd_pods.common.contract import ATTEMPT, EPOCH, RUN_ID
+from hvd_pods.common.contract import ATTEMPT, FENCE, RUN_ID
 from hvd_pods.common.errors import ConfigurationError
 
 # Seconds from the begin of a connection until both ends have shown their certificates.
@@ -47,7 +47,7 @@ def make_request(argv: Sequence[str], variables: Mapping[str, str], stay: float 
     """Return a request for a program, for the run and attempt that these variables name."""
     return Request(
         run=variables.get(RUN_ID, ""),
-        epoch=int(variables.get(EPOCH) or 0),
+        fence=int(variables.get(FENCE) or 0),
         attempt=int(variables.get(ATTEMPT) or 0),
         argv=list(argv),
         variables={name: variables[name] for name in ALLOWED if variables.get(name)},
@@ -141,7 +141,7 @@ class Session:
             if wrong:
                 raise SessionError(f"the worker's certificate: {wrong}", is_sure=True)
             self.is_asked = True
-            # The worker ends what older epochs have left before it starts the program.
+            # The worker ends what earlier attempts have left before it starts the program.
             self.due = float("inf")
             nonce = content.decode("ascii", "replace")
             self._channel.send(frames.REQUEST, self._request.encode(nonce))

@@ -13,7 +13,7 @@ import traceback
 from collections.abc import Mapping
 
 from hvd_pods.common import notices
-from hvd_pods.common.contract import EPOCH
+from hvd_pods.common.contract import FENCE
 from hvd_pods.common.tracebacks import LONGEST, TracebackReader
 
 
@@ -40,7 +40,7 @@ def notify(variables: Mapping[str, str], rank: int, error: BaseException) -> Non
     address = variables.get(notices.ADDRESS)
     if address:
         with contextlib.suppress(Exception):
-            epoch = variables.get(EPOCH, "")
+            fence = variables.get(FENCE, "")
             host = socket.gethostname()
             text = describe(error)
-            notices.send(address, epoch, kind=notices.RAISED, host=host, rank=rank, text=text)
+            notices.send(address, fence, kind=notices.RAISED, host=host, rank=rank, text=text)

@@ -23,7 +23,7 @@ from contextlib import suppress
 
 sys.path.insert(0, os.path.abspath(__file__).rsplit("/", 3)[0])
 from hvd_pods.common import streams
-from hvd_pods.common.contract import EPOCH
+from hvd_pods.common.contract import FENCE
 from hvd_pods.common.fast_start import FINISHED, STAY, die_with_parent
 from hvd_pods.rank import start
 
@@ -113,11 +113,11 @@ class HostRanks:
         return self._code
 
     def _note_finished(self) -> None:
-        """Record that all ranks finished: a later master must not repeat the training."""
+        """Write down that all ranks finished: a later master must not repeat the training."""
         if self._code or self._is_ending:
             return
         with suppress(OSError), open(FINISHED, "w", encoding="ascii") as file:
-            file.write(f"{os.environ.get(EPOCH, '')} {self._number}")
+            file.write(f"{os.environ.get(FENCE, '')} {self._number}")
 
     def _look(self, until: float) -> None:
         left = None if until == float("inf") else max(0.0, until - time.monotonic()) * 1000

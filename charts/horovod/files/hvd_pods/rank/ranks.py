@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
 from hvd_pods.common import fast_start, notices
-from hvd_pods.common.contract import EPOCH
+from hvd_pods.common.contract import FENCE
 
 FOLDER = f"{fast_start.GENERATED}/ranks"
 # Scripts do not use descriptors from this number on.
@@ -27,7 +27,7 @@ HIGH = 512
 STACK_SIGNAL = signal.SIGRTMAX - 2
 
 
-class Script(namedtuple("Script", ["rank", "pid", "began", "notices", "epoch"])):
+class Script(namedtuple("Script", ["rank", "pid", "began", "notices", "fence"])):
     """A rank's script: its process, and where its master takes notices.
 
     `began` is when the process began, by which it is told from another one of the same number;
@@ -41,7 +41,7 @@ def register(rank: int, pid: int) -> None:
     Where that fails, the rank runs without the entry, and nothing asks it to end gracefully.
     """
     address = os.environ.get(notices.ADDRESS, "")
-    epoch = os.environ.get(EPOCH, "")
+    fence = os.environ.get(FENCE, "")
     beside = os.path.join(FOLDER, f".{rank}")
     try:
         began = fast_start.read_stat(pid)[19]
@@ -53,7 +53,7 @@ def register(rank: int, pid: int) -> None:
         # The address has a secret.
         descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
         with open(descriptor, "w", encoding="utf-8") as file:
-            json.dump(Script(rank, pid, began, address, epoch), file)
+            json.dump(Script(rank, pid, began, address, fence), file)
         # Replaced in one step, because the worker may read it at any moment.
         os.replace(beside, os.path.join(FOLDER, str(rank)))
     except OSError as problem:
@@ -172,7 +172,7 @@ def send(script: Script, answer_within: float, **content: object) -> None:
     Raises OSError when it does not, and ValueError for a script whose master takes no notices.
     """
     content = {"host": socket.gethostname(), "rank": script.rank, **content}
-    notices.send(script.notices, script.epoch, answer_within, **content)
+    notices.send(script.notices, script.fence, answer_within, **content)
 
 
 def notify(script: Script, **content: object) -> bool:

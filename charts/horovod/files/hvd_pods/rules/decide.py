@@ -69,14 +69,14 @@ def on_attempt_begins(step: Step, event: m.AttemptBegins) -> None:
     if before and before.waiting:
         step.do(m.ReleaseRanks(before.waiting))
     number = state.attempts + 1
-    epoch = state.hold.epoch + 1
-    step.set_hold(epoch=epoch)
+    fence = state.hold.fence + 1
+    step.set_hold(fence=fence)
     progress = state.progress.forget()
     attempt = Attempt(number, gathered=gathering.expect(state))
     step.set(attempts=number, attempt=attempt, progress=progress, activity=Activity.GATHERING)
     step.set_entry(RUNNING, state.last_failure)
     step.write_record("begin")
-    step.do(m.WatchHosts(number), m.Prepare(number, epoch, fits=run.api))
+    step.do(m.WatchHosts(number), m.Prepare(number, fence, fits=run.api))
     step.do(m.CreateJobEvent("Started", f"attempt {number} waits for workers of {run.ranks} ranks"))
     step.log(
         f"attempt {number} waits for hosts of {run.ranks} ranks, at most {run.hosts_timeout:.0f} s"

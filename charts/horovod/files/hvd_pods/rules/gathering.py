@@ -106,7 +106,7 @@ def _has_least(state: State) -> bool:
 
 
 def _left(state: State) -> int:
-    """The epoch of the launch that another master has left; 0 if this one has begun another."""
+    """The fence number of the launch that another master has left; 0 if another one has begun."""
     return 0 if state.used_hosts else state.left
 
 

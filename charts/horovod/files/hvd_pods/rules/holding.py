@@ -4,7 +4,7 @@ The record is a ConfigMap of the release that outlives the run's Job. Two master
 exist at once: of two runs, where nothing prunes the earlier Job, or of one run, when a node does
 not answer and its pod was given up. The holder writes its name into the record and renews it.
 Another master waits, and takes the record over when the holder has given it back or has not renewed
-it. Each time, the epoch grows: workers refuse a master of an earlier one (worker/fence.py). That
+it. Each time, the fence number grows: workers refuse a lower one (worker/fence.py). That
 protects them even from a master that cannot reach the API server and does not know yet that it was
 replaced. The record also keeps a run that has ended from being repeated, when manifests are applied
 again (an upgrade, a roll-back, a GitOps tool).
@@ -31,10 +31,10 @@ EXPIRES_AFTER = 30.0
 LOOK_EVERY = 1.0
 # Seconds for which the training waits for the record to be written. It then begins all the same.
 TAKE_RETRY_SECONDS = 10.0
-# More than the attempts that a holder makes whose epochs cannot be written to the record.
+# More than the attempts that a holder makes whose fence numbers cannot be written to the record.
 MOST_UNWRITTEN = 1000
-# Milliseconds by which an epoch of the record may be ahead of this clock. Workers accept more, so
-# that they accept the next epoch, too, when their clocks are behind.
+# Milliseconds by which a fence number of the record may be ahead of this clock. Workers accept
+# more, so that they accept the next one, too, when their clocks are behind.
 MOST_AHEAD = 43_200_000
 # No number in the record is greater: it may be edited by hand.
 LARGEST = 10**18
@@ -42,6 +42,8 @@ LARGEST = 10**18
 LONGEST_NAME = 140
 # The holder, in messages, of the record of a release that was installed after an uninstall.
 LATER_RELEASE = "a later release of this name"
+# The key of the fence number in the record.
+FENCE_KEY = "epoch"
 TAKE = "take"
 RENEW = "renew"
 
@@ -51,7 +53,7 @@ def begin(step: Step, event: m.Started) -> None:
     if step.state.run.api:
         step.do(m.ReadRecord())
     else:
-        step.set_hold(epoch=new_epoch(0, step.wall))
+        step.set_hold(fence=new_fence(0, step.wall))
         hold(step, {})
 
 
@@ -77,10 +79,10 @@ def look(step: Step, event: m.RecordRead | m.RecordChanged) -> None:
         if not is_free:
             step.log(f"{holder} has not renewed its hold: taking over")
             changes["superseded"] = data.get("holderUid", "")
-        epoch = new_epoch(epoch_of(data, step.wall) + MOST_UNWRITTEN, step.wall)
-        step.set_hold(epoch=epoch, data=dict(data))
+        fence = new_fence(fence_of(data, step.wall) + MOST_UNWRITTEN, step.wall)
+        step.set_hold(fence=fence, data=dict(data))
         known = state.hold.changes
-        step.do(m.WriteRecord(TAKE, changes, epoch, True, known, TAKE_RETRY_SECONDS))
+        step.do(m.WriteRecord(TAKE, changes, fence, True, known, TAKE_RETRY_SECONDS))
         return
     if not state.hold.seen:
         message = (
@@ -151,8 +153,8 @@ def on_changed(step: Step, event: m.RecordChanged) -> None:
     if event.purpose == TAKE:
         look(step, event)
         return
-    # Another master that has taken it has a higher epoch, also when it has given it back since.
-    if epoch_of(event.data, step.wall) <= step.state.hold.epoch:
+    # Another master that has taken it has a higher number, also when it has given it back since.
+    if fence_of(event.data, step.wall) <= step.state.hold.fence:
         if event.purpose == RENEW:
             step.set_hold(is_renewing=False)
             renew(step)
@@ -169,7 +171,7 @@ def look_again(step: Step, data: Mapping[str, str] | None) -> None:
     is None where it could not be read.
     """
     hold_ = step.state.hold
-    if data and hold_.is_held and epoch_of(data, step.wall) > hold_.epoch:
+    if data and hold_.is_held and fence_of(data, step.wall) > hold_.fence:
         lose(step, describe_holder(data))
 
 
@@ -216,7 +218,7 @@ def on_failed(step: Step, event: m.RecordFailed) -> None:
     elif event.purpose == TAKE:
         _continue_without(step, event.message)
     else:
-        # The training goes on, protected by its epoch; a renewal writes the record later.
+        # The training goes on, protected by its fence number; a renewal writes the record later.
         if event.message != step.state.hold.trouble:
             step.log(f"cannot write the record of this run: {event.message}")
         step.set_hold(is_renewing=False, trouble=event.message)
@@ -232,14 +234,14 @@ def renew(step: Step) -> None:
         step.set_hold(is_renewing=True)
         hold_ = step.state.hold
         news = step.state.news()
-        step.do(m.WriteRecord(RENEW, news, hold_.epoch, hold_.is_held, hold_.changes))
+        step.do(m.WriteRecord(RENEW, news, hold_.fence, hold_.is_held, hold_.changes))
     step.set_timer("renew", step.now + RENEW_EVERY)
 
 
 def _continue_without(step: Step, message: str) -> None:
     """Run without holding the record, which cannot be written for this reason."""
     step.log(f"cannot hold the record: {message}; the workers accept the newest master")
-    step.set_hold(epoch=new_epoch(0, step.wall))
+    step.set_hold(fence=new_fence(0, step.wall))
     # What was read of it counts, although it cannot be written.
     hold(step, step.state.hold.data)
 
@@ -268,8 +270,8 @@ def has_ended(run: Run, data: Mapping[str, str], uid: str) -> bool:
     return data.get("state") == FINISHED
 
 
-def new_epoch(last: int, wall: float) -> int:
-    """Return a number greater than the last one, also where nothing records that: the time."""
+def new_fence(last: int, wall: float) -> int:
+    """Return a number greater than the last one, also where no record has that: the time."""
     return max(last + 1, int(wall * 1000))
 
 
@@ -278,10 +280,10 @@ def number(text: str | None) -> int:
     return parse_count(text or "", LARGEST) or 0
 
 
-def epoch_of(data: Mapping[str, str], wall: float) -> int:
-    """The epoch of a record; 0 for one that no master has written: workers would refuse it."""
-    epoch = number(data.get("epoch"))
-    return epoch if epoch <= wall * 1000 + MOST_AHEAD else 0
+def fence_of(data: Mapping[str, str], wall: float) -> int:
+    """The fence number of a record; 0 for one that no master has written: workers refuse it."""
+    fence = number(data.get(FENCE_KEY))
+    return fence if fence <= wall * 1000 + MOST_AHEAD else 0
 
 
 def describe_holder(data: Mapping[str, str]) -> str:
@@ -291,4 +293,4 @@ def describe_holder(data: Mapping[str, str]) -> str:
 
 def renewal(data: Mapping[str, str]) -> str:
     """Return what changes with each renewal, and with each holder."""
-    return f"{data.get('holder')} {data.get('epoch')} {data.get('renewed')}"
+    return f"{data.get('holder')} {data.get(FENCE_KEY)} {data.get('renewed')}"

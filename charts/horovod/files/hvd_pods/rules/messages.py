@@ -381,7 +381,7 @@ class WriteRecord(Effect):
 
     purpose: str
     data: Mapping[str, str]
-    epoch: int
+    fence: int
     holds: bool
     changes: int = 0
     within: float | None = 0.0
@@ -407,13 +407,13 @@ class ReadJob(Effect):
 
 @dataclass(frozen=True)
 class Prepare(Effect):
-    """Let ranks and workers know the numbers of an attempt and its epoch, and prepare its launcher.
+    """Let ranks and workers know an attempt's number and fence number, and prepare its launcher.
 
     Prepared follows. `fits`: each StatefulSet gets the number of workers that the run starts with.
     """
 
     attempt: int
-    epoch: int
+    fence: int
     fits: bool
 
 
@@ -475,7 +475,7 @@ class Deliver(Effect):
     pods: Mapping[str, Pod]
     # First let all hosts at these addresses save what another run has left in their memory.
     saves: bool = False
-    # First look whether the ranks of this epoch have finished at one of these addresses.
+    # First look whether the ranks with this fence number have finished at one of these addresses.
     left: int = 0
     # How many ranks that launch had.
     left_ranks: int = 0
@@ -610,7 +610,7 @@ class ReleaseRecord(Effect):
     """Give the record back with these last data: RecordReleased follows."""
 
     data: Mapping[str, str]
-    epoch: int
+    fence: int
 
 
 @dataclass(frozen=True)

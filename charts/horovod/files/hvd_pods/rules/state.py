@@ -73,7 +73,7 @@ class Facts:
 class Hold:
     """This master's hold of the record (rules/holding.py)."""
 
-    epoch: int = 0
+    fence: int = 0
     is_held: bool = False
     # The master that has taken the record from this one; empty while this one has it.
     lost_to: str = ""
@@ -317,7 +317,7 @@ class State:
     was_training: bool = False
     # A launch of this Job has started a program in a worker, or may have: another master's.
     has_reached: bool = False
-    # The epoch of the last launch whose ranks may go on without a master.
+    # The fence number of the last launch whose ranks may go on without a master.
     left: int = 0
     progress: Progress = field(default_factory=Progress)
     # How many hosts the last launch had, when one has begun because hosts had come, and how many
@@ -460,13 +460,13 @@ class Step:
         hold = self.state.hold
         if self.state.run.api and not hold.lost_to:
             news = self.state.news()
-            self.do(m.WriteRecord(purpose, news, hold.epoch, hold.is_held, hold.changes, within))
+            self.do(m.WriteRecord(purpose, news, hold.fence, hold.is_held, hold.changes, within))
 
     def release_record(self) -> None:
         """Ask to give the record back, if this master holds it."""
         hold = self.state.hold
         if hold.is_held and not hold.lost_to:
             results = {"results": self.state.results} if self.state.results else {}
-            self.do(m.ReleaseRecord({**self.state.news(), **results}, hold.epoch))
+            self.do(m.ReleaseRecord({**self.state.news(), **results}, hold.fence))
         else:
             self.then(m.RecordReleased())

@@ -78,7 +78,7 @@ def begin(step: Step, event: m.Delivered) -> None:
         step.then(m.AttemptEnds(problem))
         return
     chosen = [name for name in state.facts.hosts if name in event.hosts]
-    left = state.hold.epoch if run.mode == "direct" else 0
+    left = state.hold.fence if run.mode == "direct" else 0
     step.set(activity=Activity.TRAINING, was_training=True, left=left)
     step.set_attempt(launch=Launch(tuple(chosen)))
     number = state.attempt.number

@@ -43,7 +43,7 @@ from hvd_pods.worker.program import Listener, Program
 # code.
 MOST_WAITING = 1 << 18
 MOST_INPUT = 1 << 26
-# Seconds between two looks at processes of an older epoch, and after which a connection is taken
+# Seconds between two looks at processes of earlier attempts, and after which a connection is taken
 # where there were too many open files.
 FENCE_EVERY = 0.01
 ACCEPT_AGAIN = 0.1
@@ -107,7 +107,7 @@ class Agent:
         # In the order of their arrival: without a request, and with one.
         self._strangers: list[Client] = []
         self._sessions: list[Client] = []
-        # Sessions that wait until the processes of an older epoch are gone.
+        # Sessions that wait until the processes of earlier attempts are gone.
         self._waiting: list[Client] = []
         self._lines: list[float] = []
         reader, writer = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
@@ -275,7 +275,7 @@ class Agent:
     # Sessions.
 
     def _ask(self, client: Client, content: bytes) -> None:
-        """Take a request, and start its program when nothing of an older epoch is left."""
+        """Take a request, and start its program when nothing of an earlier attempt is left."""
         try:
             request = requests.parse(content, client.nonce)
         except requests.RequestError as problem:
@@ -284,13 +284,13 @@ class Agent:
         if len(self._sessions) >= self._limits.sessions:
             raise RefusedError(f"refused: this worker has {len(self._sessions)} sessions")
         try:
-            is_new = self._fence.admit(request.epoch)
+            is_new = self._fence.admit(request.fence)
         except FenceError as problem:
             raise RefusedError(str(problem)) from problem
         self._strangers.remove(client)
         self._sessions.append(client)
         if is_new:
-            # Those that wait are of the epoch before.
+            # Those that wait are of the attempt before.
             for other in self._take_waiting():
                 self._refuse(other, "refused: a newer master or attempt uses this worker")
         if self._fence.is_closed:
@@ -305,7 +305,7 @@ class Agent:
             program = Program(
                 self._loop,
                 client.request.argv,
-                client.request.environment(self._environment, self._fence.epoch),
+                client.request.environment(self._environment, self._fence.number),
                 Listener(
                     lambda kind, data: self._send_output(client, kind, data),
                     lambda number: self._send_taken(client, number),
@@ -359,8 +359,8 @@ class Agent:
             return
         code = client.program.code or 0
         digest = client.request.digest()
-        epoch = client.request.epoch
-        log(f"session of {client.address}: epoch {epoch}, argv {digest}, ended: {code}")
+        fence = client.request.fence
+        log(f"session of {client.address}: fence number {fence}, argv {digest}, ended: {code}")
         if not client.channel:
             self._drop(client)
             return

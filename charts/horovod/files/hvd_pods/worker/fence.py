@@ -1,12 +1,13 @@
-"""A worker serves one master at a time: the one whose requests have the highest epoch.
+"""A worker serves one master at a time: the one whose requests have the highest
+fence number.
 
-The epoch is in the agent's memory, and only a master with its certificate changes it. The first
-request of a newer epoch ends everything that older ones have left in this worker before its own
-program starts. A request of an older epoch is refused. So nothing of an earlier attempt, or of a
+The number is in the agent's memory, and only a master with its certificate changes it. The first
+request with a higher one ends everything that earlier ones have left in this worker before its own
+program starts. A request with a lower one is refused. So nothing of an earlier attempt, or of a
 master that was replaced, writes to the run's output beside the present attempt.
 
 Training code may be of the user that owns the programs of the chart, which each container unpacks
-(files/unpack.py). What it has changed there does not run for a newer epoch: the container ends.
+(files/unpack.py). What it has changed there does not run for a later attempt: the container ends.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ class ChangedProgramsError(RunError):
 
 
 class Fence:
-    """Admits the requests of one epoch. `main` is the worker's main program.
+    """Admits the requests with one fence number. `main` is the worker's main program.
 
     It is made before any training code runs in the worker.
     """
@@ -53,12 +54,12 @@ class Fence:
         gone_within: float = GONE_WITHIN,
         guards_within: float = GUARDS_WITHIN,
     ) -> None:
-        self.epoch = 0
+        self.number = 0
         self._gone_within = gone_within
         self._guards_within = guards_within
         self._main = main
         self._metrics = metrics_folder
-        # When the processes of an older epoch must be gone; None while none are awaited.
+        # When the processes of earlier attempts must be gone; None while none are awaited.
         self._until: float | None = None
         # Whether they were not gone then.
         self._has_failed = False
@@ -68,28 +69,28 @@ class Fence:
 
     @property
     def is_closed(self) -> bool:
-        """Whether requests must wait until the processes of an older epoch are gone."""
+        """Whether requests must wait until the processes of earlier attempts are gone."""
         return self._until is not None
 
-    def admit(self, epoch: int) -> bool:
-        """Check the epoch of a request; 0 is the present one. Returns whether it is a new one.
+    def admit(self, number: int) -> bool:
+        """Check the number of a request; 0 is the present one. Returns whether it is a new one.
 
-        Raises FenceError for an older epoch.
+        Raises FenceError for a lower number.
         """
-        if epoch and epoch < self.epoch:
+        if number and number < self.number:
             raise FenceError(
-                f"refused: this master's epoch is {epoch}, but a newer master or attempt "
-                f"uses this worker with epoch {self.epoch}"
+                f"refused: this master's fence number is {number}, but a newer master or attempt "
+                f"uses this worker with number {self.number}"
             )
-        is_new = epoch > self.epoch
+        is_new = number > self.number
         if is_new or self._has_failed:
-            self.epoch = max(epoch, self.epoch)
+            self.number = max(number, self.number)
             self._has_failed = False
             self._until = time.monotonic() + self._gone_within
         return is_new
 
     def end_older(self) -> bool:
-        """Kill what older epochs have left. Returns whether it is gone; call again until it is.
+        """Kill what earlier attempts have left. Returns whether it is gone; call again until it is.
 
         Raises FenceError when it does not end in time, and ChangedProgramsError when it has changed
         a program of the chart: nothing may start here before the container has started again.
@@ -112,7 +113,7 @@ class Fence:
         if self._until is not None and time.monotonic() > self._until:
             self._until = None
             self._has_failed = True
-            raise FenceError(f"cannot end processes of an earlier epoch: {sorted(left)}")
+            raise FenceError(f"cannot end processes of an earlier attempt: {sorted(left)}")
         return False
 
     def _kill(self) -> set[int]:
@@ -143,7 +144,7 @@ class Fence:
                     yield pid
 
     def _forget_progress(self) -> None:
-        """Remove what ranks of older epochs have reported: they may be on other workers now."""
+        """Remove what ranks of earlier attempts have reported: they may be on other workers now."""
         for name in fast_start.list_names(self._metrics) if self._metrics else ():
             # Training code may have made a folder there, or removes files itself.
             with suppress(OSError):

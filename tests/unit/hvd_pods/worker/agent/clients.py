@@ -16,7 +16,7 @@ from tests.unit.hvd_pods.worker.agent.pods import Served
 
 TIMEOUT = 20.0
 # A request whose program leaves a file.
-GOOD = {"run": "", "epoch": 0, "attempt": 0, "variables": {}, "stay": 0.0}
+GOOD = {"run": "", "fence": 0, "attempt": 0, "variables": {}, "stay": 0.0}
 
 
 def context_of(folder: Path, authority: Files, own: Files | None = None) -> ssl.SSLContext:

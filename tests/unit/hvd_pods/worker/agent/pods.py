@@ -87,17 +87,17 @@ class Served:
     def banner(self) -> str:
         return read_banner(self.port)
 
-    def ask(self, argv: Sequence[str], epoch: int = 0, **fields: Any) -> Program:
+    def ask(self, argv: Sequence[str], fence: int = 0, **fields: Any) -> Program:
         """Start a program as the master does."""
-        return Program("127.0.0.1", self.port, self.keys, make(argv, epoch, **fields))
+        return Program("127.0.0.1", self.port, self.keys, make(argv, fence, **fields))
 
-    def shell(self, line: str, epoch: int = 0, **fields: Any) -> Program:
+    def shell(self, line: str, fence: int = 0, **fields: Any) -> Program:
         """Start a shell, as a launcher does."""
-        return self.ask(["/bin/sh", "-c", line], epoch, **fields)
+        return self.ask(["/bin/sh", "-c", line], fence, **fields)
 
-    def run(self, line: str, epoch: int = 0, **fields: Any) -> Program:
+    def run(self, line: str, fence: int = 0, **fields: Any) -> Program:
         """Run a shell to its end."""
-        with self.shell(line, epoch, **fields) as program:
+        with self.shell(line, fence, **fields) as program:
             program.give(b"")
             program.wait()
         return program
@@ -128,10 +128,10 @@ class AgentPod(Served):
         ]
         return found
 
-    def own(self, program: str, *arguments: str, epoch: int = 0, **fields: Any) -> Program:
+    def own(self, program: str, *arguments: str, fence: int = 0, **fields: Any) -> Program:
         """Start a program of the chart, such as worker/draining.py."""
         path = f"{self.pod.files}/hvd_pods/{program}"
-        return self.ask(["python3", "-I", "-S", path, *arguments], epoch, **fields)
+        return self.ask(["python3", "-I", "-S", path, *arguments], fence, **fields)
 
 
 @contextmanager

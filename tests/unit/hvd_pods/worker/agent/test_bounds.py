@@ -239,15 +239,15 @@ def test_clients_wait_while_the_agent_has_too_many_open_files(
         wait_until(lambda: is_served(agent), 20, "silent clients have made room")
 
 
-def test_refusal_reaches_a_master_that_has_sent_much(agent_of_epoch_9: LimitedAgent) -> None:
-    with agent_of_epoch_9.shell("cat", 8) as late:
+def test_refusal_reaches_a_master_that_has_sent_much(agent_with_number_9: LimitedAgent) -> None:
+    with agent_with_number_9.shell("cat", 8) as late:
         late.give(bytes(3_000_000))
-        with pytest.raises(SessionError, match="epoch is 8, but a newer master"):
+        with pytest.raises(SessionError, match="fence number is 8, but a newer master"):
             late.wait()
 
 
 @pytest.fixture
-def agent_of_epoch_9(tmp_path: Path, release: ReleaseKeys) -> Iterator[LimitedAgent]:
+def agent_with_number_9(tmp_path: Path, release: ReleaseKeys) -> Iterator[LimitedAgent]:
     with start_limited(tmp_path / "agent", release) as agent:
         assert agent.run("true", 9).code == 0
         yield agent

@@ -1,4 +1,4 @@
-"""One master at a time: a newer epoch ends all that older ones have left, and locks them out."""
+"""One master at a time: a higher fence number ends what lower ones left, and locks them out."""
 
 from __future__ import annotations
 
@@ -32,42 +32,42 @@ time.sleep(600)
 
 @pytest.fixture(scope="module")
 def fenced() -> Iterator[AgentPod]:
-    """A worker whose epochs only grow while these tests run."""
+    """A worker whose fence numbers only grow while these tests run."""
     with start_agent() as started:
         yield started
 
 
 @pytest.fixture
-def epoch(fenced: AgentPod) -> int:
-    """An epoch that is newer than all before."""
-    _EPOCHS.append(max(_EPOCHS) + 10)
-    return _EPOCHS[-1]
+def number(fenced: AgentPod) -> int:
+    """A fence number that is higher than all before."""
+    _NUMBERS.append(max(_NUMBERS) + 10)
+    return _NUMBERS[-1]
 
 
-_EPOCHS = [100]
+_NUMBERS = [100]
 
 
 @pytest.mark.promise("newer master ends the programs of the older one which is then refused")
 def test_newer_master_ends_the_programs_of_the_older_one_which_is_then_refused(
-    fenced: AgentPod, epoch: int
+    fenced: AgentPod, number: int
 ) -> None:
-    with fenced.shell("echo $HVD_EPOCH; sleep 60", epoch) as old:
-        old.read_until(f"{epoch}\n".encode())
-        assert fenced.run("echo $HVD_EPOCH", epoch + 1).output == f"{epoch + 1}\n".encode()
+    with fenced.shell("echo $HVD_EPOCH; sleep 60", number) as old:
+        old.read_until(f"{number}\n".encode())
+        assert fenced.run("echo $HVD_EPOCH", number + 1).output == f"{number + 1}\n".encode()
         assert old.wait() == 128 + signal.SIGKILL, "its rank goes on"
-    said = f"refused: this master's epoch is {epoch}, but a newer master"
+    said = f"refused: this master's fence number is {number}, but a newer master"
     with pytest.raises(SessionError, match=said):
-        fenced.run("echo trained", epoch)
-    assert fenced.run("true", epoch + 1).code == 0
+        fenced.run("echo trained", number)
+    assert fenced.run("true", number + 1).code == 0
 
 
-def test_program_without_an_epoch_runs_beside_those_of_the_present_one(
-    fenced: AgentPod, epoch: int
+def test_program_without_a_fence_number_runs_beside_those_of_the_present_one(
+    fenced: AgentPod, number: int
 ) -> None:
     """As a script's `ssh` in a master whose variables were removed."""
-    with fenced.shell("echo up; cat", epoch) as running:
+    with fenced.shell("echo up; cat", number) as running:
         running.read_until(b"up\n")
-        assert fenced.run("echo $HVD_EPOCH").output == f"{epoch}\n".encode()
+        assert fenced.run("echo $HVD_EPOCH").output == f"{number}\n".encode()
         running.give(b"")
         assert running.wait() == 0
 
@@ -84,37 +84,37 @@ def test_program_without_an_epoch_runs_beside_those_of_the_present_one(
         "cd / && exec -a hvd-guard {program} &",
     ],
 )
-@pytest.mark.promise("what older epochs have left is ended before a newer one starts a program")
-def test_whatever_older_epochs_have_left_is_ended_before_a_program_of_a_newer_one_starts(
-    fenced: AgentPod, epoch: int, how: str
+@pytest.mark.promise("what earlier attempts have left is ended before a later one starts a program")
+def test_whatever_earlier_attempts_have_left_is_ended_before_a_program_of_a_later_one_starts(
+    fenced: AgentPod, number: int, how: str
 ) -> None:
     """Also what runs on, as the session of it does."""
-    mark = f"sleep 64{os.getpid()}{epoch}"
+    mark = f"sleep 64{os.getpid()}{number}"
     line = how.format(program=f"env {mark} </dev/null >/dev/null 2>&1")
-    with fenced.ask(["bash", "-c", f"{line}\necho up; cat"], epoch) as program:
+    with fenced.ask(["bash", "-c", f"{line}\necho up; cat"], number) as program:
         program.read_until(b"up\n")
         wait_until(lambda: mark.encode() in all_commands(), 20, "it is there")
         find = "for p in /proc/[0-9]*/cmdline; do tr '\\0' ' ' <$p 2>/dev/null; echo; done"
-        following = fenced.run(find, epoch + 1).output
+        following = fenced.run(find, number + 1).output
     assert b"/hvd_pods/worker/agent.py" in following, "processes are shown"
     assert mark.encode() not in following
 
 
-def test_process_that_calls_itself_a_guard_is_ended(fenced: AgentPod, epoch: int) -> None:
-    ready = fenced.pod.generated / f"ready-{epoch}"
-    script = fenced.pod.generated / f"renamed-{epoch}.py"
+def test_process_that_calls_itself_a_guard_is_ended(fenced: AgentPod, number: int) -> None:
+    ready = fenced.pod.generated / f"ready-{number}"
+    script = fenced.pod.generated / f"renamed-{number}.py"
     script.write_text(RENAMED)
     words = f"python3 -I {script} hvd-guard {ready}"
-    with fenced.shell(f"setsid -f {words} >/dev/null 2>&1; echo up; cat", epoch) as program:
+    with fenced.shell(f"setsid -f {words} >/dev/null 2>&1; echo up; cat", number) as program:
         program.read_until(b"up\n")
         wait_until(ready.exists, 20, "it is there")
-        assert fenced.run("true", epoch + 1).code == 0
+        assert fenced.run("true", number + 1).code == 0
     assert str(ready).encode() not in all_commands()
 
 
-@pytest.mark.promise("files that a program writes change no epoch and no environment")
-def test_files_that_a_program_writes_change_no_epoch_and_no_environment(
-    fenced: AgentPod, epoch: int
+@pytest.mark.promise("files that a program writes change no fence number and no environment")
+def test_files_that_a_program_writes_change_no_fence_number_and_no_environment(
+    fenced: AgentPod, number: int
 ) -> None:
     """Also not those that workers of chart 0.1.0 read: their names are in generated."""
     folder = fenced.pod.generated
@@ -122,7 +122,7 @@ def test_files_that_a_program_writes_change_no_epoch_and_no_environment(
     lines = "".join(
         f"printf %s {content} >{folder}/{name};"
         for name, content in {
-            "epoch": far,
+            "fence": far,
             "finished": f"'{far} 1'",
             "environment": r"'PYTHONPATH=/tmp/evil\0HVD_EPOCH=1\0'",
             "sitecustomize.py": "'print(1)'",
@@ -130,29 +130,29 @@ def test_files_that_a_program_writes_change_no_epoch_and_no_environment(
         }.items()
     )
     exports = "export PYTHONPATH=/tmp/evil PATH=/tmp/evil:$PATH HVD_REVISION=x"
-    before = fenced.run("env | sort", epoch).output
-    assert fenced.run(f"{lines} {exports}", epoch).code == 0
-    after = fenced.run("env | sort", epoch).output
+    before = fenced.run("env | sort", number).output
+    assert fenced.run(f"{lines} {exports}", number).code == 0
+    after = fenced.run("env | sort", number).output
     assert after == before
-    assert fenced.run("echo next", epoch + 1).output == b"next\n"
+    assert fenced.run("echo next", number + 1).output == b"next\n"
 
 
-def test_lock_on_a_file_of_the_worker_hangs_no_newer_epoch(fenced: AgentPod, epoch: int) -> None:
+def test_lock_on_a_file_of_the_worker_hangs_no_later_attempt(fenced: AgentPod, number: int) -> None:
     held = f"for f in {fenced.pod.generated}/* {fenced.pod.root}/metrics; do echo; done"
     line = f"flock -x {fenced.pod.generated} -c '{held}; echo up; sleep 600'"
-    with fenced.shell(line, epoch) as program:
+    with fenced.shell(line, number) as program:
         program.read_until(b"up\n")
-        assert fenced.run("echo next", epoch + 1).output == b"next\n"
+        assert fenced.run("echo next", number + 1).output == b"next\n"
 
 
-def test_input_that_comes_while_an_older_epoch_is_ended_reaches_the_program(
-    fenced: AgentPod, epoch: int
+def test_input_that_comes_while_an_earlier_attempt_is_ended_reaches_the_program(
+    fenced: AgentPod, number: int
 ) -> None:
     """As the user's code does, which the first session of an attempt brings."""
-    with fenced.shell("echo up; cat", epoch) as old:
+    with fenced.shell("echo up; cat", number) as old:
         old.read_until(b"up\n")
         for later in range(1, 6):
-            with fenced.shell("wc -c; sleep 60", epoch + later) as new:
+            with fenced.shell("wc -c; sleep 60", number + later) as new:
                 new.give(bytes(200_000))
                 new.give(b"")
                 new.read_until(b"200000\n")
@@ -166,11 +166,11 @@ def end_of(program: Program) -> str:
         return str(problem)
 
 
-def test_newest_of_masters_that_come_at_once_is_served(fenced: AgentPod, epoch: int) -> None:
+def test_newest_of_masters_that_come_at_once_is_served(fenced: AgentPod, number: int) -> None:
     with (
-        fenced.shell("echo up; cat", epoch) as old,
-        fenced.shell("sleep 60", epoch + 1) as first,
-        fenced.shell("echo second", epoch + 2) as second,
+        fenced.shell("echo up; cat", number) as old,
+        fenced.shell("sleep 60", number + 1) as first,
+        fenced.shell("echo second", number + 2) as second,
     ):
         old.read_until(b"up\n")
         # It asks, and the agent may still end what the old one has left.
@@ -300,7 +300,7 @@ def test_program_that_training_code_has_changed_does_not_run_for_the_next_launch
         assert "has changed since this container unpacked the programs" in worker.log
 
 
-class TestEpochs:
+class TestFenceNumbers:
     """What decides which requests are admitted."""
 
     @pytest.fixture
@@ -311,7 +311,7 @@ class TestEpochs:
         monkeypatch.setattr(fence, "has_child", lambda: False)
         return made
 
-    def test_first_and_newer_epochs_close_the_fence_until_nothing_is_left(
+    def test_first_and_higher_numbers_close_the_fence_until_nothing_is_left(
         self, tried: fence.Fence
     ) -> None:
         assert tried.admit(5)
@@ -324,18 +324,18 @@ class TestEpochs:
         assert tried.admit(6)
         assert tried.is_closed
 
-    def test_older_epoch_is_refused(self, tried: fence.Fence) -> None:
+    def test_lower_number_is_refused(self, tried: fence.Fence) -> None:
         tried.admit(5)
-        with pytest.raises(fence.FenceError, match=r"epoch is 4, but a newer master .* epoch 5"):
+        with pytest.raises(fence.FenceError, match=r"number is 4, but a newer master .* number 5"):
             tried.admit(4)
-        assert tried.epoch == 5
+        assert tried.number == 5
 
     def test_processes_that_do_not_end_are_named_and_looked_for_again(
         self, tried: fence.Fence, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr(tried, "_kill", lambda: {12, 11})
         tried.admit(5)
-        with pytest.raises(fence.FenceError, match=r"of an earlier epoch: \[11, 12\]"):
+        with pytest.raises(fence.FenceError, match=r"of an earlier attempt: \[11, 12\]"):
             tried.end_older()
         # The next request does not start its program beside them.
         assert not tried.admit(5)

@@ -18,7 +18,7 @@ from tests.waiting import wait_until
 
 pytestmark = pytest.mark.slow
 
-EPOCH = 7
+FENCE = 7
 RANK_4 = {"host": os.uname().nodename, "rank": 4}
 LEAVING = {**RANK_4, "kind": "leaving", "seconds": 77.0}
 # Waits for a signal, says that it saves, and does so when the test lets it.
@@ -78,7 +78,7 @@ def running_rank(worker: AgentPod, rank: int = 4, content: str = SCRIPT) -> Iter
     script.write_text(content.format(folder=folder, rank=rank))
     line = RANK.format(files=worker.pod.files, script=script, rank=rank)
     given = {"HVD_NOTICES": os.environ["HVD_NOTICES"]}
-    with worker.shell(line, EPOCH, variables=given) as program:
+    with worker.shell(line, FENCE, variables=given) as program:
         program.read_until(b"ready\n")
         yield program
 
@@ -86,7 +86,7 @@ def running_rank(worker: AgentPod, rank: int = 4, content: str = SCRIPT) -> Iter
 def ask(worker: AgentPod, *words: str, run: str = "") -> tuple[int, bytes, bytes]:
     """Run worker/draining.py as the master does: its exit code, output and errors."""
     given = {"HVD_NOTICES": os.environ["HVD_NOTICES"]}
-    own = worker.own("worker/draining.py", *words, epoch=EPOCH, variables=given, run=run)
+    own = worker.own("worker/draining.py", *words, fence=FENCE, variables=given, run=run)
     with own as program:
         code = program.wait()
     return code, program.output, program.errors
@@ -100,7 +100,7 @@ def test_all_ranks_of_a_worker_that_is_asked_to_end_save_before_it_does(
     ended = {**RANK_4, "kind": "ended"}
     # The master follows the progress until its launch ends, in a session of its own.
     with (
-        leaving.own("worker/report_progress.py", "1", epoch=EPOCH) as follows,
+        leaving.own("worker/report_progress.py", "1", fence=FENCE) as follows,
         running_rank(leaving, 4) as first,
         running_rank(leaving, 5) as second,
     ):
@@ -225,5 +225,5 @@ def test_ranks_may_stay_if_their_state_is_kept_and_they_would_not_save(
         with running_rank(worker, content=content):
             line = f"HVD_KEEP={root}/shm python3 -I {worker.pod.files}/hvd_pods/worker/draining.py"
             given = {"HVD_NOTICES": os.environ["HVD_NOTICES"]}
-            done = worker.run(f"{line} {word}", EPOCH, run=run, variables=given)
+            done = worker.run(f"{line} {word}", FENCE, run=run, variables=given)
         assert (done.output, done.errors) == (number, b"")
