@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from hvdchart.cli import options
-from hvdchart.cli.terminal import say, show
+from hvdchart.cli import options, planning
+from hvdchart.cli.terminal import console, print_document, say, show, write_output
 
 if TYPE_CHECKING:
     from hvdchart.run.release import Object
@@ -72,8 +72,8 @@ def bench(
     if not words:
         words = ["python", "benchmark.py", "--model", model, "--batch-size", str(batch_size)]
         words += options.split_words("arguments", arguments)
-    _, plan = options.plan_specs(specs, files, settings)
-    options.print_warnings(plan)
+    _, plan = planning.plan_specs(specs, files, settings)
+    planning.print_warnings(plan)
     tried = sizes(plan.workers, chosen)
     trials = turns_of(tried, turns)
     made = bench_plan(plan, trials, words)
@@ -90,9 +90,9 @@ def bench(
     if written is not None:
         import json
 
-        options.write_output(written, json.dumps(result, indent=1) + "\n")
+        write_output(written, json.dumps(result, indent=1) + "\n")
     if output != "text":
-        options.print_document(result, output)
+        print_document(result, output)
     else:
         _print_table(result)
 
@@ -115,7 +115,7 @@ def _print_table(result: "Object") -> None:
             f"{speed / row['workers']:.1f}",
             f"{row['efficiency']:.1%} +- {row['efficiencyInterval']:.1%}",
         )
-    options.console().print(table)
+    console().print(table)
     show(
         f"{place_text(result['nodes'])}; {result['turns']} turns, {result['time']}",
         f"image {result['image']}; +- is the 95 % interval",

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from hvdchart.cli import options
+from hvdchart.cli import options, planning
 from hvdchart.cli.build import with_own_image
 from hvdchart.cli.terminal import note, print_log, say
 from hvdchart.errors import FileError, HvdchartError
@@ -84,14 +84,14 @@ def dev(
     from hvdchart.run.helm import Helm as Program
     from hvdchart.run.interrupts import interrupting_signals
 
-    paths = options.spec_files(specs, files, code)
+    paths = planning.spec_files(specs, files, code)
     if code is None:
         first = next((path for path in paths if path != Path("-")), None)
         if first is None:
             raise typer.BadParameter(
                 "name a project or a spec; for a spec on standard input, also --code"
             )
-        code = first if options.is_script(paths) else first.parent
+        code = first if planning.is_script(paths) else first.parent
     for path in (*paths, code):
         if path != Path("-") and not path.exists():
             raise FileError(f"{path}: no such file or folder")
@@ -104,7 +104,7 @@ def dev(
 
     def make_plan(version: "Mapping[str, Plain]") -> "Plan":
         values = {**_VALUES, "code": version}
-        _, plan = options.plan_specs(paths, None, chosen, values, code, report)
+        _, plan = planning.plan_specs(paths, None, chosen, values, code, report)
         made = with_own_image(
             plan,
             paths,
@@ -158,7 +158,7 @@ class _Runs:
         try:
             plan = self._make_plan(version)
             if is_first:
-                options.print_warnings(plan)
+                planning.print_warnings(plan)
             # A launcher whose run is replaced complains about that.
             self._log.mute(self._log.printed)
             self._upgrade(plan)

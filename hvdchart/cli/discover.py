@@ -4,8 +4,8 @@ from typing import Annotated, Any
 
 import typer
 
-from hvdchart.cli.options import Context, Output, connect, write_output
-from hvdchart.cli.terminal import say
+from hvdchart.cli.options import Context, Output, connect
+from hvdchart.cli.terminal import say, write_output
 from hvdchart.errors import ClusterError
 
 

@@ -4,8 +4,8 @@ from typing import Annotated
 
 import typer
 
-from hvdchart.cli import options
-from hvdchart.cli.terminal import show
+from hvdchart.cli import options, planning
+from hvdchart.cli.terminal import print_document, show
 from hvdchart.errors import ClusterError
 
 
@@ -55,7 +55,7 @@ def doctor(
         from hvdchart.values.merge import merge_values
         from hvdchart.values.schema import default_values
 
-        _, plan = options.plan_specs(specs, files, settings)
+        _, plan = planning.plan_specs(specs, files, settings)
         values = merge_values(default_values(), checked_values(plan))
     engines = working_engines()
     if engines:
@@ -71,7 +71,7 @@ def doctor(
     with interrupting_signals():
         findings += examine_cluster(context, namespace, values, prober)
     if output != "text":
-        options.print_document([dataclasses.asdict(finding) for finding in findings], output)
+        print_document([dataclasses.asdict(finding) for finding in findings], output)
     else:
         show(*report(findings))
     problems = sum(1 for finding in findings if finding.state == "problem")

@@ -4,8 +4,8 @@ from typing import Annotated
 
 import typer
 
-from hvdchart.cli.options import Context, Format, Namespace, connect, print_document
-from hvdchart.cli.terminal import note, say, show
+from hvdchart.cli.options import Context, Format, Namespace, connect
+from hvdchart.cli.terminal import note, print_document, say, show
 from hvdchart.errors import ClusterError
 
 

@@ -4,7 +4,8 @@ from typing import Annotated, Literal
 
 import typer
 
-from hvdchart.cli import options
+from hvdchart.cli import options, planning
+from hvdchart.cli.terminal import console, print_document
 
 
 def _refuse_expectation(value: str) -> str:
@@ -43,11 +44,11 @@ def plan(
     """
     from hvdchart.values import report as plan_report
 
-    _, made = options.plan_specs(specs, files, settings)
+    _, made = planning.plan_specs(specs, files, settings)
     if output != "table":
-        options.print_document(plan_report.document(made), output)
+        print_document(plan_report.document(made), output)
         return
-    tables = options.console()
+    tables = console()
     for part in plan_report.tables(made):
         tables.print(part)
     if explain:

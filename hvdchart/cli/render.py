@@ -4,8 +4,8 @@ from typing import Annotated
 
 import typer
 
-from hvdchart.cli import options
-from hvdchart.cli.terminal import note
+from hvdchart.cli import options, planning
+from hvdchart.cli.terminal import console, note, write_output
 from hvdchart.errors import DifferenceError
 
 
@@ -49,8 +49,8 @@ def render(
 
     if check and output is None:
         raise typer.BadParameter("--check needs --write: the file to compare with")
-    paths, plan = options.plan_project(specs, files, settings, code)
-    options.print_warnings(plan)
+    paths, plan = planning.plan_project(specs, files, settings, code)
+    planning.print_warnings(plan)
     if manifests:
         from hvdchart.run.helm import manifests as helm_manifests
 
@@ -60,7 +60,7 @@ def render(
     if explain:
         from hvdchart.values.report import reason_table
 
-        options.console(stderr=True).print(reason_table(plan))
+        console(stderr=True).print(reason_table(plan))
     if output is not None and check:
         changes = difference(output, text)
         if changes:
@@ -69,4 +69,4 @@ def render(
                 f"{output} differs from what the spec renders; run without --check to update it"
             )
     else:
-        options.write_output(output, text)
+        write_output(output, text)

@@ -5,8 +5,8 @@ from typing import Annotated
 
 import typer
 
-from hvdchart.cli.options import Context, Helm, Name, Namespace, connect, write_output
-from hvdchart.cli.terminal import say
+from hvdchart.cli.options import Context, Helm, Name, Namespace, connect
+from hvdchart.cli.terminal import say, write_output
 
 
 def report(

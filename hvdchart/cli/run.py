@@ -6,8 +6,8 @@ from typing import Annotated
 import typer
 
 from hvdchart.chart_files import most_hosts
-from hvdchart.cli import options
-from hvdchart.cli.deploy import launch
+from hvdchart.cli import options, planning
+from hvdchart.cli.following import launch
 from hvdchart.cli.terminal import note, say
 from hvdchart.errors import ClusterError
 
@@ -114,7 +114,7 @@ def run(
     )
     made = plan_script(chosen, {"code": pack_code(code or script, say)}, is_marked=True)
     plan = made.plan
-    options.print_default_image(made.image)
+    planning.print_default_image(made.image)
     for warning in made.warnings:
         note(f"warning: {warning}")
     if save_spec:
@@ -130,7 +130,7 @@ def run(
                 f"{current.name} replaces it, any other --name starts another run beside it"
             )
     if not force:
-        options.check_room(plan, cluster)
+        planning.check_room(plan, cluster)
     launch(
         plan,
         cluster,

@@ -5,8 +5,8 @@ from typing import Annotated
 
 import typer
 
-from hvdchart.cli.options import Context, Format, Name, Namespace, connect, print_document
-from hvdchart.cli.terminal import show
+from hvdchart.cli.options import Context, Format, Name, Namespace, connect
+from hvdchart.cli.terminal import print_document, show
 from hvdchart.errors import NoRunError, RunFailedError
 
 # How much of a failed master's log `status` prints.

@@ -19,10 +19,15 @@ from hvdchart.errors import RunFailedError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+    from pathlib import Path
+
+    from rich.console import Console
 
     from hvdchart.run.logs import LogLine
     from hvdchart.run.status import Status
 
+# Columns of a table, or of a document, that no terminal shows: no line is wrapped.
+_UNLIMITED = 10_000
 _COLOURS = ("cyan", "green", "yellow", "magenta", "blue", "bright_red")
 
 
@@ -45,6 +50,42 @@ def say(text: str) -> None:
 def write_document(text: str) -> None:
     """Print a text to standard output as it is: a document that other programs read."""
     _write(sys.stdout, text)
+
+
+def print_document(document: object, output: str) -> None:
+    """Print a document to standard output as json or yaml; several ones are a stream of yaml."""
+    import json
+
+    text = json.dumps(document, indent=2)
+    if output == "yaml":
+        import yaml
+
+        # Through JSON, so that nothing that occurs twice is written as an alias.
+        plain = json.loads(text)
+        dumped = yaml.safe_dump(plain, sort_keys=False, allow_unicode=True, width=_UNLIMITED)
+        text = f"---\n{dumped}"
+    write_document(text.rstrip("\n") + "\n")
+
+
+def write_output(output: Path | None, text: str) -> None:
+    """Write to the file of --write, or to standard output without it.
+
+    Raises FileError when the file cannot be written.
+    """
+    from hvdchart.files import write_atomically
+
+    if output is None:
+        write_document(text)
+    else:
+        write_atomically(output, text)
+
+
+def console(*, stderr: bool = False) -> Console:
+    """Where to print tables: as wide as the terminal, and without wrapping in a pipe or file."""
+    from rich.console import Console
+
+    made = Console(stderr=stderr)
+    return made if made.is_terminal else Console(stderr=stderr, width=_UNLIMITED)
 
 
 def print_log(lines: Iterable[LogLine]) -> None:

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from hvdchart.cli.options import Context, Name, Namespace, connect, console
-from hvdchart.cli.terminal import note, show
+from hvdchart.cli.options import Context, Name, Namespace, connect
+from hvdchart.cli.terminal import console, note, show
 from hvdchart.errors import RunFailedError
 
 if TYPE_CHECKING:
