@@ -21,19 +21,19 @@ class Master:
     """A master with fence number 7 that takes notices of this host's ranks."""
 
     def __init__(self, patch: pytest.MonkeyPatch) -> None:
-        patch.setenv("HVD_EPOCH", "7")
-        # Set by the server, and as before after the test.
-        patch.setenv("HVD_NOTICES", "")
         self.taken: queue.Queue[dict[str, Any]] = queue.Queue()
         self.on_wait: Callable[[dict[str, Any], int], None] = lambda notice, number: None
         run = make_run()
         hosts = [replace(run.hosts[0], name=HOST, slots=20)]
         self.server = NoticeServer("127.0.0.1", replace(run, hosts=hosts), self._take)
+        self.server.begin(1, 7)
+        for name, value in self.variables.items():
+            patch.setenv(name, value)
 
     @property
     def variables(self) -> dict[str, str]:
         """The environment by which a rank finds this master."""
-        return {name: os.environ[name] for name in ("HVD_EPOCH", "HVD_NOTICES")}
+        return {"HVD_EPOCH": "7", "HVD_NOTICES": self.server.address}
 
     def _take(self, event: m.Event) -> None:
         assert isinstance(event, m.NoticeTaken)

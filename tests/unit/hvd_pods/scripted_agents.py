@@ -44,7 +44,7 @@ class ScriptedAgents:
             self._listeners.append(listener)
             threading.Thread(target=self._accept, args=[listener, host], daemon=True).start()
         keys = Keys(str(release.write_master(folder / "master-keys")), release.worker_name)
-        self.reach = Reach(keys, Where(self.port, addresses))
+        self.reach = Reach(keys, Where(self.port, addresses), {})
 
     def install(self, script: str) -> None:
         """Run this script in each session that begins from now on."""

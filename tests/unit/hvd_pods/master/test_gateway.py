@@ -95,7 +95,7 @@ def served(tmp_path_factory: pytest.TempPathFactory, release: ReleaseKeys) -> It
     ):
         patch.setattr(gateway_client, "SOCKET", str(folder / "gateway.sock"))
         where = Where(agent.port, {HOST: "127.0.0.1"})
-        yield Served(agent, Reach(keys, where))
+        yield Served(agent, Reach(keys, where, {}))
 
 
 @pytest.fixture
@@ -253,7 +253,7 @@ def test_keys_that_are_gone_are_told_to_the_client(
 def test_attempt_that_has_reached_a_worker_is_told_once(
     served: Served, monkeypatch: pytest.MonkeyPatch, host: str, told: list[Event]
 ) -> None:
-    monkeypatch.setenv("HVD_ATTEMPT", "7")
+    monkeypatch.setattr(served, "reach", served.reach._replace(variables={"HVD_ATTEMPT": "7"}))
     served.told.clear()
     served.gateway.forget()
     for _ in range(2):

@@ -6,7 +6,6 @@ Training code and other pods of the network can reach its port.
 from __future__ import annotations
 
 import json
-import os
 import select
 import socket
 from collections.abc import Callable
@@ -38,7 +37,8 @@ class Port(Told):
     def __init__(self, own_address: str = "127.0.0.1") -> None:
         super().__init__()
         self.server = NoticeServer(own_address, make_run(), self)
-        self.variable = os.environ[notices.ADDRESS]
+        self.server.begin(2, 7)
+        self.variable = self.server.address
         host, port, self.secret = self.variable.split(",")
         self.address = (host, int(port))
 
@@ -65,9 +65,6 @@ class Port(Told):
 
 @pytest.fixture(autouse=True)
 def environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(notices.ADDRESS, "")
-    monkeypatch.setenv("HVD_EPOCH", "7")
-    monkeypatch.setenv("HVD_ATTEMPT", "2")
     # A busy machine may need longer than usual.
     monkeypatch.setattr(notices, "SEND_WITHIN", TIMEOUT)
 

@@ -109,7 +109,7 @@ class Pod:
         keys = Keys(str(release.write_master(folder / "keys")), WORKER_NAME)
         address = "127.0.0.1"
         known = {HOST: address, FULL_NAME: address}
-        self.reach = Reach(keys, Where(agent.port, known))
+        self.reach = Reach(keys, Where(agent.port, known), {})
         self.problem: RunError | None = None
         self.gateway = gateway.Gateway(self._reach, lambda event: None)
 

@@ -32,7 +32,7 @@ from hvd_pods.cluster.statefulsets import (
     set_number,
 )
 from hvd_pods.common import contract
-from hvd_pods.common.contract import ATTEMPT, FENCE, MEETING, RUN_ID
+from hvd_pods.common.contract import ATTEMPT, FENCE, MEETING, NOTICES, RUN_ID
 from hvd_pods.common.errors import RunError
 from hvd_pods.common.reporting import log, report_failure
 from hvd_pods.common.run import Code, Host
@@ -103,6 +103,8 @@ class Effects:
         self._keys: Future[Keys] = Future()
         self._where = Where(self._run.agent_port, {})
         self._gateway = Gateway(self._reach, tell)
+        # The variables of the present attempt. Threads read them: they are replaced, never changed.
+        self._of_attempt: Mapping[str, str] = {}
         self._variables: dict[str, str] = {}
         self._arguments: Sequence[str] = ()
         self._hosts: Prober | None = None
@@ -207,7 +209,7 @@ class Effects:
             keys = self._keys.result(LEFTOVERS_WITHIN)
         except FutureTimeoutError:
             raise RunError("the master has no keys yet") from None
-        return remote.Reach(keys, self._where)
+        return remote.Reach(keys, self._where, self._of_attempt)
 
     def _find(self, addresses: Mapping[Host, str]) -> None:
         """Take note of where these hosts are, by each of their names."""
@@ -217,10 +219,14 @@ class Effects:
 
     def _begin_attempt(self, effect: m.Prepare) -> None:
         self._told = set()
-        os.environ[ATTEMPT] = str(effect.attempt)
-        os.environ[RUN_ID] = self._run.id
-        # Each request has it (worker/fence.py).
-        os.environ[FENCE] = str(effect.fence)
+        self._notices.begin(effect.attempt, effect.fence)
+        # Each request has them (worker/fence.py), and the launcher inherits them.
+        self._of_attempt = {
+            RUN_ID: self._run.id,
+            ATTEMPT: str(effect.attempt),
+            FENCE: str(effect.fence),
+            NOTICES: self._notices.address,
+        }
         if effect.fits:
             self._lanes.call(PODS, self._fit_workers)
         self._lanes.call(PREPARE, partial(self._prepare, effect))
@@ -267,7 +273,7 @@ class Effects:
                 self._code = UserCode(run.code, within, self._stopped.is_set)
                 self._code.unpack()
                 check_line(run)
-            inherited = build_environment(run, os.environ)
+            inherited = build_environment(run, {**os.environ, **self._of_attempt})
             self._variables = self._code.prepare_launcher(run.mode, inherited)
             if not self._is_prepared:
                 self._mpi = select_mpi(run, self._variables)

@@ -122,7 +122,7 @@ class Gateway:
             reach = self._reach()
             address = reach.where.address(host)
             # A program without these variables, as after `env -i`, is of the master's own attempt.
-            variables = {**os.environ, **dict(request["variables"])}
+            variables = {**reach.variables, **dict(request["variables"])}
             stay = float(request.get("stay", 0.0))
             asked = make_request(list(request["argv"]), variables, stay)
             session = Session(address, reach.where.port, reach.keys, asked, keeps_output=True)

@@ -9,15 +9,13 @@ from __future__ import annotations
 import contextlib
 import hmac
 import json
-import os
 import secrets
 import socket
 from typing import Any, Mapping, Sequence
 
 from hvd_pods.cluster.spawn import spawn
-from hvd_pods.common import contract, notices
+from hvd_pods.common import notices
 from hvd_pods.common.connections import ConnectionServer, Limits
-from hvd_pods.common.contract import FENCE
 from hvd_pods.common.hostile import LONGEST_TEXT, printable
 from hvd_pods.common.notices import (
     ASKED,
@@ -69,9 +67,15 @@ class NoticeServer:
         most = BASE_CONNECTIONS + len(run.hosts)
         limits = Limits(notices.SEND_WITHIN, LONGEST_NOTICE, most)
         server = ConnectionServer(own_address, 0, b"\n", self._take, limits)
-        # Launchers, and clients of the gateway, inherit it.
-        os.environ[notices.ADDRESS] = f"{own_address},{server.port},{self._secret}"
+        # Where it listens, and the secret that notices must have, for those that send them.
+        self.address = f"{own_address},{server.port},{self._secret}"
+        # The attempt whose notices are taken, and its fence number.
+        self._present = (0, "")
         spawn("take-notices", server.serve)
+
+    def begin(self, attempt: int, fence: int) -> None:
+        """Take the notices of this attempt from now on, and of no other."""
+        self._present = (attempt, str(fence))
 
     def release(self, numbers: Sequence[int]) -> None:
         """Close connections that wait."""
@@ -105,13 +109,13 @@ class NoticeServer:
             return None
         try:
             notice = json.loads(line)
-            is_present = notice.get("fence") == os.environ.get(FENCE, "")
+            attempt, fence = self._present
+            is_present = notice.get("fence") == fence
             content = self._check(notice) if is_present else None
         except (ValueError, AttributeError, KeyError, TypeError, RecursionError):
             return None
         if content is None:
             return None
-        attempt = int(os.environ.get(contract.ATTEMPT, "0"))
         return content, notice.get("waits") is True, attempt
 
     def _check(self, notice: Mapping[str, Any]) -> Mapping[str, Any] | None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import select
 import selectors
 import time
@@ -41,10 +40,15 @@ LOOK_EVERY = 0.5
 
 
 class Reach(NamedTuple):
-    """How the master reaches the workers: its keys, and where they are."""
+    """How the master reaches the workers: its keys, and where they are.
+
+    variables: the run, the attempt and the fence number that requests name, and where the master
+    takes notices.
+    """
 
     keys: Keys
     where: Where
+    variables: Mapping[str, str]
 
 
 def command_line(program: str, *arguments: str) -> list[str]:
@@ -55,7 +59,7 @@ def command_line(program: str, *arguments: str) -> list[str]:
 def begin(reach: Reach, host: Host, argv: Sequence[str]) -> Session:
     """Begin a session with a host. Raises SessionError and RunError."""
     address = reach.where.address(host.name)
-    return Session(address, reach.where.port, reach.keys, make_request(argv, os.environ))
+    return Session(address, reach.where.port, reach.keys, make_request(argv, reach.variables))
 
 
 def call(
