@@ -56,7 +56,8 @@ def render_schema(source: Node) -> str:
             node["properties"][name] = {}
     # Helm 3 validates draft 7, in which $defs is called definitions.
     document["definitions"] = document.pop("$defs")
-    text = json.dumps(document, indent=1, sort_keys=False)
+    # Helm keeps this text, in base64, in each release: no spaces.
+    text = json.dumps(document, indent=0, separators=(",", ":"))
     return text.replace("#/$defs/", "#/definitions/") + "\n"
 
 
