@@ -34,6 +34,7 @@ _KINDS: Mapping[str, Kind] = {
     "HostsReady": "stage",
     "Training": "attempt",
     "HostLost": "fault",
+    "GpuFailed": "fault",
     "HostsMissing": "warning",
     "Stalled": "stall",
     "Failed": "fault",

@@ -484,32 +484,66 @@ def test_two_ranks_on_one_gpu_are_named_as_that() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "remedy", "is_permanent"),
+    ("text", "remedy", "is_permanent", "broken_host"),
     [
-        ("AcceleratorError: CUDA error: invalid device ordinal", "worker.slots", True),
+        ("AcceleratorError: CUDA error: invalid device ordinal", "worker.slots", True, ""),
         (
             "RuntimeError: The NVIDIA driver on your system is too old (found version 11040).",
             "update the driver",
             True,
+            "",
         ),
         (
             "RuntimeError: CUDA error: no kernel image is available for execution on the device",
             "not built for this kind of GPU",
             True,
+            "",
         ),
-        ("RuntimeError: No CUDA GPUs; no CUDA-capable device is detected", "nvidia.com/gpu", True),
+        (
+            "RuntimeError: No CUDA GPUs; no CUDA-capable device is detected",
+            "nvidia.com/gpu",
+            True,
+            "",
+        ),
         (
             "RuntimeError: CUDA error: uncorrectable ECC error encountered",
             "kubectl cordon",
             False,
+            "hvd-cpu-0",
         ),
     ],
 )
-def test_message_of_cuda_has_its_remedy(text: str, remedy: str, is_permanent: bool) -> None:
+def test_message_of_cuda_has_its_remedy(
+    text: str, remedy: str, is_permanent: bool, broken_host: str
+) -> None:
     raised: Notice = {"rank": 1, "host": "hvd-cpu-0", "text": text, "at": time.monotonic()}
     result = cause("", 1, raised=[raised])
     assert result
     assert (remedy in result.text, result.is_permanent) == (True, is_permanent)
+    assert result.broken_host == broken_host
+
+
+# What the watchdogs of PyTorch write before they abort their ranks; no exception of Python follows.
+WATCHDOGS = """\
+[rank0]:[E1128 09:00:02 ProcessGroupNCCL.cpp:688] [Rank 0] Watchdog caught collective operation \
+timeout: WorkNCCL(SeqNum=7, OpType=ALLREDUCE) ran for 600000 milliseconds before timing out.
+{tag}[E1128 09:00:02 ProcessGroupNCCL.cpp:2068] [PG ID 0] Process group watchdog thread terminated \
+with exception: CUDA error: uncorrectable ECC error encountered
+[hvd] rank 0 on hvd-cpu-0 ended by signal 6
+"""
+
+
+@pytest.mark.parametrize(
+    ("tag", "rank", "host"),
+    [("[rank3]:", 3, "hvd-cpu-1"), ("[1,3]<stderr>:", 3, "hvd-cpu-1"), ("", 0, "hvd-cpu-0")],
+)
+def test_broken_gpu_that_a_watchdog_tells_of_is_the_cause(tag: str, rank: int, host: str) -> None:
+    """Whichever rank has ended first."""
+    result = cause(WATCHDOGS.format(tag=tag), 134)
+    assert result
+    assert result.text.startswith(f"rank {rank} on {host}: ")
+    assert "uncorrectable ECC error" in result.text
+    assert result.broken_host == host
 
 
 def test_rank_whose_nccl_lost_its_peer_is_not_the_cause() -> None:

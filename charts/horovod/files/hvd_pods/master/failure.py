@@ -32,6 +32,8 @@ LAST_SECONDS = 15.0
 DRAIN_WITHIN = 2.0
 # What TAG_OUTPUT, and mpirun with --tag-output, put before each line of a rank.
 TAG = re.compile(r"^\[(?:\d+,)?(\d{1,7})\]<std(?:err|out)>:")
+# What PyTorch puts before messages of its own.
+PYTORCH = re.compile(r"\[rank(\d{1,7})\]:")
 # What TensorFlow writes when it starts, with a launcher's tag. C++ writes a line in one piece.
 NOTES = re.compile(
     rb"^(?:\[[^]\n]*\](?:<stderr>:)? ?)?"
@@ -201,7 +203,7 @@ class ErrorOutput:
         own_words = (n for n in raised if not is_consequence(n["text"]))
         told = next(own_words, None)
         if told and (number == "0" or told["rank"] == rank):
-            return _judge(f"rank {told['rank']} on {told['host']}: ", told["text"])
+            return _judge(told["rank"], told["host"], told["text"])
         # Ranks that lost their peer: a consequence, unless it is all that there is.
         own = [item for item in recent if not is_consequence(item.text)]
         candidates = own if own or rank is not None else recent
@@ -209,14 +211,21 @@ class ErrorOutput:
         if number == "0" and first:
             # The launcher's first rank may have ended only because it lost its peer.
             is_known = first.rank is None and len(own) == len(recent)
-            who = _describe_rank(rank if is_known else first.rank, hosts)
-            return _judge(who, first.text)
+            failed_rank = rank if is_known else first.rank
+            return _judge(failed_rank, _name_host(failed_rank, hosts), first.text)
         if rank is None:
             return None
+        # PyTorch's watchdogs abort ranks without an exception of Python.
+        for line in lines:
+            if find_gpu_problem(line.text):
+                tag = PYTORCH.match(line.text)
+                own_rank = int(tag[1]) if tag else rank if line.rank is None else line.rank
+                text = one_line(line.text, LONGEST_WORDS)
+                return _judge(own_rank, _name_host(own_rank, hosts), text)
         words = find_last_words(lines, rank)
         what = f"exit code {code}{words}" if number == "0" else _describe_signal(int(number))
         limits = [n["limit"] for n in failed if n["rank"] == rank and "limit" in n]
-        who = f"rank {rank} on {ended['host']}: " if ended else _describe_rank(rank, hosts)
+        who = _describe_rank(rank, ended["host"] if ended else _name_host(rank, hosts))
         if limits:
             return _out_of_memory(who, limits[0])
         return Cause(who, what, number == "0" and code == USAGE)
@@ -269,7 +278,8 @@ def is_consequence(text: str) -> bool:
     return not find_gpu_problem(text) and any(words in text for words in CONSEQUENCES)
 
 
-def _judge(who: str, text: str) -> Cause:
+def _judge(rank: int | None, host: str, text: str) -> Cause:
+    who = _describe_rank(rank, host)
     is_full = any(words in text for words in FULL)
     # Some are named with their module.
     name = text.split(":")[0].rpartition(".")[2]
@@ -277,7 +287,8 @@ def _judge(who: str, text: str) -> Cause:
     gpu = None if name in SURE_TO_REPEAT else find_gpu_problem(text)
     if gpu:
         text = f"{text}; {gpu.remedy}"
-        return Cause(who, text, gpu.is_permanent, is_permanent=gpu.is_permanent)
+        broken = host if gpu.is_broken else ""
+        return Cause(who, text, gpu.is_permanent, False, gpu.is_permanent, broken)
     # Some have a hint of their own (common/tracebacks.py).
     if lacked and not text.endswith(")"):
         package = PACKAGES.get(lacked[1], lacked[1])
@@ -294,11 +305,16 @@ def _out_of_memory(who: str, limit: float) -> Cause:
     return Cause(who, what, True, is_permanent=True)
 
 
-def _describe_rank(rank: int | None, hosts: Sequence[Host]) -> str:
+def _name_host(rank: int | None, hosts: Sequence[Host]) -> str:
+    """The name of a rank's host; empty where it is not known."""
+    host = None if rank is None else find_host(rank, hosts)
+    return host.name if host else ""
+
+
+def _describe_rank(rank: int | None, host: str) -> str:
     if rank is None:
         return "a rank: "
-    host = find_host(rank, hosts)
-    return f"rank {rank} on {host.name}: " if host else f"rank {rank}: "
+    return f"rank {rank} on {host}: " if host else f"rank {rank}: "
 
 
 def _describe_signal(number: int) -> str:

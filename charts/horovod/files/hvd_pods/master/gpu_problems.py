@@ -13,12 +13,14 @@ from typing import NamedTuple
 class GpuProblem(NamedTuple):
     """Words of a message, and the remedy.
 
-    is_permanent: no attempt can succeed before somebody has changed something.
+    is_permanent: no attempt can succeed before somebody has changed something. is_broken: the GPU
+    is, and other workers may succeed.
     """
 
     words: tuple[str, ...]
     remedy: str
     is_permanent: bool = True
+    is_broken: bool = False
 
 
 SELECT = (
@@ -65,6 +67,7 @@ PROBLEMS = (
         "the GPU is broken or needs a reset: keep runs off its node with kubectl cordon, delete "
         "the worker's pod, and tell who looks after the nodes",
         is_permanent=False,
+        is_broken=True,
     ),
 )
 

@@ -95,14 +95,25 @@ def _note_enough(step: Step) -> None:
     """There are as many hosts as the run can do with: wait for the others for some time."""
     state = step.state
     is_new = state.activity == Activity.GATHERING and "shrink" not in state.timers
-    if is_new and state.gathered.patience and _has_least(state):
+    gathered = state.gathered
+    if is_new and gathered.patience and _has_least(state.run, gathered.answering):
         step.set_timer("shrink", step.now + state.gathered.patience)
 
 
-def _has_least(state: State) -> bool:
-    """Whether a run can do with the hosts that answer, although others are missing."""
-    run = state.run
-    return run.is_adaptive and not _count_lacking(run.least_workers, run, state.gathered.answering)
+def _has_least(run: Run, answering: Collection[str]) -> bool:
+    """Whether a run can do with these hosts, although others may be missing."""
+    return not _count_lacking(run.least_workers, run, answering)
+
+
+def _find_usable(state: State) -> Mapping[str, Pod]:
+    """The hosts that answer; those whose GPU has failed only if the others are too few.
+
+    While hosts are waited for that should answer, the others may be enough yet.
+    """
+    answering = state.gathered.answering
+    sound = {name: pod for name, pod in answering.items() if pod not in state.broken}
+    is_enough = _has_least(state.run, sound) or not _may_shrink(state)
+    return sound if is_enough else answering
 
 
 def _left(state: State) -> int:
@@ -181,7 +192,7 @@ def start_if_possible(step: Step) -> None:
         return
     run = state.run
     answering = state.gathered.answering
-    chosen = choose_hosts(run, answering)
+    chosen = choose_hosts(run, _find_usable(state), state.broken)
     for name, pod in chosen.items():
         step.log(f"host {name} at {pod.address}, {state.facts.hosts[name].slots} slots")
     spares = describe_spares(run, len(answering) - len(chosen))
@@ -209,17 +220,18 @@ def is_enough(step: Step) -> bool:
     Until the timer "resume", all hosts are waited for whose ranks may have finished.
     """
     state = step.state
-    answering = state.gathered.answering
-    is_waiting = "resume" in state.timers and len(answering) < len(state.run.hosts)
-    is_short = bool(count_missing_workers(state.run, answering)) and not _may_shrink(state)
-    return not (is_waiting or is_short)
+    run = state.run
+    usable = _find_usable(state)
+    is_waiting = "resume" in state.timers and len(state.gathered.answering) < len(run.hosts)
+    may_start = _may_shrink(state) and _has_least(run, usable)
+    return not is_waiting and (may_start or not count_missing_workers(run, usable))
 
 
 def _may_shrink(state: State) -> bool:
-    """Whether the attempt may begin without the hosts that are missing."""
+    """Whether the attempt need not wait for the hosts that are missing, if others are enough."""
     gathered = state.gathered
     is_complete = gathered.expected is not None and gathered.expected <= gathered.answering.keys()
-    return _has_least(state) and (is_complete or not gathered.patience)
+    return is_complete or not gathered.patience
 
 
 def count_missing_workers(run: Run, answering: Collection[str]) -> dict[str, int]:
@@ -238,14 +250,16 @@ def _count_lacking(
     return {name: number for name, number in lacking.items() if number > 0}
 
 
-def choose_hosts(run: Run, answering: Mapping[str, Pod]) -> dict[str, Pod]:
-    """Return the hosts to use, in the run's order: the first of each group.
+def choose_hosts(
+    run: Run, answering: Mapping[str, Pod], broken: Collection[Pod] = ()
+) -> dict[str, Pod]:
+    """Return the hosts to use: the first of each group in the run's order, broken ones last.
 
     By that order, ranks stay where they were as long as their hosts answer.
     """
     left = dict(run.needed_workers)
     chosen = {}
-    for host in run.hosts:
+    for host in sorted(run.hosts, key=lambda host: answering.get(host.name) in broken):
         if host.name in answering and left[host.stateful_set]:
             left[host.stateful_set] -= 1
             chosen[host.name] = answering[host.name]
@@ -482,7 +496,7 @@ def _is_too_few(run: Run, lasting: Collection[Host]) -> bool:
 def time_out(step: Step) -> None:
     """No further host has come in a whole time-out: fail, with the reasons of the missing hosts."""
     state = step.state
-    if state.activity == Activity.GATHERING and _has_least(state):
+    if state.activity == Activity.GATHERING and _has_least(state.run, state.gathered.answering):
         lose_patience(step)
         return
     if state.activity != Activity.GATHERING or is_enough(step):

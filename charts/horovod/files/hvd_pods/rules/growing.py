@@ -72,8 +72,9 @@ def find_newcomers(step: Step) -> Mapping[str, Pod]:
     found = {}
     for host in run.hosts:
         pod = state.gathered.answering.get(host.name)
-        is_steady = pod is not None and host.name not in state.gathered.reasons
-        if is_steady and host.name not in launch.hosts and left.get(host.stateful_set, 0):
+        is_new = pod is not None and host.name not in launch.hosts
+        is_steady = host.name not in state.gathered.reasons and pod not in state.broken
+        if is_new and is_steady and left.get(host.stateful_set, 0):
             left[host.stateful_set] -= 1
             found[host.name] = state.gathered.answering[host.name]
     return found

@@ -35,6 +35,8 @@ class Cause(NamedTuple):
     # trained.
     is_final: bool = False
     is_permanent: bool = False
+    # The host whose GPU is broken or needs a reset.
+    broken_host: str = ""
 
     @property
     def text(self) -> str:

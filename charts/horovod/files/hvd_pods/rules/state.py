@@ -320,6 +320,8 @@ class State:
     # The fence number of the last launch whose ranks may go on without a master.
     left: int = 0
     progress: Progress = field(default_factory=Progress)
+    # Pods whose GPU has failed: no attempt uses them as long as there are enough others.
+    broken: frozenset[Pod] = frozenset()
     # How many hosts the last launch had, when one has begun because hosts had come, and how many
     # seconds pass at least until the next such one.
     hosts_before: int = 0

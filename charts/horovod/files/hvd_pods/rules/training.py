@@ -505,6 +505,8 @@ def on_cause(step: Step, event: m.CauseFound) -> None:
         # What ranks print then is mostly a consequence.
         also = f"; {cause.text}" if cause else ""
         step.then(m.AttemptEnds(LostHostError(describe_loss(silent) + also, code)))
+    elif cause and _note_broken(step, cause.broken_host):
+        step.then(m.AttemptEnds(LostHostError(cause.text, code)))
     elif cause:
         repeats = cause.what if cause.is_sure_to_repeat else ""
         text = cause.text + _describe_finished(step)
@@ -512,6 +514,19 @@ def on_cause(step: Step, event: m.CauseFound) -> None:
     else:
         why = f"{run.mode} ended with exit code {code}: its last lines above say why"
         step.then(m.AttemptEnds(LaunchError(why, code)))
+
+
+def _note_broken(step: Step, host: str) -> bool:
+    """Let attempts do without a pod whose GPU has failed; whether nobody knew of it before."""
+    pod = step.state.attempt.pods.get(host)
+    if pod is None or pod in step.state.broken:
+        return False
+    step.set(broken=step.state.broken | {pod})
+    text = f"a GPU of {host} has failed: it is used only where there are too few other workers; "
+    text += f"to keep other runs off its node: kubectl cordon {pod.node or 'NODE'}"
+    step.log(text)
+    step.do(m.CreateJobEvent("GpuFailed", text, "warning"))
+    return True
 
 
 def _describe_finished(step: Step) -> str:

@@ -1,0 +1,125 @@
+"""Which hosts the attempts use after the GPU of one has failed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import pytest
+
+from hvd_pods.common.run import Pod, Run
+from hvd_pods.rules import messages as m
+from hvd_pods.rules.growing import GROW_EVERY
+from tests.unit.hvd_pods.rules.world import World, one_group, pod
+
+ECC = "RuntimeError: CUDA error: uncorrectable ECC error encountered"
+
+
+def adaptive(number: int, maximum: int, minimum: int) -> Run:
+    return one_group(number, maximum, minimum, mode="direct", shrinkAfterSeconds=30)
+
+
+@dataclass
+class Training(World):
+    """A run whose launches end for the GPU of a host; `pods`: those that hosts have by now."""
+
+    broken: str = ""
+    pods: dict[str, Pod] = field(default_factory=dict)
+
+    def answers_to(self, effect: m.Effect) -> list[m.Event]:
+        if isinstance(effect, m.FindCause):
+            cause = m.Cause(f"rank 0 on {self.broken}: ", ECC, False, broken_host=self.broken)
+            return [m.CauseFound(effect.attempt, cause)]
+        if isinstance(effect, m.WatchHosts):
+            names = [host.name for host in self.run.hosts]
+            pods = [(name, self.pods.get(name, pod(name))) for name in names]
+            return [m.HostAnswers(effect.attempt, name, found) for name, found in pods]
+        return super().answers_to(effect)
+
+    def fail(self, *hosts: str) -> None:
+        """Let the launch end for the GPU of a host, and the next one for that of the next host."""
+        for host in hosts:
+            self.answer_all()
+            self.broken = host
+            self.end_launcher(1)
+            self.launch()
+
+    def launch(self) -> None:
+        """Let things happen until there is another launch, whose hosts answer at the very end."""
+        before = len(self.launched())
+        while len(self.launched()) == before:
+            if self.answers:
+                effects = [effect for effect, _ in self.answers]
+                others = [n for n, e in enumerate(effects) if not isinstance(e, m.WatchHosts)]
+                self.answer(min(others, default=0))
+            else:
+                assert self.fire(), "the master waits for nothing"
+
+    def launched(self) -> list[str]:
+        """The ordinals of the hosts of each launch."""
+        return ["".join(name[2:] for name in launch.hosts) for launch in self.of(m.StartLauncher)]
+
+
+def training(run: Run) -> Training:
+    """A run whose ranks train."""
+    world = Training(run)
+    world.tell(m.Started())
+    world.launch()
+    return world
+
+
+@pytest.mark.parametrize(
+    ("run", "broken", "launches"),
+    [
+        pytest.param(one_group(2, 3), ["w-0"], ["01", "12"], id="a spare takes over"),
+        pytest.param(one_group(2, 4), ["w-1", "w-2"], ["01", "02", "03"], id="each spare does"),
+        pytest.param(one_group(2), ["w-0"], ["01", "01"], id="no other host"),
+        pytest.param(one_group(2, 3), ["w-0", "w-2"], ["01", "12", "01"], id="not enough others"),
+        pytest.param(one_group(2, 3), ["w-0", "w-1"], ["01", "12", "02"], id="one other"),
+        pytest.param(adaptive(3, 3, 2), ["w-0"], ["012", "12"], id="the minimum is enough"),
+        pytest.param(adaptive(3, 3, 3), ["w-0"], ["012", "012"], id="the minimum is not"),
+        pytest.param(adaptive(3, 4, 2), ["w-0"], ["012", "123"], id="a spare before the minimum"),
+    ],
+)
+def test_host_with_a_broken_gpu_is_used_only_where_no_others_are_enough(
+    run: Run, broken: list[str], launches: list[str]
+) -> None:
+    world = training(run)
+    world.fail(*broken)
+    assert world.launched() == launches
+
+
+def test_broken_gpu_is_told_with_the_command_that_keeps_runs_off_its_node() -> None:
+    world = training(one_group(2, 3))
+    world.fail("w-0")
+    (told,) = [effect.message for effect in world.of(m.CreateJobEvent) if effect.reason == "GpuFailed"]
+    assert "w-0" in told
+    assert "kubectl cordon node of w-0" in told
+
+
+def test_new_pod_of_a_host_is_used_again() -> None:
+    """Somebody has cordoned the node and deleted the pod, or has reset the GPU."""
+    world = training(one_group(2, 3))
+    world.fail("w-0")
+    world.pods["w-0"] = pod("w-0")._replace(uid="another")
+    world.fail("w-2")
+    assert world.launched() == ["01", "12", "01"]
+
+
+def test_ranks_are_not_ended_for_a_host_with_a_broken_gpu() -> None:
+    world = training(adaptive(3, 3, 2))
+    world.fail("w-0")
+    world.now += 10 * GROW_EVERY
+    while world.answers:
+        world.answer()
+    assert "grow" not in world.state.timers
+
+
+@pytest.mark.parametrize(
+    ("run", "failures"),
+    [(one_group(2, 3), 1), (adaptive(3, 3, 2), 0), (adaptive(3, 3, 3), 1)],
+    ids=["spare", "minimum", "minimum of all"],
+)
+def test_broken_gpu_is_a_failure_only_where_a_lost_host_is_one(run: Run, failures: int) -> None:
+    world = training(run)
+    world.fail("w-0")
+    assert world.state.failures == failures
