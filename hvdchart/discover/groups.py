@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from hvdchart.discover.nodes import GPU_PRODUCT, INSTANCE_TYPE, NodeFacts
 from hvdchart.quantity import MI, cpu_text, memory_text
 from hvdchart.spec.fields import API_VERSION, GROUP_NAME
-from hvdchart.spec.topology import MASTER_CPU, MASTER_MEMORY, MIG_WARNING
+from hvdchart.spec.topology import MASTER_CPU, MASTER_MEMORY, warn_of_duplicates
 from hvdchart.spec.yaml_tree import Plain
 from hvdchart.text import join_names
 
@@ -255,11 +255,11 @@ def _gpu_comment(node: NodeFacts) -> str:
     size = node.labels.get("nvidia.com/gpu.memory", "")
     if size.isdecimal():
         parts.append(f"{int(size) // 1024} GiB each")
-    replicas = node.labels.get("nvidia.com/gpu.replicas", "")
-    if replicas.isdecimal() and int(replicas) > 1:
-        parts.append(f"time-sliced: {replicas} shares of one GPU do not speed up training")
-    if node.gpu_resource.startswith("nvidia.com/mig-"):
-        parts.append(MIG_WARNING)
+    if node.replicas > 1:
+        shares = node.allocatable[node.gpu_resource]
+        parts.append(f"{shares} shares of {-(-shares // node.replicas)} GPUs")
+    if node.gpus > 1:
+        parts.append(warn_of_duplicates(node.gpu_resource, node.labels))
     if node.other_gpus:
         parts.append(f"not used: {', '.join(node.other_gpus)}")
-    return "; ".join(parts) or "one rank each"
+    return "; ".join(filter(None, parts)) or "one rank each"

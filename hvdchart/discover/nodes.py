@@ -67,8 +67,22 @@ class NodeFacts:
 
     @property
     def gpus(self) -> int:
-        """How many GPUs, MIG slices or shared GPUs it offers."""
-        return self.allocatable.get(self.gpu_resource, 0)
+        """How many GPUs or MIG slices each worker may get.
+
+        Of GPUs that are time-sliced, it is their number. Of a GPU that is shared by MPS, the device
+        plugin gives a pod one share.
+        """
+        if self.replicas > 1 and self.labels.get("nvidia.com/gpu.sharing-strategy") == "mps":
+            return 1
+        # Some shares of a GPU may be missing.
+        return -(-self.allocatable.get(self.gpu_resource, 0) // self.replicas)
+
+    @property
+    def replicas(self) -> int:
+        """How many shares of each GPU or MIG slice it offers; 1 where these are not shared."""
+        name = self.gpu_resource.removesuffix(".shared")
+        count = self.labels.get(f"{name}.replicas", "")
+        return max(1, int(count)) if count.isdecimal() else 1
 
     @property
     def product(self) -> str:

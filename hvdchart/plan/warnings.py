@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from hvdchart.plan import rules
 from hvdchart.plan.binding import LaunchPlan
@@ -16,7 +16,7 @@ from hvdchart.text import join_names
 def warnings(spec: Spec, groups: Sequence[GroupPlan], launching: LaunchPlan) -> Iterator[str]:
     """The warnings of a plan, one line each: what is wrong and what to do."""
     for group in groups:
-        for line in _group(group):
+        for line in _group(group, spec.train.env):
             yield f"group {group.group.name}: {line}"
     gpus = {bool(group.group.gpus) for group in groups}
     # A custom launch has no place for the plan's binding; options may bind themselves.
@@ -77,7 +77,8 @@ def _overrides(spec: Spec) -> Iterator[str]:
             )
 
 
-def _group(plan: GroupPlan) -> Iterator[str]:
+def _group(plan: GroupPlan, env: Collection[str]) -> Iterator[str]:
+    """The warnings of one group; `env` are the names in train.env."""
     group = plan.group
     sockets = group.sockets or 1
     if not group.gpus and plan.slots % sockets:
@@ -108,7 +109,7 @@ def _group(plan: GroupPlan) -> Iterator[str]:
         threads = int(given) * plan.slots if given.isdecimal() and int(given) > 1 else 0
         if cores and threads > cores:
             yield f"{name} starts {threads} threads on {cores} cores; lower it"
-    yield from _gpus(plan)
+    yield from _gpus(plan, env)
     node = topology.node_cpu(group)
     if node and plan.cpu is not None and plan.cpu > node:
         yield (
@@ -137,12 +138,11 @@ def _group(plan: GroupPlan) -> Iterator[str]:
         )
 
 
-def _gpus(plan: GroupPlan) -> Iterator[str]:
+def _gpus(plan: GroupPlan, env: Collection[str]) -> Iterator[str]:
     group = plan.group
-    if group.gpu_resource.startswith("nvidia.com/mig-") and plan.slots > 1 and group.gpus:
-        yield topology.MIG_WARNING
-    if group.gpu_resource.endswith(".shared") and plan.slots > 1 and group.gpus:
-        yield "shared GPUs: shares of one GPU do not speed up training"
+    duplicates = topology.warn_of_duplicates(group.gpu_resource, group.node_selector)
+    if duplicates and group.gpus > 1 and topology.NCCL_DUPLICATES not in env:
+        yield duplicates
     sizes = {"coresPerSocket": plan.cpu, "memory": plan.memory}
     missing = [name for name, size in sizes.items() if size is None]
     if group.gpus and missing:

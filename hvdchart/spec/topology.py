@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
+from collections.abc import Mapping
 
 from hvdchart.quantity import GI, MI
 from hvdchart.spec.model import NodeGroup, Spec
@@ -29,7 +30,30 @@ PODS_CPU = _DAEMONS_CPU + MASTER_CPU
 _SPOT = re.compile(
     r"(^|(?<!\bno)(?<!\bnon)[/_.=-])((ec2)?spot|preemptible)(?=[_.=-]|$)", re.IGNORECASE
 )
-MIG_WARNING = "MIG slices: NCCL does not connect slices of one GPU"
+_MIG = (
+    "MIG slices: NCCL refuses two ranks on one GPU; write gpus: 1, so that each worker has one "
+    "slice, or reduce over Gloo"
+)
+_SHARED = (
+    "shared GPUs: NCCL refuses two ranks on one GPU, and a worker may get two shares of one; write "
+    "gpus: 1, or use nodes whose GPUs are not shared"
+)
+# What lets NCCL 2.30 and newer connect two ranks on one GPU.
+NCCL_DUPLICATES = "NCCL_MULTI_RANK_GPU_ENABLE"
+
+
+def warn_of_duplicates(resource: str, labels: Mapping[str, str]) -> str:
+    """A warning where several ranks of a node may be on one GPU; empty where each has its own.
+
+    `labels` are those of NVIDIA's gpu-feature-discovery: of the node, or that select it. They tell
+    of shares and slices that are offered as nvidia.com/gpu.
+    """
+    product = labels.get("nvidia.com/gpu.product", "")
+    if resource.startswith("nvidia.com/mig-") or "-MIG-" in product:
+        return _MIG
+    is_named_so = resource.endswith(".shared") or product.endswith("-SHARED")
+    strategy = labels.get("nvidia.com/gpu.sharing-strategy", "none")
+    return _SHARED if is_named_so or strategy != "none" else ""
 
 
 def without_spot(group: NodeGroup) -> NodeGroup:

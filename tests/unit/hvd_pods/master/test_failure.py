@@ -487,6 +487,7 @@ def test_two_ranks_on_one_gpu_are_named_as_that() -> None:
     ("text", "remedy", "is_permanent", "broken_host"),
     [
         ("AcceleratorError: CUDA error: invalid device ordinal", "worker.slots", True, ""),
+        ("X: NCCL WARN Multiple Ranks are using the same GPU/Partition. Set", "slots", True, ""),
         (
             "RuntimeError: The NVIDIA driver on your system is too old (found version 11040).",
             "update the driver",

@@ -132,6 +132,44 @@ def test_group_has_mig_slices_of_one_size(of_many: Discovered) -> None:
     assert "not used: nvidia.com/mig-2g.10gb\n" in of_many[0]
 
 
+@pytest.mark.parametrize(
+    ("resource", "offered", "labels", "gpus", "says"),
+    [
+        ("gpu", 4, {"gpu.replicas": "1", "gpu.sharing-strategy": "none"}, 4, []),
+        (
+            "gpu",
+            16,
+            {"gpu.replicas": "4", "gpu.product": "Tesla-T4-SHARED"},
+            4,
+            ["16 shares of 4 GPUs", "shared GPUs: "],
+        ),
+        ("gpu.shared", 16, {"gpu.replicas": "8"}, 2, ["16 shares of 2 GPUs", "shared GPUs: "]),
+        # The plugin refuses a worker with two shares.
+        (
+            "gpu",
+            16,
+            {"gpu.replicas": "4", "gpu.sharing-strategy": "mps"},
+            1,
+            ["16 shares of 4 GPUs"],
+        ),
+        ("mig-1g.5gb", 14, {"mig-1g.5gb.replicas": "2"}, 7, ["14 shares of 7", "MIG slices: "]),
+        ("gpu", 7, {"gpu.product": "A100-SXM4-40GB-MIG-1g.5gb"}, 7, ["MIG slices: "]),
+        ("gpu", 1, {"gpu.product": "A100-SXM4-40GB-MIG-7g.40gb"}, 1, []),
+    ],
+)
+def test_group_has_the_gpus_that_each_worker_may_get(
+    resource: str, offered: int, labels: dict[str, str], gpus: int, says: list[str]
+) -> None:
+    known = {f"nvidia.com/{name}": text for name, text in labels.items()}
+    devices = {f"nvidia.com/{resource}": str(offered)}
+    text, spec = discovered([node("n", "64", "512Gi", known, devices=devices)])
+    (group,) = spec.nodes
+    assert (group.gpus, group.gpu_resource) == (gpus, f"nvidia.com/{resource}")
+    comments = ["16 shares of 4 GPUs", "16 shares of 2 GPUs", "14 shares of 7"]
+    comments += ["shared GPUs: ", "MIG slices: "]
+    assert [comment for comment in comments if comment in text] == says
+
+
 def test_group_is_selected_by_a_label_that_no_other_node_has(of_many: Discovered) -> None:
     groups = named_groups(of_many)
     assert groups["nvidia-a100-sxm4-80gb"].node_selector == {

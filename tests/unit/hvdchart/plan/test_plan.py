@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 import pytest
 
@@ -13,7 +14,7 @@ from hvdchart.plan.planner import make_plan
 from hvdchart.quantity import memory_text
 from hvdchart.spec.load import parse_spec
 from hvdchart.values.report import document
-from tests.unit.hvdchart.specs import planned
+from tests.unit.hvdchart.specs import planned, read
 
 
 def plan_group(group: str, rest: str = "") -> Plan:
@@ -293,6 +294,24 @@ def test_rdma_warns_of_the_limit_of_locked_memory() -> None:
             "",
             "shared GPUs",
         ),
+        (
+            "gpus: 4, coresPerSocket: 8, memory: 64Gi, "
+            "nodeSelector: {nvidia.com/gpu.product: Tesla-T4-SHARED}",
+            "",
+            "shared GPUs",
+        ),
+        (
+            "gpus: 4, coresPerSocket: 8, memory: 64Gi, "
+            "nodeSelector: {nvidia.com/gpu.sharing-strategy: mps}",
+            "",
+            "shared GPUs",
+        ),
+        (
+            "gpus: 7, coresPerSocket: 8, memory: 64Gi, "
+            "nodeSelector: {nvidia.com/gpu.product: NVIDIA-H100-80GB-HBM3-MIG-1g.10gb}",
+            "",
+            "MIG slices",
+        ),
         ("coresPerSocket: 4, memory: 8Gi, tuning: {slots: 4, memory: 999Mi}", "", "up to 1000Mi"),
         ("coresPerSocket: 4, sockets: 2, tuning: {binding: socket}", "", "bound by socket"),
         (
@@ -305,6 +324,15 @@ def test_rdma_warns_of_the_limit_of_locked_memory() -> None:
 def test_plan_warns(nodes: str, rest: str, says: str) -> None:
     warnings = plan_group(nodes, rest).warnings
     assert sum(says in warning for warning in warnings) == 1, warnings
+
+
+def test_slices_of_one_gpu_are_not_warned_of_where_nccl_is_told_to_take_them() -> None:
+    """NCCL 2.30 and newer can."""
+    nodes = "{name: x, count: 1, gpus: 7, gpuResource: nvidia.com/mig-1g.5gb}"
+    spec = read(nodes)
+    assert any("MIG slices" in warning for warning in make_plan(spec).warnings)
+    told = replace(spec.train, env={"NCCL_MULTI_RANK_GPU_ENABLE": "1"})
+    assert not any("MIG slices" in w for w in make_plan(replace(spec, train=told)).warnings)
 
 
 @pytest.mark.parametrize(

@@ -28,7 +28,10 @@ SELECT = (
     "worker.slots to the number of GPUs of a worker"
 )
 PROBLEMS = (
-    GpuProblem(("Duplicate GPU detected",), f"two ranks use the same GPU: {SELECT}"),
+    GpuProblem(
+        ("Duplicate GPU detected", "Multiple Ranks are using the same GPU"),
+        f"two ranks use the same GPU: {SELECT}",
+    ),
     GpuProblem(
         ("ncclCommInitRank failed: invalid usage",),
         f"NCCL does not connect the ranks, mostly because two of them use the same GPU: {SELECT}",
