@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 
+from hvdchart.chart_files import read_data
 from hvdchart.migrate.command_line import CommandLine, parse_command_line
 from hvdchart.migrate.ledger import Ledger, NewPath
 from hvdchart.migrate.words import Word
@@ -170,6 +171,9 @@ def carry_over_variables(
     for old, reason in sources.items():
         for path, entry in _variables(ledger, old):
             name = str(entry.get("name"))
+            if name == read_data("resources.json")["visibleDevices"] and new[0] == "worker":
+                ledger.leave_out(path, "the device plugin sets it to the GPUs that a worker gets")
+                continue
             if entry:
                 entries[name] = winning.get(name, entry)
             if entry and entries[name] == entry:

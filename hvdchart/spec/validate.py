@@ -55,6 +55,7 @@ def find_contradictions(spec: Spec) -> Iterator[Finding]:
         yield from _ranks(("nodes", index), spec, group)
         yield from _reserved(("nodes", index), group)
         yield from _minimum(("nodes", index, "minimum"), spec, group)
+    yield from _devices(spec)
     yield from _volumes(spec)
     yield from _run(spec)
 
@@ -145,6 +146,13 @@ def _slots_of_gpus(at: KeyPath, group: NodeGroup, given: int | None) -> Iterator
     if group.gpus and given not in (None, group.gpus):
         problem = f"{given} slots on nodes with {group.gpus} GPUs"
         yield at, problem, "one rank per GPU: omit slots or change gpus"
+
+
+def _devices(spec: Spec) -> Iterator[Finding]:
+    name = str(read_data("resources.json")["visibleDevices"])
+    if name in spec.train.env and any(group.gpus for group in spec.nodes):
+        problem = f"{name} would give a worker the GPUs of other pods: the device plugin sets it"
+        yield ("train", "env", name), problem, "no such variable: gpus says how many a worker gets"
 
 
 def _reserved(at: KeyPath, group: NodeGroup) -> Iterator[Finding]:

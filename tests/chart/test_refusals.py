@@ -15,6 +15,8 @@ from tests.chart.render import Values, helm_template, nested, refusal
 CONTRADICTIONS = """\
 worker: {slots: 2, resources: {limits: {nvidia.com/gpu: 4}}}
   slots is 2 | resources.limits["nvidia.com/gpu"] is 4
+worker: {env: [{name: NVIDIA_VISIBLE_DEVICES}], resources: {limits: {nvidia.com/gpu: 1}}}
+  env has NVIDIA_VISIBLE_DEVICES | resources.limits["nvidia.com/gpu"] is 1
 workerGroups: [{name: a}, {name: a}]
   two groups named "a"
 workerGroups: [{name: master}]

@@ -58,7 +58,8 @@
 {{- end }}
 
 {{- define "horovod.checkGpus" -}}
-{{- $pattern := printf "^(%s)$" (.Files.Get "files/hvd_pods/common/resources.json" | fromJson).gpus -}}
+{{- $known := .Files.Get "files/hvd_pods/common/resources.json" | fromJson -}}
+{{- $pattern := printf "^(%s)$" $known.gpus -}}
 {{- range .horovod.groups -}}
 {{- $gpus := 0 -}}
 {{- $last := "" -}}
@@ -72,6 +73,11 @@
 {{- if and $last (ne (int $gpus) (int .slots)) -}}
 {{- $subject := printf "group %q: slots is %d but resources.limits[%q] is %d" .name (int .slots) $last (int $gpus) -}}
 {{- fail (printf "%s: Horovod runs one rank per GPU, so make them equal" $subject) -}}
+{{- end -}}
+{{- if and $last (include "horovod.hasEnv" (dict "env" .env "name" $known.visibleDevices)) -}}
+{{- $own := printf "group %q: env has %s" .name $known.visibleDevices -}}
+{{- $subject := printf "%s but resources.limits[%q] is %d" $own $last (int $gpus) -}}
+{{- fail (printf "%s: the device plugin sets it to the GPUs that a worker gets, so remove it" $subject) -}}
 {{- end -}}
 {{- end -}}
 {{- end }}

@@ -192,6 +192,10 @@ WAITER = {"name": "w", "image": "a", "command": ["kubectl", "wait", "-lmpi-job-n
         ),
         ({"worker_pod__hostIPC": True}, f"{WORKER_POD}.hostIPC is dropped: "),
         (
+            {"worker_container__env": [{"name": "NVIDIA_VISIBLE_DEVICES", "value": "all"}]},
+            f"{WORKER_POD}.containers[0].env[0] is dropped: the device plugin",
+        ),
+        (
             {
                 "launcher_container__env": [POD_IP],
                 "launcher_container__command": ["mpirun", "-x", "IP", "train"],

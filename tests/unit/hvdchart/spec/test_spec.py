@@ -114,6 +114,12 @@ WRONG_VALUES = [
         "image.ssh: no image needs OpenSSH any more: remove it; expected one of the keys",
     ),
     ("train:\n", "  - {name: master, count: 1, gpus: 1}\ntrain:\n", "8:12", "master"),
+    (
+        "train:\n",
+        "  - {name: g, count: 1, gpus: 1}\ntrain:\n  env: {NVIDIA_VISIBLE_DEVICES: all}\n",
+        "10:33",
+        "the device plugin",
+    ),
 ]
 
 
