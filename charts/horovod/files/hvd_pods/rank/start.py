@@ -94,6 +94,11 @@ def prepare(arguments: Arguments) -> tuple[Place | None, str | None]:
             bind(arguments.binding, place.local_rank)
         except BindingError as error:
             problem = str(error)
+        if problem is None and place.local_rank == 0 and threads.has_gpus(threads.DEVICES):
+            # Imported here because no other rank needs it.
+            from hvd_pods.rank import gpu_driver
+
+            problem = gpu_driver.find_problem(os.environ, gpu_driver.read_cuda())
     return place, problem
 
 
