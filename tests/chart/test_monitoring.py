@@ -238,9 +238,44 @@ def board(dashboard: Any = True) -> tuple[Manifest, dict[str, Any]]:
     return found["metadata"], json.loads(found["data"]["team-hvd.json"])
 
 
-def test_everything_on_the_dashboard_has_data(tmp_path: Path, pages: str) -> None:
+# Of NVIDIA's dcgm-exporter, whose own pod is `pod` unless Prometheus honors its labels.
+GPU_METRICS = ("DCGM_FI_DEV_GPU_UTIL", "DCGM_FI_DEV_FB_USED", "DCGM_FI_DEV_XID_ERRORS")
+EXPORTED = 'namespace="gpus", pod="d", exported_namespace="{}", exported_pod="{}"'
+HONORED = 'namespace="{}", pod="{}"'
+
+
+def gpu_series(labels: str, *pods: tuple[str, str]) -> list[dict[str, str]]:
+    """The series of a GPU of each of these pods, with their namespaces."""
+    return [
+        {"series": f'{name}{{gpu="0", {labels.format(*pod)}}}', "values": f"5+0x{MINUTES}"}
+        for name in GPU_METRICS
+        for pod in pods
+    ]
+
+
+def shown_queries() -> list[str]:
+    """What the panels of the dashboard ask, of the run that it shows."""
     _, shown = board()
     queries = [target["expr"] for panel in shown["panels"] for target in panel["targets"]]
+    for name, value in VARIABLES.items():
+        queries = [query.replace(name, value) for query in queries]
+    return queries
+
+
+@pytest.mark.parametrize("labels", [EXPORTED, HONORED])
+def test_dashboard_shows_the_gpus_of_the_run_alone(tmp_path: Path, pages: str, labels: str) -> None:
+    pods = ("team", "p"), ("team", "q"), ("other", "p")
+    series = make_series(pages, {}) + gpu_series(labels, *pods)
+    of_gpus = [query for query in shown_queries() if any(name in query for name in GPU_METRICS)]
+    assert len(of_gpus) == len(GPU_METRICS)
+    expected = [{"labels": '{namespace="team", pod="p"}', "value": 1}]
+    checks = {f"count by (namespace, pod) ({query})": expected for query in of_gpus}
+    assert find_problems(tmp_path, series, checks) == ""
+
+
+def test_everything_on_the_dashboard_has_data(tmp_path: Path, pages: str) -> None:
+    _, shown = board()
+    queries = shown_queries()
     choices = [each["query"] for each in shown["templating"]["list"] if each["type"] == "query"]
     for choice in choices:
         found = re.fullmatch(r"label_values\((.*), (\w+)\)", choice["query"])
@@ -249,7 +284,8 @@ def test_everything_on_the_dashboard_has_data(tmp_path: Path, pages: str) -> Non
     for name, value in VARIABLES.items():
         queries = [query.replace(name, value) for query in queries]
     checks = {f"count({query}) > bool 0": [{"labels": "{}", "value": 1}] for query in queries}
-    assert find_problems(tmp_path, make_series(pages, {}), checks) == ""
+    series = make_series(pages, {}) + gpu_series(EXPORTED, ("team", "p"))
+    assert find_problems(tmp_path, series, checks) == ""
 
 
 def test_the_dashboard_of_each_run_shows_it_first() -> None:
