@@ -512,6 +512,14 @@ def test_two_ranks_on_one_gpu_are_named_as_that() -> None:
             False,
             "hvd-cpu-0",
         ),
+        ("AcceleratorError: CUDA error: system not yet initialized", "fabric", False, "hvd-cpu-0"),
+        (
+            "RuntimeError: Error 803: system has unsupported display driver / cuda driver "
+            "combination",
+            "cuda-compat",
+            False,
+            "",
+        ),
     ],
 )
 def test_message_of_cuda_has_its_remedy(
@@ -547,10 +555,27 @@ def test_broken_gpu_that_a_watchdog_tells_of_is_the_cause(tag: str, rank: int, h
     assert result.broken_host == host
 
 
-def test_rank_whose_nccl_lost_its_peer_is_not_the_cause() -> None:
+def test_what_a_rank_has_printed_of_a_sound_gpu_is_not_the_cause() -> None:
+    """It may have handled that."""
+    printed = "no second GPU: CUDA error: invalid device ordinal\n"
+    assert told(f"{printed}[hvd] rank 0 on hvd-cpu-0 ended with exit code 7\n", 7) == (
+        f'rank 0 on hvd-cpu-0: exit code 7, after "{printed.strip()}"',
+        False,
+    )
+
+
+@pytest.mark.parametrize(
+    "lost",
+    [
+        "DistBackendError: remote process exited or there was a network error, NCCL version 2.28",
+        # What CUDA says of a peer on NVLink that was killed.
+        "AcceleratorError: CUDA error: Invalid access of peer GPU memory over nvlink or a hardware "
+        "error",
+    ],
+)
+def test_rank_whose_nccl_lost_its_peer_is_not_the_cause(lost: str) -> None:
     """Its message came first."""
     now = time.monotonic()
-    lost = "DistBackendError: remote process exited or there was a network error, NCCL version 2.28"
     raised: list[Notice] = [
         {"rank": rank, "host": "hvd-cpu-0", "text": text, "at": now}
         for rank, text in ((0, lost), (1, "KeyError: 'x'"))

@@ -136,6 +136,8 @@ CONSEQUENCES = (
     "ncclRemoteError",
     "remote process exited or there was a network error",
     "Watchdog caught collective operation timeout",
+    # CUDA's, of a peer on NVLink.
+    "Invalid access of peer GPU memory over nvlink",
 )
 # The exit code of argparse and other parsers for a wrong command line.
 USAGE = 2
@@ -217,7 +219,8 @@ class ErrorOutput:
             return None
         # PyTorch's watchdogs abort ranks without an exception of Python.
         for line in lines:
-            if find_gpu_problem(line.text):
+            gpu = find_gpu_problem(line.text)
+            if gpu and gpu.is_broken:
                 tag = PYTORCH.match(line.text)
                 own_rank = int(tag[1]) if tag else rank if line.rank is None else line.rank
                 text = one_line(line.text, LONGEST_WORDS)

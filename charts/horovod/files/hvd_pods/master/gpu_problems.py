@@ -1,8 +1,8 @@
 """What messages of CUDA and NCCL mean for a run, and what to do about it.
 
 The messages of two ranks on one GPU and of a GPU that is not there are those of an H200 with CUDA
-13.0 and NCCL 2.28 (images/gpus/gpu-proof.json); the others are from the sources of PyTorch 2.11,
-and from the texts of `cudaError_t` in CUDA's runtime.
+13.0 and NCCL 2.28 (images/gpus/gpu-proof.json); the others are from the sources of PyTorch 2.11
+and NCCL 2.30, and from the texts of `cudaError_t` in CUDA's runtime.
 """
 
 from __future__ import annotations
@@ -59,6 +59,22 @@ PROBLEMS = (
         ("no CUDA-capable device is detected", "Found no NVIDIA driver on your system"),
         "the worker sees no GPU: set nvidia.com/gpu in worker.resources.limits, and "
         "worker.runtimeClassName where the cluster needs one",
+    ),
+    GpuProblem(
+        (
+            "unsupported display driver / cuda driver combination",
+            "forward compatibility was attempted on non supported HW",
+        ),
+        "a libcuda of the image (cuda-compat) does not fit the node's driver or GPU: take it out "
+        "of LD_LIBRARY_PATH, or use another image",
+        is_permanent=False,
+    ),
+    GpuProblem(
+        ("system not yet initialized",),
+        "NVIDIA's fabric manager does not run on the node: keep runs off it with kubectl cordon, "
+        "and tell who looks after the nodes",
+        is_permanent=False,
+        is_broken=True,
     ),
     GpuProblem(
         (
