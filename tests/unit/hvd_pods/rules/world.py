@@ -156,6 +156,8 @@ class World:
             names = [host.name for host in self.run.hosts]
             return [m.HostAnswers(attempt, name, pod(name)) for name in names]
         cause = Cause("rank 1 on w-0: ", "TypeError: no", is_sure_to_repeat=True)
+        if attempt % 2:
+            cause = Cause("rank 1 on w-0: ", "ECC error", False, broken_host="w-0")
         pods = {
             host.name: {"metadata": {"name": host.name, "uid": f"{host.name} {host.revision}"}}
             for host in self.run.hosts[1:]
