@@ -163,7 +163,7 @@ def pod(
 
 @pytest.fixture
 def told() -> Told:
-    """What the sources of the master's events tell."""
+    """The events that the master's sources put on its queue."""
     return Told()
 
 

@@ -94,9 +94,9 @@ def test_what_waits_is_what_the_other_end_has_not_passed_on(both: Both) -> None:
     both.worker.send(frames.EXIT, bytes(4))
     both.pass_on(3)
     assert both.worker.waiting == 50_000
-    both.master.tell_taken(10_000)
+    both.master.acknowledge(10_000)
     assert both.worker.waiting == 50_000, "few bytes are not told"
-    both.master.tell_taken(30_000)
+    both.master.acknowledge(30_000)
     both.step()
     assert both.worker.waiting == 10_000
     assert both.received[both.worker] == [], "it is no frame for the caller"

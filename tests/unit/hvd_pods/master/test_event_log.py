@@ -36,7 +36,7 @@ def test_replayed_run_is_decided_alike(path: Path, seed: int) -> None:
     """Whatever happens in it."""
     world = World(parse_run(DESCRIBED))
     chance = random.Random(seed)  # noqa: S311
-    world.tell(m.Started())
+    world.put(m.Started())
     for _ in range(200):
         happen(world, chance.randrange(14 * 200))
     event_log = start(path)

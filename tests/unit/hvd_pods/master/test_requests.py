@@ -52,7 +52,7 @@ def is_kept() -> World:
 
 def trains_on_fewer() -> World:
     world = World(one_group(2, minimum=1))
-    world.tell(m.Started())
+    world.put(m.Started())
     world.settle(until=m.WatchHosts)
     world.answers = [one for one in world.answers if not is_of_second_host(one[1])]
     world.settle(until=m.StartLauncher)
@@ -65,7 +65,7 @@ def is_of_second_host(event: m.Event) -> bool:
 
 def waits_for_workers() -> World:
     world = World(one_group(hostsTimeoutSeconds=9 * HOUR))
-    world.tell(m.Started())
+    world.put(m.Started())
     world.settle(until=m.WatchHosts)
     world.answers = [one for one in world.answers if not isinstance(one[1], m.HostAnswers)]
     return world
@@ -73,7 +73,7 @@ def waits_for_workers() -> World:
 
 def waits_for_another() -> World:
     world = World(one_group(), record=dict(OTHER))
-    world.tell(m.Started())
+    world.put(m.Started())
     world.answer_all()
     return world
 

@@ -60,17 +60,17 @@ def happen(world: World, choice: int) -> None:
     elif kind == 5 and world.is_running:
         world.end_launcher((0, 1, 137, 143)[rest % 4], float(rest % 200))
     elif kind == 6:
-        world.tell(m.HostProblem(attempt, host, "closed", float(rest % 100), rest % 7 == 0), 0.5)
+        world.put(m.HostProblem(attempt, host, "closed", float(rest % 100), rest % 7 == 0), 0.5)
     elif kind == 7:
         event = m.HostGone(attempt, host) if rest % 2 else m.HostAnswers(attempt, host, pod(host))
-        world.tell(event, 0.5)
+        world.put(event, 0.5)
     elif kind == 8:
         notice = {**NOTICES[rest % len(NOTICES)], "host": host}
-        world.tell(m.NoticeTaken(attempt, notice, rest % 3), 0.1)
+        world.put(m.NoticeTaken(attempt, notice, rest % 3), 0.1)
     elif kind == 9:
         loss = "nan" if rest % 5 == 0 else 0.5
-        world.tell(m.ProgressReported(attempt, {"step": rest % 50, "loss": loss}), 1.0)
-        world.tell(m.WorkerReached(attempt))
+        world.put(m.ProgressReported(attempt, {"step": rest % 50, "loss": loss}), 1.0)
+        world.put(m.WorkerReached(attempt))
     else:
         world.fire()
 
@@ -123,27 +123,27 @@ def test_a_run_is_driven_once_and_always_ends(
                 ends.append(effect.data["state"])
             finished += isinstance(effect, m.CreateJobEvent) and effect.reason == "Finished"
 
-    tell = world.tell
+    put = world.put
 
-    def tell_and_check(event: m.Event, after: float = 0.0) -> list[m.Effect]:
+    def put_and_check(event: m.Event, after: float = 0.0) -> list[m.Effect]:
         nonlocal is_running, is_stopped
         is_running = is_running and not isinstance(event, m.LauncherEnded)
         is_stopped = is_stopped or isinstance(event, m.Terminated)
-        effects = tell(event, after)
+        effects = put(event, after)
         check(effects)
         return effects
 
-    world.tell = tell_and_check  # type: ignore[method-assign]
-    world.tell(m.Started())
+    world.put = put_and_check  # type: ignore[method-assign]
+    world.put(m.Started())
     for number, choice in enumerate([*choices, *[0] * 40]):
         if world.exit:
             break
         if number == stopped_at:
             world.job = job
-            world.tell(m.Terminated())
+            world.put(m.Terminated())
         if number == lost_at and world.state.hold.is_held:
             world.record = dict(OTHER)
-            world.tell(m.RecordChanged("renew", dict(OTHER), 1))
+            world.put(m.RecordChanged("renew", dict(OTHER), 1))
         happen(world, choice)
     # Whatever has happened: from now on all goes as usual, and the run comes to its end.
     for _ in range(300):

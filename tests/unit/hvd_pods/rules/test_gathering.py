@@ -26,7 +26,7 @@ CREATING = {"containerStatuses": [{"name": "worker", "state": {"waiting": {"reas
 
 def waiting(world: World) -> World:
     """A master that waits for hosts, of which none has answered; its launcher is prepared."""
-    world.tell(m.Started())
+    world.put(m.Started())
     world.settle(until=m.Prepare)
     world.answers = [item for item in world.answers if not isinstance(item[1], m.HostAnswers)]
     world.answer_all()
@@ -36,7 +36,7 @@ def waiting(world: World) -> World:
 
 def answer(world: World, *hosts: str) -> None:
     for host in hosts:
-        world.tell(m.HostAnswers(world.state.attempt.number, host, pod(host)), 0.1)
+        world.put(m.HostAnswers(world.state.attempt.number, host, pod(host)), 0.1)
 
 
 def list_pods(world: World, *pods: dict[str, Any], **more: Any) -> None:
@@ -46,7 +46,7 @@ def list_pods(world: World, *pods: dict[str, Any], **more: Any) -> None:
         world.fire()
     world.answers.clear()
     listed = {item["metadata"]["name"]: item for item in pods}
-    world.tell(m.PodsListed(world.state.attempt.number, listed, **more))
+    world.put(m.PodsListed(world.state.attempt.number, listed, **more))
 
 
 def worker(name: str, revision: str = "r1", uid: str = "", **parts: Any) -> dict[str, Any]:
@@ -116,7 +116,7 @@ REFUSALS = {"w": "exceeded quota: small"}
 def test_missing_hosts_are_reported_with_what_pods_and_connections_say() -> None:
     world = waiting(World(one_group()))
     attempt = world.state.attempt.number
-    world.tell(m.HostProblem(attempt, "w-0", "port 22 does not answer"))
+    world.put(m.HostProblem(attempt, "w-0", "port 22 does not answer"))
     began = world.now
     list_pods(world, worker("w-0"), refusals=REFUSALS)
     assert world.now - began <= FIRST_REPORT_AFTER
@@ -220,7 +220,7 @@ def test_deleted_stateful_set_is_named_and_not_waited_for_as_long_as_hosts(
 def test_stale_worker_that_answers_is_looked_at_at_once() -> None:
     world = waiting(World(one_group()))
     problem = m.HostProblem(world.state.attempt.number, "w-0", f"{STALE}: it sent x")
-    assert any(isinstance(effect, m.ListPods) for effect in world.tell(problem))
+    assert any(isinstance(effect, m.ListPods) for effect in world.put(problem))
 
 
 def test_master_that_ends_or_trains_replaces_no_pods() -> None:
@@ -231,10 +231,10 @@ def test_master_that_ends_or_trains_replaces_no_pods() -> None:
     trains.train()
     over.train()
     over.end_launcher(0)
-    stopped.tell(m.Terminated())
+    stopped.put(m.Terminated())
     for world in (trains, over, stopped):
         stale = {"w-0": worker("w-0", "r0")}
-        world.tell(m.PodsListed(world.state.attempt.number, stale))
+        world.put(m.PodsListed(world.state.attempt.number, stale))
         assert not world.of(m.DeletePods)
 
 
@@ -268,7 +268,7 @@ def test_only_a_deleted_service_is_not_waited_for_as_long_as_hosts(
     trained: str, status: dict[str, Any], is_deleted: bool
 ) -> None:
     world = waiting(World(one_group(1, hostsTimeoutSeconds=1200), record={"trained": trained}))
-    world.tell(m.HostProblem(world.state.attempt.number, "w-0", f"{NO_SERVICE} hvd"))
+    world.put(m.HostProblem(world.state.attempt.number, "w-0", f"{NO_SERVICE} hvd"))
     until = world.now + SERVICE_WITHIN + 10
     while world.state.activity == Activity.GATHERING and world.now < until:
         list_pods(world, worker("w-0", status=status))
@@ -301,9 +301,9 @@ def test_host_is_lost_when_it_is_silent_for_long_and_the_master_is_not_offline(
 ) -> None:
     world = World(one_group(lostAfterSeconds=15))
     attempt = world.train()
-    world.tell(m.HostProblem(attempt, "w-1", "closed", 0.0, all_hosts_silent))
+    world.put(m.HostProblem(attempt, "w-1", "closed", 0.0, all_hosts_silent))
     assert not world.of(m.EndLauncher), "a connection that breaks is no loss yet"
-    world.tell(m.HostProblem(attempt, "w-1", "closed", silent, all_hosts_silent))
+    world.put(m.HostProblem(attempt, "w-1", "closed", silent, all_hosts_silent))
     assert bool(world.of(m.EndLauncher)) is is_lost
     alone = "this pod may have lost the network"
     assert (alone in world.logged()) is all_hosts_silent
@@ -311,7 +311,7 @@ def test_host_is_lost_when_it_is_silent_for_long_and_the_master_is_not_offline(
 
 def test_master_that_is_asked_to_end_waits_for_no_hosts() -> None:
     world = waiting(World(one_group()))
-    world.tell(m.Terminated())
+    world.put(m.Terminated())
     code, problem = world.end()
     assert code == 143
     assert "its pod was deleted or evicted" in problem
@@ -320,7 +320,7 @@ def test_master_that_is_asked_to_end_waits_for_no_hosts() -> None:
 def test_hosts_that_have_come_wait_for_a_launcher_that_takes_long_to_prepare() -> None:
     """Such as packages in the master, which the deadline of hosts is not for."""
     world = World(one_group(hostsTimeoutSeconds=10))
-    world.tell(m.Started())
+    world.put(m.Started())
     world.settle(until=m.Prepare)
     prepared = next(item for item in world.answers if isinstance(item[1], m.Prepared))
     world.answers.remove(prepared)
@@ -328,7 +328,7 @@ def test_hosts_that_have_come_wait_for_a_launcher_that_takes_long_to_prepare() -
         world.answer() if world.answers else world.fire()
     world.now += 600
     assert world.state.activity == Activity.GATHERING
-    world.tell(prepared[1])
+    world.put(prepared[1])
     assert world.of(m.Deliver)
 
 
@@ -349,9 +349,9 @@ def test_workers_save_what_another_run_has_left_before_ranks_remove_it(
     before: dict[str, str], api: bool, expected: list[bool]
 ) -> None:
     world = World(one_group(id="run-1", api=api, retries=2), record=before)
-    world.tell(m.Started())
+    world.put(m.Started())
     for _ in expected:
         world.settle(until=m.StartLauncher)
         world.effects = [each for each in world.effects if not isinstance(each, m.StartLauncher)]
-        world.tell(m.AttemptEnds(WorkerLeftError("w-0 left", 1)))
+        world.put(m.AttemptEnds(WorkerLeftError("w-0 left", 1)))
     assert [each.saves for each in world.of(m.Deliver)][:2] == expected

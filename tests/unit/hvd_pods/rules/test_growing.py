@@ -65,19 +65,19 @@ class Adaptive(World):
         return self
 
     def begin(self) -> Adaptive:
-        self.tell(m.Started())
+        self.put(m.Started())
         return self.run_for(0.5)
 
     def lose(self, *numbers: int) -> None:
         for number in numbers:
             self.there.discard(f"w-{number}")
-            self.tell(m.HostProblem(self.state.attempt.number, f"w-{number}", "closed", 3.0))
+            self.put(m.HostProblem(self.state.attempt.number, f"w-{number}", "closed", 3.0))
 
     def bring(self, *numbers: int) -> None:
         for number in numbers:
             self.there.add(f"w-{number}")
             attempt = self.state.attempt.number
-            self.tell(m.HostAnswers(attempt, f"w-{number}", pod(f"w-{number}")))
+            self.put(m.HostAnswers(attempt, f"w-{number}", pod(f"w-{number}")))
 
     def launched(self) -> list[str]:
         """The ordinals of the hosts of each launch."""
@@ -123,7 +123,7 @@ def test_a_worker_that_is_drained_is_not_waited_for() -> None:
     """Its agent may still answer for a moment."""
     world = Adaptive(0, 1, 2, 3).begin()
     leaving = {"kind": LEAVING, "host": "w-1", "rank": 2, "seconds": 30.0}
-    world.tell(m.NoticeTaken(1, leaving))
+    world.put(m.NoticeTaken(1, leaving))
     world.there.remove("w-1")
     world.end_launcher(143)
     assert world.run_for(0.5).launched() == ["0123", "023"]
@@ -206,13 +206,13 @@ def test_nothing_is_begun_for_a_worker_when_the_launch_ends_anyway(kind: str) ->
     world = Adaptive(0, 1, 2).begin().run_for(START_AFTER)
     world.bring(3)
     if kind == "finished":
-        world.tell(m.NoticeTaken(1, {"kind": FINISHED, "host": "w-0", "rank": 0}))
+        world.put(m.NoticeTaken(1, {"kind": FINISHED, "host": "w-0", "rank": 0}))
     elif kind == "terminated":
-        world.tell(m.Terminated())
+        world.put(m.Terminated())
     else:
-        world.tell(m.HostProblem(1, "w-1", "closed", 3.0))
+        world.put(m.HostProblem(1, "w-1", "closed", 3.0))
         assert isinstance(world.state.attempt.launch.problem, LostHostError)  # type: ignore[union-attr]
-    world.tell(m.Timer("grow"))
+    world.put(m.Timer("grow"))
     assert not world.of(m.PrepareNewcomers)
 
 

@@ -21,7 +21,7 @@ HELD = {**OTHER, "renewed": "1"}
 def started(record: dict[str, str], **changes: Any) -> World:
     """A master that has read a record."""
     world = World(one_group(**changes), record=record)
-    world.tell(m.Started())
+    world.put(m.Started())
     world.answer()
     return world
 
@@ -77,7 +77,7 @@ def test_master_that_may_not_have_the_record_ends_and_changes_nothing(
 ) -> None:
     world = started(dict(record))
     if event:
-        world.tell(event)
+        world.put(event)
     assert world.end()[0] == code
     assert not [*world.of(m.WriteRecord), *world.of(m.ReleaseRecord), *world.of(m.ScaleDown)]
 
@@ -87,9 +87,9 @@ def test_record_that_cannot_be_read_is_done_without_only_where_nobody_may_read_i
     status: int, goes_on: bool
 ) -> None:
     world = World(one_group())
-    world.tell(m.Started())
+    world.put(m.Started())
     world.answers.clear()
-    world.tell(m.RecordFailed("read", status, "no", is_temporary=status == 503))
+    world.put(m.RecordFailed("read", status, "no", is_temporary=status == 503))
     world.settle(until=m.StartLauncher if goes_on else m.Exit)
     assert bool(world.of(m.StartLauncher)) is goes_on
 
@@ -100,7 +100,7 @@ def test_training_begins_although_the_record_cannot_be_written(
 ) -> None:
     world = started({})
     world.answers.clear()
-    world.tell(m.RecordFailed(TAKE, 503 if is_temporary else 403, "no", is_temporary))
+    world.put(m.RecordFailed(TAKE, 503 if is_temporary else 403, "no", is_temporary))
     world.settle(until=m.StartLauncher)
     assert world.state.hold.is_held is is_held
     assert ("renew" in world.state.timers) is is_held
@@ -113,7 +113,7 @@ def test_the_curve_of_the_loss_goes_on_where_the_master_before_has_left_it() -> 
     world.settle(until=m.StartLauncher)
     assert json.loads(world.state.news()["progress"]) == {"losses": [[10, 0.5], [20, 0.25]]}
     reported = {"step": 15, "loss": 0.375}
-    world.tell(m.ProgressReported(world.state.attempt.number, reported), 1.0)
+    world.put(m.ProgressReported(world.state.attempt.number, reported), 1.0)
     assert json.loads(world.state.news()["progress"])["losses"] == [[10, 0.5], [15, 0.375]]
     other = started({**run, "run": "run-0"})
     other.settle(until=m.StartLauncher)
@@ -128,7 +128,7 @@ def test_renewals_do_not_pile_up_while_the_api_server_is_slow() -> None:
     for _ in range(3):
         world.fire()
     assert [effect.purpose for effect in world.of(m.WriteRecord)] == [RENEW]
-    world.tell(m.RecordFailed(RENEW, 503, "away"))
+    world.put(m.RecordFailed(RENEW, 503, "away"))
     world.fire()
     assert [effect.purpose for effect in world.of(m.WriteRecord)] == [RENEW, RENEW]
 
@@ -152,7 +152,7 @@ def test_record_that_was_changed_is_lost_only_to_another_master(
 ) -> None:
     world = World(one_group())
     world.train()
-    effects = world.tell(m.RecordChanged(RENEW, data, 1))
+    effects = world.put(m.RecordChanged(RENEW, data, 1))
     assert any(isinstance(effect, m.EndLauncher) for effect in effects) is is_lost
     writes = [effect for effect in effects if isinstance(effect, m.WriteRecord)]
     assert [write.changes for write in writes] == ([] if is_lost else [1])
@@ -165,7 +165,7 @@ def test_record_of_a_later_release_of_the_name_ends_the_master_of_the_earlier_on
     """It would tell the next run of its own attempts, and begin that one's second (issue 44)."""
     world = World(one_group(cleanup="Always"))
     world.train()
-    effects = world.tell(m.RecordChanged(purpose, {}, 1, is_other=True))
+    effects = world.put(m.RecordChanged(purpose, {}, 1, is_other=True))
     assert any(isinstance(effect, m.EndLauncher) for effect in effects)
     assert world.end() == (
         78,
@@ -193,7 +193,7 @@ def test_training_that_has_finished_is_a_success_although_the_record_is_lost_aft
     while world.state.activity != activity:
         world.answer()
     world.record = dict(OTHER)
-    world.tell(m.RecordChanged(RENEW, dict(OTHER), 1))
+    world.put(m.RecordChanged(RENEW, dict(OTHER), 1))
     assert world.end()[0] == of_the_master
     assert not world.of(m.ScaleDown), "the workers are the other master's"
 
@@ -204,7 +204,7 @@ def conclude(world: World, record: dict[str, str] | None) -> None:
     while not any(isinstance(event, m.JobRead) for _, event in world.answers):
         world.answer()
     world.answers = [each for each in world.answers if not isinstance(each[1], m.JobRead)]
-    world.tell(m.JobRead(JOB, record=record))
+    world.put(m.JobRead(JOB, record=record))
 
 
 def test_master_that_was_replaced_counts_no_failure_and_leaves_the_workers() -> None:
@@ -241,15 +241,15 @@ def test_workers_are_scaled_without_the_record_only_if_no_other_master_has_it(
     world = started({}, cleanup="Always")
     if not is_held:
         world.answers.clear()
-        world.tell(m.RecordFailed(TAKE, 403, "forbidden", is_temporary=False))
+        world.put(m.RecordFailed(TAKE, 403, "forbidden", is_temporary=False))
     world.settle(until=m.StartLauncher)
     world.end_launcher(0)
     while world.state.activity != Activity.FINISHING:
         world.answer()
     world.answers.clear()
-    world.tell(m.RecordFailed("end", 403, "forbidden", is_temporary=False))
+    world.put(m.RecordFailed("end", 403, "forbidden", is_temporary=False))
     world.answers.clear()
-    world.tell(m.JobRead(JOB, record=record))
+    world.put(m.JobRead(JOB, record=record))
     assert world.end() == (0, "")
     assert bool(world.of(m.ScaleDown)) is scales
 
@@ -258,10 +258,10 @@ def test_record_that_cannot_be_written_is_told_once_for_each_reason() -> None:
     world = World(one_group())
     world.train()
     for reason in ["404: gone"] * 9 + ["403: forbidden"] * 9:
-        world.tell(m.RecordFailed(RENEW, 404, reason, is_temporary=False))
+        world.put(m.RecordFailed(RENEW, 404, reason, is_temporary=False))
     assert world.logged().count("cannot write the record") == 2
-    world.tell(m.RecordWritten(RENEW))
-    world.tell(m.RecordFailed(RENEW, 403, "403: forbidden", is_temporary=False))
+    world.put(m.RecordWritten(RENEW))
+    world.put(m.RecordFailed(RENEW, 403, "403: forbidden", is_temporary=False))
     assert world.logged().count("cannot write the record") == 3
 
 
@@ -333,6 +333,6 @@ def test_any_record_leads_to_a_run_or_to_an_end_that_workers_and_logs_accept(
 def test_run_that_has_ended_is_not_repeated_where_its_record_can_be_read_only() -> None:
     world = started({**ENDED, "state": "Finished"})
     world.answers.clear()
-    world.tell(m.RecordFailed(TAKE, 403, "forbidden", is_temporary=False))
+    world.put(m.RecordFailed(TAKE, 403, "forbidden", is_temporary=False))
     assert world.end() == (0, "")
     assert not world.of(m.StartLauncher)

@@ -86,10 +86,10 @@ def test_run_without_a_lease_is_never_looked_after() -> None:
 def test_waiting_for_hosts_ends_with_the_lease_too() -> None:
     world = session()
     world.run = one_group()
-    world.tell(m.Started())
+    world.put(m.Started())
     world.answers = []
-    world.tell(m.RecordWritten("take"))
-    world.tell(m.JobRead(leased(SECONDS)))
+    world.put(m.RecordWritten("take"))
+    world.put(m.JobRead(leased(SECONDS)))
     world.answers = []
     pass_time(world, SECONDS + 100)
     world.answer_all()
@@ -106,14 +106,14 @@ def test_no_attempt_follows_a_lease_that_ends_before_it() -> None:
             world.end_launcher(1)
         world.answer()
     attempts = world.state.attempts
-    world.tell(m.LeaseRead(world.job), SECONDS + 1)
+    world.put(m.LeaseRead(world.job), SECONDS + 1)
     while not world.of(m.ScaleDown):
         world.answer()
     world.answers.clear()
     for _ in range(10):
         world.fire()
     assert world.state.attempts == attempts
-    world.tell(m.WorkersScaled())
+    world.put(m.WorkersScaled())
     assert world.end()[0] == 78
 
 
@@ -160,7 +160,7 @@ def test_master_that_stays_takes_the_workers_along_unless_another_one_has_them(
     """The Job of a run that has finished makes no other master."""
     world = ended(session())
     world.job = job
-    world.tell(m.Terminated())
+    world.put(m.Terminated())
     world.answer_all()
     assert world.exit
     assert bool(world.of(m.ScaleDown)) is takes
@@ -188,7 +188,7 @@ def test_run_that_ends_while_its_pod_terminates_takes_its_workers_along(
     if job and job != UNREADABLE:
         job = {**job, "spec": {"backoffLimit": 0}}
     world.job = job
-    world.tell(m.Terminated())
+    world.put(m.Terminated())
     world.end_launcher(code)
     world.end()
     assert len(world.of(m.ScaleDown)) == takes
@@ -198,7 +198,7 @@ def test_run_that_another_master_continues_keeps_its_workers() -> None:
     world = session()
     world.train()
     world.answer_all()
-    world.tell(m.Terminated())
+    world.put(m.Terminated())
     world.end_launcher(1)
     world.end()
     assert not world.of(m.ScaleDown)
@@ -211,7 +211,7 @@ def test_workers_of_a_job_that_was_replaced_while_results_were_stored_stay() -> 
     world.answer_all()
     world.end_launcher(0)
     world.settle(until=m.StoreResults)
-    world.tell(m.Terminated())
+    world.put(m.Terminated())
     world.job = None
     world.end()
     assert not world.of(m.ScaleDown)

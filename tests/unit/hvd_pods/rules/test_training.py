@@ -56,11 +56,11 @@ def training(run: Run | None = None, **changes: Any) -> World:
 
 def notice(world: World, kind: str, host: str = "w-0", connection: int = 0, **more: Any) -> None:
     content = {"kind": kind, "host": host, "rank": 0, **more}
-    world.tell(m.NoticeTaken(world.state.attempt.number, content, connection))
+    world.put(m.NoticeTaken(world.state.attempt.number, content, connection))
 
 
 def lose(world: World, host: str = "w-1") -> None:
-    world.tell(m.HostProblem(world.state.attempt.number, host, "port 22 is closed", 15.0))
+    world.put(m.HostProblem(world.state.attempt.number, host, "port 22 is closed", 15.0))
 
 
 def judge(world: World) -> None:
@@ -104,7 +104,7 @@ def test_command_that_leaves_the_workers_idle_has_not_finished(
 ) -> None:
     world = training(mode=mode, allowIdleWorkers=allowed)
     if reached:
-        world.tell(m.WorkerReached(world.state.attempt.number))
+        world.put(m.WorkerReached(world.state.attempt.number))
     world.end_launcher(0)
     code, problem = world.end()
     assert (code, problem[: len(ends[1])]) == ends
@@ -114,7 +114,7 @@ def test_command_that_leaves_the_workers_idle_has_not_finished(
 def test_log_and_events_name_the_attempt_that_begins() -> None:
     """Systems for logs tell the lines of attempts apart by it: the pods are the same."""
     world = training(mode="custom")
-    world.tell(m.WorkerReached(world.state.attempt.number))
+    world.put(m.WorkerReached(world.state.attempt.number))
     world.end_launcher(1)
     while world.state.attempt.number < 2:
         assert world.fire() or world.answers
@@ -127,7 +127,7 @@ def test_log_and_events_name_the_attempt_that_begins() -> None:
 
 def test_later_attempt_may_find_nothing_left_to_do() -> None:
     world = training(mode="custom")
-    world.tell(m.WorkerReached(world.state.attempt.number))
+    world.put(m.WorkerReached(world.state.attempt.number))
     world.end_launcher(1)
     world.settle(until=m.StartLauncher, most=40)
     while len(world.of(m.StartLauncher)) < 2:
@@ -160,9 +160,9 @@ def test_cause_of_a_host_that_is_not_there_any_more_is_not_final(is_gone: bool) 
     world = training()
     attempt = world.state.attempt.number
     if is_gone:
-        world.tell(m.HostGone(attempt, "w-1"))
+        world.put(m.HostGone(attempt, "w-1"))
     else:
-        world.tell(m.HostProblem(attempt, "w-1", "port 22 is closed", 0.0))
+        world.put(m.HostProblem(attempt, "w-1", "port 22 is closed", 0.0))
     problem = end_with(world, 255, CAUSE._replace(is_final=True))
     assert "lost w-1" in problem
     world.answer_all()
@@ -171,24 +171,24 @@ def test_cause_of_a_host_that_is_not_there_any_more_is_not_final(is_gone: bool) 
 
 def test_failed_delivery_to_a_host_that_is_not_there_any_more_is_not_final() -> None:
     world = World(one_group())
-    world.tell(m.Started())
+    world.put(m.Started())
     world.settle(until=m.Deliver)
     world.answers.clear()
     attempt = world.state.attempt.number
-    world.tell(m.HostGone(attempt, "w-1"))
+    world.put(m.HostGone(attempt, "w-1"))
     wrong = ConfigurationError("w-1: its certificate is of another release")
-    world.tell(m.Delivered(attempt, ["w-0"], wrong))
+    world.put(m.Delivered(attempt, ["w-0"], wrong))
     world.answer_all()
     assert world.state.attempts == 2
 
 
 def test_failed_delivery_to_a_host_that_is_there_is_final() -> None:
     world = World(one_group())
-    world.tell(m.Started())
+    world.put(m.Started())
     world.settle(until=m.Deliver)
     world.answers.clear()
     wrong = ConfigurationError("w-1: its certificate is of another release")
-    world.tell(m.Delivered(world.state.attempt.number, ["w-0"], wrong))
+    world.put(m.Delivered(world.state.attempt.number, ["w-0"], wrong))
     assert world.end() == (78, str(wrong))
 
 
@@ -272,21 +272,21 @@ def test_ranks_that_were_asked_to_end_report_their_end_together(is_over: bool) -
 def asking(number: int, **changes: Any) -> World:
     """A master that is asked to end; it has asked so many ranks to end."""
     world = training(**changes)
-    world.tell(m.Terminated())
+    world.put(m.Terminated())
     world.answers.clear()
-    world.tell(m.RanksAsked(1, number))
+    world.put(m.RanksAsked(1, number))
     return world
 
 
 def test_ranks_are_released_when_all_of_them_have_been_asked_to_end() -> None:
     world = training()
-    world.tell(m.Terminated())
+    world.put(m.Terminated())
     (effect,) = world.of(m.AskRanks)
     assert effect.hosts == ("w-0", "w-1")
     notice(world, ENDED, connection=5)
     assert not world.of(m.ReleaseRanks), "not all of them have been asked yet"
     world.answers.clear()
-    world.tell(m.RanksAsked(1, 4))
+    world.put(m.RanksAsked(1, 4))
     assert world.of(m.ReleaseRanks)
 
 
@@ -305,7 +305,7 @@ def test_ranks_that_know_sigterm_only_are_ended_through_their_launcher() -> None
 
 def test_training_that_ends_as_its_master_is_asked_to_end_has_finished() -> None:
     world = training()
-    world.tell(m.Terminated())
+    world.put(m.Terminated())
     world.end_launcher(0)
     assert world.end() == (0, "")
     assert world.of(m.WriteRecord)[-1].data["state"] == "Finished"
@@ -313,7 +313,7 @@ def test_training_that_ends_as_its_master_is_asked_to_end_has_finished() -> None
 
 def report(world: World, step: int, **more: Any) -> None:
     progress = {"step": step, **more}
-    world.tell(m.ProgressReported(world.state.attempt.number, progress), 1.0)
+    world.put(m.ProgressReported(world.state.attempt.number, progress), 1.0)
 
 
 def progressed() -> World:
@@ -412,7 +412,7 @@ def test_stalled_ranks_are_named_once_with_their_stacks() -> None:
     world = training()
     for period in range(4):
         for rank in (1, 3):
-            world.tell(m.RankMissing(1, rank, "has not joined grads", 60.0 * (period + 1)))
+            world.put(m.RankMissing(1, rank, "has not joined grads", 60.0 * (period + 1)))
         while "stalls" in world.state.timers:
             world.fire()
         world.now += 60
@@ -564,7 +564,7 @@ def test_messages_that_a_script_makes_up_cost_the_master_little() -> None:
 def test_ranks_that_there_are_not_are_not_kept() -> None:
     world = training()
     for rank in range(3, 50):
-        world.tell(m.RankMissing(1, rank, "has not joined grads", 60.0))
+        world.put(m.RankMissing(1, rank, "has not joined grads", 60.0))
     assert world.state.attempt.launch
     assert [*world.state.attempt.launch.stalls.new] == [3]
 
@@ -573,8 +573,8 @@ def test_stalls_that_are_new_all_the_time_are_reported_now_and_then() -> None:
     world = training()
     began = world.now
     while world.now < began + 60:
-        world.tell(m.RankMissing(1, 3, "has not joined grads", 60.0), after=0.2)
-        world.tell(m.RankMissing(1, 3, "has not joined grads", 1.0), after=0.2)
+        world.put(m.RankMissing(1, 3, "has not joined grads", 60.0), after=0.2)
+        world.put(m.RankMissing(1, 3, "has not joined grads", 1.0), after=0.2)
         if world.state.timers.get("stalls", world.now + 1) <= world.now:
             world.fire()
     assert len([e for e in world.of(m.CreateJobEvent) if e.reason == "Stalled"]) <= 13
@@ -587,7 +587,7 @@ def test_ranks_that_had_left_with_0_are_named_beside_the_one_that_failed() -> No
     notice(world, FAILED, rank=0, status=1)
     world.end_launcher(1)
     cause = m.Cause("rank 0 on w-0: ", "exit code 1", is_sure_to_repeat=False)
-    world.tell(m.CauseFound(world.state.attempt.number, cause))
+    world.put(m.CauseFound(world.state.attempt.number, cause))
     problem = world.state.attempt.problem
     assert str(problem) == "rank 0 on w-0: exit code 1; rank 1 on w-0 had ended with exit code 0"
 
@@ -689,7 +689,7 @@ def test_idle_workers_end_what_earlier_attempts_have_left() -> None:
     (effect,) = world.of(m.EndLeftovers)
     assert effect.hosts == ["w-1"]
     lose(world)
-    world.tell(m.HostAnswers(1, "w-1", pod("w-1")))
+    world.put(m.HostAnswers(1, "w-1", pod("w-1")))
     assert len(world.of(m.EndLeftovers)) == 2, "it comes back with what it did"
     assert not world.of(m.EndLauncher), "a spare is no loss"
 
@@ -744,7 +744,7 @@ def test_workers_of_a_run_that_is_stopped_stay_where_somebody_needs_them(
 ) -> None:
     world = training(cleanup=cleanup)
     world.job = job
-    world.tell(m.Terminated())
+    world.put(m.Terminated())
     assert reason in world.end()[1]
     assert world.of(m.WriteRecord)[-1].data["state"] == state
     assert bool(world.of(m.ScaleDown)) is is_scaled
@@ -752,7 +752,7 @@ def test_workers_of_a_run_that_is_stopped_stay_where_somebody_needs_them(
 
 def ask(world: World) -> m.AskRanks:
     """Let the master be asked to end, and what it asks the ranks then."""
-    world.tell(m.Terminated())
+    world.put(m.Terminated())
     while not world.of(m.AskRanks):
         world.answer()
     (asking,) = world.of(m.AskRanks)
@@ -781,7 +781,7 @@ def test_ranks_may_go_on_only_if_another_master_follows(run: Run, job: Any, may_
 
 def test_ranks_are_asked_once_if_the_job_cannot_be_read_in_time() -> None:
     world = training(mode="direct", gracePeriodSeconds=6)
-    world.tell(m.Terminated())
+    world.put(m.Terminated())
     world.fire()
     assert world.of(m.ReadJob)[-1].within == 1, "a sixth of the grace period"
     world.answer_all()
@@ -792,7 +792,7 @@ def test_master_that_has_left_its_ranks_ends_neither_them_nor_the_run() -> None:
     world = training(mode="direct", cleanup="Always")
     ask(world)
     world.answers.clear()
-    world.tell(m.RanksAsked(1, 0, are_left=True))
+    world.put(m.RanksAsked(1, 0, are_left=True))
     assert not world.of(m.EndLauncher)
     world.end_launcher(138)
     assert EVICTED in world.end()[1]
@@ -806,7 +806,7 @@ def left_by_another_master(**record: str) -> World:
     entry = {"run": run.id, "settings": run.settings, "state": "Running", "attempts": "1"}
     entry |= {"trained": "uid-1", "launched": "7", **record}
     world = World(run, record=entry)
-    world.tell(m.Started())
+    world.put(m.Started())
     world.settle(until=m.WatchHosts)
     return world
 
@@ -846,9 +846,9 @@ def test_training_that_has_finished_without_a_master_is_not_repeated(is_stopped:
     world = left_by_another_master()
     world.settle(until=m.Deliver)
     if is_stopped:
-        world.tell(m.Terminated())
+        world.put(m.Terminated())
     world.answers = [one for one in world.answers if not isinstance(one[0], m.Deliver)]
-    world.tell(m.Delivered(world.state.attempt.number, [], is_finished=True))
+    world.put(m.Delivered(world.state.attempt.number, [], is_finished=True))
     code, problem = world.end()
     assert (code == 0) is not is_stopped, problem
     assert not world.of(m.StartLauncher)
@@ -892,7 +892,7 @@ def test_results_are_stored_once_after_the_end_is_recorded(code: int, on_failure
     kinds = [type(effect) for effect in world.effects]
     assert not is_stored or kinds.index(m.ScaleDown) < kinds.index(m.StoreResults)
     again = World(run, record={**record, "uid": "uid-0"})
-    again.tell(m.Started())
+    again.put(m.Started())
     again.end()
     assert not again.of(m.StoreResults), "the record says that they are stored"
 

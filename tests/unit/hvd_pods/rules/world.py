@@ -67,7 +67,7 @@ class World:
         facts = Facts(self.run, "own", "job-1", "uid-1")
         self.state = State(facts, retries=Retries(None if self.run.api else self.run.retries))
 
-    def tell(self, event: m.Event, after: float = 0.0) -> list[m.Effect]:
+    def put(self, event: m.Event, after: float = 0.0) -> list[m.Effect]:
         """Let an event happen; the effects that follow."""
         self.now += after
         moment = Moment(self.now, WALL + self.now)
@@ -82,7 +82,7 @@ class World:
         """Deliver an answer that is under way, or another one to the same effect."""
         effect, answer = self.answers.pop(number)
         others = self.answers_to(effect)
-        self.tell(answer if is_usual or len(others) < 2 else others[-1], 0.01)
+        self.put(answer if is_usual or len(others) < 2 else others[-1], 0.01)
 
     def answer_all(self) -> None:
         """Deliver the answers that are under way, and those that follow from them."""
@@ -114,7 +114,7 @@ class World:
             return False
         name = min(timers, key=lambda name: timers[name])
         self.now = max(self.now, timers[name])
-        self.tell(m.Timer(name))
+        self.put(m.Timer(name))
         return True
 
     def of(self, kind: type[Any]) -> list[Any]:
@@ -126,11 +126,11 @@ class World:
 
     def end_launcher(self, code: int = 0, seconds: float = 1.0) -> None:
         self.is_running = False
-        self.tell(m.LauncherEnded(self.state.attempt.number, code, seconds))
+        self.put(m.LauncherEnded(self.state.attempt.number, code, seconds))
 
     def train(self) -> int:
         """Come to the training; the attempt's number."""
-        self.tell(m.Started())
+        self.put(m.Started())
         self.settle(until=m.StartLauncher)
         return self.state.attempt.number
 

@@ -6,7 +6,7 @@ REQUEST in answer to HELLO, then INPUT, SIGNAL and STAY in any number.
 
 Both ends read at all times, also where the program, or who reads its output, does not: only so do
 they notice the end of the connection, and the kernels give up a connection of which nothing is
-read. Each tells the other with TAKEN how much of INPUT, OUTPUT and ERRORS was passed on, and the
+read. Each acknowledges with TAKEN how much of INPUT, OUTPUT and ERRORS was passed on, and the
 other one sends no more while much has not been.
 """
 
@@ -47,8 +47,8 @@ STREAMS = (INPUT, OUTPUT, ERRORS)
 NUMBER = struct.Struct("!i")
 # Bytes that the kernel is given or asked for at once.
 CHUNK = 1 << 16
-# Bytes that were passed on before the other end is told.
-TELL_AFTER = 1 << 14
+# Bytes that are acknowledged together.
+ACKNOWLEDGE_AFTER = 1 << 14
 # Seconds: an end that has not answered for about a minute is gone. Of a network that was cut, TCP
 # alone would tell after hours, and the ranks would run on.
 IDLE = 15
@@ -84,15 +84,15 @@ class Channel:
         self._queued = bytearray()
         self._unsent = bytearray()
         self._has_ended = False
-        # Bytes that the other end has not passed on, and those that it was not told of.
+        # Bytes that the other end has not passed on, and those that it has no acknowledgement of.
         self._untaken = 0
-        self._untold = 0
+        self._unacknowledged = 0
 
     @property
     def waiting(self) -> int:
         """The bytes that the other end has not passed on: a sender pauses while they are many.
 
-        The other end tells of them in steps of TELL_AFTER.
+        The other end acknowledges them in steps of ACKNOWLEDGE_AFTER.
         """
         return self._untaken
 
@@ -118,12 +118,12 @@ class Channel:
                 break
         self.flush()
 
-    def tell_taken(self, number: int) -> None:
-        """Tell the other end that this many bytes more were passed on."""
-        self._untold += number
-        if self._untold >= TELL_AFTER:
-            self.send(TAKEN, NUMBER.pack(self._untold))
-            self._untold = 0
+    def acknowledge(self, number: int) -> None:
+        """Acknowledge that this many bytes more were passed on."""
+        self._unacknowledged += number
+        if self._unacknowledged >= ACKNOWLEDGE_AFTER:
+            self.send(TAKEN, NUMBER.pack(self._unacknowledged))
+            self._unacknowledged = 0
 
     def flush(self) -> None:
         """Send what the connection takes now."""

@@ -40,7 +40,7 @@ class _Progress:
 
 
 def no_body(request: bytes) -> int:
-    """Tell that nothing follows the end of a request."""
+    """Show that nothing follows the end of a request."""
     return 0
 
 

@@ -1,4 +1,4 @@
-"""Why a run cannot go on, and the exit codes that tell the Job whether to retry."""
+"""Why a run cannot go on, and the exit codes by which the Job retries it or not."""
 
 from __future__ import annotations
 

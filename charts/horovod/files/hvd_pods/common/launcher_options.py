@@ -72,7 +72,7 @@ def find_conflicts(
 def connection_memory(clients: int) -> int:
     """The MiB that the master's container needs with this number of clients at a time.
 
-    launcher_options.json tells where its two figures come from.
+    launcher_options.json has where its two figures come from.
     """
     known = LAUNCHER_OPTIONS["connections"]
     return int(known["baseMebibytes"] + known["clientMebibytes"] * clients)

@@ -171,9 +171,9 @@ def fill(environment: Path, code: Path, within: float) -> str:
     constraints = environment / "constraints.txt"
     constraints.write_text(keep(image["versions"], site))
     pip = [str(environment / "bin" / "python3"), *PIP, "--constraint", str(constraints)]
-    told = environment / "pip.log"
-    code_of_pip = _run_pip(pip, variables, code, told, within)
-    output = told.read_text(errors="replace")
+    pip_log = environment / "pip.log"
+    code_of_pip = _run_pip(pip, variables, code, pip_log, within)
+    output = pip_log.read_text(errors="replace")
     values = secrets(code / REQUIREMENTS, variables)
     if code_of_pip is None:
         late = f"pip has not ended within {within:g} s"
@@ -184,13 +184,13 @@ def fill(environment: Path, code: Path, within: float) -> str:
 
 
 def _run_pip(
-    command: Sequence[str], variables: Mapping[str, str], folder: Path, told: Path, within: float
+    command: Sequence[str], variables: Mapping[str, str], folder: Path, pip_log: Path, within: float
 ) -> int | None:
-    """Run pip in a folder and write its output to `told`; its exit code, None if it took too long.
+    """Run pip in a folder, with its output in `pip_log`; its exit code, None if it took too long.
 
     The output is not a pipe, which a program that pip has started would keep open after pip's end.
     """
-    with told.open("wb") as log, suppress(subprocess.TimeoutExpired):
+    with pip_log.open("wb") as log, suppress(subprocess.TimeoutExpired):
         done = subprocess.run(
             command,
             env=dict(variables),

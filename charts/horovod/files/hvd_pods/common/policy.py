@@ -1,4 +1,4 @@
-"""What is said of NetworkPolicies that nothing enforces, by `helm test` and `doctor`."""
+"""The messages about NetworkPolicies that nothing enforces, of `helm test` and `doctor`."""
 
 from __future__ import annotations
 

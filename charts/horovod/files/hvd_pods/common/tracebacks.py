@@ -36,17 +36,17 @@ class TracebackReader:
     def _begin(self) -> None:
         # The exception's class, while its message is still to come.
         self._wrapped = ""
-        # The frame to tell: the last one of the user's own code, or the last one.
+        # The frame to show: the last one of the user's own code, or the last one.
         self._place = ""
         self._source = ""
         self._is_own = False
-        # The next line is the source of the last frame, and whether that frame is the one to tell.
-        self._is_source = self._is_told = False
+        # The next line is the source of the last frame, and whether that frame is the one to show.
+        self._is_source = self._is_shown = False
 
     def take(self, line: str) -> str | None:
         """The exception, its place and a remedy in one line, when `line` completes them, else None.
 
-        Of an exception with a cause, each is told when it is complete: the last one ended the rank.
+        Of an exception with a cause, each is returned when complete: the last one ended the rank.
         """
         frame = FRAME.match(line)
         if line.startswith("Traceback (most recent call last)"):
@@ -63,8 +63,8 @@ class TracebackReader:
     def _take_frame(self, file: str, number: str) -> None:
         is_own = not FOREIGN.search(file)
         self._is_source = True
-        self._is_told = is_own or not self._is_own
-        if self._is_told:
+        self._is_shown = is_own or not self._is_own
+        if self._is_shown:
             self._place = f", {os.path.basename(file)[:LONGEST]}:{number[:9]}"
             self._source = ""
             self._is_own = is_own
@@ -73,7 +73,7 @@ class TracebackReader:
         exception = EXCEPTION.match(line)
         if self._is_source and (self._wrapped or not exception):
             self._is_source = False
-            self._source = line[:LONGEST] if self._is_told else self._source
+            self._source = line[:LONGEST] if self._is_shown else self._source
             return None
         if self._wrapped:
             # Of the same class, unless the message names another one.

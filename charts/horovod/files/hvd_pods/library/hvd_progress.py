@@ -22,7 +22,7 @@ from typing import Any
 # Seconds between two reports of the same process: a step may take a millisecond.
 EVERY = 1.0
 HOROVOD = ("tensorflow", "torch", "tensorflow.keras", "keras", "mxnet")
-# The rank and the number of ranks, as launchers tell them.
+# The variables in which launchers give the rank and the number of ranks.
 VARIABLES = (
     ("HOROVOD_RANK", "HOROVOD_SIZE"),
     ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"),
@@ -38,11 +38,11 @@ def report(
     loss: float | None = None,
     images_per_second: float | None = None,
 ) -> None:
-    """Tell that this rank has made `step` of `steps` steps; the speed is that of this rank alone.
+    """Report that this rank has made `step` of `steps` steps; the speed is that of this rank alone.
 
     `step` counts from the beginning of the training, not from that of an epoch. What is None is not
     reported. Numbers of NumPy and of the frameworks are taken, too. Each rank may call this after
-    each step. What is told within a second of the last time is left out, but for the last step.
+    each step. What is reported within a second of the last time is left out, but for the last step.
     """
     folder = os.environ.get("HVD_METRICS_DIR")
     now = time.monotonic()
@@ -50,7 +50,7 @@ def report(
         return
     _reported["at"] = now
     rank, size = find_rank()
-    told = {
+    reported = {
         "step": step,
         "steps": steps,
         "loss": loss,
@@ -60,7 +60,7 @@ def report(
     lines = [
         # NumPy's and the frameworks' scalars are numbers.
         f"horovod_{name} {float(value)!r}\n"
-        for name, value in told.items()
+        for name, value in reported.items()
         if value is not None
     ]
     try:
@@ -69,7 +69,7 @@ def report(
         new.write_text("".join(lines))
         new.replace(Path(folder, str(rank)))
     except OSError as problem:
-        print(f"cannot tell the progress: {problem}", file=sys.stderr)
+        print(f"cannot report the progress: {problem}", file=sys.stderr)
 
 
 def find_rank() -> tuple[int, int]:
@@ -94,7 +94,7 @@ def keras_callback(batch_size: int = 0) -> Any:
     ImportError where there is neither TensorFlow nor Keras.
     """
     if "tensorflow" in sys.modules:
-        # Keras 2 or 3, whichever this TensorFlow was told to use.
+        # Keras 2 or 3, whichever this TensorFlow is set to use.
         base = sys.modules["tensorflow"].keras.callbacks.Callback
     else:
         base = importlib.import_module("keras").callbacks.Callback
@@ -102,13 +102,13 @@ def keras_callback(batch_size: int = 0) -> Any:
     class Reporter(base):  # type: ignore[misc, valid-type]
         def on_train_begin(self, logs: Any = None) -> None:
             self.step = 0
-            self.told = 0
+            self.reported = 0
             self.at = time.monotonic()
 
         def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
             # A run that resumes starts with a later epoch.
             self.step = max(self.step, epoch * (self.params.get("steps") or 0))
-            self.told = max(self.told, self.step)
+            self.reported = max(self.reported, self.step)
 
         def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
             self.step += 1
@@ -116,9 +116,9 @@ def keras_callback(batch_size: int = 0) -> Any:
             passed = time.monotonic() - self.at
             if passed < EVERY and self.step != steps:
                 return
-            speed = batch_size * (self.step - self.told) / passed if batch_size else None
+            speed = batch_size * (self.step - self.reported) / passed if batch_size else None
             report(self.step, steps or None, (logs or {}).get("loss"), speed)
-            self.told = self.step
+            self.reported = self.step
             self.at = time.monotonic()
 
     return Reporter()

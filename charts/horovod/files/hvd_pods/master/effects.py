@@ -83,18 +83,18 @@ Call = Callable[[], "m.Event | None"]
 class Effects:
     """Everything that the master does. `exit` is set by the last effect, an Exit."""
 
-    def __init__(self, facts: Facts, api: Api | None, job_events: JobEvents, tell: m.Tell) -> None:
+    def __init__(self, facts: Facts, api: Api | None, job_events: JobEvents, put: m.Put) -> None:
         self._facts = facts
         self._run = facts.run
         self._api = api
-        self._tell = tell
-        self._notices = NoticeServer(os.environ[contract.POD_IP], facts.run, tell)
-        self._lanes = Lanes(tell)
+        self._put = put
+        self._notices = NoticeServer(os.environ[contract.POD_IP], facts.run, put)
+        self._lanes = Lanes(put)
         self._record = RecordClient(api, facts) if api else None
         # This pod was asked to end.
         self._stopped = threading.Event()
         # What the log says once in an attempt.
-        self._told: set[str] = set()
+        self._logged: set[str] = set()
         # What all attempts share; the first one that needs it prepares it. It would be on the way
         # of each restart: a request to the API server, and a call of mpirun.
         self._code = UserCode(Code())
@@ -102,7 +102,7 @@ class Effects:
         self._is_prepared = False
         self._keys: Future[Keys] = Future()
         self._where = Where(self._run.agent_port, {})
-        self._gateway = Gateway(self._reach, tell)
+        self._gateway = Gateway(self._reach, put)
         # The variables of the present attempt. Threads read them: they are replaced, never changed.
         self._of_attempt: Mapping[str, str] = {}
         self._variables: dict[str, str] = {}
@@ -218,7 +218,7 @@ class Effects:
         self._where = self._where._replace(addresses={**self._where.addresses, **found})
 
     def _begin_attempt(self, effect: m.Prepare) -> None:
-        self._told = set()
+        self._logged = set()
         self._notices.begin(effect.attempt, effect.fence)
         # Each request has them (worker/fence.py), and the launcher inherits them.
         self._of_attempt = {
@@ -240,7 +240,7 @@ class Effects:
         api = self._api
         source = SliceAddresses(api, run) if api else DnsAddresses(run.hosts)
         to_ask = (run.hosts, run.agent_port, source)
-        self._hosts = Prober(*to_ask, self._tell, effect.attempt, run.lost_after)
+        self._hosts = Prober(*to_ask, self._put, effect.attempt, run.lost_after)
         self._hosts.start()
         self._lanes.call(PREPARE, self._look_for_keys)
 
@@ -332,8 +332,8 @@ class Effects:
 
     def _log_once(self, text: str) -> None:
         """Log a text once in an attempt: deleting and scaling are retried every few seconds."""
-        if text not in self._told:
-            self._told.add(text)
+        if text not in self._logged:
+            self._logged.add(text)
             log(text)
 
     def _deliver(self, effect: m.Deliver) -> m.Event:
@@ -395,9 +395,9 @@ class Effects:
             # There may be fewer ranks than in the launch before.
             self._arguments = build_command(self._run.on(self._of(effect.hosts)), self._mpi)
             to_run = (self._arguments, variables, self._code.directory)
-            self._launcher = LauncherProcess(*to_run, self._tell, effect.attempt)
+            self._launcher = LauncherProcess(*to_run, self._put, effect.attempt)
         except RunError as problem:
-            self._tell(m.AttemptEnds(problem))
+            self._put(m.AttemptEnds(problem))
 
     def _find_cause(self, effect: m.FindCause) -> m.Event:
         assert self._launcher  # noqa: S101 - it has ended
@@ -469,7 +469,7 @@ class Effects:
 
     def _follow_progress(self, effect: m.FollowProgress) -> None:
         hosts = self._of(effect.hosts)
-        self._progress = ProgressFollower(self._reach, hosts, self._tell, effect.attempt)
+        self._progress = ProgressFollower(self._reach, hosts, self._put, effect.attempt)
 
     def _stop_progress(self, effect: m.StopProgress) -> m.Event:
         progress = self._progress
@@ -492,8 +492,8 @@ class Lanes:
     What a call returns is put on the loop's queue. No lane keeps the pod from ending.
     """
 
-    def __init__(self, tell: m.Tell) -> None:
-        self._tell = tell
+    def __init__(self, put: m.Put) -> None:
+        self._put = put
         self._lanes: dict[str, queue.SimpleQueue[Call]] = {}
 
     def call(self, lane: str, work: Call) -> None:
@@ -511,4 +511,4 @@ class Lanes:
             except Exception:  # noqa: BLE001 - the loop ends with it, and the Job retries
                 event = m.Defect(traceback.format_exc())
             if event:
-                self._tell(event)
+                self._put(event)

@@ -50,7 +50,7 @@ END = re.compile(
 OF_LAUNCHERS = re.compile(
     r"^\W*$|^(?:mpirun|prterun|orterun)\b|^\[(?:mpiexec|proxy)\b|^\[\S+:\d+\] \d+ more "
 )
-# Ranks whose tracebacks are read at a time, and characters of a rank's last line that are told.
+# Ranks whose tracebacks are read at a time, and characters of a rank's last line that are shown.
 MOST_RANKS = 20_000
 LONGEST_WORDS = 300
 # Characters of an exception with its place and what to do about it.
@@ -175,8 +175,8 @@ class ErrorOutput:
     ) -> Cause | None:
         """Return why the launcher ended with `code`; None when nothing says it.
 
-        `raised` and `failed`: what ranks told of their exceptions (rank/exception_notice.py), and
-        of their exit codes and signals (rank/rank_end.py), in this order.
+        `raised` and `failed`: the notices of ranks about exceptions (rank/exception_notice.py), and
+        about their exit codes and signals (rank/rank_end.py), in this order.
         """
         self._thread.join(DRAIN_WITHIN)
         since = time.monotonic() - LAST_SECONDS
@@ -185,7 +185,7 @@ class ErrorOutput:
         lines = [line for line in self._lines.copy() if line.at > since]
         failed = [n for n in failed if n["at"] > since]
         found = [m for r in RANKS for line in lines if (m := r.search(line.text))]
-        # The time tells nothing of a rank that failed: it may need long to end after its exception.
+        # The time does not matter for a rank that failed: it may end long after its exception.
         ranks = {n["rank"] for n in failed} | {int(m["rank"]) for m in found}
         raised = [n for n in raised if n["at"] > since or n["rank"] in ranks]
         # A rank that lost its peer, or that the launcher has ended, may be named before the peer.
@@ -203,9 +203,9 @@ class ErrorOutput:
             status = ended["status"]
             number, code = (str(-status), code) if status < 0 else ("0", status)
         own_words = (n for n in raised if not is_consequence(n["text"]))
-        told = next(own_words, None)
-        if told and (number == "0" or told["rank"] == rank):
-            return _judge(told["rank"], told["host"], told["text"])
+        notice = next(own_words, None)
+        if notice and (number == "0" or notice["rank"] == rank):
+            return _judge(notice["rank"], notice["host"], notice["text"])
         # Ranks that lost their peer: a consequence, unless it is all that there is.
         own = [item for item in recent if not is_consequence(item.text)]
         candidates = own if own or rank is not None else recent

@@ -29,7 +29,7 @@ from hvd_pods.master import gateway_client
 from hvd_pods.master.gateway_client import NOT_STARTED
 from hvd_pods.master.remote import Reach
 from hvd_pods.master.session import Session, SessionError, make_request
-from hvd_pods.rules.messages import Tell, WorkerReached
+from hvd_pods.rules.messages import Put, WorkerReached
 
 LONGEST_REQUEST = 1 << 17
 # Bytes that wait for the program before the client's standard input is read on. And bytes of the
@@ -47,18 +47,18 @@ BACKLOG = 1024
 
 
 class Gateway:
-    """Serves clients in threads from `start` on. `reach` tells how workers are reached now.
+    """Serves clients in threads from `start` on. `reach` returns how workers are reached now.
 
-    `tell` gets one WorkerReached for each attempt. A client has `ask_within` seconds to send its
+    `put` gets one WorkerReached for each attempt. A client has `ask_within` seconds to send its
     request.
     """
 
     def __init__(
-        self, reach: Callable[[], Reach], tell: Tell, ask_within: float = ASK_WITHIN
+        self, reach: Callable[[], Reach], put: Put, ask_within: float = ASK_WITHIN
     ) -> None:
         self._reach = reach
-        self._tell = tell
-        self._has_told = False
+        self._put = put
+        self._has_reported = False
         self._ask_within = ask_within
         self._listener: socket.socket | None = None
         # Why workers refuse this master, or this master them, since the last call of `forget`.
@@ -79,8 +79,8 @@ class Gateway:
         spawn("gateway", self._accept)
 
     def forget(self) -> None:
-        """Forget what the sessions of an attempt that is over have told."""
-        self._has_told = False
+        """Forget what the sessions of an attempt that is over have reported."""
+        self._has_reported = False
         self.key_problem = ""
 
     def _accept(self) -> None:
@@ -137,9 +137,9 @@ class Gateway:
             session.close()
 
     def _note_reached(self, attempt: int) -> None:
-        if not self._has_told:
-            self._has_told = True
-            self._tell(WorkerReached(attempt))
+        if not self._has_reported:
+            self._has_reported = True
+            self._put(WorkerReached(attempt))
 
     def _refuse(self, host: str, problem: Exception, errors: int) -> int:
         if isinstance(problem, SessionError) and problem.is_sure:
@@ -254,7 +254,7 @@ class Relay:
         except OSError:
             # Nobody reads it any more, so the program's session ends.
             self._is_open = False
-        self._session.tell_taken(written)
+        self._session.acknowledge(written)
 
 
 def _takes(stream: int) -> bool:

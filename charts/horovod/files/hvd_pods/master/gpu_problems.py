@@ -84,7 +84,7 @@ PROBLEMS = (
             "GPU is lost",
         ),
         "the GPU is broken or needs a reset: keep runs off its node with kubectl cordon, delete "
-        "the worker's pod, and tell who looks after the nodes",
+        "the worker's pod, and report it to who looks after the nodes",
         is_permanent=False,
         is_broken=True,
     ),

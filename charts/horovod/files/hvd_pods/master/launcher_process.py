@@ -17,7 +17,7 @@ from hvd_pods.common.errors import ConfigurationError
 from hvd_pods.common.fast_start import processes
 from hvd_pods.common.reporting import log
 from hvd_pods.master.failure import ErrorOutput
-from hvd_pods.rules.messages import LauncherEnded, RankMissing, Tell
+from hvd_pods.rules.messages import LauncherEnded, Put, RankMissing
 from hvd_pods.rules.stalls import StallReader
 
 
@@ -33,7 +33,7 @@ class LauncherProcess:
         arguments: Sequence[str],
         environment: Mapping[str, str],
         directory: Path,
-        tell: Tell,
+        put: Put,
         attempt: int,
     ) -> None:
         program = arguments[0]
@@ -41,7 +41,7 @@ class LauncherProcess:
             path = environment["PATH"]
             raise ConfigurationError(f"the image has no {program} on PATH ({path})")
         log(f"$ {shlex.join(arguments)}")
-        self._tell = tell
+        self._put = put
         self._attempt = attempt
         self._began = time.monotonic()
         # The launchers start the ranks in the directory that they are started in.
@@ -65,7 +65,7 @@ class LauncherProcess:
     def _read(self, line: str) -> None:
         missing = self._stalls.read(line)
         if missing:
-            self._tell(RankMissing(self._attempt, *missing))
+            self._put(RankMissing(self._attempt, *missing))
 
     def _wait(self) -> None:
         code = self._process.wait()
@@ -75,4 +75,4 @@ class LauncherProcess:
                 with contextlib.suppress(OSError):
                     os.kill(pid, signal.SIGKILL)
         seconds = time.monotonic() - self._began
-        self._tell(LauncherEnded(self._attempt, 128 - code if code < 0 else code, seconds))
+        self._put(LauncherEnded(self._attempt, 128 - code if code < 0 else code, seconds))

@@ -56,19 +56,19 @@ class Master:
         path = Path(os.environ.get(EVENTS_FILE) or GENERATED / "events.jsonl")
         self._event_log = EventLog(path, facts, os.environ[contract.RUN])
         # Without the thread that asks the hosts, for instance, no loss would be noticed.
-        threading.excepthook = self._tell_defect
+        threading.excepthook = self._put_defect
 
-    def tell(self, event: Event) -> None:
+    def put(self, event: Event) -> None:
         """Put an event on the queue. From any thread, and from handlers of signals."""
         self._queue.put(event)
 
-    def _tell_defect(self, failed: threading.ExceptHookArgs) -> None:
+    def _put_defect(self, failed: threading.ExceptHookArgs) -> None:
         text = traceback.format_exception(failed.exc_type, failed.exc_value, failed.exc_traceback)
-        self.tell(Defect("".join(text)))
+        self.put(Defect("".join(text)))
 
     def run(self) -> RunError | None:
         """Run to the end; None when the training has finished. Raises RuntimeError."""
-        self.tell(Started())
+        self.put(Started())
         try:
             while self.effects.exit is None:
                 self._step(self._next())
@@ -108,7 +108,7 @@ def describe_self() -> tuple[str, str, str]:
 
 def end_on(master: Master, number: int, event: Event) -> None:
     """Let an event follow a signal."""
-    signal.signal(number, lambda *_: master.tell(event))
+    signal.signal(number, lambda *_: master.put(event))
 
 
 def end_proxy() -> None:
@@ -127,7 +127,7 @@ def end_proxy() -> None:
 
 
 def main() -> int:
-    """Run; the exit code tells the Job whether to make another master."""
+    """Run; by the exit code the Job decides whether to make another master."""
     run = parse_run(os.environ[contract.RUN])
     # Before all hosts are asked: each has a connection.
     launcher_memory.raise_file_limit(len(run.hosts))

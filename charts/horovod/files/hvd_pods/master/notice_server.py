@@ -29,7 +29,7 @@ from hvd_pods.common.notices import (
     STOPPED,
 )
 from hvd_pods.common.run import Run
-from hvd_pods.rules.messages import NoticeTaken, Tell
+from hvd_pods.rules.messages import NoticeTaken, Put
 
 LONGEST_NOTICE = 4096
 # Connections at a time beside one of each worker; the launcher needs open files, too.
@@ -53,12 +53,12 @@ MORE_FIELDS: Mapping[str, Mapping[str, type]] = {FAILED: {"limit": float}}
 class NoticeServer:
     """The master's side: each notice with the present fence number becomes an event.
 
-    The end of the connection tells the sender that it may go on. That of a notice that `waits` is
+    The end of the connection lets the sender go on. That of a notice that `waits` is
     kept under a number, until `release`.
     """
 
-    def __init__(self, own_address: str, run: Run, tell: Tell) -> None:
-        self._tell = tell
+    def __init__(self, own_address: str, run: Run, put: Put) -> None:
+        self._put = put
         self._secret = secrets.token_hex(16)
         self._hosts = {host.name for host in run.hosts}
         self._most_ranks = sum(host.slots for host in run.hosts)
@@ -92,13 +92,13 @@ class NoticeServer:
         notice, waits, attempt = found
         if not waits:
             # First: the sender may end when its connection does, and with it the launcher.
-            self._tell(NoticeTaken(attempt, notice))
+            self._put(NoticeTaken(attempt, notice))
             return b""
         if len(self._kept) >= self._most_ranks:
             self.release(sorted(self._kept)[:1])
         self._number += 1
         self._kept[self._number] = connection
-        self._tell(NoticeTaken(attempt, notice, self._number))
+        self._put(NoticeTaken(attempt, notice, self._number))
         return None
 
     def _read(self, line: bytes) -> tuple[Mapping[str, Any], bool, int] | None:

@@ -80,11 +80,11 @@ class Target:
         # The connection that is kept, and since when.
         self.held: socket.socket | None = None
         self.held_since = 0.0
-        # The host has answered at this address, and nothing else was told since.
-        self.has_answered = self.is_told = False
+        # The host has answered at this address, and nothing else was reported since.
+        self.has_answered = self.is_reported = False
         # Since when a host that answered has been silent; infinite while it is not.
         self.silent_since = math.inf
-        # What was told last.
+        # What was reported last.
         self.reason = ""
 
 
@@ -96,7 +96,7 @@ class Prober:
         hosts: Sequence[Host],
         port: int,
         source: SliceAddresses | DnsAddresses,
-        tell: m.Tell,
+        put: m.Put,
         attempt: int,
         lost_after: float = 0.0,
     ) -> None:
@@ -105,7 +105,7 @@ class Prober:
         self._targets = [Target(number, host) for number, host in enumerate(hosts)]
         self._port = port
         self._source = source
-        self._tell = tell
+        self._put = put
         # The addresses of hosts that are followed no longer, which may be all.
         self._frozen: Mapping[str, Endpoint] = {}
         self._is_frozen = False
@@ -178,14 +178,14 @@ class Prober:
         self._waker.close()
 
     def _report(self, target: Target, reason: str, silent: float = 0.0) -> None:
-        """Tell why a host does not answer, if that is news, and each time of one that did."""
+        """Report why a host does not answer, if that is news, and each time of one that did."""
         if reason == target.reason and not target.has_answered:
             return
         target.reason = reason
         held = (item.held for item in self._targets if item.held)
         limit = HEARD_WITHIN * keepalive_times(self._lost_after)[0]
         all_hosts_silent = target.has_answered and all(silence(one) >= limit for one in held)
-        self._tell(m.HostProblem(self.attempt, target.host.name, reason, silent, all_hosts_silent))
+        self._put(m.HostProblem(self.attempt, target.host.name, reason, silent, all_hosts_silent))
 
     def _follow_endpoints(self) -> None:
         """Try hosts that have a new address or have begun to serve; forget those that are gone."""
@@ -204,8 +204,8 @@ class Prober:
             if not (before and before.is_same_pod(target.endpoint)):
                 self._disconnect(target)
                 if target.has_answered:
-                    target.has_answered = target.is_told = False
-                    self._tell(m.HostGone(self.attempt, target.host.name))
+                    target.has_answered = target.is_reported = False
+                    self._put(m.HostGone(self.attempt, target.host.name))
                 waits = "it has not responded yet" if target.endpoint else self._source.missing
                 self._report(target, waits)
             if not target.has_answered and not target.connection:
@@ -292,7 +292,7 @@ class Prober:
         reason = f"port {self._port} closed the connection"
         try:
             if target.held.recv(LONGEST_BANNER):
-                if not target.is_told and not target.connection:
+                if not target.is_reported and not target.connection:
                     # A banner that comes late: the agent answers again.
                     self._set_timer(target, now)
                 return
@@ -300,7 +300,7 @@ class Prober:
             return
         except OSError as problem:
             reason = self._no_answer(problem)
-        target.is_told = False
+        target.is_reported = False
         target.silent_since = min(target.silent_since, now - silence(target.held))
         self._release(target)
         # A connection that breaks says less than a host that does not accept another one.
@@ -313,7 +313,7 @@ class Prober:
         return f"port {self._port} does not answer: {problem.strerror or problem}"
 
     def _fail(self, target: Target, reason: str) -> None:
-        """Tell that a host does not answer, and try it again later."""
+        """Report that a host does not answer, and try it again later."""
         now = time.monotonic()
         self._end_attempt(target)
         if not target.has_answered:
@@ -322,22 +322,22 @@ class Prober:
             self._set_timer(target, now + max(pause, self._waiting / HIGHEST_RATE))
             return
         if not target.held:
-            target.is_told = False
+            target.is_reported = False
             target.silent_since = min(target.silent_since, now)
             self._report(target, reason, now - target.silent_since)
         self._set_timer(target, now + SUSPECT_EVERY)
 
     def _hold(self, target: Target) -> None:
-        """Tell that a host answers, and keep its connection to see when it no longer does."""
+        """Report that a host answers, and keep its connection to see when it no longer does."""
         assert target.endpoint  # noqa: S101
         target.reason = ""
         self._waiting -= not target.has_answered
         target.has_answered = True
         where = target.endpoint
         pod = Pod(where.address, where.uid, where.node)
-        if not target.is_told:
-            self._tell(m.HostAnswers(self.attempt, target.host.name, pod))
-        target.is_told = True
+        if not target.is_reported:
+            self._put(m.HostAnswers(self.attempt, target.host.name, pod))
+        target.is_reported = True
         if self._lost_after:
             self._keep(target)
         else:

@@ -20,7 +20,7 @@ from hvd_pods.common.metrics import parse_progress, select_progress
 from hvd_pods.common.run import Host
 from hvd_pods.master import remote
 from hvd_pods.master.session import Session, SessionError
-from hvd_pods.rules.messages import ProgressReported, Tell
+from hvd_pods.rules.messages import ProgressReported, Put
 
 # Bytes of a line.
 LONGEST_LINE = 4096
@@ -33,7 +33,7 @@ class Pace(NamedTuple):
     first_look: float = 2.0
     # Until a session that ended is started again.
     again_after: float = 5.0
-    # For the worker to tell the last step, at the end of the training.
+    # For the worker to report the last step, at the end of the training.
     last_within: float = 2.0
 
 
@@ -47,14 +47,14 @@ class ProgressFollower:
         self,
         reach: Callable[[], remote.Reach],
         hosts: Sequence[Host],
-        tell: Tell,
+        put: Put,
         attempt: int,
         pace: Pace = PACE,
     ) -> None:
         self._reach = reach
         self._pace = pace
         self._hosts = hosts
-        self._tell = tell
+        self._put = put
         self._attempt = attempt
         self._began = time.monotonic()
         # Until when the last step is waited for; set by `close`, which then wakes the thread.
@@ -114,4 +114,4 @@ class ProgressFollower:
     def _report(self, line: str) -> None:
         reported = parse_progress(select_progress(line[:LONGEST_LINE].replace("\t", "\n")))
         if reported:
-            self._tell(ProgressReported(self._attempt, reported))
+            self._put(ProgressReported(self._attempt, reported))

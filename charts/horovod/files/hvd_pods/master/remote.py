@@ -24,8 +24,8 @@ from hvd_pods.rank.warm_client import WAIT_SECONDS
 SESSIONS = 512
 # Ranks of one host.
 MOST_RANKS = 10_000
-# Seconds in which a worker has to ask its ranks to end or to tell which have ended, and in which it
-# has to tell whether its ranks may stay.
+# Seconds in which a worker has to ask its ranks to end or to report which have ended, and in which
+# it has to report whether its ranks may stay.
 ASK_WITHIN = 10.0
 LOOK_WITHIN = 4.0
 # Seconds in which a worker has to save the states of an earlier run: they may have many GiB.
@@ -142,8 +142,8 @@ def _numbers(answers: Mapping[Host, tuple[int, str]]) -> dict[Host, list[str]]:
 def are_kept(reach: Reach, hosts: Sequence[Host]) -> bool:
     """Whether all ranks on these hosts run, and another number could go on from their memory."""
     program = ("worker/draining.py", "kept")
-    said = _numbers(call(reach, hosts, program, seconds=LOOK_WITHIN))
-    return all(said[host] == [str(host.slots)] for host in hosts)
+    printed = _numbers(call(reach, hosts, program, seconds=LOOK_WITHIN))
+    return all(printed[host] == [str(host.slots)] for host in hosts)
 
 
 def wait_until_warm(
@@ -160,16 +160,16 @@ def wait_until_warm(
 
 def may_stay(reach: Reach, hosts: Sequence[Host]) -> bool:
     """Whether all ranks on these hosts run, and lose nothing when they are killed later."""
-    said = _numbers(call(reach, hosts, LOOK, seconds=LOOK_WITHIN))
-    return all(said[host][:1] == [str(host.slots)] for host in hosts)
+    printed = _numbers(call(reach, hosts, LOOK, seconds=LOOK_WITHIN))
+    return all(printed[host][:1] == [str(host.slots)] for host in hosts)
 
 
 def count_finished(
     reach: Reach, hosts: Sequence[Host], fence: int, is_stopped: Callable[[], bool]
 ) -> int:
     """How many ranks of the launch with this number have ended with 0, on hosts where all have."""
-    said = _numbers(call(reach, hosts, LOOK, seconds=ASK_WITHIN, is_stopped=is_stopped)).values()
-    own = (numbers for numbers in said if len(numbers) == 3 and numbers[1] == str(fence))
+    printed = _numbers(call(reach, hosts, LOOK, seconds=ASK_WITHIN, is_stopped=is_stopped)).values()
+    own = (numbers for numbers in printed if len(numbers) == 3 and numbers[1] == str(fence))
     return sum(parse_count(numbers[2], MOST_RANKS) or 0 for numbers in own)
 
 
@@ -183,12 +183,12 @@ def find_binding_problem(reach: Reach, hosts: Sequence[Host], binding: Binding) 
 
 
 def save_kept(reach: Reach, hosts: Sequence[Host], is_stopped: Callable[[], bool]) -> None:
-    """Let hosts write the states of an earlier run to its checkpoints; log what they say."""
+    """Let hosts write the states of an earlier run to its checkpoints; log what they print."""
     program = ["worker/saving.py"]
     answers = call(reach, hosts, program, seconds=SAVE_WITHIN, is_stopped=is_stopped)
     for host, (code, output) in answers.items():
-        said = [line for line in output.splitlines() if line.startswith("[hvd ")]
-        for line in said if said or not code else [output]:
+        printed = [line for line in output.splitlines() if line.startswith("[hvd ")]
+        for line in printed if printed or not code else [output]:
             log(f"{host.name}: {one_line(line)}")
 
 

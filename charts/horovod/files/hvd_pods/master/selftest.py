@@ -68,8 +68,8 @@ IN_A_ROW = 3
 class TestEffects(Effects):
     """The effects of a run that leaves no trace in the release."""
 
-    def __init__(self, facts: Facts, api: Api | None, job_events: JobEvents, tell: m.Tell) -> None:
-        super().__init__(facts, api, job_events, tell)
+    def __init__(self, facts: Facts, api: Api | None, job_events: JobEvents, put: m.Put) -> None:
+        super().__init__(facts, api, job_events, put)
         # Workers that the test has scaled up, and their numbers before; None before it begins.
         self._provided: dict[str, int] | None = None
 
@@ -225,7 +225,7 @@ def test(api: Api, run: Run, until: float) -> RunError | None:
     effects = master.effects
     assert isinstance(effects, TestEffects)  # noqa: S101 - that is what makes them
     end_on(master, signal.SIGTERM, Terminated())
-    timer = threading.Timer(until + SPARE - time.monotonic(), master.tell, [Terminated()])
+    timer = threading.Timer(until + SPARE - time.monotonic(), master.put, [Terminated()])
     timer.daemon = True
     timer.start()
     try:

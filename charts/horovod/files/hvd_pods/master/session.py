@@ -61,7 +61,7 @@ class Session:
     Wait for `events` on `fileno()`, at most until `due`, and then take what `step` yields. Nothing
     here waits. `step` raises SessionError when the session is of no use any more.
 
-    keeps_output: the caller passes on the output later, and calls `tell_taken` when it has. The
+    keeps_output: the caller passes on the output later, and calls `acknowledge` when it has. The
     program waits while much has not been passed on.
     """
 
@@ -158,7 +158,7 @@ class Session:
         elif kind in (frames.OUTPUT, frames.ERRORS):
             yield kind, content
             if not self._keeps_output:
-                self._channel.tell_taken(len(content))
+                self._channel.acknowledge(len(content))
         else:
             raise frames.ProtocolError(f"unexpected frame {kind!r}")
 
@@ -193,12 +193,12 @@ class Session:
         except OSError as problem:
             raise self._explain(problem) from problem
 
-    def tell_taken(self, number: int) -> None:
+    def acknowledge(self, number: int) -> None:
         """Let the program write this many bytes more."""
         # An end of the connection is seen by `step`, after all that has come before it.
         if self._channel:
             with suppress(OSError):
-                self._channel.tell_taken(number)
+                self._channel.acknowledge(number)
 
     def _explain(self, problem: OSError) -> SessionError:
         if self._channel and not self.is_asked and not isinstance(problem, ConnectionResetError):

@@ -111,7 +111,7 @@ def main() -> NoReturn:
             os.open(os.devnull, os.O_RDWR)
     if is_empty:
         os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
-    # Imported late: a wrong use is told at once.
+    # Imported late: a wrong use is reported at once.
     from hvd_pods.master import gateway_client
 
     try:

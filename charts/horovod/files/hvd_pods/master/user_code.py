@@ -23,9 +23,9 @@ from hvd_pods.master import remote
 
 # Seconds in which a host has to take the code, which is at most one MiB.
 DELIVERY_TIMEOUT = 60.0
-# Seconds that a host has to tell that its pip was too slow.
+# Seconds that a host has to report that its pip was too slow.
 ANSWER_WITHIN = 5.0
-# What a message tells of hosts that have failed: reasons, and characters of each.
+# What a message has about hosts that have failed: reasons, and characters of each.
 MOST_REASONS = 8
 LONGEST_REASON = 2000
 

@@ -1,6 +1,6 @@
 """A rank that starts cold: its script is a child of the process that the launcher has started.
 
-That process tells the launcher how the script ended, at the right moment (rank/rank_end.py).
+That process reports to the launcher how the script ended, at the right moment (rank/rank_end.py).
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ def run(command: Sequence[str], started: Callable[[int], None] = lambda pid: Non
 
 
 def prepare_python(program: str, rank: int, descriptor: int) -> None:
-    """Let Python tell the master of the exception that ends this rank (rank/child_site.py).
+    """Let Python report to the master the exception that ends this rank (rank/child_site.py).
 
     At STACK_SIGNAL it writes the script's stack to the descriptor. Called in the script's process.
     Other programs than Python start as if this had not been called, and so does Python where the

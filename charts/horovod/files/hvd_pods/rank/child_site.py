@@ -1,6 +1,6 @@
 """What Python imports first in a rank that starts cold, in place of any `sitecustomize`.
 
-The rank writes its stack when it is asked to (worker/stacks.py), and tells the master of the
+The rank writes its stack when it is asked to (worker/stacks.py), and reports to the master the
 exception that ends it (rank/exception_notice.py). Apart from that, it finds what it would find
 without this: the path, the variables and the image's own `sitecustomize`. The image's Python may be
 3.5 or newer; notices need 3.7.

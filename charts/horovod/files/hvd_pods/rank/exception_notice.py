@@ -1,4 +1,4 @@
-"""What a rank tells the master of the exception that ends it.
+"""What a rank reports to the master of the exception that ends it.
 
 The launcher names the rank that ended first. That may be one which lost its peer: the rank that
 raised the exception ends only when Horovod has shut down on all of them. And the launcher's output
@@ -32,7 +32,7 @@ def describe(error: BaseException) -> str:
 
 
 def notify(variables: Mapping[str, str], rank: int, error: BaseException) -> None:
-    """Tell the master of a rank with these environment variables of its exception.
+    """Report the exception of a rank with these environment variables to its master.
 
     Where the variables name no master, nothing is sent. A failure is ignored: it must not change
     how the rank ends.

@@ -33,7 +33,7 @@ KILL_AFTER = 0.2
 DRAIN_WITHIN = 2.0
 # Set by a user, or by `hvdchart run`: each line begins with the number of its rank.
 TAG_OUTPUT = "TAG_OUTPUT"
-# Chunks that are read of a rank that has ended before its end is told.
+# Chunks that are read of a rank that has ended before its end is reported.
 MOST_CHUNKS = 64
 
 
@@ -151,7 +151,7 @@ class HostRanks:
             os.dup2(nothing, number)
 
     def _take_end(self, rank: Rank) -> None:
-        # What the rank has written comes before what is said of its end.
+        # What the rank has written comes before the line about its end.
         for stream in rank.streams:
             for _ in range(MOST_CHUNKS):
                 if not (stream.is_open and stream.pass_on()):
@@ -186,10 +186,10 @@ class HostRanks:
 def main() -> int:
     """Start the ranks and stay until they have ended."""
     # Read no byte beyond the first line: the lines that follow are for HostRanks.
-    with open(0, "rb", buffering=0, closefd=False) as told:
-        line = told.readline()
+    with open(0, "rb", buffering=0, closefd=False) as stdin:
+        line = stdin.readline()
     if not line.endswith(b"\n"):
-        # The master has ended the launch before it had told what to start.
+        # The master has ended the launch before it had sent what to start.
         return 128 + signal.SIGTERM
     given = json.loads(line)
     with suppress(OSError):

@@ -27,7 +27,7 @@ END = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT)
 
 
 def report(rank: int, status: int) -> None:
-    """Tell the master how a rank's script has ended: an exit code, or minus a signal.
+    """Report to the master how a rank's script has ended: an exit code, or minus a signal.
 
     When it returns, the launcher may know, too.
     """
@@ -58,7 +58,7 @@ def _memory(status: int) -> dict[str, float]:
 
 
 def _report_end(script: ranks.Script, status: int) -> None:
-    """Tell the master; after a failure, wait until the launcher may know of it.
+    """Report to the master; after a failure, wait until the launcher may know of it.
 
     A master that does not answer is waited for as long as the pod's grace period, HVD_GRACE.
     """

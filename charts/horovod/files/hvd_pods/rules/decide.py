@@ -135,14 +135,14 @@ def on_attempt_ends(step: Step, event: m.AttemptEnds) -> None:
     step.set_attempt(problem=event.problem)
     step.set(activity=Activity.JUDGING)
     step.do(m.StopWatching())
-    # The next attempt is compared with the last step. A host that is lost cannot tell it, and one
+    # The next attempt is compared with the last step. A host that is lost cannot report it, and one
     # that has come is waiting.
     is_known = not isinstance(event.problem, (LostHostError, ResizedError))
     step.do(m.StopProgress(attempt.number, wait_for_last_step=is_known))
 
 
 def on_progress_stopped(step: Step, event: m.ProgressStopped) -> None:
-    """Everything that an attempt has told is known: read what the Job says of another one."""
+    """Everything that an attempt has reported is known: read what the Job says of another one."""
     state = step.state
     if state.activity != Activity.JUDGING:
         return

@@ -124,7 +124,7 @@ def _left(state: State) -> int:
 def _has_other_state(state: State) -> bool:
     """Whether workers may have another run's state in memory, which this run's ranks remove.
 
-    Ranks that this Job has started before have. Without a record, nothing tells of other runs.
+    Ranks that this Job has started before have. Without a record, nothing shows other runs.
     """
     is_first = state.hold.is_held and not state.hold.data.get("run")
     return not (state.was_training or is_first)
@@ -377,10 +377,10 @@ def _makes_stale_pods(step: Step, host: Host, pod: Object | None) -> bool:
 
 def log_once(step: Step, text: str) -> None:
     """Log a message once in an attempt, of what is tried again and again."""
-    told = step.state.gathered.told
-    if text not in told:
+    announced = step.state.gathered.announced
+    if text not in announced:
         step.log(text)
-        step.set_gathered(told=told | {text})
+        step.set_gathered(announced=announced | {text})
 
 
 def _is_stale(host: Host, pod: Object) -> bool:
@@ -468,8 +468,8 @@ def report(step: Step, event: m.PodsListed) -> None:
         step.set_gathered(report=text, reported_at=step.now)
     stuck = {host: item for host, item in found.items() if item.wait_seconds is not None}
     reasons = {item.reason for item in stuck.values()}
-    if reasons - gathered.told:
-        step.set_gathered(told=gathered.told | reasons)
+    if reasons - gathered.announced:
+        step.set_gathered(announced=gathered.announced | reasons)
         step.do(
             m.CreateJobEvent(
                 "HostsMissing", "; ".join([*_describe(stuck), *_remedies(stuck)]), "warning"

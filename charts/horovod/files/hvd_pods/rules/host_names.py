@@ -39,7 +39,7 @@ def describe_loss(lost: Mapping[Host, str]) -> str:
 
 
 def describe_spares(run: Run, idle: int) -> str:
-    """Tell how many of the run's spares answer and are idle; empty for a run without spares."""
+    """Say how many of the run's spares answer and are idle; empty for a run without spares."""
     number = sum(run.initial_workers.values()) - sum(run.needed_workers.values())
     return f", and {idle} of {number} spares" if number else ""
 

@@ -328,7 +328,7 @@ class Defect(Event):
     traceback: str
 
 
-Tell = Callable[[Event], None]
+Put = Callable[[Event], None]
 
 
 @dataclass(frozen=True)

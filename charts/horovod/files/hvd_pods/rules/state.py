@@ -125,7 +125,7 @@ class Gathered:
     # By host, the UIDs of stale pods that were deleted, the first ones, and when the last one was.
     replaced: Mapping[str, tuple[frozenset[str], float]] = field(default_factory=dict)
     # Reasons that were announced, and what the log says only once.
-    told: frozenset[str] = frozenset()
+    announced: frozenset[str] = frozenset()
     report: str = ""
     reported_at: float = 0.0
     # The hosts that should answer at once; None where that is not known, before the first launch.
@@ -156,7 +156,7 @@ class Launch:
     finished: tuple[tuple[str, int], ...] = ()
     # When the first of them had ended, and whether the log says that others have not.
     finished_at: float = 0.0
-    is_told: bool = False
+    is_logged: bool = False
     stalls: Stalls = field(default_factory=Stalls)
     # The last notice of each rank that uses no CPU.
     idle: Mapping[int, Mapping[str, Any]] = field(default_factory=dict)
@@ -184,7 +184,7 @@ class Attempt:
     # How long the launcher ran, in seconds.
     seconds: float = 0.0
     # The log says that the loss is NaN.
-    is_nan_told: bool = False
+    is_nan_logged: bool = False
     problem: RunError | None = None
 
 

@@ -205,9 +205,9 @@ def on_progress(step: Step, event: m.ProgressReported) -> None:
 def warn_of_nan(step: Step) -> None:
     """Say once in an attempt that the loss is NaN, where that does not end it."""
     state = step.state
-    if not state.progress.is_nan or state.run.fail_on_nan or state.attempt.is_nan_told:
+    if not state.progress.is_nan or state.run.fail_on_nan or state.attempt.is_nan_logged:
         return
-    step.set_attempt(is_nan_told=True)
+    step.set_attempt(is_nan_logged=True)
     text = f"the loss is NaN at step {state.progress.step}: launch.failOnNaN=true ends such a run"
     step.log(f"warning: {text}")
     step.do(m.CreateJobEvent("NotANumber", text, "warning"))
@@ -328,8 +328,8 @@ def report_unfinished(step: Step) -> None:
     since = max(launch.finished_at, history[-1][0] if history else 0.0)
     waited = step.now - since
     limit = max(run.stall_timeout, NAME_AFTER) if run.stall_timeout else float("inf")
-    if waited < NAME_AFTER or (launch.is_told and waited < limit):
-        step.set_timer("ends", since + (limit if launch.is_told else NAME_AFTER))
+    if waited < NAME_AFTER or (launch.is_logged and waited < limit):
+        step.set_timer("ends", since + (limit if launch.is_logged else NAME_AFTER))
         return
     left = _find_unfinished(step)
     text = _describe_unfinished(step, left, waited)
@@ -339,7 +339,7 @@ def report_unfinished(step: Step) -> None:
         return
     step.log(f"stalled: {text}")
     step.do(m.CreateJobEvent("Stalled", text, "warning"))
-    step.set_launch(is_told=True)
+    step.set_launch(is_logged=True)
     if limit < float("inf"):
         step.set_timer("ends", since + limit)
     ranks: dict[str, list[int]] = {}

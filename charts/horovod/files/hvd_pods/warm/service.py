@@ -47,7 +47,7 @@ TO_THE_GROUP = {
 Rank = Tuple[Dict[str, Any], List[int]]
 
 
-def say(message: str) -> None:
+def log(message: str) -> None:
     """Write a line to the worker's log."""
     print(f"[hvd] {message}", flush=True)
 
@@ -90,14 +90,14 @@ def supervise(listener: socket.socket, modules: Sequence[str]) -> Rank | None:
             return serve(listener, writer, modules)
         os.close(writer)
         status = os.waitpid(pid, 0)[1]
-        say(f"the warm process ended (wait status {status}), start {start} of {STARTS}")
+        log(f"the warm process ended (wait status {status}), start {start} of {STARTS}")
         # Importing again beside running ranks could use up the memory that they need: no other rank
         # finds the socket until the guards of all of them have closed the other end.
         hidden = Path(warm_client.SOCKET).rename(f"{warm_client.SOCKET}.hidden")
         os.read(reader, 1)
         os.close(reader)
         hidden.rename(warm_client.SOCKET)
-    say("ranks start cold from now on")
+    log("ranks start cold from now on")
     return None
 
 
@@ -111,10 +111,10 @@ def serve(listener: socket.socket, alive: int, modules: Sequence[str]) -> Rank:
     state.load(modules)
     Path(warm_client.READY).touch()
     if state.problem:
-        say(f"ranks start cold: {state.problem} (launch.preload)")
+        log(f"ranks start cold: {state.problem} (launch.preload)")
     else:
         names = ", ".join(modules)
-        say(f"imported {names} in {time.monotonic() - began:.1f} s: ranks are forks of this")
+        log(f"imported {names} in {time.monotonic() - began:.1f} s: ranks are forks of this")
     # The kernel reaps the guards.
     handler = signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     while True:
@@ -133,7 +133,7 @@ def answer(connection: socket.socket, state: WarmState, listener: int, alive: in
     What goes wrong with the request is logged: the client then starts its rank cold.
     """
     if warm_client.peer_uid(connection) != os.geteuid():
-        say("refused a process of another user")
+        log("refused a process of another user")
         return None
     connection.settimeout(REQUEST_SECONDS)
     received: list[int] = []
@@ -146,7 +146,7 @@ def answer(connection: socket.socket, state: WarmState, listener: int, alive: in
         if reason is None and fork_rank(connection, listener, alive, received):
             return request, received
     except (LookupError, OSError, ValueError) as problem:
-        say(f"a rank's request failed: {problem}")
+        log(f"a rank's request failed: {problem}")
     for descriptor in received:
         os.close(descriptor)
     return None

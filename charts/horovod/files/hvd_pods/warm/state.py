@@ -143,8 +143,8 @@ class WarmState:
         """
         environment = request["environment"]
         placed = [name for name in PLACE_THREADS if name in environment]
-        is_told = "OMP_NUM_THREADS" in environment and not placed
-        if set(request["cpus"]) == self.cpus or is_told:
+        is_chosen = "OMP_NUM_THREADS" in environment and not placed
+        if set(request["cpus"]) == self.cpus or is_chosen:
             return None
         remedy = f"unset {placed[0]}" if placed else "set OMP_NUM_THREADS in worker.env"
         return f"the rank is bound, and imports have counted the CPUs of the container: {remedy}"

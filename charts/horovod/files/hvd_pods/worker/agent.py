@@ -151,7 +151,7 @@ class Agent:
         for client in [one for one in self._strangers if one.until <= now]:
             if client.channel:
                 within = self._limits.ask_within
-                self._say(f"{client.address} has sent no request within {within:g} s")
+                self._log(f"{client.address} has sent no request within {within:g} s")
             self._drop(client)
         for client in [one for one in self._sessions if one.end_at <= now]:
             # Looked at again: training code may have stopped the supervisor.
@@ -189,7 +189,7 @@ class Agent:
         try:
             connection, peer = self._listener.accept()
         except OSError as problem:
-            self._say(f"cannot take a connection: {problem}")
+            self._log(f"cannot take a connection: {problem}")
             if problem.errno in (errno.EMFILE, errno.ENFILE):
                 # The connection stays, and would be tried again at once, for ever.
                 self._loop.unwatch(self._listener.fileno())
@@ -228,13 +228,13 @@ class Agent:
         except RefusedError as problem:
             self._refuse(client, str(problem))
         except ConfigurationError as problem:
-            self._say(f"{client.address}: {problem}")
+            self._log(f"{client.address}: {problem}")
             self._drop(client)
         except BlockingIOError:
             return
         except OSError as problem:
             if isinstance(problem, (ssl.SSLError, frames.ProtocolError)):
-                self._say(f"{client.address} is refused: {keys.explain_client(problem)}")
+                self._log(f"{client.address} is refused: {keys.explain_client(problem)}")
             self._lose(client)
         else:
             self._update(client)
@@ -337,7 +337,7 @@ class Agent:
     def _send_taken(self, client: Client, number: int) -> None:
         if client.channel:
             with suppress(OSError):
-                client.channel.tell_taken(number)
+                client.channel.acknowledge(number)
             self._update(client)
 
     def _send(self, client: Client, kind: bytes, content: bytes) -> None:
@@ -396,8 +396,8 @@ class Agent:
         client.end_at = time.monotonic() + stay + self._limits.end_within
 
     def _refuse(self, client: Client, reason: str) -> None:
-        """Tell a client why it is not served, and end its connection."""
-        self._say(f"{client.address}: {reason}")
+        """Report to a client why it is not served, and end its connection."""
+        self._log(f"{client.address}: {reason}")
         if client.channel:
             with suppress(OSError):
                 client.channel.send(frames.REFUSED, reason.encode()[: frames.LONGEST])
@@ -424,7 +424,7 @@ class Agent:
         if client.program:
             client.program.read_output(client.channel.waiting <= MOST_WAITING)
 
-    def _say(self, message: str) -> None:
+    def _log(self, message: str) -> None:
         """Log a line about a client, as many as the limits allow."""
         now = time.monotonic()
         self._lines = [one for one in self._lines if now - one < self._limits.lines_every]

@@ -22,7 +22,7 @@ from hvd_pods.rank import ranks
 from hvd_pods.worker.saving import KEPT, fits_any_number
 
 # Seconds after the end of the ranks in which the launcher's daemon reports how they ended, and
-# after its own end, in which the agent sends what it has said.
+# after its own end, in which the agent sends its output.
 REPORT_WITHIN = 10.0
 SEND_WITHIN = 1.0
 # Seconds between two checks of what still runs; the end of a child is noticed at once.
@@ -46,7 +46,7 @@ def leave(
     save_at = time.monotonic() + RANKS_SHARE * grace
     # No other attempt may begin here: the agent listens no longer, and ends with its last session.
     agent.terminate()
-    told: set[ranks.Script] = set()
+    notified: set[ranks.Script] = set()
     # A master that does not answer would cost each rank seconds of the grace period.
     is_heard = True
     # Until a rank has been found, there is nothing to be reported.
@@ -58,8 +58,8 @@ def leave(
         # The master must know before a rank ends: this is the cause of the attempt's end, and the
         # launcher waits for the other ranks.
         for script in scripts:
-            if script not in told and is_heard:
-                told.add(script)
+            if script not in notified and is_heard:
+                notified.add(script)
                 is_heard = ranks.notify(script, kind=notices.LEAVING, seconds=grace)
         for script in scripts:
             ranks.ask_to_end(script)

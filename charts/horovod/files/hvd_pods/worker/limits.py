@@ -21,7 +21,7 @@ class Limits(NamedTuple):
     ask_within: float = 5.0
     # Seconds from the end of a connection to the end of its program, which may end its ranks first.
     end_within: float = 2.0
-    # Seconds in which the master ends the connection after it was told a program's exit code.
+    # Seconds in which the master ends the connection after it has got a program's exit code.
     close_within: float = 30.0
     # Lines of the log about clients that are no masters, in these seconds.
     lines: int = 20

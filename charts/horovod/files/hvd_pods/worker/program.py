@@ -93,7 +93,7 @@ class Program:
                 os.kill(self.pid, number)
 
     def kill(self) -> None:
-        """Kill all that the program has started; its supervisor then tells how it ended."""
+        """Kill all that the program has started; its supervisor then reports how it ended."""
         for pid in list(fast_start.descendants(self.pid)):
             with suppress(OSError):
                 os.kill(pid, signal.SIGKILL)

@@ -1,4 +1,4 @@
-"""Finds ranks of this worker that are stopped or use no CPU, and tells the master.
+"""Finds ranks of this worker that are stopped or use no CPU, and notifies the master.
 
 Horovod itself finds ranks that do not join a collective operation, but its own threads wait for a
 rank that is stopped, and then say nothing. Other frameworks say nothing of either.
@@ -34,7 +34,7 @@ class RankWatch:
         except ValueError:
             self._period = DEFAULT_PERIOD
         self._is_silent = environment.get(contract.FRAMEWORK) in SILENT_FRAMEWORKS
-        # By process and kind of notice: since when, and when the master was last told.
+        # By process and kind of notice: since when, and when the master was last notified.
         self._seen: dict[tuple[int, str], tuple[float, float]] = {}
         # By process: the seconds of CPU at the last look, and when that was.
         self._used: dict[int, float] = {}
@@ -47,8 +47,8 @@ class RankWatch:
         stopped = {pid: find_stop(pid) for pid in scripts}
         kinds.update({pid: kind for pid, kind in stopped.items() if kind})
         self._seen = {key: self._seen.get(key, (now, now)) for key in kinds.items()}
-        for (pid, kind), (since, told) in self._seen.items():
-            if now - told >= self._period:
+        for (pid, kind), (since, reported) in self._seen.items():
+            if now - reported >= self._period:
                 self._seen[pid, kind] = (since, now)
                 content = {"kind": kind, "seconds": now - since, "period": self._period}
                 if not ranks.notify(scripts[pid], **content):

@@ -1,7 +1,7 @@
 """The process between the agent and a program that it has started, one for each session.
 
 It is the subreaper of the program and of all that the program starts, so that nothing outlives the
-session: when the program has ended, it kills what the program has left, and then says how the
+session: when the program has ended, it kills what the program has left, and then reports how the
 program ended. It dies with the agent; what it watches then comes to the worker's main program,
 which ends with the agent, and the container with it.
 """

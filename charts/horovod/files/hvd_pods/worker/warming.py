@@ -12,7 +12,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).absolute().parents[2]))
 from hvd_pods.rank import warm_client
 
-# Nothing tells that the modules were imported but a file.
+# Nothing shows that the modules were imported but a file.
 LOOK_EVERY = 0.1
 
 

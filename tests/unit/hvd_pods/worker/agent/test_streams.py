@@ -49,7 +49,7 @@ def test_master_knows_how_much_of_its_input_waits_for_the_program(worker: AgentP
         program.give(b"go on\n" + bytes(1_000_000))
         program.read_until(b"up\n")
         until = time.monotonic() + 60
-        while program.session.waiting > frames.TELL_AFTER:
+        while program.session.waiting > frames.ACKNOWLEDGE_AFTER:
             assert time.monotonic() < until
             program.step(until)
         program.give(b"")
