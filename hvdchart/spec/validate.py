@@ -72,7 +72,7 @@ def _minimum(at: KeyPath, spec: Spec, group: NodeGroup) -> Iterator[Finding]:
 def _names(spec: Spec, index: int) -> Iterator[Finding]:
     group = spec.nodes[index].name
     if group == "master":
-        yield ("nodes", index, "name"), "the chart names its launcher 'master'", "another name"
+        yield ("nodes", index, "name"), "the chart's own pod is named 'master'", "another name"
     # A single group becomes the chart's `worker`.
     stateful_set = f"{spec.name}-{group if len(spec.nodes) > 1 else 'worker'}"
     longest = longest_name(spec)

@@ -368,7 +368,7 @@ def account(namespace: Namespace, folder: Path, service_account: Manifest) -> di
 
 def seconds(log: str) -> Figures:
     """How long the master looked for its hosts, and how long the launcher ran."""
-    marks = (r"attempt \d+ waits for hosts", r"\$ ", "training finished")
+    marks = (r"attempt \d+ waits for workers", r"\$ ", "training finished")
     pattern = ".*".join(rf"\+([\d.]+)s\] {mark}" for mark in marks)
     match = re.search(pattern, log, re.DOTALL)
     assert match is not None, log

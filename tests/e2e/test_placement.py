@@ -24,7 +24,7 @@ def test_required_spread_waits_on_one_node_and_tells_the_schedulers_reason(
     }
     namespace.install("hvd", values)
     # The first worker answers.
-    namespace.wait_for_line("waiting for 1 of 2 hosts: ", "didn't match pod anti-affinity rules")
+    namespace.wait_for_line("waiting for 1 of 2 workers: ", "didn't match pod anti-affinity rules")
 
 
 def test_required_spread_of_two_releases_can_share_a_node(namespace: Namespace) -> None:

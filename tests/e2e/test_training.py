@@ -231,7 +231,7 @@ class TestWorkersThatCannotStart:
     ) -> None:
         """Also in the termination message, which `kubectl describe` shows."""
         text = namespace.log("hvd") if place == "log" else terminated["message"]
-        assert "2 of 2 hosts did not answer within launch.hostsTimeoutSeconds=40" in text
+        assert "2 of 2 workers did not answer within launch.hostsTimeoutSeconds=40" in text
         lines = {line.partition(":")[0].strip(): line for line in text.splitlines()}
         assert "ImagePull" in lines["hvd-image-0"]
         assert "no-such-image" in lines["hvd-image-0"]
@@ -318,7 +318,7 @@ def test_upgrade_replaces_running_workers_at_once(namespace: Namespace) -> None:
     after = workers(namespace)
     assert not before & {pod["metadata"]["uid"] for pod in after}
     assert {pod["metadata"]["labels"]["changed"] for pod in after} == {"yes"}
-    replaced = "replacing workers from before the last upgrade: hvd-worker-[0-1] (2 hosts)"
+    replaced = "replacing workers from before the last upgrade: hvd-worker-[0-1] (2 workers)"
     assert replaced in namespace.log("hvd")
 
 

@@ -71,7 +71,7 @@ def test_quota(training: Training) -> None:
     requests = {"resources": {"requests": {"memory": "1Gi"}}}
     training.install(STEPS, worker=requests, launch={"preload": [], "hostsTimeoutSeconds": 8})
     told = end(training, began)
-    assert "1 of 2 hosts did not answer" in told
+    assert "1 of 2 workers did not answer" in told
     assert "exceeded quota: small" in told
     assert "request less" in told
 

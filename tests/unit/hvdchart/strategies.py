@@ -11,7 +11,7 @@ from ruamel.yaml import YAML
 
 VALUES = Path(__file__).parents[3] / "values"
 EXAMPLES = [YAML(typ="safe", pure=True).load(path) for path in sorted(VALUES.glob("*.spec.yaml"))]
-# The chart names its launcher `master`.
+# The chart's own pod is named `master`.
 NAMES = st.from_regex(r"[a-z]([-a-z0-9]{0,10}[a-z0-9])?", fullmatch=True).filter(
     lambda name: name != "master"
 )

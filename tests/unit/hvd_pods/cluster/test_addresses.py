@@ -164,7 +164,7 @@ def test_slices_that_cannot_be_watched_any_more_are_logged_once(
     before = len(api_server.asked("GET", SLICES))
     api_server.end_watches()
     api_server.wait(lambda: len(api_server.asked("GET", SLICES)) > before + 3)
-    assert capsys.readouterr().out.count("cannot watch the hosts' addresses: 403") == 1
+    assert capsys.readouterr().out.count("cannot watch the workers' addresses: 403") == 1
 
 
 @pytest.mark.parametrize(

@@ -108,7 +108,7 @@ def test_ranks_that_cannot_meet_are_found_before_they_wait(
 
 def test_launch_without_a_host_fails() -> None:
     """The only host may go while it gets the code; a launcher of no ranks would succeed."""
-    with pytest.raises(RunError, match="no host is left"):
+    with pytest.raises(RunError, match="no worker is left"):
         describe_meeting(make_run(), {}, 1)
 
 

@@ -58,8 +58,8 @@ def test_a_run_trains_and_is_over(pod: MasterPod, capsys: pytest.CaptureFixture[
     assert hostfile == "hvd-worker-0.hvd slots=2\nhvd-worker-1.hvd slots=2\n"
     assert [event["message"] for event in pod.api.items("core/events")] == [
         "attempt 1 waits for workers of 4 ranks",
-        "2 hosts respond",
-        "attempt 1: mpirun starts 4 ranks on 2 hosts",
+        "2 workers respond",
+        "attempt 1: mpirun starts 4 ranks on 2 workers",
         "the training ended with exit code 0",
     ]
     assert pod.stages() == ["Started", "HostsReady", "Training", "Finished"]

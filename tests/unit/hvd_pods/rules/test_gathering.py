@@ -106,7 +106,7 @@ def test_run_whose_hosts_do_not_come_fails_for_good() -> None:
     answer(world, "w-0", "w-1")
     code, problem = world.end()
     assert code == 1
-    assert "1 of 3 hosts did not answer within" in problem
+    assert "1 of 3 workers did not answer within" in problem
     assert len(world.of(m.Prepare)) == 1
 
 
@@ -150,7 +150,7 @@ def test_a_thousand_missing_hosts_cost_one_list_and_a_short_message() -> None:
     assert not world.of(m.DeletePods)
     (line,) = [line for line in world.logged().splitlines() if line.startswith("waiting for 1000")]
     assert len(line) < 1000
-    assert "w-[0,2,4,6,8,10,12,14,...] (500 hosts)" in line
+    assert "w-[0,2,4,6,8,10,12,14,...] (500 workers)" in line
 
 
 def test_workers_that_are_missing_are_created_again() -> None:

@@ -205,7 +205,7 @@ class SliceAddresses:
         if is_final:
             log(f"cannot read EndpointSlices ({problem}): using DNS instead")
         elif str(problem) != self._trouble:
-            log(f"cannot watch the hosts' addresses: {problem}; trying again")
+            log(f"cannot watch the workers' addresses: {problem}; trying again")
         self._trouble = str(problem)
         if self._slices is None:
             self._use_dns()

@@ -29,7 +29,7 @@ def describe_meeting(run: Run, addresses: Mapping[Host, str], attempt: int) -> s
     Raises RunError without a host: the only one may go while it gets the code.
     """
     if not addresses:
-        raise RunError("no host is left to start the ranks on")
+        raise RunError("no worker is left to start the ranks on")
     groups = groupby(addresses, key=lambda host: host.stateful_set)
     hosts = [f"{name}:{','.join(format_ordinals(same))}" for name, same in groups]
     port = choose_port(zlib.crc32(run.service.encode()), attempt)

@@ -120,7 +120,7 @@ class UserCode:
         )
         reached = [host for host in hosts if not answers[host][0]]
         if reached:
-            log(f"code {self.name} ({len(self._content)} bytes) is on {len(reached)} hosts")
+            log(f"code {self.name} ({len(self._content)} bytes) is on {len(reached)} workers")
         failed = self._install(reach, reached) if self.has_packages and reached else {}
         self._delivered.update({host: pods[host] for host in reached if host not in failed})
         if len(reached) < len(hosts):
@@ -132,14 +132,14 @@ class UserCode:
     def _install(self, reach: remote.Reach, hosts: Sequence[Host]) -> dict[Host, tuple[int, str]]:
         """Let hosts install the packages; return exit code and message of each failed host."""
         limit = self._install_within
-        log(f"{packages.REQUIREMENTS}: pip runs on {len(hosts)} hosts, at most {limit:.0f} s")
+        log(f"{packages.REQUIREMENTS}: pip runs on {len(hosts)} workers, at most {limit:.0f} s")
         command = ["common/packages.py", self.name, str(limit)]
         within = limit + ANSWER_WITHIN
         answers = remote.call(reach, hosts, command, seconds=within, is_stopped=self._is_stopped)
         done = Counter(output for code, output in answers.values() if not code)
         for output, number in done.items():
             first, *warnings = output.splitlines()
-            log(f"{packages.REQUIREMENTS}: {number} hosts have installed {first}")
+            log(f"{packages.REQUIREMENTS}: {number} workers have installed {first}")
             for line in warnings:
                 log(f"{packages.REQUIREMENTS}: {line}")
         return {host: answer for host, answer in answers.items() if answer[0]}

@@ -77,10 +77,9 @@ def on_attempt_begins(step: Step, event: m.AttemptBegins) -> None:
     step.set_entry(RUNNING, state.last_failure)
     step.write_record("begin")
     step.do(m.WatchHosts(number), m.Prepare(number, fence, fits=run.api))
-    step.do(m.CreateJobEvent("Started", f"attempt {number} waits for workers of {run.ranks} ranks"))
-    step.log(
-        f"attempt {number} waits for hosts of {run.ranks} ranks, at most {run.hosts_timeout:.0f} s"
-    )
+    what = f"attempt {number} waits for workers of {run.ranks} ranks"
+    step.do(m.CreateJobEvent("Started", what))
+    step.log(f"{what}, at most {run.hosts_timeout:.0f} s")
     gathering.begin(step)
 
 
@@ -291,7 +290,7 @@ def on_terminated(step: Step, event: m.Terminated) -> None:
         return
     step.log("this pod is terminating")
     if step.state.activity == Activity.GATHERING:
-        step.then(m.AttemptEnds(InterruptedRunError("terminated while waiting for hosts")))
+        step.then(m.AttemptEnds(InterruptedRunError("terminated while waiting for workers")))
     elif step.state.activity == Activity.HOLDING and "look" in step.state.timers:
         # The next look ends this master.
         step.clear_timers("look")

@@ -162,7 +162,7 @@ def on_problem(step: Step, event: m.HostProblem) -> None:
     if event.silent >= limit and event.all_hosts_silent:
         limit *= MASTER_OFFLINE_FACTOR
         if not gathered.all_hosts_silent:
-            why = "no host responds: this pod may have lost the network"
+            why = "no worker responds: this pod may have lost the network"
             step.log(f"{why}; waiting {limit:.0f} s")
         step.set_gathered(all_hosts_silent=True)
     if event.silent >= limit:
@@ -196,7 +196,7 @@ def start_if_possible(step: Step) -> None:
     for name, pod in chosen.items():
         step.log(f"host {name} at {pod.address}, {state.facts.hosts[name].slots} slots")
     spares = describe_spares(run, len(answering) - len(chosen))
-    step.do(m.CreateJobEvent("HostsReady", f"{len(chosen)} hosts respond{spares}"))
+    step.do(m.CreateJobEvent("HostsReady", f"{len(chosen)} workers respond{spares}"))
     step.clear_timers("hosts", "resume", "shrink")
     if count_missing_workers(run, chosen):
         step.do(m.FreezeHosts([*chosen]))
@@ -517,7 +517,7 @@ def _count_missing(step: Step, missing: Sequence[Host]) -> str:
     run = step.state.run
     needed = sum(run.needed_workers.values())
     lacking = sum(count_missing_workers(run, step.state.gathered.answering).values())
-    return f"{min(lacking, len(missing))} of {needed} hosts"
+    return f"{min(lacking, len(missing))} of {needed} workers"
 
 
 def _missing_error(

@@ -77,7 +77,7 @@ def format_hosts(hosts: Sequence[Host]) -> str:
         shown += ",..." if len(ordinals) > MOST_RANGES else ""
         parts.append(f"{name}-{shown}" if shown.isdecimal() else f"{name}-[{shown}]")
     more = " and other groups" if len(parts) > MOST_RANGES else ""
-    number = f" ({len(hosts)} hosts)" if len(hosts) > 1 else ""
+    number = f" ({len(hosts)} workers)" if len(hosts) > 1 else ""
     return ", ".join(parts[:MOST_RANGES]) + more + number
 
 

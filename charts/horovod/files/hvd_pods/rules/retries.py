@@ -96,7 +96,7 @@ class Retries:
         if problem.exit_code == BAD_CONFIGURATION or left <= 0:
             return Verdict(self, failures, None)
         if isinstance(problem, HostsTimeoutError):
-            why = "another attempt would wait for the same hosts"
+            why = "another attempt would wait for the same workers"
             return Verdict(self, failures, None, f"the run is not retried: {why}")
         repeats = getattr(problem, "repeats", "")
         is_same = repeats != "" and repeats == self.last

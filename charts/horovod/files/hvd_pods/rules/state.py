@@ -39,8 +39,8 @@ class Activity(enum.Enum):
 
     HOLDING = "until it holds the record"
     READING = "until it knows whether the run has ended, and how often it may be tried"
-    GATHERING = "until enough hosts answer"
-    DELIVERING = "until the hosts have the user's code"
+    GATHERING = "until enough workers respond"
+    DELIVERING = "until the workers have the user's code"
     TRAINING = "until the launcher ends"
     JUDGING = "until it knows why the launcher ended, and how far it came"
     CONCLUDING = "until it knows whether another attempt may follow"

@@ -82,7 +82,7 @@ def begin(step: Step, event: m.Delivered) -> None:
     step.set(activity=Activity.TRAINING, was_training=True, left=left)
     step.set_attempt(launch=Launch(tuple(chosen)))
     number = state.attempt.number
-    what = f"attempt {number}: {run.mode} starts {step.state.ranks} ranks on {len(chosen)} hosts"
+    what = f"attempt {number}: {run.mode} starts {step.state.ranks} ranks on {len(chosen)} workers"
     step.do(m.CreateJobEvent("Training", what))
     addresses = {name: answering[name].address for name in chosen if name in answering}
     stay = ending.backoff(state.job or {}) + STAY_LONGER
