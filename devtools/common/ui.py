@@ -36,17 +36,17 @@ def _lines(title: str, began: float) -> Iterator[None]:
     """Prints a line every ALIVE_EVERY seconds."""
     ended = threading.Event()
 
-    def tell() -> None:
+    def show() -> None:
         while not ended.wait(ALIVE_EVERY):
             console.print(f"running {title} ({time.monotonic() - began:.0f} s so far)")
 
-    teller = threading.Thread(target=tell, daemon=True)
-    teller.start()
+    printer = threading.Thread(target=show, daemon=True)
+    printer.start()
     try:
         yield
     finally:
         ended.set()
-        teller.join()
+        printer.join()
 
 
 def note(text: str) -> None:

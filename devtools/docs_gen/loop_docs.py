@@ -118,26 +118,26 @@ def events() -> str:
             if handler is None:
                 continue
             where = f"{handler.__module__.rpartition('.')[2]}.{handler.__name__}"
-            said = (inspect.getdoc(getattr(messages, name)) or "").split("\n\n")[0]
+            text = (inspect.getdoc(getattr(messages, name)) or "").split("\n\n")[0]
             follow = ", ".join(sorted(effects[where])) or "nothing"
-            rows.append((f"`{name}`", " ".join(said.split()), follow))
+            rows.append((f"`{name}`", " ".join(text.split()), follow))
     return table(("Event", "What has happened", "May follow at once"), rows)
 
 
 def variables() -> str:
     """The variables between the chart and its pods, by the comments of their module."""
     rows = []
-    said: list[str] = []
+    lines: list[str] = []
     way = ""
     for line in inspect.getsource(contract).splitlines():
         name = re.fullmatch(r'[A-Z_]+ = "(HVD_[A-Z_]+)"', line)
         if line.startswith("# == "):
             way = line.removeprefix("# == ")
         elif line.startswith("# "):
-            said.append(line.removeprefix("# "))
+            lines.append(line.removeprefix("# "))
         elif name:
-            rows.append((f"`{name[1]}`", way, " ".join(said)))
-            said = []
+            rows.append((f"`{name[1]}`", way, " ".join(lines)))
+            lines = []
     return table(("Variable", "Way", "Content"), rows)
 
 

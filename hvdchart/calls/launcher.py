@@ -135,10 +135,10 @@ class Launcher:
             spec = read_spec(script_tree(run, default))
         self._output = output
         if chosen:
-            self._say(chosen)
+            self._report(chosen)
         folder = None if code is None else Path(code)
         # A line is reported once.
-        self._read = partial(_read, spec, name, folder, cache(self._say), brings_mpi)
+        self._read = partial(_read, spec, name, folder, cache(self._report), brings_mpi)
         self._plan = _plan(self._read(), idle)
         # As it was installed last.
         self._spec: Spec | None = None
@@ -150,8 +150,8 @@ class Launcher:
         # A fork has this object, too, and must leave the release to the process that made it.
         self._process = os.getpid()
         self._connection: Connection | None = None
-        # A call has told that the run has ended.
-        self._is_told = False
+        # A call has found that the run has ended.
+        self._has_ended = False
         # The record's last change, and the workers, at the time of the connection.
         self._changed: tuple[str, str] = ("", "")
         self._workers: dict[str, tuple[str, int]] = {}
@@ -284,7 +284,7 @@ class Launcher:
                     return self._connection
             shown = f"{run.phase}{problem}"
             if shown != last:
-                self._say(f"{time.monotonic() - began:5.1f} s  {shown}")
+                self._report(f"{time.monotonic() - began:5.1f} s  {shown}")
             last = shown
         return self._connect()
 
@@ -295,11 +295,11 @@ class Launcher:
         """
         status = run.status
         if status.state == "finished":
-            self._say(f"the workers have ended after {self._idle:g} s without a call")
+            self._report(f"the workers have ended after {self._idle:g} s without a call")
         elif status.state == "not found" and not is_new:
-            self._say(f"release {status.name} was removed by somebody else: installing it again")
-        elif self._is_told or lease_end(run.release):
-            self._say(f"the run has ended: {one_line(status.reason)}; starting it again")
+            self._report(f"release {status.name} was removed by somebody else: installing it again")
+        elif self._has_ended or lease_end(run.release):
+            self._report(f"the run has ended: {one_line(status.reason)}; starting it again")
         else:
             assert self._cluster  # noqa: S101
             lines = "\n".join(status_report(status, self._cluster.namespace))
@@ -318,18 +318,18 @@ class Launcher:
             self._remove()
         self._plan = plan
         self._spec = None
-        self._is_told = False
+        self._has_ended = False
         values = checked_values(plan)
         if self._session is None:
             self._cluster = Cluster.connect(self._helm.context, self._namespace)
-            session = Session(self._cluster, spec.name, self._helm, self._say, _AFTER_END)
+            session = Session(self._cluster, spec.name, self._helm, self._report, _AFTER_END)
             session.require_free()
-            self._say(f"installing release {spec.name} in namespace {self._cluster.namespace}")
+            self._report(f"installing release {spec.name} in namespace {self._cluster.namespace}")
             self._session = session
             atexit.register(self.close)
             exit_on_signals()
         else:
-            self._say("the code or the spec has changed: starting the run again with it")
+            self._report("the code or the spec has changed: starting the run again with it")
         try:
             self._session.upgrade(values)
         except HelmError:
@@ -364,7 +364,7 @@ class Launcher:
         for run in watch_run(self._cluster, self._plan.spec.name, within):
             status = run.status
             workers = _workers(run)
-            self._is_told = self._is_told or status.over
+            self._has_ended = self._has_ended or status.over
             if status.state == "not found":
                 return f"release {status.name} was removed"
             if status.over or _last_change(run) != self._changed:
@@ -382,7 +382,7 @@ class Launcher:
         output.write(text)
         output.flush()
 
-    def _say(self, text: str) -> None:
+    def _report(self, text: str) -> None:
         """Write a remark of the launcher itself, between the ranks' output."""
         self._write(f"hvdchart: {printable(text)}\n")
 

@@ -30,14 +30,13 @@ def code_changes(
     The present one comes first. A change of ignored files alone is no new version. `report` gets a
     line about secrets that are left out, once. Raises KeyboardInterrupt on Ctrl-C.
     """
-    # A line is reported once.
-    said = cache(report)
+    report_once = cache(report)
     last: dict[str, Plain] | None = None
     # By its name, whatever becomes of the folder that this program has started in.
     path = path.absolute()
     for _ in _signals(path):
         try:
-            packed = pack_code(path, said)
+            packed = pack_code(path, report_once)
         except FileError as error:
             # A file vanished while it was packed, or the code is too large: a save may help.
             yield error

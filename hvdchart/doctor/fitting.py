@@ -42,7 +42,7 @@ def examine_fit(nodes: Sequence[Object], pods: Iterable[Object], values: Values)
 def _impossible(nodes: Sequence[Object], pods: Sequence[Object], values: Values) -> str:
     """Why the pods can never all run; empty where they may."""
     if not all((node.get("status") or {}).get("allocatable") for node in nodes):
-        # Its kubelet has not said yet what the node has.
+        # Its kubelet has not reported yet what the node has.
         return ""
     groups = merged_groups(values)
     needs = pod_needs(values)

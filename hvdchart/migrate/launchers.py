@@ -16,7 +16,7 @@ from hvdchart.migrate.command_line import LAUNCHERS, CommandLine, parse_line, un
 from hvdchart.migrate.parser import NotUnderstoodError, Parser, count
 from hvdchart.migrate.words import Word
 
-_MEETING = "the chart tells ranks where to meet"
+_MEETING = "the chart sets where ranks meet"
 _SIZE = "the chart takes it from worker.number and worker.slots"
 _PYTHON = ("-m", "--module"), ("--no-python", "--no_python")
 

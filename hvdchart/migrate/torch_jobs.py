@@ -35,7 +35,7 @@ _ELASTIC: KeyPath = ("spec", "elasticPolicy")
 _POLICYS_OWN = {
     **dict.fromkeys(
         ("rdzvBackend", "rdzvHost", "rdzvPort", "rdzvId", "rdzvConf", "standalone"),
-        "the chart tells ranks where to meet",
+        "the chart sets where ranks meet",
     ),
     "maxReplicas": "the run uses at most worker.number workers",
     "maxRestarts": "master.backoffLimit sets the number of retries",

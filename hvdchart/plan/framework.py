@@ -25,7 +25,7 @@ _SIGNS = {
 }
 # A module that prefers MPI to Gloo on CPUs, where PyTorch was compiled with it.
 _MPI_ON_CPUS = "accelerate"
-# The key of a line that tells PyTorch or JAX to reduce with MPI.
+# The key of a line that makes PyTorch or JAX reduce with MPI.
 _BACKEND = "backend mpi"
 _IS_LINE = "train.command is a line of horovodrun"
 # What a worker imports in advance. Both can be forked: they start no threads before they are used.

@@ -36,7 +36,7 @@ def command_plan(plan: Plan, command: Sequence[str], retries: int, **changes: An
             mode="custom",
             options=options,
             hosts_timeout_seconds=timeout,
-            # The commands of this package tell themselves what they have started.
+            # The commands of this package report themselves what they have started.
             allow_idle_workers=True,
         ),
     )

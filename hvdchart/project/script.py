@@ -109,7 +109,7 @@ def plan_script(
 ) -> ScriptPlan:
     """The plan of a script; `values` are those of the chart that the command adds, with the code.
 
-    With `is_marked`, what is said about the run later has the words of `hvdchart run`. Raises
+    With `is_marked`, messages about the run have the words of `hvdchart run`. Raises
     SpecError, which names the options that were typed.
     """
     default = None

@@ -135,7 +135,7 @@ def nested_launcher(command: Sequence[str]) -> tuple[str, list[str]] | None:
 
 
 def _started_program(arguments: Sequence[str]) -> list[str]:
-    """The program in a launcher's arguments, with its own; empty where none can be told."""
+    """The program in a launcher's arguments, with its own; empty where none can be found."""
     for index, word in enumerate(arguments):
         # Also of launchers that start Python themselves.
         if word in ("-m", "--module") and index + 1 < len(arguments):

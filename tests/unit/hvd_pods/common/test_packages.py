@@ -211,8 +211,8 @@ def test_index_that_takes_connections_and_says_nothing_costs_a_limited_time(
     ],
     ids=["path", "version", "option", "password", "name", "file"],
 )
-@pytest.mark.promise("secrets of the requirements are not in what is told")
-def test_secrets_of_the_requirements_are_not_in_what_is_told(
+@pytest.mark.promise("secrets of the requirements are not in messages")
+def test_secrets_of_the_requirements_are_not_in_messages(
     code: Path, index: Index, monkeypatch: pytest.MonkeyPatch, lines: list[str]
 ) -> None:
     """It goes to the log, to an event and to the record, which others may read."""

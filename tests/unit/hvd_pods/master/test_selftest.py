@@ -155,8 +155,8 @@ def end_workers(pod: MasterPod) -> None:
     pod.api.fail("PATCH", "core/pods", end)
 
 
-@pytest.mark.promise("policy that nothing enforces is told")
-def test_policy_that_nothing_enforces_is_told(
+@pytest.mark.promise("policy that nothing enforces is reported")
+def test_policy_that_nothing_enforces_is_reported(
     guarded: MasterPod, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert selftest.main() == 0
