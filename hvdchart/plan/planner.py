@@ -83,7 +83,7 @@ def _check_mpi(spec: Spec, framework: Framework, tree: Node | None) -> None:
 
 
 def _check_state(spec: Spec, groups: tuple[GroupPlan, ...], tree: Node | None) -> None:
-    """Raise SpecError for a state whose records do not fit into a worker's shared memory.
+    """Raise SpecError for a state whose commits do not fit into a worker's shared memory.
 
     Where the spec does not give the size of that, it is at most half of the worker's memory.
     """
@@ -102,7 +102,7 @@ def _check_state(spec: Spec, groups: tuple[GroupPlan, ...], tree: Node | None) -
 
 
 def _kept(spec: Spec) -> tuple[int, str]:
-    """Bytes of the state's records in a worker, and words for them."""
+    """Bytes of the state's commits in a worker, and words for them."""
     workers = sum(topology.workers(group, spec) for group in spec.nodes)
     return rules.kept(spec.train.state or 0, workers, is_sharded=spec.train.sharded)
 

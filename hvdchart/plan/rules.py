@@ -213,7 +213,7 @@ def _whole_memory(free: int) -> tuple[int, str]:
 
 
 def kept(state: int, workers: int, *, is_sharded: bool) -> tuple[int, str]:
-    """Bytes of the records that a worker keeps, and words for them: two of its part of the state.
+    """Bytes of the commits that a worker keeps, and words for them: two of its part of the state.
 
     Of a sharded state, that is the shards of its ranks, and copies of as many of another worker's.
     """
@@ -226,11 +226,11 @@ def kept(state: int, workers: int, *, is_sharded: bool) -> tuple[int, str]:
     return 4 * each, f"2 x 2 x {part}, its part of train.state and a copy of another worker's"
 
 
-def shm(group: NodeGroup, ranks: int, memory: int | None, records: tuple[int, str]) -> Rule:
+def shm(group: NodeGroup, ranks: int, memory: int | None, commits: tuple[int, str]) -> Rule:
     """Shared memory for the buffers of Open MPI and NCCL, which counts as memory of the worker.
 
     512 MiB per CPU rank or 1 GiB per GPU rank, at least 1 GiB, and at most a quarter of the
-    worker's memory; and the records that ranks keep.
+    worker's memory; and the commits that ranks keep.
     """
     each = GI if group.gpus else GI // 2
     wanted = max(GI, ranks * each)
@@ -239,7 +239,7 @@ def shm(group: NodeGroup, ranks: int, memory: int | None, records: tuple[int, st
         # In whole MiB, of which there is at least one.
         wanted = memory // 4 // MI * MI or MI
         why = "a quarter of the worker's memory"
-    size, what = records
+    size, what = commits
     if size:
         wanted += -(-size // MI) * MI
         why += f" + {what}"
