@@ -138,7 +138,10 @@ def test_two_attempts_are_one_run_of_an_mlflow_server(
     text = script("mlflow", "mlflow.log_metric('loss', 1 / (step + 1), step)", "mlflow.end_run()")
     env = {"MLFLOW_TRACKING_URI": mlflow_server.url}
     namespace.kubectl(
-        *("create", "secret", "generic", "tracker"),
+        "create",
+        "secret",
+        "generic",
+        "tracker",
         f"--from-literal=MLFLOW_TRACKING_USERNAME={USER}",
         f"--from-literal=MLFLOW_TRACKING_PASSWORD={mlflow_server.password}",
     )

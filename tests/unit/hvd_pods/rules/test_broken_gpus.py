@@ -62,7 +62,7 @@ class Training(World):
 def training(run: Run) -> Training:
     """A run whose ranks train."""
     world = Training(run)
-    world.tell(m.Started())
+    world.put(m.Started())
     world.launch()
     return world
 
@@ -91,7 +91,9 @@ def test_host_with_a_broken_gpu_is_used_only_where_no_others_are_enough(
 def test_broken_gpu_is_told_with_the_command_that_keeps_runs_off_its_node() -> None:
     world = training(one_group(2, 3))
     world.fail("w-0")
-    (told,) = [effect.message for effect in world.of(m.CreateJobEvent) if effect.reason == "GpuFailed"]
+    (told,) = [
+        effect.message for effect in world.of(m.CreateJobEvent) if effect.reason == "GpuFailed"
+    ]
     assert "w-0" in told
     assert "kubectl cordon node of w-0" in told
 
