@@ -29,9 +29,12 @@ ARCHIVE = CHART / "charts" / "programs" / "programs.tgz"
 SUFFIXES = (".py", ".json")
 VERSION = """\
 The programs of the pods, of version {version} of the chart horovod.
-They have no comments and docstrings. Each line has the number that it has in the sources, which are
-in charts/horovod/files/hvd_pods of the chart's repository, and in the wheel of hvdchart.
+They have no comments and docstrings, and are indented by one space for each level. Each line has
+the number that it has in the sources, which are in charts/horovod/files/hvd_pods of the chart's
+repository, and in the wheel of hvdchart.
 """
+# Tokens that are no part of a statement.
+LAYOUT = {tokenize.INDENT, tokenize.DEDENT, tokenize.NL, tokenize.COMMENT, tokenize.ENDMARKER}
 _Documented = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
 
 
@@ -54,14 +57,37 @@ def _instructions(text: str) -> str:
             place = ast.Pass(lineno=found.lineno, col_offset=found.col_offset)
             node.body[:1] = [] if len(node.body) > 1 else [place]
     for node in ast.walk(tree):
-        # A class or a function without its docstring may end earlier.
-        if isinstance(node, (ast.stmt, ast.expr)):
-            node.end_lineno = node.end_col_offset = None
+        # A class or a function without its docstring may end earlier, and columns are others.
+        for name in {"col_offset", "end_lineno", "end_col_offset"} & {*node._attributes}:
+            setattr(node, name, 0)
     return ast.dump(tree, include_attributes=True)
 
 
+def _indent(text: str) -> str:
+    """A program that is indented by one space for each level, and not within a statement."""
+    lines = io.StringIO(text).readlines()
+    levels = dict.fromkeys(range(1, len(lines) + 1), 0)
+    level = 0
+    is_first = True
+    for token in tokenize.generate_tokens(iter(lines).__next__):
+        level += (token.type == tokenize.INDENT) - (token.type == tokenize.DEDENT)
+        if token.type == tokenize.NEWLINE:
+            is_first = True
+        elif token.type not in LAYOUT:
+            if is_first:
+                levels[token.start[0]] = level
+            is_first = False
+            # The lines of a text are as they are.
+            for row in range(token.start[0] + 1, token.end[0] + 1):
+                levels.pop(row, None)
+    for row, level in levels.items():
+        lines[row - 1] = " " * level + lines[row - 1].lstrip(" ")
+    return "".join(lines)
+
+
 def strip(text: str) -> str:
-    """A program without its comments and docstrings. Its statements keep their lines.
+    """A program without its comments and docstrings, with little indentation. Its statements keep
+    their lines.
 
     Raises SyntaxError for text that is no Python, and ValueError when anything else would change.
     """
@@ -77,7 +103,7 @@ def strip(text: str) -> str:
         if token.type == tokenize.COMMENT:
             row, column = token.start
             lines[row - 1] = f"{lines[row - 1][:column].rstrip()}\n"
-    kept = "".join(lines)
+    kept = _indent("".join(lines))
     if _instructions(kept) != _instructions(text):
         raise ValueError("without its comments and docstrings, it is another program")
     return kept

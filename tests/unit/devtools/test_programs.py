@@ -26,7 +26,11 @@ def f() -> int:
     text = """no
     docstring # no comment"""
     "a statement"
-    return len(text)  # üñ
+    if text:
+        return len(
+            text
+        )
+    return 0  # üñ
 '''
 STRIPPED = '''\
 
@@ -36,20 +40,24 @@ X = "# no comment"
 
 
 class Empty(Exception):
-    pass
+ pass
 
 
 
 def f() -> int:
 
-    text = """no
+ text = """no
     docstring # no comment"""
-    "a statement"
-    return len(text)
+ "a statement"
+ if text:
+  return len(
+text
+)
+ return 0
 '''
 
 
-def test_comments_and_docstrings_are_left_out_and_lines_stay() -> None:
+def test_comments_docstrings_and_indentation_are_left_out_and_lines_stay() -> None:
     assert programs.strip(PROGRAM) == STRIPPED
 
 
