@@ -59,6 +59,12 @@ class Training:
             for layer in [*self.model, self.model]:
                 fsdp.fully_shard(layer)
             self.optimizer = torch.optim.AdamW(self.model.parameters(), 0.01)
+        elif KIND.startswith("fsdp1"):
+            fsdp = importlib.import_module("torch.distributed.fsdp")
+            given = {"use_orig_params": KIND == "fsdp1-orig", "device_id": torch.device("cpu")}
+            self.model[0] = fsdp.FullyShardedDataParallel(self.model[0], **given)
+            self.model = fsdp.FullyShardedDataParallel(self.model, **given)
+            self.optimizer = torch.optim.AdamW(self.model.parameters(), 0.01)
         else:
             optim = importlib.import_module("torch.distributed.optim")
             self.optimizer = optim.ZeroRedundancyOptimizer(
@@ -80,7 +86,11 @@ class Training:
         """Of what this rank has of the weights, and of what its optimizer knows."""
         inner = self.optimizer.optim if KIND == "zero" else self.optimizer
         states = inner.state_dict()["state"].values()
-        tensors = [*self.model.state_dict().values(), *(t for s in states for t in s.values())]
+        # The state_dict() of FSDP1 has what all ranks have together.
+        weights = dict(self.model.named_parameters())
+        if not KIND.startswith("fsdp1"):
+            weights = self.model.state_dict()
+        tensors = [*weights.values(), *(t for s in states for t in s.values())]
         rates = [group["lr"] for group in self.optimizer.param_groups]
         found = hashlib.sha256(json.dumps(rates).encode())
         for tensor in tensors:

@@ -3,17 +3,26 @@
 from __future__ import annotations
 
 import shutil
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
 
+from hvd_pods.library import keep
+from images.builder.build import build
 from images.trials.sandbox import TWO_RANKS, make_open_folder, output_of
+from images.trials.sandbox import sandbox as open_sandbox
 from tests.images.conftest import EXAMPLES, Sandboxes
 from tests.results import result
 
 SCRIPT = Path(__file__).with_name("keep_ranks.py")
 SHARDS = Path(__file__).with_name("keep_shards.py")
+SIZES = Path(__file__).with_name("keep_sizes.py")
+JAX = Path(__file__).with_name("keep_jax.py")
+KEEP = Path(keep.__file__).parent
+# The images of the tests in pods, of which one has JAX.
+OTHER_IMAGES = Path(__file__).parents[1] / "e2e" / "images" / "versions.yaml"
 # Five epochs of six batches, which begin anew after some. No epoch is much better than the first: a
 # callback that counts them halves the learning rate twice.
 FIT = """
@@ -152,7 +161,7 @@ def test_both_ranks_end_with_the_same_weights(kept: Kept, case: str) -> None:
 CPU_STREAMS = "import torch; print(hasattr(torch.cpu.Stream, 'record_event'))"
 
 
-@pytest.mark.parametrize("kind", ["fsdp2", "zero"])
+@pytest.mark.parametrize("kind", ["fsdp1", "fsdp1-orig", "fsdp2", "zero"])
 def test_a_sharded_model_goes_on_as_if_undisturbed(sandboxes: Sandboxes, kind: str) -> None:
     sandbox = sandboxes("examples-pytorch")
     if kind == "fsdp2" and sandbox.succeed("python3", "-c", CPU_STREAMS).strip() != "True":
@@ -165,6 +174,46 @@ def test_a_sharded_model_goes_on_as_if_undisturbed(sandboxes: Sandboxes, kind: s
     for rank in result(done)["ranks"]:
         assert {case: step for case, (step, _) in rank.items()} == STEPS_OF_SHARDS
         assert {digest for _, digest in rank.values()} == {rank["undisturbed"][1]}
+
+
+def assert_divided(attempts: list[list[Any]]) -> None:
+    """Each of them began with the very state with which the one before has ended.
+
+    An attempt has a number of ranks, its first step, and digests at its begin and end.
+    """
+    for (_, _, _, end), (size, step, begin, _) in pairwise(attempts):
+        assert begin == end, f"{size} ranks after step {step}"
+
+
+@pytest.mark.parametrize("kind", ["dtensor", "fsdp2"])
+def test_shards_are_divided_among_another_number_of_ranks(sandboxes: Sandboxes, kind: str) -> None:
+    sandbox = sandboxes("examples-pytorch")
+    if kind == "fsdp2" and sandbox.succeed("python3", "-c", CPU_STREAMS).strip() != "True":
+        pytest.skip("this PyTorch has no fully_shard on CPUs")
+    make_open_folder(sandbox.folder / f"sizes-{kind}")
+    shutil.copy(SIZES, sandbox.folder)
+    place = f"/output/sizes-{kind}"
+    done = sandbox.run("python3", f"/output/{SIZES.name}", kind, place, PYTHONPATH="/examples")
+    assert done.returncode == 0, output_of(done)
+    attempts = result(done)["attempts"]
+    ranks_and_steps = [[4, 0], [3, 5], [2, 8], [3, 10], [3, 10], [3, 10], [4, 11]]
+    assert [each[:2] for each in attempts] == ranks_and_steps
+    # Only where the number has changed: a loss after that takes the new shards.
+    assert done.stderr.count("ranks are divided anew") == 4
+    assert_divided(attempts)
+
+
+def test_arrays_of_jax_are_kept_and_divided(tmp_path: Path) -> None:
+    wheels = build("wheels", versions=OTHER_IMAGES)
+    with open_sandbox(wheels, tmp_path / "output") as sandbox:
+        make_open_folder(sandbox.folder / "kept")
+        shutil.copy(JAX, sandbox.folder)
+        shutil.copytree(KEEP, sandbox.folder / "keep")
+        done = sandbox.run("python3", f"/output/{JAX.name}", "/output/kept", PYTHONPATH="/output")
+    assert done.returncode == 0, output_of(done)
+    attempts = result(done)["attempts"]
+    assert [each[:2] for each in attempts] == [[3, 0], [3, 5], [2, 5], [2, 8], [3, 10]]
+    assert_divided(attempts)
 
 
 @pytest.mark.parametrize("name", EXAMPLES)

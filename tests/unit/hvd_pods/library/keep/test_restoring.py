@@ -12,6 +12,7 @@ import pytest
 
 from hvd_pods.library import keep
 from hvd_pods.library.keep import ranks, record, restoring, state
+from hvd_pods.library.keep.copies import Place
 from tests.fakes.faults import TIMEOUT
 from tests.unit.hvd_pods.library.keep.scripts import resume, train
 
@@ -50,6 +51,46 @@ def test_ranks_agree_on_the_newest_step(
     keys = [[[keep.Key(0, step) for step in each] for each in answer] for answer in answers]
     key, root = restoring.choose([steps for steps, _ in keys], [{*own} for _, own in keys])
     assert (key.step, root) == chosen
+
+
+# What a third rank kept on the worker of rank 1, and a step before on all of them.
+NEWEST = keep.Key(0, 9, 1)
+BEFORE = keep.Key(0, 8, 1)
+
+
+@pytest.mark.parametrize(
+    ("shards", "own", "step", "divided", "lost"),
+    [
+        pytest.param([[0], [1, 2]], [], 9, [0, 1, 1], [], id="all shards are there"),
+        pytest.param([[0, 1], [1]], [], 8, [0, 0, 1], [2], id="one is lost"),
+        pytest.param([[0], [1, 2]], [10], 10, [], [], id="this number of ranks has a newer step"),
+    ],
+)
+def test_shards_of_another_number_of_ranks_are_divided_where_all_are_there(
+    shards: list[list[int]], own: list[int], step: int, divided: list[int], lost: list[int]
+) -> None:
+    newer = [keep.Key(0, each, 2) for each in own]
+    place = Place("node", "worker")
+    before = [{(3, 0): [BEFORE], (3, 1): [BEFORE]}, {(3, 2): [BEFORE]}]
+    answers = []
+    for rank, each in enumerate(shards):
+        sizes = {(3, of): [NEWEST] for of in each}
+        for there, keys in before[rank].items():
+            sizes[there] = sizes.get(there, []) + keys
+        answers.append(
+            restoring.Answer(
+                place,
+                [BEFORE, NEWEST, *newer],
+                newer,
+                {},
+                is_sharded=True,
+                process=keep.Key(-1, 0),
+                sizes=sizes,
+            )
+        )
+    agreed = restoring.agree(answers)
+    assert (agreed.key.step, agreed.divided) == (step, divided)
+    assert (agreed.lost if agreed.newest > agreed.key else []) == lost
 
 
 def test_a_rank_without_a_state_of_its_own_is_named(

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import resource
+import sys
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -12,6 +14,7 @@ import pytest
 from hvd_pods.library import keep
 from hvd_pods.library.keep import shards
 from hvd_pods.library.keep.copies import Place, place_copies
+from hvd_pods.worker import saving
 from tests.unit.hvd_pods.library.keep.shard_ranks import Cluster, ZeroRedundancyOptimizer, cluster
 
 
@@ -118,6 +121,10 @@ def test_a_shard_of_another_number_of_ranks_is_not_used(
     assert "are of another number of ranks, and are not used" in told
 
 
+def test_shards_that_cannot_be_divided_fit_one_number_of_ranks(trained: Cluster) -> None:
+    assert not saving.fits_any_number(trained.worker(0) / "one")
+
+
 def test_training_goes_on_where_the_memory_of_one_worker_is_full(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -165,8 +172,22 @@ def test_a_learning_rate_that_was_changed_after_the_step_is_kept() -> None:
     assert (new.param_groups[0]["lr"], new.optim.param_groups[0]["lr"]) == (0.05, 0.05)
 
 
-@pytest.mark.parametrize("kind", ["FullyShardedDataParallel", "DeepSpeedZeroOptimizer"])
+@pytest.mark.parametrize("kind", ["ZeROOptimizer", "DeepSpeedZeroOptimizer"])
 def test_shards_that_are_not_kept_are_refused_by_name(worker: Path, kind: str) -> None:
     part = type(kind, (), {})()
     with pytest.raises(ValueError, match=rf"part is sharded \({kind}\), which is not kept: "):
         keep.State(part=part)
+
+
+def test_variables_of_keras_that_are_sharded_are_refused_by_name(
+    worker: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    array = SimpleNamespace(is_fully_addressable=False, is_fully_replicated=False)
+    tree = SimpleNamespace(leaves=lambda part: [part])
+    monkeypatch.setitem(sys.modules, "jax", SimpleNamespace(Array=SimpleNamespace, tree=tree))
+    variable = SimpleNamespace(assign=None, shape=(), value=array)
+    model = type("Model", (), {"variables": [variable]})()
+    with pytest.raises(ValueError, match=r"model is sharded \(keras.distribution\), which is not"):
+        keep.State(model=model)
+    array.is_fully_replicated = True
+    keep.State(model=model)

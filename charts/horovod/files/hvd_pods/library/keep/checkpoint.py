@@ -58,10 +58,13 @@ class Checkpoint:
         if self._writing is not None:
             self._writing.join()
 
-    def read(self, run: str, find_difference: Callable[[Record], str]) -> tuple[Record | None, str]:
+    def read(
+        self, run: str, find_difference: Callable[[Record], str], *, is_checked: bool = True
+    ) -> tuple[Record | None, str]:
         """The record, and what is wrong with it or its folder.
 
         Both are None and empty where there is none yet. One of another run has the series -1.
+        Unless `is_checked`, its arrays are not read for that.
         """
         folder = self.path.parent
         with contextlib.suppress(OSError):
@@ -69,7 +72,7 @@ class Checkpoint:
         if not os.access(folder, os.W_OK | os.X_OK):
             return None, f"keep: this user cannot write checkpoints to {folder}: {OTHER}"
         try:
-            record = read_file(self.path)
+            record = read_file(self.path, is_checked=is_checked)
             if wrong := find_difference(record):
                 return None, f"keep: {wrong}: remove it, or {OTHER}"
         except FileNotFoundError:

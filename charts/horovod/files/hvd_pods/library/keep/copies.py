@@ -131,6 +131,9 @@ class Copies:
             except (RuntimeError, ValueError) as problem:
                 self._problem = problem
 
+        if not self._ranks.is_beside:
+            exchange()
+            return
         self._thread = threading.Thread(target=exchange, name="keep-copies", daemon=True)
         _threads.add(self._thread)
         self._thread.start()

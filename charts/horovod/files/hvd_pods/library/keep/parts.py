@@ -6,8 +6,9 @@ import copy
 from typing import Any, Iterable, Mapping
 
 from .arrays import is_variable
+from .jax_arrays import is_spread, leaves_of, rebuild
 from .record import UNUSABLE, Record
-from .shards import REFUSED, find_sharded
+from .shards import KERAS, REFUSED, find_sharded
 
 # A variable of Keras with random numbers, which is the rank's own.
 SEED = "seed_generator_state"
@@ -42,6 +43,9 @@ def _is_seed(variable: Any) -> bool:
 
 def read_part(part: Any, seeds: list[Any]) -> Any:
     """What is to be kept of a part; the variables with random numbers go to `seeds`."""
+    leaves = leaves_of(part)
+    if leaves is not None:
+        return leaves
     if hasattr(part, "state_dict"):
         return part.state_dict()
     if hasattr(part, "bit_generator"):
@@ -67,6 +71,8 @@ def write_part(part: Any, kept: Any) -> Any:
         return part
     # What takes the arrays themselves must not see the next record in their memory.
     kept = copy.deepcopy(kept)
+    if leaves_of(part) is not None:
+        return rebuild(part, kept)
     if hasattr(part, "load_state_dict"):
         part.load_state_dict(kept)
     elif hasattr(part, "bit_generator"):
@@ -89,8 +95,8 @@ def form_of(part: Any, kept: Any) -> Any:
         return [len(group["params"]) for group in kept["param_groups"]]
     if hasattr(part, "state_dict"):
         return {key: tuple(each.shape) for key, each in kept.items() if hasattr(each, "shape")}
-    if variables_of(part) is not None:
-        return [tuple(each.shape) for each in kept]
+    if variables_of(part) is not None or leaves_of(part) is not None:
+        return [tuple(getattr(each, "shape", ())) for each in kept]
     return tuple(kept.shape) if hasattr(kept, "shape") else None
 
 
@@ -101,7 +107,10 @@ def check(name: str, part: Any) -> None:
             f"keep: {name} has no variables yet, so that nothing of it would be kept: build the "
             "model first, as with model.build(input_shape)"
         )
-    for kind in sorted(find_sharded(part) & {*REFUSED}):
+    kinds = find_sharded(part) & {*REFUSED}
+    if any(is_spread(getattr(each, "value", None)) for each in variables_of(part) or ()):
+        kinds.add(KERAS)
+    for kind in sorted(kinds):
         raise ValueError(f"keep: {name} is sharded ({kind}), which is not kept: {REFUSED[kind]}")
 
 

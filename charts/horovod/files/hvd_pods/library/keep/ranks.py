@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import functools
+import importlib
 import mmap
 import os
+import pickle
 import sys
 from typing import Any, Mapping
 
@@ -12,6 +15,8 @@ from .arrays import numpy_module
 
 # Bytes of a broadcast: new memory is slow, and this much is used again.
 PIECE = 1 << 24
+# JAX compiles what it sends for each size: there are few that are multiples of this many bytes.
+ROOM = 1 << 16
 
 
 class Ranks:
@@ -20,6 +25,8 @@ class Ranks:
     rank = 0
     size = 1
     local_rank = 0
+    # Whether a thread can tell something beside what the training tells.
+    is_beside = True
 
     def gather(self, told: Any) -> list[Any]:
         """Return what each rank tells, by rank. All ranks have to call this."""
@@ -134,47 +141,134 @@ class TorchRanks(Ranks):
         return self.torch.frombuffer(memory[at : at + PIECE], dtype=self.torch.uint8)
 
 
+class JaxRanks(Ranks):
+    """Ranks of jax.distributed, whose words take the way of the training's arrays."""
+
+    is_beside = False
+
+    def __init__(self, jax: Any) -> None:
+        self.jax = jax
+        self.tools = importlib.import_module("jax.experimental.multihost_utils")
+        self.rank = jax.process_index()
+        self.size = jax.process_count()
+        self.local_rank = int(os.environ.get("LOCAL_RANK", "0"))
+
+    def gather(self, told: Any) -> list[Any]:
+        """Return what each rank tells, by rank."""
+        if self.size == 1:
+            return [told]
+        words = pickle.dumps(told)
+        longest = self._gather(numpy_module().array([len(words)])).max()
+        padded = words.ljust(-(-int(longest) // ROOM) * ROOM, b"\0")
+        # What follows the words is not read.
+        return [pickle.loads(each) for each in self._gather(_as_array(padded))]  # noqa: S301
+
+    def _gather(self, array: Any) -> Any:
+        return self.tools.process_allgather(array)
+
+    def send(self, piece: memoryview, root: int) -> None:
+        """Fill a piece with what `root` has in it, over the first device of each process."""
+        sent = self.tools.broadcast_one_to_all(_as_array(piece), is_source=self.rank == root)
+        if self.rank != root:
+            piece[:] = memoryview(sent)
+
+    def deliver(self, sent: Mapping[int, memoryview], received: Mapping[int, memoryview]) -> None:
+        """Send bytes to other ranks, and fill memory with those that others send to this one."""
+        told = self.gather({receiver: len(raw) for receiver, raw in sent.items()})
+        sizes = {(rank, to): size for rank, each in enumerate(told) for to, size in each.items()}
+        while sizes:
+            turn: dict[int, int] = {}
+            for sender, receiver in sizes:
+                if sender not in turn and receiver not in turn.values():
+                    turn[sender] = receiver
+            longest = max(sizes.pop(pair) for pair in turn.items())
+            raw = sent.get(turn.get(self.rank, -1), b"")
+            sender = next((each for each, to in turn.items() if to == self.rank), -1)
+            room = received.get(sender, memoryview(bytearray()))
+            move = _mover(self.jax, tuple(turn.items()))
+            for at in range(0, longest, PIECE):
+                width = min(PIECE, -(-(longest - at) // ROOM) * ROOM)
+                moved = move(_as_array(bytes(raw[at : at + width]).ljust(width, b"\0")))
+                room[at : at + width] = memoryview(moved)[: len(room[at : at + width])]
+
+
+def _as_array(raw: Any) -> Any:
+    return numpy_module().frombuffer(raw, "uint8")
+
+
+@functools.lru_cache(maxsize=8)
+def _mover(jax: Any, turn: tuple[tuple[int, int], ...]) -> Any:
+    """A function that sends an array of bytes from some ranks to others, on all ranks at once."""
+    devices: dict[int, Any] = {}
+    for device in jax.devices():
+        devices.setdefault(device.process_index, device)
+    by_rank = jax.sharding.PartitionSpec("ranks")
+    ranks = [devices[rank] for rank in sorted(devices)]
+    mesh = jax.sharding.Mesh(numpy_module().array(ranks), ("ranks",))
+    permute = functools.partial(jax.lax.ppermute, axis_name="ranks", perm=turn)
+    run = jax.jit(jax.shard_map(permute, mesh=mesh, in_specs=by_rank, out_specs=by_rank))
+    place = jax.sharding.NamedSharding(mesh, by_rank)
+
+    def move(array: Any) -> Any:
+        moved = run(jax.make_array_from_process_local_data(place, array))
+        return numpy_module().asarray(moved.addressable_data(0))
+
+    return move
+
+
 # Groups in which the ranks of a sharded state tell each other something, in memory of the CPU and
 # beside what the training tells, by the group of all ranks.
 _groups: dict[Any, Any] = {}
 
 
-def find_sharded_ranks() -> Ranks:
-    """Return the ranks of torch.distributed, in a group of their own.
+def _find(name: str) -> Any:
+    """A module whose ranks have found each other; None without."""
+    module: Any = sys.modules.get(name)
+    distributed: Any = getattr(module, "distributed", None)
+    is_there = getattr(distributed, "is_available", lambda: distributed is not None)
+    return module if is_there() and distributed.is_initialized() else None
 
-    All ranks have to call this. Raises RuntimeError where torch.distributed has not begun.
+
+def find_sharded_ranks() -> Ranks:
+    """Return the ranks of torch.distributed, in a group of their own, or of jax.distributed.
+
+    All ranks have to call this. Raises RuntimeError where neither has begun.
     """
-    torch: Any = sys.modules["torch"]
-    distributed = torch.distributed
-    if not distributed.is_available() or not distributed.is_initialized():
-        raise RuntimeError(
-            "keep: a sharded state needs torch.distributed: call init_process_group() first"
-        )
-    everybody = distributed.group.WORLD
+    torch = _find("torch")
+    if torch is None:
+        jax = _find("jax")
+        if jax is None:
+            raise RuntimeError(
+                "keep: a sharded state needs torch.distributed or jax.distributed: call "
+                "init_process_group() or initialize() first"
+            )
+        return JaxRanks(jax)
+    everybody = torch.distributed.group.WORLD
     if everybody not in _groups:
         _groups.clear()
-        _groups[everybody] = distributed.new_group(backend="gloo")
+        _groups[everybody] = torch.distributed.new_group(backend="gloo")
     return TorchRanks(torch, _groups[everybody])
 
 
 def find_ranks() -> Ranks:
-    """Return the ranks that this process is one of: Horovod's, else those of torch.distributed.
+    """Return the ranks that this process is one of: Horovod's, torch.distributed's or JAX's.
 
-    Without either, this process is alone. Raises RuntimeError where WORLD_SIZE says that it is not.
+    Without any, this process is alone. Raises RuntimeError where WORLD_SIZE says that it is not.
     """
     for name in ("tensorflow", "torch"):
         hvd: Any = sys.modules.get(f"horovod.{name}")
         if hvd is not None and hvd.is_initialized():
             return HorovodRanks(hvd, name)
-    torch: Any = sys.modules.get("torch")
-    distributed = getattr(torch, "distributed", None)
-    if distributed is not None and distributed.is_available() and distributed.is_initialized():
-        return TorchRanks(torch)
+    for find, make in (("torch", TorchRanks), ("jax", JaxRanks)):
+        module = _find(find)
+        if module is not None:
+            return make(module)
     if os.environ.get("WORLD_SIZE", "1") != "1":
         # Each would take itself for the only one, and write what the others write.
         raise RuntimeError(
             f"keep: this is one of {os.environ['WORLD_SIZE']} ranks, but neither Horovod, with "
-            "TensorFlow or PyTorch, nor torch.distributed has begun: call hvd.init() or "
-            "init_process_group() first; keep does not know the ranks of other libraries"
+            "TensorFlow or PyTorch, nor torch.distributed nor jax.distributed has begun: call "
+            "hvd.init(), init_process_group() or initialize() first; keep does not know the ranks "
+            "of other libraries"
         )
     return Ranks()

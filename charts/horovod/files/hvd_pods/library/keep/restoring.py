@@ -17,7 +17,8 @@ class Answer(NamedTuple):
     others: by rank, those of what other ranks have kept for themselves on its worker. has_own:
     whether its script has something for itself. is_sharded: whether nothing can go on without what
     each rank has for itself. process: the step of this process, which rank 0 tells. problem: what
-    is wrong with the checkpoint. checkpoints: the steps of the two that a sharded state has.
+    is wrong with the checkpoint. checkpoints: the steps of the two that a sharded state has. sizes:
+    the steps of shards of other numbers of ranks, by such a number and a rank.
     """
 
     place: Place
@@ -29,11 +30,13 @@ class Answer(NamedTuple):
     process: Key | None = None
     problem: str = ""
     checkpoints: tuple[Key | None, ...] = ()
+    sizes: Mapping[tuple[int, int], list[Key]] = {}
 
 
 class Found(NamedTuple):
     """What a rank can read: states by their keys, what it and, by rank, others on its worker have
-    kept for themselves, what is wrong with the checkpoint, and the steps of checkpoints of shards.
+    kept for themselves, what is wrong with the checkpoint, the steps of checkpoints of shards, and
+    shards of other numbers of ranks, by such a number and a rank.
     """
 
     shared: dict[Key, Record]
@@ -41,6 +44,7 @@ class Found(NamedTuple):
     others: dict[int, dict[Key, Record]]
     problem: str
     checkpoints: tuple[Key | None, ...] = ()
+    sizes: Mapping[tuple[int, int], dict[Key, Record]] = {}
 
 
 class Send(NamedTuple):
@@ -57,7 +61,8 @@ class Agreement(NamedTuple):
     ranks have kept for themselves, where that is on another worker than theirs. new: ranks whose
     script has something for itself, of which nobody has that step. newest, lost: where shards of a
     newer step are lost, that step and their ranks. gone: ranks that have kept something for
-    themselves, and that there are no more.
+    themselves, and that there are no more. divided: where the step has been made by another number
+    of ranks, by rank who can read its shard.
     """
 
     key: Key
@@ -68,6 +73,7 @@ class Agreement(NamedTuple):
     newest: Key
     lost: list[int]
     gone: list[int]
+    divided: list[int]
 
 
 def agree(answers: Sequence[Answer]) -> Agreement:
@@ -83,8 +89,15 @@ def agree(answers: Sequence[Answer]) -> Agreement:
         steps[0].append(begin)
     holders = _find_holders(answers)
     known = {key for each in steps for key in each}
+    others = _find_others(answers)
+    divided: list[int] = []
     if any(answer.is_sharded for answer in answers):
         key, root = choose_whole(steps, holders, begin)
+        for (there, _), each in others.items():
+            if there in known and there > key and min(each) >= 0:
+                key = there
+                root = _first_with(there, steps)
+                divided = each
         known.update(key for each in holders for key in each)
     else:
         key, root = choose(steps, [{*each} for each in holders])
@@ -93,6 +106,9 @@ def agree(answers: Sequence[Answer]) -> Agreement:
         raise ValueError(wrong)
     senders = [each.get(key, rank) for rank, each in enumerate(holders)]
     newest = max(known)
+    newest_holders = [each.get(newest, -1) for each in holders]
+    for (there, _), each in others.items():
+        newest_holders = each if there == newest else newest_holders
     return Agreement(
         key,
         root,
@@ -106,7 +122,7 @@ def agree(answers: Sequence[Answer]) -> Agreement:
             if answer.has_own and key not in holders[rank]
         ],
         newest=newest,
-        lost=[rank for rank, each in enumerate(holders) if newest not in each],
+        lost=[rank for rank, holder in enumerate(newest_holders) if holder < 0],
         gone=sorted(
             {
                 rank
@@ -115,7 +131,22 @@ def agree(answers: Sequence[Answer]) -> Agreement:
                 if rank >= len(answers) and key in keys
             }
         ),
+        divided=divided,
     )
+
+
+def _find_others(answers: Sequence[Answer]) -> dict[tuple[Key, int], list[int]]:
+    """By steps that other numbers of ranks have made, and such a number, who can read each shard.
+
+    The number is -1 where nobody can.
+    """
+    found: dict[tuple[Key, int], list[int]] = {}
+    for holder, answer in enumerate(answers):
+        for (size, rank), keys in answer.sizes.items():
+            for key in keys:
+                each = found.setdefault((key, size), [-1] * size)
+                each[rank] = holder if each[rank] < 0 else each[rank]
+    return found
 
 
 def _find_holders(answers: Sequence[Answer]) -> list[dict[Key, int]]:

@@ -1,4 +1,6 @@
-"""Parts of a state of which each rank has a shard: models and optimizers of PyTorch."""
+"""Parts of a state of which each rank has a shard: models and optimizers of PyTorch, and arrays of
+JAX.
+"""
 
 from __future__ import annotations
 
@@ -6,49 +8,87 @@ import copy
 import hashlib
 import re
 import sys
-from typing import Any, Mapping
+from typing import Any, Callable, Iterator, Mapping, Sequence
 
-from .record import UNUSABLE, Record
+from .arrays import numpy_module
+from .jax_arrays import is_spread, leaves_of, make, pieces_of, rebuild
+from .ranks import Ranks
+from .record import UNUSABLE, Key, Record, read
 
-# Types whose ranks have different shards of the weights. Those of PyTorch that are kept:
-KEPT = {"FSDPModule", "DTensor", "ZeroRedundancyOptimizer"}
+# Types whose ranks have different shards of the weights. Those that are kept:
+KEPT = {"FSDPModule", "FullyShardedDataParallel", "DTensor", "ZeroRedundancyOptimizer"}
 # Those that are not, and what to use.
+KERAS = "keras.distribution"
 REFUSED = {
-    "FullyShardedDataParallel": "shard the model by torch.distributed.fsdp.fully_shard",
+    KERAS: "use its DataParallel, or Keras' own checkpoints",
     "ZeROOptimizer": "use DeepSpeed's own checkpoints",
     "DeepSpeedZeroOptimizer": "use DeepSpeed's own checkpoints",
 }
 ZERO = "ZeroRedundancyOptimizer"
-# The key of a map that stands for a DTensor, of which the record has what is local.
+# An attribute of the parameters of FSDP1, which are of no type of their own.
+FLAT = "_fsdp_flattened"
+# More ranks than there are anywhere.
+MOST = 1 << 20
+# The key of a map that stands for a sharded tensor, of which the record has what is local.
 LOCAL = "keep.local"
 PLACEMENT = re.compile(r"Shard\(dim=(\d{1,3})\)|Replicate\(\)")
 
 
 def find_sharded(part: Any) -> set[str]:
     """The types by which each rank has another shard of a part."""
-    modules = (
-        part.modules() if hasattr(part, "load_state_dict") and hasattr(part, "modules") else ()
-    )
-    groups = getattr(part, "param_groups", ())
-    parameters = [each for group in groups for each in group["params"]]
-    if modules:
-        parameters += part.parameters()
-    every = [part, getattr(part, "optimizer", None), *modules, *parameters]
-    kinds = {kind.__name__ for each in every for kind in type(each).__mro__}
-    return kinds & {*KEPT, *REFUSED}
+    modules = part.modules() if _is_module(part) else ()
+    parameters = [*_parameters_of(part), *(part.parameters() if modules else ())]
+    leaves = leaves_of(part) or [*_leaves(part)]
+    every = [part, getattr(part, "optimizer", None), *modules, *parameters, *leaves]
+    kinds = {kind.__name__ for each in every for kind in type(each).__mro__} & {*KEPT, *REFUSED}
+    kinds.update("FullyShardedDataParallel" for each in parameters if hasattr(each, FLAT))
+    kinds.update("jax.Array" for each in leaves if is_spread(each))
+    return kinds
+
+
+def _is_module(part: Any) -> bool:
+    return hasattr(part, "load_state_dict") and hasattr(part, "modules")
+
+
+def _parameters_of(optimizer: Any) -> list[Any]:
+    groups = getattr(optimizer, "param_groups", ())
+    return [each for group in groups for each in group["params"]]
+
+
+def _leaves(tree: Any) -> Iterator[Any]:
+    if isinstance(tree, (list, tuple)):
+        for each in tree:
+            yield from _leaves(each)
+    elif isinstance(tree, Mapping) and LOCAL not in tree:
+        yield from _leaves([*tree.values()])
+    else:
+        yield tree
+
+
+def _flat_tensors(part: Any) -> dict[str, Any]:
+    """What this rank has of a module of FSDP1: flat parameters and all buffers, by name.
+
+    Empty for any other part. Its own state_dict() gathers whole weights, or refuses to.
+    """
+    if not _is_module(part) or not any(hasattr(each, FLAT) for each in part.parameters()):
+        return {}
+    named = [*part.named_parameters(), *part.named_buffers()]
+    return {name: tensor.detach() for name, tensor in named}
 
 
 def read_shard(part: Any) -> Any:
     """What this rank has of a part."""
     inner = _inner(part)
-    tree = inner.state_dict() if hasattr(inner, "state_dict") else inner
+    tree: Any = leaves_of(part) or _flat_tensors(part) or inner
+    if hasattr(tree, "state_dict"):
+        tree = tree.state_dict()
     if inner is not part:
         # A schedule of the learning rate changes its groups, from which the next step takes it.
         tree["param_groups"] = [
             {**group, **{key: each for key, each in outer.items() if key != "params"}}
             for group, outer in zip(tree["param_groups"], part.param_groups)
         ]
-    return _take_local(tree)
+    return _walk(_take_local, tree)
 
 
 def write_shard(part: Any, kept: Any) -> Any:
@@ -56,20 +96,29 @@ def write_shard(part: Any, kept: Any) -> Any:
     # What takes the tensors themselves must not see the next record in their memory.
     kept = copy.deepcopy(kept)
     inner = _inner(part)
+    flat = _flat_tensors(part)
+    for name, tensor in flat.items():
+        tensor.copy_(kept[name])
+    if flat:
+        return part
+    kept = _walk(_make_whole, kept, likes_of(inner))
     if not hasattr(inner, "load_state_dict"):
-        return _make_whole(kept, inner)
-    if hasattr(inner, "param_groups"):
-        parameters = [each for group in inner.param_groups for each in group["params"]]
-        kept["state"] = {
-            number: _make_whole(each, parameters[number]) for number, each in kept["state"].items()
-        }
-    else:
-        kept = _make_whole(kept, inner.state_dict())
+        return kept if leaves_of(part) is None else rebuild(part, kept)
     inner.load_state_dict(kept)
     if inner is not part:
         for outer, group in zip(part.param_groups, inner.param_groups):
             outer.update({key: each for key, each in group.items() if key != "params"})
     return part
+
+
+def likes_of(part: Any) -> Any:
+    """A tree of the form of what is kept of a part, with tensors that are placed as those."""
+    if hasattr(part, "param_groups"):
+        return {"state": dict(enumerate(_parameters_of(part)))}
+    leaves = leaves_of(part)
+    if leaves is not None:
+        return leaves
+    return part.state_dict() if hasattr(part, "load_state_dict") else part
 
 
 def _inner(part: Any) -> Any:
@@ -82,35 +131,134 @@ def _is_distributed(value: Any) -> bool:
     return hasattr(value, "to_local") and hasattr(value, "placements")
 
 
-def _take_local(tree: Any) -> Any:
-    """A tree of maps with what is local of its DTensors."""
-    if isinstance(tree, Mapping):
-        return {key: _take_local(each) for key, each in tree.items()}
-    if not _is_distributed(tree):
+def _walk(change: Callable[..., Any], tree: Any, *others: Any) -> Any:
+    """A tree of maps and lists whose leaves, and sharded tensors, are changed.
+
+    `others` are trees of the same form. What is no map or list stands for all that is below it.
+    """
+
+    def go(key: Any, each: Any) -> Any:
+        return _walk(change, each, *[_at(key, other) for other in others])
+
+    if isinstance(tree, Mapping) and LOCAL not in tree:
+        return {key: go(key, each) for key, each in tree.items()}
+    if isinstance(tree, (list, tuple)):
+        made = [go(number, each) for number, each in enumerate(tree)]
+        return made if isinstance(tree, list) else tuple(made)
+    return change(tree, *others)
+
+
+def _at(key: Any, tree: Any) -> Any:
+    if not isinstance(tree, (Mapping, list, tuple)):
         return tree
+    try:
+        return tree[key]
+    except LookupError:
+        return None
+
+
+def _take_local(value: Any) -> Any:
+    """A map of what is local of a DTensor or an array of JAX; any other value as it is."""
+    if is_spread(value):
+        pieces = pieces_of(value)
+        return {LOCAL: [*pieces.values()], "shape": [*value.shape], "spans": [*pieces]}
+    if not _is_distributed(value):
+        return value
     return {
-        LOCAL: tree.detach().to_local(),
-        "shape": [*tree.shape],
-        "stride": [*tree.stride()],
-        "placements": [*map(repr, tree.placements)],
-        "mesh": [*tree.device_mesh.shape],
+        LOCAL: value.detach().to_local(),
+        "shape": [*value.shape],
+        "stride": [*value.stride()],
+        "placements": [*map(repr, value.placements)],
+        "mesh": [*value.device_mesh.shape],
+        "at": [*value.device_mesh.get_coordinate()],
     }
 
 
-def _make_whole(tree: Any, like: Any) -> Any:
-    """A tree with DTensors again, on the meshes that the same places of `like` have.
+def _make_whole(value: Any, like: Any) -> Any:
+    """A tensor that is placed as another one, of what was local of it; any other value as it is."""
+    if not isinstance(value, dict):
+        return value
+    if "spans" in value:
+        return make(like, dict(zip(value["spans"], value[LOCAL])).__getitem__)
+    return _distribute(value, like)
 
-    `like` is a tree of the same form, or a parameter, as of which all of the tree is distributed.
+
+def divide(
+    ranks: Ranks,
+    key: Key,
+    holders: Sequence[int],
+    sizes: Mapping[tuple[int, int], Mapping[Key, Record]],
+    parts: Mapping[str, Any],
+) -> dict[str, Any]:
+    """What this rank has of a step that another number of ranks has made, as it would keep it.
+
+    By rank of that number, `holders` are the ranks that can read its shard, of those in `sizes`.
+    Each is sent to all ranks, one after the other. `parts` are this script's. What a rank had of
+    its own stays with its number. All ranks have to call this. Raises ValueError for tensors that
+    cannot be divided.
     """
-    if isinstance(tree, dict) and LOCAL in tree:
-        return _distribute(tree, like)
+    kept: dict[str, Any] = {"shards": dict.fromkeys(parts)}
+    likes = {name: likes_of(part) for name, part in parts.items()}
+    for rank, holder in enumerate(holders):
+        record = sizes[len(holders), rank][key] if ranks.rank == holder else None
+        told = (record.place, len(record.raw)) if record is not None else ("", 0)
+        place, size = ranks.gather(told)[holder]
+        raw = ranks.broadcast(record and record.raw, size, holder)
+        value = read(place, raw).value
+        if rank == ranks.rank:
+            kept.update(own=value["own"], seeds=value["seeds"])
+        for name, like in likes.items():
+            tree = value["shards"][name]
+            kept["shards"][name] = _walk(_take_part, tree, like, kept["shards"][name])
+    return kept
 
-    if isinstance(tree, dict):
-        is_map = isinstance(like, Mapping)
-        return {
-            key: _make_whole(each, like.get(key) if is_map else like) for key, each in tree.items()
-        }
-    return tree
+
+def _take_part(value: Any, like: Any, made: Any) -> Any:
+    """What is local of a tensor that is placed as `like`, with what one shard has of it."""
+    if not isinstance(value, dict):
+        return value if made is None else made
+    if made is None:
+        if value["shape"] != [*getattr(like, "shape", ())]:
+            raise ValueError(
+                f"keep: a tensor of the shape {value['shape']}, which was kept by another number "
+                "of ranks, cannot be divided: train with that number, or set another OUTPUT_PATH"
+            )
+        made = _take_local(like)
+        pieces = value[LOCAL]
+        if "spans" in value:
+            make_empty = numpy_module().empty
+            made[LOCAL] = [make_empty(each.shape, pieces[0].dtype) for each in made[LOCAL]]
+        else:
+            made[LOCAL] = pieces.new_empty(made[LOCAL].shape)
+    for target, room in _pieces(made):
+        for source, piece in _pieces(value):
+            both = [(max(a[0], b[0]), min(a[1], b[1])) for a, b in zip(target, source)]
+            if all(begin < end for begin, end in both):
+                to, of = (
+                    tuple(slice(b - at[0], e - at[0]) for (b, e), at in zip(both, span))
+                    for span in (target, source)
+                )
+                room[to] = piece[of]
+    return made
+
+
+def _pieces(node: Mapping[str, Any]) -> Iterator[tuple[Any, Any]]:
+    """What is local of a tensor, with from where to where it goes in each dimension."""
+    if "spans" in node:
+        yield from zip(node["spans"], node[LOCAL])
+        return
+    span = [(0, end) for end in node["shape"]]
+    for placement, size, at in zip(node["placements"], node["mesh"], node["at"]):
+        match = _match(placement)
+        if match[1] is not None:
+            # As torch.chunk, of what the dimensions of the mesh before have left.
+            begin, end = span[int(match[1])]
+            each = -(-(end - begin) // size)
+            first = min(begin + at * each, end)
+            span[int(match[1])] = first, min(first + each, end)
+    if [end - begin for begin, end in span] != [*node[LOCAL].shape]:
+        raise ValueError(f"keep: a shard of {node[LOCAL].shape} is not where {span} says")
+    yield span, node[LOCAL]
 
 
 def _distribute(node: Mapping[str, Any], like: Any) -> Any:
@@ -137,37 +285,80 @@ def _distribute(node: Mapping[str, Any], like: Any) -> Any:
 def _placement(text: str) -> Any:
     """The placement that its text shows. Raises ValueError for one that is not known."""
     module = sys.modules["torch.distributed.tensor"]
-    match = PLACEMENT.fullmatch(text)
-    if match is None:
-        raise ValueError(f"keep: a tensor that is placed by {text:.80} cannot be restored")
+    match = _match(text)
     return module.Replicate() if match[1] is None else module.Shard(int(match[1]))
 
 
-def form_of_shard(part: Any, tree: Any) -> str:
-    """A checksum of what must match in a part and in what was kept of it.
+def _match(text: str) -> re.Match[str]:
+    match = PLACEMENT.fullmatch(text)
+    if match is None:
+        raise ValueError(f"keep: a tensor that is placed by {text:.80} cannot be restored")
+    return match
 
-    These are the numbers of parameters of an optimizer, and otherwise the shapes, placements and
-    meshes of tensors.
+
+def form_of_shard(part: Any, tree: Any) -> list[str]:
+    """Checksums of what must match in a part and in what was kept of it.
+
+    The first one has nothing that depends on the number of ranks; it is empty for a part that
+    cannot be divided among another number. They are of the numbers of parameters of an optimizer,
+    and otherwise of the shapes, placements and meshes of tensors.
     """
-    form: Any
     if hasattr(part, "param_groups"):
         form = [len(group["params"]) for group in tree["param_groups"]]
-    elif isinstance(tree, dict) and LOCAL not in tree:
-        form = {key: _form_of_value(each) for key, each in tree.items()}
-        form = {key: each for key, each in form.items() if each is not None}
+        parameters = _parameters_of(part)
+        is_divided = all(map(_is_distributed, parameters)) and all(
+            _is_placed_as(parameters[number], each)
+            for number, state in tree["state"].items()
+            for each in _leaves(state)
+        )
+        forms = [form if is_divided else None, form]
     else:
-        form = _form_of_value(tree)
-    return hashlib.sha256(repr(form).encode()).hexdigest()[:16]
+        whole = None if _flat_tensors(part) else _form(tree, is_whole=True)
+        forms = [whole, _form(tree, is_whole=False)]
+    return [hashlib.sha256(repr(each).encode()).hexdigest()[:16] if each else "" for each in forms]
 
 
-def _form_of_value(value: Any) -> Any:
-    if isinstance(value, dict) and LOCAL in value:
-        local = tuple(value[LOCAL].shape)
-        return local, value["shape"], value["placements"], value["mesh"]
-    return tuple(value.shape) if hasattr(value, "shape") else None
+def _is_placed_as(parameter: Any, value: Any) -> bool:
+    """Whether an optimizer's value is a tensor as a parameter, or a number that all ranks have."""
+    kept = value["shape"] if isinstance(value, dict) else [*getattr(value, "shape", ())]
+    return kept == ([*parameter.shape] if isinstance(value, dict) else [])
 
 
-def find_shard_difference(record: Record, rank: int, size: int, forms: Mapping[str, str]) -> str:
+def _form(tree: Any, *, is_whole: bool) -> Any:
+    """The forms of the tensors of a tree, which may be those without what is a rank's own."""
+    if isinstance(tree, Mapping) and LOCAL in tree:
+        if is_whole:
+            return tree["shape"]
+        local = [tuple(each.shape) for each in _leaves(tree[LOCAL])]
+        return local, [tree[key] for key in sorted(tree.keys() - {LOCAL, "stride"})]
+    if isinstance(tree, Mapping):
+        forms = {key: _form(each, is_whole=is_whole) for key, each in tree.items()}
+        return {key: each for key, each in forms.items() if each is not None}
+    if isinstance(tree, (list, tuple)):
+        return [_form(each, is_whole=is_whole) for each in tree]
+    return tuple(tree.shape) if hasattr(tree, "shape") else None
+
+
+def find_division(record: Record, forms: Mapping[str, Sequence[str]]) -> tuple[int, int]:
+    """The number of ranks of which a record has a shard that can be divided, and which one it is.
+
+    Zeros for any other record. `forms` are those of the parts of this script, by their names.
+    """
+    try:
+        kept = record.value
+        there = kept["forms"]
+        _ = kept["own"], kept["seeds"], [kept["shards"][name] for name in forms], kept["run"]
+        is_alike = all(form[0] and form[0] == there[name][0] for name, form in forms.items())
+        place = int(kept["size"]), int(kept["rank"])
+    except UNUSABLE:
+        return 0, 0
+    is_alike = is_alike and there.keys() == forms.keys() and 0 <= place[1] < place[0] < MOST
+    return place if is_alike else (0, 0)
+
+
+def find_shard_difference(
+    record: Record, rank: int, size: int, forms: Mapping[str, Sequence[str]]
+) -> str:
     """Why a record is not the shard of this rank of so many, or an empty text.
 
     `forms` are those of its parts, by their names.

@@ -7,7 +7,7 @@ import os
 import re
 import weakref
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Mapping
 
 from .checkpoint import OTHER, Checkpoint, ShardCheckpoints
 from .content import Content
@@ -25,7 +25,15 @@ from .parts import (
 from .ranks import Ranks, find_ranks, find_sharded_ranks
 from .record import Key, Record, find_launch, pack
 from .restoring import Agreement, Answer, Found, agree, choose_turn, share, share_own
-from .shards import find_shard_difference, find_sharded, form_of_shard, read_shard, write_shard
+from .shards import (
+    divide,
+    find_division,
+    find_shard_difference,
+    find_sharded,
+    form_of_shard,
+    read_shard,
+    write_shard,
+)
 from .slots import Slots
 from .worker import WorkerMemory
 
@@ -233,7 +241,13 @@ class State:
             # Each rank refuses what cannot be kept before it trains.
             Content(self._values())
         record = share(ranks, agreed, found.shared, lambda: self._values()[0])
-        own = share_own(ranks, agreed, found)
+        own: dict[str, Any] | None
+        if agreed.divided:
+            parts = {name: getattr(self, name) for name in self._sharded}
+            own = divide(ranks, key, agreed.divided, found.sizes, parts)
+        else:
+            mine = share_own(ranks, agreed, found)
+            own = None if mine is None else mine.value
         if record is not None:
             self._apply(record)
         if own is not None:
@@ -241,9 +255,10 @@ class State:
         if ranks.rank == agreed.root:
             self._tell(agreed, record, self._find_other_sizes(ranks.size))
         self.step = key.step
-        # Where a process restores once more, its steps are counted anew.
-        self._series = max(key.series, 0) + int(bool(self._sharded) and self.is_restored)
-        self._launch = key.launch if key.series >= 0 else find_launch()
+        # Where a process restores once more, or shards are divided, its steps are counted anew.
+        is_anew = bool(agreed.divided) or bool(self._sharded and self.is_restored)
+        self._series = max(key.series, 0) + int(is_anew)
+        self._launch = find_launch() if key.series < 0 or agreed.divided else key.launch
         self.is_restored = True
         if ranks.local_rank == 0:
             self._memory("shared", lambda slots: slots.keep(key))
@@ -265,6 +280,7 @@ class State:
             process=process if ranks.rank == 0 else None,
             problem=found.problem,
             checkpoints=found.checkpoints,
+            sizes={place: [*records] for place, records in found.sizes.items()},
         )
 
     def _copy_again(self, ranks: Ranks, answers: list[Answer], key: Key, *, is_found: bool) -> None:
@@ -316,6 +332,7 @@ class State:
         seeds: list[Any] = []
         parts = {name: read_part(part, seeds) for name, part in self._parts_alike.items()}
         own: dict[str, Any] = {"own": read_part(self.own, []), "seeds": seeds}
+        fixed_size = ""
         if self._sharded:
             ranks = self._find_ranks()
             parts_here = {name: getattr(self, name) for name in self._sharded}
@@ -325,6 +342,8 @@ class State:
                 name: form_of_shard(part, shards[name]) for name, part in parts_here.items()
             }
             own.update({"rank": ranks.rank, "size": ranks.size, "run": self._run})
+            if not all(whole for whole, _ in own["forms"].values()):
+                fixed_size = str(ranks.size)
         # What ranks have alike is no state without their shards, which other workers have.
         is_whole = self._checkpoint is not None and not self._sharded
         values = {
@@ -334,7 +353,7 @@ class State:
             # By which the worker finds where it belongs (worker/saving.py).
             "checkpoint": str(self._checkpoint.path) if self._checkpoint and is_whole else "",
             # The number of ranks without which it is of no use; empty where any number has one.
-            "fixed size": str(self._find_ranks().size) if self._sharded else "",
+            "fixed size": fixed_size,
         }
         return values, own if self._sharded or seeds or self.own is not None else {}
 
@@ -370,8 +389,16 @@ class State:
             return find_shard_difference(record, rank, ranks.size, forms[rank])
 
         own = {}
-        for record in found.own.values():
-            if wrong := find_difference(record):
+        sizes: dict[tuple[int, int], dict[Key, Record]] = {}
+        disk = self._look_for_other_sizes(ranks.size, forms[0]) if ranks.rank == 0 else []
+        in_memory = [record for each in found.others.values() for record in each.values()]
+        for record in [*found.own.values(), *in_memory, *disk]:
+            size, rank = find_division(record, forms[ranks.rank])
+            if size not in (0, ranks.size):
+                sizes.setdefault((size, rank), {}).setdefault(record.key, record)
+            elif record is not found.own.get(record.key):
+                continue
+            elif wrong := find_difference(record):
                 say(wrong)
             else:
                 own[record.key] = record
@@ -382,7 +409,7 @@ class State:
         }
         shared = found.shared
         if self._folder is None:
-            return Found(shared, own, others, "")
+            return Found(shared, own, others, "", sizes=sizes)
         if self._shard_checkpoints is None:
             self._shard_checkpoints = ShardCheckpoints(
                 self._folder, self.name, ranks.rank, ranks.size, self._minutes
@@ -395,7 +422,27 @@ class State:
                 shared.setdefault(each.key, each)
         problem = next((problem for _, problem in read if problem), "")
         keys = tuple(each.key if each else None for each in on_disk)
-        return Found(shared, own, others, problem, keys)
+        for record in disk:
+            if "parts" in record.value and not self._find_difference(record):
+                shared.setdefault(record.key, record)
+        return Found(shared, own, others, problem, keys, sizes)
+
+    def _look_for_other_sizes(self, size: int, forms: Mapping[str, list[str]]) -> list[Record]:
+        """Checkpoints of shards that can be divided, whose arrays are not read yet.
+
+        They are of any number of ranks but `size`.
+        """
+
+        def find_difference(record: Record) -> str:
+            return "" if find_division(record, forms)[0] else "other parts"
+
+        paths = [*self._folder.glob(f"keep-{self.name}-rank-*-of-*.state")] if self._folder else []
+        read = [
+            Checkpoint(path, self._minutes).read(self._run, find_difference, is_checked=False)[0]
+            for path in paths
+            if f"-of-{size}." not in path.name
+        ]
+        return [record for record in read if record is not None]
 
     @property
     def _parts_alike(self) -> dict[str, Any]:
@@ -418,6 +465,8 @@ class State:
             to = f", sent to {agreed.lacking}" if agreed.lacking else ""
             if agreed.key.series < 0:
                 to += f"; another run has left it: to begin anew, {OTHER}"
+            if agreed.divided:
+                to += f"; shards of {len(agreed.divided)} ranks are divided anew"
             say(f"goes on after step {step}, found in {record.place}{to}")
             if agreed.new and not self._sharded:
                 say(
@@ -459,11 +508,11 @@ class State:
             write_part(getattr(self, name), kept)
         self._learned.clear()
 
-    def _apply_own(self, record: Record) -> None:
-        """Give this rank what it has kept for itself."""
-        kept = record.value
-        self.own = write_part(self.own, kept["own"])
-        for variable, number in zip(self._values()[1].get("seeds", ()), kept["seeds"]):
-            variable.assign(number)
+    def _apply_own(self, kept: Mapping[str, Any]) -> None:
+        """Give this rank what it has kept for itself; a rank that is new has nothing of its own."""
+        if "own" in kept:
+            self.own = write_part(self.own, kept["own"])
+            for variable, number in zip(self._values()[1].get("seeds", ()), kept["seeds"]):
+                variable.assign(number)
         for name in self._sharded:
             setattr(self, name, write_shard(getattr(self, name), kept["shards"][name]))
