@@ -102,8 +102,11 @@ def _check_state(spec: Spec, groups: tuple[GroupPlan, ...], tree: Node | None) -
 
 
 def _kept(spec: Spec) -> tuple[int, str]:
-    """Bytes of the state's commits in a worker, and words for them."""
-    workers = sum(topology.workers(group, spec) for group in spec.nodes)
+    """Bytes of the state's commits in a worker, and words for them.
+
+    With a minimum, so many workers may have all of the state.
+    """
+    workers = sum(group.minimum or topology.workers(group, spec) for group in spec.nodes)
     return rules.kept(spec.train.state or 0, workers, is_sharded=spec.train.sharded)
 
 

@@ -289,8 +289,8 @@ class Train:
     )
     sharded: bool = key(
         BOOLEAN,
-        "the ranks have shards of that state (FSDP2, ZeroRedundancyOptimizer): each worker keeps "
-        "those of its ranks and copies of as many others",
+        "the ranks have shards of that state (FSDP, DTensors, ZeroRedundancyOptimizer, sharded "
+        "arrays of JAX): each worker keeps those of its ranks and copies of as many others",
         False,
     )
     batch_size: int | None = optional(

@@ -64,9 +64,6 @@ def _minimum(at: KeyPath, spec: Spec, group: NodeGroup) -> Iterator[Finding]:
     count = workers(group, spec)
     if group.minimum and group.minimum > count:
         yield at, f"{group.minimum} of {count} nodes", f"1 to {count}"
-    if group.minimum and spec.train.sharded:
-        problem = "a minimum with train.sharded: shards are of one number of ranks"
-        yield at, problem, "no minimum, or train.sharded: false"
 
 
 def _names(spec: Spec, index: int) -> Iterator[Finding]:

@@ -147,6 +147,7 @@ STATE = "apiVersion: hvdchart/v1\nname: a\nimage: {repository: r}\n"
         ("memory: 64Gi", "100Mi, sharded: true", "1224Mi"),
         ("count: 4, memory: 64Gi", "100Mi, sharded: true", "1124Mi"),
         ("count: 1, memory: 64Gi", "100Mi, sharded: true", "1224Mi"),
+        ("count: 4, minimum: 2, memory: 64Gi", "100Mi, sharded: true", "1224Mi"),
         ("memory: 64Gi", "40Gi, sharded: true", "needs 80Gi (2 x 2 x 20Gi, its part of train.st"),
     ],
 )

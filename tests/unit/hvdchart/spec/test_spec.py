@@ -54,7 +54,6 @@ WRONG_VALUES = [
     ("train:\n", "launch: {allowIdleWorkers: true}\ntrain:\n", "8:28", "launch.mode: custom"),
     ("train:\n", "launch: {elastic: {minRanks: 1}}\ntrain:\n", "8:10", "nodes[].minimum"),
     ("28\n", "28\n    minimum: 3\n", "8:14", "3 of 2 nodes"),
-    ("28\ntrain:\n", "28\n    minimum: 1\ntrain:\n  sharded: true\n", "8:14", "train.sharded"),
     (
         "train:\n",
         "volumes: {tmp: {emptyDir: {}, mountPath: /t}}\ntrain:\n",
