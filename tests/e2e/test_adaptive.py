@@ -85,6 +85,28 @@ HOROVOD_ON_TORCH = write_script(
     """,
     "model.weight",
 )
+# The weights are on each rank, or a part of them, as PLACED says.
+ON_JAX = write_script(
+    """
+    import jax
+    import numpy as np
+    from jax.sharding import Mesh, NamedSharding, PartitionSpec
+    jax.distributed.initialize()
+    size, rank = jax.process_count(), jax.process_index()
+    mesh = Mesh(np.array(jax.devices()), ("batch",))
+    placed = NamedSharding(mesh, PLACED)
+    split = NamedSharding(mesh, PartitionSpec("batch"))
+    zeros = np.zeros(1200, "float32")
+    weights = jax.make_array_from_callback(zeros.shape, placed, lambda part: zeros[part])
+    add = jax.jit(lambda old, ones: old + ones.mean(0), out_shardings=placed)
+    state = keep.State(weights=weights, sizes=[])
+    """,
+    """
+    ones = jax.make_array_from_process_local_data(split, np.ones((1, 1200), "float32"))
+    state.weights = add(state.weights, ones)
+    """,
+    "np.asarray(state.weights.addressable_data(0))",
+)
 STEP = re.compile(r"STEP (\d+) OF \[(.*)\] AT ([\d.]+)$", re.M)
 
 
@@ -146,6 +168,19 @@ def test_horovod_on_pytorch_goes_on_with_fewer_workers_and_takes_them_again(
     sizes = [3, 2, 3]
     values = {**values_of(HOROVOD_ON_TORCH, sizes), "image": pytorch_image}
     scale_down_and_up(namespace, values, sizes)
+
+
+@pytest.mark.parametrize(
+    "placed", ["PartitionSpec()", 'PartitionSpec("batch")'], ids=["whole", "sharded"]
+)
+def test_jax_goes_on_with_fewer_workers_and_takes_them_again(
+    namespace: Namespace, wheels_image: dict[str, str], placed: str
+) -> None:
+    """What is sharded is divided among the ranks that there are."""
+    sizes = [3, 2, 3]
+    values = values_of(ON_JAX.replace("PLACED", placed), sizes)
+    launch = {**values["launch"], "framework": "jax"}
+    scale_down_and_up(namespace, {**values, "launch": launch, "image": wheels_image}, sizes)
 
 
 def test_lost_worker_is_done_without_until_it_is_back(
