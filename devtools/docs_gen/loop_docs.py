@@ -8,10 +8,12 @@ import ast
 import inspect
 import re
 from pathlib import Path
+from types import ModuleType
 
 from devtools.docs_gen.generated import replace_sections, table
 from hvd_pods.common import contract
 from hvd_pods.rules import decide, ending, gathering, growing, holding, lease, messages, training
+from hvd_pods.rules.state import Step
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "docs" / "inside.md"
@@ -90,17 +92,23 @@ def _box(x: int, y: int, width: int, height: int, title: str, lines: list[str]) 
 
 
 def reached() -> dict[str, set[str]]:
-    """The effects that each function of the rules may ask for, itself or by what it calls."""
+    """The effects that each function of the rules may ask for, itself or by what it calls.
+
+    That each may log something is left out.
+    """
     asked: dict[str, set[str]] = {}
     calls: dict[str, set[str]] = {}
     known = {name for title, names in groups().items() if title[:7] == "Effects" for name in names}
-    for module in RULES:
-        own = module.__name__.rpartition(".")[2]
-        for node in ast.parse(inspect.getsource(module)).body:
+    sources: dict[str, ModuleType | type[Step]] = {
+        module.__name__.rpartition(".")[2]: module for module in RULES
+    }
+    # The methods of a step are called by the name of an argument.
+    for own, source in {**sources, "step": Step}.items():
+        for node in ast.walk(ast.parse(inspect.getsource(source))):
             if isinstance(node, ast.FunctionDef):
                 names = [n for n in ast.walk(node) if isinstance(n, (ast.Name, ast.Attribute))]
                 words = {ast.unparse(name) for name in names}
-                asked[f"{own}.{node.name}"] = {w[2:] for w in words if w[2:] in known}
+                asked[f"{own}.{node.name}"] = {w[2:] for w in words if w[2:] in known - {"Log"}}
                 calls[f"{own}.{node.name}"] = {w if "." in w else f"{own}.{w}" for w in words}
     for _ in asked:
         for name in asked:

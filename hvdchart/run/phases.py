@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from hvd_pods.common.run_events import RunEvent
 from hvdchart.run.newest import NewestRun
 from hvdchart.run.pod_problems import waits_for
 from hvdchart.run.release import Object
@@ -17,8 +18,13 @@ STARTING = "starting"
 HOSTS_READY = "hosts ready"
 TRAINING = "training"
 DONE = "done"
-# The events with which the master reports its stage (hvd_pods/master).
-_STAGES = {"HostsReady": HOSTS_READY, "Training": TRAINING, "Started": STARTING, "Failed": STARTING}
+# What the stages that the master reports are called.
+_STAGES = {
+    RunEvent.HOSTS_READY.reason: HOSTS_READY,
+    RunEvent.TRAINING.reason: TRAINING,
+    RunEvent.STARTED.reason: STARTING,
+    RunEvent.FAILED.reason: STARTING,
+}
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 
 from hvd_pods.common.hostile import one_line
+from hvd_pods.common.run_events import RunEvent
 from hvdchart.run.release import Object, event_time
 
 # The text of the event, and of the line in the log, for the first rank of several.
@@ -23,7 +24,7 @@ _CODE = re.compile(r"^/horovod/code/[^/.][^/]*/")
 _OTHERS = ("/site-packages/", "/dist-packages/", "/lib/python", "/horovod/", "<frozen ")
 _LONGEST = 200
 # The master's events after which no rank of before keeps others waiting.
-_GOES_ON = ("Training", "Failed", "Finished")
+_GOES_ON = {event.reason for event in (RunEvent.TRAINING, RunEvent.FAILED, RunEvent.FINISHED)}
 # Seconds to which the times of steps and events are rounded.
 _ROUNDING = 1.0
 # Lines that a stack has at most: more are those of somebody else.
@@ -72,7 +73,7 @@ def find_stall(events: Iterable[Object], step_time: str) -> Stall | None:
     """
     stall = None
     for event in events:
-        if event.get("reason") == "Stalled":
+        if event.get("reason") == RunEvent.STALLED.reason:
             stall = parse_stall(str(event.get("message", "")), event_time(event)) or stall
         elif event.get("reason") in _GOES_ON:
             stall = None

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import pairwise
 
 from hvd_pods.common.hostile import one_line
+from hvd_pods.common.run_events import BY_REASON, Kind
 from hvdchart.run.logs import EXPECTED
 from hvdchart.run.progress import read_losses
 from hvdchart.run.release import Object, event_time, is_event_of
@@ -16,7 +17,7 @@ from hvdchart.run.status import PodStatus, Status
 from hvdchart.run.top import Usage
 from hvdchart.run.view import RunView
 from hvdchart.text import plain_line
-from hvdchart.watch.model import Kind, Mark, Part, Row, Span, View
+from hvdchart.watch.model import Mark, Part, Row, Span, View
 
 # Rows, marks and lines of the log that a view has, and characters of a mark, a line and a reason.
 MOST_ROWS = 256
@@ -27,21 +28,6 @@ _LONGEST_LINE = 500
 _LONGEST_REASON = 2000
 # A step or a memory beyond is no figure.
 _LARGEST = 10**15
-# The master's own events (the chart's hvd_pods/rules), and what each is in a time line.
-_KINDS: Mapping[str, Kind] = {
-    "Started": "stage",
-    "Waiting": "stage",
-    "HostsReady": "stage",
-    "Training": "attempt",
-    "HostLost": "fault",
-    "GpuFailed": "fault",
-    "HostsMissing": "warning",
-    "Stalled": "stall",
-    "Failed": "fault",
-    "Finished": "end",
-    "ResultsStored": "stage",
-    "ResultsNotStored": "warning",
-}
 
 
 def build_view(
@@ -172,8 +158,8 @@ def _marks_of_events(events: Iterable[Object], job: Object) -> Iterator[Mark]:
         is_warning = event.get("type") == "Warning" and reason != EXPECTED
         if not at or at < created:
             continue
-        if is_event_of(event, job) and reason in _KINDS:
-            yield Mark(at, _KINDS[reason], one_line(message, _LONGEST_MARK))
+        if is_event_of(event, job) and reason in BY_REASON:
+            yield Mark(at, BY_REASON[reason].kind, one_line(message, _LONGEST_MARK))
         elif is_warning:
             subject = str(event.get("involvedObject", {}).get("name", ""))
             yield Mark(at, "warning", one_line(f"{subject}: {reason}: {message}", _LONGEST_MARK))

@@ -9,11 +9,11 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any, Literal, TypeAlias
 
+from hvd_pods.common.run_events import Kind
 from hvdchart.run.progress import Progress
 from hvdchart.run.stalls import Stall
 from hvdchart.run.status import State
 
-Kind: TypeAlias = Literal["stage", "attempt", "fault", "stall", "warning", "end"]
 Part: TypeAlias = Literal["waiting", "training", "lost", "ending"]
 
 

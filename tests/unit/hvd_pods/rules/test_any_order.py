@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from hvd_pods.common.notices import ASKED, ENDED, FAILED, LEAVING, RAISED, STOPPED
 from hvd_pods.common.run import Run
+from hvd_pods.common.run_events import RunEvent
 from hvd_pods.rules import ending
 from hvd_pods.rules import messages as m
 from hvd_pods.rules.state import END
@@ -121,7 +122,7 @@ def test_a_run_is_driven_once_and_always_ends(
                 assert effect.data["state"] == ends[-1], "the record's end is overwritten"
             if isinstance(effect, m.WriteRecord) and effect.purpose == END:
                 ends.append(effect.data["state"])
-            finished += isinstance(effect, m.CreateJobEvent) and effect.reason == "Finished"
+            finished += isinstance(effect, m.CreateJobEvent) and effect.event == RunEvent.FINISHED
 
     put = world.put
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 import pytest
 
 from hvd_pods.common.run import Pod, Run
+from hvd_pods.common.run_events import RunEvent
 from hvd_pods.rules import messages as m
 from hvd_pods.rules.growing import GROW_EVERY
 from tests.unit.hvd_pods.rules.world import World, one_group, pod
@@ -92,7 +93,9 @@ def test_broken_gpu_is_told_with_the_command_that_keeps_runs_off_its_node() -> N
     world = training(one_group(2, 3))
     world.fail("w-0")
     (told,) = [
-        effect.message for effect in world.of(m.CreateJobEvent) if effect.reason == "GpuFailed"
+        effect.message
+        for effect in world.of(m.CreateJobEvent)
+        if effect.event == RunEvent.GPU_FAILED
     ]
     assert "w-0" in told
     assert "kubectl cordon node of w-0" in told

@@ -9,6 +9,7 @@ import pytest
 from hvd_pods.agent.banner import STALE
 from hvd_pods.cluster.shapes import NO_SERVICE
 from hvd_pods.common.errors import WorkerLeftError
+from hvd_pods.common.run_events import RunEvent
 from hvd_pods.rules import messages as m
 from hvd_pods.rules.gathering import (
     FIRST_REPORT_AFTER,
@@ -249,7 +250,7 @@ def test_problem_that_lasts_ends_the_run_unless_spares_are_left(spares: int, end
         if world.state.activity != Activity.GATHERING:
             break
         list_pods(world, worker("w-0", status=BROKEN), worker("w-1"))
-    warnings = [e for e in world.of(m.CreateJobEvent) if e.reason == "HostsMissing"]
+    warnings = [e for e in world.of(m.CreateJobEvent) if e.event == RunEvent.HOSTS_MISSING]
     assert len(warnings) == 1, "announced once"
     assert (world.state.activity != Activity.GATHERING) is ends
     if ends:
@@ -274,7 +275,7 @@ def test_only_a_deleted_service_is_not_waited_for_as_long_as_hosts(
         list_pods(world, worker("w-0", status=status))
     assert (world.state.activity != Activity.GATHERING) is is_deleted
     remedy = "what to do: create the deleted Service again"
-    warnings = [e.message for e in world.of(m.CreateJobEvent) if e.reason == "HostsMissing"]
+    warnings = [e.message for e in world.of(m.CreateJobEvent) if e.event == RunEvent.HOSTS_MISSING]
     assert [remedy in message for message in warnings] == [True] * is_deleted
 
 

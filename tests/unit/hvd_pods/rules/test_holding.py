@@ -9,6 +9,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from hvd_pods.common.run_events import RunEvent
 from hvd_pods.rules import holding
 from hvd_pods.rules import messages as m
 from hvd_pods.rules.holding import EXPIRES_AFTER, LOOK_EVERY, RENEW, TAKE
@@ -47,7 +48,7 @@ def test_free_record_is_taken_at_once_with_a_new_fence_number(record: dict[str, 
 
 def test_holder_is_waited_for_until_it_gives_the_record_back() -> None:
     world = started(dict(HELD))
-    assert world.of(m.CreateJobEvent)[0].reason == "Waiting"
+    assert world.of(m.CreateJobEvent)[0].event == RunEvent.WAITING
     for renewed in range(3):
         world.record["renewed"] = str(renewed)
         world.fire()

@@ -8,6 +8,7 @@ import pytest
 
 from hvd_pods.cluster.shapes import format_time
 from hvd_pods.common.lease import LEASE_KEPT
+from hvd_pods.common.run_events import RunEvent
 from hvd_pods.rules import messages as m
 from hvd_pods.rules.ending import UNREADABLE
 from hvd_pods.rules.state import END, Activity
@@ -60,7 +61,7 @@ def test_training_goes_on_while_its_command_renews_the_lease() -> None:
     assert world.is_running
     began = world.now
     pass_time(world, 2 * SECONDS)
-    (told,) = [emit for emit in world.of(m.CreateJobEvent) if emit.reason == "LeaseEnded"]
+    (told,) = [emit for emit in world.of(m.CreateJobEvent) if emit.event == RunEvent.LEASE_ENDED]
     assert not world.is_running
     assert world.now - began >= SECONDS, told
 

@@ -22,6 +22,7 @@ from hvd_pods.common.notices import (
     STOPPED,
 )
 from hvd_pods.common.run import Run
+from hvd_pods.common.run_events import RunEvent
 from hvd_pods.rules import messages as m
 from hvd_pods.rules.ending import STORED, UNREADABLE
 from hvd_pods.rules.messages import Cause
@@ -120,8 +121,8 @@ def test_log_and_events_name_the_attempt_that_begins() -> None:
         assert world.fire() or world.answers
         world.answer_all()
     assert "attempt 2" in world.logged()
-    assert [e.reason for e in world.of(m.CreateJobEvent) if "attempt 2" in e.message][:1] == [
-        "Started"
+    assert [e.event for e in world.of(m.CreateJobEvent) if "attempt 2" in e.message][:1] == [
+        RunEvent.STARTED
     ]
 
 
@@ -394,7 +395,9 @@ def test_loss_that_is_nan_is_told_once_where_the_run_goes_on() -> None:
     world = training(failOnNaN=False)
     for step in (3, 4):
         report(world, step, loss="nan")
-    told = [effect for effect in world.of(m.CreateJobEvent) if effect.reason == "NotANumber"]
+    told = [
+        effect for effect in world.of(m.CreateJobEvent) if effect.event == RunEvent.NOT_A_NUMBER
+    ]
     assert len(told) == 1
     assert "step 3" in told[0].message
 
@@ -416,12 +419,29 @@ def test_stalled_ranks_are_named_once_with_their_stacks() -> None:
         while "stalls" in world.state.timers:
             world.fire()
         world.now += 60
-    named = [effect.message for effect in world.of(m.CreateJobEvent) if effect.reason == "Stalled"]
+    named = [
+        effect.message for effect in world.of(m.CreateJobEvent) if effect.event == RunEvent.STALLED
+    ]
     assert named == [
         "rank 1 on w-0 has not joined grads for 60 s; rank 3 on w-1 has not joined grads for 60 s"
     ]
     assert [effect.ranks for effect in world.of(m.ShowStacks)] == [{"w-0": [1], "w-1": [3]}]
     assert not world.of(m.EndLauncher), "launch.stallTimeoutSeconds is 0"
+
+
+def test_metrics_count_launches_and_stalls_and_have_the_stage() -> None:
+    def counted() -> tuple[int, int, RunEvent | None]:
+        return world.state.launches, world.state.stalls, world.state.stage
+
+    world = stalled()
+    assert counted() == (1, 1, RunEvent.TRAINING), "a stall is no stage"
+    end_with(world, 143)
+    world.effects.clear()
+    world.settle(until=m.StartLauncher)
+    assert counted() == (2, 1, RunEvent.TRAINING)
+    world.end_launcher()
+    world.settle()
+    assert counted() == (2, 1, RunEvent.FINISHED)
 
 
 def test_stopped_rank_is_named_once_until_it_stops_anew() -> None:
@@ -433,7 +453,7 @@ def test_stopped_rank_is_named_once_until_it_stops_anew() -> None:
         notice(world, STOPPED, "w-1", rank=3, seconds=seconds, period=15.0)
         while "stalls" in world.state.timers:
             world.fire()
-        named.append(len([e for e in world.of(m.CreateJobEvent) if e.reason == "Stalled"]))
+        named.append(len([e for e in world.of(m.CreateJobEvent) if e.event == RunEvent.STALLED]))
     assert named == [1, 1, 2]
 
 
@@ -525,7 +545,7 @@ def test_pauses_of_all_ranks_do_not_add_up(idle: float, times_named: int) -> Non
         world.answer_all()
         while "stalls" in world.state.timers:
             world.fire()
-    named = [e.message for e in world.of(m.CreateJobEvent) if e.reason == "Stalled"]
+    named = [e.message for e in world.of(m.CreateJobEvent) if e.event == RunEvent.STALLED]
     assert len(named) == times_named
     assert all(f"rank {rank} on" in message for message in named for rank in range(4))
     assert not world.of(m.EndLauncher)
@@ -577,7 +597,7 @@ def test_stalls_that_are_new_all_the_time_are_reported_now_and_then() -> None:
         world.put(m.RankMissing(1, 3, "has not joined grads", 1.0), after=0.2)
         if world.state.timers.get("stalls", world.now + 1) <= world.now:
             world.fire()
-    assert len([e for e in world.of(m.CreateJobEvent) if e.reason == "Stalled"]) <= 13
+    assert len([e for e in world.of(m.CreateJobEvent) if e.event == RunEvent.STALLED]) <= 13
 
 
 def test_ranks_that_had_left_with_0_are_named_beside_the_one_that_failed() -> None:
@@ -608,7 +628,7 @@ def test_rank_that_does_not_end_after_another_one_is_named_with_its_stack() -> N
         notice(world, FINISHED, f"w-{rank // 2}", rank=rank)
     wait_in_launch(world, NAME_AFTER)
     (told,) = [
-        effect.message for effect in world.of(m.CreateJobEvent) if effect.reason == "Stalled"
+        effect.message for effect in world.of(m.CreateJobEvent) if effect.event == RunEvent.STALLED
     ]
     assert "rank 0 on w-0" in told
     assert "rank 3 on w-1" in told
@@ -668,7 +688,7 @@ def test_command_may_launch_ranks_as_often_as_it_likes(kind: str) -> None:
     wait_in_launch(world, 1000)
     notice(world, IDLE, "w-0", rank=1, seconds=101.0, period=15.0)
     wait_in_launch(world, 10)
-    assert not [effect for effect in world.of(m.CreateJobEvent) if effect.reason == "Stalled"]
+    assert not [effect for effect in world.of(m.CreateJobEvent) if effect.event == RunEvent.STALLED]
     assert not world.of(m.EndLauncher)
     assert "ended with exit code 0" not in end_with(world, 1, CAUSE)
 

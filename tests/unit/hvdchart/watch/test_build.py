@@ -10,11 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from hvd_pods.common.run_events import RunEvent
 from hvdchart.run.release import Release
 from hvdchart.run.top import parse_probe
 from hvdchart.run.view import RunView
 from hvdchart.watch.build import MOST_LINES, MOST_MARKS, MOST_ROWS, build_view
-from hvdchart.watch.model import View
+from hvdchart.watch.model import Mark, View
 from tests.unit.hvdchart.watch import sample
 from tests.unit.hvdchart.watch.sample import BEGAN
 
@@ -77,6 +78,14 @@ def test_attempts_and_faults_are_marks_on_the_time_line() -> None:
     ]
     assert view.spans[0].begin == BEGAN
     assert view.spans[-1].end == view.now
+
+
+@pytest.mark.parametrize("event", RunEvent)
+def test_each_event_of_the_master_is_a_mark(event: RunEvent) -> None:
+    release = sample.training()
+    release.events.append(sample.happened(900, event.reason, "said"))
+    view = build_view(RunView(release), "team", BEGAN + 1102)
+    assert Mark(BEGAN + 900, event.kind, "said") in view.marks
 
 
 def test_a_run_of_a_script_is_told_in_options() -> None:

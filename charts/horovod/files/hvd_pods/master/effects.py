@@ -116,7 +116,7 @@ class Effects:
         self._at_once: Mapping[type, Callable[[Any], object]] = {
             m.Log: lambda effect: log(effect.message),
             m.CreateJobEvent: lambda e: job_events.put(
-                e.reason, e.message, e.kind in ("warning", "failure")
+                e.event.reason, e.message, e.event.is_warning
             ),
             m.ReportFailure: self._report_failure,
             m.WatchHosts: self._watch_hosts,

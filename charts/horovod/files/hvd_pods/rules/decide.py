@@ -16,6 +16,7 @@ from hvd_pods.common.errors import (
     ResizedError,
     RunError,
 )
+from hvd_pods.common.run_events import RunEvent
 from hvd_pods.rules import ending, gathering, growing, holding, lease, training
 from hvd_pods.rules import messages as m
 from hvd_pods.rules.state import RUNNING, Activity, Attempt, State, Step
@@ -78,7 +79,7 @@ def on_attempt_begins(step: Step, event: m.AttemptBegins) -> None:
     step.write_record("begin")
     step.do(m.WatchHosts(number), m.Prepare(number, fence, fits=run.api))
     what = f"attempt {number} waits for workers of {run.ranks} ranks"
-    step.do(m.CreateJobEvent("Started", what))
+    step.report(RunEvent.STARTED, what)
     step.log(f"{what}, at most {run.hosts_timeout:.0f} s")
     gathering.begin(step)
 
@@ -208,7 +209,7 @@ def conclude(step: Step, job: Object | None) -> None:
         ending.finish(step, problem)
     elif problem is None:
         step.log("training finished")
-        step.do(m.CreateJobEvent("Finished", "the training ended with exit code 0"))
+        step.report(RunEvent.FINISHED, "the training ended with exit code 0")
         ending.finish(step, None)
     else:
         _retry(step, problem, is_over=run.api and (job is None or ending.is_withdrawn(job)))

@@ -14,6 +14,7 @@ from hvd_pods.common.errors import (
     SupersededError,
 )
 from hvd_pods.common.lease import LEASE_KEPT
+from hvd_pods.common.run_events import RunEvent
 from hvd_pods.rules import messages as m
 from hvd_pods.rules.state import END, FAILED, FINISHED, RUNNING, Activity, Step
 
@@ -116,7 +117,8 @@ def interruption(job: Object | None, wall: float) -> RunError:
 
 def announce(step: Step, problem: RunError) -> None:
     """Write why the run failed to the log, the termination message and an event."""
-    step.do(m.ReportFailure(problem), m.CreateJobEvent("Failed", str(problem), "failure"))
+    step.do(m.ReportFailure(problem))
+    step.report(RunEvent.FAILED, str(problem))
 
 
 def repeat_end(step: Step, earlier: Mapping[str, str]) -> None:
@@ -126,7 +128,7 @@ def repeat_end(step: Step, earlier: Mapping[str, str]) -> None:
     problem: RunError | None = None
     if earlier["state"] == FINISHED:
         step.log(f"{result}: nothing to do; {remedy}")
-        step.do(m.CreateJobEvent("Finished", f"{result}; {remedy}"))
+        step.report(RunEvent.FINISHED, f"{result}; {remedy}")
     else:
         problem = ConfigurationError(f"{result}: {earlier.get('reason')}; {remedy}")
         announce(step, problem)
@@ -214,11 +216,11 @@ def on_results(step: Step, event: m.ResultsStored) -> None:
     step.write_record("results", within=None)
     if not event.failure:
         step.log("the results are stored")
-        step.do(m.CreateJobEvent("ResultsStored", "results.command ended with exit code 0", "note"))
+        step.report(RunEvent.RESULTS_STORED, "results.command ended with exit code 0")
         leave(step)
         return
     text = f"the results could not be stored: {event.failure}"
-    step.do(m.CreateJobEvent("ResultsNotStored", text, "warning"))
+    step.report(RunEvent.RESULTS_NOT_STORED, text)
     if problem:
         step.log(text)
     else:

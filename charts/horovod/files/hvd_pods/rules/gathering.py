@@ -21,6 +21,7 @@ from hvd_pods.common import pod_problems
 from hvd_pods.common.errors import ConfigurationError, HostsTimeoutError, LostHostError, RunError
 from hvd_pods.common.pod_problems import Diagnosis
 from hvd_pods.common.run import Host, Pod, Run
+from hvd_pods.common.run_events import RunEvent
 from hvd_pods.rules import messages as m
 from hvd_pods.rules.host_names import (
     describe,
@@ -196,7 +197,7 @@ def start_if_possible(step: Step) -> None:
     for name, pod in chosen.items():
         step.log(f"host {name} at {pod.address}, {state.facts.hosts[name].slots} slots")
     spares = describe_spares(run, len(answering) - len(chosen))
-    step.do(m.CreateJobEvent("HostsReady", f"{len(chosen)} workers respond{spares}"))
+    step.report(RunEvent.HOSTS_READY, f"{len(chosen)} workers respond{spares}")
     step.clear_timers("hosts", "resume", "shrink")
     if count_missing_workers(run, chosen):
         step.do(m.FreezeHosts([*chosen]))
@@ -470,11 +471,8 @@ def report(step: Step, event: m.PodsListed) -> None:
     reasons = {item.reason for item in stuck.values()}
     if reasons - gathered.announced:
         step.set_gathered(announced=gathered.announced | reasons)
-        step.do(
-            m.CreateJobEvent(
-                "HostsMissing", "; ".join([*_describe(stuck), *_remedies(stuck)]), "warning"
-            )
-        )
+        text = "; ".join([*_describe(stuck), *_remedies(stuck)])
+        step.report(RunEvent.HOSTS_MISSING, text)
     lasting = [
         host
         for host, item in stuck.items()
@@ -576,5 +574,5 @@ def explain_loss(step: Step, event: m.PodsListed, lost: Sequence[str]) -> None:
     hosts = [step.state.facts.hosts[name] for name in lost]
     text = f"lost {'; '.join(_describe(diagnose(step, hosts, event)))}"
     step.log(f"{text}: ending this attempt")
-    step.do(m.CreateJobEvent("HostLost", text, "warning"))
+    step.report(RunEvent.HOST_LOST, text)
     step.set_launch(lost=())

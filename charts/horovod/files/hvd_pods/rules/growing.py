@@ -11,6 +11,7 @@ from typing import Mapping
 
 from hvd_pods.common.errors import ResizedError
 from hvd_pods.common.run import Pod
+from hvd_pods.common.run_events import RunEvent
 from hvd_pods.rules import gathering, training
 from hvd_pods.rules import messages as m
 from hvd_pods.rules.host_names import format_hosts
@@ -43,9 +44,9 @@ def note_size(step: Step) -> None:
     if now < before:
         is_soon = step.now - state.grown_at < 2 * pause
         step.set(grow_pause=min(2 * pause, LONGEST_PAUSE) if is_soon else GROW_EVERY)
-        step.do(m.CreateJobEvent("Shrunk", what, "note"))
+        step.report(RunEvent.SHRUNK, what)
     elif now > before:
-        step.do(m.CreateJobEvent("Grown", what, "note"))
+        step.report(RunEvent.GROWN, what)
     step.set(hosts_before=now)
 
 

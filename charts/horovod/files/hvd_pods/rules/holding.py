@@ -18,6 +18,7 @@ from hvd_pods.cluster.shapes import AGAIN_RETRY_SECONDS, START_RETRY_SECONDS
 from hvd_pods.common.errors import InterruptedRunError, RunError, SupersededError
 from hvd_pods.common.hostile import one_line, parse_count
 from hvd_pods.common.run import Run
+from hvd_pods.common.run_events import RunEvent
 from hvd_pods.rules import ending, training
 from hvd_pods.rules import messages as m
 from hvd_pods.rules.host_names import read_hosts
@@ -89,7 +90,7 @@ def look(step: Step, event: m.RecordRead | m.RecordChanged) -> None:
             f"waiting until {holder}, which controls the workers, ends or stops renewing its hold"
         )
         step.log(message)
-        step.do(m.CreateJobEvent("Waiting", message))
+        step.report(RunEvent.WAITING, message)
     if renewal(data) != state.hold.seen:
         step.set_hold(seen=renewal(data), seen_at=step.now)
     if state.is_stopped:

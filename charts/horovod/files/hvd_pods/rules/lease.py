@@ -14,6 +14,7 @@ from hvd_pods.cluster.shapes import Object
 from hvd_pods.common.errors import LeaseEndedError
 from hvd_pods.common.hostile import parse_count
 from hvd_pods.common.lease import LEASE, RENEWED
+from hvd_pods.common.run_events import RunEvent
 from hvd_pods.rules import ending, training
 from hvd_pods.rules import messages as m
 from hvd_pods.rules.state import Activity, Step
@@ -83,7 +84,7 @@ def _end(step: Step) -> None:
     )
     step.set_lease(has_ended=True, note=text)
     step.log(f"the run ends: {text}")
-    step.do(m.CreateJobEvent("LeaseEnded", text, "warning"))
+    step.report(RunEvent.LEASE_ENDED, text)
     activity = step.state.activity
     problem = LeaseEndedError(text)
     if activity == Activity.TRAINING:

@@ -13,6 +13,7 @@ from typing import Any, Callable, Mapping, NamedTuple, Sequence
 from hvd_pods.cluster.shapes import Object
 from hvd_pods.common.errors import RunError
 from hvd_pods.common.run import Pod
+from hvd_pods.common.run_events import RunEvent
 
 
 class Moment(NamedTuple):
@@ -348,11 +349,10 @@ class Log(Effect):
 
 @dataclass(frozen=True)
 class CreateJobEvent(Effect):
-    """Create a Kubernetes event; `kind` is "stage", "failure", "note" or "warning"."""
+    """Create a Kubernetes event."""
 
-    reason: str
+    event: RunEvent
     message: str
-    kind: str = "stage"
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,7 @@ from hvd_pods.cluster.shapes import Object, format_time
 from hvd_pods.common.errors import RunError
 from hvd_pods.common.pod_problems import Diagnosis
 from hvd_pods.common.run import Host, Pod, Run
+from hvd_pods.common.run_events import RunEvent
 from hvd_pods.rules import messages as m
 from hvd_pods.rules.retries import Retries
 from hvd_pods.rules.stalls import Stalls
@@ -337,8 +338,8 @@ class State:
     are_workers_gone: bool = False
     job: Object | None = None
     problem: RunError | None = None
-    # The stage of the run, and what the metrics count.
-    stage: str = "Starting"
+    # The stage of the run, None before the first one, and what the metrics count.
+    stage: RunEvent | None = None
     launches: int = 0
     stalls: int = 0
 
@@ -385,13 +386,12 @@ class Step:
         """Ask for effects, in this order."""
         for effect in effects:
             self.effects.append(effect)
-            if isinstance(effect, m.CreateJobEvent):
-                if effect.kind in ("stage", "failure"):
-                    self.set(stage=effect.reason)
-                self.set(
-                    launches=self.state.launches + (effect.reason == "Training"),
-                    stalls=self.state.stalls + (effect.reason == "Stalled"),
-                )
+
+    def report(self, event: RunEvent, message: str) -> None:
+        """Ask for an event about the Job; one that is a stage is the run's from now on."""
+        if event.is_stage:
+            self.set(stage=event)
+        self.do(m.CreateJobEvent(event, message))
 
     def log(self, message: str) -> None:
         """Ask for a line of the log."""

@@ -28,6 +28,7 @@ from hvd_pods.common.notices import (
     STOPPED,
 )
 from hvd_pods.common.pod_problems import exceeds_own_limit
+from hvd_pods.common.run_events import RunEvent
 from hvd_pods.rules import ending, gathering
 from hvd_pods.rules import messages as m
 from hvd_pods.rules.host_names import describe_loss, find_host, record_hosts
@@ -83,7 +84,8 @@ def begin(step: Step, event: m.Delivered) -> None:
     step.set_attempt(launch=Launch(tuple(chosen)))
     number = state.attempt.number
     what = f"attempt {number}: {run.mode} starts {step.state.ranks} ranks on {len(chosen)} workers"
-    step.do(m.CreateJobEvent("Training", what))
+    step.set(launches=state.launches + 1)
+    step.report(RunEvent.TRAINING, what)
     addresses = {name: answering[name].address for name in chosen if name in answering}
     stay = ending.backoff(state.job or {}) + STAY_LONGER
     step.do(m.StartLauncher(state.attempt.number, chosen, addresses, stay))
@@ -210,7 +212,7 @@ def warn_of_nan(step: Step) -> None:
     step.set_attempt(is_nan_logged=True)
     text = f"the loss is NaN at step {state.progress.step}: launch.failOnNaN=true ends such a run"
     step.log(f"warning: {text}")
-    step.do(m.CreateJobEvent("NotANumber", text, "warning"))
+    step.report(RunEvent.NOT_A_NUMBER, text)
 
 
 def on_notice(step: Step, event: m.NoticeTaken) -> None:
@@ -337,8 +339,7 @@ def report_unfinished(step: Step) -> None:
         why = f"{text}, longer than launch.stallTimeoutSeconds={run.stall_timeout:.0f}"
         abort(step, LaunchError(why, 1))
         return
-    step.log(f"stalled: {text}")
-    step.do(m.CreateJobEvent("Stalled", text, "warning"))
+    _announce_stall(step, text)
     step.set_launch(is_logged=True)
     if limit < float("inf"):
         step.set_timer("ends", since + limit)
@@ -417,8 +418,7 @@ def report_stalls(step: Step) -> None:
     quiet = step.now + REPORT_EVERY if first else stalls.quiet_until
     step.set_launch(stalls=replace(stalls, late=why, quiet_until=quiet))
     if first:
-        step.log(f"stalled: {describe(first)}")
-        step.do(m.CreateJobEvent("Stalled", describe(first), "warning"))
+        _announce_stall(step, describe(first))
     ranks: dict[str, list[int]] = {}
     for stall in first[:MOST_RANKS]:
         if stall.host in launch.hosts:
@@ -427,6 +427,13 @@ def report_stalls(step: Step) -> None:
         step.do(m.ShowStacks(step.state.attempt.number, ranks))
     else:
         end_stalled(step)
+
+
+def _announce_stall(step: Step, text: str) -> None:
+    """Say which ranks the others wait for, and count that."""
+    step.log(f"stalled: {text}")
+    step.report(RunEvent.STALLED, text)
+    step.set(stalls=step.state.stalls + 1)
 
 
 def end_stalled(step: Step, event: m.StacksShown | None = None) -> None:
@@ -525,7 +532,7 @@ def _note_broken(step: Step, host: str) -> bool:
     text = f"a GPU of {host} has failed: it is used only where there are too few other workers; "
     text += f"to keep other runs off its node: kubectl cordon {pod.node or 'NODE'}"
     step.log(text)
-    step.do(m.CreateJobEvent("GpuFailed", text, "warning"))
+    step.report(RunEvent.GPU_FAILED, text)
     return True
 
 

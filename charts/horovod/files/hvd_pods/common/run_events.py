@@ -1,0 +1,47 @@
+"""The events that the master creates about its Job; docs/life.md says when it creates which."""
+
+from __future__ import annotations
+
+import enum
+from typing import Literal
+
+# What an event is in the time line of a run (hvdchart/watch).
+Kind = Literal["stage", "attempt", "fault", "stall", "warning", "end"]
+
+
+class RunEvent(enum.Enum):
+    """An event by its reason, with its kind in the time line.
+
+    `is_stage`: the run has entered a stage, which the metric horovod_stage shows.
+    """
+
+    WAITING = "Waiting", "stage", True
+    STARTED = "Started", "stage", True
+    HOSTS_MISSING = "HostsMissing", "warning"
+    HOSTS_READY = "HostsReady", "stage", True
+    TRAINING = "Training", "attempt", True
+    SHRUNK = "Shrunk", "stage"
+    GROWN = "Grown", "stage"
+    STALLED = "Stalled", "stall"
+    NOT_A_NUMBER = "NotANumber", "warning"
+    HOST_LOST = "HostLost", "fault"
+    GPU_FAILED = "GpuFailed", "fault"
+    FINISHED = "Finished", "end", True
+    RESULTS_STORED = "ResultsStored", "stage"
+    RESULTS_NOT_STORED = "ResultsNotStored", "warning"
+    LEASE_ENDED = "LeaseEnded", "warning"
+    FAILED = "Failed", "fault", True
+
+    def __init__(self, reason: str, kind: Kind, is_stage: bool = False) -> None:
+        self.reason = reason
+        self.kind = kind
+        self.is_stage = is_stage
+
+    @property
+    def is_warning(self) -> bool:
+        """Whether it is of Kubernetes' type Warning."""
+        return self.kind in ("fault", "stall", "warning")
+
+
+# By the reason that an event of the API server has.
+BY_REASON = {event.reason: event for event in RunEvent}
