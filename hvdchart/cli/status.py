@@ -36,15 +36,12 @@ def status(
     Exit codes: 0 the run has not failed; 7 there is no such run, or the cluster cannot be used; 8
     the run failed.
     """
-    from hvdchart.run.logs import last_lines
     from hvdchart.run.report import status_report
     from hvdchart.text import plain_line
 
     cluster = connect(context, namespace)
     run = cluster.newest_run(name)
     current = run.status
-    if current.stall:
-        current = current.with_place(last_lines(cluster, run))
     if output != "text":
         print_document(current.document(), output)
     else:

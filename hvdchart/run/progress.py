@@ -72,7 +72,7 @@ def read_losses(record: Mapping[str, str]) -> tuple[tuple[int, float], ...]:
 
     The last one is that of the last step, if that is a number.
     """
-    content = _content(record)
+    content = read_object(record, "progress")
     told = content.get("losses")
     last = [content.get("step"), content.get("loss")]
     pairs = [*(told[:_MOST_LOSSES] if isinstance(told, list) else []), last]
@@ -80,22 +80,17 @@ def read_losses(record: Mapping[str, str]) -> tuple[tuple[int, float], ...]:
     for pair in pairs:
         if isinstance(pair, list) and len(pair) == 2:
             named = dict(zip(("step", "loss"), pair, strict=True))
-            step = _whole(named, "step")
+            step = whole(named, "step")
             loss = _number(named, "loss")
             if step is not None and loss is not None:
                 losses[step] = loss
     return tuple(sorted(losses.items()))
 
 
-def step_time(record: Mapping[str, str]) -> str:
-    """When the last step of a record was reported, by the master's clock; empty if unknown."""
-    return str(_content(record).get("time", ""))
-
-
 def read_progress(record: Mapping[str, str]) -> Progress | None:
     """The progress in a release's record; None if it is missing or not understood."""
-    content = _content(record)
-    step = _whole(content, "step")
+    content = read_object(record, "progress")
+    step = whole(content, "step")
     if step is None:
         return None
     loss: float | str | None = _number(content, "loss")
@@ -103,10 +98,10 @@ def read_progress(record: Mapping[str, str]) -> Progress | None:
         loss = one_line(content["loss"], _LONGEST_LOSS)
     return Progress(
         step=step,
-        steps=_whole(content, "steps"),
+        steps=whole(content, "steps"),
         loss=loss,
         images_per_second=_number(content, "imagesPerSecond"),
-        seconds_left=_whole(content, "secondsLeft"),
+        seconds_left=whole(content, "secondsLeft"),
         idle_seconds=_idle_seconds(record.get("renewed", ""), str(content.get("time", ""))),
     )
 
@@ -122,10 +117,10 @@ def duration(seconds: float) -> str:
     return f"{seconds / _DAY:.1f} d"
 
 
-def _content(record: Mapping[str, str]) -> dict[str, Any]:
-    """What a record says of the progress; empty when it is missing or no object of JSON."""
+def read_object(record: Mapping[str, str], key: str) -> dict[str, Any]:
+    """What a key of a record has; empty when it is missing or no object of JSON."""
     try:
-        content = json.loads(record.get("progress") or "{}")
+        content = json.loads(record.get(key) or "{}")
     except (ValueError, RecursionError):
         return {}
     return content if isinstance(content, dict) else {}
@@ -139,8 +134,8 @@ def _number(content: Mapping[str, Any], name: str) -> float | None:
     return None
 
 
-def _whole(content: Mapping[str, Any], name: str) -> int | None:
-    """As `_number`, without the part behind the point."""
+def whole(content: Mapping[str, Any], name: str) -> int | None:
+    """The whole part of the number of a name; None as for `_number`."""
     number = _number(content, name)
     return None if number is None else int(number)
 

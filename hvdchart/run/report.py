@@ -40,11 +40,7 @@ def status_report(status: Status, namespace: str, now: float | None = None) -> I
         yield f"progress: {status.progress.text(is_over=status.over or status.stall is not None)}"
     stall = status.stall
     if stall:
-        waited = ""
-        if now is not None and stall.is_sure:
-            waited = f" for {duration(now - stall.since)}"
-        elif now is not None:
-            waited = f" {duration(now - stall.named)} ago (the script reports no steps since)"
+        waited = "" if now is None else f" for {duration(max(0.0, now - stall.since))}"
         yield f"stalled{waited}: {one_line(stall.text(), LONGEST)}"
     if status.warning:
         yield f"warning: {status.warning}"

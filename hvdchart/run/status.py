@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from typing import Any, Literal, TypeAlias
 
 from hvdchart.run.progress import Progress
-from hvdchart.run.stalls import Stall, place_of, seconds_of
+from hvdchart.run.stalls import Stall, seconds_of
 
 State: TypeAlias = Literal[
     "not found",
@@ -73,12 +72,6 @@ class Status:
         began = seconds_of(self.started)
         until = seconds_of(self.ended) if self.over else now
         return max(0.0, until - began) if began and until else None
-
-    def with_place(self, lines: Iterable[str]) -> Status:
-        """This status with where the stalled rank is, as the lines of its master's log say."""
-        if self.stall is None:
-            return self
-        return replace(self, stall=replace(self.stall, place=place_of(self.stall.rank, lines)))
 
     @property
     def workers_left(self) -> bool:

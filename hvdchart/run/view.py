@@ -11,10 +11,10 @@ from hvdchart.run.judge import is_stuck, judge
 from hvdchart.run.newest import NewestRun
 from hvdchart.run.phases import Phase, find_phase
 from hvdchart.run.pod_problems import waits_for
-from hvdchart.run.progress import Progress, read_progress, step_time
+from hvdchart.run.progress import Progress, read_progress
 from hvdchart.run.ranks import pods_of_ranks, run_of
 from hvdchart.run.release import Object, condition_of
-from hvdchart.run.stalls import Stall, find_stall
+from hvdchart.run.stalls import read_stall
 from hvdchart.run.status import PodStatus, Status
 
 # Upper limit of the attempts that a record may give.
@@ -71,7 +71,7 @@ class RunView(NewestRun):
             spares_wanted=workers.spares_wanted,
             pods=tuple(map(self._pod_status, sorted(self.pods, key=_by_name))),
             progress=progress,
-            stall=self._stall() if state == "running" else None,
+            stall=read_stall(self.record) if state == "running" else None,
             started=str(metadata.get("creationTimestamp") or ""),
             ended=self._ended() if state in ("finished", "failed") else "",
             warning=self.word(_NOT_A_NUMBER) if progress and progress.loss == "nan" else "",
@@ -89,10 +89,6 @@ class RunView(NewestRun):
         lost = int(self.job.get("status", {}).get("failed", 0))
         attempt = parse_count(self.record.get("attempts", ""), _MOST) or min(lost + 1, attempts)
         return attempt, attempts
-
-    def _stall(self) -> Stall | None:
-        events = self.events_of(self.job) if self.job else []
-        return find_stall(events, step_time(self.record))
 
     def _ended(self) -> str:
         """When it ended: by its Job, else by the record."""

@@ -41,7 +41,7 @@ def build_view(
 ) -> View:
     """The view of a run at a moment; `lines` are the last ones of its master's log."""
     lines = list(lines)
-    status = run.status.with_place(lines)
+    status = run.status
     rows = list(_rows(run.ranks, status, usages))
     marks = tuple(replace(mark, text=run.word(mark.text)) for mark in _marks(run))
     ended = seconds_of(status.ended) or None

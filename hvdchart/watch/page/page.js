@@ -110,7 +110,7 @@
     if (view.stall) {
       const stall = view.stall;
       const on = stall.host ? ` on ${stall.host}` : "";
-      const since = stall.is_sure ? `no step since ${clock(stall.since)}` : `named at ${clock(stall.named)}`;
+      const since = `${view.progress ? "no step since" : "since"} ${clock(stall.since)}`;
       notes.push(h("div", "note odd",
         h("b", "", `Rank ${stall.rank}${on} keeps the others waiting: ${since}`),
         h("span", "more", `It ${stall.what}${stall.place ? ", at " : "."}`,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import shlex
 from collections.abc import Callable
 from functools import partial
 
@@ -86,6 +88,26 @@ def test_host_that_does_not_answer_in_time_has_failed(
         agents.reach, hosts, ["a.py"], seconds=seconds, is_stopped=lambda: is_stopped
     )
     assert failures[FIRST] == (1, text)
+
+
+def test_stacks_are_logged_and_scripts_have_a_place(
+    agents: ScriptedAgents, capsys: pytest.CaptureFixture[str]
+) -> None:
+    said = [
+        {"rank": 1, "shown": "shows its Python stack:\n  a frame", "place": "train.py:3 in main"},
+        {"rank": 2, "shown": "has ended", "place": ""},
+        # Training code can put any program in the place of the worker's Python.
+        {"rank": 7, "shown": "is no rank", "place": "x"},
+        {"rank": 1, "place": "x"},
+        [],
+    ]
+    lines = ["a warning", *map(json.dumps, said)]
+    agents.install(f"printf '%s\\n' {shlex.join(lines)}")
+    places = remote.show_stacks(agents.reach, FIRST, [1, 2])
+    assert places == [(1, "train.py:3 in main")]
+    told = capsys.readouterr().out
+    for line in ("a warning", "rank 1 shows its Python stack:", "  a frame", "rank 2 has ended"):
+        assert f"{FIRST.name}: {line}\n" in told
 
 
 def test_what_hosts_say_of_states_that_they_save_is_told(

@@ -429,6 +429,88 @@ def test_stalled_ranks_are_named_once_with_their_stacks() -> None:
     assert not world.of(m.EndLauncher), "launch.stallTimeoutSeconds is 0"
 
 
+def recorded_stall(world: World) -> dict[str, Any]:
+    """What the last write of the record says of a stall."""
+    found: dict[str, Any] = json.loads(world.of(m.WriteRecord)[-1].data["stall"] or "{}")
+    return found
+
+
+def renew(world: World, after: float = 0.0) -> None:
+    """Let the master write the record after some seconds, as it does now and then."""
+    world.answer_all()
+    world.put(m.Timer("renew"), after)
+
+
+def test_stalled_rank_is_in_the_record_at_once_and_then_where_it_is() -> None:
+    world = training()
+    began = world.now
+    world.put(m.RankMissing(1, 3, "has not joined grads", 60.0))
+    while "stalls" in world.state.timers:
+        world.fire()
+    expected = {
+        "rank": 3,
+        "host": "w-1",
+        "what": "has not joined grads",
+        "since": format_time(WALL + began - 60),
+        "place": "",
+    }
+    assert recorded_stall(world) == expected
+    world.put(m.StacksShown(1, [(3, "train.py:41 in load"), (1, "x")]))
+    renew(world)
+    assert recorded_stall(world) == {**expected, "place": "train.py:41 in load"}
+    # Horovod names it again.
+    world.put(m.RankMissing(1, 3, "has not joined grads", 60.0), after=60.0)
+    while "stalls" in world.state.timers:
+        world.fire()
+    renew(world)
+    assert recorded_stall(world) == {**expected, "place": "train.py:41 in load"}
+
+
+def test_rank_that_others_have_waited_for_longest_is_in_the_record() -> None:
+    world = training()
+    notice(world, STOPPED, "w-1", rank=3, seconds=40.0, period=15.0)
+    notice(world, STOPPED, "w-0", rank=1, seconds=90.0, period=15.0)
+    while "stalls" in world.state.timers:
+        world.fire()
+    assert recorded_stall(world)["rank"] == 1
+
+
+@pytest.mark.parametrize("how", ["a step", "it is no longer named", "the attempt ends"])
+def test_stall_leaves_the_record_when_the_training_goes_on(how: str) -> None:
+    world = training()
+    report(world, 1)
+    world.put(m.RankMissing(1, 3, "has not joined grads", 15.0), after=20.0)
+    while "stalls" in world.state.timers:
+        world.fire()
+    report(world, 1)
+    renew(world, 30.0)
+    assert recorded_stall(world), "neither a report of the same step nor some time ends it"
+    if how == "a step":
+        report(world, 2)
+    elif how == "the attempt ends":
+        world.answer_all()
+        world.end_launcher(1)
+        world.answers.clear()
+    renew(world, 30.0 if how == "it is no longer named" else 1.0)
+    assert not recorded_stall(world)
+
+
+def test_rank_that_does_not_end_is_in_the_record_until_a_step() -> None:
+    world = training()
+    notice(world, FINISHED, "w-0", rank=0)
+    for rank in (1, 2):
+        notice(world, FINISHED, f"w-{rank // 2}", rank=rank)
+    wait_in_launch(world, NAME_AFTER + 1)
+    world.put(m.StacksShown(1, [(3, "train.py:41 in load")]))
+    renew(world, 500.0)
+    stall = recorded_stall(world)
+    assert (stall["rank"], stall["host"], stall["place"]) == (3, "w-1", "train.py:41 in load")
+    assert stall["what"] == "has not ended after rank 0 on w-0"
+    report(world, 1)
+    renew(world)
+    assert not recorded_stall(world)
+
+
 def test_metrics_count_launches_and_stalls_and_have_the_stage() -> None:
     def counted() -> tuple[int, int, RunEvent | None]:
         return world.state.launches, world.state.stalls, world.state.stage

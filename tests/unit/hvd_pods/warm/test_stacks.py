@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -34,10 +35,10 @@ def rank(either_worker: Worker) -> Iterator[subprocess.Popen[bytes]]:
         yield client
 
 
-def show_stack(worker: Worker) -> list[str]:
+def show_stack(worker: Worker, *options: str) -> list[str]:
     """The lines in which the worker shows the stack of rank 0."""
     program = str(worker.root / "bin" / "hvd_pods/worker/stacks.py")
-    shown = subprocess.check_output([sys.executable, "-I", program, "0"])
+    shown = subprocess.check_output([sys.executable, "-I", program, *options, "0"])
     return shown.decode().splitlines()
 
 
@@ -48,6 +49,9 @@ def test_stack_has_the_frames_of_the_script_alone(either_worker: Worker) -> None
     assert first == "rank 0 shows its Python stack:"
     assert thread.startswith("Current thread ")
     assert [frame.rpartition(" in ")[2] for frame in frames] == ["wait_for_data", "<module>"]
+    (said,) = map(json.loads, show_stack(either_worker, "--json"))
+    assert said["shown"].splitlines()[2:] == frames
+    assert said["place"].endswith(" in wait_for_data")
 
 
 def test_rank_goes_on_and_shows_its_stack_again(

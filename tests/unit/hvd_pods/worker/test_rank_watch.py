@@ -181,6 +181,31 @@ def test_rank_without_a_stack_is_described_and_goes_on(
 
 def test_rank_that_has_ended_is_named(show: Show) -> None:
     assert show("4") == ["rank 4 has ended"]
+    assert json.loads(*show("--json", "4")) == {"rank": 4, "shown": "has ended", "place": ""}
+
+
+QUEUE = '  File "/usr/lib/python3.11/queue.py", line 171 in get'
+PACKAGE = '  File "/horovod/code/.packages/current/site/x.py", line 5 in y'
+OWN = '  File "/horovod/code/3c5f/data/load.py", line 41 in next_batch'
+MAIN = '  File "/horovod/code/3c5f/train.py", line 88 in main'
+
+
+@pytest.mark.parametrize(
+    ("frames", "place"),
+    [
+        ([QUEUE, PACKAGE, OWN, MAIN], "data/load.py:41 in next_batch"),
+        # Of no code that travelled: the image has it.
+        ([QUEUE, '  File "/app/train.py", line 3 in main'], "/app/train.py:3 in main"),
+        ([QUEUE], "/usr/lib/python3.11/queue.py:171 in get"),
+        ([], ""),
+        (['  File "/app/\x1b[2J.py", line 3 in \u202emain'], r"/app/\x1b[2J.py:3 in \u202emain"),
+        ([*[QUEUE] * 100_000, OWN], "/usr/lib/python3.11/queue.py:171 in get"),
+    ],
+)
+def test_place_of_a_stack_is_the_innermost_line_of_the_users_code(
+    frames: list[str], place: str
+) -> None:
+    assert stacks.find_place("\n".join(["Current thread 0x1:", *frames])) == place
 
 
 @pytest.mark.parametrize("numbers", [["3"], []], ids=["one", "all that run here"])

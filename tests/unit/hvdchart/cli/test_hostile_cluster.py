@@ -16,6 +16,7 @@ from hvdchart.run.progress import read_progress
 from hvdchart.run.ranks import pod_of, run_of
 from hvdchart.run.release import Release
 from hvdchart.run.report import list_report, status_report
+from hvdchart.run.stalls import read_stall
 from hvdchart.run.view import RunView
 from tests.fakes import faults
 from tests.fakes.cluster import FakeCluster
@@ -118,9 +119,11 @@ anything = st.recursive(
     max_leaves=8,
 )
 STEPS = ["step", "steps", "loss", "imagesPerSecond", "secondsLeft", "time"]
+STALL = ["rank", "host", "what", "since", "place"]
 RECORDS = st.fixed_dictionaries(
     {"progress": (anything | st.dictionaries(st.sampled_from(STEPS), anything)).map(json.dumps)},
     optional={
+        "stall": (anything | st.dictionaries(st.sampled_from(STALL), anything)).map(json.dumps),
         **dict.fromkeys(["attempts", "renewed", "state", "reason"], st.sampled_from(NUMBERS)),
         "hosts": st.sampled_from(HOSTS)
         | st.sampled_from(NUMBERS).map(as_hosts)
@@ -143,6 +146,8 @@ def test_any_record_is_read(record: dict[str, str], is_current: bool, groups: in
     assert RunView(Release("hvd", [], [STATEFUL_SET], [], [], record)).status.name == "hvd"
     read = read_progress(record)
     assert read is None or len(read.text()) < 200
+    stall = read_stall(record)
+    assert stall is None or (len(stall.text()) < 1000 and stall.text().isprintable())
 
 
 @pytest.mark.parametrize("answer", ["[" * 100_000, "[]", "{}", '{"items": [3]}', '{"items": 3}'])

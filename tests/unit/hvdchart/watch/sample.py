@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -55,6 +56,13 @@ EVENTS = [
 STALLED = happened(
     1120, "Stalled", "rank 1 on hvd-worker-1 has not joined DistributedAllreduce.grads_0 for 15 s"
 )
+STALL = {
+    "rank": 1,
+    "host": "hvd-worker-1",
+    "what": "has not joined DistributedAllreduce.grads_0",
+    "since": time(1105),
+    "place": "train.py:41 in next_batch",
+}
 LOG = [
     "[hvd +0.1s] attempt 1 waits for workers of 4 ranks",
     "[hvd +23.5s] mpirun starts 4 ranks on 4 hosts",
@@ -144,8 +152,9 @@ def training_view() -> View:
 
 
 def stalled_view() -> View:
-    release = training()
-    release.events.append(STALLED)
+    whole = training()
+    told = {**whole.record, "stall": json.dumps(STALL)}
+    release = replace(whole, events=[*whole.events, STALLED], record=told)
     lines = [*LOG, *STACK]
     return build_view(
         RunView(release), "team", BEGAN + 1180, usages=usages(3140, slow=1), lines=lines

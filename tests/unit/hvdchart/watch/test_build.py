@@ -102,7 +102,7 @@ def test_a_run_of_a_script_is_told_in_options() -> None:
     assert view.log[1] == lines[1]
 
 
-def test_a_stall_names_the_line_of_the_script_that_the_log_has() -> None:
+def test_a_stall_names_the_line_of_the_script() -> None:
     view = sample.stalled_view()
     assert view.stall
     assert (view.stall.rank, view.stall.host) == (1, "hvd-worker-1")

@@ -57,9 +57,8 @@ from hvd_pods.master.user_code import UserCode
 from hvd_pods.rules import messages as m
 from hvd_pods.rules.state import Facts, State
 
-# Seconds in which a worker has to end leftovers, and in which a host has to show stacks.
+# Seconds in which a worker has to end leftovers.
 LEFTOVERS_WITHIN = 60.0
-STACKS_WITHIN = 15.0
 # Pods that are deleted at once.
 DELETE_THREADS = 8
 # Lanes. Writes of the record stay in order. While the API server hangs, what an attempt waits for
@@ -433,13 +432,10 @@ class Effects:
         return m.RanksAsked(effect.attempt, remote.ask_ranks(self._reach(), hosts))
 
     def _show_stacks(self, effect: m.ShowStacks) -> m.Event:
+        places = []
         for name, ranks in effect.ranks.items():
-            host = self._facts.hosts[name]
-            program = ["worker/stacks.py", *map(str, ranks)]
-            answer = remote.call(self._reach(), [host], program, seconds=STACKS_WITHIN)
-            for line in answer[host][1].splitlines():
-                log(f"{name}: {line}")
-        return m.StacksShown(effect.attempt)
+            places += remote.show_stacks(self._reach(), self._facts.hosts[name], ranks)
+        return m.StacksShown(effect.attempt, places)
 
     def _end_leftovers(self, effect: m.EndLeftovers) -> None:
         watched = self._hosts

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import select
 import selectors
 import time
@@ -33,6 +34,8 @@ SAVE_WITHIN = 600.0
 LOOK = ("worker/draining.py", "look")
 # Seconds that the warm process of a worker which has come has, and some for the answer.
 WARM_WITHIN = WAIT_SECONDS + 10.0
+# Seconds in which a host has to show stacks.
+STACKS_WITHIN = 15.0
 # Bytes of a program's output: training code can change what programs in its worker print.
 LONGEST_OUTPUT = 1 << 20
 # Seconds between two looks at whether the master was asked to end.
@@ -190,6 +193,30 @@ def save_kept(reach: Reach, hosts: Sequence[Host], is_stopped: Callable[[], bool
         printed = [line for line in output.splitlines() if line.startswith("[hvd ")]
         for line in printed if printed or not code else [output]:
             log(f"{host.name}: {one_line(line)}")
+
+
+def show_stacks(reach: Reach, host: Host, ranks: Sequence[int]) -> list[tuple[int, str]]:
+    """Log what ranks of a host do, with their Python stacks.
+
+    Returns the place of each script that has shown one: rank, FILE:LINE in FUNCTION.
+    """
+    places = []
+    program = ["worker/stacks.py", "--json", *map(str, ranks)]
+    _, output = call(reach, [host], program, seconds=STACKS_WITHIN)[host]
+    for line in output.splitlines():
+        try:
+            said = json.loads(line)
+            rank = ranks[ranks.index(said["rank"])]
+            text = f"rank {rank} {said['shown']}"
+            place = one_line(str(said["place"]))
+        except (ValueError, TypeError, LookupError, RecursionError):
+            # A warning of the worker's Python, or why it has not answered.
+            text = line
+            place = ""
+        for shown in text.splitlines():
+            log(f"{host.name}: {shown}")
+        places += [(rank, place)] if place else []
+    return places
 
 
 def ask_ranks(reach: Reach, hosts: Sequence[Host]) -> int:

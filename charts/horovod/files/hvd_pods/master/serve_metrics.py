@@ -21,14 +21,13 @@ def make_page(state: State, script_file: str) -> str:
         Sample("horovod_stage", str(int(name == stage)), (f'stage="{name}"',)) for name in STAGES
     ]
     launch = state.attempt.launch
+    stalled = launch.stalls.named(time.monotonic()) if launch else []
     samples += [
         Sample("horovod_ranks", str(state.ranks)),
         Sample("horovod_hosts_ready", str(len(state.gathered.answering))),
         Sample("horovod_launches_total", str(state.launches)),
         Sample("horovod_stalls_total", str(state.stalls)),
-        Sample(
-            "horovod_ranks_stalled", str(launch.stalls.count(time.monotonic()) if launch else 0)
-        ),
+        Sample("horovod_ranks_stalled", str(len(stalled))),
         Sample("horovod_lost_seconds_total", f"{state.progress.lost:.1f}"),
     ]
     if script_file:

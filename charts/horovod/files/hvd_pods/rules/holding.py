@@ -233,9 +233,7 @@ def renew(step: Step) -> None:
     """Renew the hold, unless the renewal before is still under way."""
     if not step.state.hold.is_renewing:
         step.set_hold(is_renewing=True)
-        hold_ = step.state.hold
-        news = step.state.news()
-        step.do(m.WriteRecord(RENEW, news, hold_.fence, hold_.is_held, hold_.changes))
+        step.write_record(RENEW)
     step.set_timer("renew", step.now + RENEW_EVERY)
 
 

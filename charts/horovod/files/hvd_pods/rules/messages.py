@@ -287,7 +287,12 @@ class RanksAsked(AttemptEvent):
 
 @dataclass(frozen=True)
 class StacksShown(AttemptEvent):
-    """The stacks of stalled ranks are in the log, as far as their hosts have answered."""
+    """The stacks of stalled ranks are in the log, as far as their hosts have answered.
+
+    `places`: ranks, each with where its script is.
+    """
+
+    places: Sequence[tuple[int, str]] = ()
 
 
 @dataclass(frozen=True)

@@ -7,9 +7,13 @@ standard error again and again. A rank that is stopped is reported by its worker
 
 from __future__ import annotations
 
+import json
 import re
 from dataclasses import dataclass, field, replace
 from typing import Callable, Mapping, NamedTuple, Sequence
+
+from hvd_pods.cluster.shapes import format_time
+from hvd_pods.rules.messages import Moment
 
 # Horovod's message; a line for each missing rank follows (horovod/common/stall_inspector.cc).
 STALLED = re.compile(r"are waiting for remainder of ranks for more than (\d{1,9}) seconds")
@@ -40,10 +44,23 @@ class Stall(NamedTuple):
     period: float
     # A signal has stopped it, so that it does nothing that could be worth waiting for.
     is_stopped: bool = False
+    # Where its script is, as FILE:LINE in FUNCTION; empty while nobody knows.
+    place: str = ""
 
     def is_named_at(self, now: float) -> bool:
         """Whether this stall was named a moment ago, and may last."""
         return now - self.seen < FORGET_AFTER * self.period + COLLECT
+
+    def entry(self, moment: Moment) -> str:
+        """This stall for the record at a moment, in JSON (hvdchart/run/stalls.py)."""
+        shown = {
+            "rank": self.rank,
+            "host": self.host,
+            "what": self.what,
+            "since": format_time(moment.wall - (moment.now - self.since)),
+            "place": self.place,
+        }
+        return json.dumps(shown, separators=(",", ":"))
 
     def __str__(self) -> str:
         on = f" on {self.host}" if self.host else ""
@@ -70,6 +87,7 @@ class Stalls:
         if before and before._replace(period=stall.period).is_named_at(now):
             # It is named once in a period, and notices take a moment to arrive.
             since = min(since, before.since)
+            stall = stall._replace(place=before.place)
         return replace(self, new={**self.new, rank: stall._replace(since=since)})
 
     def find(self, rank: int, since: float, period: float) -> Stall | None:
@@ -77,9 +95,14 @@ class Stalls:
         before = self.new.get(rank) or self.known.get(rank)
         return before if before and abs(since - before.since) < period else None
 
-    def count(self, now: float) -> int:
-        """How many ranks are named again and again."""
-        return sum(stall.is_named_at(now) for stall in self.known.values())
+    def named(self, now: float) -> list[Stall]:
+        """The ranks that are named again and again."""
+        return [stall for stall in self.known.values() if stall.is_named_at(now)]
+
+    def note_places(self, places: Mapping[int, str]) -> Stalls:
+        """Note where the scripts of ranks are."""
+        known = {n: s._replace(place=places.get(n, s.place)) for n, s in self.known.items()}
+        return replace(self, known=known)
 
     def collect(self) -> tuple[Stalls, list[Stall], list[Stall]]:
         """Take the ranks of a message: those that are named for the first time, and all of it."""

@@ -15,7 +15,7 @@ from hvd_pods.common.run import Host, Pod, Run
 from hvd_pods.common.run_events import RunEvent
 from hvd_pods.rules import messages as m
 from hvd_pods.rules.retries import Retries
-from hvd_pods.rules.stalls import Stalls
+from hvd_pods.rules.stalls import Stall, Stalls
 
 # The states of a run in the record.
 FINISHED = "Finished"
@@ -155,9 +155,9 @@ class Launch:
     failed: tuple[Mapping[str, Any], ...] = ()
     # Ranks (host, number) that have ended with 0 without being asked to, the first one first.
     finished: tuple[tuple[str, int], ...] = ()
-    # When the first of them had ended, and whether the log says that others have not.
+    # When the first of them had ended, and one that has not, which the log names.
     finished_at: float = 0.0
-    is_logged: bool = False
+    unfinished: Stall | None = None
     stalls: Stalls = field(default_factory=Stalls)
     # The last notice of each rank that uses no CPU.
     idle: Mapping[int, Mapping[str, Any]] = field(default_factory=dict)
@@ -366,11 +366,23 @@ class State:
         """The hosts of the present attempt."""
         return self.attempt.gathered
 
-    def news(self) -> dict[str, str]:
-        """Return what each write of the record says of the run."""
+    def find_stall(self, now: float) -> Stall | None:
+        """The rank that others have been waiting for longest; None while they go on."""
+        launch = self.attempt.launch
+        if launch is None or self.activity != Activity.TRAINING:
+            return None
+        found = launch.stalls.named(now) + ([launch.unfinished] if launch.unfinished else [])
+        steps = self.progress.history
+        lasting = [stall for stall in found if not steps or stall.seen > steps[-1][0]]
+        return min(lasting, key=lambda stall: stall.since, default=None)
+
+    def news(self, moment: m.Moment | None = None) -> dict[str, str]:
+        """Return what each write of the record says of the run; at a moment, also of a stall."""
         if not self.entry:
             return {}
-        return {**self.entry, "progress": self.progress.entry(), "hosts": self.used_hosts}
+        news = {**self.entry, "progress": self.progress.entry(), "hosts": self.used_hosts}
+        stall = self.find_stall(moment.now) if moment else None
+        return {**news, "stall": stall.entry(moment) if stall and moment else ""}
 
 
 class Step:
@@ -378,6 +390,7 @@ class Step:
 
     def __init__(self, state: State, moment: m.Moment) -> None:
         self.state = state
+        self.moment = moment
         self.now, self.wall = moment
         self.effects: list[m.Effect] = []
         self.following: list[m.Event] = []
@@ -461,7 +474,7 @@ class Step:
         """Ask for a write of the record, unless another master has taken it."""
         hold = self.state.hold
         if self.state.run.api and not hold.lost_to:
-            news = self.state.news()
+            news = self.state.news(self.moment)
             self.do(m.WriteRecord(purpose, news, hold.fence, hold.is_held, hold.changes, within))
 
     def release_record(self) -> None:

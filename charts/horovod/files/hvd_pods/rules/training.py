@@ -330,8 +330,8 @@ def report_unfinished(step: Step) -> None:
     since = max(launch.finished_at, history[-1][0] if history else 0.0)
     waited = step.now - since
     limit = max(run.stall_timeout, NAME_AFTER) if run.stall_timeout else float("inf")
-    if waited < NAME_AFTER or (launch.is_logged and waited < limit):
-        step.set_timer("ends", since + (limit if launch.is_logged else NAME_AFTER))
+    if waited < NAME_AFTER or (launch.unfinished and waited < limit):
+        step.set_timer("ends", since + (limit if launch.unfinished else NAME_AFTER))
         return
     left = _find_unfinished(step)
     text = _describe_unfinished(step, left, waited)
@@ -339,8 +339,11 @@ def report_unfinished(step: Step) -> None:
         why = f"{text}, longer than launch.stallTimeoutSeconds={run.stall_timeout:.0f}"
         abort(step, LaunchError(why, 1))
         return
+    host, rank = (left or launch.finished)[0]
+    other = _name_ranks(launch.finished[:1])
+    what = f"has not ended after {other}" if left else f"has ended, and {run.mode} has not"
+    step.set_launch(unfinished=Stall(rank, host, what, since, step.now, float("inf")))
     _announce_stall(step, text)
-    step.set_launch(is_logged=True)
     if limit < float("inf"):
         step.set_timer("ends", since + limit)
     ranks: dict[str, list[int]] = {}
@@ -434,11 +437,18 @@ def _announce_stall(step: Step, text: str) -> None:
     step.log(f"stalled: {text}")
     step.report(RunEvent.STALLED, text)
     step.set(stalls=step.state.stalls + 1)
+    step.write_record("stall")
 
 
 def end_stalled(step: Step, event: m.StacksShown | None = None) -> None:
     """End the attempt if ranks have stalled too long; their stacks are in the log now."""
     launch = step.state.attempt.launch
+    if launch and event:
+        places = dict(event.places)
+        late = launch.unfinished
+        if late:
+            late = late._replace(place=places.get(late.rank, late.place))
+        step.set_launch(stalls=launch.stalls.note_places(places), unfinished=late)
     if launch and launch.stalls.late:
         abort(step, LaunchError(launch.stalls.late, 1))
 

@@ -1,4 +1,7 @@
-"""Shows in a worker what its ranks do: `stacks.py [RANK...]`, all of its ranks by default.
+"""Shows in a worker what its ranks do: `stacks.py [--json] [RANK...]`, by default all of its ranks.
+
+With --json, each rank is a line with an object: `rank`, `shown`, which is what to say of it, and
+`place`, which is where its script is.
 
 A rank writes its own Python stack when it gets SIGNAL: a debugger would need rights that a
 container does not have.
@@ -6,11 +9,13 @@ container does not have.
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import sys
 import time
 from contextlib import suppress
+from itertools import islice
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).absolute().parents[2]))
@@ -28,6 +33,13 @@ ANSWER_WITHIN = 8.0
 SETTLED = 0.1
 # The outer frames of a fork are the chart's own.
 OWN_FRAME = re.compile(r'^  File ".*/hvd_pods/warm/\w+\.py", line .*\n?', re.M)
+# A frame as faulthandler writes it. Of more than so many, the outer ones are left out.
+FRAME = re.compile(r'^  File "([^"\n]+)", line (\d{1,9}) in (.+)', re.M)
+MOST_FRAMES = 400
+# Folders of the user's code, below a digest, and of what is nobody's own.
+SCRIPTS = re.compile(rf"{fast_start.CODE}/[^/.][^/]*/")
+LIBRARIES = ("/site-packages/", "/dist-packages/", "/lib/python", "/horovod/", "<frozen ")
+LONGEST_PLACE = 200
 
 
 def ask(script: ranks.Script) -> str | None:
@@ -68,11 +80,26 @@ def read(rank: int, pid: int, until: float) -> str:
     return "shows no Python stack: its log has it, or it does not react to signals"
 
 
+def find_place(stack: str) -> str:
+    """Where a script is by its stack, as FILE:LINE in FUNCTION; empty for a text without frames.
+
+    That is the innermost frame of the user's own code, else that of no library.
+    """
+    frames = [frame.groups() for frame in islice(FRAME.finditer(stack), MOST_FRAMES)]
+    own = [frame for frame in frames if SCRIPTS.match(frame[0])]
+    others = [frame for frame in frames if not any(part in frame[0] for part in LIBRARIES)]
+    for file, number, function in (own or others or frames)[:1]:
+        return hostile.one_line(f"{SCRIPTS.sub('', file)}:{number} in {function}", LONGEST_PLACE)
+    return ""
+
+
 def main() -> int:
     """Print what each rank does: a line, and its stack."""
+    is_json = sys.argv[1:2] == ["--json"]
+    numbers = sys.argv[2 if is_json else 1 :]
     running = {script.rank: script for script in ranks.running()}
     asked = {}
-    for rank in list(map(int, sys.argv[1:])) or list(running):
+    for rank in list(map(int, numbers)) or list(running):
         try:
             asked[rank] = ask(running[rank]) if rank in running else "has ended"
         except OSError:
@@ -80,7 +107,8 @@ def main() -> int:
     until = time.monotonic() + ANSWER_WITHIN
     for rank, answer in asked.items():
         shown = answer or read(rank, running[rank].pid, until).rstrip()
-        print(f"rank {rank} {shown}", flush=True)
+        said = {"rank": rank, "shown": shown, "place": find_place(shown)}
+        print(json.dumps(said) if is_json else f"rank {rank} {shown}", flush=True)
     return 0
 
 
