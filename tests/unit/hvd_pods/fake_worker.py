@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from hvd_pods.agent.banner import format_banner
+from hvd_pods.agent.banner import NoAnswer, format_banner
 from hvd_pods.cluster.addresses import DnsAddresses, Endpoint
 from hvd_pods.common import run
 from tests.fakes.api import FakeApi
@@ -95,7 +95,7 @@ class FakeWorker:
 class Addresses(DnsAddresses):
     """Addresses that a test knows and changes, in the place of those in DNS."""
 
-    missing = "no address"
+    missing = NoAnswer("no address")
 
     def __init__(self, **known: Endpoint) -> None:
         super().__init__([])

@@ -13,15 +13,22 @@ def test_worker_of_this_revision_is_one(revision: str | None) -> None:
 
 
 @pytest.mark.parametrize(
-    ("banner", "said"),
+    ("banner", "said", "is_stale"),
     [
-        ("HVD-AGENT-1 r0", f"{STALE}: it sent 'HVD-AGENT-1 r0', this run needs HVD-AGENT-1 r1"),
-        ("HVD-AGENT-1 r11", f"{STALE}: it sent 'HVD-AGENT-1 r11', this run needs"),
-        ("SSH-2.0-OpenSSH_9.2 hvd-r1", f"{STALE}: port 2222 is of chart 0.1.0"),
-        ("SSH-2.0-OpenSSH_9.2", "port 2222 is not the agent of a worker: it sent 'SSH-2.0-"),
-        ("", "port 2222 is not the agent of a worker: it sent ''"),
-        ("220 mail", "port 2222 is not the agent of a worker: it sent '220 mail'"),
+        (
+            "HVD-AGENT-1 r0",
+            f"{STALE}: it sent 'HVD-AGENT-1 r0', this run needs HVD-AGENT-1 r1",
+            True,
+        ),
+        ("HVD-AGENT-1 r11", f"{STALE}: it sent 'HVD-AGENT-1 r11', this run needs", True),
+        ("SSH-2.0-OpenSSH_9.2 hvd-r1", f"{STALE}: port 2222 is of chart 0.1.0", True),
+        ("SSH-2.0-OpenSSH_9.2", "port 2222 is not the agent of a worker: it sent 'SSH-2.0-", False),
+        ("", "port 2222 is not the agent of a worker: it sent ''", False),
+        ("220 mail", "port 2222 is not the agent of a worker: it sent '220 mail'", False),
     ],
 )
-def test_other_server_is_named(banner: str, said: str) -> None:
-    assert str(find_banner_problem(banner, 2222, "r1")).startswith(said)
+def test_other_server_is_named(banner: str, said: str, is_stale: bool) -> None:
+    found = find_banner_problem(banner, 2222, "r1")
+    assert found
+    assert found.reason.startswith(said)
+    assert found.is_stale is is_stale

@@ -131,7 +131,7 @@ def test_only_endpoints_of_pods_that_are_not_terminating_count() -> None:
 def test_only_slices_of_the_service_count(slices: Follower) -> None:
     assert slices.find(HOST) == IPV4
     assert slices.find(OTHER) is None, "this slice is another Service's"
-    assert slices.source.missing == "it has no address yet"
+    assert slices.source.missing.reason == "it has no address yet"
 
 
 def test_slices_are_followed_by_one_list_and_one_watch(
@@ -154,7 +154,7 @@ def test_addresses_stay_when_the_service_is_deleted(slices: Follower, api_server
     api_server.remove(SLICES, "s1")
     wait_until(lambda: len(slices.news) > news, TIMEOUT, "the slice is gone")
     assert slices.find(HOST) == IPV4
-    assert slices.source.missing == "there is no EndpointSlice of Service hvd"
+    assert slices.source.missing.lacks_service
 
 
 def test_slices_that_cannot_be_watched_any_more_are_logged_once(
@@ -204,7 +204,7 @@ def test_slices_that_may_not_be_read_leave_it_to_dns(
     follower.follow_slices()
     follower.wait_for(HOST, "10.0.0.3")
     assert follower.find(OTHER) is None
-    assert follower.source.missing == "its name does not resolve"
+    assert follower.source.missing.reason == "its name does not resolve"
     wait_until(lambda: follower.threads == {"look-up-hosts"}, TIMEOUT, "the API is given up")
     assert len(api_server.requests) == 1
     assert capsys.readouterr().out.count("using DNS instead") == 1
@@ -230,7 +230,7 @@ def test_dns_helps_until_the_api_server_answers_and_no_longer(
     back.set()
     follower.wait_for(HOST, IPV4)
     wait_until(lambda: follower.threads == {"follow-endpointslices"}, TIMEOUT, "DNS is left")
-    assert follower.source.missing == "it has no address yet"
+    assert follower.source.missing.reason == "it has no address yet"
 
 
 @pytest.mark.slow

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from hvd_pods.agent.banner import format_banner
+from hvd_pods.agent.banner import NoAnswer, find_banner_problem, format_banner
 from hvd_pods.cluster.addresses import Endpoint
 from hvd_pods.common.run import Host, Pod
 from hvd_pods.master import probing
@@ -43,7 +43,7 @@ class Probing(Told):
         self.prober.wake()
 
     def reasons(self, host: Host) -> list[str]:
-        return [event.reason for event in self.of(HostProblem, host=host.name)]
+        return [event.why.reason for event in self.of(HostProblem, host=host.name)]
 
 
 Probe = Callable[..., Probing]
@@ -63,37 +63,33 @@ def probe() -> Iterator[Probe]:
         item.prober.close()
 
 
-OTHER_SERVER = "port PORT is not the agent of a worker: it sent"
-WRONG: dict[str, tuple[bytes | None, str]] = {
-    "stale": (
-        b"HVD-AGENT-1 r0\n",
-        "from before the last upgrade: it sent 'HVD-AGENT-1 r0', this run needs HVD-AGENT-1 r1",
-    ),
-    "older chart": (
-        b"SSH-2.0-OpenSSH_9.2p1 hvd-r0\r\n",
-        "from before the last upgrade: port PORT is of chart 0.1.0, which sent "
-        "'SSH-2.0-OpenSSH_9.2p1 hvd-r0'",
-    ),
-    "HTTP": (b"HTTP/1.1 400\r\n", f"{OTHER_SERVER} 'HTTP/1.1 400'"),
-    "no end": (
-        b"\xff" * 300,
-        f"{OTHER_SERVER} '{chr(0xFFFD) * 256}'",
-    ),
-    "nothing": (b"", f"{OTHER_SERVER} ''"),
-    "silent": (None, "port PORT does not answer: timed out"),
+# What a server sends, and what of that is judged (tests/unit/hvd_pods/agent/test_banner.py).
+WRONG = {
+    "stale": (b"HVD-AGENT-1 r0\n", "HVD-AGENT-1 r0"),
+    "HTTP": (b"HTTP/1.1 400\r\n", "HTTP/1.1 400"),
+    "no end": (b"\xff" * 300, chr(0xFFFD) * 256),
+    "nothing": (b"", ""),
 }
 
 
-@pytest.mark.parametrize(("banner", "reason"), WRONG.values(), ids=WRONG)
-def test_what_listens_is_judged_by_its_first_line(
-    probe: Probe, banner: bytes | None, reason: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    if banner is None:
-        monkeypatch.setattr(probing, "PROBE_TIMEOUT", 0.05)
-    with FakeWorker(banner) as worker:
+@pytest.mark.parametrize(("sent", "banner"), WRONG.values(), ids=WRONG)
+def test_what_listens_is_judged_by_its_first_line(probe: Probe, sent: bytes, banner: str) -> None:
+    with FakeWorker(sent) as worker:
         current = probe([HOST], worker.port)
         current.put(HOST)
-        current.wait_for(HostProblem, reason=reason.replace("PORT", str(worker.port)))
+        current.wait_for(HostProblem, why=find_banner_problem(banner, worker.port, "r1"))
+        assert not current.of(HostAnswers)
+
+
+def test_server_that_sends_nothing_has_not_answered(
+    probe: Probe, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(probing, "PROBE_TIMEOUT", 0.05)
+    with FakeWorker(None) as worker:
+        current = probe([HOST], worker.port)
+        current.put(HOST)
+        timed_out = NoAnswer(f"port {worker.port} does not answer: timed out")
+        current.wait_for(HostProblem, why=timed_out)
         assert not current.of(HostAnswers)
 
 
@@ -102,12 +98,12 @@ def test_host_that_answers_is_told_with_its_pod(probe: Probe, address: str) -> N
     port = find_port()
     current = probe([HOST], port)
     current.put(HOST, address, uid="u1")
-    current.wait_for(HostProblem, reason=f"port {port} does not answer: Connection refused")
+    current.wait_for(HostProblem, why=NoAnswer(f"port {port} does not answer: Connection refused"))
     with FakeWorker(format_banner("r1"), address, port):
         current.wait_for(HostAnswers)
     assert current.of(HostAnswers) == [HostAnswers(3, "w-0", Pod(address, "u1", "n1"))]
     # Each reason is told once, however often it is met.
-    assert [(event.attempt, event.reason) for event in current.of(HostProblem)] == [
+    assert [(event.attempt, event.why.reason) for event in current.of(HostProblem)] == [
         (3, "no address"),
         (3, "it has not responded yet"),
         (3, f"port {port} does not answer: Connection refused"),
@@ -171,7 +167,7 @@ def test_host_that_the_kubelet_has_seen_listen_is_asked_at_once(
     port = find_port()
     current = probe([HOST], port)
     current.put(HOST)
-    current.wait_for(HostProblem, reason=f"port {port} does not answer: Connection refused")
+    current.wait_for(HostProblem, why=NoAnswer(f"port {port} does not answer: Connection refused"))
     with FakeWorker(format_banner("r1"), port=port):
         current.put(HOST, serving=True)
         current.wait_for(HostAnswers)
@@ -203,7 +199,7 @@ def test_silence_of_a_host_is_told_again_and_again_until_it_answers(two: Two) ->
     problems = current.of(HostProblem, host="w-0")[told:]
     # A connection that breaks says less than a host that does not accept another one.
     assert problems[0].silent == 0.0
-    assert problems[0].reason == f"port {first.port} closed the connection"
+    assert problems[0].why.reason == f"port {first.port} closed the connection"
     assert all(b.silent > a.silent for a, b in pairwise(problems))
     assert problems[-1].silent >= 2 * 0.02
     assert not any(item.all_hosts_silent for item in problems), "the other host is heard"

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from hvd_pods.agent.banner import NoAnswer
 from hvd_pods.common.notices import ASKED, ENDED, FAILED, LEAVING, RAISED, STOPPED
 from hvd_pods.common.run import Run
 from hvd_pods.common.run_events import RunEvent
@@ -61,7 +62,9 @@ def happen(world: World, choice: int) -> None:
     elif kind == 5 and world.is_running:
         world.end_launcher((0, 1, 137, 143)[rest % 4], float(rest % 200))
     elif kind == 6:
-        world.put(m.HostProblem(attempt, host, "closed", float(rest % 100), rest % 7 == 0), 0.5)
+        world.put(
+            m.HostProblem(attempt, host, NoAnswer("closed"), float(rest % 100), rest % 7 == 0), 0.5
+        )
     elif kind == 7:
         event = m.HostGone(attempt, host) if rest % 2 else m.HostAnswers(attempt, host, pod(host))
         world.put(event, 0.5)

@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 
-from hvd_pods.agent.banner import STALE
-from hvd_pods.cluster.shapes import NO_SERVICE
+from hvd_pods.agent.banner import NoAnswer
 from hvd_pods.common.errors import WorkerLeftError
 from hvd_pods.common.run_events import RunEvent
 from hvd_pods.rules import messages as m
@@ -117,12 +116,12 @@ REFUSALS = {"w": "exceeded quota: small"}
 def test_missing_hosts_are_reported_with_what_pods_and_connections_say() -> None:
     world = waiting(World(one_group()))
     attempt = world.state.attempt.number
-    world.put(m.HostProblem(attempt, "w-0", "port 22 does not answer"))
+    world.put(m.HostProblem(attempt, "w-0", NoAnswer("port 2222 does not answer")))
     began = world.now
     list_pods(world, worker("w-0"), refusals=REFUSALS)
     assert world.now - began <= FIRST_REPORT_AFTER
     (line,) = [line for line in world.logged().splitlines() if line.startswith("waiting for 2")]
-    assert "w-0: phase unknown; port 22 does not answer" in line
+    assert "w-0: phase unknown; port 2222 does not answer" in line
     assert "w-1: the pod does not exist: exceeded quota: small" in line
 
 
@@ -220,7 +219,7 @@ def test_deleted_stateful_set_is_named_and_not_waited_for_as_long_as_hosts(
 
 def test_stale_worker_that_answers_is_looked_at_at_once() -> None:
     world = waiting(World(one_group()))
-    problem = m.HostProblem(world.state.attempt.number, "w-0", f"{STALE}: it sent x")
+    problem = m.HostProblem(world.state.attempt.number, "w-0", NoAnswer("it sent x", is_stale=True))
     assert any(isinstance(effect, m.ListPods) for effect in world.put(problem))
 
 
@@ -269,7 +268,7 @@ def test_only_a_deleted_service_is_not_waited_for_as_long_as_hosts(
     trained: str, status: dict[str, Any], is_deleted: bool
 ) -> None:
     world = waiting(World(one_group(1, hostsTimeoutSeconds=1200), record={"trained": trained}))
-    world.put(m.HostProblem(world.state.attempt.number, "w-0", f"{NO_SERVICE} hvd"))
+    world.put(m.HostProblem(world.state.attempt.number, "w-0", NoAnswer("x", lacks_service=True)))
     until = world.now + SERVICE_WITHIN + 10
     while world.state.activity == Activity.GATHERING and world.now < until:
         list_pods(world, worker("w-0", status=status))
@@ -302,9 +301,9 @@ def test_host_is_lost_when_it_is_silent_for_long_and_the_master_is_not_offline(
 ) -> None:
     world = World(one_group(lostAfterSeconds=15))
     attempt = world.train()
-    world.put(m.HostProblem(attempt, "w-1", "closed", 0.0, all_hosts_silent))
+    world.put(m.HostProblem(attempt, "w-1", NoAnswer("closed"), 0.0, all_hosts_silent))
     assert not world.of(m.EndLauncher), "a connection that breaks is no loss yet"
-    world.put(m.HostProblem(attempt, "w-1", "closed", silent, all_hosts_silent))
+    world.put(m.HostProblem(attempt, "w-1", NoAnswer("closed"), silent, all_hosts_silent))
     assert bool(world.of(m.EndLauncher)) is is_lost
     alone = "this pod may have lost the network"
     assert (alone in world.logged()) is all_hosts_silent

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from hvd_pods.agent.banner import NoAnswer
 from hvd_pods.common.errors import LostHostError
 from hvd_pods.common.notices import FINISHED, LEAVING
 from hvd_pods.common.run_events import RunEvent
@@ -72,7 +73,9 @@ class Adaptive(World):
     def lose(self, *numbers: int) -> None:
         for number in numbers:
             self.there.discard(f"w-{number}")
-            self.put(m.HostProblem(self.state.attempt.number, f"w-{number}", "closed", 3.0))
+            self.put(
+                m.HostProblem(self.state.attempt.number, f"w-{number}", NoAnswer("closed"), 3.0)
+            )
 
     def bring(self, *numbers: int) -> None:
         for number in numbers:
@@ -215,7 +218,7 @@ def test_nothing_is_begun_for_a_worker_when_the_launch_ends_anyway(kind: str) ->
     elif kind == "terminated":
         world.put(m.Terminated())
     else:
-        world.put(m.HostProblem(1, "w-1", "closed", 3.0))
+        world.put(m.HostProblem(1, "w-1", NoAnswer("closed"), 3.0))
         assert isinstance(world.state.attempt.launch.problem, LostHostError)  # type: ignore[union-attr]
     world.put(m.Timer("grow"))
     assert not world.of(m.PrepareNewcomers)

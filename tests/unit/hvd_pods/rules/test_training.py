@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from hvd_pods.agent.banner import NoAnswer
 from hvd_pods.cluster.shapes import format_time
 from hvd_pods.common.errors import ConfigurationError
 from hvd_pods.common.notices import (
@@ -61,7 +62,9 @@ def notice(world: World, kind: str, host: str = "w-0", connection: int = 0, **mo
 
 
 def lose(world: World, host: str = "w-1") -> None:
-    world.put(m.HostProblem(world.state.attempt.number, host, "port 22 is closed", 15.0))
+    world.put(
+        m.HostProblem(world.state.attempt.number, host, NoAnswer("port 2222 is closed"), 15.0)
+    )
 
 
 def judge(world: World) -> None:
@@ -163,7 +166,7 @@ def test_cause_of_a_host_that_is_not_there_any_more_is_not_final(is_gone: bool) 
     if is_gone:
         world.put(m.HostGone(attempt, "w-1"))
     else:
-        world.put(m.HostProblem(attempt, "w-1", "port 22 is closed", 0.0))
+        world.put(m.HostProblem(attempt, "w-1", NoAnswer("port 2222 is closed"), 0.0))
     problem = end_with(world, 255, CAUSE._replace(is_final=True))
     assert "lost w-1" in problem
     world.answer_all()
@@ -207,7 +210,7 @@ def test_lost_host_explains_the_end_of_the_attempt() -> None:
     (listing,) = world.of(m.ListPods)
     assert listing.missing == ["w-1"]
     world.settle(until=m.FollowProgress)
-    assert end_with(world, 143) == "lost w-1: port 22 is closed"
+    assert end_with(world, 143) == "lost w-1: port 2222 is closed"
     assert "lost w-1: " in world.logged()
     assert not world.of(m.DeletePods), "another master may use the workers"
 

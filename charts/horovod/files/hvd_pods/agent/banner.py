@@ -7,13 +7,27 @@ only after both ends have shown their certificates (agent/keys.py).
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 MARK = "HVD-AGENT-1 "
 # Bytes that are read of what a server sends before it is taken for no agent.
 LONGEST_BANNER = 256
-# How the problem of a worker of another revision begins.
+# What is said of a worker of another revision.
 STALE = "from before the last upgrade"
 # How the workers of chart 0.1.0 greet, which had an SSH server there.
 OLDER = "SSH-2.0-"
+
+
+class NoAnswer(NamedTuple):
+    """Why a host does not answer as a worker of this run, and what decisions need of that.
+
+    `is_stale`: its pod is of an earlier revision. `lacks_service`: the Service was deleted, so that
+    no host has an address.
+    """
+
+    reason: str
+    is_stale: bool = False
+    lacks_service: bool = False
 
 
 def format_banner(revision: str) -> bytes:
@@ -21,12 +35,14 @@ def format_banner(revision: str) -> bytes:
     return f"{MARK}{revision}\n".encode()
 
 
-def find_banner_problem(banner: str, port: int, revision: str | None = None) -> str | None:
+def find_banner_problem(banner: str, port: int, revision: str | None = None) -> NoAnswer | None:
     """Return None for the banner of an agent of this revision, or of any; else what is wrong."""
     if banner.startswith(OLDER) and "hvd-" in banner:
-        return f"{STALE}: port {port} is of chart 0.1.0, which sent {banner!r}"
+        why = f"{STALE}: port {port} is of chart 0.1.0, which sent {banner!r}"
+        return NoAnswer(why, is_stale=True)
     if not banner.startswith(MARK):
-        return f"port {port} is not the agent of a worker: it sent {banner!r}"
+        return NoAnswer(f"port {port} is not the agent of a worker: it sent {banner!r}")
     if revision is not None and banner != MARK + revision:
-        return f"{STALE}: it sent {banner!r}, this run needs {MARK}{revision}"
+        why = f"{STALE}: it sent {banner!r}, this run needs {MARK}{revision}"
+        return NoAnswer(why, is_stale=True)
     return None

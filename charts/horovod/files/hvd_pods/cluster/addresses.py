@@ -12,8 +12,8 @@ import threading
 import time
 from typing import Any, Callable, Dict, Iterable, NamedTuple, Sequence
 
+from hvd_pods.agent.banner import NoAnswer
 from hvd_pods.cluster.kube import Api, ApiError, pauses
-from hvd_pods.cluster.shapes import NO_SERVICE
 from hvd_pods.cluster.spawn import spawn
 from hvd_pods.common.reporting import log
 from hvd_pods.common.run import Host, Run
@@ -55,7 +55,7 @@ class DnsAddresses:
     """Looks hosts up in DNS, again and again in a few threads."""
 
     # What it means that a host is not among the endpoints.
-    missing = "its name does not resolve"
+    missing = NoAnswer("its name does not resolve")
 
     def __init__(self, hosts: Sequence[Host]) -> None:
         self._hosts = hosts
@@ -149,13 +149,15 @@ class SliceAddresses:
         self._closed = threading.Event()
 
     @property
-    def missing(self) -> str:
+    def missing(self) -> NoAnswer:
         """What it means now that a host is not among the endpoints."""
         if self._slices is None:
             return self._dns.missing
         if not self._slices:
-            return f"{NO_SERVICE} {self._service}"
-        return "it has no address yet"
+            # A Service's controller keeps an empty slice of one without pods.
+            why = f"there is no EndpointSlice of Service {self._service}"
+            return NoAnswer(why, lacks_service=True)
+        return NoAnswer("it has no address yet")
 
     def start(self, on_change: Callable[[], None]) -> None:
         """Begin to follow the slices, and call `on_change` for news, from other threads.

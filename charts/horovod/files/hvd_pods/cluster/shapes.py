@@ -8,9 +8,6 @@ from typing import Any, Dict
 from hvd_pods.common.lease import LEASE, RENEWED
 
 Object = Dict[str, Any]
-# The text that says that no EndpointSlice is left: a run without its Service cannot go on for long.
-# A Service's controller keeps an empty slice of one without pods.
-NO_SERVICE = "there is no EndpointSlice of Service"
 # Seconds for which a call before the training is repeated; the training starts without it.
 START_RETRY_SECONDS = 10.0
 # Seconds for which a call between two attempts is repeated, and the longest wait for its answer.

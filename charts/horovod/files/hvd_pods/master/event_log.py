@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, Iterator, TextIO
 
 sys.path.insert(0, str(Path(__file__).absolute().parents[2]))
+from hvd_pods.agent.banner import NoAnswer
 from hvd_pods.cluster.spawn import spawn
 from hvd_pods.common import errors
 from hvd_pods.common.reporting import log
@@ -32,7 +33,7 @@ LONGEST = 4 << 20
 # Events that may wait to be written, and seconds that the end of the master waits for them.
 MOST_WAITING = 10_000
 CLOSE_WITHIN = 2.0
-TUPLES = {"Pod": Pod, "Cause": Cause}
+TUPLES = {"Pod": Pod, "Cause": Cause, "NoAnswer": NoAnswer}
 # What the first line has beside the run.
 OF_FACTS = ("holder", "job", "uid")
 

@@ -28,11 +28,12 @@ import time
 from collections import deque
 from typing import Collection, Mapping, Sequence
 
-from hvd_pods.agent.banner import LONGEST_BANNER, find_banner_problem
+from hvd_pods.agent.banner import LONGEST_BANNER, NoAnswer, find_banner_problem
 from hvd_pods.cluster.addresses import DnsAddresses, Endpoint, SliceAddresses
 from hvd_pods.cluster.spawn import spawn
 from hvd_pods.common.run import Host, Pod
 from hvd_pods.rules import messages as m
+from hvd_pods.rules.gathering import NO_ANSWER
 
 # Seconds between two attempts on a host: at least, at most, and as a part of its time so far.
 FIRST_PAUSE = 0.05
@@ -85,7 +86,7 @@ class Target:
         # Since when a host that answered has been silent; infinite while it is not.
         self.silent_since = math.inf
         # What was reported last.
-        self.reason = ""
+        self.why: NoAnswer | None = None
 
 
 class Prober:
@@ -177,15 +178,15 @@ class Prober:
         self._woken.close()
         self._waker.close()
 
-    def _report(self, target: Target, reason: str, silent: float = 0.0) -> None:
+    def _report(self, target: Target, why: NoAnswer, silent: float = 0.0) -> None:
         """Report why a host does not answer, if that is news, and each time of one that did."""
-        if reason == target.reason and not target.has_answered:
+        if why == target.why and not target.has_answered:
             return
-        target.reason = reason
+        target.why = why
         held = (item.held for item in self._targets if item.held)
         limit = HEARD_WITHIN * keepalive_times(self._lost_after)[0]
         all_hosts_silent = target.has_answered and all(silence(one) >= limit for one in held)
-        self._put(m.HostProblem(self.attempt, target.host.name, reason, silent, all_hosts_silent))
+        self._put(m.HostProblem(self.attempt, target.host.name, why, silent, all_hosts_silent))
 
     def _follow_endpoints(self) -> None:
         """Try hosts that have a new address or have begun to serve; forget those that are gone."""
@@ -206,8 +207,7 @@ class Prober:
                 if target.has_answered:
                     target.has_answered = target.is_reported = False
                     self._put(m.HostGone(self.attempt, target.host.name))
-                waits = "it has not responded yet" if target.endpoint else self._source.missing
-                self._report(target, waits)
+                self._report(target, NO_ANSWER if target.endpoint else self._source.missing)
             if not target.has_answered and not target.connection:
                 self._set_timer(target, now if target.endpoint else None)
         self._waiting = sum(1 for t in self._targets if t.endpoint and not t.has_answered)
@@ -289,7 +289,7 @@ class Prober:
         """Read from the connection that is kept: mostly, that it has ended."""
         assert target.held  # noqa: S101
         now = time.monotonic()
-        reason = f"port {self._port} closed the connection"
+        why = NoAnswer(f"port {self._port} closed the connection")
         try:
             if target.held.recv(LONGEST_BANNER):
                 if not target.is_reported and not target.connection:
@@ -299,38 +299,38 @@ class Prober:
         except BlockingIOError:
             return
         except OSError as problem:
-            reason = self._no_answer(problem)
+            why = self._no_answer(problem)
         target.is_reported = False
         target.silent_since = min(target.silent_since, now - silence(target.held))
         self._release(target)
         # A connection that breaks says less than a host that does not accept another one.
-        self._report(target, reason)
+        self._report(target, why)
         if not target.connection:
             is_first = now - target.held_since > SUSPECT_EVERY
             self._set_timer(target, now if is_first else now + SUSPECT_EVERY)
 
-    def _no_answer(self, problem: OSError) -> str:
-        return f"port {self._port} does not answer: {problem.strerror or problem}"
+    def _no_answer(self, problem: OSError) -> NoAnswer:
+        return NoAnswer(f"port {self._port} does not answer: {problem.strerror or problem}")
 
-    def _fail(self, target: Target, reason: str) -> None:
+    def _fail(self, target: Target, why: NoAnswer) -> None:
         """Report that a host does not answer, and try it again later."""
         now = time.monotonic()
         self._end_attempt(target)
         if not target.has_answered:
-            self._report(target, reason)
+            self._report(target, why)
             pause = min(max(FIRST_PAUSE, (now - target.since) * PART_OF_TIME), LONGEST_PAUSE)
             self._set_timer(target, now + max(pause, self._waiting / HIGHEST_RATE))
             return
         if not target.held:
             target.is_reported = False
             target.silent_since = min(target.silent_since, now)
-            self._report(target, reason, now - target.silent_since)
+            self._report(target, why, now - target.silent_since)
         self._set_timer(target, now + SUSPECT_EVERY)
 
     def _hold(self, target: Target) -> None:
         """Report that a host answers, and keep its connection to see when it no longer does."""
         assert target.endpoint  # noqa: S101
-        target.reason = ""
+        target.why = None
         self._waiting -= not target.has_answered
         target.has_answered = True
         where = target.endpoint

@@ -175,7 +175,7 @@ class Session:
         banner = self._banner.decode("ascii", "replace").strip()
         wrong = find_banner_problem(banner, self._port)
         if wrong:
-            raise SessionError(wrong)
+            raise SessionError(wrong.reason)
         self._channel = frames.Channel(self._socket, self._keys.client(), self._keys.peer_name)
         self._channel.begin()
         return True

@@ -15,8 +15,8 @@ from __future__ import annotations
 from collections import Counter
 from typing import Collection, Mapping, Sequence
 
-from hvd_pods.agent.banner import STALE
-from hvd_pods.cluster.shapes import NO_SERVICE, Object, parse_time
+from hvd_pods.agent.banner import STALE, NoAnswer
+from hvd_pods.cluster.shapes import Object, parse_time
 from hvd_pods.common import pod_problems
 from hvd_pods.common.errors import ConfigurationError, HostsTimeoutError, LostHostError, RunError
 from hvd_pods.common.pod_problems import Diagnosis
@@ -58,7 +58,7 @@ SERVICE_WITHIN = 60.0
 MOST_REPLACED = 3
 REPLACE_EVERY = 20.0
 AGAIN = "with the values of the release: helm upgrade, or hvdchart restart"
-NO_ANSWER = "it has not responded yet"
+NO_ANSWER = NoAnswer("it has not responded yet")
 
 
 def begin(step: Step) -> None:
@@ -155,8 +155,8 @@ def on_problem(step: Step, event: m.HostProblem) -> None:
     """A host does not answer. One that did is lost when it has been silent for long."""
     gathered = step.state.gathered
     limit = step.state.run.lost_after
-    step.set_gathered(reasons={**gathered.reasons, event.host: event.reason})
-    if event.reason.startswith(STALE) and event.reason != gathered.reasons.get(event.host):
+    step.set_gathered(reasons={**gathered.reasons, event.host: event.why})
+    if event.why.is_stale and event.why != gathered.reasons.get(event.host):
         list_pods(step)
     if event.host not in gathered.answering:
         return
@@ -302,7 +302,7 @@ def list_pods(step: Step) -> None:
     if state.activity == Activity.GATHERING or has_fewer:
         missing = find_missing(state.run, state.gathered.answering)
     reasons = state.gathered.reasons.values()
-    if not (missing or any(reason.startswith(STALE) for reason in reasons)):
+    if not (missing or any(why.is_stale for why in reasons)):
         return
     if not state.run.api:
         report(step, m.PodsListed(state.attempt.number))
@@ -411,12 +411,12 @@ def diagnose(step: Step, hosts: Sequence[Host], event: m.PodsListed) -> dict[Hos
     reasons = step.state.gathered.reasons
     found = {}
     for host in hosts:
-        reason = reasons.get(host.name, NO_ANSWER)
+        why = reasons.get(host.name, NO_ANSWER)
         pod = event.pods.get(host.name)
         if event.problem:
-            found[host] = Diagnosis(f"{reason}; cannot read pods: {event.problem}")
+            found[host] = Diagnosis(f"{why.reason}; cannot read pods: {event.problem}")
         elif not step.state.run.api:
-            found[host] = Diagnosis(reason)
+            found[host] = Diagnosis(why.reason)
         elif host.stateful_set in event.gone:
             found[host] = _broken(host, "was deleted", f"create it again {AGAIN}")
         elif (pod is None or _is_stale(host, pod)) and _makes_stale_pods(step, host, pod):
@@ -430,10 +430,10 @@ def diagnose(step: Step, hosts: Sequence[Host], event: m.PodsListed) -> dict[Hos
             diagnosis = pod_problems.diagnose(pod)
             # A container that does not run does not listen either: no need to say so.
             if diagnosis.wait_seconds is None:
-                diagnosis = diagnosis._replace(reason=f"{diagnosis.reason}; {reason}")
+                diagnosis = diagnosis._replace(reason=f"{diagnosis.reason}; {why.reason}")
             is_known = diagnosis.queued or diagnosis.wait_seconds is not None
             # A run that has trained had slices. Before that, their controller may be slow.
-            if reason.startswith(NO_SERVICE) and step.state.was_training and not is_known:
+            if why.lacks_service and step.state.was_training and not is_known:
                 remedy = "create the deleted Service again: helm upgrade, with the same values"
                 diagnosis = diagnosis._replace(remedy=remedy, wait_seconds=SERVICE_WITHIN)
             found[host] = diagnosis
@@ -503,7 +503,7 @@ def time_out(step: Step) -> None:
     missing = find_missing(state.run, state.gathered.answering)
     found = {
         host: state.gathered.diagnoses.get(host.name)
-        or Diagnosis(state.gathered.reasons.get(host.name, NO_ANSWER))
+        or Diagnosis(state.gathered.reasons.get(host.name, NO_ANSWER).reason)
         for host in missing
     }
     what = f"did not answer within launch.hostsTimeoutSeconds={state.run.hosts_timeout:.0f}"
@@ -552,7 +552,7 @@ def find_silent(step: Step) -> dict[Host, str]:
     answering = attempt.gathered.answering
     reasons = attempt.gathered.reasons
     return {
-        hosts[name]: reasons.get(name, NO_ANSWER)
+        hosts[name]: reasons.get(name, NO_ANSWER).reason
         for name in used
         if name in reasons or name not in answering
     }

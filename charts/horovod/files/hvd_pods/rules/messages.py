@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, Callable, Mapping, NamedTuple, Sequence
 
+from hvd_pods.agent.banner import NoAnswer
 from hvd_pods.cluster.shapes import Object
 from hvd_pods.common.errors import RunError
 from hvd_pods.common.run import Pod
@@ -185,7 +186,7 @@ class HostProblem(AttemptEvent):
     """A host does not answer, for this reason."""
 
     host: str
-    reason: str
+    why: NoAnswer
     # Seconds since it was heard, 0 for a host that has not answered yet.
     silent: float = 0.0
     # Every other host with an open connection is silent, too.

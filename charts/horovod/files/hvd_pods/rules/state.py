@@ -8,6 +8,7 @@ import json
 from dataclasses import dataclass, field, replace
 from typing import Any, Mapping
 
+from hvd_pods.agent.banner import NoAnswer
 from hvd_pods.cluster.shapes import Object, format_time
 from hvd_pods.common.errors import RunError
 from hvd_pods.common.pod_problems import Diagnosis
@@ -112,7 +113,7 @@ class Gathered:
 
     # The hosts that answer now, and why others do not. One that has both may be lost soon.
     answering: Mapping[str, Pod] = field(default_factory=dict)
-    reasons: Mapping[str, str] = field(default_factory=dict)
+    reasons: Mapping[str, NoAnswer] = field(default_factory=dict)
     # Hosts that have answered once, by which the deadline is extended.
     arrived: frozenset[str] = frozenset()
     deadline: float = 0.0
