@@ -1,5 +1,3 @@
-{{/* Refusals that need access to the cluster. */}}
-
 {{/* Checks that objects which the values name exist. They need access to the cluster. */}}
 {{- define "horovod.checkCluster" -}}
 {{- $ns := .Release.Namespace -}}

@@ -1,6 +1,4 @@
 {{/* Refusals about the end of the run. */}}
-
-{{/* What happens at the end of the run. */}}
 {{- define "horovod.checkEnd" -}}
 {{- if and (not (kindIs "invalid" .Values.master.ttlSecondsAfterFinished)) (ne .Values.cleanup "Always") -}}
 {{- $why := "the workers of a failed run would remain after the Job is removed; set cleanup to Always" -}}

@@ -1,5 +1,3 @@
-{{/* The master's pod. */}}
-
 {{/* The master's pod template. horovod.prepare renders it once, as .horovod.masterPod. */}}
 {{- define "horovod.masterPod" -}}
 {{- $master := .Values.master -}}

@@ -1,4 +1,4 @@
-"""Effects on hosts: they are watched and asked over SSH; and the lanes in which calls are made."""
+"""Effects on hosts, which are watched and run programs; and the lanes in which calls are made."""
 
 from __future__ import annotations
 

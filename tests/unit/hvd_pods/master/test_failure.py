@@ -333,7 +333,7 @@ Traceback (most recent call last):
     raise RuntimeError(
 RuntimeError: {}
 """
-GLOO = ITS_OWN.format(
+OVER_GLOO = ITS_OWN.format(
     "Horovod detected that one or more processes exited with non-zero status, thus"
 )
 OVER_MPI = ITS_OWN.format("mpirun failed with exit code 3")
@@ -363,7 +363,7 @@ OVER_MPI = ITS_OWN.format("mpirun failed with exit code 3")
             "rank 1 on hvd-cpu-0: TypeError: 'list' object is not callable, train.py:94",
             True,
         ),
-        (GLOO, [(1, 3)], "rank 1 on hvd-cpu-0: exit code 3", False),
+        (OVER_GLOO, [(1, 3)], "rank 1 on hvd-cpu-0: exit code 3", False),
         (OVER_MPI, [(1, 2)], "rank 1 on hvd-cpu-0: exit code 2", True),
     ],
 )

@@ -211,7 +211,7 @@ def test_silence_of_a_host_is_told_again_and_again_until_it_answers(two: Two) ->
 def test_kept_connection_stays_until_another_one_has_a_banner(
     probe: Probe, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """sshd closes connections that do not log in for long; each renewal tells nothing."""
+    """The agent ends connections that ask for nothing for long; each renewal tells nothing."""
     monkeypatch.setattr(probing, "RENEW_EVERY", 0.05)
     monkeypatch.setattr(probing, "PROBE_TIMEOUT", TIMEOUT)
     with FakeWorker(None) as worker:

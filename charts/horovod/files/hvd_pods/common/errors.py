@@ -14,9 +14,15 @@ LOST_MASTER = (EXIT_INTERNAL_ERROR, 128 + signal.SIGKILL, 128 + signal.SIGTERM)
 
 
 class RunError(Exception):
-    """The run cannot go on, for the reason in the message. Another attempt may help."""
+    """The run cannot go on, for the reason in the message. Another attempt may help.
+
+    `repeats` names the cause when it is sure to happen again on any rank, and is empty otherwise.
+    `is_permanent`: unless the attempt had trained, the next one would meet the cause at once.
+    """
 
     exit_code = 1
+    repeats = ""
+    is_permanent = False
 
 
 class ConfigurationError(RunError):
@@ -36,11 +42,7 @@ class InterruptedRunError(RunError):
 
 
 class LaunchError(RunError):
-    """The launcher failed. Its exit code becomes the master's: a rank may have chosen it.
-
-    `repeats` names the cause when it is sure to happen again on any rank, and is empty otherwise.
-    `is_permanent`: unless the attempt had trained, the next one would meet the cause at once.
-    """
+    """The launcher failed. Its exit code becomes the master's: a rank may have chosen it."""
 
     def __init__(
         self, message: str, exit_code: int, repeats: str = "", is_permanent: bool = False

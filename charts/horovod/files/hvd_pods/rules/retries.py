@@ -98,12 +98,11 @@ class Retries:
         if isinstance(problem, HostsTimeoutError):
             why = "another attempt would wait for the same workers"
             return Verdict(self, failures, None, f"the run is not retried: {why}")
-        repeats = getattr(problem, "repeats", "")
-        is_same = repeats != "" and repeats == self.last
+        is_same = problem.repeats != "" and problem.repeats == self.last
         # An attempt that came further than all before had trained, too.
         has_trained = seconds >= TRAINED_AFTER or step > self.furthest
-        changed = replace(self, last=repeats, free=free, furthest=max(self.furthest, step))
-        if getattr(problem, "is_permanent", False) and not has_trained:
+        changed = replace(self, last=problem.repeats, free=free, furthest=max(self.furthest, step))
+        if problem.is_permanent and not has_trained:
             why = "another attempt would fail in the same way"
             return Verdict(changed, failures, None, f"the run is not retried: {why}")
         if is_same and (not has_trained or isinstance(problem, NotANumberError)):

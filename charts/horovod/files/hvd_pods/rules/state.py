@@ -396,6 +396,13 @@ class Step:
         self.effects: list[m.Effect] = []
         self.following: list[m.Event] = []
 
+    @property
+    def launch(self) -> Launch:
+        """The present launch. Raises RuntimeError where none has begun."""
+        if self.state.attempt.launch is None:
+            raise RuntimeError(f"attempt {self.state.attempt.number} has no launch")
+        return self.state.attempt.launch
+
     def do(self, *effects: m.Effect) -> None:
         """Ask for effects, in this order."""
         for effect in effects:
@@ -439,8 +446,7 @@ class Step:
 
     def set_launch(self, **changes: Any) -> None:
         """Change what is known of the attempt's launch, which has begun."""
-        assert self.state.attempt.launch  # noqa: S101
-        self.set_attempt(launch=replace(self.state.attempt.launch, **changes))
+        self.set_attempt(launch=replace(self.launch, **changes))
 
     def set_timer(self, name: str, at: float) -> None:
         """Let a Timer event of this name follow at a time, and not at the one set before."""

@@ -133,8 +133,7 @@ def _end_leftovers(step: Step) -> None:
     """
     attempt = step.state.attempt
     answering = step.state.gathered.answering
-    assert attempt.launch  # noqa: S101
-    idle = frozenset(answering) - frozenset(attempt.launch.hosts)
+    idle = frozenset(answering) - frozenset(step.launch.hosts)
     new = sorted(idle - attempt.idle)
     step.set_attempt(idle=idle)
     if new:
@@ -172,9 +171,8 @@ def terminate(step: Step) -> None:
 def interrupt(step: Step, job: Object | None = None) -> None:
     """This pod is asked to end: let the ranks save, or go on if the Job makes another master."""
     step.clear_timers("leave")
-    launch = step.state.attempt.launch
+    launch = step.launch
     grace = step.state.run.grace
-    assert launch  # noqa: S101
     seconds = grace - min(RESERVE, grace / 2)
     step.log(f"this pod is terminating: the ranks have {seconds:.0f} s to save")
     step.set_timer("end", step.now + seconds)
@@ -262,8 +260,7 @@ def on_notice(step: Step, event: m.NoticeTaken) -> None:
 
 def _release(step: Step) -> None:
     """Let ranks report their end when the scripts of all that were asked have ended."""
-    launch = step.state.attempt.launch
-    assert launch  # noqa: S101
+    launch = step.launch
     if launch.waiting and not launch.is_asking and launch.asked <= launch.ended:
         step.do(m.ReleaseRanks(launch.waiting))
         step.set_launch(waiting=())
@@ -286,9 +283,8 @@ def on_missing_rank(step: Step, event: m.RankMissing) -> None:
 
 def _note_idle(step: Step, notice: Mapping[str, Any]) -> None:
     """A rank uses no CPU: it waits for another one, or all wait for one that hangs."""
-    launch = step.state.attempt.launch
+    launch = step.launch
     run = step.state.run
-    assert launch  # noqa: S101
     known = {**launch.idle, notice["rank"]: notice}
     idle = {
         rank: one
@@ -355,8 +351,7 @@ def report_unfinished(step: Step) -> None:
 
 def _find_unfinished(step: Step) -> list[tuple[str, int]]:
     """The ranks (host, number) that have not ended with 0."""
-    launch = step.state.attempt.launch
-    assert launch  # noqa: S101
+    launch = step.launch
     over = {rank for _, rank in launch.ended.union(launch.finished)}
     hosts = [step.state.facts.hosts[name] for name in launch.hosts]
     found = [(rank, find_host(rank, hosts)) for rank in range(step.state.ranks)]
@@ -364,8 +359,7 @@ def _find_unfinished(step: Step) -> list[tuple[str, int]]:
 
 
 def _describe_unfinished(step: Step, left: Sequence[tuple[str, int]], seconds: float) -> str:
-    launch = step.state.attempt.launch
-    assert launch  # noqa: S101
+    launch = step.launch
     others = _name_ranks(left) if left else f"all ranks have, but {step.state.run.mode}"
     first = _name_ranks(launch.finished[:1])
     return f"{first} ended with exit code 0, and {others} has not ended for {seconds:.0f} s"
@@ -461,8 +455,7 @@ def on_worker_reached(step: Step, event: m.WorkerReached) -> None:
 def on_launcher_ended(step: Step, event: m.LauncherEnded) -> None:
     """The launcher has ended: the attempt is over, or why it failed has to be found out."""
     state = step.state
-    launch = step.state.attempt.launch
-    assert launch  # noqa: S101
+    launch = step.launch
     step.set(activity=Activity.JUDGING)
     step.clear_timers("leave")
     step.set_attempt(seconds=event.seconds)
@@ -508,8 +501,7 @@ def on_cause(step: Step, event: m.CauseFound) -> None:
     """Say why the launcher failed: the first rank that did, unless its host is gone."""
     run = step.state.run
     cause = event.cause
-    launch = step.state.attempt.launch
-    assert launch  # noqa: S101
+    launch = step.launch
     code = launch.code
     if launch.leaving:
         step.then(m.AttemptEnds(_explain_leaving(", ".join(launch.leaving), event.evictions, code)))
@@ -548,8 +540,7 @@ def _note_broken(step: Step, host: str) -> bool:
 
 def _describe_finished(step: Step) -> str:
     """Name the ranks that had ended with 0: the others cannot do without them."""
-    launch = step.state.attempt.launch
-    assert launch  # noqa: S101
+    launch = step.launch
     if not launch.finished:
         return ""
     return f"; {_name_ranks(launch.finished)} had ended with exit code 0"
