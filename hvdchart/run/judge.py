@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from hvd_pods.common.lease import LEASE_KEPT
+from hvd_pods.common.record import FAILED, FINISHED, STORED
 from hvdchart.run.newest import NewestRun
 from hvdchart.run.pod_problems import advice_for_refusal, waits_for
 from hvdchart.run.release import Object, Release, component_of, condition_of, is_child
@@ -36,14 +37,14 @@ def judge(run: NewestRun) -> Judgement:
     if failed:
         return _failed(failed, run)
     is_kept = record.get("lease") == LEASE_KEPT
-    if is_kept and record.get("state") == "Finished":
+    if is_kept and record.get("state") == FINISHED:
         return Judgement("finished", _what_lacks(run.release))
-    if is_kept and record.get("state") == "Failed":
+    if is_kept and record.get("state") == FAILED:
         return Judgement("failed", record.get("reason", ""))
     again = f"hvdchart restart {run.release.name} -n {job['metadata'].get('namespace', 'default')}"
     if job["spec"].get("suspend"):
         return Judgement("suspended", "the run is stopped", f"continue it: {again}")
-    if record.get("state") in ("Finished", "Failed"):
+    if record.get("state") in (FINISHED, FAILED):
         # The master stores results and scales the workers down, which are needed no more.
         return Judgement("finishing", record.get("reason", ""))
     if not run.release.stateful_sets:
@@ -63,9 +64,9 @@ def _judge_without_job(run: NewestRun) -> Judgement:
         reason = "this namespace has no objects of the release"
         return Judgement("not found", reason, "list all runs: hvdchart list --all-namespaces")
     # For a Job that its time to live or a person has deleted.
-    if run.record.get("state") == "Finished":
+    if run.record.get("state") == FINISHED:
         return Judgement("finished", _what_lacks(run.release))
-    if run.record.get("state") == "Failed":
+    if run.record.get("state") == FAILED:
         return Judgement("failed", run.record.get("reason", ""))
     if run.record.get("job"):
         advice = "deploy it again to start a new run"
@@ -123,7 +124,7 @@ def _what_lacks(release: Release) -> str:
     how = release.record.get("results", "")
     note = release.record.get("lease", "")
     reasons = []
-    if how not in ("", "Stored"):
+    if how not in ("", STORED):
         reasons.append(f"the results could not be stored: {how}")
     if note not in ("", LEASE_KEPT):
         reasons.append(f"its workers were removed: {note}")

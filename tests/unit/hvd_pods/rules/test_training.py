@@ -22,10 +22,11 @@ from hvd_pods.common.notices import (
     RAISED,
     STOPPED,
 )
+from hvd_pods.common.record import STORED
 from hvd_pods.common.run import Run
 from hvd_pods.common.run_events import RunEvent
 from hvd_pods.rules import messages as m
-from hvd_pods.rules.ending import STORED, UNREADABLE
+from hvd_pods.rules.ending import UNREADABLE
 from hvd_pods.rules.messages import Cause
 from hvd_pods.rules.stalls import MOST_READ, StallReader
 from hvd_pods.rules.state import Activity

@@ -16,10 +16,11 @@ from hvd_pods.common.errors import (
     ResizedError,
     RunError,
 )
+from hvd_pods.common.record import RUNNING
 from hvd_pods.common.run_events import RunEvent
 from hvd_pods.rules import ending, gathering, growing, holding, lease, training
 from hvd_pods.rules import messages as m
-from hvd_pods.rules.state import RUNNING, Activity, Attempt, State, Step
+from hvd_pods.rules.state import Activity, Attempt, State, Step
 
 Handler = Callable[[Step, Any], None]
 # The timers of an attempt, which end with it.

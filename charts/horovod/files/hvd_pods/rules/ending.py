@@ -14,9 +14,10 @@ from hvd_pods.common.errors import (
     SupersededError,
 )
 from hvd_pods.common.lease import LEASE_KEPT
+from hvd_pods.common.record import FAILED, FINISHED, RUNNING, STORED
 from hvd_pods.common.run_events import RunEvent
 from hvd_pods.rules import messages as m
-from hvd_pods.rules.state import END, FAILED, FINISHED, RUNNING, Activity, Step
+from hvd_pods.rules.state import END, Activity, Step
 
 # Seconds that the Job controller waits before the next attempt: doubled with each failure.
 # kubernetes.io/docs/concepts/workloads/controllers/job, "Pod backoff failure policy".
@@ -28,8 +29,6 @@ END_BEFORE = 15.0
 UNREADABLE: Object = {"metadata": {}, "spec": {}}
 # Stands for a Job that somebody has deleted, and that no other one has replaced.
 DELETED: Object = {"metadata": {"deletionTimestamp": ""}, "spec": {}}
-# What the record says of results that were stored.
-STORED = "Stored"
 
 
 def failure_reason(job: Object) -> str:

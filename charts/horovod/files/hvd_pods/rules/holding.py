@@ -17,12 +17,13 @@ from typing import Mapping
 from hvd_pods.cluster.shapes import AGAIN_RETRY_SECONDS, START_RETRY_SECONDS
 from hvd_pods.common.errors import InterruptedRunError, RunError, SupersededError
 from hvd_pods.common.hostile import one_line, parse_count
+from hvd_pods.common.record import FAILED, FINISHED
 from hvd_pods.common.run import Run
 from hvd_pods.common.run_events import RunEvent
 from hvd_pods.rules import ending, training
 from hvd_pods.rules import messages as m
 from hvd_pods.rules.host_names import read_hosts
-from hvd_pods.rules.state import END, FAILED, FINISHED, Activity, Progress, Step, read_losses
+from hvd_pods.rules.state import END, Activity, Progress, Step, read_losses
 
 # Seconds between two renewals, and without one after which the holder has lost the record. The
 # waiting master measures them by its own clock.

@@ -18,10 +18,6 @@ from hvd_pods.rules import messages as m
 from hvd_pods.rules.retries import Retries
 from hvd_pods.rules.stalls import Stall, Stalls
 
-# The states of a run in the record.
-FINISHED = "Finished"
-FAILED = "Failed"
-RUNNING = "Running"
 # The purpose of the write that records the end.
 END = "end"
 # Steps that the speed is measured over.

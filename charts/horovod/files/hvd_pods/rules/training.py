@@ -28,12 +28,13 @@ from hvd_pods.common.notices import (
     STOPPED,
 )
 from hvd_pods.common.pod_problems import exceeds_own_limit
+from hvd_pods.common.record import RUNNING
 from hvd_pods.common.run_events import RunEvent
 from hvd_pods.rules import ending, gathering
 from hvd_pods.rules import messages as m
 from hvd_pods.rules.host_names import describe_loss, find_host, record_hosts
 from hvd_pods.rules.stalls import COLLECT, FORGET_AFTER, MOST_RANKS, REPORT_EVERY, Stall, describe
-from hvd_pods.rules.state import RUNNING, Activity, Launch, State, Step
+from hvd_pods.rules.state import Activity, Launch, State, Step
 
 # Seconds from SIGTERM to SIGKILL for a launcher: in general; when hosts are lost, for whose daemons
 # it would wait, or have come; and the same in mode direct, which starts no daemons.
