@@ -33,7 +33,7 @@ RELEASES = (
     "v1.34.4",
     "v1.35.4",
     "v1.36.3",
-    "v1.37.1",
+    "v1.37.2",
 )
 # What the chart renders, except custom resources. Only the newest releases have a PodGroup.
 ROOTS = (

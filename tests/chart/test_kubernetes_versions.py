@@ -68,7 +68,7 @@ def test_every_kubernetes_release_has_every_field(
 
 
 # The newest version of Kubernetes' own PodGroup in each release that has one.
-POD_GROUPS = {"v1.36.3": "v1alpha2", "v1.37.1": "v1beta1"}
+POD_GROUPS = {"v1.36.3": "v1alpha2", "v1.37.2": "v1beta1"}
 
 
 @pytest.mark.parametrize("release", POD_GROUPS)
