@@ -21,7 +21,7 @@ from typer.main import get_command
 
 import hvdchart
 from devtools.docs_gen.generated import replace_sections, table, wrap
-from devtools.toolchain.tools import HELM_3, HELM_4, module_version
+from devtools.toolchain.tools import HELM_3, HELM_4, kubernetes_releases, module_version
 from hvd_pods.common.run_events import BY_REASON, RunEvent
 from hvdchart.cli import app
 from hvdchart.errors import HvdchartError
@@ -185,7 +185,7 @@ def versions() -> str:
     chart = YAML(typ="safe").load(ROOT / "charts" / "horovod" / "Chart.yaml")
     project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
     images = load_catalogue()
-    real = module_version("kube", "k8s.io/kubernetes").removeprefix("v")
+    default, *others = (real.removeprefix("v") for real in kubernetes_releases().values())
     helms = [module_version("tools", module).removeprefix("v") for module in (HELM_4, HELM_3)]
     oldest = chart["kubeVersion"].removeprefix(">=").removesuffix(".0-0")
     frameworks = [
@@ -198,7 +198,8 @@ def versions() -> str:
         "Form of the spec": ("`hvdchart/v1`", "every file in `values/`"),
         "Kubernetes": (
             f"{oldest} or newer",
-            f"APIs of {minors()[0]} to {minors()[-1]}; pods in a cluster of {real}",
+            f"APIs of {minors()[0]} to {minors()[-1]}; pods in a cluster of {default};"
+            f" some by `make test-older` in one of {' and '.join(others)}",
         ),
         "Helm": ("4, and 3; `hvdchart` needs 3.13 or newer", " and ".join(helms)),
         "Python of `hvdchart`": (

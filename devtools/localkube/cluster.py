@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import shutil
 from contextlib import AbstractContextManager
 from dataclasses import replace
@@ -22,7 +23,7 @@ from devtools.localkube.instance import LAST_NODE, Instance, current
 from devtools.localkube.node_processes import NodeProcesses, boot_id
 from devtools.localkube.node_setup import CNI_RESULTS
 from devtools.localkube.oci import pack_program
-from devtools.toolchain.tools import tool
+from devtools.toolchain.tools import KUBERNETES, RELEASE_VARIABLE, module_version, tool
 from hvdchart.files import write_atomically
 
 # Seconds in which a node that runs has to be healthy before it is taken for broken: a busy machine
@@ -38,7 +39,7 @@ def up(instance: Instance | None = None, *, nodes: int = 1) -> Path:
     Builds and installs what is missing. A healthy cluster is not changed. One that crashed starts
     again with all its objects, unless the machine was rebooted or localkube has changed since: then
     it starts empty. Raises DevtoolsError before anything is started when the machine cannot run
-    it or a program cannot be built.
+    it, a program cannot be built, or it runs another Kubernetes than $LOCALKUBE_KUBERNETES.
     """
     instance = instance or current()
     preflight.check_machine()
@@ -50,6 +51,7 @@ def up(instance: Instance | None = None, *, nodes: int = 1) -> Path:
 
 
 def _start_first(instance: Instance) -> None:
+    _check_release(instance)
     if _is_healthy(instance):
         outdated = (
             ""
@@ -154,6 +156,19 @@ def remove_node(instance: Instance | None = None, number: int | None = None) -> 
     return there[-1]
 
 
+def _check_release(instance: Instance) -> None:
+    """Raises DevtoolsError when the cluster runs another release than one that was asked for."""
+    asked = os.environ.get(RELEASE_VARIABLE)
+    if not asked or not NodeProcesses.is_running(instance):
+        return
+    runs = _recorded(instance).get("kubernetes", "of an unknown version")
+    if runs != module_version("kube", KUBERNETES):
+        raise DevtoolsError(
+            f"cluster {instance.name!r} runs Kubernetes {runs}, and {RELEASE_VARIABLE} is {asked}",
+            "stop it: python -m devtools.localkube down; or set another LOCALKUBE_NAME",
+        )
+
+
 def _is_healthy(node: Instance) -> bool:
     """Whether a node is healthy, or becomes so in time. One that does not run never does."""
     attempts = Retrying(
@@ -186,12 +201,22 @@ def _locked(instance: Instance) -> AbstractContextManager[None]:
 def _made_by() -> dict[str, str]:
     """What the state depends on: it is not used after a reboot or a change of localkube."""
     programs = str(tool("kube")), str(tool("coredns"))
-    return {"boot": boot_id(), "key": content_key([Path(__file__).parent], *programs)}
+    return {
+        "boot": boot_id(),
+        "key": content_key([Path(__file__).parent], *programs),
+        "kubernetes": module_version("kube", KUBERNETES),
+    }
+
+
+def _recorded(instance: Instance) -> dict[str, str]:
+    """What _made_by() was when the state was made; empty without a state."""
+    path = instance.state / "made-by.json"
+    recorded: dict[str, str] = json.loads(path.read_text()) if path.exists() else {}
+    return recorded
 
 
 def _state_is_current(instance: Instance) -> bool:
-    path = instance.state / "made-by.json"
-    return path.exists() and json.loads(path.read_text()) == _made_by()
+    return _recorded(instance) == _made_by()
 
 
 def _make_state(instance: Instance) -> None:

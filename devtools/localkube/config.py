@@ -110,6 +110,8 @@ def kubelet(instance: Instance) -> str:
         # kube-proxy uses nftables, so nothing needs the kubelet's iptables chains.
         makeIPTablesUtilChains=False,
         failSwapOn=False,
+        # From 1.35 on, the kubelet does not start on cgroup version 1 without it.
+        failCgroupV1=False,
         # Pods may use the whole machine, and a disk that other work fills must not evict them.
         evictionHard=dict.fromkeys(signals, "0%"),
         imageGCHighThresholdPercent=100,

@@ -36,6 +36,10 @@ ENVIRONMENT = {
 }
 # Folders whose modules need a newer Go than distributions have. Go gets it as a module, too.
 NEWER_GO = ("argo",)
+# Its go.mod has the default release of Kubernetes. Each other release has a list of modules beside
+# it, such as 1.34.mod, for the same main.go.
+KUBE = GO_SOURCES / "kube"
+RELEASE_VARIABLE = "LOCALKUBE_KUBERNETES"
 
 
 @dataclass(frozen=True)
@@ -193,18 +197,44 @@ def tool(name: str) -> Path:
 
 
 def module_version(folder: str, module: str) -> str:
-    """The version of `module` in the go.mod in `folder`. Raises DevtoolsError when it has none."""
+    """The version of `module` in the list of modules of `folder`. Raises DevtoolsError when it has
+    none, and for a release in $LOCALKUBE_KUBERNETES that there is not.
+    """
+    return _version_in(_module_list(folder), module)
+
+
+def kubernetes_releases() -> dict[str, str]:
+    """The versions of Kubernetes that the local cluster can run by their release, such as v1.37.2
+    by 1.37, the default first.
+    """
+    lists = [KUBE / "go.mod", *sorted(KUBE.glob("[0-9]*.mod"), reverse=True)]
+    versions = [_version_in(path, KUBERNETES) for path in lists]
+    return {version.removeprefix("v").rpartition(".")[0]: version for version in versions}
+
+
+def _module_list(folder: str) -> Path:
+    """The list of modules that the programs of `folder` are built from: go.mod, or, of Kubernetes,
+    that of the release in $LOCALKUBE_KUBERNETES. Their checksums are in the file .sum beside it.
+
+    Raises DevtoolsError for a release that there is not.
+    """
     go_mod = GO_SOURCES / folder / "go.mod"
-    line = re.search(rf"^\s*(?:require )?{re.escape(module)} (v\S+)", go_mod.read_text(), re.M)
-    if line is None:
-        raise DevtoolsError(f"{go_mod} does not require {module}", "add it there with `go get`")
-    return line[1]
+    wanted = os.environ.get(RELEASE_VARIABLE)
+    if folder != KUBE.name or not wanted:
+        return go_mod
+    releases = list(kubernetes_releases())
+    if wanted not in releases:
+        raise DevtoolsError(
+            f"{RELEASE_VARIABLE}={wanted!r} is no release that the local cluster can run",
+            f"use one of: {', '.join(releases)}",
+        )
+    return go_mod if wanted == releases[0] else KUBE / f"{wanted}.mod"
 
 
 def module_folder(folder: str, module: str) -> Path:
-    """The downloaded sources of a module in the go.mod in `folder`.
+    """The downloaded sources of a module in the list of modules of `folder`.
 
-    Raises DevtoolsError when Go cannot download it, or go.mod does not require it.
+    Raises DevtoolsError when Go cannot download it, or the list does not require it.
     """
     go = ["go", "-C", str(GO_SOURCES / folder)]
     printed = ""
@@ -215,8 +245,20 @@ def module_folder(folder: str, module: str) -> Path:
     return Path(printed.strip())
 
 
+def _version_in(modules: Path, module: str) -> str:
+    line = re.search(rf"^\s*(?:require )?{re.escape(module)} (v\S+)", modules.read_text(), re.M)
+    if line is None:
+        raise DevtoolsError(f"{modules} does not require {module}", "add it there with `go get`")
+    return line[1]
+
+
 def _environment(folder: str) -> dict[str, str]:
-    return {**ENVIRONMENT, "GOTOOLCHAIN": "auto" if folder in NEWER_GO else "local"}
+    environment = {**ENVIRONMENT, "GOTOOLCHAIN": "auto" if folder in NEWER_GO else "local"}
+    modules = _module_list(folder)
+    if modules.name != "go.mod":
+        # Of the folder that Go runs in: a full path would make another key in each checkout.
+        environment["GOFLAGS"] += f" -modfile={modules.name}"
+    return environment
 
 
 def _directory(tool: Tool) -> Path:
@@ -227,9 +269,10 @@ def _directory(tool: Tool) -> Path:
 
 
 def _inputs(tool: Tool) -> list[Path]:
-    module = GO_SOURCES / tool.folder
-    own = sorted((module / tool.package).glob("*.go")) if tool.package.startswith(".") else []
-    return [module / "go.mod", module / "go.sum", *own]
+    modules = _module_list(tool.folder)
+    sources = GO_SOURCES / tool.folder / tool.package
+    own = sorted(sources.glob("*.go")) if tool.package.startswith(".") else []
+    return [modules, modules.with_suffix(".sum"), *own]
 
 
 def _linker_flags(tool: Tool) -> str:

@@ -14,7 +14,7 @@ import pytest
 from ruamel.yaml import YAML
 
 from devtools.checks.schemas import RELEASES, write_for_kubeconform
-from devtools.toolchain.tools import module_version, tool
+from devtools.toolchain.tools import kubernetes_releases, tool
 from tests.chart.render import CHART, VALUES, Manifest, ready_cases, render
 from tests.chart.test_real_api import CASES
 from tests.go_programs import run_program
@@ -101,8 +101,11 @@ def test_releases_start_at_the_charts_minimum_version_and_leave_none_out() -> No
     )
 
 
-def test_cluster_of_the_tests_runs_one_of_the_releases() -> None:
-    assert minor(module_version("kube", "k8s.io/kubernetes")) in map(minor, RELEASES)
+def test_clusters_of_the_tests_run_the_newest_of_the_releases_and_an_older_one() -> None:
+    newest, *others = kubernetes_releases().values()
+    assert newest == RELEASES[-1]
+    assert others
+    assert set(others) <= set(RELEASES)
 
 
 # The best grade of kube-score: there is nothing to say.

@@ -44,11 +44,13 @@ class Cluster:
     def environment(self) -> dict[str, str]:
         return {**os.environ, "LOCALKUBE_NAME": self.instance.name}
 
-    def run(self, *arguments: str, check: bool = True) -> subprocess.CompletedProcess[str]:
+    def run(
+        self, *arguments: str, check: bool = True, **variables: str
+    ) -> subprocess.CompletedProcess[str]:
         done = subprocess.run(
             self.command(*arguments),
             cwd=REPOSITORY,
-            env=self.environment,
+            env={**self.environment, **variables},
             capture_output=True,
             text=True,
             check=False,

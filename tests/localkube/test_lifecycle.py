@@ -14,6 +14,7 @@ import pytest
 
 from devtools.localkube.node_processes import NodeProcesses
 from devtools.localkube.node_setup import DEVICE_PLUGINS
+from devtools.toolchain.tools import kubernetes_releases
 from tests.localkube.conftest import Cluster, machine_state, wait_until
 
 
@@ -23,6 +24,15 @@ class TestClusterThatRuns:
         again = cluster.run("up")
         assert again.stdout.strip() == str(cluster.instance.kubeconfig)
         assert (NodeProcesses.read(cluster.instance), cluster.processes()) == before
+
+    def test_release_of_a_cluster_that_runs_is_not_changed(self, cluster: Cluster) -> None:
+        """The tests would otherwise pass in another release than the one that was asked for."""
+        runs, other, *_ = kubernetes_releases()
+        refused = cluster.run("up", check=False, LOCALKUBE_KUBERNETES=other)
+        assert refused.returncode == 1
+        assert f"runs Kubernetes v{runs}" in refused.stderr
+        assert cluster.healthy()
+        cluster.run("up", LOCALKUBE_KUBERNETES=runs)
 
     def test_pods_may_have_all_resources_of_the_node(self, cluster: Cluster) -> None:
         node = json.loads(cluster.kubectl("get", "node", cluster.instance.node_name, "-o", "json"))
