@@ -13,6 +13,8 @@ from hvdchart.project import SPEC_NAME
 if TYPE_CHECKING:
     from hvdchart.run.cluster import Cluster
 
+# That of resources.json, which a broken installation lacks: it must not break --help.
+MOST_WORKERS = 10_000
 # Seconds of each unit of a duration.
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 Specs = Annotated[

@@ -5,7 +5,6 @@ from typing import Annotated
 
 import typer
 
-from hvdchart.chart_files import most_hosts
 from hvdchart.cli import options, planning
 from hvdchart.cli.following import launch
 from hvdchart.cli.terminal import note, say
@@ -19,7 +18,7 @@ def run(
     ] = None,
     code: options.Code = None,
     workers: Annotated[
-        int, typer.Option(min=1, max=most_hosts(), metavar="N", help="Number of workers.")
+        int, typer.Option(min=1, max=options.MOST_WORKERS, metavar="N", help="Number of workers.")
     ] = 2,
     gpus: Annotated[
         int,

@@ -4,15 +4,14 @@ from typing import Annotated
 
 import typer
 
-from hvdchart.chart_files import most_hosts
-from hvdchart.cli.options import Context, Helm, Name, Namespace, connect
+from hvdchart.cli.options import MOST_WORKERS, Context, Helm, Name, Namespace, connect
 from hvdchart.cli.terminal import say, show
 
 
 def scale(
     name: Name,
     number: Annotated[
-        int, typer.Argument(min=1, max=most_hosts(), metavar="N", help="Number of workers.")
+        int, typer.Argument(min=1, max=MOST_WORKERS, metavar="N", help="Number of workers.")
     ],
     group: Annotated[
         str | None, typer.Option(metavar="NAME", help="Group of workers, if the run has several.")

@@ -226,7 +226,9 @@ def _carry_over_command(
     if exports_all and line.exports_all is None and line.mode == "mpirun":
         line.exports_all = True
     won = launch.exported(ledger, old, line, variables)
-    launch.carry_over_variables(ledger, {(*worker, "env"): ""}, ("worker", "env"), won)
+    launch.carry_over_variables(
+        ledger, {(*worker, "env"): ""}, ("worker", "env"), won, (*worker, "resources")
+    )
     launch.carry_over_variables(ledger, {(*launcher, "env"): ""}, ("master", "env"), {})
     return line
 

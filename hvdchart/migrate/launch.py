@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 
-from hvdchart.chart_files import read_data
+from hvdchart.chart_files import is_gpu, read_data
 from hvdchart.migrate.command_line import CommandLine, parse_command_line
 from hvdchart.migrate.ledger import Ledger, NewPath
 from hvdchart.migrate.words import Word
-from hvdchart.spec.paths import KeyPath, value_at
+from hvdchart.spec.paths import KeyPath, child_at, value_at
 from hvdchart.spec.yaml_tree import Plain
 from hvdchart.text import join_names
 
@@ -163,16 +163,26 @@ def variables_at(ledger: Ledger, old: KeyPath) -> dict[str, Variable]:
 
 
 def carry_over_variables(
-    ledger: Ledger, sources: Mapping[KeyPath, str], new: NewPath, winning: Mapping[str, Variable]
+    ledger: Ledger,
+    sources: Mapping[KeyPath, str],
+    new: NewPath,
+    winning: Mapping[str, Variable],
+    resources: KeyPath = (),
 ) -> None:
     """The variables of all sources, each with a reason, -> the list at `new`; `winning` replace
-    those of the same name."""
+    those of the same name.
+
+    With GPUs of NVIDIA in the limits at `resources`, the chart refuses the variable that the device
+    plugin sets, so that it is left out.
+    """
     entries: dict[str, Variable] = {}
+    plugins = "the device plugin sets it to the GPUs that a worker gets"
+    reserved = _of_device_plugin(ledger, resources)
     for old, reason in sources.items():
         for path, entry in _variables(ledger, old):
             name = str(entry.get("name"))
-            if name == read_data("resources.json")["visibleDevices"] and new[0] == "worker":
-                ledger.leave_out(path, "the device plugin sets it to the GPUs that a worker gets")
+            if name == reserved:
+                ledger.leave_out(path, plugins)
                 continue
             if entry:
                 entries[name] = winning.get(name, entry)
@@ -181,8 +191,18 @@ def carry_over_variables(
             else:
                 ledger.drop(path, "the launcher sets it for all ranks, which wins as before")
     entries |= winning
+    if entries.pop(reserved, None) is not None:
+        ledger.add_check(f"{reserved}, which the launcher exports, is dropped: {plugins}")
     if entries:
         ledger.put(new, list(entries.values()), next(iter(sources)))
+
+
+def _of_device_plugin(ledger: Ledger, resources: KeyPath) -> str:
+    """The variable that the device plugin sets in a container with these resources, if any."""
+    limits = child_at(ledger.value_at(*resources), "limits") if resources else None
+    names = limits if isinstance(limits, dict) else {}
+    has_gpus = any(name.startswith("nvidia.com/") and is_gpu(name) for name in names)
+    return str(read_data("resources.json")["visibleDevices"]) if has_gpus else ""
 
 
 def _variables(ledger: Ledger, old: KeyPath) -> Iterator[tuple[KeyPath, Variable]]:

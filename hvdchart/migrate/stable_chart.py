@@ -49,7 +49,7 @@ def migrate_chart(ledger: Ledger) -> None:
         (head, "env"): "the old chart set it on the workers too",
         ("worker", "env"): "the old chart ignored it",
     }
-    launch.carry_over_variables(ledger, reasons, ("worker", "env"), won)
+    launch.carry_over_variables(ledger, reasons, ("worker", "env"), won, ("resources",))
     _carry_over_workers(ledger, head, line, gpus)
     _carry_over_network(ledger)
     volumes = pod_spec.Volumes(ledger)

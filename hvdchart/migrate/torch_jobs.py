@@ -135,7 +135,9 @@ def _carry_over_training(
     line.minimum = minimum or line.minimum
     variables = launch.variables_at(ledger, (*container, "env"))
     won = launch.exported(ledger, container, line, variables)
-    launch.carry_over_variables(ledger, {(*container, "env"): ""}, ("worker", "env"), won)
+    launch.carry_over_variables(
+        ledger, {(*container, "env"): ""}, ("worker", "env"), won, (*container, resources)
+    )
     slots = (asked or gpus or 1) if line.mode == "mpirun" else line.per_host or 1
     ledger.put(("worker", "number"), number, owner)
     ledger.put(("worker", "slots"), slots, owner)

@@ -111,9 +111,9 @@ def override(spec: Spec, name: str) -> int | None:
     value = spec.worker_value(name)
     least = 0 if name == "spares" else 1
     # The chart's schema decides later whether the chart takes any other value. To Python, True is
-    # an integer.
-    if isinstance(value, int) and not isinstance(value, bool) and value >= least:
-        return value
+    # an integer; to Helm, 2.0 is 2.
+    if isinstance(value, (int, float)) and not isinstance(value, bool):
+        return int(value) if value >= least and value == value // 1 else None
     return None
 
 

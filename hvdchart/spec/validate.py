@@ -7,7 +7,7 @@ from typing import TypeAlias
 
 from hvd_pods.common import horovodrun
 from hvdchart.chart_facts import is_in_kueue
-from hvdchart.chart_files import is_charts_variable, is_charts_volume, read_data
+from hvdchart.chart_files import is_charts_variable, is_charts_volume, most_hosts, read_data
 from hvdchart.quantity import MI, cpu_text, pluralize
 from hvdchart.spec.launchers import (
     LAUNCH,
@@ -55,6 +55,7 @@ def find_contradictions(spec: Spec) -> Iterator[Finding]:
         yield from _ranks(("nodes", index), spec, group)
         yield from _reserved(("nodes", index), group)
         yield from _minimum(("nodes", index, "minimum"), spec, group)
+    yield from _hosts(spec)
     yield from _devices(spec)
     yield from _volumes(spec)
     yield from _run(spec)
@@ -145,11 +146,22 @@ def _slots_of_gpus(at: KeyPath, group: NodeGroup, given: int | None) -> Iterator
         yield at, problem, "one rank per GPU: omit slots or change gpus"
 
 
+def _hosts(spec: Spec) -> Iterator[Finding]:
+    spares = override(spec, "spares")
+    number = sum(workers(group, spec) for group in spec.nodes)
+    number += sum(group.spares if spares is None else spares for group in spec.nodes)
+    if number > most_hosts():
+        problem = f"{number} workers with their spares"
+        yield ("nodes",), problem, f"at most {most_hosts()} in all groups"
+
+
 def _devices(spec: Spec) -> Iterator[Finding]:
     name = str(read_data("resources.json")["visibleDevices"])
-    if name in spec.train.env and any(group.gpus for group in spec.nodes):
-        problem = f"{name} would give a worker the GPUs of other pods: the device plugin sets it"
-        yield ("train", "env", name), problem, "no such variable: gpus says how many a worker gets"
+    if spec.train.env.get(name, "none") in ("none", "void"):
+        return
+    if any(group.gpus and group.gpu_resource.startswith("nvidia.com/") for group in spec.nodes):
+        problem = "it would replace the GPUs that the device plugin gives to a worker"
+        yield ("train", "env", name), problem, "no such variable, or the value none or void"
 
 
 def _reserved(at: KeyPath, group: NodeGroup) -> Iterator[Finding]:

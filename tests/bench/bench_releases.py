@@ -20,6 +20,7 @@ from dataclasses import dataclass, field
 import psutil
 
 from devtools.docs_gen.generated import table
+from devtools.localkube.instance import current
 from tests.bench.contestants import bench_namespace
 from tests.bench.report import as_range, publish
 from tests.e2e.cluster import Namespace, Values, image_values, on_shared_cores
@@ -35,7 +36,7 @@ import os, time
 time.sleep({LASTS})
 print("RANK", os.environ["RANK"], flush=True)
 """
-PROCESSES = ("kube-apiserver", "etcd", "kube-controller", "kube-scheduler")
+PROGRAMS = ("kube-apiserver", "etcd", "kube-controller-manager", "kube-scheduler")
 
 
 def main() -> None:
@@ -53,6 +54,7 @@ def main() -> None:
             wait_until(lambda: ended(namespace) == len(names), TIMEOUT, "all runs end", PAUSE)
             seconds = time.monotonic() - began
         check(namespace, names)
+        assert set(memory.most) == {*PROGRAMS}, memory.most
         asked = requests(namespace) - before
         began = time.monotonic()
         with ThreadPoolExecutor(options.at_once) as pool:
@@ -168,14 +170,15 @@ def peak_memory() -> Iterator[Memory]:
 
 
 def resident() -> dict[str, float]:
-    """The resident memory of each program of the control plane, in MiB."""
+    """The resident memory of each program of the cluster's control plane, in MiB."""
+    state = str(current().state)
     found = {}
-    for process in psutil.process_iter(["name", "memory_info"]):
-        name = process.info["name"]
-        for program in PROCESSES:
-            # Linux keeps 15 characters of a name.
-            if name.startswith(program[:15]):
-                found[program] = process.info["memory_info"].rss / 2**20
+    for process in psutil.process_iter(["cmdline", "memory_info"]):
+        # localkube starts one binary for all of them, with the program's name first.
+        words: list[str] = process.info["cmdline"] or []
+        program = words[1] if len(words) > 1 else ""
+        if program in PROGRAMS and any(state in word for word in words):
+            found[program] = process.info["memory_info"].rss / 2**20
     return found
 
 

@@ -12,6 +12,7 @@ import pytest
 from devtools.docs_gen.chart_docs import load_source
 from hvdchart.chart_facts import has_policy, is_in_kueue
 from hvdchart.chart_files import most_hosts
+from hvdchart.cli.options import MOST_WORKERS
 from tests.chart.render import Values, of_kind, render
 
 CASES: list[Values] = [
@@ -44,3 +45,4 @@ def test_schema_allows_as_many_workers_as_the_chart_takes() -> None:
     counts = [node for node in descriptions(load_source()) if "maximum" in node]
     assert len(counts) >= 3
     assert {node["maximum"] for node in counts} == {most_hosts()}
+    assert most_hosts() == MOST_WORKERS

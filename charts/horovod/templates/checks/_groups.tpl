@@ -74,10 +74,15 @@
 {{- $subject := printf "group %q: slots is %d but resources.limits[%q] is %d" .name (int .slots) $last (int $gpus) -}}
 {{- fail (printf "%s: Horovod runs one rank per GPU, so make them equal" $subject) -}}
 {{- end -}}
-{{- if and $last (include "horovod.hasEnv" (dict "env" .env "name" $known.visibleDevices)) -}}
-{{- $own := printf "group %q: env has %s" .name $known.visibleDevices -}}
+{{- $group := .name -}}
+{{- if hasPrefix "nvidia.com/" $last -}}
+{{- range .env -}}
+{{- if and (eq .name $known.visibleDevices) (not (has (get . "value") (list "none" "void"))) -}}
+{{- $own := printf "group %q: env has %s" $group $known.visibleDevices -}}
 {{- $subject := printf "%s but resources.limits[%q] is %d" $own $last (int $gpus) -}}
 {{- fail (printf "%s: the device plugin sets it to the GPUs that a worker gets, so remove it" $subject) -}}
+{{- end -}}
+{{- end -}}
 {{- end -}}
 {{- end -}}
 {{- end }}

@@ -192,8 +192,23 @@ WAITER = {"name": "w", "image": "a", "command": ["kubectl", "wait", "-lmpi-job-n
         ),
         ({"worker_pod__hostIPC": True}, f"{WORKER_POD}.hostIPC is dropped: "),
         (
-            {"worker_container__env": [{"name": "NVIDIA_VISIBLE_DEVICES", "value": "all"}]},
+            {
+                "worker_container__env": [{"name": "NVIDIA_VISIBLE_DEVICES", "value": "all"}],
+                "worker_container__resources": {"limits": {"nvidia.com/gpu": 1}},
+            },
             f"{WORKER_POD}.containers[0].env[0] is dropped: the device plugin",
+        ),
+        (
+            {
+                "launcher_container__command": [
+                    "mpirun",
+                    "-x",
+                    "NVIDIA_VISIBLE_DEVICES=all",
+                    "train",
+                ],
+                "worker_container__resources": {"limits": {"nvidia.com/gpu": 1}},
+            },
+            "NVIDIA_VISIBLE_DEVICES, which the launcher exports, is dropped",
         ),
         (
             {
@@ -211,6 +226,11 @@ WAITER = {"name": "w", "image": "a", "command": ["kubectl", "wait", "-lmpi-job-n
 def test_what_the_result_lacks_is_to_be_checked(fields: dict[str, Any], check: str) -> None:
     checks = migrate_job(**fields).checks
     assert [text for text in checks if text.startswith(check)], checks
+
+
+def test_variable_of_the_device_plugin_stays_where_no_plugin_sets_it() -> None:
+    env = [{"name": "NVIDIA_VISIBLE_DEVICES", "value": "none"}]
+    assert migrate_job(worker_container__env=env).values["worker"]["env"] == env
 
 
 TOKEN = [{"name": "T", "valueFrom": SECRET}, {"name": "A", "value": "$(T)/x"}]

@@ -26,6 +26,10 @@ def test_values_may_take_the_spares_away() -> None:
     assert plan_group("coresPerSocket: 8, spares: 2", "values: {worker: {spares: 0}}").spares == 0
 
 
+def test_whole_number_of_values_may_have_a_point_as_for_helm() -> None:
+    assert plan_group("coresPerSocket: 8", "values: {worker: {number: 3.0}}").workers == 3
+
+
 BFLOAT16 = "TF_SET_ONEDNN_FPMATH_MODE"
 
 

@@ -66,6 +66,7 @@ WRONG_VALUES = [
         "8:20",
         "the chart has a volume named 'archive'",
     ),
+    ("28\ntrain:\n", "28\n    spares: 9999\ntrain:\n", "4:3", "10001 workers"),
     ("train:\n", "train:\n  env: {HVD_SEED: '1'}\n", "9:19", "the chart sets that variable"),
     (
         "train:\n",
