@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 import shutil
 from contextlib import AbstractContextManager
 from dataclasses import replace
@@ -23,7 +22,13 @@ from devtools.localkube.instance import LAST_NODE, Instance, current
 from devtools.localkube.node_processes import NodeProcesses, boot_id
 from devtools.localkube.node_setup import CNI_RESULTS
 from devtools.localkube.oci import pack_program
-from devtools.toolchain.tools import KUBERNETES, RELEASE_VARIABLE, module_version, tool
+from devtools.toolchain.tools import (
+    KUBERNETES,
+    RELEASE_VARIABLE,
+    kubernetes_releases,
+    module_version,
+    tool,
+)
 from hvdchart.files import write_atomically
 
 # Seconds in which a node that runs has to be healthy before it is taken for broken: a busy machine
@@ -157,15 +162,18 @@ def remove_node(instance: Instance | None = None, number: int | None = None) -> 
 
 
 def _check_release(instance: Instance) -> None:
-    """Raises DevtoolsError when the cluster runs another release than one that was asked for."""
-    asked = os.environ.get(RELEASE_VARIABLE)
-    if not asked or not NodeProcesses.is_running(instance):
-        return
-    runs = _recorded(instance).get("kubernetes", "of an unknown version")
-    if runs != module_version("kube", KUBERNETES):
+    """Raises DevtoolsError when the cluster is of the other release that it can have.
+
+    One that has crashed would start anew, without its objects.
+    """
+    wanted = module_version("kube", KUBERNETES)
+    there = _recorded(instance).get("kubernetes", "")
+    if there != wanted and there in kubernetes_releases().values():
+        release = there.removeprefix("v").rpartition(".")[0]
         raise DevtoolsError(
-            f"cluster {instance.name!r} runs Kubernetes {runs}, and {RELEASE_VARIABLE} is {asked}",
-            "stop it: python -m devtools.localkube down; or set another LOCALKUBE_NAME",
+            f"cluster {instance.name!r} has Kubernetes {there}, and this would start {wanted}",
+            f"set {RELEASE_VARIABLE}={release} to use it, or another LOCALKUBE_NAME, or remove it: "
+            "python -m devtools.localkube down",
         )
 
 

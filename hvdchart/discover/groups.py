@@ -105,6 +105,8 @@ def _equal_nodes(nodes: Iterable[NodeFacts]) -> Iterator[list[NodeFacts]]:
         kind = (
             node.gpu_resource,
             node.gpus,
+            node.allocatable.get(node.gpu_resource),
+            node.replicas,
             node.product,
             node.capacity["cpu"],
             node.sockets,
@@ -257,7 +259,10 @@ def _gpu_comment(node: NodeFacts) -> str:
         parts.append(f"{int(size) // 1024} GiB each")
     if node.replicas > 1:
         shares = node.allocatable[node.gpu_resource]
-        parts.append(f"{shares} shares of {-(-shares // node.replicas)} GPUs")
+        there = -(-shares // node.replicas)
+        parts.append(f"{shares} shares of {there} GPUs")
+        if node.gpus < there:
+            parts.append("a worker gets one share, so that the other GPUs stay idle")
     if node.gpus > 1:
         parts.append(warn_of_duplicates(node.gpu_resource, node.labels))
     if node.other_gpus:

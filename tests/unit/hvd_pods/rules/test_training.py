@@ -515,6 +515,24 @@ def test_rank_that_does_not_end_is_in_the_record_until_a_step() -> None:
     assert not recorded_stall(world)
 
 
+def test_rank_that_is_late_in_each_step_does_not_stall_from_the_first_one_on() -> None:
+    """Horovod names it in each step, and a slow run is no stalled one."""
+    world = training(stallTimeoutSeconds=600)
+    for number in range(1, 41):
+        world.put(m.RankMissing(1, 3, "has not joined grads", 15.0), after=20.0)
+        while "stalls" in world.state.timers:
+            world.fire()
+        stepped = world.now = world.now + 10
+        report(world, number)
+    world.put(m.RankMissing(1, 3, "has not joined grads", 15.0), after=20.0)
+    while "stalls" in world.state.timers:
+        world.fire()
+    assert not world.of(m.EndLauncher)
+    stall = world.state.find_stall(world.now)
+    assert stall
+    assert stall.since >= stepped
+
+
 def test_metrics_count_launches_and_stalls_and_have_the_stage() -> None:
     def counted() -> tuple[int, int, RunEvent | None]:
         return world.state.launches, world.state.stalls, world.state.stage

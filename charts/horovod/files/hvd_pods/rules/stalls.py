@@ -28,6 +28,8 @@ REPORT_EVERY = 5.0
 MOST_READ = 1000
 # A rank that is not named for so many periods had joined, and is named anew.
 FORGET_AFTER = 2.5
+# The number of no rank: what has not ended is the launcher.
+NO_RANK = -1
 # Ranks that are named at a time, and characters of what they have not joined.
 MOST_RANKS = 8
 MOST_TEXT = 160

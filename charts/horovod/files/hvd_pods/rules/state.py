@@ -16,7 +16,7 @@ from hvd_pods.common.run import Host, Pod, Run
 from hvd_pods.common.run_events import RunEvent
 from hvd_pods.rules import messages as m
 from hvd_pods.rules.retries import Retries
-from hvd_pods.rules.stalls import Stall, Stalls
+from hvd_pods.rules.stalls import NO_RANK, Stall, Stalls
 
 # The purpose of the write that records the end.
 END = "end"
@@ -369,9 +369,19 @@ class State:
         if launch is None or self.activity != Activity.TRAINING:
             return None
         found = launch.stalls.named(now) + ([launch.unfinished] if launch.unfinished else [])
-        steps = self.progress.history
-        lasting = [stall for stall in found if not steps or stall.seen > steps[-1][0]]
+        found = [stall for stall in found if stall.rank != NO_RANK]
+        lasting = [self.shorten(stall) for stall in found if stall.seen > self.last_step]
         return min(lasting, key=lambda stall: stall.since, default=None)
+
+    @property
+    def last_step(self) -> float:
+        """When the last step was reported, by the clock of moments; 0 before the first one."""
+        history = self.progress.history
+        return history[-1][0] if history else 0.0
+
+    def shorten(self, stall: Stall) -> Stall:
+        """A stall that begins with the last step: the rank has joined the others for that."""
+        return stall._replace(since=max(stall.since, self.last_step))
 
     def news(self, moment: m.Moment | None = None) -> dict[str, str]:
         """Return what each write of the record says of the run; at a moment, also of a stall."""

@@ -33,7 +33,15 @@ from hvd_pods.common.run_events import RunEvent
 from hvd_pods.rules import ending, gathering
 from hvd_pods.rules import messages as m
 from hvd_pods.rules.host_names import describe_loss, find_host, record_hosts
-from hvd_pods.rules.stalls import COLLECT, FORGET_AFTER, MOST_RANKS, REPORT_EVERY, Stall, describe
+from hvd_pods.rules.stalls import (
+    COLLECT,
+    FORGET_AFTER,
+    MOST_RANKS,
+    NO_RANK,
+    REPORT_EVERY,
+    Stall,
+    describe,
+)
 from hvd_pods.rules.state import Activity, Launch, State, Step
 
 # Seconds from SIGTERM to SIGKILL for a launcher: in general; when hosts are lost, for whose daemons
@@ -323,8 +331,7 @@ def report_unfinished(step: Step) -> None:
     if launch.asked:
         # They have a time.
         return
-    history = step.state.progress.history
-    since = max(launch.finished_at, history[-1][0] if history else 0.0)
+    since = max(launch.finished_at, step.state.last_step)
     waited = step.now - since
     limit = max(run.stall_timeout, NAME_AFTER) if run.stall_timeout else float("inf")
     if waited < NAME_AFTER or (launch.unfinished and waited < limit):
@@ -336,9 +343,9 @@ def report_unfinished(step: Step) -> None:
         why = f"{text}, longer than launch.stallTimeoutSeconds={run.stall_timeout:.0f}"
         abort(step, LaunchError(why, 1))
         return
-    host, rank = (left or launch.finished)[0]
-    other = _name_ranks(launch.finished[:1])
-    what = f"has not ended after {other}" if left else f"has ended, and {run.mode} has not"
+    # Where all ranks have ended, no rank keeps the others waiting.
+    host, rank = left[0] if left else ("", NO_RANK)
+    what = f"has not ended after {_name_ranks(launch.finished[:1])}"
     step.set_launch(unfinished=Stall(rank, host, what, since, step.now, float("inf")))
     _announce_stall(step, text)
     if limit < float("inf"):
@@ -411,7 +418,8 @@ def report_stalls(step: Step) -> None:
     if launch is None or step.state.activity != Activity.TRAINING:
         return
     stalls, first, named = launch.stalls.collect()
-    late = [stall for stall in named if stall.seen - stall.since >= _find_limit(step, stall)]
+    lasting = map(step.state.shorten, named)
+    late = [stall for stall in lasting if stall.seen - stall.since >= _find_limit(step, stall)]
     why = f"{describe(late)}, longer than {_describe_limit(step, late[0])}" if late else ""
     quiet = step.now + REPORT_EVERY if first else stalls.quiet_until
     step.set_launch(stalls=replace(stalls, late=why, quiet_until=quiet))
