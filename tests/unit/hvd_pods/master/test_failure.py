@@ -512,7 +512,7 @@ def test_two_ranks_on_one_gpu_are_named_as_that() -> None:
             False,
             "hvd-cpu-0",
         ),
-        ("AcceleratorError: CUDA error: system not yet initialized", "fabric", False, "hvd-cpu-0"),
+        ("AcceleratorError: CUDA error: system not yet initialized", "fabric", False, ""),
         (
             "RuntimeError: Error 803: system has unsupported display driver / cuda driver "
             "combination",
@@ -543,16 +543,30 @@ with exception: CUDA error: uncorrectable ECC error encountered
 
 
 @pytest.mark.parametrize(
-    ("tag", "rank", "host"),
-    [("[rank3]:", 3, "hvd-cpu-1"), ("[1,3]<stderr>:", 3, "hvd-cpu-1"), ("", 0, "hvd-cpu-0")],
+    ("tag", "who", "host"),
+    [
+        ("[rank3]:", "rank 3 on hvd-cpu-1: ", "hvd-cpu-1"),
+        ("[1,3]<stderr>:", "rank 3 on hvd-cpu-1: ", "hvd-cpu-1"),
+        # The line may be that of any rank: no host is avoided for it.
+        ("", "a rank: ", ""),
+    ],
 )
-def test_broken_gpu_that_a_watchdog_tells_of_is_the_cause(tag: str, rank: int, host: str) -> None:
+def test_broken_gpu_that_a_watchdog_tells_of_is_the_cause(tag: str, who: str, host: str) -> None:
     """Whichever rank has ended first."""
     result = cause(WATCHDOGS.format(tag=tag), 134)
     assert result
-    assert result.text.startswith(f"rank {rank} on {host}: ")
+    assert result.text.startswith(who)
     assert "uncorrectable ECC error" in result.text
     assert result.broken_host == host
+
+
+def test_host_of_the_broken_gpu_is_that_of_the_rank_which_has_met_it() -> None:
+    """Although a sound rank has ended first, and the lines have no rank."""
+    text = "RuntimeError: CUDA error: uncorrectable ECC error encountered"
+    raised: Notice = {"rank": 3, "host": "hvd-cpu-1", "text": text, "at": time.monotonic()}
+    result = cause(f"{text}\n[hvd] rank 0 on hvd-cpu-0 ended by signal 6\n", 134, raised=[raised])
+    assert result
+    assert result.broken_host == "hvd-cpu-1"
 
 
 def test_what_a_rank_has_printed_of_a_sound_gpu_is_not_the_cause() -> None:

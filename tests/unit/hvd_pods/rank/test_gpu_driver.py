@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from hvd_pods.common import threads
-from hvd_pods.common.binding import Binding
 from hvd_pods.rank import gpu_driver, start
 
 # /proc/driver/nvidia/version of an H200, and of an older driver.
@@ -73,21 +71,20 @@ class OldDriver:
     ("device", "local_rank", "is_told"),
     [("nvidia0", "0", True), ("nvidia0", "1", False), ("null", "0", False)],
 )
-def test_first_rank_of_a_worker_with_gpus_does_not_start_on_an_old_driver(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, device: str, local_rank: str, is_told: bool
+def test_first_rank_of_a_worker_with_gpus_warns_of_an_old_driver(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    device: str,
+    local_rank: str,
+    is_told: bool,
 ) -> None:
     (tmp_path / device).touch()
     monkeypatch.setattr(threads, "DEVICES", str(tmp_path))
     monkeypatch.setattr("ctypes.CDLL", OldDriver)
-    numbers = {"RANK": local_rank, "SIZE": "2", "LOCAL_RANK": local_rank, "LOCAL_SIZE": "2"}
-    for name, value in numbers.items():
-        monkeypatch.setenv(f"OMPI_COMM_WORLD_{name}", value)
-    for name, value in {"HVD_SLOTS": "2", "CUDA_VERSION": "13.0.1"}.items():
-        monkeypatch.setenv(name, value)
-    monkeypatch.setenv("PATH", str(Path(sys.executable).parent))
-    arguments = start.Arguments(Binding("none", 0, 0), 2, ["python"])
-    _, problem = start.prepare(arguments)
-    assert ("CUDA 12.4" in str(problem)) is is_told
+    monkeypatch.setenv("CUDA_VERSION", "13.0.1")
+    start.warn_of_driver(start.Place(int(local_rank), 2, int(local_rank), 2))
+    assert ("CUDA 12.4" in capsys.readouterr().err) is is_told
 
 
 def test_machine_without_a_driver_has_none_that_is_too_old() -> None:

@@ -78,6 +78,7 @@ def training(run: Run) -> Training:
         pytest.param(one_group(2, 3), ["w-0", "w-1"], ["01", "12", "02"], id="one other"),
         pytest.param(adaptive(3, 3, 2), ["w-0"], ["012", "12"], id="the minimum is enough"),
         pytest.param(adaptive(3, 3, 3), ["w-0"], ["012", "012"], id="the minimum is not"),
+        pytest.param(adaptive(4, 4, 3), ["w-0", "w-1"], ["0123", "123", "023"], id="one of two"),
         pytest.param(adaptive(3, 4, 2), ["w-0"], ["012", "123"], id="a spare before the minimum"),
     ],
 )

@@ -533,6 +533,18 @@ def test_rank_that_is_late_in_each_step_does_not_stall_from_the_first_one_on() -
     assert stall.since >= stepped
 
 
+def test_where_no_rank_computes_the_one_that_began_to_wait_first_is_in_the_record() -> None:
+    world = training(stallTimeoutSeconds=600)
+    for rank in range(4):
+        seconds = 121.0 if rank == 3 else 101.0
+        notice(world, IDLE, f"w-{rank // 2}", rank=rank, seconds=seconds, period=15.0)
+    while "stalls" in world.state.timers:
+        world.fire()
+    stall = world.state.find_stall(world.now)
+    assert stall
+    assert stall.rank == 3
+
+
 def test_metrics_count_launches_and_stalls_and_have_the_stage() -> None:
     def counted() -> tuple[int, int, RunEvent | None]:
         return world.state.launches, world.state.stalls, world.state.stage

@@ -217,14 +217,17 @@ class ErrorOutput:
             return _judge(failed_rank, _name_host(failed_rank, hosts), first.text)
         if rank is None:
             return None
-        # PyTorch's watchdogs abort ranks without an exception of Python.
-        for line in lines:
-            gpu = find_gpu_problem(line.text)
-            if gpu and gpu.is_broken:
-                tag = PYTORCH.match(line.text)
-                own_rank = int(tag[1]) if tag else rank if line.rank is None else line.rank
-                text = one_line(line.text, LONGEST_WORDS)
-                return _judge(own_rank, _name_host(own_rank, hosts), text)
+        # A broken GPU, whichever rank its failure has ended first. PyTorch's watchdogs abort ranks
+        # without an exception of Python, and other lines may be those of any rank.
+        notice = next((n for n in raised if _is_broken(n["text"])), None)
+        if notice:
+            return _judge(notice["rank"], notice["host"], notice["text"])
+        line = next((line for line in lines if _is_broken(line.text)), None)
+        if line:
+            tag = PYTORCH.match(line.text)
+            own_rank = int(tag[1]) if tag else line.rank
+            text = one_line(line.text, LONGEST_WORDS)
+            return _judge(own_rank, _name_host(own_rank, hosts), text)
         words = find_last_words(lines, rank)
         what = f"exit code {code}{words}" if number == "0" else _describe_signal(int(number))
         limits = [n["limit"] for n in failed if n["rank"] == rank and "limit" in n]
@@ -279,6 +282,11 @@ def is_consequence(text: str) -> bool:
     Horovod raises what it raises then for an error of NCCL, too.
     """
     return not find_gpu_problem(text) and any(words in text for words in CONSEQUENCES)
+
+
+def _is_broken(text: str) -> bool:
+    gpu = find_gpu_problem(text)
+    return gpu is not None and gpu.is_broken
 
 
 def _judge(rank: int | None, host: str, text: str) -> Cause:

@@ -71,10 +71,9 @@ PROBLEMS = (
     ),
     GpuProblem(
         ("system not yet initialized",),
-        "NVIDIA's fabric manager does not run on the node: keep runs off it with kubectl cordon, "
-        "and tell who looks after the nodes",
+        "NVIDIA's fabric manager does not run on the node, or not yet: if that lasts, keep runs "
+        "off it with kubectl cordon, and report it to who looks after the nodes",
         is_permanent=False,
-        is_broken=True,
     ),
     GpuProblem(
         (

@@ -94,12 +94,22 @@ def prepare(arguments: Arguments) -> tuple[Place | None, str | None]:
             bind(arguments.binding, place.local_rank)
         except BindingError as error:
             problem = str(error)
-        if problem is None and place.local_rank == 0 and threads.has_gpus(threads.DEVICES):
-            # Imported here because no other rank needs it.
-            from hvd_pods.rank import gpu_driver
-
-            problem = gpu_driver.find_problem(os.environ, gpu_driver.read_cuda())
     return place, problem
+
+
+def warn_of_driver(place: Place) -> None:
+    """Say once in a worker that its driver is too old for the image; the rank starts all the same.
+
+    The script may bring another CUDA than what the image shows.
+    """
+    if place.local_rank or not threads.has_gpus(threads.DEVICES):
+        return
+    # Imported here because no other rank needs it.
+    from hvd_pods.rank import gpu_driver
+
+    problem = gpu_driver.find_problem(os.environ, gpu_driver.read_cuda())
+    if problem:
+        print(f"[hvd] warning: {socket.gethostname()}: {problem}", file=sys.stderr, flush=True)
 
 
 def introduce(variables: Mapping[str, str]) -> None:
@@ -149,6 +159,7 @@ def main() -> int:
     cpus = ",".join(format_ranges(sorted(os.sched_getaffinity(0))))
     where = f"rank {place.rank} of {place.size} on {socket.gethostname()}"
     print(f"[hvd] {where}, CPUs {cpus}", flush=True)
+    warn_of_driver(place)
     chosen = threads.set_threads(os.environ, place.local_size)
     if chosen and place.rank == 0:
         print(f"[hvd] {chosen}", flush=True)

@@ -107,14 +107,21 @@ def _has_least(run: Run, answering: Collection[str]) -> bool:
 
 
 def _find_usable(state: State) -> Mapping[str, Pod]:
-    """The hosts that answer; those whose GPU has failed only if the others are too few.
+    """The hosts that answer; of those whose GPU has failed, as many as the others are too few.
 
     While hosts are waited for that should answer, the others may be enough yet.
     """
+    run = state.run
     answering = state.gathered.answering
-    sound = {name: pod for name, pod in answering.items() if pod not in state.broken}
-    is_enough = _has_least(state.run, sound) or not _may_shrink(state)
-    return sound if is_enough else answering
+    usable = {name: pod for name, pod in answering.items() if pod not in state.broken}
+    if not _may_shrink(state):
+        return usable
+    lacking = Counter(_count_lacking(run.least_workers, run, usable))
+    for host in run.hosts:
+        if host.name in answering and host.name not in usable and lacking[host.stateful_set] > 0:
+            lacking[host.stateful_set] -= 1
+            usable[host.name] = answering[host.name]
+    return usable
 
 
 def _left(state: State) -> int:

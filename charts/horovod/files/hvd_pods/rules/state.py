@@ -364,14 +364,19 @@ class State:
         return self.attempt.gathered
 
     def find_stall(self, now: float) -> Stall | None:
-        """The rank that others have been waiting for longest; None while they go on."""
+        """The rank that others have been waiting for longest; None while they go on.
+
+        Where none computes, that is the one which has been idle longest.
+        """
         launch = self.attempt.launch
         if launch is None or self.activity != Activity.TRAINING:
             return None
         found = launch.stalls.named(now) + ([launch.unfinished] if launch.unfinished else [])
-        found = [stall for stall in found if stall.rank != NO_RANK]
+        over = {rank for _, rank in launch.ended.union(launch.finished)} | {NO_RANK}
+        found = [stall for stall in found if stall.rank not in over]
         lasting = [self.shorten(stall) for stall in found if stall.seen > self.last_step]
-        return min(lasting, key=lambda stall: stall.since, default=None)
+        idle = {rank: one["at"] - one["seconds"] for rank, one in launch.idle.items()}
+        return min(lasting, key=lambda s: (s.since, idle.get(s.rank, 0.0)), default=None)
 
     @property
     def last_step(self) -> float:
