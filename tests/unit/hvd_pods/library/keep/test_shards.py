@@ -15,6 +15,7 @@ from hvd_pods.library import keep
 from hvd_pods.library.keep import shards
 from hvd_pods.library.keep.copies import Place, place_copies
 from hvd_pods.worker import saving
+from tests.unit.hvd_pods.library.keep.fake_jax import Array, jax
 from tests.unit.hvd_pods.library.keep.shard_ranks import Cluster, ZeroRedundancyOptimizer, cluster
 
 
@@ -182,9 +183,9 @@ def test_shards_that_are_not_kept_are_refused_by_name(worker: Path, kind: str) -
 def test_variables_of_keras_that_are_sharded_are_refused_by_name(
     worker: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    array = SimpleNamespace(is_fully_addressable=False, is_fully_replicated=False)
-    tree = SimpleNamespace(leaves=lambda part: [part])
-    monkeypatch.setitem(sys.modules, "jax", SimpleNamespace(Array=SimpleNamespace, tree=tree))
+    array: Any = Array(1)
+    array.is_fully_addressable = False
+    monkeypatch.setitem(sys.modules, "jax", jax())
     variable = SimpleNamespace(assign=None, shape=(), value=array)
     model = type("Model", (), {"variables": [variable]})()
     with pytest.raises(ValueError, match=r"model is sharded \(keras.distribution\), which is not"):

@@ -1,7 +1,9 @@
-"""Trees of JAX's arrays: their leaves, and the same trees of what was kept."""
+"""Trees of JAX's arrays, and the same trees of what was kept."""
 
 from __future__ import annotations
 
+import copy
+import itertools
 import sys
 from typing import Any, Callable, Tuple
 
@@ -11,18 +13,86 @@ from .arrays import numpy_module
 Span = Tuple[Tuple[int, int], ...]
 
 
-def leaves_of(part: Any) -> list[Any] | None:
-    """The leaves of a tree that has arrays of JAX; None for any other part."""
+def find_jax() -> Any:
+    """JAX, where the script has it, and it knows the paths of trees; None without."""
     jax: Any = sys.modules.get("jax")
-    leaves = jax.tree.leaves(part) if jax is not None else []
-    return leaves if any(isinstance(each, jax.Array) for each in leaves) else None
+    tools = getattr(jax, "tree_util", None)
+    return jax if hasattr(tools, "tree_flatten_with_path") and hasattr(jax, "Array") else None
+
+
+def is_array(leaf: Any) -> bool:
+    jax = find_jax()
+    return jax is not None and isinstance(leaf, jax.Array)
+
+
+def named(part: Any) -> Any:
+    """What a node of JAX has below it, by path, as of a NamedTuple; any other part as it is.
+
+    Dicts, lists and tuples have names or numbers of their own.
+    """
+    jax = find_jax()
+    if jax is None or part is None or isinstance(part, dict) or type(part) in (list, tuple):
+        return part
+    pairs = jax.tree_util.tree_flatten_with_path(part, is_leaf=lambda each: each is not part)[0]
+    names = {jax.tree_util.keystr(path): each for path, each in pairs}
+    # The path of a leaf is empty.
+    return part if "" in names else names
+
+
+def rebuild(part: Any, kept: Any, change: Callable[[Any, Any], Any] | None = None) -> Any:
+    """A tree as a part, of what was kept: its arrays are placed as those of the part.
+
+    `change` makes what is below of the same of both; without it, all that is below is rebuilt.
+    """
+    go = change or rebuild
+    names = named(part)
+    if names is not part and isinstance(kept, dict) and kept.keys() == names.keys():
+        tools = find_jax().tree_util
+        form = tools.tree_structure(part, is_leaf=lambda each: each is not part)
+        return tools.tree_unflatten(form, [go(each, kept[name]) for name, each in names.items()])
+    if isinstance(part, dict) and isinstance(kept, dict):
+        # A dict of another type is another tree for JAX.
+        made = copy.copy(part)
+        made.clear()
+        made.update({key: go(part.get(key), each) for key, each in kept.items()})
+        return made
+    if isinstance(names, (list, tuple)) and isinstance(kept, (list, tuple)):
+        pairs = itertools.zip_longest(names[: len(kept)], kept)
+        return type(kept)([go(like, each) for like, each in pairs])
+    if isinstance(names, (dict, list, tuple)):
+        return go(None, kept)
+    if not is_array(part) or is_array(kept) or getattr(kept, "shape", None) != part.shape:
+        return kept
+    return make(part, lambda span: kept[tuple(slice(*each) for each in span)])
+
+
+def form_of_tree(part: Any, kept: Any) -> Any:
+    """What must match of a part and of what was kept of it; None where nothing must.
+
+    The names in nodes of JAX, and shapes and types of its arrays. What the part does not have may
+    have been added later.
+    """
+    if is_array(part):
+        return (tuple(kept.shape), str(kept.dtype)) if hasattr(kept, "shape") else None
+    names = named(part)
+    if names is not part:
+        if not isinstance(kept, dict):
+            return None
+        return {name: form_of_tree(names.get(name), each) for name, each in kept.items()}
+    if isinstance(part, dict):
+        there = kept if isinstance(kept, dict) else {}
+        forms = {key: form_of_tree(each, there.get(key)) for key, each in part.items()}
+    elif isinstance(part, (list, tuple)):
+        there = dict(enumerate(kept)) if isinstance(kept, (list, tuple)) else {}
+        forms = {number: form_of_tree(each, there.get(number)) for number, each in enumerate(part)}
+    else:
+        return None
+    return {key: form for key, form in forms.items() if form is not None} or None
 
 
 def is_spread(leaf: Any) -> bool:
     """Whether this process has only a part of an array of JAX."""
-    jax: Any = sys.modules.get("jax")
-    is_array = jax is not None and isinstance(leaf, jax.Array)
-    return is_array and not (leaf.is_fully_addressable or leaf.is_fully_replicated)
+    return is_array(leaf) and not (leaf.is_fully_addressable or leaf.is_fully_replicated)
 
 
 def pieces_of(array: Any) -> dict[Span, Any]:
@@ -37,25 +107,12 @@ def pieces_of(array: Any) -> dict[Span, Any]:
 def make(like: Any, find: Callable[[Span], Any]) -> Any:
     """An array that is placed as another one; `find` returns what belongs to a place in it."""
     jax: Any = sys.modules["jax"]
-    if not like.committed:
+    if not getattr(like, "committed", True):
         # It may be computed with arrays on any devices.
         return jax.numpy.asarray(find(_span((), like.shape)))
     return jax.make_array_from_callback(
         like.shape, like.sharding, lambda index: find(_span(index, like.shape))
     )
-
-
-def rebuild(part: Any, kept: list[Any]) -> Any:
-    """A tree with these leaves, which are placed as its own; those of JAX stay."""
-    jax: Any = sys.modules["jax"]
-
-    def place(like: Any, leaf: Any) -> Any:
-        if isinstance(leaf, jax.Array) or not isinstance(like, jax.Array):
-            return leaf
-        return make(like, lambda span: leaf[tuple(slice(*each) for each in span)])
-
-    leaves, form = jax.tree.flatten(part)
-    return jax.tree.unflatten(form, map(place, leaves, kept))
 
 
 def _span(index: tuple[slice, ...], shape: tuple[int, ...]) -> Span:

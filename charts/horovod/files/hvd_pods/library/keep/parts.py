@@ -6,7 +6,8 @@ import copy
 from typing import Any, Iterable, Mapping
 
 from .arrays import is_variable
-from .jax_arrays import is_spread, leaves_of, rebuild
+from .content import PLAIN
+from .jax_arrays import form_of_tree, is_spread, named, rebuild
 from .record import UNUSABLE, Record
 from .shards import KERAS, REFUSED, find_sharded
 
@@ -43,9 +44,9 @@ def _is_seed(variable: Any) -> bool:
 
 def read_part(part: Any, seeds: list[Any]) -> Any:
     """What is to be kept of a part; the variables with random numbers go to `seeds`."""
-    leaves = leaves_of(part)
-    if leaves is not None:
-        return leaves
+    if type(part) in PLAIN:
+        return part
+    part = named(part)
     if hasattr(part, "state_dict"):
         return part.state_dict()
     if hasattr(part, "bit_generator"):
@@ -58,46 +59,51 @@ def read_part(part: Any, seeds: list[Any]) -> Any:
         return {key: read_part(each, seeds) for key, each in part.items()}
     variables = variables_of(part)
     if variables is None:
-        return part
+        if not isinstance(part, (list, tuple)):
+            return part
+        made = [read_part(each, seeds) for each in part]
+        return made if isinstance(part, list) else tuple(made)
     seeds += filter(_is_seed, variables)
     return [each for each in variables if not _is_seed(each)]
 
 
 def write_part(part: Any, kept: Any) -> Any:
     """Restore a part from its kept state; return the part, or the value that replaces it."""
-    if variables_of(part) is not None and not hasattr(part, "load_state_dict"):
+    names = named(part)
+    if variables_of(names) is not None and not hasattr(names, "load_state_dict"):
         for variable, array in zip(read_part(part, []), kept):
             variable.assign(array)
         return part
-    # What takes the arrays themselves must not see the next record in their memory.
-    kept = copy.deepcopy(kept)
-    if leaves_of(part) is not None:
-        return rebuild(part, kept)
-    if hasattr(part, "load_state_dict"):
+    if not isinstance(names, (dict, list, tuple)):
+        # What takes the arrays themselves must not see the next record in their memory.
+        kept = copy.deepcopy(kept)
+    if hasattr(names, "load_state_dict"):
         part.load_state_dict(kept)
-    elif hasattr(part, "bit_generator"):
+    elif hasattr(names, "bit_generator"):
         part.bit_generator.state = kept
-    elif hasattr(part, "set_state"):
+    elif hasattr(names, "set_state"):
         part.set_state(kept)
-    elif is_callback(part):
+    elif is_callback(names):
         # A checkpoint may come from anybody: it sets nothing else.
         vars(part).update({name: kept[name] for name in LEARNED if name in kept})
-    elif isinstance(part, dict):
-        return {key: write_part(part.get(key), each) for key, each in kept.items()}
     else:
-        return kept
+        return rebuild(part, kept, write_part)
     return part
 
 
 def form_of(part: Any, kept: Any) -> Any:
     """Return what must match in a part and in its kept state: shapes, or numbers of parameters."""
-    if hasattr(part, "param_groups"):
+    names = named(part)
+    if hasattr(names, "param_groups"):
         return [len(group["params"]) for group in kept["param_groups"]]
-    if hasattr(part, "state_dict"):
+    if hasattr(names, "state_dict"):
         return {key: tuple(each.shape) for key, each in kept.items() if hasattr(each, "shape")}
-    if variables_of(part) is not None or leaves_of(part) is not None:
-        return [tuple(getattr(each, "shape", ())) for each in kept]
-    return tuple(kept.shape) if hasattr(kept, "shape") else None
+    if variables_of(names) is not None:
+        return [tuple(each.shape) for each in kept]
+    form = form_of_tree(part, kept)
+    if form is None and hasattr(names, "shape") and hasattr(kept, "shape"):
+        return tuple(kept.shape)
+    return form
 
 
 def check(name: str, part: Any) -> None:
@@ -108,7 +114,7 @@ def check(name: str, part: Any) -> None:
             "model first, as with model.build(input_shape)"
         )
     kinds = find_sharded(part) & {*REFUSED}
-    if any(is_spread(getattr(each, "value", None)) for each in variables_of(part) or ()):
+    if any(is_spread(getattr(each, "value", None)) for each in variables_of(named(part)) or ()):
         kinds.add(KERAS)
     for kind in sorted(kinds):
         raise ValueError(f"keep: {name} is sharded ({kind}), which is not kept: {REFUSED[kind]}")

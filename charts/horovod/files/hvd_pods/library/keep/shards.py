@@ -11,7 +11,7 @@ import sys
 from typing import Any, Callable, Iterator, Mapping, Sequence
 
 from .arrays import numpy_module
-from .jax_arrays import is_spread, leaves_of, make, pieces_of, rebuild
+from .jax_arrays import is_array, is_spread, make, named, pieces_of, rebuild
 from .ranks import Ranks
 from .record import UNUSABLE, Key, Record, read
 
@@ -38,11 +38,10 @@ def find_sharded(part: Any) -> set[str]:
     """The types by which each rank has another shard of a part."""
     modules = part.modules() if _is_module(part) else ()
     parameters = [*_parameters_of(part), *(part.parameters() if modules else ())]
-    leaves = leaves_of(part) or [*_leaves(part)]
-    every = [part, getattr(part, "optimizer", None), *modules, *parameters, *leaves]
+    every = [part, getattr(part, "optimizer", None), *modules, *parameters, *leaves(part)]
     kinds = {kind.__name__ for each in every for kind in type(each).__mro__} & {*KEPT, *REFUSED}
     kinds.update("FullyShardedDataParallel" for each in parameters if hasattr(each, FLAT))
-    kinds.update("jax.Array" for each in leaves if is_spread(each))
+    kinds.update("jax.Array" for each in every if is_spread(each))
     return kinds
 
 
@@ -55,12 +54,14 @@ def _parameters_of(optimizer: Any) -> list[Any]:
     return [each for group in groups for each in group["params"]]
 
 
-def _leaves(tree: Any) -> Iterator[Any]:
+def leaves(tree: Any) -> Iterator[Any]:
+    """What a tree has that is no map, list, tuple or node of JAX, or is a sharded tensor."""
+    tree = named(tree)
     if isinstance(tree, (list, tuple)):
         for each in tree:
-            yield from _leaves(each)
+            yield from leaves(each)
     elif isinstance(tree, Mapping) and LOCAL not in tree:
-        yield from _leaves([*tree.values()])
+        yield from leaves([*tree.values()])
     else:
         yield tree
 
@@ -79,7 +80,7 @@ def _flat_tensors(part: Any) -> dict[str, Any]:
 def read_shard(part: Any) -> Any:
     """What this rank has of a part."""
     inner = _inner(part)
-    tree: Any = leaves_of(part) or _flat_tensors(part) or inner
+    tree: Any = _flat_tensors(part) or inner
     if hasattr(tree, "state_dict"):
         tree = tree.state_dict()
     if inner is not part:
@@ -103,7 +104,7 @@ def write_shard(part: Any, kept: Any) -> Any:
         return part
     kept = _walk(_make_whole, kept, likes_of(inner))
     if not hasattr(inner, "load_state_dict"):
-        return kept if leaves_of(part) is None else rebuild(part, kept)
+        return rebuild(part, kept)
     inner.load_state_dict(kept)
     if inner is not part:
         for outer, group in zip(part.param_groups, inner.param_groups):
@@ -115,9 +116,6 @@ def likes_of(part: Any) -> Any:
     """A tree of the form of what is kept of a part, with tensors that are placed as those."""
     if hasattr(part, "param_groups"):
         return {"state": dict(enumerate(_parameters_of(part)))}
-    leaves = leaves_of(part)
-    if leaves is not None:
-        return leaves
     return part.state_dict() if hasattr(part, "load_state_dict") else part
 
 
@@ -134,8 +132,10 @@ def _is_distributed(value: Any) -> bool:
 def _walk(change: Callable[..., Any], tree: Any, *others: Any) -> Any:
     """A tree of maps and lists whose leaves, and sharded tensors, are changed.
 
-    `others` are trees of the same form. What is no map or list stands for all that is below it.
+    Nodes of JAX become maps. `others` are trees of the same form. What is no map or list stands for
+    all that is below it.
     """
+    tree = named(tree)
 
     def go(key: Any, each: Any) -> Any:
         return _walk(change, each, *[_at(key, other) for other in others])
@@ -149,6 +149,7 @@ def _walk(change: Callable[..., Any], tree: Any, *others: Any) -> Any:
 
 
 def _at(key: Any, tree: Any) -> Any:
+    tree = named(tree)
     if not isinstance(tree, (Mapping, list, tuple)):
         return tree
     try:
@@ -161,7 +162,12 @@ def _take_local(value: Any) -> Any:
     """A map of what is local of a DTensor or an array of JAX; any other value as it is."""
     if is_spread(value):
         pieces = pieces_of(value)
-        return {LOCAL: [*pieces.values()], "shape": [*value.shape], "spans": [*pieces]}
+        return {
+            LOCAL: [*pieces.values()],
+            "shape": [*value.shape],
+            "dtype": str(value.dtype),
+            "spans": [*pieces],
+        }
     if not _is_distributed(value):
         return value
     return {
@@ -309,7 +315,7 @@ def form_of_shard(part: Any, tree: Any) -> list[str]:
         is_divided = all(map(_is_distributed, parameters)) and all(
             _is_placed_as(parameters[number], each)
             for number, state in tree["state"].items()
-            for each in _leaves(state)
+            for each in leaves(state)
         )
         forms = [form if is_divided else None, form]
     else:
@@ -328,14 +334,17 @@ def _form(tree: Any, *, is_whole: bool) -> Any:
     """The forms of the tensors of a tree, which may be those without what is a rank's own."""
     if isinstance(tree, Mapping) and LOCAL in tree:
         if is_whole:
-            return tree["shape"]
-        local = [tuple(each.shape) for each in _leaves(tree[LOCAL])]
+            return [tree["shape"], tree["dtype"]] if "dtype" in tree else tree["shape"]
+        local = [tuple(each.shape) for each in leaves(tree[LOCAL])]
         return local, [tree[key] for key in sorted(tree.keys() - {LOCAL, "stride"})]
+    if isinstance(tree, (list, tuple)):
+        tree = dict(enumerate(tree))
     if isinstance(tree, Mapping):
         forms = {key: _form(each, is_whole=is_whole) for key, each in tree.items()}
-        return {key: each for key, each in forms.items() if each is not None}
-    if isinstance(tree, (list, tuple)):
-        return [_form(each, is_whole=is_whole) for each in tree]
+        # JAX brings dicts back with their keys in another order.
+        return sorted([item for item in forms.items() if item[1] is not None], key=repr)
+    if is_array(tree):
+        return tuple(tree.shape), str(tree.dtype)
     return tuple(tree.shape) if hasattr(tree, "shape") else None
 
 
