@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import sys
 from collections import OrderedDict
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
 
+from hvd_pods.library import keep
 from hvd_pods.library.keep import parts, shards
+from hvd_pods.worker import saving
 from tests.unit.hvd_pods.library.keep.fake_jax import Array, Node, Pair, Plain, jax
+from tests.unit.hvd_pods.library.keep.scripts import resume, train
 
 
 @pytest.fixture(autouse=True)
@@ -104,3 +109,45 @@ def test_the_form_of_a_shard_has_names_shapes_and_types_in_any_order() -> None:
         form_of(a=Pair(Array(1), 1), b=[Array(2)]),
     ]
     assert first not in others
+
+
+# An array that a record takes without NumPy.
+Packed = type("Packed", (Array, bytes), {"__new__": lambda kind, *_, **__: bytes.__new__(kind)})
+
+
+@pytest.mark.parametrize(("spec", "fits_any"), [(("devices",), False), ((None,), True)])
+def test_arrays_of_a_mesh_fix_the_size_of_a_run_of_which_one_process_is_left(
+    worker: Path, monkeypatch: pytest.MonkeyPatch, spec: Any, fits_any: bool
+) -> None:
+    """Of two processes, each would have a part of them."""
+    monkeypatch.setitem(sys.modules, "jax.experimental.multihost_utils", ModuleType("utils"))
+    state: Any = keep.State(weights=[Packed(1, spec=spec)])
+    state.restore()
+    state.commit()
+    assert saving.fits_any_number(worker / "one") is fits_any
+
+
+@pytest.mark.parametrize(
+    "old",
+    [
+        pytest.param(SimpleNamespace(), id="without trees"),
+        pytest.param(jax(distributed=SimpleNamespace()), id="without is_initialized"),
+    ],
+)
+def test_an_old_version_that_is_only_imported_does_not_matter(
+    worker: Path, monkeypatch: pytest.MonkeyPatch, old: Any
+) -> None:
+    monkeypatch.setitem(sys.modules, "jax", old)
+    train(1)
+    assert resume()[0] == 1
+
+
+def test_an_old_version_is_refused_in_several_processes(
+    worker: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    old = jax(process_count=lambda: 2)
+    del old.shard_map
+    monkeypatch.setitem(sys.modules, "jax", old)
+    with pytest.raises(ValueError, match=r"weights has arrays of JAX .* JAX 0\.6\.1 or newer"):
+        keep.State(weights=[Array(1)])
+    keep.State(weights=[1.0])

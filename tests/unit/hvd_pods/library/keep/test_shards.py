@@ -126,6 +126,18 @@ def test_shards_that_cannot_be_divided_fit_one_number_of_ranks(trained: Cluster)
     assert not saving.fits_any_number(trained.worker(0) / "one")
 
 
+@pytest.mark.parametrize(
+    ("placement", "is_divided"),
+    [("Shard(dim=0)", True), ("_StridedShard(dim=0, sf=2)", False)],
+)
+def test_weights_that_fsdp2_and_tensor_parallelism_divide_are_not_divided_anew(
+    placement: str, is_divided: bool
+) -> None:
+    tensor = {"shape": [8], "placements": [placement], "mesh": [2], "at": [0]}
+    whole, same = shards.form_of_shard({}, {"weights": {shards.LOCAL: [], **tensor}})
+    assert (bool(whole), bool(same)) == (is_divided, True)
+
+
 def test_training_goes_on_where_the_memory_of_one_worker_is_full(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:

@@ -11,6 +11,8 @@ from .arrays import numpy_module
 
 # From where to where an array goes in each dimension of a larger one.
 Span = Tuple[Tuple[int, int], ...]
+# The first version of JAX that has what keep needs for several processes: jax.shard_map().
+NEEDED = "0.6.1"
 
 
 def find_jax() -> Any:
@@ -93,6 +95,20 @@ def form_of_tree(part: Any, kept: Any) -> Any:
 def is_spread(leaf: Any) -> bool:
     """Whether this process has only a part of an array of JAX."""
     return is_array(leaf) and not (leaf.is_fully_addressable or leaf.is_fully_replicated)
+
+
+def names_axis(leaf: Any) -> bool:
+    """Whether an array of JAX has parts on the devices of a mesh."""
+    return is_array(leaf) and any(getattr(leaf.sharding, "spec", ()))
+
+
+def is_too_old(leaf: Any) -> bool:
+    """Whether a leaf is of JAX in several processes, and of a version before NEEDED."""
+    if not is_array(leaf):
+        return False
+    jax = find_jax()
+    has_all = hasattr(jax, "shard_map") and hasattr(jax.Array, "committed")
+    return not has_all and jax.process_count() > 1
 
 
 def pieces_of(array: Any) -> dict[Span, Any]:

@@ -7,9 +7,9 @@ from typing import Any, Iterable, Mapping
 
 from .arrays import is_variable
 from .content import PLAIN
-from .jax_arrays import form_of_tree, is_spread, named, rebuild
+from .jax_arrays import NEEDED, form_of_tree, is_spread, is_too_old, named, rebuild
 from .record import UNUSABLE, Record
-from .shards import KERAS, REFUSED, find_sharded
+from .shards import KERAS, REFUSED, find_sharded, leaves
 
 # A variable of Keras with random numbers, which is the rank's own.
 SEED = "seed_generator_state"
@@ -107,14 +107,23 @@ def form_of(part: Any, kept: Any) -> Any:
 
 
 def check(name: str, part: Any) -> None:
-    """Raise ValueError for a part that has no variables yet, or whose shards are not kept."""
+    """Raise ValueError for a part that has no variables yet, or whose shards are not kept.
+
+    Also for arrays of a version of JAX that is too old for several processes.
+    """
     if hasattr(part, "trainable_variables") and not getattr(part, "built", True):
         raise ValueError(
             f"keep: {name} has no variables yet, so that nothing of it would be kept: build the "
             "model first, as with model.build(input_shape)"
         )
     kinds = find_sharded(part) & {*REFUSED}
-    if any(is_spread(getattr(each, "value", None)) for each in variables_of(named(part)) or ()):
+    values = [getattr(each, "value", None) for each in variables_of(named(part)) or ()]
+    if any(map(is_too_old, [*leaves(part), *values])):
+        raise ValueError(
+            f"keep: {name} has arrays of JAX in several processes, which keep does not support "
+            f"with this version of it: install JAX {NEEDED} or newer"
+        )
+    if any(map(is_spread, values)):
         kinds.add(KERAS)
     for kind in sorted(kinds):
         raise ValueError(f"keep: {name} is sharded ({kind}), which is not kept: {REFUSED[kind]}")

@@ -226,7 +226,8 @@ def _find(name: str) -> Any:
     module: Any = sys.modules.get(name)
     distributed: Any = getattr(module, "distributed", None)
     is_there = getattr(distributed, "is_available", lambda: distributed is not None)
-    return module if is_there() and distributed.is_initialized() else None
+    # An old JAX cannot tell.
+    return module if is_there() and getattr(distributed, "is_initialized", bool)() else None
 
 
 def find_sharded_ranks() -> Ranks:

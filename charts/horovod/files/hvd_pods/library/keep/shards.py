@@ -310,18 +310,28 @@ def form_of_shard(part: Any, tree: Any) -> list[str]:
     and otherwise of the shapes, placements and meshes of tensors.
     """
     if hasattr(part, "param_groups"):
-        form = [len(group["params"]) for group in tree["param_groups"]]
+        same = whole = [len(group["params"]) for group in tree["param_groups"]]
         parameters = _parameters_of(part)
         is_divided = all(map(_is_distributed, parameters)) and all(
             _is_placed_as(parameters[number], each)
             for number, state in tree["state"].items()
             for each in leaves(state)
         )
-        forms = [form if is_divided else None, form]
     else:
-        whole = None if _flat_tensors(part) else _form(tree, is_whole=True)
-        forms = [whole, _form(tree, is_whole=False)]
+        whole, same = (_form(tree, is_whole=is_whole) for is_whole in (True, False))
+        is_divided = not _flat_tensors(part)
+    is_divided = is_divided and all(map(_is_known, leaves(tree)))
+    forms = [whole if is_divided else None, same]
     return [hashlib.sha256(repr(each).encode()).hexdigest()[:16] if each else "" for each in forms]
+
+
+def _is_known(value: Any) -> bool:
+    """Whether it is known what is local of a value, which may be a sharded tensor.
+
+    It is not where both FSDP2 and tensor parallelism divide the same dimension.
+    """
+    texts = value.get("placements", ()) if isinstance(value, dict) else ()
+    return all(map(PLACEMENT.fullmatch, texts))
 
 
 def _is_placed_as(parameter: Any, value: Any) -> bool:

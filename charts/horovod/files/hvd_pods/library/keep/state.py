@@ -13,6 +13,7 @@ from .checkpoint import OTHER, Checkpoint, ShardCheckpoints
 from .content import Content
 from .copies import Copies, Outcome, find_place
 from .finishing import finisher
+from .jax_arrays import names_axis
 from .log import say
 from .parts import (
     build_optimizer,
@@ -22,7 +23,7 @@ from .parts import (
     read_part,
     write_part,
 )
-from .ranks import Ranks, find_ranks, find_sharded_ranks
+from .ranks import JaxRanks, Ranks, find_ranks, find_sharded_ranks
 from .record import Key, Record, find_launch, pack
 from .restoring import Agreement, Answer, Found, agree, choose_turn, share, share_own
 from .shards import (
@@ -31,6 +32,7 @@ from .shards import (
     find_shard_difference,
     find_sharded,
     form_of_shard,
+    leaves,
     read_shard,
     write_shard,
 )
@@ -333,8 +335,8 @@ class State:
         parts = {name: read_part(part, seeds) for name, part in self._parts_alike.items()}
         own: dict[str, Any] = {"own": read_part(self.own, []), "seeds": seeds}
         fixed_size = ""
+        ranks = self._find_ranks()
         if self._sharded:
-            ranks = self._find_ranks()
             parts_here = {name: getattr(self, name) for name in self._sharded}
             shards = {name: read_shard(part) for name, part in parts_here.items()}
             own["shards"] = shards
@@ -344,6 +346,10 @@ class State:
             own.update({"rank": ranks.rank, "size": ranks.size, "run": self._run})
             if not all(whole for whole, _ in own["forms"].values()):
                 fixed_size = str(ranks.size)
+        elif isinstance(ranks, JaxRanks) and ranks.size == 1:
+            # Of more processes, each would have a part of these, and this state would be no use.
+            is_divided = any(map(names_axis, leaves([*self._parts_alike.values()])))
+            fixed_size = "1" if is_divided else ""
         # What ranks have alike is no state without their shards, which other workers have.
         is_whole = self._checkpoint is not None and not self._sharded
         values = {
