@@ -93,6 +93,32 @@ def test_shards_of_another_number_of_ranks_are_divided_where_all_are_there(
     assert (agreed.lost if agreed.newest > agreed.key else []) == lost
 
 
+@pytest.mark.parametrize(
+    ("own", "chosen"),
+    [pytest.param([5], (5, []), id="this number"), pytest.param([], (9, [0, 0, 0]), id="others")],
+)
+def test_of_other_runs_shards_of_this_number_of_ranks_come_first(
+    own: list[int], chosen: tuple[int, list[int]]
+) -> None:
+    """However many steps a run with another number of ranks has made."""
+    keys = [keep.Key(-1, step, 7) for step in own]
+    theirs = keep.Key(-1, 9, 8)
+    agreed = restoring.agree(
+        [
+            restoring.Answer(
+                Place("node", "worker"),
+                [*keys, theirs],
+                keys,
+                {},
+                is_sharded=True,
+                process=keep.Key(-1, 0),
+                sizes={(3, rank): [theirs] for rank in range(3)},
+            )
+        ]
+    )
+    assert (agreed.key.step, agreed.divided) == chosen
+
+
 def test_a_rank_without_a_state_of_its_own_is_named(
     worker: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -236,3 +262,30 @@ def test_a_later_attempt_that_begins_anew_says_so(
     resume()
     text = "no checkpoint has a state of this run: attempt 2 begins at step 0"
     assert (text in capsys.readouterr().err) is is_said
+
+
+def test_a_damaged_shard_of_another_number_of_ranks_is_not_used(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """All ranks go on with the checkpoint before, which has none."""
+    found = restoring.Found({}, {}, {}, "", sizes={(2, rank): {} for rank in (0, 1)})
+    for key in (BEFORE, NEWEST):
+        for rank in (0, 1):
+            path = tmp_path / f"{rank}-{key.step}"
+            raw = keep.pack(key, b"shard")
+            raw[-1] ^= key == NEWEST
+            path.write_bytes(raw)
+            read = record.read_file(path, is_checked=False)
+            found.sizes[2, rank][key] = found.shared[key] = read
+
+    def tell() -> restoring.Answer:
+        sizes = {place: [*records] for place, records in found.sizes.items()}
+        place = Place("node", "worker")
+        begin = keep.Key(-1, 0)
+        return restoring.Answer(
+            place, [*found.shared], [], {}, is_sharded=True, process=begin, sizes=sizes
+        )
+
+    _, agreed = restoring.agree_on_whole(ranks.Ranks(), found, tell)
+    assert (agreed.key, agreed.divided) == (BEFORE, [0, 0])
+    assert "1-9 is damaged: its checksum is wrong: not used" in capsys.readouterr().err

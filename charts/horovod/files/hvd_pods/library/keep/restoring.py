@@ -76,6 +76,42 @@ class Agreement(NamedTuple):
     divided: list[int]
 
 
+def agree_on_whole(
+    ranks: Ranks, found: Found, tell: Callable[[], Answer]
+) -> tuple[list[Answer], Agreement]:
+    """The answers of all ranks, which each `tell` returns, and what follows from them.
+
+    What this rank has `found` of shards of another number of ranks is read before it counts. Where
+    one is damaged, it is dropped, and all answer again. All ranks have to call this. Raises
+    ValueError as `agree`.
+    """
+    while True:
+        answers = ranks.gather(tell())
+        agreed = agree(answers)
+        if not agreed.divided or not any(ranks.gather(_drop_damaged(ranks, agreed, found))):
+            return answers, agreed
+
+
+def _drop_damaged(ranks: Ranks, agreed: Agreement, found: Found) -> bool:
+    """Drop damaged shards among those that this rank is to send; whether there were any."""
+    key = agreed.key
+    is_damaged = False
+    for rank, holder in enumerate(agreed.divided):
+        if holder != ranks.rank:
+            continue
+        records = found.sizes[len(agreed.divided), rank]
+        record = records[key]
+        try:
+            read(record.place, record.raw)
+        except ValueError as problem:
+            say(f"{problem}: not used")
+            is_damaged = True
+            del records[key]
+            if found.shared.get(key) is record:
+                del found.shared[key]
+    return is_damaged
+
+
 def agree(answers: Sequence[Answer]) -> Agreement:
     """What follows from the answers of all ranks.
 
@@ -92,9 +128,12 @@ def agree(answers: Sequence[Answer]) -> Agreement:
     others = _find_others(answers)
     divided: list[int] = []
     if any(answer.is_sharded for answer in answers):
-        key, root = choose_whole(steps, holders, begin)
+        same, root = choose_whole(steps, holders, begin)
+        key = same
         for (there, _), each in others.items():
-            if there in known and there > key and min(each) >= 0:
+            # The steps of other runs do not say which of these is newer.
+            is_other_run = there.series < 0 and same != begin
+            if there in known and there > key and min(each) >= 0 and not is_other_run:
                 key = there
                 root = _first_with(there, steps)
                 divided = each

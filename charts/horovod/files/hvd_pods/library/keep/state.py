@@ -25,7 +25,7 @@ from .parts import (
 )
 from .ranks import JaxRanks, Ranks, find_ranks, find_sharded_ranks
 from .record import Key, Record, find_launch, pack
-from .restoring import Agreement, Answer, Found, agree, choose_turn, share, share_own
+from .restoring import Agreement, Answer, Found, agree_on_whole, choose_turn, share, share_own
 from .shards import (
     divide,
     find_division,
@@ -236,8 +236,7 @@ class State:
         found = self._look(ranks)
         if found.problem:
             say(found.problem)
-        answers = ranks.gather(self._answer(ranks, found))
-        agreed = agree(answers)
+        answers, agreed = agree_on_whole(ranks, found, lambda: self._answer(ranks, found))
         key = agreed.key
         if key.series < 0:
             # Each rank refuses what cannot be kept before it trains.
@@ -462,7 +461,7 @@ class State:
         """Say on one rank what all go on from: this record, or the state of the process."""
         step = agreed.key.step
         attempt = os.environ.get("HVD_ATTEMPT", "")
-        if self._sharded and agreed.newest > agreed.key:
+        if self._sharded and agreed.lost and agreed.newest > agreed.key:
             say(
                 f"step {agreed.newest.step} is not complete: no worker has the shards of ranks "
                 f"{agreed.lost}"
