@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import subprocess
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from pathlib import Path
@@ -24,6 +25,8 @@ def gpu(worker: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[fake_torch.Gp
     monkeypatch.setitem(sys.modules, "torch", gpu.torch())
     yield gpu
     gpu.goes_on.set()
+    # The next test has another GPU.
+    finishing.finisher.wait(TIMEOUT)
 
 
 def train(gpu: fake_torch.Gpu, *steps: int, **more: Any) -> Any:
@@ -99,6 +102,23 @@ def test_what_needs_a_commit_waits_for_its_copy(gpu: fake_torch.Gpu, call: str) 
     gpu.goes_on.set()
     future.result(TIMEOUT)
     assert state.step == (3 if call == "commit" else 2)
+
+
+def test_whatever_a_copy_raises_nobody_waits_for_it_for_ever(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    finisher = finishing.Finisher()
+    goes_on = threading.Event()
+
+    def fail() -> None:
+        goes_on.wait(TIMEOUT)
+        raise ValueError("its memory is gone")
+
+    finisher.add(fail)
+    future = begin(finisher.wait)
+    goes_on.set()
+    future.result(TIMEOUT)
+    assert "its memory is gone" in capfd.readouterr().err
 
 
 def test_a_copy_that_fails_is_told_and_leaves_the_older_commit(

@@ -23,7 +23,7 @@ class Finisher:
         self._thread: threading.Thread | None = None
 
     def add(self, call: Callable[[], None]) -> None:
-        """Let the thread call this, which raises nothing."""
+        """Let the thread call this. What it raises is logged."""
         if self._thread is None or not self._thread.is_alive():
             self._thread = threading.Thread(target=self._run, name="keep", daemon=True)
             self._thread.start()
@@ -40,7 +40,10 @@ class Finisher:
 
     def _run(self) -> None:
         while True:
-            self._calls.get()()
+            try:
+                self._calls.get()()
+            except Exception as problem:  # noqa: BLE001 - else whoever waits would wait for ever
+                say(f"the GPU's copy of the state failed: {problem!r}")
 
 
 finisher = Finisher()
