@@ -121,13 +121,17 @@ def values_of(script: str, sizes: list[int], mode: str = "direct") -> Values:
     }
 
 
-def check(namespace: Namespace, sizes: list[int]) -> None:
-    """The run has finished on these numbers of ranks, and no committed step was made twice."""
+def check(namespace: Namespace, sizes: list[int], again: int = 0) -> None:
+    """The run has finished on these numbers of ranks, and no committed step was made twice.
+
+    again: how many steps may be made again after a change: a step whose shards are not all
+    committed when a rank is ended is none, although rank 0 has printed it.
+    """
     namespace.assert_completes("hvd")
     log = namespace.log("hvd")
     assert f"DONE {sizes}" in log
     made = [(int(step), of, float(at)) for step, of, at in STEP.findall(log)]
-    assert all(before[0] < after[0] for before, after in pairwise(made))
+    assert all(before[0] < after[0] + again for before, after in pairwise(made))
     assert len(namespace.attempts("hvd")) == 1, "a change of size cost the master"
     for before, after in pairwise(made):
         if before[1] != after[1]:
@@ -143,13 +147,15 @@ def limit_pods(namespace: Namespace, number: int) -> None:
     )
 
 
-def scale_down_and_up(namespace: Namespace, values: Values, sizes: list[int]) -> None:
+def scale_down_and_up(
+    namespace: Namespace, values: Values, sizes: list[int], again: int = 0
+) -> None:
     namespace.install("hvd", values)
     namespace.wait_for_line("STEP 20 ", seconds=240)
     namespace.kubectl("scale", "statefulset", "hvd-worker", "--replicas=2")
     namespace.wait_for_line("OF [3, 2]", seconds=240)
     namespace.kubectl("scale", "statefulset", "hvd-worker", "--replicas=3")
-    check(namespace, sizes)
+    check(namespace, sizes, again)
     namespace.wait_for_event("Shrunk", 5)
     namespace.wait_for_event("Grown", 5)
 
@@ -171,16 +177,19 @@ def test_horovod_on_pytorch_goes_on_with_fewer_workers_and_takes_them_again(
 
 
 @pytest.mark.parametrize(
-    "placed", ["PartitionSpec()", 'PartitionSpec("batch")'], ids=["whole", "sharded"]
+    ("placed", "again"),
+    [("PartitionSpec()", 0), ('PartitionSpec("batch")', 1)],
+    ids=["whole", "sharded"],
 )
 def test_jax_goes_on_with_fewer_workers_and_takes_them_again(
-    namespace: Namespace, wheels_image: dict[str, str], placed: str
+    namespace: Namespace, wheels_image: dict[str, str], placed: str, again: int
 ) -> None:
     """What is sharded is divided among the ranks that there are."""
     sizes = [3, 2, 3]
     values = values_of(ON_JAX.replace("PLACED", placed), sizes)
     launch = {**values["launch"], "framework": "jax"}
-    scale_down_and_up(namespace, {**values, "launch": launch, "image": wheels_image}, sizes)
+    changed = {**values, "launch": launch, "image": wheels_image}
+    scale_down_and_up(namespace, changed, sizes, again)
 
 
 def test_lost_worker_is_done_without_until_it_is_back(

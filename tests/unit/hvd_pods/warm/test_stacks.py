@@ -57,8 +57,11 @@ def test_stack_has_the_frames_of_the_script_alone(either_worker: Worker) -> None
 def test_rank_goes_on_and_shows_its_stack_again(
     either_worker: Worker, rank: subprocess.Popen[bytes]
 ) -> None:
-    first = show_stack(either_worker)
-    assert show_stack(either_worker) == first
+    def is_asleep() -> bool:
+        return " line 6 in wait_for_data" in show_stack(either_worker)[2]
+
+    wait_until(is_asleep, 20, "it has printed its number")
+    assert is_asleep()
     assert rank.poll() is None
 
 
