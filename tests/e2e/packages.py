@@ -15,7 +15,10 @@ LOCKS = Path(__file__).with_name("locks")
 
 def installed(name: str) -> Path:
     """The folder of the installed packages of a lock, made once for each content of the lock."""
-    return _made(name, name, "install", "--root-user-action=ignore", "--prefix")
+    # Without --ignore-installed, pip removes other versions from the environment that runs it.
+    return _made(
+        name, name, "install", "--ignore-installed", "--root-user-action=ignore", "--prefix"
+    )
 
 
 def wheels(name: str) -> Path:
