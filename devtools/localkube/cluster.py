@@ -44,7 +44,7 @@ def up(instance: Instance | None = None, *, nodes: int = 1) -> Path:
     Builds and installs what is missing. A healthy cluster is not changed. One that crashed starts
     again with all its objects, unless the machine was rebooted or localkube has changed since: then
     it starts empty. Raises DevtoolsError before anything is started when the machine cannot run
-    it, a program cannot be built, or it runs another Kubernetes than $LOCALKUBE_KUBERNETES.
+    it, a program cannot be built, or the cluster is of another Kubernetes than is asked for.
     """
     instance = instance or current()
     preflight.check_machine()

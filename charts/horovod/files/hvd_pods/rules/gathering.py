@@ -113,6 +113,8 @@ def _find_usable(state: State) -> Mapping[str, Pod]:
     """
     run = state.run
     answering = state.gathered.answering
+    if not state.broken:
+        return answering
     usable = {name: pod for name, pod in answering.items() if pod not in state.broken}
     if not _may_shrink(state):
         return usable

@@ -166,6 +166,11 @@ class Launch:
     refusals: int = 0
     code: int = 0
 
+    @property
+    def over(self) -> frozenset[tuple[str, int]]:
+        """The ranks (host, number) whose script has ended, asked or not."""
+        return self.ended.union(self.finished)
+
 
 @dataclass(frozen=True)
 class Attempt:
@@ -372,7 +377,7 @@ class State:
         if launch is None or self.activity != Activity.TRAINING:
             return None
         found = launch.stalls.named(now) + ([launch.unfinished] if launch.unfinished else [])
-        over = {rank for _, rank in launch.ended.union(launch.finished)} | {NO_RANK}
+        over = {rank for _, rank in launch.over} | {NO_RANK}
         found = [stall for stall in found if stall.rank not in over]
         lasting = [self.shorten(stall) for stall in found if stall.seen > self.last_step]
         idle = {rank: one["at"] - one["seconds"] for rank, one in launch.idle.items()}

@@ -302,7 +302,7 @@ def _note_idle(step: Step, notice: Mapping[str, Any]) -> None:
     }
     step.set_launch(idle=idle)
     # Those of a command's earlier ranks have the numbers of its present ones.
-    over = frozenset() if run.mode == "custom" else launch.ended.union(launch.finished)
+    over = frozenset() if run.mode == "custom" else launch.over
     if len(idle) < step.state.ranks - len(over):
         return
     # Count from when the last rank became idle: until then, the others may have waited for it.
@@ -360,7 +360,7 @@ def report_unfinished(step: Step) -> None:
 def _find_unfinished(step: Step) -> list[tuple[str, int]]:
     """The ranks (host, number) that have not ended with 0."""
     launch = step.launch
-    over = {rank for _, rank in launch.ended.union(launch.finished)}
+    over = {rank for _, rank in launch.over}
     hosts = [step.state.facts.hosts[name] for name in launch.hosts]
     found = [(rank, find_host(rank, hosts)) for rank in range(step.state.ranks)]
     return [(host.name, rank) for rank, host in found if host and rank not in over]

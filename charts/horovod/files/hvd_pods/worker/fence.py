@@ -1,5 +1,4 @@
-"""A worker serves one master at a time: the one whose requests have the highest
-fence number.
+"""A worker serves one master at a time: the one whose requests have the highest fence number.
 
 The number is in the agent's memory, and only a master with its certificate changes it. The first
 request with a higher one ends everything that earlier ones have left in this worker before its own

@@ -107,8 +107,10 @@ def main() -> int:
     until = time.monotonic() + ANSWER_WITHIN
     for rank, answer in asked.items():
         shown = answer or read(rank, running[rank].pid, until).rstrip()
-        said = {"rank": rank, "shown": shown, "place": find_place(shown)}
-        print(json.dumps(said) if is_json else f"rank {rank} {shown}", flush=True)
+        line = f"rank {rank} {shown}"
+        if is_json:
+            line = json.dumps({"rank": rank, "shown": shown, "place": find_place(shown)})
+        print(line, flush=True)
     return 0
 
 

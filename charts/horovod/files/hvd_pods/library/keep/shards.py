@@ -73,8 +73,8 @@ def _flat_tensors(part: Any) -> dict[str, Any]:
     """
     if not _is_module(part) or not any(hasattr(each, FLAT) for each in part.parameters()):
         return {}
-    named = [*part.named_parameters(), *part.named_buffers()]
-    return {name: tensor.detach() for name, tensor in named}
+    tensors = [*part.named_parameters(), *part.named_buffers()]
+    return {name: tensor.detach() for name, tensor in tensors}
 
 
 def read_shard(part: Any) -> Any:

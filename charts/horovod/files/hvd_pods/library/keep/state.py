@@ -13,7 +13,7 @@ from .checkpoint import OTHER, Checkpoint, ShardCheckpoints
 from .content import Content
 from .copies import Copies, Outcome, find_place
 from .finishing import finisher
-from .jax_arrays import names_axis
+from .jax_arrays import find_jax, names_axis
 from .log import say
 from .parts import (
     build_optimizer,
@@ -334,8 +334,8 @@ class State:
         parts = {name: read_part(part, seeds) for name, part in self._parts_alike.items()}
         own: dict[str, Any] = {"own": read_part(self.own, []), "seeds": seeds}
         fixed_size = ""
-        ranks = self._find_ranks()
         if self._sharded:
+            ranks = self._find_ranks()
             parts_here = {name: getattr(self, name) for name in self._sharded}
             shards = {name: read_shard(part) for name, part in parts_here.items()}
             own["shards"] = shards
@@ -345,10 +345,8 @@ class State:
             own.update({"rank": ranks.rank, "size": ranks.size, "run": self._run})
             if not all(whole for whole, _ in own["forms"].values()):
                 fixed_size = str(ranks.size)
-        elif isinstance(ranks, JaxRanks) and ranks.size == 1:
-            # Of more processes, each would have a part of these, and this state would be no use.
-            is_divided = any(map(names_axis, leaves([*self._parts_alike.values()])))
-            fixed_size = "1" if is_divided else ""
+        elif self._is_divided_alone():
+            fixed_size = "1"
         # What ranks have alike is no state without their shards, which other workers have.
         is_whole = self._checkpoint is not None and not self._sharded
         values = {
@@ -361,6 +359,17 @@ class State:
             "fixed size": fixed_size,
         }
         return values, own if self._sharded or seeds or self.own is not None else {}
+
+    def _is_divided_alone(self) -> bool:
+        """Whether this process is the only one of JAX, and has arrays divided over its devices.
+
+        Of more processes, each would have a part of these, and the state would be no use.
+        """
+        if find_jax() is None:
+            return False
+        ranks = find_ranks()
+        is_alone = isinstance(ranks, JaxRanks) and ranks.size == 1
+        return is_alone and any(map(names_axis, leaves([*self._parts_alike.values()])))
 
     def _look(self, ranks: Ranks) -> Found:
         """What this rank can read, in memory and, on rank 0, of the checkpoint.
