@@ -9,21 +9,18 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator
 
+from hvd_pods.common.launcher_output import HYDRA_REPORT, REPORT, TENSORFLOW_NOTES
 from hvdchart.run.logs import LogLine
-from hvdchart.run.ranks import TAG
+from hvdchart.run.ranks import split_line
 
 # A line of dashes begins a box, if one of these lines follows; the next such line ends it.
 _EDGE = re.compile(r"-{60,}$")
-_BOX = re.compile(
-    r"Primary job  terminated|(?:mpirun|prterun|orterun)\b.* (?:detected|noticed|has exited)"
-    r"|MPI_ABORT was invoked|A system call failed during shared memory"
-)
-_HYDRA = re.compile(r"=   (?:BAD TERMINATION|RANK \d+ PID|KILLED BY|EXIT CODE|CLEANING UP|YOU CAN)")
+_BOX = re.compile(rf"{REPORT}|A system call failed during shared memory")
+_HYDRA = re.compile(rf"=   (?:{HYDRA_REPORT}|RANK \d+ PID|KILLED BY|EXIT CODE|CLEANING UP|YOU CAN)")
 # No box of a launcher has more lines.
 _MOST_LINES = 20
 _NOTES = re.compile(
-    r"oneDNN custom operations are on|This TensorFlow binary is optimized to use"
-    r"|To enable the following instructions: |All log messages before absl::InitializeLog"
+    rf"{TENSORFLOW_NOTES}|To enable the following instructions: "
     r"|Unable to register cu(?:FFT|DNN|BLAS) factory|computation placer already registered"
     r"|failed call to cuInit: |Could not find cuda drivers on your machine"
     r"|Failed call to cudaGetRuntimeVersion"
@@ -44,14 +41,13 @@ def readable_lines(
     and `report` gets a remark when the first line is left out.
     """
     # By pod and rank: a line of dashes that may begin a box, and how many lines of one have passed.
-    held: dict[tuple[str, str], LogLine] = {}
-    boxes: dict[tuple[str, str], int] = {}
+    held: dict[tuple[str, int | None], LogLine] = {}
+    boxes: dict[tuple[str, int | None], int] = {}
     is_told = False
     for line in lines:
-        tag = TAG.match(line.text)
-        text = line.text[tag.end() :] if tag else line.text
-        key = (line.pod, tag[1] if tag else "")
-        name = tag[1] if tag else _short(line.pod, release)
+        rank, text = split_line(line.text)
+        key = (line.pod, rank)
+        name = _short(line.pod, release) if rank is None else str(rank)
         shown = LogLine(name, word(text) if text.startswith("[hvd") else text)
         before = held.pop(key, None)
         is_edge = bool(_EDGE.match(text))

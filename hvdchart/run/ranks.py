@@ -11,18 +11,17 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 
 from hvd_pods.common import contract
-from hvd_pods.common.hostile import parse_count
+from hvd_pods.common.hostile import MOST_COUNTED, parse_count
+from hvd_pods.common.launcher_output import split_tag
 from hvd_pods.common.ranges import parse_ranges
 from hvd_pods.common.run import Run, parse_run
 from hvdchart.errors import ClusterError
 from hvdchart.run.release import Object
 
-_MOST_RANKS = 1_000_000
-# What launchers put before a rank's line: the chart `[1]<stdout>:`, Open MPI with --tag-output
-# `[1,1]<stdout>:`, Intel MPI and MPICH with -prepend-rank `[1] `.
-TAG = re.compile(r"^\[(?:[^][]*,)?(\d+)\](?:<std(?:out|err)>: ?| )")
+# What Intel MPI and MPICH put before a rank's line with -prepend-rank. Scripts may do so, too.
+_PREPENDED = re.compile(r"^\[(\d{1,7})\] ")
 # The line with which hvd_pods/rank/start.py begins each rank.
-_OWN = re.compile(r"^\[hvd\] rank (\d+) of ")
+_OWN = re.compile(r"^\[hvd\] rank (\d{1,7}) of ")
 _TAGGING = {"tag-output", "prepend-rank", "l"}
 
 
@@ -41,7 +40,7 @@ def run_of(job: Object) -> Run:
                     groups = json.loads(text)["groups"]
                     ranks = sum(each["maximum"] * max(each["slots"], 1) for each in groups)
                     # More could not be listed.
-                    if ranks <= _MOST_RANKS:
+                    if ranks <= MOST_COUNTED:
                         return parse_run(text)
     raise ClusterError(
         f"job {job['metadata']['name']} is of another version of the chart: deploy it again"
@@ -119,10 +118,16 @@ def check_tagged(run: Run, stateful_sets: Iterable[Object]) -> None:
         )
 
 
+def split_line(line: str) -> tuple[int | None, str]:
+    """The rank that whatever a launcher puts before a line names, or None; and the line itself."""
+    rank, text = split_tag(line)
+    prepended = _PREPENDED.match(line) if rank is None else None
+    return (int(prepended[1]), line[prepended.end() :]) if prepended else (rank, text)
+
+
 def begins_rank(line: str) -> bool:
     """Whether a line is the one with which a rank begins, and not the script's."""
-    tag = TAG.match(line)
-    return _OWN.match(line[tag.end() :] if tag else line) is not None
+    return _OWN.match(split_line(line)[1]) is not None
 
 
 def _tags_output(stateful_set: Object) -> bool:
@@ -138,9 +143,7 @@ def lines_of_rank(lines: Iterable[str], rank: int) -> Iterator[str]:
     A launcher that does not tag lines leaves the one with which each rank begins.
     """
     for line in lines:
-        tag = TAG.match(line)
-        text = line[tag.end() :] if tag else line
+        tagged, text = split_line(line)
         own = _OWN.match(text)
-        ranks = [match[1] for match in (tag, own) if match]
-        if str(rank) in ranks:
+        if rank == tagged or (own and rank == int(own[1])):
             yield text

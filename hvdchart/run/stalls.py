@@ -9,11 +9,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
-from hvd_pods.common.hostile import one_line
+from hvd_pods.common.hostile import MOST_COUNTED, one_line
 from hvdchart.run.progress import read_object, whole
 
 _LONGEST = 200
-_MOST_RANKS = 10**7
 
 
 @dataclass(frozen=True)
@@ -42,7 +41,7 @@ def read_stall(record: Mapping[str, str]) -> Stall | None:
     content = read_object(record, "stall")
     rank = whole(content, "rank")
     since = seconds_of(str(content.get("since", "")))
-    if rank is None or not 0 <= rank < _MOST_RANKS or not since:
+    if rank is None or not 0 <= rank <= MOST_COUNTED or not since:
         return None
     host, what, place = (
         one_line(str(content.get(name, "")), _LONGEST) for name in ("host", "what", "place")

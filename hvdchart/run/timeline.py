@@ -13,13 +13,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from hvd_pods.common.hostile import parse_count
+from hvd_pods.common.hostile import MOST_COUNTED, parse_count
 from hvdchart.errors import FileError
 
 _NEGOTIATE = "NEGOTIATE_"
 # The largest waits that a report names.
 _MOST = 5
-_MOST_RANKS = 1_000_000
 # Characters of a tensor's name.
 _LONGEST_NAME = 60
 
@@ -116,7 +115,7 @@ def _waits(events: list[dict[str, Any]]) -> Iterator[Wait]:
             names[tensor] = str(event.get("args", {}).get("name", ""))
         elif kind == "B" and name.startswith(_NEGOTIATE):
             open_spans[tensor] = (name.removeprefix(_NEGOTIATE).lower(), [])
-        elif tensor in open_spans and kind == "X" and parse_count(name, _MOST_RANKS) is not None:
+        elif tensor in open_spans and kind == "X" and parse_count(name, MOST_COUNTED) is not None:
             open_spans[tensor][1].append((float(event["ts"]) / 1e6, int(name)))
         elif tensor in open_spans and kind == "E":
             operation, ready = open_spans.pop(tensor)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import suppress
 from functools import cached_property
 
-from hvd_pods.common.hostile import parse_count
+from hvd_pods.common.hostile import MOST_COUNTED, parse_count
 from hvdchart.errors import ClusterError
 from hvdchart.run.judge import is_stuck, judge
 from hvdchart.run.newest import NewestRun
@@ -17,8 +17,6 @@ from hvdchart.run.release import Object, condition_of
 from hvdchart.run.stalls import read_stall
 from hvdchart.run.status import PodStatus, Status
 
-# Upper limit of the attempts that a record may give.
-_MOST = 1_000_000
 _NOT_A_NUMBER = "the loss is NaN; launch.failOnNaN=true ends such a run"
 
 
@@ -87,7 +85,8 @@ class RunView(NewestRun):
         attempts = int(self.job["spec"].get("backoffLimit", 6)) + 1
         # The record counts the master's attempts; the Job counts only masters that were lost.
         lost = int(self.job.get("status", {}).get("failed", 0))
-        attempt = parse_count(self.record.get("attempts", ""), _MOST) or min(lost + 1, attempts)
+        recorded = parse_count(self.record.get("attempts", ""), MOST_COUNTED)
+        attempt = recorded or min(lost + 1, attempts)
         return attempt, attempts
 
     def _ended(self) -> str:

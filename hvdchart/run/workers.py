@@ -5,11 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from hvd_pods.common.hostile import parse_count
+from hvd_pods.common.hostile import MOST_COUNTED, parse_count
 from hvdchart.run.release import Object, is_child, is_ready
-
-# Upper limit of the spares and the minimum that an annotation may give.
-_MOST = 1_000_000
 
 
 @dataclass(frozen=True)
@@ -42,8 +39,8 @@ def count_workers(stateful_sets: Iterable[Object], pods: Sequence[Object], used:
         replicas = int(stateful_set["spec"].get("replicas", 0))
         # The chart notes how many of the replicas are spares. Scaled to 0, there are none.
         notes = metadata.get("annotations") or {}
-        spares = min(parse_count(str(notes.get("horovod/spares", "")), _MOST) or 0, replicas)
-        minimum = parse_count(str(notes.get("horovod/minimum", "")), _MOST)
+        spares = min(parse_count(str(notes.get("horovod/spares", "")), MOST_COUNTED) or 0, replicas)
+        minimum = parse_count(str(notes.get("horovod/minimum", "")), MOST_COUNTED)
         own = [pod for pod in pods if is_child(pod, metadata["name"])]
         up = sum(map(is_ready, own))
         most = replicas - spares

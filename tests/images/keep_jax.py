@@ -47,7 +47,7 @@ def start(launch: int, size: int, steps: int) -> list[Any]:
     """Start processes; where they went on, and their digests."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
-    given = {"SIZE": size, "STEPS": steps, "PORT": port, "HVD_EPOCH": launch, "LOCAL_RANK": 0}
+    given = {"SIZE": size, "STEPS": steps, "PORT": port, "HVD_FENCE": launch, "LOCAL_RANK": 0}
     given |= {"HVD_RUN_ID": "one", "HVD_ATTEMPT": 1}
     # Of what a process has of an array, each of its devices has a part.
     given |= {"XLA_FLAGS": "--xla_force_host_platform_device_count=2"}
@@ -77,7 +77,7 @@ if "RANK" not in os.environ:
     sys.exit()
 
 rank = int(os.environ["RANK"])
-launch = int(os.environ["HVD_EPOCH"])
+launch = int(os.environ["HVD_FENCE"])
 jax.distributed.initialize(f"127.0.0.1:{os.environ['PORT']}", int(os.environ["SIZE"]), rank)
 mesh = Mesh(np.array(jax.devices()), ("devices",))
 WHOLE = NamedSharding(mesh, PartitionSpec())

@@ -105,7 +105,7 @@ launches = iter(range(1, 1000))
 def attempt(steps: int, seed: int, save_at: int = 0) -> tuple[int, str]:
     """A new process that trains up to a step: where it went on, and what it has then."""
     gc.collect()
-    os.environ.update(HVD_EPOCH=str(next(launches)))
+    os.environ.update(HVD_FENCE=str(next(launches)))
     training = Training(seed)
     generator = np.random.default_rng([seed, rank])
     state = keep.State(

@@ -98,7 +98,7 @@ class Training:
 
 def attempt(launch: int, size: int, steps: int) -> tuple[int, str, str]:
     """New processes: where they go on, and what they have then and at the end."""
-    os.environ.update(HVD_EPOCH=str(launch))
+    os.environ.update(HVD_FENCE=str(launch))
     training = Training(launch, size)
     own = np.random.default_rng(rank)
     state: Any = keep.State(

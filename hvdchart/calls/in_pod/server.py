@@ -24,12 +24,12 @@ from functools import partial
 from pathlib import Path
 
 sys.path[:0] = [str(Path(__file__).absolute().parents[3]), "/horovod/bin"]
-from hvd_pods.common import contract, fast_start, notices, streams
+from hvd_pods.common import contract, exit_codes, notices, paths, processes, streams
 from hvd_pods.common.connections import ConnectionServer, Limits
-from hvd_pods.common.hostile import parse_count
+from hvd_pods.common.hostile import MOST_COUNTED, parse_count
 from hvdchart.calls.in_pod import wire
 
-SOCKET = os.environ.get(contract.CALLS, f"{fast_start.GENERATED}/calls.sock")
+SOCKET = os.environ.get(contract.CALLS, f"{paths.GENERATED}/calls.sock")
 # Seconds in which the server of an attempt listens, and a rank says who it is.
 LISTEN_WITHIN = 10.0
 SPEAK_WITHIN = 10.0
@@ -39,7 +39,6 @@ END_WITHIN = 3.0
 # Seconds after the end of the launcher in which the last output of ranks comes.
 OUTPUT_WITHIN = 3.0
 LOOK_EVERY = 0.1
-MOST_RANKS = 1_000_000
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     # What a caller has sent; None at its end.
@@ -171,7 +170,7 @@ class CallServer:
         secret, _, rest = line.partition(b" ")
         number, *words = rest.decode("ascii", "replace").split(" ")
         call = self._call
-        counts = [parse_count(word, MOST_RANKS) for word in words]
+        counts = [parse_count(word, MOST_COUNTED) for word in words]
         if not hmac.compare_digest(secret, self._secret) or call is None:
             return b""
         if number != str(call.number) or len(counts) != 2:
@@ -276,7 +275,7 @@ def receive(caller: socket.socket, frames: Frames) -> None:
 def end_children() -> None:
     """Kill what the launcher has left: it would run beside the next call."""
     own = os.getpid()
-    for pid, _, _, session in fast_start.processes():
+    for pid, _, _, session in processes.all_processes():
         # The master starts this program in a session of its own.
         if session == own != pid:
             with suppress(OSError):
@@ -291,7 +290,7 @@ def serve(idle: float, line: list[str]) -> int:
     address, _, secret = notices.parse_address(os.environ.get(notices.ADDRESS, ""))
     if not secret:
         print("[hvd] error: the pod has no address for its workers", file=sys.stderr)
-        return fast_start.BAD_CONFIGURATION
+        return exit_codes.BAD_CONFIGURATION
     server = CallServer(line, address, secret)
     with suppress(FileNotFoundError):
         Path(SOCKET).unlink()

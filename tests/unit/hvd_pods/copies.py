@@ -34,7 +34,7 @@ def copy_files(root: Path, python: str) -> Path:
     copy = root / "bin"
     # Times are kept: by them, Python knows that what it has compiled is of these files.
     shutil.copytree(f"{_compiled(python).name}/bin", copy)
-    replace_in(copy / "hvd_pods/common/fast_start.py", '"/horovod/', f'"{root}/', 5)
+    replace_in(copy / "hvd_pods/common/paths.py", '"/horovod/', f'"{root}/', 5)
     replace_in(copy / "hvd_pods/library/keep/worker.py", '"/dev/shm/hvd-keep"', f'"{root}/shm"', 1)
     return copy
 

@@ -92,7 +92,7 @@ def read_log(capsys: pytest.CaptureFixture[str]) -> list[str]:
     return [line.partition("] ")[2] for line in lines if line.startswith("[hvd ")]
 
 
-def _move_paths(patch: pytest.MonkeyPatch, before: Path, after: Path) -> None:
+def _move_paths(patch: pytest.MonkeyPatch, before: str, after: Path) -> None:
     """Point every module's paths below `before` to the same below `after`."""
     modules = (
         paths,
@@ -107,5 +107,6 @@ def _move_paths(patch: pytest.MonkeyPatch, before: Path, after: Path) -> None:
     )
     for module in modules:
         for name, value in list(vars(module).items()):
-            if isinstance(value, Path) and value.is_relative_to(before):
-                patch.setattr(module, name, after / value.relative_to(before))
+            if isinstance(value, (str, Path)) and Path(value).is_relative_to(before):
+                moved = after / Path(value).relative_to(before)
+                patch.setattr(module, name, type(value)(moved))

@@ -33,7 +33,7 @@ class Master:
     @property
     def variables(self) -> dict[str, str]:
         """The environment by which a rank finds this master."""
-        return {"HVD_EPOCH": "7", "HVD_NOTICES": self.server.address}
+        return {"HVD_FENCE": "7", "HVD_NOTICES": self.server.address}
 
     def _take(self, event: m.Event) -> None:
         assert isinstance(event, m.NoticeTaken)

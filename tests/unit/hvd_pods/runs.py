@@ -42,8 +42,17 @@ def describe_run(**changes: Any) -> str:
         "codeSha256": "",
         "codeConfigMap": "",
         "requirements": False,
+        "lostAfterSeconds": 0,
+        "shrinkAfterSeconds": 0,
+        "results": {},
+        "retries": 0,
     }
-    return json.dumps({**document, **changes})
+    document.update(changes)
+    # What a test does not give of a group is as for one that neither shrinks nor stages data.
+    document["groups"] = [
+        {"minimum": group["number"], "staged": "", **group} for group in document["groups"]
+    ]
+    return json.dumps(document)
 
 
 def make_run(**changes: Any) -> run.Run:

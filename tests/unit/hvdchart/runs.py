@@ -15,6 +15,7 @@ from hvdchart.run import watch
 from tests.fakes.cluster import FakeCluster
 from tests.fakes.fixtures import answer_as
 from tests.fakes.program import Call, StubProgram
+from tests.unit.hvd_pods.runs import describe_run as describe_to_master
 
 JOB = "hvd-master-1a2b3c4d"
 LABELS = {"app.kubernetes.io/name": "horovod", "app.kubernetes.io/instance": "hvd"}
@@ -50,36 +51,14 @@ def describe_run(more: dict[str, Any]) -> list[dict[str, str]]:
         {"statefulSet": "hvd-worker", "revision": "", **first},
         {"statefulSet": "hvd-worker-gpu", "number": 1, "maximum": 1, "slots": 2, "revision": ""},
     ]
-    run = {
-        "api": True,
-        "mode": more.get("mode", "mpirun"),
-        "options": more.get("options", []),
-        "args": ["python", "$$HOME/train.py"],
-        "groups": groups[: more.get("groups", 1)],
-        "id": "1",
-        "settings": "2",
-        "service": "hvd",
-        "workerSelector": "",
-        "interface": "",
-        "hostsTimeoutSeconds": 600,
-        "agentPort": 2222,
-        "masterName": "master-1.hvd.team.horovod.internal",
-        "workerName": "worker-1.hvd.team.horovod.internal",
-        "cleanup": "Never",
-        "record": "hvd-run",
-        "transport": "tcp",
-        "code": "",
-        "codeSha256": "",
-        "codeConfigMap": "",
-        "requirements": False,
-        "binding": {"to": "none", "coresPerRank": 0, "ranksPerSocket": 0},
-        "stallTimeoutSeconds": 0,
-        "stopsFollowSteps": False,
-        "failOnNaN": True,
-        "allowIdleWorkers": False,
-        "gracePeriodSeconds": 30,
-    }
-    return [{"name": "HVD_RUN", "value": json.dumps(run)}]
+    run = describe_to_master(
+        groups=groups[: more.get("groups", 1)],
+        mode=more.get("mode", "mpirun"),
+        options=more.get("options", []),
+        args=["python", "$$HOME/train.py"],
+        failOnNaN=True,
+    )
+    return [{"name": "HVD_RUN", "value": run}]
 
 
 def pod(name: str, component: str, state: dict[str, Any] | None = None, **more: Any) -> Any:

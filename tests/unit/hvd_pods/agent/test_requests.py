@@ -62,7 +62,7 @@ def test_request_with_any_value_in_a_field_is_good_or_refused(
     assert name not in ("nonce", "more") or value == NONCE
     # What is let through can be given to a program.
     environment = parsed.environment({}, 1)
-    assert set(environment) <= {"HVD_RUN_ID", "HVD_ATTEMPT", "HVD_EPOCH", *ALLOWED}
+    assert set(environment) <= {"HVD_RUN_ID", "HVD_ATTEMPT", "HVD_FENCE", *ALLOWED}
     for text in (*parsed.argv, *environment.values()):
         assert "\0" not in text
         text.encode("utf-8", "surrogateescape")
@@ -72,12 +72,12 @@ def test_request_with_any_value_in_a_field_is_good_or_refused(
 
 def test_variables_of_the_container_stay_and_empty_ones_are_not_given() -> None:
     request = Request("", 0, 0, ["true"], {"HVD_NOTICES": ""}, 0.0)
-    assert request.environment({"A": "1", "HVD_EPOCH": "x"}, 0) == {"A": "1", "HVD_EPOCH": "x"}
+    assert request.environment({"A": "1", "HVD_FENCE": "x"}, 0) == {"A": "1", "HVD_FENCE": "x"}
     given_ones = Request("run", 5, 2, ["true"], {"HVD_NOTICES": "n"}, 0.0)
     assert given_ones.environment({"HVD_NOTICES": "old"}, 5) == {
         "HVD_NOTICES": "n",
         "HVD_RUN_ID": "run",
-        "HVD_EPOCH": "5",
+        "HVD_FENCE": "5",
         "HVD_ATTEMPT": "2",
     }
 

@@ -16,8 +16,9 @@ from pathlib import Path
 
 import pytest
 
-from hvd_pods.common import fast_start, packages
+from hvd_pods.common import packages, paths
 from hvd_pods.common.errors import ConfigurationError, RunError
+from hvd_pods.common.pip_output import redact
 from hvdchart.run.kubectl import IN_CODE
 from tests.wheels import Index, serve_index
 
@@ -240,7 +241,7 @@ def test_secrets_of_the_requirements_are_not_in_messages(
     ],
 )
 def test_secrets_are_found_in_each_spelling(text: str) -> None:
-    told = packages.redact(f"ERROR: cannot read {text}", ["s3cr/et?"])
+    told = redact(f"ERROR: cannot read {text}", ["s3cr/et?"])
     assert told.startswith("ERROR: cannot read ")
     assert not re.search("ss|s3cr", told), told
     assert "****" in told
@@ -250,7 +251,7 @@ def test_secrets_are_found_in_each_spelling(text: str) -> None:
 @pytest.mark.parametrize("encode", [base64.b64encode, base64.urlsafe_b64encode])
 def test_secrets_are_found_in_base64(user: str, encode: Callable[[bytes], bytes]) -> None:
     spelled = encode(f"{user}:a very long s3cr/et?".encode()).decode()
-    told = packages.redact(f"Authorization: Basic {spelled}", ["a very long s3cr/et?"])
+    told = redact(f"Authorization: Basic {spelled}", ["a very long s3cr/et?"])
     assert "****" in told
     assert len(told) < len("Authorization: Basic ****") + 12, told
 
@@ -289,15 +290,13 @@ def test_another_script_with_the_same_requirements_has_the_same_packages(code: P
 def test_exec_finds_what_a_rank_finds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The shell of `hvdchart exec` has the paths and variables once more."""
     code = str(tmp_path / "code")
-    monkeypatch.setattr(
-        packages, "FOLDER", Path(fast_start.PACKAGES.replace(fast_start.CODE, code))
-    )
+    monkeypatch.setattr(packages, "FOLDER", Path(paths.PACKAGES.replace(paths.CODE, code)))
     current = packages.FOLDER / packages.CURRENT
     version = tmp_path / "code" / "3c5f0e8d21"
     for folder in (current, version):
         folder.mkdir(parents=True)
     environment = {"PATH": "/usr/bin:/bin", "PYTHONPATH": "/own"}
-    line = [word.replace(fast_start.CODE, code) for word in IN_CODE]
+    line = [word.replace(paths.CODE, code) for word in IN_CODE]
     show = "import os; print([os.getcwd(), *map(os.environ.get, ('PYTHONPATH', 'PATH'))])"
     command = [*line, sys.executable, "-S", "-c", show]
     shown = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from hvd_pods.common import errors, reporting
+from hvd_pods.common import errors, exit_codes, reporting
 from tests.unit.hvd_pods.copies import FILES
 from tests.unit.hvd_pods.runs import make_run
 
@@ -24,7 +24,7 @@ def test_spares_are_there_from_the_start() -> None:
 
 def test_the_job_makes_another_master_by_the_codes_of_a_lost_one() -> None:
     template = FILES.parent / "templates" / "master" / "job.yaml"
-    codes = ", ".join(str(code) for code in sorted(errors.LOST_MASTER))
+    codes = ", ".join(str(code) for code in sorted(exit_codes.LOST_MASTER))
     assert f"operator: NotIn, values: [{codes}]" in template.read_text()
 
 
@@ -36,7 +36,7 @@ def test_the_job_makes_another_master_by_the_codes_of_a_lost_one() -> None:
         (errors.ConfigurationError("x"), 78),
         (errors.LaunchError("x", 5), 5),
         (errors.InterruptedRunError("x"), 143),
-        *((errors.LaunchError("x", code), 1) for code in errors.LOST_MASTER),
+        *((errors.LaunchError("x", code), 1) for code in exit_codes.LOST_MASTER),
     ],
 )
 def test_ranks_that_end_as_a_lost_master_does_have_failed(

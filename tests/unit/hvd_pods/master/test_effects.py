@@ -80,7 +80,7 @@ def test_leftovers_are_ended_while_the_hosts_are_watched(
     first_two = [f"hvd-worker-{n}" for n in range(2)]
     effects = watch(pod.workers.run(2, maximum=3))
     addresses = {f"hvd-worker-{n}": pod.workers.address(n) for n in range(3)}
-    effects.carry_out(m.EndLeftovers(2, first_two, addresses))
+    effects.carry_out(m.EndLeftovers(2, addresses, first_two))
     output = [""]
 
     def is_logged() -> bool:
@@ -89,7 +89,7 @@ def test_leftovers_are_ended_while_the_hosts_are_watched(
 
     wait_until(is_logged, TIMEOUT, "the failure is logged")
     assert output[0].count("cannot end what earlier attempts may have left on ") == 1
-    expected = [f"{name}.hvd common/fast_start.py" for name in addresses]
+    expected = [f"{name}.hvd common/files.py" for name in addresses]
 
     def asked() -> list[str]:
         return sorted((pod.generated.parent / "asked").read_text().splitlines())
@@ -97,11 +97,11 @@ def test_leftovers_are_ended_while_the_hosts_are_watched(
     assert asked() == expected[:2]
     # Between two attempts, nothing is asked for.
     effects.carry_out(m.StopWatching())
-    effects.carry_out(m.EndLeftovers(2, first_two, addresses))
+    effects.carry_out(m.EndLeftovers(2, addresses, first_two))
     effects.carry_out(m.WatchHosts(3))
     told.wait_for(m.HostAnswers, 2, attempt=3)
     pod.workers.start(2)
-    effects.carry_out(m.EndLeftovers(3, ["hvd-worker-2"], addresses))
+    effects.carry_out(m.EndLeftovers(3, addresses, ["hvd-worker-2"]))
     wait_until(lambda: expected[2] in asked(), TIMEOUT, "the next attempt asks")
     assert asked() == expected
 
@@ -115,13 +115,13 @@ def test_calls_of_a_lane_keep_their_order_and_others_do_not_wait(told: Told) -> 
         may_end.wait(TIMEOUT)
 
     lanes.call("a", wait_for_end)
-    lanes.call("a", lambda: m.Timer(str(1 // 0)))
-    lanes.call("a", lambda: m.Timer("later"))
-    lanes.call("b", lambda: m.Timer("other"))
-    told.wait_for(m.Timer)
+    lanes.call("a", lambda: m.RankMissing(1, 1 // 0, "", 0.0))
+    lanes.call("a", lambda: m.ResultsStored("later"))
+    lanes.call("b", lambda: m.ResultsStored("other"))
+    told.wait_for(m.ResultsStored)
     may_end.set()
-    told.wait_for(m.Timer, name="later")
+    told.wait_for(m.ResultsStored, failure="later")
     other, defect, later = told.events
-    assert (other, later) == (m.Timer("other"), m.Timer("later"))
+    assert (other, later) == (m.ResultsStored("other"), m.ResultsStored("later"))
     assert isinstance(defect, m.Defect)
     assert "ZeroDivisionError" in defect.traceback

@@ -13,9 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hvd_pods.common.hostile import printable
-from hvd_pods.master.failure import ErrorOutput
+from hvd_pods.master.error_output import ErrorOutput
+from hvd_pods.master.stall_reader import StallReader
 from hvd_pods.rules.messages import Cause
-from hvd_pods.rules.stalls import StallReader
 from tests.unit.hvd_pods.runs import make_run
 
 Notice = dict[str, Any]

@@ -17,7 +17,7 @@ import pytest
 
 from hvd_pods.agent.keys import Keys
 from hvd_pods.common.errors import ConfigurationError, RunError
-from hvd_pods.common.fast_start import STAY
+from hvd_pods.common.host_program import STAY
 from hvd_pods.master import gateway, gateway_client
 from hvd_pods.master.remote import Reach
 from hvd_pods.master.session import Where
@@ -134,7 +134,7 @@ GOOD: dict[str, Any] = {"host": HOST, "argv": ["true"], "variables": {}, "stay":
 CHANGES: list[dict[str, Any]] = [
     {"argv": 1},
     {"variables": 1},
-    {"variables": {"HVD_EPOCH": "x"}},
+    {"variables": {"HVD_FENCE": "x"}},
     {"stay": "x"},
     {"stay": None},
     {"argv": []},

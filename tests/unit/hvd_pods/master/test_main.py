@@ -19,7 +19,7 @@ from tests.waiting import wait_until
 
 Background = Callable[..., Any]
 # Writes the number and the fence number of each attempt, and fails until the attempt given.
-FAIL_UNTIL = 'echo "$HVD_ATTEMPT $HVD_EPOCH" >>"$OUT/attempts"; [ "$HVD_ATTEMPT" -ge {} ] || exit 3'
+FAIL_UNTIL = 'echo "$HVD_ATTEMPT $HVD_FENCE" >>"$OUT/attempts"; [ "$HVD_ATTEMPT" -ge {} ] || exit 3'
 # Of the script, on a rank that is another one in each attempt.
 MISTAKE = (
     "echo 'Traceback (most recent call last):'; echo '  File \"/app/train.py\", line 94, in f';"

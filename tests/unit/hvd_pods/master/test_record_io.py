@@ -36,7 +36,7 @@ COMPONENT = "app.kubernetes.io/component=worker"
 INSTANCE = "app.kubernetes.io/instance=hvd"
 RUN = make_run(workerSelector=f"{COMPONENT},{INSTANCE}")
 OWN = {"holder": "own", "holderJob": "hvd-master-1", "holderUid": "uid-1"}
-OTHER = {"holder": "other", "holderJob": "hvd-master-2", "holderUid": "uid-2", "epoch": "9"}
+OTHER = {"holder": "other", "holderJob": "hvd-master-2", "holderUid": "uid-2", "fence": "9"}
 RELEASE = ReleaseRecord({"state": "Finished"}, 7)
 
 
@@ -109,7 +109,7 @@ def test_holder_writes_itself_its_fence_number_and_the_time_beside_what_others_k
     record.held()
     data = record.data
     assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z", data.pop("renewed"))
-    assert data == {**OWN, "epoch": "7", "state": "Running", "other": "kept"}
+    assert data == {**OWN, "fence": "7", "state": "Running", "other": "kept"}
 
 
 def test_renewal_writes_a_later_time_and_the_present_fence_number(record: Record) -> None:
@@ -117,7 +117,7 @@ def test_renewal_writes_a_later_time_and_the_present_fence_number(record: Record
     renewed = record.data["renewed"]
     assert client.write(WriteRecord("renew", {}, 8, holds=True)) == RecordWritten("renew")
     assert record.data["renewed"] > renewed
-    assert record.data["epoch"] == "8"
+    assert record.data["fence"] == "8"
 
 
 def test_master_that_does_not_hold_the_record_leaves_the_holder(record: Record) -> None:

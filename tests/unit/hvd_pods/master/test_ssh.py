@@ -150,7 +150,7 @@ def pod(tmp_path_factory: pytest.TempPathFactory, release: ReleaseKeys) -> Itera
     ):
         patch.setattr(gateway_client, "SOCKET", str(folder / "generated/gateway.sock"))
         patch.setattr(mpi, "SSH", folder / "generated/bin/ssh")
-        patch.setattr(launch, "PROGRAMS", files / "hvd_pods")
+        patch.setattr(launch, "BIN", str(files))
         launch.write_ssh(sys.executable)
         started = Pod(agent, folder, release)
         started.gateway.start()
@@ -171,7 +171,7 @@ def test_input_output_and_exit_code_are_those_of_the_program(pod: Pod) -> None:
 @slow
 def test_program_has_the_variables_of_the_attempt_and_no_others(pod: Pod) -> None:
     given = {
-        "HVD_EPOCH": "12",
+        "HVD_FENCE": "12",
         "HVD_ATTEMPT": "3",
         "HVD_RUN_ID": "run-1",
         "HVD_NOTICES": "a,1,s",

@@ -220,7 +220,7 @@ def test_command_of_the_users_own_finds_the_packages_in_the_master(
 def test_worker_keeps_the_code_that_it_gets_and_no_other(
     mounted: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], keeps: bool
 ) -> None:
-    code = paths.CODE
+    code = Path(paths.CODE)
     monkeypatch.setattr(packages, "FOLDER", code / ".packages")
     for folder in (code / "v1", code / ".packages"):
         folder.mkdir()

@@ -10,6 +10,7 @@ from hvd_pods.common.run import Pod, Run
 from hvd_pods.common.run_events import RunEvent
 from hvd_pods.rules import messages as m
 from hvd_pods.rules.growing import GROW_EVERY
+from hvd_pods.rules.timers import TimerKind
 from tests.unit.hvd_pods.rules.world import World, one_group, pod
 
 ECC = "RuntimeError: CUDA error: uncorrectable ECC error encountered"
@@ -117,7 +118,7 @@ def test_ranks_are_not_ended_for_a_host_with_a_broken_gpu() -> None:
     world.now += 10 * GROW_EVERY
     while world.answers:
         world.answer()
-    assert "grow" not in world.state.timers
+    assert TimerKind.GROW not in world.state.timers
 
 
 @pytest.mark.parametrize(

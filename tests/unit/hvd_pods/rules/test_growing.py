@@ -15,6 +15,7 @@ from hvd_pods.rules import messages as m
 from hvd_pods.rules.gathering import LOOK_EVERY, MISS_WITHIN
 from hvd_pods.rules.growing import AGAIN_AFTER, GROW_EVERY, SETTLE
 from hvd_pods.rules.state import Activity
+from hvd_pods.rules.timers import TimerKind
 from tests.unit.hvd_pods.rules.world import WALL, World, one_group, pod
 
 START_AFTER = 30.0
@@ -220,7 +221,7 @@ def test_nothing_is_begun_for_a_worker_when_the_launch_ends_anyway(kind: str) ->
     else:
         world.put(m.HostProblem(1, "w-1", NoAnswer("closed"), 3.0))
         assert isinstance(world.state.attempt.launch.problem, LostHostError)  # type: ignore[union-attr]
-    world.put(m.Timer("grow"))
+    world.put(m.Timer(TimerKind.GROW))
     assert not world.of(m.PrepareNewcomers)
 
 
@@ -247,7 +248,8 @@ def test_next_master_goes_on_with_the_hosts_of_the_one_before() -> None:
 def test_next_master_compares_finished_ranks_with_those_of_the_launch_before() -> None:
     record = {"run": "run-1", "settings": "settings-1", "trained": "uid-1", "hosts": '{"w": "1-2"}'}
     world = Adaptive(0, 1, 2, 3, record={**record, "launched": "7"}).begin()
-    assert [(effect.left, effect.left_ranks) for effect in world.of(m.Deliver)] == [(7, 4)]
+    (effect,) = world.of(m.Deliver)
+    assert (effect.orphan_fence, effect.orphan_ranks) == (7, 4)
 
 
 def test_pod_of_a_dead_node_is_replaced_while_others_train() -> None:

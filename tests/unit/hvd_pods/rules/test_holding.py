@@ -14,6 +14,7 @@ from hvd_pods.rules import holding
 from hvd_pods.rules import messages as m
 from hvd_pods.rules.holding import EXPIRES_AFTER, LOOK_EVERY, RENEW, TAKE
 from hvd_pods.rules.state import Activity
+from hvd_pods.rules.timers import TimerKind
 from tests.unit.hvd_pods.rules.world import JOB, LATER, OTHER, WALL, World, one_group
 
 HELD = {**OTHER, "renewed": "1"}
@@ -38,11 +39,11 @@ def started(record: dict[str, str], **changes: Any) -> World:
     ],
 )
 def test_free_record_is_taken_at_once_with_a_new_fence_number(record: dict[str, str]) -> None:
-    world = started({**record, "epoch": "5"})
+    world = started({**record, "fence": "5"})
     (write,) = world.of(m.WriteRecord)
     assert (write.purpose, write.holds, write.data) == (TAKE, True, {})
     assert write.fence >= (WALL + world.now) * 1000 - 20
-    newer = started({**record, "epoch": str(LATER)}).of(m.WriteRecord)[0]
+    newer = started({**record, "fence": str(LATER)}).of(m.WriteRecord)[0]
     assert newer.fence > LATER + 999, "the earlier holder may have begun attempts since"
 
 
@@ -104,7 +105,7 @@ def test_training_begins_although_the_record_cannot_be_written(
     world.put(m.RecordFailed(TAKE, 503 if is_temporary else 403, "no", is_temporary))
     world.settle(until=m.StartLauncher)
     assert world.state.hold.is_held is is_held
-    assert ("renew" in world.state.timers) is is_held
+    assert (TimerKind.RENEW in world.state.timers) is is_held
 
 
 def test_the_curve_of_the_loss_goes_on_where_the_master_before_has_left_it() -> None:
@@ -137,15 +138,15 @@ def test_renewals_do_not_pile_up_while_the_api_server_is_slow() -> None:
 @pytest.mark.parametrize(
     ("data", "is_lost"),
     [
-        ({"holder": "own", "epoch": "1"}, False),
-        ({"holder": "", "epoch": "1"}, False),
-        ({"holder": "other", "epoch": str(LATER)}, True),
-        ({"holder": "", "epoch": str(LATER)}, True),
+        ({"holder": "own", "fence": "1"}, False),
+        ({"holder": "", "fence": "1"}, False),
+        ({"holder": "other", "fence": str(LATER)}, True),
+        ({"holder": "", "fence": str(LATER)}, True),
         # No master has written these: it would have a higher fence number, which is a time.
         ({"holder": "x"}, False),
-        ({"holder": "other", "epoch": "1"}, False),
-        ({"holder": "other", "epoch": str(10**17)}, False),
-        ({"epoch": "x" * 5000}, False),
+        ({"holder": "other", "fence": "1"}, False),
+        ({"holder": "other", "fence": str(10**17)}, False),
+        ({"fence": "x" * 5000}, False),
     ],
 )
 def test_record_that_was_changed_is_lost_only_to_another_master(
@@ -219,7 +220,7 @@ def test_master_that_was_replaced_counts_no_failure_and_leaves_the_workers() -> 
     assert not world.of(m.ScaleDown)
 
 
-@pytest.mark.parametrize("record", [None, {}, {"holder": "own", "epoch": "1"}])
+@pytest.mark.parametrize("record", [None, {}, {"holder": "own", "fence": "1"}])
 def test_master_that_was_not_replaced_counts_its_failure(record: dict[str, str] | None) -> None:
     world = World(one_group())
     world.train()
@@ -230,7 +231,7 @@ def test_master_that_was_not_replaced_counts_its_failure(record: dict[str, str] 
 @pytest.mark.parametrize(
     ("record", "is_held", "scales"),
     [
-        pytest.param({"holder": "own", "epoch": "1"}, True, True, id="it holds the record"),
+        pytest.param({"holder": "own", "fence": "1"}, True, True, id="it holds the record"),
         pytest.param(dict(OTHER), True, False, id="another master does"),
         pytest.param(None, True, False, id="nobody can tell"),
         pytest.param(None, False, True, id="nobody ever held it"),
@@ -309,12 +310,12 @@ CURVES = [
     '{"losses": [[1e999, 1e999]]}',
     "[" * 9999,
 ]
-COUNTS = st.fixed_dictionaries(dict.fromkeys(("attempts", "failures", "epoch"), NUMBERS))
+COUNTS = st.fixed_dictionaries(dict.fromkeys(("attempts", "failures", "fence"), NUMBERS))
 
 
 @pytest.mark.fuzz
 @given(RECORDS, COUNTS, st.sampled_from(CURVES) | NUMBERS)
-@example({"holder": ""}, {"epoch": LATEST}, "")
+@example({"holder": ""}, {"fence": LATEST}, "")
 @example({"superseded": "uid-1", "holderJob": "9" * 5000}, {}, "")
 @pytest.mark.promise("any record leads to a run or to an end that workers and logs accept")
 def test_any_record_leads_to_a_run_or_to_an_end_that_workers_and_logs_accept(

@@ -12,6 +12,7 @@ from hvd_pods.common.run_events import RunEvent
 from hvd_pods.rules import messages as m
 from hvd_pods.rules.ending import UNREADABLE
 from hvd_pods.rules.state import END, Activity
+from hvd_pods.rules.timers import TimerKind
 from tests.unit.hvd_pods.rules.world import DELETED, JOB, OTHER, WALL, World, leased, one_group
 
 SECONDS = 600
@@ -241,7 +242,7 @@ def test_master_that_stays_ends_its_workers_before_the_jobs_deadline() -> None:
     world.job = {**world.job, "spec": limited, "status": {"startTime": "1970-01-01T00:01:40Z"}}
     ended(world)
     pass_time(world, 300)
-    assert "stay" in world.state.timers
+    assert TimerKind.STAY in world.state.timers
 
 
 def test_deadline_that_could_not_be_read_at_the_end_is_watched_as_soon_as_it_can() -> None:

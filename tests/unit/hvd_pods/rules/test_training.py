@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -10,7 +11,7 @@ import pytest
 
 from hvd_pods.agent.banner import NoAnswer
 from hvd_pods.cluster.shapes import format_time
-from hvd_pods.common.errors import ConfigurationError
+from hvd_pods.common.errors import ConfigurationError, RunError
 from hvd_pods.common.notices import (
     ASKED,
     DEBUGGED,
@@ -28,8 +29,8 @@ from hvd_pods.common.run_events import RunEvent
 from hvd_pods.rules import messages as m
 from hvd_pods.rules.ending import UNREADABLE
 from hvd_pods.rules.messages import Cause
-from hvd_pods.rules.stalls import MOST_READ, StallReader
 from hvd_pods.rules.state import Activity
+from hvd_pods.rules.timers import TimerKind
 from hvd_pods.rules.training import (
     END_WITHIN,
     END_WITHOUT_HOSTS_WITHIN,
@@ -48,6 +49,9 @@ LAST = {**JOB, "status": {"failed": 2}}
 QUEUED = {**LAST, "metadata": {"annotations": {"horovod/queue": "team"}}}
 # Its deadline would pass in the pause before the next master.
 ENDS_SOON = {**EXCEEDED, "status": {"startTime": format_time(WALL + 945)}}
+
+
+BOUND = {"to": "core", "coresPerRank": 2, "ranksPerSocket": 0}
 
 
 def training(run: Run | None = None, **changes: Any) -> World:
@@ -202,7 +206,7 @@ def test_lost_host_ends_the_launch() -> None:
     lose(world)
     (ending,) = world.of(m.EndLauncher)
     assert not ending.kills
-    assert world.state.timers["kill"] == pytest.approx(world.now + END_WITHOUT_HOSTS_WITHIN)
+    assert world.state.timers[TimerKind.KILL] == pytest.approx(world.now + END_WITHOUT_HOSTS_WITHIN)
 
 
 def test_lost_host_explains_the_end_of_the_attempt() -> None:
@@ -250,8 +254,8 @@ def test_only_a_worker_that_the_kubelet_evicted_for_its_own_use_has_failed(
     notice(world, LEAVING, "w-1", seconds=20.0)
     world.end_launcher(137)
     (search,) = world.of(m.FindCause)
-    assert search.left == {"w-1": "uid of w-1"}
-    world.answers = [(search, m.CauseFound(1, CAUSE, {"w-1": why} if why else {}))]
+    assert search.terminated == {"w-1": "uid of w-1"}
+    world.answers = [(search, m.CauseFound(1, CAUSE, evictions={"w-1": why} if why else {}))]
     while len(world.of(m.StartLauncher)) == 1:
         world.answer()
     assert str(world.of(m.ReportFailure)[0].problem) == problem.format(why)
@@ -420,7 +424,7 @@ def test_stalled_ranks_are_named_once_with_their_stacks() -> None:
     for period in range(4):
         for rank in (1, 3):
             world.put(m.RankMissing(1, rank, "has not joined grads", 60.0 * (period + 1)))
-        while "stalls" in world.state.timers:
+        while TimerKind.STALLS in world.state.timers:
             world.fire()
         world.now += 60
     named = [
@@ -442,14 +446,14 @@ def recorded_stall(world: World) -> dict[str, Any]:
 def renew(world: World, after: float = 0.0) -> None:
     """Let the master write the record after some seconds, as it does now and then."""
     world.answer_all()
-    world.put(m.Timer("renew"), after)
+    world.put(m.Timer(TimerKind.RENEW), after)
 
 
 def test_stalled_rank_is_in_the_record_at_once_and_then_where_it_is() -> None:
     world = training()
     began = world.now
     world.put(m.RankMissing(1, 3, "has not joined grads", 60.0))
-    while "stalls" in world.state.timers:
+    while TimerKind.STALLS in world.state.timers:
         world.fire()
     expected = {
         "rank": 3,
@@ -464,7 +468,7 @@ def test_stalled_rank_is_in_the_record_at_once_and_then_where_it_is() -> None:
     assert recorded_stall(world) == {**expected, "place": "train.py:41 in load"}
     # Horovod names it again.
     world.put(m.RankMissing(1, 3, "has not joined grads", 60.0), after=60.0)
-    while "stalls" in world.state.timers:
+    while TimerKind.STALLS in world.state.timers:
         world.fire()
     renew(world)
     assert recorded_stall(world) == {**expected, "place": "train.py:41 in load"}
@@ -474,7 +478,7 @@ def test_rank_that_others_have_waited_for_longest_is_in_the_record() -> None:
     world = training()
     notice(world, STOPPED, "w-1", rank=3, seconds=40.0, period=15.0)
     notice(world, STOPPED, "w-0", rank=1, seconds=90.0, period=15.0)
-    while "stalls" in world.state.timers:
+    while TimerKind.STALLS in world.state.timers:
         world.fire()
     assert recorded_stall(world)["rank"] == 1
 
@@ -484,7 +488,7 @@ def test_stall_leaves_the_record_when_the_training_goes_on(how: str) -> None:
     world = training()
     report(world, 1)
     world.put(m.RankMissing(1, 3, "has not joined grads", 15.0), after=20.0)
-    while "stalls" in world.state.timers:
+    while TimerKind.STALLS in world.state.timers:
         world.fire()
     report(world, 1)
     renew(world, 30.0)
@@ -520,12 +524,12 @@ def test_rank_that_is_late_in_each_step_does_not_stall_from_the_first_one_on() -
     world = training(stallTimeoutSeconds=600)
     for number in range(1, 41):
         world.put(m.RankMissing(1, 3, "has not joined grads", 15.0), after=20.0)
-        while "stalls" in world.state.timers:
+        while TimerKind.STALLS in world.state.timers:
             world.fire()
         stepped = world.now = world.now + 10
         report(world, number)
     world.put(m.RankMissing(1, 3, "has not joined grads", 15.0), after=20.0)
-    while "stalls" in world.state.timers:
+    while TimerKind.STALLS in world.state.timers:
         world.fire()
     assert not world.of(m.EndLauncher)
     stall = world.state.find_stall(world.now)
@@ -538,7 +542,7 @@ def test_where_no_rank_computes_the_one_that_began_to_wait_first_is_in_the_recor
     for rank in range(4):
         seconds = 121.0 if rank == 3 else 101.0
         notice(world, IDLE, f"w-{rank // 2}", rank=rank, seconds=seconds, period=15.0)
-    while "stalls" in world.state.timers:
+    while TimerKind.STALLS in world.state.timers:
         world.fire()
     stall = world.state.find_stall(world.now)
     assert stall
@@ -567,7 +571,7 @@ def test_stopped_rank_is_named_once_until_it_stops_anew() -> None:
     for after, seconds in ((20.0, 20.0), (15.5, 35.0), (20.0, 6.0)):
         world.now += after
         notice(world, STOPPED, "w-1", rank=3, seconds=seconds, period=15.0)
-        while "stalls" in world.state.timers:
+        while TimerKind.STALLS in world.state.timers:
             world.fire()
         named.append(len([e for e in world.of(m.CreateJobEvent) if e.event == RunEvent.STALLED]))
     assert named == [1, 1, 2]
@@ -606,7 +610,7 @@ def test_rank_that_a_signal_has_stopped_is_waited_for_as_long_as_steps_take(
         report(world, number)
     world.now += seconds
     notice(world, kind, "w-1", rank=3, seconds=float(seconds), period=15.0)
-    while world.state.timers.get("stalls", float("inf")) < world.now + 5:
+    while world.state.timers.get(TimerKind.STALLS, float("inf")) < world.now + 5:
         world.fire()
     if ends:
         world.settle(until=m.EndLauncher)
@@ -624,7 +628,7 @@ def test_stall_that_lasts_ends_the_attempt_after_its_stacks() -> None:
 def test_launcher_that_does_not_end_is_killed() -> None:
     world = stalled()
     world.settle(until=m.EndLauncher)
-    assert world.state.timers["kill"] == pytest.approx(world.now + END_WITHIN, abs=0.1)
+    assert world.state.timers[TimerKind.KILL] == pytest.approx(world.now + END_WITHIN, abs=0.1)
     world.answers.clear()
     world.fire()
     assert world.of(m.EndLauncher)[-1].kills
@@ -643,7 +647,7 @@ def test_ranks_stall_when_none_of_them_computes(
         notice(world, IDLE, f"w-{rank // 2}", rank=rank, seconds=101.0, period=15.0)
     world.now += pause
     notice(world, IDLE, "w-1", rank=3, seconds=101.0, period=15.0)
-    assert ("stalls" in world.state.timers) is is_stall
+    assert (TimerKind.STALLS in world.state.timers) is is_stall
     if is_stall:
         world.settle(until=m.EndLauncher)
         assert [e.ranks for e in world.of(m.ShowStacks)] == [{"w-0": [0, 1], "w-1": [2, 3]}]
@@ -659,42 +663,12 @@ def test_pauses_of_all_ranks_do_not_add_up(idle: float, times_named: int) -> Non
         for rank in range(4):
             notice(world, IDLE, f"w-{rank // 2}", rank=rank, seconds=idle, period=15.0)
         world.answer_all()
-        while "stalls" in world.state.timers:
+        while TimerKind.STALLS in world.state.timers:
             world.fire()
     named = [e.message for e in world.of(m.CreateJobEvent) if e.event == RunEvent.STALLED]
     assert len(named) == times_named
     assert all(f"rank {rank} on" in message for message in named for rank in range(4))
     assert not world.of(m.EndLauncher)
-
-
-def test_horovods_messages_about_missing_ranks_are_read_among_other_lines() -> None:
-    reader = StallReader(lambda: 0.0)
-    lines = [
-        "Missing ranks:",
-        "0: [not.asked]",
-        "[2026] One or more tensors are waiting for remainder of ranks for more than 60 seconds.",
-        "a line of another rank",
-        "1: [grads/a, grads/b]",
-        "2!: [" + "x" * 500 + "]",
-        "9" * 5000 + ": [grads]",
-        *["another line"] * 30,
-        "3: [grads]",
-    ]
-    answers = [reader.read(line) for line in lines]
-    found = [answer for answer in answers if answer]
-    assert [(rank, seconds) for rank, _, seconds in found] == [(1, 60.0), (2, 60.0)]
-    assert found[0][1] == "has not joined grads/a, grads/b"
-    assert len(found[1][1]) < 200
-
-
-def test_messages_that_a_script_makes_up_cost_the_master_little() -> None:
-    """They took it to 407 MiB, and its lease past its end (issue 44)."""
-    now = 0.0
-    reader = StallReader(lambda: now)
-    reader.read("are waiting for remainder of ranks for more than 60 seconds")
-    assert sum(reader.read(f"{n}: [grads]") is not None for n in range(5000)) == MOST_READ
-    now = 1.0
-    assert reader.read("1: [grads]"), "of the next second"
 
 
 def test_ranks_that_there_are_not_are_not_kept() -> None:
@@ -711,7 +685,7 @@ def test_stalls_that_are_new_all_the_time_are_reported_now_and_then() -> None:
     while world.now < began + 60:
         world.put(m.RankMissing(1, 3, "has not joined grads", 60.0), after=0.2)
         world.put(m.RankMissing(1, 3, "has not joined grads", 1.0), after=0.2)
-        if world.state.timers.get("stalls", world.now + 1) <= world.now:
+        if world.state.timers.get(TimerKind.STALLS, world.now + 1) <= world.now:
             world.fire()
     assert len([e for e in world.of(m.CreateJobEvent) if e.event == RunEvent.STALLED]) <= 13
 
@@ -726,6 +700,56 @@ def test_ranks_that_had_left_with_0_are_named_beside_the_one_that_failed() -> No
     world.put(m.CauseFound(world.state.attempt.number, cause))
     problem = world.state.attempt.problem
     assert str(problem) == "rank 0 on w-0: exit code 1; rank 1 on w-0 had ended with exit code 0"
+
+
+@pytest.mark.parametrize(
+    "found",
+    [
+        m.CauseFound(1, CAUSE, key_problem="the reason"),
+        m.CauseFound(1, CAUSE, binding_problem="the reason"),
+    ],
+    ids=["keys", "binding"],
+)
+def test_what_keeps_ranks_from_starting_explains_an_end_before_their_output(
+    found: m.CauseFound,
+) -> None:
+    world = training()
+    world.end_launcher(1)
+    world.put(found)
+    problem = world.state.attempt.problem
+    assert isinstance(problem, ConfigurationError)
+    assert "the reason" in str(problem)
+
+
+@pytest.mark.parametrize(
+    ("changes", "notices", "asks"),
+    [
+        ({"binding": BOUND}, (), True),
+        ({"binding": BOUND}, (RAISED,), False),
+        ({"binding": BOUND, "mode": "custom"}, (), False),
+        ({}, (), False),
+    ],
+    ids=["no rank has started", "a rank has", "a command", "not bound"],
+)
+def test_workers_are_asked_for_binding_only_where_mpirun_may_have_failed_by_it(
+    changes: dict[str, Any], notices: Sequence[str], asks: bool
+) -> None:
+    world = training(**changes)
+    for kind in notices:
+        notice(world, kind, text="TypeError: no")
+    world.end_launcher(205)
+    (search,) = world.of(m.FindCause)
+    assert search.asks_for_binding is asks
+
+
+def test_launcher_that_cannot_be_started_ends_its_own_attempt_alone() -> None:
+    world = training()
+    number = world.state.attempt.number
+    problem = RunError("no worker is left")
+    world.put(m.LauncherNotStarted(number - 1, problem))
+    assert world.state.activity == Activity.TRAINING
+    world.put(m.LauncherNotStarted(number, problem))
+    assert world.state.attempt.problem is problem
 
 
 def wait_in_launch(world: World, seconds: float) -> None:
@@ -928,7 +952,7 @@ def test_master_that_has_left_its_ranks_ends_neither_them_nor_the_run() -> None:
     world = training(mode="direct", cleanup="Always")
     ask(world)
     world.answers.clear()
-    world.put(m.RanksAsked(1, 0, are_left=True))
+    world.put(m.RanksAsked(1, 0, go_on=True))
     assert not world.of(m.EndLauncher)
     world.end_launcher(138)
     assert EVICTED in world.end()[1]
@@ -961,8 +985,8 @@ def test_first_attempt_of_a_master_looks_whether_its_job_s_ranks_have_finished(
     world.fire()
     world.answer_all()
     first, *later = world.of(m.Deliver)
-    assert (first.left, {*first.addresses}) == (left, {"w-0", "w-1", "w-2"})
-    assert [effect.left for effect in later] == [0]
+    assert (first.orphan_fence, {*first.addresses}) == (left, {"w-0", "w-1", "w-2"})
+    assert [effect.orphan_fence for effect in later] == [0]
     launched = [effect.data.get("launched") for effect in world.of(m.WriteRecord)]
     assert launched[-1] == str(world.of(m.Prepare)[-1].fence)
 

@@ -24,7 +24,7 @@ JOB: dict[str, Any] = {"metadata": {}, "spec": {"backoffLimit": 2}, "status": {}
 WALL = 1_790_000_000.0
 # A fence number of a later moment, as another node's clock may have it.
 LATER = int(WALL * 1000) + 10**7
-OTHER = {"holder": "other", "holderJob": "job-2", "holderUid": "uid-2", "epoch": str(LATER)}
+OTHER = {"holder": "other", "holderJob": "job-2", "holderUid": "uid-2", "fence": str(LATER)}
 
 
 def leased(seconds: int, renewal: str = "1") -> dict[str, Any]:
@@ -112,9 +112,9 @@ class World:
         timers = self.state.timers
         if not timers:
             return False
-        name = min(timers, key=lambda name: timers[name])
-        self.now = max(self.now, timers[name])
-        self.put(m.Timer(name))
+        kind = min(timers, key=lambda kind: timers[kind])
+        self.now = max(self.now, timers[kind])
+        self.put(m.Timer(kind))
         return True
 
     def of(self, kind: type[Any]) -> list[Any]:
@@ -149,7 +149,7 @@ class World:
         if isinstance(effect, m.Deliver):
             names = list(effect.pods)
             others = [m.Delivered(attempt, names[1:], problem)]
-            if effect.left:
+            if effect.orphan_fence:
                 others.append(m.Delivered(attempt, [], is_finished=True))
             return [m.Delivered(attempt, names), *others]
         if isinstance(effect, m.WatchHosts):

@@ -101,7 +101,7 @@ def test_rank_ends_as_by_hand_and_the_master_is_told_what_it_raised(
 
 
 def test_rank_ends_as_ever_where_no_master_listens(either_worker: Worker) -> None:
-    variables = {"HVD_EPOCH": "7", "HVD_NOTICES": "127.0.0.1,1,secret"}
+    variables = {"HVD_FENCE": "7", "HVD_NOTICES": "127.0.0.1,1,secret"}
     done = either_worker.run("python3", "-c", "raise ValueError('x')", variables=variables)
     assert done.returncode == 1
     assert done.stderr.decode().splitlines()[-1] == "ValueError: x"

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from hvd_pods.common import fast_start, notices
+from hvd_pods.common import notices, paths
 from hvd_pods.rank import ranks
 from hvd_pods.worker import rank_watch, stacks
 from hvd_pods.worker.rank_watch import RankWatch
@@ -24,7 +24,7 @@ from tests.waiting import wait_until
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The worker's list of its ranks."""
     monkeypatch.setattr(ranks, "FOLDER", str(tmp_path / "ranks"))
-    monkeypatch.setattr(fast_start, "GENERATED", str(tmp_path))
+    monkeypatch.setattr(paths, "GENERATED", str(tmp_path))
     return tmp_path / "ranks"
 
 

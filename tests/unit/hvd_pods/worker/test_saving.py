@@ -36,7 +36,7 @@ def train(volume: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Call
     def train(step: int, worker: str = "w-0", run: str = "one", fence: int = FENCE) -> Path:
         monkeypatch.setenv("HVD_KEEP", str(tmp_path / worker))
         monkeypatch.setenv("HVD_RUN_ID", run)
-        monkeypatch.setenv("HVD_EPOCH", str(fence))
+        monkeypatch.setenv("HVD_FENCE", str(fence))
         state: Any = keep.State(weights=b"")
         for number in (step - 1, step):
             state.weights = b"after step %02d" % number

@@ -47,9 +47,9 @@ def find_keys(api: Api | None, run: Run, environment: Mapping[str, str] = os.env
     ConfigurationError when it may not, or where another attempt would find the same, and RunError
     for other problems with the API server.
     """
-    missing = [name for name in IN_FOLDER if not _has_content(KEYS / name)]
+    missing = [name for name in IN_FOLDER if not _has_content(Path(KEYS, name))]
     if not missing:
-        return KEYS
+        return Path(KEYS)
     own = environment.get(contract.KEYS_SECRETS)
     if api is None or not own:
         raise ConfigurationError(
@@ -66,7 +66,7 @@ def find_keys(api: Api | None, run: Run, environment: Mapping[str, str] = os.env
             "the master needs the rights get and patch on both, or set agent.masterSecret and "
             "agent.workerSecret"
         ) from problem
-    return _write_folder(GENERATED / "keys", master, worker)
+    return _write_folder(Path(GENERATED, "keys"), master, worker)
 
 
 def _write_folder(folder: Path, own: Files, peer: Files) -> Path:

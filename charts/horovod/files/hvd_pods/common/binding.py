@@ -11,7 +11,7 @@ import sys
 from collections import namedtuple
 
 sys.path.insert(0, os.path.abspath(__file__).rsplit("/", 3)[0])
-from hvd_pods.common import fast_start
+from hvd_pods.common import exit_codes, files
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -47,8 +47,8 @@ def read_topology(allowed: set[int], root: str | os.PathLike[str] = CPUS) -> Top
     for cpu in allowed:
         folder = os.path.join(root, f"cpu{cpu}", "topology")
         try:
-            socket = int(fast_start.read(f"{folder}/physical_package_id"))
-            core = int(fast_start.read(f"{folder}/core_id"))
+            socket = int(files.read(f"{folder}/physical_package_id"))
+            core = int(files.read(f"{folder}/core_id"))
         except (OSError, ValueError) as problem:
             raise BindingError(
                 f"launch.binding.to is not none, but this host does not report the socket and core "
@@ -116,7 +116,7 @@ def main(arguments: Sequence[str] = ()) -> int:
             select_cpus(binding, topology, local_rank)
     except BindingError as problem:
         print(problem)
-        return fast_start.BAD_CONFIGURATION
+        return exit_codes.BAD_CONFIGURATION
     return 0
 
 

@@ -104,7 +104,7 @@ def main() -> int:
 
     Returns 1 when the code could not be unpacked, with the reason on standard error.
     """
-    directory = CODE / sys.argv[1]
+    directory = Path(CODE, sys.argv[1])
     try:
         unpack(sys.stdin.buffer.read(), directory)
     except (OSError, tarfile.TarError, EOFError) as problem:
@@ -113,7 +113,7 @@ def main() -> int:
     kept = {directory}
     if "keep-packages" in sys.argv[2:]:
         kept.add(packages.FOLDER)
-    for other in CODE.iterdir():
+    for other in Path(CODE).iterdir():
         if other not in kept:
             shutil.rmtree(other, ignore_errors=True)
     return 0

@@ -59,7 +59,7 @@ METRICS_PORT = "HVD_METRICS_PORT"
 # == From the master to what it starts in workers
 
 # The fence number, which grows with each attempt (worker/fence.py).
-FENCE = "HVD_EPOCH"
+FENCE = "HVD_FENCE"
 # The number of the attempt, from 1.
 ATTEMPT = "HVD_ATTEMPT"
 # The run, by which a rank knows the state in a worker's memory (library/keep).

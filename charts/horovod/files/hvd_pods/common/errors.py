@@ -1,16 +1,10 @@
-"""Why a run cannot go on, and the exit codes by which the Job retries it or not."""
+"""Why a run cannot go on, each with the exit code by which the Job retries it or not."""
 
 from __future__ import annotations
 
 import signal
 
-from hvd_pods.common import fast_start
-
-BAD_CONFIGURATION = fast_start.BAD_CONFIGURATION
-# An internal error of the master (EX_SOFTWARE): the Job makes another master.
-EXIT_INTERNAL_ERROR = 70
-# Exit codes that end the master's pod but not the run: the Job makes another master.
-LOST_MASTER = (EXIT_INTERNAL_ERROR, 128 + signal.SIGKILL, 128 + signal.SIGTERM)
+from hvd_pods.common.exit_codes import BAD_CONFIGURATION
 
 
 class RunError(Exception):

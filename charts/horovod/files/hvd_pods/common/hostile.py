@@ -12,6 +12,8 @@ import stat
 # Characters of a foreign text in one line of a log, and bytes of a foreign file.
 LONGEST_TEXT = 600
 LARGEST_FILE = 1 << 20
+# The highest number of a rank, a worker, a CPU or an attempt: more could not be listed.
+MOST_COUNTED = 1_000_000
 # What Python does not call printable although it controls nothing: spaces, such as those before
 # French punctuation, and what joins emoji. What changes the direction of text is not among them.
 _SHOWN = frozenset("\u00a0\u1680\u200d\u202f\u205f\u3000").union(map(chr, range(0x2000, 0x200B)))

@@ -5,14 +5,14 @@ from __future__ import annotations
 import json
 import os
 
-from hvd_pods.common import fast_start
+from hvd_pods.common import files
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Iterator, Sequence
 
 LAUNCHER_OPTIONS: dict[str, Any] = json.loads(
-    fast_start.read(os.path.join(os.path.dirname(__file__), "launcher_options.json"))
+    files.read(os.path.join(os.path.dirname(__file__), "launcher_options.json"))
 )
 _BY_NAME: dict[str, dict[str, Any]] = {
     name: option for option in LAUNCHER_OPTIONS["options"] for name in option["names"]

@@ -6,7 +6,6 @@ and leaves it as it is. Ranks keep the image's Python: PYTHONPATH names the pack
 
 from __future__ import annotations
 
-import base64
 import fcntl
 import hashlib
 import json
@@ -17,16 +16,22 @@ import subprocess
 import sys
 from contextlib import suppress
 from pathlib import Path
-from typing import Iterable, Mapping, Sequence
-from urllib.parse import quote
+from typing import Mapping, Sequence
 
 sys.path.insert(0, str(Path(__file__).absolute().parents[2]))
-from hvd_pods.common import fast_start
+from hvd_pods.common import paths
 from hvd_pods.common.errors import ConfigurationError, RunError
-from hvd_pods.common.hostile import read_file
+from hvd_pods.common.pip_output import (
+    INSTEAD,
+    REQUIREMENTS,
+    explain,
+    find_index,
+    find_secrets,
+    redact,
+    summarize,
+)
 
-REQUIREMENTS = "requirements.txt"
-FOLDER = Path(fast_start.PACKAGES)
+FOLDER = Path(paths.PACKAGES)
 # A link to the environment that ranks use. Its path stays, so that all processes know it.
 CURRENT = "current"
 COMPLETE = "complete"
@@ -59,28 +64,8 @@ PIP = (
     "--requirement",
     REQUIREMENTS,
 )
-DEFAULT_INDEX = "https://pypi.org/simple"
 # Where nothing else is set, pip would try for minutes to reach an index that does not answer.
 PIP_LIMITS = {"PIP_RETRIES": "2", "PIP_DEFAULT_TIMEOUT": "15"}
-UNREACHABLE = re.compile(
-    r"connection broken by '(\w+)|\b(ProxyError|ConnectTimeoutError|NewConnectionError)\b"
-)
-# What must not be shown of requirements.txt and the files that it names: the values of variables,
-# which pip expands, and what addresses have before their host.
-VARIABLE = re.compile(r"\$\{([A-Z0-9_]+)\}")
-NAMED_FILE = re.compile(r"^[ \t]*(?:-[rc]|--requirement|--constraint)[ \t=]*([^\s#]+)", re.M)
-# What an address has before its host, up to the last @ as a password may have any character, and
-# the values of its query, of which some are signatures.
-CREDENTIALS = re.compile(r"(?<=://)([^/\s:@]*:)?[^\s'\"<>]*@")
-QUERY = re.compile(r"([?&;][^\s=&;#'\"<>]{1,100}=)[^\s&;#'\"<>]+")
-ESCAPE = re.compile(r"%[0-9A-F]{2}")
-HIDDEN = "****"
-SHORTEST_SECRET = 6
-REASON = re.compile(r"\[Errno -?\d+\] [^'\")]+|timed out|CERTIFICATE_VERIFY_FAILED")
-INSTEAD = (
-    "put the packages into an image (hvdchart build), name an index that answers in PIP_INDEX_URL "
-    "of worker.env, or set code.requirements to Ignore"
-)
 
 
 def add_to(environment: Mapping[str, str]) -> dict[str, str]:
@@ -142,7 +127,7 @@ def install(code: Path, within: float) -> str:
                 for entry in FOLDER.iterdir():
                     if entry.is_dir() and not entry.is_symlink():
                         shutil.rmtree(entry)
-                done = fill(environment, code, within)
+                done = _fill(environment, code, within)
                 (environment / COMPLETE).touch()
             beside = FOLDER / f"{CURRENT}.new"
             beside.unlink(missing_ok=True)
@@ -153,7 +138,7 @@ def install(code: Path, within: float) -> str:
     return done
 
 
-def fill(environment: Path, code: Path, within: float) -> str:
+def _fill(environment: Path, code: Path, within: float) -> str:
     """Install into a new virtual environment; what was installed, and what pip warns of.
 
     Raises RunError as `install` does, and OSError.
@@ -162,19 +147,19 @@ def fill(environment: Path, code: Path, within: float) -> str:
     look = [sys.executable, "-c", LOOK, *FIXED, *TENSORFLOW]
     # It needs the image's PYTHONPATH, which -I ignores. Python also finds modules in its working
     # directory, which must be none in which an earlier run may have left some.
-    image = json.loads(run(look, variables, Path("/"), "look at the image's packages"))
+    image = json.loads(_run(look, variables, Path("/"), "look at the image's packages"))
     make = [sys.executable, "-I", "-m", "venv", "--without-pip", str(environment)]
-    run(make, variables, environment.parent, "make a virtual environment")
+    _run(make, variables, environment.parent, "make a virtual environment")
     (site,) = environment.glob("lib/python3*/site-packages")
     (environment / "site").symlink_to(site.relative_to(environment))
     (site / "image.pth").write_text("".join(f"{path}\n" for path in image["path"]))
     constraints = environment / "constraints.txt"
-    constraints.write_text(keep(image["versions"], site))
+    constraints.write_text(_constrain(image["versions"], site))
     pip = [str(environment / "bin" / "python3"), *PIP, "--constraint", str(constraints)]
     pip_log = environment / "pip.log"
     code_of_pip = _run_pip(pip, variables, code, pip_log, within)
     output = pip_log.read_text(errors="replace")
-    values = secrets(code / REQUIREMENTS, variables)
+    values = find_secrets(code / REQUIREMENTS, variables)
     if code_of_pip is None:
         late = f"pip has not ended within {within:g} s"
         raise RunError(f"{late} (package index {find_index(output, values)}): {INSTEAD}")
@@ -205,50 +190,7 @@ def _run_pip(
     return None
 
 
-def secrets(file: Path, variables: Mapping[str, str]) -> set[str]:
-    """The values of the variables that a requirements file has, and the files that it names.
-
-    A file that cannot be read has none, and a variable that is not set has an empty value.
-    """
-    values = set()
-    files = [file]
-    for path in files:
-        try:
-            text = read_file(path).decode(errors="replace")
-        except OSError:
-            continue
-        values |= {variables.get(name, "") for name in VARIABLE.findall(text)}
-        named = {Path(os.path.normpath(path.parent / name)) for name in NAMED_FILE.findall(text)}
-        files += named.difference(files)
-    return values
-
-
-def redact(text: str, values: Iterable[str]) -> str:
-    """A text without these values, what addresses have before their host, and values of queries.
-
-    pip replaces passwords in addresses that it understands, and in nothing else. Values of less
-    than SHORTEST_SECRET characters stay: a text has them by chance.
-    """
-    spelled = {word for value in values if len(value) >= SHORTEST_SECRET for word in _spell(value)}
-    for word in sorted(spelled, key=len, reverse=True):
-        text = text.replace(word, HIDDEN)
-    return QUERY.sub(rf"\1{HIDDEN}", CREDENTIALS.sub(rf"\1{HIDDEN}@", text))
-
-
-def _spell(value: str) -> set[str]:
-    """The ways in which a text may spell a secret: itself, escaped, and in base64."""
-    words = {value, quote(value), quote(value, safe="")}
-    words |= {ESCAPE.sub(lambda found: found[0].lower(), word) for word in words}
-    # What comes before it, as a user's name and a colon, decides at which of three bits it begins.
-    for before in range(3):
-        data = b"\0" * before + value.encode(errors="surrogatepass")
-        whole = data[: len(data) // 3 * 3]
-        for encode in (base64.b64encode, base64.urlsafe_b64encode):
-            words.add(encode(whole)[4 if before else 0 :].decode())
-    return {word for word in words if len(word) >= SHORTEST_SECRET}
-
-
-def run(command: Sequence[str], variables: Mapping[str, str], folder: Path, purpose: str) -> str:
+def _run(command: Sequence[str], variables: Mapping[str, str], folder: Path, purpose: str) -> str:
     """What a program prints. Raises ConfigurationError when it fails, with its last line."""
     done = subprocess.run(
         command, env=dict(variables), cwd=folder, capture_output=True, text=True, check=False
@@ -260,7 +202,7 @@ def run(command: Sequence[str], variables: Mapping[str, str], folder: Path, purp
     return done.stdout
 
 
-def keep(versions: Mapping[str, str], site: Path) -> str:
+def _constrain(versions: Mapping[str, str], site: Path) -> str:
     """Constraints under which what Horovod was compiled for stays, by each name that it has.
 
     `versions` has the versions of these packages in the image. In `site`, TensorFlow gets an entry
@@ -286,65 +228,13 @@ def _pretend(name: str, version: str, site: Path) -> None:
     (info / "RECORD").touch()
 
 
-def summarize(output: str) -> str:
-    """What pip has done, in one line, and its warning for each package that may not work.
-
-    pip says that at the end, and succeeds.
-    """
-    lines = output.splitlines()
-    begins = "Successfully installed "
-    done = next((line[len(begins) :] for line in lines if line.startswith(begins)), "")
-    broken = [line for line in lines if line.endswith("which is incompatible.")]
-    return "\n".join([done or "nothing: the image has all packages", *broken])
-
-
-def find_index(output: str, values: Iterable[str]) -> str:
-    """The package index that pip has named, without these values; PyPI where it has named none."""
-    begins = "Looking in indexes: "
-    named = (line for line in output.splitlines() if line.startswith(begins))
-    return redact(next(named, begins + DEFAULT_INDEX)[len(begins) :], values)
-
-
-def explain(output: str, values: Iterable[str] = ()) -> RunError:
-    """Why pip failed, in one line with the index and what to do instead, without these values.
-
-    It is a ConfigurationError, except where the index did not answer: another attempt may help
-    then.
-    """
-    lines = output.splitlines()
-    index = find_index(output, values)
-    if "No module named pip" in output:
-        return ConfigurationError(f"the image's python3 has no pip: {INSTEAD}")
-    errors = [line[len("ERROR: ") :].strip() for line in lines if line.startswith("ERROR: ")]
-    found = UNREACHABLE.search(output)
-    if found:
-        reason = REASON.search(output)
-        why = redact(reason[0], values) if reason else found[1] or found[2]
-        return RunError(f"no answer from the package index {index} ({why}): {INSTEAD}")
-    if "The conflict is caused by:" in lines:
-        at = lines.index("The conflict is caused by:") + 1
-        asked = [line.strip() for line in lines[at:] if line.startswith("    ")]
-        what = redact("; ".join(asked), values)
-        what += " (Horovod was compiled for what the image has)"
-        return ConfigurationError(f"{what}: ask for another version, or use another image")
-    what = "no output"
-    if errors:
-        what = errors[-1]
-    elif lines:
-        what = lines[-1]
-    if "DO NOT MATCH THE HASHES" in output:
-        name = next((line.strip() for line in lines if line.startswith("    ")), "")
-        what = f"the hashes in {REQUIREMENTS} are not those of the file that the index has: {name}"
-    return ConfigurationError(f"{redact(what, values)} (package index {index}): {INSTEAD}")
-
-
 def main() -> int:
     """On a worker: install what the code asks for; prints what was done, or why not.
 
     The arguments are the name of the code's folder and the seconds that pip may take.
     """
     try:
-        print(install(Path(fast_start.CODE) / sys.argv[1], float(sys.argv[2])))
+        print(install(Path(paths.CODE, sys.argv[1]), float(sys.argv[2])))
     except RunError as problem:
         print(problem, file=sys.stderr)
         return problem.exit_code

@@ -1,13 +1,17 @@
-"""The paths that the pods' programs share, for programs that use pathlib."""
+"""Where everything is in the pods. Paths are strings, because pathlib starts slowly (ADR 12)."""
 
 from __future__ import annotations
 
-from pathlib import Path
-
-from hvd_pods.common import fast_start
-
-PROGRAMS = Path(fast_start.PROGRAMS)
-KEYS = Path(fast_start.KEYS)
-GENERATED = Path(fast_start.GENERATED)
-CODE_SOURCE = Path(fast_start.CODE_SOURCE)
-CODE = Path(fast_start.CODE)
+# Where pods unpack the package `hvd_pods` (files/unpack.py).
+BIN = "/horovod/bin"
+PROGRAMS = f"{BIN}/hvd_pods"
+KEYS = "/horovod/keys"
+# An emptyDir in memory. Scripts written for older charts read `hostfile` from here.
+GENERATED = "/horovod/generated"
+# The user's code: mounted into the master by the chart, and unpacked in every pod.
+CODE_SOURCE = "/horovod/code-source"
+CODE = "/horovod/code"
+# The packages that the code asks for (common/packages.py). A shell's `*` does not match the name.
+PACKAGES = f"{CODE}/.packages"
+# The modules for scripts.
+LIBRARY = f"{PROGRAMS}/library"

@@ -4,10 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from hvd_pods.common.hostile import parse_count
-
-# Numbers above this are no ordinals of pods, ranks or CPUs.
-LARGEST = 1_000_000
+from hvd_pods.common.hostile import MOST_COUNTED, parse_count
 
 
 def format_ranges(numbers: Iterable[int]) -> list[str]:
@@ -24,12 +21,12 @@ def format_ranges(numbers: Iterable[int]) -> list[str]:
 def parse_ranges(text: str) -> Iterator[range]:
     """The ranges in a text such as 0-3,8, none in an empty one.
 
-    Raises ValueError for any other text, and for numbers above LARGEST.
+    Raises ValueError for any other text, and for numbers above MOST_COUNTED.
     """
     for part in text.split(",") if text != "" else ():
         first, _, last = part.partition("-")
-        begin = parse_count(first, LARGEST)
-        end = parse_count(last or first, LARGEST)
+        begin = parse_count(first, MOST_COUNTED)
+        end = parse_count(last or first, MOST_COUNTED)
         if begin is None or end is None:
             raise ValueError(f"{part!r} is no range of numbers")
         yield range(begin, end + 1)

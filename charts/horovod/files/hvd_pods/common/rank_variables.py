@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from hvd_pods.common import contract
 from hvd_pods.common.contract import MEETING
-from hvd_pods.common.fast_start import BAD_CONFIGURATION
+from hvd_pods.common.exit_codes import BAD_CONFIGURATION
 from hvd_pods.common.ranges import parse_ranges
 
 # The name of this worker's pod.

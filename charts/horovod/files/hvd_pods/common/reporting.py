@@ -7,7 +7,8 @@ import time
 from pathlib import Path
 from typing import TextIO
 
-from hvd_pods.common.errors import LOST_MASTER, InterruptedRunError, RunError
+from hvd_pods.common.errors import InterruptedRunError, RunError
+from hvd_pods.common.exit_codes import LOST_MASTER
 from hvd_pods.common.hostile import printable
 
 TERMINATION_LOG = Path("/dev/termination-log")

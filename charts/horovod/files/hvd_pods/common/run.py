@@ -138,7 +138,8 @@ def parse_run(text: str) -> Run:
     """
     document: dict[str, Any] = json.loads(text)
     service = document["service"]
-    results = document.get("results", {})
+    # Empty where the run stores none.
+    results = document["results"]
     hosts = [
         Host(
             name=f"{group['statefulSet']}-{ordinal}",
@@ -167,11 +168,8 @@ def parse_run(text: str) -> Run:
         master_name=document["masterName"],
         worker_name=document["workerName"],
         cleanup=document["cleanup"],
-        least_workers={
-            group["statefulSet"]: group.get("minimum", group["number"])
-            for group in document["groups"]
-        },
-        shrink_after=float(document.get("shrinkAfterSeconds", 0)),
+        least_workers={group["statefulSet"]: group["minimum"] for group in document["groups"]},
+        shrink_after=float(document["shrinkAfterSeconds"]),
         record=document["record"],
         api=document["api"],
         binding=Binding(
@@ -180,9 +178,9 @@ def parse_run(text: str) -> Run:
             document["binding"]["ranksPerSocket"],
         ),
         transport=document["transport"],
-        # Only without access to the API: otherwise the Job has the number.
-        retries=document.get("retries", 0),
-        lost_after=float(document.get("lostAfterSeconds", 0)),
+        # 0 with access to the API: then the Job has the number.
+        retries=document["retries"],
+        lost_after=float(document["lostAfterSeconds"]),
         code=Code(document["code"], document["codeSha256"], document["codeConfigMap"]),
         requirements=document["requirements"],
         stall_timeout=float(document["stallTimeoutSeconds"]),
@@ -190,7 +188,7 @@ def parse_run(text: str) -> Run:
         fail_on_nan=document["failOnNaN"],
         allow_idle_workers=document["allowIdleWorkers"],
         grace=float(document["gracePeriodSeconds"]),
-        staged={group["statefulSet"]: group.get("staged", "") for group in document["groups"]},
+        staged={group["statefulSet"]: group["staged"] for group in document["groups"]},
         results_within=float(results.get("timeoutSeconds", 0)),
         results_on_failure=results.get("onFailure", False),
     )

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, MutableMapping
 
-from hvd_pods.common import binding, fast_start
+from hvd_pods.common import binding, files
 
 # Open MPI: a rank that waits for another one yields its core to those that compute. Two unbound
 # ranks on two cores trained ResNet-50 by a fifth faster (before the patch cycles-in-step).
@@ -103,7 +103,7 @@ def read_quota(root: str | os.PathLike[str]) -> float | None:
     """The CPU limit of this container, in CPUs; None without one, or where it cannot be read."""
     for names in QUOTA_FILES:
         try:
-            texts = [fast_start.read(os.path.join(root, name)).decode() for name in names]
+            texts = [files.read(os.path.join(root, name)).decode() for name in names]
             quota, period = " ".join(texts).split()[:2]
             # Without a limit, cgroup v2 has the word max and v1 has -1.
             return int(quota) / int(period) if int(quota) > 0 else None
@@ -114,7 +114,7 @@ def read_quota(root: str | os.PathLike[str]) -> float | None:
 
 def has_gpus(root: str | os.PathLike[str]) -> bool:
     """Whether this container has the file of an accelerator: NVIDIA's, AMD's, Intel's graphics."""
-    names = fast_start.list_names(root)
-    graphics = fast_start.list_names(os.path.join(root, "dri"))
+    names = files.list_names(root)
+    graphics = files.list_names(os.path.join(root, "dri"))
     is_nvidia = any(name.startswith("nvidia") and name[6:7].isdigit() for name in names)
     return is_nvidia or "kfd" in names or any(name.startswith("renderD") for name in graphics)

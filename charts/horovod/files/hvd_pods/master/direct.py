@@ -28,7 +28,7 @@ from typing import IO, Any, Callable, NamedTuple, Sequence
 sys.path.insert(0, str(Path(__file__).absolute().parents[2]))
 from hvd_pods.cluster.spawn import spawn
 from hvd_pods.common import contract, notices, streams
-from hvd_pods.common.fast_start import START_RANKS, STAY
+from hvd_pods.common.host_program import START_RANKS, STAY
 from hvd_pods.master import gateway_client
 from hvd_pods.master.gloo_store import GlooStore
 

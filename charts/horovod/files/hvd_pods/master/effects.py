@@ -152,6 +152,8 @@ class Effects:
     def carry_out(self, effect: m.Effect) -> None:
         """Carry an effect out, or ask a lane for it."""
         kind = type(effect)
+        if isinstance(effect, m.HostEffect):
+            self._note_addresses(effect.addresses)
         if kind in self._calls:
             lane, work = self._calls[kind]
             self._lanes.call(lane, partial(work, effect))
@@ -210,9 +212,13 @@ class Effects:
             raise RunError("the master has no keys yet") from None
         return remote.Reach(keys, self._where, self._of_attempt)
 
-    def _find(self, addresses: Mapping[Host, str]) -> None:
-        """Take note of where these hosts are, by each of their names."""
-        found = {name: a for h, a in addresses.items() for name in (h.name, h.address)}
+    def _note_addresses(self, addresses: Mapping[str, str]) -> None:
+        """Note where hosts are, by each of their names.
+
+        The loop's thread alone does so; other threads read what it has replaced.
+        """
+        hosts = {self._facts.hosts[name]: address for name, address in addresses.items()}
+        found = {name: a for host, a in hosts.items() for name in (host.name, host.address)}
         # Hosts of a launch stay known while others are looked at.
         self._where = self._where._replace(addresses={**self._where.addresses, **found})
 
@@ -337,11 +343,12 @@ class Effects:
 
     def _deliver(self, effect: m.Deliver) -> m.Event:
         pods = {self._facts.hosts[name]: pod for name, pod in effect.pods.items()}
-        self._find({host: pod.address for host, pod in pods.items()})
-        if effect.left and self._have_finished(effect):
+        # Also those without ranks.
+        answering = self._of([*effect.addresses])
+        if effect.orphan_fence and self._have_finished(effect, answering):
             return m.Delivered(effect.attempt, [], is_finished=True)
         if effect.saves:
-            remote.save_kept(self._reach(), self._look_at(effect), self._stopped.is_set)
+            remote.save_kept(self._reach(), answering, self._stopped.is_set)
         problem = None
         try:
             self._code.deliver(self._reach(), pods)
@@ -354,7 +361,6 @@ class Effects:
     def _prepare_newcomers(self, effect: m.PrepareNewcomers) -> m.Event:
         hosts = self._of(effect.hosts)
         pods = {self._facts.hosts[name]: pod for name, pod in effect.pods.items()}
-        self._find({host: pod.address for host, pod in pods.items()})
         watched = self._hosts
         # The next attempt hands the code out again, and finds the packages installed.
         code = copy.copy(self._code)
@@ -372,16 +378,11 @@ class Effects:
             return m.NewcomersReady(effect.attempt, [], is_kept=True, problem=problem)
         return m.NewcomersReady(effect.attempt, [host.name for host in ready], is_kept=True)
 
-    def _look_at(self, effect: m.Deliver) -> list[Host]:
-        """Take note of the hosts that answer, also of those without ranks."""
-        addresses = {self._facts.hosts[n]: address for n, address in effect.addresses.items()}
-        self._find(addresses)
-        return [*addresses]
-
-    def _have_finished(self, effect: m.Deliver) -> bool:
-        hosts = self._look_at(effect)
-        number = remote.count_finished(self._reach(), hosts, effect.left, self._stopped.is_set)
-        return number == effect.left_ranks
+    def _have_finished(self, effect: m.Deliver, hosts: Sequence[Host]) -> bool:
+        number = remote.count_finished(
+            self._reach(), hosts, effect.orphan_fence, self._stopped.is_set
+        )
+        return number == effect.orphan_ranks
 
     def _start_launcher(self, effect: m.StartLauncher) -> None:
         addresses = {self._facts.hosts[n]: address for n, address in effect.addresses.items()}
@@ -396,39 +397,28 @@ class Effects:
             to_run = (self._arguments, variables, self._code.directory)
             self._launcher = LauncherProcess(*to_run, self._put, effect.attempt)
         except RunError as problem:
-            self._put(m.AttemptEnds(problem))
+            self._put(m.LauncherNotStarted(effect.attempt, problem))
 
     def _find_cause(self, effect: m.FindCause) -> m.Event:
         assert self._launcher  # noqa: S101 - it has ended
         hosts = self._of(effect.hosts)
         notices = (effect.raised, effect.failed)
         cause = self._launcher.errors.find_cause(hosts, effect.code, *notices)
-        if effect.code and self._gateway.key_problem:
-            problem = self._gateway.key_problem
-            cause = m.Cause("a worker: ", problem, is_sure_to_repeat=True, is_final=True)
-        elif self._may_have_failed_to_bind(effect):
-            problem = remote.find_binding_problem(self._reach(), hosts, self._run.binding)
-            if problem:
-                cause = m.Cause("", problem, is_sure_to_repeat=True, is_final=True)
+        key_problem = self._gateway.key_problem
+        binding_problem = ""
+        # Hydra binds no ranks. Workers that have other keys would not answer.
+        if effect.asks_for_binding and not self._mpi.hydra and not key_problem:
+            binding_problem = remote.find_binding_problem(self._reach(), hosts, self._run.binding)
         evictions = {}
-        if effect.left and self._api:
-            evictions = find_evictions(self._api, effect.left, AGAIN_RETRY_SECONDS)
-        return m.CauseFound(effect.attempt, cause, evictions)
-
-    def _may_have_failed_to_bind(self, effect: m.FindCause) -> bool:
-        """Whether ranks may not have started: Open MPI's daemon crashes where it cannot bind them.
-
-        mpirun takes that for a failure of the network.
-        """
-        is_bound = self._run.binding.to != "none" and not self._mpi.hydra
-        has_started = effect.raised or effect.failed
-        return self._run.mode == "mpirun" and is_bound and not has_started
+        if effect.terminated and self._api:
+            evictions = find_evictions(self._api, effect.terminated, AGAIN_RETRY_SECONDS)
+        return m.CauseFound(effect.attempt, cause, key_problem, binding_problem, evictions)
 
     def _ask_ranks(self, effect: m.AskRanks) -> m.Event:
         hosts = self._of(effect.hosts)
         if effect.may_stay and self._launcher and remote.may_stay(self._reach(), hosts):
             self._launcher.send(signal.SIGUSR1)
-            return m.RanksAsked(effect.attempt, 0, are_left=True)
+            return m.RanksAsked(effect.attempt, 0, go_on=True)
         return m.RanksAsked(effect.attempt, remote.ask_ranks(self._reach(), hosts))
 
     def _show_stacks(self, effect: m.ShowStacks) -> m.Event:
@@ -439,14 +429,12 @@ class Effects:
 
     def _end_leftovers(self, effect: m.EndLeftovers) -> None:
         watched = self._hosts
-        addresses = {self._facts.hosts[n]: address for n, address in effect.addresses.items()}
         if watched is None or watched.is_closed or watched.attempt != effect.attempt:
             return
-        self._find(addresses)
         # A session with a higher fence number ends what earlier ones have left: the program need do
         # nothing.
         hosts = self._of(effect.hosts)
-        program = ["common/fast_start.py"]
+        program = ["common/files.py"]
         try:
             reach = self._reach()
         except RunError as problem:

@@ -27,6 +27,7 @@ from hvd_pods.rules.decide import decide
 from hvd_pods.rules.messages import Cause, Effect, Event, Moment
 from hvd_pods.rules.retries import Retries
 from hvd_pods.rules.state import Activity, Facts, State
+from hvd_pods.rules.timers import TimerKind
 
 # Bytes after which nothing more is written: the file is in memory.
 LONGEST = 4 << 20
@@ -44,6 +45,8 @@ def encode(value: Any) -> Any:
         return {"error": type(value).__name__, "message": str(value)}
     if type(value).__name__ in TUPLES and isinstance(value, tuple):
         return {"tuple": type(value).__name__, "fields": list(value)}
+    if isinstance(value, TimerKind):
+        return {"timer": value.value}
     if isinstance(value, dict):
         return {str(key): encode(item) for key, item in value.items()}
     return [encode(item) for item in value] if isinstance(value, (list, tuple)) else value
@@ -55,6 +58,8 @@ def decode(value: Any) -> Any:
         return getattr(errors, value["error"])(value["message"])
     if isinstance(value, dict) and "tuple" in value:
         return TUPLES[value["tuple"]](*value["fields"])
+    if isinstance(value, dict) and "timer" in value:
+        return TimerKind(value["timer"])
     if isinstance(value, dict):
         return {key: decode(item) for key, item in value.items()}
     return [decode(item) for item in value] if isinstance(value, list) else value

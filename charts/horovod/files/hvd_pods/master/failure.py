@@ -1,60 +1,36 @@
 """Why the launcher failed, in one line: which rank was first, on which host, and with what.
 
-The reason is buried under the launcher's banners and the errors of the ranks that lost their peer.
-The launcher's error output is passed on and read on the way, without TensorFlow's notes on how it
-computes: no variable keeps TensorFlow 2.21 from writing these, and each rank does so.
+The reason is buried under the launcher's report and the errors of the ranks that lost their peer.
+Each rule looks at all that is known; the first one that finds a cause decides.
 """
 
 from __future__ import annotations
 
-import os
 import re
 import signal
-import time
-from collections import deque
+from dataclasses import dataclass, replace
 from itertools import takewhile
-from typing import IO, Any, Callable, Mapping, NamedTuple, Sequence
+from typing import Any, Mapping, NamedTuple, Sequence
 
-from hvd_pods.cluster.spawn import spawn
 from hvd_pods.common.hostile import one_line
+from hvd_pods.common.launcher_output import HYDRA_REPORT, REPORT
 from hvd_pods.common.run import Host
-from hvd_pods.common.streams import write
-from hvd_pods.common.tracebacks import TracebackReader
+from hvd_pods.master import causes
 from hvd_pods.master.gpu_problems import find_gpu_problem
 from hvd_pods.rules.host_names import find_host
 from hvd_pods.rules.messages import Cause
 
-# Lines of the launcher's end that are searched, and the seconds before it in which the cause was
-# printed: a script may print tracebacks of errors that it has handled.
-LAST_LINES = 400
-LAST_SECONDS = 15.0
-# Seconds to wait for output of processes that outlive the launcher.
-DRAIN_WITHIN = 2.0
-# What TAG_OUTPUT, and mpirun with --tag-output, put before each line of a rank.
-TAG = re.compile(r"^\[(?:\d+,)?(\d{1,7})\]<std(?:err|out)>:")
 # What PyTorch puts before messages of its own.
 PYTORCH = re.compile(r"\[rank(\d{1,7})\]:")
-# What TensorFlow writes when it starts, with a launcher's tag. C++ writes a line in one piece.
-NOTES = re.compile(
-    rb"^(?:\[[^]\n]*\](?:<stderr>:)? ?)?"
-    rb"(?:WARNING: All log messages before absl::InitializeLog\(\)"
-    rb"|I0000 \S+ +\d+ \S+\] (?:oneDNN custom operations are|This TensorFlow binary is optimized))"
-    rb"[^\n]*\n",
-    re.M,
-)
 # How a launcher's final report begins, and lines of launchers that may precede that report.
 END = re.compile(
-    r"Primary job  terminated|^(?:mpirun|prterun|orterun)\b.* (?:detected|noticed|has exited)"
-    r"|MPI_ABORT was invoked|BAD TERMINATION|^Process \d+ exit with|^\[hvd\] rank \d+ on \S+ ended"
+    rf"(?:{REPORT}|{HYDRA_REPORT})|^Process \d+ exit with|^\[hvd\] rank \d+ on \S+ ended"
 )
 OF_LAUNCHERS = re.compile(
     r"^\W*$|^(?:mpirun|prterun|orterun)\b|^\[(?:mpiexec|proxy)\b|^\[\S+:\d+\] \d+ more "
 )
-# Ranks whose tracebacks are read at a time, and characters of a rank's last line that are shown.
-MOST_RANKS = 20_000
+# Characters of a rank's last line that are shown.
 LONGEST_WORDS = 300
-# Characters of an exception with its place and what to do about it.
-LONGEST_TEXT = 800
 # The first rank that failed, as the launchers name it.
 RANKS = (
     re.compile(
@@ -67,61 +43,6 @@ RANKS = (
         r"^\[hvd\] rank (?P<rank>\d{1,7}) on \S+ ended (?:with|by signal (?P<signal>\d{1,3})$)"
     ),
 )
-EXPLANATIONS = {
-    signal.SIGKILL: "killed, as the kernel does when a container is out of memory "
-    "(worker.resources.limits.memory)",
-    signal.SIGBUS: "bus error, as when shared memory is full (shm.sizeLimit)",
-    signal.SIGILL: "illegal instruction: the image was built for other CPUs than this node's",
-    signal.SIGSEGV: "segmentation fault",
-    signal.SIGABRT: "aborted, after the message above",
-}
-# Exceptions that the same command raises again wherever it runs.
-SURE_TO_REPEAT = {
-    "AssertionError",
-    "AttributeError",
-    "FileNotFoundError",
-    "FloatingPointError",
-    "ImportError",
-    "IndentationError",
-    "IndexError",
-    "InvalidArgumentError",
-    "IsADirectoryError",
-    "JSONDecodeError",
-    "KeyError",
-    "NameError",
-    "ModuleNotFoundError",
-    "NotADirectoryError",
-    "NotImplementedError",
-    "OutOfMemoryError",
-    "PermissionError",
-    "SyntaxError",
-    "TabError",
-    "TypeError",
-    "UnicodeDecodeError",
-    "ValueError",
-    "ZeroDivisionError",
-}
-# Those after which nothing can be trained before somebody has changed something.
-PERMANENT = {
-    "FileNotFoundError",
-    "ImportError",
-    "IndentationError",
-    "ModuleNotFoundError",
-    "SyntaxError",
-    "TabError",
-}
-# The module that a script lacks, and packages that have another name than their module.
-LACKED = re.compile(r"^ModuleNotFoundError: No module named '([^'.]+)")
-PACKAGES = {
-    "PIL": "Pillow",
-    "bs4": "beautifulsoup4",
-    "cv2": "opencv-python-headless",
-    "skimage": "scikit-image",
-    "sklearn": "scikit-learn",
-    "yaml": "PyYAML",
-}
-# Messages of the kernel about full volumes, which stay full.
-FULL = ("No space left on device", "Disk quota exceeded")
 # Words in errors of ranks that lost their peer; TensorFlow uses Horovod's in errors of its own.
 # Two of them are those of a horovodrun, which a custom command may start, about ranks that failed.
 CONSEQUENCES = (
@@ -151,118 +72,147 @@ class Line(NamedTuple):
     text: str
 
 
-class ErrorOutput:
-    """Passes on and remembers a launcher's error output; `follow` gets each line of ranks."""
+@dataclass(frozen=True)
+class Evidence:
+    """What is known when a launcher has ended with `code`.
 
-    def __init__(
-        self, source: IO[bytes], target: int, follow: Callable[[str], None] = lambda line: None
-    ) -> None:
-        self._source = source
-        self._target = target
-        self._follow = follow
-        self._lines: deque[Line] = deque(maxlen=LAST_LINES)
-        self._tracebacks: deque[Line] = deque(maxlen=LAST_LINES)
-        # By rank; None of all whose lines have no tag.
-        self._readers: dict[int | None, TracebackReader] = {}
-        self._thread = spawn("read-launcher", self._pass_on)
+    since: the time after which something may be the cause. lines and exceptions: of the error
+    output, since then. raised and failed: the notices of ranks about exceptions
+    (rank/exception_notice.py), and about their exit codes and signals (rank/rank_end.py), in this
+    order.
+    """
 
-    def find_cause(
-        self,
-        hosts: Sequence[Host],
-        code: int,
-        raised: Sequence[Mapping[str, Any]] = (),
-        failed: Sequence[Mapping[str, Any]] = (),
-    ) -> Cause | None:
-        """Return why the launcher ended with `code`; None when nothing says it.
+    hosts: Sequence[Host]
+    code: int
+    since: float
+    lines: Sequence[Line]
+    exceptions: Sequence[Line]
+    raised: Sequence[Mapping[str, Any]]
+    failed: Sequence[Mapping[str, Any]]
 
-        `raised` and `failed`: the notices of ranks about exceptions (rank/exception_notice.py), and
-        about their exit codes and signals (rank/rank_end.py), in this order.
-        """
-        self._thread.join(DRAIN_WITHIN)
-        since = time.monotonic() - LAST_SECONDS
-        # Copies, because processes that outlive the launcher may still write.
-        recent = [item for item in self._tracebacks.copy() if item.at > since]
-        lines = [line for line in self._lines.copy() if line.at > since]
-        failed = [n for n in failed if n["at"] > since]
-        found = [m for r in RANKS for line in lines if (m := r.search(line.text))]
-        # The time does not matter for a rank that failed: it may end long after its exception.
-        ranks = {n["rank"] for n in failed} | {int(m["rank"]) for m in found}
-        raised = [n for n in raised if n["at"] > since or n["rank"] in ranks]
-        # A rank that lost its peer, or that the launcher has ended, may be named before the peer.
-        late = {n["rank"] for n in raised if is_consequence(n["text"])}
-        late.update(n["rank"] for n in failed if n["status"] == -signal.SIGTERM)
-        match = min(found, key=lambda m: int(m["rank"]) in late, default=None)
-        # `named` by the launcher; `rank` may also be known from its own notice, below.
-        rank = named = int(match["rank"]) if match else None
-        number = (match.groupdict().get("signal") if match else None) or "0"
-        ends = [n for n in failed if rank in (None, n["rank"])]
-        ended = min(ends, key=lambda n: n["rank"] in late, default=None)
-        if ended and number == "0":
-            # Hydra names no rank.
-            rank = ended["rank"]
-            status = ended["status"]
-            number, code = (str(-status), code) if status < 0 else ("0", status)
-        own_words = (n for n in raised if not is_consequence(n["text"]))
-        notice = next(own_words, None)
-        if notice and (number == "0" or notice["rank"] == rank):
-            return _judge(notice["rank"], notice["host"], notice["text"])
-        # Ranks that lost their peer: a consequence, unless it is all that there is.
-        own = [item for item in recent if not is_consequence(item.text)]
-        candidates = own if own or rank is not None else recent
-        first = next((t for t in candidates if t.rank is None or named in (None, t.rank)), None)
-        if number == "0" and first:
-            # The launcher's first rank may have ended only because it lost its peer.
-            is_known = first.rank is None and len(own) == len(recent)
-            failed_rank = rank if is_known else first.rank
-            return _judge(failed_rank, _name_host(failed_rank, hosts), first.text)
-        if rank is None:
-            return None
-        # A broken GPU, whichever rank its failure has ended first. PyTorch's watchdogs abort ranks
-        # without an exception of Python, and other lines may be those of any rank.
-        notice = next((n for n in raised if _is_broken(n["text"])), None)
-        if notice:
-            return _judge(notice["rank"], notice["host"], notice["text"])
-        line = next((line for line in lines if _is_broken(line.text)), None)
-        if line:
-            tag = PYTORCH.match(line.text)
-            own_rank = int(tag[1]) if tag else line.rank
-            text = one_line(line.text, LONGEST_WORDS)
-            return _judge(own_rank, _name_host(own_rank, hosts), text)
-        words = find_last_words(lines, rank)
-        what = f"exit code {code}{words}" if number == "0" else _describe_signal(int(number))
-        limits = [n["limit"] for n in failed if n["rank"] == rank and "limit" in n]
-        who = _describe_rank(rank, ended["host"] if ended else _name_host(rank, hosts))
-        if limits:
-            return _out_of_memory(who, limits[0])
-        return Cause(who, what, number == "0" and code == USAGE)
+    def host_of(self, rank: int | None) -> str:
+        """The name of a rank's host; empty where it is not known."""
+        host = None if rank is None else find_host(rank, self.hosts)
+        return host.name if host else ""
 
-    def _pass_on(self) -> None:
-        rest = b""
-        while True:
-            chunk = os.read(self._source.fileno(), 1 << 16)
-            if not chunk:
-                return
-            write(self._target, NOTES.sub(b"", chunk))
-            *lines, rest = (rest + chunk).split(b"\n")
-            # A line without an end, such as a progress bar's, is kept in part only.
-            rest = rest[-4096:]
-            for line in lines:
-                if not NOTES.match(line + b"\n"):
-                    self._look_at(line.decode(errors="replace").rstrip("\r"))
 
-    def _look_at(self, line: str) -> None:
-        tag = TAG.match(line)
-        now = time.monotonic()
-        rank = int(tag[1]) if tag else None
-        text = line[tag.end() :] if tag else line
-        self._lines.append(Line(now, rank, text))
-        self._follow(text)
-        if len(self._readers) > MOST_RANKS:
-            # A script has made up tags of ranks.
-            self._readers.clear()
-        raised = self._readers.setdefault(rank, TracebackReader()).take(text)
-        if raised:
-            self._tracebacks.append(Line(now, rank, one_line(raised, LONGEST_TEXT)))
+@dataclass(frozen=True)
+class FailedRank:
+    """The rank that has failed first, as the launcher and the rank's own notice say.
+
+    named: the number that the launcher names, None if it names none. number: the notice's, too.
+    signal: what has ended it, 0 for an exit. limit: the MiB of its container, if it was killed at
+    that limit.
+    """
+
+    named: int | None
+    number: int | None
+    host: str
+    signal: int
+    code: int
+    limit: float | None
+
+    @property
+    def has_exited(self) -> bool:
+        """Whether no signal is known to have ended it."""
+        return self.signal == 0
+
+
+def find_cause(evidence: Evidence) -> Cause | None:
+    """Return why the launcher failed; None when nothing says it."""
+    failed = [notice for notice in evidence.failed if notice["at"] > evidence.since]
+    reports = [m for r in RANKS for line in evidence.lines if (m := r.search(line.text))]
+    # The time does not matter for a rank that failed: it may end long after its exception.
+    ranks = {notice["rank"] for notice in failed} | {int(report["rank"]) for report in reports}
+    raised = [n for n in evidence.raised if n["at"] > evidence.since or n["rank"] in ranks]
+    recent = replace(evidence, raised=raised, failed=failed)
+    rank = _find_failed(recent, reports)
+    found = _find_exception(recent, rank) or _find_printed(recent, rank)
+    if found or rank.number is None:
+        return found
+    return _find_broken_gpu(recent) or _describe_end(recent, rank, rank.number)
+
+
+def _find_failed(evidence: Evidence, reports: Sequence[re.Match[str]]) -> FailedRank:
+    # A rank that lost its peer, or that the launcher has ended, may be named before the peer.
+    late = {n["rank"] for n in evidence.raised if is_consequence(n["text"])}
+    late.update(n["rank"] for n in evidence.failed if n["status"] == -signal.SIGTERM)
+    report = min(reports, key=lambda m: int(m["rank"]) in late, default=None)
+    named = int(report["rank"]) if report else None
+    ends = [n for n in evidence.failed if named in (None, n["rank"])]
+    end = min(ends, key=lambda n: n["rank"] in late, default=None)
+    number = named
+    code = evidence.code
+    by_signal = int((report.groupdict().get("signal") if report else None) or 0)
+    if end and by_signal == 0:
+        # Hydra names no rank.
+        number = end["rank"]
+        by_signal = max(0, -end["status"])
+        code = code if by_signal else end["status"]
+    limits = [n["limit"] for n in evidence.failed if n["rank"] == number and "limit" in n]
+    return FailedRank(
+        named=named,
+        number=number,
+        host=end["host"] if end else evidence.host_of(number),
+        signal=by_signal,
+        code=code,
+        limit=limits[0] if limits else None,
+    )
+
+
+def _find_exception(evidence: Evidence, failed: FailedRank) -> Cause | None:
+    """The first exception that a rank has sent a notice of, and that is no consequence."""
+    own = (n for n in evidence.raised if not is_consequence(n["text"]))
+    notice = next(own, None)
+    if notice and (failed.has_exited or notice["rank"] == failed.number):
+        return causes.of_exception(notice["rank"], notice["host"], notice["text"])
+    return None
+
+
+def _find_printed(evidence: Evidence, failed: FailedRank) -> Cause | None:
+    """The first exception in the output, of a rank that has exited."""
+    if not failed.has_exited:
+        return None
+    printed = evidence.exceptions
+    # Ranks that lost their peer: a consequence, unless it is all that there is.
+    own = [line for line in printed if not is_consequence(line.text)]
+    candidates = own if own or failed.number is not None else printed
+    first = next((t for t in candidates if t.rank is None or failed.named in (None, t.rank)), None)
+    if first is None:
+        return None
+    # The launcher's first rank may have ended only because it lost its peer.
+    is_known = first.rank is None and len(own) == len(printed)
+    rank = failed.number if is_known else first.rank
+    return causes.of_exception(rank, evidence.host_of(rank), first.text)
+
+
+def _find_broken_gpu(evidence: Evidence) -> Cause | None:
+    """A broken GPU, whichever rank its failure has ended first.
+
+    PyTorch's watchdogs abort ranks without an exception of Python, and other lines may be those of
+    any rank.
+    """
+    notice = next((n for n in evidence.raised if _is_broken(n["text"])), None)
+    if notice:
+        return causes.of_exception(notice["rank"], notice["host"], notice["text"])
+    line = next((line for line in evidence.lines if _is_broken(line.text)), None)
+    if line is None:
+        return None
+    tag = PYTORCH.match(line.text)
+    rank = int(tag[1]) if tag else line.rank
+    text = one_line(line.text, LONGEST_WORDS)
+    return causes.of_exception(rank, evidence.host_of(rank), text)
+
+
+def _describe_end(evidence: Evidence, failed: FailedRank, rank: int) -> Cause:
+    """How the rank has ended: a limit of memory, a signal, or an exit code and its last words."""
+    who = causes.describe_rank(rank, failed.host)
+    if failed.limit is not None:
+        return causes.of_memory(who, failed.limit)
+    if not failed.has_exited:
+        return Cause(who, causes.describe_signal(failed.signal), is_sure_to_repeat=False)
+    what = f"exit code {failed.code}{find_last_words(evidence.lines, rank)}"
+    return Cause(who, what, is_sure_to_repeat=failed.code == USAGE)
 
 
 def find_last_words(lines: Sequence[Line], rank: int) -> str:
@@ -287,51 +237,3 @@ def is_consequence(text: str) -> bool:
 def _is_broken(text: str) -> bool:
     gpu = find_gpu_problem(text)
     return gpu is not None and gpu.is_broken
-
-
-def _judge(rank: int | None, host: str, text: str) -> Cause:
-    who = _describe_rank(rank, host)
-    is_full = any(words in text for words in FULL)
-    # Some are named with their module.
-    name = text.split(":")[0].rpartition(".")[2]
-    lacked = LACKED.match(text)
-    gpu = None if name in SURE_TO_REPEAT else find_gpu_problem(text)
-    if gpu:
-        text = f"{text}; {gpu.remedy}"
-        broken = host if gpu.is_broken else ""
-        return Cause(who, text, gpu.is_permanent, False, gpu.is_permanent, broken)
-    # Some have a hint of their own (common/tracebacks.py).
-    if lacked and not text.endswith(")"):
-        package = PACKAGES.get(lacked[1], lacked[1])
-        text += f"; add {package} to requirements.txt, or send the folder that has it (--code)"
-    return Cause(who, text, is_full or name in SURE_TO_REPEAT, is_permanent=name in PERMANENT)
-
-
-def _out_of_memory(who: str, limit: float) -> Cause:
-    """The cause of a rank that the kernel has killed because of its container's limit, in MiB."""
-    gib = limit / 1024
-    more = f"{2 * gib:.0f}Gi" if gib >= 1 else f"{2 * limit:.0f}Mi"
-    what = f"out of memory: it used {gib:.1f} of {gib:.1f} GiB; raise "
-    what += f"worker.resources.limits.memory to {more}"
-    return Cause(who, what, True, is_permanent=True)
-
-
-def _name_host(rank: int | None, hosts: Sequence[Host]) -> str:
-    """The name of a rank's host; empty where it is not known."""
-    host = None if rank is None else find_host(rank, hosts)
-    return host.name if host else ""
-
-
-def _describe_rank(rank: int | None, host: str) -> str:
-    if rank is None:
-        return "a rank: "
-    return f"rank {rank} on {host}: " if host else f"rank {rank}: "
-
-
-def _describe_signal(number: int) -> str:
-    try:
-        known: str | None = EXPLANATIONS.get(signal.Signals(number))
-        name = signal.Signals(number).name
-    except ValueError:
-        return f"ended by signal {number}"
-    return f"ended by {name} ({known})" if known else f"ended by {name}"

@@ -8,7 +8,7 @@ import os
 import socket
 
 from hvd_pods.common.contract import ATTEMPT, FENCE, MEETING, NOTICES, RUN_ID
-from hvd_pods.common.fast_start import GENERATED
+from hvd_pods.common.paths import GENERATED
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from typing import Mapping
 
 from hvd_pods.common import contract, horovodrun
 from hvd_pods.common.errors import ConfigurationError, RunError
-from hvd_pods.common.paths import GENERATED, PROGRAMS
+from hvd_pods.common.paths import BIN, GENERATED, PROGRAMS
 from hvd_pods.common.rank_variables import choose_port
 from hvd_pods.common.reporting import log
 from hvd_pods.common.run import Host, Run
@@ -20,7 +20,7 @@ from hvd_pods.rules.host_names import format_ordinals
 # An argument of a custom command that stands for the whole line with which mpirun is started.
 LAUNCH = "$(LAUNCH)"
 # What launchers start for each rank, which then checks its place and runs the script.
-RANK = ("python3", "-I", "-S", str(PROGRAMS / "rank" / "start.py"))
+RANK = ("python3", "-I", "-S", f"{PROGRAMS}/rank/start.py")
 
 
 def describe_meeting(run: Run, addresses: Mapping[Host, str], attempt: int) -> str:
@@ -40,7 +40,7 @@ def write_ssh(python: str) -> None:
     """Write the command `ssh`, which launchers find first on PATH and at a path of the chart's."""
     mpi.SSH.parent.mkdir(exist_ok=True)
     mpi.SSH.write_text(
-        f"#!{python} -IS\nimport sys\nsys.path.insert(0, {str(PROGRAMS.parent)!r})\n"
+        f"#!{python} -IS\nimport sys\nsys.path.insert(0, {BIN!r})\n"
         "from hvd_pods.master import ssh\nssh.main()\n"
     )
     mpi.SSH.chmod(0o755)
@@ -90,10 +90,9 @@ def build_command(run: Run, implementation: MpiImplementation) -> list[str]:
     """The launcher's complete command line. Raises ConfigurationError for wrong launch.options."""
     if run.mode == "custom":
         return _custom(run, implementation)
-    script = run.args or ["python3", str(PROGRAMS / "rank" / "check.py")]
+    script = run.args or ["python3", f"{PROGRAMS}/rank/check.py"]
     if run.mode == "direct":
-        mpi.check_options(run, run.mode)
-        program = ["python3", "-I", "-S", str(PROGRAMS / "master" / "direct.py"), str(HOSTFILE)]
+        program = ["python3", "-I", "-S", f"{PROGRAMS}/master/direct.py", str(HOSTFILE)]
         if _is_line(run):
             line = _read_line(run)
             program += [f"{name}={content}" for name, content in line.variables.items()]
@@ -146,5 +145,5 @@ def build_environment(run: Run, inherited: Mapping[str, str]) -> dict[str, str]:
     merged = {**mpi.mpirun_environment(run, own), **inherited}
     if _is_line(run):
         merged[contract.FRAMEWORK] = "horovod"
-    merged["PATH"] = f"{GENERATED / 'bin'}:{inherited.get('PATH', '/usr/local/bin:/usr/bin:/bin')}"
+    merged["PATH"] = f"{GENERATED}/bin:{inherited.get('PATH', '/usr/local/bin:/usr/bin:/bin')}"
     return merged

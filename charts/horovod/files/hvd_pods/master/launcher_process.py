@@ -14,11 +14,11 @@ from typing import Mapping, Sequence
 
 from hvd_pods.cluster.spawn import spawn
 from hvd_pods.common.errors import ConfigurationError
-from hvd_pods.common.fast_start import processes
+from hvd_pods.common.processes import all_processes
 from hvd_pods.common.reporting import log
-from hvd_pods.master.failure import ErrorOutput
+from hvd_pods.master.error_output import ErrorOutput
+from hvd_pods.master.stall_reader import StallReader
 from hvd_pods.rules.messages import LauncherEnded, Put, RankMissing
-from hvd_pods.rules.stalls import StallReader
 
 
 class LauncherProcess:
@@ -70,7 +70,7 @@ class LauncherProcess:
     def _wait(self) -> None:
         code = self._process.wait()
         # Clients of the gateway, or what a script has left, would run beside the next attempt.
-        for pid, _, _, session in processes():
+        for pid, _, _, session in all_processes():
             if session == self._process.pid:
                 with contextlib.suppress(OSError):
                     os.kill(pid, signal.SIGKILL)

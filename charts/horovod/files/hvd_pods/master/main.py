@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import os
 import queue
 import signal
@@ -19,7 +18,8 @@ sys.path.insert(0, str(Path(__file__).absolute().parents[2]))
 from hvd_pods.cluster.job_events import JobEvents
 from hvd_pods.cluster.kube import Api
 from hvd_pods.common import contract, metrics
-from hvd_pods.common.errors import EXIT_INTERNAL_ERROR, RunError
+from hvd_pods.common.errors import RunError
+from hvd_pods.common.exit_codes import INTERNAL_ERROR
 from hvd_pods.common.paths import GENERATED
 from hvd_pods.common.reporting import log, report_end
 from hvd_pods.common.run import parse_run
@@ -53,7 +53,7 @@ class Master:
         limit = None if facts.run.api else facts.run.retries
         self.state = State(facts, retries=Retries(limit))
         self.effects = effects(facts, api, job_events, self._queue.put)
-        path = Path(os.environ.get(EVENTS_FILE) or GENERATED / "events.jsonl")
+        path = Path(os.environ.get(EVENTS_FILE) or f"{GENERATED}/events.jsonl")
         self._event_log = EventLog(path, facts, os.environ[contract.RUN])
         # Without the thread that asks the hosts, for instance, no loss would be noticed.
         threading.excepthook = self._put_defect
@@ -88,17 +88,16 @@ class Master:
     def _next(self) -> Event:
         """The next event: of the queue, or of the first timer."""
         timers = self.state.timers
-        name = min(timers, key=lambda name: timers[name], default="")
-        due = timers.get(name, math.inf)
+        if not timers:
+            return self._queue.get()
+        kind = min(timers, key=lambda kind: timers[kind])
+        left = timers[kind] - time.monotonic()
+        if left < -MOST_LATE:
+            return Timer(kind)
         try:
-            if due == math.inf:
-                return self._queue.get()
-            left = due - time.monotonic()
-            if left < -MOST_LATE:
-                return Timer(name)
             return self._queue.get(timeout=left) if left > 0 else self._queue.get_nowait()
         except queue.Empty:
-            return Timer(name)
+            return Timer(kind)
 
 
 def describe_self() -> tuple[str, str, str]:
@@ -143,7 +142,7 @@ def main() -> int:
         traceback.print_exc()
         with suppress(Exception):
             master.effects.give_up(master.state)
-        return EXIT_INTERNAL_ERROR
+        return INTERNAL_ERROR
     finally:
         job_events.close()
     end_proxy()

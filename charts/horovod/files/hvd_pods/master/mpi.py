@@ -19,8 +19,8 @@ from hvd_pods.common.launcher_options import LAUNCHER_OPTIONS, find_conflicts, g
 from hvd_pods.common.paths import GENERATED
 from hvd_pods.common.run import Host, Run
 
-HOSTFILE = GENERATED / "hostfile"
-SSH = GENERATED / "bin" / "ssh"
+HOSTFILE = Path(GENERATED, "hostfile")
+SSH = Path(GENERATED, "bin", "ssh")
 # A daemon passes messages on to so many others.
 BRANCHES: int = LAUNCHER_OPTIONS["connections"]["branches"]
 
@@ -86,10 +86,6 @@ def check_options(run: Run, launcher: str) -> None:
 
     Only the pod knows the image's MPI, whose own error would not say where the option comes from.
     """
-    if run.options and launcher == "direct":
-        raise ConfigurationError(
-            f"launch.options has {run.options[0]}, but launch.mode direct takes none: remove it"
-        )
     bound = run.binding.to != "none"
     for index, reason, option in find_conflicts(run.options, [launcher], binding=bound):
         problem = {

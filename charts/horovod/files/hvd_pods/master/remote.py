@@ -12,9 +12,10 @@ from typing import Callable, Mapping, NamedTuple, Sequence
 from hvd_pods.agent import frames
 from hvd_pods.agent.keys import Keys
 from hvd_pods.common.binding import Binding
-from hvd_pods.common.errors import BAD_CONFIGURATION, RunError
-from hvd_pods.common.fast_start import PROGRAMS
+from hvd_pods.common.errors import RunError
+from hvd_pods.common.exit_codes import BAD_CONFIGURATION
 from hvd_pods.common.hostile import one_line, parse_count
+from hvd_pods.common.paths import PROGRAMS
 from hvd_pods.common.reporting import log
 from hvd_pods.common.run import Host
 from hvd_pods.master.gateway_client import NOT_STARTED

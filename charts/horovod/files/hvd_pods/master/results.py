@@ -10,13 +10,14 @@ import os
 import socket
 import stat
 import time
+from pathlib import Path
 from typing import Callable
 
 from hvd_pods.common.hostile import LONGEST_TEXT, one_line, read_file
 from hvd_pods.common.paths import GENERATED
 from hvd_pods.common.reporting import log
 
-EXCHANGE = GENERATED / "results"
+EXCHANGE = Path(GENERATED, "results")
 # How often the command is run at most, and the seconds before the second time, which double with
 # each further time.
 ATTEMPTS = 4

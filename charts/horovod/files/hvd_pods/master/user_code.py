@@ -14,9 +14,11 @@ from typing import Callable, Mapping, Sequence
 
 from hvd_pods.common import packages
 from hvd_pods.common.code_archive import digest, pack, read_source, unpack
-from hvd_pods.common.errors import BAD_CONFIGURATION, ConfigurationError, RunError
+from hvd_pods.common.errors import ConfigurationError, RunError
+from hvd_pods.common.exit_codes import BAD_CONFIGURATION
 from hvd_pods.common.hostile import one_line
 from hvd_pods.common.paths import CODE, CODE_SOURCE
+from hvd_pods.common.pip_output import REQUIREMENTS
 from hvd_pods.common.reporting import log
 from hvd_pods.common.run import Code, Host, Pod
 from hvd_pods.master import remote
@@ -50,7 +52,7 @@ class UserCode:
     @property
     def directory(self) -> Path:
         """The directory in which the launcher and the ranks start."""
-        return CODE / self.name if self.name else Path.cwd()
+        return Path(CODE, self.name) if self.name else Path.cwd()
 
     def unpack(self) -> None:
         """Unpack the code in this pod. Raises ConfigurationError if it is broken or another one."""
@@ -58,7 +60,7 @@ class UserCode:
             return
         try:
             # Read once: the kubelet may mount another ConfigMap at any time.
-            files = read_source(CODE_SOURCE)
+            files = read_source(Path(CODE_SOURCE))
             self._require_own(digest(files))
             self._content = pack(files)
             unpack(self._content, self.directory)
@@ -76,7 +78,7 @@ class UserCode:
     @property
     def has_packages(self) -> bool:
         """Whether the unpacked code asks for packages, and they are to be installed."""
-        requirements = self.directory / packages.REQUIREMENTS
+        requirements = self.directory / REQUIREMENTS
         return bool(self.name and self._install_within) and requirements.is_file()
 
     def prepare_launcher(self, mode: str, variables: dict[str, str]) -> dict[str, str]:
@@ -91,7 +93,7 @@ class UserCode:
         is_needed = mode == "custom" or lacks_mpirun
         if is_needed:
             installed = packages.install(self.directory, self._install_within).splitlines()[0]
-            log(f"{packages.REQUIREMENTS}: the master has installed {installed}")
+            log(f"{REQUIREMENTS}: the master has installed {installed}")
         # Some launchers give the ranks their own PYTHONPATH.
         is_used = is_needed or variables.get("PYTHONPATH")
         return packages.add_to(variables) if is_used else variables
@@ -127,21 +129,21 @@ class UserCode:
             unreached = {host: answer for host, answer in answers.items() if answer[0]}
             raise _describe("copy the code to the workers: ", unreached)
         if failed:
-            raise _describe(f"install {packages.REQUIREMENTS} on ", failed)
+            raise _describe(f"install {REQUIREMENTS} on ", failed)
 
     def _install(self, reach: remote.Reach, hosts: Sequence[Host]) -> dict[Host, tuple[int, str]]:
         """Let hosts install the packages; return exit code and message of each failed host."""
         limit = self._install_within
-        log(f"{packages.REQUIREMENTS}: pip runs on {len(hosts)} workers, at most {limit:.0f} s")
+        log(f"{REQUIREMENTS}: pip runs on {len(hosts)} workers, at most {limit:.0f} s")
         command = ["common/packages.py", self.name, str(limit)]
         within = limit + ANSWER_WITHIN
         answers = remote.call(reach, hosts, command, seconds=within, is_stopped=self._is_stopped)
         done = Counter(output for code, output in answers.values() if not code)
         for output, number in done.items():
             first, *warnings = output.splitlines()
-            log(f"{packages.REQUIREMENTS}: {number} workers have installed {first}")
+            log(f"{REQUIREMENTS}: {number} workers have installed {first}")
             for line in warnings:
-                log(f"{packages.REQUIREMENTS}: {line}")
+                log(f"{REQUIREMENTS}: {line}")
         return {host: answer for host, answer in answers.items() if answer[0]}
 
 

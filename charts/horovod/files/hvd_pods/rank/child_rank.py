@@ -12,8 +12,8 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from types import FrameType
 
-from hvd_pods.common import contract, fast_start
-from hvd_pods.common.fast_start import die_with_parent
+from hvd_pods.common import contract, paths, processes
+from hvd_pods.common.processes import die_with_parent
 from hvd_pods.rank.ranks import STACK_SIGNAL
 
 # Python itself ignores these two in each of its processes.
@@ -32,7 +32,7 @@ NOT_TO_CATCH = {
     signal.SIGILL,
 }
 # A folder for PYTHONPATH, with rank/child_site.py alone.
-SITE = f"{fast_start.GENERATED}/site"
+SITE = f"{paths.GENERATED}/site"
 # The exit code of a shell that cannot start a program.
 NOT_STARTED = 126
 
@@ -47,7 +47,7 @@ def run(command: Sequence[str], started: Callable[[int], None] = lambda pid: Non
     own = os.getpid()
     with suppress(ImportError, OSError):
         # What the script leaves comes here, and ends with it.
-        fast_start.set_process_option(fast_start.PR_SET_CHILD_SUBREAPER, 1)
+        processes.set_process_option(processes.PR_SET_CHILD_SUBREAPER, 1)
     before = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
     # Where a launcher has ignored it, the end of a child could not be waited for.
     of_children = signal.signal(signal.SIGCHLD, signal.SIG_DFL)
@@ -82,7 +82,7 @@ def run(command: Sequence[str], started: Callable[[int], None] = lambda pid: Non
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     _, status = os.waitpid(script, 0)
     # A launcher waits for all that have the rank's output.
-    fast_start.end_descendants()
+    processes.end_descendants()
     return -os.WTERMSIG(status) if os.WIFSIGNALED(status) else os.WEXITSTATUS(status)
 
 
@@ -97,7 +97,7 @@ def prepare_python(program: str, rank: int, descriptor: int) -> None:
         return
     try:
         os.makedirs(SITE, exist_ok=True)
-        module = f"{fast_start.PROGRAMS}/rank/child_site.py"
+        module = f"{paths.PROGRAMS}/rank/child_site.py"
         # Another rank may have made the link.
         with suppress(FileExistsError):
             os.symlink(module, os.path.join(SITE, "sitecustomize.py"))

@@ -14,7 +14,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 
-from hvd_pods.common import fast_start
+from hvd_pods.common import files
 
 # The CUDA runtime that PyTorch, TensorFlow and JAX bring. NVIDIA's own images have a variable.
 PACKAGES = "lib/python3*/*-packages/nvidia_cuda_runtime*.dist-info"
@@ -54,7 +54,7 @@ def find_problem(
         return None
     driver = b""
     with suppress(OSError):
-        driver = b"".join(re.findall(rb"NVRM.*? (\d+\.[\d.]+ )", fast_start.read(version)))
+        driver = b"".join(re.findall(rb"NVRM.*? (\d+\.[\d.]+ )", files.read(version)))
     return (
         f"the node's driver {driver.decode()}takes CUDA {cuda // 1000}.{cuda % 1000 // 10} and "
         f"older, and the image has CUDA {image}: update the driver, select other nodes with "

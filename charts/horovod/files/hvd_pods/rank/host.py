@@ -24,7 +24,8 @@ from contextlib import suppress
 sys.path.insert(0, os.path.abspath(__file__).rsplit("/", 3)[0])
 from hvd_pods.common import streams
 from hvd_pods.common.contract import FENCE
-from hvd_pods.common.fast_start import FINISHED, STAY, die_with_parent
+from hvd_pods.common.host_program import FINISHED, STAY
+from hvd_pods.common.processes import die_with_parent
 from hvd_pods.rank import start
 
 # Seconds from SIGTERM to SIGKILL: ranks that wait in a collective for the one that failed run no

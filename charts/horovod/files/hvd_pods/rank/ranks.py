@@ -16,10 +16,10 @@ from collections import namedtuple
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
-from hvd_pods.common import fast_start, notices
+from hvd_pods.common import files, notices, paths, processes
 from hvd_pods.common.contract import FENCE
 
-FOLDER = f"{fast_start.GENERATED}/ranks"
+FOLDER = f"{paths.GENERATED}/ranks"
 # Scripts do not use descriptors from this number on.
 HIGH = 512
 # At this real-time signal, a rank writes its Python stack to a file. No library is known to use it:
@@ -44,7 +44,7 @@ def register(rank: int, pid: int) -> None:
     fence = os.environ.get(FENCE, "")
     beside = os.path.join(FOLDER, f".{rank}")
     try:
-        began = fast_start.read_stat(pid)[19]
+        began = processes.read_stat(pid)[19]
     except OSError:
         # The script has ended already; the master still gets a notice of its exit code.
         began = ""
@@ -58,7 +58,7 @@ def register(rank: int, pid: int) -> None:
         os.replace(beside, os.path.join(FOLDER, str(rank)))
     except OSError as problem:
         # This is no worker, or its memory volume is full.
-        if os.path.exists(fast_start.GENERATED):
+        if os.path.exists(paths.GENERATED):
             print(f"[hvd] rank {rank} cannot be terminated gracefully: {problem}", flush=True)
 
 
@@ -83,11 +83,11 @@ def open_stack_file(rank: int) -> int:
 
 def running() -> Iterator[Script]:
     """Yield the scripts that have not ended, by their ranks."""
-    names = fast_start.list_names(FOLDER)
+    names = files.list_names(FOLDER)
     for rank in sorted(int(name) for name in names if name.isdecimal()):
         script = find(rank)
         try:
-            fields = fast_start.read_stat(script.pid) if script else []
+            fields = processes.read_stat(script.pid) if script else []
         except OSError:
             continue
         if script and fields[0] not in "ZX" and fields[19] == script.began:
@@ -101,7 +101,7 @@ def has_signal(pid: int, signal_: int, *sets: str) -> bool:
     has none.
     """
     with suppress(OSError):
-        for line in fast_start.read(f"/proc/{pid}/status").decode().splitlines():
+        for line in files.read(f"/proc/{pid}/status").decode().splitlines():
             name, _, mask = line.partition(":")
             if name in sets and int(mask, 16) >> (signal_ - 1) & 1:
                 return True
@@ -114,7 +114,7 @@ def find(rank: int) -> Script | None:
     None where none was written down, or the entry is not one of `register`.
     """
     try:
-        return Script(*json.loads(fast_start.read(os.path.join(FOLDER, str(rank)))))
+        return Script(*json.loads(files.read(os.path.join(FOLDER, str(rank)))))
     except (OSError, ValueError, TypeError):
         # A script may have written something there.
         return None
@@ -159,7 +159,7 @@ def waiting() -> Iterator[None]:
 
 def is_any_waiting() -> bool:
     """Whether a rank waits to report the end of its script; one that was killed does not."""
-    for name in fast_start.list_names(FOLDER):
+    for name in files.list_names(FOLDER):
         pid, _, end = name.partition(".")
         if end == "waits" and os.path.exists(f"/proc/{pid}"):
             return True

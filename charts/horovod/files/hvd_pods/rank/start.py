@@ -18,9 +18,9 @@ from contextlib import suppress
 from functools import partial
 
 sys.path.insert(0, os.path.abspath(__file__).rsplit("/", 3)[0])
-from hvd_pods.common import contract, fast_start, fusion, notices, rank_variables, threads
+from hvd_pods.common import contract, files, fusion, notices, rank_variables, threads
 from hvd_pods.common.binding import Binding, BindingError, bind
-from hvd_pods.common.fast_start import BAD_CONFIGURATION
+from hvd_pods.common.exit_codes import BAD_CONFIGURATION
 from hvd_pods.common.launcher_options import LAUNCHER_OPTIONS
 from hvd_pods.common.ranges import format_ranges
 from hvd_pods.rank import child_rank, rank_end, ranks, warm_client
@@ -87,7 +87,7 @@ def prepare(arguments: Arguments) -> tuple[Place | None, str | None]:
     place = find_place(os.environ)
     problem = find_problem(place, arguments.ranks, os.environ.get(contract.SLOTS))
     program = arguments.command[0]
-    if problem is None and fast_start.which(program) is None:
+    if problem is None and files.which(program) is None:
         problem = f"command {program!r} is not on PATH ({os.environ.get('PATH')}) in this image"
     if problem is None and place is not None:
         try:

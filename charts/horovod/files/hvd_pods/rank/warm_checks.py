@@ -11,7 +11,7 @@ import re
 import sys
 from collections import namedtuple
 
-from hvd_pods.common import fast_start
+from hvd_pods.common import files
 from hvd_pods.common.launcher_options import LAUNCHER_OPTIONS
 
 TYPE_CHECKING = False
@@ -81,7 +81,7 @@ def parse_command(command: Sequence[str]) -> Program:
 
 def check_interpreter(program: str, python: str) -> None:
     """Raise ColdStart unless `program` is `python`, that of the warm process, in its folder."""
-    path = fast_start.which(program)
+    path = files.which(program)
     if path is None or not os.path.samefile(path, python):
         raise ColdStart(f"{program} is not {python}, the worker's Python")
     # The folder counts, too: Python finds its packages from there, through links as well.
@@ -130,7 +130,7 @@ def read_source(program: Program) -> bytes:
     if program.kind == "module":
         return b""
     if program.kind == "file":
-        return fast_start.read(program.target)
+        return files.read(program.target)
     text: str = program.target
     return text.encode()
 

@@ -16,7 +16,7 @@ import struct
 from contextlib import suppress
 from types import FrameType
 
-from hvd_pods.common import fast_start
+from hvd_pods.common import files, paths
 from hvd_pods.rank.child_rank import IGNORED_BY_PYTHON
 from hvd_pods.rank.warm_checks import ColdStart, Program, check, check_use
 
@@ -29,10 +29,10 @@ if TYPE_CHECKING:
 # The name of the process that guards a warm rank.
 GUARD = "hvd-guard"
 # Written by the worker. Without this file, ranks start as they would without a warm process.
-DESCRIPTION = f"{fast_start.GENERATED}/warm.json"
-SOCKET = f"{fast_start.GENERATED}/warm.sock"
+DESCRIPTION = f"{paths.GENERATED}/warm.json"
+SOCKET = f"{paths.GENERATED}/warm.sock"
 # This file exists while the warm process has imported its modules.
-READY = f"{fast_start.GENERATED}/warm.ready"
+READY = f"{paths.GENERATED}/warm.ready"
 # What a client sends when it is ready to pass on signals: no signal has this number.
 GO = bytes([0])
 # The kernel's limit for one message (SCM_MAX_FD), of which one has the JSON.
@@ -62,7 +62,7 @@ def run(
     if `speaks`, the log has the reason, unless this worker has no warm process.
     """
     try:
-        description = json.loads(fast_start.read(DESCRIPTION))
+        description = json.loads(files.read(DESCRIPTION))
     except FileNotFoundError:
         return None
     try:

@@ -21,22 +21,9 @@ from hvd_pods.common.run_events import RunEvent
 from hvd_pods.rules import ending, gathering, growing, holding, lease, training
 from hvd_pods.rules import messages as m
 from hvd_pods.rules.state import Activity, Attempt, State, Step
+from hvd_pods.rules.timers import TimerKind
 
 Handler = Callable[[Step, Any], None]
-# The timers of an attempt, which end with it.
-OF_ATTEMPT = (
-    "hosts",
-    "pods",
-    "resume",
-    "loss",
-    "kill",
-    "end",
-    "stalls",
-    "ends",
-    "leave",
-    "shrink",
-    "grow",
-)
 
 
 def decide(state: State, event: m.Event, moment: m.Moment) -> tuple[State, tuple[m.Effect, ...]]:
@@ -132,7 +119,7 @@ def on_delivered(step: Step, event: m.Delivered) -> None:
 def on_attempt_ends(step: Step, event: m.AttemptEnds) -> None:
     """The attempt is over: take the last step that was reported, then read the Job."""
     attempt = step.state.attempt
-    step.clear_timers(*OF_ATTEMPT)
+    step.clear_timers(*(kind for kind in TimerKind if kind.is_of_attempt))
     step.set_attempt(problem=event.problem)
     step.set(activity=Activity.JUDGING)
     step.do(m.StopWatching())
@@ -176,7 +163,7 @@ def on_job(step: Step, event: m.JobRead) -> None:
     """The Job was read, for what the master waits for or for ranks that may go on."""
     state = step.state
     if event.leaves:
-        if "leave" in state.timers:
+        if TimerKind.LEAVE in state.timers:
             training.interrupt(step, event.job)
         return
     step.set(job=event.job)
@@ -239,7 +226,7 @@ def _retry(step: Step, problem: RunError, is_over: bool) -> None:
     step.log(verdict.explanation)
     if verdict.pause:
         step.set(activity=Activity.PAUSING)
-        step.set_timer("pause", step.now + verdict.pause)
+        step.set_timer(TimerKind.PAUSE, step.now + verdict.pause)
     else:
         step.then(m.AttemptBegins())
 
@@ -275,10 +262,10 @@ def on_record_released(step: Step, event: m.RecordReleased) -> None:
 
 def on_timer(step: Step, event: m.Timer) -> None:
     """The time of a timer has come. One that was cleared meanwhile does nothing."""
-    if event.name not in step.state.timers:
+    if event.kind not in step.state.timers:
         return
-    step.clear_timers(event.name)
-    TIMERS[event.name](step)
+    step.clear_timers(event.kind)
+    TIMERS[event.kind](step)
 
 
 def on_terminated(step: Step, event: m.Terminated) -> None:
@@ -293,34 +280,34 @@ def on_terminated(step: Step, event: m.Terminated) -> None:
     step.log("this pod is terminating")
     if step.state.activity == Activity.GATHERING:
         step.then(m.AttemptEnds(InterruptedRunError("terminated while waiting for workers")))
-    elif step.state.activity == Activity.HOLDING and "look" in step.state.timers:
+    elif step.state.activity == Activity.HOLDING and TimerKind.LOOK in step.state.timers:
         # The next look ends this master.
-        step.clear_timers("look")
+        step.clear_timers(TimerKind.LOOK)
         step.do(m.ReadRecord())
     elif step.state.activity == Activity.PAUSING:
-        step.clear_timers("pause")
+        step.clear_timers(TimerKind.PAUSE)
         _read_job(step)
     elif step.state.activity == Activity.STAYING and not step.state.are_workers_gone:
         ending.look_before_end(step)
 
 
-TIMERS: Mapping[str, Callable[[Step], None]] = {
-    "look": lambda step: step.do(m.ReadRecord()),
-    "renew": holding.renew,
-    "hosts": gathering.time_out,
-    "shrink": gathering.lose_patience,
-    "grow": growing.prepare,
-    "pods": gathering.list_pods,
-    "resume": gathering.start_if_possible,
-    "loss": training.on_hosts,
-    "stalls": training.report_stalls,
-    "ends": training.report_unfinished,
-    "leave": training.interrupt,
-    "kill": lambda step: step.do(m.EndLauncher(kills=True)),
-    "end": lambda step: step.do(m.EndLauncher()),
-    "pause": _end_pause,
-    "lease": lease.look,
-    "stay": ending.end_stay,
+TIMERS: Mapping[TimerKind, Callable[[Step], None]] = {
+    TimerKind.LOOK: lambda step: step.do(m.ReadRecord()),
+    TimerKind.RENEW: holding.renew,
+    TimerKind.HOSTS: gathering.time_out,
+    TimerKind.SHRINK: gathering.lose_patience,
+    TimerKind.GROW: growing.prepare,
+    TimerKind.PODS: gathering.list_pods,
+    TimerKind.RESUME: gathering.start_if_possible,
+    TimerKind.LOSS: training.on_hosts,
+    TimerKind.STALLS: training.report_stalls,
+    TimerKind.UNFINISHED: training.report_unfinished,
+    TimerKind.LEAVE: training.interrupt,
+    TimerKind.KILL: lambda step: step.do(m.EndLauncher(kills=True)),
+    TimerKind.END: lambda step: step.do(m.EndLauncher()),
+    TimerKind.PAUSE: _end_pause,
+    TimerKind.LEASE: lease.look,
+    TimerKind.STAY: ending.end_stay,
 }
 HANDLERS: Mapping[type, Handler] = {
     m.Started: holding.begin,
@@ -345,6 +332,7 @@ HANDLERS: Mapping[type, Handler] = {
     m.RanksAsked: training.on_asked,
     m.ProgressReported: training.on_progress,
     m.WorkerReached: training.on_worker_reached,
+    m.LauncherNotStarted: training.on_not_started,
     m.LauncherEnded: training.on_launcher_ended,
     m.CauseFound: training.on_cause,
     m.AttemptEnds: on_attempt_ends,

@@ -7,17 +7,18 @@ from typing import Mapping
 
 from hvd_pods.cluster.shapes import AGAIN_RETRY_SECONDS, CLEANUP, QUEUE, Object, parse_time
 from hvd_pods.common.errors import (
-    BAD_CONFIGURATION,
     ConfigurationError,
     InterruptedRunError,
     RunError,
     SupersededError,
 )
+from hvd_pods.common.exit_codes import BAD_CONFIGURATION
 from hvd_pods.common.lease import LEASE_KEPT
 from hvd_pods.common.record import FAILED, FINISHED, RUNNING, STORED
 from hvd_pods.common.run_events import RunEvent
 from hvd_pods.rules import messages as m
 from hvd_pods.rules.state import END, Activity, Step
+from hvd_pods.rules.timers import TimerKind
 
 # Seconds that the Job controller waits before the next attempt: doubled with each failure.
 # kubernetes.io/docs/concepts/workloads/controllers/job, "Pod backoff failure policy".
@@ -272,16 +273,16 @@ def stay(step: Step) -> None:
 def _begin_stay(step: Step) -> None:
     step.set(activity=Activity.STAYING)
     timers = step.state.timers
-    step.clear_timers(*(name for name in timers if name not in ("renew", "lease")))
+    step.clear_timers(*(name for name in timers if name not in (TimerKind.RENEW, TimerKind.LEASE)))
 
 
 def watch_deadline(step: Step, job: Object) -> None:
     """End the stay before the deadline of the Job as it was read now."""
     left = deadline(job) - step.wall - END_BEFORE
     if left < float("inf"):
-        step.set_timer("stay", step.now + max(0.0, left))
+        step.set_timer(TimerKind.STAY, step.now + max(0.0, left))
     else:
-        step.clear_timers("stay")
+        step.clear_timers(TimerKind.STAY)
 
 
 def look_before_end(step: Step) -> None:

@@ -31,6 +31,7 @@ from hvd_pods.rules.host_names import (
     read_hosts,
 )
 from hvd_pods.rules.state import Activity, Gathered, State, Step
+from hvd_pods.rules.timers import TimerKind
 
 # Seconds until the pods of missing hosts are read: soon at first, because an upgrade may have left
 # pods that will never answer; then seldom, because each is a request to the API server.
@@ -63,9 +64,9 @@ NO_ANSWER = NoAnswer("it has not responded yet")
 
 def begin(step: Step) -> None:
     """Wait for the hosts of an attempt that begins."""
-    step.set_timer("pods", step.now + FIRST_REPORT_AFTER)
-    if _left(step.state):
-        step.set_timer("resume", step.now + LEFT_WITHIN)
+    step.set_timer(TimerKind.PODS, step.now + FIRST_REPORT_AFTER)
+    if _orphan_fence(step.state):
+        step.set_timer(TimerKind.RESUME, step.now + LEFT_WITHIN)
     extend_deadline(step)
 
 
@@ -77,8 +78,8 @@ def expect(state: State) -> Gathered:
     before = state.attempt
     if before.launch:
         gone = {*before.gathered.reasons, *before.launch.leaving}
-        left = frozenset(before.gathered.answering) - gone
-        return Gathered(expected=left, patience=MISS_WITHIN)
+        expected = frozenset(before.gathered.answering) - gone
+        return Gathered(expected=expected, patience=MISS_WITHIN)
     if state.was_training:
         recorded = read_hosts(state.run, state.recorded_hosts)
         names = frozenset(host.name for host in recorded)
@@ -95,10 +96,10 @@ def lose_patience(step: Step) -> None:
 def _note_enough(step: Step) -> None:
     """There are as many hosts as the run can do with: wait for the others for some time."""
     state = step.state
-    is_new = state.activity == Activity.GATHERING and "shrink" not in state.timers
+    is_new = state.activity == Activity.GATHERING and TimerKind.SHRINK not in state.timers
     gathered = state.gathered
     if is_new and gathered.patience and _has_least(state.run, gathered.answering):
-        step.set_timer("shrink", step.now + state.gathered.patience)
+        step.set_timer(TimerKind.SHRINK, step.now + state.gathered.patience)
 
 
 def _has_least(run: Run, answering: Collection[str]) -> bool:
@@ -126,9 +127,9 @@ def _find_usable(state: State) -> Mapping[str, Pod]:
     return usable
 
 
-def _left(state: State) -> int:
-    """The fence number of the launch that another master has left; 0 if another one has begun."""
-    return 0 if state.used_hosts else state.left
+def _orphan_fence(state: State) -> int:
+    """The fence number of the orphaned launch; 0 if another one has begun."""
+    return 0 if state.used_hosts else state.orphan_fence
 
 
 def _has_other_state(state: State) -> bool:
@@ -144,7 +145,7 @@ def extend_deadline(step: Step) -> None:
     """Wait launch.hostsTimeoutSeconds from now on for further hosts."""
     until = step.now + step.state.run.hosts_timeout
     step.set_gathered(deadline=until)
-    step.set_timer("hosts", until)
+    step.set_timer(TimerKind.HOSTS, until)
 
 
 def on_answer(step: Step, event: m.HostAnswers) -> None:
@@ -207,21 +208,21 @@ def start_if_possible(step: Step) -> None:
         step.log(f"host {name} at {pod.address}, {state.facts.hosts[name].slots} slots")
     spares = describe_spares(run, len(answering) - len(chosen))
     step.report(RunEvent.HOSTS_READY, f"{len(chosen)} workers respond{spares}")
-    step.clear_timers("hosts", "resume", "shrink")
+    step.clear_timers(TimerKind.HOSTS, TimerKind.RESUME, TimerKind.SHRINK)
     if count_missing_workers(run, chosen):
         step.do(m.FreezeHosts([*chosen]))
     else:
         # Another master may replace the workers while this one ends: it must not do the same. And
         # a pod that is to end still trains until its grace period is over.
-        step.clear_timers("pods")
+        step.clear_timers(TimerKind.PODS)
         step.do(m.FreezeHosts())
     step.set(activity=Activity.DELIVERING)
     step.set_attempt(pods=chosen)
     addresses = {name: pod.address for name, pod in answering.items()}
     saves = _has_other_state(state)
-    left = _left(state)
-    left_ranks = sum(host.slots for host in read_hosts(run, state.recorded_hosts))
-    step.do(m.Deliver(state.attempt.number, chosen, saves, left, left_ranks, addresses))
+    orphan_fence = _orphan_fence(state)
+    orphan_ranks = sum(host.slots for host in read_hosts(run, state.recorded_hosts))
+    step.do(m.Deliver(state.attempt.number, addresses, chosen, saves, orphan_fence, orphan_ranks))
 
 
 def is_enough(step: Step) -> bool:
@@ -232,7 +233,7 @@ def is_enough(step: Step) -> bool:
     state = step.state
     run = state.run
     usable = _find_usable(state)
-    is_waiting = "resume" in state.timers and len(state.gathered.answering) < len(run.hosts)
+    is_waiting = TimerKind.RESUME in state.timers and len(state.gathered.answering) < len(run.hosts)
     may_start = _may_shrink(state) and _has_least(run, usable)
     return not is_waiting and (may_start or not count_missing_workers(run, usable))
 
@@ -267,11 +268,11 @@ def choose_hosts(
 
     By that order, ranks stay where they were as long as their hosts answer.
     """
-    left = dict(run.needed_workers)
+    missing = dict(run.needed_workers)
     chosen = {}
     for host in sorted(run.hosts, key=lambda host: answering.get(host.name) in broken):
-        if host.name in answering and left[host.stateful_set]:
-            left[host.stateful_set] -= 1
+        if host.name in answering and missing[host.stateful_set]:
+            missing[host.stateful_set] -= 1
             chosen[host.name] = answering[host.name]
     return chosen
 
@@ -304,7 +305,7 @@ def list_pods(step: Step) -> None:
     if not may_replace_pods(state):
         return
     has_fewer = _trains_with_fewer(state)
-    step.set_timer("pods", step.now + (LOOK_EVERY if has_fewer else REPORT_EVERY))
+    step.set_timer(TimerKind.PODS, step.now + (LOOK_EVERY if has_fewer else REPORT_EVERY))
     if state.gathered.is_listing:
         return
     missing = []

@@ -16,6 +16,7 @@ from hvd_pods.rules import gathering, training
 from hvd_pods.rules import messages as m
 from hvd_pods.rules.host_names import format_hosts
 from hvd_pods.rules.state import Activity, Step
+from hvd_pods.rules.timers import TimerKind
 
 # Seconds for which a host has to answer before ranks are ended for it: others may come with it.
 SETTLE = 3.0
@@ -53,10 +54,10 @@ def note_size(step: Step) -> None:
 def look(step: Step) -> None:
     """Hosts have come or gone: wait a moment for those that could have ranks."""
     if not find_newcomers(step):
-        step.clear_timers("grow")
-    elif "grow" not in step.state.timers:
+        step.clear_timers(TimerKind.GROW)
+    elif TimerKind.GROW not in step.state.timers:
         pause = step.state.grow_pause or GROW_EVERY
-        step.set_timer("grow", max(step.now + SETTLE, step.state.grown_at + pause))
+        step.set_timer(TimerKind.GROW, max(step.now + SETTLE, step.state.grown_at + pause))
 
 
 def find_newcomers(step: Step) -> Mapping[str, Pod]:
@@ -69,14 +70,14 @@ def find_newcomers(step: Step) -> Mapping[str, Pod]:
     is_ending = launch.problem or launch.asked or launch.finished or launch.ended
     if is_ending or launch.is_growing or state.is_stopped:
         return {}
-    left = gathering.count_missing_workers(run, launch.hosts)
+    missing = gathering.count_missing_workers(run, launch.hosts)
     found = {}
     for host in run.hosts:
         pod = state.gathered.answering.get(host.name)
         is_new = pod is not None and host.name not in launch.hosts
         is_steady = host.name not in state.gathered.reasons and pod not in state.broken
-        if is_new and is_steady and left.get(host.stateful_set, 0):
-            left[host.stateful_set] -= 1
+        if is_new and is_steady and missing.get(host.stateful_set, 0):
+            missing[host.stateful_set] -= 1
             found[host.name] = state.gathered.answering[host.name]
     return found
 
@@ -87,7 +88,9 @@ def prepare(step: Step) -> None:
     pods = find_newcomers(step)
     if launch and pods:
         step.set_launch(is_growing=True)
-        step.do(m.PrepareNewcomers(step.state.attempt.number, pods, launch.hosts))
+        addresses = {name: pod.address for name, pod in pods.items()}
+        number = step.state.attempt.number
+        step.do(m.PrepareNewcomers(number, addresses, pods, launch.hosts))
 
 
 def on_ready(step: Step, event: m.NewcomersReady) -> None:
@@ -113,4 +116,4 @@ def on_ready(step: Step, event: m.NewcomersReady) -> None:
         training.abort(step, ResizedError(f"{names} came: starting the ranks again with them", 1))
         return
     if came:
-        step.set_timer("grow", step.now + after)
+        step.set_timer(TimerKind.GROW, step.now + after)

@@ -24,6 +24,7 @@ from hvd_pods.rules import ending, training
 from hvd_pods.rules import messages as m
 from hvd_pods.rules.host_names import read_hosts
 from hvd_pods.rules.state import END, Activity, Progress, Step, read_losses
+from hvd_pods.rules.timers import TimerKind
 
 # Seconds between two renewals, and without one after which the holder has lost the record. The
 # waiting master measures them by its own clock.
@@ -45,7 +46,7 @@ LONGEST_NAME = 140
 # The holder, in messages, of the record of a release that was installed after an uninstall.
 LATER_RELEASE = "a later release of this name"
 # The key of the fence number in the record.
-FENCE_KEY = "epoch"
+FENCE_KEY = "fence"
 TAKE = "take"
 RENEW = "renew"
 
@@ -99,7 +100,7 @@ def look(step: Step, event: m.RecordRead | m.RecordChanged) -> None:
             m.EndReached(InterruptedRunError(f"terminated while {holder} controls the workers"))
         )
     else:
-        step.set_timer("look", step.now + LOOK_EVERY)
+        step.set_timer(TimerKind.LOOK, step.now + LOOK_EVERY)
 
 
 def hold(step: Step, data: Mapping[str, str]) -> None:
@@ -108,7 +109,7 @@ def hold(step: Step, data: Mapping[str, str]) -> None:
     facts = step.state.facts
     run = step.state.run
     if state.hold.is_held:
-        step.set_timer("renew", step.now + RENEW_EVERY)
+        step.set_timer(TimerKind.RENEW, step.now + RENEW_EVERY)
     if data.get("run") == run.id and data.get("settings") == run.settings:
         attempts = number(data.get("attempts"))
         failures = number(data.get("failures"))
@@ -118,7 +119,7 @@ def hold(step: Step, data: Mapping[str, str]) -> None:
     # The record does not say whether the command had reached a worker: it may have.
     step.set(was_training=was_training, has_reached=was_training)
     if step.state.was_training:
-        step.set(left=number(data.get("launched")))
+        step.set(orphan_fence=number(data.get("launched")))
         before = read_hosts(run, step.state.recorded_hosts)
         step.set(hosts_before=len(before))
     if not run.api:
@@ -183,7 +184,7 @@ def lose(step: Step, holder: str) -> None:
         return
     step.log(f"{holder} controls the workers now")
     step.set_hold(lost_to=holder)
-    step.clear_timers("renew")
+    step.clear_timers(TimerKind.RENEW)
     attempt = step.state.attempt
     activity = step.state.activity
     if activity == Activity.TRAINING:
@@ -235,7 +236,7 @@ def renew(step: Step) -> None:
     if not step.state.hold.is_renewing:
         step.set_hold(is_renewing=True)
         step.write_record(RENEW)
-    step.set_timer("renew", step.now + RENEW_EVERY)
+    step.set_timer(TimerKind.RENEW, step.now + RENEW_EVERY)
 
 
 def _continue_without(step: Step, message: str) -> None:

@@ -18,6 +18,7 @@ from hvd_pods.common.run_events import RunEvent
 from hvd_pods.rules import ending, training
 from hvd_pods.rules import messages as m
 from hvd_pods.rules.state import Activity, Step
+from hvd_pods.rules.timers import TimerKind
 
 # Looks in the time of a lease, and the seconds between two of them at most.
 LOOKS = 20
@@ -90,7 +91,7 @@ def _end(step: Step) -> None:
     if activity == Activity.TRAINING:
         training.abort(step, problem)
     elif activity in (Activity.GATHERING, Activity.DELIVERING, Activity.PAUSING):
-        step.clear_timers("pause")
+        step.clear_timers(TimerKind.PAUSE)
         step.then(m.AttemptEnds(problem))
     elif activity == Activity.STAYING:
         ending.end_stay(step)
@@ -99,7 +100,7 @@ def _end(step: Step) -> None:
 
 def _look_later(step: Step) -> None:
     every = step.state.lease.seconds / LOOKS or LOOK_EVERY
-    step.set_timer("lease", step.now + min(every, LOOK_EVERY))
+    step.set_timer(TimerKind.LEASE, step.now + min(every, LOOK_EVERY))
 
 
 def _renewal(job: Object) -> str:

@@ -15,6 +15,7 @@ from hvd_pods.cluster.shapes import Object
 from hvd_pods.common.errors import RunError
 from hvd_pods.common.run import Pod
 from hvd_pods.common.run_events import RunEvent
+from hvd_pods.rules.timers import TimerKind
 
 
 class Moment(NamedTuple):
@@ -68,7 +69,7 @@ class Terminated(Event):
 class Timer(Event):
     """The time of a timer has come (State.timers)."""
 
-    name: str
+    kind: TimerKind
 
 
 # Events of the API server:
@@ -250,11 +251,24 @@ class LauncherEnded(AttemptEvent):
 
 
 @dataclass(frozen=True)
+class LauncherNotStarted(AttemptEvent):
+    """The launcher could not be started, for this reason."""
+
+    problem: RunError
+
+
+@dataclass(frozen=True)
 class CauseFound(AttemptEvent):
-    """Why the launcher failed, as far as its output and the ranks' notices say it."""
+    """Why the launcher failed, as far as its output and the ranks' notices say it.
+
+    `key_problem`: why a worker has refused this master's keys, or the master a worker's.
+    `binding_problem`: why a worker cannot bind its ranks. Both are empty where nothing says so.
+    """
 
     cause: Cause | None
-    # Why the kubelet has evicted workers that left.
+    key_problem: str = ""
+    binding_problem: str = ""
+    # Why the kubelet has evicted workers that were terminated.
     evictions: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -280,10 +294,10 @@ class NoticeTaken(AttemptEvent):
 
 @dataclass(frozen=True)
 class RanksAsked(AttemptEvent):
-    """`number` ranks were asked to end; with `are_left`, none was asked, and all go on."""
+    """`number` ranks were asked to end; with `go_on`, none was asked, and all go on."""
 
     number: int
-    are_left: bool = False
+    go_on: bool = False
 
 
 @dataclass(frozen=True)
@@ -476,27 +490,32 @@ class ScaleUp(Effect):
 
 
 @dataclass(frozen=True)
-class Deliver(Effect):
-    """Take note of the hosts' addresses, and hand them the user's code: Delivered follows."""
+class HostEffect(Effect):
+    """Something to be done on hosts in an attempt; `addresses` says where hosts are from now on."""
 
     attempt: int
+    addresses: Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class Deliver(HostEffect):
+    """Hand the hosts of `pods` the user's code: Delivered follows."""
+
     pods: Mapping[str, Pod]
     # First let all hosts at these addresses save what another run has left in their memory.
     saves: bool = False
     # First look whether the ranks with this fence number have finished at one of these addresses.
-    left: int = 0
+    orphan_fence: int = 0
     # How many ranks that launch had.
-    left_ranks: int = 0
-    addresses: Mapping[str, str] = field(default_factory=dict)
+    orphan_ranks: int = 0
 
 
 @dataclass(frozen=True)
-class PrepareNewcomers(Effect):
+class PrepareNewcomers(HostEffect):
     """Prepare hosts that have come for the next launch, while this one runs: NewcomersReady
     follows. They get the user's code, and import what the script does.
     """
 
-    attempt: int
     pods: Mapping[str, Pod]
     # Those of this launch, whose ranks are asked whether they keep their state.
     hosts: Sequence[str]
@@ -507,7 +526,7 @@ class PrepareNewcomers(Effect):
 
 @dataclass(frozen=True)
 class StartLauncher(Effect):
-    """Start the launcher on these hosts: LauncherEnded or AttemptEnds follows.
+    """Start the launcher on these hosts: LauncherEnded or LauncherNotStarted follows.
 
     One that has gone in this moment has no address.
     """
@@ -537,7 +556,9 @@ class FindCause(Effect):
     raised: Sequence[Mapping[str, Any]]
     failed: Sequence[Mapping[str, Any]]
     # The UIDs of workers that were terminated, by their names.
-    left: Mapping[str, str] = field(default_factory=dict)
+    terminated: Mapping[str, str] = field(default_factory=dict)
+    # Ask the workers also whether they can bind their ranks.
+    asks_for_binding: bool = False
 
 
 @dataclass(frozen=True)
@@ -569,12 +590,10 @@ class ShowStacks(Effect):
 
 
 @dataclass(frozen=True)
-class EndLeftovers(Effect):
+class EndLeftovers(HostEffect):
     """End what earlier attempts have left on hosts that this one does not use."""
 
-    attempt: int
     hosts: Sequence[str]
-    addresses: Mapping[str, str]
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,6 @@ from dataclasses import dataclass, replace
 
 from hvd_pods.cluster.shapes import Object
 from hvd_pods.common.errors import (
-    BAD_CONFIGURATION,
     HostsTimeoutError,
     LostHostError,
     NotANumberError,
@@ -19,6 +18,7 @@ from hvd_pods.common.errors import (
     RunError,
     WorkerLeftError,
 )
+from hvd_pods.common.exit_codes import BAD_CONFIGURATION
 
 # A launcher that ran for this many seconds had trained: what failed then is not what the script
 # does first, and the next attempt begins at once.

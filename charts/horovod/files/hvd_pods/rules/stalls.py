@@ -1,38 +1,29 @@
 """Ranks that keep the others waiting: named in the log, and the end of the attempt after a time.
 
 Horovod's first rank finds those that do not join a collective operation, and writes them to its
-standard error again and again. A rank that is stopped is reported by its worker
-(worker/rank_watch.py).
+standard error again and again (master/stall_reader.py). A rank that is stopped is reported by its
+worker (worker/rank_watch.py).
 """
 
 from __future__ import annotations
 
 import json
-import re
 from dataclasses import dataclass, field, replace
-from typing import Callable, Mapping, NamedTuple, Sequence
+from typing import Mapping, NamedTuple, Sequence
 
 from hvd_pods.cluster.shapes import format_time
 from hvd_pods.rules.messages import Moment
 
-# Horovod's message; a line for each missing rank follows (horovod/common/stall_inspector.cc).
-STALLED = re.compile(r"are waiting for remainder of ranks for more than (\d{1,9}) seconds")
-MISSING = re.compile(r"(\d{1,9})!?: \[(.*)\]")
-# Lines of other ranks that may come between those of a message.
-STRAY_LINES = 20
 # Seconds in which the lines of a message arrive, and between two reports: a script may print such
 # messages itself, without end.
 COLLECT = 0.5
 REPORT_EVERY = 5.0
-# Ranks that are read in a second; those beyond are not named.
-MOST_READ = 1000
 # A rank that is not named for so many periods had joined, and is named anew.
 FORGET_AFTER = 2.5
 # The number of no rank: what has not ended is the launcher.
 NO_RANK = -1
-# Ranks that are named at a time, and characters of what they have not joined.
+# Ranks that are named at a time.
 MOST_RANKS = 8
-MOST_TEXT = 160
 
 
 class Stall(NamedTuple):
@@ -120,39 +111,3 @@ def describe(stalls: Sequence[Stall]) -> str:
     """Name the ranks, the first of them if there are many."""
     more = f"; and {len(stalls) - MOST_RANKS} more" if len(stalls) > MOST_RANKS else ""
     return "; ".join(str(stall) for stall in stalls[:MOST_RANKS]) + more
-
-
-class StallReader:
-    """Finds Horovod's messages about ranks that have not joined, in the launcher's error output.
-
-    `clock` returns seconds. At most MOST_READ ranks are found in a second: training code can write
-    such lines as fast as it likes, and the master keeps each until it is decided about.
-    """
-
-    def __init__(self, clock: Callable[[], float]) -> None:
-        self._clock = clock
-        self._period = 0.0
-        self._lines = 0
-        # How many ranks were found since when.
-        self._since = clock()
-        self._read = 0
-
-    def read(self, line: str) -> tuple[int, str, float] | None:
-        """Read a line: a rank, what it has not joined, and for how many seconds; or None."""
-        found = STALLED.search(line)
-        if found:
-            self._period = float(found[1])
-            self._lines = STRAY_LINES
-            return None
-        missing = MISSING.fullmatch(line) if self._lines else None
-        if missing is None:
-            self._lines = max(0, self._lines - 1)
-            return None
-        now = self._clock()
-        if now - self._since >= 1.0:
-            self._since = now
-            self._read = 0
-        self._read += 1
-        if self._read > MOST_READ:
-            return None
-        return int(missing[1]), f"has not joined {missing[2][:MOST_TEXT]}", self._period

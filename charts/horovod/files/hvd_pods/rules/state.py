@@ -17,6 +17,7 @@ from hvd_pods.common.run_events import RunEvent
 from hvd_pods.rules import messages as m
 from hvd_pods.rules.retries import Retries
 from hvd_pods.rules.stalls import NO_RANK, Stall, Stalls
+from hvd_pods.rules.timers import TimerKind
 
 # The purpose of the write that records the end.
 END = "end"
@@ -308,7 +309,7 @@ class State:
     facts: Facts
     activity: Activity = Activity.HOLDING
     is_stopped: bool = False
-    timers: Mapping[str, float] = field(default_factory=dict)
+    timers: Mapping[TimerKind, float] = field(default_factory=dict)
     hold: Hold = field(default_factory=Hold)
     attempt: Attempt = field(default_factory=lambda: Attempt(0))
     # Attempts that have begun and failed, across all masters of this run.
@@ -321,7 +322,7 @@ class State:
     # A launch of this Job has started a program in a worker, or may have: another master's.
     has_reached: bool = False
     # The fence number of the last launch whose ranks may go on without a master.
-    left: int = 0
+    orphan_fence: int = 0
     progress: Progress = field(default_factory=Progress)
     # Pods whose GPU has failed: no attempt uses them as long as there are enough others.
     broken: frozenset[Pod] = frozenset()
@@ -464,13 +465,13 @@ class Step:
         """Change what is known of the attempt's launch, which has begun."""
         self.set_attempt(launch=replace(self.launch, **changes))
 
-    def set_timer(self, name: str, at: float) -> None:
-        """Let a Timer event of this name follow at a time, and not at the one set before."""
-        self.set(timers={**self.state.timers, name: at})
+    def set_timer(self, kind: TimerKind, at: float) -> None:
+        """Let a Timer event of this kind follow at a time, and not at the one set before."""
+        self.set(timers={**self.state.timers, kind: at})
 
-    def clear_timers(self, *names: str) -> None:
-        """Let no Timer events of these names follow."""
-        left = {name: at for name, at in self.state.timers.items() if name not in names}
+    def clear_timers(self, *kinds: TimerKind) -> None:
+        """Let no Timer events of these kinds follow."""
+        left = {kind: at for kind, at in self.state.timers.items() if kind not in kinds}
         self.set(timers=left)
 
     def set_entry(self, state: str, reason: str = "") -> None:
@@ -490,7 +491,7 @@ class Step:
         }
         if self.state.was_training:
             entry["trained"] = entry["uid"]
-            entry["launched"] = str(self.state.left)
+            entry["launched"] = str(self.state.orphan_fence)
         self.set(entry=entry)
 
     def write_record(self, purpose: str, within: float | None = 0.0) -> None:

@@ -29,6 +29,7 @@ from hvd_pods.common.notices import (
 )
 from hvd_pods.common.pod_problems import exceeds_own_limit
 from hvd_pods.common.record import RUNNING
+from hvd_pods.common.run import Run
 from hvd_pods.common.run_events import RunEvent
 from hvd_pods.rules import ending, gathering
 from hvd_pods.rules import messages as m
@@ -43,6 +44,7 @@ from hvd_pods.rules.stalls import (
     describe,
 )
 from hvd_pods.rules.state import Activity, Launch, State, Step
+from hvd_pods.rules.timers import TimerKind
 
 # Seconds from SIGTERM to SIGKILL for a launcher: in general; when hosts are lost, for whose daemons
 # it would wait, or have come; and the same in mode direct, which starts no daemons.
@@ -88,8 +90,8 @@ def begin(step: Step, event: m.Delivered) -> None:
         step.then(m.AttemptEnds(problem))
         return
     chosen = [name for name in state.facts.hosts if name in event.hosts]
-    left = state.hold.fence if run.mode == "direct" else 0
-    step.set(activity=Activity.TRAINING, was_training=True, left=left)
+    orphan_fence = state.hold.fence if run.mode == "direct" else 0
+    step.set(activity=Activity.TRAINING, was_training=True, orphan_fence=orphan_fence)
     step.set_attempt(launch=Launch(tuple(chosen)))
     number = state.attempt.number
     what = f"attempt {number}: {run.mode} starts {step.state.ranks} ranks on {len(chosen)} workers"
@@ -129,7 +131,7 @@ def _look_for_loss(step: Step) -> None:
     leaving = attempt.launch.leaving
     if all(leaving.get(host.name, 0.0) > step.now for host in lost):
         # A worker that was asked to leave no longer answers, and its ranks may be saving.
-        step.set_timer("loss", step.now + LOOK_AGAIN_AFTER)
+        step.set_timer(TimerKind.LOSS, step.now + LOOK_AGAIN_AFTER)
         return
     abort(step, gathering.announce_loss(step, lost))
 
@@ -147,7 +149,7 @@ def _end_leftovers(step: Step) -> None:
     step.set_attempt(idle=idle)
     if new:
         addresses = {name: pod.address for name, pod in answering.items()}
-        step.do(m.EndLeftovers(attempt.number, new, addresses))
+        step.do(m.EndLeftovers(attempt.number, addresses, new))
 
 
 def abort(step: Step, problem: RunError) -> None:
@@ -160,7 +162,7 @@ def abort(step: Step, problem: RunError) -> None:
     if isinstance(problem, (LostHostError, ResizedError)):
         is_direct = step.state.run.mode == "direct"
         within = END_DIRECT_WITHIN if is_direct else END_WITHOUT_HOSTS_WITHIN
-    step.set_timer("kill", step.now + within)
+    step.set_timer(TimerKind.KILL, step.now + within)
     step.do(m.EndLauncher())
 
 
@@ -171,7 +173,7 @@ def terminate(step: Step) -> None:
     is_ending = launch is None or launch.problem or len(launch.hosts) == 1
     if run.mode == "direct" and run.api and not is_ending:
         within = min(LEAVE_WITHIN, run.grace / 6)
-        step.set_timer("leave", step.now + within)
+        step.set_timer(TimerKind.LEAVE, step.now + within)
         step.do(m.ReadJob(within, leaves=True))
     else:
         interrupt(step)
@@ -179,12 +181,12 @@ def terminate(step: Step) -> None:
 
 def interrupt(step: Step, job: Object | None = None) -> None:
     """This pod is asked to end: let the ranks save, or go on if the Job makes another master."""
-    step.clear_timers("leave")
+    step.clear_timers(TimerKind.LEAVE)
     launch = step.launch
     grace = step.state.run.grace
     seconds = grace - min(RESERVE, grace / 2)
     step.log(f"this pod is terminating: the ranks have {seconds:.0f} s to save")
-    step.set_timer("end", step.now + seconds)
+    step.set_timer(TimerKind.END, step.now + seconds)
     step.set_launch(is_asking=True)
     may_stay = job is not None and ending.is_continued(job, step.wall)
     step.do(m.AskRanks(step.state.attempt.number, launch.hosts, may_stay))
@@ -193,9 +195,9 @@ def interrupt(step: Step, job: Object | None = None) -> None:
 def on_asked(step: Step, event: m.RanksAsked) -> None:
     """All ranks were asked to end. Ranks that rank/start.py has not started know SIGTERM only."""
     step.set_launch(is_asking=False)
-    if event.are_left:
+    if event.go_on:
         step.log("the ranks go on until another master has come")
-        step.set_timer("kill", step.now + END_WITHIN)
+        step.set_timer(TimerKind.KILL, step.now + END_WITHIN)
         return
     _release(step)
     if not event.number:
@@ -250,7 +252,7 @@ def on_notice(step: Step, event: m.NoticeTaken) -> None:
         finished = dict.fromkeys((*launch.finished, (host, rank)))
         if not launch.finished:
             step.set_launch(finished_at=step.now)
-            step.set_timer("ends", step.now + NAME_AFTER)
+            step.set_timer(TimerKind.UNFINISHED, step.now + NAME_AFTER)
         step.set_launch(finished=tuple(finished)[:MOST_NOTICES])
     elif kind == ENDED:
         waiting = launch.waiting
@@ -335,23 +337,23 @@ def report_unfinished(step: Step) -> None:
     waited = step.now - since
     limit = max(run.stall_timeout, NAME_AFTER) if run.stall_timeout else float("inf")
     if waited < NAME_AFTER or (launch.unfinished and waited < limit):
-        step.set_timer("ends", since + (limit if launch.unfinished else NAME_AFTER))
+        step.set_timer(TimerKind.UNFINISHED, since + (limit if launch.unfinished else NAME_AFTER))
         return
-    left = _find_unfinished(step)
-    text = _describe_unfinished(step, left, waited)
+    unfinished = _find_unfinished(step)
+    text = _describe_unfinished(step, unfinished, waited)
     if waited >= limit:
         why = f"{text}, longer than launch.stallTimeoutSeconds={run.stall_timeout:.0f}"
         abort(step, LaunchError(why, 1))
         return
     # Where all ranks have ended, no rank keeps the others waiting.
-    host, rank = left[0] if left else ("", NO_RANK)
+    host, rank = unfinished[0] if unfinished else ("", NO_RANK)
     what = f"has not ended after {_name_ranks(launch.finished[:1])}"
     step.set_launch(unfinished=Stall(rank, host, what, since, step.now, float("inf")))
     _announce_stall(step, text)
     if limit < float("inf"):
-        step.set_timer("ends", since + limit)
+        step.set_timer(TimerKind.UNFINISHED, since + limit)
     ranks: dict[str, list[int]] = {}
-    for host, rank in left[:MOST_RANKS]:
+    for host, rank in unfinished[:MOST_RANKS]:
         ranks.setdefault(host, []).append(rank)
     if ranks:
         step.do(m.ShowStacks(step.state.attempt.number, ranks))
@@ -366,9 +368,9 @@ def _find_unfinished(step: Step) -> list[tuple[str, int]]:
     return [(host.name, rank) for rank, host in found if host and rank not in over]
 
 
-def _describe_unfinished(step: Step, left: Sequence[tuple[str, int]], seconds: float) -> str:
+def _describe_unfinished(step: Step, ranks: Sequence[tuple[str, int]], seconds: float) -> str:
     launch = step.launch
-    others = _name_ranks(left) if left else f"all ranks have, but {step.state.run.mode}"
+    others = _name_ranks(ranks) if ranks else f"all ranks have, but {step.state.run.mode}"
     first = _name_ranks(launch.finished[:1])
     return f"{first} ended with exit code 0, and {others} has not ended for {seconds:.0f} s"
 
@@ -408,7 +410,7 @@ def _add_stall(step: Step, stall: Stall, is_measured: bool) -> None:
     if launch is None:
         return
     if not launch.stalls.new:
-        step.set_timer("stalls", max(step.now + COLLECT, launch.stalls.quiet_until))
+        step.set_timer(TimerKind.STALLS, max(step.now + COLLECT, launch.stalls.quiet_until))
     step.set_launch(stalls=launch.stalls.add(stall, is_measured))
 
 
@@ -461,17 +463,22 @@ def on_worker_reached(step: Step, event: m.WorkerReached) -> None:
     step.set(has_reached=True)
 
 
+def on_not_started(step: Step, event: m.LauncherNotStarted) -> None:
+    """The launcher could not be started: the attempt is over."""
+    step.then(m.AttemptEnds(event.problem))
+
+
 def on_launcher_ended(step: Step, event: m.LauncherEnded) -> None:
     """The launcher has ended: the attempt is over, or why it failed has to be found out."""
     state = step.state
     launch = step.launch
     step.set(activity=Activity.JUDGING)
-    step.clear_timers("leave")
+    step.clear_timers(TimerKind.LEAVE)
     step.set_attempt(seconds=event.seconds)
     step.set_launch(code=event.code)
     if launch.waiting:
         step.do(m.ReleaseRanks(launch.waiting))
-    left = tuple(launch.leaving)
+    terminated = tuple(launch.leaving)
     problem = launch.problem
     # The ranks may have ended in the moment in which a host was lost. Ranks that were ended for
     # another reason have not finished, whatever their handlers of signals make of it.
@@ -480,8 +487,8 @@ def on_launcher_ended(step: Step, event: m.LauncherEnded) -> None:
         isinstance(problem, ResizedError) and state.run.mode == "direct"
     )
     if event.code == 0 and (problem is None or may_have_ended):
-        if left:
-            names = ", ".join(left)
+        if terminated:
+            names = ", ".join(terminated)
             step.log(f"{names} was terminated, but the ranks ended with 0: the run is finished")
         step.then(m.AttemptEnds(_find_idleness(state)))
     elif problem:
@@ -489,9 +496,27 @@ def on_launcher_ended(step: Step, event: m.LauncherEnded) -> None:
     else:
         number = state.attempt.number
         pods = state.attempt.pods
-        uids = {name: pods[name].uid for name in left if name in pods}
-        notices = (launch.raised, launch.failed)
-        step.do(m.FindCause(number, event.code, launch.hosts, *notices, uids))
+        uids = {name: pods[name].uid for name in terminated if name in pods}
+        step.do(
+            m.FindCause(
+                number,
+                event.code,
+                launch.hosts,
+                launch.raised,
+                launch.failed,
+                uids,
+                asks_for_binding=_may_have_failed_to_bind(state.run, launch),
+            )
+        )
+
+
+def _may_have_failed_to_bind(run: Run, launch: Launch) -> bool:
+    """Whether ranks may not have started: Open MPI's daemon crashes where it cannot bind them.
+
+    mpirun takes that for a failure of the network.
+    """
+    has_started = launch.raised or launch.failed
+    return run.mode == "mpirun" and run.binding.to != "none" and not has_started
 
 
 def _find_idleness(state: State) -> RunError | None:
@@ -509,9 +534,9 @@ def _find_idleness(state: State) -> RunError | None:
 def on_cause(step: Step, event: m.CauseFound) -> None:
     """Say why the launcher failed: the first rank that did, unless its host is gone."""
     run = step.state.run
-    cause = event.cause
     launch = step.launch
     code = launch.code
+    cause = _choose_cause(event, code)
     if launch.leaving:
         step.then(m.AttemptEnds(_explain_leaving(", ".join(launch.leaving), event.evictions, code)))
         return
@@ -532,6 +557,15 @@ def on_cause(step: Step, event: m.CauseFound) -> None:
     else:
         why = f"{run.mode} ended with exit code {code}: its last lines above say why"
         step.then(m.AttemptEnds(LaunchError(why, code)))
+
+
+def _choose_cause(event: m.CauseFound, code: int) -> m.Cause | None:
+    """The cause that explains the others: without keys, or bound, no rank has started."""
+    if code and event.key_problem:
+        return m.Cause("a worker: ", event.key_problem, is_sure_to_repeat=True, is_final=True)
+    if event.binding_problem:
+        return m.Cause("", event.binding_problem, is_sure_to_repeat=True, is_final=True)
+    return event.cause
 
 
 def _note_broken(step: Step, host: str) -> bool:
@@ -555,8 +589,8 @@ def _describe_finished(step: Step) -> str:
     return f"; {_name_ranks(launch.finished)} had ended with exit code 0"
 
 
-def _explain_leaving(left: str, evictions: Mapping[str, str], code: int) -> RunError:
-    """The problem of an attempt whose workers were terminated; `left` names these.
+def _explain_leaving(names: str, evictions: Mapping[str, str], code: int) -> RunError:
+    """The problem of an attempt whose workers were terminated; `names` has these.
 
     A worker that has used more than its own limit would do so again: that is a failure.
     """
@@ -565,4 +599,4 @@ def _explain_leaving(left: str, evictions: Mapping[str, str], code: int) -> RunE
             return LaunchError(f"{name} was evicted: {message}", code)
     why = "; ".join(dict.fromkeys(evictions.values()))
     what = f"evicted: {why}" if why else TERMINATED
-    return WorkerLeftError(f"{left} was {what}", code)
+    return WorkerLeftError(f"{names} was {what}", code)

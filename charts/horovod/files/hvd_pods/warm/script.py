@@ -16,7 +16,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Callable, TextIO
 
-from hvd_pods.common import fast_start
+from hvd_pods.common import paths
 
 
 def take_over(request: dict[str, Any], received: list[int]) -> None:
@@ -64,7 +64,7 @@ def set_up_python(request: dict[str, Any]) -> None:
     if not getattr(sys.flags, "safe_path", False):
         sys.path.insert(0, request["first path"])
     # Behind everything, so that the script's own modules of these names come first.
-    sys.path.append(fast_start.LIBRARY)
+    sys.path.append(paths.LIBRARY)
     importlib.invalidate_caches()
     _set_buffering(program["unbuffered"] or bool(os.environ.get("PYTHONUNBUFFERED")))
     _correct_multiprocessing()

@@ -19,7 +19,7 @@ import time
 from pathlib import Path
 from typing import Any, Dict, List, NoReturn, Sequence, Tuple
 
-from hvd_pods.common.fast_start import (
+from hvd_pods.common.processes import (
     PR_SET_CHILD_SUBREAPER,
     die_with_parent,
     end_descendants,

@@ -11,7 +11,7 @@ from importlib.machinery import FileFinder, SourceFileLoader, all_suffixes
 from pathlib import Path
 from typing import Any, Iterator, Sequence
 
-from hvd_pods.common import fast_start
+from hvd_pods.common import files, paths
 
 # Variables that tell libraries where to run their threads, among the CPUs when they are loaded.
 PLACE_THREADS = ("OMP_PLACES", "OMP_PROC_BIND", "GOMP_CPU_AFFINITY", "KMP_AFFINITY")
@@ -127,12 +127,12 @@ class WarmState:
         yield self._find_cpus(request)
         if not getattr(sys.flags, "safe_path", False):
             yield self._find_shadow(request["first path"] or request["folder"])
-        yield self._find_shadow(f"{fast_start.PACKAGES}/current/site", is_complete=False)
+        yield self._find_shadow(f"{paths.PACKAGES}/current/site", is_complete=False)
         changed = [file for file, time_ in self._files.items() if _changed(file) != time_]
         if changed:
             yield f"{changed[0]} has changed since it was imported"
-        paths = request["environment"].get("PYTHONPATH", "").split(os.pathsep)
-        relative = [path for path in paths if path and not path.startswith("/")]
+        own_paths = request["environment"].get("PYTHONPATH", "").split(os.pathsep)
+        relative = [path for path in own_paths if path and not path.startswith("/")]
         if relative:
             yield f"PYTHONPATH has the relative path {relative[0]}"
 
@@ -156,7 +156,7 @@ class WarmState:
         namespaces have.
         """
         finder = FileFinder(folder, (SourceFileLoader, all_suffixes()))
-        names = {name.partition(".")[0] for name in fast_start.list_names(folder)}
+        names = {name.partition(".")[0] for name in files.list_names(folder)}
         for name in sorted(names & self.tops.difference(sys.builtin_module_names)):
             found = finder.find_spec(name)
             if found and (found.origin or not is_complete):

@@ -27,7 +27,7 @@ from typing import Mapping
 sys.path.insert(0, str(Path(__file__).absolute().parents[2]))
 from hvd_pods.agent import frames, keys, requests
 from hvd_pods.agent.banner import format_banner
-from hvd_pods.common import contract, fast_start
+from hvd_pods.common import contract, host_program, paths, processes
 from hvd_pods.common.errors import ConfigurationError, RunError
 from hvd_pods.common.reporting import log, report_failure
 
@@ -133,7 +133,7 @@ class Agent:
             if self._is_leaving and not self._sessions:
                 return
             self._loop.wait(max(0.0, self._next_due() - time.monotonic()))
-            for _ in fast_start.ended_children():
+            for _ in processes.ended_children():
                 continue
             self._handle_due()
 
@@ -325,7 +325,7 @@ class Agent:
             program.give(content)
         elif kind == frames.STAY:
             client.may_stay = True
-            program.give(fast_start.STAY)
+            program.give(host_program.STAY)
         else:
             program.pass_on(frames.NUMBER.unpack(content)[0])
 
@@ -373,8 +373,8 @@ class Agent:
         others = [one.program.pid for one in self._sessions if one is not client and one.program]
         for _ in range(LOOKS):
             # In this order: what another session starts meanwhile is not among these.
-            found = set(fast_start.descendants(os.getpid()))
-            below = {pid for other in others for pid in [other, *fast_start.descendants(other)]}
+            found = set(processes.descendants(os.getpid()))
+            below = {pid for other in others for pid in [other, *processes.descendants(other)]}
             for pid in found - below:
                 with suppress(OSError):
                     os.kill(pid, signal.SIGKILL)
@@ -460,13 +460,13 @@ def main() -> int:
     environment = os.environ
     parent = os.getppid()
     with suppress(ImportError, OSError):
-        fast_start.set_process_option(fast_start.PR_SET_CHILD_SUBREAPER, 1)
-        fast_start.die_with_parent(parent)
+        processes.set_process_option(processes.PR_SET_CHILD_SUBREAPER, 1)
+        processes.die_with_parent(parent)
     port = int(environment[contract.AGENT_PORT])
     slots = int(environment.get(contract.SLOTS, "1"))
     hosts = int(environment.get(contract.HOSTS, "1"))
     try:
-        own_keys = keys.Keys(fast_start.KEYS, environment[contract.MASTER_NAME])
+        own_keys = keys.Keys(paths.KEYS, environment[contract.MASTER_NAME])
         own_keys.server()
         listener = listen(port)
     except RunError as problem:

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Callable
 
 sys.path.insert(0, str(Path(__file__).absolute().parents[2]))
-from hvd_pods.common import contract, fast_start, hostile, notices
+from hvd_pods.common import contract, files, host_program, hostile, notices, processes
 from hvd_pods.rank import ranks
 from hvd_pods.worker.saving import KEPT, fits_any_number
 
@@ -65,7 +65,7 @@ def leave(
             ranks.ask_to_end(script)
         if not scripts or time.monotonic() > save_at:
             save(not scripts)
-        left = list(fast_start.descendants(agent.pid))
+        left = list(processes.descendants(agent.pid))
         if not scripts and all(map(_is_own, left)):
             # The master follows the progress until the launch ends.
             give_up_at = min(give_up_at, time.monotonic() + SEND_WITHIN)
@@ -77,7 +77,7 @@ def leave(
 def _is_own(pid: int) -> bool:
     """Whether a process is a fork of the agent or a worker's own program, or has just ended."""
     with suppress(OSError):
-        return b"/hvd_pods/worker/" in fast_start.read(f"/proc/{pid}/cmdline")
+        return b"/hvd_pods/worker/" in files.read(f"/proc/{pid}/cmdline")
     return True
 
 
@@ -109,7 +109,7 @@ def main() -> int:
     if sys.argv[1:] == ["look"]:
         print(sum(map(may_stay, scripts)), end=" ")
         with suppress(OSError):
-            print(hostile.one_line(hostile.read_file(fast_start.FINISHED).decode("latin-1")))
+            print(hostile.one_line(hostile.read_file(host_program.FINISHED).decode("latin-1")))
         return 0
     for script in scripts:
         if not ranks.was_asked_to_end(script):

@@ -18,7 +18,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Iterator
 
-from hvd_pods.common import fast_start
+from hvd_pods.common import files, processes
 from hvd_pods.common.errors import RunError
 from hvd_pods.common.paths import PROGRAMS
 from hvd_pods.rank import warm_client
@@ -64,7 +64,7 @@ class Fence:
         self._has_failed = False
         # What the main program has started itself, before any training code ran.
         self._own = set(_children(main))
-        self._programs = _states(PROGRAMS)
+        self._programs = _states(Path(PROGRAMS))
 
     @property
     def is_closed(self) -> bool:
@@ -94,12 +94,12 @@ class Fence:
         Raises FenceError when it does not end in time, and ChangedProgramsError when it has changed
         a program of the chart: nothing may start here before the container has started again.
         """
-        for _ in fast_start.ended_children():
+        for _ in processes.ended_children():
             continue
         left = self._kill()
         # What has lost its parent is a child of this process, or of the main program.
         if not left and not has_child():
-            changed = _states(PROGRAMS) ^ self._programs
+            changed = _states(Path(PROGRAMS)) ^ self._programs
             if changed:
                 name = min(path for path, _, _ in changed)
                 raise ChangedProgramsError(
@@ -116,16 +116,16 @@ class Fence:
         return False
 
     def _kill(self) -> set[int]:
-        started = set(fast_start.descendants(os.getpid()))
+        started = set(processes.descendants(os.getpid()))
         # A second look finds the child of a process that ended during the first one.
         for orphan in self._orphans() or self._orphans():
-            started |= {orphan, *fast_start.descendants(orphan)}
+            started |= {orphan, *processes.descendants(orphan)}
         guards = set(self._guards())
         killed = set(started)
         waited = self._gone_within - ((self._until or 0.0) - time.monotonic())
         if waited > self._guards_within:
             for guard in guards:
-                killed |= {guard, *fast_start.descendants(guard)}
+                killed |= {guard, *processes.descendants(guard)}
         for pid in killed:
             with suppress(OSError):
                 os.kill(pid, signal.SIGKILL)
@@ -137,14 +137,14 @@ class Fence:
 
     def _guards(self) -> Iterator[int]:
         """Yield the guards of warm ranks, which are below the process that has imported."""
-        for pid in fast_start.descendants(self._main):
+        for pid in processes.descendants(self._main):
             with suppress(OSError):
-                if fast_start.read(f"/proc/{pid}/comm").strip() == warm_client.GUARD.encode():
+                if files.read(f"/proc/{pid}/comm").strip() == warm_client.GUARD.encode():
                     yield pid
 
     def _forget_progress(self) -> None:
         """Remove what ranks of earlier attempts have reported: they may be on other workers now."""
-        for name in fast_start.list_names(self._metrics) if self._metrics else ():
+        for name in files.list_names(self._metrics) if self._metrics else ():
             # Training code may have made a folder there, or removes files itself.
             with suppress(OSError):
                 Path(self._metrics, name).unlink()
@@ -167,7 +167,7 @@ def _states(programs: Path) -> set[tuple[str, int, int]]:
 
 def _children(parent: int) -> Iterator[tuple[int, str]]:
     """Yield the number of each child that runs, and when it was started."""
-    for pid, state, its_parent, _ in fast_start.processes():
+    for pid, state, its_parent, _ in processes.all_processes():
         if its_parent == parent and state not in "ZX":
             with suppress(OSError):
-                yield pid, fast_start.read_stat(pid)[STARTED]
+                yield pid, processes.read_stat(pid)[STARTED]

@@ -22,7 +22,7 @@ from types import FrameType
 from typing import Mapping
 
 sys.path.insert(0, str(Path(__file__).absolute().parents[2]))
-from hvd_pods.common import contract, fast_start, metrics, notices, packages, threads
+from hvd_pods.common import contract, metrics, notices, packages, processes, threads
 from hvd_pods.common.metrics import Sample, format_page, script_samples
 from hvd_pods.common.paths import CODE, GENERATED, PROGRAMS
 from hvd_pods.common.private_files import write_private_file
@@ -40,7 +40,7 @@ def write_ssh() -> None:
 
     Open MPI's daemons look for the launcher's agent also where they need none.
     """
-    program = GENERATED / "bin" / "ssh"
+    program = Path(GENERATED, "bin", "ssh")
     program.parent.mkdir(exist_ok=True)
     program.write_text(
         "#!/bin/sh\necho '[hvd] error: ssh: only the master starts programs in workers' >&2\n"
@@ -72,7 +72,7 @@ def start_warm_process(python: str, environment: Mapping[str, str]) -> None:
     number = listener.detach()
     # Not isolated, and without options: as a rank's Python starts.
     subprocess.Popen(
-        [python, str(PROGRAMS / "warm" / "server.py"), str(number), *modules],
+        [python, f"{PROGRAMS}/warm/server.py", str(number), *modules],
         env=environment,
         stdin=subprocess.DEVNULL,
         pass_fds=[number],
@@ -143,7 +143,7 @@ class Saver:
             return
         if any(saving.KEPT.glob("*/*-shared.*")):
             self._was_begun.add(is_last)
-            program = str(PROGRAMS / "worker" / "saving.py")
+            program = f"{PROGRAMS}/worker/saving.py"
             arguments = [sys.executable, "-I", "-S", program]
             self.process = subprocess.Popen(arguments, stdin=subprocess.DEVNULL)
 
@@ -159,7 +159,7 @@ def serve(agent: subprocess.Popen[bytes], signals: Signals) -> int:
     def wait(seconds: float) -> None:
         signals.wait(seconds)
         # Also orphans, which the container's first process inherits.
-        for pid, status in fast_start.ended_children():
+        for pid, status in processes.ended_children():
             for own in (agent, saver.process):
                 if own and own.pid == pid:
                     is_exit = os.WIFEXITED(status)
@@ -188,15 +188,15 @@ def main() -> int:
     """Serve ranks until the end of the pod, or return an exit code when that is not possible."""
     with suppress(ImportError, OSError):
         # Orphans come to this process where it is not the container's first one either.
-        fast_start.set_process_option(fast_start.PR_SET_CHILD_SUBREAPER, 1)
+        processes.set_process_option(processes.PR_SET_CHILD_SUBREAPER, 1)
     signals = Signals()
-    if CODE.is_dir():
+    if Path(CODE).is_dir():
         # The packages are installed later: sessions and forks find them at this path then.
         os.environ.update(packages.add_to(os.environ))
     write_ssh()
     start_warm_process(sys.executable, os.environ)
     agent = subprocess.Popen(
-        [sys.executable, "-I", "-S", str(PROGRAMS / "worker" / "agent.py")],
+        [sys.executable, "-I", "-S", f"{PROGRAMS}/worker/agent.py"],
         stdin=subprocess.DEVNULL,
     )
     start_metrics(os.environ)

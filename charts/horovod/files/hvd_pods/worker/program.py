@@ -8,7 +8,7 @@ from contextlib import suppress
 from typing import Callable, Mapping, NamedTuple, Sequence
 
 from hvd_pods.agent import frames
-from hvd_pods.common import fast_start
+from hvd_pods.common import processes
 from hvd_pods.worker import loop, supervisor
 
 # Bytes that are read or written at once.
@@ -94,7 +94,7 @@ class Program:
 
     def kill(self) -> None:
         """Kill all that the program has started; its supervisor then reports how it ended."""
-        for pid in list(fast_start.descendants(self.pid)):
+        for pid in list(processes.descendants(self.pid)):
             with suppress(OSError):
                 os.kill(pid, signal.SIGKILL)
 

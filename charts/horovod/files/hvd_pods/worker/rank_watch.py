@@ -11,7 +11,7 @@ import time
 from contextlib import suppress
 from typing import Iterable, Mapping
 
-from hvd_pods.common import contract, fast_start, notices
+from hvd_pods.common import contract, notices, processes
 from hvd_pods.rank import ranks
 
 # Horovod's own variable: the seconds between two of its reports of ranks that have not joined.
@@ -69,7 +69,7 @@ class RankWatch:
 
 def cpu_seconds(leaders: Iterable[int]) -> dict[int, float]:
     """The CPU that processes and all those that they have started have used, in seconds."""
-    parents = {pid: parent for pid, _, parent, _ in fast_start.processes()}
+    parents = {pid: parent for pid, _, parent, _ in processes.all_processes()}
     used = dict.fromkeys(leaders, 0.0)
     for pid in parents:
         leader = pid
@@ -78,7 +78,7 @@ def cpu_seconds(leaders: Iterable[int]) -> dict[int, float]:
         if leader in used:
             with suppress(OSError):
                 # In proc(5), utime, stime, cutime and cstime.
-                ticks = sum(map(int, fast_start.read_stat(pid)[11:15]))
+                ticks = sum(map(int, processes.read_stat(pid)[11:15]))
                 used[leader] += ticks / os.sysconf("SC_CLK_TCK")
     return used
 
@@ -86,6 +86,6 @@ def cpu_seconds(leaders: Iterable[int]) -> dict[int, float]:
 def find_stop(pid: int) -> str | None:
     """The kind of notice about a process that is stopped; None for one that runs or has ended."""
     try:
-        return STOPPED.get(fast_start.read_stat(pid)[0])
+        return STOPPED.get(processes.read_stat(pid)[0])
     except OSError:
         return None

@@ -19,7 +19,7 @@ from itertools import islice
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).absolute().parents[2]))
-from hvd_pods.common import fast_start, hostile
+from hvd_pods.common import hostile, paths, processes
 from hvd_pods.rank import ranks
 from hvd_pods.rank.ranks import STACK_SIGNAL
 
@@ -37,14 +37,14 @@ OWN_FRAME = re.compile(r'^  File ".*/hvd_pods/warm/\w+\.py", line .*\n?', re.M)
 FRAME = re.compile(r'^  File "([^"\n]+)", line (\d{1,9}) in (.+)', re.M)
 MOST_FRAMES = 400
 # Folders of the user's code, below a digest, and of what is nobody's own.
-SCRIPTS = re.compile(rf"{fast_start.CODE}/[^/.][^/]*/")
+SCRIPTS = re.compile(rf"{paths.CODE}/[^/.][^/]*/")
 LIBRARIES = ("/site-packages/", "/dist-packages/", "/lib/python", "/horovod/", "<frozen ")
 LONGEST_PLACE = 200
 
 
 def ask(script: ranks.Script) -> str | None:
     """Ask a rank for its stack: what to say, or None while it writes it. Raises OSError."""
-    state = STATES.get(fast_start.read_stat(script.pid)[0], "")
+    state = STATES.get(processes.read_stat(script.pid)[0], "")
     if state:
         return state
     # Without a handler, it would end the process.

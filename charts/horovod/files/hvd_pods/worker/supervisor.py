@@ -17,8 +17,8 @@ import sys
 import time
 import traceback
 
-from hvd_pods.common import fast_start
-from hvd_pods.common.fast_start import PROGRAMS
+from hvd_pods.common import files, processes
+from hvd_pods.common.paths import PROGRAMS
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -54,8 +54,8 @@ def start(argv: Sequence[str], environment: Mapping[str, str], streams: Sequence
             signal.signal(number, signal.SIG_DFL)
         _arrange(streams)
         with contextlib.suppress(ImportError, OSError):
-            fast_start.set_process_option(fast_start.PR_SET_CHILD_SUBREAPER, 1)
-            fast_start.die_with_parent(agent)
+            processes.set_process_option(processes.PR_SET_CHILD_SUBREAPER, 1)
+            processes.die_with_parent(agent)
         code = _supervise(argv, environment)
     except BaseException:  # noqa: BLE001 - a fork of the agent must not go on as the agent
         traceback.print_exc()
@@ -67,7 +67,7 @@ def _arrange(streams: Sequence[int]) -> None:
     """Make the descriptors 0 to 3, and close all others: they belong to other sessions."""
     # The agent may have as many files open as it may: the list of them needs one more.
     os.close(0)
-    for number in map(int, fast_start.list_names("/proc/self/fd")):
+    for number in map(int, files.list_names("/proc/self/fd")):
         if number >= STATUS and number not in streams:
             with contextlib.suppress(OSError):
                 os.close(number)
@@ -115,10 +115,10 @@ def _end_all() -> None:
     look at all processes alone would miss one whose parent ends meanwhile.
     """
     while has_child():
-        for pid in list(fast_start.descendants(os.getpid())):
+        for pid in list(processes.descendants(os.getpid())):
             with contextlib.suppress(OSError):
                 os.kill(pid, signal.SIGKILL)
-        for _ in fast_start.ended_children():
+        for _ in processes.ended_children():
             continue
         if has_child():
             time.sleep(LOOK_EVERY)
@@ -164,7 +164,7 @@ def _become(argv: Sequence[str], environment: Mapping[str, str]) -> NoReturn:
 
 
 def _find(program: str) -> str:
-    path = fast_start.which(program)
+    path = files.which(program)
     if path is None:
         raise FileNotFoundError(f"there is no such program on {os.uname().nodename}")
     return path

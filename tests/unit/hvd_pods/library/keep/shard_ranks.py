@@ -152,7 +152,7 @@ class Cluster:
         attempt = Attempt()
         channel = Channel(len(self.places), deaths or {})
         with pytest.MonkeyPatch.context() as patch:
-            patch.setenv("HVD_EPOCH", str(self.attempts))
+            patch.setenv("HVD_FENCE", str(self.attempts))
             patch.setattr(state, "find_sharded_ranks", lambda: self.here.ranks)
             states = [self._state(rank, patch, **given) for rank in range(len(self.places))]
 

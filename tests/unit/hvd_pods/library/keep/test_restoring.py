@@ -215,7 +215,7 @@ def test_ranks_go_on_with_equal_weights_although_two_have_a_state_of_the_step(
 ) -> None:
     """One of them was away, and has come back with its own step 5 (issue 44)."""
     for rank, weights in enumerate((b"OLD", b"NEW")):
-        monkeypatch.setenv("HVD_EPOCH", str(100 + rank))
+        monkeypatch.setenv("HVD_FENCE", str(100 + rank))
         state = workers.state(rank, weights=weights)
         state.commit(4)
         state.commit(5)

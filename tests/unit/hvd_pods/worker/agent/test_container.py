@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from hvd_pods.common import errors
+from hvd_pods.common import exit_codes
 from hvd_pods.master.session import SessionError
 from tests.unit.hvd_pods.release_keys import ReleaseKeys
 from tests.unit.hvd_pods.worker.agent.pods import PYTHON, AgentPod, Pod, start_agent
@@ -69,7 +69,7 @@ def test_worker_without_its_keys_ends_with_the_reason_and_no_retry(
             HVD_METRICS_DIR=str(pod.root / "metrics"),
         )
         termination = (pod.generated / "termination-log").read_text()
-    assert done.returncode == errors.BAD_CONFIGURATION
+    assert done.returncode == exit_codes.BAD_CONFIGURATION
     for shown in (done.stderr.decode(), termination):
         assert "the agent's keys are not there" in shown
         assert "agent.generation=N" in shown

@@ -51,9 +51,9 @@ _NUMBERS = [100]
 def test_newer_master_ends_the_programs_of_the_older_one_which_is_then_refused(
     fenced: AgentPod, number: int
 ) -> None:
-    with fenced.shell("echo $HVD_EPOCH; sleep 60", number) as old:
+    with fenced.shell("echo $HVD_FENCE; sleep 60", number) as old:
         old.read_until(f"{number}\n".encode())
-        assert fenced.run("echo $HVD_EPOCH", number + 1).output == f"{number + 1}\n".encode()
+        assert fenced.run("echo $HVD_FENCE", number + 1).output == f"{number + 1}\n".encode()
         assert old.wait() == 128 + signal.SIGKILL, "its rank goes on"
     said = f"refused: this master's fence number is {number}, but a newer master"
     with pytest.raises(SessionError, match=said):
@@ -67,7 +67,7 @@ def test_program_without_a_fence_number_runs_beside_those_of_the_present_one(
     """As a script's `ssh` in a master whose variables were removed."""
     with fenced.shell("echo up; cat", number) as running:
         running.read_until(b"up\n")
-        assert fenced.run("echo $HVD_EPOCH").output == f"{number}\n".encode()
+        assert fenced.run("echo $HVD_FENCE").output == f"{number}\n".encode()
         running.give(b"")
         assert running.wait() == 0
 
@@ -76,7 +76,7 @@ def test_program_without_a_fence_number_runs_beside_those_of_the_present_one(
     "how",
     [
         "setsid {program} &",
-        "HVD_EPOCH= setsid {program} &",
+        "HVD_FENCE= setsid {program} &",
         "env -i setsid {program} &",
         "setsid -f {program}",
         "(setsid -f sh -c '{program} & exec {program}' &)",
@@ -124,7 +124,7 @@ def test_files_that_a_program_writes_change_no_fence_number_and_no_environment(
         for name, content in {
             "fence": far,
             "finished": f"'{far} 1'",
-            "environment": r"'PYTHONPATH=/tmp/evil\0HVD_EPOCH=1\0'",
+            "environment": r"'PYTHONPATH=/tmp/evil\0HVD_FENCE=1\0'",
             "sitecustomize.py": "'print(1)'",
             "workers.json": "'{}'",
         }.items()
@@ -186,17 +186,17 @@ def test_newest_of_masters_that_come_at_once_is_served(fenced: AgentPod, number:
 MAIN = """
 import os, subprocess, sys
 sys.path.insert(0, {files!r})
-from hvd_pods.common import fast_start
-fast_start.set_process_option(fast_start.PR_SET_CHILD_SUBREAPER, 1)
+from hvd_pods.common import processes
+processes.set_process_option(processes.PR_SET_CHILD_SUBREAPER, 1)
 own = subprocess.Popen(["sleep", "600"])
 words = [sys.executable, "-I", "-c", {agent!r}]
 agent = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 agent.stdout.readline()
 left = "sleep 600 >/dev/null & echo $!"
 orphan = subprocess.check_output(["sh", "-c", left], text=True).strip()
-print(fast_start.read_stat(orphan)[1] == str(os.getpid()))
+print(processes.read_stat(orphan)[1] == str(os.getpid()))
 agent.communicate("\\n")
-print(own.poll() is None, fast_start.read_stat(orphan)[0])
+print(own.poll() is None, processes.read_stat(orphan)[0])
 own.kill()
 """
 AGENT = """

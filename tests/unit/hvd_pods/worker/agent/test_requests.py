@@ -56,7 +56,7 @@ CHANGES: list[dict[str, Any]] = [
     {"environment": {}},
     {"variables": {"LD_PRELOAD": "/tmp/x.so"}},
     {"variables": {"PATH": "/tmp"}},
-    {"variables": {"HVD_EPOCH": "9"}},
+    {"variables": {"HVD_FENCE": "9"}},
     {"variables": {"HVD_NOTICES": 1}},
     {"variables": {"HVD_NOTICES": "a\0b"}},
     {"variables": []},

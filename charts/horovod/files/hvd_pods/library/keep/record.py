@@ -36,8 +36,8 @@ class Key(NamedTuple):
     """How far a training has come, in which launch.
 
     `series` grows when its steps are counted anew, as with other steps of an epoch; it is -1 for
-    what another run has left, and for a beginning. `launch` is the epoch of the launch that has
-    made the step. In one launch, the records of ranks belong together, also where each has
+    what another run has left, and for a beginning. `launch` is the fence number of the launch that
+    has made the step. In one launch, the records of ranks belong together, also where each has
     something of its own; those of two launches do not, although their step is the same.
     """
 
@@ -112,9 +112,9 @@ def pack(key: Key, value: Any) -> bytearray:
 
 
 def find_launch() -> int:
-    """The epoch of this launch, by which the agents admit it; 0 outside of a run."""
-    epoch = os.environ.get("HVD_EPOCH", "")
-    return int(epoch) if epoch.isdecimal() else 0
+    """The fence number of this launch, by which the agents admit it; 0 outside of a run."""
+    fence = os.environ.get("HVD_FENCE", "")
+    return int(fence) if fence.isdecimal() else 0
 
 
 def read(place: str, raw: memoryview, *, is_checked: bool = True) -> Record:

@@ -1,66 +1,22 @@
-"""What the programs share that must start fast: one starts for each rank.
+"""The processes of a container: what runs, who started it, and how all of it ends.
 
-They do without pathlib, dataclasses, argparse and typing, whose import takes longer than everything
-that these programs do. Therefore paths are strings here.
+Each rank starts programs that use this. Therefore it imports what takes long when it is needed
+(ADR 12).
 """
 
 from __future__ import annotations
 
 import os
 
+from hvd_pods.common.files import list_names, read
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Iterator
 
-# Where pods unpack the package `hvd_pods` (files/unpack.py).
-PROGRAMS = "/horovod/bin/hvd_pods"
-KEYS = "/horovod/keys"
-# An emptyDir in memory. Scripts written for older charts read `hostfile` from here.
-GENERATED = "/horovod/generated"
-# The user's code: mounted into the master by the chart, and unpacked in every pod.
-CODE_SOURCE = "/horovod/code-source"
-CODE = "/horovod/code"
-# The packages that the code asks for (common/packages.py). A shell's `*` does not match the name.
-PACKAGES = f"{CODE}/.packages"
-# The modules for scripts.
-LIBRARY = f"{PROGRAMS}/library"
-# What the master asks a worker's agent to start, for the ranks of its host.
-START_RANKS = ("python3", "-I", "-S", f"{PROGRAMS}/rank/host.py")
-# The line that master/direct.py sends to that program: the ranks go on without a master.
-STAY = b"stay\n"
-# Where a host writes the fence number of a launch whose ranks have all ended with 0, and how many.
-FINISHED = f"{GENERATED}/finished"
-
 # linux/prctl.h.
 PR_SET_PDEATHSIG = 1
 PR_SET_CHILD_SUBREAPER = 36
-
-# The Job fails at once on this code (78): another attempt cannot help.
-BAD_CONFIGURATION = os.EX_CONFIG
-
-
-def which(program: str) -> str | None:
-    """The path of a program as shells find it, or None."""
-    folders = [""] if "/" in program else os.environ.get("PATH", os.defpath).split(os.pathsep)
-    for folder in folders:
-        path = os.path.join(folder, program)
-        if os.path.isfile(path) and os.access(path, os.X_OK):
-            return path
-    return None
-
-
-def read(path: str) -> bytes:
-    """The content of a file. Raises OSError."""
-    with open(path, "rb") as file:
-        return file.read()
-
-
-def list_names(folder: str | os.PathLike[str]) -> list[str]:
-    """The names in a folder; empty when the folder is missing."""
-    try:
-        return os.listdir(folder)
-    except OSError:
-        return []
 
 
 def read_stat(pid: int | str) -> list[str]:
@@ -69,7 +25,7 @@ def read_stat(pid: int | str) -> list[str]:
     return read(f"/proc/{pid}/stat").rpartition(b")")[2].decode().split()
 
 
-def processes() -> Iterator[tuple[int, str, int, int]]:
+def all_processes() -> Iterator[tuple[int, str, int, int]]:
     """Yield number, state, parent and session of processes; those that exit may be missing."""
     for name in list_names("/proc"):
         if name.isdigit():
@@ -82,7 +38,7 @@ def processes() -> Iterator[tuple[int, str, int, int]]:
 
 def descendants(ancestor: int) -> Iterator[int]:
     """Yield the processes below `ancestor` that run, in any order; not those that are zombies."""
-    found = {pid: (state, parent) for pid, state, parent, _ in processes()}
+    found = {pid: (state, parent) for pid, state, parent, _ in all_processes()}
     below = {ancestor}
     grows = True
     while grows:
@@ -114,7 +70,7 @@ def end_descendants() -> None:
     import signal
 
     while True:
-        for pid in [pid for pid, _, parent, _ in processes() if parent == os.getpid()]:
+        for pid in [pid for pid, _, parent, _ in all_processes() if parent == os.getpid()]:
             try:
                 os.kill(pid, signal.SIGKILL)
             except ProcessLookupError:

@@ -9,7 +9,7 @@ import sys
 
 import pytest
 
-from hvd_pods.common import fast_start
+from hvd_pods.common import processes
 from tests.unit.hvd_pods.copies import FILES
 
 
@@ -18,14 +18,14 @@ def test_process_has_its_parent_and_session_whatever_its_name_is() -> None:
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
     with subprocess.Popen(["bash", "-c", show], start_new_session=True, **pipes) as child:  # type: ignore[call-overload]
         assert child.stdout.readline() == b"up\n"
-        processes = {process[0]: process[2:] for process in fast_start.processes()}
+        found = {process[0]: process[2:] for process in processes.all_processes()}
         child.communicate()
-    assert processes[child.pid] == (os.getpid(), child.pid)
+    assert found[child.pid] == (os.getpid(), child.pid)
 
 
 def test_process_whose_parent_has_exited_before_ends_at_once() -> None:
     code = f"import os, sys; sys.path.insert(0, {str(FILES)!r})\n"
-    code += "from hvd_pods.common import fast_start; fast_start.die_with_parent(os.getpid())"
+    code += "from hvd_pods.common import processes; processes.die_with_parent(os.getpid())"
     done = subprocess.run([sys.executable, "-I", "-S", "-c", code], check=False)
     assert done.returncode == 128 + signal.SIGKILL
 

@@ -1,0 +1,32 @@
+"""What launchers and TensorFlow write around the lines of the ranks.
+
+The master looks there for the cause of a failure, and hvdchart shows the lines without it.
+"""
+
+from __future__ import annotations
+
+import re
+
+# What launchers put before a rank's line: the chart `[1]<stdout>:`, Open MPI 4 with --tag-output
+# `[1,1]<stdout>:`, and Open MPI 5 `[prterun-host@1,1]<stdout>: `, with a space.
+_TAG = re.compile(
+    r"^\[(?:(?:\d+|(?P<prterun>[^][]*)),)?(?P<rank>\d{1,7})\]<std(?:out|err)>:(?(prterun) ?)"
+)
+# The lines with which a launcher's report of a failure begins.
+REPORT = (
+    r"Primary job  terminated|MPI_ABORT was invoked"
+    r"|(?:mpirun|prterun|orterun)\b.* (?:detected|noticed|has exited)"
+)
+# The title of a report by Hydra, which MPICH and Intel MPI use.
+HYDRA_REPORT = "BAD TERMINATION"
+# What TensorFlow writes when it starts, behind a prefix with the time.
+TENSORFLOW_NOTES = (
+    r"oneDNN custom operations are on|This TensorFlow binary is optimized"
+    r"|All log messages before absl::InitializeLog\(\)"
+)
+
+
+def split_tag(line: str) -> tuple[int | None, str]:
+    """The rank that a launcher's tag before a line names, or None, and the line without the tag."""
+    tag = _TAG.match(line)
+    return (int(tag["rank"]), line[tag.end() :]) if tag else (None, line)

@@ -1,0 +1,117 @@
+"""What an exception, a signal or a lack of memory means: whether it repeats, and what to do."""
+
+from __future__ import annotations
+
+import re
+import signal
+
+from hvd_pods.master.gpu_problems import find_gpu_problem
+from hvd_pods.rules.messages import Cause
+
+EXPLANATIONS = {
+    signal.SIGKILL: "killed, as the kernel does when a container is out of memory "
+    "(worker.resources.limits.memory)",
+    signal.SIGBUS: "bus error, as when shared memory is full (shm.sizeLimit)",
+    signal.SIGILL: "illegal instruction: the image was built for other CPUs than this node's",
+    signal.SIGSEGV: "segmentation fault",
+    signal.SIGABRT: "aborted, after the message above",
+}
+# Exceptions that the same command raises again wherever it runs.
+SURE_TO_REPEAT = {
+    "AssertionError",
+    "AttributeError",
+    "FileNotFoundError",
+    "FloatingPointError",
+    "ImportError",
+    "IndentationError",
+    "IndexError",
+    "InvalidArgumentError",
+    "IsADirectoryError",
+    "JSONDecodeError",
+    "KeyError",
+    "NameError",
+    "ModuleNotFoundError",
+    "NotADirectoryError",
+    "NotImplementedError",
+    "OutOfMemoryError",
+    "PermissionError",
+    "SyntaxError",
+    "TabError",
+    "TypeError",
+    "UnicodeDecodeError",
+    "ValueError",
+    "ZeroDivisionError",
+}
+# Those after which nothing can be trained before somebody has changed something.
+PERMANENT = {
+    "FileNotFoundError",
+    "ImportError",
+    "IndentationError",
+    "ModuleNotFoundError",
+    "SyntaxError",
+    "TabError",
+}
+# The module that a script lacks, and packages that have another name than their module.
+LACKED = re.compile(r"^ModuleNotFoundError: No module named '([^'.]+)")
+PACKAGES = {
+    "PIL": "Pillow",
+    "bs4": "beautifulsoup4",
+    "cv2": "opencv-python-headless",
+    "skimage": "scikit-image",
+    "sklearn": "scikit-learn",
+    "yaml": "PyYAML",
+}
+# Messages of the kernel about full volumes, which stay full.
+FULL = ("No space left on device", "Disk quota exceeded")
+
+
+def of_exception(rank: int | None, host: str, text: str) -> Cause:
+    """The cause of a rank that has raised an exception; `text` is its line, with the place."""
+    who = describe_rank(rank, host)
+    is_full = any(words in text for words in FULL)
+    # Some are named with their module.
+    name = text.split(":")[0].rpartition(".")[2]
+    lacked = LACKED.match(text)
+    gpu = None if name in SURE_TO_REPEAT else find_gpu_problem(text)
+    if gpu:
+        text = f"{text}; {gpu.remedy}"
+        broken = host if gpu.is_broken else ""
+        return Cause(
+            who,
+            text,
+            is_sure_to_repeat=gpu.is_permanent,
+            is_permanent=gpu.is_permanent,
+            broken_host=broken,
+        )
+    # Some have a hint of their own (common/tracebacks.py).
+    if lacked and not text.endswith(")"):
+        package = PACKAGES.get(lacked[1], lacked[1])
+        text += f"; add {package} to requirements.txt, or send the folder that has it (--code)"
+    is_sure = is_full or name in SURE_TO_REPEAT
+    return Cause(who, text, is_sure, is_permanent=name in PERMANENT)
+
+
+def of_memory(who: str, limit: float) -> Cause:
+    """The cause of a rank that the kernel has killed because of its container's limit, in MiB."""
+    gib = limit / 1024
+    more = f"{2 * gib:.0f}Gi" if gib >= 1 else f"{2 * limit:.0f}Mi"
+    what = f"out of memory: it used {gib:.1f} of {gib:.1f} GiB; raise "
+    what += f"worker.resources.limits.memory to {more}"
+    return Cause(who, what, is_sure_to_repeat=True, is_permanent=True)
+
+
+def describe_rank(rank: int | None, host: str) -> str:
+    """What a cause begins with. Without a number it is any rank; `host` may be empty."""
+    if rank is None:
+        return "a rank: "
+    return f"rank {rank} on {host}: " if host else f"rank {rank}: "
+
+
+def describe_signal(number: int) -> str:
+    """How a rank ended that a signal has ended."""
+    try:
+        known: str | None = EXPLANATIONS.get(signal.Signals(number))
+        name = signal.Signals(number).name
+    except ValueError:
+        return f"ended by signal {number}"
+    return f"ended by {name} ({known})" if known else f"ended by {name}"

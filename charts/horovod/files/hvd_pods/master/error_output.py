@@ -1,0 +1,110 @@
+"""The launcher's error output: passed on, and read on the way for why the launcher fails.
+
+It is passed on without TensorFlow's notes on how it computes: no variable keeps TensorFlow 2.21
+from writing these, and each rank does so.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import time
+from collections import deque
+from typing import IO, Any, Callable, Mapping, Sequence
+
+from hvd_pods.cluster.spawn import spawn
+from hvd_pods.common.hostile import one_line
+from hvd_pods.common.launcher_output import TENSORFLOW_NOTES, split_tag
+from hvd_pods.common.run import Host
+from hvd_pods.common.streams import write
+from hvd_pods.common.tracebacks import TracebackReader
+from hvd_pods.master import failure
+from hvd_pods.master.failure import Evidence, Line
+from hvd_pods.rules.messages import Cause
+
+# Lines of the launcher's end that are searched, and the seconds before it in which the cause was
+# printed: a script may print tracebacks of errors that it has handled.
+LAST_LINES = 400
+LAST_SECONDS = 15.0
+# Seconds to wait for output of processes that outlive the launcher.
+DRAIN_WITHIN = 2.0
+# With a launcher's tag before them. C++ writes a line in one piece.
+NOTES = re.compile(
+    rf"^(?:\[[^]\n]*\](?:<stderr>:)? ?)?(?:WARNING: |I0000 \S+ +\d+ \S+\] )"
+    rf"(?:{TENSORFLOW_NOTES})[^\n]*\n".encode(),
+    re.M,
+)
+# Bytes of a line without an end that are kept, such as a progress bar's.
+LONGEST_REST = 4096
+# Ranks whose tracebacks are read at a time.
+MOST_RANKS = 20_000
+# Characters of an exception with its place and what to do about it.
+LONGEST_TEXT = 800
+
+
+class ErrorOutput:
+    """Passes on and remembers a launcher's error output; `follow` gets each line of ranks."""
+
+    def __init__(
+        self, source: IO[bytes], target: int, follow: Callable[[str], None] = lambda line: None
+    ) -> None:
+        self._source = source
+        self._target = target
+        self._follow = follow
+        self._lines: deque[Line] = deque(maxlen=LAST_LINES)
+        self._tracebacks: deque[Line] = deque(maxlen=LAST_LINES)
+        # By rank; None of all whose lines have no tag.
+        self._readers: dict[int | None, TracebackReader] = {}
+        self._thread = spawn("read-launcher", self._pass_on)
+
+    def find_cause(
+        self,
+        hosts: Sequence[Host],
+        code: int,
+        raised: Sequence[Mapping[str, Any]] = (),
+        failed: Sequence[Mapping[str, Any]] = (),
+    ) -> Cause | None:
+        """Return why the launcher ended with `code`; None when nothing says it.
+
+        `raised` and `failed`: the notices of ranks about exceptions (rank/exception_notice.py), and
+        about their exit codes and signals (rank/rank_end.py), in this order.
+        """
+        self._thread.join(DRAIN_WITHIN)
+        since = time.monotonic() - LAST_SECONDS
+        # Copies, because processes that outlive the launcher may still write.
+        return failure.find_cause(
+            Evidence(
+                hosts=hosts,
+                code=code,
+                since=since,
+                lines=[line for line in self._lines.copy() if line.at > since],
+                exceptions=[line for line in self._tracebacks.copy() if line.at > since],
+                raised=raised,
+                failed=failed,
+            )
+        )
+
+    def _pass_on(self) -> None:
+        rest = b""
+        while True:
+            chunk = os.read(self._source.fileno(), 1 << 16)
+            if not chunk:
+                return
+            write(self._target, NOTES.sub(b"", chunk))
+            *lines, rest = (rest + chunk).split(b"\n")
+            rest = rest[-LONGEST_REST:]
+            for line in lines:
+                if not NOTES.match(line + b"\n"):
+                    self._look_at(line.decode(errors="replace").rstrip("\r"))
+
+    def _look_at(self, line: str) -> None:
+        now = time.monotonic()
+        rank, text = split_tag(line)
+        self._lines.append(Line(now, rank, text))
+        self._follow(text)
+        if len(self._readers) > MOST_RANKS:
+            # A script has made up tags of ranks.
+            self._readers.clear()
+        raised = self._readers.setdefault(rank, TracebackReader()).take(text)
+        if raised:
+            self._tracebacks.append(Line(now, rank, one_line(raised, LONGEST_TEXT)))

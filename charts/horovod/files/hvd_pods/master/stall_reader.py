@@ -1,0 +1,52 @@
+"""Reads Horovod's messages about ranks that have not joined, in the launcher's error output."""
+
+from __future__ import annotations
+
+import re
+from typing import Callable
+
+# Horovod's message; a line for each missing rank follows (horovod/common/stall_inspector.cc).
+STALLED = re.compile(r"are waiting for remainder of ranks for more than (\d{1,9}) seconds")
+MISSING = re.compile(r"(\d{1,9})!?: \[(.*)\]")
+# Lines of other ranks that may come between those of a message.
+STRAY_LINES = 20
+# Ranks that are read in a second; those beyond are not named.
+MOST_READ = 1000
+# Characters of what a rank has not joined.
+MOST_TEXT = 160
+
+
+class StallReader:
+    """Finds Horovod's messages about ranks that have not joined, in the launcher's error output.
+
+    `clock` returns seconds. At most MOST_READ ranks are found in a second: training code can write
+    such lines as fast as it likes, and the master keeps each until it is decided about.
+    """
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._period = 0.0
+        self._lines = 0
+        # How many ranks were found since when.
+        self._since = clock()
+        self._read = 0
+
+    def read(self, line: str) -> tuple[int, str, float] | None:
+        """Read a line: a rank, what it has not joined, and for how many seconds; or None."""
+        found = STALLED.search(line)
+        if found:
+            self._period = float(found[1])
+            self._lines = STRAY_LINES
+            return None
+        missing = MISSING.fullmatch(line) if self._lines else None
+        if missing is None:
+            self._lines = max(0, self._lines - 1)
+            return None
+        now = self._clock()
+        if now - self._since >= 1.0:
+            self._since = now
+            self._read = 0
+        self._read += 1
+        if self._read > MOST_READ:
+            return None
+        return int(missing[1]), f"has not joined {missing[2][:MOST_TEXT]}", self._period
