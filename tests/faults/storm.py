@@ -22,7 +22,7 @@ Fault = Callable[[Training], AbstractContextManager[None]]
 BETWEEN = 20
 KEPT = ["python3", "train.py", "--keep", "--steps"]
 # As docs/keep.md recommends it where the state is in memory.
-LAUNCH = {"mode": "direct", "lostAfterSeconds": 2}
+LAUNCH = {"mode": "direct"}
 # More faults than a storm has: a rank that is killed counts as a failure.
 MOST_FAULTS = 1000
 

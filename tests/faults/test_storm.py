@@ -6,7 +6,15 @@ import time
 
 import pytest
 
-from tests.faults.storm import BETWEEN, FAULTS, begin, finish, survive
+from tests.faults.storm import (
+    BETWEEN,
+    FAULTS,
+    begin,
+    cut_network,
+    finish,
+    stop_rank,
+    survive,
+)
 from tests.faults.training import Training
 
 # More than the training makes until all faults are over.
@@ -36,3 +44,17 @@ def test_training_that_finishes_without_a_master_is_not_repeated(training: Train
     training.wait_for_step(training.target)
     training.result()
     assert len(training.starts()) == 1
+
+
+@pytest.mark.fault("rank stopped, and network cut, with default times and the state in memory")
+def test_faults_that_nobody_reports_cost_seconds_where_no_step_is_lost(training: Training) -> None:
+    """A rank that is stopped would cost ten minutes, as no step is reported, and a network 12 s."""
+    began = time.time()
+    begin(training, STEPS // 2)
+    for fault in (stop_rank, cut_network):
+        # The workers look every five seconds whether their ranks keep their state.
+        training.wait_for_step(training.steps()[-1].step + 8 * BETWEEN)
+        survive(training, fault)
+    measured = finish(training, began)
+    training.report(measured)
+    assert measured["next"] < 15

@@ -43,6 +43,7 @@ def describe_run(**changes: Any) -> str:
         "codeConfigMap": "",
         "requirements": False,
         "lostAfterSeconds": 0,
+        "lossFollowsState": False,
         "shrinkAfterSeconds": 0,
         "results": {},
         "retries": 0,

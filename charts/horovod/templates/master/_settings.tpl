@@ -43,6 +43,7 @@ so that only the workers' environment names it.
   "transport" .Values.network.transport
   "hostsTimeoutSeconds" (int .Values.launch.hostsTimeoutSeconds)
   "lostAfterSeconds" (include "horovod.number" (list .Values.launch.lostAfterSeconds 12) | int)
+  "lossFollowsState" (kindIs "invalid" .Values.launch.lostAfterSeconds)
   "shrinkAfterSeconds" (include "horovod.number" (list .Values.launch.shrinkAfterSeconds 30) | int)
   "stallTimeoutSeconds" (.horovod.stallTimeout | int)
   "stopsFollowSteps" (kindIs "invalid" .Values.launch.stallTimeoutSeconds)

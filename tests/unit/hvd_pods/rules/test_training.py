@@ -19,6 +19,7 @@ from hvd_pods.common.notices import (
     FAILED,
     FINISHED,
     IDLE,
+    KEPT,
     LEAVING,
     RAISED,
     STOPPED,
@@ -615,6 +616,65 @@ def test_rank_that_a_signal_has_stopped_is_waited_for_as_long_as_steps_take(
     if ends:
         world.settle(until=m.EndLauncher)
     assert bool(world.of(m.EndLauncher)) is ends
+
+
+def keep_state(world: World, *, ranks: int = 4) -> None:
+    """Let so many of the four ranks keep their state in memory."""
+    for rank in range(ranks):
+        notice(world, KEPT, f"w-{rank // 2}", rank=rank)
+
+
+@pytest.mark.parametrize(
+    ("ranks", "seconds", "ends"),
+    [
+        pytest.param(4, 2, False, id="for a moment"),
+        pytest.param(4, 4, True, id="no step is lost"),
+        pytest.param(3, 4, False, id="one rank keeps nothing"),
+    ],
+)
+def test_stopped_rank_is_waited_for_only_seconds_where_every_rank_keeps_its_state(
+    ranks: int, seconds: float, ends: bool
+) -> None:
+    world = training(stallTimeoutSeconds=3600, stopsFollowSteps=True)
+    for number in (1, 2, 3):
+        world.put(m.ProgressReported(1, {"step": number}), 0.05)
+    keep_state(world, ranks=ranks)
+    world.now += seconds
+    notice(world, STOPPED, "w-1", rank=3, seconds=seconds, period=1.0)
+    while world.state.timers.get(TimerKind.STALLS, float("inf")) < world.now + 5:
+        world.fire()
+    if ends:
+        world.settle(until=m.EndLauncher)
+    assert bool(world.of(m.EndLauncher)) is ends
+
+
+@pytest.mark.parametrize(
+    ("ranks", "is_default", "ends"),
+    [
+        pytest.param(4, True, True, id="no step is lost"),
+        pytest.param(3, True, False, id="one rank keeps nothing"),
+        pytest.param(4, False, False, id="somebody has set the time"),
+    ],
+)
+def test_silent_host_is_lost_after_seconds_where_every_rank_keeps_its_state(
+    ranks: int, is_default: bool, ends: bool
+) -> None:
+    world = training(one_group(lostAfterSeconds=12, lossFollowsState=is_default))
+    keep_state(world, ranks=ranks)
+    assert [effect.seconds for effect in world.of(m.LoseHostsAfter)] == [3.0] * ends
+    world.put(m.HostProblem(1, "w-1", NoAnswer("port 2222 is closed"), 3.5))
+    assert bool(world.of(m.EndLauncher)) is ends
+
+
+def test_next_attempt_knows_nothing_of_the_state_of_its_ranks() -> None:
+    """Before they have said so themselves: another worker may have taken a place."""
+    world = training(one_group(lostAfterSeconds=12, lossFollowsState=True))
+    keep_state(world)
+    lose(world)
+    world.end_launcher(1)
+    while len(world.of(m.StartLauncher)) == 1:
+        world.answer() if world.answers else world.fire()
+    assert world.state.lost_after == 12.0
 
 
 def test_stall_that_lasts_ends_the_attempt_after_its_stacks() -> None:

@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from hvd_pods.common import notices, paths
+from hvd_pods.common import contract, notices, paths
 from hvd_pods.rank import ranks
-from hvd_pods.worker import rank_watch, stacks
+from hvd_pods.worker import rank_watch, saving, stacks
 from hvd_pods.worker.rank_watch import RankWatch
 from tests.unit.hvd_pods.notices import HOST, Master
 from tests.waiting import wait_until
@@ -35,8 +35,9 @@ def master(monkeypatch: pytest.MonkeyPatch) -> Master:
 
 
 @pytest.fixture
-def script(master: Master) -> Iterator[subprocess.Popen[bytes]]:
-    """A rank's script, of rank 3."""
+def script(master: Master, monkeypatch: pytest.MonkeyPatch) -> Iterator[subprocess.Popen[bytes]]:
+    """The script of rank 3 of run-1."""
+    monkeypatch.setenv(contract.RUN_ID, "run-1")
     with subprocess.Popen(["sleep", "600"]) as process:
         ranks.register(3, process.pid)
         yield process
@@ -69,6 +70,24 @@ def test_master_is_told_of_a_rank_that_is_stopped(
         known = {"kind": "stopped", "rank": 3, "host": HOST, "period": 0}
         assert {name: notice[name] for name in known} == known
     assert first["seconds"] < second["seconds"]
+
+
+def test_master_is_told_once_of_a_rank_whose_state_is_in_memory(
+    watch: RankWatch,
+    script: subprocess.Popen[bytes],
+    master: Master,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(saving, "KEPT", tmp_path)
+    assert watch.look() == notices.LOOK_EVERY
+    (tmp_path / "run-1").mkdir()
+    (tmp_path / "run-1" / "state-shared.a").touch()
+    assert watch.look() < notices.LOOK_EVERY, "its end costs nothing, so that a stop is seen soon"
+    watch.look()
+    assert ranks.notify(next(ranks.running()), kind=notices.ASKED)
+    kept, _ = master.all(2)
+    assert (kept["kind"], kept["rank"], kept["host"]) == (notices.KEPT, 3, HOST)
 
 
 def test_a_rank_that_goes_on_and_stops_again_is_stopped_anew(

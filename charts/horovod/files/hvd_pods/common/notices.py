@@ -20,6 +20,8 @@ FAILED = "failed"
 FINISHED = "finished"
 ASKED = "asked"
 ENDED = "ended"
+# A rank whose state is in the memory of its worker, so that its end costs no step.
+KEPT = "kept"
 # A rank that a signal has stopped, one that a debugger holds, one that uses no CPU, and a worker
 # whose pod is terminating.
 STOPPED = "stopped"

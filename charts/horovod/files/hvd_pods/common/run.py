@@ -75,8 +75,10 @@ class Run:
     binding: Binding
     transport: str
     retries: int
-    # Seconds after which a host that is silent is lost; 0: never.
+    # Seconds after which a host that is silent is lost; 0: never. There are fewer where the ranks
+    # keep their state (rules/state.py), unless somebody has set them.
     lost_after: float
+    loss_follows_state: bool
     code: Code
     # Whether the workers install the packages in requirements.txt beside the code.
     requirements: bool
@@ -181,6 +183,7 @@ def parse_run(text: str) -> Run:
         # 0 with access to the API: then the Job has the number.
         retries=document["retries"],
         lost_after=float(document["lostAfterSeconds"]),
+        loss_follows_state=document["lossFollowsState"],
         code=Code(document["code"], document["codeSha256"], document["codeConfigMap"]),
         requirements=document["requirements"],
         stall_timeout=float(document["stallTimeoutSeconds"]),

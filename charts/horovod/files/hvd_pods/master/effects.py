@@ -120,6 +120,7 @@ class Effects:
             m.ReportFailure: self._report_failure,
             m.WatchHosts: self._watch_hosts,
             m.FreezeHosts: self._freeze_hosts,
+            m.LoseHostsAfter: self._lose_hosts_after,
             m.StopWatching: self._stop_watching,
             m.Prepare: self._begin_attempt,
             m.StartLauncher: self._start_launcher,
@@ -258,6 +259,10 @@ class Effects:
     def _freeze_hosts(self, effect: m.FreezeHosts) -> None:
         if self._hosts:
             self._hosts.freeze(effect.hosts)
+
+    def _lose_hosts_after(self, effect: m.LoseHostsAfter) -> None:
+        if self._hosts and self._hosts.attempt == effect.attempt:
+            self._hosts.lose_after(effect.seconds)
 
     def _end_launcher(self, effect: m.EndLauncher) -> None:
         if self._launcher:

@@ -24,6 +24,7 @@ from hvd_pods.common.notices import (
     FAILED,
     FINISHED,
     IDLE,
+    KEPT,
     LEAVING,
     RAISED,
     STOPPED,
@@ -43,6 +44,7 @@ FIELDS: Mapping[str, Mapping[str, type]] = {
     FINISHED: {},
     ASKED: {},
     ENDED: {},
+    KEPT: {},
     **{kind: {"seconds": float, "period": float} for kind in (STOPPED, DEBUGGED, IDLE)},
     LEAVING: {"seconds": float},
 }

@@ -122,6 +122,8 @@ class Prober:
         # How many hosts have an address and do not answer, and how many have an open connection.
         self._waiting = self._held = 0
         self.is_closed = False
+        # The time after which hosts are lost is another one since the connections were made.
+        self._is_changed = False
 
     def start(self) -> None:
         spawn("probe-hosts", self._run)
@@ -141,6 +143,12 @@ class Prober:
         self._source.close()
         if not self._lost_after:
             self.close()
+
+    def lose_after(self, seconds: float) -> None:
+        """Notice from now on within so many seconds that a host is silent."""
+        self._lost_after = seconds
+        self._is_changed = True
+        self.wake()
 
     def wake(self) -> None:
         """Look at the endpoints, which have changed."""
@@ -167,6 +175,7 @@ class Prober:
                     with contextlib.suppress(BlockingIOError):
                         while self._woken.recv(4096):
                             pass
+                    self._follow_change()
                     self._follow_endpoints()
                 elif key.fileobj is key.data.connection:
                     self._receive(key.data)
@@ -177,6 +186,14 @@ class Prober:
         self._selector.close()
         self._woken.close()
         self._waker.close()
+
+    def _follow_change(self) -> None:
+        """Let the kernel end the kept connections within the time that holds now."""
+        if self._is_changed:
+            self._is_changed = False
+            for target in self._targets:
+                if target.held:
+                    keep_alive(target.held, self._lost_after)
 
     def _report(self, target: Target, why: NoAnswer, silent: float = 0.0) -> None:
         """Report why a host does not answer, if that is news, and each time of one that did."""

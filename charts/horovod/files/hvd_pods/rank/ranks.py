@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
 from hvd_pods.common import files, notices, paths, processes
-from hvd_pods.common.contract import FENCE
+from hvd_pods.common.contract import FENCE, RUN_ID
 
 FOLDER = f"{paths.GENERATED}/ranks"
 # Scripts do not use descriptors from this number on.
@@ -27,8 +27,8 @@ HIGH = 512
 STACK_SIGNAL = signal.SIGRTMAX - 2
 
 
-class Script(namedtuple("Script", ["rank", "pid", "began", "notices", "fence"])):
-    """A rank's script: its process, and where its master takes notices.
+class Script(namedtuple("Script", ["rank", "pid", "began", "notices", "fence", "run"])):
+    """A rank's script: its process, where its master takes notices, and the run's identity.
 
     `began` is when the process began, by which it is told from another one of the same number;
     empty if it had ended before it was written down.
@@ -42,6 +42,7 @@ def register(rank: int, pid: int) -> None:
     """
     address = os.environ.get(notices.ADDRESS, "")
     fence = os.environ.get(FENCE, "")
+    run = os.environ.get(RUN_ID, "")
     beside = os.path.join(FOLDER, f".{rank}")
     try:
         began = processes.read_stat(pid)[19]
@@ -53,7 +54,7 @@ def register(rank: int, pid: int) -> None:
         # The address has a secret.
         descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
         with open(descriptor, "w", encoding="utf-8") as file:
-            json.dump(Script(rank, pid, began, address, fence), file)
+            json.dump(Script(rank, pid, began, address, fence, run), file)
         # Replaced in one step, because the worker may read it at any moment.
         os.replace(beside, os.path.join(FOLDER, str(rank)))
     except OSError as problem:

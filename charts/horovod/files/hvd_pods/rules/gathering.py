@@ -164,7 +164,7 @@ def on_answer(step: Step, event: m.HostAnswers) -> None:
 def on_problem(step: Step, event: m.HostProblem) -> None:
     """A host does not answer. One that did is lost when it has been silent for long."""
     gathered = step.state.gathered
-    limit = step.state.run.lost_after
+    limit = step.state.lost_after
     step.set_gathered(reasons={**gathered.reasons, event.host: event.why})
     if event.why.is_stale and event.why != gathered.reasons.get(event.host):
         list_pods(step)

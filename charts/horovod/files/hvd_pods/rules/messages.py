@@ -457,6 +457,14 @@ class FreezeHosts(Effect):
 
 
 @dataclass(frozen=True)
+class LoseHostsAfter(Effect):
+    """Notice within so many seconds, for the rest of this attempt, that a host is silent."""
+
+    attempt: int
+    seconds: float
+
+
+@dataclass(frozen=True)
 class StopWatching(Effect):
     """Ask the hosts no longer."""
 

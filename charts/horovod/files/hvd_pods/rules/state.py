@@ -28,6 +28,9 @@ MOST_LOSSES = 100
 DIGITS = 6
 # Steps and losses beyond, in a record that somebody has edited, are none.
 LARGEST = 10**15
+# Seconds after which a silent host is lost where all ranks keep their state, which makes a mistake
+# cost no step.
+LOST_AFTER_KEPT = 3.0
 
 
 class Activity(enum.Enum):
@@ -148,6 +151,8 @@ class Launch:
     ended: frozenset[tuple[str, int]] = frozenset()
     waiting: tuple[int, ...] = ()
     is_asking: bool = False
+    # Ranks (host, number) whose state is in the memory of their worker.
+    kept: frozenset[tuple[str, int]] = frozenset()
     # Notices of exceptions that have ended ranks, and of their exit codes and signals.
     raised: tuple[Mapping[str, Any], ...] = ()
     failed: tuple[Mapping[str, Any], ...] = ()
@@ -363,6 +368,18 @@ class State:
         if launch is None:
             return self.run.ranks
         return sum(self.facts.hosts[name].slots for name in launch.hosts)
+
+    @property
+    def is_kept(self) -> bool:
+        """Whether no step is lost if the present launch ends: each rank keeps its state."""
+        launch = self.attempt.launch
+        return launch is not None and len(launch.kept) >= self.ranks
+
+    @property
+    def lost_after(self) -> float:
+        """The seconds after which a host that is silent is lost; 0: never."""
+        is_sooner = self.is_kept and self.run.loss_follows_state
+        return min(self.run.lost_after, LOST_AFTER_KEPT) if is_sooner else self.run.lost_after
 
     @property
     def gathered(self) -> Gathered:

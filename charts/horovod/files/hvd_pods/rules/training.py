@@ -22,6 +22,7 @@ from hvd_pods.common.notices import (
     FAILED,
     FINISHED,
     IDLE,
+    KEPT,
     LEAVING,
     LOOK_EVERY,
     RAISED,
@@ -54,11 +55,14 @@ END_DIRECT_WITHIN = 0.3
 # Seconds after which ranks are named that all use no CPU, as Horovod names those that do not join,
 # or that have not ended after another one.
 NAME_AFTER = 60.0
-# A rank that a signal has stopped ends the attempt after the time of so many steps; seconds of that
-# at least, and at most, as where no steps are reported. PyTorch's watchdog ends after as many.
+# A rank that a signal has stopped ends the attempt after the time of so many steps, and after so
+# many seconds at most, as PyTorch's watchdog does.
 STOPPED_STEPS = 20
-STOPPED_AT_LEAST = 30.0
 STOPPED_AT_MOST = 600.0
+# The seconds at least, and those where no steps are reported: in general, and where each rank keeps
+# its state, so that a mistake costs no step.
+STOPPED_FOR = (30.0, STOPPED_AT_MOST)
+STOPPED_FOR_KEPT = (3.0, 10.0)
 # Seconds that a master which is asked to end has to read the Job; at most a sixth of its grace.
 LEAVE_WITHIN = 5.0
 # Seconds beyond the Job's back-off after which ranks that wait for another master end.
@@ -243,6 +247,8 @@ def on_notice(step: Step, event: m.NoticeTaken) -> None:
         _add_stall(step, stall, True)
     elif kind == IDLE:
         _note_idle(step, notice)
+    elif kind == KEPT:
+        _note_kept(step, host, rank)
     elif kind == RAISED:
         step.set_launch(raised=(*launch.raised, notice)[-MOST_NOTICES:])
     elif kind == FAILED:
@@ -267,6 +273,19 @@ def on_notice(step: Step, event: m.NoticeTaken) -> None:
             step.log(f"{host} is terminating: its ranks have {notice['seconds']:.0f} s to save")
         leaving = {**launch.leaving, host: step.now + notice["seconds"]}
         step.set_launch(leaving=leaving, asked=launch.asked | {(host, rank)})
+
+
+def _note_kept(step: Step, host: str, rank: int) -> None:
+    """A rank keeps its state in memory: when all do, a silent host is lost sooner."""
+    was_kept = step.state.is_kept
+    kept = step.launch.kept | {(host, rank)}
+    if len(kept) > step.state.ranks:
+        # A script has made ranks up.
+        return
+    step.set_launch(kept=kept)
+    state = step.state
+    if state.is_kept and not was_kept and state.lost_after != state.run.lost_after:
+        step.do(m.LoseHostsAfter(state.attempt.number, state.lost_after))
 
 
 def _release(step: Step) -> None:
@@ -393,8 +412,9 @@ def _find_limit(step: Step, stall: Stall) -> float:
     if not (stall.is_stopped and run.stops_follow_steps):
         return limit
     seconds = step.state.progress.seconds_of_step
-    steps = STOPPED_AT_MOST if seconds is None else STOPPED_STEPS * seconds
-    return min(limit, STOPPED_AT_MOST, max(steps, STOPPED_AT_LEAST))
+    least, unknown = STOPPED_FOR_KEPT if step.state.is_kept else STOPPED_FOR
+    steps = unknown if seconds is None else STOPPED_STEPS * seconds
+    return min(limit, STOPPED_AT_MOST, max(steps, least))
 
 
 def _describe_limit(step: Step, stall: Stall) -> str:

@@ -19,7 +19,7 @@ from typing import Callable
 sys.path.insert(0, str(Path(__file__).absolute().parents[2]))
 from hvd_pods.common import contract, files, host_program, hostile, notices, processes
 from hvd_pods.rank import ranks
-from hvd_pods.worker.saving import KEPT, fits_any_number
+from hvd_pods.worker.saving import find_kept, fits_any_number
 
 # Seconds after the end of the ranks in which the launcher's daemon reports how they ended, and
 # after its own end, in which the agent sends its output.
@@ -81,18 +81,6 @@ def _is_own(pid: int) -> bool:
     return True
 
 
-def find_kept() -> Path | None:
-    """Where this run's state is in the worker's memory (library/keep); None without one."""
-    run = Path(os.environ.get(contract.RUN_ID, "")).name
-    return KEPT / run if run and any((KEPT / run).glob("*-shared.*")) else None
-
-
-def may_stay(script: ranks.Script) -> bool:
-    """Whether a script loses nothing if a session of another master kills it later."""
-    # No handler would save its state.
-    return find_kept() is not None and not ranks.has_signal(script.pid, signal.SIGTERM, "SigCgt")
-
-
 def main() -> int:
     """In a worker: ask its ranks to end, for a master that is asked to end; print their number.
 
@@ -102,12 +90,14 @@ def main() -> int:
     and another number of ranks goes on.
     """
     scripts = list(ranks.running())
+    kept = find_kept(os.environ.get(contract.RUN_ID, ""))
     if sys.argv[1:] == ["kept"]:
-        kept = find_kept()
         print(len(scripts) if kept and fits_any_number(kept) else 0)
         return 0
     if sys.argv[1:] == ["look"]:
-        print(sum(map(may_stay, scripts)), end=" ")
+        # A rank without a handler would save nothing at SIGTERM.
+        saving = (ranks.has_signal(script.pid, signal.SIGTERM, "SigCgt") for script in scripts)
+        print(sum(not saves for saves in saving) if kept else 0, end=" ")
         with suppress(OSError):
             print(hostile.one_line(hostile.read_file(host_program.FINISHED).decode("latin-1")))
         return 0

@@ -167,6 +167,7 @@ def serve(agent: subprocess.Popen[bytes], signals: Signals) -> int:
                         os.WEXITSTATUS(status) if is_exit else 128 + os.WTERMSIG(status)
                     )
 
+    look_after = notices.LOOK_EVERY
     while agent.returncode is None:
         if signals.asked_to_end:
             grace = float(os.environ.get(contract.GRACE, "0"))
@@ -178,8 +179,8 @@ def serve(agent: subprocess.Popen[bytes], signals: Signals) -> int:
             while saver.is_running:
                 look()
             return 0
-        wait(notices.LOOK_EVERY)
-        watch.look()
+        wait(look_after)
+        look_after = watch.look()
     log(f"the agent has ended with exit code {agent.returncode}")
     return int(agent.returncode)
 

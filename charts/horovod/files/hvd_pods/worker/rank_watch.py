@@ -1,4 +1,4 @@
-"""Finds ranks of this worker that are stopped or use no CPU, and notifies the master.
+"""Finds ranks of this worker that are stopped, use no CPU or keep their state, for the master.
 
 Horovod itself finds ranks that do not join a collective operation, but its own threads wait for a
 rank that is stopped, and then say nothing. Other frameworks say nothing of either.
@@ -13,6 +13,7 @@ from typing import Iterable, Mapping
 
 from hvd_pods.common import contract, notices, processes
 from hvd_pods.rank import ranks
+from hvd_pods.worker import saving
 
 # Horovod's own variable: the seconds between two of its reports of ranks that have not joined.
 PERIOD = "HOROVOD_STALL_CHECK_TIME_SECONDS"
@@ -21,12 +22,16 @@ DEFAULT_PERIOD = 60.0
 STOPPED = {"T": notices.STOPPED, "t": notices.DEBUGGED}
 # Frameworks that do not report stalled ranks. Under MPI, waiting ranks poll: they are never idle.
 SILENT_FRAMEWORKS = ("torch", "jax")
+# Where the state is kept, an attempt with a stopped rank ends soon: the worker looks each second,
+# and notifies the master as often in the first minute of a stop.
+STOPPED_EVERY = 1.0
+OFTEN_WITHIN = 60.0
 # The share of a CPU below which a rank, with the processes that it has started, is idle.
 IDLE_SHARE = 0.02
 
 
 class RankWatch:
-    """Remembers which ranks of this worker are stopped or idle, and since when."""
+    """Remembers which ranks of this worker keep their state, are stopped or are idle."""
 
     def __init__(self, environment: Mapping[str, str]) -> None:
         try:
@@ -39,21 +44,40 @@ class RankWatch:
         # By process: the seconds of CPU at the last look, and when that was.
         self._used: dict[int, float] = {}
         self._looked = 0.0
+        # The scripts whose state is kept, as far as the master knows.
+        self._kept: set[ranks.Script] = set()
 
-    def look(self) -> None:
+    def look(self) -> float:
+        """Look once, and return the seconds until the next look."""
         scripts = {script.pid: script for script in ranks.running()}
         now = time.monotonic()
         kinds = dict.fromkeys(self._find_idle(scripts, now), notices.IDLE)
         stopped = {pid: find_stop(pid) for pid in scripts}
         kinds.update({pid: kind for pid, kind in stopped.items() if kind})
         self._seen = {key: self._seen.get(key, (now, now)) for key in kinds.items()}
+        self._notify_of_kept(scripts.values())
         for (pid, kind), (since, reported) in self._seen.items():
-            if now - reported >= self._period:
+            period = self._period_of(kind, now - since)
+            if now - reported >= period:
                 self._seen[pid, kind] = (since, now)
-                content = {"kind": kind, "seconds": now - since, "period": self._period}
+                content = {"kind": kind, "seconds": now - since, "period": period}
                 if not ranks.notify(scripts[pid], **content):
                     # The master does not answer: the others wait for the next look.
                     break
+        return STOPPED_EVERY if self._kept.intersection(scripts.values()) else notices.LOOK_EVERY
+
+    def _period_of(self, kind: str, seconds: float) -> float:
+        """The seconds between two notices of a kind about what has lasted for `seconds`."""
+        is_often = kind == notices.STOPPED and seconds < OFTEN_WITHIN
+        return min(STOPPED_EVERY, self._period) if is_often else self._period
+
+    def _notify_of_kept(self, scripts: Iterable[ranks.Script]) -> None:
+        """Notify the master once of each rank whose state is in memory."""
+        for script in scripts:
+            if script not in self._kept and saving.find_kept(script.run) is not None:
+                if not ranks.notify(script, kind=notices.KEPT):
+                    break
+                self._kept.add(script)
 
     def _find_idle(self, pids: Iterable[int], now: float) -> list[int]:
         """The ranks that have used no CPU since the last look."""

@@ -38,6 +38,15 @@ TRIES = 3
 PIECE = 1 << 22
 
 
+def find_kept(run: str) -> Path | None:
+    """Where the state of a run is in the worker's memory (library/keep); None without one.
+
+    `run` is the run's identity.
+    """
+    folder = KEPT / Path(run).name
+    return folder if run and any(folder.glob("*-shared.*")) else None
+
+
 class ReplacedError(Exception):
     """A rank has written to this part of the memory while it was copied."""
 
