@@ -30,7 +30,8 @@ class Progress:
     """The last step of a run; None for what the script does not report.
 
     `loss` is a text, such as nan, when it is not finite. `idle_seconds` is how long ago the step
-    was, by the master's clock.
+    was, by the master's clock. `is_counted`: the ranks have counted the steps of this attempt,
+    because the script reports none.
     """
 
     step: int
@@ -39,6 +40,7 @@ class Progress:
     images_per_second: float | None = None
     seconds_left: int | None = None
     idle_seconds: int = 0
+    is_counted: bool = False
 
     @property
     def loss_text(self) -> str:
@@ -53,7 +55,8 @@ class Progress:
         Times are left out when the run is over.
         """
         of_steps = "" if self.steps is None else f" of {self.steps}"
-        parts = [f"step {self.step}{of_steps}"]
+        of_attempt = " of this attempt" if self.is_counted else ""
+        parts = [f"step {self.step}{of_steps}{of_attempt}"]
         if self.loss_text:
             parts.append(f"loss {self.loss_text}")
         speed = self.images_per_second
@@ -103,6 +106,7 @@ def read_progress(record: Mapping[str, str]) -> Progress | None:
         images_per_second=_number(content, "imagesPerSecond"),
         seconds_left=whole(content, "secondsLeft"),
         idle_seconds=_idle_seconds(record.get("renewed", ""), str(content.get("time", ""))),
+        is_counted=content.get("isCounted") is True,
     )
 
 

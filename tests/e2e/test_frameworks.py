@@ -140,6 +140,13 @@ def deploy(namespace: Namespace, folder: Path, script: Path, *words: str, **spec
     return namespace.log("hvd")
 
 
+def counts_steps(namespace: Namespace) -> bool:
+    """Whether the ranks have counted steps of the script, which reports none."""
+    record = namespace.get("configmap", "hvd-run")["data"]
+    progress = json.loads(record["progress"])
+    return progress["isCounted"] and progress["step"] > 0
+
+
 @pytest.mark.parametrize("mode", [None, pytest.param("mpirun", marks=pytest.mark.rare)])
 def test_ddp_trains_on_warm_ranks(
     namespace: Namespace, tmp_path: Path, pytorch_image: dict[str, str], mode: str | None
@@ -223,6 +230,7 @@ def test_fsdp_shards_its_parameters(
     run = read_result(deploy(namespace, tmp_path, script, image=pytorch_image))
     assert run["kept"] == 161, "of 321 parameters"
     assert run["losses"][-1] < run["losses"][0] / 2
+    assert counts_steps(namespace)
 
 
 def test_ddp_goes_on_with_a_spare_when_a_worker_leaves(
@@ -276,6 +284,7 @@ def test_keras_trains_on_jax(
     run = read_result(log)
     assert run["ranks"] == 2
     assert run["losses"][-1] < run["losses"][0]
+    assert counts_steps(namespace)
 
 
 @pytest.mark.parametrize(

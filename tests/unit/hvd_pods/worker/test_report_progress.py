@@ -95,6 +95,98 @@ def test_the_callback_counts_steps_over_epochs(
     assert metrics["imagesPerSecond"] > 0
 
 
+# Modules with what is used of PyTorch's and of Keras', by the paths of theirs.
+FRAMEWORKS = {
+    "torch/optim/optimizer.py": """
+before, after = [], []
+register_optimizer_step_pre_hook = before.append
+register_optimizer_step_post_hook = after.append
+
+class Optimizer:
+    def step(self):
+        for hook in before:
+            hook(self, (), {})
+        for hook in after:
+            hook(self, (), {})
+
+class Distributed(Optimizer):
+    def step(self):
+        before[0](self, (), {})
+        super().step()
+        after[0](self, (), {})
+""",
+    "keras/src/callbacks/callback_list.py": """
+class Callback:
+    pass
+
+class CallbackList:
+    def __init__(self, callbacks=None, add_history=False, **params):
+        self.callbacks = callbacks or []
+        for callback in self.callbacks:
+            callback.params = params
+
+    def fit(self, epochs):
+        for epoch in range(epochs):
+            for callback in self.callbacks:
+                callback.on_epoch_begin(epoch)
+                for batch in range(5):
+                    callback.on_train_batch_end(batch, {"loss": 0.5})
+""",
+}
+COUNTS = "import hvd_progress\nhvd_progress.EVERY = 0.0\nhvd_progress.count_steps()\n"
+TORCH = """
+from torch.optim.optimizer import Distributed, Optimizer
+first, second = Distributed(), Optimizer()
+for _ in range(3):
+    first.step()
+    second.step()
+"""
+KERAS = """
+from keras.src.callbacks.callback_list import Callback, CallbackList
+own = Callback()
+own.on_epoch_begin = own.on_train_batch_end = lambda *_: None
+made = CallbackList({given}, add_history=True, steps=5, epochs=4)
+assert {given} is None or own in made.callbacks
+made.fit(2)
+"""
+
+
+def counted(tmp_path: Path, script: str) -> metrics.ReportedProgress:
+    """What a script with these frameworks, of which nobody has imported one, makes known."""
+    for name, content in FRAMEWORKS.items():
+        file = tmp_path / "packages" / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(content)
+    paths = [str(Path(hvd_progress.__file__).parent), str(tmp_path / "packages")]
+    folder = tmp_path / "metrics"
+    folder.mkdir()
+    environment = {"PYTHONPATH": ":".join(paths), "HVD_METRICS_DIR": str(folder)}
+    subprocess.run([sys.executable, "-c", COUNTS + script], env=environment, check=True)
+    return told((folder / "0").read_text())
+
+
+def test_steps_of_the_first_optimizer_are_counted_once_each(tmp_path: Path) -> None:
+    """A subclass, as Horovod's, calls the step of its base within its own."""
+    assert counted(tmp_path, TORCH) == {"step": 3, "isCounted": True, "size": 1}
+
+
+@pytest.mark.parametrize("given", ["None", "own", "[own]"])
+def test_batches_of_fit_are_counted_whatever_callbacks_it_has(tmp_path: Path, given: str) -> None:
+    found = counted(tmp_path, KERAS.format(given=given))
+    assert found == {"step": 10, "steps": 20, "loss": 0.5, "isCounted": True, "size": 1}
+
+
+def test_what_the_script_reports_is_not_counted(tmp_path: Path) -> None:
+    found = counted(tmp_path, f"hvd_progress.report(70, steps=90)\n{TORCH}")
+    assert found == {"step": 70, "steps": 90, "size": 1}
+
+
+def test_a_module_that_is_watched_has_its_own_loader(tmp_path: Path) -> None:
+    show = "import torch.optim.optimizer as o, inspect\nassert 'class Distributed' in "
+    show += "inspect.getsource(o) and type(o.__loader__).__name__ == 'SourceFileLoader'\n"
+    assert counted(tmp_path, show + TORCH)["step"] == 3
+
+
 @pytest.mark.parametrize(
     ("text", "expected"),
     [

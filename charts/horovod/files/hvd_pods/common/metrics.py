@@ -58,6 +58,7 @@ REUSED = 4.0
 # The samples by which a script reports its progress, and their names in the record.
 PROGRESS = {
     "horovod_step": "step",
+    "horovod_counted_step": "counted",
     "horovod_steps": "steps",
     "horovod_loss": "loss",
     "horovod_images_per_second": "imagesPerSecond",
@@ -223,6 +224,7 @@ def select_progress(text: str) -> list[str]:
 def parse_progress(samples: Iterable[str]) -> ReportedProgress:
     """The numbers of such samples by their names in the record; empty without a step.
 
+    A step that the rank itself has counted is marked with `isCounted`.
     A loss that is not finite is worth knowing, and is a string, because JSON has no such number.
     Other numbers that are not finite, negative counts and those above LARGEST_COUNT are left out.
     Raises KeyError or ValueError for samples that `select_progress` does not return.
@@ -239,4 +241,7 @@ def parse_progress(samples: Iterable[str]) -> ReportedProgress:
             reported[name] = number
         elif name != "imagesPerSecond" and 0 <= number <= LARGEST_COUNT:
             reported[name] = int(number)
+    counted = reported.pop("counted", None)
+    if "step" not in reported and counted is not None:
+        reported.update(step=counted, isCounted=True)
     return reported if "step" in reported else {}

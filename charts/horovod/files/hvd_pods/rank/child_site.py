@@ -1,7 +1,8 @@
 """What Python imports first in a rank that starts cold, in place of any `sitecustomize`.
 
-The rank writes its stack when it is asked to (worker/stacks.py), and reports to the master the
-exception that ends it (rank/exception_notice.py). Apart from that, it finds what it would find
+The rank writes its stack when it is asked to (worker/stacks.py), counts the steps of a script that
+reports none (library/hvd_progress.py), and reports to the master the exception that ends it
+(rank/exception_notice.py). Apart from that, it finds what it would find
 without this: the path, the variables and the image's own `sitecustomize`. The image's Python may be
 3.5 or newer; notices need 3.7.
 """
@@ -63,14 +64,17 @@ try:
     descriptor, number, own_rank = map(int, chosen.split())
     report_end(own_rank)
 
+    # The same module as the script's.
+    __import__("hvd_progress").count_steps()
+
     import faulthandler
 
     faulthandler.register(number, descriptor)
     if descriptor > 2:
         # Only this process keeps the descriptor, not the programs that it starts.
         os.set_inheritable(descriptor, False)
-except (AttributeError, ImportError, OSError, ValueError):
-    # Another Python than CPython.
+except (AttributeError, ImportError, OSError, SyntaxError, ValueError):
+    # Another Python than CPython, or one older than the chart's programs.
     pass
 # The image's own, if it has one; without, Python goes on.
 del sys.modules[__name__]

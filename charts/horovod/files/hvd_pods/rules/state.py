@@ -215,8 +215,13 @@ class Progress:
 
     @property
     def step(self) -> int:
-        """The last step; 0 when none was reported."""
-        return int(self.reported.get("step", 0))
+        """The last step of the training; 0 when none was reported, or only counted."""
+        return 0 if self.is_counted else int(self.reported.get("step", 0))
+
+    @property
+    def is_counted(self) -> bool:
+        """Whether the step is one of this attempt, which the ranks have counted themselves."""
+        return bool(self.reported.get("isCounted"))
 
     @property
     def seconds_of_step(self) -> float | None:
@@ -245,7 +250,8 @@ class Progress:
             return replace(self, reported=reported)
         furthest = self.furthest
         lost = self.lost
-        if step > furthest[1]:
+        # How far an attempt is that only counts its own steps, nobody knows.
+        if step > furthest[1] and not reported.get("isCounted"):
             if furthest[1] and furthest not in history:
                 lost += now - furthest[0]
             furthest = (now, step)
