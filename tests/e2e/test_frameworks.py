@@ -144,7 +144,7 @@ def counts_steps(namespace: Namespace) -> bool:
     """Whether the ranks have counted steps of the script, which reports none."""
     record = namespace.get("configmap", "hvd-run")["data"]
     progress = json.loads(record["progress"])
-    return progress["isCounted"] and progress["step"] > 0
+    return bool(progress["isCounted"] and progress["step"] > 0)
 
 
 @pytest.mark.parametrize("mode", [None, pytest.param("mpirun", marks=pytest.mark.rare)])

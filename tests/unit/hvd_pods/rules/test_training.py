@@ -648,6 +648,40 @@ def test_stopped_rank_is_waited_for_only_seconds_where_every_rank_keeps_its_stat
     assert bool(world.of(m.EndLauncher)) is ends
 
 
+def test_attempt_knows_how_long_steps_take_before_it_has_made_some() -> None:
+    world = training(stallTimeoutSeconds=3600, stopsFollowSteps=True)
+    for number in (1, 2, 3):
+        world.put(m.ProgressReported(1, {"step": number}), 0.05)
+    lose(world)
+    world.end_launcher(1)
+    while len(world.of(m.StartLauncher)) == 1:
+        world.answer() if world.answers else world.fire()
+    number = world.state.attempt.number
+    for rank in range(4):
+        notice(world, KEPT, f"w-{rank // 2}", rank=rank)
+    began = world.now
+    ended = len(world.of(m.EndLauncher))
+    notice(world, STOPPED, "w-1", rank=3, seconds=4.0, period=1.0)
+    while len(world.of(m.EndLauncher)) == ended and world.now < began + 5:
+        world.answer() if world.answers else world.fire()
+    assert (world.state.attempt.number, world.now < began + 5) == (number, True)
+
+
+def test_stop_that_goes_on_is_not_held_back_as_lines_of_output_are() -> None:
+    """The next report of those comes five seconds later: a script could write them without end."""
+    world = training(stallTimeoutSeconds=3600, stopsFollowSteps=True)
+    for number in (1, 2, 3):
+        world.put(m.ProgressReported(1, {"step": number}), 0.05)
+    keep_state(world)
+    began = world.now
+    for seconds in (1.0, 2.0, 3.0):
+        world.now = began + seconds
+        notice(world, STOPPED, "w-1", rank=3, seconds=seconds, period=1.0)
+        world.fire()
+    world.settle(until=m.EndLauncher)
+    assert world.now - began < 4
+
+
 @pytest.mark.parametrize(
     ("ranks", "is_default", "ends"),
     [

@@ -203,7 +203,8 @@ class Progress:
 
     `history`: pairs of time.monotonic() and step. `time`: when the last step was reported.
     `furthest`: the pair with the highest step. `lost`: seconds until later attempts came beyond it.
-    `losses`: pairs of step and loss, over all attempts.
+    `losses`: pairs of step and loss, over all attempts. `pace`: the seconds of a step in the
+    attempt before, None where they are not known.
     """
 
     reported: Mapping[str, Any] = field(default_factory=dict)
@@ -212,6 +213,7 @@ class Progress:
     furthest: tuple[float, int] = (0.0, 0)
     lost: float = 0.0
     losses: tuple[tuple[int, float], ...] = ()
+    pace: float | None = None
 
     @property
     def step(self) -> int:
@@ -225,10 +227,10 @@ class Progress:
 
     @property
     def seconds_of_step(self) -> float | None:
-        """The median over the last reports; None while there are less than three."""
+        """The median over the last reports; while there are less than three, that of before."""
         pairs = zip(self.history, self.history[1:])
         found = sorted((later - now) / (after - step) for (now, step), (later, after) in pairs)
-        return found[len(found) // 2] if len(found) > 1 else None
+        return found[len(found) // 2] if len(found) > 1 else self.pace
 
     @property
     def is_nan(self) -> bool:
@@ -257,11 +259,12 @@ class Progress:
             furthest = (now, step)
         seen = (*history, (now, step))[-WINDOW:]
         losses = add_loss(self.losses, step, reported.get("loss"))
-        return Progress(reported, time, seen, furthest, lost, losses)
+        return Progress(reported, time, seen, furthest, lost, losses, self.pace)
 
     def forget(self) -> Progress:
         """What is kept of it when another attempt begins."""
-        return Progress(furthest=self.furthest, lost=self.lost, losses=self.losses)
+        pace = self.seconds_of_step
+        return Progress(furthest=self.furthest, lost=self.lost, losses=self.losses, pace=pace)
 
     def entry(self) -> str:
         """The progress for the record, in JSON; empty while nothing was reported."""

@@ -429,8 +429,11 @@ def _add_stall(step: Step, stall: Stall, is_measured: bool) -> None:
     launch = step.state.attempt.launch
     if launch is None:
         return
-    if not launch.stalls.new:
-        step.set_timer(TimerKind.STALLS, max(step.now + COLLECT, launch.stalls.quiet_until))
+    # A worker measures how long a rank has stalled; anybody can write lines to the output.
+    quiet_until = 0.0 if is_measured else launch.stalls.quiet_until
+    at = max(step.now + COLLECT, quiet_until)
+    if not launch.stalls.new or at < step.state.timers.get(TimerKind.STALLS, at):
+        step.set_timer(TimerKind.STALLS, at)
     step.set_launch(stalls=launch.stalls.add(stall, is_measured))
 
 
