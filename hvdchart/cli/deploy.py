@@ -71,6 +71,7 @@ def deploy(
     """
     from hvdchart.files import text_difference
     from hvdchart.run import helm as helm_module
+    from hvdchart.values.check import checked_values
 
     if build and no_build:
         raise typer.BadParameter("--build and --no-build contradict each other")
@@ -80,6 +81,8 @@ def deploy(
     chosen = options.chosen_settings(settings, fails_on_nan=fail_on_nan)
     paths, plan = planning.plan_project(specs, files, chosen, code, values)
     planning.print_warnings(plan)
+    # What the chart refuses is told before the cluster is asked.
+    checked_values(plan)
     cluster = options.connect(context, namespace)
     program = helm_module.Helm(helm, context)
     present = check_name(cluster, plan.spec.name, program)

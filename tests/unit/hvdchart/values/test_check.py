@@ -19,7 +19,13 @@ from tests.unit.hvdchart.values.test_values import HEAD, NODE, WITHOUT_IMAGE, pl
         ("{worker: {nmber: 2}}", "6:19", "did you mean 'number'?); expected a key of the chart"),
         ("{wrker: {}}", "6:10", "no key 'wrker' here (did you mean 'worker'?)"),
         ("{worker: {number: x}}", "6:27", "integer"),
-        ("{master: {resources: {limits: {cpu: abc}}}}", "6:45", "abc"),
+        (
+            "{master: {resources: {limits: {cpu: abc}}}}",
+            "6:45",
+            'got "abc"; expected a quantity such as 4 or 500m',
+        ),
+        ("{shm: {sizeLimit: abc}}", "6:27", "expected a quantity such as 8Gi"),
+        ("{image: {digest: abc}}", "6:26", "expected digest of the image, such as sha256:"),
         ("{worker: null}", "6:18", "null is not of type"),
         ('{"a\\nb\\u200b": 1}', "6:10", r"values.a\nb\u200b: the chart has no key"),
     ],
@@ -61,3 +67,41 @@ def test_all_values_that_the_chart_refuses_are_reported_at_once(
     with pytest.raises(SpecError) as caught:
         values(f"{NODE}values: {text}\n")
     assert [error.path for error in caught.value.errors] == paths
+
+
+def limits(text: str) -> str:
+    """Resources whose limit of memory is below the request."""
+    return f"resources: {{requests: {{memory: 2Gi}}, limits: {{memory: {text}}}}}"
+
+
+@pytest.mark.parametrize(
+    ("text", "paths"),
+    [
+        (f"{{worker: {{{limits('1Gi')}}}}}", ["values.worker.resources.limits.memory"]),
+        (f"{{worker: {{{limits('2147483648')}}}}}", []),
+        (f"{{master: {{{limits('1.5Gi')}}}}}", ["values.master.resources.limits.memory"]),
+        (f"{{tensorboard: {{{limits('1e9')}}}}}", ["values.tensorboard.resources.limits.memory"]),
+        (
+            f"{{workerGroups: [{{name: a, {limits('1Gi')}}}]}}",
+            ["values.workerGroups[0].resources.limits.memory"],
+        ),
+        # What a group inherits is the fault of the key that was written.
+        (
+            "{worker: {resources: {limits: {cpu: 100m}}}, workerGroups: [{name: a, resources: "
+            "{requests: {cpu: 1}}}]}",
+            ["values.worker.resources.limits.cpu"],
+        ),
+        (
+            "{master: {resources: {requests: {cpu: 2}, limits: {cpu: 1, a.b/c: 1}}}}",
+            ["values.master.resources.limits.cpu"],
+        ),
+    ],
+)
+def test_limit_below_the_request_is_refused(text: str, paths: list[str]) -> None:
+    """Kubernetes would refuse the pods."""
+    found: list[str] = []
+    try:
+        values(f"{NODE}values: {text}\n")
+    except SpecError as error:
+        found = [each.path for each in error.errors]
+    assert found == paths
