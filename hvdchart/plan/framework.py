@@ -38,12 +38,17 @@ _ANY_HEADER = 32 + 15
 
 @dataclass(frozen=True)
 class Framework:
-    """What the ranks reduce with (None where nothing says it), and the planned keys of `launch`."""
+    """What the ranks reduce with (None where nothing says it), and the planned keys of `launch`.
+
+    `broken` are the files of the program that are no Python of this version: what is wrong with
+    each, by the file's name.
+    """
 
     name: str | None
     mode: str
     preload: tuple[str, ...]
     reasons: Mapping[str, Reason]
+    broken: Mapping[str, str]
 
 
 def plan_framework(spec: Spec) -> Framework:
@@ -53,7 +58,8 @@ def plan_framework(spec: Spec) -> Framework:
     """
     code = spec.values.get("code")
     sources = _sources(code) if isinstance(code, Mapping) else {}
-    used = _find(sources, spec.train.command)
+    broken: dict[str, str] = {}
+    used = _find(sources, spec.train.command, broken)
     is_line = is_line_of_horovodrun(spec)
     name = spec.train.framework
     reason = override_reason("train.framework")
@@ -80,7 +86,7 @@ def plan_framework(spec: Spec) -> Framework:
     preload: tuple[str, ...] = ()
     if name is not None and not has_gpus:
         preload = _PRELOAD.get(name, ())
-    return Framework(name, mode, preload, reasons)
+    return Framework(name, mode, preload, reasons, broken)
 
 
 def used_modules(code: Plain, command: Sequence[str]) -> Iterator[tuple[str, str]]:
@@ -89,19 +95,21 @@ def used_modules(code: Plain, command: Sequence[str]) -> Iterator[tuple[str, str
     `code` is the chart's value of that name. Nothing is run.
     """
     sources = _sources(code) if isinstance(code, Mapping) else {}
-    for file, tree in _program(sources, command):
-        for line, module in _modules(tree):
+    for file, tree in _program(sources, command, {}):
+        for line, module in _imports(tree):
             yield f"{file}:{line}", module
 
 
-def _find(sources: Mapping[str, bytes], command: Sequence[str]) -> dict[str, str]:
+def _find(
+    sources: Mapping[str, bytes], command: Sequence[str], broken: dict[str, str]
+) -> dict[str, str]:
     """Where the program first uses each framework, _MPI_ON_CPUS, and _BACKEND.
 
-    What it does not use is not in the result.
+    What it does not use is not in the result. `broken` gets the files that are no Python.
     """
     wanted = {**_SIGNS, _MPI_ON_CPUS: (_MPI_ON_CPUS,)}
     used: dict[str, str] = {}
-    for file, tree in _program(sources, command):
+    for file, tree in _program(sources, command, broken):
         for line, module in _modules(tree):
             for name, signs in wanted.items():
                 # The dots, so that `torch.distributed_x` is none of torch.distributed.
@@ -164,12 +172,12 @@ def _sources(code: Mapping[str, Plain]) -> dict[str, bytes]:
 
 
 def _program(
-    sources: Mapping[str, bytes], command: Sequence[str]
+    sources: Mapping[str, bytes], command: Sequence[str], broken: dict[str, str]
 ) -> Iterator[tuple[str, ast.Module]]:
     """The command's script and what it imports of the code, with their names.
 
-    Files that are no Python are left out, and so is everything where the command names no file of
-    the code.
+    Of files that are no Python, `broken` gets what is wrong. There is nothing where the command
+    names no file of the code.
     """
     modules = {name.removesuffix("/__init__.py").removesuffix(".py"): name for name in sources}
     words = [word.removeprefix("./") for word in command]
@@ -185,7 +193,11 @@ def _program(
         seen.add(file)
         try:
             tree = ast.parse(sources[file])
-        except (SyntaxError, ValueError, RecursionError):
+        except SyntaxError as error:
+            detail = "" if error.msg == "invalid syntax" else f": {error.msg}"
+            broken[file] = f"{file}:{error.lineno or 1}: invalid syntax{detail}"
+            continue
+        except (ValueError, RecursionError):
             # The ranks will say it.
             continue
         yield file, tree
@@ -215,7 +227,15 @@ def _files_of(
 
 
 def _modules(tree: ast.Module) -> Iterator[tuple[int, str]]:
-    """Line and dotted name of all that a program imports or uses as an attribute of a module.
+    """Line and dotted name of all that a program imports or uses as an attribute of a module."""
+    yield from _imports(tree)
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
+            yield node.lineno, f"{node.value.id}.{node.attr}"
+
+
+def _imports(tree: ast.Module) -> Iterator[tuple[int, str]]:
+    """Line and dotted name of all that a program imports.
 
     The name of a relative import begins with its dots.
     """
@@ -227,8 +247,6 @@ def _modules(tree: ast.Module) -> Iterator[tuple[int, str]]:
             yield node.lineno, package
             joint = "." if node.module else ""
             yield from ((node.lineno, f"{package}{joint}{alias.name}") for alias in node.names)
-        elif isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
-            yield node.lineno, f"{node.value.id}.{node.attr}"
 
 
 def _mpi_backends(tree: ast.Module) -> Iterator[int]:

@@ -6,6 +6,8 @@ Each planned number carries a `Reason`; docs/planning.md has the rules and their
 from __future__ import annotations
 
 import dataclasses
+import sys
+from collections.abc import Iterator
 from typing import Any
 
 from hvd_pods.common.threads import YIELD
@@ -55,10 +57,17 @@ def _plan(spec: Spec, tree: Node | None) -> Plan:
         launching=launching,
         shm=largest.shm,
         shm_reason=largest.reasons["shm"],
-        warnings=tuple(warnings(spec, groups, launching)),
+        warnings=(*_broken(framework), *warnings(spec, groups, launching)),
         framework=framework,
         tree=tree,
     )
+
+
+def _broken(framework: Framework) -> Iterator[str]:
+    """A warning for each file of the program that is no Python."""
+    version = f"{sys.version_info.major}.{sys.version_info.minor}"
+    for problem in framework.broken.values():
+        yield f"{problem}; ranks end there, unless the image's Python is newer than {version}"
 
 
 def _check_mpi(spec: Spec, framework: Framework, tree: Node | None) -> None:

@@ -99,7 +99,7 @@ def _group(plan: GroupPlan, env: Collection[str]) -> Iterator[str]:
         )
     cores = topology.cores(group)
     if cores and plan.slots > cores:
-        remedy = "check coresPerSocket" if group.gpus else "lower tuning.slots"
+        remedy = "check nodes[].coresPerSocket" if group.gpus else "lower tuning.slots"
         yield (
             f"{plan.slots} ranks on {pluralize(cores, 'core')}: ranks that share a core wait for "
             f"each other; {remedy}"
@@ -127,7 +127,7 @@ def _group(plan: GroupPlan, env: Collection[str]) -> Iterator[str]:
         yield (
             f"{memory_text(plan.memory)} of memory for {pluralize(plan.slots, 'rank')}: they and "
             "the process that has imported their framework take up to "
-            f"{memory_text(needed)} before they train; raise memory or lower tuning.slots"
+            f"{memory_text(needed)} before they train; raise nodes[].memory or lower tuning.slots"
         )
     if group.cpu_manager == "static" and group.reserved.cpu is None:
         reserved = pluralize(topology.kubelet_cpu(group) // 1000, "CPU")
@@ -143,13 +143,13 @@ def _gpus(plan: GroupPlan, env: Collection[str]) -> Iterator[str]:
     duplicates = topology.warn_of_duplicates(group.gpu_resource, group.node_selector)
     if duplicates and group.gpus > 1 and topology.NCCL_DUPLICATES not in env:
         yield duplicates
-    sizes = {"coresPerSocket": plan.cpu, "memory": plan.memory}
+    sizes = {"nodes[].coresPerSocket": plan.cpu, "nodes[].memory": plan.memory}
     missing = [name for name, size in sizes.items() if size is None]
     if group.gpus and missing:
-        request = "request neither" if len(missing) == 2 else "do not request it"
+        verb, request = ("are", "neither") if len(missing) == 2 else ("is", "none")
         yield (
-            f"the spec does not give {' and '.join(missing)}: workers {request}, so other pods may "
-            "take what their ranks need, and the kubelet evicts them first"
+            f"{' and '.join(missing)} {verb} not given: workers request {request}, so other pods "
+            "may take what their ranks need, and the kubelet evicts them first"
         )
 
 

@@ -37,7 +37,12 @@ OPTIONS = (
     RunOption(
         "--cpu",
         ("nodes.0.coresPerSocket", "nodes.0.tuning.cpu"),
-        ("worker.resources.requests.cpu", "worker.resources.limits.cpu", "tuning.cpu"),
+        (
+            "worker.resources.requests.cpu",
+            "worker.resources.limits.cpu",
+            "tuning.cpu",
+            "nodes[].coresPerSocket",
+        ),
     ),
     RunOption(
         "--memory",
@@ -47,10 +52,11 @@ OPTIONS = (
             "worker.resources.limits.memory",
             "worker.resources",
             "tuning.memory",
+            "nodes[].memory",
         ),
     ),
     RunOption("--image", ("image",), ("image.repository", "image.tag", "image.digest")),
-    RunOption("--env", ("train.env",), ("worker.env",)),
+    RunOption("--env", ("train.env",), ("worker.env", "train.env")),
     RunOption("--secret", ("values.worker.envFrom",), ("worker.envFrom",)),
     RunOption("--volume", ("volumes",), ("volumeMounts",)),
     RunOption("--fail-on-nan", (FAIL_ON_NAN,), ("launch.failOnNaN", "launch.failOnNaN=true")),

@@ -287,8 +287,12 @@ def test_rdma_warns_of_the_limit_of_locked_memory() -> None:
         ("coresPerSocket: 4, tuning: {slots: 2, ompThreads: 3}", "", "6 threads on 4 cores"),
         # Each rank has one thread: none can have fewer.
         ("coresPerSocket: 4, tuning: {slots: 8}", "", "lower tuning.slots"),
-        ("gpus: 8, coresPerSocket: 4, memory: 64Gi", "", "check coresPerSocket"),
-        ("gpus: 8", "", "does not give coresPerSocket and memory: workers request neither"),
+        ("gpus: 8, coresPerSocket: 4, memory: 64Gi", "", "check nodes[].coresPerSocket"),
+        (
+            "gpus: 8",
+            "",
+            "nodes[].coresPerSocket and nodes[].memory are not given: workers",
+        ),
         (
             "gpus: 56, gpuResource: nvidia.com/mig-1g.5gb, coresPerSocket: 64, memory: 512Gi",
             "",
