@@ -21,6 +21,7 @@ from typer.core import TyperGroup
 
 from hvdchart.cli import image
 from hvdchart.cli.terminal import say, show
+from hvdchart.cli.usage import Command
 from hvdchart.errors import FileError, HvdchartError
 
 # Each is the function of that name in the module of that name, in the order of `hvdchart --help`.
@@ -35,6 +36,23 @@ _COMMANDS = {
 _GONE = {
     "tune": "set `tuning` in the spec, and compare the settings with `hvdchart bench`",
 }
+# What other programs call a command.
+_OTHER_NAMES = {
+    "apply": "deploy",
+    "cancel": "stop",
+    "delete": "undeploy",
+    "describe": "status",
+    "install": "deploy",
+    "kill": "stop",
+    "launch": "run",
+    "ls": "list",
+    "ps": "list",
+    "rm": "undeploy",
+    "submit": "run",
+    "train": "run",
+    "uninstall": "undeploy",
+    "upgrade": "deploy",
+}
 # Python has functions of these names: the modules append an underscore to theirs.
 _TAKEN = ("list", "exec")
 # How a write to a full disk, or to /dev/full, fails.
@@ -43,6 +61,13 @@ _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 class _Grouped(TyperGroup):
     """The command with its subcommands in groups."""
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """The subcommand of a command line. Raises UsageError for an unknown one."""
+        meant = _OTHER_NAMES.get(args[0])
+        if meant:
+            ctx.fail(f"No such command {args[0]!r}. Did you mean {meant!r}?")
+        return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         names = [name for group in _COMMANDS.values() for name in group]
@@ -94,7 +119,8 @@ def _add(group: typer.Typer, name: str, function: Callable[..., None]) -> None:
     text, mark, examples = cleandoc(function.__doc__ or "").partition("\nExample")
     # Whole: Typer cuts it after 45 characters.
     first = re.split(r"(?<=\.)\s|:\s", text, maxsplit=1)[0].rstrip(".") + "."
-    group.command(name, help=text, short_help=first, epilog=f"\b{mark}{examples}")(function)
+    end = f"\b{mark}{examples}"
+    group.command(name, cls=Command, help=text, short_help=first, epilog=end)(function)
 
 
 def _refuse(name: str, instead: str) -> None:

@@ -1,0 +1,108 @@
+"""What the answer to a wrong command line says besides: what was likely meant, and what to type."""
+
+import shlex
+from collections.abc import Mapping
+from difflib import SequenceMatcher
+from typing import Any
+
+import typer
+from typer.core import TyperCommand
+
+# Typer brings its own copy of Click, or uses the one of the environment.
+_UsageError: Any = typer.BadParameter.__base__
+# From which ratio on two names differ by a slip. Below, they have some letters in common.
+_ALIKE = 0.75
+# By the name of the last argument, which takes the words of another program: what these are, and
+# how many words come before them.
+_FOREIGN = {
+    "arguments": ("Arguments of the script", 1),
+    "named": ("Arguments of the script", 1),
+    "command": ("Options of the command in the pod", 2),
+}
+
+
+class Command(TyperCommand):
+    """A command that says where the words of a script, or of a command in a pod, go."""
+
+    def collect_usage_pieces(self, ctx: Any) -> list[str]:
+        """The parts of the line of usage, without the braces that newer versions of Typer write."""
+        return [piece.strip("{}") for piece in super().collect_usage_pieces(ctx)]
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Parse a command line. Raises UsageError for a wrong one."""
+        try:
+            return super().parse_args(ctx, list(args))
+        except _UsageError as error:
+            # Of the errors, only that of an unknown option has them.
+            if hasattr(error, "possibilities"):
+                error.possibilities = None
+                error.message += self._meant(ctx, error.option_name) + self._line(ctx, args)
+            raise
+
+    def _takes_value(self, ctx: Any) -> dict[str, bool]:
+        """The names of all options, and whether a value follows."""
+        options: list[Any] = [
+            each for each in self.get_params(ctx) if each.param_type_name == "option"
+        ]
+        names = {name: each for each in options for name in (*each.opts, *each.secondary_opts)}
+        return {name: not each.is_flag for name, each in names.items() if not each.hidden}
+
+    def _meant(self, ctx: Any, unknown: str) -> str:
+        """The end of the sentence: which option differs from an unknown one by a slip, if any."""
+        alike = {
+            name: SequenceMatcher(None, unknown, name).ratio() for name in self._takes_value(ctx)
+        }
+        best = max(alike, key=alike.__getitem__)
+        return f". Did you mean {best}?" if alike[best] >= _ALIKE else "."
+
+    def _line(self, ctx: Any, args: list[str]) -> str:
+        """Where the words of another program go, and the line to type; empty where it has none."""
+        arguments = [each for each in self.params if each.param_type_name == "argument"]
+        last = arguments[-1].name if arguments else None
+        if last not in _FOREIGN:
+            return ""
+        what, before = _FOREIGN[last]
+        own, foreign = _sort_words(args, self._takes_value(ctx), before)
+        is_spec = last == "named" and not any(word.endswith(".py") for word in own)
+        if not foreign or is_spec:
+            return ""
+        line = shlex.join([*ctx.command_path.split(), *own, "--", *foreign])
+        return f" {what} go after --: {line}"
+
+
+def _sort_words(
+    args: list[str], takes_value: Mapping[str, bool], before: int
+) -> tuple[list[str], list[str]]:
+    """The words of a command line that are the command's own, and those of another program.
+
+    Its own are its options, and the first `before` words that are none. An unknown option that
+    comes before those is nobody's: both lists are empty.
+    """
+    own: list[str] = []
+    foreign: list[str] = []
+    waiting = list(args)
+    while waiting:
+        word = waiting.pop(0)
+        name, equals, _ = word.partition("=")
+        if word == "--":
+            return own, [*foreign, *waiting]
+        if not word.startswith("--") and word[:2] in takes_value and len(word) > 2:
+            # Its value is joined to it, or other such options are.
+            own.append(word)
+        elif name in takes_value:
+            own.append(word)
+            if takes_value[name] and not equals and waiting:
+                own.append(waiting.pop(0))
+        elif word.startswith("-"):
+            if before:
+                return [], []
+            foreign.append(word)
+            # Its values.
+            while waiting and not waiting[0].startswith("-"):
+                foreign.append(waiting.pop(0))
+        elif before:
+            own.append(word)
+            before -= 1
+        else:
+            foreign.append(word)
+    return own, foreign
