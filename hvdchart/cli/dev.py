@@ -10,9 +10,9 @@ import typer
 
 from hvdchart.cli import options, planning
 from hvdchart.cli.build import with_own_image
+from hvdchart.cli.script_options import Named, ScriptOptions, takes_script
 from hvdchart.cli.terminal import note, print_log, say
 from hvdchart.errors import FileError, HvdchartError
-from hvdchart.project import SPEC_NAME
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -32,14 +32,9 @@ _ANEW = 'train.env.OUTPUT_PER_RUN="1"'
 _REVISIONS = 2
 
 
+@takes_script
 def dev(
-    specs: Annotated[
-        list[Path] | None,
-        typer.Argument(
-            metavar="PROJECT|SPEC...|SCRIPT",
-            help=f"Folder with code and {SPEC_NAME}, or spec files, merged in order, or a script.",
-        ),
-    ] = None,
+    named: Named = None,
     code: Annotated[
         Path | None,
         typer.Option(
@@ -48,6 +43,8 @@ def dev(
         ),
     ] = None,
     files: options.Files = None,
+    *,
+    given: ScriptOptions,
     settings: options.Settings = None,
     fail_on_nan: options.FailOnNan = False,
     namespace: options.Namespace = None,
@@ -68,30 +65,33 @@ def dev(
     The project's image is built first, as `deploy` does. The workers stay between the runs. Each
     run has an empty OUTPUT_PATH of its own, and so begins anew. Ctrl-C uninstalls the release, and
     so do SIGTERM and a terminal that is closed. The cluster ends the run by itself when this
-    command was killed, or its machine sleeps for ten minutes.
+    command was killed, or its machine sleeps for ten minutes. The options from --workers to --name
+    are for a script, as for `run`.
 
     Examples:
       hvdchart dev my-project
-      hvdchart dev train.py
+      hvdchart dev train.py --workers 4 -- --epochs 3
       hvdchart dev run.spec.yaml --code . --namespace team
       hvdchart dev run.spec.yaml --code train.py --set nodes.0.count=1
 
-    Exit codes: 3, 4 the spec or the values are wrong; 5 the code cannot be read; 6 Helm failed; 7
-    the cluster cannot be used; 9 the image cannot be built; 130 interrupted, and the release is
-    uninstalled.
+    Exit codes: 2, 3, 4 an option, the spec or the values are wrong; 5 the code cannot be read, or
+    is no Python; 6 Helm failed; 7 the cluster cannot be used; 9 the image cannot be built; 130
+    interrupted, and the release is uninstalled.
     """
     from hvdchart.code.changes import code_changes
     from hvdchart.run.helm import Helm as Program
     from hvdchart.run.interrupts import interrupting_signals
 
-    paths = planning.spec_files(specs, files, code)
+    script = planning.Script.of_words(named or (), given, code)
+    specs = [Path(word) for word in named or ()]
+    paths = [script.path] if script else planning.spec_files(specs, files, code)
     if code is None:
         first = next((path for path in paths if path != Path("-")), None)
         if first is None:
             raise typer.BadParameter(
                 "name a project or a spec; for a spec on standard input, also --code"
             )
-        code = first if planning.is_script(paths) else first.parent
+        code = first if script else first.parent
     for path in (*paths, code):
         if path != Path("-") and not path.exists():
             raise FileError(f"{path}: no such file or folder")
@@ -99,12 +99,16 @@ def dev(
     provided: set[str] = set()
     # A line that comes at each save is said once.
     report = cache(note)
-    given = options.chosen_settings(settings, fails_on_nan=fail_on_nan)
-    chosen = [*([] if resume else [_ANEW]), *given]
+    typed = options.chosen_settings(settings, fails_on_nan=fail_on_nan)
+    chosen = [*([] if resume else [_ANEW]), *typed]
 
     def make_plan(version: "Mapping[str, Plain]") -> "Plan":
         values = {**_VALUES, "code": version}
-        _, plan = planning.plan_specs(paths, None, chosen, values, code, report)
+        if script:
+            plan = script.plan(files, chosen, values, report, is_marked=True).plan
+        else:
+            planning.tell_left_behind(code, version, report)
+            _, plan = planning.plan_specs(paths, None, chosen, values)
         made = with_own_image(
             plan,
             paths,

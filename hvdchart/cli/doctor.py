@@ -10,7 +10,7 @@ from hvdchart.errors import ClusterError
 
 
 def doctor(
-    specs: options.Specs = None,
+    specs: options.SpecsOrScript = None,
     files: options.Files = None,
     settings: options.Settings = None,
     namespace: options.Namespace = None,

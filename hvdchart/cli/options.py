@@ -38,6 +38,14 @@ Settings = Annotated[
         help="Set a key of the merged spec, e.g. nodes.0.count=8; can be repeated.",
     ),
 ]
+SpecsOrScript = Annotated[
+    list[Path] | None,
+    typer.Argument(
+        metavar="SPEC...|SCRIPT",
+        help=f"Spec files, merged in order; FOLDER: its {SPEC_NAME}; - reads standard input; or a "
+        "script, as for `run`.",
+    ),
+]
 FailOnNan = Annotated[
     bool,
     typer.Option(
@@ -55,14 +63,6 @@ Code = Annotated[
         metavar="PATH",
         help="Script or folder that the master copies to the workers, without the files that "
         ".gitignore and .hvdignore name, and without those that hold secrets, such as .env.",
-    ),
-]
-Image = Annotated[
-    str,
-    typer.Option(
-        envvar="HVDCHART_IMAGE",
-        metavar="IMAGE",
-        help="Image of the pods (default: a public one of the framework that the script imports).",
     ),
 ]
 Output = Annotated[

@@ -1,10 +1,12 @@
 """The command `plan`."""
 
+from pathlib import Path
 from typing import Annotated, Literal
 
 import typer
 
 from hvdchart.cli import options, planning
+from hvdchart.cli.script_options import Named, ScriptOptions, takes_script
 from hvdchart.cli.terminal import console, print_document
 
 
@@ -15,10 +17,15 @@ def _refuse_expectation(value: str) -> str:
     return value
 
 
+@takes_script
 def plan(
-    specs: options.Specs = None,
+    named: Named = None,
     files: options.Files = None,
+    code: options.Code = None,
+    *,
+    given: ScriptOptions,
     settings: options.Settings = None,
+    fail_on_nan: options.FailOnNan = False,
     output: Annotated[
         Literal["table", "json", "yaml"],
         typer.Option(
@@ -33,18 +40,27 @@ def plan(
         typer.Option("--expect", "--speed", "--gbit", hidden=True, callback=_refuse_expectation),
     ] = "",
 ) -> None:
-    """Print the plan of a spec: groups, ranks, threads, resources, volumes and warnings.
+    """Print the plan of a spec or a script: groups, ranks, threads, resources and warnings.
+
+    The options from --workers to --name are for a script, as for `run`.
 
     Examples:
       hvdchart plan run.spec.yaml --explain
       hvdchart plan run.spec.yaml --set nodes.0.count=8 -o json
-      hvdchart plan train.py
+      hvdchart plan train.py --workers 4 --gpus 8 -- --epochs 3
 
-    Exit codes: 0 printed; 3 the spec is wrong; 5 a file cannot be read.
+    Exit codes: 0 printed; 2, 3, 4 an option or the spec has a wrong value; 5 a file cannot be read.
     """
     from hvdchart.values import report as plan_report
 
-    _, made = planning.plan_specs(specs, files, settings)
+    chosen = options.chosen_settings(settings, fails_on_nan=fail_on_nan)
+    script = planning.Script.of_words(named or (), given, code)
+    if script:
+        made = script.plan(files, chosen, {}).plan
+    else:
+        specs = [Path(word) for word in named or ()]
+        values = planning.read_values(None, code)
+        _, made = planning.plan_specs(specs, files, chosen, values, code)
     if output != "table":
         print_document(plan_report.document(made), output)
         return

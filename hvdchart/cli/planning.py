@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import os
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import typer
 
+from hvdchart.cli.script_options import ScriptOptions
 from hvdchart.cli.terminal import note, say
 from hvdchart.project import SPEC_NAME
 
@@ -15,9 +16,68 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from hvdchart.plan.model import Plan
-    from hvdchart.project.default_images import DefaultImage
+    from hvdchart.project.script import ScriptPlan
     from hvdchart.run.cluster import Cluster
     from hvdchart.spec.yaml_tree import Plain
+
+
+@dataclass(frozen=True)
+class Script:
+    """A script that a command names, its arguments, and the options that were given for it.
+
+    `code` is what --code names.
+    """
+
+    path: Path
+    arguments: Sequence[str | Path]
+    given: ScriptOptions
+    code: Path | None
+
+    @classmethod
+    def of_words(
+        cls, words: Sequence[str], given: ScriptOptions, code: Path | None
+    ) -> Script | None:
+        """The script that a command names in the place of a spec; None where it names none.
+
+        Raises typer.BadParameter for options of a script without one.
+        """
+        if is_script([Path(word) for word in words[:1]]):
+            return cls(Path(words[0]), words[1:], given, code)
+        given.refuse()
+        return None
+
+    def plan(
+        self,
+        files: list[Path] | None,
+        settings: Sequence[str] | None,
+        values: Mapping[str, Plain],
+        report: Callable[[str], object] = note,
+        *,
+        is_marked: bool = False,
+    ) -> ScriptPlan:
+        """The plan of the script; `report` gets the remarks about it.
+
+        The code is in `values`, or else read. `files` are spec files, which have nothing to be
+        merged into. With `is_marked`, messages about the run have the words of `hvdchart run`.
+        Raises FileError, SpecError and typer.BadParameter.
+        """
+        from hvdchart.code.archive import pack_code
+        from hvdchart.project.script import ScriptRun, plan_script, script_command, script_name
+
+        if files:
+            raise typer.BadParameter(
+                f"--file {files[0]}: {self.path} is a script, without a spec to merge it into; "
+                "`hvdchart run --save-spec` writes one"
+            )
+        command = script_command(self.path, self.code, list(map(str, self.arguments)))
+        if "code" not in values:
+            values = {**values, "code": pack_code(self.code or self.path, say)}
+        options = {"name": script_name(self.path), **self.given.given()}
+        run = ScriptRun(command, settings=settings or (), **options)
+        made = plan_script(run, values, is_marked=is_marked)
+        for remark in made.remarks(self.path, self.code):
+            report(remark)
+        return made
 
 
 def read_values(files: list[Path] | None, code: Path | None) -> Mapping[str, Plain] | None:
@@ -38,8 +98,23 @@ def read_values(files: list[Path] | None, code: Path | None) -> Mapping[str, Pla
     if code is not None:
         from hvdchart.code.archive import pack_code
 
-        merged = merge_values(merged, {"code": pack_code(code, say)})
+        packed = pack_code(code, say)
+        tell_left_behind(code, packed)
+        merged = merge_values(merged, {"code": packed})
     return merged or None
+
+
+def tell_left_behind(
+    code: Path, packed: Mapping[str, Plain], report: Callable[[str], object] = note
+) -> None:
+    """Report what a script that --code names uses of its folder; `packed` is the chart's value."""
+    from hvdchart.plan.framework import used_modules
+    from hvdchart.project.script import left_behind
+
+    if code.is_file():
+        modules = [module for _, module in used_modules(packed, [code.name])]
+        for remark in left_behind(code, modules):
+            report(remark)
 
 
 def spec_files(
@@ -62,57 +137,28 @@ def plan_specs(
     settings: list[str] | None,
     values: Mapping[str, Plain] | None = None,
     code: Path | None = None,
-    report: Callable[[str], object] = note,
 ) -> tuple[list[Path], Plan]:
     """The spec files in order, and the plan of what they, the settings and `values` merge to.
 
     A script in the place of a spec gets the spec that `hvdchart run` makes for it. Its code is in
-    `values`, or else read, and `report` gets its image. Raises FileError and SpecError, and
-    typer.BadParameter when no spec is named.
+    `values`, or else read. Raises FileError and SpecError, and typer.BadParameter when no spec is
+    named.
     """
     from hvdchart.plan.planner import plan_tree
     from hvdchart.spec.load import load_specs
 
+    if specs and is_script(specs):
+        own = Script(specs[0], specs[1:], ScriptOptions.of_environment(), code)
+        return specs, own.plan(files, settings, values or {}).plan
     paths = spec_files(specs, files, code)
     if not paths:
         raise typer.BadParameter("no spec: name a file, or a folder with one")
-    if is_script(paths):
-        return paths, _plan_script(paths[0], settings, values or {}, code, report)
     return paths, plan_tree(load_specs(paths, settings or (), values))
 
 
-def is_script(paths: Sequence[Path]) -> bool:
-    """Whether a script was named in the place of a spec."""
-    return [path.suffix for path in paths] == [".py"]
-
-
-def _plan_script(
-    script: Path,
-    settings: list[str] | None,
-    values: Mapping[str, Plain],
-    code: Path | None,
-    report: Callable[[str], object],
-) -> Plan:
-    """The plan of a script, with the image of HVDCHART_IMAGE or a public one."""
-    from hvdchart.code.archive import pack_code
-    from hvdchart.project.script import ScriptRun, plan_script, script_command, script_name
-
-    command = script_command(script, code)
-    if "code" not in values:
-        values = {**values, "code": pack_code(code or script, say)}
-    image = os.environ.get("HVDCHART_IMAGE", "")
-    run = ScriptRun(command, script_name(script), image=image, settings=settings or ())
-    made = plan_script(run, values)
-    print_default_image(made.image, report)
-    return made.plan
-
-
-def print_default_image(image: DefaultImage | None, report: Callable[[str], object] = note) -> None:
-    """Say which public image a script gets, and why; nothing where the user has named one."""
-    if image:
-        remark = f"; {image.remark}" if image.remark else ""
-        other = "another one: `run --image`, or HVDCHART_IMAGE"
-        report(f"image {image.reference}, because {image.why} ({other}){remark}")
+def is_script(named: Sequence[Path]) -> bool:
+    """Whether a command names a script in the place of a spec."""
+    return bool(named) and named[0].suffix == ".py"
 
 
 def plan_project(

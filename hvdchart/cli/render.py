@@ -10,7 +10,7 @@ from hvdchart.errors import DifferenceError
 
 
 def render(
-    specs: options.Specs = None,
+    specs: options.SpecsOrScript = None,
     files: options.Files = None,
     settings: options.Settings = None,
     code: options.Code = None,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import re
 import sys
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -20,6 +22,8 @@ class DefaultImage:
     """A public image, why it is used, what to set with it, and what its user should know.
 
     `has_mpi` says whether the ranks are started by mpirun, which the image or requirements have.
+    `python` is the image's version, such as (3, 11); None where it is not known. `has` are the
+    well-known modules that it has, or may have.
     """
 
     reference: str
@@ -27,24 +31,63 @@ class DefaultImage:
     has_mpi: bool
     settings: tuple[str, ...]
     remark: str
+    python: tuple[int, int] | None
+    has: frozenset[str]
+
+    def lacking(self, modules: Iterable[str], requirements: str = "") -> list[str]:
+        """The packages that bring modules which the image lacks, sorted.
+
+        Those that a text of a requirements.txt names are left out.
+        """
+        used = {step for module in modules for step in _steps(module)}
+        packages = _table()["packages"]
+        lines = re.findall(r"^\s*([A-Za-z0-9][-._A-Za-z0-9]*)", requirements, re.MULTILINE)
+        listed = set(map(_normal, lines))
+        found = {packages[module] for module in used & packages.keys() - self.has}
+        return sorted(each for each in found if _normal(each.rpartition(" ")[2]) not in listed)
 
 
-def default_image(uses: Iterable[tuple[str, str]], *, has_gpus: bool) -> DefaultImage:
-    """The image of a program: `uses` are the modules that it imports, each with the place."""
-    first: dict[str, str] = {}
-    for place, module in uses:
-        first.setdefault(module.partition(".")[0], place)
-    table: Any = load_tree(_TABLE).plain
-    for entry in table:
-        found = [name for name in entry["modules"] if name in first]
-        if found or not entry["modules"]:
+def default_image(*uses: Iterable[tuple[str, str]], has_gpus: bool) -> DefaultImage:
+    """The image of a program: `uses` are the modules that it imports, each with the place.
+
+    Of several ones, the first that has a framework counts.
+    """
+    *entries, other = _table()["images"]
+    chosen = other
+    why = "no framework is imported"
+    for each in uses:
+        first: dict[str, str] = {}
+        for place, module in each:
+            first.setdefault(module.partition(".")[0], place)
+        found = [(entry, name) for entry in entries for name in entry["modules"] if name in first]
+        if found:
+            chosen, name = found[0]
+            why = f"{first[name]} uses {name}"
             break
-    why = f"{first[found[0]]} uses {found[0]}" if found else "no framework is imported"
     version = f"{sys.version_info.major}.{sys.version_info.minor}"
+    major, _, minor = chosen.get("python", "").replace("${python}", version).partition(".")
     return DefaultImage(
-        entry["gpu" if has_gpus else "cpu"].replace("${python}", version),
+        chosen["gpu" if has_gpus else "cpu"].replace("${python}", version),
         why,
-        bool(entry.get("has-mpi")),
-        tuple(entry.get("settings", ())),
-        entry.get("remark", ""),
+        bool(chosen.get("has-mpi")),
+        tuple(chosen.get("settings", ())),
+        chosen.get("remark", ""),
+        (int(major), int(minor)) if minor else None,
+        frozenset(chosen["has"]),
     )
+
+
+@functools.cache
+def _table() -> Any:
+    return load_tree(_TABLE).plain
+
+
+def _steps(module: str) -> list[str]:
+    """A module and the packages that it is in: a.b is in a."""
+    names = module.split(".")
+    return [".".join(names[:end]) for end in range(1, len(names) + 1)]
+
+
+def _normal(package: str) -> str:
+    """The name of a package as pip compares it."""
+    return re.sub("[-_.]+", "-", package).lower()

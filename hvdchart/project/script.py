@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
-from collections.abc import Iterator, Mapping, Sequence
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,12 +15,15 @@ from hvdchart.plan.framework import used_modules
 from hvdchart.plan.model import Plan
 from hvdchart.plan.planner import plan_tree
 from hvdchart.project.default_images import DefaultImage, default_image
-from hvdchart.quantity import cpu_millis
-from hvdchart.spec.fields import OBJECT_NAME, nearest
+from hvdchart.quantity import cpu_millis, pluralize
+from hvdchart.spec.fields import IMAGE, OBJECT_NAME, nearest
+from hvdchart.spec.model import DEFAULT_MOUNTS
 from hvdchart.spec.overlays import apply_settings, merge_specs, set_key
+from hvdchart.spec.paths import value_at
 from hvdchart.spec.run_options import COMMAND, RUN, in_options, in_words_of_run
 from hvdchart.spec.yaml_tree import Node, Place, Plain, from_plain
 from hvdchart.text import split_image
+from hvdchart.values.check import checked_values
 from hvdchart.values.render import dump
 
 _VOLUME = (
@@ -26,6 +31,9 @@ _VOLUME = (
     "NAME=configMap:MAP:/PATH or NAME=emptyDir:/PATH, with :ro at the end to mount it read-only"
 )
 _SOURCES = ("pvc", "hostPath", "nfs", "configMap")
+REQUIREMENTS = "requirements.txt"
+# What a worker without --cpu requests: it is scheduled on nodes that other pods use, too.
+_CPU = "250m"
 _SAVED = """\
 # Written by `hvdchart run --save-spec`. To run it again:
 #   hvdchart deploy {file} --code {code}
@@ -44,8 +52,8 @@ class ScriptRun:
     cpu: str = ""
     memory: str = ""
     env: Sequence[str] = ()
-    secrets: Sequence[str] = ()
-    volumes: Sequence[str] = ()
+    secret: Sequence[str] = ()
+    volume: Sequence[str] = ()
     settings: Sequence[str] = ()
 
 
@@ -53,17 +61,38 @@ class ScriptRun:
 class ScriptPlan:
     """The plan of a script, the spec that it was made of, and the image that was chosen for it.
 
-    `image` is None where the user has named one.
+    The warnings of the plan have the words of the options. `image` is None where the user has named
+    one. `modules` are what the script imports.
     """
 
     plan: Plan
     spec: Node
     image: DefaultImage | None
+    modules: frozenset[str]
 
-    @property
-    def warnings(self) -> list[str]:
-        """The warnings of the plan, in the words of the options."""
-        return [in_options(each.removeprefix("group worker: ")) for each in self.plan.warnings]
+    def remarks(self, script: Path, code: Path | None) -> Iterator[str]:
+        """What the user of a script should know: what stays here, what lacks, and the CPUs.
+
+        `code` is what --code names.
+        """
+        folder = code if code and code.is_dir() else None
+        beside = folder or script.parent
+        requirements = read_text(beside / REQUIREMENTS)
+        if not folder:
+            yield from left_behind(script, self.modules)
+        if self.image:
+            also = f"; {self.image.remark}" if self.image.remark else ""
+            other = "another one: `run --image`, or HVDCHART_IMAGE"
+            yield f"image {self.image.reference}, because {self.image.why} ({other}){also}"
+            lacks = self.image.lacking(self.modules, requirements)
+            if lacks:
+                where = f"in {folder}" if folder else f"beside the script, and --code {beside}"
+                add = f"add {' and '.join(lacks)} to {REQUIREMENTS} {where}"
+                yield f"the image lacks what the script imports: {add}"
+        group = self.plan.groups[0]
+        if group.requests.get("cpu") == _CPU and "OMP_NUM_THREADS" in group.env:
+            threads = pluralize(int(group.env["OMP_NUM_THREADS"]), "thread")
+            yield f"a worker requests {_CPU} CPU, and a rank has {threads}: --cpu gives more"
 
     def save(self, file: Path, code: Path) -> None:
         """Write the spec. Raises FileError for a file that exists or cannot be written."""
@@ -109,23 +138,61 @@ def plan_script(
 ) -> ScriptPlan:
     """The plan of a script; `values` are those of the chart that the command adds, with the code.
 
-    With `is_marked`, messages about the run have the words of `hvdchart run`. Raises
-    SpecError, which names the options that were typed.
+    With `is_marked`, messages about the run have the words of `hvdchart run`. Raises SpecError,
+    which names the options that were typed, and FileError for a script that is no Python.
     """
-    default = None
-    if not run.image:
-        uses = used_modules(values.get("code"), run.command)
-        default = default_image(uses, has_gpus=run.gpus > 0)
+    uses = list(used_modules(values.get("code"), run.command))
     try:
+        # What --set says of the image and of GPUs counts, too.
+        chosen = script_tree(run, None).plain
+        default = None
+        if not value_at(chosen, ("image", "repository")):
+            default = default_image(uses, has_gpus=_has_gpus(chosen))
         spec = script_tree(run, default, is_tagged=True)
         marks = {"master": {"podAnnotations": {COMMAND: RUN}}} if is_marked else {}
         place = Place("the given values")
         tree = merge_specs(
             [spec, *(from_plain({"values": each}, place) for each in (marks, values))]
         )
-        return ScriptPlan(plan_tree(tree), spec, default)
+        plan = plan_tree(tree)
+        broken = plan.framework.broken.get(run.command[1])
+        # An image whose version is not known may have a newer Python than this one.
+        if broken and default and default.python and default.python <= sys.version_info[:2]:
+            raise FileError(broken)
+        checked_values(plan)
     except SpecError as error:
         raise in_words_of_run(error) from error
+    warnings = [in_options(each.removeprefix("group worker: ")) for each in plan.warnings]
+    plan = dataclasses.replace(plan, warnings=tuple(warnings))
+    return ScriptPlan(plan, spec, default, frozenset(module for _, module in uses))
+
+
+def left_behind(script: Path, modules: Iterable[str]) -> Iterator[str]:
+    """A remark about what a script that goes alone, and imports `modules`, has in its folder."""
+    folder = script.parent
+    left = [REQUIREMENTS] if (folder / REQUIREMENTS).is_file() else []
+    for name in sorted({module.partition(".")[0] for module in modules} - {""}):
+        if (folder / f"{name}.py").is_file():
+            left.append(f"{name}.py")
+        elif (folder / name).is_dir() and any((folder / name).glob("*.py")):
+            left.append(f"{name}/")
+    if left:
+        without = " and ".join(left)
+        yield f"only {script} goes to the workers, without {without} beside it: --code {folder}"
+
+
+def _has_gpus(spec: Plain) -> bool:
+    """Whether the nodes of a spec, which need not be a right one, have GPUs."""
+    nodes = value_at(spec, ("nodes",))
+    return isinstance(nodes, list) and any(value_at(node, ("gpus",)) for node in nodes)
+
+
+def read_text(file: Path) -> str:
+    """The text of a file; empty where it cannot be read."""
+    try:
+        return file.read_text("utf-8", "replace")
+    except OSError:
+        return ""
 
 
 def script_tree(run: ScriptRun, default: DefaultImage | None, *, is_tagged: bool = False) -> Node:
@@ -137,14 +204,19 @@ def script_tree(run: ScriptRun, default: DefaultImage | None, *, is_tagged: bool
     """
     node: dict[str, Plain] = {"name": "worker", "count": run.workers}
     if not run.gpus:
-        tuning = {"cpu": "250m"}
+        tuning = {"cpu": _CPU}
         node |= {"shared": True, "coresPerSocket": 1, "memory": "3Gi", "tuning": tuning}
     reference = default.reference if default else run.image
+    image = split_image(reference) if reference else {}
+    if run.image:
+        expected = "an image in lower case, such as registry.example/team/train:1"
+        place = Place(f"--image {run.image}")
+        dataclasses.replace(IMAGE, expected=expected).read(Node(place, image["repository"]), "")
     base = {
         "apiVersion": "hvdchart/v1",
         "name": run.name,
         "nodes": [node],
-        "image": split_image(reference),
+        "image": image,
         "volumes": {"output": {"emptyDir": {}}},
         "train": {"command": list(run.command)},
     }
@@ -186,21 +258,21 @@ def _typed(run: ScriptRun) -> Iterator[tuple[str, list[str], Plain]]:
         if not equals:
             raise SpecError(f"--env {each}", "", "there is no =", "NAME=VALUE")
         yield f"--env {each}", ["train", "env", name], value
-    for each in run.secrets:
+    for each in run.secret:
         name = each.partition(":")[0]
         place = Place(f"--secret {each}")
         OBJECT_NAME.read(Node(place, name), "")
-    names = [each for each in run.secrets if ":" not in each]
+    names = [each for each in run.secret if ":" not in each]
     if names:
         # A list replaces another one.
         sources = [{"secretRef": {"name": name}} for name in names]
         yield f"--secret {names[0]}", ["values", "worker", "envFrom"], sources
-    for index, each in enumerate(run.secrets):
+    for index, each in enumerate(run.secret):
         name, colon, path = each.partition(":")
         if colon:
             volume = {"secret": name, "mountPath": path, "readOnly": True}
             yield f"--secret {each}", ["volumes", f"secret-{index}"], volume
-    for each in run.volumes:
+    for each in run.volume:
         name, volume = _volume(each)
         yield f"--volume {each}", ["volumes", name], volume
 
@@ -227,4 +299,7 @@ def _volume(text: str) -> tuple[str, Plain]:
         raise SpecError(f"--volume {text}", "", "it has too many parts", _VOLUME)
     if parts:
         volume["mountPath"] = parts[0]
+    elif name not in DEFAULT_MOUNTS:
+        expected = f"--volume {name}={rest}:/PATH{':ro' if 'readOnly' in volume else ''}"
+        raise SpecError(f"--volume {text}", "", "it has no path", expected)
     return name, volume

@@ -408,7 +408,7 @@ RELATIVE = String("a relative path without ..", r"(?!/)(?!(?:.*/)?\.\.(?:/|$))[^
 HOST = String("a host name or address", r"[A-Za-z0-9]([-.:A-Za-z0-9]*[A-Za-z0-9])?", 253)
 INTERFACE = String("the name of a network interface", r"[-._a-zA-Z0-9]+", 15)
 IMAGE = String(
-    "an image name without the tag",
+    "an image name in lower case without the tag",
     r"[a-z0-9]([-a-z0-9._:]*[a-z0-9])?(/[a-z0-9]+([-._]+[a-z0-9]+)*)*",
     255,
 )

@@ -34,6 +34,7 @@ class Dev:
         helm: StubProgram,
         *options: str,
         is_project: bool = False,
+        is_script: bool = False,
         **more: Any,
     ) -> None:
         self.script = folder / "train.py"
@@ -44,6 +45,8 @@ class Dev:
         self._helm = helm
         self.errors = ""
         files = [str(folder)] if is_project else [str(self.spec), "--code", str(self.script)]
+        if is_script:
+            files = [str(self.script)]
         command = [sys.executable, "-m", "hvdchart", "dev", *files, *options]
         self.process = subprocess.Popen(
             command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=ROOT
@@ -163,6 +166,19 @@ def test_a_folder_is_a_spec_and_its_code(start: Callable[..., Dev]) -> None:
     dev.wait_for_log()
     dev.save("second")
     assert dev.wait_for_deployed(2)["code"]["archive"] != first["code"]["archive"]
+
+
+def test_a_script_has_the_options_and_arguments_of_run(start: Callable[..., Dev]) -> None:
+    """A save that is no Python is told, and the next one runs."""
+    dev = start("--name", "hvd", "--workers", "3", "--", "--epochs", "./3", is_script=True)
+    first = dev.wait_for_deployed(1)
+    assert first["master"]["args"] == ["python3", "train.py", "--epochs", "./3"]
+    assert first["worker"]["number"] == 3
+    dev.wait_for_log()
+    dev.save("x = = 1")
+    dev.wait_for_error_line("train.py:1: invalid syntax; waiting for the next change")
+    dev.save("second")
+    assert dev.wait_for_deployed(2)["code"] == {"files": {"train.py": "second"}}
 
 
 def test_dev_says_at_which_step_a_run_has_ended(

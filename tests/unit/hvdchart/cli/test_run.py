@@ -62,6 +62,11 @@ def test_a_script_runs_on_two_workers_to_its_end(
     assert (sent["worker"]["number"], sent["image"]["repository"]) == (2, "python")
 
 
+def shown(errors: str) -> str:
+    """What was printed, without the box that a terminal's width has folded."""
+    return " ".join(re.sub("[│╭╮╰╯─]", " ", errors).split()).replace("/ ", "/")
+
+
 def test_the_release_is_named_after_the_script(
     hvdchart: Command, fake_cluster: FakeCluster, helm: StubProgram, script: Path
 ) -> None:
@@ -202,12 +207,84 @@ def test_image_is_that_of_the_framework_that_the_script_imports(
     assert sent["image"]["tag"].endswith("-gpu") == (gpus > 0)
 
 
-def test_script_in_the_place_of_a_spec_is_planned(
+def test_script_in_the_place_of_a_spec_is_planned_with_the_options_of_run(
     hvdchart: Command, script: Path, programs: Path
 ) -> None:
-    done = hvdchart("plan", script, "--set", "nodes.0.count=3", "-o", "json")
+    options = ["--workers", "3", "--gpus", "2", "--name", "mine", "-o", "json"]
+    done = hvdchart("plan", script, *options, "--", "--epochs", "./3")
     assert done.code == 0, done.errors
-    assert json.loads(done.output)["workers"] == 3
+    planned = json.loads(done.output)
+    assert (planned["name"], planned["workers"], planned["ranks"]) == ("mine", 3, 6)
+    assert planned["warnings"][0].startswith("--cpu and --memory are not given: ")
+
+
+def test_option_of_a_script_is_refused_beside_a_spec(
+    hvdchart: Command, script: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HVDCHART_IMAGE", "team/a:1")
+    done = hvdchart("plan", script.parent, "--workers", "3")
+    assert done.code == 2
+    assert "--workers is an option of scripts: in a spec, --set sets nodes.0.count" in shown(
+        done.errors
+    )
+
+
+def test_spec_file_is_refused_beside_a_script(hvdchart: Command, script: Path) -> None:
+    done = hvdchart("plan", script, "--file", "more.yaml")
+    assert (done.code, "--save-spec" in done.errors) == (2, True)
+
+
+@pytest.mark.parametrize(
+    ("settings", "image"),
+    [
+        (["nodes.0.gpus=1"], "image tensorflow/tensorflow:2.20.0-gpu,"),
+        (["image.repository=team/a", "image.tag=a"], ""),
+    ],
+)
+def test_default_image_is_that_of_what_set_makes_of_the_run(
+    hvdchart: Command, script: Path, programs: Path, settings: list[str], image: str
+) -> None:
+    script.write_text("import tensorflow\n")
+    done = hvdchart("plan", script, *(word for each in settings for word in ("--set", each)))
+    assert done.code == 0, done.errors
+    assert ("image " in done.errors) == bool(image)
+    assert image in done.errors
+
+
+def test_what_the_default_image_lacks_is_told(
+    hvdchart: Command, script: Path, programs: Path
+) -> None:
+    script.write_text("import transformers, wandb\n")
+    (script.parent / "requirements.txt").write_text("wandb\n")
+    done = hvdchart("plan", script, "--code", script.parent)
+    assert f"add transformers to requirements.txt in {script.parent}\n" in done.errors
+
+
+@pytest.mark.parametrize(("options", "is_told"), [([], True), (["--cpu", "2"], False)])
+def test_worker_without_cpu_is_told_to_be_small(
+    hvdchart: Command, script: Path, programs: Path, options: list[str], is_told: bool
+) -> None:
+    done = hvdchart("plan", script, *options)
+    line = "a worker requests 250m CPU, and a rank has 1 thread: --cpu gives more\n"
+    assert (line in done.errors) is is_told
+
+
+def test_script_with_a_wrong_line_is_refused_with_the_line(
+    hvdchart: Command, fake_cluster: FakeCluster, helm: StubProgram, script: Path
+) -> None:
+    script.write_text("import torch\nx = = 1\n")
+    done = hvdchart("run", script)
+    assert (done.code, done.errors) == (5, "hvdchart: My_Train.py:2: invalid syntax\n")
+    assert helm.calls == []
+
+
+def test_script_with_a_wrong_line_may_be_right_for_an_image_whose_python_is_not_known(
+    hvdchart: Command, script: Path, programs: Path
+) -> None:
+    script.write_text("x = = 1\n")
+    done = hvdchart("plan", script, "--image", "team/a:1", "-o", "json")
+    assert done.code == 0
+    assert json.loads(done.output)["warnings"][0].startswith("My_Train.py:1: invalid syntax; ")
 
 
 def test_deploy_of_a_script_names_the_command_that_runs_it(
@@ -227,13 +304,25 @@ def test_status_of_a_script_names_options_in_place_of_values(
     assert "what to do: check --image, --set image.pullSecrets and that" in done.output
 
 
-def test_requirements_beside_a_script_that_goes_alone_are_told(
+def test_what_a_script_uses_beside_it_and_does_not_take_along_is_told(
     hvdchart: Command, fake_cluster: FakeCluster, helm: StubProgram, script: Path
 ) -> None:
     (script.parent / "requirements.txt").write_text("einops\n")
     done = hvdchart("run", script, "--code", script, "--detach")
-    assert f"requirements.txt beside {script} is not used: add --code" in done.errors
+    folder = script.parent
+    without = "requirements.txt and model.py"
+    assert (
+        f"only {script} goes to the workers, without {without} beside it: --code {folder}\n"
+        in done.errors
+    )
     assert installed_values(helm)["master"]["args"] == ["python3", "My_Train.py"]
+
+
+def test_what_a_script_of_a_spec_leaves_behind_is_told(
+    hvdchart: Command, script: Path, spec: Path, programs: Path
+) -> None:
+    done = hvdchart("render", spec, "--code", script)
+    assert f"without model.py beside it: --code {script.parent}\n" in done.errors
 
 
 @pytest.mark.slow
@@ -245,7 +334,7 @@ def test_a_folder_comes_with_a_script_in_it(
     inner.parent.mkdir()
     inner.write_text("pass\n")
     done = hvdchart("run", inner, "--code", script.parent, "--detach")
-    assert (done.code, "not used" in done.errors) == (0, False), done.errors
+    assert (done.code, "beside it" in done.errors) == (0, False), done.errors
     sent = installed_values(helm)
     assert sent["master"]["args"] == ["python3", "inner/train.py"]
     with tarfile.open(fileobj=io.BytesIO(base64.b64decode(sent["code"]["archive"]))) as archive:
@@ -306,8 +395,20 @@ def test_a_finished_run_is_replaced_by_a_script_of_its_name(
         ),
         (["{script}", "--code", "{folder}/inner"], 5, "does not contain"),
         (["{script}", "--name", "A"], 3, "expected a name of a-z, 0-9"),
-        (["{script}", "--image", "A:1"], 3, "expected an image name"),
-        (["{script}", "--epochs", "3"], 2, "No such option"),
+        (
+            ["{script}", "--image", "A:1"],
+            3,
+            "--image A:1: got 'A'; expected an image in lower case",
+        ),
+        (
+            ["{script}", "--epochs", "3", "--workers", "4", "-v"],
+            2,
+            "No such option: --epochs. Arguments of the script go after --: hvdchart run {script} "
+            "--workers 4 -- --epochs 3 -v",
+        ),
+        (["{script}", "--worker", "4"], 2, "No such option: --worker. Did you mean --workers? Arg"),
+        (["{script}", "--shm", "8Gi"], 2, "No such option: --shm. Arguments"),
+        (["--epochs", "3", "{script}"], 2, "No such option: --epochs."),
         (["{script}", "--memory", "3Q"], 3, "--memory 3Q: got '3Q'; expected an amount of memory"),
         (["{script}", "--cpu", "much"], 3, "--cpu much: got 'much'; expected a number of CPUs"),
         (["{script}", "--env", "A"], 3, "--env A: there is no =; expected NAME=VALUE"),
@@ -315,7 +416,16 @@ def test_a_finished_run_is_replaced_by_a_script_of_its_name(
         (["{script}", "--secret", "A"], 3, "--secret A: got 'A'; expected the name of"),
         (["{script}", "--secret", "a:b"], 3, "--secret a:b: got 'b'; expected an absolute path"),
         (["{script}", "--volume", "data=x:y"], 3, "--volume data=x:y: this is no volume; expected"),
-        (["{script}", "--volume", "other=pvc:y"], 3, "--volume other=pvc:y: "),
+        (
+            ["{script}", "--volume", "other=pvc:y:ro"],
+            3,
+            "--volume other=pvc:y:ro: it has no path; expected --volume other=pvc:y:/PATH:ro",
+        ),
+        (
+            ["{script}", "--set", "values.worker.resources.limits.memory=1Gi"],
+            3,
+            "the limit 1Gi is below the request 3Gi; expected at least 3Gi",
+        ),
         (["{script}", "--set", "nodes.0.coun=1"], 3, "--set nodes.0.coun=1: nodes[0]: unknown key"),
     ],
 )
@@ -331,7 +441,7 @@ def test_what_cannot_run_is_refused_before_helm_is_called(
     words = [word.format(script=script, folder=script.parent) for word in arguments]
     done = hvdchart("run", *words)
     assert done.code == code, done.errors
-    assert says in " ".join(done.errors.replace("│", " ").split())
+    assert says.format(script=script) in shown(done.errors)
     assert helm.calls == []
 
 

