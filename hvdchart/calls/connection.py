@@ -14,15 +14,17 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, suppress
+from dataclasses import dataclass
 from functools import partial
 from tempfile import TemporaryFile
-from types import CodeType
+from types import BuiltinFunctionType, CodeType, FunctionType, ModuleType
 from typing import IO, Any
 
 import cloudpickle
 
 from hvd_pods.common.hostile import one_line
 from hvdchart.calls.in_pod import wire
+from hvdchart.calls.own_run import imports, is_installed
 from hvdchart.errors import CallError, ClusterError, HvdchartError, RunFailedError, TimeLimitError
 from hvdchart.text import join_names
 
@@ -45,20 +47,38 @@ class LostError(ClusterError):
     """The connection to the call server has ended."""
 
 
+@dataclass(frozen=True)
+class Packed:
+    """A call that is ready to travel, and the modules that it uses where it arrives."""
+
+    content: bytes
+    modules: frozenset[str]
+
+
 class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]
-    """Notes from which files the code is that travels."""
+    """Notes from which files the code is that travels, and which modules it uses."""
 
     def __init__(self, target: IO[bytes]) -> None:
         super().__init__(target)
         self.files: set[str] = set()
+        self.modules: set[str] = set()
 
     def reducer_override(self, obj: Any) -> Any:
         if isinstance(obj, CodeType):
             self.files.add(obj.co_filename)
+            self.modules.update(imports(obj))
+        elif isinstance(obj, ModuleType):
+            self.modules.add(obj.__name__)
+        elif isinstance(obj, FunctionType | BuiltinFunctionType | type):
+            self.modules.add(obj.__module__ or "")
+            code = getattr(obj, "__code__", None)
+            # Many libraries import others only if these are there.
+            if code and not is_installed(code.co_filename):
+                self.modules.update(imports(code))
         return super().reducer_override(obj)
 
 
-def pack(function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> bytes:
+def pack(function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Packed:
     """A call, pickled, and after it the texts of the files that its code is from, by name.
 
     With them, tracebacks of the ranks have the lines of a notebook's cells, and `inspect.getsource`
@@ -84,7 +104,19 @@ def pack(function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str,
             f"most {wire.LARGEST_CALL / 1e6:.0f} MB: put data onto a volume or into the image, and "
             "pass its path"
         )
-    return content
+    return Packed(content, frozenset(pickler.modules))
+
+
+def check_python(theirs: Sequence[int], image: str = "the image") -> None:
+    """Raise CallError for an image whose Python cannot take functions of this program."""
+    own = sys.version_info[:2]
+    if tuple(theirs) != own:
+        there = ".".join(map(str, theirs))
+        here = ".".join(map(str, own))
+        raise CallError(
+            f"{image} has Python {there}, and this program has Python {here}: both need the same "
+            f"minor version to share functions; use Python {there} here, or image= of another one"
+        )
 
 
 class Connection:
@@ -118,19 +150,10 @@ class Connection:
         threading.Thread(target=self._beat, daemon=True).start()
         try:
             hello = self._receive()
-            theirs = json.loads(hello.data)["python"]
-            own = list(sys.version_info[:2])
+            check_python(json.loads(hello.data)["python"])
         except BaseException:
             self.close()
             raise
-        if theirs != own:
-            self.close()
-            there = ".".join(map(str, theirs))
-            here = ".".join(map(str, own))
-            raise CallError(
-                f"the image has Python {there}, and this program has Python {here}: both need the "
-                f"same minor version to share functions; use Python {there} here, or another image"
-            )
 
     @property
     def is_open(self) -> bool:

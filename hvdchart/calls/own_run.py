@@ -1,0 +1,89 @@
+"""What functions use on the ranks: the image that it makes the run of, and what the ranks lack."""
+
+from __future__ import annotations
+
+import dataclasses
+import dis
+import sys
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from importlib.util import find_spec
+from pathlib import Path
+from types import CodeType
+
+from hvdchart.project.default_images import DefaultImage, default_image
+from hvdchart.project.script import ScriptRun, script_tree
+from hvdchart.spec.load import read_spec
+from hvdchart.spec.model import Spec
+
+# Where pip installs modules.
+_INSTALLED = {"site-packages", "dist-packages"}
+
+
+def imports(code: CodeType) -> Iterator[str]:
+    """The modules that a function imports when it is called, also in functions inside of it."""
+    for instruction in dis.get_instructions(code):
+        if instruction.opname == "IMPORT_NAME" and instruction.argval:
+            yield instruction.argval
+    for constant in code.co_consts:
+        if isinstance(constant, CodeType):
+            yield from imports(constant)
+
+
+def is_installed(file: str) -> bool:
+    """Whether pip has installed a file."""
+    return not _INSTALLED.isdisjoint(Path(file).parts)
+
+
+def users_modules(modules: Iterable[str]) -> dict[str, Path]:
+    """The modules that are neither installed nor Python's own, and the folder of each."""
+    found = {}
+    for name in sorted({module.partition(".")[0] for module in modules}):
+        if name in sys.stdlib_module_names or name == "__main__":
+            continue
+        try:
+            spec = find_spec(name)
+        except (ImportError, ValueError):
+            # The rank will say it.
+            continue
+        if spec and spec.has_location and spec.origin and not is_installed(spec.origin):
+            # A package is in the folder that has its folder.
+            folder = Path(spec.origin).parent
+            found[name] = folder.parent if spec.submodule_search_locations else folder
+    return found
+
+
+@dataclass
+class OwnRun:
+    """The run of a launcher without a spec.
+
+    Where no image is named, it is a public one of the framework that the functions use, or else the
+    program.
+    """
+
+    run: ScriptRun
+    program: tuple[str, ...]
+    functions: set[str] = field(default_factory=set)
+
+    @property
+    def image(self) -> DefaultImage | None:
+        """The public image; None where one is named."""
+        if self.run.image:
+            return None
+        uses = (
+            [("the function", module) for module in sorted(self.functions)],
+            [("this program", module) for module in self.program],
+        )
+        return default_image(*uses, has_gpus=self.run.gpus > 0)
+
+    @property
+    def brings_mpi(self) -> bool:
+        """Whether the workers install an MPI: calls are started by mpirun."""
+        return bool(self.image and not self.image.has_mpi)
+
+    def spec(self) -> Spec:
+        """The spec of the run. Raises SpecError for a setting that cannot be meant."""
+        image = self.image
+        if image:
+            image = dataclasses.replace(image, has_mpi=True)
+        return read_spec(script_tree(self.run, image))
