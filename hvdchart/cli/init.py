@@ -16,7 +16,11 @@ def init(
         str, typer.Option(metavar="NAME", help="One of benchmark, keras, unet and pytorch.")
     ] = "keras",
     image: Annotated[
-        str, typer.Option(metavar="IMAGE", help="Image of the pods (default: the template's).")
+        str,
+        typer.Option(
+            metavar="IMAGE",
+            help="Image of the pods, with what the script needs (default: the template's).",
+        ),
     ] = "",
     folder: Annotated[
         Path | None, typer.Option(metavar="FOLDER", help="New folder (default: NAME).")
@@ -25,7 +29,10 @@ def init(
         bool, typer.Option("--dockerfile", help="Write a Dockerfile and requirements.txt as well.")
     ] = False,
 ) -> None:
-    """Write a new project: a script that trains without changes, a spec and a README.
+    """Write a new project: a script, a spec and a README.
+
+    The script trains without changes in an image that has what it needs. The command prints what
+    that is.
 
     Examples:
       hvdchart init resnet
@@ -41,6 +48,7 @@ def init(
     target = folder or Path(name)
     files = make_project(target, name, TEMPLATES[template], image, has_dockerfile=dockerfile)
     show(*map(str, files))
+    note(f"train.py needs an image with {TEMPLATES[template].needs}")
     if not image:
         note("the template's image is in no public registry: push yours, and name it with --image")
     note(f"next: cd {target} && hvdchart deploy .")

@@ -18,12 +18,16 @@ from hvdchart.text import split_image
 
 @dataclass(frozen=True)
 class Template:
-    """A kind of project: the example that becomes its script, its image and its command."""
+    """A kind of project: the example that becomes its script, its image and its command.
+
+    `needs` is what the script needs of another image than the template's.
+    """
 
     name: str
     about: str
     example: str
     image: str
+    needs: str
     arguments: tuple[str, ...] = ()
     # Files of the examples that the script imports.
     modules: tuple[str, ...] = ()
@@ -40,6 +44,7 @@ TEMPLATES = {
             "measures images per second with well-known networks and random data",
             "benchmark.py",
             _CPU_IMAGE,
+            "Horovod with TensorFlow",
             ("--model", "mobilenet2", "--batch-size", "8", "--rounds", "5"),
         ),
         Template(
@@ -47,6 +52,7 @@ TEMPLATES = {
             "trains a small Keras network on handwritten digits, with checkpoints",
             "digits.py",
             "horovod-examples",
+            f"Horovod with TensorFlow, and the file {_DIGITS[1]}",
             _DIGITS,
         ),
         Template(
@@ -54,6 +60,7 @@ TEMPLATES = {
             "trains a U-Net that finds white matter in slices of a brain scan",
             "unet.py",
             "horovod-examples",
+            "Horovod with TensorFlow, and the folder /examples/mni152/white",
             ("--data", "/examples/mni152/white", "--filters", "8"),
             ("unet_data.py",),
         ),
@@ -62,6 +69,7 @@ TEMPLATES = {
             "trains a small PyTorch network on handwritten digits, with checkpoints",
             "digits_torch.py",
             "horovod-examples-pytorch",
+            f"Horovod with PyTorch, and the file {_DIGITS[1]}",
             _DIGITS,
         ),
     )
@@ -96,7 +104,7 @@ _README = """\
     hvdchart undeploy {name}
 
 The master copies the files of this folder to the pods, except those that `.hvdignore` names. The
-image `{image}` has only the frameworks.{more}
+image `{image}` must have what the script needs: {needs}.{more}
 """
 _DOCKERFILE = """\
 # For packages of your own: add them to requirements.txt. `hvdchart deploy` builds the image.
@@ -134,7 +142,7 @@ def make_project(
     where = "`requirements.txt` and `Dockerfile`" if has_dockerfile else "a `requirements.txt`"
     more = f" Packages of your own go into {where}."
     about = f"It {template.about}"
-    readme = _README.format(name=name, about=about, image=image, more=more)
+    readme = _README.format(name=name, about=about, image=image, needs=template.needs, more=more)
     files = {"train.py": example(template.example)}
     for module in template.modules:
         files[module] = example(module)

@@ -192,6 +192,7 @@ def test_readme_of_a_new_project_says_how_to_deploy_it(project: Project) -> None
     readme = (project.folder / "README.md").read_text()
     assert "hvdchart deploy run.spec.yaml --code ." in readme
     assert "Packages of your own go into a `requirements.txt`." in readme
+    assert f"must have what the script needs: {project.template.needs}." in readme
 
 
 def test_the_images_of_templates_are_those_of_this_repository() -> None:
@@ -283,6 +284,7 @@ def test_init_says_what_comes_next(hvdchart: Command, tmp_path: Path, programs: 
     folder = tmp_path / "mine"
     done = hvdchart("init", "mine", "--template", "benchmark", "--folder", folder)
     assert "image is in no public registry" in done.errors
+    assert "train.py needs an image with Horovod with TensorFlow\n" in done.errors
     assert done.errors.endswith(f"next: cd {folder} && hvdchart deploy .\n")
 
 
