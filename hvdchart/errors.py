@@ -30,10 +30,10 @@ class DifferenceError(HvdchartError):
 
 
 class SpecError(HvdchartError, exit_code=3):
-    """A spec that is refused: the place, the key, the problem, and what was expected.
+    """A spec, or an option that stands for a key of one, that is refused.
 
-    `errors` are all errors of the spec. The place and the rest are those of the first; the text has
-    a line for each.
+    The message has the place, the key, the problem, and what was expected. `errors` are all errors
+    of the spec. The place and the rest are those of the first; the text has a line for each.
     """
 
     # A file of another kind has a hundred wrong keys, and the first ones show its kind.

@@ -83,7 +83,7 @@ def exit_codes() -> str:
     """The exit codes of the command: those of its errors, and Typer's own."""
     rows = {DONE: "done", WRONG_USE: "wrong use of the command line"}
     for error in sorted(_subclasses(HvdchartError), key=lambda one: one.exit_code):
-        first = " ".join((error.__doc__ or "").split(". ")[0].split()).rstrip(".")
+        first = " ".join((error.__doc__ or "").split()).split(". ")[0].rstrip(".")
         # Of several errors with one code, the general one comes first.
         rows.setdefault(error.exit_code, first)
     return table(("Exit code", "Meaning"), sorted(rows.items()))
