@@ -68,6 +68,13 @@ def test_framework_is_that_of_the_script(
     assert plan_code({"train.py": script, **others}).framework.name == framework
 
 
+def test_file_of_the_program_that_is_no_python_is_a_warning_with_its_line() -> None:
+    broken = {"lib.py": "import torch\nx = (", "other.py": "x = = 1"}
+    first = plan_code({"train.py": "import lib", **broken}).warnings[0]
+    assert first.startswith("lib.py:2: invalid syntax: '(' was never closed; ranks end there")
+    assert not any("other.py" in each for each in plan_code({"train.py": "", **broken}).warnings)
+
+
 HVD = "import horovod"
 
 
