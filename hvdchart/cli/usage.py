@@ -63,7 +63,8 @@ class Command(TyperCommand):
             return ""
         what, before = _FOREIGN[last]
         own, foreign = _sort_words(args, self._takes_value(ctx), before)
-        is_spec = last == "named" and not any(word.endswith(".py") for word in own)
+        # A spec has no arguments.
+        is_spec = last == "named" and not any(word.endswith(".py") for word in own[:1])
         if not foreign or is_spec:
             return ""
         line = shlex.join([*ctx.command_path.split(), *own, "--", *foreign])
@@ -75,9 +76,10 @@ def _sort_words(
 ) -> tuple[list[str], list[str]]:
     """The words of a command line that are the command's own, and those of another program.
 
-    Its own are its options, and the first `before` words that are none. An unknown option that
-    comes before those is nobody's: both lists are empty.
+    Its own are the first `before` words that are no options, and after them its options. An unknown
+    option that comes before those words is nobody's: both lists are empty.
     """
+    named: list[str] = []
     own: list[str] = []
     foreign: list[str] = []
     waiting = list(args)
@@ -85,7 +87,7 @@ def _sort_words(
         word = waiting.pop(0)
         name, equals, _ = word.partition("=")
         if word == "--":
-            return own, [*foreign, *waiting]
+            return [*named, *own], [*foreign, *waiting]
         if not word.startswith("--") and word[:2] in takes_value and len(word) > 2:
             # Its value is joined to it, or other such options are.
             own.append(word)
@@ -94,15 +96,14 @@ def _sort_words(
             if takes_value[name] and not equals and waiting:
                 own.append(waiting.pop(0))
         elif word.startswith("-"):
-            if before:
+            if len(named) < before:
                 return [], []
             foreign.append(word)
             # Its values.
             while waiting and not waiting[0].startswith("-"):
                 foreign.append(waiting.pop(0))
-        elif before:
-            own.append(word)
-            before -= 1
+        elif len(named) < before:
+            named.append(word)
         else:
             foreign.append(word)
-    return own, foreign
+    return [*named, *own], foreign
