@@ -86,7 +86,8 @@ def _check_limits(plan: Plan, values: Mapping[str, Plain]) -> None:
     for path, resources in _resources(values):
         limits = resources.get("limits") or {}
         for name, request in (resources.get("requests") or {}).items():
-            least, most = _amount(request), _amount(limits.get(name))
+            least = _amount(request)
+            most = _amount(limits.get(name))
             if least is None or most is None or least <= most:
                 continue
             # The key that the user has written; that of a group may be the one of all workers.
