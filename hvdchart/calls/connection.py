@@ -9,7 +9,6 @@ import linecache
 import math
 import pickle
 import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -24,7 +23,7 @@ import cloudpickle
 
 from hvd_pods.common.hostile import one_line
 from hvdchart.calls.in_pod import wire
-from hvdchart.calls.own_run import imports, is_installed
+from hvdchart.calls.own_run import check_python, imports, is_installed
 from hvdchart.errors import CallError, ClusterError, HvdchartError, RunFailedError, TimeLimitError
 from hvdchart.text import join_names
 
@@ -105,18 +104,6 @@ def pack(function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str,
             "pass its path"
         )
     return Packed(content, frozenset(pickler.modules))
-
-
-def check_python(theirs: Sequence[int], image: str = "the image") -> None:
-    """Raise CallError for an image whose Python cannot take functions of this program."""
-    own = sys.version_info[:2]
-    if tuple(theirs) != own:
-        there = ".".join(map(str, theirs))
-        here = ".".join(map(str, own))
-        raise CallError(
-            f"{image} has Python {there}, and this program has Python {here}: both need the same "
-            f"minor version to share functions; use Python {there} here, or image= of another one"
-        )
 
 
 class Connection:

@@ -24,7 +24,6 @@ from hvdchart.calls.connection import (
     Packed,
     RanksError,
     RemoteTraceback,
-    check_python,
     pack,
 )
 from hvdchart.calls.own_run import OwnRun, users_modules
@@ -218,13 +217,11 @@ class Launcher:
             )
         if not isinstance(self._given, OwnRun):
             return
-        self._given.functions |= call.modules
+        self._given.use(call.modules)
         image = self._given.image
         if image is None:
             return
         self._report_once(f"image {image.reference}, because {image.why}; image= names another")
-        if image.python:
-            check_python(image.python, image.reference)
         folder = self._code
         text = read_text(folder / REQUIREMENTS) if folder else ""
         lacks = image.lacking(call.modules, text)

@@ -5,12 +5,13 @@ from __future__ import annotations
 import dataclasses
 import dis
 import sys
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 from types import CodeType
 
+from hvdchart.errors import CallError
 from hvdchart.project.default_images import DefaultImage, default_image
 from hvdchart.project.script import ScriptRun, script_tree
 from hvdchart.spec.load import read_spec
@@ -33,6 +34,19 @@ def imports(code: CodeType) -> Iterator[str]:
 def is_installed(file: str) -> bool:
     """Whether pip has installed a file."""
     return not _INSTALLED.isdisjoint(Path(file).parts)
+
+
+def check_python(theirs: Sequence[int], image: str = "the image") -> None:
+    """Raise CallError for an image whose Python cannot take functions of this program."""
+    own = sys.version_info[:2]
+    if tuple(theirs) != own:
+        there = ".".join(map(str, theirs))
+        here = ".".join(map(str, own))
+        raise CallError(
+            f"{image} has Python {there}, and this program has Python {here}: both need the same "
+            f"minor version to share functions; name an image with Python {here} (image=, or that "
+            "of the spec)"
+        )
 
 
 def users_modules(modules: Iterable[str]) -> dict[str, Path]:
@@ -63,7 +77,7 @@ class OwnRun:
 
     run: ScriptRun
     program: tuple[str, ...]
-    functions: set[str] = field(default_factory=set)
+    functions: frozenset[str] = frozenset()
 
     @property
     def image(self) -> DefaultImage | None:
@@ -75,6 +89,21 @@ class OwnRun:
             [("this program", module) for module in self.program],
         )
         return default_image(*uses, has_gpus=self.run.gpus > 0)
+
+    def use(self, modules: frozenset[str]) -> None:
+        """Count what a call uses in.
+
+        Raises CallError, and counts nothing, where the image would then have another Python.
+        """
+        before = self.functions
+        self.functions = before | modules
+        image = self.image
+        if image and image.python:
+            try:
+                check_python(image.python, f"image {image.reference}, because {image.why},")
+            except CallError:
+                self.functions = before
+                raise
 
     @property
     def brings_mpi(self) -> bool:

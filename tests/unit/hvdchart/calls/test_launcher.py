@@ -366,8 +366,10 @@ def test_modules_of_this_machine_that_a_call_uses_are_told(no_cluster: io.String
 def test_image_whose_python_is_another_one_is_refused_before_a_cluster_is_looked_for(
     no_cluster: io.StringIO,
 ) -> None:
-    with (
-        hvdchart.Launcher(output=no_cluster) as launcher,
-        pytest.raises(CallError, match=r"horovod/horovod:\S+ has Python 3\.8, and this program"),
-    ):
-        launcher(use_horovod)
+    """Another function may be called then."""
+    says = r"image horovod/horovod:\S+, because the function uses horovod, has Python 3\.8, and"
+    with hvdchart.Launcher(output=no_cluster) as launcher:
+        with pytest.raises(CallError, match=says):
+            launcher(use_horovod)
+        with pytest.raises(ClusterError):
+            launcher(use_tensorflow_and_wandb)
