@@ -128,6 +128,10 @@ class TestSite:
             ("wandb", "watching/"),
             ("mlflow", "watching/"),
             ("torchrun", "script/"),
+            ("checkpoint", "script/"),
+            ("resume", "script/"),
+            ("environment variable", "script/"),
+            ("pull secret", "code/"),
         ],
     )
     def test_search_finds_a_section_about(self, site: Path, word: str, page: str) -> None:
