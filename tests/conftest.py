@@ -44,15 +44,6 @@ ORDER = (
 )
 
 
-def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption(
-        "--examples",
-        default="examples",
-        metavar="IMAGE",
-        help="the image of images/versions.yaml that the tests on a cluster run in",
-    )
-
-
 class Running:
     """Knows the tests that run in this process, or in those that it leads."""
 
@@ -187,15 +178,9 @@ def in_cluster(name: str) -> str:
 
 
 @pytest.fixture(scope="session")
-def examples_image(kubeconfig: Path, request: pytest.FixtureRequest) -> str:
-    """The examples of the option --examples, in the cluster."""
-    return in_cluster(str(request.config.getoption("--examples")))
-
-
-@pytest.fixture(scope="session")
-def older_image(kubeconfig: Path) -> str:
-    """The examples on the TensorFlow that Horovod was released for, in the cluster."""
-    return in_cluster("examples-2.15")
+def examples_image(kubeconfig: Path) -> str:
+    """The examples on TensorFlow, in the cluster."""
+    return in_cluster("examples")
 
 
 @contextmanager

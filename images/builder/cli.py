@@ -111,7 +111,7 @@ def _settings(items: list[str] | None) -> dict[str, str]:
     for item in items or ():
         key, equals, value = item.partition("=")
         if not key or not equals:
-            raise DevtoolsError(f"--set {item}", "write it as KEY=VALUE, e.g. tensorflow=2.14.1")
+            raise DevtoolsError(f"--set {item}", "write it as KEY=VALUE, e.g. tensorflow=2.20.0")
         settings[key] = value
     return settings
 

@@ -41,14 +41,14 @@ def values(workers: int, slots: int) -> Values:
     }
 
 
-def on_the_bare_machine(image: str, folder: Path) -> dict[str, Any]:
-    """Two ranks in the image's root file system, without Kubernetes."""
+def on_the_bare_machine(folder: Path) -> dict[str, Any]:
+    """Two ranks in the root file system of the examples, without Kubernetes."""
     # Here, so that collecting the tests needs nothing that builds an image.
     from images.builder.build import build
     from images.trials.sandbox import TWO_RANKS, sandbox
 
     assignments = [f"{name}={value}" for name, value in ENVIRONMENT.items()]
-    with sandbox(build(image), folder) as inside:
+    with sandbox(build("examples"), folder) as inside:
         return read_result(inside.succeed("env", *assignments, *TWO_RANKS, *command(2)))
 
 
@@ -59,16 +59,13 @@ LAYOUTS = {"one": (1, 1), "pod": (1, 2), "pods": (2, 1)}
 
 @pytest.fixture(scope="class")
 def results(
-    namespace: Namespace,
-    tmp_path_factory: pytest.TempPathFactory,
-    request: pytest.FixtureRequest,
+    namespace: Namespace, tmp_path_factory: pytest.TempPathFactory
 ) -> dict[str, dict[str, Any]]:
     """What each layout's training has printed, by its name. They train at the same time."""
     for release, (workers, slots) in LAYOUTS.items():
         namespace.install(release, values(workers, slots))
-    image = str(request.config.getoption("--examples"))
     folder = tmp_path_factory.mktemp("bare") / "output"
-    found = {"bare": on_the_bare_machine(image, folder)}
+    found = {"bare": on_the_bare_machine(folder)}
     for release in LAYOUTS:
         namespace.assert_completes(release)
         found[release] = read_result(namespace.log(release))

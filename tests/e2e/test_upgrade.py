@@ -34,12 +34,9 @@ def earlier(request: pytest.FixtureRequest) -> Path:
 
 
 @pytest.fixture(scope="class")
-def namespace(
-    earlier: Path, kubeconfig: Path, request: pytest.FixtureRequest
-) -> Iterator[Namespace]:
+def namespace(earlier: Path, kubeconfig: Path) -> Iterator[Namespace]:
     """A namespace for each earlier chart, with an image that has what a chart with SSH needs."""
-    image = openssh_image(str(request.config.getoption("--examples")))
-    with new_namespace(f"upgrade-{earlier.stem}", kubeconfig, image) as made:
+    with new_namespace(f"upgrade-{earlier.stem}", kubeconfig, openssh_image()) as made:
         yield made
 
 

@@ -12,12 +12,16 @@ from images.builder.build import build
 from images.builder.catalogue import Image, When
 from images.builder.content import has_patch
 from images.builder.proof import NEEDS_GPU, SEPARATE, gpu_for
+from images.trials.checks import WITH_TF_KERAS
 from images.trials.sandbox import Sandbox, sandbox
 
 # Collecting the tests reads it many times.
 load_catalogue = cache(catalogue.load_catalogue)
-# The examples on each TensorFlow; `make test` does not repeat a test on the older one.
-EXAMPLES = ("examples", pytest.param("examples-2.15", marks=pytest.mark.rare))
+# What makes tf.keras Keras 3, and Keras 2; `make test` does not repeat a test with the latter.
+EACH_KERAS = (
+    pytest.param({}, id="keras 3"),
+    pytest.param(WITH_TF_KERAS, id="keras 2", marks=pytest.mark.rare),
+)
 Sandboxes = Callable[[str], Sandbox]
 
 

@@ -9,15 +9,6 @@ IMPORTS = (
     "import h5py, grpc, tensorflow.lite, numpy.random;"
     "from tensorboard.plugins import core;"
 )
-KERAS_2 = (
-    f"{IMPORTS}"
-    "tf.estimator.Estimator, tf.compat.v1.train.MonitoredTrainingSession;"
-    "m = tf.keras.Sequential([tf.keras.layers.Dense(2, input_shape=(3,))]);"
-    "m.compile('sgd', 'mse', jit_compile=True);"
-    "import numpy as np; m.fit(np.ones((4, 3)), np.ones((4, 2)), verbose=0);"
-    "[m.save(f'/tmp/m{s}') or tf.keras.models.load_model(f'/tmp/m{s}')"
-    " for s in ('.h5', '.keras', '')]"
-)
 KERAS_3 = (
     f"{IMPORTS}"
     "m = tf.keras.Sequential([tf.keras.layers.Input((3,)), tf.keras.layers.Dense(2)]);"

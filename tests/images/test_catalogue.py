@@ -36,45 +36,37 @@ def test_locks_in_the_tree_pin_the_versions_of_the_versions_file(name: str) -> N
     assert stale_locks(edited) != []
 
 
-NAME = "cpu-2.15"
-OTHERS = {
-    "openmpi": "5.0.11",
-    "tensorflow-package": "intel-tensorflow",
-    "tensorflow": "2.14.1",
-}
-
-
-def with_other(key: str) -> Image:
-    """The image with another value of a parameter that its packages depend on."""
-    return load_catalogue({key: OTHERS[key]}, target=NAME)[NAME]
+def with_other(name: str, **other: str) -> Image:
+    """An image with another value of a parameter, whose name has hyphens for underscores."""
+    wanted = {key.replace("_", "-"): value for key, value in other.items()}
+    return load_catalogue(wanted, target=name)[name]
 
 
 def test_usual_parameters_have_their_lock_beside_the_requirements() -> None:
-    requirements, *_ = load_catalogue()[NAME].locks
+    requirements, *_ = load_catalogue()["cuda"].locks
     lock = requirements.with_suffix(".txt")
-    assert lock_file(load_catalogue()[NAME], requirements) == lock
+    assert lock_file(load_catalogue()["cuda"], requirements) == lock
     # An option that no package depends on has the same lock.
-    native = load_catalogue({"march": "native"}, target=NAME)[NAME]
-    assert lock_file(native, requirements) == lock
+    assert lock_file(with_other("cuda", compute_capabilities="80"), requirements) == lock
 
 
-@pytest.mark.parametrize("key", OTHERS)
-def test_other_parameters_have_locks_in_the_cache(key: str) -> None:
-    other = with_other(key)
+def test_other_parameters_have_locks_in_the_cache() -> None:
+    other = with_other("cpu", tensorflow="2.19.1")
     requirements, horovod, *_ = other.locks
     assert ROOT not in lock_file(other, requirements).parents
     # What builds Horovod does not depend on them.
     assert ROOT / "images" / "common" in lock_file(other, horovod).parents
 
 
-@pytest.mark.parametrize("key", OTHERS)
-def test_missing_lock_is_not_stale(key: str) -> None:
+@pytest.mark.parametrize("other", [{"tensorflow": "2.19.1"}, {"python": "3.13"}])
+def test_missing_lock_is_not_stale(other: dict[str, str]) -> None:
     """The build writes it."""
-    assert stale_locks(with_other(key)) == []
+    assert stale_locks(with_other("cpu", **other)) == []
 
 
 def test_each_value_has_a_lock_of_its_own() -> None:
-    images = [load_catalogue()[NAME], *map(with_other, OTHERS)]
+    others = ({"tensorflow": "2.19.1"}, {"python": "3.13"}, {"python": "3.12"})
+    images = [load_catalogue()["cpu"], *(with_other("cpu", **other) for other in others)]
     assert len({lock_file(image, next(iter(image.locks))) for image in images}) == 4
 
 

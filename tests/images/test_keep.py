@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Mapping
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -11,9 +12,16 @@ import pytest
 
 from hvd_pods.library import keep
 from images.builder.build import build
-from images.trials.sandbox import TWO_RANKS, make_open_folder, output_of
+from images.trials.checks import WITH_TF_KERAS
+from images.trials.sandbox import (
+    TWO_RANKS,
+    UNKNOWN_UID,
+    Sandbox,
+    make_open_folder,
+    output_of,
+)
 from images.trials.sandbox import sandbox as open_sandbox
-from tests.images.conftest import EXAMPLES, Sandboxes
+from tests.images.conftest import EACH_KERAS, Sandboxes
 from tests.results import result
 
 SCRIPT = Path(__file__).with_name("keep_ranks.py")
@@ -105,34 +113,25 @@ STEPS_OF_SHARDS = {
 class Kept(NamedTuple):
     """What each of two ranks found in each case: the step, and a digest of what it had at the end.
 
-    An image names the framework, which its ranks use.
+    keras: what chooses the Keras of tf.keras; None with PyTorch.
     """
 
-    image: str
+    keras: Mapping[str, str] | None
     ranks: list[dict[str, list[Any]]]
 
-    @property
-    def framework(self) -> str:
-        return "torch" if "torch" in self.image else "tensorflow"
 
-
-@pytest.fixture(scope="module", params=[*EXAMPLES, "examples-pytorch"])
+@pytest.fixture(scope="module", params=[*EACH_KERAS, pytest.param(None, id="pytorch")])
 def kept(request: pytest.FixtureRequest, sandboxes: Sandboxes) -> Kept:
-    """What came of keep_ranks.py in each image."""
-    name = request.param
-    sandbox = sandboxes(name)
-    make_open_folder(sandbox.folder / "kept")
+    """What came of keep_ranks.py with each framework, and each Keras."""
+    keras = request.param
+    framework = "torch" if keras is None else "tensorflow"
+    sandbox = sandboxes("examples-pytorch" if keras is None else "examples")
+    folder = make_open_folder(sandbox.folder / ("kept-by-keras-2" if keras else "kept"))
     shutil.copy(SCRIPT, sandbox.folder)
-    done = sandbox.run(
-        *TWO_RANKS,
-        "python3",
-        f"/output/{SCRIPT.name}",
-        Kept(name, []).framework,
-        "/output/kept",
-        PYTHONPATH="/examples",
-    )
+    command = (*TWO_RANKS, "python3", f"/output/{SCRIPT.name}", framework, f"/output/{folder.name}")
+    done = sandbox.run(*command, PYTHONPATH="/examples", **(keras or {}))
     assert done.returncode == 0, output_of(done)
-    return Kept(name, result(done)["ranks"])
+    return Kept(keras, result(done)["ranks"])
 
 
 def test_ranks_go_on_with_the_newest_state_that_any_of_them_has(kept: Kept) -> None:
@@ -142,14 +141,14 @@ def test_ranks_go_on_with_the_newest_state_that_any_of_them_has(kept: Kept) -> N
 
 @pytest.mark.parametrize("case", ["all are there", "interrupted"])
 def test_ranks_that_go_on_end_as_if_undisturbed(kept: Kept, case: str) -> None:
-    if kept.image == "examples-2.15":
+    if kept.keras == WITH_TF_KERAS:
         pytest.skip("without seeds of Keras' own, the dropout is not part of the state")
     for rank in kept.ranks:
         assert rank[case][1] == rank["undisturbed"][1]
 
 
 # PyTorch's statistics of a batch are each rank's own.
-@pytest.mark.parametrize("kept", EXAMPLES, indirect=True)
+@pytest.mark.parametrize("kept", EACH_KERAS, indirect=True)
 @pytest.mark.parametrize("case", STEPS)
 def test_both_ranks_end_with_the_same_weights(kept: Kept, case: str) -> None:
     """New random numbers of a new rank change them on both: all weights are averaged."""
@@ -216,7 +215,8 @@ def test_arrays_of_jax_are_kept_and_divided(tmp_path: Path) -> None:
     assert_divided(attempts)
 
 
-@pytest.mark.parametrize("name", EXAMPLES)
-def test_fit_goes_on_after_the_last_batch(sandboxes: Sandboxes, name: str) -> None:
-    printed = sandboxes(name).succeed("python3", "-c", FIT, PYTHONPATH="/examples")
+@pytest.mark.parametrize("keras", EACH_KERAS)
+def test_fit_goes_on_after_the_last_batch(examples: Sandbox, keras: Mapping[str, str]) -> None:
+    variables = {"PYTHONPATH": "/examples", **keras}
+    printed = examples.succeed("python3", "-c", FIT, uid=UNKNOWN_UID, **variables)
     assert "REFUSED keep: a fit() has used the state 'main'" in printed

@@ -8,7 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from images.trials.checks import COMMON, OF_KERAS_3, WITH_TF_KERAS, assert_all_pass
+from images.trials.checks import (
+    COMMON,
+    OF_KERAS_2,
+    OF_KERAS_3,
+    WITH_TF_KERAS,
+    assert_all_pass,
+)
 from images.trials.sandbox import OWN_UID, TWO_RANKS, TWO_RANKS_OVER_GLOO, Result, Sandbox
 
 POD_FILES = Path(__file__).resolve().parents[2] / "charts" / "horovod" / "files"
@@ -21,6 +27,12 @@ def test_all_checks_of_keras_3_pass_over_mpi(cpu: Sandbox) -> None:
 @pytest.mark.rare
 def test_common_checks_of_keras_3_pass_over_gloo(cpu: Sandbox) -> None:
     assert_all_pass(cpu, TWO_RANKS_OVER_GLOO, *COMMON)
+
+
+# `make try-tensorflow` selects those of checks: a new TensorFlow may have no tf_keras yet.
+@pytest.mark.rare
+def test_two_ranks_train_with_keras_2_over_mpi(cpu: Sandbox) -> None:
+    assert OF_KERAS_2 in assert_all_pass(cpu, TWO_RANKS, **WITH_TF_KERAS)
 
 
 # As Horovod's examples for Keras 2 and TensorFlow 2 broadcast the state of an optimizer.

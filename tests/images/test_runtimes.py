@@ -11,7 +11,6 @@ from images.trials.sandbox import OWN_UID, TWO_RANKS, TWO_RANKS_OVER_GLOO, UNKNO
 # Bytes, unpacked, by image.
 LARGEST = {
     "cpu": 1.6e9,
-    "cpu-2.15": 1.3e9,
     "pytorch": 1.4e9,
     "cuda": 6.3e9,
     "pytorch-cuda": 8e9,

@@ -7,19 +7,14 @@ import pytest
 from hvdchart.plan import rules
 from images.builder.build import build
 from images.trials.sandbox import Sandbox
-from tests.images.conftest import Sandboxes
-from tests.images.slimmed import KERAS_2, KERAS_3
+from tests.images.slimmed import KERAS_3
 
 
-@pytest.mark.parametrize(("name", "uses"), [("cpu", KERAS_3), ("cpu-2.15", KERAS_2)])
-def test_removed_files_are_not_needed_and_onednn_is_on(
-    sandboxes: Sandboxes, name: str, uses: str
-) -> None:
-    inside = sandboxes(name)
-    inside.python(uses)
-    inside.succeed("tensorboard", "--version")
+def test_removed_files_are_not_needed_and_onednn_is_on(cpu: Sandbox) -> None:
+    cpu.python(KERAS_3)
+    cpu.succeed("tensorboard", "--version")
     # TensorFlow leaves it off on some CPUs.
-    assert inside.succeed("printenv", "TF_ENABLE_ONEDNN_OPTS") == "1\n"
+    assert cpu.succeed("printenv", "TF_ENABLE_ONEDNN_OPTS") == "1\n"
 
 
 def test_other_keras_backend_is_an_error(cpu: Sandbox) -> None:
@@ -44,16 +39,16 @@ def test_modules_that_workers_import_leave_one_thread_after_a_fork(cpu: Sandbox)
     assert cpu.python(count) == "['tensorflow', 'horovod.tensorflow'] 1\n"
 
 
-def test_second_build_builds_nothing(sandboxes: Sandboxes, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_second_build_builds_nothing(cpu: Sandbox, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: object) -> None:
         raise AssertionError("it was built again")
 
-    image = sandboxes("cpu-2.15").image
+    image = cpu.image
     monkeypatch.setattr(type(image.engine), "build", refuse)
-    assert build("cpu-2.15").key == image.key
+    assert build("cpu").key == image.key
     # Nor after another state of the tree got the reference: the earlier build is kept.
     image.engine.remove(image.reference)
-    assert build("cpu-2.15").key == image.key
+    assert build("cpu").key == image.key
 
 
 TRAIN = """
@@ -65,14 +60,13 @@ assert tape.gradient(loss, layer.trainable_variables)[0].dtype == tf.float32
 """
 
 
-@pytest.mark.parametrize("name", ["cpu", "cpu-2.15"])
 @pytest.mark.parametrize(("asked", "allowed"), [({rules.FPMATH: "BF16"}, True), ({}, False)])
 def test_onednn_computes_in_bfloat16_only_with_the_setting(
-    sandboxes: Sandboxes, name: str, asked: dict[str, str], allowed: bool
+    cpu: Sandbox, asked: dict[str, str], allowed: bool
 ) -> None:
     """What `tuning.bfloat16` sets reaches oneDNN: read from oneDNN's own log."""
     settings = [f"{key}={value}" for key, value in asked.items()]
-    log = sandboxes(name).succeed("env", "ONEDNN_VERBOSE=1", *settings, "python3", "-c", TRAIN)
+    log = cpu.succeed("env", "ONEDNN_VERBOSE=1", *settings, "python3", "-c", TRAIN)
     done = [line for line in log.splitlines() if ",convolution," in line]
     assert {"forward" in line for line in done} == {True, False}, log
     assert {"fpmath:bf16" in line for line in done} == {allowed}, done
