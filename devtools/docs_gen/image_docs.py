@@ -34,13 +34,11 @@ def parameter_tables(image: Image) -> str:
     """The parameters of an image with their values, and the combinations that are supported."""
     rows = []
     for key, default in image.defaults.items():
-        found = [value for row in image.combinations for value in row.get(key, ())]
-        option = image.choices.get(key)
-        others = dict.fromkeys([*found, *(option.words if option else ())])
-        if option and option.several:
+        if option := image.choices.get(key):
             shown = f"any of {', '.join(option.words)}"
         else:
-            shown = ", ".join(word for word in others if word != default)
+            found = (value for row in image.combinations for value in row.get(key, ()))
+            shown = ", ".join(value for value in dict.fromkeys(found) if value != default)
         rows.append((f"`{key}`", default, shown or "none"))
     lines = [table(("Parameter", "Default", "Others"), rows)]
     # Those that have several values in the rows.

@@ -19,7 +19,6 @@ from images.builder.parameters import (
     read_option,
     read_rows,
     read_words,
-    select,
 )
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -209,7 +208,6 @@ def _read_image(
     parameters = {**(parent.parameters if parent else {}), **chosen}
     defaults = {**(parent.defaults if parent else {}), **own}
     all_options = {*options, *(parent.options if parent else ())}
-    packages = [select(line, parameters) for line in entry.get("packages", [])]
     return Image(
         name=name,
         reference=_reference(entry["reference"], parameters, defaults, overrides),
@@ -225,7 +223,7 @@ def _read_image(
         suite=parameters.get("suite"),
         framework=entry.get("framework"),
         features=tuple(entry.get("features", ())),
-        packages=tuple(sorted(package for package in packages if package)),
+        packages=tuple(sorted(entry.get("packages", ()))),
         environment=tuple(f"{key}={value}" for key, value in entry.get("environment", {}).items()),
         choices=options,
         combinations=tuple(combinations),

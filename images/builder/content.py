@@ -12,10 +12,6 @@ from images.common import build_horovod
 
 # The files of a context that a build uses. Others, such as READMEs and .in files, do not change it.
 _USED = ("Dockerfile", "*.txt", "*.json", "*.py", "*.sh", "*.c", "*.debs", "series")
-# Options that the compiled Horovod does not depend on.
-_NOT_COMPILED = {"allocator"}
-# The library to preload for each `allocator`.
-_PRELOADED = {"glibc": "", "jemalloc": "libjemalloc.so.2", "tcmalloc": "libtcmalloc_minimal.so.4"}
 
 
 def image_files(image: Image) -> dict[str, Path]:
@@ -67,7 +63,6 @@ def build_arguments(image: Image) -> dict[str, str]:
     if image.framework:
         arguments |= {_argument(name): value for name, value in image.options.items()} | {
             "IMAGE": image.name,
-            "PRELOAD": _PRELOADED[image.options.get("allocator", "glibc")],
             "DRIVER_CAPABILITIES": "compute,utility" if "nccl" in image.features else "",
             # It was never tried on a GPU whether the framework can be imported before a fork.
             "MODULES": ""
@@ -121,8 +116,6 @@ def wheel_key(image: Image) -> str:
     ]
     place = compiled_in(image)
     versions = [f"{name}={place[name]}" for name in image.versions]
-    chosen = [
-        f"{name}={value}" for name, value in image.options.items() if name not in _NOT_COMPILED
-    ]
+    chosen = [f"{name}={value}" for name, value in image.options.items()]
     settings = (*versions, *chosen, image.framework or "", *image.features, place["suite"])
     return content_key(files, *settings)

@@ -1,8 +1,8 @@
 """What `--set` can change of an image: pure rules over the entries of versions.yaml.
 
 The parameters of an image are its versions, its suite (the release of Debian or Ubuntu) and its
-options, such as the memory allocator. `versions` of an entry is a list of rows: in each row, the
-versions that work together. The first value of the first row is the default.
+options, such as the GPUs that Horovod is compiled for. `versions` of an entry is a list of rows: in
+each row, the versions that work together. The first value of the first row is the default.
 """
 
 from __future__ import annotations
@@ -20,21 +20,19 @@ _CONDITIONAL = re.compile(r"(?P<text>.+) if (?P<key>[a-z0-9-]+)=(?P<value>\S+)")
 
 @dataclass(frozen=True)
 class Option:
-    """A choice of one of `words`, or with `several` of some of them, separated by commas."""
+    """A choice of some of `words`, separated by commas."""
 
     words: tuple[str, ...]
     default: str
-    several: bool = False
 
     def check(self, where: str, value: str) -> str:
         """Returns `value`, its words in the option's order. Raises DevtoolsError for others."""
-        asked = value.split(",") if self.several else [value]
+        asked = value.split(",")
         unknown = [word for word in asked if word not in self.words]
         if unknown:
-            some = "some, separated by commas, of" if self.several else "one of"
             raise DevtoolsError(
                 f"{where}={value}: {unknown[0]!r} is not a choice",
-                f"use {some} {', '.join(self.words)}",
+                f"use some, separated by commas, of {', '.join(self.words)}",
             )
         return ",".join(word for word in self.words if word in asked)
 
@@ -95,14 +93,11 @@ def read_rows(
     return rows
 
 
-def read_option(where: str, written: object) -> Option:
+def read_option(where: str, written: Mapping[str, object]) -> Option:
     """An entry of `options` of versions.yaml. Raises DevtoolsError when it is malformed."""
-    if not isinstance(written, dict):
-        words = read_words(where, written)
-        return Option(words, words[0])
     words = read_words(f"{where}.some of", written["some of"])
     default = ",".join(read_words(f"{where}.default", written["default"]))
-    option = Option(words, default, several=True)
+    option = Option(words, default)
     option.check(f"{where}.default", default)
     return option
 

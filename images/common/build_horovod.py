@@ -11,8 +11,7 @@ finishes a wheel that works outside of the image, too. In FOLDER there may be
 - `toolchain.py`: its `prepare(folder)` installs what else the compiling needs, and returns the
   environment variables that say where it is. Images with nccl use that of images/nvidia.
 
-$HOROVOD_MARCH, when not empty, is what the compiler is told as -march. $VERSIONS has the image's
-versions, as NAME=VERSION with spaces between.
+$VERSIONS has the image's versions, as NAME=VERSION with spaces between.
 """
 
 from __future__ import annotations
@@ -50,12 +49,13 @@ OF_FRAMEWORKS = ("libtensorflow*", "libtorch*", "libc10*", "libshm*")
 TIME = 1_686_528_000
 # What Horovod's setup.py is given as CMake. It would compile Gloo three times, for three kinds of
 # framework, and everything with debug information: half of the time, for what is thrown away.
+# With -O2 alone, GCC leaves loops of unknown length as they are.
 CMAKE = """#!/bin/sh
 set -eu
 case "$1" in
     --version) exec cmake "$@" ;;
     --build) directory="$2"; shift 2; exec cmake --build "$directory" --target {target} "$@" ;;
-    *) exec cmake "$@" "-DCMAKE_CXX_FLAGS_RELWITHDEBINFO={flags}" ;;
+    *) exec cmake "$@" "-DCMAKE_CXX_FLAGS_RELWITHDEBINFO=-O2 -fvect-cost-model=dynamic -DNDEBUG" ;;
 esac
 """
 
@@ -71,20 +71,15 @@ def main(folder: Path, framework: str, features: str, wheelhouse: Path, out: Pat
         return
     series = patches(folder)
     portable = is_portable(series)
-    # PyPI's Open MPI brings its headers along, Debian's has them in a package of their own.
-    brought = Path(sys.prefix, "include", "mpi.h").exists()
-    headers = list(MPI_HEADERS) if portable else [] if brought else ["libopenmpi-dev"]
+    headers = [*MPI_HEADERS] if portable else ["libopenmpi-dev"]
     subprocess.run(["sh", COMMON / "apt-install.sh", *COMPILERS, *headers], check=True)
     nvidia = COMMON.parent / "nvidia"
     toolchain = (nvidia if "nccl" in features.split(",") else folder) / "toolchain.py"
     found = runpy.run_path(str(toolchain))["prepare"](folder) if toolchain.exists() else {}
     environment = {**os.environ, **switches(framework, features.split(",")), **found}
-    march = os.environ.get("HOROVOD_MARCH")
-    # With -O2 alone, GCC leaves loops of unknown length as they are.
-    flags = "-O2 -fvect-cost-model=dynamic -DNDEBUG" + (f" -march={march}" if march else "")
     WORK.mkdir()
     cmake = WORK / "cmake"
-    cmake.write_text(CMAKE.format(target=FRAMEWORKS[framework].lower(), flags=flags))
+    cmake.write_text(CMAKE.format(target=FRAMEWORKS[framework].lower()))
     cmake.chmod(0o755)
     # Horovod's own choice is eight at once, and each may take a gigabyte.
     parallel = f"-j{len(os.sched_getaffinity(0))}"

@@ -54,7 +54,7 @@ def installed_version(name: str) -> str:
         ).stdout
         match = re.search(r"\(Open MPI\) (\S+)", output)
         return match[1] if match else output
-    # A package may have another name than its module: tensorflow-cpu, intel-tensorflow.
+    # A package may have another name than its module: tensorflow-cpu.
     (distribution, *_) = importlib.metadata.packages_distributions().get(name, [name])
     # A local version label follows the plus sign: 2.6.0+cpu.
     return importlib.metadata.version(distribution).partition("+")[0]

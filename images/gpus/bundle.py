@@ -32,8 +32,6 @@ PLATFORMS = (
     "manylinux2014_x86_64",
 )
 REQUIREMENTS = Path(__file__).with_name("requirements.txt")
-# What a cluster needs of the tools that are built here.
-TOOLS = ("kube", "coredns", "pause", "helm4")
 # These are part of any system.
 OF_THE_SYSTEM = ("libc", "libm", "libdl", "libpthread", "librt", "libresolv")
 
