@@ -1,4 +1,4 @@
-"""How the compiler for GPUs is put together. These need no compiler and no network."""
+"""How the compiler for GPUs is put together."""
 
 from __future__ import annotations
 
