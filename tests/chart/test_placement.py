@@ -219,38 +219,10 @@ def test_kubernetes_gang_of_another_size_has_another_name(apis: tuple[str, ...])
     assert smaller["metadata"]["name"] != group["metadata"]["name"]
 
 
-@pytest.mark.parametrize(
-    ("resources", "expected"),
-    [
-        ({}, {"cpu": "100m", "memory": str(256 * 2**20)}),
-        (
-            {
-                "requests": {"cpu": "1500m", "memory": "1.5Gi", "x/disk": 0},
-                "limits": {"cpu": 4, "x/disk": 1, "x/gpu": 2},
-            },
-            {
-                "cpu": "4600m",
-                "memory": str(3 * 3 * 2**29 + 256 * 2**20),
-                "x/disk": "0",
-                "x/gpu": "6",
-            },
-        ),
-        (
-            {"limits": {"cpu": 0.5, "memory": 1e9, "x/gpu": "1"}},
-            {"cpu": "1600m", "memory": str(3 * 10**9 + 256 * 2**20), "x/gpu": "3"},
-        ),
-    ],
-)
-def test_volcano_waits_for_the_resources_of_all_pods(
-    resources: Values, expected: dict[str, str]
-) -> None:
-    """Three workers, of which one is spare, and the master with the chart's default requests."""
-    worker = {"number": 2, "spares": 1, "resources": resources}
-    values: Values = {"gang": "Volcano", "worker": worker, "queueName": "team"}
-    manifests = render({**values, "priorityClassName": "high"})
+def test_queue_of_volcano_is_none_of_kueue() -> None:
+    manifests = render({"gang": "Volcano", "queueName": "team", "priorityClassName": "high"})
     spec = one(manifests, "PodGroup")["spec"]
-    assert spec["minResources"] == expected
-    assert (spec["queue"], spec["priorityClassName"]) == ("team", "high")
+    assert spec == {"minMember": 3, "queue": "team", "priorityClassName": "high"}
     assert "kueue.x-k8s.io/queue-name" not in one(manifests, "Job")["metadata"]["labels"]
 
 
