@@ -1,4 +1,4 @@
-{{/* Refusals of worker groups. */}}
+{{/* Refusals of worker groups, and of where they run. */}}
 
 {{- define "horovod.checkGroups" -}}
 {{- $names := list -}}
@@ -101,5 +101,14 @@
 {{- $remedy := "run as 0 (with runAsNonRoot: false), or remove them and raise the node's memlock limit instead" -}}
 {{- fail (printf "group %q: %s: %s; %s" .name $pair $rule $remedy) -}}
 {{- end -}}
+{{- end -}}
+{{- end }}
+
+{{- define "horovod.checkGang" -}}
+{{- if and .Values.gang (not .horovod.gangApi) -}}
+{{- $problem := printf "gang is %s but the cluster has no PodGroup of scheduling.k8s.io that the chart knows" .Values.gang -}}
+{{- $remedy := "enable the feature gate GenericWorkload and that API, or set gang to Volcano or SchedulerPlugins" -}}
+{{- $option := "when you render without the cluster, name it: --api-versions scheduling.k8s.io/v1beta1/PodGroup" -}}
+{{- fail (printf "%s: %s; %s" $problem $remedy $option) -}}
 {{- end -}}
 {{- end }}

@@ -11,7 +11,8 @@
 {{/*
 The entries with each name once, as YAML: server-side apply refuses a list that has a name twice. The last entry of a
 name wins, in the place of the first, because entries between them may refer to it as $(NAME). It must not refer to an
-entry that is between them, or to an earlier one of its own name: Kubernetes would not expand the reference there.
+entry that is between them, or to an earlier one of its own name: Kubernetes would not expand the reference there. That
+is refused here and not in checks/, which run before some of the chart's own variables are known.
 Call with (dict "entries" $list "of" "worker.env of group \"gpu\""); `of` is for messages.
 */}}
 {{- define "horovod.env" -}}

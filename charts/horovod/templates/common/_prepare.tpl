@@ -8,8 +8,6 @@ the work and keeps the result there. Later templates read these fields of .horov
   record                the ConfigMap in which the master records how the last run ended, and which master controls the
                         workers; the chart does not set its data
   kueue                 Kueue's LocalQueue; empty without one
-  podGroup, gangSize    the gang's PodGroup, and its pods
-  programs              of the archive of the pods' programs: its hash, its configMap, and the command that unpacks it
   keys                  of the agents: secrets and names (in the certificates) of master and worker, whether they are the
                         chart's own, and whether the first master may make them
   code                  the user's files, their size in characters, the most that a release may have, their version,
@@ -27,7 +25,8 @@ the work and keeps the result there. Later templates read these fields of .horov
                         that it may have, with spares), staged (the list of the nodes that have its data),
                         pod (its pod spec) and revision (a hash of it)
   masterPod, jobName    the template of the master's pod, and the name of the run's Job
-Those of the run in the cluster are listed at horovod.findRun.
+Those of the programs are listed at horovod.preparePrograms and horovod.findKeptPrograms, those of the gang at
+horovod.prepareGang, and those of the run in the cluster at horovod.findRun.
 */}}
 {{- define "horovod.prepare" -}}
 {{- if not (hasKey . "horovod") -}}
@@ -35,16 +34,20 @@ Those of the run in the cluster are listed at horovod.findRun.
 {{- $defaults := include "horovod.defaults" . | fromJson -}}
 {{- include "horovod.restoreDefaults" (dict "into" .Values "defaults" $defaults) -}}
 {{- include "horovod.prepareNames" . -}}
+{{- include "horovod.preparePrograms" . -}}
 {{- include "horovod.prepareGroups" (dict "root" . "defaults" $defaults) -}}
+{{- include "horovod.prepareGang" . -}}
 {{- include "horovod.prepareCode" . -}}
 {{- include "horovod.preparePaths" . -}}
 {{- include "horovod.checks" . -}}
 {{- include "horovod.findRun" . -}}
+{{- include "horovod.findKeptPrograms" . -}}
+{{- include "horovod.checksOfRun" . -}}
 {{- include "horovod.preparePods" . -}}
 {{- end -}}
 {{- end }}
 
-{{/* Names of objects, and the keys and programs that have them. */}}
+{{/* Names of objects, and the keys that have them. */}}
 {{- define "horovod.prepareNames" -}}
 {{- $facts := .horovod -}}
 {{- /* As in charts that `helm create` makes, nameOverride is left out when the release's name contains it. */ -}}
@@ -85,19 +88,6 @@ because a NetworkPolicy does not apply to pods on the node's network. */ -}}
 {{- $areOwn := not $agent.masterSecret -}}
 {{- $masterMakes := and $areOwn (not (empty $facts.serviceAccount)) -}}
 {{- $_ := set $facts "keys" (dict "secrets" $secrets "names" $names "areOwn" $areOwn "masterMakes" $masterMakes) -}}
-
-{{- /* `make generate` makes the archive of files/hvd_pods (docs/adr/0027-programs-as-one-archive.md). */ -}}
-{{- $archive := .Subcharts.programs.Files.Get "programs.tgz" -}}
-{{- if not $archive -}}
-{{- fail "the chart has no charts/programs/programs.tgz, the programs of its pods: take the chart from its repository again" -}}
-{{- end -}}
-{{- $hash := sha256sum $archive -}}
-{{- /* Named after its content and immutable, so that a pod never sees the programs of another chart version. */ -}}
-{{- $configMap := printf "%s-files-%s" $fullname (trunc 8 $hash) -}}
-{{- /* Kubernetes turns $$ into $. The arguments of the Python that then takes the place of files/unpack.py follow. */ -}}
-{{- $unpack := .Files.Get "files/unpack.py" | replace "$" "$$" -}}
-{{- $command := list "python3" "-I" "-S" "-c" $unpack $hash -}}
-{{- $_ := set $facts "programs" (dict "hash" $hash "configMap" $configMap "command" $command) -}}
 {{- end }}
 
 {{/* The worker groups. Call with (dict "root" $ "defaults" $defaultsOfTheChart). */}}
@@ -132,12 +122,6 @@ because a NetworkPolicy does not apply to pods on the node's network. */ -}}
 {{- $_ := set $facts "ranks" $ranks -}}
 {{- $_ := set $facts "hosts" $hosts -}}
 {{- $_ := set $facts "spares" $spares -}}
-{{- /* The master and all workers: the run needs each. Spares count, or a scheduler could leave out the master. */ -}}
-{{- $gang := add 1 $hosts $spares -}}
-{{- $_ := set $facts "gangSize" $gang -}}
-{{- /* Some Kubernetes releases do not let the size of a PodGroup change, so that the size is in its name. */ -}}
-{{- $suffix := ternary (printf "-%d" $gang) "" (eq $values.gang "Kubernetes") -}}
-{{- $_ := set $facts "podGroup" (printf "%s%s" $facts.fullname $suffix) -}}
 {{- end }}
 
 {{/* The user's code: files of the release that the master hands to the workers (hvd_pods/master/user_code.py). */}}

@@ -1,18 +1,22 @@
-{{/* The gang: its API, and what its containers request. */}}
+{{/* The gang: all pods of the run, which start together or not at all. */}}
 
-{{/* The newest version of Kubernetes' own PodGroup that the cluster has; fails where it has none. */}}
-{{- define "horovod.kubernetesGang" -}}
-{{- $served := list -}}
-{{- $versions := list "v1beta1" "v1alpha3" "v1alpha2" -}}
-{{- range $versions -}}
-{{- $api := printf "scheduling.k8s.io/%s" . -}}
-{{- if $.Capabilities.APIVersions.Has (printf "%s/PodGroup" $api) }}{{ $served = append $served $api }}{{ end -}}
+{{/*
+Adds to .horovod, after the groups:
+  podGroup, gangApi  the gang's PodGroup, and its API; the API is empty where the cluster has none of Kubernetes' own
+  gangSize           its pods
+*/}}
+{{- define "horovod.prepareGang" -}}
+{{- $gang := .Values.gang -}}
+{{- /* The master and all workers: the run needs each. Spares count, or a scheduler could leave out the master. */ -}}
+{{- $size := add 1 .horovod.hosts .horovod.spares -}}
+{{- /* Some Kubernetes releases do not let the size of a PodGroup change, so that the size is in its name. */ -}}
+{{- $suffix := ternary (printf "-%d" $size) "" (eq $gang "Kubernetes") -}}
+{{- $apis := dict "Volcano" "scheduling.volcano.sh/v1beta1" "SchedulerPlugins" "scheduling.x-k8s.io/v1alpha1" -}}
+{{- /* The newest one that the cluster has wins. */ -}}
+{{- range list "scheduling.k8s.io/v1alpha2" "scheduling.k8s.io/v1alpha3" "scheduling.k8s.io/v1beta1" -}}
+{{- if $.Capabilities.APIVersions.Has (printf "%s/PodGroup" .) -}}{{- $_ := set $apis "Kubernetes" . -}}{{- end -}}
 {{- end -}}
-{{- if not $served -}}
-{{- $problem := "gang is Kubernetes but the cluster has no PodGroup of scheduling.k8s.io" -}}
-{{- $remedy := "enable the feature gate GenericWorkload and that API, or set gang to Volcano or SchedulerPlugins" -}}
-{{- $option := "when you render without the cluster, name it: --api-versions scheduling.k8s.io/v1beta1/PodGroup" -}}
-{{- fail (printf "%s (%s): %s; %s" $problem (join ", " $versions) $remedy $option) -}}
-{{- end -}}
-{{ first $served }}
+{{- $_ := set .horovod "gangSize" $size -}}
+{{- $_ := set .horovod "podGroup" (printf "%s%s" .horovod.fullname $suffix) -}}
+{{- $_ := set .horovod "gangApi" (get $apis $gang) -}}
 {{- end }}

@@ -1,8 +1,12 @@
-{{- /*
-Renders nothing, and fails when the values contradict each other. The schema says what it can; these refusals are the
-rest, each with both keys and the remedy. horovod.prepare runs them before any pod is rendered.
-*/ -}}
+{{/*
+All refusals of values that contradict each other. The schema says what it can; these are the rest, each with both keys
+and the remedy. horovod.prepare runs them before any pod is rendered: none creates an object. Only horovod.env refuses
+values itself, because it alone has the chart's variables beside those of the values.
+*/}}
+
+{{/* Of the values, and of what follows from them. */}}
 {{- define "horovod.checks" -}}
+{{- include "horovod.checkPrograms" . -}}
 {{- include "horovod.checkRetired" . -}}
 {{- include "horovod.checkNames" . -}}
 {{- include "horovod.checkImages" . -}}
@@ -20,6 +24,11 @@ rest, each with both keys and the remedy. horovod.prepare runs them before any p
 {{- include "horovod.checkCode" . -}}
 {{- include "horovod.checkReserved" . -}}
 {{- include "horovod.checkPods" . -}}
+{{- include "horovod.checkGang" . -}}
 {{- include "horovod.checkCluster" . -}}
-{{- end -}}
-{{- include "horovod.prepare" . -}}
+{{- end }}
+
+{{/* Of the values beside the run that the cluster has (horovod.findRun). */}}
+{{- define "horovod.checksOfRun" -}}
+{{- include "horovod.checkKeptPrograms" . -}}
+{{- end }}

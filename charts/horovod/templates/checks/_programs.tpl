@@ -1,0 +1,22 @@
+{{/* Refusals about the programs of the pods. */}}
+
+{{- define "horovod.checkPrograms" -}}
+{{- if not (.Subcharts.programs.Files.Get "programs.tgz") -}}
+{{- fail "the chart has no charts/programs/programs.tgz, the programs of its pods: take the chart from its repository again" -}}
+{{- end -}}
+{{- end }}
+
+{{/* Helm stores the user's code twice, and an archive of programs, which it cannot compress, once. */}}
+{{- define "horovod.checkKeptPrograms" -}}
+{{- $size := 0 -}}
+{{- range .horovod.keptPrograms -}}
+{{- range .binaryData -}}{{- $size = add $size (len .) -}}{{- end -}}
+{{- end -}}
+{{- $most := sub .horovod.code.most (div $size 2) | max 0 | int -}}
+{{- $code := .horovod.code.size -}}
+{{- if and $size (gt $code $most) -}}
+{{- $why := "the run that goes on keeps the programs of another version of the chart, which this upgrade stores, too" -}}
+{{- $what := "use at most %d, upgrade when the run has ended, or use the chart that it was installed with" -}}
+{{- fail (printf "code.files and code.archive have %d characters, and %s: %s" $code $why (printf $what $most)) -}}
+{{- end -}}
+{{- end }}
