@@ -18,8 +18,7 @@
 {{- $rule := "its launcher uses the workers; remove it, or set launch.mode to custom" -}}
 {{- fail (printf "launch.allowIdleWorkers is true but launch.mode is %s: %s" $mode $rule) -}}
 {{- end -}}
-{{- /* launch.mode may be mpirun: the line makes it direct (horovod.prepareCode). */ -}}
-{{- $isLine := and .horovod.isLine (eq $mode "direct") -}}
+{{- $isLine := .horovod.isLine -}}
 {{- $given := ternary "master.args has a line of horovodrun" "launch.mode is direct" $isLine -}}
 {{- $alone := "write the ranks' command alone, without horovodrun" -}}
 {{- if and (eq $mode "direct") (eq .Values.launch.framework "mpi") -}}

@@ -13,7 +13,7 @@ the work and keeps the result there. Later templates read these fields of .horov
   code                  the user's files, their size in characters, the most that a release may have, their version,
                         sha256 and configMap; the last three are empty without code
   command, mode         the training command, and what starts it: launch.mode, or direct for a line of horovodrun
-  isLine                whether the command is a line of horovodrun
+  isLine                whether the command is a line of horovodrun, whose ranks mode direct starts
   outputPath, resultsPath, logDir   where ranks write, what is stored at the end, and what TensorBoard reads
   stagingKey, nodeLists             a hash of the source of the data, and the ConfigMaps of nodes that have them
   stallTimeout          seconds that a rank may keep the others waiting before the next attempt begins; 0 for no limit
@@ -155,12 +155,12 @@ because a NetworkPolicy does not apply to pods on the node's network. */ -}}
 {{- $command = list "python3" (keys $files | first) -}}
 {{- end -}}
 {{- $_ := set .horovod "command" $command -}}
-{{- /* The master starts the command of a line of horovodrun itself (hvd_pods/common/horovodrun.py). */ -}}
-{{- $isLine := and (not (empty $command)) (first $command | base | eq "horovodrun") -}}
-{{- $_ := set .horovod "isLine" $isLine -}}
+{{- /* Unless it is a custom command, the master starts the ranks of a line of horovodrun itself
+(hvd_pods/common/horovodrun.py). */ -}}
 {{- $mode := .Values.launch.mode -}}
-{{- if and $isLine (eq $mode "mpirun") -}}{{- $mode = "direct" -}}{{- end -}}
-{{- $_ := set .horovod "mode" $mode -}}
+{{- $isLine := and (ne $mode "custom") (first $command | default "" | base | eq "horovodrun") -}}
+{{- $_ := set .horovod "isLine" $isLine -}}
+{{- $_ := set .horovod "mode" (ternary "direct" $mode $isLine) -}}
 {{- end }}
 
 {{/* Directories, and what is known of the data in them. */}}

@@ -38,6 +38,7 @@ so that only the workers' environment names it.
   "codeConfigMap" .horovod.code.configMap
   "requirements" (ne .Values.code.requirements "Ignore")
   "mode" .horovod.mode
+  "isHorovodrunLine" .horovod.isLine
   "options" .Values.launch.options
   "binding" $binding
   "transport" .Values.network.transport
