@@ -25,7 +25,7 @@
 {{- if not .Values.tensorboard.enabled -}}
 {{- fail (printf "%s tensorboard.enabled is false: enable TensorBoard, or remove allowFrom" $none) -}}
 {{- end -}}
-{{- if eq (toString .Values.networkPolicy.enabled) "false" -}}
+{{- if not .horovod.hasTensorboardPolicy -}}
 {{- $why := "every pod may connect then; remove one of the two" -}}
 {{- fail (printf "%s networkPolicy.enabled is false: %s" $none $why) -}}
 {{- end -}}

@@ -19,7 +19,10 @@ the work and keeps the result there. Later templates read these fields of .horov
   stallTimeout          seconds that a rank may keep the others waiting before the next attempt begins; 0 for no limit
   stallPeriod           seconds between two looks of Horovod for ranks that keep others waiting
   ranks, hosts, spares  the ranks of all groups, the workers that they need, and the workers that wait
-  metricsPort, hasAccess, hasPolicy, fusesByRanks   see there
+  metricsPort           the port of the metrics of master and workers
+  hasAccess             whether Helm can read the cluster
+  hasPolicy             whether master and workers have a NetworkPolicy; hasTensorboardPolicy: TensorBoard
+  fusesByRanks          whether ranks may choose the size of Horovod's fusion buffer
   groups                the worker groups. A group has every key of `worker`, and: name, volumes, volumeMounts,
                         statefulSet and account (names of its objects), grace (seconds to end), maximum (the most hosts
                         that it may have, with spares), staged (the list of the nodes that have its data),
@@ -65,10 +68,11 @@ horovod.prepareGang, and those of the run in the cluster at horovod.findRun.
 {{- $_ := set $facts "kueue" (ternary "" .Values.queueName (eq .Values.gang "Volcano")) -}}
 {{- /* The namespace's default ServiceAccount proves that Helm can read the cluster. */ -}}
 {{- $_ := set $facts "hasAccess" (not (empty (lookup "v1" "ServiceAccount" .Release.Namespace "default"))) -}}
-{{- /* By default there is a NetworkPolicy, because MPI, Gloo and NCCL have no authentication; but not with hostNetwork,
-because a NetworkPolicy does not apply to pods on the node's network. */ -}}
-{{- $enabled := .Values.networkPolicy.enabled -}}
-{{- $_ := set $facts "hasPolicy" (ternary (not .Values.hostNetwork) $enabled (kindIs "invalid" $enabled)) -}}
+{{- /* By default there are NetworkPolicies, because MPI, Gloo, NCCL and TensorBoard have no authentication; but none for
+the workers on their nodes' network, to which a NetworkPolicy does not apply. */ -}}
+{{- $hasPolicies := ne (toString .Values.networkPolicy.enabled) "false" -}}
+{{- $_ := set $facts "hasPolicy" (and $hasPolicies (not .Values.hostNetwork)) -}}
+{{- $_ := set $facts "hasTensorboardPolicy" (and $hasPolicies .Values.tensorboard.enabled) -}}
 {{- $stall := list .Values.launch.stallTimeoutSeconds 3600 -}}
 {{- $timeout := include "horovod.number" $stall | int -}}
 {{- $_ := set $facts "stallTimeout" $timeout -}}
