@@ -30,17 +30,17 @@ horovod: {cycleTimeMs: 2.5, autotune: true} => {HOROVOD_CYCLE_TIME: "2.5", HOROV
 {horovod: {timeline: true, autotune: true}, worker: {env: [{name: OUTPUT_PATH, value: /o}]}} => \
 {HOROVOD_TIMELINE: $(OUTPUT_PATH)/horovod-timeline.json, \
 HOROVOD_AUTOTUNE_LOG: $(OUTPUT_PATH)/horovod-autotune.csv}
-horovod: {fusionThresholdMiB: 32} => \
-{HOROVOD_FUSION_THRESHOLD: "33554432", HVD_FUSION_BY_RANKS: null}
-horovod: {fusionThresholdMiB: 0} => {HOROVOD_FUSION_THRESHOLD: "0", HVD_FUSION_BY_RANKS: null}
-horovod: {autotune: true} => {HVD_FUSION_BY_RANKS: null}
+horovod: {fusionThresholdMiB: 32} => {HOROVOD_FUSION_THRESHOLD: "33554432"}
+horovod: {fusionThresholdMiB: 0} => {HOROVOD_FUSION_THRESHOLD: "0"}
+horovod: {autotune: true} => {HOROVOD_AUTOTUNE: "1"}
 launch: {mode: direct} => {HVD_FUSION_BY_RANKS: null}
 master: {args: [horovodrun, -np, "4", a]} => {HVD_FUSION_BY_RANKS: null}
 worker: {slots: 1, resources: {limits: {amd.com/gpu: 1}}} => {HVD_FUSION_BY_RANKS: null}
 worker: {resources: {limits: {habana.ai/gaudi: 1}}} => {HVD_FUSION_BY_RANKS: null}
 worker: {runtimeClassName: nvidia} => {HVD_FUSION_BY_RANKS: null}
-worker: {env: [{name: HOROVOD_FUSION_THRESHOLD, value: "0"}]} => {HVD_FUSION_BY_RANKS: null}
-worker: {envFrom: [{secretRef: {name: ours}}]} => {HVD_FUSION_BY_RANKS: null}
+worker: {env: [{name: HOROVOD_FUSION_THRESHOLD, value: "0"}]} => {HOROVOD_FUSION_THRESHOLD: "0"}
+worker: {envFrom: [{secretRef: {name: ours}}]} => {HVD_FUSION_BY_RANKS: "1"}
+worker: {resourceClaims: [{name: gpu}]} => {HVD_FUSION_BY_RANKS: null}
 workerGroups: [{name: a}, {name: b}] => {HVD_FUSION_BY_RANKS: "1"}
 workerGroups: [{name: a}, {name: b, image: {tag: "2"}}] => {HVD_FUSION_BY_RANKS: null}
 workerGroups: [{name: a, number: 3}, {name: b, number: 2}] => {HVD_HOSTS: "5"}

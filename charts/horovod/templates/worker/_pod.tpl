@@ -112,23 +112,21 @@ The variables that the chart sets in a worker; worker.env overrides them. Call w
 {{- end }}
 
 {{/*
-Whether ranks choose the size of Horovod's fusion buffer (hvd_pods/common/fusion.py): over MPI, on CPUs, where no value
-decides it. All groups must agree: what an image, a Secret or a ConfigMap sets is not seen here, nor which devices a
-claim or a runtime class brings. Empty or "yes".
+Whether ranks may choose the size of Horovod's fusion buffer: over MPI, on CPUs. Where their environment decides it, they
+do not (hvd_pods/common/fusion.py); but they do not see whether others have the variables of another image, nor which
+devices others have by a claim or a runtime class. Empty or "yes".
 */}}
 {{- define "horovod.fusesByRanks" -}}
-{{- $horovod := .Values.horovod -}}
-{{- $decided := or $horovod.autotune (not (kindIs "invalid" $horovod.fusionThresholdMiB)) (ne .horovod.mode "mpirun") -}}
-{{- $images := dict -}}
+{{- $images := list -}}
+{{- $hasDevices := false -}}
 {{- range .horovod.groups -}}
-{{- $_ := set $images (toJson .image) true -}}
-{{- $has := include "horovod.hasEnv" (dict "env" .env "name" "HOROVOD_FUSION_THRESHOLD") -}}
-{{- $decided = or $decided $has .envFrom .resourceClaims .runtimeClassName -}}
-{{- range $key, $count := (.resources).limits -}}
-{{- $decided = or $decided (and (contains "/" $key) (int $count)) -}}
+{{- $images = append $images (toJson .image) -}}
+{{- $hasDevices = or $hasDevices .resourceClaims .runtimeClassName -}}
+{{- range $resource, $count := (.resources).limits -}}
+{{- $hasDevices = or $hasDevices (and (contains "/" $resource) (int $count)) -}}
 {{- end -}}
 {{- end -}}
-{{- if not (or $decided (gt (len $images) 1)) -}}yes{{- end -}}
+{{- if and (eq .horovod.mode "mpirun") (not $hasDevices) (eq (len (uniq $images)) 1) -}}yes{{- end -}}
 {{- end }}
 
 {{/* Horovod settings as a JSON list of environment variables. Variables that the group's env sets are left out. */}}

@@ -15,7 +15,8 @@ from collections.abc import Mapping
 from hvd_pods.common import contract
 
 THRESHOLD = "HOROVOD_FUSION_THRESHOLD"
-# The chart sets it in all workers of a run, or in none: ranks that disagree cannot train.
+# The chart sets it in all workers of a run, or in none: ranks that disagree cannot train. It judges
+# the launcher, the devices and the images, which a rank sees of its own worker only.
 BY_RANKS = contract.FUSION_BY_RANKS
 PIECE = 512 << 10
 LARGEST = 128 << 20
@@ -29,7 +30,7 @@ def plan_threshold(ranks: int) -> int:
 def choose(ranks: int, given: Mapping[str, str]) -> dict[str, str]:
     """The variable of a rank of a run of `ranks` ranks, by its environment `given`.
 
-    Empty where the chart does not ask for it, where somebody has set the threshold or lets Horovod
+    Empty where the chart does not allow it, where somebody has set the threshold or lets Horovod
     find it, and where the rank sends over something else than MPI.
     """
     operations = given.get("HOROVOD_CPU_OPERATIONS", "MPI").upper()
