@@ -4,16 +4,27 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 from devtools.docs_gen.chart_docs import load_source
+from hvd_pods.rules import messages as m
 from hvdchart.chart_facts import has_policy, is_in_kueue
 from hvdchart.chart_files import most_hosts
 from hvdchart.cli.options import MOST_WORKERS
-from tests.chart.render import Values, of_kind, render
+from tests.chart.render import (
+    CHART,
+    Manifest,
+    Values,
+    helm_template,
+    of_kind,
+    parse_manifests,
+    render,
+)
+from tests.unit.hvd_pods.rules.world import World, one_group
 
 CASES: list[Values] = [
     {},
@@ -30,6 +41,45 @@ def test_hvdchart_knows_what_the_chart_derives(values: Values) -> None:
     rendered = render({**values, "tensorboard": {"enabled": False}})
     assert has_policy(values) == bool(of_kind(rendered, "NetworkPolicy"))
     assert is_in_kueue(values) == ("kueue.x-k8s.io/" in json.dumps(rendered))
+
+
+ENDS = {"Finished": 0, "Failed": 78}
+CLEANUPS: list[str] = load_source()["properties"]["cleanup"]["enum"]
+# What the templates say of each end and cleanup.
+REMOVALS = """\
+{{- range .Values.cases }}
+{{ .end }} {{ .cleanup }}: {{ include "horovod.removesWorkers" . | quote }}
+{{- end }}
+"""
+
+
+@pytest.fixture(scope="module")
+def removals(tmp_path_factory: pytest.TempPathFactory) -> Manifest:
+    """A chart of nothing but the templates of the run, rendered."""
+    chart = tmp_path_factory.mktemp("removals")
+    templates = chart / "templates"
+    shutil.copytree(CHART / "templates" / "run", templates, ignore=shutil.ignore_patterns("*.yaml"))
+    (templates / "removals.yaml").write_text(REMOVALS)
+    (chart / "Chart.yaml").write_text("apiVersion: v2\nname: removals\nversion: 1.0.0\n")
+    cases = [{"end": end, "cleanup": cleanup} for end in ENDS for cleanup in CLEANUPS]
+    done = helm_template({"cases": cases}, chart=chart)
+    assert done.returncode == 0, done.stderr
+    (document,) = parse_manifests(done.stdout)
+    return document
+
+
+@pytest.mark.parametrize("end", ENDS)
+@pytest.mark.parametrize("cleanup", CLEANUPS)
+def test_chart_and_master_remove_the_workers_of_the_same_ends(
+    removals: Manifest, end: str, cleanup: str
+) -> None:
+    world = World(one_group(cleanup=cleanup))
+    world.train()
+    world.answer_all()
+    world.end_launcher(ENDS[end])
+    world.settle()
+    assert world.of(m.WriteRecord)[-1].data["state"] == end
+    assert bool(removals[f"{end} {cleanup}"]) is bool(world.of(m.ScaleDown))
 
 
 def descriptions(node: Any) -> Iterator[dict[str, Any]]:

@@ -52,6 +52,17 @@ Call with (dict "into" $copy "from" $values "paths" $keys "defaults" $defaults).
 {{- end -}}
 {{- end }}
 
+{{/*
+Not empty where a run that has ended leaves no workers. The master scales them to zero at the end by the same rule
+(scale_down of hvd_pods/rules/ending.py). An upgrade after the end needs the rule again: it must not scale them up, and
+`cleanup` may be another one than at the end, such as Always after a failed run has been looked at.
+Call with (dict "end" "Failed" "cleanup" "Always").
+*/}}
+{{- define "horovod.removesWorkers" -}}
+{{- $ends := get (dict "OnSuccess" (list "Finished") "Always" (list "Finished" "Failed")) .cleanup | default list -}}
+{{- if has .end $ends -}}yes{{- end -}}
+{{- end }}
+
 {{/* Not empty when an object has all of the labels. Call with (dict "of" $object "labels" $labels). */}}
 {{- define "horovod.hasLabels" -}}
 {{- $has := .of.metadata.labels | default dict -}}
@@ -68,7 +79,7 @@ Adds to .horovod, for horovod.prepare:
   recordedEnd   the record of this run if it has ended
   ended         the same, if its Job has been removed
   end           how the run ended: Finished, Failed, or empty while it has not ended
-  workersAreDone  whether it has ended and its workers were scaled to zero, so that an upgrade does not scale them up again
+  workersAreDone  whether it has ended and has no workers any more
 All but the hashes are empty without access to a cluster.
 */}}
 {{- define "horovod.findRun" -}}
@@ -105,9 +116,9 @@ All but the hashes are empty without access to a cluster.
 {{- /* The Job has the result; after the Job has been removed, the record has it. */ -}}
 {{- $state := get .horovod.ended "state" -}}
 {{- if $job -}}{{- $state = include "horovod.jobEnd" $job -}}{{- end -}}
-{{- $cleaned := get (dict "Finished" (list "OnSuccess" "Always") "Failed" (list "Always")) $state | default list -}}
 {{- $_ := set .horovod "end" $state -}}
-{{- $_ := set .horovod "workersAreDone" (has .Values.cleanup $cleaned) -}}
+{{- $isRemoval := include "horovod.removesWorkers" (dict "end" $state "cleanup" .Values.cleanup) -}}
+{{- $_ := set .horovod "workersAreDone" (eq $isRemoval "yes") -}}
 {{- end }}
 
 {{/* Labels with the run of a Job or StatefulSet. */}}
