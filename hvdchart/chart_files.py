@@ -5,8 +5,9 @@ from __future__ import annotations
 import functools
 import json
 import re
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from hvdchart.errors import FileError
 
@@ -41,6 +42,23 @@ def is_gpu(resource: str) -> bool:
     The names are those of resources.json, which the chart's templates read, too.
     """
     return re.fullmatch(read_data("resources.json")["gpus"], resource) is not None
+
+
+class DevicePlugin(NamedTuple):
+    """How a device plugin gives GPUs to a container: the variable that it sets, and the values with
+    which the container may set the variable itself.
+    """
+
+    variable: str
+    values: tuple[str, ...]
+
+
+def device_plugin(resources: Iterable[str]) -> DevicePlugin | None:
+    """The device plugin that gives a container these resources by a variable; None without one."""
+    known = read_data("resources.json")["devicePlugin"]
+    if not any(is_gpu(name) and re.fullmatch(known["resources"], name) for name in resources):
+        return None
+    return DevicePlugin(known["variable"], tuple(known["values"]))
 
 
 def most_hosts() -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 
-from hvdchart.chart_files import is_gpu, read_data
+from hvdchart.chart_files import device_plugin
 from hvdchart.migrate.command_line import CommandLine, parse_command_line
 from hvdchart.migrate.ledger import Ledger, NewPath
 from hvdchart.migrate.words import Word
@@ -200,9 +200,8 @@ def carry_over_variables(
 def _of_device_plugin(ledger: Ledger, resources: KeyPath) -> str:
     """The variable that the device plugin sets in a container with these resources, if any."""
     limits = child_at(ledger.value_at(*resources), "limits") if resources else None
-    names = limits if isinstance(limits, dict) else {}
-    has_gpus = any(name.startswith("nvidia.com/") and is_gpu(name) for name in names)
-    return str(read_data("resources.json")["visibleDevices"]) if has_gpus else ""
+    plugin = device_plugin(limits) if isinstance(limits, dict) else None
+    return plugin.variable if plugin else ""
 
 
 def _variables(ledger: Ledger, old: KeyPath) -> Iterator[tuple[KeyPath, Variable]]:

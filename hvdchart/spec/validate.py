@@ -7,7 +7,13 @@ from typing import TypeAlias
 
 from hvd_pods.common import horovodrun
 from hvdchart.chart_facts import is_in_kueue
-from hvdchart.chart_files import is_charts_variable, is_charts_volume, most_hosts, read_data
+from hvdchart.chart_files import (
+    device_plugin,
+    is_charts_variable,
+    is_charts_volume,
+    most_hosts,
+    read_data,
+)
 from hvdchart.quantity import MI, cpu_text, pluralize
 from hvdchart.spec.launchers import (
     LAUNCH,
@@ -156,12 +162,12 @@ def _hosts(spec: Spec) -> Iterator[Finding]:
 
 
 def _devices(spec: Spec) -> Iterator[Finding]:
-    name = str(read_data("resources.json")["visibleDevices"])
-    if spec.train.env.get(name, "none") in ("none", "void"):
-        return
-    if any(group.gpus and group.gpu_resource.startswith("nvidia.com/") for group in spec.nodes):
+    plugin = device_plugin(group.gpu_resource for group in spec.nodes if group.gpus)
+    value = spec.train.env.get(plugin.variable) if plugin else None
+    if plugin and value is not None and value not in plugin.values:
         problem = "it would replace the GPUs that the device plugin gives to a worker"
-        yield ("train", "env", name), problem, "no such variable, or the value none or void"
+        expected = f"no such variable, or the value {' or '.join(plugin.values)}"
+        yield ("train", "env", plugin.variable), problem, expected
 
 
 def _reserved(at: KeyPath, group: NodeGroup) -> Iterator[Finding]:

@@ -75,10 +75,11 @@
 {{- fail (printf "%s: Horovod runs one rank per GPU, so make them equal" $subject) -}}
 {{- end -}}
 {{- $group := .name -}}
-{{- if hasPrefix "nvidia.com/" $last -}}
+{{- $plugin := $known.devicePlugin -}}
+{{- if regexMatch (printf "^(%s)$" $plugin.resources) $last -}}
 {{- range .env -}}
-{{- if and (eq .name $known.visibleDevices) (not (has (get . "value") (list "none" "void"))) -}}
-{{- $own := printf "group %q: env has %s" $group $known.visibleDevices -}}
+{{- if and (eq .name $plugin.variable) (not (has (get . "value") $plugin.values)) -}}
+{{- $own := printf "group %q: env has %s" $group $plugin.variable -}}
 {{- $subject := printf "%s but resources.limits[%q] is %d" $own $last (int $gpus) -}}
 {{- fail (printf "%s: the device plugin sets it to the GPUs that a worker gets, so remove it" $subject) -}}
 {{- end -}}
