@@ -72,11 +72,9 @@ def longest_release_name() -> int:
 
 
 def is_charts_volume(name: str) -> bool:
-    """Whether the chart's pods have a volume of this name.
-
-    Of these, the values of the chart may replace `shm` and `tmp`.
-    """
-    return name in (*read_data("resources.json")["reserved"]["volumes"], "shm", "tmp")
+    """Whether the chart's pods have a volume of this name, which values may replace or not."""
+    reserved = read_data("resources.json")["reserved"]
+    return name in (*reserved["volumes"], *reserved["replaceableVolumes"])
 
 
 def is_charts_variable(name: str) -> bool:

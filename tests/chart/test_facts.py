@@ -13,7 +13,7 @@ import pytest
 from devtools.docs_gen.chart_docs import load_source
 from hvd_pods.rules import messages as m
 from hvdchart.chart_facts import has_policy, is_in_kueue
-from hvdchart.chart_files import most_hosts
+from hvdchart.chart_files import is_charts_volume, most_hosts, read_data
 from hvdchart.cli.options import MOST_WORKERS
 from tests.chart.render import (
     CHART,
@@ -22,8 +22,10 @@ from tests.chart.render import (
     helm_template,
     of_kind,
     parse_manifests,
+    pod_specs,
     render,
 )
+from tests.chart.test_security import EVERY_POD
 from tests.unit.hvd_pods.rules.world import World, one_group
 
 CASES: list[Values] = [
@@ -41,6 +43,16 @@ def test_hvdchart_knows_what_the_chart_derives(values: Values) -> None:
     rendered = render({**values, "tensorboard": {"enabled": False}})
     assert has_policy(values) == bool(of_kind(rendered, "NetworkPolicy"))
     assert is_in_kueue(values) == ("kueue.x-k8s.io/" in json.dumps(rendered))
+
+
+def test_hvdchart_knows_the_volumes_of_the_chart() -> None:
+    values: Values = {**EVERY_POD, "code": {"files": {"train.py": ""}}}
+    pods = pod_specs(render(values)).values()
+    used = {volume["name"] for pod in pods for volume in pod["volumes"]} - {"data"}
+    reserved = read_data("resources.json")["reserved"]
+    assert used == {*reserved["volumes"], *reserved["replaceableVolumes"]}
+    assert all(is_charts_volume(name) for name in used)
+    assert not is_charts_volume("data")
 
 
 ENDS = {"Finished": 0, "Failed": 78}
