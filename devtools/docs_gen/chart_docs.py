@@ -15,6 +15,7 @@ from ruamel.yaml import YAML
 
 from devtools.common.json_schema import forbid_unknown_properties
 from devtools.docs_gen.generated import replace_sections, table
+from hvdchart.chart_files import read_data
 
 CHART = Path(__file__).resolve().parents[2] / "charts" / "horovod"
 SOURCE = CHART / "values.source.yaml"
@@ -22,24 +23,50 @@ SOURCE = CHART / "values.source.yaml"
 WIDTH = 120
 # What a key may declare as its hash.
 HASHES = ("identity", "settings", "none")
+# Keywords of the source that the schema lacks.
+OF_THIS_FILE = ("default", "effective", "hash")
 Node = dict[str, Any]
 
 
 def load_source() -> Node:
-    """The source document as plain dicts, with what the items of lists inherit."""
+    """The source document as plain dicts, with what the items of lists inherit, the limits of
+    resources.json, and the numbers that descriptions name.
+    """
     source: Node = YAML(typ="safe").load(SOURCE.read_text())
     for child in source["properties"].values():
         items = child.get("items", {})
         if "inherits" in items:
             parent = source["properties"][items.pop("inherits")]
             items["properties"] = {**parent["properties"], **items["properties"]}
+    _fill_in(source)
     return source
+
+
+def _fill_in(node: Node) -> dict[str, int]:
+    """Replaces the names of limits and of numbers below `node`.
+
+    Returns what the chart takes for null, by the name of the key.
+    """
+    numbers: dict[str, int] = {}
+    for name, child in node.get("properties", {}).items():
+        below = _fill_in(child)
+        if "effective" in child:
+            below[name] = child["effective"]
+        if isinstance(limit := child.get("maximum"), str):
+            child["maximum"] = read_data("resources.json")[limit]
+        for key, number in below.items():
+            if "description" in child:
+                child["description"] = child["description"].replace(f"{{{key}}}", str(number))
+        numbers |= below
+    if "items" in node:
+        _fill_in(node["items"])
+    return numbers
 
 
 def render_schema(source: Node) -> str:
     """values.schema.json for Helm. It has no defaults: these are in values.yaml."""
     described = {key: value for key, value in source.items() if key != "retired"}
-    strict = forbid_unknown_properties(described, lambda key: key in ("default", "hash"))
+    strict = forbid_unknown_properties(described, lambda key: key in OF_THIS_FILE)
     document = {"$schema": "http://json-schema.org/draft-07/schema#", **strict}
     for key in source["retired"]:
         dotted, is_value, value = key.partition("=")
@@ -144,6 +171,15 @@ def _needed_defaults(node: Node, prefix: str) -> Iterator[tuple[str, Any]]:
             yield key, default
 
 
+def effective_numbers(node: Node, prefix: str = "") -> Iterator[tuple[str, int]]:
+    """Dotted keys whose default is null, with the number that the chart takes then."""
+    for name, child in node["properties"].items():
+        if "effective" in child:
+            yield f"{prefix}{name}", child["effective"]
+        elif "properties" in child:
+            yield from effective_numbers(child, f"{prefix}{name}.")
+
+
 def render_table(source: Node) -> str:
     rows = (
         (f"`{key}`", _type(node), _default(node), node["description"])
@@ -190,11 +226,29 @@ def undescribed(node: Node, prefix: str = "", above: str = "") -> Iterator[str]:
         yield from undescribed(child.get("items", {}), f"{key}[].", text or above)
 
 
+def without_number(node: Node, prefix: str = "", above: str = "") -> Iterator[str]:
+    """Keys with an effective number that neither their description nor that above says."""
+    for name, child in node["properties"].items():
+        key = f"{prefix}{name}"
+        text = child.get("description", above)
+        if "effective" in child and f"default: {child['effective']}" not in text:
+            yield key
+        if "properties" in child:
+            yield from without_number(child, f"{key}.", text)
+
+
 def generated_texts() -> dict[Path, str]:
-    """The texts of generated files. Exits where a key has no description or declares no hash."""
+    """The texts of generated files.
+
+    Exits where a key has no description, declares no hash, or hides the number that null means.
+    """
     source = load_source()
     if keys := [*undescribed(source)]:
         sys.exit(f"{SOURCE}: without a description: {', '.join(keys)}")
+    if keys := [*without_number(source)]:
+        sys.exit(
+            f"{SOURCE}: the description has another default than `effective`: {', '.join(keys)}"
+        )
     hashes = dict(declared_hashes(source))
     if keys := [key for key, declared in hashes.items() if declared not in HASHES]:
         sys.exit(f"{SOURCE}: `hash` must be one of {', '.join(HASHES)}: {', '.join(keys)}")
@@ -206,6 +260,9 @@ def generated_texts() -> dict[Path, str]:
         templates / "checks" / "_retired.tpl": render_template("retired", source["retired"]),
         templates / "common" / "_defaults.tpl": render_template(
             "defaults", dict(_needed_defaults(source, ""))
+        ),
+        templates / "common" / "_effective.tpl": render_template(
+            "effective", dict(effective_numbers(source))
         ),
         templates / "run" / "_hashes.tpl": render_template(
             "hashes", {key: declared for key, declared in hashes.items() if declared != "none"}

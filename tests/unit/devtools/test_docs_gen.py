@@ -85,6 +85,16 @@ def test_value_without_a_description_is_named(properties: dict[str, Any]) -> Non
         chart_docs.generated_texts()
 
 
+def test_value_that_describes_another_default_than_the_chart_takes_is_named(
+    properties: dict[str, Any],
+) -> None:
+    properties["launch"]["properties"]["lostAfterSeconds"]["effective"] = 15
+    properties["results"]["properties"]["timeoutSeconds"]["effective"] = 60
+    expected = "another default .*: launch.lostAfterSeconds, results.timeoutSeconds$"
+    with pytest.raises(SystemExit, match=expected):
+        chart_docs.generated_texts()
+
+
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The site. MkDocs checks links, anchors and the navigation."""

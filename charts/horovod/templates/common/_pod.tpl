@@ -30,11 +30,6 @@ securityContext:
   {{- toYaml $context | nindent 2 }}
 {{- end }}
 
-{{/* A number of the values, or the default in place of null. Call with (list $number $default). */}}
-{{- define "horovod.number" -}}
-{{ ternary (last .) (first .) (first . | kindIs "invalid") | int }}
-{{- end }}
-
 {{/*
 Fields of the pod spec that the values of a group or of the master add. horovod.checkPod refuses fields that the chart
 sets itself. Call with a group or with .Values.master.

@@ -3,6 +3,7 @@
 {{/*
 Every template file includes this first. Helm renders all files of a chart with the same root, so the first call does
 the work and keeps the result there. Later templates read these fields of .horovod:
+  effective             .Values, with a number in the place of each null that stands for one
   fullname, name        the prefix of all object names, and the label that tells two dependencies of one release apart
   serviceAccount        the master's ServiceAccount; empty when the master has no access to the API
   record                the ConfigMap in which the master records how the last run ended, and which master controls the
@@ -16,7 +17,6 @@ the work and keeps the result there. Later templates read these fields of .horov
   isLine                whether the command is a line of horovodrun, whose ranks mode direct starts
   outputPath, resultsPath, logDir   where ranks write, what is stored at the end, and what TensorBoard reads
   stagingKey, nodeLists             a hash of the source of the data, and the ConfigMaps of nodes that have them
-  stallTimeout          seconds that a rank may keep the others waiting before the next attempt begins; 0 for no limit
   stallPeriod           seconds between two looks of Horovod for ranks that keep others waiting
   ranks, hosts, spares  the ranks of all groups, the workers that they need, and the workers that wait
   metricsPort           the port of the metrics of master and workers
@@ -36,6 +36,10 @@ horovod.prepareGang, and those of the run in the cluster at horovod.findRun.
 {{- $_ := set . "horovod" (dict "groups" list "metricsPort" 9400) -}}
 {{- $defaults := include "horovod.defaults" . | fromJson -}}
 {{- include "horovod.restoreDefaults" (dict "into" .Values "defaults" $defaults) -}}
+{{- /* Null stays in .Values, from which the hashes of a run are made. */ -}}
+{{- $effective := deepCopy .Values -}}
+{{- include "horovod.restoreDefaults" (dict "into" $effective "defaults" (include "horovod.effective" . | fromJson)) -}}
+{{- $_ := set .horovod "effective" $effective -}}
 {{- include "horovod.prepareNames" . -}}
 {{- include "horovod.preparePrograms" . -}}
 {{- include "horovod.prepareGroups" (dict "root" . "defaults" $defaults) -}}
@@ -73,9 +77,7 @@ the workers on their nodes' network, to which a NetworkPolicy does not apply. */
 {{- $hasPolicies := ne (toString .Values.networkPolicy.enabled) "false" -}}
 {{- $_ := set $facts "hasPolicy" (and $hasPolicies (not .Values.hostNetwork)) -}}
 {{- $_ := set $facts "hasTensorboardPolicy" (and $hasPolicies .Values.tensorboard.enabled) -}}
-{{- $stall := list .Values.launch.stallTimeoutSeconds 3600 -}}
-{{- $timeout := include "horovod.number" $stall | int -}}
-{{- $_ := set $facts "stallTimeout" $timeout -}}
+{{- $timeout := int $facts.effective.launch.stallTimeoutSeconds -}}
 {{- /* Horovod names a rank after one to four periods, a minute with 15 s: it finds some tensors late only after two. */ -}}
 {{- $_ := set $facts "stallPeriod" (ternary (max 1 (min 15 (div $timeout 2))) 15 (gt $timeout 0)) -}}
 
@@ -103,6 +105,7 @@ the workers on their nodes' network, to which a NetworkPolicy does not apply. */
 {{- range $path, $default := .defaults -}}
 {{- if hasPrefix "worker." $path -}}{{- $_ := set $defaults $path $default -}}{{- end -}}
 {{- end -}}
+{{- $numbers := include "horovod.effective" . | fromJson -}}
 {{- $ranks := 0 -}}
 {{- $hosts := 0 -}}
 {{- $spares := 0 -}}
@@ -112,16 +115,17 @@ the workers on their nodes' network, to which a NetworkPolicy does not apply. */
 {{- include "horovod.restoreDefaults" (dict "into" (dict "worker" $group) "defaults" $defaults) -}}
 {{- if not $group.spares -}}{{- $_ := unset $group "spares" -}}{{- end -}}
 {{- if not $group.minimum -}}{{- $_ := unset $group "minimum" -}}{{- end -}}
-{{- $most := add $group.number ($group.spares | default 0) -}}
+{{- $effective := dict "worker" (deepCopy $group) -}}
+{{- include "horovod.restoreDefaults" (dict "into" $effective "defaults" $numbers) -}}
 {{- $account := ternary (printf "%s-worker" $facts.fullname) "" $group.serviceAccount.create -}}
-{{- $_ := set $group "maximum" (int $most) -}}
+{{- $_ := set $group "maximum" (add $group.number $effective.worker.spares | int) -}}
 {{- $_ := set $group "statefulSet" (printf "%s-%s" $facts.fullname $group.name) -}}
 {{- $_ := set $group "account" ($group.serviceAccount.name | default $account) -}}
-{{- $_ := set $group "grace" (include "horovod.number" (list $group.terminationGracePeriodSeconds 30)) -}}
+{{- $_ := set $group "grace" (int $effective.worker.terminationGracePeriodSeconds) -}}
 {{- $_ := set $facts "groups" (append $facts.groups $group) -}}
 {{- $ranks = add $ranks (mul $group.number $group.slots) -}}
 {{- $hosts = add $hosts $group.number -}}
-{{- $spares = add $spares ($group.spares | default 0) -}}
+{{- $spares = add $spares $effective.worker.spares -}}
 {{- end -}}
 {{- $_ := set $facts "ranks" $ranks -}}
 {{- $_ := set $facts "hosts" $hosts -}}

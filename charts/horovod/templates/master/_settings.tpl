@@ -21,11 +21,10 @@ so that only the workers' environment names it.
 {{- $_ := get $.Values.launch.binding $key | default 0 | int | set $binding $key -}}
 {{- end -}}
 {{- $results := dict -}}
-{{- with .Values.results -}}
-{{- if .command -}}
-{{- $results = dict "timeoutSeconds" (.timeoutSeconds | default 3600 | int) "onFailure" (.onFailure | default false) -}}
+{{- with .horovod.effective.results -}}
+{{- if .command -}}{{- $results = dict "timeoutSeconds" (int .timeoutSeconds) "onFailure" .onFailure -}}{{- end -}}
 {{- end -}}
-{{- end -}}
+{{- $launch := .horovod.effective.launch -}}
 {{- dict
   "id" .horovod.id
   "settings" .horovod.settings
@@ -42,15 +41,15 @@ so that only the workers' environment names it.
   "options" .Values.launch.options
   "binding" $binding
   "transport" .Values.network.transport
-  "hostsTimeoutSeconds" (int .Values.launch.hostsTimeoutSeconds)
-  "lostAfterSeconds" (include "horovod.number" (list .Values.launch.lostAfterSeconds 12) | int)
+  "hostsTimeoutSeconds" (int $launch.hostsTimeoutSeconds)
+  "lostAfterSeconds" (int $launch.lostAfterSeconds)
   "lossFollowsState" (kindIs "invalid" .Values.launch.lostAfterSeconds)
-  "shrinkAfterSeconds" (include "horovod.number" (list .Values.launch.shrinkAfterSeconds 30) | int)
-  "stallTimeoutSeconds" (.horovod.stallTimeout | int)
+  "shrinkAfterSeconds" (int $launch.shrinkAfterSeconds)
+  "stallTimeoutSeconds" (int $launch.stallTimeoutSeconds)
   "stopsFollowSteps" (kindIs "invalid" .Values.launch.stallTimeoutSeconds)
   "failOnNaN" .Values.launch.failOnNaN
   "allowIdleWorkers" .Values.launch.allowIdleWorkers
-  "gracePeriodSeconds" (include "horovod.number" (list .Values.master.terminationGracePeriodSeconds 30) | int)
+  "gracePeriodSeconds" (int .horovod.effective.master.terminationGracePeriodSeconds)
   "interface" (ternary "" .Values.network.interface .Values.hostNetwork)
   "agentPort" (int .Values.agent.port)
   "masterName" .horovod.keys.names.master
