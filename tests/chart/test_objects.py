@@ -11,7 +11,7 @@ from collections import Counter
 import pytest
 
 from devtools.docs_gen import programs
-from hvd_pods.common import code_archive
+from hvd_pods.common import code_archive, errors
 from tests.chart.render import (
     CHART,
     Manifest,
@@ -153,6 +153,13 @@ def test_job_says_where_the_end_of_its_run_is_recorded() -> None:
     assert run_settings(render())["record"] in job["kubernetes.io/description"]
     without_record = one(render(NO_ACCOUNT), "Job")["metadata"]["annotations"]
     assert "kubernetes.io/description" not in without_record
+
+
+def test_job_makes_another_master_by_the_codes_of_a_lost_one() -> None:
+    rules = one(render(), "Job")["spec"]["podFailurePolicy"]["rules"]
+    (codes,) = (rule["onExitCodes"] for rule in rules if rule["action"] == "FailJob")
+    lost = sorted(errors.LOST_MASTER)
+    assert codes == {"containerName": "master", "operator": "NotIn", "values": lost}
 
 
 def test_master_knows_its_hosts() -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 from hvd_pods.common import errors, exit_codes, reporting
-from tests.unit.hvd_pods.copies import FILES
 from tests.unit.hvd_pods.runs import make_run
 
 GROUPS = [
@@ -20,12 +19,6 @@ def test_spares_are_there_from_the_start() -> None:
     assert run.ranks == 4
     assert run.needed_workers == {"hvd-cpu": 2, "hvd-gpu": 0}
     assert run.initial_workers == {"hvd-cpu": 3, "hvd-gpu": 1}
-
-
-def test_the_job_makes_another_master_by_the_codes_of_a_lost_one() -> None:
-    template = FILES.parent / "templates" / "master" / "job.yaml"
-    codes = ", ".join(str(code) for code in sorted(exit_codes.LOST_MASTER))
-    assert f"operator: NotIn, values: [{codes}]" in template.read_text()
 
 
 @pytest.mark.parametrize(
