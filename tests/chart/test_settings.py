@@ -6,7 +6,6 @@ import re
 from typing import Any
 
 import pytest
-import yaml
 
 from tests.chart.render import (
     Values,
@@ -19,77 +18,239 @@ from tests.chart.render import (
     variables,
 )
 
-# Values, and what follows from them: of `seen`; null is what is not there.
-EFFECTS = """\
-{} => {HVD_FUSION_BY_RANKS: "1", HOROVOD_FUSION_THRESHOLD: null, HVD_PRELOAD: null, results: {}}
-{} => {HOROVOD_TIMELINE: null, HOROVOD_AUTOTUNE: null, HOROVOD_CYCLE_TIME: null, suspend: null}
-{} => {lostAfterSeconds: 12, stallTimeoutSeconds: 3600, stopsFollowSteps: true, \
-gracePeriodSeconds: 30, backoffLimit: 3}
-{} => {FI_PROVIDER: null, UCX_TLS: null, NCCL_IB_DISABLE: null, UCX_NET_DEVICES: null}
-horovod: {cycleTimeMs: 2.5, autotune: true} => {HOROVOD_CYCLE_TIME: "2.5", HOROVOD_AUTOTUNE: "1"}
-{horovod: {timeline: true, autotune: true}, worker: {env: [{name: OUTPUT_PATH, value: /o}]}} => \
-{HOROVOD_TIMELINE: $(OUTPUT_PATH)/horovod-timeline.json, \
-HOROVOD_AUTOTUNE_LOG: $(OUTPUT_PATH)/horovod-autotune.csv}
-horovod: {fusionThresholdMiB: 32} => {HOROVOD_FUSION_THRESHOLD: "33554432"}
-horovod: {fusionThresholdMiB: 0} => {HOROVOD_FUSION_THRESHOLD: "0"}
-horovod: {autotune: true} => {HOROVOD_AUTOTUNE: "1"}
-launch: {mode: direct} => {HVD_FUSION_BY_RANKS: null}
-master: {args: [horovodrun, -np, "4", a]} => {HVD_FUSION_BY_RANKS: null}
-worker: {slots: 1, resources: {limits: {amd.com/gpu: 1}}} => {HVD_FUSION_BY_RANKS: null}
-worker: {resources: {limits: {habana.ai/gaudi: 1}}} => {HVD_FUSION_BY_RANKS: null}
-worker: {runtimeClassName: nvidia} => {HVD_FUSION_BY_RANKS: null}
-worker: {env: [{name: HOROVOD_FUSION_THRESHOLD, value: "0"}]} => {HOROVOD_FUSION_THRESHOLD: "0"}
-worker: {envFrom: [{secretRef: {name: ours}}]} => {HVD_FUSION_BY_RANKS: "1"}
-worker: {resourceClaims: [{name: gpu}]} => {HVD_FUSION_BY_RANKS: null}
-workerGroups: [{name: a}, {name: b}] => {HVD_FUSION_BY_RANKS: "1"}
-workerGroups: [{name: a}, {name: b, image: {tag: "2"}}] => {HVD_FUSION_BY_RANKS: null}
-workerGroups: [{name: a, number: 3}, {name: b, number: 2}] => {HVD_HOSTS: "5"}
-launch: {preload: []} => {HVD_PRELOAD: ""}
-launch: {preload: [torch, horovod.torch]} => {HVD_PRELOAD: torch horovod.torch}
-launch: {framework: torch} => {HVD_FRAMEWORK: torch, master HVD_FRAMEWORK: torch}
-launch: {lostAfterSeconds: 0, stallTimeoutSeconds: 0} => \
-{lostAfterSeconds: 0, stallTimeoutSeconds: 0, stopsFollowSteps: false, \
-HOROVOD_STALL_CHECK_TIME_SECONDS: "15"}
-launch: {stallTimeoutSeconds: 600} => {HOROVOD_STALL_CHECK_TIME_SECONDS: "15"}
-launch: {stallTimeoutSeconds: 20} => {HOROVOD_STALL_CHECK_TIME_SECONDS: "10"}
-launch: {stallTimeoutSeconds: 1} => {HOROVOD_STALL_CHECK_TIME_SECONDS: "1"}
-master: {terminationGracePeriodSeconds: 0, backoffLimit: 0} => \
-{gracePeriodSeconds: 0, backoffLimit: 0}
-master: {suspend: true} => {suspend: true, replicas: 0}
-network: {interface: ib0} => \
-{interface: ib0, NCCL_SOCKET_IFNAME: ib0, GLOO_SOCKET_IFNAME: ib0, HOROVOD_GLOO_IFACE: ib0, \
-OMPI_MCA_btl_tcp_if_include: ib0, FI_TCP_IFACE: ib0, UCX_NET_DEVICES: ib0}
-{network: {interface: ib0}, hostNetwork: true} => {interface: "", NCCL_SOCKET_IFNAME: ib0}
-network: {transport: TCP, interface: eth1} => {transport: TCP, FI_PROVIDER: tcp, \
-UCX_TLS: "self,sm,tcp", NCCL_IB_DISABLE: "1", UCX_NET_DEVICES: eth1}
-network: {transport: RDMA, interface: eth1} => {transport: RDMA, UCX_NET_DEVICES: null, \
-FI_PROVIDER: null, UCX_TLS: null, NCCL_IB_DISABLE: null}
-{} => {network policies: 1}
-networkPolicy: {enabled: null} => {network policies: 1}
-networkPolicy: {enabled: false} => {network policies: 0}
-hostNetwork: true => {network policies: 0}
-{hostNetwork: true, hostPID: true, agent: {port: 29999}} => \
-{hostNetwork: true, hostPID: true, dnsPolicy: ClusterFirstWithHostNet, \
-master hostNetwork: null, master hostPID: null, master dnsPolicy: null}
-{} => {HVD_METRICS_PORT: null, HVD_METRICS_DIR: /horovod/generated/metrics, master ports: null}
-metrics: {enabled: true, file: /o/m} => {HVD_METRICS_PORT: "9400", master HVD_METRICS_FILE: /o/m, \
-ports: [{name: agent, containerPort: 2222}, {name: metrics, containerPort: 9400}], \
-master HVD_METRICS_PORT: "9400", master ports: [{name: metrics, containerPort: 9400}]}
-{worker: {slots: 2, nodeSelector: {pool: gpu}, image: {tag: "2"}, \
-resources: {requests: {cpu: 4}, limits: {nvidia.com/gpu: 2, memory: 8Gi}}}, workerGroups: \
-[{name: a, slots: 5, nodeSelector: {pool: null, a: b}, image: {tag: null}, \
-resources: {limits: {nvidia.com/gpu: null}}}]} => \
-{resources: {requests: {cpu: 4}, limits: {memory: 8Gi}}, nodeSelector: {a: b}, \
-image: "registry.example/team/app:0.28.1-tf2.21.0"}
-{master: {args: [/opt/horovodrun, a]}} => {mode: direct, args: [/opt/horovodrun, a]}
-{master: {args: [horovodrun, a]}, launch: {mode: custom}} => {mode: custom}
-{launch: {mode: custom}, worker: {spares: 1}, master: {args: [$(LAUNCH), a]}} => {maximum: 3}
-{launch: {mode: custom}, worker: {spares: 1}, master: {args: [a, $(HOSTFILE)]}} => {maximum: 3}
-code: {files: {train.py: print()}} => {args: [python3, train.py], requirements: true}
-{code: {files: {train.py: print()}}, master: {args: [python, -u]}} => {args: [python, -u]}
-{code: {files: {requirements.txt: einops}, requirements: Ignore}, master: {args: [a]}} => \
-{requirements: false}
-"""
+# Values, and what follows from them: of `seen`; None is what is not there.
+EFFECTS: list[tuple[Values, dict[str, Any]]] = [
+    (
+        {},
+        {
+            "HVD_FUSION_BY_RANKS": "1",
+            "HOROVOD_FUSION_THRESHOLD": None,
+            "HVD_PRELOAD": None,
+            "results": {},
+        },
+    ),
+    (
+        {},
+        {
+            "HOROVOD_TIMELINE": None,
+            "HOROVOD_AUTOTUNE": None,
+            "HOROVOD_CYCLE_TIME": None,
+            "suspend": None,
+        },
+    ),
+    (
+        {},
+        {
+            "lostAfterSeconds": 12,
+            "stallTimeoutSeconds": 3600,
+            "stopsFollowSteps": True,
+            "gracePeriodSeconds": 30,
+            "backoffLimit": 3,
+        },
+    ),
+    ({}, {"FI_PROVIDER": None, "UCX_TLS": None, "NCCL_IB_DISABLE": None, "UCX_NET_DEVICES": None}),
+    (
+        {"horovod": {"cycleTimeMs": 2.5, "autotune": True}},
+        {"HOROVOD_CYCLE_TIME": "2.5", "HOROVOD_AUTOTUNE": "1"},
+    ),
+    (
+        {
+            "horovod": {"timeline": True, "autotune": True},
+            "worker": {"env": [{"name": "OUTPUT_PATH", "value": "/o"}]},
+        },
+        {
+            "HOROVOD_TIMELINE": "$(OUTPUT_PATH)/horovod-timeline.json",
+            "HOROVOD_AUTOTUNE_LOG": "$(OUTPUT_PATH)/horovod-autotune.csv",
+        },
+    ),
+    ({"horovod": {"fusionThresholdMiB": 32}}, {"HOROVOD_FUSION_THRESHOLD": "33554432"}),
+    ({"horovod": {"fusionThresholdMiB": 0}}, {"HOROVOD_FUSION_THRESHOLD": "0"}),
+    ({"horovod": {"autotune": True}}, {"HOROVOD_AUTOTUNE": "1"}),
+    ({"launch": {"mode": "direct"}}, {"HVD_FUSION_BY_RANKS": None}),
+    ({"master": {"args": ["horovodrun", "-np", "4", "a"]}}, {"HVD_FUSION_BY_RANKS": None}),
+    (
+        {"worker": {"slots": 1, "resources": {"limits": {"amd.com/gpu": 1}}}},
+        {"HVD_FUSION_BY_RANKS": None},
+    ),
+    ({"worker": {"resources": {"limits": {"habana.ai/gaudi": 1}}}}, {"HVD_FUSION_BY_RANKS": None}),
+    ({"worker": {"runtimeClassName": "nvidia"}}, {"HVD_FUSION_BY_RANKS": None}),
+    (
+        {"worker": {"env": [{"name": "HOROVOD_FUSION_THRESHOLD", "value": "0"}]}},
+        {"HOROVOD_FUSION_THRESHOLD": "0"},
+    ),
+    ({"worker": {"envFrom": [{"secretRef": {"name": "ours"}}]}}, {"HVD_FUSION_BY_RANKS": "1"}),
+    ({"worker": {"resourceClaims": [{"name": "gpu"}]}}, {"HVD_FUSION_BY_RANKS": None}),
+    ({"workerGroups": [{"name": "a"}, {"name": "b"}]}, {"HVD_FUSION_BY_RANKS": "1"}),
+    (
+        {"workerGroups": [{"name": "a"}, {"name": "b", "image": {"tag": "2"}}]},
+        {"HVD_FUSION_BY_RANKS": None},
+    ),
+    (
+        {"workerGroups": [{"name": "a", "number": 3}, {"name": "b", "number": 2}]},
+        {"HVD_HOSTS": "5"},
+    ),
+    ({"launch": {"preload": []}}, {"HVD_PRELOAD": ""}),
+    ({"launch": {"preload": ["torch", "horovod.torch"]}}, {"HVD_PRELOAD": "torch horovod.torch"}),
+    (
+        {"launch": {"framework": "torch"}},
+        {"HVD_FRAMEWORK": "torch", "master HVD_FRAMEWORK": "torch"},
+    ),
+    (
+        {"launch": {"lostAfterSeconds": 0, "stallTimeoutSeconds": 0}},
+        {
+            "lostAfterSeconds": 0,
+            "stallTimeoutSeconds": 0,
+            "stopsFollowSteps": False,
+            "HOROVOD_STALL_CHECK_TIME_SECONDS": "15",
+        },
+    ),
+    ({"launch": {"stallTimeoutSeconds": 600}}, {"HOROVOD_STALL_CHECK_TIME_SECONDS": "15"}),
+    ({"launch": {"stallTimeoutSeconds": 20}}, {"HOROVOD_STALL_CHECK_TIME_SECONDS": "10"}),
+    ({"launch": {"stallTimeoutSeconds": 1}}, {"HOROVOD_STALL_CHECK_TIME_SECONDS": "1"}),
+    (
+        {"master": {"terminationGracePeriodSeconds": 0, "backoffLimit": 0}},
+        {"gracePeriodSeconds": 0, "backoffLimit": 0},
+    ),
+    ({"master": {"suspend": True}}, {"suspend": True, "replicas": 0}),
+    (
+        {"network": {"interface": "ib0"}},
+        {
+            "interface": "ib0",
+            "NCCL_SOCKET_IFNAME": "ib0",
+            "GLOO_SOCKET_IFNAME": "ib0",
+            "HOROVOD_GLOO_IFACE": "ib0",
+            "OMPI_MCA_btl_tcp_if_include": "ib0",
+            "FI_TCP_IFACE": "ib0",
+            "UCX_NET_DEVICES": "ib0",
+        },
+    ),
+    (
+        {"network": {"interface": "ib0"}, "hostNetwork": True},
+        {"interface": "", "NCCL_SOCKET_IFNAME": "ib0"},
+    ),
+    (
+        {"network": {"transport": "TCP", "interface": "eth1"}},
+        {
+            "transport": "TCP",
+            "FI_PROVIDER": "tcp",
+            "UCX_TLS": "self,sm,tcp",
+            "NCCL_IB_DISABLE": "1",
+            "UCX_NET_DEVICES": "eth1",
+        },
+    ),
+    (
+        {"network": {"transport": "RDMA", "interface": "eth1"}},
+        {
+            "transport": "RDMA",
+            "UCX_NET_DEVICES": None,
+            "FI_PROVIDER": None,
+            "UCX_TLS": None,
+            "NCCL_IB_DISABLE": None,
+        },
+    ),
+    ({}, {"network policies": 1}),
+    ({"networkPolicy": {"enabled": None}}, {"network policies": 1}),
+    ({"networkPolicy": {"enabled": False}}, {"network policies": 0}),
+    ({"hostNetwork": True}, {"network policies": 0}),
+    (
+        {"hostNetwork": True, "hostPID": True, "agent": {"port": 29999}},
+        {
+            "hostNetwork": True,
+            "hostPID": True,
+            "dnsPolicy": "ClusterFirstWithHostNet",
+            "master hostNetwork": None,
+            "master hostPID": None,
+            "master dnsPolicy": None,
+        },
+    ),
+    (
+        {},
+        {
+            "HVD_METRICS_PORT": None,
+            "HVD_METRICS_DIR": "/horovod/generated/metrics",
+            "master ports": None,
+        },
+    ),
+    (
+        {"metrics": {"enabled": True, "file": "/o/m"}},
+        {
+            "HVD_METRICS_PORT": "9400",
+            "master HVD_METRICS_FILE": "/o/m",
+            "ports": [
+                {"name": "agent", "containerPort": 2222},
+                {"name": "metrics", "containerPort": 9400},
+            ],
+            "master HVD_METRICS_PORT": "9400",
+            "master ports": [{"name": "metrics", "containerPort": 9400}],
+        },
+    ),
+    (
+        {
+            "worker": {
+                "slots": 2,
+                "nodeSelector": {"pool": "gpu"},
+                "image": {"tag": "2"},
+                "resources": {
+                    "requests": {"cpu": 4},
+                    "limits": {"nvidia.com/gpu": 2, "memory": "8Gi"},
+                },
+            },
+            "workerGroups": [
+                {
+                    "name": "a",
+                    "slots": 5,
+                    "nodeSelector": {"pool": None, "a": "b"},
+                    "image": {"tag": None},
+                    "resources": {"limits": {"nvidia.com/gpu": None}},
+                }
+            ],
+        },
+        {
+            "resources": {"requests": {"cpu": 4}, "limits": {"memory": "8Gi"}},
+            "nodeSelector": {"a": "b"},
+            "image": "registry.example/team/app:0.28.1-tf2.21.0",
+        },
+    ),
+    (
+        {"master": {"args": ["/opt/horovodrun", "a"]}},
+        {"mode": "direct", "args": ["/opt/horovodrun", "a"], "isHorovodrunLine": True},
+    ),
+    (
+        {"master": {"args": ["horovodrun", "a"]}, "launch": {"mode": "custom"}},
+        {"mode": "custom", "isHorovodrunLine": False},
+    ),
+    (
+        {
+            "launch": {"mode": "custom"},
+            "worker": {"spares": 1},
+            "master": {"args": ["$(LAUNCH)", "a"]},
+        },
+        {"maximum": 3},
+    ),
+    (
+        {
+            "launch": {"mode": "custom"},
+            "worker": {"spares": 1},
+            "master": {"args": ["a", "$(HOSTFILE)"]},
+        },
+        {"maximum": 3},
+    ),
+    (
+        {"code": {"files": {"train.py": "print()"}}},
+        {"args": ["python3", "train.py"], "requirements": True},
+    ),
+    (
+        {"code": {"files": {"train.py": "print()"}}, "master": {"args": ["python", "-u"]}},
+        {"args": ["python", "-u"]},
+    ),
+    (
+        {
+            "code": {"files": {"requirements.txt": "einops"}, "requirements": "Ignore"},
+            "master": {"args": ["a"]},
+        },
+        {"requirements": False},
+    ),
+]
 
 
 def seen(values: Values) -> dict[str, Any]:
@@ -121,8 +282,7 @@ def seen(values: Values) -> dict[str, Any]:
     }
 
 
-@pytest.mark.parametrize("effect", EFFECTS.splitlines())
-def test_values_reach_ranks_and_master(effect: str) -> None:
-    values, expected = map(yaml.safe_load, effect.split(" => "))
+@pytest.mark.parametrize(("values", "expected"), EFFECTS)
+def test_values_reach_ranks_and_master(values: Values, expected: dict[str, Any]) -> None:
     found = seen(values)
     assert {name: found.get(name) for name in expected} == expected
