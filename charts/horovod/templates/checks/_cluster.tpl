@@ -2,11 +2,10 @@
 {{- define "horovod.checkCluster" -}}
 {{- $ns := .Release.Namespace -}}
 {{- if .horovod.hasAccess -}}
-{{- $selector := include "horovod.runSelector" . | fromYaml -}}
 {{- range .horovod.groups -}}
 {{- $old := lookup "apps/v1" "StatefulSet" $ns .statefulSet | default dict -}}
 {{- $instance := dig "spec" "selector" "matchLabels" "app.kubernetes.io/instance" "" $old -}}
-{{- if and $instance (ne $instance (get $selector "app.kubernetes.io/instance")) -}}
+{{- if and $instance (ne $instance $.Release.Name) -}}
 {{- $problem := printf "StatefulSet %q selects pods with the instance %q" .statefulSet $instance -}}
 {{- $rule := "this version of the chart selects by the release's name, and Kubernetes never changes a selector" -}}
 {{- $remedy := printf "kubectl --namespace %s delete statefulset %s" $ns .statefulSet -}}

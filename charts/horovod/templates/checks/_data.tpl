@@ -9,7 +9,7 @@
 {{- fail (printf "code.files has the name %q: %s" $name $allowed) -}}
 {{- end -}}
 {{- end -}}
-{{- $most := .horovod.code.most -}}
+{{- $most := int .horovod.known.codeCharacters -}}
 {{- if gt $size $most -}}
 {{- $why := "Helm stores them twice in a Secret of at most 1 MiB; put more into the image or onto a volume" -}}
 {{- $problem := printf "code.files and code.archive have %d characters" $size -}}

@@ -2,8 +2,7 @@
 
 {{- define "horovod.checkGroups" -}}
 {{- $names := list -}}
-{{- $resources := .Files.Get "files/hvd_pods/common/resources.json" | fromJson -}}
-{{- $longest := ternary "alone" "inQueue" (empty .horovod.kueue) | get $resources.statefulSetName | int -}}
+{{- $longest := ternary "alone" "inQueue" (empty .horovod.kueue) | get .horovod.known.statefulSetName | int -}}
 {{- range .horovod.groups -}}
 {{- if gt (len .statefulSet) $longest -}}
 {{- $subject := printf "StatefulSet name %q has %d characters: use at most %d" .statefulSet (len .statefulSet) $longest -}}
@@ -25,7 +24,7 @@
 
 {{/* The Role names every pod that the master may replace, so that the number of hosts has a limit. */}}
 {{- define "horovod.checkHosts" -}}
-{{- $most := (.Files.Get "files/hvd_pods/common/resources.json" | fromJson).hosts | int -}}
+{{- $most := .horovod.known.hosts | int -}}
 {{- $hosts := 0 -}}
 {{- range .horovod.groups -}}{{- $hosts = add $hosts .maximum -}}{{- end -}}
 {{- if gt (int $hosts) $most -}}
@@ -58,7 +57,7 @@
 {{- end }}
 
 {{- define "horovod.checkGpus" -}}
-{{- $known := .Files.Get "files/hvd_pods/common/resources.json" | fromJson -}}
+{{- $known := .horovod.known -}}
 {{- $pattern := printf "^(%s)$" $known.gpus -}}
 {{- range .horovod.groups -}}
 {{- $gpus := 0 -}}

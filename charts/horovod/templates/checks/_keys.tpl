@@ -27,7 +27,7 @@
 {{- $rule := "it must consist of lower-case letters, digits and '-' and start with a letter" -}}
 {{- fail (printf "the name of the objects is %q (%s): it becomes part of host names, so %s" $fullname $from $rule) -}}
 {{- end -}}
-{{- $longest := (.Files.Get "files/hvd_pods/common/resources.json" | fromJson).releaseName | int -}}
+{{- $longest := .horovod.known.releaseName | int -}}
 {{- if gt (len $fullname) $longest -}}
 {{- $reason := "because the name of the master's Job must not exceed 63; fullnameOverride replaces it" -}}
 {{- $subject := printf "the name of the objects, %q (%s), has %d characters" $fullname $from (len $fullname) -}}
@@ -37,7 +37,7 @@
 
 {{/* Names of variables, volumes and paths that the chart uses itself. */}}
 {{- define "horovod.checkReserved" -}}
-{{- $reserved := (.Files.Get "files/hvd_pods/common/resources.json" | fromJson).reserved -}}
+{{- $reserved := .horovod.known.reserved -}}
 {{- $environments := dict "master.env" .Values.master.env "staging.env" .Values.staging.env -}}
 {{- $_ := set $environments "results.env" .Values.results.env -}}
 {{- $volumes := dict "volumes" .Values.volumes -}}

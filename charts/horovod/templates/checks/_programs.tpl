@@ -12,7 +12,7 @@
 {{- range .horovod.keptPrograms -}}
 {{- range .binaryData -}}{{- $size = add $size (len .) -}}{{- end -}}
 {{- end -}}
-{{- $most := sub .horovod.code.most (div $size 2) | max 0 | int -}}
+{{- $most := sub .horovod.known.codeCharacters (div $size 2) | max 0 | int -}}
 {{- $code := .horovod.code.size -}}
 {{- if and $size (gt $code $most) -}}
 {{- $why := "the run that goes on keeps the programs of another version of the chart, which this upgrade stores, too" -}}

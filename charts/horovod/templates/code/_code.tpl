@@ -1,3 +1,34 @@
+{{/* The user's code: files of the release that the master hands to the workers (hvd_pods/master/user_code.py). */}}
+
+{{/*
+Adds to .horovod:
+  code  its files by name, their size in characters, their version, sha256 and configMap; the last three are empty
+        without code
+*/}}
+{{- define "horovod.prepareCode" -}}
+{{- $archive := .Values.code.archive -}}
+{{- $text := include "horovod.flattenFiles" (dict "files" .Values.code.files "prefix" "") -}}
+{{- $files := fromJson $text -}}
+{{- $size := len $archive -}}
+{{- range $files -}}{{- $size = add $size (len .) -}}{{- end -}}
+{{- $code := dict "files" $files "size" (int $size) "version" "" "sha256" "" "configMap" "" -}}
+{{- $_ := set .horovod "code" $code -}}
+{{- if or .Values.code.files $archive -}}
+{{- $version := printf "%s %s" $text $archive | sha256sum | trunc 10 -}}
+{{- $_ := set $code "version" $version -}}
+{{- $_ := set $code "configMap" (printf "%s-code-%s" .horovod.fullname $version) -}}
+{{- /* Of what `sha256sum` prints of the ConfigMap's keys: the master's pod has it in its template, and runs no other code
+(hvd_pods/common/code_archive.py). */ -}}
+{{- $keys := deepCopy $files -}}
+{{- with $archive -}}{{- $_ := set $keys "archive.tgz" (nospace . | b64dec) -}}{{- end -}}
+{{- $lines := "" -}}
+{{- range keys $keys | sortAlpha -}}
+{{- $lines = printf "%s%s  %s\n" $lines (get $keys . | sha256sum) . -}}
+{{- end -}}
+{{- $_ := set $code "sha256" (sha256sum $lines) -}}
+{{- end -}}
+{{- end }}
+
 {{/*
 The files by name, as JSON. An unquoted `--set-file code.files.train\.py=train.py` loses its backslash in the shell, and
 Helm then makes {train: {py: ...}} of it. Call with (dict "files" $map "prefix" "").

@@ -17,8 +17,7 @@ imagePullSecrets:
 {{- with .Values.priorityClassName }}
 priorityClassName: {{ . | quote }}
 {{- end }}
-{{- $ofGang := get (dict "Volcano" "volcano" "SchedulerPlugins" "scheduler-plugins-scheduler") .Values.gang }}
-{{- with .Values.schedulerName | default $ofGang }}
+{{- with .horovod.schedulerName }}
 schedulerName: {{ . | quote }}
 {{- end }}
 enableServiceLinks: false

@@ -2,38 +2,39 @@
 
 {{/*
 Every template file includes this first. Helm renders all files of a chart with the same root, so the first call does
-the work and keeps the result there. Later templates read these fields of .horovod:
+the work and keeps the result there. Later templates read these fields of .horovod, and those that the definitions
+beside the components add (horovod.preparePrograms, prepareKeys, preparePolicies, prepareGang, prepareCode, findRun,
+findKeptPrograms):
   effective             .Values, with a number in the place of each null that stands for one
+  known                 resources.json: what hvdchart and the pods know of names, limits and devices, too
   fullname, name        the prefix of all object names, and the label that tells two dependencies of one release apart
   serviceAccount        the master's ServiceAccount; empty when the master has no access to the API
   record                the ConfigMap in which the master records how the last run ended, and which master controls the
                         workers; the chart does not set its data
   kueue                 Kueue's LocalQueue; empty without one
-  keys                  of the agents: secrets and names (in the certificates) of master and worker, whether they are the
-                        chart's own, and whether the first master may make them
-  code                  the user's files, their size in characters, the most that a release may have, their version,
-                        sha256 and configMap; the last three are empty without code
-  command, mode         the training command, and what starts it: launch.mode, or direct for a line of horovodrun
-  isLine                whether the command is a line of horovodrun, whose ranks mode direct starts
-  outputPath, resultsPath, logDir   where ranks write, what is stored at the end, and what TensorBoard reads
-  stagingKey, nodeLists             a hash of the source of the data, and the ConfigMaps of nodes that have them
-  stallPeriod           seconds between two looks of Horovod for ranks that keep others waiting
-  ranks, hosts, spares  the ranks of all groups, the workers that they need, and the workers that wait
   metricsPort           the port of the metrics of master and workers
   hasAccess             whether Helm can read the cluster
-  hasPolicy             whether master and workers have a NetworkPolicy; hasTensorboardPolicy: TensorBoard
+  hasTest               whether there is a pod of `helm test`
+  command, mode         the training command, and what starts it: launch.mode, or direct for a line of horovodrun
+  isLine                whether the command is a line of horovodrun, whose ranks mode direct starts
+  resultsPath, logDir   what is stored at the end, and what TensorBoard reads
+  stagingKey            a hash of the source of the data
+  nodeLists             the ConfigMaps of nodes that have them
+  stallPeriod           seconds between two looks of Horovod for ranks that keep others waiting
   fusesByRanks          whether ranks may choose the size of Horovod's fusion buffer
+  ranks, hosts, spares  the ranks of all groups, the workers that they need, and the workers that wait
   groups                the worker groups. A group has every key of `worker`, and: name, volumes, volumeMounts,
                         statefulSet and account (names of its objects), grace (seconds to end), maximum (the most hosts
                         that it may have, with spares), staged (the list of the nodes that have its data),
                         pod (its pod spec) and revision (a hash of it)
   masterPod, jobName    the template of the master's pod, and the name of the run's Job
-Those of the programs are listed at horovod.preparePrograms and horovod.findKeptPrograms, those of the gang at
-horovod.prepareGang, and those of the run in the cluster at horovod.findRun.
 */}}
 {{- define "horovod.prepare" -}}
 {{- if not (hasKey . "horovod") -}}
-{{- $_ := set . "horovod" (dict "groups" list "metricsPort" 9400) -}}
+{{- $known := .Files.Get "files/hvd_pods/common/resources.json" | fromJson -}}
+{{- /* The namespace's default ServiceAccount proves that Helm can read the cluster. */ -}}
+{{- $hasAccess := not (empty (lookup "v1" "ServiceAccount" .Release.Namespace "default")) -}}
+{{- $_ := set . "horovod" (dict "groups" list "known" $known "metricsPort" 9400 "hasAccess" $hasAccess) -}}
 {{- $defaults := include "horovod.defaults" . | fromJson -}}
 {{- include "horovod.restoreDefaults" (dict "into" .Values "defaults" $defaults) -}}
 {{- /* Null stays in .Values, from which the hashes of a run are made. */ -}}
@@ -42,19 +43,23 @@ horovod.prepareGang, and those of the run in the cluster at horovod.findRun.
 {{- $_ := set .horovod "effective" $effective -}}
 {{- include "horovod.prepareNames" . -}}
 {{- include "horovod.preparePrograms" . -}}
+{{- include "horovod.prepareKeys" . -}}
+{{- include "horovod.preparePolicies" . -}}
 {{- include "horovod.prepareGroups" (dict "root" . "defaults" $defaults) -}}
 {{- include "horovod.prepareGang" . -}}
 {{- include "horovod.prepareCode" . -}}
+{{- include "horovod.prepareCommand" . -}}
 {{- include "horovod.preparePaths" . -}}
 {{- include "horovod.checks" . -}}
 {{- include "horovod.findRun" . -}}
 {{- include "horovod.findKeptPrograms" . -}}
 {{- include "horovod.checksOfRun" . -}}
+{{- include "horovod.prepareVariables" . -}}
 {{- include "horovod.preparePods" . -}}
 {{- end -}}
 {{- end }}
 
-{{/* Names of objects, and the keys that have them. */}}
+{{/* Names of objects. */}}
 {{- define "horovod.prepareNames" -}}
 {{- $facts := .horovod -}}
 {{- /* As in charts that `helm create` makes, nameOverride is left out when the release's name contains it. */ -}}
@@ -70,30 +75,8 @@ horovod.prepareGang, and those of the run in the cluster at horovod.findRun.
 {{- $_ := set $facts "record" (printf "%s-run" $fullname) -}}
 {{- /* With Volcano, queueName is a queue of Volcano. */ -}}
 {{- $_ := set $facts "kueue" (ternary "" .Values.queueName (eq .Values.gang "Volcano")) -}}
-{{- /* The namespace's default ServiceAccount proves that Helm can read the cluster. */ -}}
-{{- $_ := set $facts "hasAccess" (not (empty (lookup "v1" "ServiceAccount" .Release.Namespace "default"))) -}}
-{{- /* By default there are NetworkPolicies, because MPI, Gloo, NCCL and TensorBoard have no authentication; but none for
-the workers on their nodes' network, to which a NetworkPolicy does not apply. */ -}}
-{{- $hasPolicies := ne (toString .Values.networkPolicy.enabled) "false" -}}
-{{- $_ := set $facts "hasPolicy" (and $hasPolicies (not .Values.hostNetwork)) -}}
-{{- $_ := set $facts "hasTensorboardPolicy" (and $hasPolicies .Values.tensorboard.enabled) -}}
-{{- $timeout := int $facts.effective.launch.stallTimeoutSeconds -}}
-{{- /* Horovod names a rank after one to four periods, a minute with 15 s: it finds some tensors late only after two. */ -}}
-{{- $_ := set $facts "stallPeriod" (ternary (max 1 (min 15 (div $timeout 2))) 15 (gt $timeout 0)) -}}
-
-{{- /* The keys of each agent.generation have Secrets and names of their own. */ -}}
-{{- $agent := .Values.agent -}}
-{{- $generation := int $agent.generation -}}
-{{- $secrets := dict -}}
-{{- $names := dict -}}
-{{- range $of := list "master" "worker" -}}
-{{- $own := printf "%s-agent-%s%s" $fullname $of (ternary "" (printf "-%d" $generation) (eq $generation 1)) -}}
-{{- $_ := set $secrets $of (get $agent (printf "%sSecret" $of) | default $own) -}}
-{{- $_ := set $names $of (printf "%s-%d.%s.%s.horovod.internal" $of $generation $fullname $.Release.Namespace) -}}
-{{- end -}}
-{{- $areOwn := not $agent.masterSecret -}}
-{{- $masterMakes := and $areOwn (not (empty $facts.serviceAccount)) -}}
-{{- $_ := set $facts "keys" (dict "secrets" $secrets "names" $names "areOwn" $areOwn "masterMakes" $masterMakes) -}}
+{{- /* It would wait in the queue for workers that nobody has scaled up. */ -}}
+{{- $_ := set $facts "hasTest" (and $facts.serviceAccount (not $facts.kueue)) -}}
 {{- end }}
 
 {{/* The worker groups. Call with (dict "root" $ "defaults" $defaultsOfTheChart). */}}
@@ -132,35 +115,14 @@ the workers on their nodes' network, to which a NetworkPolicy does not apply. */
 {{- $_ := set $facts "spares" $spares -}}
 {{- end }}
 
-{{/* The user's code: files of the release that the master hands to the workers (hvd_pods/master/user_code.py). */}}
-{{- define "horovod.prepareCode" -}}
-{{- $archive := .Values.code.archive -}}
-{{- $text := include "horovod.flattenFiles" (dict "files" .Values.code.files "prefix" "") -}}
-{{- $files := fromJson $text -}}
-{{- $size := len $archive -}}
-{{- range $files -}}{{- $size = add $size (len .) -}}{{- end -}}
-{{- $most := (.Files.Get "files/hvd_pods/common/resources.json" | fromJson).codeCharacters | int -}}
-{{- $code := dict "files" $files "size" (int $size) "most" $most "version" "" "sha256" "" "configMap" "" -}}
-{{- $_ := set .horovod "code" $code -}}
-{{- if or .Values.code.files $archive -}}
-{{- $version := printf "%s %s" $text $archive | sha256sum | trunc 10 -}}
-{{- $_ := set $code "version" $version -}}
-{{- $_ := set $code "configMap" (printf "%s-code-%s" .horovod.fullname $version) -}}
-{{- /* Of what `sha256sum` prints of the ConfigMap's keys: the master's pod has it in its template, and runs no other code
-(hvd_pods/common/code_archive.py). */ -}}
-{{- $keys := deepCopy $files -}}
-{{- with $archive -}}{{- $_ := set $keys "archive.tgz" (nospace . | b64dec) -}}{{- end -}}
-{{- $lines := "" -}}
-{{- range keys $keys | sortAlpha -}}
-{{- $lines = printf "%s%s  %s\n" $lines (get $keys . | sha256sum) . -}}
-{{- end -}}
-{{- $_ := set $code "sha256" (sha256sum $lines) -}}
-{{- end -}}
+{{/* The training command, and what starts it. */}}
+{{- define "horovod.prepareCommand" -}}
 {{- /* A single Python file is the command itself. */ -}}
+{{- $files := keys .horovod.code.files -}}
 {{- $command := .Values.master.args -}}
-{{- $isOneScript := and (eq (len $files) 1) (hasSuffix ".py" (keys $files | first)) (not $archive) -}}
+{{- $isOneScript := and (eq (len $files) 1) (hasSuffix ".py" (first $files)) (not .Values.code.archive) -}}
 {{- if and $isOneScript (not $command) (ne .Values.launch.mode "custom") -}}
-{{- $command = list "python3" (keys $files | first) -}}
+{{- $command = list "python3" (first $files) -}}
 {{- end -}}
 {{- $_ := set .horovod "command" $command -}}
 {{- /* Unless it is a custom command, the master starts the ranks of a line of horovodrun itself
@@ -171,24 +133,30 @@ the workers on their nodes' network, to which a NetworkPolicy does not apply. */
 {{- $_ := set .horovod "mode" (ternary "direct" $mode $isLine) -}}
 {{- end }}
 
-{{/* Directories, and what is known of the data in them. */}}
+{{/* Directories, and the source of the data in one of them. */}}
 {{- define "horovod.preparePaths" -}}
 {{- $facts := .horovod -}}
 {{- $output := "" -}}
 {{- range .Values.worker.env -}}
 {{- if eq .name "OUTPUT_PATH" -}}{{- $output = .value | default "" -}}{{- end -}}
 {{- end -}}
-{{- $_ := set $facts "outputPath" $output -}}
 {{- $_ := set $facts "resultsPath" (.Values.results.path | default $output) -}}
 {{- $_ := set $facts "logDir" (.Values.tensorboard.logDir | default $output) -}}
 {{- $source := pick .Values.staging "image" "command" "env" -}}
 {{- $_ := set $facts "stagingKey" (toJson $source | sha256sum | trunc 16) -}}
 {{- end }}
 
+{{/* What variables of the workers say of the whole run. */}}
+{{- define "horovod.prepareVariables" -}}
+{{- $timeout := int .horovod.effective.launch.stallTimeoutSeconds -}}
+{{- /* Horovod names a rank after one to four periods, a minute with 15 s: it finds some tensors late only after two. */ -}}
+{{- $_ := set .horovod "stallPeriod" (ternary (max 1 (min 15 (div $timeout 2))) 15 (gt $timeout 0)) -}}
+{{- $_ := set .horovod "fusesByRanks" (include "horovod.fusesByRanks" . | eq "yes") -}}
+{{- end }}
+
 {{/* The pods. The values are free of contradictions here, and what the cluster has of the run is known. */}}
 {{- define "horovod.preparePods" -}}
 {{- $facts := .horovod -}}
-{{- $_ := set $facts "fusesByRanks" (include "horovod.fusesByRanks" . | eq "yes") -}}
 {{- range prepend $facts.groups .Values.master -}}
 {{- include "horovod.addMetadata" (dict "root" $ "of" .) -}}
 {{- end -}}
@@ -203,7 +171,7 @@ the workers on their nodes' network, to which a NetworkPolicy does not apply. */
 {{- $_ := set .affinity "podAntiAffinity" (include "horovod.spread" $this | fromYaml) -}}
 {{- end -}}
 {{- $_ := set . "env" (concat .env (include "horovod.switches" $this | fromJsonArray)) -}}
-{{- $_ := set . "pod" (include "horovod.workerPodBody" $this) -}}
+{{- $_ := set . "pod" (include "horovod.workerPodSpec" $this) -}}
 {{- /* The revision names the version of the keys, and tells the master which pods are current. A StatefulSet that the
 upgrade keeps keeps its own. */ -}}
 {{- $content := list .podLabels .podAnnotations | toJson | printf "%s %s" .pod -}}

@@ -4,6 +4,7 @@
 Adds to .horovod, after the groups:
   podGroup, gangApi  the gang's PodGroup, and its API; the API is empty where the cluster has none of Kubernetes' own
   gangSize           its pods
+  schedulerName      the scheduler of the pods; empty for the cluster's default
 */}}
 {{- define "horovod.prepareGang" -}}
 {{- $gang := .Values.gang -}}
@@ -19,4 +20,6 @@ Adds to .horovod, after the groups:
 {{- $_ := set .horovod "gangSize" $size -}}
 {{- $_ := set .horovod "podGroup" (printf "%s%s" .horovod.fullname $suffix) -}}
 {{- $_ := set .horovod "gangApi" (get $apis $gang) -}}
+{{- $schedulers := dict "Volcano" "volcano" "SchedulerPlugins" "scheduler-plugins-scheduler" -}}
+{{- $_ := set .horovod "schedulerName" (.Values.schedulerName | default (get $schedulers $gang)) -}}
 {{- end }}

@@ -1,7 +1,7 @@
 {{/* A worker's pod. */}}
 
 {{/* The pod spec of a worker. Call with (dict "root" $ "group" $group). */}}
-{{- define "horovod.workerPodBody" -}}
+{{- define "horovod.workerPodSpec" -}}
 {{- $root := .root -}}
 {{- $group := .group -}}
 automountServiceAccountToken: {{ $group.automountServiceAccountToken }}

@@ -1,0 +1,23 @@
+{{/* The keys with which the master and the agents in the workers know each other. */}}
+
+{{/*
+Adds to .horovod:
+  keys  secrets and names (in the certificates) of master and worker, areOwn: whether they are the chart's own, and
+        masterMakes: whether the first master may make them
+*/}}
+{{- define "horovod.prepareKeys" -}}
+{{- $agent := .Values.agent -}}
+{{- $fullname := .horovod.fullname -}}
+{{- /* The keys of each agent.generation have Secrets and names of their own. */ -}}
+{{- $generation := int $agent.generation -}}
+{{- $secrets := dict -}}
+{{- $names := dict -}}
+{{- range $of := list "master" "worker" -}}
+{{- $own := printf "%s-agent-%s%s" $fullname $of (ternary "" (printf "-%d" $generation) (eq $generation 1)) -}}
+{{- $_ := set $secrets $of (get $agent (printf "%sSecret" $of) | default $own) -}}
+{{- $_ := set $names $of (printf "%s-%d.%s.%s.horovod.internal" $of $generation $fullname $.Release.Namespace) -}}
+{{- end -}}
+{{- $areOwn := not $agent.masterSecret -}}
+{{- $masterMakes := and $areOwn (not (empty .horovod.serviceAccount)) -}}
+{{- $_ := set .horovod "keys" (dict "secrets" $secrets "names" $names "areOwn" $areOwn "masterMakes" $masterMakes) -}}
+{{- end }}
