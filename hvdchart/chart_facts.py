@@ -1,6 +1,7 @@
 """What the chart derives from its values, for those who ask before it is rendered.
 
-The rules are those of templates/common/_prepare.tpl; tests/chart/test_facts.py compares both.
+The rules are those of horovod.prepareNames and horovod.preparePolicies in its templates, with which
+tests/chart/test_facts.py compares them.
 """
 
 from __future__ import annotations

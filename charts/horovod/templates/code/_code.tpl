@@ -2,8 +2,8 @@
 
 {{/*
 Adds to .horovod:
-  code  its files by name, their size in characters, their version, sha256 and configMap; the last three are empty
-        without code
+  code  its files by name; size: their characters; version, sha256 and configMap, which are empty without code; data and
+        binaryData: the content of the ConfigMap
 */}}
 {{- define "horovod.prepareCode" -}}
 {{- $archive := .Values.code.archive -}}
@@ -11,7 +11,7 @@ Adds to .horovod:
 {{- $files := fromJson $text -}}
 {{- $size := len $archive -}}
 {{- range $files -}}{{- $size = add $size (len .) -}}{{- end -}}
-{{- $code := dict "files" $files "size" (int $size) "version" "" "sha256" "" "configMap" "" -}}
+{{- $code := dict "files" $files "size" (int $size) "version" "" "sha256" "" "configMap" "" "data" dict "binaryData" dict -}}
 {{- $_ := set .horovod "code" $code -}}
 {{- if or .Values.code.files $archive -}}
 {{- $version := printf "%s %s" $text $archive | sha256sum | trunc 10 -}}
@@ -26,6 +26,15 @@ Adds to .horovod:
 {{- $lines = printf "%s%s  %s\n" $lines (get $keys . | sha256sum) . -}}
 {{- end -}}
 {{- $_ := set $code "sha256" (sha256sum $lines) -}}
+{{- /* A text with characters that YAML cannot have, and that JSON does not escape, is binary data. */ -}}
+{{- range $name, $content := $files -}}
+{{- if regexMatch "[\\x{7f}-\\x{9f}\\x{feff}\\x{fffe}\\x{ffff}]" $content -}}
+{{- $_ := set $code.binaryData $name (b64enc $content) -}}
+{{- else -}}
+{{- $_ := set $code.data $name $content -}}
+{{- end -}}
+{{- end -}}
+{{- with $archive -}}{{- $_ := set $code.binaryData "archive.tgz" (nospace .) -}}{{- end -}}
 {{- end -}}
 {{- end }}
 

@@ -33,7 +33,7 @@ securityContext:
 Fields of the pod spec that the values of a group or of the master add. horovod.checkPod refuses fields that the chart
 sets itself. Call with a group or with .Values.master.
 */}}
-{{- define "horovod.ownPodFields" -}}
+{{- define "horovod.addedPodFields" -}}
 {{- if not (kindIs "invalid" .terminationGracePeriodSeconds) }}
 terminationGracePeriodSeconds: {{ int .terminationGracePeriodSeconds }}
 {{- end }}
@@ -47,7 +47,7 @@ resourceClaims:
 {{- end }}
 
 {{/* The same for the main container. */}}
-{{- define "horovod.ownContainerFields" -}}
+{{- define "horovod.addedContainerFields" -}}
 {{- with .envFrom }}
 envFrom:
   {{- toYaml . | nindent 2 }}
@@ -61,7 +61,7 @@ envFrom:
 Containers that the user adds, with the chart's security context where they have none, so that Pod Security admits them.
 Call with (dict "root" $ "containers" $list).
 */}}
-{{- define "horovod.ownContainers" -}}
+{{- define "horovod.addedContainers" -}}
 {{- $context := .root.Values.securityContext -}}
 {{- range .containers }}
 - {{ ternary . (set (deepCopy .) "securityContext" $context) (hasKey . "securityContext") | toYaml | nindent 2 | trim }}

@@ -170,7 +170,7 @@ findKeptPrograms):
 {{- if and (ne .spread "None") (not (hasKey .affinity "podAntiAffinity")) -}}
 {{- $_ := set .affinity "podAntiAffinity" (include "horovod.spread" $this | fromYaml) -}}
 {{- end -}}
-{{- $_ := set . "env" (concat .env (include "horovod.switches" $this | fromJsonArray)) -}}
+{{- $_ := set . "env" (concat .env (include "horovod.tuningVariables" $this | fromJsonArray)) -}}
 {{- $_ := set . "pod" (include "horovod.workerPodSpec" $this) -}}
 {{- /* The revision names the version of the keys, and tells the master which pods are current. A StatefulSet that the
 upgrade keeps keeps its own. */ -}}

@@ -22,10 +22,10 @@ spec:
   {{- with include "horovod.scheduling" $master }}
   {{- . | nindent 2 }}
   {{- end }}
-  {{- with include "horovod.ownPodFields" $master }}
+  {{- with include "horovod.addedPodFields" $master }}
   {{- . | trim | nindent 2 }}
   {{- end }}
-  {{- $own := include "horovod.ownContainers" (dict "root" . "containers" $master.initContainers) }}
+  {{- $own := include "horovod.addedContainers" (dict "root" . "containers" $master.initContainers) }}
   {{- with print $own (include "horovod.resultsContainer" .) }}
   initContainers:
     {{- . | trim | nindent 4 }}
@@ -39,7 +39,7 @@ spec:
       env:
         {{- $variables := include "horovod.masterVariables" . | fromYamlArray }}
         {{- include "horovod.env" (dict "entries" (concat $variables $master.env) "of" "master.env") | nindent 8 }}
-      {{- with include "horovod.ownContainerFields" $master }}
+      {{- with include "horovod.addedContainerFields" $master }}
       {{- . | trim | nindent 6 }}
       {{- end }}
       {{- if .Values.metrics.enabled }}

@@ -19,13 +19,13 @@ hostNetwork: true
 dnsPolicy: ClusterFirstWithHostNet
 {{- end }}
 {{ include "horovod.podSettings" $root }}
-{{- with include "horovod.ownPodFields" $group }}
+{{- with include "horovod.addedPodFields" $group }}
 {{- . | trim | nindent 0 }}
 {{- end }}
 {{- with include "horovod.scheduling" $group }}
 {{ . }}
 {{- end }}
-{{- $own := include "horovod.ownContainers" (dict "root" $root "containers" $group.initContainers) }}
+{{- $own := include "horovod.addedContainers" (dict "root" $root "containers" $group.initContainers) }}
 {{- with print $own (include "horovod.stagingContainer" .) }}
 initContainers:
   {{- . | trim | nindent 2 }}
@@ -45,7 +45,7 @@ containers:
       {{- $variables := include "horovod.workerVariables" . | fromYamlArray }}
       {{- $of := printf "worker.env of group %q" $group.name }}
       {{- include "horovod.env" (dict "entries" (concat $variables $group.env) "of" $of) | nindent 6 }}
-    {{- with include "horovod.ownContainerFields" $group }}
+    {{- with include "horovod.addedContainerFields" $group }}
     {{- . | trim | nindent 4 }}
     {{- end }}
     startupProbe:
@@ -66,7 +66,7 @@ containers:
     volumeMounts:
       {{- $mounts := include "horovod.mounts" (dict "root" $root "component" "worker") | fromYamlArray }}
       {{- include "horovod.unique" (dict "items" (concat $mounts $group.volumeMounts) "key" "mountPath") | nindent 6 }}
-  {{- with include "horovod.ownContainers" (dict "root" $root "containers" $group.extraContainers) }}
+  {{- with include "horovod.addedContainers" (dict "root" $root "containers" $group.extraContainers) }}
   {{- . | trim | nindent 2 }}
   {{- end }}
 volumes:
@@ -129,28 +129,28 @@ devices others have by a claim or a runtime class. Empty or "yes".
 {{- if and (eq .horovod.mode "mpirun") (not $hasDevices) (eq (len (uniq $images)) 1) -}}yes{{- end -}}
 {{- end }}
 
-{{/* Horovod settings as a JSON list of environment variables. Variables that the group's env sets are left out. */}}
-{{- define "horovod.switches" -}}
+{{/* The values of `horovod` as a JSON list of variables, without those that the group's env sets. */}}
+{{- define "horovod.tuningVariables" -}}
 {{- $horovod := .root.Values.horovod -}}
 {{- $env := .group.env -}}
-{{- $switches := dict -}}
+{{- $variables := dict -}}
 {{- $output := include "horovod.hasEnv" (dict "env" $env "name" "OUTPUT_PATH") -}}
 {{- /* Kubernetes expands $(OUTPUT_PATH), because it comes earlier in the list. */ -}}
 {{- if $horovod.timeline -}}
-{{- $_ := set $switches "HOROVOD_TIMELINE" "$(OUTPUT_PATH)/horovod-timeline.json" -}}
+{{- $_ := set $variables "HOROVOD_TIMELINE" "$(OUTPUT_PATH)/horovod-timeline.json" -}}
 {{- end -}}
 {{- if $horovod.autotune -}}
-{{- $_ := set $switches "HOROVOD_AUTOTUNE" "1" -}}
-{{- if $output -}}{{- $_ := set $switches "HOROVOD_AUTOTUNE_LOG" "$(OUTPUT_PATH)/horovod-autotune.csv" -}}{{- end -}}
+{{- $_ := set $variables "HOROVOD_AUTOTUNE" "1" -}}
+{{- if $output -}}{{- $_ := set $variables "HOROVOD_AUTOTUNE_LOG" "$(OUTPUT_PATH)/horovod-autotune.csv" -}}{{- end -}}
 {{- end -}}
 {{- $threshold := $horovod.fusionThresholdMiB -}}
 {{- /* 0 is a valid threshold: it disables fusion. */ -}}
 {{- if not (kindIs "invalid" $threshold) -}}
-{{- $_ := set $switches "HOROVOD_FUSION_THRESHOLD" (mul $threshold 1048576 | toString) -}}
+{{- $_ := set $variables "HOROVOD_FUSION_THRESHOLD" (mul $threshold 1048576 | toString) -}}
 {{- end -}}
-{{- with $horovod.cycleTimeMs -}}{{- $_ := set $switches "HOROVOD_CYCLE_TIME" (toString .) -}}{{- end -}}
+{{- with $horovod.cycleTimeMs -}}{{- $_ := set $variables "HOROVOD_CYCLE_TIME" (toString .) -}}{{- end -}}
 {{- $added := list -}}
-{{- range $name, $value := $switches -}}
+{{- range $name, $value := $variables -}}
 {{- if not (include "horovod.hasEnv" (dict "env" $env "name" $name)) -}}
 {{- $added = append $added (dict "name" $name "value" $value) -}}
 {{- end -}}
