@@ -45,7 +45,7 @@ def load_source() -> Node:
 def _fill_in(node: Node) -> dict[str, int]:
     """Replaces the names of limits and of numbers below `node`.
 
-    Returns what the chart takes for null, by the name of the key.
+    Returns what the chart takes for null, by the name of the key. Exits for an unknown limit.
     """
     numbers: dict[str, int] = {}
     for name, child in node.get("properties", {}).items():
@@ -53,7 +53,10 @@ def _fill_in(node: Node) -> dict[str, int]:
         if "effective" in child:
             below[name] = child["effective"]
         if isinstance(limit := child.get("maximum"), str):
-            child["maximum"] = read_data("resources.json")[limit]
+            limits = read_data("resources.json")
+            if limit not in limits:
+                sys.exit(f"{SOURCE}: {name}: `maximum` is {limit}, which resources.json has not")
+            child["maximum"] = limits[limit]
         for key, number in below.items():
             if "description" in child:
                 child["description"] = child["description"].replace(f"{{{key}}}", str(number))

@@ -11,6 +11,7 @@ from collections import Counter
 import pytest
 
 from devtools.docs_gen import programs
+from devtools.toolchain.tools import tool
 from hvd_pods.common import code_archive, errors
 from tests.chart.render import (
     CHART,
@@ -26,8 +27,10 @@ from tests.chart.render import (
     ready_manifests,
     render,
     run_settings,
+    with_image,
 )
 from tests.chart.test_security import EVERY_POD
+from tests.go_programs import run_program
 
 DEFAULT_CENSUS = {
     "ConfigMap": 2,
@@ -215,6 +218,14 @@ def test_helm_test_pod_knows_the_job_that_it_tests() -> None:
     (tester,) = one(manifests, "Pod")["spec"]["containers"]
     listed = {entry["name"]: entry.get("value") for entry in tester["env"]}
     assert listed["HVD_TESTED_JOB"] == one(manifests, "Job")["metadata"]["name"]
+
+
+@pytest.mark.parametrize("values", [{}, {"queueName": "team"}, NO_ACCOUNT])
+def test_notes_offer_helm_test_where_it_has_a_pod(values: Values) -> None:
+    command = [str(tool("helm4")), "install", "hvd", str(CHART), "--dry-run=client", "-n", "team"]
+    shown = run_program([*command, "--values", "-"], json.dumps(with_image(values))).stdout
+    notes = shown[shown.index("NOTES:") :]
+    assert ("helm --namespace team test hvd" in notes) is bool(of_kind(render(values), "Pod"))
 
 
 def programs_of(spec: Manifest) -> list[Manifest]:
