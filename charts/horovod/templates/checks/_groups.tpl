@@ -25,12 +25,11 @@
 {{/* The Role names every pod that the master may replace, so that the number of hosts has a limit. */}}
 {{- define "horovod.checkHosts" -}}
 {{- $most := .horovod.known.hosts | int -}}
-{{- $hosts := 0 -}}
-{{- range .horovod.groups -}}{{- $hosts = add $hosts .maximum -}}{{- end -}}
-{{- if gt (int $hosts) $most -}}
+{{- $hosts := add .horovod.hosts .horovod.spares | int -}}
+{{- if gt $hosts $most -}}
 {{- $source := "number and spares of worker and workerGroups" -}}
 {{- $advice := printf "the chart supports at most %d; lower one of them" $most -}}
-{{- fail (printf "%s make up to %d hosts: %s" $source (int $hosts) $advice) -}}
+{{- fail (printf "%s make up to %d hosts: %s" $source $hosts $advice) -}}
 {{- end -}}
 {{- end }}
 
