@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from typing import Any
 
@@ -45,8 +46,17 @@ EFFECTS: list[tuple[Values, dict[str, Any]]] = [
             "stallTimeoutSeconds": 3600,
             "stopsFollowSteps": True,
             "gracePeriodSeconds": 30,
+            "HVD_GRACE": "30",
             "backoffLimit": 3,
         },
+    ),
+    (
+        {
+            "results": {"command": ["store"], "path": "/o"},
+            "volumes": [{"name": "o", "hostPath": {"path": "/o"}}],
+            "volumeMounts": [{"name": "o", "mountPath": "/o"}],
+        },
+        {"results": {"timeoutSeconds": 3600, "onFailure": False}},
     ),
     ({}, {"FI_PROVIDER": None, "UCX_TLS": None, "NCCL_IB_DISABLE": None, "UCX_NET_DEVICES": None}),
     (
@@ -282,7 +292,9 @@ def seen(values: Values) -> dict[str, Any]:
     }
 
 
-@pytest.mark.parametrize(("values", "expected"), EFFECTS)
+@pytest.mark.parametrize(
+    ("values", "expected"), EFFECTS, ids=[json.dumps(values) for values, _ in EFFECTS]
+)
 def test_values_reach_ranks_and_master(values: Values, expected: dict[str, Any]) -> None:
     found = seen(values)
     assert {name: found.get(name) for name in expected} == expected
