@@ -12,7 +12,7 @@ import pytest
 
 from devtools.docs_gen import programs
 from devtools.toolchain.tools import tool
-from hvd_pods.common import code_archive, errors
+from hvd_pods.common import code_archive, exit_codes
 from tests.chart.render import (
     CHART,
     Manifest,
@@ -161,7 +161,7 @@ def test_job_says_where_the_end_of_its_run_is_recorded() -> None:
 def test_job_makes_another_master_by_the_codes_of_a_lost_one() -> None:
     rules = one(render(), "Job")["spec"]["podFailurePolicy"]["rules"]
     (codes,) = (rule["onExitCodes"] for rule in rules if rule["action"] == "FailJob")
-    lost = sorted(errors.LOST_MASTER)
+    lost = sorted(exit_codes.LOST_MASTER)
     assert codes == {"containerName": "master", "operator": "NotIn", "values": lost}
 
 

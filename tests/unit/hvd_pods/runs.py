@@ -44,6 +44,7 @@ def describe_run(**changes: Any) -> str:
         "requirements": False,
         "lostAfterSeconds": 0,
         "lossFollowsState": False,
+        "isHorovodrunLine": False,
         "shrinkAfterSeconds": 0,
         "results": {},
         "retries": 0,

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from hvd_pods.common.errors import ConfigurationError
+from hvd_pods.common.run import Run
 from hvd_pods.master import launch, mpi
 from tests.unit.hvd_pods.runs import make_run
 
@@ -93,9 +94,14 @@ def test_master_starts_the_ranks_itself_without_options() -> None:
     ]
 
 
+def make_line(line: str) -> Run:
+    """A run whose command the chart takes for a line of horovodrun."""
+    return make_run(mode="direct", args=line.split(), isHorovodrunLine=True)
+
+
 def test_master_takes_a_line_of_horovodrun(capsys: pytest.CaptureFixture[str]) -> None:
     line = "horovodrun -np 8 -H a:8 --cycle-time-ms 2.5 --timeline-filename /t python train.py"
-    run = make_run(mode="direct", args=line.split())
+    run = make_line(line)
     launch.check_line(run)
     logged = capsys.readouterr().out
     assert "HOROVOD_CYCLE_TIME=2.5" in logged
@@ -117,30 +123,28 @@ def test_master_takes_a_line_of_horovodrun(capsys: pytest.CaptureFixture[str]) -
 )
 def test_line_of_horovodrun_that_cannot_be_taken_is_refused(line: str, message: str) -> None:
     with pytest.raises(ConfigurationError, match=message):
-        launch.check_line(make_run(mode="direct", args=line.split()))
+        launch.check_line(make_line(line))
 
 
 def test_ranks_are_the_charts_whatever_the_line_says(capsys: pytest.CaptureFixture[str]) -> None:
     """`hvdchart scale` and an upgrade change the number of workers alone."""
-    run = make_run(mode="direct", args=["horovodrun", "-np", "4", "python", "t.py"])
+    run = make_line("horovodrun -np 4 python t.py")
     launch.check_line(run)
     assert re.search(r"8 ranks.*\n.*-np 4 is left out", capsys.readouterr().out)
     assert launch.build_command(run, mpi.OPEN_MPI_4)[-3:] == ["8", "python", "t.py"]
 
 
 @pytest.mark.parametrize(
-    ("mode", "args", "framework"),
+    ("run", "framework"),
     [
-        ("direct", ["horovodrun", "t"], "horovod"),
-        ("direct", ["t"], "torch"),
-        ("custom", ["horovodrun", "t"], "torch"),
+        (make_line("horovodrun t"), "horovod"),
+        (make_run(mode="direct", args=["t"]), "torch"),
+        (make_run(mode="custom", args=["horovodrun", "t"]), "torch"),
     ],
+    ids=["a line", "a script", "a command"],
 )
-def test_line_of_horovodrun_gets_what_horovod_needs(
-    mode: str, args: list[str], framework: str
-) -> None:
+def test_line_of_horovodrun_gets_what_horovod_needs(run: Run, framework: str) -> None:
     """Without it, ranks of Horovod would not meet: their store is the launcher's."""
-    run = make_run(mode=mode, args=args)
     environment = launch.build_environment(run, {"HVD_FRAMEWORK": "torch"})
     assert environment["HVD_FRAMEWORK"] == framework
 

@@ -79,6 +79,8 @@ class Run:
     # keep their state (rules/state.py), unless somebody has set them.
     lost_after: float
     loss_follows_state: bool
+    # Mode direct starts the command of a line of horovodrun.
+    is_horovodrun_line: bool
     code: Code
     # Whether the workers install the packages in requirements.txt beside the code.
     requirements: bool
@@ -184,6 +186,7 @@ def parse_run(text: str) -> Run:
         retries=document["retries"],
         lost_after=float(document["lostAfterSeconds"]),
         loss_follows_state=document["lossFollowsState"],
+        is_horovodrun_line=document["isHorovodrunLine"],
         code=Code(document["code"], document["codeSha256"], document["codeConfigMap"]),
         requirements=document["requirements"],
         stall_timeout=float(document["stallTimeoutSeconds"]),

@@ -64,7 +64,7 @@ def check_line(run: Run) -> None:
     The number of ranks is the chart's: `hvdchart scale` does not change the line. Raises
     ConfigurationError for a line that cannot be taken.
     """
-    if not _is_line(run):
+    if not run.is_horovodrun_line:
         return
     line = _read_line(run)
     log(f"{horovodrun.NAME} is taken as launch.mode direct: Horovod over Gloo, {run.ranks} ranks")
@@ -72,11 +72,6 @@ def check_line(run: Run) -> None:
         log(f"the ranks get {name}={content}")
     for words, reason in line.left_out:
         log(f"{words} is left out: {reason}")
-
-
-def _is_line(run: Run) -> bool:
-    """Whether mode direct starts the command of a line of horovodrun."""
-    return run.mode == "direct" and horovodrun.is_line(run.args)
 
 
 def _read_line(run: Run) -> horovodrun.Line:
@@ -93,7 +88,7 @@ def build_command(run: Run, implementation: MpiImplementation) -> list[str]:
     script = run.args or ["python3", f"{PROGRAMS}/rank/check.py"]
     if run.mode == "direct":
         program = ["python3", "-I", "-S", f"{PROGRAMS}/master/direct.py", str(HOSTFILE)]
-        if _is_line(run):
+        if run.is_horovodrun_line:
             line = _read_line(run)
             program += [f"{name}={content}" for name, content in line.variables.items()]
             script = line.command
@@ -143,7 +138,7 @@ def build_environment(run: Run, inherited: Mapping[str, str]) -> dict[str, str]:
     """
     own = "" if run.interface else default_interface()
     merged = {**mpi.mpirun_environment(run, own), **inherited}
-    if _is_line(run):
+    if run.is_horovodrun_line:
         merged[contract.FRAMEWORK] = "horovod"
     merged["PATH"] = f"{GENERATED}/bin:{inherited.get('PATH', '/usr/local/bin:/usr/bin:/bin')}"
     return merged

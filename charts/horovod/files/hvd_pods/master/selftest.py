@@ -212,7 +212,15 @@ def bandwidth_run(run: Run) -> Run:
     """Return the run with the test's program, started by the run's own launcher where possible."""
     mode = "mpirun" if run.mode == "custom" else run.mode
     args = ["python3", f"{PROGRAMS}/rank/check.py", "bandwidth"]
-    return replace(run, mode=mode, args=args, grace=GRACE, results_within=0.0, fail_on_nan=False)
+    return replace(
+        run,
+        mode=mode,
+        args=args,
+        is_horovodrun_line=False,
+        grace=GRACE,
+        results_within=0.0,
+        fail_on_nan=False,
+    )
 
 
 def test(api: Api, run: Run, until: float) -> RunError | None:
