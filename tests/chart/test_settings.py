@@ -92,6 +92,15 @@ EFFECTS: list[tuple[Values, dict[str, Any]]] = [
     ({"worker": {"resourceClaims": [{"name": "gpu"}]}}, {"HVD_FUSION_BY_RANKS": None}),
     ({"workerGroups": [{"name": "a"}, {"name": "b"}]}, {"HVD_FUSION_BY_RANKS": "1"}),
     (
+        {
+            "workerGroups": [
+                {"name": "a"},
+                {"name": "b", "env": [{"name": "HOROVOD_FUSION_THRESHOLD", "value": "0"}]},
+            ]
+        },
+        {"HVD_FUSION_BY_RANKS": None},
+    ),
+    (
         {"workerGroups": [{"name": "a"}, {"name": "b", "image": {"tag": "2"}}]},
         {"HVD_FUSION_BY_RANKS": None},
     ),

@@ -18,19 +18,19 @@
 {{- $rule := "its launcher uses the workers; remove it, or set launch.mode to custom" -}}
 {{- fail (printf "launch.allowIdleWorkers is true but launch.mode is %s: %s" $mode $rule) -}}
 {{- end -}}
-{{- $isLine := .horovod.isLine -}}
-{{- $given := ternary "master.args has a line of horovodrun" "launch.mode is direct" $isLine -}}
+{{- $isHorovodrunLine := .horovod.isHorovodrunLine -}}
+{{- $given := ternary "master.args has a line of horovodrun" "launch.mode is direct" $isHorovodrunLine -}}
 {{- $alone := "write the ranks' command alone, without horovodrun" -}}
 {{- if and (eq $mode "direct") (eq .Values.launch.framework "mpi") -}}
 {{- $why := "each rank of an MPI program would find itself alone" -}}
 {{- $remedy := list -}}
-{{- if $isLine -}}{{- $remedy = append $remedy $alone -}}{{- end -}}
+{{- if $isHorovodrunLine -}}{{- $remedy = append $remedy $alone -}}{{- end -}}
 {{- if eq .Values.launch.mode "direct" -}}{{- $remedy = append $remedy "set launch.mode to mpirun" -}}{{- end -}}
 {{- fail (printf "launch.framework is mpi but %s: %s; %s" $given $why (join ", and " $remedy)) -}}
 {{- end -}}
 {{- /* The master judges the options of a launcher: they depend on the MPI of its image (docs/adr/0028). */ -}}
 {{- if and (eq $mode "direct") .Values.launch.options -}}
-{{- $remedy := ternary (printf "remove it, or %s, with launch.mode mpirun" $alone) "remove it" $isLine -}}
+{{- $remedy := ternary (printf "remove it, or %s, with launch.mode mpirun" $alone) "remove it" $isHorovodrunLine -}}
 {{- fail (printf "launch.options has %q, but %s, which takes none: %s" (first .Values.launch.options) $given $remedy) -}}
 {{- end -}}
 {{- end }}

@@ -16,7 +16,7 @@ findKeptPrograms):
   hasAccess             whether Helm can read the cluster
   hasTest               whether there is a pod of `helm test`
   command, mode         the training command, and what starts it: launch.mode, or direct for a line of horovodrun
-  isLine                whether the command is a line of horovodrun, whose ranks mode direct starts
+  isHorovodrunLine      whether the command is a line of horovodrun, whose ranks mode direct starts
   resultsPath, logDir   what is stored at the end, and what TensorBoard reads
   stagingKey            a hash of the source of the data
   nodeLists             the ConfigMaps of nodes that have them
@@ -128,9 +128,9 @@ findKeptPrograms):
 {{- /* Unless it is a custom command, the master starts the ranks of a line of horovodrun itself
 (hvd_pods/common/horovodrun.py). */ -}}
 {{- $mode := .Values.launch.mode -}}
-{{- $isLine := and (ne $mode "custom") (first $command | default "" | base | eq "horovodrun") -}}
-{{- $_ := set .horovod "isLine" $isLine -}}
-{{- $_ := set .horovod "mode" (ternary "direct" $mode $isLine) -}}
+{{- $isHorovodrunLine := and (ne $mode "custom") (first $command | default "" | base | eq "horovodrun") -}}
+{{- $_ := set .horovod "isHorovodrunLine" $isHorovodrunLine -}}
+{{- $_ := set .horovod "mode" (ternary "direct" $mode $isHorovodrunLine) -}}
 {{- end }}
 
 {{/* Directories, and the source of the data in one of them. */}}

@@ -37,7 +37,7 @@ so that only the workers' environment names it.
   "codeConfigMap" .horovod.code.configMap
   "requirements" (ne .Values.code.requirements "Ignore")
   "mode" .horovod.mode
-  "isHorovodrunLine" .horovod.isLine
+  "isHorovodrunLine" .horovod.isHorovodrunLine
   "options" .Values.launch.options
   "binding" $binding
   "transport" .Values.network.transport

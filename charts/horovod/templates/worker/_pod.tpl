@@ -112,21 +112,25 @@ The variables that the chart sets in a worker; worker.env overrides them. Call w
 {{- end }}
 
 {{/*
-Whether ranks may choose the size of Horovod's fusion buffer: over MPI, on CPUs. Where their environment decides it, they
-do not (hvd_pods/common/fusion.py); but they do not see whether others have the variables of another image, nor which
-devices others have by a claim or a runtime class. Empty or "yes".
+Whether ranks may choose the size of Horovod's fusion buffer: over MPI, on CPUs. All ranks must agree. Where its own
+environment decides it, a rank does not choose (hvd_pods/common/fusion.py); but it does not see which variables other
+groups have, from env, a Secret or another image, nor their devices, claims or runtime class. Empty or "yes".
 */}}
 {{- define "horovod.fusesByRanks" -}}
 {{- $images := list -}}
 {{- $hasDevices := false -}}
+{{- $variables := list -}}
 {{- range .horovod.groups -}}
+{{- $has := include "horovod.hasEnv" (dict "env" .env "name" "HOROVOD_FUSION_THRESHOLD") -}}
+{{- $variables = append $variables (list $has .envFrom | toJson) -}}
 {{- $images = append $images (toJson .image) -}}
 {{- $hasDevices = or $hasDevices .resourceClaims .runtimeClassName -}}
 {{- range $resource, $count := (.resources).limits -}}
 {{- $hasDevices = or $hasDevices (and (contains "/" $resource) (int $count)) -}}
 {{- end -}}
 {{- end -}}
-{{- if and (eq .horovod.mode "mpirun") (not $hasDevices) (eq (len (uniq $images)) 1) -}}yes{{- end -}}
+{{- $areAlike := and (eq (len (uniq $images)) 1) (eq (len (uniq $variables)) 1) -}}
+{{- if and (eq .horovod.mode "mpirun") (not $hasDevices) $areAlike -}}yes{{- end -}}
 {{- end }}
 
 {{/* The values of `horovod` as a JSON list of variables, without those that the group's env sets. */}}

@@ -262,6 +262,23 @@ def test_host_whose_kernel_accepts_connections_is_there_whatever_its_agent_says(
         current.wait_for(HostAnswers, 2)
 
 
+def test_connections_that_are_kept_follow_a_shorter_time(
+    two: Two, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of hosts whose ranks keep their state, which is known when they have been training."""
+    current, _, _ = two
+    given: list[float] = []
+    set_times = probing.keep_alive
+
+    def keep_alive(connection: socket.socket, lost_after: float) -> None:
+        given.append(lost_after)
+        set_times(connection, lost_after)
+
+    monkeypatch.setattr(probing, "keep_alive", keep_alive)
+    current.prober.lose_after(3.0)
+    wait_until(lambda: given == [3.0, 3.0], TIMEOUT, "both have it", 0.01)
+
+
 def test_all_hosts_are_silent_when_no_other_one_is_heard(
     two: Two, monkeypatch: pytest.MonkeyPatch
 ) -> None:

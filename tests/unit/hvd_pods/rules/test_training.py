@@ -624,6 +624,34 @@ def keep_state(world: World, *, ranks: int = 4) -> None:
         notice(world, KEPT, f"w-{rank // 2}", rank=rank)
 
 
+def test_steps_that_were_only_counted_say_nothing_about_how_far_the_run_is() -> None:
+    """Only the script knows where the next attempt resumes."""
+    world = training(failOnNaN=False)
+    world.put(m.ProgressReported(1, {"step": 40, "isCounted": True, "loss": "nan"}), 1.0)
+    progress = world.state.progress
+    assert (progress.step, progress.furthest) == (0, (0.0, 0))
+    assert "the loss is NaN at step 40 of this attempt" in world.logged()
+
+
+def test_time_left_is_that_of_the_steps_that_the_script_reports() -> None:
+    """It may have counted others before, from which nothing follows."""
+    world = training()
+    for step in (40, 80):
+        world.put(m.ProgressReported(1, {"step": step, "isCounted": True}), 1.0)
+    for step in (100_100, 100_140):
+        world.put(m.ProgressReported(1, {"step": step, "steps": 200_140}), 1.0)
+    assert json.loads(world.state.progress.entry())["secondsLeft"] == 2500
+
+
+@pytest.mark.parametrize("rank", [-1, 4])
+def test_a_rank_that_there_is_not_keeps_nothing(rank: int) -> None:
+    world = training()
+    notice(world, KEPT, rank=rank)
+    launch = world.state.attempt.launch
+    assert launch is not None
+    assert not launch.kept
+
+
 @pytest.mark.parametrize(
     ("ranks", "seconds", "ends"),
     [

@@ -9,6 +9,14 @@ from hvdchart.run.progress import read_progress
 TOLD = {"step": 120, "steps": 500, "loss": 0.4123456, "imagesPerSecond": 32.04, "secondsLeft": 240}
 
 
+def test_steps_that_were_only_counted_are_those_of_the_attempt() -> None:
+    progress = read_progress(
+        {"progress": json.dumps({"step": 120, "steps": 500, "isCounted": True})}
+    )
+    assert progress is not None
+    assert progress.text() == "step 120 of 500 of this attempt"
+
+
 def test_a_step_that_is_long_ago_is_said_by_the_masters_clock() -> None:
     told = {**TOLD, "time": "2026-01-01T10:00:00Z"}
     for renewed, end in (

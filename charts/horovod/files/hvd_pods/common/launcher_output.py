@@ -15,7 +15,7 @@ _TAG = re.compile(
 # The lines with which a launcher's report of a failure begins.
 REPORT = (
     r"Primary job  terminated|MPI_ABORT was invoked"
-    r"|(?:mpirun|prterun|orterun)\b.* (?:detected|noticed|has exited)"
+    r"|^(?:mpirun|prterun|orterun)\b.* (?:detected|noticed|has exited)"
 )
 # The title of a report by Hydra, which MPICH and Intel MPI use.
 HYDRA_REPORT = "BAD TERMINATION"

@@ -9,20 +9,17 @@
 gets the same numbers. Outside of a run of the chart nothing is written. A file that cannot be
 written is no reason to end a training, so that no error is raised.
 
-Of a script that reports nothing, the ranks count what can be seen without it (`count_steps`). Each
-rank starts with this module, so that it imports little.
+Of a script that reports nothing, the ranks count the steps that can be seen (rank/step_count.py).
 """
 
 from __future__ import annotations
 
+import importlib
 import os
 import sys
 import time
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-    from typing import Any
+from pathlib import Path
+from typing import Any
 
 # Seconds between two reports of the same process: a step may take a millisecond.
 EVERY = 1.0
@@ -36,8 +33,8 @@ VARIABLES = (
 )
 # When this process reported last.
 _reported = {"at": -EVERY}
-# Whether the script reports its progress itself.
-_script = {"reports": False}
+# Whether the script reports its progress; rank/step_count.py looks at it.
+is_used = False
 
 
 def report(
@@ -52,45 +49,31 @@ def report(
     reported. Numbers of NumPy and of the frameworks are taken, too. Each rank may call this after
     each step. What is reported within a second of the last time is left out, but for the last step.
     """
-    _script["reports"] = True
-    if _is_due(is_last=step == steps):
-        _write(
-            {
-                "step": step,
-                "steps": steps,
-                "loss": loss,
-                "images_per_second": images_per_second,
-            }
-        )
-
-
-def _is_due(*, is_last: bool) -> bool:
-    """Whether a step is reported: the last one is, and others once in EVERY seconds."""
-    now = time.monotonic()
-    if now - _reported["at"] < EVERY and not is_last:
-        return False
-    _reported["at"] = now
-    return True
-
-
-def _write(reported: Mapping[str, Any]) -> None:
-    """Write what is known to this rank's file, which the worker's programs read."""
+    globals()["is_used"] = True
     folder = os.environ.get("HVD_METRICS_DIR")
-    if not folder:
+    now = time.monotonic()
+    if not folder or (now - _reported["at"] < EVERY and step != steps):
         return
+    _reported["at"] = now
     rank, size = find_rank()
+    reported = {
+        "step": step,
+        "steps": steps,
+        "loss": loss,
+        "images_per_second": images_per_second,
+        "size": size,
+    }
     lines = [
         # NumPy's and the frameworks' scalars are numbers.
         f"horovod_{name} {float(value)!r}\n"
-        for name, value in {**reported, "size": size}.items()
+        for name, value in reported.items()
         if value is not None
     ]
     try:
         # Renamed when it is complete, so that nobody reads half of it.
-        new = os.path.join(folder, f".{rank}")
-        with open(new, "w", encoding="ascii") as file:
-            file.write("".join(lines))
-        os.replace(new, os.path.join(folder, str(rank)))
+        new = Path(folder, f".{rank}")
+        new.write_text("".join(lines))
+        new.replace(Path(folder, str(rank)))
     except OSError as problem:
         print(f"cannot report the progress: {problem}", file=sys.stderr)
 
@@ -120,8 +103,6 @@ def keras_callback(batch_size: int = 0) -> Any:
         # Keras 2 or 3, whichever this TensorFlow is set to use.
         base = sys.modules["tensorflow"].keras.callbacks.Callback
     else:
-        import importlib
-
         base = importlib.import_module("keras").callbacks.Callback
 
     class Reporter(base):  # type: ignore[misc, valid-type]
@@ -147,114 +128,3 @@ def keras_callback(batch_size: int = 0) -> Any:
             self.at = time.monotonic()
 
     return Reporter()
-
-
-def count_steps() -> None:
-    """Count the steps of a script that reports none, from the import of its framework on.
-
-    A step is one of PyTorch's first optimizer, or a batch of `fit` of Keras 3, which also shows its
-    loss. Only this attempt's steps are counted: a script may resume where nobody else knows. Called
-    before the script, in a run of the chart; outside of one it does nothing.
-    """
-    if not os.environ.get("HVD_METRICS_DIR"):
-        return
-    missing = {}
-    for name, follow in FOLLOW.items():
-        if name in sys.modules:
-            follow(sys.modules[name])
-        else:
-            missing[name] = follow
-    sys.meta_path.insert(0, _Finder(missing))
-
-
-class _Finder:
-    """Finds modules as the others on sys.meta_path do, and calls a function after their import."""
-
-    def __init__(self, follow: Mapping[str, Callable[[Any], None]]) -> None:
-        self._follow = follow
-
-    def find_spec(self, name: str, path: Any = None, target: Any = None) -> Any:
-        follow = self._follow.get(name)
-        if follow is None:
-            return None
-        for finder in sys.meta_path:
-            found = None if finder is self else finder.find_spec(name, path, target)
-            if found is not None:
-                if hasattr(found.loader, "exec_module"):
-                    found.loader = _Loader(found.loader, follow)  # type: ignore[assignment]
-                return found
-        return None
-
-
-class _Loader:
-    """A module's own loader, which the module has again as soon as it is imported."""
-
-    def __init__(self, loader: Any, follow: Callable[[Any], None]) -> None:
-        self._loader = loader
-        self._follow = follow
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._loader, name)
-
-    def exec_module(self, module: Any) -> None:
-        module.__spec__.loader = module.__loader__ = self._loader
-        self._loader.exec_module(module)
-        self._follow(module)
-
-
-def _count(step: int, steps: int | None, loss: Any = None) -> None:
-    if not _script["reports"] and _is_due(is_last=step == steps):
-        _write({"counted_step": step, "steps": steps, "loss": loss})
-
-
-def _follow_torch(module: Any) -> None:
-    """Count the steps of the first optimizer; others, as of a GAN, make steps beside it."""
-    if not hasattr(module, "register_optimizer_step_post_hook"):
-        # Older than PyTorch 2.0.
-        return
-    # The first optimizer, its steps, and the depth of its `step`, which a subclass may call again.
-    state = {"optimizer": 0, "steps": 0, "depth": 0}
-
-    def begin(optimizer: Any, *_: Any) -> None:
-        state["optimizer"] = state["optimizer"] or id(optimizer)
-        state["depth"] += state["optimizer"] == id(optimizer)
-
-    def end(optimizer: Any, *_: Any) -> None:
-        if state["optimizer"] == id(optimizer):
-            state["depth"] -= 1
-            if state["depth"] == 0:
-                state["steps"] += 1
-                _count(state["steps"], None)
-
-    module.register_optimizer_step_pre_hook(begin)
-    module.register_optimizer_step_post_hook(end)
-
-
-def _follow_keras(module: Any) -> None:
-    """Give each list of callbacks one that counts batches; only `fit` calls it."""
-    base = module.Callback
-    make = module.CallbackList.__init__
-
-    class Counter(base):  # type: ignore[misc, valid-type]
-        # Keras may call it in a thread beside the next step.
-        async_safe = True
-
-        def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
-            self.before = epoch * (self.params.get("steps") or 0)
-
-        def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
-            steps = (self.params.get("steps") or 0) * (self.params.get("epochs") or 0)
-            _count(self.before + batch + 1, steps or None, (logs or {}).get("loss"))
-
-    def add_counter(self: Any, callbacks: Any = None, *arguments: Any, **named: Any) -> None:
-        given = callbacks if isinstance(callbacks, (list, tuple)) else [callbacks]
-        given = [callback for callback in given if callback is not None]
-        make(self, [*given, Counter()], *arguments, **named)
-
-    module.CallbackList.__init__ = add_counter
-
-
-FOLLOW = {
-    "torch.optim.optimizer": _follow_torch,
-    "keras.src.callbacks.callback_list": _follow_keras,
-}

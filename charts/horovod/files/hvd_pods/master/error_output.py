@@ -34,8 +34,8 @@ NOTES = re.compile(
     rf"(?:{TENSORFLOW_NOTES})[^\n]*\n".encode(),
     re.M,
 )
-# Bytes of a line without an end that are kept, such as a progress bar's.
-LONGEST_REST = 4096
+# Bytes of a line that are read, and of one without an end, such as a progress bar's.
+LONGEST_LINE = 4096
 # Ranks whose tracebacks are read at a time.
 MOST_RANKS = 20_000
 # Characters of an exception with its place and what to do about it.
@@ -92,10 +92,11 @@ class ErrorOutput:
                 return
             write(self._target, NOTES.sub(b"", chunk))
             *lines, rest = (rest + chunk).split(b"\n")
-            rest = rest[-LONGEST_REST:]
+            rest = rest[-LONGEST_LINE:]
             for line in lines:
                 if not NOTES.match(line + b"\n"):
-                    self._look_at(line.decode(errors="replace").rstrip("\r"))
+                    shown = line[:LONGEST_LINE].decode(errors="replace")
+                    self._look_at(shown.rstrip("\r"))
 
     def _look_at(self, line: str) -> None:
         now = time.monotonic()

@@ -1,7 +1,7 @@
 """What Python imports first in a rank that starts cold, in place of any `sitecustomize`.
 
 The rank writes its stack when it is asked to (worker/stacks.py), counts the steps of a script that
-reports none (library/hvd_progress.py), and reports to the master the exception that ends it
+reports none (rank/step_count.py), and reports to the master the exception that ends it
 (rank/exception_notice.py). Apart from that, it finds what it would find
 without this: the path, the variables and the image's own `sitecustomize`. The image's Python may be
 3.5 or newer; notices need 3.7.
@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 # A folder with a link to this file alone.
 HERE = os.path.dirname(__file__)
+# The parent of the package `hvd_pods`.
+PROGRAMS = os.readlink(__file__).rsplit("/", 3)[0]
 
 
 def report_end(rank: int) -> None:
@@ -43,7 +45,7 @@ def notify(rank: int, error: BaseException, path: "List[str]") -> None:
     before = sys.path
     try:
         # Without the script's folder, whose modules may have any name.
-        sys.path = [os.readlink(__file__).rsplit("/", 3)[0], *path]
+        sys.path = [PROGRAMS, *path]
         from hvd_pods.rank import exception_notice
 
         exception_notice.notify(os.environ, rank, error)
@@ -51,6 +53,21 @@ def notify(rank: int, error: BaseException, path: "List[str]") -> None:
         pass
     finally:
         sys.path = before
+
+
+def count_steps(rank: int) -> None:
+    """Count the steps of the script. Whatever goes wrong here must not change what it does."""
+    before = list(sys.path)
+    try:
+        sys.path.insert(0, PROGRAMS)
+        from hvd_pods.rank import step_count
+
+        step_count.begin(rank)
+    except BaseException:  # noqa: BLE001, S110
+        # A Python that is older than the chart's programs, for instance.
+        pass
+    finally:
+        sys.path[:] = before
 
 
 sys.path[:] = [folder for folder in sys.path if folder != HERE]
@@ -64,18 +81,17 @@ try:
     descriptor, number, own_rank = map(int, chosen.split())
     report_end(own_rank)
 
-    # The same module as the script's.
-    __import__("hvd_progress").count_steps()
-
     import faulthandler
 
     faulthandler.register(number, descriptor)
     if descriptor > 2:
         # Only this process keeps the descriptor, not the programs that it starts.
         os.set_inheritable(descriptor, False)
-except (AttributeError, ImportError, OSError, SyntaxError, ValueError):
-    # Another Python than CPython, or one older than the chart's programs.
+except (AttributeError, ImportError, OSError, ValueError):
+    # Another Python than CPython.
     pass
+else:
+    count_steps(own_rank)
 # The image's own, if it has one; without, Python goes on.
 del sys.modules[__name__]
 __import__(__name__)

@@ -144,7 +144,7 @@ class AttemptBegins(Event):
 class AttemptEnds(Event):
     """The attempt is over, without a problem when the training has finished.
 
-    It follows a decision, or says that the launcher could not be started.
+    It follows a decision.
     """
 
     problem: RunError | None

@@ -97,14 +97,14 @@ class Stalls:
         known = {n: s._replace(place=places.get(n, s.place)) for n, s in self.known.items()}
         return replace(self, known=known)
 
-    def collect(self) -> tuple[Stalls, list[Stall], list[Stall]]:
-        """Take the ranks of a message: those that are named for the first time, and all of it."""
+    def collect(self) -> tuple[Stalls, list[Stall]]:
+        """Take the ranks of a message, and return those that are named for the first time."""
         stalls = list(self.new.values())
         known = self.known
         # A notice that comes sooner than the one before says that the same stall began earlier.
         first = [s for s in stalls if s.rank not in known or s.since > known[s.rank].since]
         now_known = {**known, **{stall.rank: stall for stall in stalls}}
-        return replace(self, known=now_known, new={}), first, stalls
+        return replace(self, known=now_known, new={}), first
 
 
 def describe(stalls: Sequence[Stall]) -> str:

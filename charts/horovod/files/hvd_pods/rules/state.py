@@ -151,8 +151,8 @@ class Launch:
     ended: frozenset[tuple[str, int]] = frozenset()
     waiting: tuple[int, ...] = ()
     is_asking: bool = False
-    # Ranks (host, number) whose state is in the memory of their worker.
-    kept: frozenset[tuple[str, int]] = frozenset()
+    # Ranks whose state is in the memory of their worker.
+    kept: frozenset[int] = frozenset()
     # Notices of exceptions that have ended ranks, and of their exit codes and signals.
     raised: tuple[Mapping[str, Any], ...] = ()
     failed: tuple[Mapping[str, Any], ...] = ()
@@ -245,8 +245,9 @@ class Progress:
         """
         step = reported["step"]
         history = self.history
-        if history and step < history[-1][1]:
-            # Ranks that were started again.
+        is_other_count = self.is_counted != bool(reported.get("isCounted"))
+        if history and (step < history[-1][1] or is_other_count):
+            # Ranks that were started again, or a script that has begun to report.
             history = ()
         if history and step == history[-1][1]:
             return replace(self, reported=reported)

@@ -223,7 +223,9 @@ def warn_of_nan(step: Step) -> None:
     if not state.progress.is_nan or state.run.fail_on_nan or state.attempt.is_nan_logged:
         return
     step.set_attempt(is_nan_logged=True)
-    text = f"the loss is NaN at step {state.progress.step}: launch.failOnNaN=true ends such a run"
+    step_of = "step {step} of this attempt" if state.progress.is_counted else "step {step}"
+    at = step_of.format(step=state.progress.reported["step"])
+    text = f"the loss is NaN at {at}: launch.failOnNaN=true ends such a run"
     step.log(f"warning: {text}")
     step.report(RunEvent.NOT_A_NUMBER, text)
 
@@ -247,8 +249,8 @@ def on_notice(step: Step, event: m.NoticeTaken) -> None:
         _add_stall(step, stall, True)
     elif kind == IDLE:
         _note_idle(step, notice)
-    elif kind == KEPT:
-        _note_kept(step, host, rank)
+    elif kind == KEPT and step.state.run.mode != "custom":
+        _note_kept(step, rank)
     elif kind == RAISED:
         step.set_launch(raised=(*launch.raised, notice)[-MOST_NOTICES:])
     elif kind == FAILED:
@@ -275,14 +277,13 @@ def on_notice(step: Step, event: m.NoticeTaken) -> None:
         step.set_launch(leaving=leaving, asked=launch.asked | {(host, rank)})
 
 
-def _note_kept(step: Step, host: str, rank: int) -> None:
+def _note_kept(step: Step, rank: int) -> None:
     """A rank keeps its state in memory: when all do, a silent host is lost sooner."""
-    was_kept = step.state.is_kept
-    kept = step.launch.kept | {(host, rank)}
-    if len(kept) > step.state.ranks:
-        # A script has made ranks up.
+    if not 0 <= rank < step.state.ranks:
+        # A script has made it up.
         return
-    step.set_launch(kept=kept)
+    was_kept = step.state.is_kept
+    step.set_launch(kept=step.launch.kept | {rank})
     state = step.state
     if state.is_kept and not was_kept and state.lost_after != state.run.lost_after:
         step.do(m.LoseHostsAfter(state.attempt.number, state.lost_after))
@@ -429,11 +430,10 @@ def _add_stall(step: Step, stall: Stall, is_measured: bool) -> None:
     launch = step.state.attempt.launch
     if launch is None:
         return
-    # A worker measures how long a rank has stalled; anybody can write lines to the output.
-    quiet_until = 0.0 if is_measured else launch.stalls.quiet_until
-    at = max(step.now + COLLECT, quiet_until)
-    if not launch.stalls.new or at < step.state.timers.get(TimerKind.STALLS, at):
-        step.set_timer(TimerKind.STALLS, at)
+    # The end of an attempt is not held back; what is only named is, in report_stalls.
+    if TimerKind.STALLS not in step.state.timers or is_measured:
+        at = step.now + COLLECT
+        step.set_timer(TimerKind.STALLS, min(at, step.state.timers.get(TimerKind.STALLS, at)))
     step.set_launch(stalls=launch.stalls.add(stall, is_measured))
 
 
@@ -442,9 +442,12 @@ def report_stalls(step: Step) -> None:
     launch = step.state.attempt.launch
     if launch is None or step.state.activity != Activity.TRAINING:
         return
-    stalls, first, named = launch.stalls.collect()
-    lasting = map(step.state.shorten, named)
+    lasting = map(step.state.shorten, launch.stalls.new.values())
     late = [stall for stall in lasting if stall.seen - stall.since >= _find_limit(step, stall)]
+    if not late and step.now < launch.stalls.quiet_until:
+        step.set_timer(TimerKind.STALLS, launch.stalls.quiet_until)
+        return
+    stalls, first = launch.stalls.collect()
     why = f"{describe(late)}, longer than {_describe_limit(step, late[0])}" if late else ""
     quiet = step.now + REPORT_EVERY if first else stalls.quiet_until
     step.set_launch(stalls=replace(stalls, late=why, quiet_until=quiet))
@@ -559,7 +562,7 @@ def on_cause(step: Step, event: m.CauseFound) -> None:
     run = step.state.run
     launch = step.launch
     code = launch.code
-    cause = _choose_cause(event, code)
+    cause = _choose_cause(event)
     if launch.leaving:
         step.then(m.AttemptEnds(_explain_leaving(", ".join(launch.leaving), event.evictions, code)))
         return
@@ -582,9 +585,9 @@ def on_cause(step: Step, event: m.CauseFound) -> None:
         step.then(m.AttemptEnds(LaunchError(why, code)))
 
 
-def _choose_cause(event: m.CauseFound, code: int) -> m.Cause | None:
+def _choose_cause(event: m.CauseFound) -> m.Cause | None:
     """The cause that explains the others: without keys, or bound, no rank has started."""
-    if code and event.key_problem:
+    if event.key_problem:
         return m.Cause("a worker: ", event.key_problem, is_sure_to_repeat=True, is_final=True)
     if event.binding_problem:
         return m.Cause("", event.binding_problem, is_sure_to_repeat=True, is_final=True)

@@ -65,8 +65,6 @@ def set_up_python(request: dict[str, Any]) -> None:
         sys.path.insert(0, request["first path"])
     # Behind everything, so that the script's own modules of these names come first.
     sys.path.append(paths.LIBRARY)
-    # The same module as the script's.
-    importlib.import_module("hvd_progress").count_steps()
     importlib.invalidate_caches()
     _set_buffering(program["unbuffered"] or bool(os.environ.get("PYTHONUNBUFFERED")))
     _correct_multiprocessing()

@@ -26,7 +26,7 @@ from hvd_pods.common.processes import (
     ended_children,
     set_process_option,
 )
-from hvd_pods.rank import exception_notice, ranks, warm_client
+from hvd_pods.rank import exception_notice, ranks, step_count, warm_client
 from hvd_pods.warm import script
 from hvd_pods.warm.state import WarmState
 
@@ -67,6 +67,7 @@ def main(main_namespace: dict[str, Any]) -> None:
         script.take_over(request, received)
         script.set_up_python(request)
         faulthandler.register(ranks.STACK_SIGNAL, ranks.open_stack_file(request["rank"]))
+        step_count.begin(request["rank"])
         variables = request["environment"]
         number = request["rank"]
         raised = functools.partial(exception_notice.notify, variables, number)

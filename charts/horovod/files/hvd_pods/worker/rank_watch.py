@@ -22,10 +22,9 @@ DEFAULT_PERIOD = 60.0
 STOPPED = {"T": notices.STOPPED, "t": notices.DEBUGGED}
 # Frameworks that do not report stalled ranks. Under MPI, waiting ranks poll: they are never idle.
 SILENT_FRAMEWORKS = ("torch", "jax")
-# Where the state is kept, an attempt with a stopped rank ends soon: the worker looks each second,
-# and notifies the master as often in the first minute of a stop.
+# Where the state is kept, an attempt with a stopped rank ends soon: the worker looks, and notifies
+# the master of a stop, each second.
 STOPPED_EVERY = 1.0
-OFTEN_WITHIN = 60.0
 # The share of a CPU below which a rank, with the processes that it has started, is idle.
 IDLE_SHARE = 0.02
 
@@ -57,7 +56,7 @@ class RankWatch:
         self._seen = {key: self._seen.get(key, (now, now)) for key in kinds.items()}
         self._notify_of_kept(scripts.values())
         for (pid, kind), (since, reported) in self._seen.items():
-            period = self._period_of(kind, now - since)
+            period = self._period_of(kind, scripts[pid])
             if now - reported >= period:
                 self._seen[pid, kind] = (since, now)
                 content = {"kind": kind, "seconds": now - since, "period": period}
@@ -66,9 +65,9 @@ class RankWatch:
                     break
         return STOPPED_EVERY if self._kept.intersection(scripts.values()) else notices.LOOK_EVERY
 
-    def _period_of(self, kind: str, seconds: float) -> float:
-        """The seconds between two notices of a kind about what has lasted for `seconds`."""
-        is_often = kind == notices.STOPPED and seconds < OFTEN_WITHIN
+    def _period_of(self, kind: str, script: ranks.Script) -> float:
+        """The seconds between two notices of a kind about a script."""
+        is_often = kind == notices.STOPPED and script in self._kept
         return min(STOPPED_EVERY, self._period) if is_often else self._period
 
     def _notify_of_kept(self, scripts: Iterable[ranks.Script]) -> None:

@@ -1,0 +1,208 @@
+"""Counts the steps of a script that reports none, so that `hvdchart status` shows one.
+
+A step is one of PyTorch's first optimizer, or a batch of Keras 3, which also shows its loss. They
+are steps of this attempt: only the script knows where it resumes. A script that reports its
+progress (library/hvd_progress.py) is not counted. PyTorch takes its hooks off a step that it
+compiles, so that such steps are not counted either.
+
+This runs in the script's own process, and must not change what the script does: after the first
+problem nothing is counted any more.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Callable, Mapping
+
+# Seconds between two writes.
+EVERY = 1.0
+
+
+def begin(rank: int) -> None:
+    """Count from the import of the framework on; nothing happens outside of a run."""
+    folder = os.environ.get("HVD_METRICS_DIR")
+    if not folder:
+        return
+    counter = Counter(os.path.join(folder, str(rank)))
+    missing = {}
+    for name, follow in FOLLOW.items():
+        if name in sys.modules:
+            follow(sys.modules[name], counter)
+        else:
+            missing[name] = follow
+    sys.meta_path.insert(0, Finder(missing, counter))
+
+
+class Counter:
+    """Writes the number of steps to a file of this rank, about once a second."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        self._written = 0.0
+        # A fork of the script may train, too, as for a validation.
+        self._process = os.getpid()
+        self._is_over = False
+
+    def take(self, step: int, steps: int | None = None, loss: Any = None) -> None:
+        """Note that the script has made `step` of `steps` steps in this attempt."""
+        now = time.monotonic()
+        if self._is_over or (now - self._written < EVERY and step != steps):
+            return
+        self._written = now
+        progress = sys.modules.get("hvd_progress")
+        if os.getpid() == self._process and not getattr(progress, "is_used", False):
+            self._write(step, steps, loss)
+
+    def give_up(self, problem: Exception) -> None:
+        """Count no longer: whatever the problem is, the script goes on."""
+        if not self._is_over:
+            self._is_over = True
+            why = f"{type(problem).__name__}: {problem}"
+            print(f"[hvd] the steps of this script are not counted: {why}", file=sys.stderr)
+
+    def _write(self, step: int, steps: int | None, loss: Any) -> None:
+        lines = [f"horovod_counted_step {step}\n"]
+        if steps:
+            lines.append(f"horovod_steps {steps}\n")
+        known = _as_number(loss)
+        if known is not None:
+            lines.append(f"horovod_loss {known!r}\n")
+        # Renamed when it is complete, so that nobody reads half of it.
+        new = f"{os.path.dirname(self._path)}/.{os.path.basename(self._path)}.counted"
+        with open(new, "w", encoding="ascii") as file:
+            file.write("".join(lines))
+        os.replace(new, self._path)
+
+
+def _as_number(loss: Any) -> float | None:
+    """The loss as a number; None for what is none, such as a loss for each sample."""
+    try:
+        return None if loss is None else float(loss)
+    except (TypeError, ValueError):
+        return None
+
+
+class Finder:
+    """Finds modules as the others on sys.meta_path do, and follows some of them."""
+
+    def __init__(
+        self, follow: Mapping[str, Callable[[Any, Counter], None]], counter: Counter
+    ) -> None:
+        self._follow = follow
+        self._counter = counter
+
+    def find_spec(self, name: str, path: Any = None, target: Any = None) -> Any:
+        follow = self._follow.get(name)
+        if follow is None:
+            return None
+        for finder in sys.meta_path:
+            find = None if finder is self else getattr(finder, "find_spec", None)
+            found = find(name, path, target) if find else None
+            if found is not None:
+                if hasattr(found.loader, "exec_module"):
+                    found.loader = Loader(found.loader, follow, self._counter)
+                return found
+        return None
+
+
+class Loader:
+    """A module's own loader, which the module has again as soon as it is imported."""
+
+    def __init__(
+        self, loader: Any, follow: Callable[[Any, Counter], None], counter: Counter
+    ) -> None:
+        self._loader = loader
+        self._follow = follow
+        self._counter = counter
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._loader, name)
+
+    def exec_module(self, module: Any) -> None:
+        module.__spec__.loader = module.__loader__ = self._loader
+        self._loader.exec_module(module)
+        try:
+            self._follow(module, self._counter)
+        except Exception as problem:  # noqa: BLE001 - the script works without
+            self._counter.give_up(problem)
+
+
+def _follow_torch(module: Any, counter: Counter) -> None:
+    """Count the steps of one optimizer; others, as of a GAN, make theirs beside it.
+
+    When it is gone, the next one is counted: a script may train several models in turn.
+    """
+    if not hasattr(module, "register_optimizer_step_post_hook"):
+        # Older than PyTorch 2.0.
+        return
+    import weakref
+
+    chosen: list[Any] = [lambda: None]
+    # A subclass, as Horovod's, calls the step of its base within its own: only the first end after
+    # a beginning counts. A step that has failed has no end.
+    state = {"steps": 0, "has_begun": False}
+
+    def enter(optimizer: Any, *_: Any) -> None:
+        if chosen[0]() is None:
+            chosen[0] = weakref.ref(optimizer)
+        if chosen[0]() is optimizer:
+            state["has_begun"] = True
+
+    def leave(optimizer: Any, *_: Any) -> None:
+        if chosen[0]() is optimizer and state["has_begun"]:
+            state["has_begun"] = False
+            state["steps"] += 1
+            _guarded(counter, state["steps"])
+
+    module.register_optimizer_step_pre_hook(enter)
+    module.register_optimizer_step_post_hook(leave)
+
+
+def _guarded(counter: Counter, *arguments: Any) -> None:
+    try:
+        counter.take(*arguments)
+    except Exception as problem:  # noqa: BLE001 - the script works without
+        counter.give_up(problem)
+
+
+def _follow_keras(module: Any, counter: Counter) -> None:
+    """Give each list of callbacks one more, which sees the batches of a training."""
+    make = module.CallbackList.__init__
+
+    class Batches(module.Callback):  # type: ignore[misc]
+        # The first epoch of this training, and the batches of the epochs since then.
+        first: int | None = None
+        before = 0
+
+        def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
+            self.first = epoch if self.first is None else self.first
+            self.before = (epoch - self.first) * self._number("steps")
+
+        def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
+            loss = logs.get("loss") if isinstance(logs, dict) else None
+            epochs = self._number("epochs") - (self.first or 0)
+            _guarded(counter, self.before + batch + 1, epochs * self._number("steps"), loss)
+
+        def _number(self, name: str) -> int:
+            # A loop of the script's own gives none.
+            return int((self.params or {}).get(name) or 0)
+
+    def add(self: Any, *arguments: Any, **named: Any) -> None:
+        make(self, *arguments, **named)
+        # Behind the others: whether they may run beside the next batch is decided without it.
+        own = Batches()
+        own.set_params(getattr(self, "params", None))
+        self.callbacks.append(own)
+
+    module.CallbackList.__init__ = add
+
+
+FOLLOW = {
+    "torch.optim.optimizer": _follow_torch,
+    "keras.src.callbacks.callback_list": _follow_keras,
+}

@@ -1,0 +1,182 @@
+"""Steps of scripts that report none, counted in their own process."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from hvd_pods.common import metrics
+from tests.unit.hvd_pods.copies import FILES, PROGRAMS
+
+# Modules with what is used of PyTorch's and of Keras', by the paths of theirs.
+FRAMEWORKS = {
+    "torch/optim/optimizer.py": """
+before, after = [], []
+register_optimizer_step_pre_hook = before.append
+register_optimizer_step_post_hook = after.append
+
+class Optimizer:
+    fails = False
+
+    def step(self):
+        for hook in before:
+            hook(self, (), {})
+        if self.fails:
+            raise MemoryError
+        for hook in after:
+            hook(self, (), {})
+
+class Distributed(Optimizer):
+    def step(self):
+        before[0](self, (), {})
+        super().step()
+        after[0](self, (), {})
+""",
+    "keras/src/callbacks/callback_list.py": """
+class Callback:
+    params = None
+
+    def set_params(self, params):
+        self.params = params
+
+class CallbackList:
+    def __init__(self, callbacks=None, add_history=False, **params):
+        self.given = callbacks
+        self.callbacks = list(callbacks) if callbacks else []
+        # As Keras: nothing is passed on where there is nothing.
+        self.params = params
+        if params:
+            for callback in self.callbacks:
+                callback.set_params(params)
+
+    def on_epoch_begin(self, epoch):
+        for callback in self.callbacks:
+            callback.on_epoch_begin(epoch)
+
+    def on_train_batch_end(self, batch, logs):
+        for callback in self.callbacks:
+            callback.on_train_batch_end(batch, logs)
+
+    def fit(self, epochs, loss=0.5):
+        for epoch in epochs:
+            self.on_epoch_begin(epoch)
+            for batch in range(5):
+                self.on_train_batch_end(batch, {"loss": loss})
+""",
+}
+BEGIN = "from hvd_pods.rank import step_count\nstep_count.EVERY = 0.0\nstep_count.begin(3)\n"
+TORCH = """
+from torch.optim.optimizer import Distributed, Optimizer
+first, second = Distributed(), Optimizer()
+for _ in range(3):
+    first.step()
+    second.step()
+"""
+KERAS = """
+from keras.src.callbacks.callback_list import Callback, CallbackList
+"""
+
+
+def run(folder: Path, script: str) -> tuple[metrics.ReportedProgress, str]:
+    """What a script with these frameworks makes known, and what it prints to standard error."""
+    for name, content in FRAMEWORKS.items():
+        file = folder / "packages" / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(content)
+    written = folder / "metrics"
+    written.mkdir()
+    paths = [FILES, PROGRAMS / "library", folder / "packages"]
+    environment = {"PYTHONPATH": ":".join(map(str, paths)), "HVD_METRICS_DIR": str(written)}
+    command = [sys.executable, "-c", BEGIN + script]
+    done = subprocess.run(command, env=environment, check=True, capture_output=True, text=True)
+    texts = [file.read_text() for file in written.glob("[0-9]*")]
+    return metrics.parse_progress(metrics.select_progress("".join(texts))), done.stderr
+
+
+def test_steps_of_the_first_optimizer_are_counted_once_each(tmp_path: Path) -> None:
+    """A subclass, as Horovod's, calls the step of its base within its own."""
+    assert run(tmp_path, TORCH) == ({"step": 3, "isCounted": True}, "")
+
+
+def test_a_step_that_fails_is_no_step(tmp_path: Path) -> None:
+    """A script may go on after it, with a smaller batch."""
+    fails = "Optimizer.fails = True\ntry: first.step()\nexcept MemoryError: pass\n"
+    script = f"{TORCH}{fails}Optimizer.fails = False\nfirst.step()\n"
+    assert run(tmp_path, script)[0]["step"] == 4
+
+
+def test_the_next_optimizer_is_counted_when_the_first_one_is_gone(tmp_path: Path) -> None:
+    script = f"{TORCH}del first\nfor _ in range(2): second.step()\n"
+    assert run(tmp_path, script)[0]["step"] == 5
+
+
+def test_batches_are_counted_with_their_loss(tmp_path: Path) -> None:
+    script = f"{KERAS}CallbackList(add_history=True, steps=5, epochs=4).fit(range(2))"
+    expected = {"step": 10, "steps": 20, "loss": 0.5, "isCounted": True}
+    assert run(tmp_path, script) == (expected, "")
+
+
+def test_batches_of_a_training_that_resumes_are_those_of_the_attempt(tmp_path: Path) -> None:
+    script = f"{KERAS}CallbackList(steps=5, epochs=4).fit([2])"
+    found, _ = run(tmp_path, script)
+    assert (found["step"], found["steps"]) == (5, 10)
+
+
+@pytest.mark.parametrize(
+    "own",
+    [
+        "made = CallbackList()\nfor n in range(5): made.on_train_batch_end(n, {})",
+        "made = CallbackList()\nmade.fit([0])",
+        "CallbackList(steps=None, epochs=1).fit([0], loss=[1.0, 2.0])",
+        "CallbackList(steps=None, epochs=1).fit([0], loss='none')",
+    ],
+    ids=["no epochs", "a loop of its own", "a loss for each sample", "no number"],
+)
+def test_whatever_a_script_does_with_callbacks_goes_on(tmp_path: Path, own: str) -> None:
+    found, errors = run(tmp_path, KERAS + own)
+    assert (found["step"], errors) == (5, "")
+
+
+def test_callbacks_of_the_script_are_passed_on_as_they_are(tmp_path: Path) -> None:
+    script = f"{KERAS}own = (Callback(),)\nassert CallbackList(own, steps=1).given is own\n"
+    assert run(tmp_path, script) == ({}, "")
+
+
+def test_what_the_script_reports_is_not_counted(tmp_path: Path) -> None:
+    script = f"import hvd_progress\nhvd_progress.report(70, steps=90)\n{TORCH}"
+    found, _ = run(tmp_path, script)
+    assert (found["step"], found["steps"]) == (70, 90)
+    assert "isCounted" not in found
+
+
+def test_a_fork_of_the_script_is_not_counted(tmp_path: Path) -> None:
+    script = f"import os\nif os.fork():\n    os.wait()\n    os._exit(0)\n{TORCH}"
+    assert run(tmp_path, script) == ({}, "")
+
+
+def test_a_folder_that_cannot_be_written_is_told_once(tmp_path: Path) -> None:
+    script = f"import os\nos.rmdir(os.environ['HVD_METRICS_DIR'])\n{TORCH}"
+    _, errors = run(tmp_path, script)
+    assert errors.count("the steps of this script are not counted: FileNotFoundError") == 1
+
+
+def test_a_framework_that_has_changed_is_imported_all_the_same(tmp_path: Path) -> None:
+    # As of libraries for Python 2 and 3.
+    script = "import sys\nclass Old:\n    find_module = lambda *_: None\n"
+    script += "sys.meta_path.insert(0, Old())\n"
+    file = tmp_path / "packages/keras/src/callbacks/callback_list.py"
+    file.parent.mkdir(parents=True)
+    changed = FRAMEWORKS["keras/src/callbacks/callback_list.py"].replace("CallbackList", "Other")
+    script += f"import pathlib\npathlib.Path({str(file)!r}).write_text({changed!r})\n"
+    script += "import keras.src.callbacks.callback_list as module\nassert module.Other\n"
+    _, errors = run(tmp_path, script)
+    assert "are not counted: AttributeError" in errors
+
+
+def test_a_module_that_is_followed_has_its_own_loader(tmp_path: Path) -> None:
+    show = "import torch.optim.optimizer as o, inspect\nassert 'class Distributed' in "
+    show += "inspect.getsource(o) and type(o.__loader__).__name__ == 'SourceFileLoader'\n"
+    assert run(tmp_path, show + TORCH)[0]["step"] == 3
