@@ -129,16 +129,3 @@ def test_each_option_has_one_outcome() -> None:
     # A bound is one of a number.
     bounded = [option for option in options if {"least", "most"} & option.keys()]
     assert {option.get("type") for option in bounded} == {"int", "float"}
-
-
-@pytest.mark.parametrize("program", ["horovodrun", "/opt/bin/horovodrun", "/opt/horovodrun//"])
-def test_line_begins_with_the_launcher_as_templates_see_it(program: str) -> None:
-    """Go's `base` leaves out slashes at the end."""
-    assert horovodrun.is_line([program, "t"])
-
-
-@pytest.mark.parametrize(
-    "command", [[], [""], ["/"], ["mpirun", "horovodrun"], ["./horovodrun.py"], ["horovodrun/t"]]
-)
-def test_other_commands_are_no_lines_of_horovodrun(command: list[str]) -> None:
-    assert not horovodrun.is_line(command)

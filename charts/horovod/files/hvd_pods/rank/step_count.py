@@ -2,8 +2,7 @@
 
 A step is one of PyTorch's first optimizer, or a batch of Keras 3, which also shows its loss. They
 are steps of this attempt: only the script knows where it resumes. A script that reports its
-progress (library/hvd_progress.py) is not counted. PyTorch takes its hooks off a step that it
-compiles, so that such steps are not counted either.
+progress (library/hvd_progress.py) is not counted.
 
 This runs in the script's own process, and must not change what the script does: after the first
 problem nothing is counted any more.
