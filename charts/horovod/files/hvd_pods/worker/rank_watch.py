@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import time
 from contextlib import suppress
-from typing import Iterable, Mapping
+from typing import Collection, Iterable, Mapping
 
 from hvd_pods.common import contract, notices, processes
 from hvd_pods.rank import ranks
@@ -43,6 +43,7 @@ class RankWatch:
         # By process: the seconds of CPU at the last look, and when that was.
         self._used: dict[int, float] = {}
         self._looked = 0.0
+        self._idle: list[int] = []
         # The scripts whose state is kept, as far as the master knows.
         self._kept: set[ranks.Script] = set()
 
@@ -63,31 +64,37 @@ class RankWatch:
                 if not ranks.notify(scripts[pid], **content):
                     # The master does not answer: the others wait for the next look.
                     break
-        return STOPPED_EVERY if self._kept.intersection(scripts.values()) else notices.LOOK_EVERY
+        return STOPPED_EVERY if self._kept else notices.LOOK_EVERY
 
     def _period_of(self, kind: str, script: ranks.Script) -> float:
         """The seconds between two notices of a kind about a script."""
         is_often = kind == notices.STOPPED and script in self._kept
         return min(STOPPED_EVERY, self._period) if is_often else self._period
 
-    def _notify_of_kept(self, scripts: Iterable[ranks.Script]) -> None:
+    def _notify_of_kept(self, scripts: Collection[ranks.Script]) -> None:
         """Notify the master once of each rank whose state is in memory."""
+        self._kept.intersection_update(scripts)
         for script in scripts:
             if script not in self._kept and saving.find_kept(script.run) is not None:
                 if not ranks.notify(script, kind=notices.KEPT):
                     break
                 self._kept.add(script)
 
-    def _find_idle(self, pids: Iterable[int], now: float) -> list[int]:
+    def _find_idle(self, pids: Collection[int], now: float) -> list[int]:
         """The ranks that have used no CPU since the last look."""
         if not self._is_silent:
             return []
+        if self._kept and now - self._looked < notices.LOOK_EVERY:
+            # In a second, a rank that waits may do what it does in five.
+            return [pid for pid in self._idle if pid in pids]
         used = cpu_seconds(pids)
         limit = IDLE_SHARE * (now - self._looked)
-        idle = [pid for pid in used if pid in self._used and used[pid] - self._used[pid] < limit]
+        self._idle = [
+            pid for pid in used if pid in self._used and used[pid] - self._used[pid] < limit
+        ]
         self._used = used
         self._looked = now
-        return idle
+        return self._idle
 
 
 def cpu_seconds(leaders: Iterable[int]) -> dict[int, float]:
