@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from hvdchart.chart_files import read_data
 from hvdchart.spec.load import load_tree
 
 _TABLE = Path(__file__).with_name("images.yaml")
@@ -40,7 +41,7 @@ class DefaultImage:
         Those that a text of a requirements.txt names are left out.
         """
         used = {step for module in modules for step in _steps(module)}
-        packages = _table()["packages"]
+        packages = {**_table()["packages"], **read_data("python_packages.json")}
         lines = re.findall(r"^\s*([A-Za-z0-9][-._A-Za-z0-9]*)", requirements, re.MULTILINE)
         listed = set(map(_normal, lines))
         found = {packages[module] for module in used & packages.keys() - self.has}
