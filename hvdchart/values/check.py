@@ -78,9 +78,10 @@ def _got(error: Any) -> str:
 
 
 def _check_limits(plan: Plan, values: Mapping[str, Plain]) -> None:
-    """Refuse limits below the requests of the same container, which the API server would refuse.
+    """Refuse limits below the requests of the same container.
 
-    The chart refuses them, too, under the names of its values.
+    Kubernetes refuses such pods, which the chart creates nevertheless: its templates do not compute
+    with quantities.
     """
     errors = ErrorCollector()
     for path, resources in _resources(values):
@@ -115,7 +116,10 @@ def _resources(values: Mapping[str, Plain]) -> Iterator[tuple[KeyPath, Mapping[s
         at: KeyPath = ("workerGroups", index) if is_grouped else ("worker",)
         yield at, group.get("resources") or {}
     for pod in ("master", "tensorboard"):
-        yield (pod,), (values.get(pod) or {}).get("resources") or {}
+        of_pod = values.get(pod) or {}
+        # There is no pod of TensorBoard unless it is enabled.
+        if pod == "master" or of_pod.get("enabled"):
+            yield (pod,), of_pod.get("resources") or {}
 
 
 def _amount(value: Plain) -> Fraction | None:

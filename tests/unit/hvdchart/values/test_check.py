@@ -80,7 +80,11 @@ def limits(text: str) -> str:
         (f"{{worker: {{{limits('1Gi')}}}}}", ["values.worker.resources.limits.memory"]),
         (f"{{worker: {{{limits('2147483648')}}}}}", []),
         (f"{{master: {{{limits('1.5Gi')}}}}}", ["values.master.resources.limits.memory"]),
-        (f"{{tensorboard: {{{limits('1e9')}}}}}", ["values.tensorboard.resources.limits.memory"]),
+        (
+            f"{{tensorboard: {{enabled: true, {limits('1e9')}}}}}",
+            ["values.tensorboard.resources.limits.memory"],
+        ),
+        (f"{{tensorboard: {{{limits('1e9')}}}}}", []),
         (
             f"{{workerGroups: [{{name: a, {limits('1Gi')}}}]}}",
             ["values.workerGroups[0].resources.limits.memory"],
