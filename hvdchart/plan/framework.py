@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import base64
 import io
+import re
 import tarfile
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
@@ -25,6 +26,34 @@ _SIGNS = {
 }
 # A module that prefers MPI to Gloo on CPUs, where PyTorch was compiled with it.
 _MPI_ON_CPUS = "accelerate"
+# The keys of what a training needs to be one of many ranks, and of what trains, which may not.
+_JOINS = "joins"
+_TRAINS = "trains"
+_JOINING = (
+    *(sign for signs in _SIGNS.values() for sign in signs),
+    "byteps",
+    "colossalai",
+    "composer",
+    "fairscale",
+    "fastai",
+    "ignite",
+    "megatron",
+    "mmengine",
+    "ray",
+    "torch_xla",
+    "torchtune",
+    "transformers.Seq2SeqTrainer",
+    "transformers.Trainer",
+    "transformers.trainer",
+    "trl",
+    "ultralytics",
+)
+_TRAINING = ("torch", "tensorflow", "keras", "tf_keras", "jax", "flax")
+# Where the code names one of these, it may divide its work itself, or import what joins the ranks.
+_OF_RANKS = re.compile(rb"RANK\b|WORLD_SIZE|PROCESS_ID|NUM_PROCESSES|horovod", re.IGNORECASE)
+# TensorFlow's strategy for many machines, and the variable in which it looks for them.
+_STRATEGY = "MultiWorkerMirroredStrategy"
+_STRATEGYS_VARIABLE = "TF_CONFIG"
 # The key of a line that makes PyTorch or JAX reduce with MPI.
 _BACKEND = "backend mpi"
 _IS_LINE = "train.command is a line of horovodrun"
@@ -41,7 +70,8 @@ class Framework:
     """What the ranks reduce with (None where nothing says it), and the planned keys of `launch`.
 
     `broken` are the files of the program that are no Python of this version: what is wrong with
-    each, by the file's name.
+    each, by the file's name. `alone` says why each rank trains a model of its own, and is empty
+    where that is not known.
     """
 
     name: str | None
@@ -49,6 +79,7 @@ class Framework:
     preload: tuple[str, ...]
     reasons: Mapping[str, Reason]
     broken: Mapping[str, str]
+    alone: str
 
 
 def plan_framework(spec: Spec) -> Framework:
@@ -86,7 +117,24 @@ def plan_framework(spec: Spec) -> Framework:
     preload: tuple[str, ...] = ()
     if name is not None and not has_gpus:
         preload = _PRELOAD.get(name, ())
-    return Framework(name, mode, preload, reasons, broken)
+    alone = "" if broken else _alone(spec, sources, used)
+    return Framework(name, mode, preload, reasons, broken, alone)
+
+
+def _alone(spec: Spec, sources: Mapping[str, bytes], used: Mapping[str, str]) -> str:
+    """Why each rank of a program that uses these trains a model of its own; empty where unknown."""
+    is_told = spec.train.framework or is_line_of_horovodrun(spec) or spec.launch.mode == "custom"
+    if is_told or _JOINS in used or _TRAINS not in used:
+        return ""
+    if any(_OF_RANKS.search(text) for text in sources.values()):
+        return ""
+    if _STRATEGY in used:
+        variable = _STRATEGYS_VARIABLE
+        is_set = variable in spec.train.env or any(variable.encode() in t for t in sources.values())
+        return "" if is_set else f"{used[_STRATEGY]}, which needs {variable}, and nothing sets that"
+    words = (word.removeprefix("./") for word in spec.train.command)
+    file = next((word for word in words if word in sources), "the code")
+    return f"nothing in {file} joins the ranks"
 
 
 def used_modules(code: Plain, command: Sequence[str]) -> Iterator[tuple[str, str]]:
@@ -103,11 +151,11 @@ def used_modules(code: Plain, command: Sequence[str]) -> Iterator[tuple[str, str
 def _find(
     sources: Mapping[str, bytes], command: Sequence[str], broken: dict[str, str]
 ) -> dict[str, str]:
-    """Where the program first uses each framework, _MPI_ON_CPUS, and _BACKEND.
+    """Where the program first uses each framework, _MPI_ON_CPUS, _BACKEND, and what may join ranks.
 
     What it does not use is not in the result. `broken` gets the files that are no Python.
     """
-    wanted = {**_SIGNS, _MPI_ON_CPUS: (_MPI_ON_CPUS,)}
+    wanted = {**_SIGNS, _MPI_ON_CPUS: (_MPI_ON_CPUS,), _JOINS: _JOINING, _TRAINS: _TRAINING}
     used: dict[str, str] = {}
     for file, tree in _program(sources, command, broken):
         for line, module in _modules(tree):
@@ -117,6 +165,9 @@ def _find(
                     used.setdefault(name, f"{file}:{line} uses {module}")
         for line in _mpi_backends(tree):
             used.setdefault(_BACKEND, f"{file}:{line} names the backend mpi")
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Attribute) and node.attr == _STRATEGY:
+                used.setdefault(_STRATEGY, f"{file}:{node.lineno} uses {_STRATEGY}")
     return used
 
 

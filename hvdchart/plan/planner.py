@@ -57,7 +57,11 @@ def _plan(spec: Spec, tree: Node | None) -> Plan:
         launching=launching,
         shm=largest.shm,
         shm_reason=largest.reasons["shm"],
-        warnings=(*_broken(framework), *warnings(spec, groups, launching)),
+        warnings=(
+            *_broken(framework),
+            *_alone(framework, sum(group.ranks for group in groups)),
+            *warnings(spec, groups, launching),
+        ),
         framework=framework,
         tree=tree,
     )
@@ -68,6 +72,12 @@ def _broken(framework: Framework) -> Iterator[str]:
     version = f"{sys.version_info.major}.{sys.version_info.minor}"
     for problem in framework.broken.values():
         yield f"{problem}; ranks end there, unless the image's Python is newer than {version}"
+
+
+def _alone(framework: Framework, ranks: int) -> Iterator[str]:
+    """A warning about several ranks that train the same model, each for itself."""
+    if framework.alone and ranks > 1:
+        yield f"{framework.alone}: each of {ranks} ranks trains alone; see docs/script.md"
 
 
 def _check_mpi(spec: Spec, framework: Framework, tree: Node | None) -> None:

@@ -25,9 +25,11 @@ def archive(files: dict[str, str]) -> str:
     return base64.b64encode(make_archive(*members)).decode()
 
 
-def plan_code(files: dict[str, str], command: str = "python train.py", rest: str = "") -> Plan:
+def plan_code(
+    files: dict[str, str], command: str = "python train.py", rest: str = "", node: str = NODE
+) -> Plan:
     """The plan of a folder's code."""
-    spec = read(NODE, rest)
+    spec = read(node, rest)
     train = dataclasses.replace(spec.train, command=tuple(command.split()))
     code = {"code": {"archive": archive(files)}}
     return make_plan(dataclasses.replace(spec, train=train, values=code))
@@ -38,6 +40,35 @@ def plan_jax(node: str) -> Plan:
     return make_plan(
         dataclasses.replace(spec, train=dataclasses.replace(spec.train, framework="jax"))
     )
+
+
+@pytest.mark.parametrize(
+    ("script", "says"),
+    [
+        ("import torch", "nothing in train.py joins the ranks: each of 2 ranks trains alone"),
+        ("from tensorflow import keras", "nothing in train.py joins the ranks"),
+        ("import jax", "nothing in train.py joins the ranks"),
+        ("import tensorflow as tf\ntf.distribute.MultiWorkerMirroredStrategy()", "needs TF_CONFIG"),
+        ("import tensorflow as tf\ntf.distribute.MirroredStrategy()", "nothing in train.py"),
+        (DDP, ""),
+        ("import torch, horovod.torch", ""),
+        ("import torch\nfrom transformers import Trainer", ""),
+        ("import torch\nfrom transformers import AutoModel", "nothing in train.py"),
+        ("import keras\nkeras.distribution.initialize()", ""),
+        ("import torch, os\nshare = os.environ['RANK']", ""),
+        ("import numpy", ""),
+    ],
+)
+def test_ranks_that_nothing_joins_are_a_warning(script: str, says: str) -> None:
+    told = " ".join(plan_code({"train.py": script}).warnings)
+    assert ("trains alone" in told, says in told) == (bool(says), True)
+    single = plan_code({"train.py": script}, node="{name: x, count: 1, coresPerSocket: 4}")
+    assert "trains alone" not in " ".join(single.warnings)
+
+
+def test_custom_command_may_join_the_ranks() -> None:
+    plan = plan_code({"train.py": "import torch"}, rest="launch: {mode: custom}")
+    assert "trains alone" not in " ".join(plan.warnings)
 
 
 @pytest.mark.parametrize(
