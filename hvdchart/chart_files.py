@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from hvd_pods.common.rank_variables import choose
 from hvdchart.errors import FileError
 
 
@@ -81,6 +82,12 @@ def is_charts_variable(name: str) -> bool:
     """Whether the chart sets this environment variable, which nobody else may set."""
     pattern = read_data("resources.json")["reserved"]["variables"]
     return re.fullmatch(pattern, name) is not None
+
+
+def is_ranks_variable(name: str) -> bool:
+    """Whether this variable says a rank's place, which its launcher sets whatever others set."""
+    of_launchers = read_data("launcher_options.json")["rankVariables"].values()
+    return name in choose((0, 1, 0, 1), {}) or any(name in names for names in of_launchers)
 
 
 def launch_modes() -> tuple[str, ...]:

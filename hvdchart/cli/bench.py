@@ -67,6 +67,7 @@ def bench(
     from hvdchart.run.helm import Helm as Program
     from hvdchart.run.interrupts import interrupting_signals
 
+    planning.refuse_script(specs, files)
     chosen = options.parse_numbers("workers", workers)
     words = options.split_words("command", command)
     if not words:

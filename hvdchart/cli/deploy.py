@@ -75,9 +75,7 @@ def deploy(
 
     if build and no_build:
         raise typer.BadParameter("--build and --no-build contradict each other")
-    named = [*(specs or ()), *(files or ())]
-    if planning.is_script(named):
-        raise typer.BadParameter(f"{named[0]} is a script: hvdchart run {named[0]}")
+    planning.refuse_script(specs, files)
     chosen = options.chosen_settings(settings, fails_on_nan=fail_on_nan)
     paths, plan = planning.plan_project(specs, files, chosen, code, values)
     planning.print_warnings(plan)

@@ -117,6 +117,7 @@ def dev(
             load_with=load_with,
             provided=provided,
         )
+        planning.print_warnings(made, report)
         if made is not plan:
             image: Any = made.spec.values["image"]
             provided.add(image["tag"])
@@ -161,8 +162,6 @@ class _Runs:
         is_first = not self._session
         try:
             plan = self._make_plan(version)
-            if is_first:
-                planning.print_warnings(plan)
             # A launcher whose run is replaced complains about that.
             self._log.mute(self._log.printed)
             self._upgrade(plan)

@@ -1,17 +1,23 @@
 """The command `doctor`."""
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from hvdchart.cli import options, planning
+from hvdchart.cli.script_options import Named, ScriptOptions, takes_script
 from hvdchart.cli.terminal import print_document, show
 from hvdchart.errors import ClusterError
 
 
+@takes_script
 def doctor(
-    specs: options.SpecsOrScript = None,
+    named: Named = None,
     files: options.Files = None,
+    code: options.Code = None,
+    *,
+    given: ScriptOptions,
     settings: options.Settings = None,
     namespace: options.Namespace = None,
     context: options.Context = None,
@@ -32,11 +38,13 @@ def doctor(
 ) -> None:
     """Check tools, cluster, permissions and capacity, and print a remedy for each problem.
 
-    With SPEC, also check whether the namespace would admit its run and has room for it.
+    With a spec or a script, also check whether the namespace would admit its run and has room for
+    it. The options from --workers to --name are for a script, as for `run`.
 
     Examples:
       hvdchart doctor
       hvdchart doctor run.spec.yaml --namespace team
+      hvdchart doctor train.py --workers 4 --gpus 8
       hvdchart doctor --probe-policies python:3.12-slim
 
     Exit codes: 0 no problem was found; 3, 4 the spec is wrong; 7 there are problems.
@@ -50,12 +58,17 @@ def doctor(
     from hvdchart.run.interrupts import interrupting_signals
 
     values = None
-    if specs or files:
+    script = planning.Script.of_words(named or (), given, code)
+    if named or files:
         from hvdchart.values.check import checked_values
         from hvdchart.values.merge import merge_values
         from hvdchart.values.schema import default_values
 
-        _, plan = planning.plan_specs(specs, files, settings)
+        if script:
+            plan = script.plan(files, settings, {}).plan
+        else:
+            specs = [Path(word) for word in named or ()]
+            _, plan = planning.plan_project(specs, files, settings, code)
         values = merge_values(default_values(), checked_values(plan))
     engines = working_engines()
     if engines:

@@ -38,14 +38,6 @@ Settings = Annotated[
         help="Set a key of the merged spec, e.g. nodes.0.count=8; can be repeated.",
     ),
 ]
-SpecsOrScript = Annotated[
-    list[Path] | None,
-    typer.Argument(
-        metavar="SPEC...|SCRIPT",
-        help=f"Spec files, merged in order; FOLDER: its {SPEC_NAME}; - reads standard input; or a "
-        "script, as for `run`.",
-    ),
-]
 FailOnNan = Annotated[
     bool,
     typer.Option(

@@ -52,6 +52,7 @@ def plan(
     Exit codes: 0 printed; 2, 3, 4 an option or the spec has a wrong value; 5 a file cannot be read.
     """
     from hvdchart.values import report as plan_report
+    from hvdchart.values.check import checked_values
 
     chosen = options.chosen_settings(settings, fails_on_nan=fail_on_nan)
     script = planning.Script.of_words(named or (), given, code)
@@ -61,6 +62,7 @@ def plan(
         specs = [Path(word) for word in named or ()]
         values = planning.read_values(None, code)
         _, made = planning.plan_specs(specs, files, chosen, values, code)
+        checked_values(made)
     if output != "table":
         print_document(plan_report.document(made), output)
         return

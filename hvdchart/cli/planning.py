@@ -55,7 +55,7 @@ class Script:
         *,
         is_marked: bool = False,
     ) -> ScriptPlan:
-        """The plan of the script; `report` gets the remarks about it.
+        """The plan of the script, with warnings about its files; `report` gets the remarks.
 
         The code is in `values`, or else read. `files` are spec files, which have nothing to be
         merged into. With `is_marked`, messages about the run have the words of `hvdchart run`.
@@ -74,8 +74,8 @@ class Script:
             values = {**values, "code": pack_code(self.code or self.path, say)}
         options = {"name": script_name(self.path), **self.given.given()}
         run = ScriptRun(command, settings=settings or (), **options)
-        made = plan_script(run, values, is_marked=is_marked)
-        for remark in made.remarks(self.path, self.code):
+        made = plan_script(run, values, is_marked=is_marked).warn_of_files(self.path, self.code)
+        for remark in made.remarks():
             report(remark)
         return made
 
@@ -107,14 +107,14 @@ def read_values(files: list[Path] | None, code: Path | None) -> Mapping[str, Pla
 def tell_left_behind(
     code: Path, packed: Mapping[str, Plain], report: Callable[[str], object] = note
 ) -> None:
-    """Report what a script that --code names uses of its folder; `packed` is the chart's value."""
+    """Warn of what a script that --code names uses of its folder; `packed` is the chart's value."""
     from hvdchart.plan.framework import used_modules
     from hvdchart.project.script import left_behind
 
     if code.is_file():
         modules = [module for _, module in used_modules(packed, [code.name])]
-        for remark in left_behind(code, modules):
-            report(remark)
+        for warning in left_behind(code, modules):
+            report(f"warning: {warning}")
 
 
 def spec_files(
@@ -140,25 +140,35 @@ def plan_specs(
 ) -> tuple[list[Path], Plan]:
     """The spec files in order, and the plan of what they, the settings and `values` merge to.
 
-    A script in the place of a spec gets the spec that `hvdchart run` makes for it. Its code is in
-    `values`, or else read. Raises FileError and SpecError, and typer.BadParameter when no spec is
-    named.
+    Raises FileError and SpecError, and typer.BadParameter when no spec is named, and for the words
+    of a command among the specs.
     """
     from hvdchart.plan.planner import plan_tree
     from hvdchart.spec.load import load_specs
 
-    if specs and is_script(specs):
-        own = Script(specs[0], specs[1:], ScriptOptions.of_environment(), code)
-        return specs, own.plan(files, settings, values or {}).plan
     paths = spec_files(specs, files, code)
+    for path in paths:
+        if len(path.name) > 1 and path.name.startswith("-"):
+            raise typer.BadParameter(
+                f"{path} is no spec: arguments of the ranks' command belong to its train.command"
+            )
     if not paths:
         raise typer.BadParameter("no spec: name a file, or a folder with one")
     return paths, plan_tree(load_specs(paths, settings or (), values))
 
 
 def is_script(named: Sequence[Path]) -> bool:
-    """Whether a command names a script in the place of a spec."""
-    return bool(named) and named[0].suffix == ".py"
+    """Whether a command names a script, or a notebook as one, in the place of a spec."""
+    return bool(named) and named[0].suffix in (".py", ".ipynb")
+
+
+def refuse_script(specs: list[Path] | None, files: list[Path] | None) -> None:
+    """Raise typer.BadParameter for a script where a command takes a spec alone."""
+    named = [*(specs or ()), *(files or ())]
+    if is_script(named):
+        raise typer.BadParameter(
+            f"{named[0]} is a script: hvdchart run {named[0]}, whose --save-spec writes a spec"
+        )
 
 
 def plan_project(
@@ -192,7 +202,7 @@ def check_room(plan: Plan, cluster: Cluster) -> None:
     check(cluster, merge_values(default_values(), checked_values(plan)))
 
 
-def print_warnings(plan: Plan) -> None:
-    """Write the plan's warnings to standard error."""
+def print_warnings(plan: Plan, report: Callable[[str], object] = note) -> None:
+    """Write the plan's warnings to standard error, or with `report`."""
     for warning in plan.warnings:
-        note(f"warning: {warning}")
+        report(f"warning: {warning}")

@@ -1,19 +1,24 @@
 """The command `render`."""
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from hvdchart.cli import options, planning
+from hvdchart.cli.script_options import Named, ScriptOptions, takes_script
 from hvdchart.cli.terminal import console, note, write_output
 from hvdchart.errors import DifferenceError
 
 
+@takes_script
 def render(
-    specs: options.SpecsOrScript = None,
+    named: Named = None,
     files: options.Files = None,
     settings: options.Settings = None,
     code: options.Code = None,
+    *,
+    given: ScriptOptions,
     output: options.Output = None,
     check: Annotated[
         bool, typer.Option("--check", help="Compare with --write; exit 1 if it differs.")
@@ -35,10 +40,12 @@ def render(
     """Render the chart's values for a spec.
 
     A folder is a project: its spec and its code, as for deploy. Its spec file alone has no code.
+    The options from --workers to --name are for a script, as for `run`.
 
     Examples:
       hvdchart render run.spec.yaml -w values.yaml
       hvdchart render run.spec.yaml -w values.yaml --check
+      hvdchart render train.py --workers 4 -w values.yaml
       hvdchart render run.spec.yaml --code . | helm upgrade --install run charts/horovod -f -
 
     Exit codes: 0 rendered; 1 --check found a difference; 3, 4 the spec or the values are wrong; 5
@@ -49,7 +56,13 @@ def render(
 
     if check and output is None:
         raise typer.BadParameter("--check needs --write: the file to compare with")
-    paths, plan = planning.plan_project(specs, files, settings, code)
+    script = planning.Script.of_words(named or (), given, code)
+    if script:
+        paths = [script.path]
+        plan = script.plan(files, settings, {}).plan
+    else:
+        specs = [Path(word) for word in named or ()]
+        paths, plan = planning.plan_project(specs, files, settings, code)
     planning.print_warnings(plan)
     if manifests:
         from hvdchart.run.helm import manifests as helm_manifests

@@ -46,7 +46,7 @@ def run(
       hvdchart run train.py
       hvdchart run train.py --workers 4 --cpu 8 --memory 16Gi -- --epochs 3
       hvdchart run train.py --gpus 1 --image registry.example/team/train:1
-      hvdchart run train.py --volume data=pvc:scans:/data --env LEVEL=2 --secret wandb
+      hvdchart run train.py --volume data=pvc:scans:/data:ro --env LEVEL=2 --secret wandb
       hvdchart run my-project/train.py --code my-project --detach
 
     Exit codes: 0 the run finished; 2, 3, 4 an option has a wrong value; 5 the script cannot be

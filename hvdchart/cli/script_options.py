@@ -73,8 +73,8 @@ class ScriptOptions:
         list[str] | None,
         typer.Option(
             metavar="NAME=SOURCE",
-            help="A volume, such as data=pvc:CLAIM:/data, output=pvc:CLAIM or "
-            "data=hostPath:/mnt/data:/data:ro; can be repeated.",
+            help="A volume, such as data=pvc:CLAIM:/data:ro, output=pvc:CLAIM "
+            "or cache=hostPath:/mnt/cache:/cache; can be repeated.",
         ),
     ] = None
     name: Annotated[
@@ -84,11 +84,6 @@ class ScriptOptions:
             help="Name of the run, also to replace an active one (default: that of the script).",
         ),
     ] = None
-
-    @classmethod
-    def of_environment(cls) -> "ScriptOptions":
-        """Those of a command that takes a script without these options."""
-        return cls(image=os.environ.get(_IMAGE))
 
     def given(self) -> dict[str, Any]:
         """The options that were given, by their names."""

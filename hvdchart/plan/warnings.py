@@ -165,7 +165,7 @@ def _volumes(spec: Spec, workers: int) -> Iterator[str]:
     if claims and workers > 1:
         yield (
             f"volumes {', '.join(claims)} are claims that several pods write to: they must be "
-            "ReadWriteMany"
+            "ReadWriteMany, or have readOnly: true if the ranks only read them"
         )
     output = volumes.get("output")
     if output and output.empty_dir is not None:

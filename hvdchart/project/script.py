@@ -14,6 +14,7 @@ from hvdchart.files import write_atomically
 from hvdchart.plan.framework import used_modules
 from hvdchart.plan.model import Plan
 from hvdchart.plan.planner import plan_tree
+from hvdchart.project import SPEC_NAME
 from hvdchart.project.default_images import DefaultImage, default_image
 from hvdchart.quantity import cpu_millis, pluralize
 from hvdchart.spec.fields import IMAGE, OBJECT_NAME, nearest
@@ -22,9 +23,10 @@ from hvdchart.spec.overlays import apply_settings, merge_specs, set_key
 from hvdchart.spec.paths import value_at
 from hvdchart.spec.run_options import COMMAND, RUN, in_options, in_words_of_run
 from hvdchart.spec.yaml_tree import Node, Place, Plain, from_plain
-from hvdchart.text import split_image
+from hvdchart.text import join_names, split_image
 from hvdchart.values.check import checked_values
 from hvdchart.values.render import dump
+from hvdchart.values.schema import schema_at, values_schema
 
 _VOLUME = (
     "NAME=pvc:CLAIM:/PATH, NAME=hostPath:/FOLDER:/PATH, NAME=nfs:SERVER:/FOLDER:/PATH, "
@@ -34,6 +36,8 @@ _SOURCES = ("pvc", "hostPath", "nfs", "configMap")
 REQUIREMENTS = "requirements.txt"
 # What a worker without --cpu requests: it is scheduled on nodes that other pods use, too.
 _CPU = "250m"
+# How many scripts of a folder a message names.
+_MOST_SCRIPTS = 5
 _SAVED = """\
 # Written by `hvdchart run --save-spec`. To run it again:
 #   hvdchart deploy {file} --code {code}
@@ -70,29 +74,35 @@ class ScriptPlan:
     image: DefaultImage | None
     modules: frozenset[str]
 
-    def remarks(self, script: Path, code: Path | None) -> Iterator[str]:
-        """What the user of a script should know: what stays here, what lacks, and the CPUs.
-
-        `code` is what --code names.
-        """
-        folder = code if code and code.is_dir() else None
-        beside = folder or script.parent
-        requirements = read_text(beside / REQUIREMENTS)
-        if not folder:
-            yield from left_behind(script, self.modules)
+    def remarks(self) -> Iterator[str]:
+        """What the user of a script should know: the image that was chosen, and the CPUs."""
         if self.image:
             also = f"; {self.image.remark}" if self.image.remark else ""
             other = "another one: `run --image`, or HVDCHART_IMAGE"
             yield f"image {self.image.reference}, because {self.image.why} ({other}){also}"
-            lacks = self.image.lacking(self.modules, requirements)
+        yield from small_worker(self.plan, "--cpu")
+
+    def warn_of_files(self, script: Path, code: Path | None) -> ScriptPlan:
+        """This plan, with warnings about what stays beside the script, and what the image lacks.
+
+        `code` is what --code names. Raises FileError for a script that imports a module beside it
+        which neither goes along nor can be in the image.
+        """
+        folder = code if code and code.is_dir() else None
+        warnings: list[str] = []
+        if folder is None:
+            image = self.image if code is None else None
+            warnings += left_behind(script, self.modules, image)
+        if self.image:
+            beside = folder or script.parent
+            used = without_own(self.modules, [folder, script.parent] if folder else [])
+            lacks = self.image.lacking(used, read_text(beside / REQUIREMENTS))
             if lacks:
                 where = f"in {folder}" if folder else f"beside the script, and --code {beside}"
                 add = f"add {' and '.join(lacks)} to {REQUIREMENTS} {where}"
-                yield f"the image lacks what the script imports: {add}"
-        group = self.plan.groups[0]
-        if group.requests.get("cpu") == _CPU and "OMP_NUM_THREADS" in group.env:
-            threads = pluralize(int(group.env["OMP_NUM_THREADS"]), "thread")
-            yield f"a worker requests {_CPU} CPU, and a rank has {threads}: --cpu gives more"
+                warnings.append(f"the image lacks what the script imports: {add}")
+        plan = dataclasses.replace(self.plan, warnings=(*warnings, *self.plan.warnings))
+        return dataclasses.replace(self, plan=plan)
 
     def save(self, file: Path, code: Path) -> None:
         """Write the spec. Raises FileError for a file that exists or cannot be written."""
@@ -107,25 +117,40 @@ class ScriptPlan:
 def script_command(script: Path, code: Path | None, arguments: Sequence[str] = ()) -> list[str]:
     """The command that runs a script where its code is: itself alone, or the folder `code`.
 
-    Raises FileError for a script that is no file, or that is not in the folder.
+    Raises FileError for a script that is no file, that is a notebook, whose name the chart does not
+    take, or that is not in the folder.
     """
     if script.is_dir():
-        raise FileError(
-            f"{script} is a folder: name the script in it, or to run a project: "
-            f"hvdchart deploy {script}"
-        )
+        raise FileError(f"{script} is a folder: {_instead_of_folder(script)}")
     if not script.is_file():
         near = ""
         if script.parent.is_dir():
             others = [each.name for each in script.parent.iterdir() if each.is_file()]
             near = nearest(script.name, sorted(others))
         raise FileError(f"{script}: no such file{near}")
+    if script.suffix == ".ipynb":
+        raise FileError(
+            f"{script} is a notebook, not a script: `jupyter nbconvert --to script {script}` makes "
+            "one of it; docs/notebook.md says how to call functions from a notebook"
+        )
+    is_alone = code is None or not code.is_dir()
+    if is_alone and not re.fullmatch(_names_of_files(), script.name):
+        raise FileError(
+            f"{script}: the name {script.name!r} has other characters than A-Z a-z 0-9 . _ -: "
+            "rename the script"
+        )
     shown = script.name
     if code is not None and code.resolve() != script.resolve():
         if not script.resolve().is_relative_to(code.resolve()):
             raise FileError(f"--code {code}: does not contain {script}")
         shown = script.resolve().relative_to(code.resolve()).as_posix()
     return ["python3", shown, *arguments]
+
+
+def _names_of_files() -> str:
+    """The pattern of the names that the chart takes for single files of code."""
+    files = schema_at(values_schema(), ("code", "files")) or {}
+    return str(files["propertyNames"]["pattern"])
 
 
 def script_name(script: Path) -> str:
@@ -167,18 +192,69 @@ def plan_script(
     return ScriptPlan(plan, spec, default, frozenset(module for _, module in uses))
 
 
-def left_behind(script: Path, modules: Iterable[str]) -> Iterator[str]:
-    """A remark about what a script that goes alone, and imports `modules`, has in its folder."""
+def left_behind(
+    script: Path, modules: Iterable[str], image: DefaultImage | None = None
+) -> Iterator[str]:
+    """A warning about what a script that goes alone, and imports `modules`, has in its folder.
+
+    Raises FileError where the script would end there: `image` is a public one, and has no such
+    module.
+    """
     folder = script.parent
+    names = sorted({module.partition(".")[0] for module in modules})
+    own = {name: file for name in names if (file := module_file(folder, name))}
+    if image:
+        missing = [own[name] for name in own if name not in image.has | sys.stdlib_module_names]
+        if missing:
+            raise FileError(
+                f"{script} imports {' and '.join(missing)} beside it, and would go to the workers "
+                f"alone: --code {folder} sends the folder, --code {script} the script alone"
+            )
     left = [REQUIREMENTS] if (folder / REQUIREMENTS).is_file() else []
-    for name in sorted({module.partition(".")[0] for module in modules} - {""}):
-        if (folder / f"{name}.py").is_file():
-            left.append(f"{name}.py")
-        elif (folder / name).is_dir() and any((folder / name).glob("*.py")):
-            left.append(f"{name}/")
+    left += own.values()
     if left:
         without = " and ".join(left)
         yield f"only {script} goes to the workers, without {without} beside it: --code {folder}"
+
+
+def module_file(folder: Path, name: str) -> str:
+    """The file or the folder of Python's with which a folder has a module; empty where it has none.
+
+    `name` is the first part of the module's name.
+    """
+    if not name:
+        return ""
+    if (folder / f"{name}.py").is_file():
+        return f"{name}.py"
+    return f"{name}/" if any((folder / name).glob("*.py")) else ""
+
+
+def without_own(modules: Iterable[str], folders: Sequence[Path]) -> set[str]:
+    """The modules that none of the folders of the code has."""
+    return {
+        module
+        for module in modules
+        if not any(module_file(folder, module.partition(".")[0]) for folder in folders)
+    }
+
+
+def small_worker(plan: Plan, option: str) -> Iterator[str]:
+    """A remark about a worker whose CPUs nobody has given; `option` gives more."""
+    group = plan.groups[0]
+    if group.requests.get("cpu") == _CPU and "OMP_NUM_THREADS" in group.env:
+        threads = pluralize(int(group.env["OMP_NUM_THREADS"]), "thread")
+        yield f"a worker requests {_CPU} CPU, and a rank has {threads}: {option} gives more"
+
+
+def _instead_of_folder(folder: Path) -> str:
+    """What to name in the place of a folder: the project in it, or one of its scripts."""
+    if (folder / SPEC_NAME).is_file():
+        return f"name the script in it, or to run the project: hvdchart deploy {folder}"
+    scripts = sorted(str(each) for each in folder.glob("*.py"))
+    if not scripts:
+        return "it has no script; name one"
+    more = " or another one of it" if len(scripts) > _MOST_SCRIPTS else ""
+    return f"name a script in it, such as {join_names(scripts[:_MOST_SCRIPTS])}{more}"
 
 
 def _has_gpus(spec: Plain) -> bool:
@@ -272,8 +348,13 @@ def _typed(run: ScriptRun) -> Iterator[tuple[str, list[str], Plain]]:
         if colon:
             volume = {"secret": name, "mountPath": path, "readOnly": True}
             yield f"--secret {each}", ["volumes", f"secret-{index}"], volume
+    mounted: set[str] = set()
     for each in run.volume:
         name, volume = _volume(each)
+        if name in mounted:
+            problem = f"the volume {name} is given twice"
+            raise SpecError(f"--volume {each}", "", problem, "another name")
+        mounted.add(name)
         yield f"--volume {each}", ["volumes", name], volume
 
 

@@ -60,6 +60,7 @@ OPTIONS = (
     RunOption("--secret", ("values.worker.envFrom",), ("worker.envFrom",)),
     RunOption("--volume", ("volumes",), ("volumeMounts",)),
     RunOption("--fail-on-nan", (FAIL_ON_NAN,), ("launch.failOnNaN", "launch.failOnNaN=true")),
+    RunOption(":ro at the end", (), ("readOnly: true",)),
     RunOption("--volume output=pvc:CLAIM", (), ("volumes.output with a pvc",)),
 )
 # Values of the chart that another key of the spec sets; all others are below `values`.

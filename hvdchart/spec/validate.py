@@ -11,6 +11,7 @@ from hvdchart.chart_files import (
     device_plugin,
     is_charts_variable,
     is_charts_volume,
+    is_ranks_variable,
     most_hosts,
     read_data,
 )
@@ -217,6 +218,9 @@ def _volume(at: KeyPath, name: str, volume: Volume) -> Iterator[Finding]:
 def _run(spec: Spec) -> Iterator[Finding]:
     for name in filter(is_charts_variable, spec.train.env):
         yield ("train", "env", name), "the chart sets that variable", "another name"
+    for name in filter(is_ranks_variable, spec.train.env):
+        problem = "the launcher sets that variable, differently for each rank"
+        yield ("train", "env", name), problem, "another name"
     if spec.train.checkpoints is not None and "output" not in spec.volumes:
         problem = "checkpoints need an output volume"
         yield ("train", "checkpoints"), problem, "volumes.output"

@@ -39,14 +39,14 @@ def job_of_run(*conditions: tuple[str, str, str]) -> Any:
 
 @pytest.fixture
 def script(tmp_path: Path, helm: StubProgram, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A script in a folder with a module; Helm installs it as `hvd`."""
+    """A script in a folder with a module that it does not use; Helm installs it as `hvd`."""
     monkeypatch.delenv("HVDCHART_IMAGE", raising=False)
     answer_as(helm, "hvd")
     folder = tmp_path / "project"
     folder.mkdir()
     (folder / "model.py").write_text("layers = 2\n")
     path = folder / "My_Train.py"
-    path.write_text("import model\n")
+    path.write_text("import json\n")
     return path
 
 
@@ -58,7 +58,7 @@ def test_a_script_runs_on_two_workers_to_its_end(
     assert (done.code, "hvd: finished\n" in done.errors) == (0, True), done.errors
     sent = installed_values(helm)
     assert sent["master"]["args"] == ["python3", "My_Train.py"]
-    assert sent["code"] == {"files": {"My_Train.py": "import model\n"}}
+    assert sent["code"] == {"files": {"My_Train.py": "import json\n"}}
     assert (sent["worker"]["number"], sent["image"]["repository"]) == (2, "python")
 
 
@@ -213,6 +213,33 @@ def test_script_in_the_place_of_a_spec_is_planned_with_the_options_of_run(
     assert planned["warnings"][0].startswith("--cpu and --memory are not given: ")
 
 
+@pytest.mark.parametrize("command", ["render", "doctor"])
+def test_commands_that_take_a_script_take_the_options_of_run(
+    hvdchart: Command, fake_cluster: FakeCluster, script: Path, programs: Path, command: str
+) -> None:
+    done = hvdchart(command, script, "--workers", "3", "--image", "A:1")
+    assert (done.code, "--image A:1: got 'A'" in done.errors) == (3, True), done.errors
+
+
+def test_plan_of_a_spec_refuses_values_that_the_chart_refuses(
+    hvdchart: Command, spec: Path
+) -> None:
+    done = hvdchart("plan", spec, "--set", "values.worker.foo=1")
+    assert (done.code, "the chart has no key 'foo'" in done.errors) == (3, True)
+
+
+def test_words_of_a_command_among_the_specs_are_refused_with_the_key(
+    hvdchart: Command, spec: Path
+) -> None:
+    done = hvdchart("deploy", spec, "--", "--epochs", "3")
+    assert (done.code, "train.command" in done.errors) == (2, True)
+
+
+def test_script_is_measured_by_its_spec(hvdchart: Command, script: Path) -> None:
+    done = hvdchart("bench", script)
+    assert (done.code, "--save-spec" in done.errors) == (2, True)
+
+
 def test_option_of_a_script_is_refused_beside_a_spec(
     hvdchart: Command, script: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -249,8 +276,19 @@ def test_what_the_default_image_lacks_is_told(
 ) -> None:
     script.write_text("import transformers, wandb\n")
     (script.parent / "requirements.txt").write_text("wandb\n")
-    done = hvdchart("plan", script, "--code", script.parent)
-    assert f"add transformers to requirements.txt in {script.parent}\n" in done.errors
+    done = hvdchart("plan", script, "--code", script.parent, "-o", "json")
+    told = json.loads(done.output)["warnings"][0]
+    assert told.endswith(f"add transformers to requirements.txt in {script.parent}")
+
+
+def test_module_that_the_code_has_is_not_lacked(
+    hvdchart: Command, script: Path, programs: Path
+) -> None:
+    script.write_text("import datasets, trl\n")
+    (script.parent / "datasets").mkdir()
+    (script.parent / "datasets" / "scans.py").write_text("")
+    done = hvdchart("plan", script, "--code", script.parent, "-o", "json")
+    assert "add trl to" in json.loads(done.output)["warnings"][0]
 
 
 @pytest.mark.parametrize(("options", "is_told"), [([], True), (["--cpu", "2"], False)])
@@ -297,15 +335,37 @@ def test_status_of_a_script_names_options_in_place_of_values(
     assert "what to do: check --image, --set image.pullSecrets and that" in done.output
 
 
+@pytest.mark.parametrize("is_named", [False, True])
+def test_script_that_would_lack_a_module_beside_it_is_refused(
+    hvdchart: Command, fake_cluster: FakeCluster, helm: StubProgram, script: Path, is_named: bool
+) -> None:
+    script.write_text("import model\n")
+    done = hvdchart("run", script, "--detach", *(["--image", "team/a:1"] if is_named else []))
+    # An image of the user's may have the module.
+    assert done.code == (0 if is_named else 5)
+    assert bool(helm.calls) is is_named
+    assert f"--code {script.parent}" in done.errors
+    assert ("warning: only" in done.errors) is is_named
+
+
+def test_module_beside_a_script_may_be_that_of_the_image(
+    hvdchart: Command, script: Path, programs: Path
+) -> None:
+    script.write_text("import torch, tqdm\n")
+    (script.parent / "tqdm.py").write_text("")
+    assert hvdchart("plan", script).code == 0
+
+
 def test_what_a_script_uses_beside_it_and_does_not_take_along_is_told(
     hvdchart: Command, fake_cluster: FakeCluster, helm: StubProgram, script: Path
 ) -> None:
+    script.write_text("import model\n")
     (script.parent / "requirements.txt").write_text("einops\n")
     done = hvdchart("run", script, "--code", script, "--detach")
     folder = script.parent
     without = "requirements.txt and model.py"
     assert (
-        f"only {script} goes to the workers, without {without} beside it: --code {folder}\n"
+        f"warning: only {script} goes to the workers, without {without} beside it: --code {folder}"
         in done.errors
     )
     assert installed_values(helm)["master"]["args"] == ["python3", "My_Train.py"]
@@ -314,6 +374,7 @@ def test_what_a_script_uses_beside_it_and_does_not_take_along_is_told(
 def test_what_a_script_of_a_spec_leaves_behind_is_told(
     hvdchart: Command, script: Path, spec: Path, programs: Path
 ) -> None:
+    script.write_text("import model\n")
     done = hvdchart("render", spec, "--code", script)
     assert f"without model.py beside it: --code {script.parent}\n" in done.errors
 
@@ -381,11 +442,10 @@ def test_a_finished_run_is_replaced_by_a_script_of_its_name(
     [
         (["none.py"], 5, "none.py: no such file"),
         (["{folder}/My_Tarin.py"], 5, "My_Tarin.py: no such file (did you mean 'My_Train.py'?)"),
-        (
-            ["{folder}"],
-            5,
-            "is a folder: name the script in it, or to run a project: hvdchart deploy",
-        ),
+        (["{folder}"], 5, "is a folder: name a script in it, such as {script}, "),
+        (["{folder}/project"], 5, "or to run the project: hvdchart deploy {folder}/project"),
+        (["{folder}/real.ipynb"], 5, "real.ipynb` makes one of it"),
+        (["{folder}/my script.py"], 5, "my script.py: the name"),
         (["{script}", "--code", "{folder}/inner"], 5, "does not contain"),
         (["{script}", "--name", "A"], 3, "expected a name of a-z, 0-9"),
         (
@@ -405,6 +465,8 @@ def test_a_finished_run_is_replaced_by_a_script_of_its_name(
         (["{script}", "--memory", "3Q"], 3, "--memory 3Q: got '3Q'; expected an amount of memory"),
         (["{script}", "--cpu", "much"], 3, "--cpu much: got 'much'; expected a number of CPUs"),
         (["{script}", "--env", "A"], 3, "--env A: there is no =; expected NAME=VALUE"),
+        (["{script}", "--env", "RANK=3"], 3, "--env RANK=3: the launcher sets that variable"),
+        (["{script}", "--volume", "a=emptyDir:/b", "--volume", "a=emptyDir:/c"], 3, "given twice"),
         (["{script}", "--env", "1=2"], 3, "--env 1=2: got '1'; expected the name of"),
         (["{script}", "--secret", "A"], 3, "--secret A: got 'A'; expected the name of"),
         (["{script}", "--secret", "a:b"], 3, "--secret a:b: got 'b'; expected an absolute path"),
@@ -431,10 +493,15 @@ def test_what_cannot_run_is_refused_before_helm_is_called(
     code: int,
     says: str,
 ) -> None:
-    words = [word.format(script=script, folder=script.parent) for word in arguments]
+    folder = script.parent
+    (folder / "project").mkdir()
+    (folder / "project" / "run.spec.yaml").write_text("{}")
+    (folder / "real.ipynb").write_text("{}")
+    (folder / "my script.py").write_text("")
+    words = [word.format(script=script, folder=folder) for word in arguments]
     done = hvdchart("run", *words)
     assert done.code == code, done.errors
-    assert says.format(script=script) in " ".join(done.errors.split())
+    assert says.format(script=script, folder=folder) in " ".join(done.errors.split())
     assert helm.calls == []
 
 
