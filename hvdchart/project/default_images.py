@@ -42,8 +42,7 @@ class DefaultImage:
         """
         used = {step for module in modules for step in _steps(module)}
         packages = {**_table()["packages"], **read_data("python_packages.json")}
-        lines = re.findall(r"^\s*([A-Za-z0-9][-._A-Za-z0-9]*)", requirements, re.MULTILINE)
-        listed = set(map(_normal, lines))
+        listed = required(requirements)
         found = {packages[module] for module in used & packages.keys() - self.has}
         return sorted(each for each in found if _normal(each.rpartition(" ")[2]) not in listed)
 
@@ -76,6 +75,12 @@ def default_image(*uses: Iterable[tuple[str, str]], has_gpus: bool) -> DefaultIm
         (int(major), int(minor)) if minor else None,
         frozenset(chosen["has"]),
     )
+
+
+def required(requirements: str) -> set[str]:
+    """The packages that a text of a requirements.txt names, as pip compares them."""
+    lines = re.findall(r"^\s*([A-Za-z0-9][-._A-Za-z0-9]*)", requirements, re.MULTILINE)
+    return set(map(_normal, lines))
 
 
 @functools.cache

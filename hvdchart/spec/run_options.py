@@ -128,6 +128,23 @@ def in_words_of_run(error: SpecError) -> SpecError:
     return SpecError.join(errors)
 
 
+def in_words_of_launch(error: SpecError) -> SpecError:
+    """An error of the spec that `hvdchart.launch` has made, with the names of its arguments."""
+    errors = []
+    for each in in_words_of_run(error).errors:
+        place, expected = (_OPTION.sub(_argument, text) for text in (each.place, each.expected))
+        errors.append(SpecError(place, each.path, each.problem, expected))
+    return SpecError.join(errors)
+
+
+def _argument(option: re.Match[str]) -> str:
+    """The name of the argument of `hvdchart.launch` that is an option of `hvdchart run`."""
+    name = option[0].removeprefix("--")
+    return f"{name}s" if name in ("secret", "volume") else name
+
+
+# An option at the start of a text, or of a line to type.
+_OPTION = re.compile(r"(?:^|(?<= ))--(?:name|workers|gpus|cpu|memory|image|env|secret|volume)\b")
 _WORDS = {name: each.option for each in OPTIONS for name in each.names}
 _WORDS |= {name: f"--set {key}" for name, key in _KEYS.items()}
 _LISTED = "|".join(re.escape(name) for name in sorted(_WORDS, key=len, reverse=True))

@@ -415,6 +415,21 @@ def test_call_that_does_not_fit_is_refused_here(argument: object, says: str) -> 
         pack(own_rank, [argument], {})
 
 
+@pytest.mark.parametrize(
+    ("function", "args", "kwargs", "says"),
+    [
+        (3, [], {}, "^3 is no function"),
+        ("own_rank", [], {}, "^'own_rank' is no function"),
+        (own_rank, 2.0, {}, "^args: got 2.0; expected a list"),
+        (own_rank, "ab", {}, "^args: got 'ab'"),
+        (own_rank, [], [1], "^kwargs: got"),
+    ],
+)
+def test_what_is_no_call_is_refused(function: Any, args: Any, kwargs: Any, says: str) -> None:
+    with pytest.raises(CallError, match=says):
+        pack(function, args, kwargs)
+
+
 HELLO = wire.Frame(wire.HELLO, 0, f'{{"python": {list(sys.version_info[:2])}}}'.encode())
 PART = wire.Frame(wire.RESULT, 1, bytes(wire.CHUNK))
 

