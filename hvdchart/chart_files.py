@@ -9,8 +9,19 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from hvd_pods.common.rank_variables import choose
 from hvdchart.errors import FileError
+
+# Those of hvd_pods.common.rank_variables that nobody can give; that module opens sockets, too.
+_RANK_VARIABLES = {
+    "GROUP_RANK",
+    "JAX_NUM_PROCESSES",
+    "JAX_PROCESS_ID",
+    "LOCAL_RANK",
+    "LOCAL_WORLD_SIZE",
+    "NODE_RANK",
+    "RANK",
+    "WORLD_SIZE",
+}
 
 
 def chart_dir() -> Path:
@@ -87,7 +98,7 @@ def is_charts_variable(name: str) -> bool:
 def is_ranks_variable(name: str) -> bool:
     """Whether this variable says a rank's place, which its launcher sets whatever others set."""
     of_launchers = read_data("launcher_options.json")["rankVariables"].values()
-    return name in choose((0, 1, 0, 1), {}) or any(name in names for names in of_launchers)
+    return name in _RANK_VARIABLES or any(name in names for names in of_launchers)
 
 
 def launch_modes() -> tuple[str, ...]:

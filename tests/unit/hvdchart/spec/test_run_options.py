@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from hvdchart.chart_files import read_data
+from hvd_pods.common import rank_variables
+from hvdchart.chart_files import is_ranks_variable, read_data
 from hvdchart.errors import SpecError
 from hvdchart.spec.run_options import in_options, in_words_of_run
 
@@ -22,6 +23,7 @@ from hvdchart.spec.run_options import in_options, in_words_of_run
             "raise master.resources.limits.memory",
             "raise --set values.master.resources.limits.memory",
         ),
+        ("have readOnly: true", "have :ro at the end"),
         # Names in paths, in longer words and in what is worded already stay.
         ("/worker.number.py", "/worker.number.py"),
         ("add the taint to --set tolerations", "add the taint to --set tolerations"),
@@ -53,3 +55,15 @@ def test_errors_of_a_spec_name_the_option_that_was_typed(
 ) -> None:
     error = in_words_of_run(SpecError(place, path, "wrong", "tuning.cpu"))
     assert str(error) == expected
+
+
+def test_variables_that_nobody_can_give_are_refused_and_no_others() -> None:
+    """What worker.env says of the place where ranks meet is meant."""
+    meeting = {"HVD_MEETING": "10.0.0.7 61004 a:0", "HVD_POD": "a-0"}
+    names = rank_variables.choose((0, 1, 0, 1), meeting)
+    given = meeting | dict.fromkeys(names, "given")
+    chosen = rank_variables.choose((0, 1, 0, 1), given)
+    assert {name for name in chosen if chosen[name] != "given"} == {
+        name for name in names if is_ranks_variable(name)
+    }
+    assert is_ranks_variable("OMPI_COMM_WORLD_RANK")
