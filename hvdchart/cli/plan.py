@@ -42,7 +42,8 @@ def plan(
 ) -> None:
     """Print the plan of a spec or a script: groups, ranks, threads, resources and warnings.
 
-    The options from --workers to --name are for a script, as for `run`.
+    A folder is a project: its spec and its code, as for deploy. The options from --workers to
+    --name are for a script, as for `run`.
 
     Examples:
       hvdchart plan run.spec.yaml --explain
@@ -60,8 +61,7 @@ def plan(
         made = script.plan(files, chosen, {}).plan
     else:
         specs = [Path(word) for word in named or ()]
-        values = planning.read_values(None, code)
-        _, made = planning.plan_specs(specs, files, chosen, values, code)
+        _, made = planning.plan_project(specs, files, chosen, code)
         checked_values(made)
     if output != "table":
         print_document(plan_report.document(made), output)

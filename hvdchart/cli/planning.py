@@ -163,9 +163,15 @@ def is_script(named: Sequence[Path]) -> bool:
 
 
 def refuse_script(specs: list[Path] | None, files: list[Path] | None) -> None:
-    """Raise typer.BadParameter for a script where a command takes a spec alone."""
+    """Raise typer.BadParameter for a script where a command takes a spec alone.
+
+    Raises FileError for a script that `hvdchart run` would not take either.
+    """
     named = [*(specs or ()), *(files or ())]
     if is_script(named):
+        from hvdchart.project.script import script_command
+
+        script_command(named[0], None)
         raise typer.BadParameter(
             f"{named[0]} is a script: hvdchart run {named[0]}, whose --save-spec writes a spec"
         )

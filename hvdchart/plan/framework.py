@@ -49,8 +49,11 @@ _JOINING = (
     "ultralytics",
 )
 _TRAINING = ("torch", "tensorflow", "keras", "tf_keras", "jax", "flax")
-# Where the code names one of these, it may divide its work itself, or import what joins the ranks.
-_OF_RANKS = re.compile(rb"RANK\b|WORLD_SIZE|PROCESS_ID|NUM_PROCESSES|horovod", re.IGNORECASE)
+# A program that names one of these may divide its work itself, or import what joins ranks by its name.
+_OF_RANKS = re.compile(
+    rb"\b(?:(?:LOCAL|NODE|GROUP|PMI|OMPI_\w+)_)?RANK\b"
+    rb"|WORLD_SIZE|PROCESS_ID|NUM_PROCESSES|[Hh]orovod|torch\.distributed"
+)
 # TensorFlow's strategy for many machines, and the variable in which it looks for them.
 _STRATEGY = "MultiWorkerMirroredStrategy"
 _STRATEGYS_VARIABLE = "TF_CONFIG"
@@ -126,11 +129,9 @@ def _alone(spec: Spec, sources: Mapping[str, bytes], used: Mapping[str, str]) ->
     is_told = spec.train.framework or is_line_of_horovodrun(spec) or spec.launch.mode == "custom"
     if is_told or _JOINS in used or _TRAINS not in used:
         return ""
-    if any(_OF_RANKS.search(text) for text in sources.values()):
-        return ""
     if _STRATEGY in used:
         variable = _STRATEGYS_VARIABLE
-        is_set = variable in spec.train.env or any(variable.encode() in t for t in sources.values())
+        is_set = variable in spec.train.env or variable in used
         return "" if is_set else f"{used[_STRATEGY]}, which needs {variable}, and nothing sets that"
     words = (word.removeprefix("./") for word in spec.train.command)
     file = next((word for word in words if word in sources), "the code")
@@ -163,6 +164,10 @@ def _find(
                 # The dots, so that `torch.distributed_x` is none of torch.distributed.
                 if any(f"{module}.".startswith(f"{sign}.") for sign in signs):
                     used.setdefault(name, f"{file}:{line} uses {module}")
+        if _OF_RANKS.search(sources[file]):
+            used.setdefault(_JOINS, f"{file} names ranks")
+        if _STRATEGYS_VARIABLE.encode() in sources[file]:
+            used.setdefault(_STRATEGYS_VARIABLE, f"{file} names {_STRATEGYS_VARIABLE}")
         for line in _mpi_backends(tree):
             used.setdefault(_BACKEND, f"{file}:{line} names the backend mpi")
         for node in ast.walk(tree):

@@ -163,9 +163,11 @@ def _volumes(spec: Spec, workers: int) -> Iterator[str]:
         )
     claims = [name for name, volume in volumes.items() if volume.pvc and not volume.read_only]
     if claims and workers > 1:
+        others = [name for name in claims if name != "output"]
+        instead = f"; {join_names(others)} may have readOnly: true instead" if others else ""
         yield (
             f"volumes {', '.join(claims)} are claims that several pods write to: they must be "
-            "ReadWriteMany, or have readOnly: true if the ranks only read them"
+            f"ReadWriteMany{instead}"
         )
     output = volumes.get("output")
     if output and output.empty_dir is not None:

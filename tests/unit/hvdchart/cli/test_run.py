@@ -19,6 +19,7 @@ from tests.unit.hvdchart.runs import (
     DONE,
     ENDED_MASTER,
     MASTER,
+    SPEC,
     installed_values,
     job,
     play,
@@ -238,6 +239,14 @@ def test_words_of_a_command_among_the_specs_are_refused_with_the_key(
 def test_script_is_measured_by_its_spec(hvdchart: Command, script: Path) -> None:
     done = hvdchart("bench", script)
     assert (done.code, "--save-spec" in done.errors) == (2, True)
+
+
+def test_plan_of_a_project_reads_its_code(hvdchart: Command, script: Path) -> None:
+    script.write_text("import torch\n")
+    train = {"train": {"command": ["python", script.name]}}
+    (script.parent / "run.spec.yaml").write_text(json.dumps({**SPEC, **train}))
+    done = hvdchart("plan", script.parent, "-o", "json")
+    assert "trains alone" in done.output, done.errors
 
 
 def test_option_of_a_script_is_refused_beside_a_spec(

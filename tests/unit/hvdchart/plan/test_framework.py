@@ -56,11 +56,12 @@ def plan_jax(node: str) -> Plan:
         ("import torch\nfrom transformers import AutoModel", "nothing in train.py"),
         ("import keras\nkeras.distribution.initialize()", ""),
         ("import torch, os\nshare = os.environ['RANK']", ""),
+        ("import torch, peft\npeft.LoraConfig(rank=8)", "nothing in train.py"),
         ("import numpy", ""),
     ],
 )
 def test_ranks_that_nothing_joins_are_a_warning(script: str, says: str) -> None:
-    told = " ".join(plan_code({"train.py": script}).warnings)
+    told = " ".join(plan_code({"train.py": script, "other.py": DDP}).warnings)
     assert ("trains alone" in told, says in told) == (bool(says), True)
     single = plan_code({"train.py": script}, node="{name: x, count: 1, coresPerSocket: 4}")
     assert "trains alone" not in " ".join(single.warnings)
