@@ -47,7 +47,8 @@ def doctor(
       hvdchart doctor train.py --workers 4 --gpus 8
       hvdchart doctor --probe-policies python:3.12-slim
 
-    Exit codes: 0 no problem was found; 3, 4 the spec is wrong; 7 there are problems.
+    Exit codes: 0 no problem was found; 3, 4 the spec is wrong; 5 a file cannot be read; 7
+    there are problems.
     """
     import dataclasses
 

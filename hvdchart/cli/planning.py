@@ -10,6 +10,7 @@ import typer
 
 from hvdchart.cli.script_options import ScriptOptions
 from hvdchart.cli.terminal import note, say
+from hvdchart.errors import FileError
 from hvdchart.project import SPEC_NAME
 
 if TYPE_CHECKING:
@@ -152,6 +153,9 @@ def plan_specs(
             raise typer.BadParameter(
                 f"{path} is no spec: arguments of the ranks' command belong to its train.command"
             )
+        script = next(iter(sorted(path.parent.glob("*.py"))), None)
+        if path.name == SPEC_NAME and script and not path.exists():
+            raise FileError(f"{path}: no such file; without a spec: hvdchart run {script}")
     if not paths:
         raise typer.BadParameter("no spec: name a file, or a folder with one")
     return paths, plan_tree(load_specs(paths, settings or (), values))

@@ -49,7 +49,7 @@ _JOINING = (
     "ultralytics",
 )
 _TRAINING = ("torch", "tensorflow", "keras", "tf_keras", "jax", "flax")
-# A program that names one of these may divide its work itself, or import what joins ranks by its name.
+# A program that names one of these may divide its work itself, or import by name what joins ranks.
 _OF_RANKS = re.compile(
     rb"\b(?:(?:LOCAL|NODE|GROUP|PMI|OMPI_\w+)_)?RANK\b"
     rb"|WORLD_SIZE|PROCESS_ID|NUM_PROCESSES|[Hh]orovod|torch\.distributed"

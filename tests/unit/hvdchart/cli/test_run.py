@@ -241,6 +241,13 @@ def test_script_is_measured_by_its_spec(hvdchart: Command, script: Path) -> None
     assert (done.code, "--save-spec" in done.errors) == (2, True)
 
 
+def test_folder_without_a_spec_is_refused_with_the_line_for_its_script(
+    hvdchart: Command, script: Path
+) -> None:
+    done = hvdchart("plan", script.parent)
+    assert (done.code, f"hvdchart run {script}\n" in done.errors) == (5, True)
+
+
 def test_plan_of_a_project_reads_its_code(hvdchart: Command, script: Path) -> None:
     script.write_text("import torch\n")
     train = {"train": {"command": ["python", script.name]}}

@@ -264,6 +264,7 @@ def test_rdma_warns_of_the_limit_of_locked_memory() -> None:
         ("coresPerSocket: 4, sockets: 2, tuning: {slots: 3}", "", "span two sockets"),
         ("gpus: 1", "volumes: {output: {emptyDir: {}}}", "deleted with"),
         ("gpus: 1", "volumes: {output: {pvc: a}}", "ReadWriteMany"),
+        ("gpus: 1", "volumes: {data: {pvc: a}}", "data may have readOnly: true instead"),
         ("spares: 1, gpus: 1", "volumes: {output: {hostPath: /a}}", "node of rank 0 only"),
         (
             "gpus: 1}, {name: y, count: 1, gpus: 1",
