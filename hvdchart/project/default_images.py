@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from hvdchart.chart_files import read_data
+from hvd_pods.common.python_packages import PACKAGES
 from hvdchart.spec.load import load_tree
 
 _TABLE = Path(__file__).with_name("images.yaml")
@@ -41,7 +41,7 @@ class DefaultImage:
         Those that a text of a requirements.txt names are left out.
         """
         used = {step for module in modules for step in _steps(module)}
-        packages = {**_table()["packages"], **read_data("python_packages.json")}
+        packages = {**_table()["packages"], **PACKAGES}
         listed = required(requirements)
         found = {packages[module] for module in used & packages.keys() - self.has}
         return sorted(each for each in found if _normal(each.rpartition(" ")[2]) not in listed)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import signal
 
+from hvd_pods.common.python_packages import PACKAGES
 from hvd_pods.master.gpu_problems import find_gpu_problem
 from hvd_pods.rules.messages import Cause
 
@@ -51,16 +52,8 @@ PERMANENT = {
     "SyntaxError",
     "TabError",
 }
-# The module that a script lacks, and packages that have another name than their module.
+# The module that a script lacks.
 LACKED = re.compile(r"^ModuleNotFoundError: No module named '([^'.]+)")
-PACKAGES = {
-    "PIL": "Pillow",
-    "bs4": "beautifulsoup4",
-    "cv2": "opencv-python-headless",
-    "skimage": "scikit-image",
-    "sklearn": "scikit-learn",
-    "yaml": "PyYAML",
-}
 # Messages of the kernel about full volumes, which stay full.
 FULL = ("No space left on device", "Disk quota exceeded")
 
