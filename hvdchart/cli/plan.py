@@ -62,7 +62,7 @@ def plan(
     else:
         specs = [Path(word) for word in named or ()]
         _, made = planning.plan_project(specs, files, chosen, code)
-        checked_values(made)
+        checked_values(made, needs_image=False)
     if output != "table":
         print_document(plan_report.document(made), output)
         return

@@ -18,9 +18,10 @@ from hvdchart.values.merge import has_null, merged_groups, omit_needless_nulls
 from hvdchart.values.schema import default_values, schema_at, values_schema
 
 
-def checked_values(plan: Plan) -> dict[str, Plain]:
+def checked_values(plan: Plan, *, needs_image: bool = True) -> dict[str, Plain]:
     """The plan's values, checked against the chart's schema.
 
+    Unless `needs_image`, the spec may leave the image open, as one that `discover` writes.
     What only the chart's templates refuse, such as options of another launcher in the spec's
     `values`, Helm reports when it renders the run. Raises SpecError when the spec's `values` are
     wrong, and ValuesError when other values are, which is a defect of hvdchart.
@@ -30,7 +31,8 @@ def checked_values(plan: Plan) -> dict[str, Plain]:
         # A null that stays deletes a default: the schema says where the templates need a value.
         values = omit_needless_nulls(values, default_values())
     _check_schema(plan, values)
-    _check_images(plan, values)
+    if needs_image:
+        _check_images(plan, values)
     _check_limits(plan, values)
     return values
 

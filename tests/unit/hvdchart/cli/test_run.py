@@ -229,6 +229,14 @@ def test_plan_of_a_spec_refuses_values_that_the_chart_refuses(
     assert (done.code, "the chart has no key 'foo'" in done.errors) == (3, True)
 
 
+def test_plan_of_a_spec_that_names_no_image_is_printed(hvdchart: Command, spec: Path) -> None:
+    """`discover` writes such a spec: the numbers come before the image."""
+    content = json.loads(spec.read_text())
+    del content["image"]
+    spec.write_text(json.dumps(content))
+    assert hvdchart("plan", spec).code == 0
+
+
 def test_words_of_a_command_among_the_specs_are_refused_with_the_key(
     hvdchart: Command, spec: Path
 ) -> None:
