@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 import statistics
+import textwrap
 from collections.abc import Mapping, Sequence
 from itertools import accumulate, pairwise
 from typing import Any, NamedTuple
@@ -180,4 +181,4 @@ def sources(measured: Mapping[str, Any]) -> str:
             f" The storm: {storm['seconds']:.0f} s, a fault each {storm['every']:.0f} s, "
             f"seed {storm['seed']}."
         )
-    return told
+    return textwrap.fill(told, 100, break_on_hyphens=False)
