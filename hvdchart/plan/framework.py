@@ -6,6 +6,7 @@ import ast
 import base64
 import io
 import re
+import sys
 import tarfile
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
@@ -49,10 +50,38 @@ _JOINING = (
     "ultralytics",
 )
 _TRAINING = ("torch", "tensorflow", "keras", "tf_keras", "jax", "flax")
+# Others that join none. A module that is in no list here may.
+_ALONE = (
+    "PIL",
+    "cv2",
+    "einops",
+    "h5py",
+    "hvd_progress",
+    "imageio",
+    "keep",
+    "matplotlib",
+    "numpy",
+    "optax",
+    "pandas",
+    "requests",
+    "safetensors",
+    "scipy",
+    "seaborn",
+    "skimage",
+    "sklearn",
+    "tensorboard",
+    "tensorflow_datasets",
+    "tokenizers",
+    "torchaudio",
+    "torchtext",
+    "torchvision",
+    "tqdm",
+    "yaml",
+)
 # A program that names one of these may divide its work itself, or import by name what joins ranks.
 _OF_RANKS = re.compile(
     rb"\b(?:(?:LOCAL|NODE|GROUP|PMI|OMPI_\w+)_)?RANK\b"
-    rb"|WORLD_SIZE|PROCESS_ID|NUM_PROCESSES|[Hh]orovod|torch\.distributed"
+    rb"|WORLD_SIZE|PROCESS_ID|NUM_PROCESSES|[Hh]orovod|torch\.distributed|torchrun"
 )
 # TensorFlow's strategy for many machines, and the variable in which it looks for them.
 _STRATEGY = "MultiWorkerMirroredStrategy"
@@ -149,6 +178,22 @@ def used_modules(code: Plain, command: Sequence[str]) -> Iterator[tuple[str, str
             yield f"{file}:{line}", module
 
 
+def needed_modules(code: Plain, command: Sequence[str]) -> frozenset[str]:
+    """The modules without which a command's script ends at once, by the first part of the name.
+
+    They are those that it imports outside of functions, conditions and `try`. Nothing is run.
+    """
+    sources = _sources(code) if isinstance(code, Mapping) else {}
+    for _, tree in _program(sources, command, {}):
+        top = ast.Module([node for node in tree.body if _is_import(node)], [])
+        return frozenset(module.partition(".")[0] for _, module in _imports(top))
+    return frozenset()
+
+
+def _is_import(node: ast.stmt) -> bool:
+    return isinstance(node, ast.Import | ast.ImportFrom)
+
+
 def _find(
     sources: Mapping[str, bytes], command: Sequence[str], broken: dict[str, str]
 ) -> dict[str, str]:
@@ -166,6 +211,9 @@ def _find(
                     used.setdefault(name, f"{file}:{line} uses {module}")
         if _OF_RANKS.search(sources[file]):
             used.setdefault(_JOINS, f"{file} names ranks")
+        for line, module in _imports(tree):
+            if not _is_known(module.partition(".")[0], sources):
+                used.setdefault(_JOINS, f"{file}:{line} uses {module}, which may join ranks")
         if _STRATEGYS_VARIABLE.encode() in sources[file]:
             used.setdefault(_STRATEGYS_VARIABLE, f"{file} names {_STRATEGYS_VARIABLE}")
         for line in _mpi_backends(tree):
@@ -174,6 +222,12 @@ def _find(
             if isinstance(node, ast.Attribute) and node.attr == _STRATEGY:
                 used.setdefault(_STRATEGY, f"{file}:{node.lineno} uses {_STRATEGY}")
     return used
+
+
+def _is_known(name: str, sources: Mapping[str, bytes]) -> bool:
+    """Whether a module joins no ranks by itself: Python's, the code's own, and well-known ones."""
+    own = {file.partition("/")[0].removesuffix(".py") for file in sources}
+    return not name or name in {*_TRAINING, *_ALONE} | own | sys.stdlib_module_names
 
 
 def _of_line(used: Mapping[str, str]) -> tuple[str, str]:

@@ -5,13 +5,13 @@ from __future__ import annotations
 import dataclasses
 import re
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from hvdchart.errors import FileError, SpecError
 from hvdchart.files import write_atomically
-from hvdchart.plan.framework import used_modules
+from hvdchart.plan.framework import needed_modules, used_modules
 from hvdchart.plan.model import Plan
 from hvdchart.plan.planner import plan_tree
 from hvdchart.project import SPEC_NAME
@@ -66,13 +66,14 @@ class ScriptPlan:
     """The plan of a script, the spec that it was made of, and the image that was chosen for it.
 
     The warnings of the plan have the words of the options. `image` is None where the user has named
-    one. `modules` are what the script imports.
+    one. `modules` are what the script imports, `needed` those without which it ends at once.
     """
 
     plan: Plan
     spec: Node
     image: DefaultImage | None
     modules: frozenset[str]
+    needed: frozenset[str]
 
     def remarks(self) -> Iterator[str]:
         """What the user of a script should know: the image that was chosen, and the CPUs."""
@@ -92,7 +93,7 @@ class ScriptPlan:
         warnings: list[str] = []
         if folder is None:
             image = self.image if code is None else None
-            warnings += left_behind(script, self.modules, image)
+            warnings += left_behind(script, self.modules, image, self.needed)
         if self.image:
             beside = folder or script.parent
             used = without_own(self.modules, [folder, script.parent] if folder else [])
@@ -189,22 +190,30 @@ def plan_script(
         raise in_words_of_run(error) from error
     warnings = [in_options(each.removeprefix("group worker: ")) for each in plan.warnings]
     plan = dataclasses.replace(plan, warnings=tuple(warnings))
-    return ScriptPlan(plan, spec, default, frozenset(module for _, module in uses))
+    modules = frozenset(module for _, module in uses)
+    needed = needed_modules(values.get("code"), run.command)
+    return ScriptPlan(plan, spec, default, modules, needed)
 
 
 def left_behind(
-    script: Path, modules: Iterable[str], image: DefaultImage | None = None
+    script: Path,
+    modules: Iterable[str],
+    image: DefaultImage | None = None,
+    needed: Collection[str] = (),
 ) -> Iterator[str]:
     """A warning about what a script that goes alone, and imports `modules`, has in its folder.
 
-    Raises FileError where the script would end there: `image` is a public one, and has no such
-    module.
+    Raises FileError where the script would end at once: `image` is a public one, and has none of
+    the modules that are `needed`.
     """
     folder = script.parent
-    names = sorted({module.partition(".")[0] for module in modules})
+    names = sorted({module.partition(".")[0] for module in modules} - {script.stem})
     own = {name: file for name in names if (file := module_file(folder, name))}
     if image:
-        missing = [own[name] for name in own if name not in image.has | sys.stdlib_module_names]
+        found = image.has | sys.stdlib_module_names
+        # A folder without __init__.py gives way to a package that the image may have.
+        sure = [name for name in own if name in needed and is_regular(folder, name)]
+        missing = [own[name] for name in sure if name not in found]
         if missing:
             raise FileError(
                 f"{script} imports {' and '.join(missing)} beside it, and would go to the workers "
@@ -227,6 +236,11 @@ def module_file(folder: Path, name: str) -> str:
     if (folder / f"{name}.py").is_file():
         return f"{name}.py"
     return f"{name}/" if any((folder / name).glob("*.py")) else ""
+
+
+def is_regular(folder: Path, name: str) -> bool:
+    """Whether a folder has a module that Python prefers to an installed package of the name."""
+    return (folder / f"{name}.py").is_file() or (folder / name / "__init__.py").is_file()
 
 
 def without_own(modules: Iterable[str], folders: Sequence[Path]) -> set[str]:

@@ -218,7 +218,9 @@ def _volume(at: KeyPath, name: str, volume: Volume) -> Iterator[Finding]:
 def _run(spec: Spec) -> Iterator[Finding]:
     for name in filter(is_charts_variable, spec.train.env):
         yield ("train", "env", name), "the chart sets that variable", "another name"
-    for name in filter(is_ranks_variable, spec.train.env):
+    # A command of mode custom may start ranks with variables of its own.
+    own = [] if spec.launch.mode == "custom" else [*filter(is_ranks_variable, spec.train.env)]
+    for name in own:
         problem = "the launcher sets that variable, differently for each rank"
         yield ("train", "env", name), problem, "another name"
     if spec.train.checkpoints is not None and "output" not in spec.volumes:

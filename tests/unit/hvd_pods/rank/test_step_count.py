@@ -89,7 +89,12 @@ def run(folder: Path, script: str) -> tuple[metrics.ReportedProgress, str]:
     written = folder / "metrics"
     written.mkdir()
     paths = [FILES, PROGRAMS / "library", folder / "packages"]
-    environment = {"PYTHONPATH": ":".join(map(str, paths)), "HVD_METRICS_DIR": str(written)}
+    environment = {
+        "PYTHONPATH": ":".join(map(str, paths)),
+        "HVD_METRICS_DIR": str(written),
+        "HOROVOD_RANK": "3",
+        "HOROVOD_SIZE": "4",
+    }
     command = [sys.executable, "-c", BEGIN + script]
     done = subprocess.run(command, env=environment, check=True, capture_output=True, text=True)
     texts = [file.read_text() for file in written.glob("[0-9]*")]
@@ -132,12 +137,46 @@ def test_batches_of_a_training_that_resumes_are_those_of_the_attempt(tmp_path: P
         "made = CallbackList()\nmade.fit([0])",
         "CallbackList(steps=None, epochs=1).fit([0], loss=[1.0, 2.0])",
         "CallbackList(steps=None, epochs=1).fit([0], loss='none')",
+        "made = CallbackList()\nmade.on_epoch_begin(0)\nmade.fit([0])",
     ],
-    ids=["no epochs", "a loop of its own", "a loss for each sample", "no number"],
+    ids=["no epochs", "a loop of its own", "a loss for each sample", "no number", "twice"],
 )
 def test_whatever_a_script_does_with_callbacks_goes_on(tmp_path: Path, own: str) -> None:
     found, errors = run(tmp_path, KERAS + own)
     assert (found["step"], errors) == (5, "")
+
+
+@pytest.mark.parametrize(
+    "own",
+    [
+        "CallbackList(steps=float('inf'), epochs=2).fit([0])",
+        "CallbackList(epochs='all').fit([0])",
+        "CallbackList().on_epoch_begin(None)\nCallbackList().on_train_batch_end(None, {})",
+        "import sys\nsys.stderr.close()\nCallbackList().on_train_batch_end(None, {})",
+        "import sys\nsys.stderr = None\nCallbackList().on_train_batch_end(None, {})",
+    ],
+    ids=["endless", "a word", "nothing", "closed errors", "no errors"],
+)
+def test_what_cannot_be_counted_ends_the_counting_alone(tmp_path: Path, own: str) -> None:
+    assert run(tmp_path, KERAS + own)[0] == {}
+
+
+def test_trainings_of_a_script_one_after_another_are_added(tmp_path: Path) -> None:
+    script = f"{KERAS}for _ in range(3): CallbackList(steps=5, epochs=1).fit([0])"
+    found, _ = run(tmp_path, script)
+    assert (found["step"], found["steps"]) == (15, 15)
+
+
+def test_a_file_that_the_script_writes_is_left_to_it(tmp_path: Path) -> None:
+    """docs/watching.md names the file, for metrics of the script's own."""
+    own = "import os\nfile = open(os.path.join(os.environ['HVD_METRICS_DIR'], '3'), 'w')\n"
+    script = f"{own}file.write('horovod_step 9000\\n')\nfile.close()\n{TORCH}"
+    assert run(tmp_path, script) == ({"step": 9000}, "")
+
+
+def test_an_older_copy_of_the_module_that_reports_is_in_use(tmp_path: Path) -> None:
+    script = f"import sys, types\nsys.modules['hvd_progress'] = types.ModuleType('old')\n{TORCH}"
+    assert run(tmp_path, script) == ({}, "")
 
 
 def test_callbacks_of_the_script_are_passed_on_as_they_are(tmp_path: Path) -> None:

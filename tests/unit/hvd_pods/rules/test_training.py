@@ -710,6 +710,21 @@ def test_stop_that_goes_on_is_not_held_back_as_lines_of_output_are() -> None:
     assert world.now - began < 4
 
 
+def test_rank_that_is_named_each_second_ends_the_attempt_in_time() -> None:
+    """With HOROVOD_STALL_CHECK_TIME_SECONDS=1, names come more often than the log has them."""
+    world = training(stallTimeoutSeconds=30)
+    began = world.now
+    while not world.of(m.EndLauncher) and world.now < began + 60:
+        world.put(m.RankMissing(1, 3, "has not joined grads", 1.0), after=1.0)
+        for _ in range(3):
+            if world.answers:
+                world.answer()
+            elif min(world.state.timers.values(), default=world.now + 1) <= world.now:
+                world.fire()
+    assert 28 <= world.now - began <= 34
+    assert len([e for e in world.of(m.CreateJobEvent) if e.event == RunEvent.STALLED]) == 1
+
+
 @pytest.mark.parametrize(
     ("ranks", "is_default", "ends"),
     [

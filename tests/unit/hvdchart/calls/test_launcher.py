@@ -384,6 +384,14 @@ def test_requirements_of_the_code_get_an_mpi(
     assert [line for line in lines if not line.startswith("#")] == has
 
 
+def test_requirements_with_hashes_need_an_mpi_of_their_own(
+    settings: dict[str, Any], code: Path
+) -> None:
+    (code / "requirements.txt").write_text("einops==0.8.0 --hash=sha256:00\n")
+    with pytest.raises(hvdchart.HvdchartError, match="has hashes, and no MPI"):
+        hvdchart.Launcher(name="hvd", output=settings["output"], code=code)(own_rank)
+
+
 def use_tensorflow_and_wandb() -> None:
     import tensorflow  # noqa: F401
     import wandb  # type: ignore[import-not-found]  # noqa: F401

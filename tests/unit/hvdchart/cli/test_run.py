@@ -380,6 +380,39 @@ def test_module_beside_a_script_may_be_that_of_the_image(
     assert hvdchart("plan", script).code == 0
 
 
+@pytest.mark.parametrize(
+    ("content", "beside"),
+    [
+        ("try:\n    import extras\nexcept ImportError:\n    extras = None\n", "extras.py"),
+        ("if False:\n    import extras\n", "extras.py"),
+        ("def debug():\n    import extras\n", "extras.py"),
+        # A package that is installed comes before a folder without __init__.py.
+        ("import packaging\n", "packaging/download.py"),
+        ("import My_Train\n", "other.py"),
+    ],
+    ids=["guarded", "condition", "function", "folder", "itself"],
+)
+def test_script_that_may_do_without_what_is_beside_it_is_planned(
+    hvdchart: Command, script: Path, programs: Path, content: str, beside: str
+) -> None:
+    script.write_text(f"import torch\n{content}")
+    file = script.parent / beside
+    file.parent.mkdir(exist_ok=True)
+    file.write_text("")
+    done = hvdchart("plan", script)
+    assert done.code == 0, done.errors
+
+
+def test_command_of_mode_custom_may_have_variables_of_launchers(
+    hvdchart: Command, spec: Path, programs: Path
+) -> None:
+    settings = ["--set", "train.env.WORLD_SIZE=3", "--set", "launch.mode=custom"]
+    done = hvdchart("plan", spec, *settings)
+    assert done.code == 0, done.errors
+    refused = hvdchart("plan", spec, *settings[:2])
+    assert (refused.code, "train.env.WORLD_SIZE" in refused.errors) == (3, True)
+
+
 def test_what_a_script_uses_beside_it_and_does_not_take_along_is_told(
     hvdchart: Command, fake_cluster: FakeCluster, helm: StubProgram, script: Path
 ) -> None:

@@ -10,6 +10,7 @@ problem nothing is counted any more.
 
 from __future__ import annotations
 
+import _thread
 import os
 import sys
 import time
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
 
 # Seconds between two writes.
 EVERY = 1.0
+# The sample that is written (common/metrics.py).
+COUNTED = b"horovod_counted_step"
 
 
 def begin(rank: int) -> None:
@@ -42,30 +45,62 @@ class Counter:
 
     def __init__(self, path: str) -> None:
         self._path = path
+        self._began = time.time()
         self._written = 0.0
         # A fork of the script may train, too, as for a validation.
         self._process = os.getpid()
         self._is_over = False
+        # Keras may call it in several threads.
+        self._lock = _thread.allocate_lock()
+        self.step = 0
 
     def take(self, step: int, steps: int | None = None, loss: Any = None) -> None:
         """Note that the script has made `step` of `steps` steps in this attempt."""
-        now = time.monotonic()
-        if self._is_over or (now - self._written < EVERY and step != steps):
+        if self._is_over or not self._lock.acquire(False):
             return
-        self._written = now
-        progress = sys.modules.get("hvd_progress")
-        if os.getpid() == self._process and not getattr(progress, "is_used", False):
-            self._write(step, steps, loss)
+        try:
+            now = time.monotonic()
+            is_news = step > self.step
+            self.step = max(self.step, step)
+            if is_news and (now - self._written >= EVERY or step == steps):
+                self._written = now
+                if os.getpid() == self._process and not self._is_of_script():
+                    self._write(step, steps, loss)
+        except Exception as problem:  # noqa: BLE001 - the script works without
+            self.give_up(problem)
+        finally:
+            self._lock.release()
 
     def give_up(self, problem: Exception) -> None:
         """Count no longer: whatever the problem is, the script goes on."""
-        if not self._is_over:
-            self._is_over = True
-            why = f"{type(problem).__name__}: {problem}"
-            print(f"[hvd] the steps of this script are not counted: {why}", file=sys.stderr)
+        if self._is_over:
+            return
+        self._is_over = True
+        try:
+            if sys.stderr is not None:
+                why = f"{type(problem).__name__}: {problem}"
+                print(f"[hvd] the steps of this script are not counted: {why}", file=sys.stderr)
+        except Exception:  # noqa: BLE001, S110 - its standard error may be closed
+            pass
+
+    def _is_of_script(self) -> bool:
+        """Whether the script reports its progress, or writes this file itself."""
+        progress = sys.modules.get("hvd_progress")
+        if getattr(progress, "is_used", progress is not None):
+            # A copy of the module that is older than `is_used` is there to be used.
+            return True
+        try:
+            is_present = os.stat(self._path).st_mtime >= self._began
+            with open(self._path, "rb") as file:
+                is_counted = file.read(len(COUNTED)) == COUNTED
+        except OSError:
+            return False
+        # What an earlier attempt has left is nobody's.
+        self._is_over = is_present and not is_counted
+        return self._is_over
 
     def _write(self, step: int, steps: int | None, loss: Any) -> None:
-        lines = [f"horovod_counted_step {step}\n"]
+        lines = [f"{COUNTED.decode()} {step}\n"]
         if steps:
             lines.append(f"horovod_steps {steps}\n")
         known = _as_number(loss)
@@ -156,17 +191,10 @@ def _follow_torch(module: Any, counter: Counter) -> None:
         if chosen[0]() is optimizer and state["has_begun"]:
             state["has_begun"] = False
             state["steps"] += 1
-            _guarded(counter, state["steps"])
+            counter.take(state["steps"])
 
     module.register_optimizer_step_pre_hook(enter)
     module.register_optimizer_step_post_hook(leave)
-
-
-def _guarded(counter: Counter, *arguments: Any) -> None:
-    try:
-        counter.take(*arguments)
-    except Exception as problem:  # noqa: BLE001 - the script works without
-        counter.give_up(problem)
 
 
 def _follow_keras(module: Any, counter: Counter) -> None:
@@ -174,18 +202,27 @@ def _follow_keras(module: Any, counter: Counter) -> None:
     make = module.CallbackList.__init__
 
     class Batches(module.Callback):  # type: ignore[misc]
-        # The first epoch of this training, and the batches of the epochs since then.
+        # The steps before this training, its first epoch, and the batches of the epochs since then.
+        base = 0
         first: int | None = None
         before = 0
 
         def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
-            self.first = epoch if self.first is None else self.first
-            self.before = (epoch - self.first) * self._number("steps")
+            try:
+                if self.first is None:
+                    self.base = counter.step
+                    self.first = epoch
+                self.before = self.base + (epoch - self.first) * self._number("steps")
+            except Exception as problem:  # noqa: BLE001 - the script works without
+                counter.give_up(problem)
 
         def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
-            loss = logs.get("loss") if isinstance(logs, dict) else None
-            epochs = self._number("epochs") - (self.first or 0)
-            _guarded(counter, self.before + batch + 1, epochs * self._number("steps"), loss)
+            try:
+                loss = logs.get("loss") if isinstance(logs, dict) else None
+                steps = (self._number("epochs") - (self.first or 0)) * self._number("steps")
+                counter.take(self.before + batch + 1, steps and self.base + steps, loss)
+            except Exception as problem:  # noqa: BLE001 - the script works without
+                counter.give_up(problem)
 
         def _number(self, name: str) -> int:
             # A loop of the script's own gives none.

@@ -76,12 +76,18 @@ class Stalls:
         rank = stall.rank
         now = stall.seen
         since = stall.since
-        before = self.find(rank, since, stall.period) if is_measured else self.known.get(rank)
+        before = self.new.get(rank) or self.known.get(rank)
+        if is_measured:
+            before = self.find(rank, since, stall.period)
+        known = self.known
         if before and before._replace(period=stall.period).is_named_at(now):
             # It is named once in a period, and notices take a moment to arrive.
             since = min(since, before.since)
             stall = stall._replace(place=before.place)
-        return replace(self, new={**self.new, rank: stall._replace(since=since)})
+            if rank in known:
+                # It lasts, although nothing is said of it for a while.
+                known = {**known, rank: known[rank]._replace(seen=now, period=stall.period)}
+        return replace(self, known=known, new={**self.new, rank: stall._replace(since=since)})
 
     def find(self, rank: int, since: float, period: float) -> Stall | None:
         """The stall that was noted before and began then: notices take a moment to arrive."""

@@ -450,7 +450,9 @@ def report_stalls(step: Step) -> None:
     stalls, first = launch.stalls.collect()
     why = f"{describe(late)}, longer than {_describe_limit(step, late[0])}" if late else ""
     quiet = step.now + REPORT_EVERY if first else stalls.quiet_until
-    step.set_launch(stalls=replace(stalls, late=why, quiet_until=quiet))
+    # The stacks of ranks that are late may still be on the way.
+    late_now = why or launch.stalls.late
+    step.set_launch(stalls=replace(stalls, late=late_now, quiet_until=quiet))
     if first:
         _announce_stall(step, describe(first))
     ranks: dict[str, list[int]] = {}
