@@ -78,8 +78,9 @@ def test_tensorflow_writes_no_notes_to_the_log(cpu: Sandbox) -> None:
 def as_master(done: Result) -> tuple[str, str]:
     """What the master of a run would write of a launcher's errors, and the cause that it tells."""
     program = (
-        f"import sys; sys.path.insert(0, {str(POD_FILES)!r}); from hvd_pods.master import failure; "
-        "output = failure.ErrorOutput(sys.stdin.buffer, 2); cause = output.find_cause([], 1); "
+        f"import sys; sys.path.insert(0, {str(POD_FILES)!r}); "
+        "from hvd_pods.master.error_output import ErrorOutput; "
+        "cause = ErrorOutput(sys.stdin.buffer, 2).find_cause([], 1); "
         "print(cause.text if cause else '')"
     )
     command = [sys.executable, "-I", "-c", program]
