@@ -80,8 +80,11 @@ from keras.src.callbacks.callback_list import Callback, CallbackList
 """
 
 
-def run(folder: Path, script: str) -> tuple[metrics.ReportedProgress, str]:
-    """What a script with these frameworks makes known, and what it prints to standard error."""
+def run(folder: Path, script: str, preload: str = "") -> tuple[metrics.ReportedProgress, str]:
+    """What a script with these frameworks makes known, and what it prints to standard error.
+
+    `preload` is what the process does before it becomes the rank, as a warm one.
+    """
     for name, content in FRAMEWORKS.items():
         file = folder / "packages" / name
         file.parent.mkdir(parents=True, exist_ok=True)
@@ -95,7 +98,7 @@ def run(folder: Path, script: str) -> tuple[metrics.ReportedProgress, str]:
         "HOROVOD_RANK": "3",
         "HOROVOD_SIZE": "4",
     }
-    command = [sys.executable, "-c", BEGIN + script]
+    command = [sys.executable, "-c", preload + BEGIN + script]
     done = subprocess.run(command, env=environment, check=True, capture_output=True, text=True)
     texts = [file.read_text() for file in written.glob("[0-9]*")]
     return metrics.parse_progress(metrics.select_progress("".join(texts))), done.stderr
@@ -212,6 +215,17 @@ def test_a_framework_that_has_changed_is_imported_all_the_same(tmp_path: Path) -
     script += f"import pathlib\npathlib.Path({str(file)!r}).write_text({changed!r})\n"
     script += "import keras.src.callbacks.callback_list as module\nassert module.Other\n"
     _, errors = run(tmp_path, script)
+    assert "are not counted: AttributeError" in errors
+
+
+def test_a_framework_that_was_imported_in_advance_is_counted(tmp_path: Path) -> None:
+    found, _ = run(tmp_path, TORCH, "import torch.optim.optimizer\n")
+    assert found["step"] == 3
+
+
+def test_a_framework_that_was_imported_in_advance_may_have_changed(tmp_path: Path) -> None:
+    preload = "import keras.src.callbacks.callback_list as module\ndel module.CallbackList\n"
+    _, errors = run(tmp_path, "print('goes on')", preload)
     assert "are not counted: AttributeError" in errors
 
 

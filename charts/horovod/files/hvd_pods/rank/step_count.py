@@ -34,7 +34,7 @@ def begin(rank: int) -> None:
     missing = {}
     for name, follow in FOLLOW.items():
         if name in sys.modules:
-            follow(sys.modules[name], counter)
+            _try(follow, sys.modules[name], counter)
         else:
             missing[name] = follow
     sys.meta_path.insert(0, Finder(missing, counter))
@@ -160,10 +160,15 @@ class Loader:
     def exec_module(self, module: Any) -> None:
         module.__spec__.loader = module.__loader__ = self._loader
         self._loader.exec_module(module)
-        try:
-            self._follow(module, self._counter)
-        except Exception as problem:  # noqa: BLE001 - the script works without
-            self._counter.give_up(problem)
+        _try(self._follow, module, self._counter)
+
+
+def _try(follow: Callable[[Any, Counter], None], module: Any, counter: Counter) -> None:
+    """Follow a module, also one of a version in which that is not possible."""
+    try:
+        follow(module, counter)
+    except Exception as problem:  # noqa: BLE001 - the script works without
+        counter.give_up(problem)
 
 
 def _follow_torch(module: Any, counter: Counter) -> None:

@@ -76,10 +76,9 @@ class Stalls:
         rank = stall.rank
         now = stall.seen
         since = stall.since
-        before = self.new.get(rank) or self.known.get(rank)
-        if is_measured:
-            before = self.find(rank, since, stall.period)
         known = self.known
+        noted = self.new.get(rank) or known.get(rank)
+        before = self.find(rank, since, stall.period) if is_measured else noted
         if before and before._replace(period=stall.period).is_named_at(now):
             # It is named once in a period, and notices take a moment to arrive.
             since = min(since, before.since)
