@@ -20,6 +20,8 @@ INTEGERS = (torch.int32, torch.int64)
 OTHERS = (torch.uint8, torch.int8)
 # The relative error of a norm.
 TOLERANCE = {torch.float16: 4e-3, torch.bfloat16: 3e-2, torch.float32: 1e-6, torch.float64: 1e-12}
+# Some 0.1 s of a GPU that waits.
+BUSY_CYCLES = 200_000_000
 results: dict[str, str] = {}
 
 
@@ -121,6 +123,54 @@ def check_streams() -> None:
         stream.synchronize()
         if hvd.size() == 1:
             assert float(rest.abs().max()) == 0.0
+
+
+def check_other_stream() -> str:
+    """The CPU goes on, and the stream that takes the result waits for the GPU."""
+    begin = torch.cuda.Stream()
+    take = torch.cuda.Stream()
+    x = torch.zeros(1 << 22, device="cuda")
+    torch.cuda.synchronize()
+    with torch.cuda.stream(begin):
+        torch.cuda._sleep(BUSY_CYCLES)
+        x.add_(3)
+        began = time.monotonic()
+        handle = hvd.allreduce_async(x, op=hvd.Sum, name="taken-elsewhere")
+        is_early = hvd.poll(handle)
+    with torch.cuda.stream(take):
+        taken = hvd.synchronize(handle).clone()
+        milliseconds = 1e3 * (time.monotonic() - began)
+    take.synchronize()
+    busy = 1e3 * (time.monotonic() - began)
+    assert float(taken.min()) == float(taken.max()) == 3 * hvd.size(), taken
+    assert not is_early, "poll() said that the operation was complete"
+    assert milliseconds < busy / 2, f"the CPU waited {milliseconds:.1f} of {busy:.1f} ms"
+    return f"the CPU waited {milliseconds:.1f} ms, the stream {busy:.1f} ms"
+
+
+def check_poll() -> None:
+    """poll() becomes true when the GPU is ready, and then the result is there."""
+    torch.cuda._sleep(BUSY_CYCLES // 10)
+    handle = hvd.allreduce_async(torch.full((1000,), 2.0, device="cuda"), op=hvd.Sum, name="poll")
+    deadline = time.monotonic() + 10
+    while not hvd.poll(handle):
+        assert time.monotonic() < deadline, "poll() is never true"
+    assert float(hvd.synchronize(handle).max()) == 2 * hvd.size()
+
+
+def check_memory_of_input() -> None:
+    """The memory of an input is used again only when its operation has read it."""
+    stream = torch.cuda.Stream()
+    for number in range(10):
+        with torch.cuda.stream(stream):
+            torch.cuda._sleep(BUSY_CYCLES // 10)
+            x = torch.full((1 << 22,), 2.0, device="cuda")
+            total = hvd.allreduce(x, op=hvd.Sum, name=f"freed{number}")
+            del x
+            garbage = torch.full((1 << 22,), 7.0, device="cuda")
+        stream.synchronize()
+        assert float(total.min()) == float(total.max()) == 2 * hvd.size()
+        del garbage
 
 
 def check_process_set() -> str:
@@ -268,6 +318,9 @@ def main() -> int:
         check(f"allgather, broadcast, alltoall of {label}", lambda kind=kind: check_copies(kind))
     check("layouts", check_layouts)
     check("streams", check_streams)
+    check("a result that another stream takes", check_other_stream)
+    check("poll", check_poll)
+    check("memory of an input", check_memory_of_input)
     check("process sets", check_process_set)
     check("barrier and join", lambda: (hvd.barrier(), hvd.join()) and "passed")
     check("SGD as one process", check_training)
