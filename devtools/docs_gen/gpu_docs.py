@@ -12,6 +12,8 @@ from images.builder.catalogue import ROOT
 PAGE = ROOT / "docs" / "gpus.md"
 # What `python3 -m images.gpus.proof` has written on the machine.
 FIGURES = ROOT / "images" / "gpus" / "gpu-proof.json"
+NOT_RUN: dict[str, Any] = {"result": {}}
+LOST = "a rank is killed three times, keep, warm ranks"
 
 
 def measured(figures: dict[str, Any]) -> str:
@@ -32,6 +34,10 @@ def measured(figures: dict[str, Any]) -> str:
         *(
             (f"ResNet-50, {batch}", rates(by_way))
             for batch, by_way in stages["throughput"]["result"].items()
+        ),
+        *(
+            (f"ResNet-50, {batch}, each step waits for the GPU", rates(by_way))
+            for batch, by_way in stages.get("throughput-waiting", NOT_RUN)["result"].items()
         ),
         ("JPEGs in place of synthetic images", data(stages["data"]["result"])),
         *(
@@ -83,11 +89,17 @@ def rates(by_way: dict[str, Any]) -> str:
 
 
 def data(found: dict[str, Any]) -> str:
-    return (
-        f"{found['gap in percent']['JPEGs']:.0f} % slower: {found['processes of the loader']} "
-        f"processes of the loader decode {found['loader alone']:,.0f} images/s while nothing "
-        "trains"
-    )
+    ways = {
+        "JPEGs": f"{found['processes of the loader']} processes of the loader decode",
+        "JPEGs, GPU decodes": "the GPU decodes",
+    }
+    alone = found.get("alone") or {"JPEGs": found["loader alone"]}
+    texts = []
+    for way, who in ways.items():
+        if way in found["gap in percent"]:
+            rate = f" ({alone[way]:,.0f} images/s while nothing trains)" if way in alone else ""
+            texts.append(f"{found['gap in percent'][way]:.0f} % slower where {who}{rate}")
+    return "; ".join(texts)
 
 
 def keep_cost(found: dict[str, Any]) -> str:
@@ -117,20 +129,33 @@ def warm(found: dict[str, Any]) -> str:
 
 
 def cluster(found: dict[str, Any]) -> list[tuple[str, str]]:
-    """Of the runs of the chart, those that the stage has come to."""
+    """Of the runs of the chart, those that the stage has come to and that have not failed."""
     rows = []
-    for name in ("direct", "mpirun", "DistributedDataParallel"):
-        run = found[name]
-        rows.append(
-            (
-                f"The chart with `nvidia.com/gpu: 1`, {name}",
-                f"`helm install` {run['helm install']} s, {run['seconds to the end']} s to the end",
-            )
-        )
-    lost = found["a rank is killed three times, keep, warm ranks"]
-    seconds = ", ".join(f"{each:.1f}" for each in lost["seconds from a kill to the next step"])
-    text = f"{seconds} s from a kill to the end of the next step, with what the attempt waits for"
-    return [*rows, ("The chart, a rank killed three times", text)]
+    for name in ("direct", "direct, warm ranks", "mpirun", "JAX", "DistributedDataParallel"):
+        run = found.get(name)
+        if not isinstance(run, dict):
+            continue
+        text = f"`helm install` {run['helm install']} s, {run['seconds to the end']} s to the end"
+        if name == "JAX":
+            first, last = run["result"]["loss"]
+            text += f"; loss {first} to {last} on {run['result']['device']}"
+        rows.append((f"The chart with `nvidia.com/gpu: 1`, {name}", text))
+    lost = found.get(LOST)
+    if isinstance(lost, dict):
+        rows.append(("The chart, a rank killed three times", describe_kills(lost)))
+    return rows
+
+
+def describe_kills(lost: dict[str, Any]) -> str:
+    kills = lost.get("kills")
+    if kills is None:
+        seconds = lost["seconds from a kill to the next step"]
+        more = ", with what the attempt waits for"
+    else:
+        seconds = [kill["seconds to the next step"] for kill in kills]
+        more = ""
+    times = ", ".join(f"{each:.1f}" for each in seconds)
+    return f"{times} s from a kill to the end of the next step{more}"
 
 
 def generated_texts() -> dict[Path, str]:

@@ -1,13 +1,13 @@
 """ResNet-50, synthetic images: plain PyTorch, Horovod and DDP in turns of one process.
 
-Arguments are sizes of batches; without them, 128 and 256.
+`throughput [--sizes SIZE...] [--ways NAME...]`; the sizes are those of batches.
 """
 
 from __future__ import annotations
 
+import argparse
 import os
 import statistics
-import sys
 from typing import Any
 
 import horovod.torch as hvd
@@ -16,7 +16,8 @@ import torch
 from images.gpus.proof.helpers import compare, cost, images, resnet, start, step, tell
 
 STEPS = 10
-ROUNDS = 6
+ROUNDS = 8
+WAYS = ("plain", "Horovod", "Horovod, float16", "DDP")
 
 
 def make(way: str) -> tuple[torch.nn.Module, Any]:
@@ -33,14 +34,18 @@ def make(way: str) -> tuple[torch.nn.Module, Any]:
 
 
 def main() -> None:
+    parser = argparse.ArgumentParser(prog="throughput")
+    parser.add_argument("--sizes", type=int, nargs="+", default=[128, 256])
+    parser.add_argument("--ways", nargs="+", default=WAYS, choices=WAYS)
+    options = parser.parse_args()
     start()
     torch.backends.cudnn.benchmark = True
     torch.distributed.init_process_group(
         "nccl", init_method="tcp://127.0.0.1:29511", rank=0, world_size=1
     )
-    ways = {way: make(way) for way in ("plain", "Horovod", "Horovod, float16", "DDP")}
+    ways = {way: make(way) for way in options.ways}
     found: dict[str, Any] = {}
-    for size in map(int, sys.argv[1:] or (128, 256)):
+    for size in options.sizes:
         batches = images(size)
 
         def train(way: str, batches: Any = batches) -> None:
@@ -58,8 +63,7 @@ def main() -> None:
             }
             for way in ways
         }
-        print(size, found[f"batch {size}"], flush=True)
-    tell(found)
+        tell(found)
     os._exit(0)
 
 
