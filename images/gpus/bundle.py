@@ -91,7 +91,7 @@ def pack_tools(places: dict[str, Path]) -> None:
 
 
 def compress(source: Path, target: Path) -> None:
-    with source.open("rb") as file, lzma.open(target, "wb", preset=2) as packed:
+    with source.open("rb") as file, lzma.open(target, "wb", preset=6) as packed:
         shutil.copyfileobj(file, packed, 1 << 20)
 
 
@@ -99,7 +99,7 @@ def pack_programs(target: Path) -> None:
     """Packs Debian's programs that the local Kubernetes needs, with their libraries."""
     names = {name for programs in PACKAGES.values() for name in programs}
     names -= {"mount", "umount", "unshare"}
-    with lzma.open(target, "wb", preset=3) as packed, tarfile.open(fileobj=packed, mode="w") as tar:
+    with lzma.open(target, "wb", preset=6) as packed, tarfile.open(fileobj=packed, mode="w") as tar:
         libraries: dict[str, Path] = {}
         for name in sorted(names):
             found = shutil.which(name, path=f"{CNI_PLUGINS}:/usr/sbin:/usr/bin:/sbin:/bin")
