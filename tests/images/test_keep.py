@@ -27,6 +27,7 @@ from tests.results import result
 SCRIPT = Path(__file__).with_name("keep_ranks.py")
 SHARDS = Path(__file__).with_name("keep_shards.py")
 SIZES = Path(__file__).with_name("keep_sizes.py")
+CHANGES = Path(__file__).with_name("keep_changes.py")
 JAX = Path(__file__).with_name("keep_jax.py")
 KEEP = Path(keep.__file__).parent
 # The images of the tests in pods, of which one has JAX.
@@ -200,6 +201,16 @@ def test_shards_are_divided_among_another_number_of_ranks(sandboxes: Sandboxes, 
     # Only where the number has changed: a loss after that takes the new shards.
     assert done.stderr.count("ranks are divided anew") == 4
     assert_divided(attempts)
+
+
+def test_what_changes_between_two_commits_is_kept(sandboxes: Sandboxes) -> None:
+    sandbox = sandboxes("examples-pytorch")
+    shutil.copy(CHANGES, sandbox.folder)
+    make_open_folder(sandbox.folder / "changes")
+    command = ("python3", f"/output/{CHANGES.name}", "/output/changes/memory")
+    done = sandbox.run(*command, PYTHONPATH="/examples")
+    assert done.returncode == 0, output_of(done)
+    assert {case: wrong for case, wrong in result(done).items() if wrong} == {}
 
 
 def test_arrays_of_jax_are_kept_and_divided(tmp_path: Path) -> None:

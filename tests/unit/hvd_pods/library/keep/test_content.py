@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from hvd_pods.library.keep.content import LEAF_TEXT, Content
+from hvd_pods.library.keep.arrays import from_bytes
+from hvd_pods.library.keep.content import LEAF_TEXT, Content, Fixed
 from hvd_pods.library.keep.record import Key, pack, read
 from tests.unit.hvd_pods.library.keep import fake_torch
 
@@ -88,3 +89,21 @@ def test_a_tensor_of_the_cpu_is_read_where_it_is_now(gpu: fake_torch.Gpu) -> Non
     assert bytes(Content([count], before).parts[0][1]) == b"2"
     count.data = memoryview(bytearray(b"3"))
     assert bytes(Content([count], before).parts[0][1]) == b"3"
+
+
+def test_a_dict_that_nobody_changes_is_described_as_any_other(gpu: fake_torch.Gpu) -> None:
+    tensors = {"one": gpu.tensor(b"1"), "two": {"deep": gpu.tensor(b"2", "cpu")}}
+    fixed = Fixed(tensors)
+    number = '{"fixed":0}'
+    plain = described(Content({"first": number, "a": tensors, "b": tensors, "last": number}))
+    content = None
+    for _ in range(2):
+        before = content.layout if content is not None else None
+        content = Content({"first": number, "a": fixed, "b": fixed, "last": number}, before)
+        assert described(content) == plain
+
+
+@pytest.mark.parametrize("order", [[0, 0], [0, 2], [0], [0, 1, 2], [-1, 0]])
+def test_an_order_that_does_not_fit_is_refused(order: list[int]) -> None:
+    with pytest.raises(ValueError, match="order of the dimensions"):
+        from_bytes("<f4", [2, 2], memoryview(bytes(16)), order)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import re
 import sys
-from typing import Any
+from typing import Any, Sequence
 
 # Names of types as arrays have them: of NumPy, without objects and records, and of ml_dtypes.
 NUMPY_TYPE = re.compile(r"[<>|=][biufcmMSU]\d{1,9}(\[\d{0,9}[a-zA-Z]{1,2}\])?")
@@ -50,8 +50,31 @@ def numpy_module() -> Any:
     return numpy
 
 
-def from_bytes(kind: str, shape: list[int], data: memoryview) -> Any:
-    """An array or tensor of this type and shape over these bytes; bytes are a copy."""
+def order_of(tensor: Any) -> list[int] | None:
+    """The dimensions of a tensor in the order of its memory, as of weights in channels_last.
+
+    None where that is their own order, or where the memory of the tensor has gaps.
+    """
+    if tensor.is_contiguous():
+        return None
+    strides = tensor.stride()
+    order = sorted(range(len(strides)), key=lambda dimension: -strides[dimension])
+    return order if tensor.permute(order).is_contiguous() else None
+
+
+def from_bytes(
+    kind: str, shape: Sequence[int], data: memoryview, order: Sequence[int] | None = None
+) -> Any:
+    """An array or tensor of this type and shape over these bytes; bytes are a copy.
+
+    order: that of its dimensions in memory. Raises ValueError for what does not fit together.
+    """
+    if order is not None:
+        if sorted(order) != [*range(len(shape))]:
+            raise ValueError(f"{order!r:.80} is no order of the dimensions of {shape!r:.80}")
+        there = from_bytes(kind, [shape[dimension] for dimension in order], data)
+        back = [order.index(dimension) for dimension in range(len(shape))]
+        return there.permute(back) if hasattr(there, "permute") else there.transpose(back)
     if kind == "bytes":
         return bytes(data)
     if kind.startswith("torch."):

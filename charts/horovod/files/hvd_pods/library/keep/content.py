@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 import weakref
-from typing import Any, List, Mapping, NamedTuple, Tuple
+from typing import Any, Dict, List, Mapping, NamedTuple, Tuple
 
 from . import arrays
 
@@ -22,6 +22,24 @@ LEAF_TEXT = ENCODER.encode(LEAF)
 Parts = List[Tuple[int, memoryview]]
 # The type, the shape and the bytes of an array.
 Bytes = Tuple[str, List[int], memoryview]
+
+
+# What stands for a dict whose description is made once, with its number.
+FIXED_TEXT = '{{"fixed":{}}}'
+
+
+class Fixed(Dict[Any, Any]):
+    """A dict of tensors, and of dicts of tensors, that nobody changes: what it has to hold of a
+    record is found once.
+    """
+
+
+class Known(NamedTuple):
+    """A dict that nobody changes, its description, and the tensors in it."""
+
+    value: Fixed
+    text: str
+    leaves: list[Any]
 
 
 class Seen(NamedTuple):
@@ -41,16 +59,21 @@ class Layout(NamedTuple):
     """Where a record has its arrays and tensors, which most commits have alike.
 
     forms: what a leaf must have for this. on_gpu: the same of those on GPUs, with where they are
-    from the first of them on. texts: a leaf's node of the description. at: where it begins, counted
-    from the end of the description. size: the bytes of all. seen: by id().
+    from the first of them on. orders: those of their dimensions, where they are not their own.
+    texts: a leaf's node of the description. at: where it begins, counted from the end of the
+    description. size: the bytes of all. seen, known: by id(). outline, description: the last ones.
     """
 
     forms: list[Any]
     on_gpu: list[Any]
+    orders: list[list[int] | None]
     texts: list[str]
     at: list[int]
     size: int
     seen: dict[int, Seen]
+    known: dict[int, Known]
+    outline: str
+    description: bytes
 
 
 class Content:
@@ -63,38 +86,58 @@ class Content:
 
     def __init__(self, value: Any, before: Layout | None = None) -> None:
         self._leaves: list[Any] = []
+        self._known: dict[int, Known] = {}
+        self._fixed_texts: list[str] = []
+        self._before = before
         torch = sys.modules.get("torch")
         # A subclass of tensors may have other bytes.
         self._tensors = () if torch is None else (torch.Tensor, torch.nn.Parameter)
-        outline = ENCODER.encode(self._outline(value))
+        outline = self._encode(value)
         seen: dict[int, Seen] = {}
-        forms: list[Any] = []
-        held: list[Any] = []
-        for leaf in self._leaves:
-            if type(leaf) in self._tensors and leaf.is_cuda:
-                forms.append((leaf.device, leaf.dtype, leaf.shape, leaf.stride()))
-                held.append(None)
-                continue
-            kind, shape, data = self._to_bytes(leaf, before, seen)
-            forms.append((kind, shape, len(data)))
-            held.append(data)
+        held = [
+            None
+            if type(leaf) in self._tensors and leaf.is_cuda
+            else self._to_bytes(leaf, before, seen)
+            for leaf in self._leaves
+        ]
+        forms = [
+            (leaf.device, leaf.dtype, leaf.shape, leaf.stride())
+            if data is None
+            else (*data[:2], len(data[2]))
+            for leaf, data in zip(self._leaves, held)
+        ]
         self.tensors = [leaf for leaf, data in zip(self._leaves, held) if data is None]
         if before is not None and before.forms == forms:
-            self.layout = before._replace(seen=seen)
+            layout = before._replace(seen=seen, known=self._known)
         else:
-            self.layout = self._place(forms, held, seen)
-        pieces = outline.split(LEAF_TEXT)
-        pairs = zip(pieces, [*self.layout.texts, ""])
-        self.description = "".join(text for pair in pairs for text in pair).encode()
+            layout = self._place(forms, held, seen)
+        if layout.outline != outline:
+            pairs = zip(outline.split(LEAF_TEXT), [*layout.texts, ""])
+            description = "".join(text for pair in pairs for text in pair).encode()
+            layout = layout._replace(outline=outline, description=description)
+        self.layout = layout
+        self.description = layout.description
         begin = aligned(BEGIN + len(self.description))
         self.parts: Parts = []
         self.places: list[int] = []
-        for at, data in zip(self.layout.at, held):
+        for at, data in zip(layout.at, held):
             if data is None:
                 self.places.append(begin + at)
             else:
-                self.parts.append((begin + at, data))
-        self.size = begin + self.layout.size
+                self.parts.append((begin + at, data[2]))
+        self.size = begin + layout.size
+
+    def dense_tensors(self) -> list[Any]:
+        """The tensors on GPUs with their dimensions in the order of the record."""
+        pairs = zip(self.tensors, self.layout.orders)
+        return [tensor if order is None else tensor.permute(order) for tensor, order in pairs]
+
+    def _encode(self, value: Any) -> str:
+        """The outline of a value as text, in which LEAF_TEXT is each array and tensor."""
+        encoded = ENCODER.encode(self._outline(value))
+        for number, text in enumerate(self._fixed_texts):
+            encoded = encoded.replace(FIXED_TEXT.format(number), text, 1)
+        return encoded
 
     def _outline(self, value: Any) -> Any:
         """A value as JSON has it; its arrays and tensors are taken down in their order."""
@@ -104,6 +147,8 @@ class Content:
         if kind in self._tensors:
             self._leaves.append(value)
             return LEAF
+        if kind is Fixed:
+            return self._outline_fixed(value)
         if isinstance(value, (dict, Mapping)):
             # A model has hundreds of tensors: a call for each of them would take longest here.
             pairs = []
@@ -118,11 +163,23 @@ class Content:
             return {"map": pairs}
         if isinstance(value, (list, tuple)):
             name = "list" if isinstance(value, list) else "tuple"
-            return {name: [self._outline(each) for each in value]}
+            return {name: [x if type(x) in PLAIN else self._outline(x) for x in value]}
         if isinstance(value, (int, float, str)):
             return value
         self._leaves.append(value)
         return LEAF
+
+    def _outline_fixed(self, value: Fixed) -> Any:
+        known = self._before.known.get(id(value)) if self._before is not None else None
+        if known is None or known.value is not value:
+            first = len(self._leaves)
+            text = ENCODER.encode(self._outline({**value}))
+            known = Known(value, text, self._leaves[first:])
+        else:
+            self._leaves += known.leaves
+        self._known[id(value)] = known
+        self._fixed_texts.append(known.text)
+        return {"fixed": len(self._fixed_texts) - 1}
 
     def _to_bytes(self, leaf: Any, before: Layout | None, seen: dict[int, Seen]) -> Bytes:
         """What arrays.to_bytes makes of this, or has made of the same memory before."""
@@ -144,19 +201,24 @@ class Content:
         seen[id(leaf)] = known
         return found
 
-    def _place(self, forms: list[Any], held: list[Any], seen: dict[int, Seen]) -> Layout:
+    def _place(self, forms: list[Any], held: list[Bytes | None], seen: dict[int, Seen]) -> Layout:
         """Find a place for each leaf: first for arrays, then for tensors."""
         at = [0] * len(forms)
         texts = [""] * len(forms)
+        orders = []
         end = 0
         for on_gpu in (False, True):
             for number, data in enumerate(held):
                 if (data is None) is not on_gpu:
                     continue
                 leaf = self._leaves[number]
+                node: dict[str, Any]
                 if on_gpu:
                     size = leaf.numel() * leaf.element_size()
                     node = {"array": str(leaf.dtype), "shape": [*leaf.shape], "bytes": size}
+                    orders.append(arrays.order_of(leaf))
+                    if orders[-1] is not None:
+                        node["order"] = orders[-1]
                 else:
                     kind, shape, size = forms[number]
                     node = {"array": kind, "shape": shape, "bytes": size}
@@ -165,7 +227,7 @@ class Content:
                 texts[number] = ENCODER.encode({**node, "at": at[number]})
         numbers = [number for number, data in enumerate(held) if data is None]
         relative = [(forms[number], at[number] - at[numbers[0]]) for number in numbers]
-        return Layout(forms, relative, texts, at, end, seen)
+        return Layout(forms, relative, orders, texts, at, end, seen, self._known, "", b"")
 
 
 def aligned(at: int) -> int:

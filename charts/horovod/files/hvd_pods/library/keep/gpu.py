@@ -89,13 +89,13 @@ class Gpu:
         device = tensors[0].device
         with torch.no_grad(), torch.cuda.device(device):
             if not self._pin(memory):
-                for tensor, at in zip(tensors, places):
+                for tensor, at in zip(content.dense_tensors(), places):
                     put(view, at, tensor)
                 return None
             if content.layout.on_gpu != self._layout:
                 self._prepare(content)
             if self._snapshot is None:
-                self._copy_each(tensors, places, memory)
+                self._copy_each(content.dense_tensors(), places, memory)
                 return None
             for views, numbers in self._groups:
                 self._copy_together(views, [tensors[number] for number in numbers])
@@ -141,12 +141,13 @@ class Gpu:
             return
         self._stream = torch.cuda.Stream()
         groups: dict[Any, tuple[list[Any], list[int]]] = {}
-        for number, (tensor, at) in enumerate(zip(tensors, content.places)):
+        orders = content.layout.orders
+        for number, (tensor, at, order) in enumerate(zip(tensors, content.places, orders)):
             if not tensor.numel():
                 continue
             begin = at - first
             data = self._snapshot[begin : begin + tensor.numel() * tensor.element_size()]
-            is_dense = tensor.is_contiguous()
+            is_dense = order is not None or tensor.is_contiguous()
             # One kernel copies many tensors of the same strides, also those of a length of 1.
             typed = data.view(tensor.dtype)
             there = (

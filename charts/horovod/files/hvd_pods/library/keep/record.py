@@ -16,7 +16,9 @@ from .content import BEGIN, Content, aligned
 # What a record begins with: a mark, the key, the bytes of the description and of the whole record,
 # and the checksum of what follows, 0 in memory. A checksum of these fields is last.
 HEADER = struct.Struct("<8sqqQQQI")
-MARK = b"hvdkeep3"
+MARK = b"hvdkeep4"
+# The one before had no tensors with another order of dimensions.
+MARKS = (MARK, b"hvdkeep3")
 SUM = struct.Struct("<I")
 # What building the value of a record raises that another module, or a stranger, has written.
 UNUSABLE = (
@@ -88,9 +90,8 @@ class Record(NamedTuple):
             if "tuple" in node:
                 return tuple(build(each) for each in node["tuple"])
             at = data + node["at"]
-            return arrays.from_bytes(
-                node["array"], node["shape"], self.raw[at : at + node["bytes"]]
-            )
+            raw = self.raw[at : at + node["bytes"]]
+            return arrays.from_bytes(node["array"], node["shape"], raw, node.get("order"))
 
         return build(self.tree)
 
@@ -104,7 +105,7 @@ def pack(key: Key, value: Any) -> bytearray:
     raw = bytearray(content.size)
     view = memoryview(raw)
     fill(view, content)
-    for tensor, at in zip(content.tensors, content.places):
+    for tensor, at in zip(content.dense_tensors(), content.places):
         put(view, at, tensor)
     header = header_of(key, content, zlib.crc32(view[BEGIN:]))
     view[: len(header)] = header
@@ -143,7 +144,9 @@ def read_header(place: str, raw: memoryview) -> Header:
         raise ValueError(f"{place} is too short for a state")
     header = bytes(raw[:BEGIN])
     mark, series, step, launch, described, size, checksum = HEADER.unpack_from(header)
-    if mark != MARK or SUM.unpack_from(header, HEADER.size)[0] != zlib.crc32(header[: HEADER.size]):
+    if mark not in MARKS or SUM.unpack_from(header, HEADER.size)[0] != zlib.crc32(
+        header[: HEADER.size]
+    ):
         raise ValueError(f"{place} has no complete state")
     if not BEGIN + described <= size <= len(raw):
         raise ValueError(f"{place} is shorter than the state that it should have")

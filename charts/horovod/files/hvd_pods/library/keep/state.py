@@ -24,6 +24,7 @@ from .parts import (
     write_part,
 )
 from .ranks import JaxRanks, Ranks, find_ranks, find_sharded_ranks
+from .read_again import Reader, find_reader
 from .record import Key, Record, find_launch, pack
 from .restoring import Agreement, Answer, Found, agree_on_whole, choose_turn, share, share_own
 from .shards import (
@@ -84,6 +85,8 @@ class State:
         self.step = 0
         self.own = own
         self._parts = list(parts)
+        # What reads models and optimizers of PyTorch again.
+        self._readers: dict[str, Reader] = {}
         self.__dict__.update(parts)
         self.is_restored = False
         self._steps_of_epoch = 0
@@ -331,7 +334,7 @@ class State:
     def _values(self) -> tuple[dict[str, Any], dict[str, Any]]:
         """What all ranks have alike, and what is this rank's own, if there is any."""
         seeds: list[Any] = []
-        parts = {name: read_part(part, seeds) for name, part in self._parts_alike.items()}
+        parts = {name: self._read(name, part, seeds) for name, part in self._parts_alike.items()}
         own: dict[str, Any] = {"own": read_part(self.own, []), "seeds": seeds}
         fixed_size = ""
         if self._sharded:
@@ -359,6 +362,15 @@ class State:
             "fixed size": fixed_size,
         }
         return values, own if self._sharded or seeds or self.own is not None else {}
+
+    def _read(self, name: str, part: Any, seeds: list[Any]) -> Any:
+        reader = self._readers.get(name)
+        if reader is None or reader.part is not part:
+            reader = find_reader(part)
+            if reader is None:
+                return read_part(part, seeds)
+            self._readers[name] = reader
+        return reader.read()
 
     def _is_divided_alone(self) -> bool:
         """Whether this process is the only one of JAX, and has arrays divided over its devices.

@@ -1,0 +1,135 @@
+"""The states of models and optimizers of PyTorch, read in each commit without looking for them.
+
+`state_dict()` makes some thousand calls for a model, and nearly always finds the same tensors under
+the same names. What it has found is noted with where it was, and is returned as long as the same
+objects are there.
+"""
+
+from __future__ import annotations
+
+import sys
+from operator import is_
+from typing import Any, Union
+
+from .content import Fixed
+
+# What a module has in dicts of these names, state_dict() returns, but for some buffers.
+CONTENT = ("_parameters", "_buffers", "_modules")
+NOT_KEPT = "_non_persistent_buffers_set"
+HOOKS = ("_state_dict_hooks", "_state_dict_pre_hooks")
+# What a class, or a module itself, has of its own if its state is another one.
+METHODS = ("state_dict", "_save_to_state_dict", "get_extra_state")
+
+
+class ModelState:
+    """What `state_dict()` returns for a model without hooks and methods of its own for that."""
+
+    def __init__(self, model: Any) -> None:
+        self.part = model
+        self._look_for_all()
+
+    def read(self) -> Any:
+        """The state of the model; of a model that has changed, all of it is looked for again."""
+        if self._is_plain and not self._is_same():
+            self._look_for_all()
+        return self._value if self._is_plain else self.part.state_dict()
+
+    def _look_for_all(self) -> None:
+        # The attributes of all modules, and the dicts and sets among them that decide.
+        self._owners: list[dict[str, Any]] = []
+        self._content: list[Any] = []
+        self._sets: list[Any] = []
+        self._sizes: list[int] = []
+        # The places in the dicts, and what each has there.
+        self._places: list[tuple[dict[str, Any], str]] = []
+        self._objects: list[Any] = []
+        self._value = Fixed()
+        self._is_plain = self._look(self.part, "")
+        self._sizes = [*map(len, self._content), *map(len, self._sets)]
+
+    def _look(self, module: Any, prefix: str) -> bool:
+        """Note what state_dict() returns of this module and its children.
+
+        Returns False where it may return something else.
+        """
+        plain = sys.modules["torch"].nn.Module
+        own = vars(module)
+        # Older versions have no hooks of the second kind.
+        hooks = [own[name] for name in HOOKS if name in own]
+        if any(hooks) or any(name in own for name in METHODS):
+            return False
+        if any(getattr(type(module), name) is not getattr(plain, name) for name in METHODS):
+            return False
+        self._owners.append(own)
+        self._sets += [own[NOT_KEPT], *hooks]
+        for kind in CONTENT:
+            there = own[kind]
+            self._content.append(there)
+            self._places += [(there, name) for name in there]
+            self._objects += there.values()
+            for name, each in there.items():
+                if each is None or (kind == "_buffers" and name in own[NOT_KEPT]):
+                    continue
+                if kind != "_modules":
+                    self._value[prefix + name] = each
+                elif not self._look(each, f"{prefix}{name}."):
+                    return False
+        return True
+
+    def _is_same(self) -> bool:
+        content = [own[kind] for own in self._owners for kind in CONTENT]
+        if not _are_same(content, self._content):
+            return False
+        if [*map(len, content), *map(len, self._sets)] != self._sizes:
+            return False
+        try:
+            return _are_same([there[name] for there, name in self._places], self._objects)
+        except KeyError:
+            return False
+
+
+class OptimizerState:
+    """What `state_dict()` returns for an optimizer; of it, the tensors are looked for once."""
+
+    def __init__(self, optimizer: Any) -> None:
+        self.part = optimizer
+        # Of each parameter with those of its dict, and what all of these have.
+        self._keys: list[Any] = []
+        self._objects: list[Any] = []
+        self._value = Fixed()
+
+    def read(self) -> Any:
+        """The state of the optimizer. Its options are read anew."""
+        found = self.part.state_dict()
+        state = found.get("state")
+        if type(state) is not dict or any(type(each) is not dict for each in state.values()):
+            return found
+        keys = [(key, *there) for key, there in state.items()]
+        objects = [each for there in state.values() for each in there.values()]
+        if keys != self._keys or not _are_same(objects, self._objects):
+            tensor = sys.modules["torch"].Tensor
+            if not all(isinstance(each, tensor) for each in objects):
+                return found
+            # The dicts are the optimizer's own, which may get other tensors.
+            self._value = Fixed((key, {**there}) for key, there in state.items())
+            self._keys = keys
+            self._objects = objects
+        return {**found, "state": self._value}
+
+
+Reader = Union[ModelState, OptimizerState]
+
+
+def find_reader(part: Any) -> Reader | None:
+    """What reads a part of a state again; None where that is no model or optimizer of PyTorch."""
+    torch = sys.modules.get("torch")
+    if isinstance(part, getattr(getattr(torch, "nn", None), "Module", ())):
+        return ModelState(part)
+    if isinstance(part, getattr(getattr(torch, "optim", None), "Optimizer", ())):
+        return OptimizerState(part)
+    return None
+
+
+def _are_same(some: list[Any], others: list[Any]) -> bool:
+    """Whether two lists have the same objects."""
+    return len(some) == len(others) and all(map(is_, some, others))
