@@ -199,6 +199,39 @@ def test_a_fork_of_the_script_is_not_counted(tmp_path: Path) -> None:
     assert run(tmp_path, script) == ({}, "")
 
 
+# As if the attempt had resumed after step 40.
+KEEP = """
+import sys, types
+from torch.optim.optimizer import Optimizer
+keep = sys.modules["keep"] = types.ModuleType("keep")
+keep.step = 40
+keep.last_step = lambda: keep.step
+one = Optimizer()
+"""
+
+
+def test_a_script_that_keeps_each_step_has_the_steps_of_the_training(tmp_path: Path) -> None:
+    script = f"{KEEP}for _ in range(5):\n    one.step()\n    keep.step += 1\n"
+    # The fifth is committed after it was counted.
+    assert run(tmp_path, script) == ({"step": 44}, "")
+
+
+@pytest.mark.parametrize(
+    "loop",
+    [
+        "for n in range(8):\n    one.step()\n    if n % 4 == 3: keep.step += 1\n",
+        "for n in range(8):\n    one.step()\n    if n % 4 == 3: keep.step += 4\n",
+        "keep.last_step = lambda: None\nfor _ in range(8): one.step()\n",
+        "del keep.last_step\nfor _ in range(8): one.step()\n",
+    ],
+    ids=["a commit an epoch", "a commit each fourth step", "several states", "an older keep"],
+)
+def test_where_commits_are_not_the_steps_those_of_the_attempt_are_shown(
+    tmp_path: Path, loop: str
+) -> None:
+    assert run(tmp_path, KEEP + loop) == ({"step": 8, "isCounted": True}, "")
+
+
 def test_a_folder_that_cannot_be_written_is_told_once(tmp_path: Path) -> None:
     script = f"import os\nos.rmdir(os.environ['HVD_METRICS_DIR'])\n{TORCH}"
     _, errors = run(tmp_path, script)

@@ -1,8 +1,8 @@
 """Counts the steps of a script that reports none, so that `hvdchart status` shows one.
 
 A step is one of PyTorch's first optimizer, or a batch of Keras 3, which also shows its loss. They
-are steps of this attempt: only the script knows where it resumes. A script that reports its
-progress (library/hvd_progress.py) is not counted.
+are steps of this attempt, unless the script commits each of them with `keep`, which knows where it
+has resumed. A script that reports its progress (library/hvd_progress.py) is not counted.
 
 This runs in the script's own process, and must not change what the script does: after the first
 problem nothing is counted any more.
@@ -21,8 +21,9 @@ if TYPE_CHECKING:
 
 # Seconds between two writes.
 EVERY = 1.0
-# The sample that is written (common/metrics.py).
+# The samples that are written (common/metrics.py).
 COUNTED = b"horovod_counted_step"
+STEP = "horovod_step"
 
 
 def begin(rank: int) -> None:
@@ -53,6 +54,8 @@ class Counter:
         # Keras may call it in several threads.
         self._lock = _thread.allocate_lock()
         self.step = 0
+        # By how much the steps of `keep` were more than these when the last one was written.
+        self._offset: int | None = None
 
     def take(self, step: int, steps: int | None = None, loss: Any = None) -> None:
         """Note that the script has made `step` of `steps` steps in this attempt."""
@@ -101,8 +104,11 @@ class Counter:
 
     def _write(self, step: int, steps: int | None, loss: Any) -> None:
         lines = [f"{COUNTED.decode()} {step}\n"]
+        resumed = self._find_resumed(step)
+        if resumed is not None:
+            lines.append(f"{STEP} {step + resumed}\n")
         if steps:
-            lines.append(f"horovod_steps {steps}\n")
+            lines.append(f"horovod_steps {steps + (resumed or 0)}\n")
         known = _as_number(loss)
         if known is not None:
             lines.append(f"horovod_loss {known!r}\n")
@@ -111,6 +117,18 @@ class Counter:
         with open(new, "w", encoding="ascii") as file:
             file.write("".join(lines))
         os.replace(new, self._path)
+
+    def _find_resumed(self, step: int) -> int | None:
+        """The steps before this attempt; None where nobody knows.
+
+        `keep` numbers commits. Where those are its steps, they grow alike, and the difference is
+        the same at two writes. Of a script that commits an epoch it is not.
+        """
+        last_step = getattr(sys.modules.get("keep"), "last_step", None)
+        kept = None if last_step is None else last_step()
+        before = self._offset
+        offset = self._offset = None if kept is None else int(kept) - step
+        return max(offset, 0) if offset is not None and offset == before else None
 
 
 def _as_number(loss: Any) -> float | None:

@@ -18,7 +18,7 @@ the log says so. Outside of a run of the chart there are only checkpoints.
 
 from .keras import Callback
 from .record import Key, pack, read_file
-from .state import State
+from .state import State, last_step
 from .worker import FOLDER
 
-__all__ = ["FOLDER", "Callback", "Key", "State", "pack", "read_file"]
+__all__ = ["FOLDER", "Callback", "Key", "State", "last_step", "pack", "read_file"]
