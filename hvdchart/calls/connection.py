@@ -15,6 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from functools import partial
+from operator import methodcaller
 from tempfile import TemporaryFile
 from types import BuiltinFunctionType, CodeType, FunctionType, ModuleType
 from typing import IO, Any
@@ -54,8 +55,21 @@ class Packed:
     modules: frozenset[str]
 
 
+class _Reduced:
+    """Pickled as cloudpickle has reduced a code object, which may leave out its file."""
+
+    def __init__(self, reduced: tuple[Any, ...]) -> None:
+        self._reduced = reduced
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return self._reduced
+
+
 class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]
-    """Notes from which files the code is that travels, and which modules it uses."""
+    """Notes from which files the code is that travels, and which modules it uses.
+
+    Code keeps the name of its file, under which the ranks have its text.
+    """
 
     def __init__(self, target: IO[bytes]) -> None:
         super().__init__(target)
@@ -66,7 +80,9 @@ class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]
         if isinstance(obj, CodeType):
             self.files.add(obj.co_filename)
             self.modules.update(imports(obj))
-        elif isinstance(obj, ModuleType):
+            with_file = methodcaller("replace", co_filename=obj.co_filename)
+            return with_file, (_Reduced(self.dispatch_table[CodeType](obj)),)
+        if isinstance(obj, ModuleType):
             self.modules.add(obj.__name__)
         elif isinstance(obj, FunctionType | BuiltinFunctionType | type):
             self.modules.add(obj.__module__ or "")

@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
-from types import FunctionType
+from types import CodeType, FunctionType
 from typing import Any
 
 import cloudpickle
@@ -282,6 +282,21 @@ def test_function_of_a_cell_can_read_its_own_source(connection: Connection) -> N
     """TensorFlow and PyTorch compile functions from it."""
     text = "def look():\n    import inspect\n    return inspect.getsource(look)\n"
     assert call(connection, cell(text, "look"))[0] == [text, text]
+
+
+def test_code_keeps_its_file_where_cloudpickle_leaves_it_out(
+    connection: Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As version 3.1.3 and later ones do."""
+    table = cloudpickle.Pickler.dispatch_table
+    reduce = table[CodeType]
+
+    def reduce_without_file(code: CodeType) -> Any:
+        return reduce(code.replace(co_filename="<dynamic-code>"))
+
+    monkeypatch.setitem(table, CodeType, reduce_without_file)
+    text = "def look():\n    import inspect\n    return [inspect.getsource(look) for _ in 'ab']\n"
+    assert call(connection, cell(text, "look"))[0] == [[text, text]] * 2
 
 
 def unloadable() -> None:
