@@ -29,6 +29,7 @@ from hvdchart.calls.connection import (
 )
 from hvdchart.calls.own_run import OwnRun, own_script_run, users_modules
 from hvdchart.code.archive import list_files, pack_files
+from hvdchart.doctor.examine import check_room
 from hvdchart.errors import (
     ClusterError,
     FileError,
@@ -57,6 +58,7 @@ from hvdchart.run.watch import watch_run
 from hvdchart.spec.launchers import LAUNCH
 from hvdchart.spec.load import load_spec
 from hvdchart.spec.model import Spec
+from hvdchart.spec.run_options import in_arguments
 from hvdchart.text import join_names
 from hvdchart.values.check import checked_values
 from hvdchart.watch.notebook import beside_call
@@ -126,6 +128,7 @@ class Launcher:
         context: str | None = None,
         helm: str = "helm",
         idle: float = 600.0,
+        force: bool = False,
         output: TextIO | None = None,
     ) -> None:
         settings: dict[str, Any] = {
@@ -160,7 +163,8 @@ class Launcher:
         # As it was installed last.
         self._spec: Spec | None = None
         self._namespace = namespace
-        self._helm = Helm(helm, context)
+        self._helm = Helm(helm, context, word=in_arguments)
+        self._force = force
         self._idle = idle
         self._cluster: Cluster | None = None
         self._session: Session | None = None
@@ -174,6 +178,10 @@ class Launcher:
         self._workers: dict[str, tuple[str, int]] = {}
         self._lock = threading.RLock()
         self._is_closed = False
+
+    def __repr__(self) -> str:
+        state = ", closed" if self._is_closed else ""
+        return f"<Launcher {self._plan.spec.name}: {self._plan.ranks} ranks{state}>"
 
     def __enter__(self) -> Self:
         return self
@@ -368,8 +376,11 @@ class Launcher:
         self._spec = None
         self._has_ended = False
         values = checked_values(plan)
-        if self._session is None:
+        if self._cluster is None:
             self._cluster = Cluster.connect(self._helm.context, self._namespace)
+        if not self._force:
+            check_room(self._cluster, values, in_arguments)
+        if self._session is None:
             session = Session(self._cluster, spec.name, self._helm, self._report, _AFTER_END)
             session.require_free()
             self._report(f"installing release {spec.name} in namespace {self._cluster.namespace}")
@@ -549,6 +560,7 @@ def launch(
     context: str | None = None,
     helm: str = "helm",
     idle: float = 600.0,
+    force: bool = False,
     output: TextIO | None = None,
 ) -> list[Any]:
     """Call a function on each rank of a few pods; what it returns, by rank.
@@ -576,6 +588,7 @@ def launch(
     context: context of the kubeconfig; by default the current one.
     helm: the program Helm, a name on PATH or a path.
     idle: seconds without a call after which the workers end; the next call starts others.
+    force: also install what the present nodes cannot run: they will grow.
     output: where the ranks' output goes; sys.stdout by default.
     """
     settings: dict[str, Any] = {
@@ -594,6 +607,7 @@ def launch(
         "context": context,
         "helm": helm,
         "idle": idle,
+        "force": force,
         "output": output,
     }
     key = repr(settings)

@@ -147,4 +147,5 @@ class OwnRun:
         try:
             return read_spec(script_tree(self.run, image))
         except SpecError as error:
-            raise in_words_of_launch(error) from error
+            # The error of the options is no line that the user has written.
+            raise in_words_of_launch(error) from None

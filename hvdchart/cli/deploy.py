@@ -69,6 +69,7 @@ def deploy(
     cluster cannot be used; 8 the run failed; 9 the image cannot be built or pushed; 130
     interrupted, and the run continues.
     """
+    from hvdchart.doctor.examine import check_room
     from hvdchart.files import text_difference
     from hvdchart.run import helm as helm_module
     from hvdchart.values.check import checked_values
@@ -80,12 +81,12 @@ def deploy(
     paths, plan = planning.plan_project(specs, files, chosen, code, values)
     planning.print_warnings(plan)
     # What the chart refuses is told before the cluster is asked.
-    checked_values(plan)
+    checked = checked_values(plan)
     cluster = options.connect(context, namespace)
     program = helm_module.Helm(helm, context)
     present = check_name(cluster, plan.spec.name, program)
     if not (force or dry_run or diff):
-        planning.check_room(plan, cluster)
+        check_room(cluster, checked)
     if not no_build:
         try:
             plan = with_own_image(

@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 
     from hvdchart.plan.model import Plan
     from hvdchart.project.script import ScriptPlan
-    from hvdchart.run.cluster import Cluster
     from hvdchart.spec.yaml_tree import Plain
 
 
@@ -197,19 +196,6 @@ def plan_project(
         named = [*(specs or ()), *(files or ())]
         code = next((path for path in named if path.is_dir()), None)
     return plan_specs(specs, files, settings, read_values(values, code), code)
-
-
-def check_room(plan: Plan, cluster: Cluster) -> None:
-    """Raise ClusterError for a run that the cluster's nodes could never run, however long it waits.
-
-    Raises SpecError and ValuesError for values that the chart refuses.
-    """
-    from hvdchart.doctor.examine import check_room as check
-    from hvdchart.values.check import checked_values
-    from hvdchart.values.merge import merge_values
-    from hvdchart.values.schema import default_values
-
-    check(cluster, merge_values(default_values(), checked_values(plan)))
 
 
 def print_warnings(plan: Plan, report: Callable[[str], object] = note) -> None:

@@ -53,7 +53,9 @@ def run(
     read, or is no Python; 6 Helm failed; 7 the cluster cannot be used; 8 the run failed; 130
     interrupted, and the run continues.
     """
+    from hvdchart.doctor.examine import check_room
     from hvdchart.run.helm import Helm as Program
+    from hvdchart.values.check import checked_values
 
     own = planning.Script(script, arguments or (), given, code)
     chosen = options.chosen_settings(settings, fails_on_nan=fail_on_nan)
@@ -73,7 +75,7 @@ def run(
                 f"{current.name} replaces it, any other --name starts another run beside it"
             )
     if not force:
-        planning.check_room(plan, cluster)
+        check_room(cluster, checked_values(plan))
     launch(
         plan,
         cluster,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from hvdchart.doctor.findings import Finding
 from hvdchart.doctor.fitting import examine_fit
@@ -24,6 +24,8 @@ from hvdchart.run.api import unless_refused
 from hvdchart.run.cluster import Cluster
 from hvdchart.run.helm import Helm
 from hvdchart.run.view import RunView
+from hvdchart.values.merge import merge_values
+from hvdchart.values.schema import default_values
 
 # Of so many nodes all pods are read before a run: with more, daemons hardly decide.
 _FEW_NODES = 100
@@ -117,16 +119,19 @@ def _examine_room(cluster: Cluster, values: Values | None) -> Iterator[Finding]:
             yield examine_image(nodes, values)
 
 
-def check_room(cluster: Cluster, values: Values) -> None:
-    """Raise ClusterError for a run of complete values that the nodes could never run.
+def check_room(cluster: Cluster, given: Values, word: Callable[[str], str] = str) -> None:
+    """Raise ClusterError for a run that the nodes could never run, however long it waits.
 
+    `given` are its values without the chart's defaults, `word` words the options of the command.
     Who may not list nodes learns it from the scheduler.
     """
     nodes = cluster.all_of("nodes")
     if not nodes:
         return
+    values = merge_values(default_values(), given)
     found = examine_fit(nodes, [], values)
     if found.state == "ok" and len(nodes) <= _FEW_NODES:
         found = examine_fit(nodes, cluster.seen_pods(), values)
     if found.state == "problem":
-        raise ClusterError(f"{found.text}; {found.fix}, or --force where the cluster will grow")
+        grows = word("--force where the cluster will grow")
+        raise ClusterError(f"{found.text}; {found.fix}, or {grows}")

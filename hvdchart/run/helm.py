@@ -51,6 +51,7 @@ class _Command(pyhelm3.Command):  # type: ignore[misc] # pyhelm3 has no types
         super().__init__(
             executable=helm.program, kubecontext=helm.context, history_max_revisions=helm.revisions
         )
+        self._word = helm.word
         self._options = options
 
     async def run(self, command: list[Any], input: bytes | None = None) -> bytes:
@@ -65,6 +66,9 @@ class _Command(pyhelm3.Command):  # type: ignore[misc] # pyhelm3 has no types
             arguments += ["--kube-context", self._kubecontext]
         # Helm refuses the surrogate pairs with which json.dumps escapes emoji and the like.
         text = json.dumps(json.loads(input), ensure_ascii=False) if input else ""
+        if shutil.which(self._executable) is None:
+            other = self._word("install Helm 4 or 3, or name it with --helm PATH")
+            raise HelmError(f"no program {self._executable!r} is on PATH: {other}")
         code, output, message = _run(arguments, text.encode())
         if code:
             raise subprocess.CalledProcessError(code, command, output, message)
@@ -99,6 +103,8 @@ class Helm:
     context: str | None = None
     # How many revisions of a release it keeps: it reads all of them at each upgrade.
     revisions: int = 10
+    # Words messages that name options, for a user who has no command line.
+    word: Callable[[str], str] = str
 
     def call(self, name: str, namespace: str, command: Coroutine[Any, Any, T]) -> T:
         """What a `_Command` about a release answers.
@@ -119,7 +125,7 @@ class Helm:
             raise NoRunError(name, namespace)
         # Not before: it takes as long as a tenth of a second.
         self.version()
-        remedy = remedy_for(message, name, namespace)
+        remedy = self.word(remedy_for(message, name, namespace))
         advice = f"; {remedy}" if remedy else ""
         raise HelmError(f"helm {what}: {message}{advice}")
 
@@ -136,10 +142,10 @@ class Helm:
             )
         if (int(match[2]), int(match[3])) < _OLDEST:
             oldest = ".".join(map(str, _OLDEST))
-            raise HelmError(
-                f"{self.program} is Helm {match[1]}: install Helm 4, or Helm {oldest} or newer, or "
-                "name one with --helm PATH"
+            other = self.word(
+                f"install Helm 4, or Helm {oldest} or newer, or name one with --helm PATH"
             )
+            raise HelmError(f"{self.program} is Helm {match[1]}: {other}")
         return match[1]
 
 
@@ -294,18 +300,13 @@ def _public(manifest: str) -> str:
 def _run(command: Sequence[str], values: bytes) -> tuple[int, str, str]:
     """Run a program to its end, with `values` as its input; its exit code, output and errors.
 
-    Without errors, their place has the exit code in words. Raises HelmError without the program.
+    Without errors, their place has the exit code in words.
 
     Ctrl-C does not reach a Helm that changes something: one that is interrupted leaves objects of
     both revisions, and no revision that has all of them. It has time to end; the next Ctrl-C asks
     it to end at once. A Helm that reads ends with Ctrl-C, and may ask at the terminal. SIGTERM and
     SIGHUP are the same as Ctrl-C where this program has handlers of them.
     """
-    if shutil.which(command[0]) is None:
-        raise HelmError(
-            f"no program {command[0]!r} is on PATH: install Helm 4 or 3, or name it with --helm "
-            "PATH"
-        )
     changes = command[1] in ("upgrade", "uninstall") and "--dry-run=server" not in command
     # Steps after an interrupt, in order; None: only say that hvdchart waits for Helm's change.
     steps: list[signal.Signals | None] = [signal.SIGTERM, signal.SIGKILL]

@@ -27,7 +27,8 @@ REMEDIES = {
         "another name for the run"
     ),
     'namespaces "{namespace}" not found': (
-        "there is no such namespace: add --create-namespace, or choose another with --namespace"
+        "there is no such namespace: create it with --create-namespace, or choose another with "
+        "--namespace"
     ),
     "is forbidden": (
         "ask for this permission; `hvdchart doctor -n {namespace}` lists all that are missing"

@@ -1,7 +1,8 @@
-"""Which option of `hvdchart run` sets which keys: the one place that knows both.
+"""Which option of `hvdchart run` sets which keys, and which argument of `hvdchart.launch` it is.
 
 A run of a script has no spec that its user could open, so that messages about it name the options.
 Other texts name keys of a spec or values of the chart; `in_options` words them for such a run.
+`in_arguments` words texts with options for `hvdchart.launch`, whose user has no command line.
 """
 
 from __future__ import annotations
@@ -132,19 +133,32 @@ def in_words_of_launch(error: SpecError) -> SpecError:
     """An error of the spec that `hvdchart.launch` has made, with the names of its arguments."""
     errors = []
     for each in in_words_of_run(error).errors:
-        place, expected = (_OPTION.sub(_argument, text) for text in (each.place, each.expected))
-        errors.append(SpecError(place, each.path, each.problem, expected))
+        # Both begin with what the user has given, or could give.
+        place, expected = (_GIVEN.sub(_argument, text) for text in (each.place, each.expected))
+        texts = [in_arguments(text) for text in (place, each.path, each.problem, expected)]
+        errors.append(SpecError(*texts))
     return SpecError.join(errors)
+
+
+def in_arguments(text: str) -> str:
+    """A text with arguments of `hvdchart.launch` where it names options of the command."""
+    return _OPTION.sub(lambda option: _ARGUMENTS.get(option[1]) or f"{_argument(option)}=", text)
 
 
 def _argument(option: re.Match[str]) -> str:
     """The name of the argument of `hvdchart.launch` that is an option of `hvdchart run`."""
-    name = option[0].removeprefix("--")
+    name = option[1]
     return f"{name}s" if name in ("secret", "volume") else name
 
 
-# An option at the start of a text, or of a line to type.
-_OPTION = re.compile(r"(?:^|(?<= ))--(?:name|workers|gpus|cpu|memory|image|env|secret|volume)\b")
+# Options that no argument has the name of.
+_ARGUMENTS = {"force": "force=True", "create-namespace": "`kubectl create namespace`"}
+_OPTION = re.compile(
+    r"(?<![\w-])--(name|workers|gpus|cpu|memory|image|env|secret|volume|code|namespace|context|helm"
+    rf"|{'|'.join(_ARGUMENTS)})(?![\w-])(?: (?=PATH\b))?"
+)
+# An option before its value, or alone.
+_GIVEN = re.compile(r"^--(name|workers|gpus|cpu|memory|image|env|secret|volume)(?= |$)")
 _WORDS = {name: each.option for each in OPTIONS for name in each.names}
 _WORDS |= {name: f"--set {key}" for name, key in _KEYS.items()}
 _LISTED = "|".join(re.escape(name) for name in sorted(_WORDS, key=len, reverse=True))

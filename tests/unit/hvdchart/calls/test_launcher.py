@@ -35,6 +35,7 @@ from hvdchart.errors import (
 from tests.fakes.cluster import FakeCluster
 from tests.fakes.program import StubProgram
 from tests.unit.hvdchart.calls.test_calls import Pod, assert_ended, own_rank, write_pid_and_wait
+from tests.unit.hvdchart.doctor.test_fitting import node
 from tests.unit.hvdchart.runs import (
     FAILED,
     FAILED_MASTER,
@@ -207,6 +208,53 @@ def test_settings_that_cannot_be_meant_are_refused(
 def test_settings_of_no_run_are_refused_by_their_names(settings: dict[str, Any], says: str) -> None:
     with pytest.raises(SpecError, match=says):
         hvdchart.Launcher(**settings)
+
+
+def test_traceback_of_a_setting_that_is_refused_has_no_option_of_the_command_line() -> None:
+    with pytest.raises(SpecError) as caught:
+        hvdchart.launch(own_rank, memory="8GB")
+    shown = "".join(traceback.format_exception(caught.value))
+    assert "memory 8GB: got '8GB'" in shown
+    assert "--" not in shown
+
+
+@pytest.mark.parametrize("force", [False, True])
+def test_what_the_nodes_could_never_run_is_refused_before_the_install(
+    settings: dict[str, Any], helm: StubProgram, running: FakeCluster, *, force: bool
+) -> None:
+    running.put("nodes", node(allocatable={"memory": "1Gi"}))
+    with hvdchart.Launcher(**settings, force=force) as launcher:
+        if force:
+            assert launcher(own_rank) == [0, 1]
+        else:
+            with pytest.raises(ClusterError, match=r"no node that is large enough.*force=True"):
+                launcher(own_rank)
+    assert bool(upgrades(helm)) == force
+
+
+def test_problem_of_helm_is_worded_with_arguments(
+    settings: dict[str, Any], helm: StubProgram
+) -> None:
+    helm.answer("upgrade", errors='Error: namespaces "team" not found', code=1)
+    with (
+        hvdchart.Launcher(**settings, namespace="team") as launcher,
+        pytest.raises(HelmError) as caught,
+    ):
+        launcher(own_rank)
+    assert "namespace=" in str(caught.value)
+    assert "--" not in str(caught.value)
+    with (
+        hvdchart.Launcher(**settings, helm="no-such-helm") as launcher,
+        pytest.raises(HelmError, match="helm=PATH"),
+    ):
+        launcher(own_rank)
+
+
+def test_launcher_shows_what_it_is_of() -> None:
+    launcher = hvdchart.Launcher(spec=hvdchart.parse_spec(json.dumps(SPEC)))
+    assert repr(launcher) == f"<Launcher {SPEC['name']}: 2 ranks>"
+    launcher.close()
+    assert "closed" in repr(launcher)
 
 
 def fail() -> None:

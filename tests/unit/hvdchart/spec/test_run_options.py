@@ -7,7 +7,8 @@ import pytest
 from hvd_pods.common import rank_variables
 from hvdchart.chart_files import is_ranks_variable, read_data
 from hvdchart.errors import SpecError
-from hvdchart.spec.run_options import in_options, in_words_of_run
+from hvdchart.run.helm_errors import REMEDIES
+from hvdchart.spec.run_options import in_arguments, in_options, in_words_of_run
 
 
 @pytest.mark.parametrize(
@@ -39,6 +40,27 @@ def test_no_remedy_for_a_pod_names_a_value_of_the_chart() -> None:
     remedies = [each["remedy"] for kind in problems.values() for each in kind.values()]
     named = [text for text in map(in_options, remedies) if "image.repository" in text]
     assert named == []
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("raise --memory to 6Gi", "raise memory= to 6Gi"),
+        ("name another with --helm PATH", "name another with helm=PATH"),
+        ("put files of --code into an image", "put files of code= into an image"),
+        ("or --force where", "or force=True where"),
+        ("give --volume", "give volumes="),
+        # What is a command, or an option of another program, stays.
+        ("hvdchart discover --fit 3", "hvdchart discover --fit 3"),
+        ("--name-only", "--name-only"),
+    ],
+)
+def test_options_are_named_by_the_arguments_of_launch(text: str, expected: str) -> None:
+    assert in_arguments(text) == expected
+
+
+def test_no_remedy_of_helm_has_options_in_the_words_of_launch() -> None:
+    assert [text for text in map(in_arguments, REMEDIES.values()) if " --" in text] == []
 
 
 @pytest.mark.parametrize(
