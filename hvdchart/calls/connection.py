@@ -22,7 +22,9 @@ from typing import IO, Any
 
 import cloudpickle
 
+from hvd_pods.common.container_memory import describe_exceeded
 from hvd_pods.common.hostile import one_line
+from hvd_pods.common.launcher_output import split_tag
 from hvdchart.calls.in_pod import wire
 from hvdchart.calls.own_run import check_python, imports, is_installed
 from hvdchart.errors import CallError, ClusterError, HvdchartError, RunFailedError, TimeLimitError
@@ -208,10 +210,11 @@ class Connection:
     ) -> list[Any]:
         """Make a call, of which `pack` has made the content; the results by rank.
 
-        `write` gets the ranks' output as it comes. The connection can be used again if the call has
-        ended, whatever it raises. Raises the exception of the first rank that fails, RanksError for
-        ranks without a result, TimeLimitError after `seconds`, CallError for a result that cannot
-        be read here, and LostError.
+        `write` gets the ranks' output as it comes, with the rank before each line. The connection
+        can be used again if the call has ended, whatever it raises. Raises the exception of the
+        first rank that fails, RanksError for ranks without a result, RunFailedError for one that
+        was out of memory, TimeLimitError after `seconds`, CallError for a result that cannot be
+        read here, and LostError.
         """
         self.is_reusable = False
         with ExitStack() as stack:
@@ -242,7 +245,7 @@ class Connection:
                 self.is_reusable = True
                 break
             if frame.kind == wire.OUTPUT:
-                write(decoders[min(frame.number, 2)].decode(frame.data))
+                write(_with_ranks(decoders[min(frame.number, 2)].decode(frame.data)))
                 continue
             parts.setdefault(key, []).append(frame.data)
             if frame.is_last:
@@ -250,7 +253,8 @@ class Connection:
                 if frame.kind in (wire.FAILURE, wire.GONE):
                     failed = failed or key
         if failed:
-            _raise(failed, complete[failed])
+            limit = json.loads(frame.data).get("limits", {}).get(str(failed[1]))
+            _raise(failed, complete[failed], limit)
         results = [complete.get((wire.RESULT, rank)) for rank in range(ranks)]
         missing = [str(rank) for rank, result in enumerate(results) if result is None]
         if missing:
@@ -305,14 +309,24 @@ class Connection:
         return LostError(f"the connection to the pods has ended: {reason}")
 
 
-def _raise(failed: tuple[bytes, int], content: bytes) -> None:
+def _with_ranks(output: str) -> str:
+    """Output with the rank before each line as `hvdchart logs` shows it, not as the chart tags."""
+    lines = map(split_tag, output.split("\n"))
+    return "\n".join(text if rank is None else f"[{rank}] {text}" for rank, text in lines)
+
+
+def _raise(failed: tuple[bytes, int], content: bytes, limit: float | None) -> None:
     """Raise what has failed on a rank; `failed` is the kind of the frame and the rank.
 
     That is the function's own exception, where it can be made again here, or else RunFailedError
-    with its traceback; CallError for a problem with the call; RanksError for a rank that has gone.
+    with its traceback; CallError for a problem with the call; RanksError for a rank that has gone,
+    or RunFailedError where the kernel has killed for the container's memory `limit`, in bytes.
     """
     kind, rank = failed
     if kind == wire.GONE:
+        if limit:
+            reason = describe_exceeded(limit / (1 << 20), "memory= (or that of the spec)")
+            raise RunFailedError(f"rank {rank}: {reason}")
         raise RanksError(f"rank {rank} has ended without a result; its output may say why")
     host, text, problem, pickled = pickle.loads(content)  # noqa: S301 - docs/security.md
     where = f"rank {rank} on {host}"

@@ -58,7 +58,7 @@ from hvdchart.run.watch import watch_run
 from hvdchart.spec.launchers import LAUNCH
 from hvdchart.spec.load import load_spec
 from hvdchart.spec.model import Spec
-from hvdchart.spec.run_options import in_arguments
+from hvdchart.spec.run_options import in_arguments, in_options
 from hvdchart.text import join_names
 from hvdchart.values.check import checked_values
 from hvdchart.watch.notebook import beside_call
@@ -155,6 +155,8 @@ class Launcher:
         else:
             self._given = spec
         self._output = output
+        # Who gives no spec knows no keys of it.
+        self._word: Callable[[str], str] = str if spec is not None else _in_arguments
         # A line is reported once.
         self._report_once = cache(self._report)
         self._code = None if code is None else Path(code)
@@ -338,7 +340,7 @@ class Launcher:
                     self._changed = _last_change(now)
                     self._workers = _workers(now)
                     return self._connection
-            shown = f"{run.phase}{problem}"
+            shown = self._word(f"{run.phase}{problem}")
             if shown != last:
                 self._report(f"{time.monotonic() - began:5.1f} s  {shown}")
             last = shown
@@ -358,6 +360,9 @@ class Launcher:
             self._report(f"the run has ended: {one_line(status.reason)}; starting it again")
         else:
             assert self._cluster  # noqa: S101
+            status = dataclasses.replace(
+                status, reason=self._word(status.reason), advice=self._word(status.advice)
+            )
             lines = "\n".join(status_report(status, self._cluster.namespace))
             # The next call installs another one; a removal that fails now is repeated then.
             with suppress(HvdchartError):
@@ -427,12 +432,17 @@ class Launcher:
             if status.state == "not found":
                 return f"release {status.name} was removed"
             if status.over or _last_change(run) != self._changed:
-                return one_line(run.release.record.get("reason") or status.reason or str(error))
+                reason = run.release.record.get("reason") or status.reason
+                return one_line(self._word(reason) or str(error))
             gone = [name for name in self._workers if workers.get(name) != self._workers[name]]
             if gone and not is_lost:
                 # The caller sees the loss before the master, which may wait for the host's answer.
                 connection.end_server()
-                return f"lost {join_names(gone)}: its pod has ended, or was replaced"
+                problems = [run.problems[name] for name in gone if name in run.problems]
+                why = "its pod has ended, or was replaced"
+                if problems:
+                    why = self._word(f"{problems[0].reason}; {problems[0].advice}".rstrip("; "))
+                return f"lost {join_names(gone)}: {why}"
         return str(error) if is_lost else ""
 
     def _write(self, text: str) -> None:
@@ -444,6 +454,11 @@ class Launcher:
     def _report(self, text: str) -> None:
         """Write a remark of the launcher itself, between the ranks' output."""
         self._write(f"hvdchart: {printable(text)}\n")
+
+
+def _in_arguments(text: str) -> str:
+    """A text with the arguments of `launch` in the place of keys of a spec and of options."""
+    return in_arguments(in_options(text))
 
 
 def _last_change(run: RunView) -> tuple[str, str]:

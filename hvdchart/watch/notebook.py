@@ -135,7 +135,8 @@ class _WithoutBeginnings:
         *lines, rest = (self._held + text).split("\n")
         shown = "".join(f"{line}\n" for line in lines if not begins_rank(line))
         # What may become such a line waits for its end; a prompt or a progress bar does not.
-        self._held = rest if rest.startswith("[") and len(rest) < _MOST_HELD else ""
+        may_begin = rest.startswith("[") and not rest.endswith("\r")
+        self._held = rest if may_begin and len(rest) < _MOST_HELD else ""
         shown += "" if self._held else rest
         if shown:
             self._write(shown)

@@ -2,7 +2,8 @@
 
 A launcher passes on pieces of lines, which mix with those of other ranks, and waits for the end of
 each process that holds the rank's output. Here, a process of its own reads what the rank and its
-helpers write. So the last words of a rank that crashes arrive, and helpers keep nobody waiting.
+helpers write. So the last words of a rank that crashes arrive, and helpers keep nobody waiting. As
+this process outlives the rank, it also tells whether memory was short.
 """
 
 from __future__ import annotations
@@ -15,20 +16,27 @@ import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 
+from hvd_pods.common import container_memory
+
 CHUNK = 1 << 16
 # Seconds between two looks whether the rank has ended, and for what helpers write after that.
 LOOK_EVERY = 0.5
 LAST_WORDS_WITHIN = 1.0
 STANDARD_OUTPUT = 1
 STANDARD_ERROR = 2
+# Beside the streams: the connection that tells a memory limit, and seconds for the answer.
+MEMORY = 3
+TELL_WITHIN = 3.0
 
 
-def divert(connect: Callable[[int], socket.socket]) -> None:
+def divert(connect: Callable[..., socket.socket]) -> None:
     """Let the standard output and the standard error of this process go to the call server.
 
-    `connect` makes the connection for the stream of a number. Raises OSError when it cannot.
+    `connect` makes the connection for the stream of a number, or for MEMORY and the limit. Raises
+    OSError when it cannot.
     """
     parent = os.getpid()
+    killed = container_memory.count_killed()
     streams = (STANDARD_OUTPUT, STANDARD_ERROR)
     connections = {number: connect(number) for number in streams}
     sources = {}
@@ -41,6 +49,12 @@ def divert(connect: Callable[[int], socket.socket]) -> None:
         try:
             _hold_nothing()
             carry(sources, parent)
+            limit = container_memory.limit()
+            if limit is not None and container_memory.count_killed() > killed:
+                # The server waits for the end of the streams, which are still open.
+                connection = connect(MEMORY, limit)
+                connection.settimeout(TELL_WITHIN)
+                connection.recv(1)
         finally:
             os._exit(0)
     for source, connection in sources.items():
@@ -74,7 +88,6 @@ def carry(sources: Mapping[int, socket.socket], parent: int) -> None:
                 data = os.read(key.fd, CHUNK)
                 if not data:
                     selector.unregister(key.fd)
-                    key.data.close()
                 with suppress(OSError):
                     key.data.sendall(data)
             if os.getppid() != parent:

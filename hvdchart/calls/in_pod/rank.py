@@ -122,15 +122,17 @@ def main() -> int:
     sys.path[:3] = [str(Path.cwd())]
     host, _, secret = notices.parse_address(os.environ[notices.ADDRESS])
 
-    def connect(stream: int = 0) -> socket.socket:
-        """A connection for the call, or for one of the rank's streams of output."""
+    def connect(*what: int) -> socket.socket:
+        """A connection for the call (0), a stream of the rank's output, or its memory limit."""
         made = socket.create_connection((host, int(port)), CONNECT_WITHIN)
         made.settimeout(None)
-        made.sendall(f"{secret} {number} {os.environ['RANK']} {stream}\n".encode())
+        made.sendall(
+            f"{secret} {number} {os.environ['RANK']} {' '.join(map(str, what))}\n".encode()
+        )
         return made
 
     output.divert(connect)
-    with connect() as connection, connection.makefile("rb") as stream:
+    with connect(0) as connection, connection.makefile("rb") as stream:
         return 0 if answer(connection, stream) else 1
 
 

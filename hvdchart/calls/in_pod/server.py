@@ -24,10 +24,18 @@ from functools import partial
 from pathlib import Path
 
 sys.path[:0] = [str(Path(__file__).absolute().parents[3]), "/horovod/bin"]
-from hvd_pods.common import contract, exit_codes, notices, paths, processes, streams
+from hvd_pods.common import (
+    container_memory,
+    contract,
+    exit_codes,
+    notices,
+    paths,
+    processes,
+    streams,
+)
 from hvd_pods.common.connections import ConnectionServer, Limits
 from hvd_pods.common.hostile import MOST_COUNTED, parse_count
-from hvdchart.calls.in_pod import wire
+from hvdchart.calls.in_pod import output, wire
 
 SOCKET = os.environ.get(contract.CALLS, f"{paths.GENERATED}/calls.sock")
 # Seconds in which the server of an attempt listens, and a rank says who it is.
@@ -56,6 +64,8 @@ class Call:
         self._content = content
         # When a rank failed or the caller went; 0: neither.
         self.failed_at = 0.0
+        # By rank, the memory limit in bytes for which the kernel has killed in its container.
+        self.limits: dict[int, int] = {}
         self._caller = caller
         self._lock = threading.Lock()
         self._is_over = False
@@ -91,7 +101,7 @@ class Call:
             until = time.monotonic() + within
             for thread in threads:
                 thread.join(max(0.0, until - time.monotonic()))
-        self.send(wire.END, json.dumps({"code": code}).encode())
+        self.send(wire.END, json.dumps({"code": code, "limits": self.limits}).encode())
 
     def fail(self) -> None:
         """Let the ranks be ended."""
@@ -99,24 +109,28 @@ class Call:
 
     def take(self, rank: int, stream: int, connection: socket.socket) -> None:
         """Serve a rank, or a stream of its output, in a thread of its own."""
-        work = partial(self._serve, rank) if stream == 0 else partial(self._follow, stream)
+        work = partial(self._follow, rank, stream) if stream else partial(self._serve, rank)
         thread = threading.Thread(target=work, args=(connection,), daemon=True)
         (self._outputs if stream else self._threads).append(thread)
         thread.start()
 
-    def passes_on(self, source: int, number: int) -> streams.Stream:
-        """The output that comes from a descriptor: it goes to the caller and the pod's log."""
+    def passes_on(self, source: int, number: int, tag: str = "") -> streams.Stream:
+        """The output that comes from a descriptor: it goes to the caller and the pod's log.
+
+        `tag` begins each line.
+        """
 
         def send(lines: bytes) -> None:
             for start in range(0, len(lines), wire.CHUNK):
                 self.send(wire.OUTPUT, lines[start : start + wire.CHUNK], number)
 
-        return streams.Stream(source, number, send)
+        return streams.Stream(source, number, send, tag.encode())
 
-    def _follow(self, number: int, connection: socket.socket) -> None:
-        """Pass on a stream of a rank's output."""
+    def _follow(self, rank: int, number: int, connection: socket.socket) -> None:
+        """Pass on a stream of a rank's output, tagged as the chart tags those of others."""
+        name = "stdout" if number == output.STANDARD_OUTPUT else "stderr"
         with connection, suppress(OSError):
-            stream = self.passes_on(connection.fileno(), number)
+            stream = self.passes_on(connection.fileno(), number, f"[{rank}]<{name}>:")
             # select() takes no descriptor from 1024 on, and each rank has three connections.
             ready = select.poll()
             ready.register(connection, select.POLLIN)
@@ -164,19 +178,24 @@ class CallServer:
         """Take a rank that knows the secret and belongs to the present call.
 
         `line` is the first one that it sends: the secret, the number of the call, the rank, and 0,
-        or 1 or 2 for a stream of the rank's output.
+        1 or 2 for a stream of the rank's output, or 3 and its memory limit.
         Returns None when it is taken, and what to answer before the connection is closed when not.
         """
         secret, _, rest = line.partition(b" ")
         number, *words = rest.decode("ascii", "replace").split(" ")
         call = self._call
-        counts = [parse_count(word, MOST_COUNTED) for word in words]
+        most = (MOST_COUNTED, output.MEMORY, container_memory.NO_LIMIT)
+        read = [parse_count(word, largest) for word, largest in zip(words, most)]
+        counts = [count for count in read if count is not None]
         if not hmac.compare_digest(secret, self._secret) or call is None:
             return b""
-        if number != str(call.number) or len(counts) != 2:
+        if number != str(call.number) or len(counts) != len(words) or len(words) < 2:
             return b""
-        rank, stream = counts
-        if rank is None or stream not in (0, 1, 2):
+        rank, stream, *limits = counts
+        if (stream == output.MEMORY) != bool(limits):
+            return b""
+        if limits:
+            call.limits[rank] = limits[0]
             return b""
         call.take(rank, stream, connection)
         return None

@@ -10,7 +10,8 @@ from __future__ import annotations
 import struct
 from typing import IO, Callable, Iterator, NamedTuple
 
-# The server's first message (JSON), a pickled call, and the end of a call (JSON). An END from the
+# The server's first message (JSON), a pickled call, and the end of a call (JSON): the launcher's
+# exit code, and by rank the memory limit in bytes for which the kernel has killed. An END from the
 # caller means that workers are lost: the server fails, so that the next attempt waits for them.
 HELLO = b"H"
 CALL = b"C"

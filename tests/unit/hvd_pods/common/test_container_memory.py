@@ -17,25 +17,25 @@ def write(root: Path, files: dict[str, str]) -> str:
 
 
 @pytest.mark.parametrize(
-    ("files", "limit", "exceeded"),
+    ("files", "limit", "killed"),
     [
-        ({"memory.max": "3221225472\n", "memory.events": "oom 1\noom_kill 1\n"}, 3 << 30, True),
-        ({"memory.max": "max\n", "memory.events": "oom 0\noom_kill 0\n"}, None, False),
+        ({"memory.max": "3221225472\n", "memory.events": "oom 1\noom_kill 1\n"}, 3 << 30, 1),
+        ({"memory.max": "max\n", "memory.events": "oom 0\noom_kill 0\n"}, None, 0),
         (
             {
                 "memory/memory.limit_in_bytes": "1024\n",
                 "memory/memory.oom_control": "under_oom 0\noom_kill 2\n",
             },
             1024,
-            True,
+            2,
         ),
-        ({"memory/memory.limit_in_bytes": "9223372036854771712\n"}, None, False),
-        ({}, None, False),
+        ({"memory/memory.limit_in_bytes": "9223372036854771712\n"}, None, 0),
+        ({}, None, 0),
     ],
 )
 def test_limit_and_what_was_killed_for_it_are_read(
-    tmp_path: Path, files: dict[str, str], limit: int | None, exceeded: bool
+    tmp_path: Path, files: dict[str, str], limit: int | None, killed: int
 ) -> None:
     root = write(tmp_path, files)
     assert container_memory.limit(root) == limit
-    assert container_memory.was_exceeded(root) is exceeded
+    assert container_memory.count_killed(root) == killed

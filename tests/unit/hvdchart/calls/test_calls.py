@@ -10,7 +10,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from pathlib import Path
 from types import CodeType, FunctionType
@@ -89,9 +89,16 @@ class Pod:
         self.log = folder / "log"
         (folder / "mpirun.py").write_text(MPIRUN)
 
-    def start(self, idle: float = 60.0, silent: float = 120.0) -> subprocess.Popen[bytes]:
-        """Start the call server, which waits for `silent` seconds for a caller's next word."""
-        start = [sys.executable, rank.__file__]
+    def start(
+        self,
+        idle: float = 60.0,
+        silent: float = 120.0,
+        start: Sequence[str] = (sys.executable, rank.__file__),
+    ) -> subprocess.Popen[bytes]:
+        """Start the call server, which waits for `silent` seconds for a caller's next word.
+
+        `start` starts a rank.
+        """
         line = [sys.executable, str(self.folder / "mpirun.py"), *start]
         with self.log.open("wb") as log:
             return subprocess.Popen(
@@ -155,7 +162,7 @@ def test_calls_follow_one_another(connection: Connection) -> None:
 
 def test_output_of_all_ranks_is_the_callers(connection: Connection) -> None:
     _, output = call(connection, add, 10)
-    assert sorted(output.splitlines()) == ["I am rank 0", "I am rank 1"]
+    assert sorted(output.splitlines()) == ["[0] I am rank 0", "[1] I am rank 1"]
 
 
 def test_log_of_the_pod_has_the_output_and_no_secret(connection: Connection, pod: Pod) -> None:
@@ -189,7 +196,7 @@ def test_lines_of_ranks_do_not_mix(connection: Connection) -> None:
             os.write(1, f" line {number}>\n".encode())
 
     lines = call(connection, write_parts)[1].splitlines()
-    assert sorted(lines) == sorted(f"<rank {r} line {n}>" for r in (0, 1) for n in range(300))
+    assert sorted(lines) == sorted(f"[{r}] <rank {r} line {n}>" for r in (0, 1) for n in range(300))
 
 
 def leave_a_helper(folder: str) -> str:
@@ -388,6 +395,37 @@ def assert_ended(folder: Path) -> None:
     pids = [pid for file in folder.iterdir() if (pid := file.read_text())]
     assert pids
     wait_until(lambda: not any(Path("/proc", pid).exists() for pid in pids), 20, "the ranks end")
+
+
+# A rank in a container of 3 GiB, in which the kernel then kills once for that.
+SHORT_OF_MEMORY = f"""\
+import runpy, sys
+sys.path.insert(0, {str(ROOT)!r})
+from hvd_pods.common import container_memory
+killed = iter((4, 5))
+container_memory.limit = lambda: 3 << 30
+container_memory.count_killed = lambda: next(killed)
+runpy.run_path({rank.__file__!r}, run_name="__main__")
+"""
+
+
+def test_rank_that_the_kernel_kills_for_memory_is_told_with_the_way_out(tmp_path: Path) -> None:
+    """A call that returns all the same is no failure."""
+
+    def use_much() -> None:
+        if own_rank() == 0:
+            os.kill(os.getpid(), signal.SIGKILL)
+        time.sleep(60)
+
+    pod = Pod(tmp_path)
+    process = pod.start(start=(sys.executable, "-c", SHORT_OF_MEMORY))
+    with closing(pod.connect()) as connection:
+        told = r"rank 0: out of memory: it used 3\.0 of 3\.0 GiB; raise memory=.* to 6Gi"
+        with pytest.raises(RunFailedError, match=told):
+            call(connection, use_much)
+        assert call(connection, own_rank)[0] == [0, 1]
+    process.kill()
+    process.wait()
 
 
 @pytest.mark.promise("a rank without the secret gets nothing")

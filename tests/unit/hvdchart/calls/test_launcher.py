@@ -41,11 +41,14 @@ from tests.unit.hvdchart.runs import (
     FAILED_MASTER,
     JOB,
     MASTER,
+    RUNNING,
     SPEC,
     event,
     installed_values,
     job,
     play,
+    pod,
+    terminated,
     upgrades,
 )
 from tests.waiting import wait_until
@@ -376,6 +379,21 @@ def test_a_run_that_failed_is_told_once_and_started_again(
             launcher(own_rank)
         assert call_again(launcher, helm, master) == [0, 1]
         assert helm.commands().count("uninstall") == 1
+
+
+def test_worker_that_was_out_of_memory_is_told_with_the_argument_that_gives_more(
+    settings: dict[str, Any], running: FakeCluster
+) -> None:
+    with hvdchart.Launcher(name="hvd", image="a", output=settings["output"]) as launcher:
+        assert launcher(own_rank) == [0, 1]
+        last = terminated(137, reason="OOMKilled")
+        worker = pod("hvd-worker-1", "worker", RUNNING, ready=True, last=last, restarts=1)
+        running.put("pods", worker)
+        with pytest.raises(
+            RunFailedError, match=r"lost hvd-worker-1: .*OOMKilled.*memory="
+        ) as told:
+            launcher(partial(os._exit, 3))
+    assert "--" not in str(told.value)
 
 
 def test_without_an_image_calls_run_in_that_of_the_framework_that_is_imported(

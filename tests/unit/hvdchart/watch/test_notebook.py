@@ -84,6 +84,15 @@ def test_a_call_in_a_notebook_shows_the_run_in_one_place(
     assert all("hvd-worker-1" in html for _, html in kernel.shown)
 
 
+def test_progress_bar_of_a_rank_is_seen_before_its_line_ends(
+    kernel: _Display, running: FakeCluster
+) -> None:
+    written: list[str] = []
+    with beside_call(Cluster.connect(), "hvd", Kubectl("team"), written.append) as write:
+        write("[0] 10 %\r")
+        assert written == ["[0] 10 %\r"]
+
+
 def test_a_view_that_cannot_be_had_ends_no_call(
     kernel: _Display, fake_cluster: FakeCluster
 ) -> None:

@@ -21,13 +21,20 @@ def limit(root: str = ROOT) -> int | None:
     return number if number < NO_LIMIT else None
 
 
-def was_exceeded(root: str = ROOT) -> bool:
-    """Whether the kernel has killed a process of the container because of its limit."""
+def count_killed(root: str = ROOT) -> int:
+    """How many processes of the container the kernel has killed because of its limit."""
     for line in _read(root, EVENTS).splitlines():
         name, _, number = line.partition(" ")
-        if name == "oom_kill":
-            return number.strip() not in ("", "0")
-    return False
+        if name == "oom_kill" and number.strip().isdecimal():
+            return int(number)
+    return 0
+
+
+def describe_exceeded(limit: float, setting: str) -> str:
+    """What has happened to a rank at its container's limit, in MiB; `setting` is what to raise."""
+    gib = limit / 1024
+    more = f"{2 * gib:.0f}Gi" if gib >= 1 else f"{2 * limit:.0f}Mi"
+    return f"out of memory: it used {gib:.1f} of {gib:.1f} GiB; raise {setting} to {more}"
 
 
 def _read(root: str, names: tuple[str, ...]) -> str:

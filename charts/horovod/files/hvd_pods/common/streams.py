@@ -13,8 +13,8 @@ LONGEST = 1 << 20
 class Stream:
     """Passes the output of a process on to a file of this one; both are descriptors.
 
-    `look` gets what is passed on, before that is written. `tag` is put before each line; a progress
-    bar, which goes back to the beginning of its line, has it once.
+    `look` gets what is passed on, with tags, before that is written. `tag` is put before each line;
+    a progress bar, which goes back to the beginning of its line, has it once.
     """
 
     def __init__(
@@ -56,8 +56,9 @@ class Stream:
             end = len(self._rest)
         complete = bytes(self._rest[:end])
         del self._rest[:end]
-        self._look(complete)
-        write(self._target, self._tagged(complete))
+        tagged = self._tagged(complete)
+        self._look(tagged)
+        write(self._target, tagged)
         return bool(data)
 
     def give_up(self) -> None:

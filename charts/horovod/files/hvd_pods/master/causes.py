@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import signal
 
+from hvd_pods.common.container_memory import describe_exceeded
 from hvd_pods.common.python_packages import PACKAGES
 from hvd_pods.master.gpu_problems import find_gpu_problem
 from hvd_pods.rules.messages import Cause
@@ -86,10 +87,7 @@ def of_exception(rank: int | None, host: str, text: str) -> Cause:
 
 def of_memory(who: str, limit: float) -> Cause:
     """The cause of a rank that the kernel has killed because of its container's limit, in MiB."""
-    gib = limit / 1024
-    more = f"{2 * gib:.0f}Gi" if gib >= 1 else f"{2 * limit:.0f}Mi"
-    what = f"out of memory: it used {gib:.1f} of {gib:.1f} GiB; raise "
-    what += f"worker.resources.limits.memory to {more}"
+    what = describe_exceeded(limit, "worker.resources.limits.memory")
     return Cause(who, what, is_sure_to_repeat=True, is_permanent=True)
 
 

@@ -52,7 +52,7 @@ def _memory(status: int) -> dict[str, float]:
     from hvd_pods.common import container_memory
 
     limit = container_memory.limit()
-    if limit is None or not container_memory.was_exceeded():
+    if limit is None or not container_memory.count_killed():
         return {}
     return {"limit": limit / (1 << 20)}
 
