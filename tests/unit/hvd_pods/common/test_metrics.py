@@ -19,8 +19,10 @@ from hvd_pods.common import hostile, metrics
 from hvd_pods.common.metrics import Sample
 from hvd_pods.master import serve_metrics as master
 from hvd_pods.worker import main as worker
+from hvd_pods.worker.gpus import Gpus
 from tests.ports import find_port
 from tests.unit.hvd_pods.copies import FILES
+from tests.unit.hvd_pods.fake_nvml import FakeGpu, FakeNvml
 from tests.unit.hvd_pods.rules.world import World, one_group
 
 PAGE = FILES.parents[2] / "docs" / "watching.md"
@@ -42,7 +44,8 @@ def served(page: str) -> list[str]:
 
 def test_every_metric_is_documented_and_described(tmp_path: Path) -> None:
     (tmp_path / "0").touch()
-    pages = master.make_page(STATE, str(tmp_path / "0")), worker.make_page("2", tmp_path)
+    of_gpus = Gpus(FakeNvml(FakeGpu())).read()
+    pages = master.make_page(STATE, str(tmp_path / "0")), worker.make_page("2", tmp_path, of_gpus)
     assert {*served(pages[0]), *served(pages[1])} == set(metrics.METRICS) == DOCUMENTED
     assert metrics.PROGRESS.keys() == REPORTED
 

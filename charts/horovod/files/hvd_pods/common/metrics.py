@@ -31,6 +31,9 @@ METRICS = {
     "horovod_ranks_stalled": "Ranks that others wait for, or all if none computes.",
     "horovod_lost_seconds_total": "Seconds until attempts came further than those before.",
     "horovod_slots": "Ranks that this worker runs at most.",
+    "horovod_gpu_utilization_ratio": "Share of the last second or less in which the GPU computed.",
+    "horovod_gpu_memory_used_bytes": "Memory of the GPU in use, also by its driver.",
+    "horovod_gpu_memory_bytes": "Memory that the GPU has.",
     "horovod_script_age_seconds": "Seconds since the script last wrote its metrics.",
     "horovod_script_lines_refused": "Lines of the script that are not metrics.",
 }
@@ -42,6 +45,12 @@ SAMPLE = re.compile(
     r"([-+]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][-+]?[0-9]+)?|[-+]?(?i:inf)|(?i:nan))"
 )
 LABELS = re.compile(f"({LABEL})")
+# A sample of a GPU as worker/gpus.py tells it: the metric, three labels, and the number.
+GPU_SAMPLE = re.compile(
+    r'(horovod_gpu_(?:utilization_ratio|memory_used_bytes|memory_bytes))\{(gpu="[0-9:]{1,9}"),'
+    r'(name="[-A-Za-z0-9 /._]{0,96}"),(uuid="[-A-Za-z0-9 /._]{0,96}")\} '
+    r"([0-9]{1,18}(?:\.[0-9]{1,9})?)"
+)
 LONGEST_LINE = 4096
 # Samples of scripts on a page, of which each of its files has the same share; labels of a sample,
 # and characters of a label's name and value. The chart's PodMonitor lets Prometheus take as much.

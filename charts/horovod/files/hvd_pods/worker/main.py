@@ -19,7 +19,7 @@ from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from types import FrameType
-from typing import Mapping
+from typing import Iterable, Mapping
 
 sys.path.insert(0, str(Path(__file__).absolute().parents[2]))
 from hvd_pods.common import contract, metrics, notices, packages, processes, threads
@@ -28,7 +28,7 @@ from hvd_pods.common.paths import CODE, GENERATED, PROGRAMS
 from hvd_pods.common.private_files import write_private_file
 from hvd_pods.common.reporting import log
 from hvd_pods.rank import warm_client
-from hvd_pods.worker import draining, rank_watch, saving
+from hvd_pods.worker import draining, gpus, rank_watch, saving
 
 # Names of ranks' metrics files (unfinished ones begin with a dot), and how many files are served.
 RANK_FILE = re.compile(r"[a-zA-Z0-9][-a-zA-Z0-9_.]*")
@@ -84,6 +84,32 @@ def start_warm_process(python: str, environment: Mapping[str, str]) -> None:
     write_private_file(Path(warm_client.DESCRIPTION), json.dumps(described).encode())
 
 
+def start_gpus(devices: str, path: str = gpus.SOCKET) -> None:
+    """Start the process that reads the GPUs if there are any; whoever asks connects to its socket.
+
+    `devices` is the folder of the devices' files. A process that cannot be started is logged.
+    """
+    if not threads.has_gpus(devices):
+        return
+    try:
+        # A container that is restarted finds the one before.
+        Path(path).unlink(missing_ok=True)
+        with socket.socket(socket.AF_UNIX) as listener:
+            listener.bind(path)
+            # Nobody connects before it listens.
+            Path(path).chmod(0o600)
+            listener.listen(socket.SOMAXCONN)
+            number = listener.fileno()
+            subprocess.Popen(
+                [sys.executable, "-I", "-S", f"{PROGRAMS}/worker/gpus.py", str(number)],
+                stdin=subprocess.DEVNULL,
+                pass_fds=[number],
+                start_new_session=True,
+            )
+    except OSError as problem:
+        log(f"cannot read the use of GPUs: {problem}")
+
+
 def start_metrics(environment: Mapping[str, str]) -> None:
     """Make the directory for the ranks' metrics, and serve them if the chart enables that."""
     folder = Path(environment[contract.METRICS_DIR])
@@ -91,12 +117,13 @@ def start_metrics(environment: Mapping[str, str]) -> None:
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(exist_ok=True)
     slots = environment.get(contract.SLOTS, "1")
-    metrics.start(lambda: make_page(slots, folder))
+    asker = gpus.Asker()
+    metrics.start(lambda: make_page(slots, folder, asker.read()))
 
 
-def make_page(slots: str, folder: Path) -> str:
+def make_page(slots: str, folder: Path, of_gpus: Iterable[Sample] = ()) -> str:
     """All metrics of a worker as text; its ranks write theirs to `folder`."""
-    samples = [Sample("horovod_slots", slots)]
+    samples = [Sample("horovod_slots", slots), *of_gpus]
     files = sorted(file for file in folder.iterdir() if RANK_FILE.fullmatch(file.name))
     served = files[:MOST_FILES]
     for file in served:
@@ -196,6 +223,8 @@ def main() -> int:
         os.environ.update(packages.add_to(os.environ))
     write_ssh()
     start_warm_process(sys.executable, os.environ)
+    # Before the agent: its fence ends what is started later, and waits until that has ended.
+    start_gpus(threads.DEVICES)
     agent = subprocess.Popen(
         [sys.executable, "-I", "-S", f"{PROGRAMS}/worker/agent.py"],
         stdin=subprocess.DEVNULL,

@@ -8,7 +8,7 @@ import signal
 import socket
 import subprocess
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -135,13 +135,17 @@ class AgentPod(Served):
 
 
 @contextmanager
-def start_agent(**variables: str) -> Iterator[AgentPod]:
-    """Run a worker with these variables until the end of the block."""
+def start_agent(
+    prepare: Callable[[Pod], None] | None = None, **variables: str
+) -> Iterator[AgentPod]:
+    """Run a worker with these variables until the end of the block; `prepare` changes its pod."""
     with tempfile.TemporaryDirectory(prefix="agent-pods-") as name:
         folder = Path(name)
         folder.chmod(0o755)
         release = ReleaseKeys()
         pod = Pod(folder / "worker", release)
+        if prepare:
+            prepare(pod)
         port = find_port()
         own = {
             "HVD_AGENT_PORT": str(port),

@@ -14,8 +14,10 @@ import pytest
 
 from hvd_pods.common import exit_codes
 from hvd_pods.master.session import SessionError
+from tests.unit.hvd_pods.copies import replace_in
 from tests.unit.hvd_pods.release_keys import ReleaseKeys
-from tests.unit.hvd_pods.worker.agent.pods import PYTHON, AgentPod, Pod, start_agent
+from tests.unit.hvd_pods.worker.agent.pods import PYTHON, AgentPod, Pod, all_commands, start_agent
+from tests.waiting import wait_until
 
 pytestmark = pytest.mark.slow
 
@@ -25,6 +27,27 @@ def ending() -> Iterator[AgentPod]:
     """A worker that may end."""
     with start_agent() as started:
         yield started
+
+
+def give_gpu(pod: Pod) -> None:
+    """Give a pod the file of a GPU, and a library of which the worker can load nothing."""
+    (pod.root / "nvidia0").touch()
+    programs = pod.files / "hvd_pods"
+    replace_in(programs / "common/threads.py", 'S = "/dev"', f'S = "{pod.root}"', 1)
+    replace_in(programs / "worker/gpus.py", '"libnvidia-ml.so.1"', '"libc.so.6"', 1)
+
+
+def test_process_that_reads_gpus_serves_all_attempts_and_ends_with_the_worker() -> None:
+    """An attempt whose fence waited for the process would never begin where the driver hangs."""
+    with start_agent(give_gpu) as pod:
+        path = pod.pod.generated / "gpus.sock"
+        connect = f"python3 -c 'import socket; socket.socket(1).connect(\"{path}\")'"
+        before = pod.run(connect, fence=1)
+        after = pod.run(connect, fence=2)
+        assert (before.code, after.code) == (0, 0), after.errors
+        pod.process.kill()
+        name = f"{pod.pod.files}/hvd_pods/worker/gpus.py".encode()
+        wait_until(lambda: name not in all_commands(), 60, "has ended")
 
 
 @pytest.mark.promise("worker ends with its agent")

@@ -1,0 +1,211 @@
+"""What the GPUs of this worker do, read from NVIDIA's management library (NVML).
+
+NVML may crash, and blocks where a GPU has fallen off the bus. Therefore a process of its own calls
+it, `gpus.py SOCKET`, and only when somebody asks; SOCKET is the number of the listening socket. The
+worker asks for its metrics, with a time limit. `gpus.py` alone asks, too, and prints the answer,
+for `hvdchart top`. NVML needs no context on a GPU, which would take some of its memory.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import sys
+import time
+from contextlib import suppress
+from itertools import islice
+from pathlib import Path
+from typing import Any, Iterable, Iterator
+
+sys.path.insert(0, str(Path(__file__).absolute().parents[2]))
+from hvd_pods.common import paths
+from hvd_pods.common.metrics import GPU_SAMPLE, Sample
+from hvd_pods.common.processes import die_with_parent
+
+SOCKET = f"{paths.GENERATED}/gpus.sock"
+LIBRARY = "libnvidia-ml.so.1"
+# GPUs, or MIG slices, of which a worker tells; the page of its metrics has a limit.
+MOST_GPUS = 128
+# Bytes of a name or a UUID, with the end (NVML_DEVICE_NAME_V2_BUFFER_SIZE), and of an answer.
+TEXT_SIZE = 96
+LARGEST_ANSWER = 1 << 18
+# Seconds for which an answer is given again; in which the worker waits for one, and `top`; and
+# after which the worker asks again where it got none.
+REUSED = 2.0
+WORKER_WAITS = 2.0
+TOP_WAITS = 5.0
+ASK_AGAIN_AFTER = 60.0
+# A client that does not read takes no other one's time.
+SEND_WITHIN = 1.0
+
+
+class Gpus:
+    """The GPUs that this container sees, in the order of NVML.
+
+    `library` has the functions of LIBRARY. One that is missing, as in an older driver, or that
+    returns an error costs the values that it would give. NVML is opened when it is asked first, and
+    is kept open, which is cheaper for the driver, until it knows nothing more.
+    """
+
+    def __init__(self, library: Any) -> None:
+        self._library = library
+        self._is_open = False
+
+    def read(self) -> list[Sample]:
+        """The metrics of each GPU: its utilization from 0 to 1, its memory in bytes.
+
+        In place of a GPU in MIG mode, its slices are given, of which NVML knows the memory alone.
+        """
+        self._is_open = self._is_open or self._call("nvmlInit_v2")
+        if not self._is_open:
+            return []
+        samples = [
+            sample
+            for number, device in islice(self._devices(), MOST_GPUS)
+            for sample in self._samples(number, device)
+        ]
+        if not samples:
+            # The driver may have been replaced.
+            self._call("nvmlShutdown")
+            self._is_open = False
+        return samples
+
+    def _call(self, name: str, *arguments: Any) -> bool:
+        """Call a function of NVML. Returns whether there is one, and it has succeeded."""
+        function = getattr(self._library, name, None)
+        return function is not None and function(*arguments) == 0
+
+    def _devices(self) -> Iterator[tuple[str, Any]]:
+        """Yield the number and the handle of each GPU; those of a slice are as 0:1."""
+        from ctypes import byref, c_uint, c_void_p
+
+        count = c_uint()
+        self._call("nvmlDeviceGetCount_v2", byref(count))
+        for index in range(count.value):
+            device = c_void_p()
+            if not self._call("nvmlDeviceGetHandleByIndex_v2", c_uint(index), byref(device)):
+                continue
+            mode = c_uint()
+            slices = c_uint()
+            self._call("nvmlDeviceGetMigMode", device, byref(mode), byref(c_uint()))
+            if not mode.value:
+                yield str(index), device
+                continue
+            self._call("nvmlDeviceGetMaxMigDeviceCount", device, byref(slices))
+            for number in range(slices.value):
+                part = c_void_p()
+                arguments = (device, c_uint(number), byref(part))
+                if self._call("nvmlDeviceGetMigDeviceHandleByIndex", *arguments):
+                    yield f"{index}:{number}", part
+
+    def _samples(self, number: str, device: Any) -> Iterator[Sample]:
+        from ctypes import byref, c_uint, c_ulonglong
+
+        name = self._text("nvmlDeviceGetName", device)
+        uuid = self._text("nvmlDeviceGetUUID", device)
+        labels = (f'gpu="{number}"', f'name="{name}"', f'uuid="{uuid}"')
+        # nvmlUtilization_t: percent of the time in which it computed, and used its memory.
+        rates = (c_uint * 2)()
+        is_known = self._call("nvmlDeviceGetUtilizationRates", device, byref(rates))
+        if is_known and rates[0] <= 100:
+            yield Sample("horovod_gpu_utilization_ratio", f"{rates[0] / 100:g}", labels)
+        # nvmlMemory_t: total, free and used, which has the driver's own.
+        memory = (c_ulonglong * 3)()
+        if self._call("nvmlDeviceGetMemoryInfo", device, byref(memory)) and memory[0]:
+            yield Sample("horovod_gpu_memory_used_bytes", str(memory[2]), labels)
+            yield Sample("horovod_gpu_memory_bytes", str(memory[0]), labels)
+
+    def _text(self, function: str, device: Any) -> str:
+        """A text of a device with what no label needs left out; empty where it is unknown."""
+        from ctypes import c_uint, create_string_buffer
+
+        buffer = create_string_buffer(TEXT_SIZE)
+        self._call(function, device, buffer, c_uint(TEXT_SIZE))
+        kept = (c for c in buffer.value.decode("ascii", "ignore") if c.isalnum() or c in " -/._")
+        return "".join(kept)
+
+
+class Asker:
+    """Asks for the metrics of the GPUs; where there is no answer, only once a minute."""
+
+    def __init__(self, path: str = SOCKET) -> None:
+        self._path = path
+        self._not_before = 0.0
+
+    def read(self) -> list[Sample]:
+        """The metrics of the GPUs; none where nobody answers at once, or shortly before."""
+        if time.monotonic() < self._not_before:
+            return []
+        samples = ask(self._path, WORKER_WAITS)
+        if not samples:
+            self._not_before = time.monotonic() + ASK_AGAIN_AFTER
+        return samples
+
+
+def ask(path: str, seconds: float) -> list[Sample]:
+    """What the process at a socket says of the GPUs; nothing if it does not within these seconds.
+
+    Training code can put a socket of its own there: lines of another form are left out.
+    """
+    until = time.monotonic() + seconds
+    answer = b""
+    try:
+        with socket.socket(socket.AF_UNIX) as connection:
+            connection.settimeout(seconds)
+            connection.connect(path)
+            data = b"\n"
+            while data and len(answer) < LARGEST_ANSWER:
+                left = until - time.monotonic()
+                if left <= 0:
+                    return []
+                connection.settimeout(left)
+                data = connection.recv(LARGEST_ANSWER)
+                answer += data
+    except OSError:
+        return []
+    text = answer[:LARGEST_ANSWER].decode("ascii", "replace")
+    found = map(GPU_SAMPLE.fullmatch, text.splitlines())
+    samples = (Sample(each[1], each[5], each.group(2, 3, 4)) for each in found if each)
+    # Each GPU has three at most.
+    return list(islice(samples, 3 * MOST_GPUS))
+
+
+def format_lines(samples: Iterable[Sample]) -> str:
+    """A line for each sample, as `ask` reads it."""
+    return "".join(f"{name}{{{','.join(labels)}}} {value}\n" for name, value, labels in samples)
+
+
+def serve(listener: socket.socket, gpus: Gpus) -> None:
+    """Answer each connection with what the GPUs do. Raises OSError without the listener."""
+    answer = b""
+    until = 0.0
+    while True:
+        connection, _ = listener.accept()
+        with connection, suppress(OSError):
+            if time.monotonic() >= until:
+                answer = format_lines(gpus.read()).encode()
+                until = time.monotonic() + REUSED
+            connection.settimeout(SEND_WITHIN)
+            connection.sendall(answer)
+
+
+def main() -> int:
+    """Serve at the socket of this number, or print what is served."""
+    if len(sys.argv) == 1:
+        print(format_lines(ask(SOCKET, TOP_WAITS)), end="")
+        return 0
+    listener = socket.socket(fileno=int(sys.argv[1]))
+    try:
+        import ctypes
+
+        die_with_parent(os.getppid())
+        library = ctypes.CDLL(LIBRARY)
+    except (ImportError, OSError):
+        # Nobody who asks waits: the socket is closed.
+        return 0
+    serve(listener, Gpus(library))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
