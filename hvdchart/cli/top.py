@@ -7,6 +7,9 @@ from hvdchart.cli.terminal import note, show
 def top(name: Name, namespace: Namespace = None, context: Context = None) -> None:
     """Print what the pods of a run use, and the step and the samples per second of each rank.
 
+    For pods with GPUs of NVIDIA, that is also the lowest and the highest utilization of the GPUs of
+    each pod, and the memory of the fullest one: used and in all.
+
     Example:
       hvdchart top resnet50
 
@@ -16,7 +19,9 @@ def top(name: Name, namespace: Namespace = None, context: Context = None) -> Non
     from hvdchart.run.top import read_usage, usage_table
 
     cluster = connect(context, namespace)
-    usages = read_usage(cluster.present_run(name), Kubectl(cluster.namespace, context))
+    usages = read_usage(
+        cluster.present_run(name), Kubectl(cluster.namespace, context), with_gpus=True
+    )
     if usages:
         show(*usage_table(usages))
     else:

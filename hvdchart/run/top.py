@@ -1,4 +1,4 @@
-"""What the pods of a run use: CPU, memory, and the step and speed of each rank."""
+"""What the pods of a run use: CPU, memory, GPUs, and the step and speed of each rank."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from hvd_pods.common.metrics import GPU_SAMPLE
 from hvdchart.run.kubectl import Kubectl
 from hvdchart.run.view import RunView
 from hvdchart.text import table
@@ -20,7 +21,11 @@ echo "cpu $(cpu) $(cut -d' ' -f1 /proc/uptime)"
 echo "memory $(cat /sys/fs/cgroup/memory.current 2>/dev/null ||
   cat /sys/fs/cgroup/memory/memory.usage_in_bytes)"
 cd /horovod/generated/metrics 2>/dev/null && grep -H '^horovod_' [0-9]* 2>/dev/null
-exit 0
+"""
+# The metrics of the worker's GPUs, where a process reads them (hvd_pods/worker/gpus.py).
+_GPU_PROBE = r"""
+[ -S /horovod/generated/gpus.sock ] &&
+  python3 -I -S /horovod/bin/hvd_pods/worker/gpus.py 2>/dev/null
 """
 _RANK_LINE = re.compile(r"(\d+):horovod_(step|images_per_second) ([-+0-9.eE]+)")
 
@@ -29,22 +34,25 @@ _RANK_LINE = re.compile(r"(\d+):horovod_(step|images_per_second) ([-+0-9.eE]+)")
 class Usage:
     """What a pod uses: CPUs over a second, and bytes of memory; None where unknown.
 
-    `ranks` has, for each rank that reports them, `step` and `images_per_second`.
+    `ranks` has, for each rank that reports them, `step` and `images_per_second`. `gpus` has, by its
+    labels, what is known of each GPU: `utilization_ratio`, `memory_used_bytes` and `memory_bytes`.
     """
 
     pod: str
     cpus: float | None = None
     memory: int | None = None
     ranks: dict[int, dict[str, float]] = field(default_factory=dict)
+    gpus: dict[str, dict[str, float]] = field(default_factory=dict)
 
 
-def read_usage(run: RunView, kubectl: Kubectl) -> list[Usage]:
-    """What each pod that runs says of itself; empty when none runs.
+def read_usage(run: RunView, kubectl: Kubectl, *, with_gpus: bool = False) -> list[Usage]:
+    """What each pod that runs says of itself, on request of its GPUs too; empty when none runs.
 
     Raises ClusterError when none of them answers.
     """
     pods = [pod for pod in run.pods if pod["status"].get("phase") == "Running"]
-    answers = kubectl.read_each(pods, ["sh", "-c", _PROBE])
+    probe = _PROBE + _GPU_PROBE if with_gpus else _PROBE
+    answers = kubectl.read_each(pods, ["sh", "-c", f"{probe}exit 0"])
     return [parse_probe(pod, text if isinstance(text, str) else "") for pod, text in answers]
 
 
@@ -55,9 +63,14 @@ def parse_probe(pod: str, text: str) -> Usage:
     for line in text.splitlines():
         words = line.split()
         rank = _RANK_LINE.fullmatch(line)
+        gpu = GPU_SAMPLE.fullmatch(line)
         try:
             if rank:
                 usage.ranks.setdefault(int(rank[1]), {})[rank[2]] = float(rank[3])
+            elif gpu:
+                labels = ",".join(gpu.group(2, 3, 4))
+                name = gpu[1].removeprefix("horovod_gpu_")
+                usage.gpus.setdefault(labels, {})[name] = float(gpu[5])
             elif words[:1] == ["cpu"]:
                 readings.append((int(words[1]) / 1e6, float(words[2])))
             elif words[:1] == ["memory"]:
@@ -71,16 +84,40 @@ def parse_probe(pod: str, text: str) -> Usage:
 
 
 def usage_table(usages: Sequence[Usage]) -> list[str]:
-    """A line for each pod, and one for each of its ranks that reports its step."""
-    rows = [("POD", "CPU", "MEMORY", "RANK", "STEP", "SAMPLES/S")]
+    """A line for each pod, and one for each of its ranks that reports its step.
+
+    Where any pod knows of a GPU, there are columns with the lowest and the highest utilization of
+    its GPUs, and the memory of the fullest one: used and in all.
+    """
+    has_gpus = any(usage.gpus for usage in usages)
+    of_gpus = ("GPU", "GPU MEMORY") if has_gpus else ()
+    rows = [("POD", "CPU", "MEMORY", *of_gpus, "RANK", "STEP", "SAMPLES/S")]
     for usage in usages:
         cpu = "-" if usage.cpus is None else f"{usage.cpus:.2f}"
         memory = "-" if usage.memory is None else f"{usage.memory / 2**20:.0f}Mi"
-        own = (usage.pod, cpu, memory)
+        own = (usage.pod, cpu, memory, *(_gpu_cells(usage) if has_gpus else ()))
         ranks = [(str(rank), values) for rank, values in sorted(usage.ranks.items())]
         for rank, values in ranks or [("-", {})]:
             step = f"{values['step']:.0f}" if "step" in values else "-"
             speed = f"{values['images_per_second']:.1f}" if "images_per_second" in values else "-"
             rows.append((*own, rank, step, speed))
-            own = ("", "", "")
+            own = ("",) * len(own)
     return table(rows)
+
+
+def _gpu_cells(usage: Usage) -> tuple[str, str]:
+    gpus = usage.gpus.values()
+    shares = [100 * gpu["utilization_ratio"] for gpu in gpus if "utilization_ratio" in gpu]
+    memories = [
+        (gpu["memory_used_bytes"], gpu["memory_bytes"])
+        for gpu in gpus
+        if gpu.get("memory_bytes") and "memory_used_bytes" in gpu
+    ]
+    share = memory = "-"
+    if shares:
+        ends = dict.fromkeys(f"{each:.0f}" for each in (min(shares), max(shares)))
+        share = f"{'-'.join(ends)}%"
+    if memories:
+        used, size = max(memories, key=lambda each: each[0] / each[1])
+        memory = f"{used / 2**20:.0f}Mi/{size / 2**20:.0f}Mi"
+    return share, memory

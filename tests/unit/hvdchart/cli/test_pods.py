@@ -101,6 +101,36 @@ def test_top_shows_what_the_pods_say_of_themselves_and_of_their_ranks(
     assert rows[1] == ["hvd-worker-0", "1.50", "200Mi", "0", "7", "16.2"]
 
 
+def gpu_lines(gpu: str, used: int, utilization: str = "") -> str:
+    """What a pod says of a GPU of 80 GiB that uses so many MiB."""
+    labels = f'{{gpu="{gpu}",name="NVIDIA H100",uuid="GPU-1a2b"}}'
+    ratio = f"horovod_gpu_utilization_ratio{labels} {utilization}\n" if utilization else ""
+    memory = f"horovod_gpu_memory_used_bytes{labels} {used << 20}\n"
+    return f"{ratio}{memory}horovod_gpu_memory_bytes{labels} {80 << 30}\n"
+
+
+@pytest.mark.parametrize(
+    ("lines", "cells"),
+    [
+        (gpu_lines("0", 500, "0.97"), ["97%", "500Mi/81920Mi"]),
+        (gpu_lines("0", 500, "0.97") + gpu_lines("1", 900, "0"), ["0-97%", "900Mi/81920Mi"]),
+        # NVML knows no utilization of slices.
+        (gpu_lines("0:1", 700) + gpu_lines("0:2", 600), ["-", "700Mi/81920Mi"]),
+        (gpu_lines("0", 500, "0.97").replace(f" {80 << 30}", " 0"), ["97%", "-"]),
+    ],
+    ids=["one", "several", "slices", "no memory"],
+)
+def test_top_shows_the_lowest_and_highest_use_of_gpus_and_the_fullest_one(
+    hvdchart: Command, running: FakeCluster, kubectl: StubProgram, lines: str, cells: list[str]
+) -> None:
+    kubectl.answer("team", PROBE + lines)
+    rows = [line.split("  ") for line in hvdchart("top", "hvd").output.splitlines()]
+    rows = [[cell.strip() for cell in row if cell] for row in rows]
+    assert rows[0] == ["POD", "CPU", "MEMORY", "GPU", "GPU MEMORY", "RANK", "STEP", "SAMPLES/S"]
+    assert rows[1] == ["hvd-worker-0", "1.50", "200Mi", *cells, "0", "7", "16.2"]
+    assert all("hvd_pods/worker/gpus.py" in call.arguments[-1] for call in kubectl.calls)
+
+
 def test_top_leaves_out_the_master_of_an_earlier_run(
     hvdchart: Command, running: FakeCluster, kubectl: StubProgram
 ) -> None:
