@@ -73,7 +73,7 @@ def stages(bundle: Path) -> list[Stage]:
             program("throughput", "--sizes", "128", "--ways", "plain", "Horovod"),
             variables=WAITING,
         ),
-        Stage("keep-cost", 80, program("keep_cost")),
+        Stage("keep-cost", 100, program("keep_cost")),
         Stage("warm", 80, program("warm")),
         Stage("data", 100, program("data")),
         Stage("operations", 90, [*ONE_RANK, *program("operations")], "checks"),
