@@ -91,6 +91,15 @@ def amount_text(resource: str, amount: int) -> str:
     return str(amount)
 
 
+def room_text(resource: str, amount: int) -> str:
+    """How much there is of a resource, as `amount_text`: memory in whole Mi, nothing below 0.
+
+    It is rounded down, so that a request of what it says fits.
+    """
+    unit = MI if resource == "memory" else 1
+    return amount_text(resource, max(amount, 0) // unit * unit)
+
+
 def pluralize(number: int, noun: str) -> str:
     """1 rank, 2 ranks."""
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"

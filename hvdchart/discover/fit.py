@@ -9,7 +9,7 @@ from hvdchart.discover.groups import Discovery, Group
 from hvdchart.discover.nodes import NodeFacts
 from hvdchart.errors import ClusterError
 from hvdchart.plan.model import GroupPlan, Plan
-from hvdchart.quantity import MI, amount_text, pluralize
+from hvdchart.quantity import pluralize, room_text
 from hvdchart.spec.yaml_tree import Plain
 from hvdchart.text import join_names
 
@@ -106,14 +106,8 @@ def _shortage(node: NodeFacts, plan: GroupPlan) -> str:
     for name, wanted in needs.items():
         free = node.free(name)
         if free < wanted:
-            return f"{_quantity(name, free)} {name} free, {_quantity(name, wanted)} needed"
+            return f"{room_text(name, free)} {name} free, {room_text(name, wanted)} needed"
     return ""
-
-
-def _quantity(name: str, size: int) -> str:
-    """An amount of a resource for a message: memory in whole MiB, and nothing below 0."""
-    unit = MI if name == "memory" else 1
-    return amount_text(name, max(size, 0) // unit * unit)
 
 
 def _entry(group: Group, count: int, spares: int) -> dict[str, Plain]:

@@ -13,7 +13,7 @@ from typing import Any
 
 from hvdchart.doctor.findings import Finding
 from hvdchart.doctor.needs import PodNeeds, Values, pod_needs
-from hvdchart.quantity import amount_text, pluralize
+from hvdchart.quantity import amount_text, pluralize, room_text
 from hvdchart.run.release import Object
 from hvdchart.run.requests import amounts, pod_requests
 from hvdchart.text import join_names
@@ -105,7 +105,7 @@ def _too_many(pod: PodNeeds, number: int, room: int, usable: Sequence[Mapping[st
     for name, wanted in _needed(pod).items():
         best = max(free.get(name, 0) for free in usable)
         if best < wanted:
-            most = amount_text(name, max(best, 0))
+            most = room_text(name, best)
             return f"{asked} find no node that is large enough: the most {name} of a node is {most}"
     return f"{asked} are too many: the nodes have room for {room}"
 

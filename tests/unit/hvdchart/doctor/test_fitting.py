@@ -50,6 +50,11 @@ NOT_READY = {"key": "node.kubernetes.io/not-ready", "effect": "NoExecute"}
         ([node()], values(40), "40 workers with 250m cpu, 3Gi memory each are too many: the nodes"),
         ([node(), node("m")], values(14), ""),
         ([node()], values(1, "24Gi"), "are large enough: the most memory of a node is 23Gi"),
+        (
+            [node(allocatable={"memory": "25276518400"})],
+            values(1, "900Gi"),
+            "are large enough: the most memory of a node is 24105Mi",
+        ),
         ([node()], values(1, requests={GPU: "8"}), f"the most {GPU} of a node is 0"),
         ([node(allocatable={GPU: "8"})], values(1, requests={GPU: "8"}), ""),
         ([node()], values(1, **POOL), "find no node whose labels and taints admit them"),
