@@ -61,9 +61,9 @@ def doctor(
     values = None
     script = planning.Script.of_words(named or (), given, code)
     if named or files:
+        from hvdchart.spec.values_schema import default_values
         from hvdchart.values.check import checked_values
         from hvdchart.values.merge import merge_values
-        from hvdchart.values.schema import default_values
 
         if script:
             plan = script.plan(files, settings, {}).plan

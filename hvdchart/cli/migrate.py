@@ -49,7 +49,7 @@ def migrate(
     from hvdchart.migrate.convert import migrate_command_line, migrate_file
     from hvdchart.migrate.report import report_text, values_text
     from hvdchart.spec.load import read_bytes
-    from hvdchart.values.schema import values_schema
+    from hvdchart.spec.values_schema import values_schema
 
     source = file or command_line
     if source is None or (file and command_line):

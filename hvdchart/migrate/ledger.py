@@ -14,10 +14,10 @@ from typing import Any, Literal, TypeAlias
 
 from hvdchart.errors import SpecError
 from hvdchart.spec.paths import KeyPath, dotted, nearest_node, value_at
+from hvdchart.spec.values_schema import schema_at
 from hvdchart.spec.yaml_tree import Node, Plain, shorten
 from hvdchart.text import join_names
 from hvdchart.values.merge import without_nulls
-from hvdchart.values.schema import schema_at
 
 Outcome: TypeAlias = Literal["carried over", "renamed", "changed", "dropped"]
 NewPath: TypeAlias = tuple[str, ...]

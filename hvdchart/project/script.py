@@ -22,11 +22,11 @@ from hvdchart.spec.model import DEFAULT_MOUNTS
 from hvdchart.spec.overlays import apply_settings, merge_specs, set_key
 from hvdchart.spec.paths import value_at
 from hvdchart.spec.run_options import COMMAND, RUN, in_options, in_words_of_run
+from hvdchart.spec.values_schema import schema_at, values_schema
 from hvdchart.spec.yaml_tree import Node, Place, Plain, from_plain
 from hvdchart.text import join_names, split_image
 from hvdchart.values.check import checked_values
 from hvdchart.values.render import dump
-from hvdchart.values.schema import schema_at, values_schema
 
 _VOLUME = (
     "NAME=pvc:CLAIM:/PATH, NAME=hostPath:/FOLDER:/PATH, NAME=nfs:SERVER:/FOLDER:/PATH, "

@@ -11,6 +11,7 @@ import re
 from dataclasses import dataclass
 
 from hvdchart.errors import SpecError
+from hvdchart.spec.values_schema import schema_at, values_schema
 
 # The annotation of the master's pod that says which command has made the run.
 COMMAND = "hvdchart/command"
@@ -76,11 +77,6 @@ _KEYS = {
     "launch.options": "launch.options",
     "horovod.timeline": "horovod.timeline",
 }
-# The first steps of the chart's values, which texts name in full.
-_BELOW_VALUES = (
-    "master|worker|launch|staging|results|tensorboard|podDisruptionBudget|securityContext"
-    "|podSecurityContext|horovod|network|agent|shm"
-)
 
 
 def option_of(key: str) -> str:
@@ -101,10 +97,30 @@ def option_of(key: str) -> str:
 
 
 def in_options(text: str) -> str:
-    """A text about a run of a script, with options where it names keys or values."""
-    text = _NAME.sub(lambda match: _WORDS.get(match[0]) or f"--set values.{match[0]}", text)
+    """A text about a run of a script, with options where it names keys or values.
+
+    What the script has said, what is quoted and what the user has typed stay.
+    """
+    text = _NAME_OR_LEFT.sub(_word, text)
     # Two keys that one option sets are named once.
     return re.sub(r"(--[a-z]+)(?:(?:,| and|, and) \1)+(?![\w.=-])", r"\1", text)
+
+
+def _word(match: re.Match[str]) -> str:
+    """The option for a name; all other texts as they are."""
+    text = match[0]
+    if match["name"] is None:
+        return text
+    return _WORDS.get(text) or (f"--set values.{text}" if _is_value(text) else text)
+
+
+def _is_value(name: str) -> bool:
+    """Whether the chart has this value below one of the objects of its values."""
+    steps = name.split(".")
+    schema = values_schema()
+    first = schema_at(schema, steps[:1]) or {}
+    has_steps = first.get("type") == "object" and "properties" in first
+    return has_steps and schema_at(schema, steps) is not None
 
 
 def in_words_of_run(error: SpecError) -> SpecError:
@@ -163,6 +179,13 @@ _WORDS = {name: each.option for each in OPTIONS for name in each.names}
 _WORDS |= {name: f"--set {key}" for name, key in _KEYS.items()}
 _LISTED = "|".join(re.escape(name) for name in sorted(_WORDS, key=len, reverse=True))
 # No part of a longer word or path, and nothing that is worded already.
-_NAME = re.compile(
-    rf"(?<![\w.=/-])(?<!--set )(?:{_LISTED}|(?:{_BELOW_VALUES})(?:\.[a-zA-Z]\w*)+)(?![\w-])(?!\.\w)"
+_NAME = (
+    rf"(?<![\w.=/-])(?<!--set )(?P<name>{_LISTED}|[a-zA-Z]\w*(?:\.[a-zA-Z]\w*)+)(?![\w-])(?!\.\w)"
 )
+# An exception of a rank up to its place, or to a remedy (the pods' master/causes.py); what is in
+# quotes; and a command line in the log.
+_LEFT = (
+    r"(?:\brank \d+(?: on \S+)?|\ba rank): [\w.<>]+: (?:.*, [^\s,]+:\d+|[^;]*)"
+    r"""|(?<!\w)'[^'\n]*'(?!\w)|(?<!\w)"[^"\n]*"|(?<=\] )\$ .*"""
+)
+_NAME_OR_LEFT = re.compile(rf"{_LEFT}|{_NAME}")

@@ -12,10 +12,10 @@ from hvdchart.plan.model import Plan
 from hvdchart.quantity import parse_quantity
 from hvdchart.spec.fields import nearest
 from hvdchart.spec.paths import KeyPath, dotted, nearest_node, value_at
+from hvdchart.spec.values_schema import default_values, schema_at, values_schema
 from hvdchart.spec.yaml_tree import Place, Plain, from_plain, shorten
 from hvdchart.values.build import make_values
 from hvdchart.values.merge import has_null, merged_groups, omit_needless_nulls
-from hvdchart.values.schema import default_values, schema_at, values_schema
 
 
 def checked_values(plan: Plan, *, needs_image: bool = True) -> dict[str, Plain]:

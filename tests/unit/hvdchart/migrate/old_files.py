@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from hvdchart.migrate.convert import migrate_command_line, migrate_file, read_input
 from hvdchart.migrate.ledger import Ledger
-from hvdchart.values.schema import values_schema
+from hvdchart.spec.values_schema import values_schema
 from tests.unit.hvdchart.strategies import damaged
 
 HERE = Path(__file__).parent

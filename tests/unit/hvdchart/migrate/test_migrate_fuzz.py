@@ -21,7 +21,7 @@ from hvdchart.errors import SpecError
 from hvdchart.migrate.ledger import Ledger, leaves
 from hvdchart.migrate.report import report_text
 from hvdchart.spec.paths import dotted, value_at
-from hvdchart.values.schema import values_schema
+from hvdchart.spec.values_schema import values_schema
 from tests.unit.hvdchart.migrate.old_files import FILES, damaged_trees, migrate_line, migrate_tree
 from tests.unit.hvdchart.strategies import MARKS
 

@@ -19,8 +19,8 @@ from ruamel.yaml import YAML
 from devtools.docs_gen.spec_docs import DOCS
 from hvdchart.plan.planner import make_plan
 from hvdchart.spec.load import parse_spec
+from hvdchart.spec.values_schema import values_schema
 from hvdchart.values.check import checked_values
-from hvdchart.values.schema import values_schema
 from tests.pages import blocks
 from tests.unit.hvdchart.strategies import specs
 

@@ -35,6 +35,31 @@ def test_keys_and_values_are_named_by_their_options(text: str, expected: str) ->
     assert in_options(text) == expected
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        # No values of the chart.
+        "imported tensorflow, horovod.tensorflow in 2.3 s: ranks are forks of this",
+        "wrote results.csv in agent.run of agent.py:3",
+        # Values, in what a rank has said or the user has typed.
+        "rank 1 on w-1: KeyError: worker.slots; and worker.number, loop.py:8",
+        "attempt 1: a rank: ValueError: launch.mode is no launch.options",
+        'rank 1: exit code 2, after "worker.slots is missing"',
+        "add 'worker.env' to it",
+        "[hvd +1.0s] $ mpirun -np 2 python3 train.py worker.number",
+    ],
+)
+def test_ordinary_text_stays(text: str) -> None:
+    assert in_options(text) == text
+
+
+def test_remedy_for_an_exception_is_worded() -> None:
+    cause = "rank 1 on w-1: RuntimeError: worker.slots: invalid device ordinal, a.py:8; set "
+    assert in_options(f"{cause}worker.slots to 1") == f"{cause}--gpus to 1"
+    where = "ranks on the node's worker start cold: variables differ from the worker's"
+    assert in_options(f"{where}: set them in worker.env") == f"{where}: set them in --env"
+
+
 def test_no_remedy_for_a_pod_names_a_value_of_the_chart() -> None:
     problems = read_data("pod_problems.json")
     remedies = [each["remedy"] for kind in problems.values() for each in kind.values()]
