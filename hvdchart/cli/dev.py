@@ -244,7 +244,8 @@ class _Log:
     def _print_run(self) -> None:
         from hvdchart.run.lines import readable_lines
 
-        print_log(readable_lines(self._lines(), self._name))
+        run = self._cluster.newest_run(self._name)
+        print_log(readable_lines(self._lines(), run))
         current = self._cluster.newest_run(self._name).status
         # A run that replaced another one may have been printed together with it.
         if current.job in (self._reported, ""):

@@ -116,7 +116,7 @@ def _follow(cluster: Cluster, run: RunView, *, has_logs: bool) -> None:
         seen = _phase_printer(has_progress=not has_logs)
         if has_logs:
             lines = follow(cluster, name, warnings=True, seen=seen)
-            print_log(readable_lines(lines, name, word=run.word, report=say))
+            print_log(readable_lines(lines, run, say))
         else:
             wait_for_end(cluster, name, seen=seen)
         job = current.job

@@ -44,8 +44,8 @@ def logs(
     """Print the logs of a run.
 
     A line starts with its rank, where the launcher names it, or with its worker; what the master
-    prints has no such start. The boxes of launchers and TensorFlow's notes are left out. The
-    command follows all pods until the run ends.
+    prints has no such start. The boxes of launchers, TensorFlow's notes and the agents' sessions
+    are left out. The command follows all pods until the run ends.
 
     Examples:
       hvdchart logs resnet50 --master
@@ -81,5 +81,5 @@ def logs(
             for text in lines_of_rank([line.text], rank)
         )
     elif not raw:
-        lines = readable_lines(lines, name, word=run.word, report=say)
+        lines = readable_lines(lines, run, say)
     print_log(lines)

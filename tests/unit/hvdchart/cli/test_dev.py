@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from hvdchart.chart_files import chart_dir
+from hvdchart.spec.run_options import COMMAND, RUN
 from tests.fakes.cluster import FakeCluster
 from tests.fakes.fixtures import answer_as
 from tests.fakes.program import Call, StubProgram
@@ -179,6 +180,20 @@ def test_a_script_has_the_options_and_arguments_of_run(start: Callable[..., Dev]
     dev.wait_for_error_line("train.py:1: invalid syntax; waiting for the next change")
     dev.save("second")
     assert dev.wait_for_deployed(2)["code"] == {"files": {"train.py": "second"}}
+
+
+def test_log_of_a_script_names_options(
+    start: Callable[..., Dev], fake_cluster: FakeCluster
+) -> None:
+    own = job()
+    own["spec"]["template"]["metadata"] = {"annotations": {COMMAND: RUN}}
+    fake_cluster.put("jobs", own)
+    dev = start("--name", "hvd", is_script=True)
+    dev.wait_for_log()
+    assert dev.process.stdout is not None
+    assert dev.process.stdout.readline() == "last\n"
+    fake_cluster.log(f"{JOB}-x", "[hvd] error: raise worker.resources.limits.memory to 6Gi")
+    assert dev.process.stdout.readline() == "[hvd] error: raise --memory to 6Gi\n"
 
 
 def test_dev_says_at_which_step_a_run_has_ended(

@@ -6,6 +6,10 @@ import pytest
 
 from hvdchart.run.lines import readable_lines
 from hvdchart.run.logs import LogLine
+from hvdchart.run.newest import NewestRun
+from hvdchart.run.release import Release
+from hvdchart.spec.run_options import COMMAND, RUN
+from tests.unit.hvdchart.runs import job
 
 EDGE = "-" * 74
 BOX = [
@@ -25,14 +29,49 @@ OWN = [EDGE, "epoch 1", EDGE, EDGE, "epoch 2", EDGE]
 NOTE = "I0000 00:00:1 port.cc:153] oneDNN custom operations are on. You may see slightly different"
 
 
+PEER = [
+    EDGE,
+    "An MPI communication peer process has unexpectedly disconnected.  This",
+    "usually indicates a failure in the peer process (e.g., a crash or",
+    "",
+    "  Local host: loop-worker-0",
+    EDGE,
+]
+SESSION = "[hvd +0.1s] session of ::ffff:198.18.2.5: fence number 1795884, argv fb43, ended: 0"
+
+
+def made_by(command: str = "") -> NewestRun:
+    """A run of release `train` that a command has made."""
+    own = job()
+    own["spec"]["template"]["metadata"] = {"annotations": {COMMAND: command}}
+    return NewestRun(Release("train", jobs=[own], stateful_sets=[], pods=[], events=[]))
+
+
 def shown(*lines: str, pod: str = "train-master-1a-x") -> list[str]:
     """The texts, each with a name where it has one."""
-    told = readable_lines([LogLine(pod, line) for line in lines], "train")
+    told = readable_lines([LogLine(pod, line) for line in lines], made_by())
     return [f"[{line.pod}] {line.text}" if line.pod else line.text for line in told]
 
 
 def test_boxes_of_launchers_are_left_out() -> None:
     assert shown("before", *BOX, "after") == ["before", "after"]
+
+
+def test_box_about_a_lost_peer_is_left_out() -> None:
+    assert shown("before", *PEER, "after") == ["before", "after"]
+
+
+def test_sessions_of_agents_are_left_out() -> None:
+    assert shown("ready", SESSION, pod="train-worker-0") == ["[worker-0] ready"]
+
+
+def test_tags_that_mpirun_puts_into_a_line_are_left_out() -> None:
+    """C++ writes a message in pieces, and Open MPI tags each of them."""
+    tag = "[1,0]<stderr>:"
+    assert shown(f"{tag}[{tag}30{tag}.{tag}19: x{tag}", f"{tag}[1,1]<stderr>:") == [
+        "[0] [30.19: x",
+        "[0] [1,1]<stderr>:",
+    ]
 
 
 def test_lines_of_dashes_that_a_script_prints_stay() -> None:
@@ -63,7 +102,8 @@ def test_line_has_the_short_name_of_its_pod(pod: str, name: str) -> None:
 
 def test_words_of_the_master_alone_are_replaced_and_a_gap_is_told_once() -> None:
     said: list[str] = []
-    lines = [LogLine("train-master-1", text) for text in ("[hvd] a", "a", NOTE, NOTE)]
-    told = readable_lines(lines, "train", word=str.upper, report=said.append)
-    assert [line.text for line in told] == ["[HVD] A", "a"]
+    texts = ("[hvd] raise worker.number", "raise worker.number", NOTE, NOTE)
+    lines = [LogLine("train-master-1", text) for text in texts]
+    told = readable_lines(lines, made_by(RUN), said.append)
+    assert [line.text for line in told] == ["[hvd] raise --workers", "raise worker.number"]
     assert len(said) == 1

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import re
 
-# What launchers put before a rank's line: the chart `[1]<stdout>:`, Open MPI 4 with --tag-output
+# What launchers put before a rank's line, and Open MPI also before each piece of a line that the
+# rank writes for itself, as C++ does: the chart `[1]<stdout>:`, Open MPI 4 with --tag-output
 # `[1,1]<stdout>:`, and Open MPI 5 `[prterun-host@1,1]<stdout>: `, with a space.
 _TAG = re.compile(
     r"^\[(?:(?:\d+|(?P<prterun>[^][]*)),)?(?P<rank>\d{1,7})\]<std(?:out|err)>:(?(prterun) ?)"
@@ -27,6 +28,8 @@ TENSORFLOW_NOTES = (
 
 
 def split_tag(line: str) -> tuple[int | None, str]:
-    """The rank that a launcher's tag before a line names, or None, and the line without the tag."""
+    """The rank that a tag before a line names, or None, and the line without its tags."""
     tag = _TAG.match(line)
-    return (int(tag["rank"]), line[tag.end() :]) if tag else (None, line)
+    if not tag:
+        return None, line
+    return int(tag["rank"]), line[tag.end() :].replace(tag[0], "")
