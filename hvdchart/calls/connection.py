@@ -28,6 +28,7 @@ from hvd_pods.common.launcher_output import split_tag
 from hvdchart.calls.in_pod import wire
 from hvdchart.calls.own_run import check_python, imports, is_installed
 from hvdchart.errors import CallError, ClusterError, HvdchartError, RunFailedError, TimeLimitError
+from hvdchart.run.lines import WithoutNoise
 from hvdchart.text import join_names
 
 # Seconds that kubectl has to end when its input has ended.
@@ -234,7 +235,7 @@ class Connection:
 
         The first failure is the cause of the others.
         """
-        decoders = [codecs.getincrementaldecoder("utf-8")("replace") for _ in range(3)]
+        outputs = [_Output(is_launchers=number > wire.OF_LAUNCHER) for number in range(5)]
         parts: dict[tuple[bytes, int], list[bytes]] = {}
         complete: dict[tuple[bytes, int], bytes] = {}
         failed: tuple[bytes, int] | None = None
@@ -243,9 +244,11 @@ class Connection:
             key = (frame.kind, frame.number)
             if frame.kind == wire.END:
                 self.is_reusable = True
+                for output in outputs:
+                    output.end(write)
                 break
             if frame.kind == wire.OUTPUT:
-                write(_with_ranks(decoders[min(frame.number, 2)].decode(frame.data)))
+                outputs[min(frame.number, 4)].take(frame.data, write)
                 continue
             parts.setdefault(key, []).append(frame.data)
             if frame.is_last:
@@ -313,6 +316,29 @@ def _with_ranks(output: str) -> str:
     """Output with the rank before each line as `hvdchart logs` shows it, not as the chart tags."""
     lines = map(split_tag, output.split("\n"))
     return "\n".join(text if rank is None else f"[{rank}] {text}" for rank, text in lines)
+
+
+class _Output:
+    """Writes the texts of a stream: a rank's with its number, its launcher's without the boxes."""
+
+    def __init__(self, *, is_launchers: bool) -> None:
+        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
+        self._noise: WithoutNoise[str] | None = WithoutNoise() if is_launchers else None
+
+    def take(self, data: bytes, write: Callable[[str], object]) -> None:
+        """Write what comes; a launcher's comes in whole lines."""
+        text = self._decoder.decode(data)
+        if self._noise is None:
+            write(_with_ranks(text))
+            return
+        for line in text.splitlines(keepends=True):
+            for shown in self._noise.take(line.rstrip("\r\n"), line):
+                write(shown)
+
+    def end(self, write: Callable[[str], object]) -> None:
+        """Write what nothing follows."""
+        for shown in self._noise.end() if self._noise else []:
+            write(shown)
 
 
 def _raise(failed: tuple[bytes, int], content: bytes, limit: float | None) -> None:

@@ -114,15 +114,18 @@ class Call:
         (self._outputs if stream else self._threads).append(thread)
         thread.start()
 
-    def passes_on(self, source: int, number: int, tag: str = "") -> streams.Stream:
+    def passes_on(
+        self, source: int, number: int, *, kind: int = 0, tag: str = ""
+    ) -> streams.Stream:
         """The output that comes from a descriptor: it goes to the caller and the pod's log.
 
-        `tag` begins each line.
+        `number` is that of the stream, and `kind` is added to it for the caller. `tag` begins each
+        line.
         """
 
         def send(lines: bytes) -> None:
             for start in range(0, len(lines), wire.CHUNK):
-                self.send(wire.OUTPUT, lines[start : start + wire.CHUNK], number)
+                self.send(wire.OUTPUT, lines[start : start + wire.CHUNK], number + kind)
 
         return streams.Stream(source, number, send, tag.encode())
 
@@ -130,7 +133,7 @@ class Call:
         """Pass on a stream of a rank's output, tagged as the chart tags those of others."""
         name = "stdout" if number == output.STANDARD_OUTPUT else "stderr"
         with connection, suppress(OSError):
-            stream = self.passes_on(connection.fileno(), number, f"[{rank}]<{name}>:")
+            stream = self.passes_on(connection.fileno(), number, tag=f"[{rank}]<{name}>:")
             # select() takes no descriptor from 1024 on, and each rank has three connections.
             ready = select.poll()
             ready.register(connection, select.POLLIN)
@@ -247,7 +250,7 @@ class CallServer:
         with selectors.DefaultSelector() as selector, process:
             for number, stream in ((1, process.stdout), (2, process.stderr)):
                 assert stream is not None  # noqa: S101
-                own = call.passes_on(stream.fileno(), number)
+                own = call.passes_on(stream.fileno(), number, kind=wire.OF_LAUNCHER)
                 selector.register(stream, selectors.EVENT_READ, own)
             while process.poll() is None or selector.get_map():
                 for key, _ in selector.select(LOOK_EVERY):

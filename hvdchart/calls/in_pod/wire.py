@@ -21,8 +21,10 @@ END = b"E"
 BEAT = b"B"
 BEAT_EVERY = 20.0
 SILENT_FOR = 120.0
-# What the ranks print; the number is that of the stream, 1 or 2.
+# What the ranks print; the number is that of the stream, 1 or 2. With this added to it, it is what
+# their launcher prints.
 OUTPUT = b"O"
+OF_LAUNCHER = 2
 # A rank's pickled result, its pickled failure (see rank.py), and the end of a rank without either;
 # the number of the frame is the rank.
 RESULT = b"R"

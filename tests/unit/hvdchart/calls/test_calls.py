@@ -29,10 +29,13 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 cloudpickle.register_pickle_by_value(sys.modules[__name__])
 ROOT = Path(__file__).parents[4]
 SECRET = "0123456789abcdef"
-# Starts two ranks as mpirun does: it passes on pieces of their output up to its end, it ends all
-# ranks when one fails, and with them at SIGTERM.
+# Starts two ranks as mpirun does: it prints a box, it passes on pieces of their output up to its
+# end, it ends all ranks when one fails, and with them at SIGTERM.
 MPIRUN = """\
 import os, signal, subprocess, sys, threading, time
+edge = 74 * "-"
+box = f"{edge}\\nmpirun noticed that process rank 1 exited on signal 9 (Killed).\\n{edge}\\n"
+print(box, end="", file=sys.stderr, flush=True)
 ranks = []
 threads = []
 def pass_on(source, target):
