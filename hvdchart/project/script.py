@@ -9,6 +9,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from hvd_pods.common.host_program import TAG_OUTPUT
 from hvdchart.errors import FileError, SpecError
 from hvdchart.files import write_atomically
 from hvdchart.plan.framework import needed_modules, used_modules
@@ -318,10 +319,7 @@ def script_tree(run: ScriptRun, default: DefaultImage | None, *, is_tagged: bool
         tree = apply_settings(tree, default.settings)
     if is_tagged:
         place = Place("the output's tags")
-        tree = set_key(tree, ["train", "env", "TAG_OUTPUT"], "1", place)
-        if default and default.has_mpi:
-            # Its MPI is Open MPI.
-            tree = set_key(tree, ["launch", "options"], ["--tag-output"], place)
+        tree = set_key(tree, ["train", "env", TAG_OUTPUT], "1", place)
     for text, steps, value in _typed(run):
         tree = set_key(tree, steps, value, Place(text))
     return apply_settings(tree, run.settings)

@@ -11,18 +11,20 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 
 from hvd_pods.common import contract
+from hvd_pods.common.host_program import TAG_OUTPUT
 from hvd_pods.common.hostile import MOST_COUNTED, parse_count
+from hvd_pods.common.launcher_options import tags_output
 from hvd_pods.common.launcher_output import split_tag
 from hvd_pods.common.ranges import parse_ranges
 from hvd_pods.common.run import Run, parse_run
 from hvdchart.errors import ClusterError
 from hvdchart.run.release import Object
+from hvdchart.spec.launchers import LAUNCH
 
 # What Intel MPI and MPICH put before a rank's line with -prepend-rank. Scripts may do so, too.
 _PREPENDED = re.compile(r"^\[(\d{1,7})\] ")
 # The line with which hvd_pods/rank/start.py begins each rank.
 _OWN = re.compile(r"^\[hvd\] rank (\d{1,7}) of ")
-_TAGGING = {"tag-output", "prepend-rank", "l"}
 
 
 def run_of(job: Object) -> Run:
@@ -100,22 +102,21 @@ def pod_of(run: Run, target: str, record: Mapping[str, str]) -> str:
     )
 
 
+def is_tagged(run: Run, stateful_sets: Iterable[Object]) -> bool:
+    """Whether the launcher says which rank printed a line."""
+    is_charts = run.mode != "custom" or LAUNCH in run.args
+    return tags_output(run.options) or (is_charts and any(map(_asks_for_tags, stateful_sets)))
+
+
 def check_tagged(run: Run, stateful_sets: Iterable[Object]) -> None:
     """Raise ClusterError when the launcher does not say which rank printed a line."""
-    if run.mode == "direct":
-        if not any(map(_tags_output, stateful_sets)):
-            raise ClusterError(
-                "the output of this run does not say which rank printed a line: in a spec "
-                'train: {env: {TAG_OUTPUT: "1"}}, as `hvdchart run` does it'
-            )
+    if is_tagged(run, stateful_sets):
         return
-    options = {str(option).lstrip("-") for option in run.options}
-    if not options & _TAGGING:
-        raise ClusterError(
-            f"launch.mode {run.mode} does not say which rank printed a line: use mpirun's option "
-            "--tag-output (Open MPI) or -prepend-rank (Intel MPI, MPICH), in a spec "
-            "launch: {mode: mpirun, options: [--tag-output]}"
-        )
+    if run.mode == "custom":
+        remedy = "start the ranks with an option of your launcher for that"
+    else:
+        remedy = f'in a spec train: {{env: {{{TAG_OUTPUT}: "1"}}}}, as `hvdchart run` does it'
+    raise ClusterError(f"the output of this run does not say which rank printed a line: {remedy}")
 
 
 def split_line(line: str) -> tuple[int | None, str]:
@@ -130,11 +131,11 @@ def begins_rank(line: str) -> bool:
     return _OWN.match(split_line(line)[1]) is not None
 
 
-def _tags_output(stateful_set: Object) -> bool:
-    """Whether ranks that the master starts itself get tags (hvd_pods/rank/host.py)."""
+def _asks_for_tags(stateful_set: Object) -> bool:
+    """Whether lines are to be tagged (hvd_pods/common/host_program.py)."""
     pod = stateful_set["spec"].get("template", {}).get("spec", {})
     variables = [each for one in pod.get("containers") or [] for each in one.get("env") or []]
-    return any(each.get("name") == "TAG_OUTPUT" and each.get("value") for each in variables)
+    return any(each.get("name") == TAG_OUTPUT and each.get("value") for each in variables)
 
 
 def lines_of_rank(lines: Iterable[str], rank: int) -> Iterator[str]:

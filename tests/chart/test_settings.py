@@ -51,6 +51,10 @@ EFFECTS: list[tuple[Values, dict[str, Any]]] = [
         },
     ),
     (
+        {"worker": {"env": [{"name": "TAG_OUTPUT", "value": "1"}]}},
+        {"TAG_OUTPUT": "1", "master TAG_OUTPUT": "1"},
+    ),
+    (
         {
             "results": {"command": ["store"], "path": "/o"},
             "volumes": [{"name": "o", "hostPath": {"path": "/o"}}],

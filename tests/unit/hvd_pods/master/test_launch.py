@@ -76,6 +76,19 @@ def test_open_mpi_binds_ranks_and_under_hydra_they_bind_themselves(
     ]
 
 
+@pytest.mark.parametrize("implementation", HOSTS, ids=by_name)
+def test_mpirun_names_the_ranks_of_lines_where_that_is_asked_for(
+    implementation: mpi.MpiImplementation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Only here is it known whose mpirun the image has."""
+    monkeypatch.setenv("TAG_OUTPUT", "1")
+    option = "-prepend-rank" if implementation.hydra else "--tag-output"
+    assert launch.build_command(make_run(), implementation).count(option) == 1
+    given = "-l" if implementation.hydra else option
+    line = launch.build_command(make_run(options=[given]), implementation)
+    assert [word for word in line if word in (option, given)] == [given], "once, as it was given"
+
+
 def test_master_starts_the_ranks_itself_without_options() -> None:
     run = make_run(mode="direct", binding=CORES)
     assert launch.build_command(run, mpi.OPEN_MPI_4) == [

@@ -225,7 +225,7 @@ def test_logs_of_a_rank_are_read_from_the_masters(hvdchart: Command, running: Fa
 
 def test_logs_of_a_rank_need_an_option_of_mpirun(hvdchart: Command, running: FakeCluster) -> None:
     running.put("jobs", job())
-    assert "mpirun does not say which rank" in hvdchart("logs", "hvd", "--rank", "1").errors
+    assert "does not say which rank" in hvdchart("logs", "hvd", "--rank", "1").errors
 
 
 def test_logs_of_an_unknown_rank_are_refused(hvdchart: Command, running: FakeCluster) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import nullcontext
 from typing import Any
 
 import pytest
@@ -76,19 +77,26 @@ def test_lines_of_a_rank_lose_what_the_launcher_puts_before_them(line: str) -> N
     assert list(lines_of_rank([line], 11)) == []
 
 
-def test_a_launcher_that_names_no_rank_is_refused_with_the_option() -> None:
-    with pytest.raises(ClusterError, match="--tag-output"):
-        check_tagged(run(), [])
-    check_tagged(run(options=["--tag-output"]), [])
-    check_tagged(run(options=["-prepend-rank"]), [])
-
-
-def test_master_that_starts_the_ranks_names_them_where_that_is_asked_for() -> None:
-    env = [{"name": "TAG_OUTPUT", "value": "1"}]
-    tagging = {"spec": {"template": {"spec": {"containers": [{"name": "worker", "env": env}]}}}}
-    check_tagged(run(mode="direct"), [tagging])
-    with pytest.raises(ClusterError, match="TAG_OUTPUT"):
-        check_tagged(run(mode="direct"), [{"spec": {}}])
+@pytest.mark.parametrize(
+    ("told", "asks", "is_refused"),
+    [
+        ({}, False, True),
+        ({"options": ["--tag-output"]}, False, False),
+        ({"options": ["-prepend-rank"]}, False, False),
+        ({}, True, False),
+        ({"mode": "direct"}, False, True),
+        ({"mode": "direct"}, True, False),
+        # What a command of the user's own prints is not known.
+        ({"mode": "custom"}, True, True),
+    ],
+)
+def test_a_run_whose_lines_name_no_rank_is_refused(
+    told: dict[str, Any], asks: bool, is_refused: bool
+) -> None:
+    env = [{"name": "TAG_OUTPUT", "value": "1"}] if asks else []
+    sets = [{"spec": {"template": {"spec": {"containers": [{"name": "worker", "env": env}]}}}}]
+    with pytest.raises(ClusterError, match="which rank") if is_refused else nullcontext():
+        check_tagged(run(**told), sets)
 
 
 def negotiation(tensor: int, *ready: tuple[int, int]) -> list[dict[str, Any]]:

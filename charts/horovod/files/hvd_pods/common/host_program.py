@@ -13,3 +13,6 @@ START_RANKS = ("python3", "-I", "-S", f"{PROGRAMS}/rank/host.py")
 STAY = b"stay\n"
 # Where a host writes the fence number of a launch whose ranks have all ended with 0, and how many.
 FINISHED = f"{GENERATED}/finished"
+# Set in worker.env by a user or `hvdchart run`: each line of the output names its rank. The master
+# has the variable as well, by which it gives mpirun the option for that (master/mpi.py).
+TAG_OUTPUT = "TAG_OUTPUT"

@@ -46,6 +46,11 @@ def given_options(arguments: Sequence[str]) -> Iterator[tuple[int, dict[str, Any
             yield index, option
 
 
+def tags_output(arguments: Sequence[str]) -> bool:
+    """Whether one of the options lets the launcher put the rank before each line of the output."""
+    return any(option.get("tags") for _, option in given_options(arguments))
+
+
 def find_conflicts(
     arguments: Sequence[str], launchers: Sequence[str], *, binding: bool
 ) -> Iterator[tuple[int, str, dict[str, Any]]]:

@@ -15,7 +15,13 @@ from typing import Mapping
 
 from hvd_pods.common import contract
 from hvd_pods.common.errors import ConfigurationError
-from hvd_pods.common.launcher_options import LAUNCHER_OPTIONS, find_conflicts, given_options
+from hvd_pods.common.host_program import TAG_OUTPUT
+from hvd_pods.common.launcher_options import (
+    LAUNCHER_OPTIONS,
+    find_conflicts,
+    given_options,
+    tags_output,
+)
 from hvd_pods.common.paths import GENERATED
 from hvd_pods.common.run import Host, Run
 
@@ -117,8 +123,11 @@ def format_hostfile(addresses: Mapping[Host, str], implementation: MpiImplementa
 def mpirun_line(run: Run, implementation: MpiImplementation) -> list[str]:
     """The command line up to the ranks' own command."""
     start = ["mpirun", "-np", str(run.ranks)]
+    options = run.options
+    if os.environ.get(TAG_OUTPUT) and not tags_output(options):
+        options = ["-prepend-rank" if implementation.hydra else "--tag-output", *options]
     if not implementation.hydra:
-        return [*start, "--hostfile", str(HOSTFILE), *_open_mpi_binding(run), *run.options]
+        return [*start, "--hostfile", str(HOSTFILE), *_open_mpi_binding(run), *options]
     if implementation is INTEL_MPI:
         # With -f it fills hosts by their cores; only here do the numbers in the file count.
         hosts = ["-machinefile", str(HOSTFILE)]
@@ -126,7 +135,7 @@ def mpirun_line(run: Run, implementation: MpiImplementation) -> list[str]:
         # Workers call back, and may not resolve the master's name. Intel MPI has an interface.
         hosts = ["-f", str(HOSTFILE), "-localhost", os.environ[contract.POD_IP]]
     # The ranks' environment is their worker's, not the master's.
-    return [*start, *hosts, "-genvnone", *run.options]
+    return [*start, *hosts, "-genvnone", *options]
 
 
 def _open_mpi_binding(run: Run) -> list[str]:

@@ -24,7 +24,7 @@ from contextlib import suppress
 sys.path.insert(0, os.path.abspath(__file__).rsplit("/", 3)[0])
 from hvd_pods.common import streams
 from hvd_pods.common.contract import FENCE
-from hvd_pods.common.host_program import FINISHED, STAY
+from hvd_pods.common.host_program import FINISHED, STAY, TAG_OUTPUT
 from hvd_pods.common.processes import die_with_parent
 from hvd_pods.rank import start
 
@@ -32,8 +32,6 @@ from hvd_pods.rank import start
 # handler. And seconds to wait for output of processes that a rank has left.
 KILL_AFTER = 0.2
 DRAIN_WITHIN = 2.0
-# Set by a user, or by `hvdchart run`: each line begins with the number of its rank.
-TAG_OUTPUT = "TAG_OUTPUT"
 # Chunks that are read of a rank that has ended before its end is reported.
 MOST_CHUNKS = 64
 
