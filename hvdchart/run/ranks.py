@@ -23,6 +23,8 @@ from hvdchart.spec.launchers import LAUNCH
 
 # What Intel MPI and MPICH put before a rank's line with -prepend-rank. Scripts may do so, too.
 _PREPENDED = re.compile(r"^\[(\d{1,7})\] ")
+# How a cause names the rank that has failed (hvd_pods/master/causes.py).
+_FAILED = re.compile(r"\brank (\d{1,7})(?: on \S+)?: ")
 # The line with which hvd_pods/rank/start.py begins each rank.
 _OWN = re.compile(r"^\[hvd\] rank (\d{1,7}) of ")
 
@@ -117,6 +119,12 @@ def check_tagged(run: Run, stateful_sets: Iterable[Object]) -> None:
     else:
         remedy = f'in a spec train: {{env: {{{TAG_OUTPUT}: "1"}}}}, as `hvdchart run` does it'
     raise ClusterError(f"the output of this run does not say which rank printed a line: {remedy}")
+
+
+def failed_rank(reason: str) -> int | None:
+    """The rank that the reason of a failed run names first; None where it names none."""
+    found = _FAILED.search(reason)
+    return int(found[1]) if found else None
 
 
 def split_line(line: str) -> tuple[int | None, str]:

@@ -63,7 +63,9 @@ def status_report(status: Status, namespace: str, now: float | None = None) -> I
     where = f"{status.name} -n {namespace}"
     if status.workers_left:
         yield f"its workers are still there; to remove them: {removal(status, namespace)}"
-    if status.job:
+    if status.failed_rank is not None:
+        yield f"next: hvdchart logs {where} --rank {status.failed_rank}"
+    elif status.job:
         yield f"next: hvdchart {'events' if status.reason else 'logs'} {where}"
 
 

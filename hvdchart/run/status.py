@@ -41,7 +41,8 @@ class Status:
     Workers are as many as the ranks need, whichever pods these are; further ones are spares.
     `attempt` counts from 1 and `attempts` is how many are allowed; both are 0 without a Job.
     `progress` is what the script has reported, None before it does; `stall` is the rank that the
-    others wait for now. `started` and `ended` are in RFC 3339, and empty where they are not known.
+    others wait for now. `failed_rank` is the one that has ended the run, where its lines in the log
+    are known. `started` and `ended` are in RFC 3339, and empty where they are not known.
     """
 
     name: str
@@ -64,6 +65,7 @@ class Status:
     # Whether the command `run` has made it.
     is_of_script: bool = False
     stall: Stall | None = None
+    failed_rank: int | None = None
     started: str = ""
     ended: str = ""
 

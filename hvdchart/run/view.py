@@ -12,7 +12,7 @@ from hvdchart.run.newest import NewestRun
 from hvdchart.run.phases import Phase, find_phase
 from hvdchart.run.pod_problems import waits_for
 from hvdchart.run.progress import Progress, read_progress
-from hvdchart.run.ranks import pods_of_ranks, run_of
+from hvdchart.run.ranks import failed_rank, is_tagged, pods_of_ranks, run_of
 from hvdchart.run.release import Object, condition_of
 from hvdchart.run.stalls import read_stall
 from hvdchart.run.status import PodStatus, Status
@@ -70,12 +70,21 @@ class RunView(NewestRun):
             pods=tuple(map(self._pod_status, sorted(self.pods, key=_by_name))),
             progress=progress,
             stall=read_stall(self.record) if state == "running" else None,
+            failed_rank=self._failed_rank(reason) if state == "failed" else None,
             started=str(metadata.get("creationTimestamp") or ""),
             ended=self._ended() if state in ("finished", "failed") else "",
             warning=self.word(_NOT_A_NUMBER) if progress and progress.loss == "nan" else "",
             is_stuck=state == "waiting" and is_stuck(self),
             is_of_script=self.is_of_script,
         )
+
+    def _failed_rank(self, reason: str) -> int | None:
+        """The rank that has ended the run, if the log says which lines are its own."""
+        rank = failed_rank(reason)
+        if self.job is not None and rank is not None and rank < len(self.ranks):
+            is_known = is_tagged(run_of(self.job), self.release.stateful_sets)
+            return rank if is_known else None
+        return None
 
     def _attempts(self) -> tuple[int, int]:
         """The number of the present attempt, and how many are allowed; 0 without a Job."""

@@ -168,9 +168,36 @@ def test_status_of_a_failed_run_has_the_end_of_its_last_log(
     failed.log(f"{JOB}-x", *(f"line {number}" for number in range(29)))
     # Keras writes its progress bar again and again over the same line.
     failed.log(f"{JOB}-x", "".join(f"\r\x1b[1m{n}%\x1b[0m" for n in range(9)) + "\rline 29\r")
-    output = hvdchart("status", "hvd").output
-    logged = [line for line in output.splitlines() if line.startswith("[")]
-    assert logged == [f"[{JOB}-x] line {number}" for number in range(5, 30)]
+    lines = hvdchart("status", "hvd").output.splitlines()
+    assert lines[-25:] == [f"line {number}" for number in range(5, 30)]
+    assert "line 4" not in lines
+
+
+def test_status_of_a_failed_run_has_the_lines_of_the_rank_that_ended_it(
+    hvdchart: Command, fake_cluster: FakeCluster
+) -> None:
+    """Other ranks have lost their peer, and launchers put boxes around that."""
+    own = job(("Failed", "BackoffLimitExceeded", "limit"), options=["--tag-output"])
+    reason = "rank 1 on hvd-worker-1: ValueError: no data, train.py:8"
+    play(fake_cluster, own, pod(f"{JOB}-x", "master", terminated(1, reason), phase="Failed"))
+    fake_cluster.log(
+        f"{JOB}-x",
+        "[1,1]<stderr>:ValueError: no data",
+        "[1,0]<stderr>:UnknownError: Horovod has been shut down",
+        "mpirun noticed that process rank 1 has exited",
+    )
+    lines = hvdchart("status", "hvd").output.splitlines()
+    assert lines[-2:] == ["next: hvdchart logs hvd -n team --rank 1", "[1] ValueError: no data"]
+
+
+def test_status_of_a_rank_whose_lines_are_not_known_names_no_lines_of_it(
+    hvdchart: Command, fake_cluster: FakeCluster
+) -> None:
+    reason = "rank 1 on hvd-worker-1: ValueError: no data, train.py:8"
+    play(fake_cluster, FAILED, pod(f"{JOB}-x", "master", terminated(1, reason), phase="Failed"))
+    lines = hvdchart("status", "hvd").output.splitlines()
+    assert lines[-2:] == ["first", "last"]
+    assert not any("--rank" in line for line in lines)
 
 
 def test_status_of_a_failed_run_is_json_alone(hvdchart: Command, failed: FakeCluster) -> None:
