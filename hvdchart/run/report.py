@@ -40,7 +40,14 @@ def status_report(status: Status, namespace: str, now: float | None = None) -> I
         yield f"progress: {status.progress.text(is_over=status.over or status.stall is not None)}"
     stall = status.stall
     if stall:
-        waited = "" if now is None else f" for {duration(max(0.0, now - stall.since))}"
+        waited = ""
+        if now is not None:
+            # Finding it takes a while, and the record is a few seconds old.
+            seconds = max(0.0, now - stall.since)
+            waited = f" for at least {duration(seconds)}"
+            if status.progress:
+                idle = max(seconds, status.progress.idle_seconds)
+                waited += f", without a step for {duration(idle)}"
         yield f"stalled{waited}: {one_line(stall.text(), LONGEST)}"
     if status.warning:
         yield f"warning: {status.warning}"

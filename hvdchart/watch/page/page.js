@@ -110,9 +110,8 @@
     if (view.stall) {
       const stall = view.stall;
       const on = stall.host ? ` on ${stall.host}` : "";
-      const since = `${view.progress ? "no step since" : "since"} ${clock(stall.since)}`;
       notes.push(h("div", "note odd",
-        h("b", "", `Rank ${stall.rank}${on} keeps the others waiting: ${since}`),
+        h("b", "", `Rank ${stall.rank}${on} keeps the others waiting since ${clock(stall.since)} or earlier`),
         h("span", "more", `It ${stall.what}${stall.place ? ", at " : "."}`,
           stall.place ? h("span", "mono", stall.place) : null)));
     }
@@ -152,8 +151,8 @@
       if (told.images_per_second !== null) {
         tiles.push(tile("Samples per second", speed(told.images_per_second)));
       }
-      if (view.stall) tiles.push(tile("Without a step", lasting(view.now - view.stall.since)));
-      else if (!view.over && told.idle_seconds > 60) tiles.push(tile("Without a step", lasting(told.idle_seconds)));
+      const idle = Math.max(told.idle_seconds, view.stall ? view.now - view.stall.since : 0);
+      if (view.stall || (!view.over && idle > 60)) tiles.push(tile("Without a step", lasting(idle)));
       else if (!view.over && told.seconds_left !== null) tiles.push(tile("Left, about", lasting(told.seconds_left)));
     }
     if (view.over && view.seconds !== null) tiles.push(tile("Duration", elapsed()));

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any
@@ -432,10 +433,23 @@ def test_stalled_ranks_are_named_once_with_their_stacks() -> None:
         effect.message for effect in world.of(m.CreateJobEvent) if effect.event == RunEvent.STALLED
     ]
     assert named == [
-        "rank 1 on w-0 has not joined grads for 60 s; rank 3 on w-1 has not joined grads for 60 s"
+        "rank 1 on w-0 has not joined grads for at least 60 s; "
+        "rank 3 on w-1 has not joined grads for at least 60 s"
     ]
     assert [effect.ranks for effect in world.of(m.ShowStacks)] == [{"w-0": [1], "w-1": [3]}]
     assert not world.of(m.EndLauncher), "launch.stallTimeoutSeconds is 0"
+
+
+def test_stall_is_told_with_the_time_since_the_last_step() -> None:
+    """Horovod, which looks now and then, says only that it has lasted for a while."""
+    world = training()
+    report(world, 1)
+    world.put(m.RankMissing(1, 3, "has not joined grads", 15.0), after=58.0)
+    while TimerKind.STALLS in world.state.timers:
+        world.fire()
+    told = next(e.message for e in world.of(m.CreateJobEvent) if e.event == RunEvent.STALLED)
+    assert "for at least 15 s" in told
+    assert re.search(r"last step was 5[89] s ago", told), told
 
 
 def recorded_stall(world: World) -> dict[str, Any]:

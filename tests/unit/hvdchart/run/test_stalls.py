@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
@@ -56,13 +57,24 @@ def test_another_text_is_no_stall(text: str) -> None:
     assert read_stall({"stall": text}) is None
 
 
+def test_status_has_the_time_since_the_last_step() -> None:
+    """It is found a while after it has begun."""
+    release = stalled()
+    told = json.dumps({"step": 7, "time": "2026-01-01T10:04:00Z"})
+    record = {**release.record, "progress": told, "renewed": "2026-01-01T10:05:10Z"}
+    now = datetime.fromisoformat("2026-01-01T10:05:13Z").timestamp()
+    status = RunView(replace(release, record=record)).status
+    line = next(line for line in status_report(status, "team", now) if "stalled" in line)
+    assert line.startswith("stalled for at least 28 s, without a step for 70 s: rank 1 on")
+
+
 def test_status_says_how_long_a_stall_has_lasted(
     hvdchart: Command, fake_cluster: FakeCluster
 ) -> None:
     release = stalled()
     now = datetime.fromisoformat("2026-01-01T10:10:45Z").timestamp()
     lines = list(status_report(RunView(release).status, "team", now))
-    assert any(line.startswith("stalled for 6 min: rank 1 on") for line in lines), lines
+    assert any(line.startswith("stalled for at least 6 min: rank 1 on") for line in lines), lines
     play(fake_cluster, job(), MASTER)
     fake_cluster.put("configmaps", {"metadata": {"name": "hvd-run"}, "data": release.record})
     assert "at data/load.py:41 in next_batch\n" in hvdchart("status", "hvd").output

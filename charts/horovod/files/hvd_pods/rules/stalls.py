@@ -39,6 +39,8 @@ class Stall(NamedTuple):
     is_stopped: bool = False
     # Where its script is, as FILE:LINE in FUNCTION; empty while nobody knows.
     place: str = ""
+    # Horovod looks now and then: the rank may have kept the others waiting before `since`.
+    is_measured: bool = True
 
     def is_named_at(self, now: float) -> bool:
         """Whether this stall was named a moment ago, and may last."""
@@ -57,7 +59,8 @@ class Stall(NamedTuple):
 
     def __str__(self) -> str:
         on = f" on {self.host}" if self.host else ""
-        return f"rank {self.rank}{on} {self.what} for {self.seen - self.since:.0f} s"
+        least = "" if self.is_measured else "at least "
+        return f"rank {self.rank}{on} {self.what} for {least}{self.seen - self.since:.0f} s"
 
 
 @dataclass(frozen=True)
@@ -71,14 +74,14 @@ class Stalls:
     # From when on ranks may be named again.
     quiet_until: float = 0.0
 
-    def add(self, stall: Stall, is_measured: bool) -> Stalls:
-        """Note a stalled rank. Unless `is_measured`, it may have stalled before `stall.since`."""
+    def add(self, stall: Stall) -> Stalls:
+        """Note a stalled rank."""
         rank = stall.rank
         now = stall.seen
         since = stall.since
         known = self.known
         noted = self.new.get(rank) or known.get(rank)
-        before = self.find(rank, since, stall.period) if is_measured else noted
+        before = self.find(rank, since, stall.period) if stall.is_measured else noted
         if before and before._replace(period=stall.period).is_named_at(now):
             # It is named once in a period, and notices take a moment to arrive.
             since = min(since, before.since)

@@ -246,7 +246,7 @@ def on_notice(step: Step, event: m.NoticeTaken) -> None:
         what = "is stopped by a signal" if is_stopped else "is stopped by a debugger"
         since = step.now - notice["seconds"]
         stall = Stall(rank, host, what, since, step.now, notice["period"], is_stopped)
-        _add_stall(step, stall, True)
+        _add_stall(step, stall)
     elif kind == IDLE:
         _note_idle(step, notice)
     elif kind == KEPT and step.state.run.mode != "custom":
@@ -309,7 +309,7 @@ def on_missing_rank(step: Step, event: m.RankMissing) -> None:
     name = host.name if host else ""
     since = step.now - event.seconds
     stall = Stall(event.rank, name, event.what, since, step.now, event.seconds)
-    _add_stall(step, stall, is_measured=False)
+    _add_stall(step, stall._replace(is_measured=False))
 
 
 def _note_idle(step: Step, notice: Mapping[str, Any]) -> None:
@@ -338,7 +338,7 @@ def _note_idle(step: Step, notice: Mapping[str, Any]) -> None:
         )
     for rank, one in idle.items():
         period = max(one["period"], LOOK_EVERY)
-        _add_stall(step, Stall(rank, one["host"], "uses no CPU", since, step.now, period), True)
+        _add_stall(step, Stall(rank, one["host"], "uses no CPU", since, step.now, period))
 
 
 def report_unfinished(step: Step) -> None:
@@ -425,16 +425,16 @@ def _describe_limit(step: Step, stall: Stall) -> str:
     return f"{limit:.0f} s, which launch.stallTimeoutSeconds changes"
 
 
-def _add_stall(step: Step, stall: Stall, is_measured: bool) -> None:
+def _add_stall(step: Step, stall: Stall) -> None:
     """Note a stalled rank, which is reported when the other lines of the message have come."""
     launch = step.state.attempt.launch
     if launch is None:
         return
     # The end of an attempt is not held back; what is only named is, in report_stalls.
-    if TimerKind.STALLS not in step.state.timers or is_measured:
+    if TimerKind.STALLS not in step.state.timers or stall.is_measured:
         at = step.now + COLLECT
         step.set_timer(TimerKind.STALLS, min(at, step.state.timers.get(TimerKind.STALLS, at)))
-    step.set_launch(stalls=launch.stalls.add(stall, is_measured))
+    step.set_launch(stalls=launch.stalls.add(stall))
 
 
 def report_stalls(step: Step) -> None:
@@ -454,7 +454,9 @@ def report_stalls(step: Step) -> None:
     late_now = why or launch.stalls.late
     step.set_launch(stalls=replace(stalls, late=late_now, quiet_until=quiet))
     if first:
-        _announce_stall(step, describe(first))
+        ago = step.now - step.state.last_step
+        known = f"; the last step was {ago:.0f} s ago" if step.state.last_step else ""
+        _announce_stall(step, f"{describe(first)}{known}")
     ranks: dict[str, list[int]] = {}
     for stall in first[:MOST_RANKS]:
         if stall.host in launch.hosts:
