@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from hvd_pods.common.launcher_output import split_tag
 from hvd_pods.master.stall_reader import MOST_READ, StallReader
 
 
@@ -23,6 +24,18 @@ def test_horovods_messages_about_missing_ranks_are_read_among_other_lines() -> N
     assert [(rank, seconds) for rank, _, seconds in found] == [(1, 60.0), (2, 60.0)]
     assert found[0][1] == "has not joined grads/a, grads/b"
     assert len(found[1][1]) < 200
+
+
+def test_message_whose_pieces_open_mpi_has_tagged_is_read() -> None:
+    reader = StallReader(lambda: 0.0)
+    tag = "[1,0]<stderr>:"
+    for line in (
+        f"{tag}[{tag}One or more tensors are waiting for remainder of {tag}ranks for more than 15 "
+        f"seconds{tag}.",
+        f"{tag}Missing ranks:",
+    ):
+        assert reader.read(split_tag(line)[1]) is None
+    assert reader.read(split_tag(f"{tag}1: [grads]{tag}")[1]) == (1, "has not joined grads", 15.0)
 
 
 def test_messages_that_a_script_makes_up_cost_the_master_little() -> None:
