@@ -1,17 +1,13 @@
 """The command `status`."""
 
 import time
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from hvdchart.cli.options import Context, Format, Name, Namespace, connect
 from hvdchart.cli.terminal import print_document, show
 from hvdchart.errors import NoRunError, RunFailedError
-
-if TYPE_CHECKING:
-    from hvdchart.run.cluster import Cluster
-    from hvdchart.run.view import RunView
 
 # How much of a failed master's log `status` prints.
 _LAST_LINES = 25
@@ -40,6 +36,8 @@ def status(
     Exit codes: 0 the run has not failed; 7 there is no such run, or the cluster cannot be used; 8
     the run failed.
     """
+    from hvdchart.run.lines import plain_lines
+    from hvdchart.run.logs import last_lines
     from hvdchart.run.report import status_report
 
     cluster = connect(context, namespace)
@@ -51,25 +49,9 @@ def status(
         show(*status_report(current, cluster.namespace, time.time()))
     if output == "text" and current.state == "failed":
         # The end of the last attempt's log explains more than its exit code.
-        show(*_last_lines(cluster, run))
+        lines = plain_lines(last_lines(cluster, run), run, current.failed_rank)
+        show(*lines[-_LAST_LINES:])
     if current.state == "not found":
         raise NoRunError(name, cluster.namespace, current.reason)
     if current.state == "failed":
         raise RunFailedError(f"run {name} failed")
-
-
-def _last_lines(cluster: "Cluster", run: "RunView") -> list[str]:
-    """What the rank that has ended the run has printed last, else what all have."""
-    from hvdchart.run.lines import readable_lines
-    from hvdchart.run.logs import LogLine, last_lines
-    from hvdchart.text import plain_line
-
-    master = f"{run.release.name}-master"
-    logged = [LogLine(master, line) for line in last_lines(cluster, run)]
-    lines = list(readable_lines(logged, run))
-    rank = run.status.failed_rank
-    shown = [line for line in lines if line.pod == str(rank)] or lines
-    return [
-        f"[{line.pod}] {plain_line(line.text)}" if line.pod else plain_line(line.text)
-        for line in shown[-_LAST_LINES:]
-    ]

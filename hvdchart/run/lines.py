@@ -15,6 +15,7 @@ from hvd_pods.common.launcher_output import HYDRA_REPORT, REPORT, TENSORFLOW_NOT
 from hvdchart.run.logs import LogLine
 from hvdchart.run.newest import NewestRun
 from hvdchart.run.ranks import split_line
+from hvdchart.text import plain_line
 
 # A line of dashes begins a box, if one of these lines follows; the next such line ends it.
 _EDGE = re.compile(r"-{60,}$")
@@ -97,6 +98,17 @@ def readable_lines(
             is_told = True
     for own in filters.values():
         yield from own.end()
+
+
+def plain_lines(lines: Iterable[str], run: NewestRun, rank: int | None = None) -> list[str]:
+    """The lines of a master's log as plain text, without noise: `[1] loss 0.5` of rank 1.
+
+    Those of a `rank` alone, if it has any.
+    """
+    master = f"{run.release.name}-master"
+    readable = list(readable_lines((LogLine(master, line) for line in lines), run))
+    shown = [line for line in readable if line.pod == str(rank)] or readable
+    return [f"[{line.pod}] " * bool(line.pod) + plain_line(line.text) for line in shown]
 
 
 def _short(pod: str, release: str) -> str:

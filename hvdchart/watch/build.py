@@ -9,6 +9,7 @@ from itertools import pairwise
 
 from hvd_pods.common.hostile import one_line
 from hvd_pods.common.run_events import BY_REASON, Kind
+from hvdchart.run.lines import plain_lines
 from hvdchart.run.logs import EXPECTED
 from hvdchart.run.progress import read_losses
 from hvdchart.run.release import Object, event_time, is_event_of
@@ -16,7 +17,6 @@ from hvdchart.run.stalls import seconds_of
 from hvdchart.run.status import PodStatus, Status
 from hvdchart.run.top import Usage
 from hvdchart.run.view import RunView
-from hvdchart.text import plain_line
 from hvdchart.watch.model import Mark, Part, Row, Span, View
 
 # Rows, marks and lines of the log that a view has, and characters of a mark, a line and a reason.
@@ -40,7 +40,6 @@ def build_view(
     usage_problem: str = "",
 ) -> View:
     """The view of a run at a moment; `lines` are the last ones of its master's log."""
-    lines = list(lines)
     status = run.status
     rows = list(_rows(run.ranks, status, usages))
     marks = tuple(replace(mark, text=run.word(mark.text)) for mark in _marks(run))
@@ -65,11 +64,7 @@ def build_view(
         marks=marks,
         spans=tuple(_spans(marks, ended or now)),
         stall=status.stall,
-        log=tuple(
-            # The ranks' own lines stay as they are.
-            plain_line((run.word if line.startswith("[hvd") else str)(line[:_LONGEST_LINE]))
-            for line in lines[-MOST_LINES:]
-        ),
+        log=tuple(plain_lines((line[:_LONGEST_LINE] for line in lines), run)[-MOST_LINES:]),
         usage_problem=one_line(usage_problem) if not status.over else "",
     )
 

@@ -102,6 +102,15 @@ def test_a_run_of_a_script_is_told_in_options() -> None:
     assert view.log[1] == lines[1]
 
 
+def test_the_log_is_as_logs_shows_it() -> None:
+    edge = "-" * 70
+    box = [edge, "mpirun noticed that process rank 1 exited on signal 9 (Killed).", edge]
+    lines = [*box, "[1,1]<stderr>:Epoch [1,1]<stderr>:1", "x" * 9000]
+    view = build_view(RunView(sample.training()), "team", BEGAN + 90, lines=lines)
+    assert view.log[0] == "[1] Epoch 1"
+    assert len(view.log[1]) < 1000
+
+
 def test_a_stall_names_the_line_of_the_script() -> None:
     view = sample.stalled_view()
     assert view.stall
