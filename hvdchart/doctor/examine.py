@@ -24,8 +24,8 @@ from hvdchart.run.api import unless_refused
 from hvdchart.run.cluster import Cluster
 from hvdchart.run.helm import Helm
 from hvdchart.run.view import RunView
+from hvdchart.spec.values_schema import default_values
 from hvdchart.values.merge import merge_values
-from hvdchart.values.schema import default_values
 
 # Of so many nodes all pods are read before a run: with more, daemons hardly decide.
 _FEW_NODES = 100
