@@ -12,6 +12,7 @@ from hvd_pods.common import rank_variables
 from hvd_pods.common.errors import RunError
 from hvd_pods.common.rank_variables import FIRST_PORT, LAUNCHES
 from hvd_pods.master.launch import describe_meeting
+from hvd_pods.rank.warm_checks import check_environment
 from tests.ports import find_port
 from tests.unit.hvd_pods.runs import make_run
 
@@ -119,6 +120,8 @@ def test_output_of_each_run_is_apart_where_that_is_asked_for(tmp_path: Path) -> 
     assert chosen["OUTPUT_PATH"] == str(tmp_path / "run-a1")
     assert chosen["CHECKPOINT_PATH"] == str(tmp_path / "run-a1" / "kept")
     assert (tmp_path / "run-a1").is_dir()
+    # A framework that is imported already does not read it.
+    check_environment({**given, **chosen}, given)
     # The next process of the rank has it already.
     assert rank_variables.output_of_run({**given, **chosen}) == {}
 
