@@ -507,6 +507,12 @@ def test_two_ranks_on_one_gpu_are_named_as_that() -> None:
             "",
         ),
         (
+            "ValueError: ProcessGroupNCCL is only supported with GPUs, no GPUs found!",
+            "--gpus",
+            True,
+            "",
+        ),
+        (
             "RuntimeError: CUDA error: uncorrectable ECC error encountered",
             "kubectl cordon",
             False,

@@ -66,8 +66,9 @@ def of_exception(rank: int | None, host: str, text: str) -> Cause:
     # Some are named with their module.
     name = text.split(":")[0].rpartition(".")[2]
     lacked = LACKED.match(text)
-    gpu = None if name in SURE_TO_REPEAT else find_gpu_problem(text)
-    if gpu:
+    gpu = find_gpu_problem(text)
+    # Another attempt may succeed after the others, but not after these exceptions.
+    if gpu and (gpu.is_permanent or name not in SURE_TO_REPEAT):
         text = f"{text}; {gpu.remedy}"
         broken = host if gpu.is_broken else ""
         return Cause(

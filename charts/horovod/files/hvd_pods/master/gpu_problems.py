@@ -61,6 +61,11 @@ PROBLEMS = (
         "worker.runtimeClassName where the cluster needs one",
     ),
     GpuProblem(
+        ("ProcessGroupNCCL is only supported with GPUs",),
+        "the worker has no GPU: give it one (--gpus, or gpus of a spec's nodes), or give "
+        "init_process_group the backend gloo",
+    ),
+    GpuProblem(
         (
             "unsupported display driver / cuda driver combination",
             "forward compatibility was attempted on non supported HW",
