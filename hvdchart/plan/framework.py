@@ -88,6 +88,10 @@ _STRATEGY = "MultiWorkerMirroredStrategy"
 _STRATEGYS_VARIABLE = "TF_CONFIG"
 # The key of a line that makes PyTorch or JAX reduce with MPI.
 _BACKEND = "backend mpi"
+# The key of a line that makes PyTorch reduce with NCCL, and of one that makes ranks meet here.
+_NCCL = "backend nccl"
+_LOCAL = "meets here"
+_OWN_ADDRESSES = ("localhost", "127.0.0.1", "[::1]", "::1")
 _IS_LINE = "train.command is a line of horovodrun"
 # What a worker imports in advance. Both can be forked: they start no threads before they are used.
 _PRELOAD = {"torch": ("torch",), "jax": ("jax",)}
@@ -103,7 +107,8 @@ class Framework:
 
     `broken` are the files of the program that are no Python of this version: what is wrong with
     each, by the file's name. `alone` says why each rank trains a model of its own, and is empty
-    where that is not known.
+    where that is not known. `nccl` is the place that chooses NCCL, and `local` what makes the ranks
+    meet at an address that each worker has for itself; both are empty where nothing does.
     """
 
     name: str | None
@@ -112,6 +117,8 @@ class Framework:
     reasons: Mapping[str, Reason]
     broken: Mapping[str, str]
     alone: str
+    nccl: str
+    local: str
 
 
 def plan_framework(spec: Spec) -> Framework:
@@ -150,7 +157,8 @@ def plan_framework(spec: Spec) -> Framework:
     if name is not None and not has_gpus:
         preload = _PRELOAD.get(name, ())
     alone = "" if broken else _alone(spec, sources, used)
-    return Framework(name, mode, preload, reasons, broken, alone)
+    nccl, local = (used.get(key, "") for key in (_NCCL, _LOCAL))
+    return Framework(name, mode, preload, reasons, broken, alone, nccl, local)
 
 
 def _alone(spec: Spec, sources: Mapping[str, bytes], used: Mapping[str, str]) -> str:
@@ -197,7 +205,7 @@ def _is_import(node: ast.stmt) -> bool:
 def _find(
     sources: Mapping[str, bytes], command: Sequence[str], broken: dict[str, str]
 ) -> dict[str, str]:
-    """Where the program first uses each framework, _MPI_ON_CPUS, _BACKEND, and what may join ranks.
+    """Where the program first uses each framework, each key above, and what may join ranks.
 
     What it does not use is not in the result. `broken` gets the files that are no Python.
     """
@@ -218,6 +226,8 @@ def _find(
             used.setdefault(_STRATEGYS_VARIABLE, f"{file} names {_STRATEGYS_VARIABLE}")
         for line in _mpi_backends(tree):
             used.setdefault(_BACKEND, f"{file}:{line} names the backend mpi")
+        for line, key, what in sorted(_rendezvous(tree)):
+            used.setdefault(key, f"{file}:{line} {what}")
         for node in ast.walk(tree):
             if isinstance(node, ast.Attribute) and node.attr == _STRATEGY:
                 used.setdefault(_STRATEGY, f"{file}:{node.lineno} uses {_STRATEGY}")
@@ -370,3 +380,53 @@ def _mpi_backends(tree: ast.Module) -> Iterator[int]:
                 # As in "cpu:mpi,cuda:nccl".
                 if isinstance(text, str) and "mpi" in text.lower().replace(":", ",").split(","):
                     yield given.lineno
+
+
+def _rendezvous(tree: ast.Module) -> Iterator[tuple[int, str, str]]:
+    """The lines that choose NCCL, or where ranks meet: the line, its key, and what it does."""
+    for node in _unconditional(tree):
+        if isinstance(node, ast.Assign):
+            names = [_text(each.slice) for each in node.targets if isinstance(each, ast.Subscript)]
+            if "MASTER_ADDR" in names and _text(node.value) in _OWN_ADDRESSES:
+                yield node.lineno, _LOCAL, f"sets MASTER_ADDR to {_text(node.value)}"
+        elif isinstance(node, ast.Call) and _called(node) == "init_process_group":
+            given = {each.arg: each.value for each in node.keywords}
+            backend, method = ([*node.args, None, None][index] for index in (0, 1))
+            if _text(given.get("backend", backend)).lower() == "nccl":
+                yield node.lineno, _NCCL, "chooses nccl"
+            address = _text(given.get("init_method", method)).removeprefix("tcp://")
+            if address.rpartition(":")[0] in _OWN_ADDRESSES:
+                yield node.lineno, _LOCAL, f"lets ranks meet at {address}"
+
+
+def _unconditional(tree: ast.Module) -> Iterator[ast.AST]:
+    """What is in no condition, which may be that of a program without a launcher or a GPU.
+
+    Functions are in it: most are called.
+    """
+    waiting: list[ast.AST] = [tree]
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, ast.If) and _names(node.test, "__name__"):
+            waiting += node.body
+        elif not isinstance(node, ast.If | ast.IfExp | ast.Try | ast.match_case):
+            yield node
+            waiting += ast.iter_child_nodes(node)
+
+
+def _names(test: ast.expr, name: str) -> bool:
+    return any(isinstance(node, ast.Name) and node.id == name for node in ast.walk(test))
+
+
+def _called(call: ast.Call) -> str:
+    """The last part of the name of a function that is called; empty where it has none."""
+    if isinstance(call.func, ast.Attribute):
+        return call.func.attr
+    return call.func.id if isinstance(call.func, ast.Name) else ""
+
+
+def _text(node: ast.expr | None) -> str:
+    """The text that an expression is; empty for any other one."""
+    if isinstance(node, ast.Constant) and isinstance(node.value, str):
+        return node.value
+    return ""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from hvd_pods.common.threads import YIELD
@@ -60,6 +60,7 @@ def _plan(spec: Spec, tree: Node | None) -> Plan:
         warnings=(
             *_broken(framework),
             *_alone(framework, sum(group.ranks for group in groups)),
+            *_rendezvous(framework, groups),
             *warnings(spec, groups, launching),
         ),
         framework=framework,
@@ -78,6 +79,21 @@ def _alone(framework: Framework, ranks: int) -> Iterator[str]:
     """A warning about several ranks that train the same model, each for itself."""
     if framework.alone and ranks > 1:
         yield f"{framework.alone}: each of {ranks} ranks trains alone; see docs/script.md"
+
+
+def _rendezvous(framework: Framework, groups: Sequence[GroupPlan]) -> Iterator[str]:
+    """Warnings about ranks that cannot meet, by the code that lets them."""
+    workers = sum(group.group.count for group in groups)
+    if framework.local and workers > 1:
+        yield (
+            f"{framework.local}, so that each of {workers} workers trains alone, or waits for the "
+            "others: leave the address, and the start of ranks, to hvdchart; see docs/script.md"
+        )
+    if framework.nccl and not all(group.group.gpus for group in groups):
+        yield (
+            f"{framework.nccl}, which needs a GPU for each rank, and workers have none: give "
+            "nodes[].gpus, or choose gloo"
+        )
 
 
 def _check_mpi(spec: Spec, framework: Framework, tree: Node | None) -> None:

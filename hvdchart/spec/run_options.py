@@ -35,7 +35,7 @@ class RunOption:
 OPTIONS = (
     RunOption("--name", ("name",)),
     RunOption("--workers", ("nodes.0.count",), ("worker.number",)),
-    RunOption("--gpus", ("nodes.0.gpus",), ("worker.slots", "tuning.slots")),
+    RunOption("--gpus", ("nodes.0.gpus",), ("worker.slots", "tuning.slots", "nodes[].gpus")),
     RunOption(
         "--cpu",
         ("nodes.0.coresPerSocket", "nodes.0.tuning.cpu"),

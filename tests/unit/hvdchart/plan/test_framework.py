@@ -69,6 +69,56 @@ def test_ranks_that_nothing_joins_are_a_warning(script: str, says: str) -> None:
     assert "trains alone" not in " ".join(single.warnings)
 
 
+# A line of a function or a condition.
+ASSIGNED = "\n  os.environ['MASTER_ADDR'] = '{}'"
+SPAWN = f"import torch.distributed as dist, os\ndef work(rank):{ASSIGNED}"
+
+
+@pytest.mark.parametrize(
+    ("script", "place"),
+    [
+        (SPAWN.format("localhost"), "train.py:3 "),
+        (SPAWN.format("127.0.0.1"), "train.py:3 "),
+        (SPAWN.format("10.0.0.7"), ""),
+        (f"{DDP}torch.distributed.init_process_group('gloo', 'tcp://localhost:1')", "train.py:3 "),
+        (f"{DDP}torch.distributed.init_process_group(init_method='env://')", ""),
+        # What it does without a launcher.
+        (f"import os\nif 'RANK' not in os.environ:{ASSIGNED.format('::1')}", ""),
+    ],
+)
+def test_ranks_that_meet_on_their_own_worker_are_a_warning(script: str, place: str) -> None:
+    for count in (1, 2):
+        plan = plan_code(
+            {"train.py": script}, node=f"{{name: x, count: {count}, coresPerSocket: 4}}"
+        )
+        told = [line for line in plan.warnings if "docs/script.md" in line]
+        assert len(told) == bool(place and count > 1)
+        assert all(line.startswith(place) for line in told)
+
+
+@pytest.mark.parametrize(
+    ("script", "place"),
+    [
+        ("import torch\ntorch.distributed.init_process_group('nccl')", "train.py:2 "),
+        ("from torch import distributed as d\nd.init_process_group(backend='NCCL')", "train.py:2 "),
+        (
+            "from torch.distributed import init_process_group as i, init_process_group\n"
+            "if __name__ == '__main__':\n  init_process_group('nccl')",
+            "train.py:3 ",
+        ),
+        # On CPUs, it uses Gloo.
+        (DDP.replace("'gloo'", "'nccl' if torch.cuda.is_available() else 'gloo'"), ""),
+        ("import torch.distributed as d\nif d.ok():\n  d.init_process_group('nccl')", ""),
+        (DDP.replace("gloo", "cpu:gloo,cuda:nccl"), ""),
+    ],
+)
+def test_nccl_without_gpus_is_a_warning(script: str, place: str) -> None:
+    told = [line for line in plan_code({"train.py": script}).warnings if "nccl" in line]
+    assert (len(told), bool(place) and told[0].startswith(place)) == (bool(place), bool(place))
+    with_gpus = plan_code({"train.py": script}, node="{name: x, count: 2, gpus: 1}")
+    assert "nccl" not in " ".join(with_gpus.warnings)
+
+
 def test_custom_command_may_join_the_ranks() -> None:
     plan = plan_code({"train.py": "import torch"}, rest="launch: {mode: custom}")
     assert "trains alone" not in " ".join(plan.warnings)
