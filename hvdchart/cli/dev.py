@@ -92,7 +92,10 @@ def dev(
                 "name a project or a spec; for a spec on standard input, also --code"
             )
         code = first if script else first.parent
+    if script:
+        script.command()
     for path in (*paths, code):
+        planning.check_has_spec(path, "dev")
         if path != Path("-") and not path.exists():
             raise FileError(f"{path}: no such file or folder")
     cluster = options.connect(context, namespace)

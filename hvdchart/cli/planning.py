@@ -46,6 +46,12 @@ class Script:
         given.refuse()
         return None
 
+    def command(self) -> list[str]:
+        """The ranks' command. Raises FileError for a script that cannot be run."""
+        from hvdchart.project.script import script_command
+
+        return script_command(self.path, self.code, list(map(str, self.arguments)))
+
     def plan(
         self,
         files: list[Path] | None,
@@ -62,14 +68,14 @@ class Script:
         Raises FileError, SpecError and typer.BadParameter.
         """
         from hvdchart.code.archive import pack_code
-        from hvdchart.project.script import ScriptRun, plan_script, script_command, script_name
+        from hvdchart.project.script import ScriptRun, plan_script, script_name
 
         if files:
             raise typer.BadParameter(
                 f"--file {files[0]}: {self.path} is a script, without a spec to merge it into; "
                 "`hvdchart run --save-spec` writes one"
             )
-        command = script_command(self.path, self.code, list(map(str, self.arguments)))
+        command = self.command()
         if "code" not in values:
             values = {**values, "code": pack_code(self.code or self.path, say)}
         options = {"name": script_name(self.path), **self.given.given()}
@@ -152,17 +158,22 @@ def plan_specs(
             raise typer.BadParameter(
                 f"{path} is no spec: arguments of the ranks' command belong to its train.command"
             )
-        script = next(iter(sorted(path.parent.glob("*.py"))), None)
-        if path.name == SPEC_NAME and script and not path.exists():
-            raise FileError(f"{path}: no such file; without a spec: hvdchart run {script}")
+        check_has_spec(path)
     if not paths:
         raise typer.BadParameter("no spec: name a file, or a folder with one")
     return paths, plan_tree(load_specs(paths, settings or (), values))
 
 
+def check_has_spec(path: Path, command: str = "run") -> None:
+    """Raise FileError, with the `command` for a script, where its folder lacks the spec `path`."""
+    script = next(iter(sorted(path.parent.glob("*.py"))), None)
+    if path.name == SPEC_NAME and script and not path.exists():
+        raise FileError(f"{path}: no such file; without a spec: hvdchart {command} {script}")
+
+
 def is_script(named: Sequence[Path]) -> bool:
-    """Whether a command names a script, or a notebook as one, in the place of a spec."""
-    return bool(named) and named[0].suffix in (".py", ".ipynb")
+    """Whether a command names a script in the place of a spec; also one that `run` refuses."""
+    return bool(named) and named[0].suffix in (".py", ".ipynb", ".sh")
 
 
 def refuse_script(specs: list[Path] | None, files: list[Path] | None) -> None:

@@ -34,6 +34,8 @@ _VOLUME = (
     "NAME=configMap:MAP:/PATH or NAME=emptyDir:/PATH, with :ro at the end to mount it read-only"
 )
 _SOURCES = ("pvc", "hostPath", "nfs", "configMap")
+# The first line of a script of a shell.
+_OF_SHELL = re.compile(r"#!.*\b\w*sh\b")
 REQUIREMENTS = "requirements.txt"
 # What a worker without --cpu requests: it is scheduled on nodes that other pods use, too.
 _CPU = "250m"
@@ -119,7 +121,7 @@ class ScriptPlan:
 def script_command(script: Path, code: Path | None, arguments: Sequence[str] = ()) -> list[str]:
     """The command that runs a script where its code is: itself alone, or the folder `code`.
 
-    Raises FileError for a script that is no file, that is a notebook, whose name the chart does not
+    Raises FileError for a script that is no file or none of Python, whose name the chart does not
     take, or that is not in the folder.
     """
     if script.is_dir():
@@ -127,14 +129,22 @@ def script_command(script: Path, code: Path | None, arguments: Sequence[str] = (
     if not script.is_file():
         near = ""
         if script.parent.is_dir():
-            others = [each.name for each in script.parent.iterdir() if each.is_file()]
-            near = nearest(script.name, sorted(others))
+            # All end alike: that would make short names similar.
+            others = sorted(each.stem for each in script.parent.glob("*.py"))
+            near = nearest(script.stem, others, ".py")
         raise FileError(f"{script}: no such file{near}")
     if script.suffix == ".ipynb":
         raise FileError(
             f"{script} is a notebook, not a script: `jupyter nbconvert --to script {script}` makes "
             "one of it; docs/notebook.md says how to call functions from a notebook"
         )
+    if script.suffix in (".sh", ".bash") or _OF_SHELL.match(read_text(script)):
+        raise FileError(
+            f"{script} is a script of a shell, not of Python: `hvdchart migrate {script}` reads "
+            "its launcher's line"
+        )
+    if script.suffix in (".yaml", ".yml"):
+        raise FileError(f"{script} is no script; to run a spec: hvdchart deploy {script}")
     is_alone = code is None or not code.is_dir()
     if is_alone and not re.fullmatch(_names_of_files(), script.name):
         raise FileError(

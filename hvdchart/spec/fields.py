@@ -240,10 +240,13 @@ class MapOf(Generic[T]):
         }
 
 
-def nearest(word: str, words: Iterable[str]) -> str:
-    """A hint that names the known word most like `word`; empty when none is alike."""
+def nearest(word: str, words: Iterable[str], end: str = "") -> str:
+    """A hint that names the known word most like `word`; empty when none is alike.
+
+    `end` is what all of them end with, and `word` and `words` are without.
+    """
     near = difflib.get_close_matches(word, list(words))
-    return f" (did you mean {near[0]!r}?)" if near else ""
+    return f" (did you mean {near[0] + end!r}?)" if near else ""
 
 
 @dataclass(frozen=True)

@@ -249,11 +249,36 @@ def test_script_is_measured_by_its_spec(hvdchart: Command, script: Path) -> None
     assert (done.code, "--save-spec" in done.errors) == (2, True)
 
 
+@pytest.mark.parametrize(("command", "instead"), [("plan", "run"), ("dev", "dev")])
 def test_folder_without_a_spec_is_refused_with_the_line_for_its_script(
+    hvdchart: Command, script: Path, command: str, instead: str
+) -> None:
+    done = hvdchart(command, script.parent)
+    assert (done.code, f"hvdchart {instead} {script}\n" in done.errors) == (5, True)
+
+
+@pytest.mark.parametrize("command", ["plan", "deploy", "dev"])
+def test_script_of_a_shell_in_the_place_of_a_spec_is_refused_with_what_reads_it(
+    hvdchart: Command, tmp_path: Path, command: str
+) -> None:
+    line = tmp_path / "start.sh"
+    line.write_text("torchrun train.py\n")
+    done = hvdchart(command, line)
+    assert (done.code, f"hvdchart migrate {line}" in done.errors) == (5, True)
+
+
+def test_misspelt_script_of_dev_is_refused_with_the_right_one(
     hvdchart: Command, script: Path
 ) -> None:
-    done = hvdchart("plan", script.parent)
-    assert (done.code, f"hvdchart run {script}\n" in done.errors) == (5, True)
+    assert "'My_Train.py'" in hvdchart("dev", script.with_name("My_Tarin.py")).errors
+
+
+def test_gpu_that_nccl_needs_is_asked_for_by_the_option(
+    hvdchart: Command, script: Path, programs: Path
+) -> None:
+    script.write_text("import torch\ntorch.distributed.init_process_group('nccl')\n")
+    done = hvdchart("plan", script)
+    assert re.search("warning: My_Train.py:2 .*nccl.* --gpus", done.output)
 
 
 def test_plan_of_a_project_reads_its_code(hvdchart: Command, script: Path) -> None:
@@ -499,6 +524,10 @@ def test_a_finished_run_is_replaced_by_a_script_of_its_name(
     [
         (["none.py"], 5, "none.py: no such file"),
         (["{folder}/My_Tarin.py"], 5, "My_Tarin.py: no such file (did you mean 'My_Train.py'?)"),
+        (["{folder}/model.yp"], 5, "model.yp: no such file (did you mean 'model.py'?)"),
+        (["{folder}/start.sh"], 5, "`hvdchart migrate {folder}/start.sh`"),
+        (["{folder}/start"], 5, "`hvdchart migrate {folder}/start`"),
+        (["{folder}/project/run.spec.yaml"], 5, "hvdchart deploy {folder}/project/run.spec.yaml"),
         (["{folder}"], 5, "is a folder: name a script in it, such as {script}, "),
         (["{folder}/project"], 5, "or to run the project: hvdchart deploy {folder}/project"),
         (["{folder}/real.ipynb"], 5, "real.ipynb` makes one of it"),
@@ -555,11 +584,22 @@ def test_what_cannot_run_is_refused_before_helm_is_called(
     (folder / "project" / "run.spec.yaml").write_text("{}")
     (folder / "real.ipynb").write_text("{}")
     (folder / "my script.py").write_text("")
+    for name in ("start", "start.sh"):
+        (folder / name).write_text("#!/bin/bash\ntorchrun train.py\n")
     words = [word.format(script=script, folder=folder) for word in arguments]
     done = hvdchart("run", *words)
     assert done.code == code, done.errors
     assert says.format(script=script, folder=folder) in " ".join(done.errors.split())
     assert helm.calls == []
+
+
+def test_script_that_is_not_like_the_misspelt_one_is_not_suggested(
+    hvdchart: Command, script: Path
+) -> None:
+    """All names of scripts end alike."""
+    script.with_name("spawn.py").touch()
+    done = hvdchart("run", script.with_name("trian.py"))
+    assert (done.code, "did you mean" in done.errors) == (5, False)
 
 
 def test_loss_that_is_nan_is_a_warning_of_the_status(
