@@ -127,7 +127,9 @@ def dev(
         return made
 
     program = Program(helm, context, revisions=_REVISIONS)
-    runs = _Runs(cluster, program, make_plan, create_namespace=create_namespace)
+    runs = _Runs(
+        cluster, program, make_plan, code.resolve().name, create_namespace=create_namespace
+    )
     with interrupting_signals(), closing(runs):
         for change in code_changes(code, say):
             if isinstance(change, FileError):
@@ -137,19 +139,25 @@ def dev(
 
 
 class _Runs:
-    """The release of one call of `dev`, from its first run to its end."""
+    """The release of one call of `dev`, from its first run to its end.
+
+    `code` is how its user calls the code.
+    """
 
     def __init__(
         self,
         cluster: "Cluster",
         helm: "Program",
         make_plan: "Callable[[Mapping[str, Plain]], Plan]",
+        code: str,
         *,
         create_namespace: bool,
     ) -> None:
         self._cluster = cluster
         self._helm = helm
         self._make_plan = make_plan
+        self._code = code
+        self._begun = 0
         self._create_namespace = create_namespace
         self._log = _Log(cluster)
         self._name = ""
@@ -167,7 +175,10 @@ class _Runs:
             plan = self._make_plan(version)
             # A launcher whose run is replaced complains about that.
             self._log.mute(self._log.printed)
+            if not is_first:
+                say(f"{self._code} saved: run {self._begun + 1}")
             self._upgrade(plan)
+            self._begun += 1
         except HvdchartError as error:
             if is_first:
                 raise

@@ -146,6 +146,7 @@ def test_each_saved_change_is_deployed_on_workers_that_stay(
     assert (values["cleanup"], values["master"]["backoffLimit"]) == ("Never", 0)
     dev.wait_for_log()
     dev.save("second")
+    dev.wait_for_error_line("train.py saved: run 2")
     assert dev.wait_for_deployed(2)["code"] == {"files": {"train.py": "second"}}
     helm.answer("upgrade", errors="Error: quota exceeded", code=1)
     dev.save("third")
