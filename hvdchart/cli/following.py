@@ -31,12 +31,15 @@ def launch(
     """Install or upgrade a run, and follow it; `before` is the one so far, if it was read.
 
     With `wait`, phases and progress are printed instead of logs. With neither `is_followed` nor
-    `wait`, returns when Helm has changed the release. Raises the errors of Helm and the cluster,
-    and RunFailedError when the run that is followed fails or is replaced.
+    `wait`, returns when Helm has changed the release. A run that has ended and that nothing has
+    changed is not followed: its state is printed. Raises the errors of Helm and the cluster, and
+    RunFailedError for such a run that failed, and when the one that is followed fails or is
+    replaced.
     """
     from hvdchart.quantity import pluralize
     from hvdchart.run.control import remove_incomplete
     from hvdchart.run.helm import upgrade
+    from hvdchart.run.report import status_report
     from hvdchart.values.check import checked_values
 
     name = plan.spec.name
@@ -68,8 +71,11 @@ def launch(
     current = run.status
     # The run that was replaced may be someone else's.
     if current.job == earlier.job and earlier.over:
+        note(*status_report(current, cluster.namespace))
         say(f"nothing has changed since the run ended; to run it again: hvdchart restart {where}")
-    elif earlier.is_active and current.job != earlier.job:
+        raise_unless_finished(current)
+        return
+    if earlier.is_active and current.job != earlier.job:
         step = f" at {earlier.progress.text(is_over=True)}" if earlier.progress else ""
         say(f"this run replaces the earlier one, which was {earlier.state}{step}")
     if not (is_followed or wait):

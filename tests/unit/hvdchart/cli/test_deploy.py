@@ -149,9 +149,11 @@ def test_deploy_fails_when_somebody_else_replaces_its_run(
             "hvdchart restart hvd --namespace team\n",
         ),
         (FAILED, FAILED_MASTER, 8, "hvdchart: run hvd failed: boom\n"),
+        (FAILED, FAILED_MASTER, 8, "hvdchart restart hvd --namespace team\n"),
         (job(suspend=True), MASTER, 0, "hvd: suspended"),
     ],
 )
+@pytest.mark.parametrize("options", [[], ["--wait"]], ids=["followed", "waited for"])
 def test_deploy_of_a_run_that_helm_leaves_as_it_is_reports_its_state(
     hvdchart: Command,
     fake_cluster: FakeCluster,
@@ -160,11 +162,20 @@ def test_deploy_of_a_run_that_helm_leaves_as_it_is_reports_its_state(
     master: object,
     code: int,
     says: str,
+    options: list[str],
 ) -> None:
+    """And replays no log as if it trained."""
     play(fake_cluster, run, master)
-    done = hvdchart("deploy", spec)
-    assert done.code == code
+    done = hvdchart("deploy", spec, *options)
+    assert (done.code, done.output) == (code, "")
     assert says in done.errors
+
+
+def test_deploy_of_a_run_that_failed_and_helm_leaves_as_it_is_fails_also_unfollowed(
+    hvdchart: Command, fake_cluster: FakeCluster, spec: Path
+) -> None:
+    play(fake_cluster, FAILED, FAILED_MASTER)
+    assert hvdchart("deploy", spec, "--detach").code == 8
 
 
 def test_deploy_refuses_the_name_of_a_release_of_another_chart(
