@@ -1,7 +1,7 @@
 """The command `top`."""
 
 from hvdchart.cli.options import Context, Name, Namespace, connect
-from hvdchart.cli.terminal import note, show
+from hvdchart.cli.terminal import show
 
 
 def top(name: Name, namespace: Namespace = None, context: Context = None) -> None:
@@ -13,7 +13,7 @@ def top(name: Name, namespace: Namespace = None, context: Context = None) -> Non
     Example:
       hvdchart top resnet50
 
-    Exit codes: 0 printed; 7 there is no such run, or the cluster cannot be used.
+    Exit codes: 0 printed; 7 no pod of such a run runs, or the cluster cannot be used.
     """
     from hvdchart.run.kubectl import Kubectl
     from hvdchart.run.top import read_usage, usage_table
@@ -22,7 +22,4 @@ def top(name: Name, namespace: Namespace = None, context: Context = None) -> Non
     usages = read_usage(
         cluster.present_run(name), Kubectl(cluster.namespace, context), with_gpus=True
     )
-    if usages:
-        show(*usage_table(usages))
-    else:
-        note(f"no pod of run {name} runs")
+    show(*usage_table(usages))

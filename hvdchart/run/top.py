@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from hvd_pods.common.metrics import GPU_SAMPLE
+from hvdchart.errors import ClusterError
 from hvdchart.run.kubectl import Kubectl
 from hvdchart.run.view import RunView
 from hvdchart.text import table
@@ -46,11 +47,13 @@ class Usage:
 
 
 def read_usage(run: RunView, kubectl: Kubectl, *, with_gpus: bool = False) -> list[Usage]:
-    """What each pod that runs says of itself, on request of its GPUs too; empty when none runs.
+    """What each pod that runs says of itself, on request of its GPUs too.
 
-    Raises ClusterError when none of them answers.
+    Raises ClusterError when none runs, and when none of them answers.
     """
     pods = [pod for pod in run.pods if pod["status"].get("phase") == "Running"]
+    if not pods:
+        raise ClusterError(f"no pod of run {run.release.name} runs")
     probe = _PROBE + _GPU_PROBE if with_gpus else _PROBE
     answers = kubectl.read_each(pods, ["sh", "-c", f"{probe}exit 0"])
     return [parse_probe(pod, text if isinstance(text, str) else "") for pod, text in answers]

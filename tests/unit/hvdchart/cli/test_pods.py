@@ -155,6 +155,13 @@ def test_top_fails_when_no_pod_answers(
     assert (done.code, "unable to upgrade connection" in done.errors) == (7, True)
 
 
+def test_top_fails_when_no_pod_runs(hvdchart: Command, running: FakeCluster) -> None:
+    for name in (f"{JOB}-x", "hvd-worker-0", "hvd-worker-1"):
+        running.remove("pods", name)
+    done = hvdchart("top", "hvd")
+    assert (done.code, "no pod of run hvd runs" in done.errors) == (7, True)
+
+
 STACKS = ["python3", "-I", "-S", "/horovod/bin/hvd_pods/worker/stacks.py"]
 
 
