@@ -12,8 +12,8 @@ from hvd_pods.common.lease import LEASE_KEPT
 from hvdchart.errors import ClusterError
 from hvdchart.run.api import unless_refused
 from hvdchart.run.cluster import Cluster
+from hvdchart.run.pod_problems import may_pass
 from hvdchart.run.release import Object, Release, component_of, event_time
-from hvdchart.run.stalls import seconds_of
 from hvdchart.run.view import RunView
 from hvdchart.run.watch import Follower, watch_run
 
@@ -23,8 +23,6 @@ _LAST_LINES_WITHIN = 1.0
 LAST = 500
 # Characters of a warning.
 _LONGEST = 1200
-# Seconds in which a Secret may be missing: the release's own ones are filled a moment later.
-_MOUNT_WITHIN = 5.0
 # The reason of a failed probe. A worker's startup probe fails until its agent is up.
 EXPECTED = "Unhealthy"
 
@@ -172,17 +170,7 @@ def _warnings(release: Release, since: str) -> Iterator[LogLine]:
     """The lines of the warnings about the release since a time in RFC 3339."""
     for event in release.events:
         is_told = event.get("type") == "Warning" and event.get("reason") != EXPECTED
-        if is_told and not _may_pass(event) and event_time(event) >= since:
+        if is_told and not may_pass(event) and event_time(event) >= since:
             subject = str(event.get("involvedObject", {}).get("name", ""))
             text = one_line(f"{event.get('reason')}: {event.get('message', '')}", _LONGEST)
             yield LogLine(subject, text)
-
-
-def _may_pass(event: Object) -> bool:
-    """Whether a Secret has been missing for a moment only, by the event's own times."""
-    is_secret = "secret" in str(event.get("message", "")).lower()
-    if event.get("reason") != "FailedMount" or not is_secret:
-        return False
-    first = seconds_of(str(event.get("firstTimestamp")))
-    last = seconds_of(event_time(event))
-    return first > 0 and last > 0 and last - first < _MOUNT_WITHIN

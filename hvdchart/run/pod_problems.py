@@ -6,7 +6,13 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from hvd_pods.common.pod_problems import diagnose, diagnose_refusal
-from hvdchart.run.release import Object
+from hvdchart.run.release import Object, event_time
+from hvdchart.run.stalls import seconds_of
+
+# Seconds for which a Secret may be missing, and the keys of the release: its master makes these.
+_SECRET_WITHIN = 5.0
+_KEYS_WITHIN = 60.0
+_KEYS = 'volume "keys"'
 
 
 @dataclass(frozen=True)
@@ -26,10 +32,21 @@ def problem_of(pod: Object, events: list[Object]) -> Problem | None:
 
     `events` are those about this pod, oldest first.
     """
-    found = diagnose(pod, events)
+    found = diagnose(pod, [event for event in events if not may_pass(event)])
     if not found.is_problem:
         return None
     return Problem(found.reason, found.remedy, found.permanent)
+
+
+def may_pass(event: Object) -> bool:
+    """Whether a Secret has been missing for a moment only, by the event's own times."""
+    message = str(event.get("message", ""))
+    if event.get("reason") != "FailedMount" or "secret" not in message.lower():
+        return False
+    first = seconds_of(str(event.get("firstTimestamp")))
+    last = seconds_of(event_time(event))
+    within = _KEYS_WITHIN if _KEYS in message else _SECRET_WITHIN
+    return first > 0 and last > 0 and last - first < within
 
 
 def advice_for_refusal(message: str) -> str:

@@ -129,6 +129,7 @@ def test_warnings_are_lines_once_since_the_run_began(training: FakeCluster) -> N
     [
         ("references non-existent secret key: user-key", "2026-01-01T10:00:00Z", False),
         ("references non-existent secret key: user-key", "2026-01-01T09:59:50Z", True),
+        ('volume "keys": non-existent secret key: ca.crt', "2026-01-01T09:59:20Z", False),
         ("timed out waiting for the condition", "2026-01-01T10:00:01Z", True),
     ],
 )

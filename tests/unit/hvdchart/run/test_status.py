@@ -34,6 +34,17 @@ BAD_IMAGE = {"waiting": {"reason": "ImagePullBackOff", "message": "Back-off"}}
 CRASHING = {"waiting": {"reason": "CrashLoopBackOff", "message": "back-off 10s"}}
 REFUSED = event("hvd-worker", "StatefulSet", "FailedCreate", "exceeded quota: gpus")
 MOUNT = event("hvd-worker-1", "Pod", "FailedMount", 'secret "x" not found', uid="uid-hvd-worker-1")
+NO_KEYS = {
+    **event(
+        "hvd-worker-1",
+        "Pod",
+        "FailedMount",
+        'MountVolume.SetUp failed for volume "keys" : references non-existent secret key: ca.crt',
+        uid="uid-hvd-worker-1",
+        at="2026-01-01T10:00:30Z",
+    ),
+    "firstTimestamp": "2026-01-01T10:00:00Z",
+}
 OLD_MOUNT = event("hvd-worker-1", "Pod", "FailedMount", "of an older pod", uid="other")
 PULLING = event("hvd-worker-1", "Pod", "Pulling", "image", type="Normal", at="10:00:09")
 
@@ -226,6 +237,15 @@ def unschedulable(reason: str, message: str = "") -> list[Any]:
             "waiting",
             "hvd-worker-1: FailedMount",
             "exists; check image",
+        ),
+        # The master makes the keys a moment later.
+        (beside(state=CREATING), {"events": [NO_KEYS]}, "waiting", "1 of 2 workers", ""),
+        (
+            beside(state=CREATING),
+            {"events": [{**NO_KEYS, "lastTimestamp": "2026-01-01T10:01:05Z"}]},
+            "waiting",
+            "hvd-worker-1: FailedMount",
+            "Secret exists",
         ),
         (beside(state=CREATING), {"events": [MOUNT, PULLING]}, "waiting", "1 of 2 workers", ""),
         (beside(state=CREATING), {"events": [OLD_MOUNT]}, "waiting", "1 of 2 workers are up", ""),
