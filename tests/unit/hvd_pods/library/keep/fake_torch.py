@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
+import math
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from types import SimpleNamespace
 from typing import Any
 
@@ -16,29 +18,64 @@ DTYPE = type("dtype", (), {"__str__": lambda _self: "torch.uint8"})
 class Tensor:
     """Bytes in the memory of the CPU or of the GPU."""
 
-    def __init__(self, gpu: Gpu, data: Any, device: str) -> None:
+    def __init__(
+        self,
+        gpu: Gpu,
+        data: Any,
+        device: str,
+        shape: tuple[int, ...] | None = None,
+        strides: tuple[int, ...] = (1,),
+    ) -> None:
         self.gpu = gpu
         self.data = memoryview(data)
         self.device = device
         self.dtype = gpu.uint8
-        self.shape = (len(self.data),)
+        self.shape = (len(self.data),) if shape is None else shape
+        self._strides = strides
         self.is_cpu = device == "cpu"
         # As Intel's and Apple's GPUs, another device is neither.
         self.is_cuda = device.startswith("cuda")
 
     def stride(self) -> tuple[int, ...]:
-        return (1,)
+        return self._strides
 
     def numel(self) -> int:
-        return len(self.data)
+        return math.prod(self.shape)
 
-    __len__ = numel
+    def __len__(self) -> int:
+        return self.shape[0]
 
     def element_size(self) -> int:
         return 1
 
+    @property
+    def _places(self) -> list[int]:
+        """Where the memory has each byte, in the order of the dimensions."""
+        indices = itertools.product(*map(range, self.shape))
+        return [sum(map(int.__mul__, index, self._strides)) for index in indices]
+
+    def tolist(self) -> list[int]:
+        """The bytes, in the order of the dimensions."""
+        return [self.data[place] for place in self._places]
+
     def is_contiguous(self) -> bool:
-        return True
+        return self._places == [*range(self.numel())]
+
+    def contiguous(self) -> Tensor:
+        return self if self.is_contiguous() else Tensor(self.gpu, bytes(self.tolist()), self.device)
+
+    def as_strided(self, shape: tuple[int, ...], strides: tuple[int, ...]) -> Tensor:
+        return Tensor(self.gpu, self.data, self.device, shape, strides)
+
+    def permute(self, order: Sequence[int]) -> Tensor:
+        shape, strides = ([each[n] for n in order] for each in (self.shape, self._strides))
+        return self.as_strided(tuple(shape), tuple(strides))
+
+    def reshape(self, shape: Sequence[int] | int) -> Tensor:
+        if isinstance(shape, int):
+            return Tensor(self.gpu, self.data[: self.numel()], self.device)
+        strides = [math.prod(shape[n + 1 :]) for n in range(len(shape))]
+        return self.as_strided(tuple(shape), tuple(strides))
 
     def data_ptr(self) -> int:
         return id(self.data.obj)
@@ -47,24 +84,27 @@ class Tensor:
         return Tensor(self.gpu, self.data[part], self.device)
 
     def __deepcopy__(self, _memo: Any) -> Tensor:
-        return Tensor(self.gpu, bytearray(self.data), self.device)
+        return Tensor(self.gpu, bytearray(self.data), self.device, self.shape, self._strides)
 
     def same(self, *_: Any) -> Tensor:
         return self
 
-    view = reshape = as_strided = detach = contiguous = same
+    view = detach = same
 
     def cpu(self) -> Tensor:
-        return Tensor(self.gpu, bytearray(self.data), "cpu")
+        return Tensor(self.gpu, bytearray(self.data), "cpu", self.shape, self._strides)
 
     def numpy(self) -> Any:
         return self.data
 
     def copy_(self, other: Tensor, *, non_blocking: bool) -> None:
-        def copy() -> None:
-            self.data[:] = other.data
+        self.gpu.kernels += 1
+        self.gpu.run(lambda: self.take(other))
 
-        self.gpu.run(copy)
+    def take(self, other: Tensor) -> None:
+        assert self.shape == other.shape
+        for place, byte in zip(self._places, other.tolist(), strict=True):
+            self.data[place] = byte
 
 
 class Gpu:
@@ -76,6 +116,8 @@ class Gpu:
         self.fails = False
         self.free = 1 << 30
         self.registers = 0
+        # How many copies it was asked for.
+        self.kernels = 0
         # Addresses that are registered, in their order.
         self.registered: list[int] = []
         self.uint8 = DTYPE()
@@ -106,11 +148,19 @@ class Gpu:
             ones=lambda _size, device: self.tensor(b"1"),
             empty=lambda size, dtype, device: self.tensor(bytes(size)),
             frombuffer=lambda data, dtype: Tensor(self, data, "cpu"),
+            _foreach_copy_=self._copy_together,
         )
 
-    def tensor(self, content: bytes, device: str = "cuda:0") -> Tensor:
+    def tensor(self, content: bytes, device: str = "cuda:0", **form: tuple[int, ...]) -> Tensor:
         """A tensor on the GPU."""
-        return Tensor(self, bytearray(content), device)
+        return Tensor(self, bytearray(content), device, **form)
+
+    def _copy_together(self, to: list[Tensor], of: list[Tensor]) -> None:
+        """Copy all with one kernel, if each has the strides of the other."""
+        is_fast = all(one.stride() == other.stride() for one, other in zip(to, of, strict=True))
+        self.kernels += 1 if is_fast else len(to)
+        for one, other in zip(to, of, strict=True):
+            one.take(other)
 
     def run(self, copy: Callable[[], None]) -> None:
         """Copy in the stream that is the current one."""

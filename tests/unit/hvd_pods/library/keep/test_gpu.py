@@ -182,6 +182,53 @@ def test_the_training_waits_for_the_copies_of_several_gpus(
     assert capfd.readouterr().err.count("the state is on several GPUs") == 1
 
 
+@pytest.mark.parametrize(
+    ("device", "change"),
+    [("cuda:0", {}), ("cuda:0", {"free": 1}), ("cuda:0", {"fails": True}), ("cpu", {})],
+)
+@pytest.mark.parametrize(
+    ("strides", "restored"),
+    [
+        ((6, 3, 1), (6, 3, 1)),
+        ((6, 1, 2), (6, 1, 2)),
+        ((1, 2, 4), (1, 2, 4)),
+        # With gaps, with memory that is used twice, and with both.
+        ((9, 3, 1), (6, 3, 1)),
+        ((0, 3, 1), (6, 3, 1)),
+        ((6, 1, 1), (6, 3, 1)),
+    ],
+)
+def test_a_tensor_in_any_order_of_its_memory_is_kept(
+    gpu: fake_torch.Gpu,
+    strides: tuple[int, ...],
+    restored: tuple[int, ...],
+    device: str,
+    change: dict[str, Any],
+) -> None:
+    vars(gpu).update(change)
+
+    def make(begin: int) -> Any:
+        data = bytes(range(begin, begin + 20))
+        return keep.State(weights=gpu.tensor(data, device, shape=(2, 2, 3), strides=strides))
+
+    state = make(0)
+    state.commit()
+    values = state.weights.tolist()
+    del state
+    state = make(100)
+    assert (state.restore(), state.weights.tolist()) == (1, values)
+    # What the CPU reads is kept in the order of its dimensions.
+    assert state.weights.stride() == (restored if device != "cpu" else (6, 3, 1))
+
+
+def test_tensors_in_any_dense_order_are_copied_by_one_kernel(gpu: fake_torch.Gpu) -> None:
+    columns = gpu.tensor(b"123456", shape=(2, 3), strides=(1, 2))
+    state = keep.State(weights=[gpu.tensor(b"1234"), columns, gpu.tensor(b"1")])
+    state.commit()
+    # And one brings the snapshot to the memory of the record.
+    assert gpu.kernels == 2
+
+
 def test_memory_is_registered_once_while_its_description_grows(gpu: fake_torch.Gpu) -> None:
     state = train(gpu, 1, 2, 10, 1000)
     assert gpu.registers == 2
