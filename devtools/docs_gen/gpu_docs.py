@@ -92,6 +92,7 @@ def data(found: dict[str, Any]) -> str:
     ways = {
         "JPEGs": f"{found['processes of the loader']} processes of the loader decode",
         "JPEGs, GPU decodes": "the GPU decodes",
+        "JPEGs, both decode": "these processes decode two of three batches, and the GPU the third",
     }
     alone = found.get("alone") or {"JPEGs": found["loader alone"]}
     texts = []
@@ -104,11 +105,14 @@ def data(found: dict[str, Any]) -> str:
 
 def keep_cost(found: dict[str, Any]) -> str:
     step = found["milliseconds of a step"]["none"]
-    cost = {way: each["percent"] for way, each in found["cost"].items()}
+    cost = {
+        way: f"{each['percent']:.1f} % ({each['range'][0]:.1f} to {each['range'][1]:.1f})"
+        for way, each in found["cost"].items()
+    }
     return (
         f"a commit of {found['tensors']} tensors ({found['megabytes']:.0f} MB) holds the training "
-        f"for {found['milliseconds of a call']} ms of a step of {step} ms: {cost['each step']:.0f} "
-        f"% of the throughput in each step, {cost['each tenth step']:.1f} % in each tenth"
+        f"for {found['milliseconds of a call']} ms of a step of {step} ms, and costs "
+        f"{cost['each step']} of the throughput; in each tenth step, {cost['each tenth step']}"
     )
 
 

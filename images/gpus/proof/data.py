@@ -1,4 +1,4 @@
-"""ResNet-50 with Horovod: synthetic images against JPEGs that the loader or the GPU decodes."""
+"""ResNet-50 with Horovod: synthetic images against JPEGs that loader, GPU or both decode."""
 
 from __future__ import annotations
 
@@ -23,12 +23,14 @@ from torchvision.io import ImageReadMode, decode_jpeg
 
 from images.gpus.proof.helpers import images, resnet, start, step, tell
 
-BATCH = 128
+BATCH = 256
 STEPS = 50
 FILES = 768
 LOADERS = len(os.sched_getaffinity(0))
 # Those that only read files for the GPU.
 READERS = 4
+# Of so many batches, the GPU decodes one where the loader decodes the others.
+GPU_DECODES_EACH = 3
 SIZE = 224
 # Of a crop: its share of the area, and the logarithm of its width by its height.
 AREA = (0.08, 1.0)
@@ -210,7 +212,8 @@ def main() -> None:
     def synthetic(number: int) -> Iterable[Any]:
         return (fixed[each % len(fixed)] for each in range(number))
 
-    rates: dict[str, list[float]] = {"synthetic": [], "JPEGs": [], "JPEGs, GPU decodes": []}
+    ways = ("synthetic", "JPEGs", "JPEGs, GPU decodes", "JPEGs, both decode")
+    rates: dict[str, list[float]] = {way: [] for way in ways}
     alone: dict[str, float] = {}
     problem = ""
 
@@ -222,6 +225,15 @@ def main() -> None:
         skipped = ready(READERS)
         stream = load(files, skipped + STEPS, decode=False)
         return rate(ahead(stream, decode_raw), use, skipped, STEPS)
+
+    def measure_both() -> float:
+        skipped = ready(LOADERS)
+        total = skipped + STEPS
+        decoded = iter(load(files, total, decode=True))
+        by_gpu = ahead(load(files, total, decode=False), decode_raw)
+        turns = (number % GPU_DECODES_EACH == 0 for number in range(total))
+        stream = ((train, next(by_gpu)) if gpu else (train_decoded, next(decoded)) for gpu in turns)
+        return rate(stream, lambda turn: turn[0](turn[1]), skipped, STEPS)
 
     rate(synthetic(15), train, 5, 10)
     alone["JPEGs"] = measure_loader(lambda batch: None)
@@ -235,6 +247,7 @@ def main() -> None:
         rates["synthetic"].append(rate(synthetic(5 + STEPS), train, 5, STEPS))
         if not problem:
             rates["JPEGs, GPU decodes"].append(measure_gpu(train))
+            rates["JPEGs, both decode"].append(measure_both())
         print(rates, flush=True)
     middle = {name: statistics.median(values) for name, values in rates.items() if values}
     tell(
