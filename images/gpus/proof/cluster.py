@@ -611,7 +611,8 @@ def start(bundle: Path) -> None:
 
 
 def main() -> int:
-    command, bundle = sys.argv[1], Path(sys.argv[2])
+    command = sys.argv[1]
+    bundle = Path(sys.argv[2])
     if command == "start":
         start(bundle)
         return 0
