@@ -150,6 +150,7 @@ CASES: dict[str, tuple[Callable[[], Part], Callable[[Part], None]]] = {
     "a buffer is kept no longer": (model, hide_buffer),
     "a hook is added": (model, add_hook),
     "two modules have one parameter": (tied, change_values),
+    "a module of TorchScript": (lambda: torch.jit.script(nn.Linear(3, 3)), change_values),
     "a buffer is another object": (Counts, step),
     "a state of a module's own": (Extra, step),
     "optimizer: a step of Adam": (optimizer(adam), step_of),

@@ -54,6 +54,9 @@ class ModelState:
         """
         plain = sys.modules["torch"].nn.Module
         own = vars(module)
+        # A module of TorchScript has none of these dicts.
+        if not all(isinstance(own.get(kind), dict) for kind in CONTENT):
+            return False
         # Older versions have no hooks of the second kind.
         hooks = [own[name] for name in HOOKS if name in own]
         if any(hooks) or any(name in own for name in METHODS):
