@@ -253,6 +253,30 @@ def test_failed_run_is_tried_again_with_other_settings_only(place: Namespace, ne
     assert first not in place.jobs("hvd")
 
 
+@pytest.fixture(scope="module", params=HELMS)
+def failed(kubeconfig: Path, newer: Path, request: pytest.FixtureRequest) -> dict[str, Seen]:
+    """A run that has failed, whose workers are scaled to zero, after each of these upgrades."""
+    version = request.param
+    going: Values = {**RUN, "master": {"args": ["python", "train.py"]}}
+    with empty_namespace(kubeconfig) as place:
+        labels = see(place, version, CHART, RUN).job["metadata"]["labels"]
+        end(place, "FailureTarget", "Failed")
+        record = {key: labels[f"horovod/{key}"] for key in ("run", "settings")}
+        patch = json.dumps({"data": {**record, "state": "Failed", "time": "2026-01-01T10:01:00Z"}})
+        place.kubectl("patch", "configmap", "hvd-run", "--patch", patch)
+        seen = {"same": see(place, version, newer, going)}
+        place.kubectl("delete", "job", place.job("hvd"))
+        return {**seen, "without its Job": see(place, version, newer, going)}
+
+
+@pytest.mark.parametrize("change", ["same", "without its Job"])
+def test_workers_of_a_failed_run_that_were_scaled_down_stay_away(
+    failed: dict[str, Seen], change: str
+) -> None:
+    """Nobody would end them again."""
+    assert failed[change].stateful_set["spec"]["replicas"] == 0
+
+
 @dataclass(frozen=True)
 class Replaced:
     """What a finished run is like when Helm replaces its objects, the record among them."""

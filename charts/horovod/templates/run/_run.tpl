@@ -75,7 +75,7 @@ Call with (dict "end" "Failed" "cleanup" "Always").
 Adds to .horovod, for horovod.prepare:
   id, settings  hashes of the values that identify the run, and of all its settings
   job           the run's Job that an upgrade keeps, because it has finished or has these settings
-  sets          the StatefulSets that the upgrade keeps with it, by name
+  sets          the StatefulSets that the upgrade keeps with it, or after it has been removed, by name
   recordedEnd   the record of this run if it has ended
   ended         the same, if its Job has been removed
   end           how the run ended: Finished, Failed, or empty while it has not ended
@@ -94,13 +94,6 @@ All but the hashes are empty without access to a cluster.
 {{- $isNewest := gt .metadata.creationTimestamp (dig "metadata" "creationTimestamp" "" $job) -}}
 {{- if and $isOwn $isKept $isNewest -}}{{- $job = . -}}{{- end -}}
 {{- end -}}
-{{- $sets := dict -}}
-{{- if $job -}}
-{{- $_ := set $own "horovod/settings" $settings -}}
-{{- range (lookup "apps/v1" "StatefulSet" .Release.Namespace "").items -}}
-{{- if include "horovod.hasLabels" (dict "of" . "labels" $own) -}}{{- $_ := set $sets .metadata.name . -}}{{- end -}}
-{{- end -}}
-{{- end -}}
 {{- $config := lookup "v1" "ConfigMap" .Release.Namespace .horovod.record | default dict -}}
 {{- $record := $config.data | default dict -}}
 {{- if not (get $record "run") -}}
@@ -109,6 +102,13 @@ All but the hashes are empty without access to a cluster.
 {{- $failed := and (eq (get $record "state") "Failed") (eq (get $record "settings") $settings) -}}
 {{- $isOver := or $failed (eq (get $record "state") "Finished") -}}
 {{- $end := ternary $record dict (and $isOver (eq (get $record "run") $id)) -}}
+{{- $sets := dict -}}
+{{- if or $job $end -}}
+{{- $_ := set $own "horovod/settings" $settings -}}
+{{- range (lookup "apps/v1" "StatefulSet" .Release.Namespace "").items -}}
+{{- if include "horovod.hasLabels" (dict "of" . "labels" $own) -}}{{- $_ := set $sets .metadata.name . -}}{{- end -}}
+{{- end -}}
+{{- end -}}
 {{- $found := dict "job" $job "sets" $sets "recordedEnd" $end "ended" (ternary dict $end (not (empty $job))) -}}
 {{- range $key, $value := merge (dict "id" $id "settings" $settings) $found -}}
 {{- $_ := set $.horovod $key $value -}}
