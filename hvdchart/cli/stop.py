@@ -10,8 +10,8 @@ def stop(
     """Stop a run: remove its pods and keep the release.
 
     If the run has ended already, this removes the workers that are left. To continue from the last
-    checkpoint, use `restart`: workers write what keep.py holds to OUTPUT_PATH before they end, and
-    the command says so where no volume has it.
+    checkpoint, use `restart`. Before the workers end, they write what `keep` holds to OUTPUT_PATH.
+    If that is on no volume, the command warns you.
 
     Examples:
       hvdchart stop resnet50

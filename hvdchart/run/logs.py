@@ -9,8 +9,7 @@ from functools import partial
 
 from hvd_pods.common.hostile import one_line
 from hvd_pods.common.lease import LEASE_KEPT
-from hvdchart.errors import ClusterError
-from hvdchart.run.api import unless_refused
+from hvdchart.run.api import RefusedError, unless_refused
 from hvdchart.run.cluster import Cluster
 from hvdchart.run.pod_problems import may_pass
 from hvdchart.run.release import Object, Release, component_of, event_time
@@ -19,6 +18,7 @@ from hvdchart.run.watch import Follower, watch_run
 
 # Seconds without a line after which the log of a run that is over is complete.
 _LAST_LINES_WITHIN = 1.0
+_NOT_FOUND = 404
 # The last lines of a master's log in which the stack of a stalled rank is looked for.
 LAST = 500
 # Characters of a warning.
@@ -120,9 +120,9 @@ def follow(
         try:
             for line in cluster.log(pod, container, follow=True, tail=tail, since=since):
                 follower.put(LogLine(pod, line))
-        except ClusterError as error:
+        except RefusedError as refused:
             # A pod may be deleted before its log is read.
-            if "not found" not in str(error):
+            if refused.status != _NOT_FOUND:
                 raise
         follower.put(_Ended(pod))
 

@@ -100,9 +100,9 @@ KILLED = {"exitCode": 137, "reason": "OOMKilled"}
     ("status", "is_problem"),
     [
         (statuses({"terminated": KILLED}), True),
-        (statuses({"running": {}}, terminated=KILLED), True),
         (CRASHED, True),
         # It runs again, whatever it was.
+        (statuses({"running": {}}, terminated=KILLED), False),
         (statuses({"running": {}}, terminated={"exitCode": 1}), False),
         (statuses({"running": {}}), False),
     ],

@@ -100,9 +100,9 @@ def unschedulable(reason: str, message: str = "") -> list[Any]:
         (
             beside(state=RUNNING, last=OOM, ready=True),
             {},
-            "waiting",
-            "hvd-worker-1: killed for memory (OOMKilled)",
-            "raise worker.resources.limits.memory",
+            "running",
+            "",
+            "",
         ),
         (
             unschedulable("Unschedulable", "3 Insufficient nvidia.com/gpu."),

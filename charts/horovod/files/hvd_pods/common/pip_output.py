@@ -13,6 +13,8 @@ from hvd_pods.common.errors import ConfigurationError, RunError
 from hvd_pods.common.hostile import read_file
 
 REQUIREMENTS = "requirements.txt"
+# What pip calls the versions that the image has.
+CONSTRAINT = "The user requested (constraint)"
 DEFAULT_INDEX = "https://pypi.org/simple"
 UNREACHABLE = re.compile(
     r"connection broken by '(\w+)|\b(ProxyError|ConnectTimeoutError|NewConnectionError)\b"
@@ -117,7 +119,8 @@ def explain(output: str, values: Iterable[str] = ()) -> RunError:
         at = lines.index("The conflict is caused by:") + 1
         asked = [line.strip() for line in lines[at:] if line.startswith("    ")]
         what = redact("; ".join(asked), values)
-        what += " (Horovod was compiled for what the image has)"
+        if any(line.startswith(CONSTRAINT) for line in asked):
+            what += " (Horovod was compiled for what the image has)"
         return ConfigurationError(f"{what}: ask for another version, or use another image")
     what = "no output"
     if errors:

@@ -189,7 +189,11 @@ def _diagnose_container(container: Pod, memory: str) -> Diagnosis | None:
         component = "master" if container.get("name") == "master" else "worker"
         used = f": it used all of its {memory}" if memory else ""
         remedy = f"raise {component}.resources.limits.memory"
-        return Diagnosis(f"killed for memory (OOMKilled){used}", remedy=remedy)
+        # One that was started again works.
+        is_problem = "running" not in state
+        return Diagnosis(
+            f"killed for memory (OOMKilled){used}", remedy=remedy, is_problem=is_problem
+        )
     if ended.get("exitCode"):
         diagnosis = _diagnose_exit(container["name"], ended)
         if "running" in state:

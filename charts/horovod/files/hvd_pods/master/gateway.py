@@ -178,13 +178,13 @@ class Relay:
         """Return the program's exit code. Raises SessionError."""
         problem: SessionError | None = None
         while self._is_open and (self._unwritten or not self._is_over):
-            for descriptor in self._wait():
-                if descriptor == self._client.fileno():
-                    self._take_word()
-                elif not self._is_over:
-                    self._read()
-            self._write()
             try:
+                for descriptor in self._wait():
+                    if descriptor == self._client.fileno():
+                        self._take_word()
+                    elif not self._is_over:
+                        self._read()
+                self._write()
                 if not self._is_over:
                     self._step()
             except SessionError as found:
