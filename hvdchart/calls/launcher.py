@@ -50,6 +50,7 @@ from hvdchart.run.interrupts import exit_on_signals
 from hvdchart.run.kubectl import IN_CODE, Kubectl
 from hvdchart.run.output import running_pod
 from hvdchart.run.phases import TRAINING
+from hvdchart.run.pod_problems import why_ended
 from hvdchart.run.release import component_of
 from hvdchart.run.report import status_report
 from hvdchart.run.session import Session, lease_end
@@ -438,10 +439,11 @@ class Launcher:
             if gone and not is_lost:
                 # The caller sees the loss before the master, which may wait for the host's answer.
                 connection.end_server()
-                problems = [run.problems[name] for name in gone if name in run.problems]
+                lost = [pod for pod in run.pods if pod["metadata"]["name"] in gone]
+                problem = next(filter(None, map(why_ended, lost)), None)
                 why = "its pod has ended, or was replaced"
-                if problems:
-                    why = self._word(f"{problems[0].reason}; {problems[0].advice}".rstrip("; "))
+                if problem:
+                    why = self._word(f"{problem.reason}; {problem.advice}".rstrip("; "))
                 return f"lost {join_names(gone)}: {why}"
         return str(error) if is_lost else ""
 

@@ -38,6 +38,14 @@ def problem_of(pod: Object, events: list[Object]) -> Problem | None:
     return Problem(found.reason, found.remedy, found.permanent)
 
 
+def why_ended(pod: Object) -> Problem | None:
+    """Why a container of a pod has ended, also of one that runs again; None where none has."""
+    if not any(_terminated(pod)):
+        return None
+    found = diagnose(pod)
+    return Problem(found.reason, found.remedy, found.permanent)
+
+
 def may_pass(event: Object) -> bool:
     """Whether a Secret has been missing for a moment only, by the event's own times."""
     message = str(event.get("message", ""))
