@@ -11,13 +11,13 @@ import pytest
 from hvd_pods.cluster import keys as release_keys
 from hvd_pods.common import paths, reporting
 from hvd_pods.master import (
+    agent_session,
     effects,
     gateway_client,
     launch,
     main,
     mpi,
     results,
-    session,
     user_code,
 )
 from tests.unit.hvd_pods.fake_worker import Workers
@@ -100,7 +100,7 @@ def _move_paths(patch: pytest.MonkeyPatch, before: str, after: Path) -> None:
         launch,
         mpi,
         main,
-        session,
+        agent_session,
         results,
         effects,
         user_code,

@@ -9,8 +9,8 @@ from types import TracebackType
 from hvd_pods.agent import frames
 from hvd_pods.agent.keys import Keys
 from hvd_pods.agent.requests import Request
+from hvd_pods.master.agent_session import AgentSession
 from hvd_pods.master.remote import wait_for
-from hvd_pods.master.session import Session
 
 TIMEOUT = 60.0
 
@@ -19,7 +19,7 @@ class Program:
     """A program in a worker: what it has written so far, and its exit code when it has ended."""
 
     def __init__(self, address: str, port: int, keys: Keys, request: Request) -> None:
-        self.session = Session(address, port, keys, request)
+        self.session = AgentSession(address, port, keys, request)
         self.output = b""
         self.errors = b""
 

@@ -16,8 +16,8 @@ from hvd_pods.agent import frames, requests
 from hvd_pods.agent.banner import format_banner
 from hvd_pods.agent.keys import Keys
 from hvd_pods.common.run import Host
+from hvd_pods.master.agent_session import Where
 from hvd_pods.master.remote import Reach
-from hvd_pods.master.session import Where
 from tests.ports import find_port
 from tests.unit.hvd_pods.release_keys import ReleaseKeys
 

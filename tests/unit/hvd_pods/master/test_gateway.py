@@ -19,8 +19,8 @@ from hvd_pods.agent.keys import Keys
 from hvd_pods.common.errors import ConfigurationError, RunError
 from hvd_pods.common.host_program import STAY
 from hvd_pods.master import gateway, gateway_client
+from hvd_pods.master.agent_session import Where
 from hvd_pods.master.remote import Reach
-from hvd_pods.master.session import Where
 from hvd_pods.rules.messages import Event, WorkerReached
 from tests.unit.hvd_pods.release_keys import WORKER_NAME, ReleaseKeys
 from tests.unit.hvd_pods.worker.agent.limited import LimitedAgent, start_limited

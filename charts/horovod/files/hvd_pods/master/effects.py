@@ -37,6 +37,7 @@ from hvd_pods.common.errors import RunError
 from hvd_pods.common.reporting import log, report_failure
 from hvd_pods.common.run import Code, Host
 from hvd_pods.master import launcher_memory, remote, results
+from hvd_pods.master.agent_session import Where
 from hvd_pods.master.gateway import Gateway
 from hvd_pods.master.launch import (
     build_command,
@@ -52,7 +53,6 @@ from hvd_pods.master.notice_server import NoticeServer
 from hvd_pods.master.probing import Prober
 from hvd_pods.master.progress import ProgressFollower
 from hvd_pods.master.record_io import RecordClient, read_job, read_lease
-from hvd_pods.master.session import Where
 from hvd_pods.master.user_code import UserCode
 from hvd_pods.rules import messages as m
 from hvd_pods.rules.state import Facts, State

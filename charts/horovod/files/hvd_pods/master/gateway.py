@@ -26,9 +26,9 @@ from hvd_pods.common.errors import RunError
 from hvd_pods.common.host_program import STAY
 from hvd_pods.common.reporting import log
 from hvd_pods.master import gateway_client
+from hvd_pods.master.agent_session import AgentSession, AgentSessionError, make_request
 from hvd_pods.master.gateway_client import NOT_STARTED
 from hvd_pods.master.remote import Reach
-from hvd_pods.master.session import Session, SessionError, make_request
 from hvd_pods.rules.messages import Put, WorkerReached
 
 LONGEST_REQUEST = 1 << 17
@@ -125,13 +125,13 @@ class Gateway:
             variables = {**reach.variables, **dict(request["variables"])}
             stay = float(request.get("stay", 0.0))
             asked = make_request(list(request["argv"]), variables, stay)
-            session = Session(address, reach.where.port, reach.keys, asked, keeps_output=True)
-        except (SessionError, RunError) as problem:
+            session = AgentSession(address, reach.where.port, reach.keys, asked, keeps_output=True)
+        except (AgentSessionError, RunError) as problem:
             return self._refuse(host, problem, streams[2])
         try:
             relay = Relay(session, client, streams, lambda: self._note_reached(asked.attempt))
             return relay.follow()
-        except SessionError as problem:
+        except AgentSessionError as problem:
             return self._refuse(host, problem, streams[2])
         finally:
             session.close()
@@ -142,7 +142,7 @@ class Gateway:
             self._put(WorkerReached(attempt))
 
     def _refuse(self, host: str, problem: Exception, errors: int) -> int:
-        if isinstance(problem, SessionError) and problem.is_sure:
+        if isinstance(problem, AgentSessionError) and problem.is_sure:
             self.key_problem = self.key_problem or f"{host}: {problem}"
         with suppress(OSError):
             write(errors, f"[hvd] error: {host}: {problem}\n".encode())
@@ -157,7 +157,7 @@ class Relay:
 
     def __init__(
         self,
-        session: Session,
+        session: AgentSession,
         client: socket.socket,
         streams: list[int],
         note_reached: Callable[[], None],
@@ -175,8 +175,8 @@ class Relay:
         self._is_over = False
 
     def follow(self) -> int:
-        """Return the program's exit code. Raises SessionError."""
-        problem: SessionError | None = None
+        """Return the program's exit code. Raises AgentSessionError."""
+        problem: AgentSessionError | None = None
         while self._is_open and (self._unwritten or not self._is_over):
             try:
                 for descriptor in self._wait():
@@ -187,7 +187,7 @@ class Relay:
                 self._write()
                 if not self._is_over:
                     self._step()
-            except SessionError as found:
+            except AgentSessionError as found:
                 # What the program has written before is passed on first.
                 problem = found
                 self._is_over = True
@@ -203,7 +203,7 @@ class Relay:
             self._note_reached()
         self._is_over = self._session.code is not None
         if sum(len(content) for _, content in self._unwritten) > MOST_UNWRITTEN:
-            raise SessionError("it writes more than it may before that is passed on")
+            raise AgentSessionError("it writes more than it may before that is passed on")
 
     def _wait(self) -> list[int]:
         """Wait until one of the descriptors is ready; return those that can be read."""

@@ -19,7 +19,7 @@ from hvd_pods.common.errors import RunError
 from hvd_pods.common.metrics import parse_progress, select_progress
 from hvd_pods.common.run import Host
 from hvd_pods.master import remote
-from hvd_pods.master.session import Session, SessionError
+from hvd_pods.master.agent_session import AgentSession, AgentSessionError
 from hvd_pods.rules.messages import ProgressReported, Put
 
 # Bytes of a line.
@@ -79,7 +79,7 @@ class ProgressFollower:
         while not self._closed.wait(pause):
             host = self._hosts[number % len(self._hosts)]
             # What cannot be followed is tried again on the next host.
-            with suppress(SessionError, RunError):
+            with suppress(AgentSessionError, RunError):
                 self._follow_host(host)
             number = number + 1
             pause = self._pace.again_after
@@ -95,7 +95,7 @@ class ProgressFollower:
         finally:
             session.close()
 
-    def _read(self, session: Session) -> None:
+    def _read(self, session: AgentSession) -> None:
         rest = b""
         is_asked = False
         while session.code is None and time.monotonic() < self._until:

@@ -18,8 +18,8 @@ from hvd_pods.common.hostile import one_line, parse_count
 from hvd_pods.common.paths import PROGRAMS
 from hvd_pods.common.reporting import log
 from hvd_pods.common.run import Host
+from hvd_pods.master.agent_session import AgentSession, AgentSessionError, Where, make_request
 from hvd_pods.master.gateway_client import NOT_STARTED
-from hvd_pods.master.session import Session, SessionError, Where, make_request
 from hvd_pods.rank.warm_client import WAIT_SECONDS
 
 # Sessions at a time: each has a thread, which waits.
@@ -60,10 +60,10 @@ def command_line(program: str, *arguments: str) -> list[str]:
     return ["python3", "-I", "-S", f"{PROGRAMS}/{program}", *arguments]
 
 
-def begin(reach: Reach, host: Host, argv: Sequence[str]) -> Session:
-    """Begin a session with a host. Raises SessionError and RunError."""
+def begin(reach: Reach, host: Host, argv: Sequence[str]) -> AgentSession:
+    """Begin a session with a host. Raises AgentSessionError and RunError."""
     address = reach.where.address(host.name)
-    return Session(address, reach.where.port, reach.keys, make_request(argv, reach.variables))
+    return AgentSession(address, reach.where.port, reach.keys, make_request(argv, reach.variables))
 
 
 def call(
@@ -84,7 +84,7 @@ def call(
     def run(host: Host) -> tuple[int, str]:
         try:
             session = begin(reach, host, command_line(*program))
-        except SessionError as problem:
+        except AgentSessionError as problem:
             return _code_of(problem), str(problem)
         except RunError as problem:
             return problem.exit_code, str(problem)
@@ -93,7 +93,7 @@ def call(
             if content:
                 session.send(frames.INPUT)
             return _follow(session, seconds, is_stopped)
-        except SessionError as problem:
+        except AgentSessionError as problem:
             return _code_of(problem), str(problem)
         finally:
             session.close()
@@ -102,11 +102,11 @@ def call(
         return dict(zip(hosts, pool.map(run, hosts)))
 
 
-def _code_of(problem: SessionError) -> int:
+def _code_of(problem: AgentSessionError) -> int:
     return BAD_CONFIGURATION if problem.is_sure else NOT_STARTED
 
 
-def wait_for(session: Session, until: float, also: int | None = None) -> None:
+def wait_for(session: AgentSession, until: float, also: int | None = None) -> None:
     """Wait until a session can go on, at most until a moment of time.monotonic().
 
     A descriptor that can be read, `also`, ends the wait, too.
@@ -120,8 +120,10 @@ def wait_for(session: Session, until: float, also: int | None = None) -> None:
     poll.poll(None if at == float("inf") else 1000 * max(0.0, at - time.monotonic()))
 
 
-def _follow(session: Session, seconds: float, is_stopped: Callable[[], bool]) -> tuple[int, str]:
-    """Wait for the end of a program; its exit code and its output. Raises SessionError."""
+def _follow(
+    session: AgentSession, seconds: float, is_stopped: Callable[[], bool]
+) -> tuple[int, str]:
+    """Wait for the end of a program; its exit code and its output. Raises AgentSessionError."""
     until = time.monotonic() + seconds
     output = b""
     while session.code is None:

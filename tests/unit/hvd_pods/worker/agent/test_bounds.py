@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from hvd_pods.master.session import SessionError
+from hvd_pods.master.agent_session import AgentSessionError
 from hvd_pods.worker.limits import choose_limits
 from tests.unit.hvd_pods.programs import Program
 from tests.unit.hvd_pods.release_keys import ReleaseKeys
@@ -45,7 +45,7 @@ def check_served(agent: LimitedAgent) -> None:
 def is_served(agent: LimitedAgent) -> bool:
     try:
         return agent.run("echo served").output == b"served\n"
-    except SessionError:
+    except AgentSessionError:
         return False
 
 
@@ -190,7 +190,7 @@ def test_sessions_are_bounded(tmp_path: Path, release: ReleaseKeys) -> None:
         agent.shell("echo up; cat") as first,
     ):
         first.read_until(b"up\n")
-        with pytest.raises(SessionError, match="refused: this worker has 1 sessions"):
+        with pytest.raises(AgentSessionError, match="refused: this worker has 1 sessions"):
             agent.run("echo second")
         first.give(b"")
         assert first.wait() == 0
@@ -208,7 +208,7 @@ def test_agent_with_too_few_files_refuses_and_goes_on(tmp_path: Path, release: R
                 programs.append(stack.enter_context(agent.shell("echo up; cat")))
                 programs[-1].read_until(b"up\n")
 
-        with pytest.raises(SessionError) as problem:
+        with pytest.raises(AgentSessionError) as problem:
             start_many()
         assert "cannot start a process: [Errno 24] Too many open files" in str(problem.value)
         for program in programs[:-1]:
@@ -242,7 +242,7 @@ def test_clients_wait_while_the_agent_has_too_many_open_files(
 def test_refusal_reaches_a_master_that_has_sent_much(agent_with_number_9: LimitedAgent) -> None:
     with agent_with_number_9.shell("cat", 8) as late:
         late.give(bytes(3_000_000))
-        with pytest.raises(SessionError, match="fence number is 8, but a newer master"):
+        with pytest.raises(AgentSessionError, match="fence number is 8, but a newer master"):
             late.wait()
 
 

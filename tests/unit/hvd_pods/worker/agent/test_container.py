@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from hvd_pods.common import exit_codes
-from hvd_pods.master.session import SessionError
+from hvd_pods.master.agent_session import AgentSessionError
 from tests.unit.hvd_pods.copies import replace_in
 from tests.unit.hvd_pods.release_keys import ReleaseKeys
 from tests.unit.hvd_pods.worker.agent.pods import PYTHON, AgentPod, Pod, all_commands, start_agent
@@ -60,7 +60,7 @@ def test_worker_ends_with_its_agent(ending: AgentPod) -> None:
 
 def test_training_code_that_kills_the_agent_ends_the_worker(ending: AgentPod) -> None:
     with ending.shell(f"kill -KILL {ending.agent}; sleep 60") as program:
-        with pytest.raises(SessionError):
+        with pytest.raises(AgentSessionError):
             program.wait()
         assert ending.process.wait(60) == 128 + signal.SIGKILL
 

@@ -11,7 +11,7 @@ from contextlib import suppress
 
 import pytest
 
-from hvd_pods.master.session import SessionError
+from hvd_pods.master.agent_session import AgentSessionError
 from hvd_pods.worker import fence
 from tests.unit.hvd_pods.copies import FILES
 from tests.unit.hvd_pods.programs import Program
@@ -56,7 +56,7 @@ def test_newer_master_ends_the_programs_of_the_older_one_which_is_then_refused(
         assert fenced.run("echo $HVD_FENCE", number + 1).output == f"{number + 1}\n".encode()
         assert old.wait() == 128 + signal.SIGKILL, "its rank goes on"
     said = f"refused: this master's fence number is {number}, but a newer master"
-    with pytest.raises(SessionError, match=said):
+    with pytest.raises(AgentSessionError, match=said):
         fenced.run("echo trained", number)
     assert fenced.run("true", number + 1).code == 0
 
@@ -162,7 +162,7 @@ def end_of(program: Program) -> str:
     """Return a program's exit code, or why it was not started."""
     try:
         return str(program.wait())
-    except SessionError as problem:
+    except AgentSessionError as problem:
         return str(problem)
 
 
@@ -294,7 +294,7 @@ def test_program_that_training_code_has_changed_does_not_run_for_the_next_launch
         assert worker.run("true", 2).code == 0
         done = worker.run(f"cd {folder} && {change}", 2)
         assert done.code == 0, done.errors
-        with suppress(SessionError):
+        with suppress(AgentSessionError):
             assert not worker.run("echo runs", 3).output
         worker.process.wait(20)
         assert "has changed since this container unpacked the programs" in worker.log

@@ -11,7 +11,7 @@ import pytest
 from hvd_pods.agent import frames
 from hvd_pods.agent.keys import REFUSES_MASTER
 from hvd_pods.cluster.certificates import MASTER, Files, make_files
-from hvd_pods.master.session import SessionError
+from hvd_pods.master.agent_session import AgentSessionError
 from tests.unit.hvd_pods.common_authority import CommonAuthority
 from tests.unit.hvd_pods.programs import Program, make
 from tests.unit.hvd_pods.release_keys import (
@@ -130,7 +130,7 @@ def test_master_is_told_that_its_certificate_is_not_valid_now(
     with start_limited(tmp_path / "agent", release) as agent:
         keys = release.of_master(tmp_path / "master")
         with Program("127.0.0.1", agent.port, keys, make(["true"])) as program:
-            with pytest.raises(SessionError, match=f"{REFUSES_MASTER}.*{said}") as refused:
+            with pytest.raises(AgentSessionError, match=f"{REFUSES_MASTER}.*{said}") as refused:
                 program.wait()
             assert refused.value.is_sure, "another attempt cannot help"
 

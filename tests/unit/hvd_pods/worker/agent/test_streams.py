@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from hvd_pods.agent import frames
-from hvd_pods.master.session import SessionError
+from hvd_pods.master.agent_session import AgentSessionError
 from tests.unit.hvd_pods.programs import Program
 from tests.unit.hvd_pods.release_keys import ReleaseKeys
 from tests.unit.hvd_pods.worker.agent.limited import start_limited
@@ -65,7 +65,7 @@ def _give_for_ever(program: Program) -> None:
 def test_input_that_waits_for_a_program_is_bounded(worker: AgentPod) -> None:
     with worker.shell("echo up; sleep 60") as program:
         program.read_until(b"up\n")
-        with pytest.raises(SessionError, match=r"connection has ended|reset"):
+        with pytest.raises(AgentSessionError, match=r"connection has ended|reset"):
             _give_for_ever(program)
     assert "more than 67108864 bytes of input wait" in worker.log
 

@@ -17,8 +17,8 @@ from hvd_pods.agent.banner import find_banner_problem, format_banner
 from hvd_pods.agent.keys import REMEDY, Keys
 from hvd_pods.agent.requests import Request
 from hvd_pods.common.errors import ConfigurationError
-from hvd_pods.master import session
-from hvd_pods.master.session import SessionError, Where
+from hvd_pods.master import agent_session
+from hvd_pods.master.agent_session import AgentSessionError, Where
 from tests.ports import find_port
 from tests.unit.hvd_pods.common_authority import CommonAuthority
 from tests.unit.hvd_pods.fake_worker import FakeWorker
@@ -61,11 +61,11 @@ def agent_of(keys: Keys, *sent: tuple[bytes, bytes], tls_1_2: bool = False) -> I
         thread.join(20)
 
 
-def problem_of(port: int, keys: Keys, request: Request = TRUE) -> SessionError:
+def problem_of(port: int, keys: Keys, request: Request = TRUE) -> AgentSessionError:
     """Return why a session is of no use."""
     with (
         Program("127.0.0.1", port, keys, request) as program,
-        pytest.raises(SessionError) as problem,
+        pytest.raises(AgentSessionError) as problem,
     ):
         program.wait()
     return problem.value
@@ -175,9 +175,9 @@ def test_worker_that_does_not_answer_is_given_up(keys: Keys) -> None:
         FakeWorker(format_banner("r1")) as worker,
         Program("127.0.0.1", worker.port, keys, TRUE) as program,
     ):
-        assert 5 < program.session.due - time.monotonic() <= session.CONNECT_WITHIN
+        assert 5 < program.session.due - time.monotonic() <= agent_session.CONNECT_WITHIN
         program.session.due = time.monotonic() + 0.1
-        with pytest.raises(SessionError, match="timed out"):
+        with pytest.raises(AgentSessionError, match="timed out"):
             program.wait()
 
 
@@ -229,7 +229,7 @@ def test_output_that_came_before_the_connections_end_is_taken(
         agent_of(worker, HELLO, *output, (b"\0", b"")) as port,
         Program("127.0.0.1", port, keys, TRUE) as program,
     ):
-        with pytest.raises(SessionError):
+        with pytest.raises(AgentSessionError):
             program.wait()
         assert len(program.output) == 500_000
 
@@ -245,7 +245,7 @@ class TestWhere:
 
     @pytest.mark.parametrize("name", ["", "hvd-1", "10.0.0.2", "-oProxyCommand=x", "localhost"])
     def test_other_hosts_are_refused(self, name: str) -> None:
-        with pytest.raises(SessionError, match="is no host of this run"):
+        with pytest.raises(AgentSessionError, match="is no host of this run"):
             self.WHERE.address(name)
 
 

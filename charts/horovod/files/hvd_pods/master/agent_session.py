@@ -20,7 +20,7 @@ from hvd_pods.common.errors import ConfigurationError
 CONNECT_WITHIN = 10.0
 
 
-class SessionError(Exception):
+class AgentSessionError(Exception):
     """The session cannot begin, or its connection has ended; `is_sure`: it is about the keys."""
 
     def __init__(self, message: str, *, is_sure: bool = False) -> None:
@@ -35,12 +35,12 @@ class Where(NamedTuple):
     addresses: Mapping[str, str]
 
     def address(self, host: str) -> str:
-        """Return the address of a host by one of its names. Raises SessionError for others."""
+        """Return the address of a host by one of its names. Raises AgentSessionError for others."""
         if host in self.addresses:
             return self.addresses[host]
         if host in self.addresses.values():
             return host
-        raise SessionError(f"{host} is no host of this run")
+        raise AgentSessionError(f"{host} is no host of this run")
 
 
 def make_request(argv: Sequence[str], variables: Mapping[str, str], stay: float = 0.0) -> Request:
@@ -55,11 +55,11 @@ def make_request(argv: Sequence[str], variables: Mapping[str, str], stay: float 
     )
 
 
-class Session:
+class AgentSession:
     """A connection to an agent, and the program that it starts.
 
     Wait for `events` on `fileno()`, at most until `due`, and then take what `step` yields. Nothing
-    here waits. `step` raises SessionError when the session is of no use any more.
+    here waits. `step` raises AgentSessionError when the session is of no use any more.
 
     keeps_output: the caller passes on the output later, and calls `acknowledge` when it has. The
     program waits while much has not been passed on.
@@ -94,10 +94,10 @@ class Session:
             frames.keep_alive(self._socket)
             code = self._socket.connect_ex((address, port))
         except OSError as problem:
-            raise SessionError(self._no_answer(problem)) from problem
+            raise AgentSessionError(self._no_answer(problem)) from problem
         if code not in (0, errno.EINPROGRESS):
             self._socket.close()
-            raise SessionError(self._no_answer(OSError(code, os.strerror(code))))
+            raise AgentSessionError(self._no_answer(OSError(code, os.strerror(code))))
 
     def fileno(self) -> int:
         return self._socket.fileno()
@@ -121,7 +121,7 @@ class Session:
         """Go on; yield kind and content of each frame that has come, EXIT as the last one."""
         try:
             if time.monotonic() > self.due:
-                raise SessionError(self._no_answer(socket.timeout("timed out")))
+                raise AgentSessionError(self._no_answer(socket.timeout("timed out")))
             if self._channel is None and not self._read_banner():
                 return
             assert self._channel  # noqa: S101
@@ -132,14 +132,14 @@ class Session:
             if self.code is None:
                 raise self._explain(problem) from problem
         except (ConfigurationError, RequestError) as problem:
-            raise SessionError(str(problem), is_sure=True) from problem
+            raise AgentSessionError(str(problem), is_sure=True) from problem
 
     def _take(self, kind: bytes, content: bytes) -> Iterator[tuple[bytes, bytes]]:
         assert self._channel  # noqa: S101
         if kind == frames.HELLO and not self.is_asked:
             wrong = keys.find_time_problem(self._channel.certificate(), time.time())
             if wrong:
-                raise SessionError(f"the worker's certificate: {wrong}", is_sure=True)
+                raise AgentSessionError(f"the worker's certificate: {wrong}", is_sure=True)
             self.is_asked = True
             # The worker ends what earlier attempts have left before it starts the program.
             self.due = float("inf")
@@ -150,7 +150,7 @@ class Session:
             self._early = []
         elif kind == frames.REFUSED:
             text = content.decode(errors="replace")
-            raise SessionError(text, is_sure=text.startswith(keys.REFUSES_MASTER))
+            raise AgentSessionError(text, is_sure=text.startswith(keys.REFUSES_MASTER))
         elif kind == frames.EXIT and len(content) == frames.NUMBER.size:
             number = frames.NUMBER.unpack(content)[0]
             self.code = 128 - number if number < 0 else number
@@ -175,7 +175,7 @@ class Session:
         banner = self._banner.decode("ascii", "replace").strip()
         wrong = find_banner_problem(banner, self._port)
         if wrong:
-            raise SessionError(wrong.reason)
+            raise AgentSessionError(wrong.reason)
         self._channel = frames.Channel(self._socket, self._keys.client(), self._keys.peer_name)
         self._channel.begin()
         return True
@@ -183,7 +183,7 @@ class Session:
     def send(self, kind: bytes, content: bytes = b"") -> None:
         """Send a frame as soon as the worker has taken the request.
 
-        Raises SessionError when the connection has ended.
+        Raises AgentSessionError when the connection has ended.
         """
         if not self.is_asked or self._channel is None:
             self._early.append((kind, content))
@@ -200,11 +200,11 @@ class Session:
             with suppress(OSError):
                 self._channel.acknowledge(number)
 
-    def _explain(self, problem: OSError) -> SessionError:
+    def _explain(self, problem: OSError) -> AgentSessionError:
         if self._channel and not self.is_asked and not isinstance(problem, ConnectionResetError):
             text = keys.explain(problem, self._keys.peer_name)
-            return SessionError(text, is_sure=keys.is_about_keys(problem))
-        return SessionError(self._no_answer(problem))
+            return AgentSessionError(text, is_sure=keys.is_about_keys(problem))
+        return AgentSessionError(self._no_answer(problem))
 
     def _no_answer(self, problem: OSError) -> str:
         return f"port {self._port} of {self.address}: {problem.strerror or problem}"
