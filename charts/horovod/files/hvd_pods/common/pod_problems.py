@@ -23,7 +23,7 @@ from hvd_pods.common.exit_codes import BAD_CONFIGURATION
 from hvd_pods.common.hostile import one_line
 
 # An object of the API server.
-Pod = Dict[str, Any]
+Object = Dict[str, Any]
 # Section -> sign -> permanent, remedy and waitSeconds.
 PROBLEMS: dict[str, dict[str, dict[str, Any]]] = json.loads(
     Path(__file__).with_name("pod_problems.json").read_text(encoding="utf-8")
@@ -58,7 +58,7 @@ def find_known_problem(section: str, text: str) -> dict[str, Any] | None:
     return next((known for sign, known in PROBLEMS[section].items() if sign in text), None)
 
 
-def diagnose(pod: Pod, events: Sequence[Pod] = ()) -> Diagnosis:
+def diagnose(pod: Object, events: Sequence[Object] = ()) -> Diagnosis:
     """Explain a container's state, else why no node takes the pod, else give its phase.
 
     `pod` is the API server's object; parts that it lacks say nothing. `events` are those about this
@@ -87,7 +87,7 @@ def diagnose(pod: Pod, events: Sequence[Pod] = ()) -> Diagnosis:
     return next((diagnosis for diagnosis in known if diagnosis.is_problem), known[0])
 
 
-def _diagnose_scheduling(pod: Pod) -> Diagnosis | None:
+def _diagnose_scheduling(pod: Object) -> Diagnosis | None:
     """Explain why a pod has no node; None where nothing is wrong with that."""
     status = pod.get("status", {})
     conditions = status.get("conditions") or []
@@ -107,7 +107,7 @@ def _diagnose_scheduling(pod: Pod) -> Diagnosis | None:
     return None
 
 
-def _diagnose_start(states: Sequence[Pod], events: Sequence[Pod]) -> Diagnosis | None:
+def _diagnose_start(states: Sequence[Object], events: Sequence[Object]) -> Diagnosis | None:
     """Explain containers that are being created by the warnings at the end of a pod's events."""
     waiting = [(state.get("state") or {}).get("waiting") or {} for state in states]
     if not any(each.get("reason") in STARTING[1:] for each in waiting):
@@ -122,7 +122,7 @@ def _diagnose_start(states: Sequence[Pod], events: Sequence[Pod]) -> Diagnosis |
     return None
 
 
-def _diagnose_phase(pod: Pod) -> Diagnosis:
+def _diagnose_phase(pod: Object) -> Diagnosis:
     status = pod.get("status", {})
     what = f"phase {status.get('phase', 'unknown')}"
     is_fetching = False
@@ -140,7 +140,7 @@ def _is_running_staging(container: dict[str, Any]) -> bool:
     return container["name"] == "staging" and "running" in container.get("state", {})
 
 
-def diagnose_gate(pod: Pod) -> Diagnosis:
+def diagnose_gate(pod: Object) -> Diagnosis:
     """Name the scheduling gates of a pod that a queue has not admitted yet."""
     gates = ", ".join(gate["name"] for gate in pod.get("spec", {}).get("schedulingGates", []))
     return Diagnosis(
@@ -165,7 +165,7 @@ def diagnose_refusal(message: str) -> Diagnosis:
     return _look_up("refusal", message, reason)
 
 
-def _memory_limits(pod: Pod) -> dict[str, str]:
+def _memory_limits(pod: Object) -> dict[str, str]:
     """The memory limit of each container that has one."""
     limits = {}
     for container in pod.get("spec", {}).get("containers") or []:
@@ -175,7 +175,7 @@ def _memory_limits(pod: Pod) -> dict[str, str]:
     return limits
 
 
-def _diagnose_container(container: Pod, memory: str) -> Diagnosis | None:
+def _diagnose_container(container: Object, memory: str) -> Diagnosis | None:
     """Explain the status of a container that failed or cannot start; None for any other one.
 
     `memory` is the container's limit, empty for none.
@@ -216,7 +216,7 @@ def _diagnose_container(container: Pod, memory: str) -> Diagnosis | None:
     return found
 
 
-def _diagnose_exit(container: str, ended: Pod) -> Diagnosis:
+def _diagnose_exit(container: str, ended: Object) -> Diagnosis:
     detail = str(ended.get("message") or ended.get("reason", ""))
     reason = f"container {container} exited with {ended['exitCode']}: {_short(detail)}"
     reason = reason.rstrip(": ")
