@@ -35,7 +35,7 @@ from hvd_pods.common.reporting import log, report_failure
 from hvd_pods.rank import host as _host  # noqa: F401
 from hvd_pods.worker import loop
 from hvd_pods.worker.fence import ChangedProgramsError, Fence, FenceError
-from hvd_pods.worker.limits import Limits, choose_limits
+from hvd_pods.worker.limits import AgentLimits, choose_limits
 from hvd_pods.worker.program import Listener, Program
 
 # Bytes of output that the master has not taken, before the program waits. A master sends as much
@@ -93,7 +93,7 @@ class Agent:
         revision: str,
         fence: Fence,
         environment: Mapping[str, str],
-        limits: Limits,
+        limits: AgentLimits,
     ) -> None:
         self._listener: socket.socket | None = listener
         self._accept_at = NEVER

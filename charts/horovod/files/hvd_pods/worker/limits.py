@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 
-class Limits(NamedTuple):
+class AgentLimits(NamedTuple):
     """Numbers of connections, and seconds. Tests have smaller ones."""
 
     # Connections of one address without a request, and of all addresses. When there are too many,
@@ -39,7 +39,7 @@ OWN_FILES = 32
 MANY_FILES = 1 << 20
 
 
-def choose_limits(slots: int, hosts: int, files: int) -> Limits:
+def choose_limits(slots: int, hosts: int, files: int) -> AgentLimits:
     """Return the limits of a worker with these ranks, in a run with these hosts.
 
     `files` is the number of files that a process may have open; -1 stands for no limit. Clients
@@ -47,8 +47,8 @@ def choose_limits(slots: int, hosts: int, files: int) -> Limits:
     """
     half = (files if files >= 0 else MANY_FILES) // 2
     per_address = BASE_CONNECTIONS + slots
-    return Limits(
+    return AgentLimits(
         per_address=per_address,
         strangers=min(SOURCES * per_address + hosts, half),
-        sessions=min(Limits().sessions, (half - OWN_FILES) // SESSION_FILES),
+        sessions=min(AgentLimits().sessions, (half - OWN_FILES) // SESSION_FILES),
     )

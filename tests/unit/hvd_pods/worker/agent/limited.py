@@ -34,7 +34,7 @@ agent.Agent(
     revision,
     fence.Fence(os.getpid(), ""),
     os.environ,
-    limits.Limits(**json.loads(chosen)),
+    limits.AgentLimits(**json.loads(chosen)),
 ).serve()
 """
 
