@@ -19,7 +19,7 @@ from urllib3.exceptions import HTTPError
 from hvd_pods.common.hostile import one_line
 from hvdchart import __version__
 from hvdchart.errors import ClusterError
-from hvdchart.run.kubeconfig import Connection, Credentials, find_connection
+from hvdchart.run.kubeconfig import ApiConnection, Credentials, find_connection
 from hvdchart.run.proxy import proxy_manager, without_password
 from hvdchart.run.release import Object
 
@@ -60,7 +60,7 @@ class Api:
     errors: "list pods in namespace team". Each method raises ClusterError.
     """
 
-    def __init__(self, connection: Connection) -> None:
+    def __init__(self, connection: ApiConnection) -> None:
         self.namespace = connection.namespace
         self._connection = connection
         self._use(connection.log_in())
@@ -229,7 +229,7 @@ def _split(chunks: Iterable[bytes]) -> Iterator[bytes]:
         yield b"".join(parts)
 
 
-def _tls(connection: Connection, credentials: Credentials) -> ssl.SSLContext:
+def _tls(connection: ApiConnection, credentials: Credentials) -> ssl.SSLContext:
     """How to connect by TLS. Raises ClusterError for certificates that cannot be used."""
     try:
         context = ssl.create_default_context(cadata=connection.authorities or None)

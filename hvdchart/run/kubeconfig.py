@@ -45,7 +45,7 @@ class Credentials:
 
 
 @dataclass(frozen=True)
-class Connection:
+class ApiConnection:
     """The API server of a context, its namespace, and a function that gets its credentials.
 
     Call `log_in` again when the API server no longer accepts them; it raises ClusterError.
@@ -62,7 +62,7 @@ class Connection:
     proxy: str = ""
 
 
-def find_connection(context: str | None = None) -> Connection:
+def find_connection(context: str | None = None) -> ApiConnection:
     """The connection of a context (default: the current one); in a pod, its own cluster's.
 
     Reads the files that KUBECONFIG names, or else ~/.kube/config, as kubectl does. A pod's own is
@@ -96,7 +96,7 @@ def _usable(setting: str) -> Iterator[None]:
         ) from error
 
 
-def _of_pod(setting: str) -> Connection:
+def _of_pod(setting: str) -> ApiConnection:
     """The connection of the pod that this runs in; raises ClusterError outside of a pod."""
     host = os.environ.get("KUBERNETES_SERVICE_HOST", "")
     port = os.environ.get("KUBERNETES_SERVICE_PORT", "")
@@ -117,7 +117,7 @@ def _of_pod(setting: str) -> Connection:
 
     # An address of IPv6 has colons itself.
     server = f"https://[{host}]:{port}" if ":" in host else f"https://{host}:{port}"
-    return Connection(server, log_in, namespace=read("namespace"), authorities=read("ca.crt"))
+    return ApiConnection(server, log_in, namespace=read("namespace"), authorities=read("ca.crt"))
 
 
 class _Kubeconfig:
@@ -136,7 +136,7 @@ class _Kubeconfig:
                 for name, content in _named(document, kind, file):
                     entries.setdefault(name, (content, file.parent))
 
-    def connection(self, context: str | None) -> Connection:
+    def connection(self, context: str | None) -> ApiConnection:
         """The connection of a context; raises UnusableError, OSError and ClusterError."""
         name = context or self._current
         if not name:
@@ -157,7 +157,7 @@ class _Kubeconfig:
             with _usable(self._setting):
                 return self._log_in(self._entry("user", user), cluster, authorities)
 
-        return Connection(
+        return ApiConnection(
             server=server,
             log_in=log_in,
             namespace=_text(chosen, "namespace") or "default",
