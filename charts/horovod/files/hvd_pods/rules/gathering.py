@@ -315,7 +315,7 @@ def list_pods(step: Step) -> None:
     if not (missing or any(why.is_stale for why in reasons)):
         return
     if not state.run.api:
-        report(step, m.PodsListed(state.attempt.number))
+        report_missing(step, m.PodsListed(state.attempt.number))
         return
     step.set_gathered(is_listing=True)
     step.do(m.ListPods(state.attempt.number, [host.name for host in missing]))
@@ -333,7 +333,7 @@ def on_pods(step: Step, event: m.PodsListed) -> None:
     _replace(step, event.pods)
     if state.activity == Activity.GATHERING:
         _scale_up(step, event)
-        report(step, event)
+        report_missing(step, event)
 
 
 def _replace(step: Step, pods: Mapping[str, Object]) -> None:
@@ -456,7 +456,7 @@ def _broken(host: Host, what: str, remedy: str) -> Diagnosis:
     return Diagnosis(reason, permanent=True, remedy=remedy, wait_seconds=SERVICE_WITHIN)
 
 
-def report(step: Step, event: m.PodsListed) -> None:
+def report_missing(step: Step, event: m.PodsListed) -> None:
     """Log why hosts are missing, and let the attempt fail for a problem that lasts."""
     state = step.state
     gathered = step.state.gathered
