@@ -7,7 +7,7 @@ import typer
 
 from hvdchart.cli import options, planning
 from hvdchart.cli.build import with_own_image
-from hvdchart.cli.following import check_name, launch
+from hvdchart.cli.following import find_run_of_name, install_and_follow
 from hvdchart.cli.terminal import note, show, write_document
 
 DryRun = Annotated[
@@ -84,7 +84,7 @@ def deploy(
     checked = checked_values(plan)
     cluster = options.connect(context, namespace)
     program = helm_module.Helm(helm, context)
-    present = check_name(cluster, plan.spec.name, program)
+    present = find_run_of_name(cluster, plan.spec.name, program)
     if not (force or dry_run or diff):
         check_room(cluster, checked)
     if not no_build:
@@ -110,7 +110,7 @@ def deploy(
         before, after = map(helm_module.without_archives, manifests)
         show(*text_difference(before, after, "installed", "deploy").splitlines())
         return
-    launch(
+    install_and_follow(
         plan,
         cluster,
         program,

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from hvdchart.run.view import RunView
 
 
-def launch(
+def install_and_follow(
     plan: Plan,
     cluster: Cluster,
     program: Program,
@@ -43,7 +43,7 @@ def launch(
     from hvdchart.values.check import checked_values
 
     name = plan.spec.name
-    earlier = (before or check_name(cluster, name, program)).status
+    earlier = (before or find_run_of_name(cluster, name, program)).status
     where = f"{name} --namespace {cluster.namespace}"
     values = checked_values(plan)
     try:
@@ -88,7 +88,7 @@ def launch(
         raise
 
 
-def check_name(cluster: Cluster, name: str, helm: Program) -> RunView:
+def find_run_of_name(cluster: Cluster, name: str, helm: Program) -> RunView:
     """The release's newest run so far.
 
     Raises ClusterError when the name is that of another chart's release.

@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from hvdchart.cli import options, planning
-from hvdchart.cli.following import launch
+from hvdchart.cli.following import install_and_follow
 from hvdchart.cli.script_options import ScriptOptions, takes_script
 from hvdchart.cli.terminal import say
 from hvdchart.errors import ClusterError
@@ -76,7 +76,7 @@ def run(
             )
     if not force:
         check_room(cluster, checked_values(plan))
-    launch(
+    install_and_follow(
         plan,
         cluster,
         Program(helm, context),
