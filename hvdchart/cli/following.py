@@ -37,7 +37,7 @@ def install_and_follow(
     replaced.
     """
     from hvdchart.quantity import pluralize
-    from hvdchart.run.control import remove_incomplete
+    from hvdchart.run.control import remove_failed_install
     from hvdchart.run.helm import upgrade
     from hvdchart.run.report import status_report
     from hvdchart.values.check import checked_values
@@ -60,7 +60,7 @@ def install_and_follow(
     except HelmError:
         # The error of Helm is the one to report.
         with suppress(HelmError, ClusterError):
-            if not earlier.job and remove_incomplete(cluster, name, program):
+            if not earlier.job and remove_failed_install(cluster, name, program):
                 note(f"what Helm had created of release {name} is removed again")
         raise
     note(

@@ -73,14 +73,14 @@ def remove(cluster: Cluster, name: str, helm: Helm) -> list[str]:
     return removed
 
 
-def remove_incomplete(cluster: Cluster, name: str, helm: Helm) -> bool:
+def remove_failed_install(cluster: Cluster, name: str, helm: Helm) -> bool:
     """Uninstall a release that Helm has failed to install; whether there is one.
 
     Its workers would stay without a master. One that is being installed is another command's.
     Raises HelmError and ClusterError.
     """
     revision = last_revision(name, cluster.namespace, helm)
-    if revision is None or (revision.number, revision.status) != (1, "failed"):
+    if revision is None or not revision.is_failed_install:
         return False
     remove(cluster, name, helm)
     return True

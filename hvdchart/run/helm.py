@@ -225,9 +225,15 @@ class Revision(NamedTuple):
     status: str
 
     @property
-    def is_incomplete(self) -> bool:
-        """Whether it is an installation that was refused, or that Helm could not end."""
-        return self.number == 1 and self.status in ("failed", "pending-install", "")
+    def is_failed_install(self) -> bool:
+        """Whether it is an installation that Helm has given up, as when it was refused."""
+        return (self.number, self.status) == (1, "failed")
+
+    @property
+    def was_never_installed(self) -> bool:
+        """Whether it is an installation that was refused, or that Helm has not ended."""
+        is_unfinished = self.number == 1 and self.status in ("pending-install", "")
+        return self.is_failed_install or is_unfinished
 
 
 def last_revision(name: str, namespace: str, helm: Helm) -> Revision | None:

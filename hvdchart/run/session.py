@@ -110,7 +110,7 @@ class Session:
         try:
             revision = last_revision(self._name, where, self._helm)
             # An upgrade of a release that was there leaves that as it is.
-            if revision is None or revision.is_incomplete:
+            if revision is None or revision.was_never_installed:
                 self.is_begun = True
                 self.remove()
         except (ClusterError, HelmError):

@@ -180,7 +180,7 @@ def test_release_of_the_measurements_name_is_neither_replaced_nor_uninstalled(
         (helm_errors.BUSY, "another command changes this release", False),
     ],
 )
-def test_incomplete_release_of_a_measurement_is_removed_unless_it_is_another_commands(
+def test_bench_removes_a_release_that_was_never_installed_unless_another_command_is_at_it(
     hvdchart: Command,
     fake_cluster: FakeCluster,
     helm: StubProgram,
