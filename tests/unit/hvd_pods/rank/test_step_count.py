@@ -109,6 +109,12 @@ def test_steps_of_the_first_optimizer_are_counted_once_each(tmp_path: Path) -> N
     assert run(tmp_path, TORCH) == ({"step": 3, "isCounted": True}, "")
 
 
+def test_the_last_step_is_known_however_soon_the_script_ends(tmp_path: Path) -> None:
+    """Others are written once a second."""
+    slowly = "from hvd_pods.rank import step_count\nstep_count.EVERY = 3600.0\n"
+    assert run(tmp_path, slowly + TORCH)[0]["step"] == 3
+
+
 def test_a_step_that_fails_is_no_step(tmp_path: Path) -> None:
     """A script may go on after it, with a smaller batch."""
     fails = "Optimizer.fails = True\ntry: first.step()\nexcept MemoryError: pass\n"

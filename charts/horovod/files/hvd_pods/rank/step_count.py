@@ -11,6 +11,7 @@ problem nothing is counted any more.
 from __future__ import annotations
 
 import _thread
+import atexit
 import os
 import sys
 import time
@@ -56,6 +57,9 @@ class Counter:
         self.step = 0
         # By how much the steps of `keep` were more than these when the last one was written.
         self._offset: int | None = None
+        # What was counted since then.
+        self._unwritten: tuple[int, int | None, Any] | None = None
+        atexit.register(self._end)
 
     def take(self, step: int, steps: int | None = None, loss: Any = None) -> None:
         """Note that the script has made `step` of `steps` steps in this attempt."""
@@ -65,10 +69,11 @@ class Counter:
             now = time.monotonic()
             is_news = step > self.step
             self.step = max(self.step, step)
+            if is_news:
+                self._unwritten = (step, steps, loss)
             if is_news and (now - self._written >= EVERY or step == steps):
                 self._written = now
-                if os.getpid() == self._process and not self._is_of_script():
-                    self._write(step, steps, loss)
+                self._write_last()
         except Exception as problem:  # noqa: BLE001 - the script works without
             self.give_up(problem)
         finally:
@@ -85,6 +90,20 @@ class Counter:
                 print(f"[hvd] the steps of this script are not counted: {why}", file=sys.stderr)
         except Exception:  # noqa: BLE001, S110 - its standard error may be closed
             pass
+
+    def _end(self) -> None:
+        """Write the last step of a script that ends."""
+        try:
+            if not self._is_over:
+                self._write_last()
+        except Exception as problem:  # noqa: BLE001 - the script has its own exit code
+            self.give_up(problem)
+
+    def _write_last(self) -> None:
+        last = self._unwritten
+        self._unwritten = None
+        if last and os.getpid() == self._process and not self._is_of_script():
+            self._write(*last)
 
     def _is_of_script(self) -> bool:
         """Whether the script reports its progress, or writes this file itself."""
