@@ -63,10 +63,6 @@ def install_and_follow(
             if not earlier.job and remove_failed_install(cluster, name, program):
                 note(f"what Helm had created of release {name} is removed again")
         raise
-    note(
-        f"release {name} in namespace {cluster.namespace}, revision {revision}: "
-        f"{pluralize(plan.ranks, 'rank')} on {pluralize(plan.workers, 'worker')}"
-    )
     run = cluster.newest_run(name)
     current = run.status
     # The run that was replaced may be someone else's.
@@ -75,6 +71,10 @@ def install_and_follow(
         say(f"nothing has changed since the run ended; to run it again: hvdchart restart {where}")
         raise_unless_finished(current)
         return
+    note(
+        f"release {name} in namespace {cluster.namespace}, revision {revision}: "
+        f"{pluralize(plan.ranks, 'rank')} on {pluralize(plan.workers, 'worker')}"
+    )
     if earlier.is_active and current.job != earlier.job:
         step = f" at {earlier.progress.text(is_over=True)}" if earlier.progress else ""
         say(f"this run replaces the earlier one, which was {earlier.state}{step}")
