@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from hvdchart.run.helm import Helm as Program
     from hvdchart.run.logs import LogLine
     from hvdchart.run.session import Session
+    from hvdchart.run.view import RunView
     from hvdchart.spec.yaml_tree import Plain
 
 # A run of `dev` is not repeated after a failure, and the workers wait for the next change.
@@ -105,13 +106,23 @@ def dev(
     typed = options.chosen_settings(settings, fails_on_nan=fail_on_nan)
     chosen = [*([] if resume else [_ANEW]), *typed]
 
+    # The files of the last version that were no Python of this machine.
+    known: Mapping[str, str] | None = None
+
     def make_plan(version: "Mapping[str, Plain]") -> "Plan":
+        nonlocal known
         values = {**_VALUES, "code": version}
         if script:
             plan = script.plan(files, chosen, values, report, is_marked=True).plan
         else:
             planning.tell_left_behind(code, version, report)
             _, plan = planning.plan_specs(paths, None, chosen, values)
+        broken = plan.framework.broken
+        for file, problem in broken.items():
+            if known is not None and file not in known:
+                # It was Python before. Without what it imports, the plan would be another one.
+                raise FileError(problem)
+        known = broken
         made = with_own_image(
             plan,
             paths,
@@ -269,11 +280,18 @@ class _Log:
         reason = f": {current.reason}" if current.reason else ""
         say(f"run {current.state}{progress}{reason}")
 
+    def _look(self, run: "RunView") -> None:
+        """Say once that somebody has stopped a run: its log does not end, as that of others."""
+        current = run.status
+        if current.state == "suspended" and current.job not in (self._reported, ""):
+            self._reported = current.job
+            say("run stopped by somebody else; save a change to run again")
+
     def _lines(self) -> "Iterator[LogLine]":
         from hvdchart.run.logs import follow
 
         earlier = frozenset(self.printed)
-        for line in follow(self._cluster, self._name, component="master"):
+        for line in follow(self._cluster, self._name, component="master", seen=self._look):
             # The pods of the runs before are deleted a moment later.
             if line.pod not in earlier | self._muted:
                 self.printed.add(line.pod)

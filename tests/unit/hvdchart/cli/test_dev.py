@@ -162,6 +162,28 @@ def test_each_saved_change_is_deployed_on_workers_that_stay(
     assert dev.kill().count("warning: volumes output are claims") == 1
 
 
+def test_a_change_that_is_no_python_any_more_is_not_deployed(start: Callable[..., Dev]) -> None:
+    """Without the imports of its script, the plan would have another mode, and other workers."""
+    dev = start(train={"command": ["python", "train.py"]})
+    dev.wait_for_deployed(1)
+    dev.wait_for_log()
+    dev.save("for i in range(3:")
+    dev.wait_for_error_line("waiting for the next change")
+    dev.save("second")
+    assert dev.wait_for_deployed(2)["code"] == {"files": {"train.py": "second"}}
+
+
+def test_a_run_that_somebody_else_stops_is_told(
+    start: Callable[..., Dev], fake_cluster: FakeCluster
+) -> None:
+    dev = start()
+    dev.wait_for_log()
+    stopped = job()
+    stopped["spec"]["suspend"] = True
+    fake_cluster.put("jobs", stopped)
+    dev.wait_for_error_line("run stopped by somebody else")
+
+
 def test_a_folder_is_a_spec_and_its_code(start: Callable[..., Dev]) -> None:
     dev = start(is_project=True)
     first = dev.wait_for_deployed(1)
