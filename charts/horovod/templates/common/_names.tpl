@@ -1,5 +1,33 @@
 {{/* Names, labels and selectors of the objects. */}}
 
+{{/*
+Adds to .horovod:
+  fullname, name  the prefix of all object names, and the label that tells two dependencies of one release apart
+  serviceAccount  the master's ServiceAccount; empty when the master has no access to the API
+  record          the ConfigMap in which the master records how the last run ended, and which master controls the
+                  workers; the chart does not set its data
+  kueue           Kueue's LocalQueue; empty without one
+  hasTest         whether there is a pod of `helm test`
+*/}}
+{{- define "horovod.prepareNames" -}}
+{{- $facts := .horovod -}}
+{{- /* As in charts that `helm create` makes, nameOverride is left out when the release's name contains it. */ -}}
+{{- $suffix := .Values.nameOverride -}}
+{{- if and $suffix (contains $suffix .Release.Name) -}}{{- $suffix = "" -}}
+{{- else if and (not $suffix) (ne .Chart.Name "horovod") -}}{{- $suffix = .Chart.Name -}}
+{{- end -}}
+{{- $fullname := .Values.fullnameOverride | default (list .Release.Name $suffix | compact | join "-") -}}
+{{- $account := ternary (printf "%s-master" $fullname) "" .Values.serviceAccount.create -}}
+{{- $_ := set $facts "fullname" $fullname -}}
+{{- $_ := set $facts "name" (.Values.nameOverride | default .Chart.Name) -}}
+{{- $_ := set $facts "serviceAccount" (.Values.serviceAccount.name | default $account) -}}
+{{- $_ := set $facts "record" (printf "%s-run" $fullname) -}}
+{{- /* With Volcano, queueName is a queue of Volcano. */ -}}
+{{- $_ := set $facts "kueue" (ternary "" .Values.queueName (eq .Values.gang "Volcano")) -}}
+{{- /* It would wait in the queue for workers that nobody has scaled up. */ -}}
+{{- $_ := set $facts "hasTest" (and $facts.serviceAccount (not $facts.kueue)) -}}
+{{- end }}
+
 {{/* Selector labels; call with (dict "root" $ "component" "worker"). */}}
 {{- define "horovod.selector" -}}
 {{ include "horovod.runSelector" .root }}

@@ -1,6 +1,28 @@
 {{/* The run as the master gets it. */}}
 
 {{/*
+Adds to .horovod, after the code:
+  command, mode     the training command, and what starts it: launch.mode, or direct for a line of horovodrun
+  isHorovodrunLine  whether the command is a line of horovodrun, whose ranks mode direct starts
+*/}}
+{{- define "horovod.prepareCommand" -}}
+{{- /* A single Python file is the command itself. */ -}}
+{{- $files := keys .horovod.code.files -}}
+{{- $command := .Values.master.args -}}
+{{- $isOneScript := and (eq (len $files) 1) (hasSuffix ".py" (first $files)) (not .Values.code.archive) -}}
+{{- if and $isOneScript (not $command) (ne .Values.launch.mode "custom") -}}
+{{- $command = list "python3" (first $files) -}}
+{{- end -}}
+{{- $_ := set .horovod "command" $command -}}
+{{- /* Unless it is a custom command, the master starts the ranks of a line of horovodrun itself
+(hvd_pods/common/horovodrun.py). */ -}}
+{{- $mode := .Values.launch.mode -}}
+{{- $isHorovodrunLine := and (ne $mode "custom") (first $command | default "" | base | eq "horovodrun") -}}
+{{- $_ := set .horovod "isHorovodrunLine" $isHorovodrunLine -}}
+{{- $_ := set .horovod "mode" (ternary "direct" $mode $isHorovodrunLine) -}}
+{{- end }}
+
+{{/*
 The run as JSON, which hvd_pods/common/run.py reads. With hostNetwork the master does not have the workers' interface,
 so that only the workers' environment names it.
 */}}
