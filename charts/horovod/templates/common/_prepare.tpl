@@ -8,9 +8,7 @@ beside the components add, in this order:
   known                 resources.json: what hvdchart and the pods know of names, limits and devices, too
   metricsPort           the port of the metrics of master and workers
   hasAccess             whether Helm can read the cluster
-  resultsPath, logDir   what is stored at the end, and what TensorBoard reads
-  stagingKey            a hash of the source of the data
-  nodeLists             the ConfigMaps of nodes that have them
+  nodeLists             the ConfigMaps of nodes that have the data
   stallPeriod           seconds between two looks of Horovod for ranks that keep others waiting
   fusesByRanks          whether ranks may choose the size of Horovod's fusion buffer
   groups                gets in each group staged (the list of the nodes that have its data), pod (its pod spec) and
@@ -45,19 +43,6 @@ beside the components add, in this order:
 {{- include "horovod.prepareVariables" . -}}
 {{- include "horovod.preparePods" . -}}
 {{- end -}}
-{{- end }}
-
-{{/* Directories, and the source of the data in one of them. */}}
-{{- define "horovod.preparePaths" -}}
-{{- $facts := .horovod -}}
-{{- $output := "" -}}
-{{- range .Values.worker.env -}}
-{{- if eq .name "OUTPUT_PATH" -}}{{- $output = .value | default "" -}}{{- end -}}
-{{- end -}}
-{{- $_ := set $facts "resultsPath" (.Values.results.path | default $output) -}}
-{{- $_ := set $facts "logDir" (.Values.tensorboard.logDir | default $output) -}}
-{{- $source := pick .Values.staging "image" "command" "env" -}}
-{{- $_ := set $facts "stagingKey" (toJson $source | sha256sum | trunc 16) -}}
 {{- end }}
 
 {{/* What variables of the workers say of the whole run. */}}

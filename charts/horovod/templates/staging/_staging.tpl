@@ -18,7 +18,7 @@ Call with (dict "root" $ "group" $group).
     {{- $variables := list
       (dict "name" "HOME" "value" "/tmp")
       (dict "name" "STAGING_PATH" "value" (trimSuffix "/" $staging.path))
-      (dict "name" "STAGING_KEY" "value" .root.horovod.stagingKey)
+      (dict "name" "STAGING_KEY" "value" (include "horovod.stagingKey" .root))
       (dict "name" "STAGING_OWNER" "value" $owner)
       (dict "name" "STAGING_VERIFY" "value" $staging.verify) }}
     {{- include "horovod.env" (dict "entries" (concat $variables $staging.env) "of" "staging.env") | nindent 4 }}
@@ -36,6 +36,11 @@ Call with (dict "root" $ "group" $group).
     - {{ toYaml $mount | nindent 6 | trim }}
     {{- end }}
 {{- end }}
+{{- end }}
+
+{{/* A hash of the source of the data. */}}
+{{- define "horovod.stagingKey" -}}
+{{- pick .Values.staging "image" "command" "env" | toJson | sha256sum | trunc 16 -}}
 {{- end }}
 
 {{/*
@@ -57,7 +62,7 @@ releases of the namespace share it. Call with (dict "root" $ "group" $group).
 {{- end -}}
 {{- end -}}
 {{- if $directory -}}
-horovod-staged-{{ printf "%s %s" $directory .root.horovod.stagingKey | sha256sum | trunc 10 }}
+horovod-staged-{{ include "horovod.stagingKey" .root | printf "%s %s" $directory | sha256sum | trunc 10 }}
 {{- end -}}
 {{- end }}
 
