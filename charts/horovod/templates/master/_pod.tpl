@@ -1,13 +1,30 @@
-{{/* The master's pod template. horovod.prepare renders it once, as .horovod.masterPod. */}}
+{{/* The master's pod. */}}
+
+{{/*
+Adds to .horovod, after the workers, whose revisions the master knows:
+  masterPod, jobName  the template of the master's pod, and the name of the run's Job
+*/}}
+{{- define "horovod.prepareMaster" -}}
+{{- $facts := .horovod -}}
+{{- /* A new name of a Job has a hash of the pod template, because Kubernetes allows no change of a Job's pods. Without a
+ServiceAccount no record keeps another Job from repeating the run, so that the hash is that of the settings only. */ -}}
+{{- $_ := set $facts "masterPod" (include "horovod.masterPod" .) -}}
+{{- $content := ternary $facts.masterPod $facts.settings (ne $facts.serviceAccount "") -}}
+{{- $name := printf "%s-master-%s" $facts.fullname (sha256sum $content | trunc 8) -}}
+{{- $_ := set $facts "jobName" (dig "metadata" "name" $name $facts.job) -}}
+{{- end }}
+
+{{/* The template of the master's pod. */}}
 {{- define "horovod.masterPod" -}}
 {{- $master := .Values.master -}}
+{{- $metadata := include "horovod.podMetadata" (dict "root" . "of" $master) | fromJson -}}
 metadata:
   labels:
     {{- include "horovod.selector" (dict "root" . "component" "master") | nindent 4 }}
-    {{- with $master.podLabels }}
+    {{- with $metadata.labels }}
     {{- toYaml . | nindent 4 }}
     {{- end }}
-  {{- with $master.podAnnotations }}
+  {{- with $metadata.annotations }}
   annotations:
     {{- toYaml . | nindent 4 }}
   {{- end }}

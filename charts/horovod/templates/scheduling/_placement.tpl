@@ -23,7 +23,7 @@ topologySpreadConstraints:
 {{- end }}
 {{- end }}
 
-{{/* Node selector, affinity and tolerations. Call with a group or with .Values.master. */}}
+{{/* Node selector, affinity and tolerations. Call with a map that has these, such as .Values.master. */}}
 {{- define "horovod.scheduling" -}}
 {{- with .nodeSelector }}
 nodeSelector:
@@ -39,22 +39,28 @@ tolerations:
 {{- end }}
 {{- end }}
 
-{{/* Pod anti-affinity that places each worker of the release on a node of its own. */}}
-{{- define "horovod.spread" -}}
+{{/*
+A group's affinity, as YAML. Where the group has no pod anti-affinity, `spread` adds the one that places each worker of
+the release on a node of its own. Call with (dict "root" $ "group" $group).
+*/}}
+{{- define "horovod.workerAffinity" -}}
+{{- $affinity := deepCopy .group.affinity -}}
+{{- if and (ne .group.spread "None") (not (hasKey $affinity "podAntiAffinity")) -}}
 {{- $labels := include "horovod.selector" (dict "root" .root "component" "worker") | fromYaml -}}
 {{- $term := dict "topologyKey" "kubernetes.io/hostname" "labelSelector" (dict "matchLabels" $labels) -}}
-{{- if eq .group.spread "Required" -}}
-{{ dict "requiredDuringSchedulingIgnoredDuringExecution" (list $term) | toYaml }}
-{{- else -}}
-{{ dict "preferredDuringSchedulingIgnoredDuringExecution" (list (dict "weight" 100 "podAffinityTerm" $term)) | toYaml }}
+{{- $required := dict "requiredDuringSchedulingIgnoredDuringExecution" (list $term) -}}
+{{- $weighted := dict "weight" 100 "podAffinityTerm" $term -}}
+{{- $preferred := dict "preferredDuringSchedulingIgnoredDuringExecution" (list $weighted) -}}
+{{- $_ := ternary $required $preferred (eq .group.spread "Required") | set $affinity "podAntiAffinity" -}}
 {{- end -}}
+{{ toYaml $affinity }}
 {{- end }}
 
 {{/*
-Adds to a group or the master the labels and annotations that schedulers, service meshes and queues read, and those of
-the release's pods. Call with (dict "root" $ "of" $group).
+The labels and annotations of the pods of a group or of the master, as JSON: its own, those of the release's pods, and
+those that schedulers, service meshes and queues read. Call with (dict "root" $ "of" $group).
 */}}
-{{- define "horovod.addMetadata" -}}
+{{- define "horovod.podMetadata" -}}
 {{- $values := .root.Values -}}
 {{- $mesh := $values.serviceMesh -}}
 {{- $labels := dict -}}
@@ -96,6 +102,5 @@ for jobs of their own, so that only the pods have the queue's label. */ -}}
 {{- /* Kueue then leaves its finalizer out, which would keep the StatefulSet from replacing a worker under its name. */ -}}
 {{- $_ := set $allAnnotations "kueue.x-k8s.io/pod-suspending-parent" "horovod" -}}
 {{- end -}}
-{{- $_ := set .of "podLabels" $allLabels -}}
-{{- $_ := set .of "podAnnotations" $allAnnotations -}}
+{{ dict "labels" $allLabels "annotations" $allAnnotations | toJson }}
 {{- end }}

@@ -67,17 +67,24 @@ horovod-staged-{{ include "horovod.stagingKey" .root | printf "%s %s" $directory
 {{- end }}
 
 {{/*
-Places a group's workers on the nodes that have its data, as `stagedNodes` of the group. The revision stays, because
-running workers are on such nodes already. Call with (dict "root" $ "group" $group).
+The nodes that have the data, as a JSON list: the keys of that ConfigMap. Call with (dict "root" $ "list" $itsName); the
+name may be empty.
 */}}
-{{- define "horovod.placeOnStaged" -}}
-{{- $list := lookup "v1" "ConfigMap" .root.Release.Namespace .group.staged | default dict -}}
-{{- with keys ($list.data | default dict) | sortAlpha -}}
-{{- $_ := set $.group "stagedNodes" . -}}
-{{- $term := dict "key" "kubernetes.io/hostname" "operator" "In" "values" . -}}
-{{- $pod := fromYaml $.group.pod -}}
+{{- define "horovod.stagedNodes" -}}
+{{- $list := dict -}}
+{{- with .list -}}{{- $list = lookup "v1" "ConfigMap" $.root.Release.Namespace . | default dict -}}{{- end -}}
+{{ keys ($list.data | default dict) | sortAlpha | toJson }}
+{{- end }}
+
+{{/*
+A worker's pod spec with a node affinity for nodes, as YAML. Call with (dict "root" $ "pod" $podSpec "nodes" $list); the
+list has a node.
+*/}}
+{{- define "horovod.placeOnNodes" -}}
+{{- $term := dict "key" "kubernetes.io/hostname" "operator" "In" "values" .nodes -}}
+{{- $pod := fromYaml .pod -}}
 {{- $ofNodes := dig "affinity" "nodeAffinity" dict $pod | default dict -}}
-{{- if eq $.root.Values.staging.nodes "Required" -}}
+{{- if eq .root.Values.staging.nodes "Required" -}}
 {{- $terms := list -}}
 {{- range dig "requiredDuringSchedulingIgnoredDuringExecution" "nodeSelectorTerms" (list dict) $ofNodes -}}
 {{- $terms = append $terms (set . "matchExpressions" (append (.matchExpressions | default list) $term)) -}}
@@ -90,6 +97,5 @@ running workers are on such nodes already. Call with (dict "root" $ "group" $gro
 {{- $ofNodes = set $ofNodes "preferredDuringSchedulingIgnoredDuringExecution" $preferred -}}
 {{- end -}}
 {{- $affinity := set ($pod.affinity | default dict) "nodeAffinity" $ofNodes -}}
-{{- $_ := set $.group "pod" (set $pod "affinity" $affinity | toYaml) -}}
-{{- end -}}
+{{ set $pod "affinity" $affinity | toYaml }}
 {{- end }}

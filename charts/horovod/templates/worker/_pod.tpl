@@ -1,5 +1,42 @@
 {{/* A worker's pod. */}}
 
+{{/* Adds to each group of .horovod.groups what horovod.workerPod says of it. */}}
+{{- define "horovod.prepareWorkers" -}}
+{{- range $group := .horovod.groups -}}
+{{- range $key, $value := include "horovod.workerPod" (dict "root" $ "group" $group) | fromJson -}}
+{{- $_ := set $group $key $value -}}
+{{- end -}}
+{{- end -}}
+{{- end }}
+
+{{/*
+What follows from a group's values and from the run in the cluster, as JSON:
+  statefulSet          the name of the group's StatefulSet of this run
+  labels, annotations  of its pods
+  pod, revision        the pod spec, and a hash of it
+  staged, stagedNodes  the ConfigMap of the nodes that have the group's data (empty without one), and these nodes
+Call with (dict "root" $ "group" $group).
+*/}}
+{{- define "horovod.workerPod" -}}
+{{- $facts := .root.horovod -}}
+{{- /* A master in a queue cannot replace the pods of the run before, so that each run has StatefulSets of its own. */ -}}
+{{- $ofRun := printf "%s-%s" .group.statefulSet (trunc 8 $facts.settings) -}}
+{{- $name := ternary .group.statefulSet $ofRun (empty $facts.kueue) -}}
+{{- $metadata := include "horovod.podMetadata" (dict "root" .root "of" .group) | fromJson -}}
+{{- $pod := include "horovod.workerPodSpec" . -}}
+{{- /* The revision names the version of the keys, and tells the master which pods are current. A StatefulSet that the
+upgrade keeps keeps its own. The nodes below are no part of it: running workers are on such nodes already. */ -}}
+{{- $revision := list $metadata.labels $metadata.annotations | toJson | printf "%s %s" $pod | sha256sum | trunc 10 -}}
+{{- with get $facts.sets $name -}}{{- $revision = get .spec.template.metadata.labels "horovod/revision" -}}{{- end -}}
+{{- $staged := include "horovod.nodeList" . -}}
+{{- $nodes := include "horovod.stagedNodes" (dict "root" .root "list" $staged) | fromJsonArray -}}
+{{- if $nodes -}}
+{{- $pod = include "horovod.placeOnNodes" (dict "root" .root "pod" $pod "nodes" $nodes) -}}
+{{- end -}}
+{{- $found := dict "statefulSet" $name "pod" $pod "revision" $revision "staged" $staged "stagedNodes" $nodes -}}
+{{ merge $found $metadata | toJson }}
+{{- end }}
+
 {{/* The pod spec of a worker. Call with (dict "root" $ "group" $group). */}}
 {{- define "horovod.workerPodSpec" -}}
 {{- $root := .root -}}
@@ -22,7 +59,8 @@ dnsPolicy: ClusterFirstWithHostNet
 {{- with include "horovod.addedPodFields" $group }}
 {{- . | trim | nindent 0 }}
 {{- end }}
-{{- with include "horovod.scheduling" $group }}
+{{- $affinity := include "horovod.workerAffinity" . | fromYaml }}
+{{- with include "horovod.scheduling" (set (pick $group "nodeSelector" "tolerations") "affinity" $affinity) }}
 {{ . }}
 {{- end }}
 {{- $own := include "horovod.addedContainers" (dict "root" $root "containers" $group.initContainers) }}
@@ -43,8 +81,9 @@ containers:
       {{- end }}
     env:
       {{- $variables := include "horovod.workerVariables" . | fromYamlArray }}
+      {{- $tuning := include "horovod.tuningVariables" . | fromJsonArray }}
       {{- $of := printf "worker.env of group %q" $group.name }}
-      {{- include "horovod.env" (dict "entries" (concat $variables $group.env) "of" $of) | nindent 6 }}
+      {{- include "horovod.env" (dict "entries" (concat $variables $group.env $tuning) "of" $of) | nindent 6 }}
     {{- with include "horovod.addedContainerFields" $group }}
     {{- . | trim | nindent 4 }}
     {{- end }}
@@ -91,8 +130,8 @@ The variables that the chart sets in a worker; worker.env overrides them. Call w
 - {name: MPIR_CVAR_CH4_CMA_ENABLE, value: "0"}
 - {name: UCX_POSIX_USE_PROC_LINK, value: "n"}
 - {name: HVD_GRACE, value: {{ .group.grace | quote }}}
-- {name: HOROVOD_STALL_CHECK_TIME_SECONDS, value: {{ .root.horovod.stallPeriod | quote }}}
-{{- if .root.horovod.fusesByRanks }}
+- {name: HOROVOD_STALL_CHECK_TIME_SECONDS, value: {{ include "horovod.stallPeriod" .root | quote }}}
+{{- if include "horovod.fusesByRanks" .root }}
 - {name: HVD_FUSION_BY_RANKS, value: "1"}
 {{- end }}
 {{- if not (kindIs "invalid" .root.Values.launch.preload) }}
@@ -111,10 +150,18 @@ The variables that the chart sets in a worker; worker.env overrides them. Call w
 {{- end }}
 {{- end }}
 
+{{/* Seconds between two looks of Horovod for ranks that keep others waiting. */}}
+{{- define "horovod.stallPeriod" -}}
+{{- $timeout := int .horovod.effective.launch.stallTimeoutSeconds -}}
+{{- /* Horovod names a rank after one to four periods, a minute with 15 s: it finds some tensors late only after two. */ -}}
+{{- ternary (max 1 (min 15 (div $timeout 2))) 15 (gt $timeout 0) -}}
+{{- end }}
+
 {{/*
-Whether ranks may choose the size of Horovod's fusion buffer: over MPI, on CPUs. All ranks must agree. Where its own
-environment decides it, a rank does not choose (hvd_pods/common/fusion.py); but it does not see which variables other
-groups have, from env, a Secret or another image, nor their devices, claims or runtime class. Empty or "yes".
+Whether all ranks of the run would choose the same size of Horovod's fusion buffer, so that they may choose it: empty or
+"yes". It is what a rank cannot see: that all groups run over MPI and on CPUs, and have the same variables from env, a
+Secret and the image. What a rank sees is decided there (hvd_pods/common/fusion.py): the size, and whether its own
+environment has one already.
 */}}
 {{- define "horovod.fusesByRanks" -}}
 {{- $images := list -}}
