@@ -1,0 +1,60 @@
+{{/* How the chart tunes Horovod in the workers. */}}
+
+{{/* Seconds between two looks of Horovod for ranks that keep others waiting. */}}
+{{- define "horovod.stallPeriod" -}}
+{{- $timeout := int .horovod.effective.launch.stallTimeoutSeconds -}}
+{{- /* Horovod names a rank after one to four periods, a minute with 15 s: it finds some tensors late only after two. */ -}}
+{{- ternary (max 1 (min 15 (div $timeout 2))) 15 (gt $timeout 0) -}}
+{{- end }}
+
+{{/*
+Whether all ranks of the run would choose the same size of Horovod's fusion buffer, so that they may choose it: empty or
+"yes". It is what a rank cannot see: that all groups run over MPI and on CPUs, and have the same variables from env, a
+Secret and the image. What a rank sees is decided there (hvd_pods/common/fusion.py): the size, and whether its own
+environment has one already.
+*/}}
+{{- define "horovod.fusesByRanks" -}}
+{{- $images := list -}}
+{{- $hasDevices := false -}}
+{{- $variables := list -}}
+{{- range .horovod.groups -}}
+{{- $has := include "horovod.hasEnv" (dict "env" .env "name" "HOROVOD_FUSION_THRESHOLD") -}}
+{{- $variables = append $variables (list $has .envFrom | toJson) -}}
+{{- $images = append $images (toJson .image) -}}
+{{- $hasDevices = or $hasDevices .resourceClaims .runtimeClassName -}}
+{{- range $resource, $count := (.resources).limits -}}
+{{- $hasDevices = or $hasDevices (and (contains "/" $resource) (int $count)) -}}
+{{- end -}}
+{{- end -}}
+{{- $areAlike := and (eq (len (uniq $images)) 1) (eq (len (uniq $variables)) 1) -}}
+{{- if and (eq .horovod.mode "mpirun") (not $hasDevices) $areAlike -}}yes{{- end -}}
+{{- end }}
+
+{{/* The values of `horovod` as a JSON list of variables, without those that the group's env sets. */}}
+{{- define "horovod.tuningVariables" -}}
+{{- $horovod := .root.Values.horovod -}}
+{{- $env := .group.env -}}
+{{- $variables := dict -}}
+{{- $output := include "horovod.hasEnv" (dict "env" $env "name" "OUTPUT_PATH") -}}
+{{- /* Kubernetes expands $(OUTPUT_PATH), because it comes earlier in the list. */ -}}
+{{- if $horovod.timeline -}}
+{{- $_ := set $variables "HOROVOD_TIMELINE" "$(OUTPUT_PATH)/horovod-timeline.json" -}}
+{{- end -}}
+{{- if $horovod.autotune -}}
+{{- $_ := set $variables "HOROVOD_AUTOTUNE" "1" -}}
+{{- if $output -}}{{- $_ := set $variables "HOROVOD_AUTOTUNE_LOG" "$(OUTPUT_PATH)/horovod-autotune.csv" -}}{{- end -}}
+{{- end -}}
+{{- $threshold := $horovod.fusionThresholdMiB -}}
+{{- /* 0 is a valid threshold: it disables fusion. */ -}}
+{{- if not (kindIs "invalid" $threshold) -}}
+{{- $_ := set $variables "HOROVOD_FUSION_THRESHOLD" (mul $threshold 1048576 | toString) -}}
+{{- end -}}
+{{- with $horovod.cycleTimeMs -}}{{- $_ := set $variables "HOROVOD_CYCLE_TIME" (toString .) -}}{{- end -}}
+{{- $added := list -}}
+{{- range $name, $value := $variables -}}
+{{- if not (include "horovod.hasEnv" (dict "env" $env "name" $name)) -}}
+{{- $added = append $added (dict "name" $name "value" $value) -}}
+{{- end -}}
+{{- end -}}
+{{ $added | toJson }}
+{{- end }}
