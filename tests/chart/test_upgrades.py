@@ -200,7 +200,7 @@ def finished(kubeconfig: Path, newer: Path, request: pytest.FixtureRequest) -> d
         return {
             "installed": installed,
             "newer": see(place, request.param, newer, going),
-            "settings": see(place, request.param, newer, RUN, settings),
+            "settings": see(place, request.param, newer, going, {"cleanup": "Never"}, settings),
             "generation": see(place, request.param, newer, RUN, {"master": {"generation": 2}}),
         }
 
@@ -212,10 +212,11 @@ def test_newer_chart_or_other_settings_do_not_repeat_a_finished_run(
     assert finished[change].job_name == finished["installed"].job_name
 
 
+@pytest.mark.parametrize("change", ["newer", "settings"])
 def test_workers_of_a_finished_run_that_were_scaled_down_stay_away(
-    finished: dict[str, Seen],
+    finished: dict[str, Seen], change: str
 ) -> None:
-    assert finished["newer"].stateful_set["spec"]["replicas"] == 0
+    assert finished[change].stateful_set["spec"]["replicas"] == 0
 
 
 def test_upgrade_of_a_finished_run_says_that_nothing_was_started(
@@ -266,10 +267,12 @@ def failed(kubeconfig: Path, newer: Path, request: pytest.FixtureRequest) -> dic
         place.kubectl("patch", "configmap", "hvd-run", "--patch", patch)
         seen = {"same": see(place, version, newer, going)}
         place.kubectl("delete", "job", place.job("hvd"))
-        return {**seen, "without its Job": see(place, version, newer, going)}
+        seen["without its Job"] = see(place, version, newer, going)
+        place.kubectl("delete", "statefulset", "--all")
+        return {**seen, "without its workers": see(place, version, newer, going)}
 
 
-@pytest.mark.parametrize("change", ["same", "without its Job"])
+@pytest.mark.parametrize("change", ["same", "without its Job", "without its workers"])
 def test_workers_of_a_failed_run_that_were_scaled_down_stay_away(
     failed: dict[str, Seen], change: str
 ) -> None:
