@@ -220,12 +220,24 @@ def test_helm_test_pod_knows_the_job_that_it_tests() -> None:
     assert listed["HVD_TESTED_JOB"] == one(manifests, "Job")["metadata"]["name"]
 
 
-@pytest.mark.parametrize("values", [{}, {"queueName": "team"}, NO_ACCOUNT])
-def test_notes_offer_helm_test_where_it_has_a_pod(values: Values) -> None:
+def read_notes(values: Values) -> str:
+    """Return what Helm says after an installation."""
     command = [str(tool("helm4")), "install", "hvd", str(CHART), "--dry-run=client", "-n", "team"]
     shown = run_program([*command, "--values", "-"], json.dumps(with_image(values))).stdout
-    notes = shown[shown.index("NOTES:") :]
-    assert ("helm --namespace team test hvd" in notes) is bool(of_kind(render(values), "Pod"))
+    return shown[shown.index("NOTES:") :]
+
+
+@pytest.mark.parametrize("values", [{}, {"queueName": "team"}, NO_ACCOUNT])
+def test_notes_offer_helm_test_where_it_has_a_pod(values: Values) -> None:
+    offered = "helm --namespace team test hvd" in read_notes(values)
+    assert offered is bool(of_kind(render(values), "Pod"))
+
+
+@pytest.mark.parametrize(("values", "ends"), [({}, True), (NO_ACCOUNT, False)])
+def test_notes_promise_an_end_of_the_workers_where_the_master_has_the_rights(
+    values: Values, *, ends: bool
+) -> None:
+    assert ("The master ends the workers" in read_notes(values)) is ends
 
 
 def programs_of(spec: Manifest) -> list[Manifest]:

@@ -48,6 +48,16 @@ def chart_files() -> dict[str, Path]:
     return found
 
 
+def test_release_has_the_data_that_templates_read_and_no_other() -> None:
+    templates = "".join(file.read_text() for file in (CHART / "templates").rglob("*.tpl"))
+    folder = CHART / "files" / "hvd_pods" / "common"
+    read = {file.name for file in folder.glob("*.json") if f'{file.name}"' in templates}
+    stored = {
+        path.name for name, path in chart_files().items() if name.startswith("files/hvd_pods")
+    }
+    assert read == {name for name in stored if name.endswith(".json")}
+
+
 def stored_size(values: Values, beside: str = "") -> int:
     """Return how many bytes of a Secret a release takes, with more text in its manifests."""
     done = helm_template({**ARGUMENTS, **values})

@@ -15,11 +15,12 @@ from typing import Any
 
 import pytest
 
+from hvd_pods.agent import frames
 from hvd_pods.agent.keys import Keys
 from hvd_pods.common.errors import ConfigurationError, RunError
 from hvd_pods.common.host_program import STAY
 from hvd_pods.master import gateway, gateway_client
-from hvd_pods.master.agent_session import Where
+from hvd_pods.master.agent_session import AgentSession, AgentSessionError, Where
 from hvd_pods.master.remote import Reach
 from hvd_pods.rules.messages import Event, WorkerReached
 from tests.unit.hvd_pods.release_keys import WORKER_NAME, ReleaseKeys
@@ -304,6 +305,26 @@ def test_last_output_of_a_connection_that_breaks_reaches_the_client(
         assert len(read(client.stdout)) == 200_000
         assert client.code() == 255
         assert b"error: hvd-worker-0: port " in read(client.stderr)
+
+
+@pytest.mark.parametrize("kind", [frames.INPUT, frames.STAY])
+def test_output_that_came_before_nothing_could_be_sent_reaches_the_client(
+    served: Served, client: Client, monkeypatch: pytest.MonkeyPatch, kind: bytes
+) -> None:
+    def fail(session: AgentSession, kind: bytes, content: bytes = b"") -> None:
+        raise AgentSessionError("the connection has ended")
+
+    client.ask("head -c 200000 /dev/zero; exec sleep 60")
+    # The pipe to the client takes a part of it.
+    time.sleep(0.3)
+    monkeypatch.setattr(AgentSession, "send", fail)
+    if kind == frames.INPUT:
+        os.write(client.stdin, b"in\n")
+    else:
+        client.connection.sendall(STAY)
+    time.sleep(0.1)
+    assert len(read(client.stdout)) == 200_000
+    assert client.code() == 255
 
 
 def test_streams_have_any_numbers(served: Served, client: Client) -> None:

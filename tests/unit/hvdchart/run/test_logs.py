@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from hvd_pods.common.lease import LEASE_KEPT
+from hvdchart.errors import ClusterError
 from hvdchart.run.cluster import Cluster
 from hvdchart.run.logs import LogLine, follow
 from tests.fakes.cluster import FakeCluster
@@ -81,6 +82,20 @@ def test_follow_reads_the_log_of_each_pod_once(
     containers = {request.path: request.query["container"] for request in logs}
     assert len(containers) == len(logs) == 4
     assert {*containers.values()} == {"master", "worker"}
+
+
+def test_log_of_a_pod_that_is_gone_is_known_by_the_status(training: FakeCluster) -> None:
+    """A proxy may answer with a text of its own."""
+    training.refusals["log get"] = (404, "no such page")
+    finish(training)
+    assert list(follow(Cluster.connect(), "hvd")) == []
+
+
+def test_other_refusal_that_speaks_of_something_not_found_is_told(training: FakeCluster) -> None:
+    training.refusals["log get"] = (500, 'service "checks" not found')
+    finish(training)
+    with pytest.raises(ClusterError, match="checks"):
+        list(follow(Cluster.connect(), "hvd"))
 
 
 @pytest.mark.parametrize("kind", ["Complete", "Failed"])
