@@ -1,0 +1,190 @@
+"""How a run ends: its workers, its results, and what another master of its Job goes on with."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from hvd_pods.cluster.shapes import format_time
+from hvd_pods.common.record import STORED
+from hvd_pods.common.run import Run
+from hvd_pods.rules import messages as m
+from hvd_pods.rules.ending import UNREADABLE
+from tests.unit.hvd_pods.rules.trainings import training
+from tests.unit.hvd_pods.rules.world import DELETED, JOB, SUSPENDED, WALL, World, one_group
+
+STARTED = {"startTime": "2026-01-01T10:00:00Z"}
+EXCEEDED = {"metadata": {}, "spec": {"activeDeadlineSeconds": 60}, "status": STARTED}
+FAILURE = {"type": "FailureTarget", "status": "True", "reason": "DeadlineExceeded"}
+ENDED_BY_DEADLINE = {**EXCEEDED, "status": {"conditions": [FAILURE]}}
+LAST = {**JOB, "status": {"failed": 2}}
+# It may have been preempted, which is no failure.
+QUEUED = {**LAST, "metadata": {"annotations": {"horovod/queue": "team"}}}
+# Its deadline would pass in the pause before the next master.
+ENDS_SOON = {**EXCEEDED, "status": {"startTime": format_time(WALL + 945)}}
+
+
+def test_training_that_ends_as_its_master_is_asked_to_end_has_finished() -> None:
+    world = training()
+    world.put(m.Terminated())
+    world.end_launcher(0)
+    assert world.end() == (0, "")
+    assert world.of(m.WriteRecord)[-1].data["state"] == "Finished"
+
+
+@pytest.mark.parametrize(
+    ("cleanup", "upgraded", "code", "is_scaled"),
+    [
+        ("OnSuccess", "", 0, True),
+        ("OnSuccess", "", 78, False),
+        ("Always", "", 78, True),
+        ("Never", "", 0, False),
+        # What an upgrade made of it while the run went on.
+        ("Always", "Never", 0, False),
+    ],
+)
+def test_workers_are_scaled_down_as_cleanup_says(
+    cleanup: str, upgraded: str, code: int, is_scaled: bool
+) -> None:
+    world = training(cleanup=cleanup)
+    world.job = {
+        **JOB,
+        "metadata": {"annotations": {"horovod/cleanup": upgraded}} if upgraded else {},
+    }
+    world.end_launcher(code)
+    world.settle()
+    assert bool(world.of(m.ScaleDown)) is is_scaled
+    end = world.of(m.WriteRecord)[-1].data["state"]
+    assert end == ("Finished" if code == 0 else "Failed")
+
+
+EVICTED = "its pod was deleted or evicted"
+TOO_LONG = "longer than master.activeDeadlineSeconds=60"
+
+
+@pytest.mark.parametrize(
+    ("cleanup", "job", "reason", "state", "is_scaled"),
+    [
+        # The workers are those of the master or of the run that follows.
+        ("Always", JOB, EVICTED, "Running", False),
+        ("Always", None, "an upgrade or an uninstall removed its Job", "Running", False),
+        # No other master follows, by this clock or by the controller's.
+        ("Always", EXCEEDED, TOO_LONG, "Failed", True),
+        ("Always", ENDED_BY_DEADLINE, TOO_LONG, "Failed", True),
+        # It may go on later.
+        ("OnSuccess", DELETED, "deleted", "Running", True),
+        ("Never", DELETED, "deleted", "Running", False),
+        ("Never", SUSPENDED, "suspended", "Running", True),
+    ],
+)
+def test_workers_of_a_run_that_is_stopped_stay_where_somebody_needs_them(
+    cleanup: str, job: Any, reason: str, state: str, is_scaled: bool
+) -> None:
+    world = training(cleanup=cleanup)
+    world.job = job
+    world.put(m.Terminated())
+    assert reason in world.end()[1]
+    assert world.of(m.WriteRecord)[-1].data["state"] == state
+    assert bool(world.of(m.ScaleDown)) is is_scaled
+
+
+def ask(world: World) -> m.AskRanks:
+    """Let the master be asked to end, and what it asks the ranks then."""
+    world.put(m.Terminated())
+    while not world.of(m.AskRanks):
+        world.answer()
+    (asking,) = world.of(m.AskRanks)
+    assert isinstance(asking, m.AskRanks)
+    return asking
+
+
+@pytest.mark.parametrize(
+    ("run", "job", "may_stay"),
+    [
+        (one_group(mode="direct"), JOB, True),
+        (one_group(mode="direct"), QUEUED, True),
+        (one_group(mode="mpirun"), JOB, False),
+        (one_group(1, mode="direct"), JOB, False),
+        *(
+            (one_group(mode="direct"), job, False)
+            for job in (None, DELETED, SUSPENDED, EXCEEDED, UNREADABLE, LAST, ENDS_SOON)
+        ),
+    ],
+)
+def test_ranks_may_go_on_only_if_another_master_follows(run: Run, job: Any, may_stay: bool) -> None:
+    world = training(run)
+    world.job = job
+    assert ask(world).may_stay is may_stay
+
+
+def test_ranks_are_asked_once_if_the_job_cannot_be_read_in_time() -> None:
+    world = training(mode="direct", gracePeriodSeconds=6)
+    world.put(m.Terminated())
+    world.fire()
+    assert world.of(m.ReadJob)[-1].within == 1, "a sixth of the grace period"
+    world.answer_all()
+    assert [effect.may_stay for effect in world.of(m.AskRanks)] == [False]
+
+
+def test_master_that_has_left_its_ranks_ends_neither_them_nor_the_run() -> None:
+    world = training(mode="direct", cleanup="Always")
+    ask(world)
+    world.answers.clear()
+    world.put(m.RanksAsked(1, 0, go_on=True))
+    assert not world.of(m.EndLauncher)
+    world.end_launcher(138)
+    assert EVICTED in world.end()[1]
+    assert world.of(m.WriteRecord)[-1].data["state"] == "Running"
+    assert not world.of(m.ScaleDown)
+
+
+def test_an_upgrade_may_change_the_number_of_retries_during_the_run() -> None:
+    world = training()
+    world.job = {**JOB, "spec": {"backoffLimit": 4}}
+    while not world.exit:
+        if world.is_running:
+            world.end_launcher(1)
+        world.answer() if world.answers else world.fire()
+    assert len(world.of(m.StartLauncher)) == 5
+
+
+@pytest.mark.parametrize(("run", "number", "goes_on"), [("run-1", 5, False), ("run-0", 1, True)])
+def test_new_master_counts_on_and_another_run_anew(run: str, number: int, goes_on: bool) -> None:
+    """The master before was lost while it trained, which the Job counts."""
+    before = {"run": run, "settings": "settings-1", "attempts": "4", "failures": "1"}
+    job = {**JOB, "status": {"failed": 1}}
+    world = World(one_group(), record={**before, "state": "Running"}, job=job)
+    assert world.train() == number
+    world.effects.clear()
+    world.end_launcher(1)
+    world.settle(until=m.StartLauncher)
+    assert bool(world.of(m.StartLauncher)) is goes_on
+
+
+@pytest.mark.parametrize(("code", "on_failure"), [(0, False), (78, False), (78, True)])
+def test_results_are_stored_once_after_the_end_is_recorded(code: int, on_failure: bool) -> None:
+    run = one_group(results={"timeoutSeconds": 60, "onFailure": on_failure}, cleanup="Always")
+    world = training(run)
+    world.end_launcher(code)
+    world.end()
+    is_stored = code == 0 or on_failure
+    assert bool(world.of(m.StoreResults)) is is_stored
+    record = world.of(m.ReleaseRecord)[0].data
+    assert record.get("results") == (STORED if is_stored else "")
+    kinds = [type(effect) for effect in world.effects]
+    assert not is_stored or kinds.index(m.ScaleDown) < kinds.index(m.StoreResults)
+    again = World(run, record={**record, "uid": "uid-0"})
+    again.put(m.Started())
+    again.end()
+    assert not again.of(m.StoreResults), "the record says that they are stored"
+
+
+def test_storing_ends_before_the_jobs_deadline() -> None:
+    """Kubernetes would otherwise call a run failed that has finished."""
+    world = training(results={"timeoutSeconds": 60, "onFailure": False})
+    began = {"startTime": format_time(WALL + world.now)}
+    world.job = {**JOB, "spec": {"activeDeadlineSeconds": 50}, "status": began}
+    world.end_launcher(0)
+    world.end()
+    assert world.of(m.StoreResults)[0].within <= 50 - 15

@@ -1,0 +1,457 @@
+"""Which ranks stall, how they are told, and when that ends an attempt."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+import pytest
+
+from hvd_pods.cluster.shapes import format_time
+from hvd_pods.common.notices import DEBUGGED, ENDED, FINISHED, IDLE, KEPT, STOPPED
+from hvd_pods.common.run_events import RunEvent
+from hvd_pods.rules import messages as m
+from hvd_pods.rules.timers import TimerKind
+from hvd_pods.rules.training import END_WITHIN, NAME_AFTER
+from tests.unit.hvd_pods.rules.trainings import (
+    CAUSE,
+    end_with,
+    keep_state,
+    lose,
+    notice,
+    report,
+    training,
+    wait_in_launch,
+)
+from tests.unit.hvd_pods.rules.world import WALL, World
+
+
+def test_stalled_ranks_are_named_once_with_their_stacks() -> None:
+    world = training()
+    for period in range(4):
+        for rank in (1, 3):
+            world.put(m.RankMissing(1, rank, "has not joined grads", 60.0 * (period + 1)))
+        while TimerKind.STALLS in world.state.timers:
+            world.fire()
+        world.now += 60
+    named = [
+        effect.message for effect in world.of(m.CreateJobEvent) if effect.event == RunEvent.STALLED
+    ]
+    assert named == [
+        "rank 1 on w-0 has not joined grads for at least 60 s; "
+        "rank 3 on w-1 has not joined grads for at least 60 s"
+    ]
+    assert [effect.ranks for effect in world.of(m.ShowStacks)] == [{"w-0": [1], "w-1": [3]}]
+    assert not world.of(m.EndLauncher), "launch.stallTimeoutSeconds is 0"
+
+
+def test_stall_is_told_with_the_time_since_the_last_step() -> None:
+    """Horovod, which looks now and then, says only that it has lasted for a while."""
+    world = training()
+    report(world, 1)
+    world.put(m.RankMissing(1, 3, "has not joined grads", 15.0), after=58.0)
+    while TimerKind.STALLS in world.state.timers:
+        world.fire()
+    told = next(e.message for e in world.of(m.CreateJobEvent) if e.event == RunEvent.STALLED)
+    assert "for at least 15 s" in told
+    assert re.search(r"last step was 5[89] s ago", told), told
+
+
+def recorded_stall(world: World) -> dict[str, Any]:
+    """What the last write of the record says of a stall."""
+    found: dict[str, Any] = json.loads(world.of(m.WriteRecord)[-1].data["stall"] or "{}")
+    return found
+
+
+def renew(world: World, after: float = 0.0) -> None:
+    """Let the master write the record after some seconds, as it does now and then."""
+    world.answer_all()
+    world.put(m.Timer(TimerKind.RENEW), after)
+
+
+def test_stalled_rank_is_in_the_record_at_once_and_then_where_it_is() -> None:
+    world = training()
+    began = world.now
+    world.put(m.RankMissing(1, 3, "has not joined grads", 60.0))
+    while TimerKind.STALLS in world.state.timers:
+        world.fire()
+    expected = {
+        "rank": 3,
+        "host": "w-1",
+        "what": "has not joined grads",
+        "since": format_time(WALL + began - 60),
+        "place": "",
+    }
+    assert recorded_stall(world) == expected
+    world.put(m.StacksShown(1, [(3, "train.py:41 in load"), (1, "x")]))
+    renew(world)
+    assert recorded_stall(world) == {**expected, "place": "train.py:41 in load"}
+    # Horovod names it again.
+    world.put(m.RankMissing(1, 3, "has not joined grads", 60.0), after=60.0)
+    while TimerKind.STALLS in world.state.timers:
+        world.fire()
+    renew(world)
+    assert recorded_stall(world) == {**expected, "place": "train.py:41 in load"}
+
+
+def test_rank_that_others_have_waited_for_longest_is_in_the_record() -> None:
+    world = training()
+    notice(world, STOPPED, "w-1", rank=3, seconds=40.0, period=15.0)
+    notice(world, STOPPED, "w-0", rank=1, seconds=90.0, period=15.0)
+    while TimerKind.STALLS in world.state.timers:
+        world.fire()
+    assert recorded_stall(world)["rank"] == 1
+
+
+@pytest.mark.parametrize("how", ["a step", "it is no longer named", "the attempt ends"])
+def test_stall_leaves_the_record_when_the_training_goes_on(how: str) -> None:
+    world = training()
+    report(world, 1)
+    world.put(m.RankMissing(1, 3, "has not joined grads", 15.0), after=20.0)
+    while TimerKind.STALLS in world.state.timers:
+        world.fire()
+    report(world, 1)
+    renew(world, 30.0)
+    assert recorded_stall(world), "neither a report of the same step nor some time ends it"
+    if how == "a step":
+        report(world, 2)
+    elif how == "the attempt ends":
+        world.answer_all()
+        world.end_launcher(1)
+        world.answers.clear()
+    renew(world, 30.0 if how == "it is no longer named" else 1.0)
+    assert not recorded_stall(world)
+
+
+def test_rank_that_does_not_end_is_in_the_record_until_a_step() -> None:
+    world = training()
+    notice(world, FINISHED, "w-0", rank=0)
+    for rank in (1, 2):
+        notice(world, FINISHED, f"w-{rank // 2}", rank=rank)
+    wait_in_launch(world, NAME_AFTER + 1)
+    world.put(m.StacksShown(1, [(3, "train.py:41 in load")]))
+    renew(world, 500.0)
+    stall = recorded_stall(world)
+    assert (stall["rank"], stall["host"], stall["place"]) == (3, "w-1", "train.py:41 in load")
+    assert stall["what"] == "has not ended after rank 0 on w-0"
+    report(world, 1)
+    renew(world)
+    assert not recorded_stall(world)
+
+
+def test_rank_that_is_late_in_each_step_does_not_stall_from_the_first_one_on() -> None:
+    """Horovod names it in each step, and a slow run is no stalled one."""
+    world = training(stallTimeoutSeconds=600)
+    for number in range(1, 41):
+        world.put(m.RankMissing(1, 3, "has not joined grads", 15.0), after=20.0)
+        while TimerKind.STALLS in world.state.timers:
+            world.fire()
+        stepped = world.now = world.now + 10
+        report(world, number)
+    world.put(m.RankMissing(1, 3, "has not joined grads", 15.0), after=20.0)
+    while TimerKind.STALLS in world.state.timers:
+        world.fire()
+    assert not world.of(m.EndLauncher)
+    stall = world.state.find_stall(world.now)
+    assert stall
+    assert stall.since >= stepped
+
+
+def test_where_no_rank_computes_the_one_that_began_to_wait_first_is_in_the_record() -> None:
+    world = training(stallTimeoutSeconds=600)
+    for rank in range(4):
+        seconds = 121.0 if rank == 3 else 101.0
+        notice(world, IDLE, f"w-{rank // 2}", rank=rank, seconds=seconds, period=15.0)
+    while TimerKind.STALLS in world.state.timers:
+        world.fire()
+    stall = world.state.find_stall(world.now)
+    assert stall
+    assert stall.rank == 3
+
+
+def test_metrics_count_launches_and_stalls_and_have_the_stage() -> None:
+    def counted() -> tuple[int, int, RunEvent | None]:
+        return world.state.launches, world.state.stalls, world.state.stage
+
+    world = stalled()
+    assert counted() == (1, 1, RunEvent.TRAINING), "a stall is no stage"
+    end_with(world, 143)
+    world.effects.clear()
+    world.settle(until=m.StartLauncher)
+    assert counted() == (2, 1, RunEvent.TRAINING)
+    world.end_launcher()
+    world.settle()
+    assert counted() == (2, 1, RunEvent.FINISHED)
+
+
+def test_stopped_rank_is_named_once_until_it_stops_anew() -> None:
+    """Although notices take a moment to arrive."""
+    world = training()
+    named = []
+    for after, seconds in ((20.0, 20.0), (15.5, 35.0), (20.0, 6.0)):
+        world.now += after
+        notice(world, STOPPED, "w-1", rank=3, seconds=seconds, period=15.0)
+        while TimerKind.STALLS in world.state.timers:
+            world.fire()
+        named.append(len([e for e in world.of(m.CreateJobEvent) if e.event == RunEvent.STALLED]))
+    assert named == [1, 1, 2]
+
+
+def stalled() -> World:
+    """A training with a rank that is stopped for too long; its stack was asked for."""
+    world = training(stallTimeoutSeconds=100)
+    notice(world, STOPPED, "w-1", rank=3, seconds=120.0, period=15.0)
+    while not world.of(m.ShowStacks):
+        world.fire()
+    return world
+
+
+@pytest.mark.parametrize(
+    ("kind", "steps", "seconds", "ends"),
+    [
+        pytest.param(STOPPED, (), 590, False, id="no steps are reported"),
+        pytest.param(STOPPED, (), 610, True, id="ten minutes"),
+        pytest.param(STOPPED, (1, 2, 3), 29, False, id="short steps, and some seconds at least"),
+        pytest.param(STOPPED, (1, 2, 3), 31, True, id="short steps"),
+        pytest.param(STOPPED, (10, 20, 30), 190, False, id="within twenty steps"),
+        pytest.param(STOPPED, (10, 20, 30), 210, True, id="beyond twenty steps"),
+        pytest.param(STOPPED, (100, 200, 300), 610, True, id="long steps, ten minutes at most"),
+        pytest.param(DEBUGGED, (1, 2, 3), 3590, False, id="somebody looks at it"),
+        pytest.param(DEBUGGED, (1, 2, 3), 3610, True, id="for too long"),
+    ],
+)
+def test_rank_that_a_signal_has_stopped_is_waited_for_as_long_as_steps_take(
+    kind: str, steps: tuple[float, ...], seconds: float, ends: bool
+) -> None:
+    world = training(stallTimeoutSeconds=3600, stopsFollowSteps=True)
+    began = world.now
+    for number, at in enumerate(steps, 1):
+        world.now = began + at
+        report(world, number)
+    world.now += seconds
+    notice(world, kind, "w-1", rank=3, seconds=float(seconds), period=15.0)
+    while world.state.timers.get(TimerKind.STALLS, float("inf")) < world.now + 5:
+        world.fire()
+    if ends:
+        world.settle(until=m.EndLauncher)
+    assert bool(world.of(m.EndLauncher)) is ends
+
+
+@pytest.mark.parametrize(
+    ("ranks", "seconds", "ends"),
+    [
+        pytest.param(4, 2, False, id="for a moment"),
+        pytest.param(4, 4, True, id="no step is lost"),
+        pytest.param(3, 4, False, id="one rank keeps nothing"),
+    ],
+)
+def test_stopped_rank_is_waited_for_only_seconds_where_every_rank_keeps_its_state(
+    ranks: int, seconds: float, ends: bool
+) -> None:
+    world = training(stallTimeoutSeconds=3600, stopsFollowSteps=True)
+    for number in (1, 2, 3):
+        world.put(m.ProgressReported(1, {"step": number}), 0.05)
+    keep_state(world, ranks=ranks)
+    world.now += seconds
+    notice(world, STOPPED, "w-1", rank=3, seconds=seconds, period=1.0)
+    while world.state.timers.get(TimerKind.STALLS, float("inf")) < world.now + 5:
+        world.fire()
+    if ends:
+        world.settle(until=m.EndLauncher)
+    assert bool(world.of(m.EndLauncher)) is ends
+
+
+def test_attempt_knows_how_long_steps_take_before_it_has_made_some() -> None:
+    world = training(stallTimeoutSeconds=3600, stopsFollowSteps=True)
+    for number in (1, 2, 3):
+        world.put(m.ProgressReported(1, {"step": number}), 0.05)
+    lose(world)
+    world.end_launcher(1)
+    while len(world.of(m.StartLauncher)) == 1:
+        world.answer() if world.answers else world.fire()
+    number = world.state.attempt.number
+    for rank in range(4):
+        notice(world, KEPT, f"w-{rank // 2}", rank=rank)
+    began = world.now
+    ended = len(world.of(m.EndLauncher))
+    notice(world, STOPPED, "w-1", rank=3, seconds=4.0, period=1.0)
+    while len(world.of(m.EndLauncher)) == ended and world.now < began + 5:
+        world.answer() if world.answers else world.fire()
+    assert (world.state.attempt.number, world.now < began + 5) == (number, True)
+
+
+def test_stop_that_goes_on_is_not_held_back_as_lines_of_output_are() -> None:
+    """The next report of those comes five seconds later: a script could write them without end."""
+    world = training(stallTimeoutSeconds=3600, stopsFollowSteps=True)
+    for number in (1, 2, 3):
+        world.put(m.ProgressReported(1, {"step": number}), 0.05)
+    keep_state(world)
+    began = world.now
+    for seconds in (1.0, 2.0, 3.0):
+        world.now = began + seconds
+        notice(world, STOPPED, "w-1", rank=3, seconds=seconds, period=1.0)
+        world.fire()
+    world.settle(until=m.EndLauncher)
+    assert world.now - began < 4
+
+
+def test_rank_that_is_named_each_second_ends_the_attempt_in_time() -> None:
+    """With HOROVOD_STALL_CHECK_TIME_SECONDS=1, names come more often than the log has them."""
+    world = training(stallTimeoutSeconds=30)
+    began = world.now
+    while not world.of(m.EndLauncher) and world.now < began + 60:
+        world.put(m.RankMissing(1, 3, "has not joined grads", 1.0), after=1.0)
+        for _ in range(3):
+            if world.answers:
+                world.answer()
+            elif min(world.state.timers.values(), default=world.now + 1) <= world.now:
+                world.fire()
+    assert 28 <= world.now - began <= 34
+    assert len([e for e in world.of(m.CreateJobEvent) if e.event == RunEvent.STALLED]) == 1
+
+
+def test_stall_that_lasts_ends_the_attempt_after_its_stacks() -> None:
+    world = stalled()
+    assert not world.of(m.EndLauncher)
+    world.settle(until=m.EndLauncher)
+    problem = end_with(world, 0)
+    assert "rank 3 on w-1 is stopped" in problem, "whatever its handlers make of the end"
+
+
+def test_launcher_that_does_not_end_is_killed() -> None:
+    world = stalled()
+    world.settle(until=m.EndLauncher)
+    assert world.state.timers[TimerKind.KILL] == pytest.approx(world.now + END_WITHIN, abs=0.1)
+    world.answers.clear()
+    world.fire()
+    assert world.of(m.EndLauncher)[-1].kills
+
+
+@pytest.mark.parametrize(
+    ("first", "pause", "is_stall"),
+    [((0, 1, 2), 0, True), ((0, 1), 0, False), ((0, 1, 2), 60, False)],
+)
+def test_ranks_stall_when_none_of_them_computes(
+    first: tuple[int, ...], pause: int, is_stall: bool
+) -> None:
+    """One that computes may be what the others wait for, for as long as it likes."""
+    world = training(stallTimeoutSeconds=100)
+    for rank in first:
+        notice(world, IDLE, f"w-{rank // 2}", rank=rank, seconds=101.0, period=15.0)
+    world.now += pause
+    notice(world, IDLE, "w-1", rank=3, seconds=101.0, period=15.0)
+    assert (TimerKind.STALLS in world.state.timers) is is_stall
+    if is_stall:
+        world.settle(until=m.EndLauncher)
+        assert [e.ranks for e in world.of(m.ShowStacks)] == [{"w-0": [0, 1], "w-1": [2, 3]}]
+        assert "rank 2 on w-1 uses no CPU for 101 s" in end_with(world, 143)
+
+
+@pytest.mark.parametrize(("idle", "times_named"), [(28.0, 0), (70.0, 5)])
+def test_pauses_of_all_ranks_do_not_add_up(idle: float, times_named: int) -> None:
+    """Such as those of a training that waits for its data; each stall names all ranks."""
+    world = training(stallTimeoutSeconds=100)
+    for _ in range(5):
+        world.now += idle + 6.0
+        for rank in range(4):
+            notice(world, IDLE, f"w-{rank // 2}", rank=rank, seconds=idle, period=15.0)
+        world.answer_all()
+        while TimerKind.STALLS in world.state.timers:
+            world.fire()
+    named = [e.message for e in world.of(m.CreateJobEvent) if e.event == RunEvent.STALLED]
+    assert len(named) == times_named
+    assert all(f"rank {rank} on" in message for message in named for rank in range(4))
+    assert not world.of(m.EndLauncher)
+
+
+def test_ranks_that_there_are_not_are_not_kept() -> None:
+    world = training()
+    for rank in range(3, 50):
+        world.put(m.RankMissing(1, rank, "has not joined grads", 60.0))
+    assert world.state.attempt.launch
+    assert [*world.state.attempt.launch.stalls.new] == [3]
+
+
+def test_stalls_that_are_new_all_the_time_are_reported_now_and_then() -> None:
+    world = training()
+    began = world.now
+    while world.now < began + 60:
+        world.put(m.RankMissing(1, 3, "has not joined grads", 60.0), after=0.2)
+        world.put(m.RankMissing(1, 3, "has not joined grads", 1.0), after=0.2)
+        if world.state.timers.get(TimerKind.STALLS, world.now + 1) <= world.now:
+            world.fire()
+    assert len([e for e in world.of(m.CreateJobEvent) if e.event == RunEvent.STALLED]) <= 13
+
+
+def test_rank_that_does_not_end_after_another_one_is_named_with_its_stack() -> None:
+    world = training(stallTimeoutSeconds=600)
+    notice(world, FINISHED, "w-0", rank=0)
+    wait_in_launch(world, NAME_AFTER + 1)
+    for rank in (1, 2):
+        notice(world, FINISHED, f"w-{rank // 2}", rank=rank)
+    wait_in_launch(world, NAME_AFTER)
+    (told,) = [
+        effect.message for effect in world.of(m.CreateJobEvent) if effect.event == RunEvent.STALLED
+    ]
+    assert "rank 0 on w-0" in told
+    assert "rank 3 on w-1" in told
+    shown = next(iter(world.of(m.ShowStacks)))
+    assert dict(shown.ranks)["w-1"] == [2, 3]
+    assert not world.of(m.EndLauncher)
+
+
+@pytest.mark.parametrize(
+    ("limit", "seconds", "ends"),
+    [
+        pytest.param(100, 99, False, id="within the limit"),
+        pytest.param(100, 101, True, id="beyond the limit"),
+        pytest.param(5, 59, False, id="ranks need some time to end"),
+        pytest.param(5, 61, True, id="a short limit"),
+        pytest.param(0, 90000, False, id="no limit"),
+    ],
+)
+def test_rank_that_never_ends_after_another_one_ends_the_attempt_at_the_stalls_limit(
+    limit: int, seconds: float, ends: bool
+) -> None:
+    world = training(stallTimeoutSeconds=limit)
+    notice(world, FINISHED, "w-0", rank=0)
+    wait_in_launch(world, seconds)
+    assert bool(world.of(m.EndLauncher)) is ends
+    problem = end_with(world, 143)
+    assert ("rank 0 on w-0 ended with exit code 0" in problem) is ends
+
+
+def test_ranks_that_make_steps_may_go_on_after_another_one() -> None:
+    """Each may have work of its own."""
+    world = training(stallTimeoutSeconds=100)
+    notice(world, FINISHED, "w-0", rank=0)
+    for number in range(1, 7):
+        report(world, number)
+        wait_in_launch(world, 50)
+    assert not world.of(m.EndLauncher)
+    wait_in_launch(world, 101)
+    assert world.of(m.EndLauncher)
+
+
+def test_ranks_that_have_left_do_not_hide_that_no_other_computes() -> None:
+    world = training(stallTimeoutSeconds=100)
+    notice(world, FINISHED, "w-0", rank=0)
+    for rank in (1, 2, 3):
+        notice(world, IDLE, f"w-{rank // 2}", rank=rank, seconds=101.0, period=15.0)
+    world.settle(until=m.EndLauncher)
+    assert "uses no CPU for 101 s" in end_with(world, 143)
+
+
+@pytest.mark.parametrize("kind", [FINISHED, ENDED])
+def test_command_may_launch_ranks_as_often_as_it_likes(kind: str) -> None:
+    """Such as hvdchart.launch, whose calls may also have nothing to do for hours."""
+    world = training(mode="custom", stallTimeoutSeconds=100)
+    for rank in range(4):
+        notice(world, kind, f"w-{rank // 2}", rank=rank)
+    wait_in_launch(world, 1000)
+    notice(world, IDLE, "w-0", rank=1, seconds=101.0, period=15.0)
+    wait_in_launch(world, 10)
+    assert not [effect for effect in world.of(m.CreateJobEvent) if effect.event == RunEvent.STALLED]
+    assert not world.of(m.EndLauncher)
+    assert "ended with exit code 0" not in end_with(world, 1, CAUSE)
