@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-from hvd_pods.common.lease import LEASE_KEPT
-from hvd_pods.common.record import FAILED, FINISHED, STORED
+from hvd_pods.common.record import FAILED, FINISHED, LEASE_KEPT, STORED
 from hvdchart.run.newest import NewestRun
 from hvdchart.run.pod_problems import advice_for_refusal, waits_for
 from hvdchart.run.release import Object, Release, component_of, condition_of, is_child

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from hvd_pods.common.hostile import one_line
-from hvd_pods.common.lease import LEASE_KEPT
+from hvd_pods.common.record import LEASE_KEPT
 from hvdchart.run.api import RefusedError, unless_refused
 from hvdchart.run.cluster import Cluster
 from hvdchart.run.pod_problems import may_pass

@@ -13,7 +13,8 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Self
 
-from hvd_pods.common.lease import LEASE_KEPT, RENEWED, SESSION
+from hvd_pods.common.contract import RENEWED, SESSION
+from hvd_pods.common.record import LEASE_KEPT
 from hvdchart.errors import ClusterError, HelmError, NoRunError
 from hvdchart.run.cluster import Cluster
 from hvdchart.run.control import remove

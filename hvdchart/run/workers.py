@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from hvd_pods.common.contract import MINIMUM, SPARES
 from hvd_pods.common.hostile import MOST_COUNTED, parse_count
 from hvdchart.run.release import Object, is_child, is_ready
 
@@ -39,8 +40,8 @@ def count_workers(stateful_sets: Iterable[Object], pods: Sequence[Object], used:
         replicas = int(stateful_set["spec"].get("replicas", 0))
         # The chart notes how many of the replicas are spares. Scaled to 0, there are none.
         notes = metadata.get("annotations") or {}
-        spares = min(parse_count(str(notes.get("horovod/spares", "")), MOST_COUNTED) or 0, replicas)
-        minimum = parse_count(str(notes.get("horovod/minimum", "")), MOST_COUNTED)
+        spares = min(parse_count(str(notes.get(SPARES, "")), MOST_COUNTED) or 0, replicas)
+        minimum = parse_count(str(notes.get(MINIMUM, "")), MOST_COUNTED)
         own = [pod for pod in pods if is_child(pod, metadata["name"])]
         up = sum(map(is_ready, own))
         most = replicas - spares

@@ -1,4 +1,4 @@
-"""Each variable between the chart and its pods is named in one module."""
+"""Each variable and annotation that the chart and its pods share is named in one module."""
 
 from __future__ import annotations
 
@@ -33,3 +33,26 @@ def test_templates_set_what_the_contract_says_that_the_chart_sets() -> None:
 def test_programs_name_no_variable_that_the_contract_does_not_have() -> None:
     every = set().union(*names_by_way().values())
     assert names_in(CHART / "files" / "hvd_pods", "*.py") <= every
+
+
+def annotations() -> set[str]:
+    return set(re.findall(r'= "(horovod/[a-z-]+)"', inspect.getsource(contract)))
+
+
+def test_templates_set_the_annotations_but_that_of_a_renewal() -> None:
+    """The command of a session writes that one."""
+    lines = "".join(file.read_text() for file in (CHART / "templates").rglob("*.yaml"))
+    keys = set(re.findall(r"^ +(horovod/[a-z-]+): ", lines, re.MULTILINE))
+    assert annotations() - keys == {contract.RENEWED}
+
+
+def test_no_other_module_spells_an_annotation() -> None:
+    folders = (CHART / "files" / "hvd_pods", CHART.parents[1] / "hvdchart")
+    files = [file for folder in folders for file in folder.rglob("*.py")]
+    found = {
+        (file.name, name)
+        for file in files
+        for name in re.findall(r"[\"'](horovod/[a-z-]+)[\"']", file.read_text())
+        if name in annotations() and file.name != "contract.py"
+    }
+    assert not found

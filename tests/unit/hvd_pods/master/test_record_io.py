@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from hvd_pods.cluster import kube
-from hvd_pods.common.lease import LEASE, RENEWED
+from hvd_pods.common.contract import LEASE, RENEWED
 from hvd_pods.master import record_io
 from hvd_pods.master.record_io import RecordClient
 from hvd_pods.rules import ending

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from hvd_pods.cluster.shapes import format_time
-from hvd_pods.common.lease import LEASE_KEPT
+from hvd_pods.common.record import LEASE_KEPT
 from hvd_pods.common.run_events import RunEvent
 from hvd_pods.rules import messages as m
 from hvd_pods.rules.ending import UNREADABLE

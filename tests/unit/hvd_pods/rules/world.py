@@ -5,9 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from hvd_pods.cluster.shapes import CLEANUP
+from hvd_pods.common.contract import CLEANUP, LEASE, RENEWED
 from hvd_pods.common.errors import ConfigurationError, RunError
-from hvd_pods.common.lease import LEASE, RENEWED
 from hvd_pods.common.run import Pod, Run
 from hvd_pods.rules import messages as m
 from hvd_pods.rules.decide import decide

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from hvd_pods.common.lease import LEASE_KEPT
+from hvd_pods.common.record import LEASE_KEPT
 from hvdchart.errors import ClusterError
 from hvdchart.run.cluster import Cluster
 from hvdchart.run.logs import LogLine, follow

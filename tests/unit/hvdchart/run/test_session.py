@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from hvd_pods.common.lease import RENEWED, SESSION
+from hvd_pods.common.contract import RENEWED, SESSION
 from hvdchart.run.cluster import Cluster
 from hvdchart.run.helm import Helm
 from hvdchart.run.session import Session

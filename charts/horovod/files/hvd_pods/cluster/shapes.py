@@ -5,17 +5,14 @@ from __future__ import annotations
 from datetime import datetime, timezone
 from typing import Any, Dict
 
-from hvd_pods.common.lease import LEASE, RENEWED
+from hvd_pods.common.contract import CLEANUP, LEASE, QUEUE, RENEWED
 
 Object = Dict[str, Any]
 # Seconds for which a call before the training is repeated; the training starts without it.
 START_RETRY_SECONDS = 10.0
 # Seconds for which a call between two attempts is repeated, and the longest wait for its answer.
 AGAIN_RETRY_SECONDS = 2.0
-# The annotation of a Job that says what becomes of the workers.
-CLEANUP = "horovod/cleanup"
-# The Job's annotation with its queue of Kueue, whose preemptions are no failures.
-QUEUE = "horovod/queue"
+# Annotations of a Job.
 NOTES = (CLEANUP, QUEUE, LEASE, RENEWED)
 # What decisions need of a pod or a Job: its environment and other annotations may have secrets.
 KEPT = {

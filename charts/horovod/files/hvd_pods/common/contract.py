@@ -1,6 +1,6 @@
-"""The variables by which the chart, the master, its workers and the ranks know each other.
+"""The variables and annotations by which the chart, the pods and hvdchart know each other.
 
-The comment above a name says what the variable has. docs/inside.md shows them, from here.
+The comment above a name says what it has. docs/inside.md shows the variables, from here.
 """
 
 from __future__ import annotations
@@ -85,3 +85,23 @@ SITE = "HVD_SITE"
 KEEP = "HVD_KEEP"
 # Another socket than the worker's, for calls from a notebook.
 CALLS = "HVD_CALLS"
+
+# == Annotations of the Job
+
+# What becomes of the workers.
+CLEANUP = "horovod/cleanup"
+# The queue of Kueue, whose preemptions are no failures.
+QUEUE = "horovod/queue"
+# The session that the run belongs to.
+SESSION = "horovod/session"
+# After how many seconds without a renewal the master ends the run.
+LEASE = "horovod/lease-seconds"
+# The last renewal, which the command of the session writes. Only a change of it counts.
+RENEWED = "horovod/lease-renewed"
+
+# == Annotations of a StatefulSet
+
+# How many of its workers are spares.
+SPARES = "horovod/spares"
+# With how many workers the run goes on.
+MINIMUM = "horovod/minimum"

@@ -8,3 +8,5 @@ FAILED = "Failed"
 RUNNING = "Running"
 # Results that were stored; of others, the record says why they were not.
 STORED = "Stored"
+# Of the lease: the run has ended while its workers stay for the session's next one.
+LEASE_KEPT = "kept"

@@ -5,7 +5,8 @@ from __future__ import annotations
 import sys
 from typing import Mapping
 
-from hvd_pods.cluster.shapes import AGAIN_RETRY_SECONDS, CLEANUP, QUEUE, Object, parse_time
+from hvd_pods.cluster.shapes import AGAIN_RETRY_SECONDS, Object, parse_time
+from hvd_pods.common.contract import CLEANUP, QUEUE
 from hvd_pods.common.errors import (
     ConfigurationError,
     InterruptedRunError,
@@ -13,8 +14,7 @@ from hvd_pods.common.errors import (
     SupersededError,
 )
 from hvd_pods.common.exit_codes import BAD_CONFIGURATION
-from hvd_pods.common.lease import LEASE_KEPT
-from hvd_pods.common.record import FAILED, FINISHED, RUNNING, STORED
+from hvd_pods.common.record import FAILED, FINISHED, LEASE_KEPT, RUNNING, STORED
 from hvd_pods.common.run_events import RunEvent
 from hvd_pods.rules import messages as m
 from hvd_pods.rules.state import END, Activity, Step

@@ -11,9 +11,9 @@ the command may not reach the API server then, either.
 from __future__ import annotations
 
 from hvd_pods.cluster.shapes import Object
+from hvd_pods.common.contract import LEASE, RENEWED
 from hvd_pods.common.errors import LeaseEndedError
 from hvd_pods.common.hostile import parse_count
-from hvd_pods.common.lease import LEASE, RENEWED
 from hvd_pods.common.run_events import RunEvent
 from hvd_pods.rules import ending, training
 from hvd_pods.rules import messages as m
