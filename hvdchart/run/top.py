@@ -6,6 +6,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from hvd_pods.common import paths
 from hvd_pods.common.metrics import GPU_SAMPLE
 from hvdchart.errors import ClusterError
 from hvdchart.run.kubectl import Kubectl
@@ -13,7 +14,7 @@ from hvdchart.run.view import RunView
 from hvdchart.text import table
 
 # The figures of the container's control group, of version 2 or 1: CPU time in seconds, twice, and
-# memory in bytes; then the ranks' own files.
+# memory in bytes.
 _PROBE = r"""
 cpu() { sed -n 's/^usage_usec //p' /sys/fs/cgroup/cpu.stat 2>/dev/null | grep . ||
   echo $(( $(cat /sys/fs/cgroup/cpuacct/cpuacct.usage) / 1000 )); }
@@ -21,12 +22,14 @@ echo "cpu $(cpu) $(cut -d' ' -f1 /proc/uptime)"; sleep 1
 echo "cpu $(cpu) $(cut -d' ' -f1 /proc/uptime)"
 echo "memory $(cat /sys/fs/cgroup/memory.current 2>/dev/null ||
   cat /sys/fs/cgroup/memory/memory.usage_in_bytes)"
-cd /horovod/generated/metrics 2>/dev/null && grep -H '^horovod_' [0-9]* 2>/dev/null
 """
-# The metrics of the worker's GPUs, where a process reads them (hvd_pods/worker/gpus.py).
-_GPU_PROBE = r"""
-[ -S /horovod/generated/gpus.sock ] &&
-  python3 -I -S /horovod/bin/hvd_pods/worker/gpus.py 2>/dev/null
+# The files of the ranks.
+_RANKS_PROBE = f"""
+cd {paths.METRICS} 2>/dev/null && grep -H '^horovod_' [0-9]* 2>/dev/null
+"""
+# The metrics of the worker's GPUs, where a process reads them.
+_GPU_PROBE = f"""
+[ -S {paths.GPUS_SOCKET} ] && python3 -I -S {paths.GPUS_PROGRAM} 2>/dev/null
 """
 _RANK_LINE = re.compile(r"(\d+):horovod_(step|images_per_second) ([-+0-9.eE]+)")
 
@@ -54,7 +57,7 @@ def read_usage(run: RunView, kubectl: Kubectl, *, with_gpus: bool = False) -> li
     pods = [pod for pod in run.pods if pod["status"].get("phase") == "Running"]
     if not pods:
         raise ClusterError(f"no pod of run {run.release.name} runs")
-    probe = _PROBE + _GPU_PROBE if with_gpus else _PROBE
+    probe = _PROBE + _RANKS_PROBE + (_GPU_PROBE if with_gpus else "")
     answers = kubectl.read_each(pods, ["sh", "-c", f"{probe}exit 0"])
     return [parse_probe(pod, text if isinstance(text, str) else "") for pod, text in answers]
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from hvd_pods.common.paths import METRICS
 from tests.chart.render import (
     Values,
     main_container,
@@ -190,7 +191,7 @@ EFFECTS: list[tuple[Values, dict[str, Any]]] = [
         {},
         {
             "HVD_METRICS_PORT": None,
-            "HVD_METRICS_DIR": "/horovod/generated/metrics",
+            "HVD_METRICS_DIR": METRICS,
             "master ports": None,
         },
     ),

@@ -18,11 +18,10 @@ from pathlib import Path
 from typing import Any, Iterable, Iterator
 
 sys.path.insert(0, str(Path(__file__).absolute().parents[2]))
-from hvd_pods.common import paths
 from hvd_pods.common.metrics import GPU_SAMPLE, Sample
+from hvd_pods.common.paths import GPUS_SOCKET
 from hvd_pods.common.processes import die_with_parent
 
-SOCKET = f"{paths.GENERATED}/gpus.sock"
 LIBRARY = "libnvidia-ml.so.1"
 # GPUs, or MIG slices, of which a worker tells; the page of its metrics has a limit.
 MOST_GPUS = 128
@@ -128,7 +127,7 @@ class Gpus:
 class Asker:
     """Asks for the metrics of the GPUs; where there is no answer, only once a minute."""
 
-    def __init__(self, path: str = SOCKET) -> None:
+    def __init__(self, path: str = GPUS_SOCKET) -> None:
         self._path = path
         self._not_before = 0.0
 
@@ -192,7 +191,7 @@ def serve(listener: socket.socket, gpus: Gpus) -> None:
 def main() -> int:
     """Serve at the socket of this number, or print what is served."""
     if len(sys.argv) == 1:
-        print(format_lines(ask(SOCKET, TOP_WAITS)), end="")
+        print(format_lines(ask(GPUS_SOCKET, TOP_WAITS)), end="")
         return 0
     listener = socket.socket(fileno=int(sys.argv[1]))
     try:

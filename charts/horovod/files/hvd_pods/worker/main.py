@@ -24,7 +24,7 @@ from typing import Iterable, Mapping
 sys.path.insert(0, str(Path(__file__).absolute().parents[2]))
 from hvd_pods.common import contract, metrics, notices, packages, processes, threads
 from hvd_pods.common.metrics import Sample, format_page, script_samples
-from hvd_pods.common.paths import CODE, GENERATED, PROGRAMS
+from hvd_pods.common.paths import CODE, GENERATED, GPUS_PROGRAM, GPUS_SOCKET, PROGRAMS
 from hvd_pods.common.private_files import write_private_file
 from hvd_pods.common.reporting import log
 from hvd_pods.rank import warm_client
@@ -84,7 +84,7 @@ def start_warm_process(python: str, environment: Mapping[str, str]) -> None:
     write_private_file(Path(warm_client.DESCRIPTION), json.dumps(described).encode())
 
 
-def start_gpus(devices: str, path: str = gpus.SOCKET) -> None:
+def start_gpus(devices: str, path: str = GPUS_SOCKET) -> None:
     """Start the process that reads the GPUs if there are any; whoever asks connects to its socket.
 
     `devices` is the folder of the devices' files. A process that cannot be started is logged.
@@ -101,7 +101,7 @@ def start_gpus(devices: str, path: str = gpus.SOCKET) -> None:
             listener.listen(socket.SOMAXCONN)
             number = listener.fileno()
             subprocess.Popen(
-                [sys.executable, "-I", "-S", f"{PROGRAMS}/worker/gpus.py", str(number)],
+                [sys.executable, "-I", "-S", GPUS_PROGRAM, str(number)],
                 stdin=subprocess.DEVNULL,
                 pass_fds=[number],
                 start_new_session=True,
