@@ -35,7 +35,7 @@ def test_programs_name_no_variable_that_the_contract_does_not_have() -> None:
     assert names_in(CHART / "files" / "hvd_pods", "*.py") <= every
 
 
-def annotations() -> set[str]:
+def annotation_names() -> set[str]:
     return set(re.findall(r'= "(horovod/[a-z-]+)"', inspect.getsource(contract)))
 
 
@@ -43,7 +43,7 @@ def test_templates_set_the_annotations_but_that_of_a_renewal() -> None:
     """The command of a session writes that one."""
     lines = "".join(file.read_text() for file in (CHART / "templates").rglob("*.yaml"))
     keys = set(re.findall(r"^ +(horovod/[a-z-]+): ", lines, re.MULTILINE))
-    assert annotations() - keys == {contract.RENEWED}
+    assert annotation_names() - keys == {contract.RENEWED}
 
 
 def test_no_other_module_spells_an_annotation() -> None:
@@ -53,6 +53,6 @@ def test_no_other_module_spells_an_annotation() -> None:
         (file.name, name)
         for file in files
         for name in re.findall(r"[\"'](horovod/[a-z-]+)[\"']", file.read_text())
-        if name in annotations() and file.name != "contract.py"
+        if name in annotation_names() and file.name != "contract.py"
     }
     assert not found
