@@ -11,7 +11,6 @@ problem nothing is counted any more.
 from __future__ import annotations
 
 import _thread
-import atexit
 import os
 import sys
 import time
@@ -59,7 +58,6 @@ class Counter:
         self._offset: int | None = None
         # What was counted since then.
         self._unwritten: tuple[int, int | None, Any] | None = None
-        atexit.register(self._end)
 
     def take(self, step: int, steps: int | None = None, loss: Any = None) -> None:
         """Note that the script has made `step` of `steps` steps in this attempt."""
@@ -70,6 +68,11 @@ class Counter:
             is_news = step > self.step
             self.step = max(self.step, step)
             if is_news:
+                if not self._written:
+                    # What trains has imported it; others see no module that is not theirs.
+                    import atexit
+
+                    atexit.register(self._end)
                 self._unwritten = (step, steps, loss)
             if is_news and (now - self._written >= EVERY or step == steps):
                 self._written = now
