@@ -65,16 +65,16 @@ class Counter:
             return
         try:
             now = time.monotonic()
-            is_news = step > self.step
-            self.step = max(self.step, step)
-            if is_news:
-                if not self._written:
-                    # What trains has imported it; others see no module that is not theirs.
-                    import atexit
+            if step <= self.step:
+                return
+            if not self.step:
+                # What trains has imported it; others see no module that is not theirs.
+                import atexit
 
-                    atexit.register(self._end)
-                self._unwritten = (step, steps, loss)
-            if is_news and (now - self._written >= EVERY or step == steps):
+                atexit.register(self._end)
+            self.step = step
+            self._unwritten = (step, steps, loss)
+            if now - self._written >= EVERY or step == steps:
                 self._written = now
                 self._write_last()
         except Exception as problem:  # noqa: BLE001 - the script works without
