@@ -61,6 +61,15 @@ def ended_children() -> Iterator[tuple[int, int]]:
         yield pid, status
 
 
+def has_child() -> bool:
+    """Whether this process has a child, also one that has ended and was not reaped."""
+    try:
+        os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+    except ChildProcessError:
+        return False
+    return True
+
+
 def end_descendants() -> None:
     """Kill all that this process has started, in whichever session and group, and wait for it.
 
@@ -69,16 +78,17 @@ def end_descendants() -> None:
     """
     import signal
 
-    while True:
-        for pid in [pid for pid, _, parent, _ in all_processes() if parent == os.getpid()]:
+    # A look at all processes takes long where many run, and most programs leave nothing.
+    while has_child():
+        for pid in list(descendants(os.getpid())):
             try:
                 os.kill(pid, signal.SIGKILL)
             except ProcessLookupError:
                 continue
-        try:
-            os.waitpid(-1, 0)
-        except ChildProcessError:
-            return
+        # The parent of one that the look has missed has ended since, so that this returns.
+        os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOWAIT)
+        for _ in ended_children():
+            continue
 
 
 def set_process_option(option: int, value: int) -> None:

@@ -22,7 +22,6 @@ from hvd_pods.common import files, processes
 from hvd_pods.common.errors import RunError
 from hvd_pods.common.paths import PROGRAMS
 from hvd_pods.rank import warm_client
-from hvd_pods.worker.supervisor import has_child
 
 # Seconds in which killed processes must be gone: a process may wait for a file server. And those
 # in which the guard of a warm rank ends the rank, and then itself, as the rank's client is gone.
@@ -98,7 +97,7 @@ class Fence:
             continue
         left = self._kill()
         # What has lost its parent is a child of this process, or of the main program.
-        if not left and not has_child():
+        if not left and not processes.has_child():
             changed = _states(Path(PROGRAMS)) ^ self._programs
             if changed:
                 name = min(path for path, _, _ in changed)

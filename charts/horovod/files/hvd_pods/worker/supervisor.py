@@ -14,7 +14,6 @@ import importlib
 import os
 import signal
 import sys
-import time
 import traceback
 
 from hvd_pods.common import files, processes
@@ -26,8 +25,6 @@ if TYPE_CHECKING:
 
 # What the agent passes on to the program.
 PASSED_ON = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
-# Seconds between two looks at processes that were killed and are still there.
-LOOK_EVERY = 0.01
 # Exit codes of shells for what cannot be run, and what is not there.
 CANNOT_RUN = 126
 NOT_FOUND = 127
@@ -89,7 +86,7 @@ def _supervise(argv: Sequence[str], environment: Mapping[str, str]) -> int:
     for standard in range(STATUS):
         os.dup2(nothing, standard)
     status = _wait(program)
-    _end_all()
+    processes.end_descendants()
     with contextlib.suppress(OSError):
         os.write(STATUS, str(status).encode())
     return 0
@@ -106,31 +103,6 @@ def _wait(program: int) -> int:
         pid, status = os.waitpid(-1, 0)
         if pid == program:
             return status
-
-
-def _end_all() -> None:
-    """Kill all that is below this process, until there is nothing.
-
-    What has lost its parent comes to this process, so that nothing is left when it has no child. A
-    look at all processes alone would miss one whose parent ends meanwhile.
-    """
-    while has_child():
-        for pid in list(processes.descendants(os.getpid())):
-            with contextlib.suppress(OSError):
-                os.kill(pid, signal.SIGKILL)
-        for _ in processes.ended_children():
-            continue
-        if has_child():
-            time.sleep(LOOK_EVERY)
-
-
-def has_child() -> bool:
-    """Whether this process has a child, also one that has ended and was not reaped."""
-    try:
-        os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
-    except ChildProcessError:
-        return False
-    return True
 
 
 def _become(argv: Sequence[str], environment: Mapping[str, str]) -> NoReturn:

@@ -11,6 +11,7 @@ from contextlib import suppress
 
 import pytest
 
+from hvd_pods.common import processes
 from hvd_pods.master.agent_session import AgentSessionError
 from hvd_pods.worker import fence
 from tests.unit.hvd_pods.copies import FILES
@@ -308,7 +309,7 @@ class TestFenceNumbers:
         made = fence.Fence(os.getpid(), "", gone_within=-1.0)
         monkeypatch.setattr(made, "_kill", set)
         # Also those of other tests.
-        monkeypatch.setattr(fence, "has_child", lambda: False)
+        monkeypatch.setattr(processes, "has_child", lambda: False)
         return made
 
     def test_first_and_higher_numbers_close_the_fence_until_nothing_is_left(
