@@ -295,6 +295,8 @@ def launch(
     run = run_settings(manifests)
     (group,) = run["groups"]
     hosts = len(made.addresses)
+    # Each size is a run of its own, which the record of the one before does not end.
+    run["id"] = f"{run['id']}-{hosts}"
     group.update(number=hosts, maximum=hosts)
     if hosts > MOST_LAUNCHED:
         run.update(mode="custom", args=["true"], allowIdleWorkers=True)
