@@ -28,12 +28,14 @@ from hvdchart.errors import FileError, HvdchartError
 _COMMANDS = {
     "Train": ("run", "dev", "deploy", "undeploy", "stop", "restart", "scale", "wait"),
     "Watch": ("list", "status", "watch", "logs", "events", "top", "tensorboard", "timeline"),
-    "Look inside": ("stack", "debug", "exec", "code", "report"),
-    "Write a spec": ("init", "config", "plan", "render", "schema", "discover", "migrate"),
+    "Look inside": ("stack", "debug", "exec", "report"),
+    "Write a spec": ("init", "plan", "render", "schema", "discover", "migrate"),
     "Prepare and measure": ("doctor", "build", "image", "bench"),
 }
 # Commands that this version does not have, and what to do instead.
 _GONE = {
+    "code": "get the ConfigMap of the code with `kubectl`; docs/code.md has the line",
+    "config": "edit the spec's file; `hvdchart plan SPEC` checks it",
     "tune": "set `tuning` in the spec, and compare the settings with `hvdchart bench`",
 }
 # What other programs call a command.

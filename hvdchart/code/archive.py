@@ -17,6 +17,7 @@ from typing import BinaryIO, TypeAlias
 from pathspec import GitIgnoreSpec
 
 from hvdchart.chart_files import read_data
+from hvdchart.code import MOST_BYTES
 from hvdchart.errors import FileError
 from hvdchart.files import read_patterns
 from hvdchart.quantity import pluralize
@@ -73,9 +74,6 @@ _Rules: TypeAlias = tuple[Path, GitIgnoreSpec]
 Report: TypeAlias = Callable[[str], object]
 # How many files a message names.
 _NAMED = 3
-# What is unpacked at most, in the cluster and by `code -w`; the chart takes about a megabyte of it
-# compressed.
-MOST_BYTES = 256 << 20
 _SECRETS = GitIgnoreSpec.from_lines(SECRETS)
 # Windows has neither; a pipe in the place of a file would be waited for.
 _OPEN = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)

@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 
+from hvdchart.code import MOST_BYTES
 from hvdchart.plan.rules import Reason, override_reason
 from hvdchart.spec.launchers import is_line_of_horovodrun
 from hvdchart.spec.model import Spec
@@ -95,8 +96,6 @@ _OWN_ADDRESSES = ("localhost", "127.0.0.1", "[::1]", "::1")
 _IS_LINE = "train.command is a line of horovodrun"
 # What a worker imports in advance. Both can be forked: they start no threads before they are used.
 _PRELOAD = {"torch": ("torch",), "jax": ("jax",)}
-# The code of a run has less; an archive that becomes more is not read.
-_MOST_BYTES = 64 << 20
 # For zlib: the largest window, and a header of gzip or zlib, whichever there is.
 _ANY_HEADER = 32 + 15
 
@@ -278,7 +277,7 @@ def _sources(code: Mapping[str, Plain]) -> dict[str, bytes]:
         sources = {name: text.encode() for name, text in files.items() if isinstance(text, str)}
     try:
         packed = base64.b64decode(str(code.get("archive") or ""))
-        data = zlib.decompressobj(_ANY_HEADER).decompress(packed, _MOST_BYTES)
+        data = zlib.decompressobj(_ANY_HEADER).decompress(packed, MOST_BYTES)
         with tarfile.open(fileobj=io.BytesIO(data), mode="r:") as archive:
             for member in archive:
                 if member.isfile() and member.name.endswith(".py"):

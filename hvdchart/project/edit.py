@@ -1,4 +1,4 @@
-"""Reads and changes single keys of a spec's file; its comments and the order of its keys stay."""
+"""Sets single keys of a spec's file; its comments and the order of its keys stay."""
 
 from __future__ import annotations
 
@@ -12,15 +12,7 @@ from hvdchart.errors import FileError, SpecError
 from hvdchart.files import write_atomically
 from hvdchart.spec.load import parse_spec
 from hvdchart.spec.overlays import split_path
-from hvdchart.spec.yaml_tree import Node, Plain, parse
-
-
-def get(file: Path, path: str) -> Plain:
-    """The value at a path such as nodes.0.count.
-
-    Raises SpecError for a path without a value, and FileError when the file cannot be read.
-    """
-    return _walk(parse(_read(file), str(file)).plain, _steps(path), path)
+from hvdchart.spec.yaml_tree import Node, parse
 
 
 def set_values(file: Path, settings: Sequence[str]) -> None:
@@ -34,32 +26,10 @@ def set_values(file: Path, settings: Sequence[str]) -> None:
         for setting in settings:
             path, equals, text = setting.partition("=")
             if not equals:
-                raise SpecError("config set", "", f"got {setting!r}", "path=value")
+                raise SpecError(str(file), "", f"got {setting!r}", "path=value")
             value = parse(text.encode() or b'""', f"the value of {path}").plain
-            target, key = _target(root, path, creates=True)
-            target[key] = value
-
-    _edit(file, change)
-
-
-def unset_values(file: Path, paths: Sequence[str]) -> None:
-    """Remove each path.
-
-    Raises SpecError, and changes nothing, for a missing path and if the spec would become wrong;
-    and FileError when the file cannot be read or written.
-    """
-
-    def change(root: Any) -> None:
-        for path in paths:
-            steps = _steps(path)
-            _walk(root, steps, path)
             target, key = _target(root, path)
-            del target[key]
-            if not target and len(steps) > 1:
-                # Comments of what was in it would stand between its key and [].
-                parent = _walk(root, steps[:-2], path)
-                parent.ca.items.pop(_key(parent, steps[-2], path), None)
-                target.ca.comment = None
+            target[key] = value
 
     _edit(file, change)
 
@@ -126,14 +96,14 @@ def _steps(path: str) -> list[str]:
     """The keys of a dotted path; raises SpecError for a text that is none."""
     steps = split_path(path)
     if not steps:
-        raise SpecError("config", "", f"got {path!r}", "a path such as nodes.0.count")
+        raise SpecError("the spec", "", f"got {path!r}", "a path such as nodes.0.count")
     return steps
 
 
-def _target(root: Any, path: str, *, creates: bool = False) -> tuple[Any, str | int]:
+def _target(root: Any, path: str) -> tuple[Any, str | int]:
     """The map or list of a path that may be changed, and the key in it. Raises SpecError."""
     steps = _steps(path)
-    target = _walk(root, steps[:-1], path, creates=creates)
+    target = _walk(root, steps[:-1], path)
     key = _key(target, steps[-1], path)
     is_present = isinstance(key, int) or key in target
     if is_present:
@@ -142,7 +112,7 @@ def _target(root: Any, path: str, *, creates: bool = False) -> tuple[Any, str | 
         # Aliases would get another value than the anchor that they name, which is the first place.
         if len(places) > 1 and places[0][0] is target and places[0][1] == key:
             raise SpecError(
-                "config",
+                "the spec",
                 path,
                 f"other keys use its value (*{anchor})",
                 "a key whose value has no anchor; change this one in the file",
@@ -150,16 +120,12 @@ def _target(root: Any, path: str, *, creates: bool = False) -> tuple[Any, str | 
     return target, key
 
 
-def _walk(root: Any, steps: Sequence[str], path: str, *, creates: bool = False) -> Any:
-    """The value at some steps; raises SpecError for a missing one, or makes maps (`creates`)."""
+def _walk(root: Any, steps: Sequence[str], path: str) -> Any:
+    """The value at some steps; maps that are missing are made. Raises SpecError."""
     for step in steps:
         key = _key(root, step, path)
-        if creates and isinstance(root, dict) and root.get(key) is None:
+        if isinstance(root, dict) and root.get(key) is None:
             root[key] = {}
-        if isinstance(root, dict) and key not in root:
-            raise SpecError(
-                "config", path, f"there is no {step!r}", f"one of {', '.join(root) or 'no keys'}"
-            )
         root = root[key]
     return root
 
@@ -176,7 +142,7 @@ def _key(target: Any, step: str, path: str) -> str | int:
             return int(step)
         problem = f"{step!r} is not an item"
         expected = f"a number from 0 to {len(target) - 1}"
-        raise SpecError("config", path, problem, expected)
+        raise SpecError("the spec", path, problem, expected)
     raise SpecError(
-        "config", path, f"{step!r} is below {target!r}", "a path through maps and lists"
+        "the spec", path, f"{step!r} is below {target!r}", "a path through maps and lists"
     )

@@ -33,24 +33,6 @@ def running_pod(run: RunView, target: str) -> Object:
     )
 
 
-def code_source(run: RunView) -> str:
-    """The ConfigMap with the code that the newest run mounts; raises ClusterError without one."""
-    job = run.job
-    name = run.release.name
-    if job is None:
-        raise ClusterError(
-            f"the Job of run {name}, which names its code, was deleted; `helm get values {name}` "
-            "prints the value `code` as it was deployed"
-        )
-    # A run without code may have a volume of the user's that is called `code`.
-    prefix = f"{str(job['metadata']['name']).rpartition('-master-')[0]}-code-"
-    for volume in job["spec"]["template"]["spec"].get("volumes") or []:
-        source = str((volume.get("configMap") or {}).get("name", ""))
-        if volume.get("name") == "code" and source.startswith(prefix):
-            return source
-    raise ClusterError(f"run {name} has no code of its own: its image has it")
-
-
 def timeline_sources(run: RunView) -> tuple[str, list[tuple[str, str]]]:
     """The timeline's path, and the running pods that may have it, each with its container.
 

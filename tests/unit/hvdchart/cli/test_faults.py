@@ -43,7 +43,6 @@ COMMANDS = {
     "exec": ("exec", "hvd", "0"),
     "stack": ("stack", "hvd", "0"),
     "scale": ("scale", "hvd", "3"),
-    "code": ("code", "hvd", "-w", "folder"),
     "deploy": ("deploy", SPEC),
     "run": ("run", str(ROOT / "tests" / "faults" / "train.py")),
     "bench": ("bench", SPEC),

@@ -3,28 +3,16 @@
 from __future__ import annotations
 
 import base64
-import gzip
 import os
-import tarfile
-import tempfile
 from collections.abc import Callable
-from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
+from hvd_pods.common import code_archive
 from hvdchart.chart_files import read_data
-from hvdchart.code import unpack
-from hvdchart.code.archive import MOST_BYTES, list_files, pack_code, pack_files
-from hvdchart.code.unpack import unpack_code
+from hvdchart.code.archive import list_files, pack_code, pack_files
 from hvdchart.errors import FileError
-from tests.fakes.cluster import FakeCluster
-from tests.fakes.fixtures import Command
-from tests.unit.hvd_pods.master.test_user_code import make_archive
-from tests.unit.hvdchart.runs import LABELS, STATEFUL_SET, job
 
 pytestmark = pytest.mark.timeout(120)
 MOST = int(read_data("resources.json")["codeCharacters"])
@@ -40,13 +28,15 @@ def write(folder: Path, files: dict[str, str]) -> Path:
     return folder
 
 
-def config_map(path: Path, name: str = "hvd-code-1", time: str = "2026-01-01") -> dict[str, Any]:
-    """The ConfigMap that the chart makes of the code at this path."""
+def come_back(path: Path, folder: Path) -> list[str]:
+    """Unpack the code at a path in a folder as pods do; the names of its files."""
     code = pack_code(path)
-    metadata = {"name": name, "labels": LABELS, "creationTimestamp": time}
+    files = {name: text.encode() for name, text in code.get("files", {}).items()}
     if "archive" in code:
-        return {"metadata": metadata, "binaryData": {"archive.tgz": code["archive"]}}
-    return {"metadata": metadata, "data": code["files"]}
+        files[code_archive.ARCHIVE] = base64.b64decode(code["archive"])
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    code_archive.unpack(code_archive.pack(files), folder)
+    return sorted(str(one.relative_to(folder)) for one in folder.rglob("*") if one.is_file())
 
 
 @pytest.fixture
@@ -79,7 +69,7 @@ def project(tmp_path: Path) -> Path:
 
 def test_folder_comes_back_without_ignored_files(project: Path, tmp_path: Path) -> None:
     """With the patterns and the order of git."""
-    files = unpack_code(config_map(project), tmp_path / "new" / "folder")
+    files = come_back(project, tmp_path / "new" / "folder")
     assert [name for name in files if "ignore" not in name] == [
         "keep.log",
         "link.py",
@@ -91,7 +81,7 @@ def test_folder_comes_back_without_ignored_files(project: Path, tmp_path: Path) 
 
 
 def test_link_to_a_file_comes_back_as_that_file(project: Path, tmp_path: Path) -> None:
-    unpack_code(config_map(project), tmp_path / "new" / "folder")
+    come_back(project, tmp_path / "new" / "folder")
     assert (tmp_path / "new" / "folder" / "link.py").read_text() == "a file, and no folder"
 
 
@@ -99,7 +89,7 @@ def test_programs_come_back_as_programs_and_with_usual_rights(
     project: Path, tmp_path: Path
 ) -> None:
     target = tmp_path / "new" / "folder"
-    unpack_code(config_map(project), target)
+    come_back(project, target)
     modes = {name: (target / name).stat().st_mode & 0o777 for name in ("run.sh", "keep.log")}
     assert modes == {"run.sh": 0o755, "keep.log": 0o644}
 
@@ -234,7 +224,7 @@ def test_file_that_is_larger_than_any_code_is_refused_unread(tmp_path: Path, pat
 def test_program_comes_back_as_a_program(tmp_path: Path) -> None:
     script = write(tmp_path, {"run.sh": "#!/bin/sh\n"}) / "run.sh"
     script.chmod(0o755)
-    unpack_code(config_map(script), tmp_path / "new")
+    come_back(script, tmp_path / "new")
     assert (tmp_path / "new" / "run.sh").stat().st_mode & 0o777 == 0o755
 
 
@@ -268,166 +258,3 @@ def test_code_that_cannot_be_sent_is_refused_by_name(
     spoil(folder)
     with pytest.raises(FileError, match=message):
         pack_code(folder / path)
-
-
-def test_folder_with_files_is_refused_and_stays(tmp_path: Path) -> None:
-    project = write(tmp_path / "project", {"train.py": "train"})
-    with pytest.raises(FileError, match=r"project: is not empty; name a new folder"):
-        unpack_code(config_map(project / "train.py"), project)
-    assert (project / "train.py").read_text() == "train"
-
-
-def archive_of(*members: tarfile.TarInfo) -> dict[str, Any]:
-    """A ConfigMap with an archive of these members."""
-    return packed(make_archive(*((member, b"") for member in members)))
-
-
-def packed(archive: bytes) -> dict[str, Any]:
-    return {"binaryData": {"archive.tgz": base64.b64encode(archive).decode()}}
-
-
-def member(name: str, kind: bytes = tarfile.REGTYPE, **more: Any) -> tarfile.TarInfo:
-    made = tarfile.TarInfo(name)
-    made.type = kind
-    for key, value in more.items():
-        setattr(made, key, value)
-    return made
-
-
-def bomb() -> dict[str, Any]:
-    return packed(gzip.compress(bytes(MOST_BYTES + 1), 1))
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("hostile", "message"),
-    [
-        (lambda: archive_of(member("../out.py")), r"'\.\./out\.py' leads out of the folder"),
-        (lambda: archive_of(member("inner/../../out.py")), "leads out of the folder"),
-        (lambda: archive_of(member("/tmp/out.py")), "leads out of the folder"),
-        (lambda: archive_of(member("..\\out.py")), r"'\.\.\\\\out\.py' leads out of the folder"),
-        (lambda: archive_of(member("C:out.py")), "leads out of the folder"),
-        (lambda: {"data": {"../out.py": "text"}}, "leads out of the folder"),
-        (lambda: archive_of(member("a", tarfile.SYMTYPE, linkname="..")), "'a' is neither a file"),
-        (lambda: archive_of(member("out.py", tarfile.LNKTYPE, linkname="/etc/passwd")), "neither"),
-        (lambda: archive_of(member("out.py", tarfile.FIFOTYPE)), "neither a file nor a folder"),
-        (lambda: archive_of(member("a/" * 600 + "out.py")), "has more than 1000 bytes"),
-        (
-            lambda: archive_of(*(member(f"{n}.py") for n in range(unpack.MOST_ENTRIES + 1))),
-            "has more than 20000 entries",
-        ),
-        (bomb, "has more than 256 MiB"),
-        (lambda: packed(b"no archive"), "it is no whole gzip archive"),
-        (lambda: packed(gzip.compress(bytes(20_000))[:-9]), "it is no whole gzip archive"),
-        (lambda: {"data": {"out.py": 1}}, "no code that can be unpacked"),
-    ],
-)
-@pytest.mark.promise("hostile code is refused and writes nothing")
-def test_hostile_code_is_refused_and_writes_nothing(
-    tmp_path: Path, hostile: Callable[[], dict[str, Any]], message: str
-) -> None:
-    """Anybody who may change ConfigMaps of the namespace may have written it."""
-    with pytest.raises(FileError, match=message):
-        unpack_code(hostile(), tmp_path / "inside" / "new")
-    assert list(tmp_path.iterdir()) == []
-
-
-@pytest.mark.parametrize("name", ["time 12:30.log", "a\\b.py"])
-def test_name_that_windows_alone_cannot_have_comes_back(tmp_path: Path, name: str) -> None:
-    assert unpack_code(archive_of(member(name)), tmp_path / "new") == [name]
-
-
-def test_code_has_no_folder_that_programs_run_on_sight(tmp_path: Path) -> None:
-    """A shell's prompt asks git, and git starts what .git/config names."""
-    hostile = archive_of(
-        member(".git/config"),
-        member("sub/.GIT/config"),
-        member("train.py"),
-        member("sub\\.git.\\config"),
-    )
-    assert unpack_code(hostile, tmp_path / "new") == ["train.py"]
-    assert [path.name for path in tmp_path.rglob("*")] == ["new", "train.py"]
-
-
-# Members of each kind, with names that a folder does not have.
-MEMBERS = [
-    member(name, kind, linkname="../x").tobuf(tarfile.GNU_FORMAT, "utf-8", "surrogateescape")
-    for kind in (*tarfile.SUPPORTED_TYPES, b"V", b"\xff")
-    for name in ("a", "../b", "/", "x" * 260, "\x1b[2J", "\udce9", ".git/c")
-]
-FLIPS = st.lists(st.tuples(st.integers(0, 4000), st.integers(0, 255)), max_size=5)
-
-
-@pytest.mark.fuzz
-@given(st.lists(st.sampled_from(MEMBERS), max_size=5), FLIPS)
-@pytest.mark.promise("any archive is refused or stays in its folder")
-def test_any_archive_is_refused_or_stays_in_its_folder(
-    members: list[bytes], flips: list[tuple[int, int]]
-) -> None:
-    data = bytearray(b"".join(members) + bytes(1024))
-    for place, byte in flips:
-        data[place % len(data)] = byte
-    with tempfile.TemporaryDirectory() as name:
-        root = Path(name)
-        with suppress(FileError):
-            unpack_code(packed(gzip.compress(data, 1)), root / "new")
-        assert {path.name for path in root.iterdir()} <= {"new"}
-        assert not any(path.is_symlink() for path in root.rglob("*"))
-
-
-class Mounting:
-    """A run whose code, `mine`, is in one ConfigMap, and that of somebody else in a newer one."""
-
-    def __init__(self, cluster: FakeCluster, folder: Path) -> None:
-        self.cluster = cluster
-        script = write(folder, {"train.py": "mine"}) / "train.py"
-        mine = config_map(script)
-        script.write_text("of somebody else")
-        cluster.put("configmaps", mine, config_map(script, "hvd-code-2", "2026-01-02"))
-
-    def mount(self, *volumes: dict[str, Any]) -> None:
-        """Let the master mount these volumes."""
-        run = job()
-        run["spec"]["template"]["spec"]["volumes"] = volumes
-        self.cluster.put("jobs", run)
-
-
-@pytest.fixture
-def mounting(fake_cluster: FakeCluster, tmp_path: Path) -> Mounting:
-    return Mounting(fake_cluster, tmp_path)
-
-
-def test_command_writes_the_code_that_the_run_mounts(
-    hvdchart: Command, mounting: Mounting, tmp_path: Path
-) -> None:
-    """Anybody who may create ConfigMaps may give one the labels of the run."""
-    mounting.mount({"name": "code", "configMap": {"name": "hvd-code-1"}})
-    out = tmp_path / "out"
-    done = hvdchart("code", "hvd", "-w", out)
-    assert (done.code, done.output) == (0, f"{out / 'train.py'}\n")
-    assert (out / "train.py").read_text() == "mine"
-
-
-@pytest.mark.parametrize(
-    "volumes",
-    [
-        [],
-        [{"name": "code", "persistentVolumeClaim": {"claimName": "mine"}}],
-        [{"name": "code", "configMap": {"name": "mine"}}],
-    ],
-    ids=["none", "claim", "ConfigMap of the user"],
-)
-def test_command_says_that_a_run_has_no_code_of_its_own(
-    hvdchart: Command, mounting: Mounting, tmp_path: Path, volumes: list[dict[str, Any]]
-) -> None:
-    mounting.mount(*volumes)
-    errors = hvdchart("code", "hvd", "-w", tmp_path / "out").errors
-    assert "run hvd has no code of its own" in errors
-
-
-def test_command_says_that_the_job_which_mounts_the_code_is_gone(
-    hvdchart: Command, mounting: Mounting, tmp_path: Path
-) -> None:
-    mounting.cluster.put("statefulsets", STATEFUL_SET)
-    gone = hvdchart("code", "hvd", "-w", tmp_path / "other")
-    assert (gone.code, "the Job of run hvd, which" in gone.errors) == (7, True)

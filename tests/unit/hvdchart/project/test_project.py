@@ -6,7 +6,6 @@ import ast
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -14,7 +13,7 @@ from hvdchart.code.archive import list_files
 from hvdchart.errors import FileError, SpecError
 from hvdchart.image.build import context_files
 from hvdchart.plan.planner import make_plan
-from hvdchart.project.edit import get, set_values, unset_values
+from hvdchart.project.edit import set_values
 from hvdchart.project.templates import TEMPLATES, Template, make_project
 from hvdchart.spec.load import load_spec
 from hvdchart.values.check import checked_values
@@ -76,13 +75,8 @@ FLAT = (
             TEXT.replace("    a.b: x\n", "    a.b: x\n    c.d: y\n")
             + "volumes:\n  output:\n    pvc: results\n",
         ),
-        (
-            TEXT,
-            lambda file: unset_values(file, ["train.command.1", r"values.podLabels.a\.b"]),
-            TEXT.replace(", train.py", "").replace("podLabels:\n    a.b: x", "podLabels: {}"),
-        ),
     ],
-    ids=["set", "flat", "add", "unset"],
+    ids=["set", "flat", "add"],
 )
 def test_a_key_is_changed_and_all_else_stays(
     spec: Path, before: str, change: Callable[[Path], None], after: str
@@ -108,38 +102,28 @@ def test_anchors_stay(spec: Path) -> None:
     assert spec.read_text() == ANCHORED.replace("count: 2", "count: 8").replace("*x", "z")
 
 
-@pytest.mark.parametrize(
-    ("change", "words"),
-    [(set_values, r"values.podLabels.a\.b=z"), (unset_values, r"values.podLabels.a\.b")],
-    ids=["set", "unset"],
-)
-def test_a_value_that_other_keys_use_is_not_changed(
-    spec: Path, change: Callable[[Path, list[str]], None], words: str
-) -> None:
+def test_a_value_that_other_keys_use_is_not_changed(spec: Path) -> None:
     spec.write_text(ANCHORED)
     with pytest.raises(SpecError, match=r"other keys use its value \(\*x\)"):
-        change(spec, [words])
+        set_values(spec, [r"values.podLabels.a\.b=z"])
     assert spec.read_text() == ANCHORED
 
 
 @pytest.mark.parametrize(
-    ("change", "words", "problem"),
+    ("setting", "problem"),
     [
-        (set_values, "nodes.0.count=many", "nodes"),
-        (set_values, "nodes.0.count", "expected path=value"),
-        (set_values, "=1", "a path such as nodes.0.count"),
-        (unset_values, "name", "name"),
-        (unset_values, "nodes.0", "nodes: got an empty list"),
-        (unset_values, "volumes.data", "there is no 'volumes'"),
-        (get, "nodes.0.counts", "no 'counts'; expected one of name, count, coresPerSocket, mem"),
-        (get, "values.podLabels.a", "there is no 'a'; expected one of a.b"),
+        ("nodes.0.count=many", "nodes"),
+        ("nodes.0.count", "expected path=value"),
+        ("nodes.5.count=1", "'5' is not an item"),
+        ("name.first=a", "'first' is below"),
+        ("=1", "a path such as nodes.0.count"),
     ],
 )
-def test_what_is_missing_or_would_make_the_spec_wrong_is_refused(
-    spec: Path, change: Callable[[Path, Any], object], words: str, problem: str
+def test_what_has_no_place_or_would_make_the_spec_wrong_is_refused(
+    spec: Path, setting: str, problem: str
 ) -> None:
     with pytest.raises(SpecError, match=problem):
-        change(spec, words if change is get else [words])
+        set_values(spec, [setting])
     assert spec.read_text() == TEXT
 
 
@@ -293,34 +277,3 @@ def test_init_of_an_unknown_template_lists_those_that_there_are(hvdchart: Comman
     assert unknown.code == 2
     shown = " ".join(unknown.errors.replace("│", " ").split())
     assert f"is none of these: benchmark {TEMPLATES['benchmark'].about}; keras " in shown
-
-
-@pytest.fixture
-def of_keras(tmp_path: Path) -> Path:
-    """The spec of a new project."""
-    make_project(tmp_path / "mine", "mine", TEMPLATES["keras"])
-    return tmp_path / "mine" / "run.spec.yaml"
-
-
-def test_config_reads_keys_of_a_spec(hvdchart: Command, of_keras: Path) -> None:
-    assert hvdchart("config", of_keras, "get", "nodes.0.count", "name").output == "2\nmine\n"
-
-
-def test_config_changes_a_key_of_a_spec(hvdchart: Command, of_keras: Path) -> None:
-    before = of_keras.read_text()
-    assert hvdchart("config", of_keras, "set", "nodes.0.count=4").code == 0
-    assert of_keras.read_text() == before.replace("count: 2 ", "count: 4 ")
-
-
-def test_config_removes_a_key_of_a_spec(hvdchart: Command, of_keras: Path) -> None:
-    assert "shared" in of_keras.read_text()
-    assert hvdchart("config", of_keras, "unset", "nodes.0.shared").code == 0
-    assert "shared" not in of_keras.read_text()
-
-
-def test_config_refuses_a_change_that_would_make_the_spec_wrong(
-    hvdchart: Command, of_keras: Path
-) -> None:
-    wrong = hvdchart("config", of_keras, "set", "nodes.0.count=-1")
-    assert wrong.code == 3
-    assert "nodes[0].count" in wrong.errors
