@@ -166,7 +166,7 @@ class Launcher:
         # As it was installed last.
         self._spec: Spec | None = None
         self._namespace = namespace
-        self._helm = Helm(helm, context, word=in_arguments)
+        self._helm = Helm(helm, context, rephrase=in_arguments)
         self._force = force
         self._idle = idle
         self._cluster: Cluster | None = None

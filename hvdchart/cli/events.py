@@ -30,7 +30,7 @@ def events(
 
     cluster = connect(context, namespace)
     is_empty = True
-    events = follow_events(cluster, name) if is_followed else cluster.events(name)
+    events = follow_events(cluster, name) if is_followed else cluster.release(name).events
     for line in event_lines(events):
         is_empty = False
         show(line)

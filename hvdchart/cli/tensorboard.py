@@ -43,7 +43,7 @@ def tensorboard(
     wait_until_served(cluster, name, say)
     run = cluster.newest_run(name)
     if has_empty_tensorboard(run):
-        remedy = run.word("volumes.output with a pvc")
+        remedy = run.rephrase("volumes.output with a pvc")
         say(
             f"TensorBoard is empty: its pod has an emptyDir of its own; {remedy} shows it what the "
             "ranks write"

@@ -74,7 +74,7 @@ def _examine_namespace(cluster: Cluster, values: Values | None, prober: str) -> 
         )
         return
     yield Finding("namespace", "ok" if details else "unknown", namespace if details else _UNSEEN)
-    yield from examine_rights(namespace, values, cluster.may)
+    yield from examine_rights(namespace, values, cluster.is_allowed)
     if details:
         yield examine_security(details, *security_level(values or {}))
     yield from _examine_room(cluster, values)
@@ -86,8 +86,8 @@ def _examine_namespace(cluster: Cluster, values: Values | None, prober: str) -> 
 
 def _examine_room(cluster: Cluster, values: Values | None) -> Iterator[Finding]:
     needs = pod_needs(values) if values else None
-    quotas = cluster.all_of("resourcequotas")
-    ranges = cluster.all_of("limitranges")
+    quotas = cluster.list_or_none("resourcequotas")
+    ranges = cluster.list_or_none("limitranges")
     if quotas is None or ranges is None:
         yield Finding("quotas", "unknown", _UNSEEN)
     else:
@@ -99,7 +99,7 @@ def _examine_room(cluster: Cluster, values: Values | None) -> Iterator[Finding]:
         yield Finding("DNS", "ok", f"{ready} servers are ready")
     else:
         yield Finding("DNS", "problem", "no server is ready", "see the pods of kube-system")
-    classes = cluster.all_of("storageclasses")
+    classes = cluster.list_or_none("storageclasses")
     if values:
         named = {name: cluster.claim(name) for name in claims(values)}
         workers = sum(pod.number for pod in needs or [] if pod.name != "master")
@@ -108,7 +108,7 @@ def _examine_room(cluster: Cluster, values: Values | None) -> Iterator[Finding]:
         yield Finding("storage", "unknown", _UNSEEN)
     else:
         yield examine_classes(classes)
-    nodes = cluster.all_of("nodes")
+    nodes = cluster.list_or_none("nodes")
     if nodes is None:
         yield Finding("GPUs", "unknown", "you are not allowed to list nodes")
     else:
@@ -125,7 +125,7 @@ def check_room(cluster: Cluster, given: Values, word: Callable[[str], str] = str
     `given` are its values without the chart's defaults, `word` words the options of the command.
     Who may not list nodes learns it from the scheduler.
     """
-    nodes = cluster.all_of("nodes")
+    nodes = cluster.list_or_none("nodes")
     if not nodes:
         return
     values = merge_values(default_values(), given)

@@ -20,11 +20,13 @@ from hvdchart.run.release import (
     event_order,
     is_about,
     lacks_image,
+    prefix_of,
     selector,
 )
 from hvdchart.run.view import RunView
 
-# The part of the API that has each kind of object that the chart creates.
+# The part of the API that has each kind of object that the chart creates. Where two parts have a
+# kind of one name, each has its part behind a dot.
 _GROUPS = {
     "jobs": "apis/batch/v1",
     "statefulsets": "apis/apps/v1",
@@ -37,6 +39,11 @@ _GROUPS = {
     "rolebindings": "apis/rbac.authorization.k8s.io/v1",
     "networkpolicies": "apis/networking.k8s.io/v1",
     "poddisruptionbudgets": "apis/policy/v1",
+    "podgroups.scheduling.volcano.sh": "apis/scheduling.volcano.sh/v1beta1",
+    "podgroups.scheduling.x-k8s.io": "apis/scheduling.x-k8s.io/v1alpha1",
+    "podgroups.scheduling.k8s.io": "apis/scheduling.k8s.io/v1beta1",
+    "podmonitors": "apis/monitoring.coreos.com/v1",
+    "prometheusrules": "apis/monitoring.coreos.com/v1",
 }
 _CLUSTER_WIDE = {
     "namespaces": "api/v1",
@@ -93,7 +100,8 @@ class Cluster:
         jobs = self._list("jobs", selector(name))
         stateful_sets = self._list("statefulsets", selector(name))
         pods = self._list("pods", selector(name))
-        return Release(name, jobs, stateful_sets, pods, self.events(name), self._record(name))
+        prefix = prefix_of(jobs, name)
+        return Release(name, jobs, stateful_sets, pods, self._events(prefix), self._record(prefix))
 
     def newest_run(self, name: str) -> RunView:
         """The newest run of a release, as it is now; its state may be that there is none."""
@@ -129,7 +137,8 @@ class Cluster:
             pods = objects.get("pods", [])
             # Without its Job, only the record says how a run has ended. It also has the progress.
             needs_record = has_few or not jobs
-            record = Cluster(self._api, place)._record(name) if needs_record else {}
+            own = Cluster(self._api, place)
+            record = own._record(prefix_of(jobs, name)) if needs_record else {}
             release = Release(name, jobs, stateful_sets, pods, [], record)
             runs.append((place, RunView(release)))
         return runs
@@ -140,14 +149,14 @@ class Cluster:
         if everywhere is not None:
             return everywhere, True
         found: list[tuple[str, RunView]] = []
-        names = [str(item["metadata"]["name"]) for item in self.all_of("namespaces") or []]
+        names = [str(item["metadata"]["name"]) for item in self.list_or_none("namespaces") or []]
         for name in sorted({*names, self.namespace}):
             found += unless_refused(Cluster(self._api, name).newest_runs, [], [403])
         return found, False
 
-    def _record(self, release: str) -> dict[str, str]:
+    def _record(self, prefix: str) -> dict[str, str]:
         """What the master has written about the release's last run; empty before it does."""
-        record = unless_refused(lambda: self.config_map(f"{release}-run"), Object(), [404])
+        record = unless_refused(lambda: self.config_map(f"{prefix}-run"), Object(), [404])
         return record.get("data") or {}
 
     def config_map(self, name: str) -> Object:
@@ -155,9 +164,9 @@ class Cluster:
         what = f"read configmap {name} in namespace {self.namespace}"
         return self._api.get(what, self._path("configmaps", name))
 
-    def events(self, release: str) -> list[Object]:
+    def _events(self, prefix: str) -> list[Object]:
         """The events of a release's objects, oldest first; empty where Kubernetes has none left."""
-        own = [event for event in self._list("events") if is_about(event, release)]
+        own = [event for event in self._list("events") if is_about(event, prefix)]
         return sorted(own, key=event_order)
 
     def services(self, release: str) -> list[Object]:
@@ -200,7 +209,7 @@ class Cluster:
         what = f"read the log of pod {pod} in namespace {self.namespace}"
         return self._api.lines(what, f"{self._path('pods', pod)}/log", query)
 
-    def rest(self, release: str) -> list[tuple[str, Object]]:
+    def leftovers(self, release: str) -> list[tuple[str, Object]]:
         """What Helm has created for a release and not deleted: the kind and the object of each.
 
         Kinds that one may not list are left out, as are objects that are being deleted, and those
@@ -299,7 +308,7 @@ class Cluster:
         read_if_present = partial(unless_refused, read, Object(), [404])
         return unless_refused(read_if_present, None)
 
-    def may(self, group: str, resource: str, verb: str) -> bool:
+    def is_allowed(self, group: str, resource: str, verb: str) -> bool:
         """Whether this user may do one thing in the namespace.
 
         `group` is that of the API, empty for the core; `resource` may have a subresource, as in
@@ -318,7 +327,7 @@ class Cluster:
         review = self._api.create(what, path, {"spec": {"resourceAttributes": attributes}})
         return bool((review.get("status") or {}).get("allowed"))
 
-    def all_of(self, kind: str) -> list[Object] | None:
+    def list_or_none(self, kind: str) -> list[Object] | None:
         """The namespace's or the cluster's objects of a kind; None without the right to list it."""
         root = _CLUSTER_WIDE.get(kind)
         path = f"{root}/{kind}" if root else self._path(kind)
@@ -351,7 +360,8 @@ class Cluster:
 
     def _path(self, kind: str, name: str = "") -> str:
         """The path of a kind in the namespace, or of one object of it."""
-        path = f"{_GROUPS.get(kind, 'api/v1')}/namespaces/{self.namespace}/{kind}"
+        root = _GROUPS.get(kind, "api/v1")
+        path = f"{root}/namespaces/{self.namespace}/{kind.partition('.')[0]}"
         return f"{path}/{name}" if name else path
 
     def _list(self, kind: str, labels: str = "") -> list[Object]:

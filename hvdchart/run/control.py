@@ -51,9 +51,9 @@ def remove(cluster: Cluster, name: str, helm: Helm) -> list[str]:
     """
     try:
         undeploy(name, cluster.namespace, helm)
-        rest = cluster.rest(name)
+        rest = cluster.leftovers(name)
     except NoRunError:
-        rest = cluster.rest(name)
+        rest = cluster.leftovers(name)
         if not rest:
             raise
         # The run may be one of Helm's own, kept where it does not look.

@@ -51,7 +51,7 @@ class _Command(pyhelm3.Command):  # type: ignore[misc] # pyhelm3 has no types
         super().__init__(
             executable=helm.program, kubecontext=helm.context, history_max_revisions=helm.revisions
         )
-        self._word = helm.word
+        self._rephrase = helm.rephrase
         self._options = options
 
     async def run(self, command: list[Any], input: bytes | None = None) -> bytes:
@@ -67,7 +67,7 @@ class _Command(pyhelm3.Command):  # type: ignore[misc] # pyhelm3 has no types
         # Helm refuses the surrogate pairs with which json.dumps escapes emoji and the like.
         text = json.dumps(json.loads(input), ensure_ascii=False) if input else ""
         if shutil.which(self._executable) is None:
-            other = self._word("install Helm 4 or 3, or name it with --helm PATH")
+            other = self._rephrase("install Helm 4 or 3, or name it with --helm PATH")
             raise HelmError(f"no program {self._executable!r} is on PATH: {other}")
         code, output, message = _run(arguments, text.encode())
         if code:
@@ -104,7 +104,7 @@ class Helm:
     # How many revisions of a release it keeps: it reads all of them at each upgrade.
     revisions: int = 10
     # Words messages that name options, for a user who has no command line.
-    word: Callable[[str], str] = str
+    rephrase: Callable[[str], str] = str
 
     def call(self, name: str, namespace: str, command: Coroutine[Any, Any, T]) -> T:
         """What a `_Command` about a release answers.
@@ -125,7 +125,7 @@ class Helm:
             raise NoRunError(name, namespace)
         # Not before: it takes as long as a tenth of a second.
         self.version()
-        remedy = self.word(remedy_for(message, name, namespace))
+        remedy = self.rephrase(remedy_for(message, name, namespace))
         advice = f"; {remedy}" if remedy else ""
         raise HelmError(f"helm {what}: {message}{advice}")
 
@@ -142,7 +142,7 @@ class Helm:
             )
         if (int(match[2]), int(match[3])) < _OLDEST:
             oldest = ".".join(map(str, _OLDEST))
-            other = self.word(
+            other = self.rephrase(
                 f"install Helm 4, or Helm {oldest} or newer, or name one with --helm PATH"
             )
             raise HelmError(f"{self.program} is Helm {match[1]}: {other}")

@@ -90,7 +90,7 @@ def readable_lines(
     for line in lines:
         rank, text = split_line(line.text)
         name = _short(line.pod, run.release.name) if rank is None else str(rank)
-        shown = LogLine(name, run.word(text) if text.startswith("[hvd") else text)
+        shown = LogLine(name, run.rephrase(text) if text.startswith("[hvd") else text)
         own = filters.setdefault((line.pod, rank), WithoutNoise())
         yield from own.take(text, shown)
         if own.has_left_out and not is_told:

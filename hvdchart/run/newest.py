@@ -101,7 +101,7 @@ class NewestRun:
         return bool(annotations.get(COMMAND) == RUN)
 
     @property
-    def word(self) -> Callable[[str], str]:
+    def rephrase(self) -> Callable[[str], str]:
         """Words what names keys of a spec and values of the chart, for the user of this run."""
         return in_options if self.is_of_script else str
 

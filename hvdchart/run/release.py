@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
@@ -70,10 +70,21 @@ def selector(name: str) -> str:
     return f"{CHART_SELECTOR},app.kubernetes.io/instance={name}"
 
 
-def is_about(event: Object, release: str) -> bool:
+def prefix_of(jobs: Sequence[Object], release: str) -> str:
+    """What the names of a release's objects begin with: its name, or its `fullnameOverride`.
+
+    That of the newest Job; without one, the name of the release.
+    """
+    if not jobs:
+        return release
+    newest = max(jobs, key=lambda job: str(job["metadata"].get("creationTimestamp", "")))
+    return str(newest["metadata"]["name"]).rpartition("-master-")[0] or release
+
+
+def is_about(event: Object, prefix: str) -> bool:
     """Whether an event is about the release or one of its objects, deleted ones included."""
     name = str(event.get("involvedObject", {}).get("name", ""))
-    return name == release or name.startswith(f"{release}-")
+    return name == prefix or name.startswith(f"{prefix}-")
 
 
 def is_event_of(event: Object, item: Object) -> bool:

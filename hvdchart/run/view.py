@@ -58,8 +58,8 @@ class RunView(NewestRun):
         return Status(
             name=self.release.name,
             state=state,
-            reason=self.word(reason),
-            advice=self.word(advice),
+            reason=self.rephrase(reason),
+            advice=self.rephrase(advice),
             job=str(metadata.get("name", "")),
             attempt=attempt,
             attempts=attempts,
@@ -73,7 +73,7 @@ class RunView(NewestRun):
             failed_rank=self._failed_rank(reason) if state == "failed" else None,
             started=str(metadata.get("creationTimestamp") or ""),
             ended=self._ended() if state in ("finished", "failed") else "",
-            warning=self.word(_NOT_A_NUMBER) if progress and progress.loss == "nan" else "",
+            warning=self.rephrase(_NOT_A_NUMBER) if progress and progress.loss == "nan" else "",
             is_stuck=state == "waiting" and is_stuck(self),
             is_of_script=self.is_of_script,
         )

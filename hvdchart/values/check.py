@@ -31,6 +31,10 @@ def checked_values(plan: Plan, *, needs_image: bool = True) -> dict[str, Plain]:
         # A null that stays deletes a default: the schema says where the templates need a value.
         values = omit_needless_nulls(values, default_values())
     _check_schema(plan, values)
+    if values.get("nameOverride"):
+        problem = "without the chart's own name, hvdchart does not find the objects of the release"
+        expected = "no nameOverride; fullnameOverride renames the objects"
+        raise _refused(plan, ("nameOverride",), problem, at_key=True, expected=expected)
     if needs_image:
         _check_images(plan, values)
     _check_limits(plan, values)

@@ -42,7 +42,7 @@ def build_view(
     """The view of a run at a moment; `lines` are the last ones of its master's log."""
     status = run.status
     rows = list(_rows(run.ranks, status, usages))
-    marks = tuple(replace(mark, text=run.word(mark.text)) for mark in _marks(run))
+    marks = tuple(replace(mark, text=run.rephrase(mark.text)) for mark in _marks(run))
     ended = seconds_of(status.ended) or None
     return View(
         name=one_line(status.name),

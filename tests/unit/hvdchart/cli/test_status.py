@@ -102,6 +102,20 @@ def test_list_shows_each_run_on_a_line(hvdchart: Command, two_runs: FakeCluster)
     ]
 
 
+def test_run_whose_objects_have_another_name_keeps_its_record_and_its_events(
+    hvdchart: Command, fake_cluster: FakeCluster
+) -> None:
+    """With fullnameOverride, which a `helm install` without hvdchart may have set."""
+    fake_cluster.put("jobs", job(name="lab-master-1a2b3c4d"))
+    record = {"job": "lab-master-1a2b3c4d", "state": "Running", "progress": '{"step": 7}'}
+    fake_cluster.put("configmaps", {"metadata": {"name": "lab-run"}, "data": record})
+    about = {"kind": "Job", "name": "lab-master-1a2b3c4d"}
+    event = {"metadata": {"name": "one"}, "involvedObject": about, "message": "it was seen"}
+    fake_cluster.put("events", event)
+    assert "step 7" in hvdchart("status", "hvd").output
+    assert "it was seen" in hvdchart("events", "hvd").output
+
+
 def test_list_shows_a_long_reason_completely(hvdchart: Command, two_runs: FakeCluster) -> None:
     assert hvdchart("list").output.splitlines()[2].endswith(" ".join([REASON] * 3))
 

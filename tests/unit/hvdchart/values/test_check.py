@@ -27,6 +27,7 @@ from tests.unit.hvdchart.values.test_values import HEAD, NODE, WITHOUT_IMAGE, pl
         ("{shm: {sizeLimit: abc}}", "6:27", "expected a quantity such as 8Gi"),
         ("{image: {digest: abc}}", "6:26", "expected digest of the image, such as sha256:"),
         ("{worker: null}", "6:18", "null is not of type"),
+        ("{nameOverride: unet}", "6:10", "expected no nameOverride"),
         ('{"a\\nb\\u200b": 1}', "6:10", r"values.a\nb\u200b: the chart has no key"),
     ],
 )
