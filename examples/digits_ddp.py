@@ -1,11 +1,12 @@
-"""Trains a small PyTorch network on scikit-learn's handwritten digits with DistributedDataParallel.
+"""Trains a small PyTorch network on images of digits with DistributedDataParallel.
 
-    torchrun --nproc-per-node 2 digits_ddp.py --data digits.csv.gz
-    hvdchart run digits_ddp.py --image IMAGE-WITH-PYTORCH -- --data /data/digits.csv.gz
+    torchrun --nproc-per-node 2 digits_ddp.py
+    hvdchart run digits_ddp.py
 
-The script has nothing of this project: it reads what torchrun sets. After each epoch rank 0 writes
-a checkpoint to --output, from which a later run resumes. Its last line is `RESULT` and a JSON
-object. Exit status: 0 if training succeeded; 1 if the accuracy is below --target-accuracy.
+The images are made up, or those of scikit-learn's file, which --data names. The script has nothing
+of this project: it reads what torchrun sets. After each epoch rank 0 writes a checkpoint to
+--output, from which a later run resumes. Its last line is `RESULT` and a JSON object. Exit status:
+0 if training succeeded; 1 if the accuracy is below --target-accuracy.
 """
 
 from __future__ import annotations
@@ -23,7 +24,9 @@ from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import DataLoader, DistributedSampler, TensorDataset
 
-# Images that no rank trains on, of the 1797 in the file: they measure the accuracy.
+# How many images scikit-learn's file has, and how many of them measure the accuracy: no rank trains
+# on those.
+IMAGES = 1797
 HELD_OUT = 360
 # The split is the same on every rank and in every run: a resumed run must not train on the images
 # that measure its accuracy.
@@ -31,13 +34,22 @@ SPLIT_SEED = 0
 LEARNING_RATE = 0.001
 
 
-def load_digits(file: Path) -> tuple[TensorDataset, TensorDataset]:
-    """Read scikit-learn's file and return (training, held out).
+def make_rows() -> np.ndarray:
+    """Make up images as in scikit-learn's file: each digit has a pattern, which noise changes."""
+    random = np.random.default_rng(SPLIT_SEED)
+    patterns = random.uniform(0, 16, (10, 64))
+    labels = np.arange(IMAGES) % len(patterns)
+    images = patterns[labels] + random.normal(0, 4, (IMAGES, 64))
+    return np.column_stack([images.clip(0, 16), labels])
 
-    Each row of the file is an image: 64 pixels from 0 to 16, and the label. Images become float32
-    of shape (n, 1, 8, 8), from 0 to 1; labels become int64 of shape (n,).
+
+def load_digits(file: Path | None) -> tuple[TensorDataset, TensorDataset]:
+    """Read scikit-learn's file, or make up images, and return (training, held out).
+
+    Each row is an image: 64 pixels from 0 to 16, and the label. Images become float32 of shape
+    (n, 1, 8, 8), from 0 to 1; labels become int64 of shape (n,).
     """
-    rows = np.loadtxt(file, delimiter=",")
+    rows = np.loadtxt(file, delimiter=",") if file else make_rows()
     rows = np.random.default_rng(SPLIT_SEED).permutation(rows)
     images = torch.tensor(rows[:, :-1] / 16.0, dtype=torch.float32).reshape(-1, 1, 8, 8)
     labels = torch.tensor(rows[:, -1], dtype=torch.int64)
@@ -138,7 +150,7 @@ def main() -> int:
     parser.add_argument("--batch-size", type=int, default=32, help="samples per rank and step")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--target-accuracy", type=float, default=0.95)
-    parser.add_argument("--data", type=Path, default=Path("digits.csv.gz"))
+    parser.add_argument("--data", type=Path, help="scikit-learn's file digits.csv.gz")
     output = os.environ.get("OUTPUT_PATH")
     parser.add_argument("--output", type=Path, default=Path(output) if output else None)
     options = parser.parse_args()

@@ -11,6 +11,8 @@ from typing import Any, NamedTuple
 
 from hvdchart.errors import FileError
 
+# The bytes of all files of code, unpacked: the chart takes about a megabyte of them, compressed.
+MOST_CODE_BYTES = 256 << 20
 # Those of hvd_pods.common.rank_variables that nobody can give; that module opens sockets, too.
 _RANK_VARIABLES = {
     "GROUP_RANK",

@@ -140,7 +140,7 @@ to look around, first run in this shell:
 and then, for example:
   kubectl -n {NAMESPACE} get pods,jobs
   helm -n {NAMESPACE} upgrade {RELEASE} charts/horovod -f {values} --set worker.number=3
-  hvdchart render {SPEC.relative_to(ROOT)} --explain
+  python -m hvdchart render {SPEC.relative_to(ROOT)} --explain
   helm -n {NAMESPACE} uninstall {RELEASE}
   {session.cluster.stop_hint}""")
 

@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
 from functools import cache, partial
+from numbers import Real
 from pathlib import Path
 from secrets import token_hex
 from tempfile import TemporaryDirectory
@@ -29,7 +30,7 @@ from hvdchart.calls.connection import (
 )
 from hvdchart.calls.own_run import OwnRun, own_script_run, users_modules
 from hvdchart.code.archive import list_files, pack_files
-from hvdchart.doctor.examine import check_room
+from hvdchart.doctor.examine import check_before_install
 from hvdchart.errors import (
     ClusterError,
     FileError,
@@ -138,9 +139,9 @@ class Launcher:
             "cpu": cpu,
             "memory": memory,
             "image": image,
-            "env": dict(env or {}),
+            "env": env,
             "secrets": secrets,
-            "volumes": dict(volumes or {}),
+            "volumes": volumes,
         }
         own = {key: value for key, value in settings.items() if value not in (None, "", (), [], {})}
         if spec is not None and own:
@@ -209,6 +210,8 @@ class Launcher:
         cluster. Whatever it raises, the ranks have been ended.
         """
         with _callers_lines:
+            if timeout is not None and not isinstance(timeout, Real):
+                raise SpecError("the settings", "timeout", f"got {timeout!r}", "seconds: 3600")
             return self._call(pack(function, args, kwargs or {}), timeout)
 
     def _call(self, call: Packed, timeout: float | None) -> list[Any]:
@@ -385,7 +388,7 @@ class Launcher:
         if self._cluster is None:
             self._cluster = Cluster.connect(self._helm.context, self._namespace)
         if not self._force:
-            check_room(self._cluster, values, in_arguments)
+            check_before_install(self._cluster, values, in_arguments)
         if self._session is None:
             session = Session(self._cluster, spec.name, self._helm, self._report, _AFTER_END)
             session.require_free()
@@ -397,7 +400,7 @@ class Launcher:
             self._report("the code or the spec has changed: starting the run again with it")
         try:
             self._session.upgrade(values)
-        except HelmError:
+        except (HelmError, ClusterError):
             # That is the error to report.
             with suppress(HelmError, ClusterError):
                 self._remove()
@@ -605,7 +608,7 @@ def launch(
     context: context of the kubeconfig; by default the current one.
     helm: the program Helm, a name on PATH or a path.
     idle: seconds without a call after which the workers end; the next call starts others.
-    force: also install what the present nodes cannot run: they will grow.
+    force: also install what cannot start now: nodes or Secrets will come.
     output: where the ranks' output goes; sys.stdout by default.
     """
     settings: dict[str, Any] = {

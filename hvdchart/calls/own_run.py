@@ -8,6 +8,7 @@ import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
+from numbers import Integral, Real
 from pathlib import Path
 from types import CodeType
 from typing import Any
@@ -69,11 +70,28 @@ def users_modules(modules: Iterable[str]) -> dict[str, Path]:
     return found
 
 
+# What each setting may be, and the words for it.
+_KINDS: Mapping[str, tuple[tuple[type, ...], str]] = {
+    "workers": ((Integral,), "a whole number: 4"),
+    "gpus": ((Integral,), "a whole number: the GPUs of a worker"),
+    "cpu": ((Real, str), 'a number of CPUs: 4 or "500m"'),
+    "memory": ((str,), 'an amount of memory: "16Gi"'),
+    "image": ((str,), 'the name of an image: "team/app:1.0"'),
+    "env": ((Mapping,), 'variables by their names: {"LEVEL": "2"}'),
+    "secrets": ((Sequence,), 'a list of names: ["wandb"]'),
+    "volumes": ((Mapping,), 'volumes by their names: {"data": "pvc:scans"}'),
+}
+
+
 def own_script_run(name: str, settings: Mapping[str, Any]) -> ScriptRun:
     """The run of a launcher's settings, as if they were typed as options of `hvdchart run`.
 
-    Raises SpecError for Secrets that are one text.
+    Raises SpecError for a setting of another kind than its own.
     """
+    for setting, (kinds, expected) in _KINDS.items():
+        value = settings.get(setting)
+        if value is not None and (not isinstance(value, kinds) or isinstance(value, bool)):
+            raise SpecError("the settings", setting, f"got {value!r}", expected)
     names = settings.get("secrets", ())
     if isinstance(names, str):
         expected = f"a list of names: [{names!r}]"

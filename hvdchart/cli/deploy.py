@@ -69,7 +69,7 @@ def deploy(
     cluster cannot be used; 8 the run failed; 9 the image cannot be built or pushed; 130
     interrupted, and the run continues.
     """
-    from hvdchart.doctor.examine import check_room
+    from hvdchart.doctor.examine import check_before_install
     from hvdchart.files import text_difference
     from hvdchart.run import helm as helm_module
     from hvdchart.values.check import checked_values
@@ -86,7 +86,7 @@ def deploy(
     program = helm_module.Helm(helm, context)
     present = find_run_of_name(cluster, plan.spec.name, program)
     if not (force or dry_run or diff):
-        check_room(cluster, checked)
+        check_before_install(cluster, checked)
     if not no_build:
         try:
             plan = with_own_image(

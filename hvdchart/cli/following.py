@@ -57,7 +57,7 @@ def install_and_follow(
             f"it again to complete it, or remove it with hvdchart undeploy {where}",
         )
         raise
-    except HelmError:
+    except (HelmError, ClusterError):
         # The error of Helm is the one to report.
         with suppress(HelmError, ClusterError):
             if not earlier.job and remove_failed_install(cluster, name, program):

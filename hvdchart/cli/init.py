@@ -13,8 +13,12 @@ def init(
         str, typer.Argument(metavar="NAME", help="Name of the run, and of the new folder.")
     ],
     template: Annotated[
-        str, typer.Option(metavar="NAME", help="One of benchmark, keras, unet and pytorch.")
-    ] = "keras",
+        str,
+        typer.Option(
+            metavar="NAME",
+            help="torchrun, or for Horovod: keras, horovod-torch, unet, benchmark.",
+        ),
+    ] = "torchrun",
     image: Annotated[
         str,
         typer.Option(
@@ -31,24 +35,31 @@ def init(
 ) -> None:
     """Write a new project: a script, a spec and a README.
 
-    The script trains without changes in an image that has what it needs. The command prints what
-    that is.
+    The script trains without changes. That of the template torchrun needs a public image with
+    PyTorch; those for Horovod need an image of this repository, which you build and push first.
 
     Examples:
       hvdchart init resnet
-      hvdchart init resnet --template pytorch --image registry.example/team/torch:1.0
+      hvdchart init resnet --template keras --image registry.example/team/horovod-examples:1.0
 
     Exit codes: 0 written; 3 no run can have that name; 5 the folder exists, or cannot be written.
     """
-    from hvdchart.project.templates import TEMPLATES, make_project
+    from hvdchart.project import SPEC_NAME
+    from hvdchart.project.templates import TEMPLATES, image_of, make_project
+    from hvdchart.spec.fields import nearest
 
-    if template not in TEMPLATES:
-        known = "; ".join(f"{each.name} {each.about}" for each in TEMPLATES.values())
-        raise typer.BadParameter(f"--template {template!r} is none of these: {known}")
+    chosen = TEMPLATES.get(template)
+    if chosen is None:
+        known = "\n".join(f"  {each.name}: {each.about}" for each in TEMPLATES.values())
+        near = nearest(template, TEMPLATES)
+        raise typer.BadParameter(f"--template {template}: there is none{near}; use one of\n{known}")
     target = folder or Path(name)
-    files = make_project(target, name, TEMPLATES[template], image, has_dockerfile=dockerfile)
+    files = make_project(target, name, chosen, image, has_dockerfile=dockerfile)
     show(*map(str, files))
-    note(f"train.py needs an image with {TEMPLATES[template].needs}")
-    if not image:
-        note("the template's image is in no public registry: push yours, and name it with --image")
+    note(f"train.py needs an image with {chosen.needs}; the spec names {image or image_of(chosen)}")
+    if chosen.image and not image:
+        note(
+            "no public registry has this image: build and push it (docs/images.md), and write its "
+            f"name into {target / SPEC_NAME}"
+        )
     note(f"next: cd {target} && hvdchart deploy .")

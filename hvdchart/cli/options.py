@@ -140,7 +140,7 @@ LoadWith = Annotated[
 ]
 Force = Annotated[
     bool,
-    typer.Option("--force", help="Install what the present nodes cannot run: they will grow."),
+    typer.Option("--force", help="Install what cannot start now: nodes or Secrets will come."),
 ]
 Followed = Annotated[
     bool,

@@ -166,9 +166,13 @@ def plan_specs(
 
 def check_has_spec(path: Path, command: str = "run") -> None:
     """Raise FileError, with the `command` for a script, where its folder lacks the spec `path`."""
-    script = next(iter(sorted(path.parent.glob("*.py"))), None)
-    if path.name == SPEC_NAME and script and not path.exists():
-        raise FileError(f"{path}: no such file; without a spec: hvdchart {command} {script}")
+    scripts = {file.name for file in path.parent.glob("*.py")}
+    if path.name == SPEC_NAME and scripts and not path.exists():
+        usual = [name for name in ("train.py", "main.py") if name in scripts]
+        name = scripts.pop() if len(scripts) == 1 else next(iter(usual), "SCRIPT")
+        raise FileError(
+            f"{path}: no such file; without a spec: hvdchart {command} {path.parent / name}"
+        )
 
 
 def is_script(named: Sequence[Path]) -> bool:

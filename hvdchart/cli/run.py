@@ -53,7 +53,7 @@ def run(
     read, or is no Python; 6 Helm failed; 7 the cluster cannot be used; 8 the run failed; 130
     interrupted, and the run continues.
     """
-    from hvdchart.doctor.examine import check_room
+    from hvdchart.doctor.examine import check_before_install
     from hvdchart.run.helm import Helm as Program
     from hvdchart.values.check import checked_values
 
@@ -75,7 +75,7 @@ def run(
                 f"{current.name} replaces it, any other --name starts another run beside it"
             )
     if not force:
-        check_room(cluster, checked_values(plan))
+        check_before_install(cluster, checked_values(plan))
     install_and_follow(
         plan,
         cluster,

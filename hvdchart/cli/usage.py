@@ -3,6 +3,7 @@
 import shlex
 from collections.abc import Mapping
 from difflib import SequenceMatcher
+from pathlib import Path
 from typing import Any
 
 import typer
@@ -20,6 +21,41 @@ _FOREIGN = {
     "command": ("Options of the command in the pod", 2),
 }
 
+# Options of what starts scripts elsewhere, for commands that take a script: what to write instead.
+_GIVEN = "leave it out: each rank gets the address and its number as variables"
+_OF_OTHERS = {
+    "--nnodes": "write --workers",
+    "--num-nodes": "write --workers",
+    "--num_nodes": "write --workers",
+    "--nodes": "write --workers",
+    "--nproc-per-node": "write --gpus: each GPU gets a rank",
+    "--nproc_per_node": "write --gpus: each GPU gets a rank",
+    "--node-rank": _GIVEN,
+    "--node_rank": _GIVEN,
+    "--master-addr": _GIVEN,
+    "--master_addr": _GIVEN,
+    "--master-port": _GIVEN,
+    "--master_port": _GIVEN,
+    "--rdzv-endpoint": _GIVEN,
+    "--rdzv_endpoint": _GIVEN,
+    "--rdzv-backend": _GIVEN,
+    "--rdzv_backend": _GIVEN,
+    "--standalone": _GIVEN,
+    "--dry-run": "`hvdchart plan` prints what would run",
+    "--diff": "`hvdchart plan` prints what would run",
+}
+_STARTERS = {
+    "accelerate",
+    "deepspeed",
+    "horovodrun",
+    "mpiexec",
+    "mpirun",
+    "python",
+    "python3",
+    "srun",
+    "torchrun",
+}
+
 
 class Command(TyperCommand):
     """A command that says where the words of a script, or of a command in a pod, go."""
@@ -30,14 +66,23 @@ class Command(TyperCommand):
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Parse a command line. Raises UsageError for a wrong one."""
+        if "--workers" in self._takes_value(ctx):
+            _refuse_starter(ctx, args)
         try:
             return super().parse_args(ctx, list(args))
         except _UsageError as error:
             # Of the errors, only that of an unknown option has them.
             if hasattr(error, "possibilities"):
                 error.possibilities = None
-                error.message += self._meant(ctx, error.option_name) + self._line(ctx, args)
+                error.message += self._advice(ctx, error.option_name, args)
             raise
+
+    def _advice(self, ctx: Any, unknown: str, args: list[str]) -> str:
+        """The end of the sentence about an unknown option, and what to type."""
+        instead = _OF_OTHERS.get(unknown)
+        if instead and "--workers" in self._takes_value(ctx):
+            return f"; {instead}. Arguments of the script go after --"
+        return self._meant(ctx, unknown) + self._line(ctx, args)
 
     def _takes_value(self, ctx: Any) -> dict[str, bool]:
         """The names of all options, and whether a value follows."""
@@ -69,6 +114,15 @@ class Command(TyperCommand):
             return ""
         line = shlex.join([*ctx.command_path.split(), *own, "--", *foreign])
         return f" {what} go after --: {line}"
+
+
+def _refuse_starter(ctx: Any, args: list[str]) -> None:
+    """Raise UsageError where the program that starts a script elsewhere is in its place."""
+    words = [word for word in args if not word.startswith("-")]
+    if not words or words[0] not in _STARTERS or Path(words[0]).exists():
+        return
+    script = next((word for word in words if word.endswith(".py")), "SCRIPT")
+    ctx.fail(f"{words[0]} is no script: `{ctx.command_path} {script}` starts the ranks itself")
 
 
 def _sort_words(

@@ -16,8 +16,7 @@ from typing import BinaryIO, TypeAlias
 
 from pathspec import GitIgnoreSpec
 
-from hvdchart.chart_files import read_data
-from hvdchart.code import MOST_BYTES
+from hvdchart.chart_files import MOST_CODE_BYTES, read_data
 from hvdchart.errors import FileError
 from hvdchart.files import read_patterns
 from hvdchart.quantity import pluralize
@@ -131,7 +130,7 @@ def pack_files(origin: Path, files: Mapping[str, Path]) -> str:
     most = int(read_data("resources.json")["codeCharacters"])
     sizes = {str(file): _size(file) for file in files.values()}
     # A data set in the folder is refused before any of it is read.
-    if sum(sizes.values()) > MOST_BYTES:
+    if sum(sizes.values()) > MOST_CODE_BYTES:
         raise _too_large(origin, sizes)
     # The times are left out: the same files are the same bytes.
     with (

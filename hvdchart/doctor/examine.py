@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 
 from hvdchart.doctor.findings import Finding
 from hvdchart.doctor.fitting import examine_fit
-from hvdchart.doctor.needs import Values, claims, pod_needs, security_level
+from hvdchart.doctor.needs import Values, claims, objects_named, pod_needs, security_level
 from hvdchart.doctor.policies import examine_policies
 from hvdchart.doctor.rights import examine_rights
 from hvdchart.doctor.room import (
@@ -25,6 +25,7 @@ from hvdchart.run.cluster import Cluster
 from hvdchart.run.helm import Helm
 from hvdchart.run.view import RunView
 from hvdchart.spec.values_schema import default_values
+from hvdchart.text import join_names
 from hvdchart.values.merge import merge_values
 
 # Of so many nodes all pods are read before a run: with more, daemons hardly decide.
@@ -104,6 +105,10 @@ def _examine_room(cluster: Cluster, values: Values | None) -> Iterator[Finding]:
         named = {name: cluster.claim(name) for name in claims(values)}
         workers = sum(pod.number for pod in needs or [] if pod.name != "master")
         yield from examine_claims(named, classes, workers)
+        for missing in missing_objects(cluster, values):
+            # A claim has its own finding.
+            if not missing.startswith("PersistentVolumeClaim"):
+                yield Finding(missing, "problem", "it does not exist", "create it")
     if classes is None:
         yield Finding("storage", "unknown", _UNSEEN)
     else:
@@ -119,19 +124,34 @@ def _examine_room(cluster: Cluster, values: Values | None) -> Iterator[Finding]:
             yield examine_image(nodes, values)
 
 
-def check_room(cluster: Cluster, given: Values, word: Callable[[str], str] = str) -> None:
-    """Raise ClusterError for a run that the nodes could never run, however long it waits.
+def check_before_install(cluster: Cluster, given: Values, word: Callable[[str], str] = str) -> None:
+    """Raise ClusterError for a run that could never start, however long it waits.
 
-    `given` are its values without the chart's defaults, `word` words the options of the command.
-    Who may not list nodes learns it from the scheduler.
+    Its pods name an object that does not exist, or the nodes could never run them. `given` are its
+    values without the chart's defaults, `word` words the options of the command. Who may not read
+    the objects or list nodes learns it from the run.
     """
+    values = merge_values(default_values(), given)
+    missing = missing_objects(cluster, values)
+    if missing:
+        force = word("--force where something else creates it later")
+        where = f"in namespace {cluster.namespace}"
+        raise ClusterError(f"there is no {join_names(missing)} {where}; create it, or {force}")
     nodes = cluster.list_or_none("nodes")
     if not nodes:
         return
-    values = merge_values(default_values(), given)
     found = examine_fit(nodes, [], values)
     if found.state == "ok" and len(nodes) <= _FEW_NODES:
         found = examine_fit(nodes, cluster.seen_pods(), values)
     if found.state == "problem":
         grows = word("--force where the cluster will grow")
         raise ClusterError(f"{found.text}; {found.fix}, or {grows}")
+
+
+def missing_objects(cluster: Cluster, values: Values) -> list[str]:
+    """The kind and the name of each object that the pods need and that does not exist."""
+    return [
+        f"{kind} {name}"
+        for kind, name in objects_named(values)
+        if cluster.lacks(f"{kind.lower()}s", name)
+    ]

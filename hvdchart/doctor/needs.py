@@ -13,6 +13,16 @@ from hvdchart.quantity import parse_quantity
 from hvdchart.values.merge import merged_groups
 
 Values: TypeAlias = Mapping[str, Any]
+# The fields of Kubernetes that name another object: its kind, and the field with its name.
+_NAMED_BY = {
+    "secretKeyRef": ("Secret", "name"),
+    "secretRef": ("Secret", "name"),
+    "secret": ("Secret", "secretName"),
+    "configMapKeyRef": ("ConfigMap", "name"),
+    "configMapRef": ("ConfigMap", "name"),
+    "configMap": ("ConfigMap", "name"),
+    "persistentVolumeClaim": ("PersistentVolumeClaim", "claimName"),
+}
 # Levels of Pod Security, the strictest first.
 LEVELS = ("restricted", "baseline", "privileged")
 
@@ -81,6 +91,36 @@ def security_level(values: Values) -> tuple[str, str]:
     if container.get("allowPrivilegeEscalation"):
         return "baseline", "securityContext.allowPrivilegeEscalation"
     return "restricted", ""
+
+
+def objects_named(values: Values) -> list[tuple[str, str]]:
+    """The kind and the name of each Secret, ConfigMap and claim that a pod cannot start without.
+
+    Those of `extraObjects` come with the release, and optional ones may be missing.
+    """
+    made = {
+        (item.get("kind"), (item.get("metadata") or {}).get("name"))
+        for item in values.get("extraObjects") or []
+        if isinstance(item, Mapping)
+    }
+    pods = {key: value for key, value in values.items() if key != "extraObjects"}
+    found = dict.fromkeys(_references(pods))
+    return [(kind, name) for kind, name in found if (kind, name) not in made]
+
+
+def _references(node: Any) -> Iterator[tuple[str, str]]:
+    """What environment variables and volumes somewhere below a node of the values name."""
+    if isinstance(node, list):
+        for item in node:
+            yield from _references(item)
+    if not isinstance(node, Mapping):
+        return
+    for key, value in node.items():
+        kind, name_key = _NAMED_BY.get(key, ("", ""))
+        is_reference = kind and isinstance(value, Mapping) and isinstance(value.get(name_key), str)
+        if is_reference and value[name_key] and not value.get("optional"):
+            yield kind, value[name_key]
+        yield from _references(value)
 
 
 def _volumes(values: Values) -> Iterator[Mapping[str, Any]]:

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 
-from hvdchart.code import MOST_BYTES
+from hvdchart.chart_files import MOST_CODE_BYTES
 from hvdchart.plan.rules import Reason, override_reason
 from hvdchart.spec.launchers import is_line_of_horovodrun
 from hvdchart.spec.model import Spec
@@ -96,6 +96,8 @@ _OWN_ADDRESSES = ("localhost", "127.0.0.1", "[::1]", "::1")
 _IS_LINE = "train.command is a line of horovodrun"
 # What a worker imports in advance. Both can be forked: they start no threads before they are used.
 _PRELOAD = {"torch": ("torch",), "jax": ("jax",)}
+# Characters of a line that a message shows.
+_LONGEST_LINE = 80
 # For zlib: the largest window, and a header of gzip or zlib, whichever there is.
 _ANY_HEADER = 32 + 15
 
@@ -277,7 +279,7 @@ def _sources(code: Mapping[str, Plain]) -> dict[str, bytes]:
         sources = {name: text.encode() for name, text in files.items() if isinstance(text, str)}
     try:
         packed = base64.b64decode(str(code.get("archive") or ""))
-        data = zlib.decompressobj(_ANY_HEADER).decompress(packed, MOST_BYTES)
+        data = zlib.decompressobj(_ANY_HEADER).decompress(packed, MOST_CODE_BYTES)
         with tarfile.open(fileobj=io.BytesIO(data), mode="r:") as archive:
             for member in archive:
                 if member.isfile() and member.name.endswith(".py"):
@@ -314,7 +316,9 @@ def _program(
             tree = ast.parse(sources[file])
         except SyntaxError as error:
             detail = "" if error.msg == "invalid syntax" else f": {error.msg}"
-            broken[file] = f"{file}:{error.lineno or 1}: invalid syntax{detail}"
+            line = (error.text or "").strip()[:_LONGEST_LINE]
+            shown = f": {line}" if line else ""
+            broken[file] = f"{file}:{error.lineno or 1}: invalid syntax{detail}{shown}"
             continue
         except (ValueError, RecursionError):
             # The ranks will say it.

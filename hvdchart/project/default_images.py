@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import difflib
 import functools
 import re
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,8 @@ from typing import Any
 from hvd_pods.common.python_packages import PACKAGES
 from hvdchart.spec.load import load_tree
 
+# From which ratio on two names differ by a slip.
+_ALIKE = 0.8
 _TABLE = Path(__file__).with_name("images.yaml")
 # The requirements.txt with which an image without an MPI gets one.
 MPI_REQUIREMENTS = Path(__file__).with_name("mpi-requirements.txt")
@@ -75,6 +78,19 @@ def default_image(*uses: Iterable[tuple[str, str]], has_gpus: bool) -> DefaultIm
         (int(major), int(minor)) if minor else None,
         frozenset(chosen["has"]),
     )
+
+
+def misspelt(modules: Iterable[str]) -> Iterator[str]:
+    """A warning for each module that nobody knows, and that differs from a known one by a slip."""
+    table = _table()
+    known = {module.partition(".")[0] for module in table["packages"].keys() | PACKAGES.keys()}
+    for entry in table["images"]:
+        known |= {module.partition(".")[0] for module in (*entry.get("modules", ()), *entry["has"])}
+    known |= sys.stdlib_module_names
+    for name in sorted({module.partition(".")[0] for module in modules} - known):
+        near = difflib.get_close_matches(name, known, 1, _ALIKE)
+        if near:
+            yield f"the script imports {name}: did you mean {near[0]}?"
 
 
 def required(requirements: str) -> set[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import dataclasses
 import re
 import sys
@@ -16,7 +17,7 @@ from hvdchart.plan.framework import needed_modules, used_modules
 from hvdchart.plan.model import Plan
 from hvdchart.plan.planner import plan_tree
 from hvdchart.project import SPEC_NAME
-from hvdchart.project.default_images import DefaultImage, default_image
+from hvdchart.project.default_images import DefaultImage, default_image, misspelt
 from hvdchart.quantity import cpu_millis, pluralize
 from hvdchart.spec.fields import IMAGE, OBJECT_NAME, nearest
 from hvdchart.spec.model import DEFAULT_MOUNTS
@@ -37,6 +38,8 @@ _SOURCES = ("pvc", "hostPath", "nfs", "configMap")
 # The first line of a script of a shell.
 _OF_SHELL = re.compile(r"#!.*\b\w*sh\b")
 REQUIREMENTS = "requirements.txt"
+# The relative name of a file with an ending, such as data/train.csv, that leads nowhere else.
+_FILE_NAME = re.compile(r"(?!.*\.\.)[\w-][\w./-]{0,200}\.\w{1,10}")
 # What a worker without --cpu requests: it is scheduled on nodes that other pods use, too.
 _CPU = "250m"
 # How many scripts of a folder a message names.
@@ -105,6 +108,7 @@ class ScriptPlan:
                 where = f"in {folder}" if folder else f"beside the script, and --code {beside}"
                 add = f"add {' and '.join(lacks)} to {REQUIREMENTS} {where}"
                 warnings.append(f"the image lacks what the script imports: {add}")
+            warnings += misspelt(without_own(used, [script.parent]))
         plan = dataclasses.replace(self.plan, warnings=(*warnings, *self.plan.warnings))
         return dataclasses.replace(self, plan=plan)
 
@@ -232,9 +236,21 @@ def left_behind(
             )
     left = [REQUIREMENTS] if (folder / REQUIREMENTS).is_file() else []
     left += own.values()
+    left += [file for file in named_files(script) if file not in (*left, script.name)]
     if left:
         without = " and ".join(left)
         yield f"only {script} goes to the workers, without {without} beside it: --code {folder}"
+
+
+def named_files(script: Path) -> list[str]:
+    """The files below a script's folder that a text in the script names, sorted."""
+    try:
+        tree = ast.parse(read_text(script))
+    except (SyntaxError, ValueError, RecursionError):
+        return []
+    texts = {node.value for node in ast.walk(tree) if isinstance(node, ast.Constant)}
+    names = {text for text in texts if isinstance(text, str) and _FILE_NAME.fullmatch(text)}
+    return sorted(name for name in names if (script.parent / name).is_file())
 
 
 def module_file(folder: Path, name: str) -> str:
@@ -396,6 +412,9 @@ def _volume(text: str) -> tuple[str, Plain]:
     elif kind in _SOURCES and parts and kind != "nfs":
         source, *parts = parts
         volume[kind] = source
+    elif kind.startswith("/"):
+        expected = f"--volume {name}=hostPath:{rest} for a folder of each node, or {_VOLUME}"
+        raise SpecError(f"--volume {text}", "", "this is no volume", expected)
     else:
         raise SpecError(f"--volume {text}", "", "this is no volume", _VOLUME)
     if len(parts) > 1:

@@ -11,6 +11,7 @@ from hvdchart.chart_files import chart_dir, example
 from hvdchart.errors import FileError
 from hvdchart.files import write_atomically
 from hvdchart.project import SPEC_NAME
+from hvdchart.project.default_images import default_image
 from hvdchart.spec.load import parse_spec
 from hvdchart.spec.yaml_tree import parse
 from hvdchart.text import split_image
@@ -20,7 +21,9 @@ from hvdchart.text import split_image
 class Template:
     """A kind of project: the example that becomes its script, its image and its command.
 
-    `needs` is what the script needs of another image than the template's.
+    The image is one of this repository, without its tag, which no public registry has; without a
+    name, it is the public image of the script's framework. `needs` is what the script needs of
+    another image.
     """
 
     name: str
@@ -40,6 +43,13 @@ TEMPLATES = {
     template.name: template
     for template in (
         Template(
+            "torchrun",
+            "trains a small PyTorch network with DistributedDataParallel, as a script for torchrun",
+            "digits_ddp.py",
+            "",
+            "PyTorch",
+        ),
+        Template(
             "benchmark",
             "measures images per second with well-known networks and random data",
             "benchmark.py",
@@ -49,7 +59,7 @@ TEMPLATES = {
         ),
         Template(
             "keras",
-            "trains a small Keras network on handwritten digits, with checkpoints",
+            "trains a small Keras network with Horovod, with checkpoints",
             "digits.py",
             "horovod-examples",
             f"Horovod with TensorFlow, and the file {_DIGITS[1]}",
@@ -57,7 +67,7 @@ TEMPLATES = {
         ),
         Template(
             "unet",
-            "trains a U-Net that finds white matter in slices of a brain scan",
+            "trains a U-Net with Horovod, which finds white matter in slices of a brain scan",
             "unet.py",
             "horovod-examples",
             "Horovod with TensorFlow, and the folder /examples/mni152/white",
@@ -65,8 +75,8 @@ TEMPLATES = {
             ("unet_data.py",),
         ),
         Template(
-            "pytorch",
-            "trains a small PyTorch network on handwritten digits, with checkpoints",
+            "horovod-torch",
+            "trains a small PyTorch network with Horovod, with checkpoints",
             "digits_torch.py",
             "horovod-examples-pytorch",
             f"Horovod with PyTorch, and the file {_DIGITS[1]}",
@@ -131,7 +141,7 @@ def make_project(
     builds its own image from it. Raises FileError for a folder that exists or cannot be written,
     and SpecError, before anything is written, for a name that no run can have.
     """
-    image = image or f"{template.image}:{_app_version()}"
+    image = image or image_of(template)
     shown_image = _image(image)
     if has_dockerfile:
         # Its own image, which `deploy` builds because it has no tag.
@@ -163,6 +173,13 @@ def make_project(
     for file, content in files.items():
         write_atomically(folder / file, content)
     return [folder / file for file in files]
+
+
+def image_of(template: Template) -> str:
+    """The reference of a template's own image. Raises FileError for a broken installation."""
+    if template.image:
+        return f"{template.image}:{_app_version()}"
+    return default_image([(template.example, "torch")], has_gpus=False).reference
 
 
 def _app_version() -> str:

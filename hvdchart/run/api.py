@@ -6,6 +6,7 @@ Objects are plain dicts in the API's own form, and those of any version of Kuber
 from __future__ import annotations
 
 import json
+import re
 import ssl
 from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager
@@ -28,6 +29,8 @@ T = TypeVar("T")
 TIMEOUT_SECONDS = 30
 # Bytes of a line that are kept. An object in the API server's answer has less: etcd takes 1.5 MiB.
 LONGEST_LINE = 16 << 20
+# What urllib3 puts before the reason for which there is no connection.
+_OF_LIBRARY = re.compile(r"^\w*Connection\(.*?\): (Failed to establish a new connection: )?")
 # Characters of the API server's reason to refuse a request.
 _LONGEST = 2000
 
@@ -179,7 +182,7 @@ class Api:
                 redirect=False,
             )
 
-        with _wrap_errors(what):
+        with _wrap_errors(what, without_password(self._connection.server)):
             response = ask()
             if response.status == 401:
                 # The credentials may have expired.
@@ -261,14 +264,15 @@ def _object(answer: Any) -> Object:
 
 
 @contextmanager
-def _wrap_errors(what: str) -> Iterator[None]:
+def _wrap_errors(what: str, server: str = "") -> Iterator[None]:
     """Raise ClusterError for what goes wrong on the way to an answer, and in its content."""
     try:
         yield
     except (HTTPError, OSError) as error:
         # The reason is what remains of several attempts.
-        reason = getattr(error, "reason", None) or error
-        raise ClusterError(f"cannot {what}: the API server does not answer: {reason}") from error
+        reason = _OF_LIBRARY.sub("", str(getattr(error, "reason", None) or error))
+        text = f"cannot {what}: the API server{server and ' '}{server} does not answer: {reason}"
+        raise ClusterError(f"{text}; check the kubeconfig's context and the network") from error
     except (ValueError, RecursionError, KeyError, TypeError) as error:
         reason = one_line(str(error))
         raise ClusterError(f"cannot {what}: the answer is not Kubernetes' own: {reason}") from error

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from functools import partial
 
 from hvdchart.errors import ClusterError, NoRunError
-from hvdchart.run.api import Api, unless_refused
+from hvdchart.run.api import Api, RefusedError, unless_refused
 from hvdchart.run.pod_problems import problem_of
 from hvdchart.run.pods import POD_SECONDS
 from hvdchart.run.release import (
@@ -332,6 +332,17 @@ class Cluster:
         root = _CLUSTER_WIDE.get(kind)
         path = f"{root}/{kind}" if root else self._path(kind)
         return unless_refused(lambda: self._api.list(f"list {kind}", path), None)
+
+    def lacks(self, kind: str, name: str) -> bool:
+        """Whether there is no such object; False where one may not read it."""
+        what = f"read {kind} {name} in namespace {self.namespace}"
+        try:
+            self._api.get(what, self._path(kind, name))
+        except RefusedError as error:
+            if error.status not in (403, 404):
+                raise
+            return error.status == 404
+        return False
 
     def claim(self, name: str) -> Object | None:
         """A PersistentVolumeClaim; None where there is none, or without the right to read it."""

@@ -22,7 +22,7 @@ import pyhelm3
 from hvdchart.chart_files import chart_dir
 from hvdchart.errors import ClusterError, HelmError, NoRunError
 from hvdchart.plan.model import Plan
-from hvdchart.run.helm_errors import remedy_for
+from hvdchart.run.helm_errors import UNREACHABLE, remedy_for
 from hvdchart.run.interrupts import ENDS
 from hvdchart.run.release import Object
 from hvdchart.values.check import checked_values
@@ -127,7 +127,9 @@ class Helm:
         self.version()
         remedy = self.rephrase(remedy_for(message, name, namespace))
         advice = f"; {remedy}" if remedy else ""
-        raise HelmError(f"helm {what}: {message}{advice}")
+        # As when another command than Helm cannot reach it.
+        kind = ClusterError if UNREACHABLE in message.lower() else HelmError
+        raise kind(f"helm {what}: {message}{advice}")
 
     def version(self) -> str:
         """The program's version. Raises HelmError if it is too old, or the program is not Helm."""

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 # Helm's message when another Helm changes the same release.
 BUSY = "another operation (install/upgrade/rollback) is in progress"
+# A part of Helm's message, in small letters, when there is no connection to the cluster.
+UNREACHABLE = "cluster unreachable"
 _CREDENTIALS = "the cluster does not accept your credentials: renew those in the kubeconfig"
 _TOO_LARGE = (
     "Helm keeps all values in a Secret of at most 1 MiB: put large files of --code into an image "
@@ -35,7 +37,7 @@ REMEDIES = {
     ),
     "nauthorized": _CREDENTIALS,
     "the server has asked for the client to provide credentials": _CREDENTIALS,
-    "cluster unreachable": (
+    UNREACHABLE: (
         "the API server does not answer: check the kubeconfig and the network; `hvdchart doctor` "
         "checks each step"
     ),

@@ -15,7 +15,7 @@ from typing import Self
 
 from hvd_pods.common.contract import RENEWED, SESSION
 from hvd_pods.common.record import LEASE_KEPT
-from hvdchart.errors import ClusterError, HelmError, NoRunError
+from hvdchart.errors import ClusterError, HelmError, HvdchartError, NoRunError
 from hvdchart.run.cluster import Cluster
 from hvdchart.run.control import remove
 from hvdchart.run.helm import Helm, last_revision, release_chart, release_session, upgrade
@@ -79,7 +79,7 @@ class Session:
     ) -> None:
         """Install the release, or change it. What is left of a refused installation is removed.
 
-        Raises HelmError.
+        Raises HelmError, and ClusterError where Helm cannot reach the cluster.
         """
         own = {"leaseSeconds": LEASE_SECONDS, **(values.get("session") or {}), "id": self._id}
         self.is_begun = True
@@ -92,7 +92,7 @@ class Session:
                 create_namespace=create_namespace,
                 is_validated=is_validated,
             )
-        except HelmError as problem:
+        except (HelmError, ClusterError) as problem:
             if not self._is_installed:
                 self._end_first(problem)
             raise
@@ -101,7 +101,7 @@ class Session:
         if seconds and not self._lease:
             self._lease = _Lease(self._renew, seconds, self._report, self._after_end)
 
-    def _end_first(self, problem: HelmError) -> None:
+    def _end_first(self, problem: HvdchartError) -> None:
         """Remove what Helm has created of a release that was not there; the problem is reported."""
         self.is_begun = False
         # A release that another command is changing belongs to that command.

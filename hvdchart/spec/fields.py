@@ -141,6 +141,10 @@ class OneOf:
         return {"type": "string", "enum": list(self.words)}
 
 
+# Amounts of memory as people write them elsewhere: 8GB, 8 gb, 8g.
+_BYTES = re.compile(r"(\d+)\s*([kKmMgGtT])[iI]?[bB]?")
+
+
 @dataclass(frozen=True)
 class _Quantity:
     """A Kubernetes quantity as a whole number of its smallest unit, from `low` to `high`."""
@@ -161,7 +165,9 @@ class _Quantity:
         try:
             number = self.parse(node.text)
         except ValueError:
-            raise wrong_value(node, path, self.expected) from None
+            usual = _BYTES.fullmatch(node.text.strip())
+            hint = f"; did you mean {usual[1]}{usual[2].upper()}i?" if usual else ""
+            raise wrong_value(node, path, f"{self.expected}{hint}") from None
         if not self.low <= number <= self.high:
             raise wrong_value(node, path, self.expected)
         return number

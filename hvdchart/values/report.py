@@ -104,7 +104,9 @@ def tables(plan: Plan) -> list[Any]:
         words.append(f"{pluralize(binding.ranks_per_socket, 'rank')} per socket")
     parts.append(Text(f"launch: {', '.join([*words, *plan.spec.launch.options])}"))
     batch = "" if plan.global_batch is None else f"global batch {plan.global_batch}; "
-    parts.append(Text(f"{batch}learning rate x {plan.ranks} ({LEARNING_RATE_RULE})"))
+    if batch or plan.ranks > 1:
+        advice = f"your script may set learning rate x {plan.ranks} ({LEARNING_RATE_RULE})"
+        parts.append(Text(f"{batch}{advice}"))
     parts += [Text(f"warning: {warning}", style="yellow") for warning in plan.warnings]
     return parts
 

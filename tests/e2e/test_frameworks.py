@@ -15,7 +15,6 @@ from tests.results import read_result
 from tests.waiting import PROGRAM_PAUSE, wait_until
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
-DIGITS = ["--data", "/examples/digits.csv.gz", "--epochs", "4", "--target-accuracy", "0.8"]
 # keras.distribution finds the other processes as JAX does.
 KERAS = """
 import os
@@ -153,7 +152,7 @@ def test_ddp_trains_on_warm_ranks(
 ) -> None:
     launch = {"launch": {"mode": mode}} if mode else {}
     script = EXAMPLES / "digits_ddp.py"
-    log = deploy(namespace, tmp_path, script, *DIGITS, image=pytorch_image, **launch)
+    log = deploy(namespace, tmp_path, script, image=pytorch_image, **launch)
     run = read_result(log)
     assert (run["ranks"], run["ok"]) == (2, True)
     assert ("$ mpirun -np 2" in log) is (mode == "mpirun")

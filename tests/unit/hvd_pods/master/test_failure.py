@@ -610,7 +610,7 @@ def test_rank_whose_nccl_lost_its_peer_is_not_the_cause(lost: str) -> None:
     [
         ("ModuleNotFoundError: No module named 'sklearn.svm'", "add scikit-learn to", True),
         ("ModuleNotFoundError: No module named 'pandas'", "add pandas to requirements.txt", True),
-        ("FileNotFoundError: [Errno 2] No such file or directory: 'a'", "'a'", True),
+        ("FileNotFoundError: [Errno 2] No such file or directory: 'a'", "--code", True),
         ("SyntaxError: invalid syntax", "invalid syntax", True),
         ("KeyError: 'x'", "'x'", False),
     ],

@@ -202,6 +202,9 @@ def test_settings_that_cannot_be_meant_are_refused(
 @pytest.mark.parametrize(
     ("settings", "says"),
     [
+        ({"gpus": "8"}, "gpus: got '8'; expected a whole number"),
+        ({"env": ["A=1"]}, r"env: got \['A=1'\]; expected variables by their names"),
+        ({"volumes": "data=pvc:x"}, "volumes: got 'data=pvc:x'; expected volumes by"),
         ({"workers": 0}, "^workers: got 0; expected a whole number from 1"),
         ({"gpus": -1}, "^gpus -1: got -1; expected"),
         ({"volumes": {"other": "pvc:y"}}, "^volumes other=pvc:y: it has no path; expected volumes"),
@@ -420,6 +423,7 @@ def test_settings_of_a_launcher_are_those_of_run(
         "env": {"A": "b=c"},
         "secrets": ["keys"],
         "volumes": {"data": "pvc:scans:/in:ro"},
+        "force": True,
     }
     with hvdchart.Launcher(name="hvd", output=settings["output"], **own) as launcher:
         launcher(own_rank)

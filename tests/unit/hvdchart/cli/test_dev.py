@@ -200,7 +200,7 @@ def test_a_script_has_the_options_and_arguments_of_run(start: Callable[..., Dev]
     assert first["worker"]["number"] == 3
     dev.wait_for_log()
     dev.save("x = = 1")
-    dev.wait_for_error_line("train.py:1: invalid syntax; waiting for the next change")
+    dev.wait_for_error_line("train.py:1: invalid syntax: x = = 1; waiting for the next change")
     dev.save("second")
     assert dev.wait_for_deployed(2)["code"] == {"files": {"train.py": "second"}}
 

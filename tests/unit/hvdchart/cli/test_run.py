@@ -95,7 +95,7 @@ def test_options_become_values_of_the_chart(
     hvdchart: Command, fake_cluster: FakeCluster, helm: StubProgram, script: Path
 ) -> None:
     more = ["--cpu", "4", "--memory", "6Gi", "--env", "A=b=c", "--secret", "keys"]
-    more += ["--fail-on-nan", "--detach"]
+    more += ["--fail-on-nan", "--detach", "--force"]
     done = hvdchart("run", script, *more)
     assert done.code == 0, done.errors
     sent = installed_values(helm)
@@ -145,7 +145,7 @@ def test_volumes_and_secrets_are_mounted(
     volume: dict[str, object],
     mount: dict[str, object],
 ) -> None:
-    done = hvdchart("run", script, "--detach", *options)
+    done = hvdchart("run", script, "--detach", "--force", *options)
     assert done.code == 0, done.errors
     sent = installed_values(helm)
     assert {"name": mount["name"], **volume} in sent["volumes"]
@@ -156,10 +156,11 @@ def test_saved_spec_deploys_the_same_run(
     hvdchart: Command, fake_cluster: FakeCluster, helm: StubProgram, script: Path, tmp_path: Path
 ) -> None:
     spec = tmp_path / "saved.yaml"
-    options = ["--cpu", "2", "--volume", "output=pvc:results", "--save-spec", spec, "--detach"]
+    options = ["--cpu", "2", "--volume", "output=pvc:results", "--save-spec", spec]
+    options += ["--detach", "--force"]
     assert hvdchart("run", script, *options).code == 0
     ran = installed_values(helm)
-    done = hvdchart("deploy", spec, "--code", script, "--detach")
+    done = hvdchart("deploy", spec, "--code", script, "--detach", "--force")
     assert done.code == 0, done.errors
     deployed = installed_values(helm)
     # Only of a run of `run` do later messages name its options.
@@ -253,8 +254,10 @@ def test_script_is_measured_by_its_spec(hvdchart: Command, script: Path) -> None
 def test_folder_without_a_spec_is_refused_with_the_line_for_its_script(
     hvdchart: Command, script: Path, command: str, instead: str
 ) -> None:
+    (script.parent / "train.py").touch()
     done = hvdchart(command, script.parent)
-    assert (done.code, f"hvdchart {instead} {script}\n" in done.errors) == (5, True)
+    usual = script.parent / "train.py"
+    assert (done.code, f"hvdchart {instead} {usual}\n" in done.errors) == (5, True)
 
 
 @pytest.mark.parametrize("command", ["plan", "deploy", "dev"])
@@ -349,12 +352,32 @@ def test_worker_without_cpu_is_told_to_be_small(
     assert (line in done.errors) is is_told
 
 
+@pytest.mark.parametrize(
+    ("text", "warning"),
+    [
+        ("import torhc\n", "the script imports torhc: did you mean torch?"),
+        ("open('data/set.csv')\n", "without data/set.csv beside it: --code"),
+        ("open('other.csv')\nopen('../set.csv')\nimport model_of_mine\n", ""),
+    ],
+    ids=["slip", "data beside the script", "neither"],
+)
+def test_script_that_would_miss_something_is_warned_of(
+    hvdchart: Command, script: Path, programs: Path, text: str, warning: str
+) -> None:
+    (script.parent / "data").mkdir()
+    (script.parent / "data" / "set.csv").touch()
+    script.write_text(text)
+    warnings = json.loads(hvdchart("plan", script, "-o", "json").output)["warnings"]
+    said = [each for each in warnings if "imports" in each or "beside it" in each]
+    assert (len(said), warning in "".join(said)) == (bool(warning), True)
+
+
 def test_script_with_a_wrong_line_is_refused_with_the_line(
     hvdchart: Command, fake_cluster: FakeCluster, helm: StubProgram, script: Path
 ) -> None:
     script.write_text("import torch\nx = = 1\n")
     done = hvdchart("run", script)
-    assert (done.code, done.errors) == (5, "hvdchart: My_Train.py:2: invalid syntax\n")
+    assert (done.code, done.errors) == (5, "hvdchart: My_Train.py:2: invalid syntax: x = = 1\n")
     assert helm.calls == []
 
 
@@ -364,7 +387,9 @@ def test_script_with_a_wrong_line_may_be_right_for_an_image_whose_python_is_not_
     script.write_text("x = = 1\n")
     done = hvdchart("plan", script, "--image", "team/a:1", "-o", "json")
     assert done.code == 0
-    assert json.loads(done.output)["warnings"][0].startswith("My_Train.py:1: invalid syntax; ")
+    assert json.loads(done.output)["warnings"][0].startswith(
+        "My_Train.py:1: invalid syntax: x = = 1; "
+    )
 
 
 def test_deploy_of_a_script_names_the_command_that_runs_it(
@@ -545,9 +570,13 @@ def test_a_finished_run_is_replaced_by_a_script_of_its_name(
             "No such option: --epochs. Arguments of the script go after --: hvdchart run {script} "
             "--workers 4 -- --epochs 3 -v",
         ),
+        (["{script}", "--nnodes", "4"], 2, "No such option: --nnodes; write --workers. Arg"),
+        (["torchrun", "--nproc_per_node=8", "a.py"], 2, "no script: `hvdchart run a.py` starts"),
         (["{script}", "--worker", "4"], 2, "No such option: --worker. Did you mean --workers? Arg"),
         (["{script}", "--shm", "8Gi"], 2, "No such option: --shm. Arguments"),
         (["--epochs", "3", "{script}"], 2, "No such option: --epochs."),
+        (["{script}", "--memory", "8GB"], 3, "such as 16Gi; did you mean 8Gi?"),
+        (["{script}", "--volume", "data=/mnt"], 3, "--volume data=hostPath:/mnt for a folder of"),
         (["{script}", "--memory", "3Q"], 3, "--memory 3Q: got '3Q'; expected an amount of memory"),
         (["{script}", "--cpu", "much"], 3, "--cpu much: got 'much'; expected a number of CPUs"),
         (["{script}", "--env", "A"], 3, "--env A: there is no =; expected NAME=VALUE"),

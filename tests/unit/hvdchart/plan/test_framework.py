@@ -155,7 +155,7 @@ def test_framework_is_that_of_the_script(
 def test_file_of_the_program_that_is_no_python_is_a_warning_with_its_line() -> None:
     broken = {"lib.py": "import torch\nx = (", "other.py": "x = = 1"}
     first = plan_code({"train.py": "import lib", **broken}).warnings[0]
-    assert first.startswith("lib.py:2: invalid syntax: '(' was never closed; ranks end there")
+    assert first.startswith("lib.py:2: invalid syntax: '(' was never closed: x = (; ranks")
     assert not any("other.py" in each for each in plan_code({"train.py": "", **broken}).warnings)
 
 

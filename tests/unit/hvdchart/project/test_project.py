@@ -168,8 +168,10 @@ def test_scripts_of_a_new_project_are_python(project: Project) -> None:
         ast.parse(file.read_text())
 
 
-def test_script_of_a_new_project_tells_its_progress(project: Project) -> None:
-    assert "hvd_progress" in (project.folder / "train.py").read_text()
+def test_script_of_a_new_project_for_horovod_tells_its_progress(project: Project) -> None:
+    """That for torchrun has nothing of this project: its steps are counted."""
+    script = (project.folder / "train.py").read_text()
+    assert ("hvd_progress" in script) == ("import horovod" in script)
 
 
 def test_readme_of_a_new_project_says_how_to_deploy_it(project: Project) -> None:
@@ -181,7 +183,7 @@ def test_readme_of_a_new_project_says_how_to_deploy_it(project: Project) -> None
 
 def test_the_images_of_templates_are_those_of_this_repository() -> None:
     ours = {f"horovod-{name}" for name in load_catalogue()}
-    assert {template.image for template in TEMPLATES.values()} <= ours
+    assert {template.image for template in TEMPLATES.values()} - {""} <= ours
 
 
 ZEROS = f"sha256:{'0' * 64}"
@@ -267,13 +269,25 @@ def test_init_writes_a_project_that_renders(
 def test_init_says_what_comes_next(hvdchart: Command, tmp_path: Path, programs: Path) -> None:
     folder = tmp_path / "mine"
     done = hvdchart("init", "mine", "--template", "benchmark", "--folder", folder)
-    assert "image is in no public registry" in done.errors
-    assert "train.py needs an image with Horovod with TensorFlow\n" in done.errors
+    assert "no public registry has this image" in done.errors
+    assert "train.py needs an image with Horovod with TensorFlow; " in done.errors
     assert done.errors.endswith(f"next: cd {folder} && hvdchart deploy .\n")
 
 
+def test_init_without_a_template_needs_a_public_image_alone(
+    hvdchart: Command, tmp_path: Path, programs: Path
+) -> None:
+    folder = tmp_path / "mine"
+    done = hvdchart("init", "mine", "--folder", folder)
+    assert "no public registry" not in done.errors
+    image = load_spec(folder / "run.spec.yaml").image
+    assert image is not None
+    assert image.repository == "pytorch/pytorch"
+
+
 def test_init_of_an_unknown_template_lists_those_that_there_are(hvdchart: Command) -> None:
-    unknown = hvdchart("init", "other", "--template", "none")
+    unknown = hvdchart("init", "other", "--template", "torch")
     assert unknown.code == 2
     shown = " ".join(unknown.errors.replace("│", " ").split())
-    assert f"is none of these: benchmark {TEMPLATES['benchmark'].about}; keras " in shown
+    assert "did you mean 'torchrun'?" in shown
+    assert f"benchmark: {TEMPLATES['benchmark'].about}" in shown

@@ -104,7 +104,9 @@ def test_tables_show_no_volumes_where_there_are_none() -> None:
 
 
 def test_tables_show_the_batch_size() -> None:
-    assert "global batch 512; learning rate x 8" in printed(*tables(example("xeon-4")))
+    assert "global batch 512; your script may set learning rate x 8" in printed(
+        *tables(example("xeon-4"))
+    )
 
 
 def test_tables_show_what_is_unknown_as_dashes() -> None:

@@ -82,6 +82,8 @@ def of_exception(rank: int | None, host: str, text: str) -> Cause:
     if lacked and not text.endswith(")"):
         package = PACKAGES.get(lacked[1], lacked[1])
         text += f"; add {package} to requirements.txt, or send the folder that has it (--code)"
+    if name == "FileNotFoundError":
+        text += "; send files beside the script with --code, and mount data with --volume"
     is_sure = is_full or name in SURE_TO_REPEAT
     return Cause(who, text, is_sure, is_permanent=name in PERMANENT)
 

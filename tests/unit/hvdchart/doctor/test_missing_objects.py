@@ -1,0 +1,96 @@
+"""A run whose pods name an object that does not exist is refused before anything is installed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hvdchart.doctor.needs import objects_named
+from tests.fakes.cluster import FakeCluster
+from tests.fakes.fixtures import Command, answer_as
+from tests.fakes.program import StubProgram
+
+
+@pytest.mark.parametrize(
+    ("values", "named"),
+    [
+        ({"worker": {"envFrom": [{"secretRef": {"name": "a"}}]}}, [("Secret", "a")]),
+        ({"master": {"envFrom": [{"configMapRef": {"name": "a"}}]}}, [("ConfigMap", "a")]),
+        (
+            {"worker": {"env": [{"valueFrom": {"secretKeyRef": {"name": "a", "key": "b"}}}]}},
+            [("Secret", "a")],
+        ),
+        ({"workerGroups": [{"volumes": [{"secret": {"secretName": "a"}}]}]}, [("Secret", "a")]),
+        (
+            {"volumes": [{"persistentVolumeClaim": {"claimName": "a"}}]},
+            [("PersistentVolumeClaim", "a")],
+        ),
+        ({"volumes": [{"configMap": {"name": "a", "optional": True}}]}, []),
+        (
+            {
+                "volumes": [{"secret": {"secretName": "a"}}],
+                "extraObjects": [{"kind": "Secret", "metadata": {"name": "a"}}],
+            },
+            [],
+        ),
+        ({"extraObjects": [{"spec": {"volumes": [{"secret": {"secretName": "a"}}]}}]}, []),
+    ],
+    ids=[
+        "secret as environment",
+        "config map as environment",
+        "variable",
+        "volume of a group",
+        "claim",
+        "optional",
+        "made by the release",
+        "of another object",
+    ],
+)
+def test_objects_that_pods_cannot_start_without(
+    values: dict[str, Any], named: list[tuple[str, str]]
+) -> None:
+    assert objects_named(values) == named
+
+
+@pytest.fixture
+def script(tmp_path: Path, helm: StubProgram) -> Path:
+    answer_as(helm, "train")
+    path = tmp_path / "train.py"
+    path.write_text("pass\n")
+    return path
+
+
+@pytest.mark.parametrize(
+    ("options", "missing"),
+    [
+        (["--secret", "wandb"], "Secret wandb"),
+        (["--volume", "data=pvc:scans"], "PersistentVolumeClaim scans"),
+    ],
+    ids=["secret", "claim"],
+)
+def test_run_that_names_a_missing_object_is_refused_before_helm_is_called(
+    hvdchart: Command,
+    fake_cluster: FakeCluster,
+    helm: StubProgram,
+    script: Path,
+    options: list[str],
+    missing: str,
+) -> None:
+    done = hvdchart("run", script, "--detach", *options)
+    assert (done.code, bool(helm.calls)) == (7, False)
+    assert f"there is no {missing} in namespace team" in done.errors
+
+
+def test_missing_object_that_comes_later_may_be_forced(
+    hvdchart: Command, fake_cluster: FakeCluster, script: Path
+) -> None:
+    assert hvdchart("run", script, "--detach", "--secret", "wandb", "--force").code == 0
+
+
+def test_who_may_not_read_secrets_learns_it_from_the_run(
+    hvdchart: Command, fake_cluster: FakeCluster, script: Path
+) -> None:
+    fake_cluster.refusals["secrets get"] = (403, "secrets is forbidden")
+    assert hvdchart("run", script, "--detach", "--secret", "wandb").code == 0
