@@ -191,3 +191,9 @@ def ready_cases() -> dict[str, Values]:
 def ready_manifests(case: str) -> list[Manifest]:
     """Return the manifests of a case, which are cached: callers must not change them."""
     return render(ready_cases()[case])
+
+
+def run_pods(manifests: list[Manifest]) -> list[Manifest]:
+    """Return the pod templates of all workers and the master."""
+    workloads = [*of_kind(manifests, "StatefulSet"), one(manifests, "Job")]
+    return [workload["spec"]["template"] for workload in workloads]

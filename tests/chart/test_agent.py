@@ -16,6 +16,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
+from tests.chart.cases import EVERY_POD
 from tests.chart.render import (
     Manifest,
     Values,
@@ -30,7 +31,6 @@ from tests.chart.render import (
     run_settings,
     variables,
 )
-from tests.chart.test_security import EVERY_POD
 
 # Without an account the master cannot make keys, so that Helm always does.
 BY_HELM: Values = {"serviceAccount": {"create": False}}

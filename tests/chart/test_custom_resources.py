@@ -2,25 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from typing import Any
 
 import pytest
-from ruamel.yaml import YAML
 
 from devtools.checks.schemas import load_custom_resources
-from tests.chart.render import CHART, Values, of_kind, one, render
-
-PAGE = CHART.parents[1] / "docs" / "gitops.md"
-
-
-def documented(kind: str, number: int = 0) -> dict[str, Any]:
-    """Return the page's first object of a kind, or a later one, which may be a part of one."""
-    blocks = re.findall(r"^```yaml\n(.*?)^```", PAGE.read_text(), re.MULTILINE | re.DOTALL)
-    documents = (document for block in blocks for document in YAML(typ="safe").load_all(block))
-    found: list[dict[str, Any]] = [each for each in documents if each.get("kind") == kind]
-    return found[number]
-
+from tests.chart.render import Values, of_kind, one, render
+from tests.gitops import documented
 
 VOLCANO: Values = {
     "gang": "Volcano",

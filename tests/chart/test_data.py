@@ -6,19 +6,8 @@ import json
 
 import pytest
 
+from tests.chart.cases import DATA, STAGING, on_disk
 from tests.chart.render import Manifest, Values, of_kind, one, pod_spec, render, run_settings
-
-DATA: Values = {
-    "volumes": [
-        {"name": "data", "hostPath": {"path": "/mnt/data"}},
-        {"name": "other", "emptyDir": {}},
-    ],
-    "volumeMounts": [
-        {"name": "data", "mountPath": "/data", "readOnly": True, "subPath": "x"},
-        {"name": "other", "mountPath": "/data-of-others", "readOnly": True},
-    ],
-}
-STAGING: Values = {"path": "/data/set", "command": ["curl", "-fO", "https://host.example/set"]}
 
 
 @pytest.fixture(scope="module")
@@ -87,14 +76,6 @@ def node_list(values: Values) -> str:
     own = [(["events"], None), (["configmaps"], ["hvd-run"])]
     assert granted == [*own, *([(["configmaps"], [name])] if name else [])]
     return name
-
-
-def on_disk(path: str, **mount: object) -> Values:
-    """A directory of the node as the volume for the data."""
-    return {
-        "volumes": [{"name": "data", "hostPath": {"path": path}}],
-        "volumeMounts": [{"name": "data", "mountPath": "/data", **mount}],
-    }
 
 
 @pytest.mark.promise("releases share the node list of what is in one directory")

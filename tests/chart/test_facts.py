@@ -14,6 +14,7 @@ from hvdchart.chart_facts import has_policy, is_in_kueue
 from hvdchart.chart_files import is_charts_volume, most_hosts, read_data
 from hvdchart.cli.options import MOST_WORKERS
 from hvdchart.run.ranks import run_of
+from tests.chart.cases import EVERY_POD
 from tests.chart.render import (
     CHART,
     Manifest,
@@ -24,7 +25,6 @@ from tests.chart.render import (
     pod_specs,
     render,
 )
-from tests.chart.test_security import EVERY_POD
 from tests.unit.hvd_pods.rules.world import World, one_group
 
 CASES: list[Values] = [

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from hvdchart.chart_files import is_gpu
+from tests.chart.cases import GROUPS, SPARES
 from tests.chart.render import (
     IMAGE,
     Manifest,
@@ -18,7 +19,6 @@ from tests.chart.render import (
     render,
     run_settings,
 )
-from tests.chart.test_objects import GROUPS
 
 GPUS: Values = {
     "slots": 2,
@@ -127,13 +127,6 @@ def test_slots_are_free_with_another_device(resource: str) -> None:
 def test_hvdchart_takes_the_same_devices_for_gpus(resource: str) -> None:
     assert is_gpu(resource)
     assert not is_gpu(f"x.{resource}")
-
-
-# One group inherits the spares, one has none.
-SPARES: Values = {
-    "worker": {"number": 2, "slots": 2, "spares": 3, "resources": {"requests": {"cpu": 1}}},
-    "workerGroups": [{"name": "a"}, {"name": "b", "number": 1, "spares": 0}],
-}
 
 
 @pytest.fixture(scope="module")

@@ -20,8 +20,8 @@ from hvdchart.values.check import checked_values
 from hvdchart.values.merge import merge_values, omit_needless_nulls
 from tests.chart.render import Manifest, parse_manifests, render, variables
 from tests.go_programs import NO_GARBAGE_COLLECTION
+from tests.unit.hvdchart.specs import NAMED, NODE
 from tests.unit.hvdchart.strategies import specs
-from tests.unit.hvdchart.values.test_values import HEAD, NODE
 from tests.unit.launch_cases import Case
 
 ROOT = Path(__file__).parents[2]
@@ -137,7 +137,7 @@ def test_chart_accepts_rendered_values(spec: dict[str, Any]) -> None:
 )
 def test_plan_gives_the_master_the_memory_of_its_launcher(launch: str, memory: str) -> None:
     nodes = NODE.replace("count: 1", "count: 200").replace("coresPerSocket: 4", "coresPerSocket: 1")
-    values = checked_values(make_plan(parse_spec(f"{HEAD}{nodes}launch: {launch}\n".encode())))
+    values = checked_values(make_plan(parse_spec(f"{NAMED}{nodes}launch: {launch}\n".encode())))
     assert values["master"]["resources"]["requests"]["memory"] == memory
     render(values)
 

@@ -15,8 +15,8 @@ from ruamel.yaml import YAML
 
 from devtools.checks.schemas import RELEASES, write_for_kubeconform
 from devtools.toolchain.tools import kubernetes_releases, tool
+from tests.chart.cases import CASES
 from tests.chart.render import CHART, VALUES, Manifest, ready_cases, render
-from tests.chart.test_real_api import CASES
 from tests.go_programs import run_program
 
 

@@ -22,19 +22,10 @@ from hvd_pods.common.metrics import (
 from hvd_pods.master import serve_metrics as master
 from hvd_pods.worker import main as worker
 from hvd_pods.worker.gpus import Gpus
+from tests.chart.cases import OUTPUT
 from tests.chart.render import Manifest, Values, of_kind, one, pod_spec, render
 from tests.unit.hvd_pods.fake_nvml import FakeGpu, FakeNvml
 from tests.unit.hvd_pods.rules.world import World, one_group
-
-OUTPUT: Values = {
-    "worker": {"env": [{"name": "OUTPUT_PATH", "value": "/output/run"}]},
-    "volumes": [{"name": "output", "hostPath": {"path": "/mnt"}}, {"name": "x", "emptyDir": {}}],
-    "volumeMounts": [
-        {"name": "x", "mountPath": "/out"},
-        {"name": "output", "mountPath": "/output"},
-    ],
-}
-
 
 MASTER: Values = {"nodeSelector": {"storage": "here"}, "tolerations": [{"operator": "Exists"}]}
 

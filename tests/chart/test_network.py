@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tests.chart.render import Values, one, render
-from tests.chart.test_placement import GPU_GROUPS, run_pods
+from tests.chart.cases import GPU_GROUPS
+from tests.chart.render import Values, one, render, run_pods
 
 NO_SIDECAR = {"sidecar.istio.io/inject": "false"}
 

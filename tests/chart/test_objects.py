@@ -13,6 +13,7 @@ import pytest
 from devtools.docs_gen import programs
 from devtools.toolchain.tools import tool
 from hvd_pods.common import code_archive, exit_codes
+from tests.chart.cases import EVERY_POD, GROUPS
 from tests.chart.render import (
     CHART,
     Manifest,
@@ -29,7 +30,6 @@ from tests.chart.render import (
     run_settings,
     with_image,
 )
-from tests.chart.test_security import EVERY_POD
 from tests.go_programs import run_program
 
 DEFAULT_CENSUS = {
@@ -51,20 +51,6 @@ NAMESPACED = {
     "PodGroup",
     "PodMonitor",
     "PrometheusRule",
-}
-GROUPS: Values = {
-    "worker": {"number": 3, "env": [{"name": "A", "value": "1"}]},
-    "workerGroups": [
-        {"name": "cpu", "slots": 2},
-        {
-            "name": "gpu",
-            "number": 2,
-            "slots": 4,
-            "resources": {"limits": {"nvidia.com/gpu": 4}},
-            "env": [{"name": "B", "value": "2"}],
-            "image": {"tag": "cuda"},
-        },
-    ],
 }
 NO_ACCOUNT: Values = {"serviceAccount": {"create": False}}
 

@@ -4,16 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from tests.chart.render import Manifest, Values, of_kind, one, pod_spec, render
-from tests.chart.test_groups import SPARES
-from tests.chart.test_security import EVERY_POD
+from tests.chart.cases import EVERY_POD, GPU_GROUPS, SPARES
+from tests.chart.render import Manifest, Values, of_kind, one, pod_spec, render, run_pods
 
-GPU_GROUPS: Values = {
-    "workerGroups": [
-        {"name": "cpu", "number": 3, "spread": "None"},
-        {"name": "gpu", "number": 2, "spread": "Required"},
-    ]
-}
 WORKERS = {
     "app.kubernetes.io/name": "horovod",
     "app.kubernetes.io/instance": "hvd",
@@ -25,12 +18,6 @@ def anti_affinity(workload: Manifest) -> Manifest:
     """Return the anti-affinity of a workload's pods."""
     rules: Manifest = pod_spec(workload).get("affinity", {}).get("podAntiAffinity", {})
     return rules
-
-
-def run_pods(manifests: list[Manifest]) -> list[Manifest]:
-    """Return the pod templates of all workers and the master."""
-    workloads = [*of_kind(manifests, "StatefulSet"), one(manifests, "Job")]
-    return [workload["spec"]["template"] for workload in workloads]
 
 
 def test_workers_prefer_nodes_of_their_own() -> None:

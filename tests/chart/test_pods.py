@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from tests.chart.cases import ADDITIONS, CONTAINER, EVERY_POD, NATIVE
 from tests.chart.render import (
     Manifest,
     Values,
@@ -16,44 +17,10 @@ from tests.chart.render import (
     render,
     variables,
 )
-from tests.chart.test_security import EVERY_POD
 
 BOTH = ("StatefulSet", "Job")
 DIGEST = "sha256:" + "0123456789abcdef" * 4
 OTHER = "sha256:" + "f" * 64
-PROBE = {"exec": {"command": ["true"]}}
-CONTAINER = {"name": "log-shipper", "image": "registry.example/log:1"}
-NATIVE = {"name": "proxy", "image": "registry.example/proxy:1", "restartPolicy": "Always"}
-ADDITIONS: Values = {
-    "podLabels": {"team": "vision"},
-    "podAnnotations": {"cost": "42"},
-    "dnsConfig": {"options": [{"name": "ndots", "value": "2"}]},
-    "hostAliases": [{"ip": "192.0.2.1", "hostnames": ["data.example"]}],
-    "extraObjects": [
-        {
-            "apiVersion": "v1",
-            "kind": "ConfigMap",
-            "metadata": {"name": "mine"},
-            "data": {"text": "{{ not a template }}"},
-        }
-    ],
-    "worker": {
-        "serviceAccount": {"create": True, "annotations": {"example/role": "reader"}},
-        "envFrom": [{"secretRef": {"name": "credentials"}}],
-        "initContainers": [NATIVE],
-        "extraContainers": [CONTAINER],
-        "terminationGracePeriodSeconds": 0,
-        "podSpec": {"shareProcessNamespace": True},
-        "container": {"livenessProbe": PROBE},
-    },
-    "master": {
-        "envFrom": [{"configMapRef": {"name": "settings", "optional": True}}],
-        "initContainers": [NATIVE],
-        "terminationGracePeriodSeconds": 120,
-        "podSpec": {"shareProcessNamespace": True},
-        "container": {"lifecycle": {"preStop": PROBE}},
-    },
-}
 
 
 @pytest.mark.parametrize(

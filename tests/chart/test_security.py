@@ -7,10 +7,10 @@ from functools import cache
 
 import pytest
 
+from tests.chart.cases import EVERY_POD
 from tests.chart.render import (
     CHART,
     Manifest,
-    Values,
     containers_of,
     one,
     pod_spec,
@@ -19,15 +19,6 @@ from tests.chart.render import (
     run_settings,
 )
 
-# Values with which the chart renders every pod and every container that it has.
-EVERY_POD: Values = {
-    "podSecurityContext": {"runAsUser": None},
-    "tensorboard": {"enabled": True, "logDir": "/data/logs"},
-    "staging": {"command": ["true"], "path": "/data/set"},
-    "results": {"command": ["true"], "path": "/data"},
-    "volumes": [{"name": "data", "persistentVolumeClaim": {"claimName": "data"}}],
-    "volumeMounts": [{"name": "data", "mountPath": "/data"}],
-}
 PAGE = CHART.parents[1] / "docs" / "security.md"
 
 

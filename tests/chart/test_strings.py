@@ -18,8 +18,8 @@ import yaml
 
 from devtools.docs_gen.chart_docs import load_source
 from hvdchart.values.merge import merge_values
+from tests.chart.cases import EVERY_POD
 from tests.chart.render import CHART, Values, helm_template, nested, parse_manifests, refusal
-from tests.chart.test_security import EVERY_POD
 
 AMBIGUOUS = ["no", "123", "1e3", "0x10", "~", "true", "1_000", "2001-01-01"]
 MARK = "zzmark"

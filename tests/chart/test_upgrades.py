@@ -13,9 +13,9 @@ import pytest
 from devtools.toolchain.tools import tool
 from hvdchart.chart_files import read_data
 from hvdchart.values.merge import merge_values
+from tests.chart.cases import STAGING, on_disk
 from tests.chart.namespaces import empty_namespace
 from tests.chart.render import CHART, Manifest, Values, of_kind, parse_manifests, pod_spec
-from tests.chart.test_data import STAGING, on_disk
 from tests.e2e.cluster import HELMS, Namespace
 
 # Suspended, so that neither pods nor images are needed.

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tests.e2e.cluster import Namespace, image_values
-from tests.e2e.test_hvdchart import here, hvdchart, write_spec
+from tests.e2e.command import here, hvdchart, write_spec
 from tests.results import read_result
 from tests.waiting import PROGRAM_PAUSE, wait_until
 

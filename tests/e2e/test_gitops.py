@@ -26,11 +26,11 @@ from ruamel.yaml import YAML
 
 from devtools.common.errors import DevtoolsError
 from devtools.toolchain.tools import ARGO, HELM_CONTROLLER, SOURCE_CONTROLLER, module_folder, tool
-from tests.chart.test_custom_resources import documented
 from tests.conftest import new_namespace
 from tests.controllers import Controller, running
 from tests.e2e.cluster import CHART, Namespace, Values, image_values, on_shared_cores
 from tests.e2e.volumes import on_node
+from tests.gitops import documented
 from tests.ports import find_port
 from tests.waiting import PROGRAM_PAUSE, wait_until
 

@@ -5,60 +5,19 @@ from __future__ import annotations
 import json
 import re
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from devtools.localkube.instance import current
-from devtools.toolchain.tools import tool
 from hvdchart.plan.planner import make_plan
 from hvdchart.spec.load import parse_spec
-from tests.e2e.cluster import Namespace, image_values
+from tests.e2e.cluster import Namespace
+from tests.e2e.command import ask, here, hvdchart, write_spec
 from tests.waiting import PROGRAM_PAUSE, wait_until
 
 RANK = "import os; print('I am rank', os.environ['OMPI_COMM_WORLD_RANK'])"
-
-
-def hvdchart(
-    namespace: Namespace, *arguments: str, code: int | None = 0
-) -> subprocess.CompletedProcess[str]:
-    """Run the command on the cluster, which must end with this exit code, or with any for None."""
-    done = namespace.call(sys.executable, "-m", "hvdchart", *arguments)
-    assert code in (done.returncode, None), done.stdout + done.stderr
-    return done
-
-
-def here(namespace: Namespace, helm: str = "helm4") -> list[str]:
-    """The options that name the namespace and Helm."""
-    return ["--namespace", namespace.name, "--helm", str(tool(helm))]
-
-
-def ask(
-    namespace: Namespace, command: str, *arguments: str, code: int | None = 0
-) -> subprocess.CompletedProcess[str]:
-    """Run a command that needs no Helm in the namespace."""
-    return hvdchart(namespace, command, "--namespace", namespace.name, *arguments, code=code)
-
-
-def write_spec(folder: Path, namespace: Namespace, command: list[str], **more: Any) -> str:
-    """A spec of two small workers that share the machine."""
-    node = {"name": "n", "count": 2, "shared": True, "coresPerSocket": 1, "memory": "512Mi"}
-    spec = {
-        "apiVersion": "hvdchart/v1",
-        "name": "hvd",
-        "nodes": [{**node, "tuning": {"cpu": "50m"}}],
-        "image": {**image_values(namespace.image), **more.pop("image", {})},
-        "train": {"command": command, "retries": 0},
-        "launch": {"hostsTimeoutSeconds": 120},
-        # These scripts use no framework, and would wait for its import.
-        "values": {"launch": {"preload": []}},
-        **more,
-    }
-    path = folder / "run.spec.yaml"
-    path.write_text(json.dumps(spec))
-    return str(path)
 
 
 @pytest.fixture(scope="class")

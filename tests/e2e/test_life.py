@@ -11,19 +11,12 @@ import pytest
 from ruamel.yaml import YAML
 
 from devtools.toolchain.kubectl import Kubectl
-from tests.chart.test_custom_resources import documented
 from tests.e2e.cluster import CHART, Namespace, Values
-from tests.e2e.test_hvdchart import hvdchart
-from tests.e2e.test_training import assert_trained, values
+from tests.e2e.command import hvdchart
+from tests.e2e.runs import assert_trained, events, values
+from tests.gitops import documented
 
 SLEEP = "import time; time.sleep(600)"
-
-
-def events(namespace: Namespace, reason: str = "") -> list[dict[str, Any]]:
-    """The events of the master, oldest first: all, or those with one reason."""
-    listed: list[dict[str, Any]] = namespace.get("events", "--sort-by=.eventTime")["items"]
-    own = [event for event in listed if event["source"].get("component") == "horovod-master"]
-    return [event for event in own if reason in ("", event["reason"])]
 
 
 def stages(namespace: Namespace) -> list[str]:

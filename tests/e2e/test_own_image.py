@@ -13,7 +13,7 @@ import pytest
 from hvdchart.image.build import Source
 from hvdchart.image.engines import choose_engine
 from tests.e2e.cluster import Namespace
-from tests.e2e.test_hvdchart import here, hvdchart, write_spec
+from tests.e2e.command import here, hvdchart, write_spec
 
 NAME = "hvd-e2e-own-image"
 LOAD = f"{sys.executable} -m devtools.localkube load"

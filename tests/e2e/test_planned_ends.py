@@ -10,8 +10,8 @@ import pytest
 
 from devtools.toolchain.tools import tool
 from tests.e2e.cluster import Namespace, Values
-from tests.e2e.test_hvdchart import here, hvdchart
-from tests.e2e.test_training import values
+from tests.e2e.command import here, hvdchart
+from tests.e2e.runs import values
 from tests.e2e.volumes import claimed_folder
 from tests.waiting import PROGRAM_PAUSE, wait_until
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.e2e.cluster import Namespace
-from tests.e2e.test_hvdchart import ask, here, hvdchart
+from tests.e2e.command import ask, here, hvdchart
 
 SHOW = """
 import os

@@ -20,7 +20,7 @@ import pytest
 
 from devtools.toolchain.tools import tool
 from tests.e2e.cluster import Namespace
-from tests.e2e.test_hvdchart import here, hvdchart, write_spec
+from tests.e2e.command import here, hvdchart, write_spec
 from tests.waiting import PROGRAM_PAUSE, wait_until
 from tests.wheels import make_wheel
 

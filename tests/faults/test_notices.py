@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from tests.e2e.test_life import events
+from tests.e2e.runs import events
 from tests.faults.training import Training
 
 STEPS = 120

@@ -11,7 +11,7 @@ import pytest
 from devtools.localkube.instance import Instance
 from tests.faults.conftest import Place
 from tests.faults.node import cut_power
-from tests.faults.test_second_node import begin
+from tests.faults.second_node import begin
 from tests.faults.training import CHECKPOINT_EVERY, SCRIPT, Training
 
 STEPS = 120

@@ -22,6 +22,7 @@ LABELS = {"app.kubernetes.io/name": "horovod", "app.kubernetes.io/instance": "hv
 RUNNING = {"running": {"startedAt": "2026-01-01T10:00:05Z"}}
 CREATING = {"waiting": {"reason": "ContainerCreating"}}
 STATEFUL_SET = {"metadata": {"name": "hvd-worker", "labels": LABELS}, "spec": {"replicas": 2}}
+VALUES: dict[str, Any] = {"worker": {"number": 2, "slots": 4}, "master": {"args": ["a"]}}
 
 
 def job(*conditions: tuple[str, str, str], name: str = JOB, **more: Any) -> dict[str, Any]:

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from hvdchart.plan.model import Plan
 from hvdchart.plan.planner import make_plan
-from hvdchart.spec.load import parse_spec
+from hvdchart.spec.load import parse_spec, read_spec
 from hvdchart.spec.model import Spec
+from hvdchart.spec.yaml_tree import parse
+from hvdchart.values.check import checked_values
 
 HEAD = "apiVersion: hvdchart/v1\nimage: {repository: a}\ntrain: {command: [a]}\n"
+WITHOUT_IMAGE = "apiVersion: hvdchart/v1\nname: run\ntrain: {command: [a]}\n"
+NAMED = f"{WITHOUT_IMAGE}image: {{repository: a}}\n"
+NODE = "nodes: [{name: a, count: 1, coresPerSocket: 4, memory: 8Gi, nodeSelector: {k: v}}]\n"
 
 
 def read(nodes: str, rest: str = "", name: str = "run") -> Spec:
@@ -16,3 +23,14 @@ def read(nodes: str, rest: str = "", name: str = "run") -> Spec:
 
 def planned(nodes: str, rest: str = "") -> Plan:
     return make_plan(read(nodes, rest))
+
+
+def plan_text(text: str, file: str = "a.yaml") -> Plan:
+    """The plan of a spec's text, with the places of its values."""
+    tree = parse(text.encode(), file)
+    return make_plan(read_spec(tree), tree)
+
+
+def values(text: str) -> dict[str, Any]:
+    head = WITHOUT_IMAGE if "\nimage:" in text else NAMED
+    return checked_values(plan_text(head + text))

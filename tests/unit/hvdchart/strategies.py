@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import json
 from pathlib import Path
 from typing import Any
 
@@ -177,3 +178,7 @@ def damaged(draw: st.DrawFn, trees: st.SearchStrategy[Any]) -> Any:
         else:
             parent[step] = draw(ANYTHING)
     return tree
+
+
+def as_json(spec: Any) -> bytes:
+    return json.dumps(spec, ensure_ascii=False).encode("utf-8", "surrogatepass")

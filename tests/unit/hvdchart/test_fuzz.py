@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import io
-import json
 import re
 from typing import Any
 
@@ -23,7 +22,7 @@ from hvdchart.spec.yaml_tree import parse
 from hvdchart.values.check import checked_values
 from hvdchart.values.render import render_values
 from hvdchart.values.report import document
-from tests.unit.hvdchart.strategies import VALUES, damaged, specs
+from tests.unit.hvdchart.strategies import VALUES, as_json, damaged, specs
 
 CASES = [path.read_bytes() for path in sorted(VALUES.glob("*.spec.yaml"))]
 pytestmark = pytest.mark.fuzz
@@ -52,10 +51,6 @@ def check_messages(refused: SpecError) -> None:
     lines = str(refused).splitlines()
     assert lines[0] == str(refused.errors[0])
     assert len(lines) <= 21
-
-
-def as_json(spec: Any) -> bytes:
-    return json.dumps(spec, ensure_ascii=False).encode("utf-8", "surrogatepass")
 
 
 @given(specs())

@@ -13,8 +13,7 @@ from hvdchart import Image, NodeGroup, Reserved, Spec, SpecError, Train, Tuning,
 from hvdchart.spec.fields import ObjectOf
 from hvdchart.spec.load import checked_spec, load_spec, parse_spec
 from hvdchart.spec.yaml_tree import Place, from_plain
-from tests.unit.hvdchart.strategies import specs
-from tests.unit.hvdchart.test_fuzz import as_json
+from tests.unit.hvdchart.strategies import as_json, specs
 
 ROOT = Path(__file__).parents[3]
 SPECS = sorted((ROOT / "values").glob("*.spec.yaml"))

@@ -14,7 +14,7 @@ from hvd_pods.master.event_log import EventLog, replay
 from hvd_pods.rules import messages as m
 from hvd_pods.rules.messages import Moment
 from hvd_pods.rules.state import Facts
-from tests.unit.hvd_pods.rules.test_any_order import happen
+from tests.unit.hvd_pods.rules.happenings import happen
 from tests.unit.hvd_pods.rules.world import World
 from tests.unit.hvd_pods.runs import describe_run
 

@@ -15,31 +15,10 @@ from hvd_pods.common import code_archive, packages, paths
 from hvd_pods.common.errors import ConfigurationError, RunError
 from hvd_pods.common.run import Code, Pod
 from hvd_pods.master import user_code
+from tests.unit.archives import make_archive, make_member
 from tests.unit.hvd_pods.release_keys import ReleaseKeys
 from tests.unit.hvd_pods.runs import make_run
 from tests.unit.hvd_pods.scripted_agents import ScriptedAgents
-
-Member = tuple[tarfile.TarInfo, bytes]
-
-
-def make_archive(*members: Member) -> bytes:
-    """Return a tar.gz of these members."""
-    content = io.BytesIO()
-    with tarfile.open(fileobj=content, mode="w:gz") as archive:
-        for member, data in members:
-            archive.addfile(member, io.BytesIO(data))
-    return content.getvalue()
-
-
-def make_member(
-    name: str, data: bytes = b"", kind: bytes = tarfile.REGTYPE, mode: int = 0o600, target: str = ""
-) -> Member:
-    member = tarfile.TarInfo(name)
-    member.type = kind
-    member.mode = mode
-    member.linkname = target
-    member.size = len(data)
-    return member, data
 
 
 @pytest.fixture

@@ -8,13 +8,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hvd_pods.agent.banner import NoAnswer
-from hvd_pods.common.notices import ASKED, ENDED, FAILED, LEAVING, RAISED, STOPPED
 from hvd_pods.common.run import Run
 from hvd_pods.common.run_events import RunEvent
 from hvd_pods.rules import ending
 from hvd_pods.rules import messages as m
 from hvd_pods.rules.state import END
+from tests.unit.hvd_pods.rules.happenings import happen
 from tests.unit.hvd_pods.rules.world import (
     DELETED,
     JOB,
@@ -23,7 +22,6 @@ from tests.unit.hvd_pods.rules.world import (
     World,
     leased,
     one_group,
-    pod,
 )
 
 RUNS: dict[str, Run] = {
@@ -38,45 +36,6 @@ RUNS: dict[str, Run] = {
 }
 # An earlier master of the Job has left ranks that went on.
 LEFT = {"run": RUNS["direct"].id, "state": "Running", "trained": "uid-1", "launched": "7"}
-NOTICES: list[dict[str, Any]] = [
-    {"kind": RAISED, "text": "ValueError: no", "rank": 1},
-    {"kind": FAILED, "status": -9, "rank": 1},
-    {"kind": ASKED, "rank": 0},
-    {"kind": ENDED, "rank": 0},
-    {"kind": STOPPED, "rank": 1, "seconds": 100.0, "period": 60.0},
-    {"kind": LEAVING, "rank": 0, "seconds": 30.0},
-]
-
-
-def happen(world: World, choice: int) -> None:
-    """Let something happen that may happen now."""
-    attempt = world.state.attempt.number
-    hosts = world.run.hosts
-    kind = choice % 14
-    rest = choice // 14
-    host = hosts[rest % len(hosts)].name
-    if (kind < 4 or kind > 9) and world.answers:
-        world.answer(rest % len(world.answers))
-    elif kind == 4 and world.answers:
-        world.answer(rest % len(world.answers), is_usual=False)
-    elif kind == 5 and world.is_running:
-        world.end_launcher((0, 1, 137, 143)[rest % 4], float(rest % 200))
-    elif kind == 6:
-        world.put(
-            m.HostProblem(attempt, host, NoAnswer("closed"), float(rest % 100), rest % 7 == 0), 0.5
-        )
-    elif kind == 7:
-        event = m.HostGone(attempt, host) if rest % 2 else m.HostAnswers(attempt, host, pod(host))
-        world.put(event, 0.5)
-    elif kind == 8:
-        notice = {**NOTICES[rest % len(NOTICES)], "host": host}
-        world.put(m.NoticeTaken(attempt, notice, rest % 3), 0.1)
-    elif kind == 9:
-        loss = "nan" if rest % 5 == 0 else 0.5
-        world.put(m.ProgressReported(attempt, {"step": rest % 50, "loss": loss}), 1.0)
-        world.put(m.WorkerReached(attempt))
-    else:
-        world.fire()
 
 
 def check_hosts(run: Run, launch: m.StartLauncher) -> None:

@@ -7,33 +7,11 @@ from __future__ import annotations
 
 import pytest
 
-from tests.unit.hvd_pods.warm.worker import make_worker, warm
+from tests.unit.hvd_pods.warm.worker import RANDOM_MODULES, make_worker, warm
 
 pytestmark = pytest.mark.slow
 
-# Each generator is seeded when its module is imported; `random` is Python's own.
-MODULES = {
-    "numpy/__init__": "",
-    "numpy/random": "import random\nown = random.Random()\nseed = own.seed\nrandom.random()",
-    "torch": """
-import random
-class State(list):
-    def __eq__(self, other):
-        return State([list(self) == list(other)])
-    def all(self):
-        return all(self)
-class Generator:
-    def __init__(self):
-        self.own = random.Random(1)
-    def get_state(self):
-        return State(self.own.getstate())
-default_generator = Generator()
-def seed():
-    default_generator.own.seed()
-""",
-    "touched": "import torch\ntorch.default_generator.own.random()",
-}
-PRELOAD = [name.replace("/", ".").replace(".__init__", "") for name in MODULES]
+PRELOAD = [name.replace("/", ".").replace(".__init__", "") for name in RANDOM_MODULES]
 DRAW = """
 import random, numpy.random, torch, multiprocessing
 print(random.random())
@@ -44,7 +22,7 @@ print(multiprocessing.current_process().authkey)
 
 
 def test_ranks_share_no_random_state_that_the_import_has_touched() -> None:
-    with make_worker(MODULES) as worker, warm(worker, [*PRELOAD, "framework"]):
+    with make_worker(RANDOM_MODULES) as worker, warm(worker, [*PRELOAD, "framework"]):
         first, second = (worker.show(DRAW).splitlines() for _ in range(2))
     assert "cold" not in first[0]
     for one, other in zip(first, second, strict=True):

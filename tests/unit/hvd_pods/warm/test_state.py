@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 
 from hvd_pods.warm import state
-from tests.unit.hvd_pods.warm.test_randomness import MODULES
-from tests.unit.hvd_pods.warm.worker import make_worker, warm
+from tests.unit.hvd_pods.warm.worker import RANDOM_MODULES, make_worker, warm
 
 
 def request(**changes: Any) -> dict[str, Any]:
@@ -115,7 +114,7 @@ def zeros(size):
 
 def torch_whose_optimizer(body: str) -> dict[str, str]:
     """A PyTorch that does this when an optimizer is made."""
-    return {"torch": MODULES["torch"] + OPTIMIZERS.format(body=body), "late": ""}
+    return {"torch": RANDOM_MODULES["torch"] + OPTIMIZERS.format(body=body), "late": ""}
 
 
 def test_ranks_have_what_the_first_optimizer_imports() -> None:

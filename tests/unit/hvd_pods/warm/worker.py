@@ -23,6 +23,28 @@ os.environ["OF_THE_IMPORT"], os.environ["OF_EACH_RANK"] = "1", os.environ.get("O
 logger = logging.getLogger("framework")
 logger.addHandler(logging.StreamHandler(sys.stdout))
 """
+# Each generator is seeded when its module is imported; `random` is Python's own.
+RANDOM_MODULES = {
+    "numpy/__init__": "",
+    "numpy/random": "import random\nown = random.Random()\nseed = own.seed\nrandom.random()",
+    "torch": """
+import random
+class State(list):
+    def __eq__(self, other):
+        return State([list(self) == list(other)])
+    def all(self):
+        return all(self)
+class Generator:
+    def __init__(self):
+        self.own = random.Random(1)
+    def get_state(self):
+        return State(self.own.getstate())
+default_generator = Generator()
+def seed():
+    default_generator.own.seed()
+""",
+    "touched": "import torch\ntorch.default_generator.own.random()",
+}
 # The only rank, as Open MPI starts it.
 ONLY_RANK = {
     "OMPI_COMM_WORLD_RANK": "0",

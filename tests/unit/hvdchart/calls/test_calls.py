@@ -10,7 +10,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
 from types import CodeType, FunctionType
@@ -20,106 +20,21 @@ import cloudpickle
 import pytest
 
 from hvdchart.calls.connection import Connection, RemoteTraceback, pack
-from hvdchart.calls.in_pod import rank, server, wire
+from hvdchart.calls.in_pod import rank, wire
 from hvdchart.errors import CallError, ClusterError, HvdchartError, RunFailedError, TimeLimitError
+from tests.unit.hvdchart.calls.pod import (
+    ROOT,
+    SECRET,
+    Pod,
+    assert_ended,
+    own_rank,
+    write_pid_and_wait,
+)
 from tests.waiting import wait_until
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 # These functions travel by value, as those of a notebook do: the ranks do not have this module.
 cloudpickle.register_pickle_by_value(sys.modules[__name__])
-ROOT = Path(__file__).parents[4]
-SECRET = "0123456789abcdef"
-# Starts two ranks as mpirun does: it prints a box, it passes on pieces of their output up to its
-# end, it ends all ranks when one fails, and with them at SIGTERM.
-MPIRUN = """\
-import os, signal, subprocess, sys, threading, time
-edge = 74 * "-"
-box = f"{edge}\\nmpirun noticed that process rank 1 exited on signal 9 (Killed).\\n{edge}\\n"
-print(box, end="", file=sys.stderr, flush=True)
-ranks = []
-threads = []
-def pass_on(source, target):
-    while True:
-        piece = os.read(source.fileno(), 1000)
-        if not piece:
-            break
-        os.write(target, piece)
-for number in range(2):
-    rank = subprocess.Popen(
-        sys.argv[1:],
-        env={**os.environ, "RANK": str(number)},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        start_new_session=True,
-    )
-    ranks.append(rank)
-    for source, target in ((rank.stdout, 1), (rank.stderr, 2)):
-        threads.append(threading.Thread(target=pass_on, args=(source, target)))
-        threads[-1].start()
-def end(*_):
-    for rank in ranks:
-        rank.kill()
-signal.signal(signal.SIGTERM, end)
-while any(rank.poll() is None for rank in ranks):
-    if any(rank.poll() for rank in ranks):
-        end()
-    time.sleep(0.01)
-for thread in threads:
-    thread.join()
-sys.exit(max(abs(rank.returncode) for rank in ranks))
-"""
-
-
-SERVER = f"""\
-import sys
-sys.path.insert(0, {str(ROOT)!r})
-from hvdchart.calls.in_pod import server, wire
-wire.BEAT_EVERY, wire.SILENT_FOR = 0.1, float(sys.argv[1])
-sys.exit(server.serve(float(sys.argv[2]), sys.argv[3:]))
-"""
-
-
-class Pod:
-    """The master's pod: the server's process, and the connections to it."""
-
-    def __init__(self, folder: Path) -> None:
-        self._environment = {
-            **os.environ,
-            "HVD_CALLS": str(folder / "calls.sock"),
-            "HVD_NOTICES": f"127.0.0.1,1,{SECRET}",
-        }
-        self.folder = folder
-        self.log = folder / "log"
-        (folder / "mpirun.py").write_text(MPIRUN)
-
-    def start(
-        self,
-        idle: float = 60.0,
-        silent: float = 120.0,
-        start: Sequence[str] = (sys.executable, rank.__file__),
-    ) -> subprocess.Popen[bytes]:
-        """Start the call server, which waits for `silent` seconds for a caller's next word.
-
-        `start` starts a rank.
-        """
-        line = [sys.executable, str(self.folder / "mpirun.py"), *start]
-        with self.log.open("wb") as log:
-            return subprocess.Popen(
-                [sys.executable, "-c", SERVER, str(silent), str(idle), *line],
-                env=self._environment,
-                cwd=self.folder,
-                stdout=log,
-                stderr=subprocess.STDOUT,
-                start_new_session=True,
-            )
-
-    def command(self) -> list[str]:
-        """What `kubectl exec` does."""
-        variable = f"HVD_CALLS={self._environment['HVD_CALLS']}"
-        return ["env", variable, sys.executable, server.__file__, "connect"]
-
-    def connect(self, **seconds: float) -> Connection:
-        return Connection(self.command(), **seconds)
 
 
 @pytest.fixture(scope="module")
@@ -144,10 +59,6 @@ def call(
     output: list[str] = []
     results = connection.call(pack(function, args, {}).content, 2, seconds, output.append)
     return results, "".join(output)
-
-
-def own_rank() -> int:
-    return int(os.environ["RANK"])
 
 
 def add(offset: int) -> int:
@@ -367,11 +278,6 @@ def test_module_that_the_image_lacks_is_named_with_the_way_out(connection: Conne
         call(connection, own_rank, Foreign())
 
 
-def write_pid_and_wait(folder: str) -> None:
-    Path(folder, str(own_rank())).write_text(str(os.getpid()))
-    time.sleep(60)
-
-
 def test_function_that_does_not_return_in_time_is_ended(pod: Pod, tmp_path: Path) -> None:
     with closing(pod.connect()) as connection, pytest.raises(TimeLimitError, match="within 10 s"):
         call(connection, write_pid_and_wait, str(tmp_path), seconds=10)
@@ -391,13 +297,6 @@ def test_ctrl_c_ends_the_ranks(pod: Pod, tmp_path: Path) -> None:
     assert_ended(tmp_path)
     with closing(pod.connect()) as connection:
         assert call(connection, own_rank)[0] == [0, 1]
-
-
-def assert_ended(folder: Path) -> None:
-    """Wait until the ranks that have written their process IDs are gone."""
-    pids = [pid for file in folder.iterdir() if (pid := file.read_text())]
-    assert pids
-    wait_until(lambda: not any(Path("/proc", pid).exists() for pid in pids), 20, "the ranks end")
 
 
 # A rank in a container of 3 GiB, in which the kernel then kills once for that.

@@ -34,8 +34,8 @@ from hvdchart.errors import (
 )
 from tests.fakes.cluster import FakeCluster
 from tests.fakes.program import StubProgram
-from tests.unit.hvdchart.calls.test_calls import Pod, assert_ended, own_rank, write_pid_and_wait
-from tests.unit.hvdchart.doctor.test_fitting import node
+from tests.unit.hvdchart.calls.pod import Pod, assert_ended, own_rank, write_pid_and_wait
+from tests.unit.hvdchart.nodes import node
 from tests.unit.hvdchart.runs import (
     FAILED,
     FAILED_MASTER,
@@ -228,7 +228,7 @@ def test_traceback_of_a_setting_that_is_refused_has_no_option_of_the_command_lin
 def test_what_the_nodes_could_never_run_is_refused_before_the_install(
     settings: dict[str, Any], helm: StubProgram, running: FakeCluster, *, force: bool
 ) -> None:
-    running.put("nodes", node(allocatable={"memory": "1Gi"}))
+    running.put("nodes", node("n", "8", "1Gi"))
     with hvdchart.Launcher(**settings, force=force) as launcher:
         if force:
             assert launcher(own_rank) == [0, 1]

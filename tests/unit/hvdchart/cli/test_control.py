@@ -17,6 +17,7 @@ from tests.unit.hvdchart.runs import (
     FAILED_MASTER,
     MASTER,
     STATEFUL_SET,
+    VALUES,
     installed_values,
     job,
     meanwhile,
@@ -26,7 +27,6 @@ from tests.unit.hvdchart.runs import (
 )
 
 pytestmark = pytest.mark.timeout(120)
-VALUES: dict[str, Any] = {"worker": {"number": 2, "slots": 4}, "master": {"args": ["a"]}}
 GROUPS = [{"name": "cpu", "number": 2}, {"name": "gpu", "number": 1}]
 
 

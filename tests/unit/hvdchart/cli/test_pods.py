@@ -12,18 +12,18 @@ from hvdchart.run.kubectl import IN_CODE, SHELL
 from tests.fakes.cluster import FakeCluster
 from tests.fakes.fixtures import Command
 from tests.fakes.program import StubProgram
-from tests.unit.hvdchart.cli.test_control import VALUES
-from tests.unit.hvdchart.run.test_ranks import OPEN
 from tests.unit.hvdchart.runs import (
     CREATING,
     JOB,
     LABELS,
     RUNNING,
     STATEFUL_SET,
+    VALUES,
     installed_values,
     meanwhile,
     pod,
 )
+from tests.unit.hvdchart.timelines import OPEN
 
 pytestmark = pytest.mark.timeout(120)
 PROBE = "cpu 1000000 10.0\ncpu 2500000 11.0\nmemory 209715200\n0:horovod_step 7\n"

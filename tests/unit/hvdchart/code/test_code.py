@@ -13,19 +13,12 @@ from hvd_pods.common import code_archive
 from hvdchart.chart_files import read_data
 from hvdchart.code.archive import list_files, pack_code, pack_files
 from hvdchart.errors import FileError
+from tests.unit.folders import write
 
 pytestmark = pytest.mark.timeout(120)
 MOST = int(read_data("resources.json")["codeCharacters"])
 # Of a file with twice as many bytes.
 KB = 2 * MOST // 1000
-
-
-def write(folder: Path, files: dict[str, str]) -> Path:
-    """Write files, whose folders are created."""
-    for name, text in files.items():
-        (folder / name).parent.mkdir(parents=True, exist_ok=True)
-        (folder / name).write_text(text, "utf-8")
-    return folder
 
 
 def come_back(path: Path, folder: Path) -> list[str]:

@@ -13,7 +13,7 @@ from hvdchart.plan.planner import make_plan, plan_tree
 from hvdchart.spec.yaml_tree import parse
 from hvdchart.values.build import make_values
 from hvdchart.values.report import reasons
-from tests.unit.hvd_pods.master.test_user_code import make_archive, make_member
+from tests.unit.archives import make_archive, make_member
 from tests.unit.hvdchart.specs import read
 
 NODE = "{name: x, count: 2, coresPerSocket: 4}"

@@ -13,6 +13,7 @@ from hvdchart.errors import ClusterError, FileError
 from hvdchart.run.ranks import check_tagged, lines_of_rank, pod_of, pods_of_ranks, run_of
 from hvdchart.run.timeline import Wait, read_waits, short_name
 from tests.unit.hvdchart.runs import job
+from tests.unit.hvdchart.timelines import EVENTS, OPEN
 
 
 def run(**more: Any) -> Run:
@@ -97,29 +98,6 @@ def test_a_run_whose_lines_name_no_rank_is_refused(
     sets = [{"spec": {"template": {"spec": {"containers": [{"name": "worker", "env": env}]}}}}]
     with pytest.raises(ClusterError, match="which rank") if is_refused else nullcontext():
         check_tagged(run(**told), sets)
-
-
-def negotiation(tensor: int, *ready: tuple[int, int]) -> list[dict[str, Any]]:
-    """One tensor's events, as Horovod 0.28 writes them: ready are (microseconds, rank)."""
-    return [
-        {"name": "process_name", "ph": "M", "pid": tensor, "args": {"name": f"grad/{tensor}"}},
-        {"name": "process_sort_index", "ph": "M", "pid": tensor, "args": {"sort_index": tensor}},
-        {"ph": "B", "name": "NEGOTIATE_ALLREDUCE", "ts": ready[0][0], "pid": tensor},
-        *({"ph": "X", "name": str(r), "ts": at, "pid": tensor, "dur": 0} for at, r in ready),
-        {"ph": "E", "ts": ready[-1][0], "pid": tensor},
-        {"ph": "B", "name": "ALLREDUCE", "ts": ready[-1][0] + 1, "pid": tensor},
-        {"ph": "B", "name": "MPI_ALLREDUCE", "ts": ready[-1][0] + 2, "pid": tensor},
-        {"ph": "E", "ts": ready[-1][0] + 9, "pid": tensor},
-        {"ph": "E", "ts": ready[-1][0] + 9, "pid": tensor},
-    ]
-
-
-EVENTS = [
-    *negotiation(0, (1_000_000, 0), (3_000_000, 1)),
-    *negotiation(1, (4_000_000, 1), (4_500_000, 0)),
-]
-# As the file is written: a line an event, and no end.
-OPEN = "[\n" + "".join(f"{json.dumps(event)},\n" for event in EVENTS)
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import pytest
 
 from hvdchart.errors import SpecError
 from hvdchart.values.check import checked_values
-from tests.unit.hvdchart.values.test_values import HEAD, NODE, WITHOUT_IMAGE, plan_text, values
+from tests.unit.hvdchart.specs import NAMED, NODE, WITHOUT_IMAGE, plan_text, values
 
 
 @pytest.mark.parametrize(
@@ -34,7 +34,7 @@ from tests.unit.hvdchart.values.test_values import HEAD, NODE, WITHOUT_IMAGE, pl
 def test_refused_value_is_reported_at_its_place_in_the_spec(
     text: str, place: str, says: str
 ) -> None:
-    head = WITHOUT_IMAGE if "no image" in says else HEAD
+    head = WITHOUT_IMAGE if "no image" in says else NAMED
     with pytest.raises(SpecError) as caught:
         checked_values(plan_text(f"{head}{NODE}values: {text or '{}'}\n"))
     assert caught.value.place == f"a.yaml:{place}", str(caught.value)

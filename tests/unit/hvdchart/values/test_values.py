@@ -9,28 +9,13 @@ import pytest
 from hvdchart.plan.model import Plan
 from hvdchart.plan.planner import make_plan
 from hvdchart.plan.rules import Reason
-from hvdchart.spec.load import parse_spec, read_spec
-from hvdchart.spec.yaml_tree import parse
+from hvdchart.spec.load import parse_spec
 from hvdchart.values.build import explain
 from hvdchart.values.check import checked_values
 from hvdchart.values.merge import merged_groups
 from hvdchart.values.render import dump
 from hvdchart.values.report import document
-
-WITHOUT_IMAGE = "apiVersion: hvdchart/v1\nname: run\ntrain: {command: [a]}\n"
-HEAD = f"{WITHOUT_IMAGE}image: {{repository: a}}\n"
-NODE = "nodes: [{name: a, count: 1, coresPerSocket: 4, memory: 8Gi, nodeSelector: {k: v}}]\n"
-
-
-def plan_text(text: str, file: str = "a.yaml") -> Plan:
-    """The plan of a spec's text, with the places of its values."""
-    tree = parse(text.encode(), file)
-    return make_plan(read_spec(tree), tree)
-
-
-def values(text: str) -> dict[str, Any]:
-    head = WITHOUT_IMAGE if "\nimage:" in text else HEAD
-    return checked_values(plan_text(head + text))
+from tests.unit.hvdchart.specs import NAMED, NODE, plan_text, values
 
 
 def test_null_deletes_a_planned_value() -> None:
@@ -89,7 +74,7 @@ def test_variable_of_train_env_is_the_planned_one_with_its_reason(with_env: Plan
 def replaced() -> Plan:
     """The plan of a spec whose values replace planned ones."""
     return plan_text(
-        HEAD + NODE + "values: {worker: {slots: 2, number: 3, resources: {requests: {cpu: 2}}, "
+        NAMED + NODE + "values: {worker: {slots: 2, number: 3, resources: {requests: {cpu: 2}}, "
         "env: [{name: TF_NUM_INTEROP_THREADS, value: '1'}]}, "
         "launch: {binding: {to: socket, coresPerRank: null, ranksPerSocket: 2}}}"
     )
@@ -155,7 +140,7 @@ STEADY = {"nodeSelector": {"zone": "a"}, "tolerations": [{"key": "own", "value":
 def test_master_does_not_go_to_nodes_that_are_taken_away(
     places: str, scheduling: dict[str, Any] | None
 ) -> None:
-    plan = plan_text(f"{HEAD}nodes: [{{name: a, count: 1, coresPerSocket: 1, {places}}}]\n")
+    plan = plan_text(f"{NAMED}nodes: [{{name: a, count: 1, coresPerSocket: 1, {places}}}]\n")
     rendered = checked_values(plan)
     keys = ("nodeSelector", "tolerations", "affinity")
     expected = scheduling or {key: rendered["worker"][key] for key in keys}

@@ -1,0 +1,149 @@
+"""Values that several tests render the chart with."""
+
+from __future__ import annotations
+
+from tests.chart.render import Values, ready_cases
+
+# With these the chart renders every pod and every container that it has.
+EVERY_POD: Values = {
+    "podSecurityContext": {"runAsUser": None},
+    "tensorboard": {"enabled": True, "logDir": "/data/logs"},
+    "staging": {"command": ["true"], "path": "/data/set"},
+    "results": {"command": ["true"], "path": "/data"},
+    "volumes": [{"name": "data", "persistentVolumeClaim": {"claimName": "data"}}],
+    "volumeMounts": [{"name": "data", "mountPath": "/data"}],
+}
+GROUPS: Values = {
+    "worker": {"number": 3, "env": [{"name": "A", "value": "1"}]},
+    "workerGroups": [
+        {"name": "cpu", "slots": 2},
+        {
+            "name": "gpu",
+            "number": 2,
+            "slots": 4,
+            "resources": {"limits": {"nvidia.com/gpu": 4}},
+            "env": [{"name": "B", "value": "2"}],
+            "image": {"tag": "cuda"},
+        },
+    ],
+}
+# One group inherits the spares, one has none.
+SPARES: Values = {
+    "worker": {"number": 2, "slots": 2, "spares": 3, "resources": {"requests": {"cpu": 1}}},
+    "workerGroups": [{"name": "a"}, {"name": "b", "number": 1, "spares": 0}],
+}
+GPU_GROUPS: Values = {
+    "workerGroups": [
+        {"name": "cpu", "number": 3, "spread": "None"},
+        {"name": "gpu", "number": 2, "spread": "Required"},
+    ]
+}
+DATA: Values = {
+    "volumes": [
+        {"name": "data", "hostPath": {"path": "/mnt/data"}},
+        {"name": "other", "emptyDir": {}},
+    ],
+    "volumeMounts": [
+        {"name": "data", "mountPath": "/data", "readOnly": True, "subPath": "x"},
+        {"name": "other", "mountPath": "/data-of-others", "readOnly": True},
+    ],
+}
+STAGING: Values = {"path": "/data/set", "command": ["curl", "-fO", "https://host.example/set"]}
+
+
+def on_disk(path: str, **mount: object) -> Values:
+    """A directory of the node as the volume for the data."""
+    return {
+        "volumes": [{"name": "data", "hostPath": {"path": path}}],
+        "volumeMounts": [{"name": "data", "mountPath": "/data", **mount}],
+    }
+
+
+OUTPUT: Values = {
+    "worker": {"env": [{"name": "OUTPUT_PATH", "value": "/output/run"}]},
+    "volumes": [{"name": "output", "hostPath": {"path": "/mnt"}}, {"name": "x", "emptyDir": {}}],
+    "volumeMounts": [
+        {"name": "x", "mountPath": "/out"},
+        {"name": "output", "mountPath": "/output"},
+    ],
+}
+PROBE = {"exec": {"command": ["true"]}}
+CONTAINER = {"name": "log-shipper", "image": "registry.example/log:1"}
+NATIVE = {"name": "proxy", "image": "registry.example/proxy:1", "restartPolicy": "Always"}
+ADDITIONS: Values = {
+    "podLabels": {"team": "vision"},
+    "podAnnotations": {"cost": "42"},
+    "dnsConfig": {"options": [{"name": "ndots", "value": "2"}]},
+    "hostAliases": [{"ip": "192.0.2.1", "hostnames": ["data.example"]}],
+    "extraObjects": [
+        {
+            "apiVersion": "v1",
+            "kind": "ConfigMap",
+            "metadata": {"name": "mine"},
+            "data": {"text": "{{ not a template }}"},
+        }
+    ],
+    "worker": {
+        "serviceAccount": {"create": True, "annotations": {"example/role": "reader"}},
+        "envFrom": [{"secretRef": {"name": "credentials"}}],
+        "initContainers": [NATIVE],
+        "extraContainers": [CONTAINER],
+        "terminationGracePeriodSeconds": 0,
+        "podSpec": {"shareProcessNamespace": True},
+        "container": {"livenessProbe": PROBE},
+    },
+    "master": {
+        "envFrom": [{"configMapRef": {"name": "settings", "optional": True}}],
+        "initContainers": [NATIVE],
+        "terminationGracePeriodSeconds": 120,
+        "podSpec": {"shareProcessNamespace": True},
+        "container": {"lifecycle": {"preStop": PROBE}},
+    },
+}
+# What the API server accepts, and each released version of its schemas.
+CASES: dict[str, Values] = {
+    "groups": GROUPS,
+    "foreign UID": {"podSecurityContext": {"runAsUser": None}},
+    "scheduling": {
+        "worker": {
+            "nodeSelector": {"a": "b"},
+            "tolerations": [{"key": "gpu", "operator": "Exists", "effect": "NoSchedule"}],
+            "runtimeClassName": "nvidia",
+            "topologySpreadConstraints": [
+                {"maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": "DoNotSchedule"}
+            ],
+            "podAnnotations": {"x": "y"},
+        },
+        "master": {"activeDeadlineSeconds": 60, "podLabels": {"x": "y"}},
+        "cleanup": "Always",
+        "priorityClassName": "system-cluster-critical",
+        "schedulerName": "mine",
+        "queueName": "team",
+        "podDisruptionBudget": {"enabled": True},
+    },
+    "network": {
+        "hostNetwork": True,
+        "hostPID": True,
+        "network": {"ipFamilyPolicy": "PreferDualStack", "interface": "ib0"},
+        "podSecurityContext": {"runAsUser": 0, "runAsNonRoot": False},
+        "worker": {"capabilities": ["IPC_LOCK"]},
+        "serviceMesh": "Disabled",
+    },
+    "watching": {
+        **OUTPUT,
+        "horovod": {"timeline": True, "autotune": True, "cycleTimeMs": 3},
+        "tensorboard": {"enabled": True},
+        "metrics": {"enabled": True},
+        "networkPolicy": {"enabled": True},
+        "serviceMesh": "Hold",
+    },
+    "staging": {**DATA, "staging": STAGING, "results": {"command": ["true"], "path": "/data"}},
+    "additions to pods": ADDITIONS,
+    "overridden variables": {
+        "worker": {"env": [{"name": "I_MPI_PIN", "value": "1"}, {"name": "A", "value": "1"}]},
+        # Names that YAML reads as something else than text.
+        "workerGroups": [{"name": "no", "env": [{"name": "A", "value": "2"}]}, {"name": "true"}],
+        "master": {"env": [{"name": "HOME", "value": "/home"}]},
+    },
+    **ready_cases(),
+}

@@ -1,0 +1,20 @@
+"""Objects of docs/gitops.md."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ruamel.yaml import YAML
+
+from tests.chart.render import CHART
+from tests.pages import blocks
+
+PAGE = CHART.parents[1] / "docs" / "gitops.md"
+
+
+def documented(kind: str, number: int = 0) -> dict[str, Any]:
+    """Return the page's first object of a kind, or a later one, which may be a part of one."""
+    yaml = YAML(typ="safe")
+    documents = (each for block in blocks(PAGE, "yaml") for each in yaml.load_all(block))
+    found: list[dict[str, Any]] = [each for each in documents if each.get("kind") == kind]
+    return found[number]
