@@ -1,4 +1,5 @@
-"""Finds what the formatter lets pass: literals and statements that are folded to save lines.
+"""Finds what the formatter lets pass: literals and statements that are folded to save lines, and
+tests that import from other tests.
 
 `python -m devtools.checks.style` prints each place and exits with 1 when there is one.
 """
@@ -38,6 +39,8 @@ def python_problems(text: str) -> Iterator[tuple[int, str]]:
                     yield value.lineno, "an unpacked literal: write its items where they belong"
         elif isinstance(node, ast.Assign) and _is_split_in_two(node):
             yield node.lineno, "a parallel assignment: write one assignment for each name"
+        elif isinstance(node, ast.ImportFrom) and _is_of_tests(node):
+            yield node.lineno, "an import from a module of tests: move what is shared to a helper"
 
 
 def _is_split_in_two(node: ast.Assign) -> bool:
@@ -49,6 +52,13 @@ def _is_split_in_two(node: ast.Assign) -> bool:
     return not any(
         isinstance(one, ast.expr) and ast.unparse(one) in written for one in ast.walk(node.value)
     )
+
+
+def _is_of_tests(node: ast.ImportFrom) -> bool:
+    """Whether a module such as tests.chart.test_pods, or names of one, are imported."""
+    module = node.module or ""
+    imported = (f"{module}.{each.name}" for each in node.names)
+    return any(".test_" in f".{name}" for name in imported) and module.split(".")[0] == "tests"
 
 
 def markdown_problems(text: str) -> Iterator[tuple[int, str]]:

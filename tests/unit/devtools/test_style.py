@@ -1,0 +1,22 @@
+"""What reviews ask of each file and no formatter sees."""
+
+from __future__ import annotations
+
+import pytest
+
+from devtools.checks.style import python_problems
+
+
+@pytest.mark.parametrize(
+    ("line", "is_problem"),
+    [
+        ("from tests.chart.test_pods import render", True),
+        ("from tests.chart import cases, test_pods", True),
+        ("from tests.chart.cases import GROUPS", False),
+        ("from hvdchart.test_pods import render", False),
+    ],
+)
+def test_tests_import_nothing_from_other_tests(line: str, is_problem: bool) -> None:
+    problems = list(python_problems(f"import os\n{line}\n"))
+    assert [number for number, _ in problems] == [2] * is_problem
+    assert all("move what is shared to a helper" in text for _, text in problems)
