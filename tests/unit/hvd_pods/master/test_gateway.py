@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import array
+import fcntl
 import json
 import os
 import resource
 import socket
-import time
 from collections.abc import Iterator
 from contextlib import ExitStack, suppress
 from pathlib import Path
@@ -77,6 +77,30 @@ class Client:
     def close(self) -> None:
         for stream in [*self.streams, *self._own]:
             os.close(stream)
+
+
+class Arrived:
+    """What has come to the gateway: bytes of output, and whether a program's end has."""
+
+    def __init__(self) -> None:
+        self.output = 0
+        self.has_ended = False
+
+
+@pytest.fixture
+def arrived(monkeypatch: pytest.MonkeyPatch) -> Arrived:
+    """What comes to the gateway from now on, also what its client has not read."""
+    made = Arrived()
+    step = AgentSession.step
+
+    def count(session: AgentSession) -> Iterator[tuple[bytes, bytes]]:
+        for kind, content in step(session):
+            made.output += len(content) if kind == frames.OUTPUT else 0
+            yield kind, content
+        made.has_ended = session.code is not None
+
+    monkeypatch.setattr(AgentSession, "step", count)
+    return made
 
 
 def read(descriptor: int) -> bytes:
@@ -268,21 +292,26 @@ def test_attempt_that_has_reached_a_worker_is_told_once(
 def test_program_that_the_client_leaves_goes_on_for_its_time(
     served: Served, client: Client, tmp_path: Path
 ) -> None:
+    gone = tmp_path / "gone"
     left = tmp_path / "left"
-    client.ask(f"echo up; read line; sleep 0.5; echo $line >{left}; sleep 60", stay=60.0)
+    wait = f"until [ -e {gone} ]; do sleep 0.01; done"
+    client.ask(f"echo up; read line; {wait}; echo $line >{left}; sleep 60", stay=60.0)
     assert os.read(client.stdout, 3) == b"up\n"
     client.connection.sendall(STAY)
     client.connection.close()
+    # The gateway then has no stream of the client.
+    assert read(client.stdout) == b""
+    gone.touch()
     wait_until(left.exists, 20, "it goes on")
 
 
 def test_output_that_came_before_a_session_broke_reaches_the_client(
-    served: Served, client: Client
+    served: Served, client: Client, arrived: Arrived
 ) -> None:
     """The last lines of a worker that is lost say why."""
     client.ask("head -c 200000 /dev/zero; echo last words; kill -KILL $PPID; sleep 60")
     # The pipe to the client takes a part of it.
-    time.sleep(0.3)
+    wait_until(lambda: arrived.has_ended, 20, "the gateway knows the end")
     output = read(client.stdout)
     assert len(output) == 200_011
     assert output.endswith(b"last words\n")
@@ -293,6 +322,7 @@ def test_last_output_of_a_connection_that_breaks_reaches_the_client(
     tmp_path: Path,
     served: Served,
     client: Client,
+    arrived: Arrived,
     release: ReleaseKeys,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -300,7 +330,7 @@ def test_last_output_of_a_connection_that_breaks_reaches_the_client(
         where = served.reach.where._replace(port=agent.port)
         monkeypatch.setattr(served, "reach", served.reach._replace(where=where))
         client.ask("head -c 200000 /dev/zero; exec sleep 60")
-        time.sleep(0.3)
+        wait_until(lambda: arrived.output == 200_000, 20, "the gateway has the output")
         agent.kill()
         assert len(read(client.stdout)) == 200_000
         assert client.code() == 255
@@ -309,25 +339,29 @@ def test_last_output_of_a_connection_that_breaks_reaches_the_client(
 
 @pytest.mark.parametrize("kind", [frames.INPUT, frames.STAY])
 def test_output_that_came_before_nothing_could_be_sent_reaches_the_client(
-    served: Served, client: Client, monkeypatch: pytest.MonkeyPatch, kind: bytes
+    served: Served, client: Client, arrived: Arrived, monkeypatch: pytest.MonkeyPatch, kind: bytes
 ) -> None:
+    failed = []
+
     def fail(session: AgentSession, kind: bytes, content: bytes = b"") -> None:
+        failed.append(kind)
         raise AgentSessionError("the connection has ended")
 
     client.ask("head -c 200000 /dev/zero; exec sleep 60")
     # The pipe to the client takes a part of it.
-    time.sleep(0.3)
+    wait_until(lambda: arrived.output == 200_000, 20, "the gateway has the output")
     monkeypatch.setattr(AgentSession, "send", fail)
     if kind == frames.INPUT:
         os.write(client.stdin, b"in\n")
     else:
         client.connection.sendall(STAY)
-    time.sleep(0.1)
+    wait_until(lambda: failed, 20, "the gateway has tried to send it")
+    assert failed == [kind]
     assert len(read(client.stdout)) == 200_000
     assert client.code() == 255
 
 
-def test_streams_have_any_numbers(served: Served, client: Client) -> None:
+def test_streams_have_any_numbers(served: Served, client: Client, arrived: Arrived) -> None:
     """A launch on many hosts has thousands of descriptors, more than select() takes."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if hard != resource.RLIM_INFINITY and hard < 3000:
@@ -338,6 +372,7 @@ def test_streams_have_any_numbers(served: Served, client: Client) -> None:
             stack.callback(os.close, os.open(os.devnull, os.O_RDONLY))
         os.set_blocking(client.streams[1], False)
         client.ask("head -c 500000 /dev/zero")
-        time.sleep(0.2)
+        full = fcntl.fcntl(client.stdout, fcntl.F_GETPIPE_SZ)
+        wait_until(lambda: arrived.output > full, 20, "more has come than the pipe takes")
         assert len(read(client.stdout)) == 500_000
         assert client.code() == 0

@@ -11,6 +11,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
 from types import CodeType, FunctionType
@@ -417,26 +418,46 @@ def test_server_that_says_too_little_is_told(
 
 
 @pytest.fixture
-def impatient(tmp_path: Path) -> Iterator[Pod]:
-    """A pod whose server takes a caller for gone that has said nothing for 10 seconds."""
-    pod = Pod(tmp_path)
-    process = pod.start(silent=10.0)
-    yield pod
-    process.kill()
-    process.wait()
+def impatient(tmp_path: Path) -> Iterator[tuple[Pod, Pod]]:
+    """Pods whose servers take a caller for gone that has said nothing for 5 seconds."""
+    pods = []
+    processes = []
+    for name in ("first", "second"):
+        (tmp_path / name).mkdir()
+        pods.append(Pod(tmp_path / name))
+        processes.append(pods[-1].start(silent=5.0))
+    yield pods[0], pods[1]
+    for process in processes:
+        process.kill()
+        process.wait()
 
 
-def test_caller_that_waits_long_does_not_count_as_gone(impatient: Pod) -> None:
-    with closing(impatient.connect(beat_every=0.1, silent_for=10.0)) as connection:
-        assert call(connection, lambda: time.sleep(11.0))[0] == [None, None]
+def wait_for_file(folder: str, name: str) -> None:
+    Path(folder, str(own_rank())).touch()
+    while not Path(folder, name).exists():
+        time.sleep(0.05)
 
 
-def test_ranks_end_when_their_caller_says_nothing(impatient: Pod, tmp_path: Path) -> None:
-    (tmp_path / "pids").mkdir()
-    quiet = impatient.connect(beat_every=60.0, silent_for=60.0)
-    with closing(quiet) as connection, pytest.raises(ClusterError):
-        call(connection, write_pid_and_wait, str(tmp_path / "pids"))
-    assert_ended(tmp_path / "pids")
+def test_only_a_caller_that_says_nothing_counts_as_gone(
+    impatient: tuple[Pod, Pod], tmp_path: Path
+) -> None:
+    """A caller that waits long has waited longer than the one for which the ranks were ended."""
+    folders = [tmp_path / name for name in ("waiting", "pids")]
+    for folder in folders:
+        folder.mkdir()
+    waits = impatient[0].connect(beat_every=0.1, silent_for=60.0)
+    quiet = impatient[1].connect(beat_every=60.0, silent_for=60.0)
+    with closing(waits), closing(quiet), ThreadPoolExecutor() as threads:
+        longer = threads.submit(call, waits, wait_for_file, str(folders[0]), "end")
+        try:
+            wait_until(lambda: len([*folders[0].iterdir()]) == 2, 60, "the ranks wait")
+            with pytest.raises(ClusterError):
+                call(quiet, write_pid_and_wait, str(folders[1]))
+            assert_ended(folders[1])
+            assert not longer.done()
+        finally:
+            (folders[0] / "end").touch()
+        assert longer.result()[0] == [None, None]
 
 
 def test_server_that_cannot_be_reached_is_told_with_the_reason() -> None:

@@ -106,21 +106,26 @@ def test_end_of_the_input_reaches_a_program_that_has_read_nothing_yet(worker: Ag
 def test_program_that_was_left_goes_on_for_its_time_and_is_then_ended(
     tmp_path: Path, release: ReleaseKeys
 ) -> None:
+    """Of two that go on, the one is ended whose time is over."""
     written = tmp_path / "written"
-    line = f"echo up; read line; while :; do echo $line >>{written}; sleep 0.05; done"
+    beside = tmp_path / "beside"
+    line = f"echo $$; read line; while :; do echo $line >>{written}; sleep 0.05; done"
     with start_limited(tmp_path / "agent", release, end_within=0.1) as agent:
-        with agent.shell(line, stay=1.0) as program:
-            program.read_until(b"up\n")
-            program.session.send(frames.STAY)
+        with agent.shell(line, stay=600.0) as longer:
+            longer.read_until(b"\n")
+            longer.session.send(frames.STAY)
             wait_until(written.exists, 20, "it was told to stay")
-        began = time.monotonic()
+        with agent.shell(line.replace("written", "beside"), stay=0.5) as shorter:
+            process = Path("/proc", shorter.read_until(b"\n").decode().strip())
+            shorter.session.send(frames.STAY)
+            wait_until(beside.exists, 20, "it was told to stay")
         wait_until(lambda: f"ended: {-signal.SIGKILL}" in agent.log, 20, "it is ended", 0.05)
-        assert 0.9 < time.monotonic() - began < 5.0
-        assert set(written.read_text().split()) == {"stay"}
         # Nothing is left of it.
+        wait_until(lambda: not process.exists(), 20, "its process is gone")
+        assert set(beside.read_text().split()) == {"stay"}
         size = written.stat().st_size
-        time.sleep(0.2)
-        assert written.stat().st_size == size
+        wait_until(lambda: written.stat().st_size > size, 20, "the other goes on")
+        assert agent.log.count("ended: ") == 1
 
 
 def test_program_that_was_not_left_does_not_stay(tmp_path: Path, release: ReleaseKeys) -> None:
