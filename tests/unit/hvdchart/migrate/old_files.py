@@ -16,8 +16,8 @@ from tests.unit.hvdchart.strategies import damaged
 
 HERE = Path(__file__).parent
 PATHS = {path.name: path for path in sorted((HERE / "old").iterdir())}
-# Those, and files that have each key, whose reports are kept beside them.
-FILES = [*PATHS.values(), *sorted(HERE.glob("reports/*.yaml")), *sorted(HERE.glob("reports/*.sh"))]
+# Those, and files that have each key.
+FILES = [*PATHS.values(), *sorted((HERE / "every_key").iterdir())]
 
 
 def load_tree(name: str) -> Any:

@@ -1,4 +1,4 @@
-"""Fields of MPIJobs and Volcano Jobs that no whole file of reports/ has, or not in this way."""
+"""Fields of MPIJobs and Volcano Jobs that no file of old/ or every_key/ has, or not so."""
 
 from __future__ import annotations
 

@@ -1,14 +1,16 @@
-"""Values and reports of whole files, compared word for word, and the command that writes them.
+"""What becomes of whole files, two reports word for word, and the command that writes them.
 
-To write them again after a change: `python -m tests.unit.hvdchart.migrate.test_report`.
+To write both again after a change: `python -m tests.unit.hvdchart.migrate.test_report`.
 """
 
 from __future__ import annotations
 
 import shlex
+from itertools import zip_longest
 from pathlib import Path
 
 import pytest
+from ruamel.yaml import YAML
 from typer.testing import CliRunner
 
 from hvdchart.cli.app import app
@@ -17,7 +19,10 @@ from hvdchart.migrate.report import report_text, values_text
 from hvdchart.spec.yaml_tree import MAX_BYTES
 from tests.unit.hvdchart.migrate.old_files import FILES, PATHS, migrate_old, migrate_path
 
-REPORTS = Path(__file__).parent / "reports"
+HERE = Path(__file__).parent
+# One of a file of objects, one of a script.
+SAMPLES = [PATHS["mpijob-v1.yaml"], PATHS["slurm.sh"]]
+WHOLE_FILES = YAML(typ="safe").load(HERE / "whole_files.yaml")
 
 
 def whole_report(path: Path) -> str:
@@ -27,13 +32,43 @@ def whole_report(path: Path) -> str:
 
 
 def expected_report(path: Path) -> Path:
-    return (REPORTS / path.name).with_suffix(".txt" if path.parent == REPORTS else ".old.txt")
+    return HERE / "reports" / f"{path.stem}.txt"
 
 
-@pytest.mark.parametrize("path", FILES, ids=lambda path: f"{path.parent.name}-{path.name}")
+@pytest.mark.parametrize("path", SAMPLES, ids=lambda path: path.name)
 def test_values_and_report_of_a_whole_file(path: Path) -> None:
     expected = expected_report(path).read_text("utf-8")
     assert whole_report(path) == expected, f"the report of {path.name} is another one"
+
+
+def test_what_becomes_of_each_file_is_known() -> None:
+    files = {f"{path.parent.name}/{path.name}" for path in FILES if path not in SAMPLES}
+    assert set(WHOLE_FILES) == files
+
+
+@pytest.mark.parametrize("name", WHOLE_FILES)
+class TestWholeFile:
+    """`hvdchart migrate` of a file that a user has, or that has each key."""
+
+    def test_values_are_those_that_the_file_means(self, name: str) -> None:
+        migration = migrate_path(HERE / name)
+        read = [migration.source, migration.release, migration.namespace]
+        assert (read, migration.values) == (WHOLE_FILES[name]["read"], WHOLE_FILES[name]["values"])
+
+    def test_each_thing_to_check_is_told(self, name: str) -> None:
+        common = {check for path in SAMPLES for check in migrate_path(path).checks}
+        checks = migrate_path(HERE / name).checks
+        own = [check for check in checks if check not in common]
+        starts = WHOLE_FILES[name].get("checks", [])
+        pairs = zip_longest(own, starts, fillvalue="")
+        assert [check[: len(start)] for check, start in pairs] == starts
+        assert len(checks) - len(own) == WHOLE_FILES[name]["common checks"]
+
+    def test_report_says_why_a_value_is_dropped_or_changed(self, name: str) -> None:
+        entries = migrate_path(HERE / name).entries
+        for old, start in WHOLE_FILES[name].get("reasons", {}).items():
+            reasons = [entry.reason for entry in entries if entry.old.endswith(old)]
+            assert any(reason.startswith(start) for reason in reasons), (old, reasons)
 
 
 def test_line_for_a_shell_has_names_as_words() -> None:
@@ -95,5 +130,5 @@ def test_refused_file_leaves_no_file_behind(
 
 
 if __name__ == "__main__":
-    for file in FILES:
+    for file in SAMPLES:
         expected_report(file).write_text(whole_report(file), "utf-8")
