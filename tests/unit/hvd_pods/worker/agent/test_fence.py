@@ -301,16 +301,19 @@ def test_program_that_training_code_has_changed_does_not_run_for_the_next_launch
         assert "has changed since this container unpacked the programs" in worker.log
 
 
+# No process has a number above the largest that Linux gives: what is sent to it reaches none.
+NO_PROCESS = 1 << 22
+
+
 class TestFenceNumbers:
     """What decides which requests are admitted."""
 
     @pytest.fixture
     def tried(self, monkeypatch: pytest.MonkeyPatch) -> fence.Fence:
-        made = fence.Fence(os.getpid(), "", gone_within=-1.0)
-        monkeypatch.setattr(made, "_kill", set)
         # Also those of other tests.
         monkeypatch.setattr(processes, "has_child", lambda: False)
-        return made
+        monkeypatch.setattr(processes, "all_processes", lambda: iter(()))
+        return fence.Fence(os.getpid(), "", gone_within=-1.0)
 
     def test_first_and_higher_numbers_close_the_fence_until_nothing_is_left(
         self, tried: fence.Fence
@@ -334,9 +337,11 @@ class TestFenceNumbers:
     def test_processes_that_do_not_end_are_named_and_looked_for_again(
         self, tried: fence.Fence, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(tried, "_kill", lambda: {12, 11})
+        stuck = [(NO_PROCESS + number, "D", os.getpid(), 1) for number in (2, 1)]
+        monkeypatch.setattr(processes, "all_processes", lambda: iter(stuck))
         tried.admit(5)
-        with pytest.raises(fence.FenceError, match=r"of an earlier attempt: \[11, 12\]"):
+        named = rf"\[{NO_PROCESS + 1}, {NO_PROCESS + 2}\]"
+        with pytest.raises(fence.FenceError, match=f"of an earlier attempt: {named}"):
             tried.end_older()
         # The next request does not start its program beside them.
         assert not tried.admit(5)
