@@ -20,6 +20,7 @@ from typing import Any, Self, TextIO
 import cloudpickle
 
 from hvd_pods.common.hostile import one_line, printable
+from hvd_pods.common.record import Key
 from hvdchart.calls.connection import (
     Connection,
     LostError,
@@ -436,7 +437,7 @@ class Launcher:
             if status.state == "not found":
                 return f"release {status.name} was removed"
             if status.over or _last_change(run) != self._changed:
-                reason = run.release.record.get("reason") or status.reason
+                reason = run.release.record.get(Key.REASON) or status.reason
                 return one_line(self._word(reason) or str(error))
             gone = [name for name in self._workers if workers.get(name) != self._workers[name]]
             if gone and not is_lost:
@@ -468,7 +469,7 @@ def _in_arguments(text: str) -> str:
 
 def _last_change(run: RunView) -> tuple[str, str]:
     """Which attempt the record speaks of, and since when."""
-    return run.release.record.get("attempts", ""), run.release.record.get("time", "")
+    return run.release.record.get(Key.ATTEMPTS, ""), run.release.record.get(Key.TIME, "")
 
 
 def _workers(run: RunView) -> dict[str, tuple[str, int]]:

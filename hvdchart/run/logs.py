@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from hvd_pods.common.hostile import one_line
-from hvd_pods.common.record import LEASE_KEPT
+from hvd_pods.common.record import LEASE_KEPT, Key
 from hvdchart.run.api import RefusedError, unless_refused
 from hvdchart.run.cluster import Cluster
 from hvdchart.run.pod_problems import may_pass
@@ -160,7 +160,7 @@ def follow(
                 shown.update(new)
                 yield from dict.fromkeys(new)
             current = item.status
-            keeps_master = item.release.record.get("lease") == LEASE_KEPT
+            keeps_master = item.release.record.get(Key.LEASE) == LEASE_KEPT
             # `undeploy` and the Job's time to live delete it.
             is_gone = bool(first and current.state == "not found")
             is_over = is_over or current.over or current.is_stuck or is_gone

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
+from hvd_pods.common.record import Key
 from hvdchart.run.pod_problems import Problem, last_failure, problem_of
 from hvdchart.run.ranks import count_used
 from hvdchart.run.release import Object, Release, component_of, is_event_of
@@ -41,8 +42,8 @@ class NewestRun:
         if self.job is None:
             return record
         metadata = self.job["metadata"]
-        is_own = record.get("job") == metadata["name"]
-        uids = {record.get("uid", ""), metadata.get("uid", "")} - {""}
+        is_own = record.get(Key.JOB) == metadata["name"]
+        uids = {record.get(Key.UID, ""), metadata.get("uid", "")} - {""}
         return record if is_own and len(uids) < 2 else {}
 
     @cached_property

@@ -1,23 +1,19 @@
-"""The progress that a run's script reports, from the record that its master writes. Pure.
+"""The progress that a run's script reports, as a person reads it. Pure.
 
-The chart's hvd_pods/rules/state.py writes it; docs/watching.md describes it.
+The chart's hvd_pods/common/record.py reads it; docs/watching.md describes it.
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
 
+from hvd_pods.common import record as records
 from hvd_pods.common.hostile import one_line
 
-# Larger numbers are no steps, seconds or losses; and nan, a text, is the longest loss.
-_LARGEST = 10**15
+# A loss that is a text, such as nan, is no longer.
 _LONGEST_LOSS = 20
-# Losses of a record that are read: the master writes 100.
-_MOST_LOSSES = 400
 # Seconds without a step after which the time since the last step is shown.
 _LATE = 60
 _MINUTE = 60
@@ -70,43 +66,20 @@ class Progress:
         return ", ".join(parts)
 
 
-def read_losses(record: Mapping[str, str]) -> tuple[tuple[int, float], ...]:
-    """The steps of a run with their losses, in order; those that are not understood are left out.
-
-    The last one is that of the last step, if that is a number.
-    """
-    content = read_object(record, "progress")
-    told = content.get("losses")
-    last = [content.get("step"), content.get("loss")]
-    pairs = [*(told[:_MOST_LOSSES] if isinstance(told, list) else []), last]
-    losses: dict[int, float] = {}
-    for pair in pairs:
-        if isinstance(pair, list) and len(pair) == 2:
-            named = dict(zip(("step", "loss"), pair, strict=True))
-            step = whole(named, "step")
-            loss = _number(named, "loss")
-            if step is not None and loss is not None:
-                losses[step] = loss
-    return tuple(sorted(losses.items()))
-
-
 def read_progress(record: Mapping[str, str]) -> Progress | None:
     """The progress in a release's record; None if it is missing or not understood."""
-    content = read_object(record, "progress")
-    step = whole(content, "step")
-    if step is None:
+    entry = records.read_progress(record)
+    if entry.step is None:
         return None
-    loss: float | str | None = _number(content, "loss")
-    if isinstance(content.get("loss"), str):
-        loss = one_line(content["loss"], _LONGEST_LOSS)
+    loss = entry.loss
     return Progress(
-        step=step,
-        steps=whole(content, "steps"),
-        loss=loss,
-        images_per_second=_number(content, "imagesPerSecond"),
-        seconds_left=whole(content, "secondsLeft"),
-        idle_seconds=_idle_seconds(record.get("renewed", ""), str(content.get("time", ""))),
-        is_counted=content.get("isCounted") is True,
+        step=entry.step,
+        steps=entry.steps,
+        loss=one_line(loss, _LONGEST_LOSS) if isinstance(loss, str) else loss,
+        images_per_second=entry.images_per_second,
+        seconds_left=entry.seconds_left,
+        idle_seconds=_idle_seconds(record.get(records.Key.RENEWED, ""), entry.time),
+        is_counted=entry.is_counted,
     )
 
 
@@ -119,29 +92,6 @@ def duration(seconds: float) -> str:
     if seconds < 2 * _DAY:
         return f"{seconds / _HOUR:.1f} h"
     return f"{seconds / _DAY:.1f} d"
-
-
-def read_object(record: Mapping[str, str], key: str) -> dict[str, Any]:
-    """What a key of a record has; empty when it is missing or no object of JSON."""
-    try:
-        content = json.loads(record.get(key) or "{}")
-    except (ValueError, RecursionError):
-        return {}
-    return content if isinstance(content, dict) else {}
-
-
-def _number(content: Mapping[str, Any], name: str) -> float | None:
-    """The number of a name; None when there is none, or it is too large to mean something."""
-    value = content.get(name)
-    if isinstance(value, int | float) and -_LARGEST <= value <= _LARGEST:
-        return float(value)
-    return None
-
-
-def whole(content: Mapping[str, Any], name: str) -> int | None:
-    """The whole part of the number of a name; None as for `_number`."""
-    number = _number(content, name)
-    return None if number is None else int(number)
 
 
 def _idle_seconds(renewed: str, time: str) -> int:

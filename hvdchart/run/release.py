@@ -21,7 +21,7 @@ class Release:
     pods: list[Object]
     events: list[Object]
     # The last run's state, attempts and outcome, which the master writes (the chart's
-    # hvd_pods/rules/state.py).
+    # hvd_pods/common/record.py).
     record: Mapping[str, str] = field(default_factory=dict)
 
     @property

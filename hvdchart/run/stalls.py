@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from hvd_pods.common.hostile import MOST_COUNTED, one_line
-from hvdchart.run.progress import read_object, whole
+from hvd_pods.common.record import Key, read_count, read_object
 
 _LONGEST = 200
 
@@ -38,10 +38,10 @@ class Stall:
 
 def read_stall(record: Mapping[str, str]) -> Stall | None:
     """The stall in a release's record; None if there is none, or it is not understood."""
-    content = read_object(record, "stall")
-    rank = whole(content, "rank")
+    content = read_object(record, Key.STALL)
+    rank = read_count(content, "rank")
     since = seconds_of(str(content.get("since", "")))
-    if rank is None or not 0 <= rank <= MOST_COUNTED or not since:
+    if rank is None or rank > MOST_COUNTED or not since:
         return None
     host, what, place = (
         one_line(str(content.get(name, "")), _LONGEST) for name in ("host", "what", "place")

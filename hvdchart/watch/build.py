@@ -8,10 +8,10 @@ from dataclasses import replace
 from itertools import pairwise
 
 from hvd_pods.common.hostile import one_line
+from hvd_pods.common.record import read_progress
 from hvd_pods.common.run_events import BY_REASON, Kind
 from hvdchart.run.lines import plain_lines
 from hvdchart.run.logs import EXPECTED
-from hvdchart.run.progress import read_losses
 from hvdchart.run.release import Object, event_time, is_event_of
 from hvdchart.run.stalls import seconds_of
 from hvdchart.run.status import PodStatus, Status
@@ -58,7 +58,7 @@ def build_view(
         workers_ready=status.workers_ready,
         workers_wanted=status.workers_wanted,
         progress=status.progress,
-        losses=read_losses(run.record),
+        losses=read_progress(run.record).curve,
         rows=tuple(rows[:MOST_ROWS]),
         more_rows=len(rows[MOST_ROWS:]),
         marks=marks,

@@ -1,6 +1,14 @@
-"""Words of the record that its master writes, and that hvdchart reads (docs/life.md)."""
+"""The record that the master of a run writes, and that hvdchart and the next master read.
+
+It is the data of a ConfigMap, all of which are texts (docs/life.md). Whoever may edit ConfigMaps
+can write anything there: what is read here leaves out what no master has written.
+"""
 
 from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Any, Mapping
 
 # The states of a run.
 FINISHED = "Finished"
@@ -10,3 +18,140 @@ RUNNING = "Running"
 STORED = "Stored"
 # Of the lease: the run has ended while its workers stay for the session's next one.
 LEASE_KEPT = "kept"
+# Losses of a run that are written and read.
+MOST_LOSSES = 100
+# Larger numbers are no steps, seconds or losses.
+LARGEST = 10**15
+
+
+class Key:
+    """The keys of the record."""
+
+    # The master that holds it: its pod, its Job and the Job's UID. No pod: nobody holds it.
+    HOLDER = "holder"
+    HOLDER_JOB = "holderJob"
+    HOLDER_UID = "holderUid"
+    # The fence number of the holder, and when it has renewed its hold.
+    FENCE = "fence"
+    RENEWED = "renewed"
+    # The UID of the Job whose master was silent when the holder took the record.
+    SUPERSEDED = "superseded"
+    # The run: the hashes of its values, its Job, and the Job's UID.
+    RUN = "run"
+    SETTINGS = "settings"
+    JOB = "job"
+    UID = "uid"
+    # Attempts that have begun, and those that have failed.
+    ATTEMPTS = "attempts"
+    FAILURES = "failures"
+    # One of the states above, why, and since when.
+    STATE = "state"
+    REASON = "reason"
+    TIME = "time"
+    # What became of the results, and of the session's lease.
+    RESULTS = "results"
+    LEASE = "lease"
+    # The UID of the Job that has started ranks, and the fence number of the last launch whose ranks
+    # may go on without a master.
+    TRAINED = "trained"
+    LAUNCHED = "launched"
+    # The ordinals of the workers with ranks, by StatefulSet (rules/host_names.py).
+    HOSTS = "hosts"
+    # A ProgressEntry, and a stall (rules/stalls.py).
+    PROGRESS = "progress"
+    STALL = "stall"
+    # Those about the hold. The others are about the run.
+    OF_HOLD = (HOLDER, HOLDER_JOB, HOLDER_UID, FENCE, RENEWED, SUPERSEDED)
+
+
+@dataclass(frozen=True)
+class ProgressEntry:
+    """What the record has of the progress; None and empty for what the script does not report.
+
+    `loss` is a text, such as nan, when it is not finite. `images_per_second` is that of all ranks.
+    `time`: when the step was reported, by the master's clock. `is_counted`: the ranks have counted
+    the steps of this attempt, because the script reports none. `losses`: pairs of step and loss,
+    over all attempts, in the order of the steps.
+    """
+
+    step: int | None = None
+    steps: int | None = None
+    loss: float | str | None = None
+    images_per_second: float | None = None
+    seconds_left: int | None = None
+    time: str = ""
+    is_counted: bool = False
+    losses: tuple[tuple[int, float], ...] = ()
+
+    @property
+    def curve(self) -> tuple[tuple[int, float], ...]:
+        """The losses, and that of the last step, if it is a number."""
+        last = {self.step: self.loss} if self.step is not None else {}
+        found = {step: loss for step, loss in last.items() if isinstance(loss, float)}
+        return tuple(sorted({**dict(self.losses), **found}.items()))
+
+    def text(self) -> str:
+        """The entry as the record has it, in JSON; empty where there is nothing to say."""
+        told = {
+            "step": self.step,
+            "steps": self.steps,
+            "loss": self.loss,
+            "imagesPerSecond": self.images_per_second,
+            "secondsLeft": self.seconds_left,
+            "time": self.time or None,
+            "isCounted": self.is_counted or None,
+            "losses": self.losses or None,
+        }
+        shown = {name: value for name, value in told.items() if value is not None}
+        return json.dumps(shown, separators=(",", ":")) if shown else ""
+
+
+def read_progress(record: Mapping[str, str]) -> ProgressEntry:
+    """The progress in a record. What is missing or not understood is left out."""
+    content = read_object(record, Key.PROGRESS)
+    loss = content.get("loss")
+    return ProgressEntry(
+        step=read_count(content, "step"),
+        steps=read_count(content, "steps"),
+        loss=loss if isinstance(loss, str) else _read_number(content, "loss"),
+        images_per_second=_read_number(content, "imagesPerSecond"),
+        seconds_left=read_count(content, "secondsLeft"),
+        time=str(content.get("time", "")),
+        is_counted=content.get("isCounted") is True,
+        losses=_read_losses(content.get("losses")),
+    )
+
+
+def _read_losses(told: Any) -> tuple[tuple[int, float], ...]:
+    losses: dict[int, float] = {}
+    for pair in told[:MOST_LOSSES] if isinstance(told, list) else []:
+        if isinstance(pair, list) and len(pair) == 2:
+            named = dict(zip(("step", "loss"), pair))
+            step = read_count(named, "step")
+            loss = _read_number(named, "loss")
+            if step is not None and loss is not None:
+                losses[step] = loss
+    return tuple(sorted(losses.items()))
+
+
+def read_object(record: Mapping[str, str], key: str) -> dict[str, Any]:
+    """What a key of a record has; empty when it is missing or no object of JSON."""
+    try:
+        content = json.loads(record.get(key) or "{}")
+    except (ValueError, RecursionError):
+        return {}
+    return content if isinstance(content, dict) else {}
+
+
+def read_count(content: Mapping[str, Any], name: str) -> int | None:
+    """The whole part of a number of an entry; None for none, a negative or too large one."""
+    number = _read_number(content, name)
+    return None if number is None or number < 0 else int(number)
+
+
+def _read_number(content: Mapping[str, Any], name: str) -> float | None:
+    """A number of an entry; None when there is none, or it is too large to mean something."""
+    value = content.get(name)
+    if isinstance(value, (int, float)) and -LARGEST <= value <= LARGEST:
+        return float(value)
+    return None

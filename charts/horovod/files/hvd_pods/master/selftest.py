@@ -30,13 +30,14 @@ from hvd_pods.common import contract
 from hvd_pods.common.errors import InterruptedRunError, RunError
 from hvd_pods.common.paths import PROGRAMS
 from hvd_pods.common.policy import UNENFORCED
+from hvd_pods.common.record import Key
 from hvd_pods.common.reporting import log, report_failure
 from hvd_pods.common.run import Run, parse_run
 from hvd_pods.master.effects import Effects
 from hvd_pods.master.main import Master, describe_self, end_on
 from hvd_pods.master.record_io import has_ended
 from hvd_pods.rules import messages as m
-from hvd_pods.rules.holding import FENCE_KEY, RENEW, TAKE
+from hvd_pods.rules.holding import RENEW, TAKE
 from hvd_pods.rules.messages import Terminated
 from hvd_pods.rules.state import Facts
 
@@ -48,10 +49,6 @@ SPARE = 10.0
 # Seconds between two looks at the Job.
 LOOK_EVERY = 1.0
 REMEDY = "run `helm test` again when the run has ended (hvdchart status, or kubectl get jobs)"
-
-
-# What the record says of who holds it. The rest is about the release's own run.
-_OF_HOLD = ("holder", "holderJob", "holderUid", FENCE_KEY, "renewed", "superseded")
 # Stands for the Job of the test, which has none: no attempt follows, and no worker is needed then.
 _LAST_ATTEMPT: Object = {"metadata": {}, "spec": {"suspend": True}}
 # Seconds that ranks have to end when the test is stopped: they have nothing to save.
@@ -184,7 +181,8 @@ class TestEffects(Effects):
 def _about_hold(event: m.Event) -> m.Event:
     """The event without what the record says of the release's run, which is not the test's."""
     if isinstance(event, (m.RecordRead, m.RecordChanged)):
-        return replace(event, data={key: event.data[key] for key in _OF_HOLD if key in event.data})
+        kept = {key: text for key, text in event.data.items() if key in Key.OF_HOLD}
+        return replace(event, data=kept)
     return event
 
 

@@ -14,7 +14,7 @@ from hvd_pods.common.errors import (
     SupersededError,
 )
 from hvd_pods.common.exit_codes import BAD_CONFIGURATION
-from hvd_pods.common.record import FAILED, FINISHED, LEASE_KEPT, RUNNING, STORED
+from hvd_pods.common.record import FAILED, FINISHED, LEASE_KEPT, RUNNING, STORED, Key
 from hvd_pods.common.run_events import RunEvent
 from hvd_pods.rules import messages as m
 from hvd_pods.rules.state import END, Activity, Step
@@ -123,14 +123,14 @@ def announce(step: Step, problem: RunError) -> None:
 
 def repeat_end(step: Step, earlier: Mapping[str, str]) -> None:
     """Report how this run ended before, as the record says, instead of running it again."""
-    result = f"this run already {earlier['state'].lower()} at {earlier.get('time')}"
+    result = f"this run already {earlier[Key.STATE].lower()} at {earlier.get(Key.TIME)}"
     remedy = "to run the same values again, increment master.generation"
     problem: RunError | None = None
-    if earlier["state"] == FINISHED:
+    if earlier[Key.STATE] == FINISHED:
         step.log(f"{result}: nothing to do; {remedy}")
         step.report(RunEvent.FINISHED, f"{result}; {remedy}")
     else:
-        problem = ConfigurationError(f"{result}: {earlier.get('reason')}; {remedy}")
+        problem = ConfigurationError(f"{result}: {earlier.get(Key.REASON)}; {remedy}")
         announce(step, problem)
     step.set(activity=Activity.FINISHING, problem=problem)
     step.do(m.ReadJob(AGAIN_RETRY_SECONDS))
@@ -211,7 +211,7 @@ def on_results(step: Step, event: m.ResultsStored) -> None:
     problem = step.state.problem
     step.set(results=event.failure or STORED)
     if state.entry:
-        step.set(entry={**state.entry, "results": step.state.results})
+        step.set(entry={**state.entry, Key.RESULTS: step.state.results})
     # The release of the record, which follows, is tried for seconds only.
     step.write_record("results", within=None)
     if not event.failure:

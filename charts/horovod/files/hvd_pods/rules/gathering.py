@@ -20,6 +20,7 @@ from hvd_pods.cluster.shapes import Object, parse_time
 from hvd_pods.common import pod_problems
 from hvd_pods.common.errors import ConfigurationError, HostsTimeoutError, LostHostError, RunError
 from hvd_pods.common.pod_problems import Diagnosis
+from hvd_pods.common.record import Key
 from hvd_pods.common.run import Host, Pod, Run
 from hvd_pods.common.run_events import RunEvent
 from hvd_pods.rules import messages as m
@@ -137,7 +138,7 @@ def _has_other_state(state: State) -> bool:
 
     Ranks that this Job has started before have. Without a record, nothing shows other runs.
     """
-    is_first = state.hold.is_held and not state.hold.data.get("run")
+    is_first = state.hold.is_held and not state.hold.data.get(Key.RUN)
     return not (state.was_training or is_first)
 
 

@@ -17,13 +17,13 @@ from typing import Mapping
 from hvd_pods.cluster.shapes import AGAIN_RETRY_SECONDS, START_RETRY_SECONDS
 from hvd_pods.common.errors import InterruptedRunError, RunError, SupersededError
 from hvd_pods.common.hostile import one_line, parse_count
-from hvd_pods.common.record import FAILED, FINISHED
+from hvd_pods.common.record import FAILED, FINISHED, Key, read_progress
 from hvd_pods.common.run import Run
 from hvd_pods.common.run_events import RunEvent
 from hvd_pods.rules import ending, training
 from hvd_pods.rules import messages as m
 from hvd_pods.rules.host_names import read_hosts
-from hvd_pods.rules.state import END, Activity, Progress, Step, read_losses
+from hvd_pods.rules.state import END, Activity, Progress, Step
 from hvd_pods.rules.timers import TimerKind
 
 # Seconds between two renewals, and without one after which the holder has lost the record. The
@@ -45,8 +45,6 @@ LARGEST = 10**18
 LONGEST_NAME = 140
 # The holder, in messages, of the record of a release that was installed after an uninstall.
 LATER_RELEASE = "a later release of this name"
-# The key of the fence number in the record.
-FENCE_KEY = "fence"
 TAKE = "take"
 RENEW = "renew"
 
@@ -67,8 +65,8 @@ def look(step: Step, event: m.RecordRead | m.RecordChanged) -> None:
     data = event.data
     if state.activity != Activity.HOLDING:
         return
-    if facts.uid != "" and data.get("superseded") == facts.uid:
-        other = one_line(str(data.get("holderJob")), LONGEST_NAME)
+    if facts.uid != "" and data.get(Key.SUPERSEDED) == facts.uid:
+        other = one_line(str(data.get(Key.HOLDER_JOB)), LONGEST_NAME)
         what = (
             f"{other} has taken the workers over from this Job: delete the Job, which is obsolete"
         )
@@ -81,7 +79,7 @@ def look(step: Step, event: m.RecordRead | m.RecordChanged) -> None:
         changes = {}
         if not is_free:
             step.log(f"{holder} has not renewed its hold: taking over")
-            changes["superseded"] = data.get("holderUid", "")
+            changes[Key.SUPERSEDED] = data.get(Key.HOLDER_UID, "")
         fence = new_fence(fence_of(data, step.wall) + MOST_UNWRITTEN, step.wall)
         step.set_hold(fence=fence, data=dict(data))
         known = state.hold.changes
@@ -110,22 +108,22 @@ def hold(step: Step, data: Mapping[str, str]) -> None:
     run = step.state.run
     if state.hold.is_held:
         step.set_timer(TimerKind.RENEW, step.now + RENEW_EVERY)
-    if data.get("run") == run.id and data.get("settings") == run.settings:
-        attempts = number(data.get("attempts"))
-        failures = number(data.get("failures"))
-        progress = Progress(losses=read_losses(data.get("progress", "")))
+    if data.get(Key.RUN) == run.id and data.get(Key.SETTINGS) == run.settings:
+        attempts = number(data.get(Key.ATTEMPTS))
+        failures = number(data.get(Key.FAILURES))
+        progress = Progress(losses=read_progress(data).losses)
         step.set(attempts=attempts, failures=failures, launches=attempts, progress=progress)
-    was_training = bool(run.api) and data.get("trained") == facts.uid
+    was_training = bool(run.api) and data.get(Key.TRAINED) == facts.uid
     # The record does not say whether the command had reached a worker: it may have.
     step.set(was_training=was_training, has_reached=was_training)
     if step.state.was_training:
-        step.set(orphan_fence=number(data.get("launched")))
+        step.set(orphan_fence=number(data.get(Key.LAUNCHED)))
         before = read_hosts(run, step.state.recorded_hosts)
         step.set(hosts_before=len(before))
     if not run.api:
         step.then(m.AttemptBegins())
     elif has_ended(run, data, facts.uid):
-        step.set(results=data.get("results", ""))
+        step.set(results=data.get(Key.RESULTS, ""))
         ending.repeat_end(step, data)
     else:
         step.set(activity=Activity.READING)
@@ -253,8 +251,8 @@ def _is_free(step: Step, data: Mapping[str, str]) -> bool:
     The Job controller starts a pod when the one before has ended (podReplacementPolicy).
     """
     facts = step.state.facts
-    holder = data.get("holder")
-    is_of_this_job = facts.uid != "" and data.get("holderUid") == facts.uid
+    holder = data.get(Key.HOLDER)
+    is_of_this_job = facts.uid != "" and data.get(Key.HOLDER_UID) == facts.uid
     return not holder or holder == facts.holder or is_of_this_job
 
 
@@ -264,11 +262,11 @@ def has_ended(run: Run, data: Mapping[str, str], uid: str) -> bool:
     A run that finished is never repeated. A run that failed is tried again with other settings, and
     by its own Job (`uid`), whose last attempt may have expected that no other one would follow.
     """
-    if data.get("run") != run.id:
+    if data.get(Key.RUN) != run.id:
         return False
-    if data.get("state") == FAILED:
-        return data.get("settings") == run.settings and data.get("uid") != uid
-    return data.get("state") == FINISHED
+    if data.get(Key.STATE) == FAILED:
+        return data.get(Key.SETTINGS) == run.settings and data.get(Key.UID) != uid
+    return data.get(Key.STATE) == FINISHED
 
 
 def new_fence(last: int, wall: float) -> int:
@@ -283,15 +281,16 @@ def number(text: str | None) -> int:
 
 def fence_of(data: Mapping[str, str], wall: float) -> int:
     """The fence number of a record; 0 for one that no master has written: workers refuse it."""
-    fence = number(data.get(FENCE_KEY))
+    fence = number(data.get(Key.FENCE))
     return fence if fence <= wall * 1000 + MOST_AHEAD else 0
 
 
 def describe_holder(data: Mapping[str, str]) -> str:
     """Name a record's holder in messages."""
-    return one_line(f"{data.get('holder') or 'a master'} of {data.get('holderJob')}", LONGEST_NAME)
+    master = data.get(Key.HOLDER) or "a master"
+    return one_line(f"{master} of {data.get(Key.HOLDER_JOB)}", LONGEST_NAME)
 
 
 def renewal(data: Mapping[str, str]) -> str:
     """Return what changes with each renewal, and with each holder."""
-    return f"{data.get('holder')} {data.get(FENCE_KEY)} {data.get('renewed')}"
+    return f"{data.get(Key.HOLDER)} {data.get(Key.FENCE)} {data.get(Key.RENEWED)}"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import enum
 import functools
-import json
 from dataclasses import dataclass, field, replace
 from typing import Any, Mapping
 
@@ -12,6 +11,7 @@ from hvd_pods.agent.banner import NoAnswer
 from hvd_pods.cluster.shapes import Object, format_time
 from hvd_pods.common.errors import RunError
 from hvd_pods.common.pod_problems import Diagnosis
+from hvd_pods.common.record import MOST_LOSSES, Key, ProgressEntry
 from hvd_pods.common.run import Host, Pod, Run
 from hvd_pods.common.run_events import RunEvent
 from hvd_pods.rules import messages as m
@@ -23,11 +23,8 @@ from hvd_pods.rules.timers import TimerKind
 END = "end"
 # Steps that the speed is measured over.
 WINDOW = 60
-# Losses that the record keeps of a run, and the digits of each.
-MOST_LOSSES = 100
+# The digits of each loss that the record keeps.
 DIGITS = 6
-# Steps and losses beyond, in a record that somebody has edited, are none.
-LARGEST = 10**15
 # Seconds after which a silent host is lost where all ranks keep their state, which makes a mistake
 # cost no step.
 LOST_AFTER_KEPT = 3.0
@@ -269,23 +266,24 @@ class Progress:
 
     def entry(self) -> str:
         """The progress for the record, in JSON; empty while nothing was reported."""
-        shown = self._last_report() if self.reported else {}
-        if self.losses:
-            shown["losses"] = self.losses
-        return json.dumps(shown, separators=(",", ":")) if shown else ""
-
-    def _last_report(self) -> dict[str, Any]:
-        """The last step as the record has it, with the speed of all ranks and what is left."""
-        shown = {**self.reported, "time": self.time}
+        told = self.reported
+        if not told:
+            return ProgressEntry(losses=self.losses).text()
         (began, first) = self.history[0]
         (now, last) = self.history[-1]
-        size = shown.pop("size", 1)
-        if "imagesPerSecond" in shown:
-            shown["imagesPerSecond"] = round(shown["imagesPerSecond"] * size, 3)
-        left = shown.get("steps", 0) - last
-        if left >= 0 and last > first:
-            shown["secondsLeft"] = round(left * (now - began) / (last - first))
-        return shown
+        speed = told.get("imagesPerSecond")
+        left = told.get("steps", 0) - last
+        is_known = left >= 0 and last > first
+        return ProgressEntry(
+            step=told["step"],
+            steps=told.get("steps"),
+            loss=told.get("loss"),
+            images_per_second=None if speed is None else round(speed * told.get("size", 1), 3),
+            seconds_left=round(left * (now - began) / (last - first)) if is_known else None,
+            time=self.time,
+            is_counted=self.is_counted,
+            losses=self.losses,
+        ).text()
 
 
 def add_loss(
@@ -303,18 +301,6 @@ def add_loss(
         return kept
     kept = (*kept, (step, float(f"{loss:.{DIGITS}g}")))
     return kept if len(kept) <= MOST_LOSSES else kept[::2]
-
-
-def read_losses(text: str) -> tuple[tuple[int, float], ...]:
-    """The losses of an entry that an earlier master has written; none in any other text."""
-    try:
-        pairs = json.loads(text)["losses"][:MOST_LOSSES]
-        losses = [(int(step), float(loss)) for step, loss in pairs]
-    except (ValueError, TypeError, KeyError, OverflowError, RecursionError):
-        # Somebody may have edited it.
-        return ()
-    finite = [pair for pair in losses if 0 <= pair[0] <= LARGEST and abs(pair[1]) <= LARGEST]
-    return tuple(sorted(dict(finite).items()))
 
 
 @dataclass(frozen=True)
@@ -369,7 +355,7 @@ class State:
     @property
     def recorded_hosts(self) -> str:
         """The hosts of the launch that another master has left, as the record names them."""
-        return str(self.hold.data.get("hosts", ""))
+        return str(self.hold.data.get(Key.HOSTS, ""))
 
     @property
     def ranks(self) -> int:
@@ -425,9 +411,13 @@ class State:
         """Return what each write of the record says of the run; at a moment, also of a stall."""
         if not self.entry:
             return {}
-        news = {**self.entry, "progress": self.progress.entry(), "hosts": self.used_hosts}
         stall = self.find_stall(moment.now) if moment else None
-        return {**news, "stall": stall.entry(moment) if stall and moment else ""}
+        return {
+            **self.entry,
+            Key.PROGRESS: self.progress.entry(),
+            Key.HOSTS: self.used_hosts,
+            Key.STALL: stall.entry(moment) if stall and moment else "",
+        }
 
 
 class Step:
@@ -478,7 +468,7 @@ class Step:
         """Change what is known of the session's lease."""
         self.set(lease=replace(self.state.lease, **changes))
         if self.state.entry:
-            self.set(entry={**self.state.entry, "lease": self.state.lease.note})
+            self.set(entry={**self.state.entry, Key.LEASE: self.state.lease.note})
 
     def set_attempt(self, **changes: Any) -> None:
         """Change the present attempt."""
@@ -504,21 +494,21 @@ class Step:
     def set_entry(self, state: str, reason: str = "") -> None:
         """Set what the record says of the run from the next write on."""
         entry = {
-            "run": self.state.run.id,
-            "settings": self.state.run.settings,
-            "job": self.state.facts.job,
-            "uid": self.state.facts.uid,
-            "attempts": str(self.state.attempts),
-            "failures": str(self.state.failures),
-            "state": state,
-            "reason": reason,
-            "results": self.state.results,
-            "lease": self.state.lease.note,
-            "time": format_time(self.wall),
+            Key.RUN: self.state.run.id,
+            Key.SETTINGS: self.state.run.settings,
+            Key.JOB: self.state.facts.job,
+            Key.UID: self.state.facts.uid,
+            Key.ATTEMPTS: str(self.state.attempts),
+            Key.FAILURES: str(self.state.failures),
+            Key.STATE: state,
+            Key.REASON: reason,
+            Key.RESULTS: self.state.results,
+            Key.LEASE: self.state.lease.note,
+            Key.TIME: format_time(self.wall),
         }
         if self.state.was_training:
-            entry["trained"] = entry["uid"]
-            entry["launched"] = str(self.state.orphan_fence)
+            entry[Key.TRAINED] = self.state.facts.uid
+            entry[Key.LAUNCHED] = str(self.state.orphan_fence)
         self.set(entry=entry)
 
     def write_record(self, purpose: str, within: float | None = 0.0) -> None:
@@ -532,7 +522,7 @@ class Step:
         """Ask to give the record back, if this master holds it."""
         hold = self.state.hold
         if hold.is_held and not hold.lost_to:
-            results = {"results": self.state.results} if self.state.results else {}
+            results = {Key.RESULTS: self.state.results} if self.state.results else {}
             self.do(m.ReleaseRecord({**self.state.news(), **results}, hold.fence))
         else:
             self.then(m.RecordReleased())
