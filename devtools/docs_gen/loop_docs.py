@@ -12,13 +12,40 @@ from types import ModuleType
 
 from devtools.docs_gen.generated import replace_sections, table
 from hvd_pods.common import contract
-from hvd_pods.rules import decide, ending, gathering, growing, holding, lease, messages, training
+from hvd_pods.rules import (
+    aborting,
+    choosing,
+    decide,
+    diagnosis,
+    ending,
+    gathering,
+    growing,
+    holding,
+    lease,
+    messages,
+    replacing,
+    stalls,
+    training,
+)
 from hvd_pods.rules.state import Step
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "docs" / "inside.md"
 PICTURE = ROOT / "docs" / "pictures" / "loop.svg"
-RULES = (decide, ending, gathering, growing, holding, lease, training)
+RULES = (
+    decide,
+    gathering,
+    choosing,
+    replacing,
+    diagnosis,
+    training,
+    stalls,
+    aborting,
+    growing,
+    holding,
+    lease,
+    ending,
+)
 # Heights of a line and of the space around a group, in pixels, and the left edges of the columns.
 LINE = 20
 SPACE = 44
@@ -66,7 +93,8 @@ def picture() -> str:
     middle = height // 2
     rules = [f"{module.__name__.rpartition('.')[2]}.py" for module in RULES]
     text = ["one queue, one thread:", "decide(state, event, moment)", "-> (state, effects)", *rules]
-    parts.append(_box(MIDDLE, middle - 100, 240, 200, "The loop", text))
+    box = LINE * len(text) + SPACE - 12
+    parts.append(_box(MIDDLE, middle - box // 2, 240, box, "The loop", text))
     for x, end in ((LEFT + 312, MIDDLE - 4), (MIDDLE + 242, RIGHT - 4)):
         parts.append(
             f'<path d="M{x},{middle} H{end}" stroke="#486581" stroke-width="2" '

@@ -10,13 +10,9 @@ from hvd_pods.agent.banner import NoAnswer
 from hvd_pods.common.errors import WorkerLeftError
 from hvd_pods.common.run_events import RunEvent
 from hvd_pods.rules import messages as m
-from hvd_pods.rules.gathering import (
-    FIRST_REPORT_AFTER,
-    MASTER_OFFLINE_FACTOR,
-    REPEAT_REPORT_AFTER,
-    REPLACE_EVERY,
-    SERVICE_WITHIN,
-)
+from hvd_pods.rules.diagnosis import REPEAT_REPORT_AFTER, SERVICE_WITHIN
+from hvd_pods.rules.gathering import FIRST_REPORT_AFTER, MASTER_OFFLINE_FACTOR
+from hvd_pods.rules.replacing import REPLACE_EVERY
 from hvd_pods.rules.state import Activity
 from tests.unit.hvd_pods.rules.world import WALL, World, one_group, pod
 from tests.unit.hvd_pods.runs import make_run

@@ -12,8 +12,9 @@ from hvd_pods.cluster.shapes import format_time
 from hvd_pods.common.notices import DEBUGGED, ENDED, FINISHED, IDLE, KEPT, STOPPED
 from hvd_pods.common.run_events import RunEvent
 from hvd_pods.rules import messages as m
+from hvd_pods.rules.aborting import END_WITHIN
+from hvd_pods.rules.stalls import NAME_AFTER
 from hvd_pods.rules.timers import TimerKind
-from hvd_pods.rules.training import END_WITHIN, NAME_AFTER
 from tests.unit.hvd_pods.rules.trainings import (
     CAUSE,
     end_with,

@@ -14,9 +14,10 @@ from hvd_pods.common.errors import ConfigurationError, RunError
 from hvd_pods.common.notices import ASKED, ENDED, FAILED, FINISHED, KEPT, LEAVING, RAISED
 from hvd_pods.common.run_events import RunEvent
 from hvd_pods.rules import messages as m
+from hvd_pods.rules.aborting import END_WITHOUT_HOSTS_WITHIN
 from hvd_pods.rules.state import Activity
 from hvd_pods.rules.timers import TimerKind
-from hvd_pods.rules.training import END_WITHOUT_HOSTS_WITHIN, TERMINATED
+from hvd_pods.rules.training import TERMINATED
 from tests.unit.hvd_pods.rules.trainings import (
     CAUSE,
     end_with,

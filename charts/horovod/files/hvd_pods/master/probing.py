@@ -33,7 +33,7 @@ from hvd_pods.cluster.addresses import DnsAddresses, Endpoint, SliceAddresses
 from hvd_pods.cluster.spawn import spawn
 from hvd_pods.common.run import Host, Pod
 from hvd_pods.rules import messages as m
-from hvd_pods.rules.gathering import NO_ANSWER
+from hvd_pods.rules.diagnosis import NO_ANSWER
 
 # Seconds between two attempts on a host: at least, at most, and as a part of its time so far.
 FIRST_PAUSE = 0.05

@@ -18,7 +18,7 @@ from hvd_pods.common.errors import (
 )
 from hvd_pods.common.record import RUNNING
 from hvd_pods.common.run_events import RunEvent
-from hvd_pods.rules import ending, gathering, growing, holding, lease, training
+from hvd_pods.rules import diagnosis, ending, gathering, growing, holding, lease, stalls, training
 from hvd_pods.rules import messages as m
 from hvd_pods.rules.state import Activity, Attempt, State, Step
 from hvd_pods.rules.timers import TimerKind
@@ -54,7 +54,7 @@ def on_attempt_begins(step: Step, event: m.AttemptBegins) -> None:
         _read_job(step)
         return
     if before and before.lost:
-        gathering.explain_loss(step, m.PodsListed(0, problem="no answer yet"), before.lost)
+        diagnosis.explain_loss(step, m.PodsListed(0, problem="no answer yet"), before.lost)
     if before and before.waiting:
         step.do(m.ReleaseRanks(before.waiting))
     number = state.attempts + 1
@@ -300,8 +300,8 @@ TIMERS: Mapping[TimerKind, Callable[[Step], None]] = {
     TimerKind.PODS: gathering.list_pods,
     TimerKind.RESUME: gathering.start_if_possible,
     TimerKind.LOSS: training.on_hosts,
-    TimerKind.STALLS: training.report_stalls,
-    TimerKind.UNFINISHED: training.report_unfinished,
+    TimerKind.STALLS: stalls.report_stalls,
+    TimerKind.UNFINISHED: stalls.report_unfinished,
     TimerKind.LEAVE: training.interrupt,
     TimerKind.KILL: lambda step: step.do(m.EndLauncher(kills=True)),
     TimerKind.END: lambda step: step.do(m.EndLauncher()),
@@ -327,8 +327,8 @@ HANDLERS: Mapping[type, Handler] = {
     m.Delivered: on_delivered,
     m.NewcomersReady: growing.on_ready,
     m.NoticeTaken: training.on_notice,
-    m.RankMissing: training.on_missing_rank,
-    m.StacksShown: training.end_stalled,
+    m.RankMissing: stalls.on_missing_rank,
+    m.StacksShown: stalls.end_stalled,
     m.RanksAsked: training.on_asked,
     m.ProgressReported: training.on_progress,
     m.WorkerReached: training.on_worker_reached,

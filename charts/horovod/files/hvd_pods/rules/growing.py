@@ -12,7 +12,7 @@ from typing import Mapping
 from hvd_pods.common.errors import ResizedError
 from hvd_pods.common.run import Pod
 from hvd_pods.common.run_events import RunEvent
-from hvd_pods.rules import gathering, training
+from hvd_pods.rules import aborting, choosing, replacing
 from hvd_pods.rules import messages as m
 from hvd_pods.rules.host_names import format_hosts
 from hvd_pods.rules.state import Activity, Step
@@ -70,7 +70,7 @@ def find_newcomers(step: Step) -> Mapping[str, Pod]:
     is_ending = launch.problem or launch.asked or launch.finished or launch.ended
     if is_ending or launch.is_growing or state.is_stopped:
         return {}
-    missing = gathering.count_missing_workers(run, launch.hosts)
+    missing = choosing.count_missing_workers(run, launch.hosts)
     found = {}
     for host in run.hosts:
         pod = state.gathered.answering.get(host.name)
@@ -102,7 +102,7 @@ def on_ready(step: Step, event: m.NewcomersReady) -> None:
     names = format_hosts([step.state.facts.hosts[name] for name in event.hosts if name in came])
     after = AGAIN_AFTER
     if event.problem:
-        gathering.log_once(step, f"{event.problem}; trying again in {AGAIN_AFTER:.0f} s")
+        replacing.log_once(step, f"{event.problem}; trying again in {AGAIN_AFTER:.0f} s")
     elif names and not event.is_kept:
         # They may have begun a moment ago.
         refusals = step.state.attempt.launch.refusals
@@ -110,10 +110,10 @@ def on_ready(step: Step, event: m.NewcomersReady) -> None:
         step.set_launch(refusals=refusals + 1)
         if after == AGAIN_AFTER:
             why = "the ranks do not keep their state in memory (keep), and would lose steps"
-            gathering.log_once(step, f"{names} wait for the next attempt: {why}")
+            replacing.log_once(step, f"{names} wait for the next attempt: {why}")
     elif names:
         step.set(grown_at=step.now)
-        training.abort(step, ResizedError(f"{names} came: starting the ranks again with them", 1))
+        aborting.abort(step, ResizedError(f"{names} came: starting the ranks again with them", 1))
         return
     if came:
         step.set_timer(TimerKind.GROW, step.now + after)

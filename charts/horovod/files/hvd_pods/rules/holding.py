@@ -20,7 +20,7 @@ from hvd_pods.common.hostile import one_line, parse_count
 from hvd_pods.common.record import FAILED, FINISHED, Key, read_progress
 from hvd_pods.common.run import Run
 from hvd_pods.common.run_events import RunEvent
-from hvd_pods.rules import ending, training
+from hvd_pods.rules import aborting, ending
 from hvd_pods.rules import messages as m
 from hvd_pods.rules.host_names import read_hosts
 from hvd_pods.rules.state import END, Activity, Progress, Step
@@ -186,7 +186,7 @@ def lose(step: Step, holder: str) -> None:
     attempt = step.state.attempt
     activity = step.state.activity
     if activity == Activity.TRAINING:
-        training.abort(step, superseded(holder))
+        aborting.abort(step, superseded(holder))
     elif activity == Activity.JUDGING or (
         activity == Activity.CONCLUDING and attempt.launch and not attempt.problem
     ):

@@ -15,7 +15,7 @@ from hvd_pods.common.contract import LEASE, RENEWED
 from hvd_pods.common.errors import LeaseEndedError
 from hvd_pods.common.hostile import parse_count
 from hvd_pods.common.run_events import RunEvent
-from hvd_pods.rules import ending, training
+from hvd_pods.rules import aborting, ending
 from hvd_pods.rules import messages as m
 from hvd_pods.rules.state import Activity, Step
 from hvd_pods.rules.timers import TimerKind
@@ -89,7 +89,7 @@ def _end(step: Step) -> None:
     activity = step.state.activity
     problem = LeaseEndedError(text)
     if activity == Activity.TRAINING:
-        training.abort(step, problem)
+        aborting.abort(step, problem)
     elif activity in (Activity.GATHERING, Activity.DELIVERING, Activity.PAUSING):
         step.clear_timers(TimerKind.PAUSE)
         step.then(m.AttemptEnds(problem))

@@ -1,121 +1,233 @@
-"""Ranks that keep the others waiting: named in the log, and the end of the attempt after a time.
+"""Rules of stalls: ranks that keep the others waiting are named, and end the attempt after a time.
 
 Horovod's first rank finds those that do not join a collective operation, and writes them to its
 standard error again and again (master/stall_reader.py). A rank that is stopped is reported by its
-worker (worker/rank_watch.py).
+worker (worker/rank_watch.py), and so is one that uses no CPU.
 """
 
 from __future__ import annotations
 
-import json
-from dataclasses import dataclass, field, replace
-from typing import Mapping, NamedTuple, Sequence
+from dataclasses import replace
+from typing import Any, Mapping, Sequence
 
-from hvd_pods.cluster.shapes import format_time
-from hvd_pods.rules.messages import Moment
+from hvd_pods.common.errors import LaunchError
+from hvd_pods.common.notices import LOOK_EVERY
+from hvd_pods.common.run_events import RunEvent
+from hvd_pods.rules import aborting
+from hvd_pods.rules import messages as m
+from hvd_pods.rules.host_names import find_host
+from hvd_pods.rules.stalled_ranks import (
+    COLLECT,
+    FORGET_AFTER,
+    MOST_RANKS,
+    NO_RANK,
+    Stall,
+    describe,
+)
+from hvd_pods.rules.state import Activity, Step
+from hvd_pods.rules.timers import TimerKind
 
-# Seconds in which the lines of a message arrive, and between two reports: a script may print such
-# messages itself, without end.
-COLLECT = 0.5
+# Seconds between two reports: a script may print Horovod's messages itself, without end.
 REPORT_EVERY = 5.0
-# A rank that is not named for so many periods had joined, and is named anew.
-FORGET_AFTER = 2.5
-# The number of no rank: what has not ended is the launcher.
-NO_RANK = -1
-# Ranks that are named at a time.
-MOST_RANKS = 8
+# Seconds after which ranks are named that all use no CPU, as Horovod names those that do not join,
+# or that have not ended after another one.
+NAME_AFTER = 60.0
+# A rank that a signal has stopped ends the attempt after the time of so many steps, and after so
+# many seconds at most, as PyTorch's watchdog does.
+STOPPED_STEPS = 20
+STOPPED_AT_MOST = 600.0
+# The seconds at least, and those where no steps are reported: in general, and where each rank keeps
+# its state, so that a mistake costs no step.
+STOPPED_FOR = (30.0, STOPPED_AT_MOST)
+STOPPED_FOR_KEPT = (3.0, 10.0)
 
 
-class Stall(NamedTuple):
-    """A rank that keeps the others waiting: since when, when it was named, and for what."""
-
-    rank: int
-    host: str
-    what: str
-    since: float
-    seen: float
-    period: float
-    # A signal has stopped it, so that it does nothing that could be worth waiting for.
-    is_stopped: bool = False
-    # Where its script is, as FILE:LINE in FUNCTION; empty while nobody knows.
-    place: str = ""
-    # Horovod looks now and then: the rank may have kept the others waiting before `since`.
-    is_measured: bool = True
-
-    def is_named_at(self, now: float) -> bool:
-        """Whether this stall was named a moment ago, and may last."""
-        return now - self.seen < FORGET_AFTER * self.period + COLLECT
-
-    def entry(self, moment: Moment) -> str:
-        """This stall for the record at a moment, in JSON (hvdchart/run/stalls.py)."""
-        shown = {
-            "rank": self.rank,
-            "host": self.host,
-            "what": self.what,
-            "since": format_time(moment.wall - (moment.now - self.since)),
-            "place": self.place,
-        }
-        return json.dumps(shown, separators=(",", ":"))
-
-    def __str__(self) -> str:
-        on = f" on {self.host}" if self.host else ""
-        least = "" if self.is_measured else "at least "
-        return f"rank {self.rank}{on} {self.what} for {least}{self.seen - self.since:.0f} s"
+def on_missing_rank(step: Step, event: m.RankMissing) -> None:
+    """Horovod says that a rank has not joined."""
+    launch = step.state.attempt.launch
+    if event.rank >= sum(host.slots for host in step.state.run.hosts):
+        # A script has made the message up.
+        return
+    host = None
+    if launch:
+        host = find_host(event.rank, [step.state.facts.hosts[name] for name in launch.hosts])
+    name = host.name if host else ""
+    since = step.now - event.seconds
+    stall = Stall(event.rank, name, event.what, since, step.now, event.seconds)
+    add_stall(step, stall._replace(is_measured=False))
 
 
-@dataclass(frozen=True)
-class Stalls:
-    """The stalled ranks of a launch: all of them by rank, and those that were named just now."""
-
-    known: Mapping[int, Stall] = field(default_factory=dict)
-    new: Mapping[int, Stall] = field(default_factory=dict)
-    # The description of ranks that have stalled too long, while their stacks are asked for.
-    late: str = ""
-    # From when on ranks may be named again.
-    quiet_until: float = 0.0
-
-    def add(self, stall: Stall) -> Stalls:
-        """Note a stalled rank."""
-        rank = stall.rank
-        now = stall.seen
-        since = stall.since
-        known = self.known
-        noted = self.new.get(rank) or known.get(rank)
-        before = self.find(rank, since, stall.period) if stall.is_measured else noted
-        if before and before._replace(period=stall.period).is_named_at(now):
-            # It is named once in a period, and notices take a moment to arrive.
-            since = min(since, before.since)
-            stall = stall._replace(place=before.place)
-            if rank in known:
-                # It lasts, although nothing is said of it for a while.
-                known = {**known, rank: known[rank]._replace(seen=now, period=stall.period)}
-        return replace(self, known=known, new={**self.new, rank: stall._replace(since=since)})
-
-    def find(self, rank: int, since: float, period: float) -> Stall | None:
-        """The stall that was noted before and began then: notices take a moment to arrive."""
-        before = self.new.get(rank) or self.known.get(rank)
-        return before if before and abs(since - before.since) < period else None
-
-    def named(self, now: float) -> list[Stall]:
-        """The ranks that are named again and again."""
-        return [stall for stall in self.known.values() if stall.is_named_at(now)]
-
-    def note_places(self, places: Mapping[int, str]) -> Stalls:
-        """Note where the scripts of ranks are."""
-        known = {n: s._replace(place=places.get(n, s.place)) for n, s in self.known.items()}
-        return replace(self, known=known)
-
-    def collect(self) -> tuple[Stalls, list[Stall]]:
-        """Take the ranks of a message, and return those that are named for the first time."""
-        stalls = list(self.new.values())
-        known = self.known
-        # A notice that comes sooner than the one before says that the same stall began earlier.
-        first = [s for s in stalls if s.rank not in known or s.since > known[s.rank].since]
-        now_known = {**known, **{stall.rank: stall for stall in stalls}}
-        return replace(self, known=now_known, new={}), first
+def note_idle(step: Step, notice: Mapping[str, Any]) -> None:
+    """A rank uses no CPU: it waits for another one, or all wait for one that hangs."""
+    launch = step.launch
+    run = step.state.run
+    known = {**launch.idle, notice["rank"]: notice}
+    idle = {
+        rank: one
+        for rank, one in known.items()
+        if step.now - one["at"] < FORGET_AFTER * max(one["period"], LOOK_EVERY)
+    }
+    step.set_launch(idle=idle)
+    # Those of a command's earlier ranks have the numbers of its present ones.
+    over = frozenset() if run.mode == "custom" else launch.over
+    if len(idle) < step.state.ranks - len(over):
+        return
+    # Count from when the last rank became idle: until then, the others may have waited for it.
+    since, rank = max((one["at"] - one["seconds"], rank) for rank, one in idle.items())
+    if step.now - since < min(NAME_AFTER, run.stall_timeout or NAME_AFTER):
+        return
+    if not launch.stalls.find(rank, since, LOOK_EVERY):
+        step.log(
+            "no rank computes: each waits for another one, for a file or for the network; a rank "
+            "whose stack is outside of a collective operation keeps the others waiting"
+        )
+    for rank, one in idle.items():
+        period = max(one["period"], LOOK_EVERY)
+        add_stall(step, Stall(rank, one["host"], "uses no CPU", since, step.now, period))
 
 
-def describe(stalls: Sequence[Stall]) -> str:
-    """Name the ranks, the first of them if there are many."""
-    more = f"; and {len(stalls) - MOST_RANKS} more" if len(stalls) > MOST_RANKS else ""
-    return "; ".join(str(stall) for stall in stalls[:MOST_RANKS]) + more
+def report_unfinished(step: Step) -> None:
+    """Name the ranks that have not ended after others, and end the attempt if that lasts long.
+
+    Ranks that wait for one that has left wait for ever. Those that still make steps do not.
+    """
+    launch = step.state.attempt.launch
+    run = step.state.run
+    if step.state.activity != Activity.TRAINING or launch is None or launch.problem:
+        return
+    if launch.asked:
+        # They have a time.
+        return
+    since = max(launch.finished_at, step.state.last_step)
+    waited = step.now - since
+    limit = max(run.stall_timeout, NAME_AFTER) if run.stall_timeout else float("inf")
+    if waited < NAME_AFTER or (launch.unfinished and waited < limit):
+        step.set_timer(TimerKind.UNFINISHED, since + (limit if launch.unfinished else NAME_AFTER))
+        return
+    unfinished = _find_unfinished(step)
+    text = _describe_unfinished(step, unfinished, waited)
+    if waited >= limit:
+        why = f"{text}, longer than launch.stallTimeoutSeconds={run.stall_timeout:.0f}"
+        aborting.abort(step, LaunchError(why, 1))
+        return
+    # Where all ranks have ended, no rank keeps the others waiting.
+    host, rank = unfinished[0] if unfinished else ("", NO_RANK)
+    what = f"has not ended after {name_ranks(launch.finished[:1])}"
+    step.set_launch(unfinished=Stall(rank, host, what, since, step.now, float("inf")))
+    _announce_stall(step, text)
+    if limit < float("inf"):
+        step.set_timer(TimerKind.UNFINISHED, since + limit)
+    ranks: dict[str, list[int]] = {}
+    for host, rank in unfinished[:MOST_RANKS]:
+        ranks.setdefault(host, []).append(rank)
+    if ranks:
+        step.do(m.ShowStacks(step.state.attempt.number, ranks))
+
+
+def _find_unfinished(step: Step) -> list[tuple[str, int]]:
+    """The ranks (host, number) that have not ended with 0."""
+    launch = step.launch
+    over = {rank for _, rank in launch.over}
+    hosts = [step.state.facts.hosts[name] for name in launch.hosts]
+    found = [(rank, find_host(rank, hosts)) for rank in range(step.state.ranks)]
+    return [(host.name, rank) for rank, host in found if host and rank not in over]
+
+
+def _describe_unfinished(step: Step, ranks: Sequence[tuple[str, int]], seconds: float) -> str:
+    launch = step.launch
+    others = name_ranks(ranks) if ranks else f"all ranks have, but {step.state.run.mode}"
+    first = name_ranks(launch.finished[:1])
+    return f"{first} ended with exit code 0, and {others} has not ended for {seconds:.0f} s"
+
+
+def name_ranks(ranks: Sequence[tuple[str, int]]) -> str:
+    """Name ranks (host, number), the first of them if there are many."""
+    names = ", ".join(f"rank {rank} on {host}" for host, rank in ranks[:MOST_RANKS])
+    more = f" and {len(ranks) - MOST_RANKS} more" if len(ranks) > MOST_RANKS else ""
+    return f"{names}{more}"
+
+
+def add_stall(step: Step, stall: Stall) -> None:
+    """Note a stalled rank, which is reported when the other lines of the message have come."""
+    launch = step.state.attempt.launch
+    if launch is None:
+        return
+    # The end of an attempt is not held back; what is only named is, in report_stalls.
+    if TimerKind.STALLS not in step.state.timers or stall.is_measured:
+        at = step.now + COLLECT
+        step.set_timer(TimerKind.STALLS, min(at, step.state.timers.get(TimerKind.STALLS, at)))
+    step.set_launch(stalls=launch.stalls.add(stall))
+
+
+def report_stalls(step: Step) -> None:
+    """Name the ranks of a message, and end the attempt if that has lasted too long."""
+    launch = step.state.attempt.launch
+    if launch is None or step.state.activity != Activity.TRAINING:
+        return
+    lasting = map(step.state.shorten, launch.stalls.new.values())
+    late = [stall for stall in lasting if stall.seen - stall.since >= _find_limit(step, stall)]
+    if not late and step.now < launch.stalls.quiet_until:
+        step.set_timer(TimerKind.STALLS, launch.stalls.quiet_until)
+        return
+    stalls, first = launch.stalls.collect()
+    why = f"{describe(late)}, longer than {_describe_limit(step, late[0])}" if late else ""
+    quiet = step.now + REPORT_EVERY if first else stalls.quiet_until
+    # The stacks of ranks that are late may still be on the way.
+    late_now = why or launch.stalls.late
+    step.set_launch(stalls=replace(stalls, late=late_now, quiet_until=quiet))
+    if first:
+        ago = step.now - step.state.last_step
+        known = f"; the last step was {ago:.0f} s ago" if step.state.last_step else ""
+        _announce_stall(step, f"{describe(first)}{known}")
+    ranks: dict[str, list[int]] = {}
+    for stall in first[:MOST_RANKS]:
+        if stall.host in launch.hosts:
+            ranks.setdefault(stall.host, []).append(stall.rank)
+    if ranks:
+        step.do(m.ShowStacks(step.state.attempt.number, ranks))
+    else:
+        end_stalled(step)
+
+
+def _announce_stall(step: Step, text: str) -> None:
+    """Say which ranks the others wait for, and count that."""
+    step.log(f"stalled: {text}")
+    step.report(RunEvent.STALLED, text)
+    step.set(stalls=step.state.stalls + 1)
+    step.write_record("stall")
+
+
+def _find_limit(step: Step, stall: Stall) -> float:
+    """How long a rank may keep the others waiting, in seconds.
+
+    A rank that a signal has stopped does not work. Unless launch.stallTimeoutSeconds is set, it has
+    the time of so many steps as the ranks have reported.
+    """
+    run = step.state.run
+    limit = run.stall_timeout or float("inf")
+    if not (stall.is_stopped and run.stops_follow_steps):
+        return limit
+    seconds = step.state.progress.seconds_of_step
+    least, unknown = STOPPED_FOR_KEPT if step.state.is_kept else STOPPED_FOR
+    steps = unknown if seconds is None else STOPPED_STEPS * seconds
+    return min(limit, STOPPED_AT_MOST, max(steps, least))
+
+
+def _describe_limit(step: Step, stall: Stall) -> str:
+    limit = _find_limit(step, stall)
+    if limit == step.state.run.stall_timeout:
+        return f"launch.stallTimeoutSeconds={limit:.0f}"
+    return f"{limit:.0f} s, which launch.stallTimeoutSeconds changes"
+
+
+def end_stalled(step: Step, event: m.StacksShown | None = None) -> None:
+    """End the attempt if ranks have stalled too long; their stacks are in the log now."""
+    launch = step.state.attempt.launch
+    if launch and event:
+        places = dict(event.places)
+        late = launch.unfinished
+        if late:
+            late = late._replace(place=places.get(late.rank, late.place))
+        step.set_launch(stalls=launch.stalls.note_places(places), unfinished=late)
+    if launch and launch.stalls.late:
+        aborting.abort(step, LaunchError(launch.stalls.late, 1))

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-from typing import Any, Mapping, Sequence
+from typing import Any, Mapping
 
 from hvd_pods.cluster.shapes import Object, format_time
 from hvd_pods.common.errors import (
@@ -24,7 +23,6 @@ from hvd_pods.common.notices import (
     IDLE,
     KEPT,
     LEAVING,
-    LOOK_EVERY,
     RAISED,
     STOPPED,
 )
@@ -32,37 +30,14 @@ from hvd_pods.common.pod_problems import exceeds_own_limit
 from hvd_pods.common.record import RUNNING
 from hvd_pods.common.run import Run
 from hvd_pods.common.run_events import RunEvent
-from hvd_pods.rules import ending, gathering
+from hvd_pods.rules import aborting, diagnosis, ending, stalls
 from hvd_pods.rules import messages as m
-from hvd_pods.rules.host_names import describe_loss, find_host, record_hosts
-from hvd_pods.rules.stalls import (
-    COLLECT,
-    FORGET_AFTER,
-    MOST_RANKS,
-    NO_RANK,
-    REPORT_EVERY,
-    Stall,
-    describe,
-)
+from hvd_pods.rules.aborting import END_WITHIN
+from hvd_pods.rules.host_names import describe_loss, record_hosts
+from hvd_pods.rules.stalled_ranks import Stall
 from hvd_pods.rules.state import Activity, Launch, State, Step
 from hvd_pods.rules.timers import TimerKind
 
-# Seconds from SIGTERM to SIGKILL for a launcher: in general; when hosts are lost, for whose daemons
-# it would wait, or have come; and the same in mode direct, which starts no daemons.
-END_WITHIN = 5.0
-END_WITHOUT_HOSTS_WITHIN = 1.0
-END_DIRECT_WITHIN = 0.3
-# Seconds after which ranks are named that all use no CPU, as Horovod names those that do not join,
-# or that have not ended after another one.
-NAME_AFTER = 60.0
-# A rank that a signal has stopped ends the attempt after the time of so many steps, and after so
-# many seconds at most, as PyTorch's watchdog does.
-STOPPED_STEPS = 20
-STOPPED_AT_MOST = 600.0
-# The seconds at least, and those where no steps are reported: in general, and where each rank keeps
-# its state, so that a mistake costs no step.
-STOPPED_FOR = (30.0, STOPPED_AT_MOST)
-STOPPED_FOR_KEPT = (3.0, 10.0)
 # Seconds that a master which is asked to end has to read the Job; at most a sixth of its grace.
 LEAVE_WITHIN = 5.0
 # Seconds beyond the Job's back-off after which ranks that wait for another master end.
@@ -125,7 +100,7 @@ def _look_for_loss(step: Step) -> None:
     The launcher may not notice for minutes: a node without power closes no connection.
     """
     attempt = step.state.attempt
-    lost = gathering.find_silent(step)
+    lost = diagnosis.find_silent(step)
     answering = attempt.gathered.answering
     if all(host.name in answering for host in lost):
         # A connection that breaks is no loss yet.
@@ -137,7 +112,7 @@ def _look_for_loss(step: Step) -> None:
         # A worker that was asked to leave no longer answers, and its ranks may be saving.
         step.set_timer(TimerKind.LOSS, step.now + LOOK_AGAIN_AFTER)
         return
-    abort(step, gathering.announce_loss(step, lost))
+    aborting.abort(step, diagnosis.announce_loss(step, lost))
 
 
 def _end_leftovers(step: Step) -> None:
@@ -154,20 +129,6 @@ def _end_leftovers(step: Step) -> None:
     if new:
         addresses = {name: pod.address for name, pod in answering.items()}
         step.do(m.EndLeftovers(attempt.number, addresses, new))
-
-
-def abort(step: Step, problem: RunError) -> None:
-    """End this launch, which then fails with `problem`; the run may go on."""
-    launch = step.state.attempt.launch
-    if step.state.activity != Activity.TRAINING or launch is None or launch.problem:
-        return
-    step.set_launch(problem=problem)
-    within = END_WITHIN
-    if isinstance(problem, (LostHostError, ResizedError)):
-        is_direct = step.state.run.mode == "direct"
-        within = END_DIRECT_WITHIN if is_direct else END_WITHOUT_HOSTS_WITHIN
-    step.set_timer(TimerKind.KILL, step.now + within)
-    step.do(m.EndLauncher())
 
 
 def terminate(step: Step) -> None:
@@ -213,7 +174,7 @@ def on_progress(step: Step, event: m.ProgressReported) -> None:
     progress = step.state.progress.take(event.progress, step.now, format_time(step.wall))
     step.set(progress=progress)
     if progress.is_nan and step.state.run.fail_on_nan:
-        abort(step, NotANumberError())
+        aborting.abort(step, NotANumberError())
     warn_of_nan(step)
 
 
@@ -246,9 +207,9 @@ def on_notice(step: Step, event: m.NoticeTaken) -> None:
         what = "is stopped by a signal" if is_stopped else "is stopped by a debugger"
         since = step.now - notice["seconds"]
         stall = Stall(rank, host, what, since, step.now, notice["period"], is_stopped)
-        _add_stall(step, stall)
+        stalls.add_stall(step, stall)
     elif kind == IDLE:
-        _note_idle(step, notice)
+        stalls.note_idle(step, notice)
     elif kind == KEPT and step.state.run.mode != "custom":
         _note_kept(step, rank)
     elif kind == RAISED:
@@ -260,7 +221,7 @@ def on_notice(step: Step, event: m.NoticeTaken) -> None:
         finished = dict.fromkeys((*launch.finished, (host, rank)))
         if not launch.finished:
             step.set_launch(finished_at=step.now)
-            step.set_timer(TimerKind.UNFINISHED, step.now + NAME_AFTER)
+            step.set_timer(TimerKind.UNFINISHED, step.now + stalls.NAME_AFTER)
         step.set_launch(finished=tuple(finished)[:MOST_NOTICES])
     elif kind == ENDED:
         waiting = launch.waiting
@@ -295,197 +256,6 @@ def _release(step: Step) -> None:
     if launch.waiting and not launch.is_asking and launch.asked <= launch.ended:
         step.do(m.ReleaseRanks(launch.waiting))
         step.set_launch(waiting=())
-
-
-def on_missing_rank(step: Step, event: m.RankMissing) -> None:
-    """Horovod says that a rank has not joined."""
-    launch = step.state.attempt.launch
-    if event.rank >= sum(host.slots for host in step.state.run.hosts):
-        # A script has made the message up.
-        return
-    host = None
-    if launch:
-        host = find_host(event.rank, [step.state.facts.hosts[name] for name in launch.hosts])
-    name = host.name if host else ""
-    since = step.now - event.seconds
-    stall = Stall(event.rank, name, event.what, since, step.now, event.seconds)
-    _add_stall(step, stall._replace(is_measured=False))
-
-
-def _note_idle(step: Step, notice: Mapping[str, Any]) -> None:
-    """A rank uses no CPU: it waits for another one, or all wait for one that hangs."""
-    launch = step.launch
-    run = step.state.run
-    known = {**launch.idle, notice["rank"]: notice}
-    idle = {
-        rank: one
-        for rank, one in known.items()
-        if step.now - one["at"] < FORGET_AFTER * max(one["period"], LOOK_EVERY)
-    }
-    step.set_launch(idle=idle)
-    # Those of a command's earlier ranks have the numbers of its present ones.
-    over = frozenset() if run.mode == "custom" else launch.over
-    if len(idle) < step.state.ranks - len(over):
-        return
-    # Count from when the last rank became idle: until then, the others may have waited for it.
-    since, rank = max((one["at"] - one["seconds"], rank) for rank, one in idle.items())
-    if step.now - since < min(NAME_AFTER, run.stall_timeout or NAME_AFTER):
-        return
-    if not launch.stalls.find(rank, since, LOOK_EVERY):
-        step.log(
-            "no rank computes: each waits for another one, for a file or for the network; a rank "
-            "whose stack is outside of a collective operation keeps the others waiting"
-        )
-    for rank, one in idle.items():
-        period = max(one["period"], LOOK_EVERY)
-        _add_stall(step, Stall(rank, one["host"], "uses no CPU", since, step.now, period))
-
-
-def report_unfinished(step: Step) -> None:
-    """Name the ranks that have not ended after others, and end the attempt if that lasts long.
-
-    Ranks that wait for one that has left wait for ever. Those that still make steps do not.
-    """
-    launch = step.state.attempt.launch
-    run = step.state.run
-    if step.state.activity != Activity.TRAINING or launch is None or launch.problem:
-        return
-    if launch.asked:
-        # They have a time.
-        return
-    since = max(launch.finished_at, step.state.last_step)
-    waited = step.now - since
-    limit = max(run.stall_timeout, NAME_AFTER) if run.stall_timeout else float("inf")
-    if waited < NAME_AFTER or (launch.unfinished and waited < limit):
-        step.set_timer(TimerKind.UNFINISHED, since + (limit if launch.unfinished else NAME_AFTER))
-        return
-    unfinished = _find_unfinished(step)
-    text = _describe_unfinished(step, unfinished, waited)
-    if waited >= limit:
-        why = f"{text}, longer than launch.stallTimeoutSeconds={run.stall_timeout:.0f}"
-        abort(step, LaunchError(why, 1))
-        return
-    # Where all ranks have ended, no rank keeps the others waiting.
-    host, rank = unfinished[0] if unfinished else ("", NO_RANK)
-    what = f"has not ended after {_name_ranks(launch.finished[:1])}"
-    step.set_launch(unfinished=Stall(rank, host, what, since, step.now, float("inf")))
-    _announce_stall(step, text)
-    if limit < float("inf"):
-        step.set_timer(TimerKind.UNFINISHED, since + limit)
-    ranks: dict[str, list[int]] = {}
-    for host, rank in unfinished[:MOST_RANKS]:
-        ranks.setdefault(host, []).append(rank)
-    if ranks:
-        step.do(m.ShowStacks(step.state.attempt.number, ranks))
-
-
-def _find_unfinished(step: Step) -> list[tuple[str, int]]:
-    """The ranks (host, number) that have not ended with 0."""
-    launch = step.launch
-    over = {rank for _, rank in launch.over}
-    hosts = [step.state.facts.hosts[name] for name in launch.hosts]
-    found = [(rank, find_host(rank, hosts)) for rank in range(step.state.ranks)]
-    return [(host.name, rank) for rank, host in found if host and rank not in over]
-
-
-def _describe_unfinished(step: Step, ranks: Sequence[tuple[str, int]], seconds: float) -> str:
-    launch = step.launch
-    others = _name_ranks(ranks) if ranks else f"all ranks have, but {step.state.run.mode}"
-    first = _name_ranks(launch.finished[:1])
-    return f"{first} ended with exit code 0, and {others} has not ended for {seconds:.0f} s"
-
-
-def _name_ranks(ranks: Sequence[tuple[str, int]]) -> str:
-    """Name ranks (host, number), the first of them if there are many."""
-    names = ", ".join(f"rank {rank} on {host}" for host, rank in ranks[:MOST_RANKS])
-    more = f" and {len(ranks) - MOST_RANKS} more" if len(ranks) > MOST_RANKS else ""
-    return f"{names}{more}"
-
-
-def _find_limit(step: Step, stall: Stall) -> float:
-    """How long a rank may keep the others waiting, in seconds.
-
-    A rank that a signal has stopped does not work. Unless launch.stallTimeoutSeconds is set, it has
-    the time of so many steps as the ranks have reported.
-    """
-    run = step.state.run
-    limit = run.stall_timeout or float("inf")
-    if not (stall.is_stopped and run.stops_follow_steps):
-        return limit
-    seconds = step.state.progress.seconds_of_step
-    least, unknown = STOPPED_FOR_KEPT if step.state.is_kept else STOPPED_FOR
-    steps = unknown if seconds is None else STOPPED_STEPS * seconds
-    return min(limit, STOPPED_AT_MOST, max(steps, least))
-
-
-def _describe_limit(step: Step, stall: Stall) -> str:
-    limit = _find_limit(step, stall)
-    if limit == step.state.run.stall_timeout:
-        return f"launch.stallTimeoutSeconds={limit:.0f}"
-    return f"{limit:.0f} s, which launch.stallTimeoutSeconds changes"
-
-
-def _add_stall(step: Step, stall: Stall) -> None:
-    """Note a stalled rank, which is reported when the other lines of the message have come."""
-    launch = step.state.attempt.launch
-    if launch is None:
-        return
-    # The end of an attempt is not held back; what is only named is, in report_stalls.
-    if TimerKind.STALLS not in step.state.timers or stall.is_measured:
-        at = step.now + COLLECT
-        step.set_timer(TimerKind.STALLS, min(at, step.state.timers.get(TimerKind.STALLS, at)))
-    step.set_launch(stalls=launch.stalls.add(stall))
-
-
-def report_stalls(step: Step) -> None:
-    """Name the ranks of a message, and end the attempt if that has lasted too long."""
-    launch = step.state.attempt.launch
-    if launch is None or step.state.activity != Activity.TRAINING:
-        return
-    lasting = map(step.state.shorten, launch.stalls.new.values())
-    late = [stall for stall in lasting if stall.seen - stall.since >= _find_limit(step, stall)]
-    if not late and step.now < launch.stalls.quiet_until:
-        step.set_timer(TimerKind.STALLS, launch.stalls.quiet_until)
-        return
-    stalls, first = launch.stalls.collect()
-    why = f"{describe(late)}, longer than {_describe_limit(step, late[0])}" if late else ""
-    quiet = step.now + REPORT_EVERY if first else stalls.quiet_until
-    # The stacks of ranks that are late may still be on the way.
-    late_now = why or launch.stalls.late
-    step.set_launch(stalls=replace(stalls, late=late_now, quiet_until=quiet))
-    if first:
-        ago = step.now - step.state.last_step
-        known = f"; the last step was {ago:.0f} s ago" if step.state.last_step else ""
-        _announce_stall(step, f"{describe(first)}{known}")
-    ranks: dict[str, list[int]] = {}
-    for stall in first[:MOST_RANKS]:
-        if stall.host in launch.hosts:
-            ranks.setdefault(stall.host, []).append(stall.rank)
-    if ranks:
-        step.do(m.ShowStacks(step.state.attempt.number, ranks))
-    else:
-        end_stalled(step)
-
-
-def _announce_stall(step: Step, text: str) -> None:
-    """Say which ranks the others wait for, and count that."""
-    step.log(f"stalled: {text}")
-    step.report(RunEvent.STALLED, text)
-    step.set(stalls=step.state.stalls + 1)
-    step.write_record("stall")
-
-
-def end_stalled(step: Step, event: m.StacksShown | None = None) -> None:
-    """End the attempt if ranks have stalled too long; their stacks are in the log now."""
-    launch = step.state.attempt.launch
-    if launch and event:
-        places = dict(event.places)
-        late = launch.unfinished
-        if late:
-            late = late._replace(place=places.get(late.rank, late.place))
-        step.set_launch(stalls=launch.stalls.note_places(places), unfinished=late)
-    if launch and launch.stalls.late:
-        abort(step, LaunchError(launch.stalls.late, 1))
 
 
 def on_worker_reached(step: Step, event: m.WorkerReached) -> None:
@@ -570,7 +340,7 @@ def on_cause(step: Step, event: m.CauseFound) -> None:
     if launch.leaving:
         step.then(m.AttemptEnds(_explain_leaving(", ".join(launch.leaving), event.evictions, code)))
         return
-    silent = gathering.find_silent(step)
+    silent = diagnosis.find_silent(step)
     # At the address of a host that is silent may be another release's worker, with other keys.
     if cause and cause.is_final and not silent:
         step.then(m.AttemptEnds(ConfigurationError(cause.text)))
@@ -616,7 +386,7 @@ def _describe_finished(step: Step) -> str:
     launch = step.launch
     if not launch.finished:
         return ""
-    return f"; {_name_ranks(launch.finished)} had ended with exit code 0"
+    return f"; {stalls.name_ranks(launch.finished)} had ended with exit code 0"
 
 
 def _explain_leaving(names: str, evictions: Mapping[str, str], code: int) -> RunError:

@@ -1,0 +1,28 @@
+"""The rule by which this master ends a launch that has not ended by itself."""
+
+from __future__ import annotations
+
+from hvd_pods.common.errors import LostHostError, ResizedError, RunError
+from hvd_pods.rules import messages as m
+from hvd_pods.rules.state import Activity, Step
+from hvd_pods.rules.timers import TimerKind
+
+# Seconds from SIGTERM to SIGKILL for a launcher: in general; when hosts are lost, for whose daemons
+# it would wait, or have come; and the same in mode direct, which starts no daemons.
+END_WITHIN = 5.0
+END_WITHOUT_HOSTS_WITHIN = 1.0
+END_DIRECT_WITHIN = 0.3
+
+
+def abort(step: Step, problem: RunError) -> None:
+    """End this launch, which then fails with `problem`; the run may go on."""
+    launch = step.state.attempt.launch
+    if step.state.activity != Activity.TRAINING or launch is None or launch.problem:
+        return
+    step.set_launch(problem=problem)
+    within = END_WITHIN
+    if isinstance(problem, (LostHostError, ResizedError)):
+        is_direct = step.state.run.mode == "direct"
+        within = END_DIRECT_WITHIN if is_direct else END_WITHOUT_HOSTS_WITHIN
+    step.set_timer(TimerKind.KILL, step.now + within)
+    step.do(m.EndLauncher())

@@ -1,0 +1,104 @@
+"""Rules of the pods that are in the way of a run, which the master replaces.
+
+An upgrade leaves pods of an earlier revision, which may never answer, and which nothing but the
+master replaces. The pod of a node that is gone, which Kubernetes has given up after some minutes,
+stays until somebody deletes it for good: its StatefulSet creates no other one before.
+"""
+
+from __future__ import annotations
+
+from typing import Mapping
+
+from hvd_pods.agent.banner import STALE
+from hvd_pods.cluster.shapes import Object, parse_time
+from hvd_pods.common.run import Host
+from hvd_pods.rules import choosing
+from hvd_pods.rules import messages as m
+from hvd_pods.rules.host_names import format_hosts
+from hvd_pods.rules.state import Activity, State, Step
+
+# Grace before a pod that should have ended, on a node that does not say so, is force-deleted.
+GIVE_UP_AFTER = 60.0
+# Stale pods of a host that are deleted at once in an attempt. The second one may come from a
+# controller that has not seen the upgrade yet; if the fourth one is stale, too, the StatefulSet is,
+# until somebody mends it. So later ones are deleted as well, but only after so many seconds each.
+MOST_REPLACED = 3
+REPLACE_EVERY = 20.0
+
+
+def may_replace_pods(state: State) -> bool:
+    """Whether pods in the way are this master's to replace: later they may be the next run's."""
+    activities = [Activity.GATHERING]
+    if trains_with_fewer(state):
+        activities.append(Activity.TRAINING)
+    return state.activity in activities and not (state.is_stopped or state.hold.lost_to)
+
+
+def trains_with_fewer(state: State) -> bool:
+    """Whether ranks train on fewer hosts than the run starts with."""
+    launch = state.attempt.launch
+    is_short = launch and choosing.count_missing_workers(state.run, launch.hosts)
+    return bool(is_short) and state.activity == Activity.TRAINING
+
+
+def replace_pods(step: Step, pods: Mapping[str, Object]) -> None:
+    """Delete pods of an earlier revision, and pods for good that should have ended long ago."""
+    answering = step.state.gathered.answering
+    hosts = step.state.facts.hosts
+    stale = {}
+    ending = {}
+    for name, host in hosts.items():
+        item = pods[name]["metadata"] if name in pods else {}
+        if "uid" not in item:
+            continue
+        since = item.get("deletionTimestamp")
+        is_earlier = is_stale(host, pods[name])
+        replaced = step.state.gathered.replaced
+        if not is_earlier and name in replaced:
+            # Whatever its StatefulSet made before, it has been mended.
+            step.set_gathered(replaced={n: each for n, each in replaced.items() if n != name})
+        # While ranks train, a stale one may be the next run's.
+        is_in_the_way = since is None and is_earlier and not trains_with_fewer(step.state)
+        if is_in_the_way and _may_replace(step, name, item["uid"]):
+            stale[name] = item["uid"]
+        elif since and name not in answering and step.wall - parse_time(since) > GIVE_UP_AFTER:
+            node = pods[name].get("spec", {}).get("nodeName")
+            log_once(step, f"{name} should have ended at {since} on {node}: replacing it")
+            ending[name] = item["uid"]
+    if stale:
+        log_once(step, f"replacing workers {STALE}: {format_hosts([hosts[n] for n in stale])}")
+        step.do(m.DeletePods(stale))
+    if ending:
+        step.do(m.DeletePods(ending, grace=0))
+
+
+def _may_replace(step: Step, name: str, uid: str) -> bool:
+    """Whether a stale pod of this host may be deleted now, which is noted then."""
+    gathered = step.state.gathered
+    uids, at = gathered.replaced.get(name, (frozenset(), 0.0))
+    if len(uids | {uid}) > MOST_REPLACED and step.now - at < REPLACE_EVERY:
+        return False
+    if len(uids) <= MOST_REPLACED:
+        uids |= {uid}
+    step.set_gathered(replaced={**gathered.replaced, name: (uids, step.now)})
+    return True
+
+
+def makes_stale_pods(step: Step, host: Host, pod: Object | None) -> bool:
+    """Whether a StatefulSet has replaced stale pods of a host with stale ones, again and again."""
+    uids, _ = step.state.gathered.replaced.get(host.name, (frozenset(), 0.0))
+    # It may have no pod for a moment, after the last one was deleted.
+    return len(uids | {pod["metadata"].get("uid")} if pod else uids) > MOST_REPLACED
+
+
+def is_stale(host: Host, pod: Object) -> bool:
+    """Whether a pod is of another revision than the run."""
+    return bool(pod["metadata"].get("labels", {}).get("horovod/revision") != host.revision)
+
+
+def log_once(step: Step, text: str) -> None:
+    """Log a message once in an attempt, of what is tried again and again."""
+    announced = step.state.gathered.announced
+    if text not in announced:
+        step.log(text)
+        step.set_gathered(announced=announced | {text})
