@@ -164,14 +164,15 @@ def test_command_reaches_the_master_as_it_is() -> None:
     assert run_settings(render({"master": {"args": args}}))["args"] == args
 
 
-def test_selector_of_the_master_selects_the_pods_of_all_groups() -> None:
-    """It lists the pods of its workers by these labels."""
+@pytest.mark.parametrize(("component", "kind"), [("master", "Job"), ("worker", "StatefulSet")])
+def test_selectors_of_the_master_select_the_pods_of_a_component(component: str, kind: str) -> None:
+    """It lists the pods of its workers, and those of other masters, by these labels."""
     manifests = render(GROUPS)
-    selector = run_settings(manifests)["workerSelector"]
-    assert "app.kubernetes.io/component=worker" in selector
+    selector = run_settings(manifests)[f"{component}Selector"]
+    assert f"app.kubernetes.io/component={component}" in selector
     selected = dict(term.split("=") for term in selector.split(","))
-    for workers in of_kind(manifests, "StatefulSet"):
-        assert selected.items() <= workers["spec"]["template"]["metadata"]["labels"].items()
+    for owner in of_kind(manifests, kind):
+        assert selected.items() <= owner["spec"]["template"]["metadata"]["labels"].items()
 
 
 def test_master_writes_each_line_of_its_log_at_once() -> None:

@@ -15,6 +15,7 @@ def describe_run(**changes: Any) -> str:
         "id": "run-1",
         "settings": "settings-1",
         "service": "hvd",
+        "masterSelector": "app.kubernetes.io/instance=hvd",
         "workerSelector": "app.kubernetes.io/instance=hvd",
         "groups": [
             {"statefulSet": "hvd-cpu", "number": 2, "maximum": 2, "slots": 2, "revision": "r1"},

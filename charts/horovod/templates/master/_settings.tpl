@@ -34,9 +34,13 @@ so that only the workers' environment names it.
 {{- $groups = append $groups (merge (pick . "statefulSet" "revision" "staged") $numbers) -}}
 {{- end -}}
 {{- /* The API takes a selector in a query as KEY=VALUE,... */ -}}
+{{- $selectors := dict -}}
+{{- range $component := list "master" "worker" -}}
 {{- $terms := list -}}
-{{- range $key, $value := include "horovod.selector" (dict "root" . "component" "worker") | fromYaml -}}
+{{- range $key, $value := include "horovod.selector" (dict "root" $ "component" $component) | fromYaml -}}
 {{- $terms = append $terms (printf "%s=%s" $key $value) -}}
+{{- end -}}
+{{- $_ := join "," $terms | set $selectors $component -}}
 {{- end -}}
 {{- $binding := dict "to" .Values.launch.binding.to -}}
 {{- range $key := list "coresPerRank" "ranksPerSocket" -}}
@@ -51,7 +55,8 @@ so that only the workers' environment names it.
   "id" .horovod.id
   "settings" .horovod.settings
   "service" .horovod.fullname
-  "workerSelector" (join "," $terms)
+  "masterSelector" $selectors.master
+  "workerSelector" $selectors.worker
   "groups" $groups
   "args" .horovod.command
   "code" .horovod.code.version

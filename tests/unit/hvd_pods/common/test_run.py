@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from hvd_pods.common import errors, exit_codes, reporting
-from tests.unit.hvd_pods.runs import make_run
+from hvd_pods.common.run import parse_run
+from tests.unit.hvd_pods.runs import describe_run, make_run
 
 GROUPS = [
     {"statefulSet": "hvd-cpu", "number": 2, "maximum": 3, "slots": 2, "revision": "r1"},
@@ -19,6 +22,14 @@ def test_spares_are_there_from_the_start() -> None:
     assert run.ranks == 4
     assert run.needed_workers == {"hvd-cpu": 2, "hvd-gpu": 0}
     assert run.initial_workers == {"hvd-cpu": 3, "hvd-gpu": 1}
+
+
+@pytest.mark.parametrize("key", [*json.loads(describe_run())])
+def test_a_run_of_another_version_of_the_chart_is_an_error(key: str) -> None:
+    document = json.loads(describe_run())
+    del document[key]
+    with pytest.raises(LookupError):
+        parse_run(json.dumps(document))
 
 
 @pytest.mark.parametrize(

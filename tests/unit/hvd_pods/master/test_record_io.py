@@ -32,9 +32,9 @@ from tests.unit.hvd_pods.master_pod import JOB
 from tests.unit.hvd_pods.runs import make_run
 
 PATH = "core/configmaps/hvd-run"
-COMPONENT = "app.kubernetes.io/component=worker"
+COMPONENT = "app.kubernetes.io/component=master"
 INSTANCE = "app.kubernetes.io/instance=hvd"
-RUN = make_run(workerSelector=f"{COMPONENT},{INSTANCE}")
+RUN = make_run(masterSelector=f"{COMPONENT},{INSTANCE}")
 OWN = {"holder": "own", "holderJob": "hvd-master-1", "holderUid": "uid-1"}
 OTHER = {"holder": "other", "holderJob": "hvd-master-2", "holderUid": "uid-2", "fence": "9"}
 RELEASE = ReleaseRecord({"state": "Finished"}, 7)

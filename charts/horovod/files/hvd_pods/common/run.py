@@ -53,6 +53,8 @@ class Run:
     hosts: list[Host]
     stateful_sets: list[str]
     service: str
+    # Select the pods of all masters of the release, and of its workers.
+    master_selector: str
     worker_selector: str
     args: list[str]
     mode: str
@@ -99,11 +101,6 @@ class Run:
     results_within: float
     # Whether the results of a run that failed are stored, too.
     results_on_failure: bool
-
-    @property
-    def master_selector(self) -> str:
-        """Selects the pods of all masters of the release."""
-        return self.worker_selector.replace("component=worker", "component=master")
 
     @property
     def ranks(self) -> int:
@@ -162,6 +159,7 @@ def parse_run(text: str) -> Run:
         hosts=hosts,
         stateful_sets=[group["statefulSet"] for group in document["groups"]],
         service=service,
+        master_selector=document["masterSelector"],
         worker_selector=document["workerSelector"],
         args=document["args"],
         mode=document["mode"],
