@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from importlib.resources import files
 
+from hvd_pods.common.contract import NAME_LABEL
 from hvd_pods.common.policy import UNENFORCED
 from hvdchart.doctor.findings import Finding
 from hvdchart.doctor.policy_probe import ADMITTED, MARK
@@ -65,7 +66,7 @@ def _policy(target: Object) -> Object:
         "kind": "NetworkPolicy",
         "metadata": {
             "name": metadata["name"],
-            "labels": {"app.kubernetes.io/name": f"hvdchart-{_PURPOSE}"},
+            "labels": {NAME_LABEL: f"hvdchart-{_PURPOSE}"},
             "ownerReferences": [owner],
         },
         "spec": {

@@ -11,6 +11,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias
 
+from hvd_pods.common.contract import COMPONENT_LABEL, INSTANCE_LABEL
 from hvdchart.errors import SpecError
 from hvdchart.migrate import stable_chart
 from hvdchart.migrate.jobs import MPIJOB_VERSIONS, VOLCANO_VERSION, migrate_mpijob, migrate_volcano
@@ -106,7 +107,7 @@ def _finish(ledger: Ledger) -> Ledger:
     for gone in sorted(set(_OPERATORS_OWN.findall(text))):
         ledger.add_check(
             f"the values name {gone}, which only the operator sets: the chart's pods have the "
-            "labels app.kubernetes.io/instance and app.kubernetes.io/component"
+            f"labels {INSTANCE_LABEL} and {COMPONENT_LABEL}"
         )
     # Another name is for the user to choose.
     longest = RELEASE_NAME.longest

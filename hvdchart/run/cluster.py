@@ -9,6 +9,7 @@ from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from functools import partial
 
+from hvd_pods.common.contract import INSTANCE_LABEL
 from hvdchart.errors import ClusterError, NoRunError
 from hvdchart.run.api import Api, RefusedError, unless_refused
 from hvdchart.run.pod_problems import problem_of
@@ -126,7 +127,7 @@ class Cluster:
             path = f"{root}/{kind}" if everywhere else self._path(kind)
             for item in self._api.list(f"list {kind} {where}", path, CHART_SELECTOR):
                 metadata = item["metadata"]
-                name = metadata["labels"].get("app.kubernetes.io/instance", "")
+                name = metadata["labels"].get(INSTANCE_LABEL, "")
                 place = metadata.get("namespace", self.namespace)
                 by_release.setdefault((place, name), {}).setdefault(kind, []).append(item)
         runs = []

@@ -5,6 +5,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import Sequence
 
+from hvd_pods.common.contract import NAME_LABEL
 from hvdchart.run.release import Object
 
 # A user ID without an entry in the image's /etc/passwd, from the range that OpenShift assigns.
@@ -37,7 +38,7 @@ def restricted_pod(purpose: str, image: str, command: Sequence[str]) -> Object:
         "kind": "Pod",
         "metadata": {
             "name": f"hvdchart-{purpose}-{secrets.token_hex(4)}",
-            "labels": {"app.kubernetes.io/name": f"hvdchart-{purpose}"},
+            "labels": {NAME_LABEL: f"hvdchart-{purpose}"},
         },
         "spec": {
             "restartPolicy": "Never",

@@ -6,9 +6,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
+from hvd_pods.common.contract import COMPONENT_LABEL, INSTANCE_LABEL, NAME_LABEL
+
 Object: TypeAlias = dict[str, Any]
 # The label selector of the objects of all releases of the chart.
-CHART_SELECTOR = "app.kubernetes.io/name=horovod"
+CHART_SELECTOR = f"{NAME_LABEL}=horovod"
 
 
 @dataclass(frozen=True)
@@ -42,7 +44,7 @@ def lacks_image(node: Object, reference: str) -> bool:
 def component_of(pod: Object) -> str:
     """The pod's component, which names its main container too: master, worker, tensorboard."""
     labels = pod["metadata"].get("labels") or {}
-    return str(labels.get("app.kubernetes.io/component", "worker"))
+    return str(labels.get(COMPONENT_LABEL, "worker"))
 
 
 def is_child(item: Object, owner: str) -> bool:
@@ -67,7 +69,7 @@ def is_ready(pod: Object) -> bool:
 
 def selector(name: str) -> str:
     """The label selector of a release's objects."""
-    return f"{CHART_SELECTOR},app.kubernetes.io/instance={name}"
+    return f"{CHART_SELECTOR},{INSTANCE_LABEL}={name}"
 
 
 def prefix_of(jobs: Sequence[Object], release: str) -> str:

@@ -1,4 +1,4 @@
-"""Each variable and annotation that the chart and its pods share is named in one module."""
+"""Each variable, annotation and label that the chart and its pods share is named in one module."""
 
 from __future__ import annotations
 
@@ -17,11 +17,14 @@ def names_in(folder: Path, pattern: str) -> set[str]:
     return {name for file in folder.rglob(pattern) for name in NAME.findall(file.read_text())}
 
 
+def sections() -> dict[str, str]:
+    """The parts of the contract by their titles."""
+    parts = inspect.getsource(contract).split("# == ")[1:]
+    return {part.splitlines()[0]: part for part in parts}
+
+
 def names_by_way() -> dict[str, set[str]]:
-    found: dict[str, set[str]] = {}
-    for part in inspect.getsource(contract).split("# == ")[1:]:
-        found[part.splitlines()[0]] = set(re.findall(r'= "(HVD_[A-Z_]+)"', part))
-    return found
+    return {way: set(re.findall(r'= "(HVD_[A-Z_]+)"', part)) for way, part in sections().items()}
 
 
 def test_templates_set_what_the_contract_says_that_the_chart_sets() -> None:
@@ -35,24 +38,47 @@ def test_programs_name_no_variable_that_the_contract_does_not_have() -> None:
     assert names_in(CHART / "files" / "hvd_pods", "*.py") <= every
 
 
-def annotation_names() -> set[str]:
-    return set(re.findall(r'= "(horovod/[a-z-]+)"', inspect.getsource(contract)))
+def names_of(kind: str) -> set[str]:
+    """The annotations or labels of the contract, by the titles of its sections."""
+    parts = [f"{way}\n{part}" for way, part in sections().items() if way.startswith(kind)]
+    return set(re.findall(r'= "([a-z.]+/[a-z-]+)"', "".join(parts)))
 
 
-def test_templates_set_the_annotations_but_that_of_a_renewal() -> None:
+def templates() -> str:
+    files = [f for f in (CHART / "templates").rglob("*") if f.suffix in (".yaml", ".tpl")]
+    return "\n".join(file.read_text() for file in files)
+
+
+def test_templates_set_the_annotations_and_labels_but_the_annotation_of_a_renewal() -> None:
     """The command of a session writes that one."""
-    lines = "".join(file.read_text() for file in (CHART / "templates").rglob("*.yaml"))
-    keys = set(re.findall(r"^ +(horovod/[a-z-]+): ", lines, re.MULTILINE))
-    assert annotation_names() - keys == {contract.RENEWED}
+    keys = set(re.findall(r"^ *(horovod/[a-z-]+): ", templates(), re.MULTILINE))
+    names = names_of("Annotations") | names_of("Labels")
+    own = {name for name in names if name.startswith("horovod/")}
+    assert own - keys == {contract.RENEWED}
+    assert keys <= own
 
 
-def test_no_other_module_spells_an_annotation() -> None:
+def test_templates_read_no_annotation_or_label_that_the_contract_does_not_have() -> None:
+    read = set(re.findall(r"[\"'](horovod/[a-z-]+)[\"']", templates()))
+    assert {contract.SETTINGS_LABEL, contract.REVISION_LABEL, contract.ENDED} <= read
+    assert read <= names_of("Annotations") | names_of("Labels")
+
+
+def test_labels_of_kubernetes_in_the_contract_are_those_of_all_objects() -> None:
+    keys = set(re.findall(r"^ *(app\.kubernetes\.io/[a-z-]+): ", templates(), re.MULTILINE))
+    common = {name for name in names_of("Labels") if not name.startswith("horovod/")}
+    assert common == {contract.NAME_LABEL, contract.INSTANCE_LABEL, contract.COMPONENT_LABEL}
+    assert common <= keys
+
+
+def test_no_other_module_spells_an_annotation_or_a_label() -> None:
+    names = "|".join(map(re.escape, names_of("Annotations") | names_of("Labels")))
     folders = (CHART / "files" / "hvd_pods", CHART.parents[1] / "hvdchart")
     files = [file for folder in folders for file in folder.rglob("*.py")]
     found = {
         (file.name, name)
         for file in files
-        for name in re.findall(r"[\"'](horovod/[a-z-]+)[\"']", file.read_text())
-        if name in annotation_names() and file.name != "contract.py"
+        for name in re.findall(rf"({names})[\"'=]", file.read_text())
+        if file.name != "contract.py"
     }
     assert not found

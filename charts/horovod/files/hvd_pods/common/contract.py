@@ -1,4 +1,4 @@
-"""The variables and annotations by which the chart, the pods and hvdchart know each other.
+"""The variables, annotations and labels by which the chart, the pods and hvdchart know each other.
 
 The comment above a name says what it has. docs/inside.md shows the variables, from here.
 """
@@ -105,3 +105,33 @@ RENEWED = "horovod/lease-renewed"
 SPARES = "horovod/spares"
 # With how many workers the run goes on.
 MINIMUM = "horovod/minimum"
+
+# == Annotations of the record
+
+# How the run has ended, for an upgrade that finds the record without data.
+ENDED = "horovod/ended"
+
+# == Labels of the Job and of a StatefulSet
+
+# Hashes of the values that decide what is trained, and of those for what runs and where.
+RUN_LABEL = "horovod/run"
+SETTINGS_LABEL = "horovod/settings"
+
+# == Labels of a StatefulSet and of its pods
+
+# The group of workers.
+GROUP_LABEL = "horovod/group"
+
+# == Labels of a worker
+
+# The revision of the release that made the pod, which HVD_REVISION tells it.
+REVISION_LABEL = "horovod/revision"
+
+# == Labels of all objects
+
+# The name of the chart, unless `nameOverride` is set.
+NAME_LABEL = "app.kubernetes.io/name"
+# The name of the release.
+INSTANCE_LABEL = "app.kubernetes.io/instance"
+# Which part of the release it is: master, worker, tensorboard and so on.
+COMPONENT_LABEL = "app.kubernetes.io/component"

@@ -53,8 +53,6 @@ REMEDY = "run `helm test` again when the run has ended (hvdchart status, or kube
 _LAST_ATTEMPT: Object = {"metadata": {}, "spec": {"suspend": True}}
 # Seconds that ranks have to end when the test is stopped: they have nothing to save.
 GRACE = 10.0
-# The label by which the NetworkPolicy admits a pod (templates/network/networkpolicy.yaml).
-COMPONENT = "app.kubernetes.io/component"
 # Seconds that the network has to follow a changed label, and that a connection may take.
 SETTLES = 15.0
 CONNECT_WITHIN = 2.0
@@ -126,7 +124,8 @@ class TestEffects(Effects):
         return "the NetworkPolicy is enforced: a pod that it does not admit reaches no worker"
 
     def _label(self, component: str | None) -> None:
-        body = {"metadata": {"labels": {COMPONENT: component}}}
+        # By this label, the NetworkPolicy admits a pod (templates/network/networkpolicy.yaml).
+        body = {"metadata": {"labels": {contract.COMPONENT_LABEL: component}}}
         self._access.merge_patch(f"core/pods/{self._facts.holder}", body, retry_seconds=SETTLES)
 
     def _becomes(self, address: str, *, is_open: bool) -> bool:

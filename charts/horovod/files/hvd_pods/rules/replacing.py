@@ -11,6 +11,7 @@ from typing import Mapping
 
 from hvd_pods.agent.banner import STALE
 from hvd_pods.cluster.shapes import Object, parse_time
+from hvd_pods.common.contract import REVISION_LABEL
 from hvd_pods.common.run import Host
 from hvd_pods.rules import choosing
 from hvd_pods.rules import messages as m
@@ -93,7 +94,7 @@ def makes_stale_pods(step: Step, host: Host, pod: Object | None) -> bool:
 
 def is_stale(host: Host, pod: Object) -> bool:
     """Whether a pod is of another revision than the run."""
-    return bool(pod["metadata"].get("labels", {}).get("horovod/revision") != host.revision)
+    return bool(pod["metadata"].get("labels", {}).get(REVISION_LABEL) != host.revision)
 
 
 def log_once(step: Step, text: str) -> None:
