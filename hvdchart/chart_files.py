@@ -13,17 +13,6 @@ from hvdchart.errors import FileError
 
 # The bytes of all files of code, unpacked: the chart takes about a megabyte of them, compressed.
 MOST_CODE_BYTES = 256 << 20
-# Those of hvd_pods.common.rank_variables that nobody can give; that module opens sockets, too.
-_RANK_VARIABLES = {
-    "GROUP_RANK",
-    "JAX_NUM_PROCESSES",
-    "JAX_PROCESS_ID",
-    "LOCAL_RANK",
-    "LOCAL_WORLD_SIZE",
-    "NODE_RANK",
-    "RANK",
-    "WORLD_SIZE",
-}
 
 
 def chart_dir() -> Path:
@@ -98,9 +87,10 @@ def is_charts_variable(name: str) -> bool:
 
 
 def is_ranks_variable(name: str) -> bool:
-    """Whether this variable says a rank's place, which its launcher sets whatever others set."""
-    of_launchers = read_data("launcher_options.json")["rankVariables"].values()
-    return name in _RANK_VARIABLES or any(name in names for names in of_launchers)
+    """Whether this variable says a rank's place, which is set whatever others set."""
+    known = read_data("launcher_options.json")
+    groups = (*known["rankVariables"].values(), *known["placeVariables"].values())
+    return any(name in names for names in groups)
 
 
 def launch_modes() -> tuple[str, ...]:

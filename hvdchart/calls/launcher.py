@@ -20,6 +20,8 @@ from typing import Any, Self, TextIO
 import cloudpickle
 
 from hvd_pods.common.hostile import one_line, printable
+from hvd_pods.common.launcher_options import LAUNCH
+from hvd_pods.common.pip_output import REQUIREMENTS
 from hvd_pods.common.record import Key
 from hvdchart.calls.connection import (
     Connection,
@@ -45,7 +47,7 @@ from hvdchart.plan.measuring import command_plan
 from hvdchart.plan.model import Plan
 from hvdchart.plan.planner import make_plan
 from hvdchart.project.default_images import MPI_REQUIREMENTS, required
-from hvdchart.project.script import REQUIREMENTS, read_text, small_worker, without_own
+from hvdchart.project.script import read_text, small_worker, without_own
 from hvdchart.run.cluster import Cluster
 from hvdchart.run.helm import Helm
 from hvdchart.run.interrupts import exit_on_signals
@@ -58,7 +60,6 @@ from hvdchart.run.report import status_report
 from hvdchart.run.session import Session, lease_end
 from hvdchart.run.view import RunView
 from hvdchart.run.watch import watch_run
-from hvdchart.spec.launchers import LAUNCH
 from hvdchart.spec.load import load_spec
 from hvdchart.spec.model import Spec
 from hvdchart.spec.run_options import in_arguments, in_options

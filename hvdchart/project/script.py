@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from hvd_pods.common.host_program import TAG_OUTPUT
+from hvd_pods.common.pip_output import REQUIREMENTS
 from hvdchart.errors import FileError, SpecError
 from hvdchart.files import write_atomically
 from hvdchart.plan.framework import needed_modules, used_modules
@@ -37,7 +38,6 @@ _VOLUME = (
 _SOURCES = ("pvc", "hostPath", "nfs", "configMap")
 # The first line of a script of a shell.
 _OF_SHELL = re.compile(r"#!.*\b\w*sh\b")
-REQUIREMENTS = "requirements.txt"
 # The relative name of a file with an ending, such as data/train.csv, that leads nowhere else.
 _FILE_NAME = re.compile(r"(?!.*\.\.)[\w-][\w./-]{0,200}\.\w{1,10}")
 # What a worker without --cpu requests: it is scheduled on nodes that other pods use, too.

@@ -13,14 +13,13 @@ from contextlib import suppress
 from hvd_pods.common import contract
 from hvd_pods.common.host_program import TAG_OUTPUT
 from hvd_pods.common.hostile import MOST_COUNTED, parse_count
-from hvd_pods.common.launcher_options import tags_output
+from hvd_pods.common.launcher_options import LAUNCH, tags_output
 from hvd_pods.common.launcher_output import split_tag
 from hvd_pods.common.ranges import parse_ranges
 from hvd_pods.common.record import Key
 from hvd_pods.common.run import Run, parse_run
 from hvdchart.errors import ClusterError
 from hvdchart.run.release import Object
-from hvdchart.spec.launchers import LAUNCH
 
 # What Intel MPI and MPICH put before a rank's line with -prepend-rank. Scripts may do so, too.
 _PREPENDED = re.compile(r"^\[(\d{1,7})\] ")

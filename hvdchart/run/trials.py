@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from hvd_pods.common.hostile import one_line
+from hvd_pods.common.launcher_options import LAUNCH
 from hvdchart.errors import RunFailedError
 from hvdchart.plan.measuring import measuring_plan
 from hvdchart.plan.model import Plan
@@ -33,7 +34,7 @@ def trials_plan(plan: Plan, purpose: str, trials: Sequence[int], command: Sequen
     """
     driver = Path(__file__).with_name("driver.py").read_text("utf-8")
     job = {"command": list(command), "trials": list(trials)}
-    line = ["python3", "-c", driver, json.dumps(job), "$(HOSTFILE)", "$(LAUNCH)"]
+    line = ["python3", "-c", driver, json.dumps(job), "$(HOSTFILE)", LAUNCH]
     return measuring_plan(plan, purpose, line, max(trials))
 
 

@@ -37,8 +37,6 @@ _PROGRAM = re.compile(r"(.*/)?python[0-9.]*|[^-=][^=]*\.(py|sh)")
 # Options of Python before a script or a module; W and X have an argument, here or in the next word.
 _PYTHON_FLAGS = re.compile(r"-[bBdEiIOPqRsSuvx]+|-[WX].*|--[a-z].*")
 _PYTHON_MODULE = re.compile(r"-[bBdEiIOPqRsSuvx]*m")
-# An argument of a custom command that stands for mpirun's command line.
-LAUNCH = "$(LAUNCH)"
 
 
 def interface_variables(interface: str, transport: str) -> dict[str, str]:

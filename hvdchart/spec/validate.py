@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import TypeAlias
 
 from hvd_pods.common import horovodrun
+from hvd_pods.common.launcher_options import LAUNCH
 from hvdchart.chart_facts import is_in_kueue
 from hvdchart.chart_files import (
     device_plugin,
@@ -17,7 +18,6 @@ from hvdchart.chart_files import (
 )
 from hvdchart.quantity import MI, cpu_text, pluralize
 from hvdchart.spec.launchers import (
-    LAUNCH,
     check_options,
     is_line_of_horovodrun,
     nested_launcher,

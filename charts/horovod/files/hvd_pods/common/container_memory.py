@@ -7,21 +7,22 @@ from __future__ import annotations
 
 from pathlib import Path
 
-ROOT = "/sys/fs/cgroup"
+from hvd_pods.common.paths import CGROUPS
+
 LIMITS = ("memory.max", "memory/memory.limit_in_bytes")
 EVENTS = ("memory.events", "memory/memory.oom_control")
 # What version 1 has for no limit is a little less than this.
 NO_LIMIT = 1 << 62
 
 
-def limit(root: str = ROOT) -> int | None:
+def limit(root: str = CGROUPS) -> int | None:
     """The container's memory limit in bytes; None where there is none, or it is not known."""
     text = _read(root, LIMITS).strip()
     number = int(text) if text.isdecimal() else NO_LIMIT
     return number if number < NO_LIMIT else None
 
 
-def count_killed(root: str = ROOT) -> int:
+def count_killed(root: str = CGROUPS) -> int:
     """How many processes of the container the kernel has killed because of its limit."""
     for line in _read(root, EVENTS).splitlines():
         name, _, number = line.partition(" ")

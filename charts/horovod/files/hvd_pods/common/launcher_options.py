@@ -11,6 +11,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Iterator, Sequence
 
+# An argument of a custom command that stands for the whole line with which mpirun is started.
+LAUNCH = "$(LAUNCH)"
 LAUNCHER_OPTIONS: dict[str, Any] = json.loads(
     files.read(os.path.join(os.path.dirname(__file__), "launcher_options.json"))
 )

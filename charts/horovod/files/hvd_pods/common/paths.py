@@ -18,5 +18,7 @@ CODE_SOURCE = "/horovod/code-source"
 CODE = "/horovod/code"
 # The packages that the code asks for (common/packages.py). A shell's `*` does not match the name.
 PACKAGES = f"{CODE}/.packages"
+# What the kernel tells of a container's limits, in both versions of cgroup.
+CGROUPS = "/sys/fs/cgroup"
 # The modules for scripts.
 LIBRARY = f"{PROGRAMS}/library"

@@ -14,6 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from hvd_pods.common import contract
 from hvd_pods.common.contract import MEETING
 from hvd_pods.common.exit_codes import BAD_CONFIGURATION
+from hvd_pods.common.launcher_options import LAUNCHER_OPTIONS
 from hvd_pods.common.ranges import parse_ranges
 
 # The name of this worker's pod.
@@ -49,20 +50,15 @@ def choose(place: Sequence[int], given: Mapping[str, str]) -> dict[str, str]:
     worker.env, stay.
     """
     rank, size, local_rank, local_size = map(str, place)
-    chosen = {
-        "RANK": rank,
-        "WORLD_SIZE": size,
-        "LOCAL_RANK": local_rank,
-        "LOCAL_WORLD_SIZE": local_size,
-        "JAX_PROCESS_ID": rank,
-        "JAX_NUM_PROCESSES": size,
-    }
+    known = {"rank": rank, "size": size, "localRank": local_rank, "localSize": local_size}
+    names = LAUNCHER_OPTIONS["placeVariables"]
+    chosen = {name: value for kind, value in known.items() for name in names[kind]}
     address, port, hosts = split(given)
     if not port.isdecimal():
         return chosen
     pods = list(list_pods(hosts))
     if given.get(POD) in pods:
-        chosen["NODE_RANK"] = chosen["GROUP_RANK"] = str(pods.index(given[POD]))
+        chosen.update(dict.fromkeys(names["host"], str(pods.index(given[POD]))))
     shown = f"[{address}]" if ":" in address else address
     meeting = {
         "MASTER_ADDR": address,

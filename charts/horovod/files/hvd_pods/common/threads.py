@@ -10,6 +10,7 @@ import os
 from collections.abc import Mapping, MutableMapping
 
 from hvd_pods.common import binding, files
+from hvd_pods.common.paths import CGROUPS
 
 # Open MPI: a rank that waits for another one yields its core to those that compute. Two unbound
 # ranks on two cores trained ResNet-50 by a fifth faster (before the patch cycles-in-step).
@@ -18,7 +19,6 @@ YIELD = "OMPI_MCA_mpi_yield_when_idle"
 # of the speed of ranks of one CPU each, and 7 to 10 % when they asked each 5 ms (docs/scale.md).
 CYCLE = "HOROVOD_CYCLE_TIME"
 GLOO_CYCLE_MS = 5
-CGROUPS = "/sys/fs/cgroup"
 # The files with the quota and its period, in cgroup v2 and in v1.
 QUOTA_FILES = (("cpu.max",), ("cpu/cpu.cfs_quota_us", "cpu/cpu.cfs_period_us"))
 DEVICES = "/dev"

@@ -9,6 +9,7 @@ from typing import Mapping
 
 from hvd_pods.common import contract, horovodrun
 from hvd_pods.common.errors import ConfigurationError, RunError
+from hvd_pods.common.launcher_options import LAUNCH
 from hvd_pods.common.paths import BIN, GENERATED, PROGRAMS
 from hvd_pods.common.rank_variables import choose_port
 from hvd_pods.common.reporting import log
@@ -17,8 +18,6 @@ from hvd_pods.master import mpi
 from hvd_pods.master.mpi import HOSTFILE, MpiImplementation, default_interface
 from hvd_pods.rules.host_names import format_ordinals
 
-# An argument of a custom command that stands for the whole line with which mpirun is started.
-LAUNCH = "$(LAUNCH)"
 # What launchers start for each rank, which then checks its place and runs the script.
 RANK = ("python3", "-I", "-S", f"{PROGRAMS}/rank/start.py")
 

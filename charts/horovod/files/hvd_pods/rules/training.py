@@ -14,6 +14,7 @@ from hvd_pods.common.errors import (
     RunError,
     WorkerLeftError,
 )
+from hvd_pods.common.launcher_options import LAUNCH
 from hvd_pods.common.notices import (
     ASKED,
     DEBUGGED,
@@ -326,7 +327,7 @@ def _find_idleness(state: State) -> RunError | None:
         return None
     return ConfigurationError(
         "custom ended with exit code 0 and started nothing in a worker: the command ran in the "
-        "master alone. Let it start its ranks with mpirun, ssh or $(LAUNCH), or set "
+        f"master alone. Let it start its ranks with mpirun, ssh or {LAUNCH}, or set "
         "launch.allowIdleWorkers: true if it needs no worker"
     )
 
