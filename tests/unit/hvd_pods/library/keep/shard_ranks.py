@@ -164,9 +164,10 @@ class Cluster:
                 except RuntimeError as problem:
                     channel.abort()
                     attempt.problems.append(problem)
-                if states[rank]._shard_checkpoints is not None:
+                checkpoints = states[rank]._shards._checkpoints
+                if checkpoints is not None:
                     # A process ends when its checkpoint is written.
-                    states[rank]._shard_checkpoints.wait()
+                    checkpoints.wait()
 
             with ThreadPoolExecutor(len(states)) as pool:
                 list(pool.map(run, range(len(states))))
@@ -196,7 +197,7 @@ class Cluster:
             step += 1
             kept.commit()
             attempt.done = before or attempt.done
-        kept._copies.end()
+        kept._shards.wait()
         attempt.done = history if step else attempt.done
 
 

@@ -48,6 +48,14 @@ class Key(NamedTuple):
     launch: int = 0
 
 
+class Kept(NamedTuple):
+    """What a rank has of a step: what all ranks have alike, and what is its own, or nothing."""
+
+    key: Key
+    values: dict[str, Any]
+    own: dict[str, Any]
+
+
 class Header(NamedTuple):
     """What a record has in front: its key, and the bytes of its description and of all of it."""
 

@@ -9,9 +9,9 @@ import weakref
 from pathlib import Path
 from typing import Any, ClassVar, Mapping
 
-from .checkpoint import OTHER, Checkpoint, ShardCheckpoints
+from .checkpoint import OTHER, Checkpoint
 from .content import Content
-from .copies import Copies, Outcome, find_place
+from .copies import find_place
 from .finishing import finisher
 from .jax_arrays import find_jax, names_axis
 from .log import say
@@ -25,18 +25,10 @@ from .parts import (
 )
 from .ranks import JaxRanks, Ranks, find_ranks, find_sharded_ranks
 from .read_again import Reader, find_reader
-from .record import Key, Record, find_launch, pack
-from .restoring import Agreement, Answer, Found, agree_on_whole, choose_turn, share, share_own
-from .shards import (
-    divide,
-    find_division,
-    find_shard_difference,
-    find_sharded,
-    form_of_shard,
-    leaves,
-    read_shard,
-    write_shard,
-)
+from .record import Kept, Key, Record, find_launch, pack
+from .restoring import Agreement, Answer, Found, agree_on_whole, share, share_own
+from .sharded import ShardedState, read_shards
+from .shards import divide, find_sharded, leaves, write_shard
 from .slots import Slots
 from .worker import WorkerMemory
 
@@ -97,7 +89,6 @@ class State:
         self._learned: dict[str, Any] = {}
         folder = output or os.environ.get("OUTPUT_PATH")
         self._folder = Path(folder) if folder else None
-        self._minutes = minutes
         self._checkpoint = (
             Checkpoint((self._folder / f"keep-{name}.state").absolute(), minutes)
             if self._folder
@@ -109,10 +100,12 @@ class State:
             check(part_name, part)
             build_optimizer(part_name, part, parts.values())
         self._sharded = [each for each, part in parts.items() if find_sharded(part)]
-        self._copies: Copies | None = None
-        self._shard_checkpoints: ShardCheckpoints | None = None
-        # What came in the way of keeping a shard in memory, until all ranks know it.
-        self._problem: OSError | None = None
+        # What is done otherwise where each rank has a shard; None where nothing is sharded.
+        self._shards = (
+            ShardedState(name, self._folder, minutes, self._run, self._memory)
+            if self._sharded
+            else None
+        )
         State._all[name] = self
 
     def commit(self, step: int | None = None) -> None:
@@ -131,75 +124,17 @@ class State:
         self._series += bool(is_anew)
         self.step = step
         self._launch = launch
-        if self._sharded:
-            self._commit_shard(self._find_ranks())
-            return
         ranks = self._find_ranks()
-        values, own = self._values()
+        if self._shards is not None:
+            self._shards.commit(ranks, self._read)
+            return
+        kept = self._read()
         try:
-            self._write(ranks, values, own)
+            self._memory.keep(ranks, kept)
         except OSError as problem:
-            self._memory.give_up(problem, Content(values).size)
+            self._memory.give_up(problem, Content(kept.values).size)
         if ranks.rank == 0 and self._checkpoint and self._checkpoint.is_due():
-            self._checkpoint.write_beside(pack(self._key, values))
-
-    def _write(
-        self,
-        ranks: Ranks,
-        values: dict[str, Any],
-        own: dict[str, Any],
-        *,
-        where_missing: bool = False,
-    ) -> None:
-        def write(slots: Slots, value: dict[str, Any]) -> None:
-            if not where_missing or slots.find(self._key) is None:
-                slots.write(self._key, value)
-
-        # First what is the rank's own, so that the shared part is never without it.
-        if own:
-            self._memory(f"rank-{ranks.rank}", lambda slots: write(slots, own))
-        if ranks.local_rank == 0:
-            self._memory("shared", lambda slots: write(slots, values))
-
-    def _commit_shard(self, ranks: Ranks) -> None:
-        """Keep the shard of this rank, after all ranks have what was committed before."""
-        if self._copies is None:
-            raise RuntimeError("keep: the state is sharded: call restore() before commit()")
-        before = self._copies.end()
-        if self._memory.is_there and not before.is_kept:
-            values, own = self._values()
-            problem = self._problem or "another rank has no room"
-            self._memory.give_up(problem, 2 * Content(own).size + Content(values).size)
-        elif ranks.local_rank == 0:
-            self._memory.remove_shards(self._copies.here)
-        self._keep_shard(ranks, self._copies, before)
-
-    def _keep_shard(
-        self, ranks: Ranks, copies: Copies, before: Outcome, *, where_missing: bool = False
-    ) -> None:
-        """Keep the shard of this rank, and begin to copy it to another worker.
-
-        With `where_missing`, memory that has this step stays as it is: until all shards are in two
-        workers, the step before may be the only one that another loss would leave complete.
-        """
-        values, own = self._values()
-        try:
-            self._write(ranks, values, own, where_missing=where_missing)
-        except OSError as problem:
-            self._problem = problem
-        disk = self._shard_checkpoints
-        if disk and before.is_due:
-            checkpoint = disk.take(were_written=before.was_written)
-            checkpoint.write_beside(self._pack_shard(ranks, values, own))
-        copies.begin(
-            self._key,
-            is_ready=disk is not None and disk.is_ready(ranks.rank),
-            was_written=disk is None or disk.was_written,
-        )
-
-    def _pack_shard(self, ranks: Ranks, values: dict[str, Any], own: dict[str, Any]) -> bytearray:
-        """What a rank writes to its checkpoint; rank 0 adds what all have alike."""
-        return pack(self._key, {**own, **values} if ranks.rank == 0 else own)
+            self._checkpoint.write_beside(pack(kept.key, kept.values))
 
     def save(self) -> None:
         """Write a checkpoint on rank 0 now, as at the end of a training.
@@ -210,20 +145,10 @@ class State:
         """
         finisher.wait()
         ranks = self._find_ranks()
-        if self._sharded:
-            self._save_shard(ranks)
+        if self._shards is not None:
+            self._shards.save(ranks, self._read)
         elif ranks.rank == 0 and self._checkpoint:
             self._checkpoint.write(pack(self._key, self._values()[0]))
-
-    def _save_shard(self, ranks: Ranks) -> None:
-        if self._copies is None:
-            raise RuntimeError("keep: the state is sharded: call restore() before save()")
-        self._copies.end()
-        disk = self._shard_checkpoints
-        if disk is not None:
-            disk.wait()
-            checkpoint = disk.take(were_written=all(ranks.gather(disk.was_written)))
-            checkpoint.write(self._pack_shard(ranks, *self._values()))
 
     def restore(self) -> int:
         """Leave all ranks with the newest state, and return its step; each rank has to call this.
@@ -234,8 +159,8 @@ class State:
         unknown.
         """
         ranks = self._find_ranks()
-        if self._copies is not None:
-            self._copies.end()
+        if self._shards is not None:
+            self._shards.wait()
         found = self._look(ranks)
         if found.problem:
             say(found.problem)
@@ -247,8 +172,7 @@ class State:
         record = share(ranks, agreed, found.shared, lambda: self._values()[0])
         own: dict[str, Any] | None
         if agreed.divided:
-            parts = {name: getattr(self, name) for name in self._sharded}
-            own = divide(ranks, key, agreed.divided, found.sizes, parts)
+            own = divide(ranks, key, agreed.divided, found.sizes, self._parts_sharded)
         else:
             mine = share_own(ranks, agreed, found)
             own = None if mine is None else mine.value
@@ -257,7 +181,8 @@ class State:
         if own is not None:
             self._apply_own(own)
         if ranks.rank == agreed.root:
-            self._tell(agreed, record, self._find_other_sizes(ranks.size))
+            others = self._shards.name_other_sizes(ranks.size) if self._shards is not None else []
+            self._tell(agreed, record, others)
         self.step = key.step
         # Where a process restores once more, or shards are divided, its steps are counted anew.
         is_anew = bool(agreed.divided) or bool(self._sharded and self.is_restored)
@@ -267,8 +192,8 @@ class State:
         if ranks.local_rank == 0:
             self._memory("shared", lambda slots: slots.keep(key))
         self._memory(f"rank-{ranks.rank}", lambda slots: slots.keep(key))
-        if self._sharded:
-            self._copy_again(ranks, answers, key, is_found=own is not None)
+        if self._shards is not None:
+            self._shards.copy_again(ranks, answers, key, None if own is None else self._read)
         return self.step
 
     def _answer(self, ranks: Ranks, found: Found) -> Answer:
@@ -286,30 +211,6 @@ class State:
             checkpoints=found.checkpoints,
             sizes={place: [*records] for place, records in found.sizes.items()},
         )
-
-    def _copy_again(self, ranks: Ranks, answers: list[Answer], key: Key, *, is_found: bool) -> None:
-        """Let each shard be in two workers again, after one of them was lost."""
-        copies = Copies(self._memory, ranks, [answer.place for answer in answers])
-        self._copies = copies
-        if self._shard_checkpoints is not None:
-            self._shard_checkpoints.begin_with(
-                choose_turn([answer.checkpoints for answer in answers])
-            )
-        if not self._memory.is_there:
-            return
-        if ranks.rank == 0:
-            copies.tell()
-
-        def keep(slots: Slots) -> None:
-            slots.records()
-            slots.keep(key)
-
-        for rank in copies.taken:
-            self._memory(f"rank-{rank}", keep)
-        if is_found:
-            if ranks.local_rank == 0:
-                self._memory.remove_shards(copies.here, but=key)
-            self._keep_shard(ranks, copies, copies.end(), where_missing=True)
 
     def epochs(self, steps: int) -> int:
         """Return the number of finished epochs, of `steps` steps each.
@@ -331,21 +232,21 @@ class State:
     def _find_ranks(self) -> Ranks:
         return find_sharded_ranks() if self._sharded else find_ranks()
 
+    def _read(self) -> Kept:
+        """What this rank has now, as it is kept."""
+        return Kept(self._key, *self._values())
+
     def _values(self) -> tuple[dict[str, Any], dict[str, Any]]:
         """What all ranks have alike, and what is this rank's own, if there is any."""
         seeds: list[Any] = []
-        parts = {name: self._read(name, part, seeds) for name, part in self._parts_alike.items()}
+        parts = {
+            name: self._read_part(name, part, seeds) for name, part in self._parts_alike.items()
+        }
         own: dict[str, Any] = {"own": read_part(self.own, []), "seeds": seeds}
         fixed_size = ""
         if self._sharded:
             ranks = self._find_ranks()
-            parts_here = {name: getattr(self, name) for name in self._sharded}
-            shards = {name: read_shard(part) for name, part in parts_here.items()}
-            own["shards"] = shards
-            own["forms"] = {
-                name: form_of_shard(part, shards[name]) for name, part in parts_here.items()
-            }
-            own.update({"rank": ranks.rank, "size": ranks.size, "run": self._run})
+            own.update(read_shards(ranks, self._parts_sharded, self._run))
             if not all(whole for whole, _ in own["forms"].values()):
                 fixed_size = str(ranks.size)
         elif self._is_divided_alone():
@@ -363,7 +264,7 @@ class State:
         }
         return values, own if self._sharded or seeds or self.own is not None else {}
 
-    def _read(self, name: str, part: Any, seeds: list[Any]) -> Any:
+    def _read_part(self, name: str, part: Any, seeds: list[Any]) -> Any:
         reader = self._readers.get(name)
         if reader is None or reader.part is not part:
             reader = find_reader(part)
@@ -397,8 +298,10 @@ class State:
                 shared[record.key] = record
         own = {record.key: record for record in self._memory(f"rank-{ranks.rank}", Slots.records)}
         others = self._memory.find_of_others(ranks.rank) if ranks.local_rank == 0 else {}
-        if self._sharded:
-            return self._look_for_shards(ranks, Found(shared, own, others, ""))
+        if self._shards is not None:
+            forms = self._values()[1]["forms"]
+            in_memory = Found(shared, own, others, "")
+            return self._shards.look(ranks, in_memory, forms, self._find_difference)
         problem = ""
         if ranks.rank == 0 and self._checkpoint:
             checkpoint, problem = self._checkpoint.read(self._run, self._find_difference)
@@ -406,74 +309,15 @@ class State:
                 shared.setdefault(checkpoint.key, checkpoint)
         return Found(shared, own, others, problem)
 
-    def _look_for_shards(self, ranks: Ranks, found: Found) -> Found:
-        """Of what was found, the shards that are this script's, and those of checkpoints."""
-        # What is wrong with a shard on another worker, that worker has to know.
-        forms = ranks.gather(self._values()[1]["forms"])
-
-        def find_difference(record: Record, rank: int = ranks.rank) -> str:
-            return find_shard_difference(record, rank, ranks.size, forms[rank])
-
-        own = {}
-        sizes: dict[tuple[int, int], dict[Key, Record]] = {}
-        disk = self._look_for_other_sizes(ranks.size, forms[0]) if ranks.rank == 0 else []
-        in_memory = [record for each in found.others.values() for record in each.values()]
-        for record in [*found.own.values(), *in_memory, *disk]:
-            size, rank = find_division(record, forms[ranks.rank])
-            if size not in (0, ranks.size):
-                sizes.setdefault((size, rank), {}).setdefault(record.key, record)
-            elif record is not found.own.get(record.key):
-                continue
-            elif wrong := find_difference(record):
-                say(wrong)
-            else:
-                own[record.key] = record
-        others = {
-            rank: {key: each for key, each in records.items() if not find_difference(each, rank)}
-            for rank, records in found.others.items()
-            if rank < ranks.size
-        }
-        shared = found.shared
-        if self._folder is None:
-            return Found(shared, own, others, "", sizes=sizes)
-        if self._shard_checkpoints is None:
-            self._shard_checkpoints = ShardCheckpoints(
-                self._folder, self.name, ranks.rank, ranks.size, self._minutes
-            )
-        read = [each.read(self._run, find_difference) for each in self._shard_checkpoints.both]
-        on_disk = [record for record, _ in read]
-        for each in filter(None, on_disk):
-            own.setdefault(each.key, each)
-            if ranks.rank == 0:
-                shared.setdefault(each.key, each)
-        problem = next((problem for _, problem in read if problem), "")
-        keys = tuple(each.key if each else None for each in on_disk)
-        for record in disk:
-            if "parts" in record.value and not self._find_difference(record):
-                shared.setdefault(record.key, record)
-        return Found(shared, own, others, problem, keys, sizes)
-
-    def _look_for_other_sizes(self, size: int, forms: Mapping[str, list[str]]) -> list[Record]:
-        """Checkpoints of shards that can be divided, whose arrays are not read yet.
-
-        They are of any number of ranks but `size`.
-        """
-
-        def find_difference(record: Record) -> str:
-            return "" if find_division(record, forms)[0] else "other parts"
-
-        paths = [*self._folder.glob(f"keep-{self.name}-rank-*-of-*.state")] if self._folder else []
-        read = [
-            Checkpoint(path, self._minutes).read(self._run, find_difference, is_checked=False)[0]
-            for path in paths
-            if f"-of-{size}." not in path.name
-        ]
-        return [record for record in read if record is not None]
-
     @property
     def _parts_alike(self) -> dict[str, Any]:
         """The parts that all ranks have alike."""
         return {name: getattr(self, name) for name in self._parts if name not in self._sharded}
+
+    @property
+    def _parts_sharded(self) -> dict[str, Any]:
+        """The parts of which each rank has a shard."""
+        return {name: getattr(self, name) for name in self._sharded}
 
     def _find_difference(self, record: Record) -> str:
         return find_difference(record, self._parts_alike)
@@ -510,13 +354,6 @@ class State:
                 f"no worker's memory and no checkpoint has a state of this run: attempt {attempt} "
                 f"begins at step {step}"
             )
-
-    def _find_other_sizes(self, size: int) -> list[str]:
-        """Checkpoints of shards of other numbers of ranks."""
-        if not self._sharded or self._folder is None:
-            return []
-        names = {path.name for path in self._folder.glob(f"keep-{self.name}-rank-0-of-*.state")}
-        return sorted(name for name in names if f"-of-{size}." not in name)
 
     def _apply(self, record: Record) -> None:
         """Give all parts what a record has of them."""

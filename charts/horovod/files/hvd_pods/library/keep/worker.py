@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any, Callable, Collection
 
 from .log import say
-from .record import Key, Record, read_file
+from .ranks import Ranks
+from .record import Kept, Key, Record, read_file
 from .slots import Slots
 
 # In the memory volume of a worker. Each run has a folder of its own inside.
@@ -38,6 +39,22 @@ class WorkerMemory:
         if name not in self._slots:
             self._slots[name] = Slots(self._folder, f"{self._state}-{name}")
         return use(self._slots[name])
+
+    def keep(self, ranks: Ranks, kept: Kept, *, where_missing: bool = False) -> None:
+        """Keep what this rank has of a step, and on the first rank here what all have alike.
+
+        With `where_missing`, what has this step stays as it is. Raises OSError without room.
+        """
+
+        def write(slots: Slots, value: dict[str, Any]) -> None:
+            if not where_missing or slots.find(kept.key) is None:
+                slots.write(kept.key, value)
+
+        # First what is the rank's own, so that the shared part is never without it.
+        if kept.own:
+            self(f"rank-{ranks.rank}", lambda slots: write(slots, kept.own))
+        if ranks.local_rank == 0:
+            self("shared", lambda slots: write(slots, kept.values))
 
     def remove_other_runs(self) -> None:
         """Remove what other runs have left, which is not this one's."""

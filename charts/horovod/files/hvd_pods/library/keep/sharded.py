@@ -1,0 +1,220 @@
+"""What a state does where each rank has a shard of it: copies in other workers, own checkpoints."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Callable, Mapping, Sequence
+
+from .checkpoint import Checkpoint, ShardCheckpoints
+from .content import Content
+from .copies import Copies, Outcome
+from .log import say
+from .ranks import Ranks
+from .record import Kept, Key, Record, pack
+from .restoring import Answer, Found, choose_turn
+from .shards import find_division, find_shard_difference, form_of_shard, read_shard
+from .slots import Slots
+from .worker import WorkerMemory
+
+
+class ShardedState:
+    """Keeps the shard of this rank: in the memory of two workers, and in checkpoints of its own.
+
+    All ranks have to call its methods. `read` is a call that returns what the rank has of a step.
+    The methods that need a restore() before them raise RuntimeError without one.
+    """
+
+    def __init__(
+        self, name: str, folder: Path | None, minutes: float, run: str, memory: WorkerMemory
+    ) -> None:
+        self._name = name
+        self._folder = folder
+        self._minutes = minutes
+        self._run = run
+        self._memory = memory
+        self._copies: Copies | None = None
+        self._checkpoints: ShardCheckpoints | None = None
+        # What came in the way of keeping a shard in memory, until all ranks know it.
+        self._problem: OSError | None = None
+
+    def wait(self) -> None:
+        """Return when all ranks have what was committed before, if anything was."""
+        if self._copies is not None:
+            self._copies.end()
+
+    def commit(self, ranks: Ranks, read: Callable[[], Kept]) -> None:
+        """Keep the shard of this rank, after all ranks have what was committed before."""
+        copies = self._find_copies("commit()")
+        before = copies.end()
+        kept = read()
+        if self._memory.is_there and not before.is_kept:
+            problem = self._problem or "another rank has no room"
+            size = 2 * Content(kept.own).size + Content(kept.values).size
+            self._memory.give_up(problem, size)
+        elif ranks.local_rank == 0:
+            self._memory.remove_shards(copies.here)
+        self._keep(ranks, copies, before, kept)
+
+    def save(self, ranks: Ranks, read: Callable[[], Kept]) -> None:
+        """Write a checkpoint now. Raises OSError where it cannot be written."""
+        self._find_copies("save()").end()
+        disk = self._checkpoints
+        if disk is not None:
+            disk.wait()
+            checkpoint = disk.take(were_written=all(ranks.gather(disk.was_written)))
+            checkpoint.write(_pack(ranks, read()))
+
+    def copy_again(
+        self, ranks: Ranks, answers: Sequence[Answer], key: Key, read: Callable[[], Kept] | None
+    ) -> None:
+        """Let each shard be in two workers again, after one of them was lost.
+
+        `key` is the step that all ranks go on from. This rank has nothing of it without `read`.
+        """
+        copies = Copies(self._memory, ranks, [answer.place for answer in answers])
+        self._copies = copies
+        if self._checkpoints is not None:
+            self._checkpoints.begin_with(choose_turn([answer.checkpoints for answer in answers]))
+        if not self._memory.is_there:
+            return
+        if ranks.rank == 0:
+            copies.tell()
+
+        def keep(slots: Slots) -> None:
+            slots.records()
+            slots.keep(key)
+
+        for rank in copies.taken:
+            self._memory(f"rank-{rank}", keep)
+        if read is not None:
+            if ranks.local_rank == 0:
+                self._memory.remove_shards(copies.here, but=key)
+            self._keep(ranks, copies, copies.end(), read(), where_missing=True)
+
+    def look(
+        self,
+        ranks: Ranks,
+        found: Found,
+        forms: Mapping[str, list[str]],
+        find_difference: Callable[[Record], str],
+    ) -> Found:
+        """Of what was found in memory, the shards that are this script's, and those of checkpoints.
+
+        `forms` are those of this rank's parts. `find_difference` says why what all ranks have alike
+        is not this script's.
+        """
+        # What is wrong with a shard on another worker, that worker has to know.
+        forms_of_ranks = ranks.gather(forms)
+
+        def find_wrong_shard(record: Record, rank: int = ranks.rank) -> str:
+            return find_shard_difference(record, rank, ranks.size, forms_of_ranks[rank])
+
+        own = {}
+        sizes: dict[tuple[int, int], dict[Key, Record]] = {}
+        disk = self._read_other_sizes(ranks.size, forms_of_ranks[0]) if ranks.rank == 0 else []
+        in_memory = [record for each in found.others.values() for record in each.values()]
+        for record in [*found.own.values(), *in_memory, *disk]:
+            size, rank = find_division(record, forms_of_ranks[ranks.rank])
+            if size not in (0, ranks.size):
+                sizes.setdefault((size, rank), {}).setdefault(record.key, record)
+            elif record is not found.own.get(record.key):
+                continue
+            elif wrong := find_wrong_shard(record):
+                say(wrong)
+            else:
+                own[record.key] = record
+        others = {
+            rank: {key: each for key, each in records.items() if not find_wrong_shard(each, rank)}
+            for rank, records in found.others.items()
+            if rank < ranks.size
+        }
+        shared = found.shared
+        if self._folder is None:
+            return Found(shared, own, others, "", sizes=sizes)
+        if self._checkpoints is None:
+            self._checkpoints = ShardCheckpoints(
+                self._folder, self._name, ranks.rank, ranks.size, self._minutes
+            )
+        read = [each.read(self._run, find_wrong_shard) for each in self._checkpoints.both]
+        on_disk = [record for record, _ in read]
+        for each in filter(None, on_disk):
+            own.setdefault(each.key, each)
+            if ranks.rank == 0:
+                shared.setdefault(each.key, each)
+        problem = next((problem for _, problem in read if problem), "")
+        keys = tuple(each.key if each else None for each in on_disk)
+        for record in disk:
+            if "parts" in record.value and not find_difference(record):
+                shared.setdefault(record.key, record)
+        return Found(shared, own, others, problem, keys, sizes)
+
+    def name_other_sizes(self, size: int) -> list[str]:
+        """The names of checkpoints of other numbers of ranks than `size`, those of their rank 0."""
+        return sorted(path.name for path in self._find_other_sizes(size, "0"))
+
+    def _find_other_sizes(self, size: int, rank: str) -> list[Path]:
+        if self._folder is None:
+            return []
+        paths = self._folder.glob(f"keep-{self._name}-rank-{rank}-of-*.state")
+        return [path for path in paths if f"-of-{size}." not in path.name]
+
+    def _read_other_sizes(self, size: int, forms: Mapping[str, list[str]]) -> list[Record]:
+        """Checkpoints of shards that can be divided, whose arrays are not read yet.
+
+        They are of any number of ranks but `size`.
+        """
+
+        def find_difference(record: Record) -> str:
+            return "" if find_division(record, forms)[0] else "other parts"
+
+        read = [
+            Checkpoint(path, self._minutes).read(self._run, find_difference, is_checked=False)[0]
+            for path in self._find_other_sizes(size, "*")
+        ]
+        return [record for record in read if record is not None]
+
+    def _find_copies(self, call: str) -> Copies:
+        if self._copies is None:
+            raise RuntimeError(f"keep: the state is sharded: call restore() before {call}")
+        return self._copies
+
+    def _keep(
+        self,
+        ranks: Ranks,
+        copies: Copies,
+        before: Outcome,
+        kept: Kept,
+        *,
+        where_missing: bool = False,
+    ) -> None:
+        """Keep the shard of this rank, and begin to copy it to another worker.
+
+        With `where_missing`, memory that has this step stays as it is: until all shards are in two
+        workers, the step before may be the only one that another loss would leave complete.
+        """
+        try:
+            self._memory.keep(ranks, kept, where_missing=where_missing)
+        except OSError as problem:
+            self._problem = problem
+        disk = self._checkpoints
+        if disk and before.is_due:
+            checkpoint = disk.take(were_written=before.was_written)
+            checkpoint.write_beside(_pack(ranks, kept))
+        copies.begin(
+            kept.key,
+            is_ready=disk is not None and disk.is_ready(ranks.rank),
+            was_written=disk is None or disk.was_written,
+        )
+
+
+def read_shards(ranks: Ranks, parts: Mapping[str, Any], run: str) -> dict[str, Any]:
+    """What this rank has of sharded parts, as it is kept: with their forms, its place and run."""
+    shards = {name: read_shard(part) for name, part in parts.items()}
+    forms = {name: form_of_shard(part, shards[name]) for name, part in parts.items()}
+    place = {"rank": ranks.rank, "size": ranks.size}
+    return {"shards": shards, "forms": forms, **place, "run": run}
+
+
+def _pack(ranks: Ranks, kept: Kept) -> bytearray:
+    """What a rank writes to its checkpoint; rank 0 adds what all have alike."""
+    return pack(kept.key, {**kept.own, **kept.values} if ranks.rank == 0 else kept.own)
