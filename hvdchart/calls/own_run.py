@@ -152,11 +152,6 @@ class OwnRun:
                 self.functions = before
                 raise
 
-    @property
-    def brings_mpi(self) -> bool:
-        """Whether the workers install an MPI: calls are started by mpirun."""
-        return bool(self.image and not self.image.has_mpi)
-
     def spec(self) -> Spec:
         """The spec of the run. Raises SpecError for a setting that cannot be meant."""
         image = self.image

@@ -17,8 +17,6 @@ from hvdchart.spec.load import load_tree
 # From which ratio on two names differ by a slip.
 _ALIKE = 0.8
 _TABLE = Path(__file__).with_name("images.yaml")
-# The requirements.txt with which an image without an MPI gets one.
-MPI_REQUIREMENTS = Path(__file__).with_name("mpi-requirements.txt")
 
 
 @dataclass(frozen=True)

@@ -43,7 +43,7 @@ _FILE_NAME = re.compile(r"(?!.*\.\.)[\w-][\w./-]{0,200}\.\w{1,10}")
 # What a worker without --cpu requests: it is scheduled on nodes that other pods use, too.
 _CPU = "250m"
 # How many scripts of a folder a message names.
-_MOST_SCRIPTS = 5
+_MOST_SCRIPTS = 3
 _SAVED = """\
 # Written by `hvdchart run --save-spec`. To run it again:
 #   hvdchart deploy {file} --code {code}
@@ -294,8 +294,9 @@ def _instead_of_folder(folder: Path) -> str:
     scripts = sorted(str(each) for each in folder.glob("*.py"))
     if not scripts:
         return "it has no script; name one"
-    more = " or another one of it" if len(scripts) > _MOST_SCRIPTS else ""
-    return f"name a script in it, such as {join_names(scripts[:_MOST_SCRIPTS])}{more}"
+    if len(scripts) <= _MOST_SCRIPTS:
+        return f"name a script in it, such as {join_names(scripts)}"
+    return f"name one of its {len(scripts)} scripts, such as {', '.join(scripts[:_MOST_SCRIPTS])}"
 
 
 def _has_gpus(spec: Plain) -> bool:

@@ -38,8 +38,8 @@ def parse_speed(output: str) -> float | None:
 def on_first_hosts(launcher: list[str], hostfile: str, hosts: int) -> tuple[list[str], int, str]:
     """The launcher's line for the first hosts only, its ranks, and the text of its host file.
 
-    The line is that of hvd_pods/master/launch.py: -np and its last word are the ranks, which
-    each rank compares with how many were started.
+    The line is that of hvd_pods/master/launch.py: the number of mpirun's -np and its last word are
+    the ranks, which each rank compares with how many were started.
     """
     lines = Path(hostfile).read_text().splitlines()[:hosts]
     ranks = 0
@@ -49,7 +49,8 @@ def on_first_hosts(launcher: list[str], hostfile: str, hosts: int) -> tuple[list
         if slots:
             ranks += int(slots[0])
     changed = list(launcher)
-    changed[changed.index("-np") + 1] = str(ranks)
+    if "-np" in changed:
+        changed[changed.index("-np") + 1] = str(ranks)
     changed[-1] = str(ranks)
     return changed, ranks, "".join(f"{line}\n" for line in lines)
 

@@ -30,16 +30,22 @@ SPEC = """
 apiVersion: hvdchart/v1
 name: calls
 nodes: [{{name: n, count: 2, shared: true, coresPerSocket: 1, memory: 1Gi, tuning: {{cpu: 50m}}}}]
-image: {{repository: {image[0]}, tag: {image[1]}}}
+image: {{repository: {image[0]}, tag: "{image[1]}"}}
 train: {{command: [none]}}
 values: {{launch: {{preload: []}}, worker: {{env: [{{name: CALLED, value: "yes"}}]}}}}
 """
 
 
 @pytest.fixture(scope="class")
-def settings(namespace: Namespace) -> Iterator[dict[str, Any]]:
+def image(namespace: Namespace) -> list[str]:
+    """The repository and the tag of an image with an MPI."""
+    return namespace.image.rsplit(":", 1)
+
+
+@pytest.fixture(scope="class")
+def settings(namespace: Namespace, image: list[str]) -> Iterator[dict[str, Any]]:
     """What a launcher needs to reach the namespace."""
-    spec: Spec = parse_spec(SPEC.format(image=namespace.image.rsplit(":", 1)))
+    spec: Spec = parse_spec(SPEC.format(image=image))
     with pytest.MonkeyPatch.context() as patch:
         for name, value in namespace.environment().items():
             patch.setenv(name, value)
@@ -50,7 +56,7 @@ def settings(namespace: Namespace) -> Iterator[dict[str, Any]]:
 def who() -> tuple[int, str]:
     """The rank, and what its worker has in its environment."""
     print("I am called", flush=True)
-    return int(os.environ["OMPI_COMM_WORLD_RANK"]), os.environ["CALLED"]
+    return int(os.environ["RANK"]), os.environ["CALLED"]
 
 
 def fail() -> None:
@@ -183,6 +189,14 @@ class TestWarmWorkers:
     def test_closed_launcher_leaves_nothing(self, closed: None, namespace: Namespace) -> None:
         namespace.wait_until_gone("all,secrets")
         assert namespace.helm("list", "--short").stdout == ""
+
+
+class TestImageOfPythonAlone(TestWarmWorkers):
+    """The chart itself starts the ranks where the image has no MPI."""
+
+    @pytest.fixture(scope="class")
+    def image(self, python_image: dict[str, str]) -> list[str]:
+        return [python_image["repository"], python_image["tag"]]
 
 
 NOTEBOOK = [

@@ -91,7 +91,7 @@ def test_mpirun_names_the_ranks_of_lines_where_that_is_asked_for(
 
 def test_master_starts_the_ranks_itself_without_options() -> None:
     run = make_run(mode="direct", binding=CORES)
-    assert launch.build_command(run, mpi.OPEN_MPI_4) == [
+    assert launch.build_command(run, None) == [
         "python3",
         "-I",
         "-S",
@@ -119,11 +119,11 @@ def test_master_takes_a_line_of_horovodrun(capsys: pytest.CaptureFixture[str]) -
     logged = capsys.readouterr().out
     assert "HOROVOD_CYCLE_TIME=2.5" in logged
     assert "-H a:8" in logged
-    command = launch.build_command(run, mpi.OPEN_MPI_4)
+    command = launch.build_command(run, None)
     own = ["HOROVOD_CYCLE_TIME=2.5", "HOROVOD_TIMELINE=/t"]
     assert command[4:] == ["/horovod/generated/hostfile", *own, "8", "python", "train.py"]
     # An attempt on fewer hosts has fewer ranks than the line.
-    fewer = launch.build_command(run.on(run.hosts[:2]), mpi.OPEN_MPI_4)
+    fewer = launch.build_command(run.on(run.hosts[:2]), None)
     assert fewer[-3:] == ["4", "python", "train.py"]
 
 
@@ -144,7 +144,7 @@ def test_ranks_are_the_charts_whatever_the_line_says(capsys: pytest.CaptureFixtu
     run = make_line("horovodrun -np 4 python t.py")
     launch.check_line(run)
     assert re.search(r"8 ranks.*\n.*-np 4 is left out", capsys.readouterr().out)
-    assert launch.build_command(run, mpi.OPEN_MPI_4)[-3:] == ["8", "python", "t.py"]
+    assert launch.build_command(run, None)[-3:] == ["8", "python", "t.py"]
 
 
 @pytest.mark.parametrize(
@@ -165,7 +165,7 @@ def test_line_of_horovodrun_gets_what_horovod_needs(run: Run, framework: str) ->
 def test_custom_command_keeps_its_horovodrun() -> None:
     run = make_run(mode="custom", args=["horovodrun", "--min-np", "$(NP)", "t"])
     launch.check_line(run)
-    assert launch.build_command(run, mpi.OPEN_MPI_4) == ["horovodrun", "--min-np", "8", "t"]
+    assert launch.build_command(run, None) == ["horovodrun", "--min-np", "8", "t"]
 
 
 def test_custom_command_may_include_the_launchers_line() -> None:
@@ -174,13 +174,18 @@ def test_custom_command_may_include_the_launchers_line() -> None:
     assert launch.build_command(wrapped, mpi.OPEN_MPI_4) == ["time", *line]
 
 
-def test_select_mpi_without_an_mpirun_takes_open_mpis_form_or_refuses(tmp_path: Path) -> None:
+def test_custom_command_in_an_image_without_an_mpi_has_the_line_of_direct() -> None:
+    wrapped = make_run(args=["time", "$(LAUNCH)", "a", "b"], mode="custom", binding=CORES)
+    line = launch.build_command(make_run(mode="direct", args=["a", "b"], binding=CORES), None)
+    assert launch.build_command(wrapped, None) == ["time", *line]
+
+
+def test_only_mode_mpirun_needs_an_mpi(tmp_path: Path) -> None:
     environment = {"PATH": str(tmp_path)}
-    script = make_run(mode="custom", args=["./run.sh"])
-    assert launch.select_mpi(script, environment) is mpi.OPEN_MPI_4
-    for run in (make_run(), make_run(mode="custom", args=["$(LAUNCH)"])):
-        with pytest.raises(ConfigurationError, match="no mpirun on PATH"):
-            launch.select_mpi(run, environment)
+    for run in (make_run(mode="direct"), make_run(mode="custom", args=["$(LAUNCH)"])):
+        assert launch.select_mpi(run, environment) is None
+    with pytest.raises(ConfigurationError, match="no mpirun on PATH"):
+        launch.select_mpi(make_run(), environment)
 
 
 def test_master_env_overrides_the_launchers_settings() -> None:

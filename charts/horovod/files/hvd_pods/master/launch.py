@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import zlib
 from itertools import groupby
+from types import MappingProxyType
 from typing import Mapping
 
 from hvd_pods.common import contract, horovodrun
@@ -45,13 +46,14 @@ def write_ssh(python: str) -> None:
     mpi.SSH.chmod(0o755)
 
 
-def select_mpi(run: Run, variables: Mapping[str, str]) -> MpiImplementation:
-    """The MPI whose command line and host file to use: the image's. Raises ConfigurationError."""
+def select_mpi(run: Run, variables: Mapping[str, str]) -> MpiImplementation | None:
+    """The MPI whose command line and host file to use: the image's; None where none is needed.
+
+    A custom command needs none in an image that has none. Raises ConfigurationError.
+    """
     has_mpirun = shutil.which("mpirun", path=variables["PATH"]) is not None
-    is_used = run.mode == "custom" and (has_mpirun or LAUNCH in run.args)
-    if run.mode != "mpirun" and not is_used:
-        # Scripts that start no mpirun read the host file in Open MPI's form.
-        return mpi.OPEN_MPI_4
+    if run.mode == "direct" or (run.mode == "custom" and not has_mpirun):
+        return None
     implementation = mpi.find_mpi(variables)
     log(f"the image's mpirun is {implementation.name}")
     return implementation
@@ -80,23 +82,32 @@ def _read_line(run: Run) -> horovodrun.Line:
         raise ConfigurationError(f"master.args: {problem}") from problem
 
 
-def build_command(run: Run, implementation: MpiImplementation) -> list[str]:
+def build_command(run: Run, implementation: MpiImplementation | None) -> list[str]:
     """The launcher's complete command line. Raises ConfigurationError for wrong launch.options."""
     if run.mode == "custom":
         return _custom(run, implementation)
     script = run.args or ["python3", f"{PROGRAMS}/rank/check.py"]
-    if run.mode == "direct":
+    variables: Mapping[str, str] = {}
+    if run.is_horovodrun_line:
+        line = _read_line(run)
+        variables = line.variables
+        script = line.command
+    return [*_start(run, implementation, variables), *script]
+
+
+def _start(
+    run: Run,
+    implementation: MpiImplementation | None,
+    variables: Mapping[str, str] = MappingProxyType({}),
+) -> list[str]:
+    """The launcher's command line up to the ranks' own command.
+
+    Without an MPI, the chart starts the ranks, which get these variables.
+    """
+    if implementation is None:
         program = ["python3", "-I", "-S", f"{PROGRAMS}/master/direct.py", str(HOSTFILE)]
-        if run.is_horovodrun_line:
-            line = _read_line(run)
-            program += [f"{name}={content}" for name, content in line.variables.items()]
-            script = line.command
-        return [*program, *_rank_arguments(run, binds_itself=True), *script]
-    return [*_start(run, implementation), *script]
-
-
-def _start(run: Run, implementation: MpiImplementation) -> list[str]:
-    """The launcher's command line up to the ranks' own command."""
+        program += [f"{name}={content}" for name, content in variables.items()]
+        return [*program, *_rank_arguments(run, binds_itself=True)]
     mpi.check_options(run, implementation.launcher)
     return [
         *mpi.mpirun_line(run, implementation),
@@ -118,7 +129,7 @@ def _rank_arguments(run: Run, *, binds_itself: bool) -> list[str]:
     return [*line, str(run.ranks)]
 
 
-def _custom(run: Run, implementation: MpiImplementation) -> list[str]:
+def _custom(run: Run, implementation: MpiImplementation | None) -> list[str]:
     """The user's command with its placeholders filled in, written as Kubernetes writes them."""
     line: list[str] = []
     for argument in run.args:

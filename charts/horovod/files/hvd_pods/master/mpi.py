@@ -114,9 +114,9 @@ def count_clients(run: Run) -> int:
     return 0 if run.mode == "direct" else len(run.hosts)
 
 
-def format_hostfile(addresses: Mapping[Host, str], implementation: MpiImplementation) -> str:
-    """The host file as the MPI reads it; Open MPI's form is older charts' too."""
-    separator = ":" if implementation.hydra else " slots="
+def format_hostfile(addresses: Mapping[Host, str], implementation: MpiImplementation | None) -> str:
+    """The host file as the MPI reads it; without an MPI, in Open MPI's form, as in older charts."""
+    separator = ":" if implementation and implementation.hydra else " slots="
     return "".join(f"{host.address}{separator}{host.slots}\n" for host in addresses)
 
 
