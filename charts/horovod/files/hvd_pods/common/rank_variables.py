@@ -92,7 +92,7 @@ def output_of_run(given: Mapping[str, str]) -> dict[str, str]:
         return {}
     own = f"{output}/{name}"
     try:
-        os.makedirs(own, exist_ok=True)  # noqa: PTH103 - importing pathlib takes time
+        os.makedirs(own, exist_ok=True)
     except OSError:
         return {}
     chosen = {"OUTPUT_PATH": own}

@@ -102,7 +102,7 @@ def begin(host: str, given: dict[str, Any], look: Callable[[str, bytes], None]) 
     output = streams.Stream(own_out, 1)
     errors = streams.Stream(own_errors, 2, partial(look, host))
     line = bytearray(json.dumps(given).encode() + b"\n")
-    return HostSession(host, client, open(own_in, "wb", buffering=0), [output, errors], line)  # noqa: PTH123 - closed to end the ranks
+    return HostSession(host, client, open(own_in, "wb", buffering=0), [output, errors], line)
 
 
 class HostReports:
@@ -231,7 +231,7 @@ def main() -> int:
     own = list(takewhile(ASSIGNMENT.match, sys.argv[2:]))
     variables.update((name, value) for name, _, value in (word.partition("=") for word in own))
     given = {
-        "directory": os.getcwd(),  # noqa: PTH109 - a text
+        "directory": os.getcwd(),
         "arguments": sys.argv[2 + len(own) :],
         "variables": variables,
         "stay": float(os.environ.get(contract.STAY_WITHIN, "0")),

@@ -93,7 +93,7 @@ def _correct_multiprocessing() -> None:
     """Renew what multiprocessing has kept of the process that imported it."""
     process = sys.modules.get("multiprocessing.process")
     if process is not None:
-        vars(process)["ORIGINAL_DIR"] = os.getcwd()  # noqa: PTH109 - as multiprocessing has it
+        vars(process)["ORIGINAL_DIR"] = os.getcwd()
         vars(process)["current_process"]().authkey = os.urandom(32)
     spawn = sys.modules.get("multiprocessing.spawn")
     if spawn is not None:
@@ -184,7 +184,7 @@ def prepare_main(program: dict[str, Any], main: dict[str, Any]) -> None:
     main.update(special, __doc__=None, __loader__=BuiltinImporter, **annotations)
     if program["kind"] == "file":
         # Python does not normalize it.
-        path = os.path.join(os.getcwd(), program["target"])  # noqa: PTH109, PTH118
+        path = os.path.join(os.getcwd(), program["target"])
         main.update(__file__=path, __cached__=None, __loader__=SourceFileLoader("__main__", path))
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 import sys
 
-PROGRAMS = os.path.abspath(__file__).rsplit("/", 3)[0]  # noqa: PTH100 - no further imports here
+PROGRAMS = os.path.abspath(__file__).rsplit("/", 3)[0]
 sys.path[0] = PROGRAMS
 from hvd_pods.warm import service
 

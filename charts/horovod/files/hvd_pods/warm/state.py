@@ -184,7 +184,7 @@ def _changed(file: str) -> int:
 
 def threads() -> int:
     """The number of this process' threads."""
-    return len(os.listdir("/proc/self/task"))  # noqa: PTH208 - names only
+    return len(os.listdir("/proc/self/task"))
 
 
 def _find_threads() -> str | None:
@@ -210,7 +210,7 @@ def _find_threads() -> str | None:
 def open_descriptors() -> dict[int, str]:
     """The open files of this process: what each number leads to."""
     found = {}
-    for name in os.listdir("/proc/self/fd"):  # noqa: PTH208 - names only
+    for name in os.listdir("/proc/self/fd"):
         try:
             found[int(name)] = os.readlink(f"/proc/self/fd/{name}")
         except OSError:
