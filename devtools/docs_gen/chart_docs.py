@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import json
-import re
 import sys
 import textwrap
 from collections.abc import Iterator
@@ -42,28 +41,21 @@ def load_source() -> Node:
     return source
 
 
-def _fill_in(node: Node) -> dict[str, int]:
-    """Replaces the names of limits and of numbers below `node`.
-
-    Returns what the chart takes for null, by the name of the key. Exits for an unknown limit.
-    """
-    numbers: dict[str, int] = {}
+def _fill_in(node: Node) -> None:
+    """Replaces the names of limits and of numbers below `node`. Exits for an unknown limit."""
     for name, child in node.get("properties", {}).items():
-        below = _fill_in(child)
-        if "effective" in child:
-            below[name] = child["effective"]
+        _fill_in(child)
         if isinstance(limit := child.get("maximum"), str):
             limits = read_data("resources.json")
             if limit not in limits:
                 sys.exit(f"{SOURCE}: {name}: `maximum` is {limit}, which resources.json has not")
             child["maximum"] = limits[limit]
-        for key, number in below.items():
-            if "description" in child:
-                child["description"] = child["description"].replace(f"{{{key}}}", str(number))
-        numbers |= below
+        if "effective" in child:
+            number = str(child["effective"])
+            text = child.get("description", "")
+            child["description"] = text.replace(f"{{{name}}}", number)
     if "items" in node:
         _fill_in(node["items"])
-    return numbers
 
 
 def render_schema(source: Node) -> str:
@@ -143,8 +135,8 @@ def render_template(name: str, data: Any) -> str:
 
 
 def declared_hashes(node: Node, prefix: str = "", above: str = "") -> Iterator[tuple[str, str]]:
-    """Dotted keys with the hash that they declare: docs/adr/0010. A key below a default, such as
-    staging.nodes, inherits the declaration of the key above.
+    """Dotted keys with the hash that they declare: docs/adr/0010. A key inherits the declaration of
+    the key above.
     """
     for name, child in node["properties"].items():
         declared = child.get("hash", above)
@@ -165,11 +157,7 @@ def _needed_defaults(node: Node, prefix: str) -> Iterator[tuple[str, Any]]:
         if child.get("additionalProperties") or is_map:
             yield key, {}
         elif "properties" in child:
-            own = {
-                below: {**grandchild, "default": default[below]} if default else grandchild
-                for below, grandchild in child["properties"].items()
-            }
-            yield from list(_needed_defaults({"properties": own}, f"{key}.")) or [(key, {})]
+            yield from list(_needed_defaults(child, f"{key}.")) or [(key, {})]
         elif default is not None:
             yield key, default
 
@@ -216,28 +204,24 @@ def _default(node: Node) -> str:
     return f"`{inline(node['default'])}`" if "default" in node else ""
 
 
-def undescribed(node: Node, prefix: str = "", above: str = "") -> Iterator[str]:
-    """Keys without a description that the description above them does not name either. `enabled`
-    needs none.
-    """
+def undescribed(node: Node, prefix: str = "") -> Iterator[str]:
+    """Keys without a description."""
     for name, child in node.get("properties", {}).items():
         key = f"{prefix}{name}"
-        text = child.get("description", "")
-        if not text and name != "enabled" and not re.search(rf"\b{name}\b", above):
+        if not child.get("description"):
             yield key
-        yield from undescribed(child, f"{key}.", text or above)
-        yield from undescribed(child.get("items", {}), f"{key}[].", text or above)
+        yield from undescribed(child, f"{key}.")
+        yield from undescribed(child.get("items", {}), f"{key}[].")
 
 
-def without_number(node: Node, prefix: str = "", above: str = "") -> Iterator[str]:
-    """Keys with an effective number that neither their description nor that above says."""
+def without_number(node: Node, prefix: str = "") -> Iterator[str]:
+    """Keys with an effective number that their description does not say."""
     for name, child in node["properties"].items():
         key = f"{prefix}{name}"
-        text = child.get("description", above)
-        if "effective" in child and f"default: {child['effective']}" not in text:
+        if "effective" in child and f"default: {child['effective']}" not in child["description"]:
             yield key
         if "properties" in child:
-            yield from without_number(child, f"{key}.", text)
+            yield from without_number(child, f"{key}.")
 
 
 def generated_texts() -> dict[Path, str]:
