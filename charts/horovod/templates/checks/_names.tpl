@@ -1,4 +1,4 @@
-{{/* Refusals of keys and names that the chart needs for itself, or no longer has. */}}
+{{/* Refusals of names: of keys of older charts, of the objects, and those that the chart uses itself. */}}
 
 {{- define "horovod.checkRetired" -}}
 {{- $values := .Values -}}
