@@ -18,6 +18,7 @@ from tests.chart.render import (
     pod_spec,
     render,
     run_settings,
+    variables,
 )
 
 GPUS: Values = {
@@ -71,6 +72,12 @@ def test_variables_of_a_group_come_after_those_of_all_workers() -> None:
     _, gpu = of_kind(render(GROUPS), "StatefulSet")
     names = [entry["name"] for entry in pod_spec(gpu)["containers"][0]["env"]]
     assert names[-2:] == ["A", "B"]
+
+
+def test_master_knows_that_the_groups_ask_for_tags() -> None:
+    tags = {"name": "TAG_OUTPUT", "value": "1"}
+    manifests = render({"workerGroups": [{"name": name, "env": [tags]} for name in ("a", "b")]})
+    assert variables(manifests, "Job")["TAG_OUTPUT"] == "1"
 
 
 def test_group_may_have_an_image_of_its_own() -> None:

@@ -10,6 +10,7 @@ from devtools.docs_gen.chart_docs import load_source
 from hvdchart.chart_files import read_data
 from tests.chart.render import Values, helm_template, nested, refusal
 
+TAGS = {"name": "TAG_OUTPUT", "value": "1"}
 # Values, and the names in the message: of both keys, and of what is in them.
 CONTRADICTIONS: list[tuple[Values, list[str]]] = [
     (
@@ -224,6 +225,14 @@ CONTRADICTIONS: list[tuple[Values, list[str]]] = [
         ["tensorboard.logDir", "volumeMounts"],
     ),
     ({"metrics": {"podMonitor": True}}, ["metrics.podMonitor", "metrics.enabled"]),
+    (
+        {"workerGroups": [{"name": "a"}, {"name": "b", "env": [TAGS]}]},
+        ['TAG_OUTPUT in env is not set for group "a" but {"name":', 'for group "b"', "worker.env"],
+    ),
+    (
+        {"workerGroups": [{"name": "a", "env": [TAGS]}, {"name": "b"}]},
+        ['"value":"1"} for group "a" but not set for group "b"'],
+    ),
     (
         {"tensorboard": {"allowFrom": [{"podSelector": {}}]}},
         ["tensorboard.allowFrom", "tensorboard.enabled"],

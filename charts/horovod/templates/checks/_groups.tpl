@@ -20,6 +20,7 @@
 {{- include "horovod.checkHosts" . -}}
 {{- include "horovod.checkSpares" . -}}
 {{- include "horovod.checkGpus" . -}}
+{{- include "horovod.checkTags" . -}}
 {{- end }}
 
 {{/* The Role names every pod that the master may replace, so that the number of hosts has a limit. */}}
@@ -82,6 +83,19 @@
 {{- fail (printf "%s: the device plugin sets it to the GPUs that a worker gets, so remove it" $subject) -}}
 {{- end -}}
 {{- end -}}
+{{- end -}}
+{{- end -}}
+{{- end }}
+
+{{/* The master starts one mpirun for all groups, which names the rank of each line or of no line. */}}
+{{- define "horovod.checkTags" -}}
+{{- $first := first .horovod.groups -}}
+{{- $given := include "horovod.tagEntry" $first | default "not set" -}}
+{{- range rest .horovod.groups -}}
+{{- $own := include "horovod.tagEntry" . | default "not set" -}}
+{{- if ne $own $given -}}
+{{- $problem := printf "TAG_OUTPUT in env is %s for group %q but %s for group %q" $given $first.name $own .name -}}
+{{- fail (printf "%s: either all lines of a run name their rank or none; set it in worker.env only" $problem) -}}
 {{- end -}}
 {{- end -}}
 {{- end }}

@@ -92,11 +92,10 @@ spec:
 {{- if .horovod.keys.areOwn }}
 - {name: HVD_KEYS_SECRETS, value: {{ printf "%s %s" .horovod.keys.secrets.master .horovod.keys.secrets.worker | quote }}}
 {{- end }}
-{{- range (first .horovod.groups).env }}
-{{- if eq .name "TAG_OUTPUT" }}
-# The master starts mpirun with an option that names the rank of each line (hvd_pods/master/mpi.py).
-- {{ toJson . }}
-{{- end }}
+{{- with include "horovod.tagEntry" (first .horovod.groups) }}
+# The same in all groups. The master starts mpirun with an option that names the rank of each line
+# (hvd_pods/master/mpi.py).
+- {{ . }}
 {{- end }}
 {{- with .Values.launch.framework }}
 - {name: HVD_FRAMEWORK, value: {{ . }}}

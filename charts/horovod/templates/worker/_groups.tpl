@@ -44,3 +44,10 @@ Call with (dict "root" $ "defaults" $defaultsOfTheChart).
 {{- $_ := set $facts "hosts" $hosts -}}
 {{- $_ := set $facts "spares" $spares -}}
 {{- end }}
+
+{{/* The entry of a group's env that asks for the rank before each line, as JSON; empty where it has none. */}}
+{{- define "horovod.tagEntry" -}}
+{{- $entry := "" -}}
+{{- range .env -}}{{- if eq .name "TAG_OUTPUT" -}}{{- $entry = toJson . -}}{{- end -}}{{- end -}}
+{{- $entry -}}
+{{- end }}
