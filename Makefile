@@ -29,8 +29,8 @@ unit: venv ## Run the tests that need neither a cluster nor an image (ALL=1: als
 fuzz: venv ## Run the fuzz tests with many generated inputs (`make test` runs them with few)
 	@$(PY) -m pytest -q tests/unit -m fuzz --hypothesis-profile=many
 
-chart: venv ## Run the tests of rendered manifests, some against a real API server
-	@$(PY) -m pytest -q tests/chart
+chart: venv ## Run the tests of rendered manifests, some against a real API server (CLUSTER=none: only those without one)
+	@$(PY) -m pytest -q tests/chart $(if $(filter none,$(CLUSTER)),-m "not cluster")
 
 images: venv ## Run the tests inside the images, which are built first
 	@$(PY) -m pytest -q tests/images

@@ -139,6 +139,12 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> GroupedSched
     return GroupedScheduling(config, log)
 
 
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """Mark each test that gets the cluster, also through another fixture."""
+    if "kubeconfig" in getattr(item, "fixturenames", ()):
+        item.add_marker("cluster")
+
+
 def place_in_order(nodeid: str) -> int:
     """Where the test's folder is in ORDER."""
     return next(place for place, start in enumerate(ORDER) if nodeid.startswith(start))

@@ -1,6 +1,10 @@
-"""Which tests run in one process when several processes share them."""
+"""Which tests run in one process when several processes share them, and which need a cluster."""
 
 from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 
@@ -28,3 +32,22 @@ def test_tests_of_seconds_come_last() -> None:
     files = ("unit/test_a.py", "e2e/test_a.py", "chart/test_a.py", "images/test_a.py")
     placed = sorted((f"tests/{file}::test_b" for file in files), key=place_in_order)
     assert [nodeid.split("/")[1] for nodeid in placed] == ["images", "e2e", "chart", "unit"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("expression", "chosen"),
+    [
+        # One has the fixture itself, and one through another fixture.
+        ("cluster", {"test_real_api", "test_admission"}),
+        ("not cluster", {"test_kubernetes_versions"}),
+    ],
+)
+def test_marker_chooses_the_tests_that_need_a_cluster(expression: str, chosen: set[str]) -> None:
+    folder = Path(__file__).parents[1] / "chart"
+    names = ("test_real_api", "test_admission", "test_kubernetes_versions")
+    files = [str(folder / f"{name}.py") for name in names]
+    command = [sys.executable, "-m", "pytest", "--collect-only", "-q", "-m", expression, *files]
+    printed = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    tests = [line for line in printed.splitlines() if "::" in line]
+    assert {Path(test.split("::")[0]).stem for test in tests} == chosen
