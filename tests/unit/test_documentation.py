@@ -141,3 +141,11 @@ def test_each_row_and_item_of_the_security_page_has_a_promise_that_a_test_guards
     rows = [*items, *"".join(tables).splitlines()]
     assert len(rows) > 30
     assert [row for row in rows if not promises.linked(row)] == []
+
+
+def test_each_number_of_a_decision_has_a_page_or_a_line_in_the_index() -> None:
+    pages = {int(page.name[:4]) for page in (DOCS / "adr").glob("*.md")}
+    index = (DOCS / "README.md").read_text("utf-8")
+    withdrawn = {int(number) for number in re.findall(r"^\| (\d+)\. ", index, re.M)}
+    assert not pages & withdrawn
+    assert pages | withdrawn == {*range(1, max(pages) + 1)}
