@@ -10,7 +10,7 @@ import pytest
 from hvdchart.doctor.fitting import examine_fit
 from tests.fakes import faults
 from tests.fakes.cluster import FakeCluster
-from tests.fakes.fixtures import Command, answer_as
+from tests.fakes.fixtures import Command
 from tests.fakes.program import StubProgram
 
 GPU = "nvidia.com/gpu"
@@ -100,14 +100,6 @@ def test_master_finds_a_node_that_the_workers_leave() -> None:
     assert examine_fit([node(), node("m")], [], values(14)).state == "ok"
     small = [node(), node("m", allocatable={"memory": "300Mi"})]
     assert examine_fit(small, [], values(1, "23Gi")).state == "ok"
-
-
-@pytest.fixture
-def script(tmp_path: Path, helm: StubProgram) -> Path:
-    answer_as(helm, "train")
-    path = tmp_path / "train.py"
-    path.write_text("pass\n")
-    return path
 
 
 @pytest.mark.parametrize(

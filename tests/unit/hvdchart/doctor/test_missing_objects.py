@@ -9,7 +9,7 @@ import pytest
 
 from hvdchart.doctor.needs import objects_named
 from tests.fakes.cluster import FakeCluster
-from tests.fakes.fixtures import Command, answer_as
+from tests.fakes.fixtures import Command
 from tests.fakes.program import StubProgram
 
 
@@ -52,14 +52,6 @@ def test_objects_that_pods_cannot_start_without(
     values: dict[str, Any], named: list[tuple[str, str]]
 ) -> None:
     assert objects_named(values) == named
-
-
-@pytest.fixture
-def script(tmp_path: Path, helm: StubProgram) -> Path:
-    answer_as(helm, "train")
-    path = tmp_path / "train.py"
-    path.write_text("pass\n")
-    return path
 
 
 @pytest.mark.parametrize(
