@@ -195,7 +195,8 @@ class TestImageOfPythonAlone(TestWarmWorkers):
     """The chart itself starts the ranks where the image has no MPI."""
 
     @pytest.fixture(scope="class")
-    def image(self, python_image: dict[str, str]) -> list[str]:
+    @classmethod
+    def image(cls, python_image: dict[str, str]) -> list[str]:
         return [python_image["repository"], python_image["tag"]]
 
 
