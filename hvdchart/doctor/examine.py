@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 from hvdchart.doctor.findings import Finding
 from hvdchart.doctor.fitting import examine_fit
-from hvdchart.doctor.needs import Values, claims, objects_named, pod_needs, security_level
+from hvdchart.doctor.needs import CLAIM, Values, claims, objects_named, pod_needs, security_level
 from hvdchart.doctor.policies import examine_policies
 from hvdchart.doctor.rights import examine_rights
 from hvdchart.doctor.room import (
@@ -105,10 +105,10 @@ def _examine_room(cluster: Cluster, values: Values | None) -> Iterator[Finding]:
         named = {name: cluster.claim(name) for name in claims(values)}
         workers = sum(pod.number for pod in needs or [] if pod.name != "master")
         yield from examine_claims(named, classes, workers)
-        for missing in missing_objects(cluster, values):
-            # A claim has its own finding.
-            if not missing.startswith("PersistentVolumeClaim"):
-                yield Finding(missing, "problem", "it does not exist", "create it")
+        # A claim has a finding of its own.
+        others = [each for each in objects_named(values) if each[0] != CLAIM]
+        for missing in _missing(cluster, others):
+            yield Finding(missing, "problem", "it does not exist", "create it")
     if classes is None:
         yield Finding("storage", "unknown", _UNSEEN)
     else:
@@ -132,7 +132,7 @@ def check_before_install(cluster: Cluster, given: Values, word: Callable[[str], 
     the objects or list nodes learns it from the run.
     """
     values = merge_values(default_values(), given)
-    missing = missing_objects(cluster, values)
+    missing = _missing(cluster, objects_named(values))
     if missing:
         force = word("--force where something else creates it later")
         where = f"in namespace {cluster.namespace}"
@@ -148,10 +148,6 @@ def check_before_install(cluster: Cluster, given: Values, word: Callable[[str], 
         raise ClusterError(f"{found.text}; {found.fix}, or {grows}")
 
 
-def missing_objects(cluster: Cluster, values: Values) -> list[str]:
-    """The kind and the name of each object that the pods need and that does not exist."""
-    return [
-        f"{kind} {name}"
-        for kind, name in objects_named(values)
-        if cluster.lacks(f"{kind.lower()}s", name)
-    ]
+def _missing(cluster: Cluster, named: Iterable[tuple[str, str]]) -> list[str]:
+    """The kind and the name of each of these objects that does not exist."""
+    return [f"{kind} {name}" for kind, name in named if cluster.lacks(f"{kind.lower()}s", name)]

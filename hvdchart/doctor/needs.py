@@ -13,6 +13,7 @@ from hvdchart.quantity import parse_quantity
 from hvdchart.values.merge import merged_groups
 
 Values: TypeAlias = Mapping[str, Any]
+CLAIM = "PersistentVolumeClaim"
 # The fields of Kubernetes that name another object: its kind, and the field with its name.
 _NAMED_BY = {
     "secretKeyRef": ("Secret", "name"),
@@ -21,7 +22,7 @@ _NAMED_BY = {
     "configMapKeyRef": ("ConfigMap", "name"),
     "configMapRef": ("ConfigMap", "name"),
     "configMap": ("ConfigMap", "name"),
-    "persistentVolumeClaim": ("PersistentVolumeClaim", "claimName"),
+    "persistentVolumeClaim": (CLAIM, "claimName"),
 }
 # Levels of Pod Security, the strictest first.
 LEVELS = ("restricted", "baseline", "privileged")

@@ -16,7 +16,7 @@ MPIS = [mpi.OPEN_MPI_4, mpi.OPEN_MPI_5, mpi.INTEL_MPI, mpi.MPICH]
 class Line:
     """The master's line for a run, as the driver gets it, and the host file."""
 
-    def __init__(self, implementation: mpi.MpiImplementation, folder: Path) -> None:
+    def __init__(self, implementation: mpi.MpiImplementation | None, folder: Path) -> None:
         args = ["python3", "driver.py", "{}", "$(HOSTFILE)", "$(LAUNCH)"]
         self.run = make_run(mode="custom", args=args)
         _, _, _, self.hostfile, *self.words = launch.build_command(self.run, implementation)
@@ -47,6 +47,13 @@ def test_only_the_numbers_of_ranks_change_in_the_masters_line(line: Line) -> Non
     changed = {index for index, word in enumerate(cut) if word != line.words[index]}
     assert changed == {line.words.index("-np") + 1, len(line.words) - 1}
     assert cut[-1] == cut[cut.index("-np") + 1] == str(line.run.hosts[0].slots)
+
+
+def test_the_line_of_an_image_without_an_mpi_has_the_ranks_at_its_end_alone(tmp_path: Path) -> None:
+    line = Line(None, tmp_path)
+    cut, ranks, _ = driver.on_first_hosts(line.words, str(line.file), 1)
+    assert ranks == line.run.hosts[0].slots
+    assert cut == [*line.words[:-1], str(ranks)]
 
 
 def test_the_masters_line_stays_for_all_hosts(line: Line) -> None:
