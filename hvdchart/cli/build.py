@@ -50,8 +50,6 @@ def build(
     Exit codes: 0 built; 5 there is no Dockerfile; 9 no builder works, or it failed; 130
     interrupted.
     """
-    import json
-
     from hvdchart.image import build as building
     from hvdchart.image.deliver import Target, deliver, save
     from hvdchart.image.engines import choose_engine
@@ -68,8 +66,7 @@ def build(
             save(reference, engine, archive)
         if spec is not None:
             repository, _, tag = reference.rpartition(":")
-            pairs = {"image.repository": repository, "image.tag": tag}
-            set_values(spec, [f"{path}={json.dumps(value)}" for path, value in pairs.items()])
+            set_values(spec, {"image.repository": repository, "image.tag": tag})
         show(reference)
 
     if not watch:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import codecs
 import io
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,22 +12,18 @@ from hvdchart.errors import FileError, SpecError
 from hvdchart.files import write_atomically
 from hvdchart.spec.load import parse_spec
 from hvdchart.spec.overlays import split_path
-from hvdchart.spec.yaml_tree import Node, parse
+from hvdchart.spec.yaml_tree import Node, Plain, parse
 
 
-def set_values(file: Path, settings: Sequence[str]) -> None:
-    """Set each `path=value`; the value is YAML, and maps on the way are made.
+def set_values(file: Path, values: Mapping[str, Plain]) -> None:
+    """Set the value at each path, such as nodes.0.count; maps on the way are made.
 
     Raises SpecError, and changes nothing, for a setting that has no place and if the spec would
     become wrong; and FileError when the file cannot be read or written.
     """
 
     def change(root: Any) -> None:
-        for setting in settings:
-            path, equals, text = setting.partition("=")
-            if not equals:
-                raise SpecError(str(file), "", f"got {setting!r}", "path=value")
-            value = parse(text.encode() or b'""', f"the value of {path}").plain
+        for path, value in values.items():
             target, key = _target(root, path)
             target[key] = value
 

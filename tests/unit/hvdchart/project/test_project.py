@@ -58,19 +58,19 @@ FLAT = (
         # Text stays text, and a list keeps its indentation.
         (
             TEXT,
-            lambda file: set_values(file, ["nodes.0.count=8", 'image.tag="2.0"']),
+            lambda file: set_values(file, {"nodes.0.count": 8, "image.tag": "2.0"}),
             TEXT.replace("count: 2", "count: 8").replace("1.0", "2.0"),
         ),
         (
             FLAT,
-            lambda file: set_values(file, ["nodes.0.count=3"]),
+            lambda file: set_values(file, {"nodes.0.count": 3}),
             FLAT.replace("count: 1", "count: 3"),
         ),
         # A new key comes at the end of its map.
         (
             TEXT,
             lambda file: set_values(
-                file, ["volumes.output.pvc=results", r"values.podLabels.c\.d=y"]
+                file, {"volumes.output.pvc": "results", r"values.podLabels.c\.d": "y"}
             ),
             TEXT.replace("    a.b: x\n", "    a.b: x\n    c.d: y\n")
             + "volumes:\n  output:\n    pvc: results\n",
@@ -89,7 +89,7 @@ def test_a_key_is_changed_and_all_else_stays(
 def test_line_ends_and_the_byte_order_mark_stay(spec: Path) -> None:
     marked = ("\ufeff" + TEXT).replace("\n", "\r\n")
     spec.write_bytes(marked.encode())
-    set_values(spec, ["nodes.0.count=8"])
+    set_values(spec, {"nodes.0.count": 8})
     assert spec.read_bytes().decode() == marked.replace("count: 2", "count: 8")
 
 
@@ -98,32 +98,31 @@ ANCHORED = TEXT.replace("a.b: x", "a.b: &x x\n    c: *x\n    d: &alone y")
 
 def test_anchors_stay(spec: Path) -> None:
     spec.write_text(ANCHORED)
-    set_values(spec, ["nodes.0.count=8", "values.podLabels.c=z"])
+    set_values(spec, {"nodes.0.count": 8, "values.podLabels.c": "z"})
     assert spec.read_text() == ANCHORED.replace("count: 2", "count: 8").replace("*x", "z")
 
 
 def test_a_value_that_other_keys_use_is_not_changed(spec: Path) -> None:
     spec.write_text(ANCHORED)
     with pytest.raises(SpecError, match=r"other keys use its value \(\*x\)"):
-        set_values(spec, [r"values.podLabels.a\.b=z"])
+        set_values(spec, {r"values.podLabels.a\.b": "z"})
     assert spec.read_text() == ANCHORED
 
 
 @pytest.mark.parametrize(
-    ("setting", "problem"),
+    ("path", "value", "problem"),
     [
-        ("nodes.0.count=many", "nodes"),
-        ("nodes.0.count", "expected path=value"),
-        ("nodes.5.count=1", "'5' is not an item"),
-        ("name.first=a", "'first' is below"),
-        ("=1", "a path such as nodes.0.count"),
+        ("nodes.0.count", "many", "nodes"),
+        ("nodes.5.count", 1, "'5' is not an item"),
+        ("name.first", "a", "'first' is below"),
+        ("", 1, "a path such as nodes.0.count"),
     ],
 )
 def test_what_has_no_place_or_would_make_the_spec_wrong_is_refused(
-    spec: Path, setting: str, problem: str
+    spec: Path, path: str, value: str | int, problem: str
 ) -> None:
     with pytest.raises(SpecError, match=problem):
-        set_values(spec, [setting])
+        set_values(spec, {path: value})
     assert spec.read_text() == TEXT
 
 
