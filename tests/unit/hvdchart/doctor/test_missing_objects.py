@@ -86,3 +86,13 @@ def test_who_may_not_read_secrets_learns_it_from_the_run(
 ) -> None:
     fake_cluster.refusals["secrets get"] = (403, "secrets is forbidden")
     assert hvdchart("run", script, "--detach", "--secret", "wandb").code == 0
+
+
+def test_doctor_names_each_missing_object_once(
+    hvdchart: Command, fake_cluster: FakeCluster, script: Path
+) -> None:
+    fake_cluster.put("namespaces", {"metadata": {"name": "team"}})
+    options = ["--secret", "wandb", "--volume", "data=pvc:scans"]
+    lines = hvdchart("doctor", script, *options).output.splitlines()
+    missing = [line for line in lines if "it does not exist" in line]
+    assert [sum(name in line for line in missing) for name in ("wandb", "scans")] == [1, 1]

@@ -102,6 +102,7 @@ def begin(host: str, given: dict[str, Any], look: Callable[[str, bytes], None]) 
     output = streams.Stream(own_out, 1)
     errors = streams.Stream(own_errors, 2, partial(look, host))
     line = bytearray(json.dumps(given).encode() + b"\n")
+    # The end of the opened pipe ends the ranks of the host.
     return HostSession(host, client, open(own_in, "wb", buffering=0), [output, errors], line)
 
 

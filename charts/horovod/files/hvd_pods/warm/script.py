@@ -93,6 +93,7 @@ def _correct_multiprocessing() -> None:
     """Renew what multiprocessing has kept of the process that imported it."""
     process = sys.modules.get("multiprocessing.process")
     if process is not None:
+        # As multiprocessing has it.
         vars(process)["ORIGINAL_DIR"] = os.getcwd()
         vars(process)["current_process"]().authkey = os.urandom(32)
     spawn = sys.modules.get("multiprocessing.spawn")
