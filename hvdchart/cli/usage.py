@@ -1,8 +1,10 @@
 """What the answer to a wrong command line says besides: what was likely meant, and what to type."""
 
+import re
 import shlex
 from collections.abc import Mapping
 from difflib import SequenceMatcher
+from itertools import dropwhile
 from pathlib import Path
 from typing import Any
 
@@ -21,16 +23,15 @@ _FOREIGN = {
     "command": ("Options of the command in the pod", 2),
 }
 
-# Options of what starts scripts elsewhere, for commands that take a script: what to write instead.
 _GIVEN = "leave it out: each rank gets the address and its number as variables"
+# Options of what starts scripts elsewhere, for commands that take a script: what to write instead.
+# torchrun and others also take `_` for `-`.
 _OF_OTHERS = {
     "--nnodes": "write --workers",
     "--num-nodes": "write --workers",
-    "--num_nodes": "write --workers",
     "--nodes": "write --workers",
     "--replicas": "write --workers",
     "--nproc-per-node": "write --workers, or --gpus: each GPU of a worker gets a rank",
-    "--nproc_per_node": "write --workers, or --gpus: each GPU of a worker gets a rank",
     "--node-selector": "write --set nodes.0.nodeSelector.KEY=VALUE",
     "--shm": "write --set tuning.shm=8Gi",
     "--shm-size": "write --set tuning.shm=8Gi",
@@ -42,29 +43,13 @@ _OF_OTHERS = {
     "-e": "write --env",
     "-v": "write --volume",
     "--node-rank": _GIVEN,
-    "--node_rank": _GIVEN,
     "--master-addr": _GIVEN,
-    "--master_addr": _GIVEN,
     "--master-port": _GIVEN,
-    "--master_port": _GIVEN,
     "--rdzv-endpoint": _GIVEN,
-    "--rdzv_endpoint": _GIVEN,
     "--rdzv-backend": _GIVEN,
-    "--rdzv_backend": _GIVEN,
     "--standalone": _GIVEN,
     "--dry-run": "`hvdchart plan` prints what would run",
     "--diff": "`hvdchart plan` prints what would run",
-}
-_STARTERS = {
-    "accelerate",
-    "deepspeed",
-    "horovodrun",
-    "mpiexec",
-    "mpirun",
-    "python",
-    "python3",
-    "srun",
-    "torchrun",
 }
 
 
@@ -90,7 +75,7 @@ class Command(TyperCommand):
 
     def _advice(self, ctx: Any, unknown: str, args: list[str]) -> str:
         """The end of the sentence about an unknown option, and what to type."""
-        instead = _OF_OTHERS.get(unknown)
+        instead = _OF_OTHERS.get(unknown.replace("_", "-"))
         if instead and "--workers" in self._takes_value(ctx):
             return f"; {instead}. Arguments of the script go after --"
         return self._meant(ctx, unknown) + self._line(ctx, args)
@@ -129,8 +114,14 @@ class Command(TyperCommand):
 
 def _refuse_starter(ctx: Any, args: list[str]) -> None:
     """Raise UsageError where the program that starts a script elsewhere is in its place."""
-    words = [word for word in args if not word.startswith("-")]
-    if not words or words[0] not in _STARTERS or Path(words[0]).exists():
+    words = list(dropwhile(lambda word: word.startswith("-"), args))
+    # Most command lines name a script or a spec.
+    if not words or words[0].endswith(".py") or Path(words[0]).exists():
+        return
+    # Imported here because few command lines come here.
+    from hvdchart.spec.launchers import nested_launcher
+
+    if not re.fullmatch("python[0-9.]*", words[0]) and not nested_launcher(words):
         return
     script = next((word for word in words if word.endswith(".py")), "SCRIPT")
     ctx.fail(f"{words[0]} is no script: `{ctx.command_path} {script}` starts the ranks itself")
