@@ -188,6 +188,15 @@ def test_only_mode_mpirun_needs_an_mpi(tmp_path: Path) -> None:
         launch.select_mpi(make_run(), environment)
 
 
+def test_ranks_of_an_mpi_program_are_not_started_without_an_mpi(tmp_path: Path) -> None:
+    """Each of them would train alone."""
+    environment = {"PATH": str(tmp_path), "HVD_FRAMEWORK": "mpi"}
+    with pytest.raises(ConfigurationError, match="no mpirun on PATH"):
+        launch.select_mpi(make_run(mode="custom", args=["$(LAUNCH)", "python", "t"]), environment)
+    own = make_run(mode="custom", args=["./run.sh"])
+    assert launch.select_mpi(own, environment) is None
+
+
 def test_master_env_overrides_the_launchers_settings() -> None:
     inherited = {"OMPI_MCA_pml": "cm", "PATH": "/usr/bin", "OWN": "1"}
     environment = launch.build_environment(make_run(), inherited)

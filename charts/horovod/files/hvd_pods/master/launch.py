@@ -49,10 +49,12 @@ def write_ssh(python: str) -> None:
 def select_mpi(run: Run, variables: Mapping[str, str]) -> MpiImplementation | None:
     """The MPI whose command line and host file to use: the image's; None where none is needed.
 
-    A custom command needs none in an image that has none. Raises ConfigurationError.
+    A custom command needs none in an image that has none, unless the chart starts ranks of an MPI
+    program for it: each would train alone. Raises ConfigurationError.
     """
     has_mpirun = shutil.which("mpirun", path=variables["PATH"]) is not None
-    if run.mode == "direct" or (run.mode == "custom" and not has_mpirun):
+    starts_mpi = LAUNCH in run.args and variables.get(contract.FRAMEWORK) == "mpi"
+    if run.mode == "direct" or (run.mode == "custom" and not has_mpirun and not starts_mpi):
         return None
     implementation = mpi.find_mpi(variables)
     log(f"the image's mpirun is {implementation.name}")
