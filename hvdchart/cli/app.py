@@ -136,7 +136,7 @@ def _refuse(name: str, instead: str) -> None:
         raise typer.BadParameter(f"`{name}` was removed: {instead}")
 
     ignored = {"ignore_unknown_options": True, "allow_extra_args": True}
-    app.command(name, hidden=True, context_settings=ignored)(refuse)
+    app.command(name, hidden=True, context_settings=ignored, add_help_option=False)(refuse)
 
 
 for _name in (name for group in _COMMANDS.values() for name in group if name != "image"):

@@ -4,12 +4,12 @@ from typing import Annotated
 
 import typer
 
-from hvdchart.cli.options import Context, Name, Namespace, connect
+from hvdchart.cli.options import Context, MaybeName, Namespace, connect_to_run
 from hvdchart.cli.terminal import note, show
 
 
 def events(
-    name: Name,
+    name: MaybeName = None,
     namespace: Namespace = None,
     context: Context = None,
     is_followed: Annotated[
@@ -28,7 +28,7 @@ def events(
     from hvdchart.run.report import event_lines
     from hvdchart.run.watch import follow_events
 
-    cluster = connect(context, namespace)
+    cluster, name = connect_to_run(name, context, namespace)
     is_empty = True
     events = follow_events(cluster, name) if is_followed else cluster.release(name).events
     for line in event_lines(events):

@@ -4,13 +4,13 @@ from typing import Annotated
 
 import typer
 
-from hvdchart.cli.options import Context, Name, Namespace, connect, parse_duration
+from hvdchart.cli.options import Context, MaybeName, Namespace, connect_to_run, parse_duration
 from hvdchart.cli.terminal import print_log, say
 from hvdchart.errors import ClusterError
 
 
 def logs(
-    name: Name,
+    name: MaybeName = None,
     namespace: Namespace = None,
     context: Context = None,
     is_followed: Annotated[
@@ -61,7 +61,7 @@ def logs(
     from hvdchart.run.logs import LogLine, follow, read_logged_lines
     from hvdchart.run.ranks import check_tagged, lines_of_rank, pods_of_ranks, run_of
 
-    cluster = connect(context, namespace)
+    cluster, name = connect_to_run(name, context, namespace)
     run = cluster.present_run(name)
     if rank is not None and run.job:
         described = run_of(run.job)

@@ -108,6 +108,15 @@ Name = Annotated[
         autocompletion=_complete_name,
     ),
 ]
+MaybeName = Annotated[
+    str | None,
+    typer.Argument(
+        metavar="NAME",
+        help="Name of the run (default: the only run of the namespace that has not ended).",
+        autocompletion=_complete_name,
+        show_default=False,
+    ),
+]
 Names = Annotated[
     list[str],
     typer.Argument(
@@ -167,6 +176,17 @@ def connect(context: str | None, namespace: str | None = None) -> Cluster:
     from hvdchart.run.cluster import Cluster
 
     return Cluster.connect(context, namespace)
+
+
+def connect_to_run(
+    name: str | None, context: str | None, namespace: str | None
+) -> tuple[Cluster, str]:
+    """The cluster, and the name of the run: the one that was given, or else the only one there is.
+
+    Raises ClusterError where the cluster cannot be used, or has none or several that may be meant.
+    """
+    cluster = connect(context, namespace)
+    return cluster, name if name is not None else cluster.only_run()
 
 
 def parse_duration(text: str | None) -> int | None:

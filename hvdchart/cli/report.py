@@ -5,12 +5,12 @@ from typing import Annotated
 
 import typer
 
-from hvdchart.cli.options import Context, Helm, Name, Namespace, connect
+from hvdchart.cli.options import Context, Helm, MaybeName, Namespace, connect_to_run
 from hvdchart.cli.terminal import say, write_output
 
 
 def report(
-    name: Name,
+    name: MaybeName = None,
     namespace: Namespace = None,
     context: Context = None,
     output: Annotated[
@@ -35,7 +35,7 @@ def report(
     from hvdchart.run.helm import Helm as Program
     from hvdchart.watch.report import make_report
 
-    cluster = connect(context, namespace)
+    cluster, name = connect_to_run(name, context, namespace)
     text = make_report(cluster, name, Program(helm, context))
     path = output or Path(f"{name}-report.html")
     write_output(path, text)

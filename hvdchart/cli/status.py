@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from hvdchart.cli.options import Context, Format, Name, Namespace, connect
+from hvdchart.cli.options import Context, Format, MaybeName, Namespace, connect_to_run
 from hvdchart.cli.terminal import print_document, show
 from hvdchart.errors import NoRunError, RunFailedError
 
@@ -21,7 +21,7 @@ def _refuse_watch(is_given: bool) -> bool:
 
 
 def status(
-    name: Name,
+    name: MaybeName = None,
     namespace: Namespace = None,
     context: Context = None,
     output: Format = "text",
@@ -40,7 +40,7 @@ def status(
     from hvdchart.run.logs import last_lines
     from hvdchart.run.report import status_report
 
-    cluster = connect(context, namespace)
+    cluster, name = connect_to_run(name, context, namespace)
     run = cluster.newest_run(name)
     current = run.status
     if output != "text":

@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from hvdchart.cli.options import Context, Name, Namespace, connect
+from hvdchart.cli.options import Context, MaybeName, Namespace, connect_to_run
 from hvdchart.cli.terminal import note, say, show
 from hvdchart.errors import ClusterError
 
@@ -12,7 +12,7 @@ _TENSORBOARD_PORT = 6006
 
 
 def tensorboard(
-    name: Name,
+    name: MaybeName = None,
     port: Annotated[
         int, typer.Option(min=0, max=65535, metavar="PORT", help="Local port; 0: any that is free.")
     ] = _TENSORBOARD_PORT,
@@ -30,7 +30,7 @@ def tensorboard(
     from hvdchart.run.output import has_empty_tensorboard
     from hvdchart.run.watch import wait_until_served
 
-    cluster = connect(context, namespace)
+    cluster, name = connect_to_run(name, context, namespace)
     kubectl = Kubectl(cluster.namespace, context)
     kubectl.command()
     cluster.present_run(name)

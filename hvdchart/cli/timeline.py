@@ -5,12 +5,12 @@ from typing import Annotated
 
 import typer
 
-from hvdchart.cli.options import Context, Name, Namespace, connect
+from hvdchart.cli.options import Context, MaybeName, Namespace, connect_to_run
 from hvdchart.cli.terminal import note, show
 
 
 def timeline(
-    name: Name,
+    name: MaybeName = None,
     file: Annotated[
         Path | None,
         typer.Option("--write", "-w", metavar="FILE", help="Write the timeline to this file."),
@@ -33,7 +33,7 @@ def timeline(
     from hvdchart.run.output import timeline_sources
     from hvdchart.run.timeline import read_waits, waits_report
 
-    cluster = connect(context, namespace)
+    cluster, name = connect_to_run(name, context, namespace)
     path, sources = timeline_sources(cluster.present_run(name))
     pod, content = Kubectl(cluster.namespace, context).read_first(sources, ["cat", path])
     if file is not None:

@@ -1,10 +1,10 @@
 """The command `top`."""
 
-from hvdchart.cli.options import Context, Name, Namespace, connect
+from hvdchart.cli.options import Context, MaybeName, Namespace, connect_to_run
 from hvdchart.cli.terminal import show
 
 
-def top(name: Name, namespace: Namespace = None, context: Context = None) -> None:
+def top(name: MaybeName = None, namespace: Namespace = None, context: Context = None) -> None:
     """Print what the pods of a run use, and the step and the samples per second of each rank.
 
     For pods with GPUs of NVIDIA, that is also the lowest and the highest utilization of the GPUs of
@@ -18,8 +18,6 @@ def top(name: Name, namespace: Namespace = None, context: Context = None) -> Non
     from hvdchart.run.kubectl import Kubectl
     from hvdchart.run.top import read_usage, usage_table
 
-    cluster = connect(context, namespace)
-    usages = read_usage(
-        cluster.present_run(name), Kubectl(cluster.namespace, context), with_gpus=True
-    )
+    cluster, name = connect_to_run(name, context, namespace)
+    usages = read_usage(cluster.present_run(name), Kubectl(cluster.namespace, context))
     show(*usage_table(usages))

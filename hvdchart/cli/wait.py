@@ -4,13 +4,13 @@ from typing import Annotated
 
 import typer
 
-from hvdchart.cli.options import Context, Name, Namespace, connect, parse_duration
+from hvdchart.cli.options import Context, MaybeName, Namespace, connect_to_run, parse_duration
 from hvdchart.cli.terminal import raise_unless_finished, show
 from hvdchart.errors import NoRunError, TimeLimitError
 
 
 def wait(
-    name: Name,
+    name: MaybeName = None,
     timeout: Annotated[
         str | None,
         typer.Option(metavar="DURATION", help="How long to wait, e.g. 5m (default: no limit)."),
@@ -31,7 +31,7 @@ def wait(
     limit = parse_duration(timeout)
     from hvdchart.run.watch import wait_for_end
 
-    cluster = connect(context, namespace)
+    cluster, name = connect_to_run(name, context, namespace)
     current = wait_for_end(cluster, name, limit)
     if current.state == "not found":
         raise NoRunError(name, cluster.namespace, current.reason)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from hvdchart.cli.options import Context, Name, Namespace, connect
+from hvdchart.cli.options import Context, MaybeName, Namespace, connect_to_run
 from hvdchart.cli.terminal import console, note, show
 from hvdchart.errors import RunFailedError
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def watch(
-    name: Name,
+    name: MaybeName = None,
     namespace: Namespace = None,
     context: Context = None,
     is_web: Annotated[
@@ -51,7 +51,7 @@ def watch(
 
     if port and not is_web:
         raise typer.BadParameter("--port is that of the page: add --web")
-    cluster = connect(context, namespace)
+    cluster, name = connect_to_run(name, context, namespace)
     views = follow_views(cluster, name, Kubectl(cluster.namespace, context))
     try:
         last = _serve(views, port) if is_web else _show(views)

@@ -25,6 +25,7 @@ from hvdchart.run.release import (
     selector,
 )
 from hvdchart.run.view import RunView
+from hvdchart.text import join_names
 
 # The part of the API that has each kind of object that the chart creates. Where two parts have a
 # kind of one name, each has its part behind a dot.
@@ -114,6 +115,20 @@ class Cluster:
         if not run.release.exists:
             raise NoRunError(name, self.namespace)
         return run
+
+    def only_run(self) -> str:
+        """The name of the only run of the namespace that has not ended, or else of the only run.
+
+        Raises ClusterError where that names no run, or several.
+        """
+        runs = [run for _, run in self.newest_runs()]
+        if not runs:
+            raise ClusterError(f"there is no run in namespace {self.namespace}")
+        chosen = [run for run in runs if not run.status.over] or runs
+        if len(chosen) > 1:
+            names = join_names([run.release.name for run in chosen])
+            raise ClusterError(f"namespace {self.namespace} has the runs {names}: name one of them")
+        return chosen[0].release.name
 
     def newest_runs(self, *, everywhere: bool = False) -> list[tuple[str, RunView]]:
         """The newest run of each release in the namespace, or in all, each with its namespace.

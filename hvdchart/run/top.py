@@ -31,6 +31,7 @@ cd {paths.METRICS} 2>/dev/null && grep -H '^horovod_' [0-9]* 2>/dev/null
 _GPU_PROBE = f"""
 [ -S {paths.GPUS_SOCKET} ] && python3 -I -S {paths.GPUS_PROGRAM} 2>/dev/null
 """
+_SHARE = "utilization_ratio"
 _RANK_LINE = re.compile(r"(\d+):horovod_(step|images_per_second) ([-+0-9.eE]+)")
 
 
@@ -48,17 +49,33 @@ class Usage:
     ranks: dict[int, dict[str, float]] = field(default_factory=dict)
     gpus: dict[str, dict[str, float]] = field(default_factory=dict)
 
+    @property
+    def gpu_shares(self) -> tuple[float, float] | None:
+        """The lowest and the highest utilization of its GPUs, from 0 to 1; None where unknown."""
+        shares = [gpu[_SHARE] for gpu in self.gpus.values() if _SHARE in gpu]
+        return (min(shares), max(shares)) if shares else None
 
-def read_usage(run: RunView, kubectl: Kubectl, *, with_gpus: bool = False) -> list[Usage]:
-    """What each pod that runs says of itself, on request of its GPUs too.
+    @property
+    def gpu_memory(self) -> tuple[float, float] | None:
+        """The bytes of its fullest GPU: used, and in all; None where unknown."""
+        memories = [
+            (gpu["memory_used_bytes"], gpu["memory_bytes"])
+            for gpu in self.gpus.values()
+            if gpu.get("memory_bytes") and "memory_used_bytes" in gpu
+        ]
+        return max(memories, key=lambda each: each[0] / each[1], default=None)
+
+
+def read_usage(run: RunView, kubectl: Kubectl) -> list[Usage]:
+    """What each pod that runs says of itself and of its GPUs.
 
     Raises ClusterError when none runs, and when none of them answers.
     """
     pods = [pod for pod in run.pods if pod["status"].get("phase") == "Running"]
     if not pods:
         raise ClusterError(f"no pod of run {run.release.name} runs")
-    probe = _PROBE + _RANKS_PROBE + (_GPU_PROBE if with_gpus else "")
-    answers = kubectl.read_each(pods, ["sh", "-c", f"{probe}exit 0"])
+    probe = f"{_PROBE}{_RANKS_PROBE}{_GPU_PROBE}exit 0"
+    answers = kubectl.read_each(pods, ["sh", "-c", probe])
     return [parse_probe(pod, text if isinstance(text, str) else "") for pod, text in answers]
 
 
@@ -111,19 +128,17 @@ def usage_table(usages: Sequence[Usage]) -> list[str]:
     return table(rows)
 
 
+def gpu_share_text(shares: tuple[float, float] | None) -> str:
+    """The utilization of a pod's GPUs in per cent, such as 40-97%; empty where unknown."""
+    if shares is None:
+        return ""
+    ends = dict.fromkeys(f"{100 * share:.0f}" for share in shares)
+    return f"{'-'.join(ends)}%"
+
+
 def _gpu_cells(usage: Usage) -> tuple[str, str]:
-    gpus = usage.gpus.values()
-    shares = [100 * gpu["utilization_ratio"] for gpu in gpus if "utilization_ratio" in gpu]
-    memories = [
-        (gpu["memory_used_bytes"], gpu["memory_bytes"])
-        for gpu in gpus
-        if gpu.get("memory_bytes") and "memory_used_bytes" in gpu
-    ]
-    share = memory = "-"
-    if shares:
-        ends = dict.fromkeys(f"{each:.0f}" for each in (min(shares), max(shares)))
-        share = f"{'-'.join(ends)}%"
-    if memories:
-        used, size = max(memories, key=lambda each: each[0] / each[1])
+    memory = "-"
+    if usage.gpu_memory:
+        used, size = usage.gpu_memory
         memory = f"{used / 2**20:.0f}Mi/{size / 2**20:.0f}Mi"
-    return share, memory
+    return gpu_share_text(usage.gpu_shares) or "-", memory

@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import pairwise
+from typing import Any
 
 from hvd_pods.common.hostile import one_line
 from hvd_pods.common.record import read_progress
@@ -88,20 +89,31 @@ def _rows(ranks: Sequence[str], status: Status, usages: Sequence[Usage]) -> Iter
             state="Stalled" if is_stalled else _state(pod, status),
             step=_whole(own.get("step")),
             rate=_finite(own.get("images_per_second")),
-            cpus=usage.cpus if usage else None,
-            memory=_whole(usage.memory) if usage else None,
+            **_used(usage),
         )
     for pod in status.pods:
         if pod.name not in seen:
-            usage = used.get(pod.name)
             yield Row(
                 rank=None,
                 pod=one_line(pod.name),
                 node=one_line(pod.node),
                 state=_state(pod, status),
-                cpus=usage.cpus if usage else None,
-                memory=_whole(usage.memory) if usage else None,
+                **_used(used.get(pod.name)),
             )
+
+
+def _used(usage: Usage | None) -> dict[str, Any]:
+    """The fields of a row with what its pod uses; none where that is not known."""
+    if usage is None:
+        return {}
+    shares = usage.gpu_shares
+    memory = [_whole(size) for size in usage.gpu_memory or ()]
+    return {
+        "cpus": usage.cpus,
+        "memory": _whole(usage.memory),
+        "gpu_shares": shares if shares and all(0 <= share <= 1 for share in shares) else None,
+        "gpu_memory": tuple(memory) if memory and None not in memory else None,
+    }
 
 
 def _state(pod: PodStatus | None, status: Status) -> str:

@@ -21,7 +21,9 @@ Part: TypeAlias = Literal["waiting", "training", "lost", "ending"]
 class Row:
     """A rank, or a pod without ranks such as the master, whose `rank` is None.
 
-    CPU and memory are the pod's, in the row of its first rank. `state` is one word.
+    CPU, memory and GPUs are the pod's, in the row of its first rank. `gpu_shares` are the lowest
+    and the highest utilization of its GPUs, from 0 to 1, and `gpu_memory` the bytes of the fullest
+    one: used, and in all. `state` is one word.
     """
 
     rank: int | None
@@ -32,6 +34,8 @@ class Row:
     rate: float | None = None
     cpus: float | None = None
     memory: int | None = None
+    gpu_shares: tuple[float, float] | None = None
+    gpu_memory: tuple[int, int] | None = None
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from hvdchart.run.progress import duration
+from hvdchart.run.top import gpu_share_text
 from hvdchart.watch.model import Mark, Row, View
 
 _BLOCKS = " ▁▂▃▄▅▆▇█"
@@ -245,6 +246,12 @@ def _table(view: View, width: int, most: int) -> RenderableType:
         table.add_column("MEMORY", justify="right", no_wrap=True)
         memory = ["" if row.memory is None else f"{row.memory / 2**20:,.0f} Mi" for row in rows]
         _extend(cells, memory)
+    if is_wide and any(row.gpu_shares for row in rows):
+        table.add_column("GPU", justify="right", no_wrap=True)
+        _extend(cells, [gpu_share_text(row.gpu_shares) for row in rows])
+    if is_wide and any(row.gpu_memory for row in rows):
+        table.add_column("GPU MEMORY", justify="right", no_wrap=True)
+        _extend(cells, [_gpu_memory(row) for row in rows])
     if is_wide:
         table.add_column("POD", no_wrap=True, overflow="ellipsis")
         _extend(cells, [row.pod for row in rows])
@@ -262,6 +269,13 @@ def _table(view: View, width: int, most: int) -> RenderableType:
         note.overflow = "ellipsis"
         notes.append(note)
     return Group(*notes)
+
+
+def _gpu_memory(row: Row) -> str:
+    if row.gpu_memory is None:
+        return ""
+    used, size = row.gpu_memory
+    return f"{used / 2**30:.1f} of {size / 2**30:.0f} Gi"
 
 
 def _extend(cells: list[list[Text]], column: Sequence[str]) -> None:

@@ -305,6 +305,10 @@
     done.style.width = `${100 * Math.min(1, share)}%`;
     return h("span", "meter", h("span", "", text), h("div", "bar", done));
   }
+  function shares(ends) {
+    const [low, high] = ends.map((share) => Math.round(100 * share));
+    return low === high ? `${high} %` : `${low}–${high} %`;
+  }
   function drawRanks() {
     const rows = view.rows;
     if (!rows.length) return null;
@@ -317,6 +321,8 @@
       ["Samples/s", "right", (row) => (row.rate === null ? "" : meter(row.rate / fastest, speed(row.rate))), (row) => row.rate !== null],
       ["CPU", "right", (row) => (row.cpus === null ? "" : row.cpus.toFixed(2)), (row) => row.cpus !== null],
       ["Memory", "right", (row) => (row.memory === null ? "" : meter(row.memory / most, memory(row.memory))), (row) => row.memory !== null],
+      ["GPU", "right", (row) => (row.gpu_shares ? meter(row.gpu_shares[1], shares(row.gpu_shares)) : ""), (row) => row.gpu_shares],
+      ["GPU memory", "right", (row) => (row.gpu_memory ? meter(row.gpu_memory[0] / row.gpu_memory[1], memory(row.gpu_memory[0])) : ""), (row) => row.gpu_memory],
       ["Pod", "", (row) => row.pod, () => true],
       ["Node", "", (row) => row.node, (row) => row.node],
     ].filter(([, , , has]) => rows.some(has));

@@ -148,6 +148,33 @@ def test_status_of_a_finished_run_has_no_log(hvdchart: Command, finished: FakeCl
     assert "[" not in text.output
 
 
+def test_without_a_name_the_only_run_is_meant(hvdchart: Command, running: FakeCluster) -> None:
+    assert "step 120 of 500" in hvdchart("status").output
+    assert hvdchart("logs", "--no-follow", "--master").output == "first\nlast\n"
+
+
+def test_without_a_name_the_only_run_that_goes_on_is_meant(
+    hvdchart: Command, two_runs: FakeCluster
+) -> None:
+    goes_on = {**job(name="third-1"), "status": {"active": 1}}
+    goes_on["metadata"]["labels"] = {**LABELS, "app.kubernetes.io/instance": "third"}
+    two_runs.put("jobs", goes_on)
+    done = hvdchart("status", "-o", "json")
+    assert json.loads(done.output)["name"] == "third", done.errors
+
+
+def test_without_a_name_several_runs_are_named(hvdchart: Command, two_runs: FakeCluster) -> None:
+    done = hvdchart("status")
+    assert (done.code, "hvd, old" in done.errors) == (7, True)
+
+
+def test_without_a_name_and_a_run_it_is_said_that_there_is_none(
+    hvdchart: Command, fake_cluster: FakeCluster
+) -> None:
+    done = hvdchart("watch")
+    assert (done.code, "no run in namespace team" in done.errors) == (7, True)
+
+
 def test_status_is_data_as_json(hvdchart: Command, finished: FakeCluster) -> None:
     document = json.loads(hvdchart("status", "hvd", "-o", "json").output)
     assert (document["state"], document["job"], len(document["pods"])) == ("finished", JOB, 3)

@@ -100,6 +100,16 @@ def usages(step: int, slow: int = -1) -> list[Usage]:
     return [*found, parse_probe(f"{JOB}-x", probe(0.04, 96))]
 
 
+def usages_with_gpus(step: int) -> list[Usage]:
+    """Those of workers with two GPUs each, of which the second one does less and holds more."""
+    found = usages(step)
+    for worker in found[:-1]:
+        for gpu, (share, gibibytes) in enumerate([(0.93, 31), (0.4, 62)]):
+            values = {"utilization_ratio": share, "memory_used_bytes": float(gibibytes << 30)}
+            worker.gpus[str(gpu)] = {**values, "memory_bytes": float(80 << 30)}
+    return found
+
+
 def record(step: int, seconds_left: int, after: float, state: str = "Running") -> dict[str, str]:
     curve = losses(step)
     told = {
@@ -149,6 +159,11 @@ def training(step: int = 3140) -> Release:
 
 def training_view() -> View:
     return build_view(RunView(training()), "team", BEGAN + 1102, usages=usages(3140), lines=LOG)
+
+
+def gpus_view() -> View:
+    run = RunView(training())
+    return build_view(run, "team", BEGAN + 1102, usages=usages_with_gpus(3140), lines=LOG)
 
 
 def stalled_view() -> View:

@@ -44,6 +44,20 @@ def test_each_rank_has_a_row_with_what_its_pod_uses() -> None:
     assert rows[1].cpus == pytest.approx(3.68)
 
 
+def test_a_row_has_the_use_of_the_gpus_of_its_pod() -> None:
+    *ranks, master = sample.gpus_view().rows
+    assert {row.gpu_shares for row in ranks} == {(0.4, 0.93)}, "the lowest and the highest"
+    assert {row.gpu_memory for row in ranks} == {(62 << 30, 80 << 30)}, "that of the fullest one"
+    assert (master.gpu_shares, master.gpu_memory) == (None, None)
+
+
+def test_a_use_of_gpus_that_cannot_be_is_left_out() -> None:
+    used = sample.usages_with_gpus(9)
+    used[0].gpus["0"] = {"utilization_ratio": 1e9, "memory_used_bytes": 9e99, "memory_bytes": 1.0}
+    row = build_view(RunView(sample.training()), "team", BEGAN, usages=used).rows[0]
+    assert (row.gpu_shares, row.gpu_memory) == (None, None)
+
+
 def test_the_usage_of_a_pod_with_several_ranks_is_that_of_its_first_row() -> None:
     release = sample.training()
     variable = release.jobs[0]["spec"]["template"]["spec"]["containers"][0]["env"][0]

@@ -149,6 +149,17 @@ def test_a_browser_shows_the_run_and_follows_it(tmp_path: Path) -> None:
 @needs_browser
 @pytest.mark.slow
 @pytest.mark.timeout(120)
+def test_a_browser_shows_the_use_of_gpus(tmp_path: Path) -> None:
+    file = tmp_path / "page.html"
+    file.write_text(page(sample.gpus_view()))
+    shown = document_of(file.as_uri(), tmp_path / "profile")
+    assert "GPU memory" in shown
+    assert "62.0 Gi" in shown
+
+
+@needs_browser
+@pytest.mark.slow
+@pytest.mark.timeout(120)
 @pytest.mark.promise("texts of a stranger stay texts in a browser")
 def test_texts_of_a_stranger_stay_texts_in_a_browser(tmp_path: Path) -> None:
     view = sample.stalled_view()

@@ -23,7 +23,9 @@ def drawn(view: View, width: int, height: int = 40, *, has_colours: bool = True)
 
 
 @pytest.mark.parametrize("width", [30, 60, 100, 200])
-@pytest.mark.parametrize("view", [sample.stalled_view(), sample.finished_view()], ids=str)
+@pytest.mark.parametrize(
+    "view", [sample.stalled_view(), sample.gpus_view(), sample.finished_view()], ids=str
+)
 def test_the_view_fits_each_terminal(view: View, width: int) -> None:
     lines = drawn(view, width, has_colours=False).splitlines()
     assert max(map(len, lines)) <= width
@@ -40,6 +42,13 @@ def test_a_stalled_rank_is_named_with_its_line() -> None:
 def test_what_no_pod_says_has_no_column() -> None:
     assert "SAMPLES/S" in drawn(sample.training_view(), 100)
     assert "SAMPLES/S" not in drawn(sample.finished_view(), 100)
+
+
+def test_the_use_of_gpus_is_shown_where_it_is_known() -> None:
+    text = drawn(sample.gpus_view(), 140)
+    assert "40-93%" in text
+    assert "62.0 of 80 Gi" in text
+    assert "GPU" not in drawn(sample.training_view(), 140)
 
 
 def test_without_colours_there_are_none(monkeypatch: pytest.MonkeyPatch) -> None:
