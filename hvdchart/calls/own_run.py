@@ -13,6 +13,7 @@ from pathlib import Path
 from types import CodeType
 from typing import Any
 
+from hvd_pods.common.pip_output import REQUIREMENTS
 from hvdchart.errors import CallError, SpecError
 from hvdchart.project.default_images import DefaultImage, default_image
 from hvdchart.project.script import ScriptRun, script_tree
@@ -39,17 +40,27 @@ def is_installed(file: str) -> bool:
     return not _INSTALLED.isdisjoint(Path(file).parts)
 
 
-def check_python(theirs: Sequence[int], image: str = "the image") -> None:
-    """Raise CallError for an image whose Python cannot take functions of this program."""
+def check_python(theirs: Sequence[int], image: DefaultImage | None = None) -> None:
+    """Raise CallError for an image whose Python cannot take functions of this program.
+
+    `image` is the public image that was chosen for it, if one was.
+    """
     own = sys.version_info[:2]
-    if tuple(theirs) != own:
-        there = ".".join(map(str, theirs))
-        here = ".".join(map(str, own))
-        raise CallError(
-            f"{image} has Python {there}, and this program has Python {here}: both need the same "
-            f"minor version to share functions; name an image with Python {here} (image=, or that "
-            "of the spec)"
+    if tuple(theirs) == own:
+        return
+    there = ".".join(map(str, theirs))
+    here = ".".join(map(str, own))
+    named = f"image {image.reference}, because {image.why}," if image else "the image"
+    remedy = f"name an image with Python {here} (image=, or that of the spec)"
+    if image:
+        remedy += (
+            f"; for instance image='python:{here}-slim', with code= of a folder whose "
+            f"{REQUIREMENTS} names what the function uses"
         )
+    raise CallError(
+        f"{named} has Python {there}, and this program has Python {here}: both need the same minor "
+        f"version to share functions; {remedy}"
+    )
 
 
 def users_modules(modules: Iterable[str]) -> dict[str, Path]:
@@ -135,7 +146,7 @@ class OwnRun:
             [("the function", module) for module in sorted(self.functions)],
             [("this program", module) for module in self.program],
         )
-        return default_image(*uses, has_gpus=self.run.gpus > 0)
+        return default_image(*uses, has_gpus=self.run.gpus > 0, python=sys.version_info[:2])
 
     def use(self, modules: frozenset[str]) -> None:
         """Count what a call uses in.
@@ -147,7 +158,7 @@ class OwnRun:
         image = self.image
         if image and image.python:
             try:
-                check_python(image.python, f"image {image.reference}, because {image.why},")
+                check_python(image.python, image)
             except CallError:
                 self.functions = before
                 raise

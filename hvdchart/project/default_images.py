@@ -48,10 +48,13 @@ class DefaultImage:
         return sorted(each for each in found if _normal(each.rpartition(" ")[2]) not in listed)
 
 
-def default_image(*uses: Iterable[tuple[str, str]], has_gpus: bool) -> DefaultImage:
+def default_image(
+    *uses: Iterable[tuple[str, str]], has_gpus: bool, python: tuple[int, int] | None = None
+) -> DefaultImage:
     """The image of a program: `uses` are the modules that it imports, each with the place.
 
-    Of several ones, the first that has a framework counts.
+    Of several ones, the first that has a framework counts. The image has Python `python`, such as
+    (3, 12), if the framework has such an image; by default, any version will do.
     """
     *entries, other = _table()["images"]
     chosen = other
@@ -65,10 +68,17 @@ def default_image(*uses: Iterable[tuple[str, str]], has_gpus: bool) -> DefaultIm
             chosen, name = found[0]
             why = f"{first[name]} uses {name}"
             break
-    version = f"{sys.version_info.major}.{sys.version_info.minor}"
-    major, _, minor = chosen.get("python", "").replace("${python}", version).partition(".")
+    own = f"{sys.version_info.major}.{sys.version_info.minor}"
+    reference = chosen["gpu" if has_gpus else "cpu"].replace("${python}", own)
+    version = chosen.get("python", "").replace("${python}", own)
+    wanted = "{}.{}".format(*python) if python else ""
+    others = chosen.get("for-python", {})
+    if wanted in others:
+        reference = others[wanted]
+        version = wanted
+    major, _, minor = version.partition(".")
     return DefaultImage(
-        chosen["gpu" if has_gpus else "cpu"].replace("${python}", version),
+        reference,
         why,
         bool(chosen.get("has-mpi")),
         tuple(chosen.get("settings", ())),

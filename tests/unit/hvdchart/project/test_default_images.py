@@ -38,3 +38,15 @@ def test_first_that_uses_a_framework_chooses_the_image() -> None:
     assert of_function.why == "the function uses jax"
     of_program = default_image([("the function", "numpy")], program, has_gpus=False)
     assert of_program.why == "this program uses torch"
+
+
+@pytest.mark.parametrize("own", [(3, 11), (3, 12)])
+def test_image_for_a_caller_has_its_python(own: tuple[int, int]) -> None:
+    image = default_image([("the function", "torch")], has_gpus=False, python=own)
+    assert image.python == own
+
+
+def test_image_for_a_caller_whose_python_none_has_is_the_newest() -> None:
+    newest = default_image([("train.py:1", "torch")], has_gpus=False)
+    for_caller = default_image([("train.py:1", "torch")], has_gpus=False, python=(3, 99))
+    assert for_caller == newest
