@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import base64
 import inspect
 import io
 import json
@@ -10,6 +11,7 @@ import os
 import re
 import signal
 import sys
+import tarfile
 import threading
 import traceback
 from collections.abc import Callable, Iterator
@@ -25,6 +27,7 @@ import hvdchart
 from hvdchart.errors import (
     CallError,
     ClusterError,
+    FileError,
     HelmError,
     HvdchartError,
     RunFailedError,
@@ -111,6 +114,32 @@ def test_a_call_has_the_code_as_it_is(
             archives.add(installed_values(helm)["code"]["archive"])
             assert len(upgrades(helm)) == len(archives) == number
         assert "uninstall" not in helm.commands()
+
+
+def test_a_call_sends_no_secrets_beside_the_code(
+    settings: dict[str, Any], helm: StubProgram, code: Path
+) -> None:
+    (code / ".env").write_text("TOKEN=x")
+    with hvdchart.Launcher(**settings, code=code) as launcher:
+        launcher(own_rank)
+    archive = base64.b64decode(installed_values(helm)["code"]["archive"])
+    with tarfile.open(fileobj=io.BytesIO(archive)) as sent:
+        names = sent.getnames()
+    assert "m.py" in names
+    assert ".env" not in names
+
+
+def test_a_call_follows_no_link_out_of_the_code(
+    settings: dict[str, Any], helm: StubProgram, code: Path
+) -> None:
+    (code.parent / "id_ed25519").write_text("private")
+    (code / "data.txt").symlink_to("../id_ed25519")
+    with (
+        pytest.raises(FileError, match=r"data\.txt: is a link"),
+        hvdchart.Launcher(**settings, code=code) as launcher,
+    ):
+        launcher(own_rank)
+    assert upgrades(helm) == []
 
 
 def test_a_call_has_the_spec_as_it_is(settings: dict[str, Any], helm: StubProgram) -> None:
