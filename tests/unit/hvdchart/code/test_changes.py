@@ -17,11 +17,11 @@ pytestmark = [pytest.mark.timeout(40), pytest.mark.slow]
 
 
 class Watch:
-    """The versions of the code at a path."""
+    """The versions of the code at a path, which may be `given` in another way."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, given: Path | None = None) -> None:
         self._path = path
-        self._changes = code_changes(path)
+        self._changes = code_changes(given or path)
 
     def after(self, change: Callable[[], object]) -> None:
         """Make a change while the watch waits, and wait for the version that it leads to."""
@@ -66,8 +66,8 @@ def inside(folder: Path) -> Iterator[Path]:
 
 
 def test_working_directory_is_watched_by_its_name(inside: Path) -> None:
-    watch = Watch(Path())
+    """This process stays in the folder that was there before."""
+    watch = Watch(inside, given=Path())
     watch.after(lambda: None)
-    replace(inside, "2")
-    os.chdir(inside)
+    watch.after(lambda: replace(inside, "2"))
     watch.after(lambda: (inside / "train.py").write_text("3"))
