@@ -133,6 +133,28 @@ def test_hvdchart_accepts_the_command_lines_of_code_blocks(page: Path) -> None:
                 pytest.fail(f"{line}: {error.format_message()}")
 
 
+def test_commands_that_verify_a_release_name_one_repository_and_one_workflow_at_a_tag() -> None:
+    """An owner, or a pattern, would take what any other repository or branch of it has signed."""
+    lines = [line for page in PAGES for line in command_lines(page)]
+    (identity,) = (line for line in lines if line.startswith("IDENTITY="))
+    assert re.fullmatch(
+        r"IDENTITY=https://github\.com/\$REPOSITORY/(\S+)@refs/tags/v\$VERSION", identity
+    )
+    workflow = identity.partition("$REPOSITORY/")[2].partition("@")[0]
+    assert (ROOT / workflow).is_file()
+    needed = {
+        "gh attestation verify": {"--repo $REPOSITORY", "--cert-identity $IDENTITY"},
+        "cosign verify": {"--certificate-identity $IDENTITY", "--certificate-oidc-issuer $ISSUER"},
+    }
+    for program, options in needed.items():
+        found = [line for line in lines if line.startswith(f"{program} ")]
+        assert found
+        for line in found:
+            given = set(re.findall(r"--\S+ \$?\S+", line))
+            assert options <= given, line
+            assert "--owner" not in line, line
+
+
 def test_each_row_and_item_of_the_security_page_has_a_promise_that_a_test_guards() -> None:
     """`make generate` refuses a promise without a test."""
     text = promises.PAGE.read_text("utf-8")

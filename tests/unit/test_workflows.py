@@ -91,6 +91,30 @@ def test_what_is_published_is_made_without_a_cache() -> None:
             assert "type=gha" not in str(given), name
 
 
+def test_setup_restores_no_cache_where_none_is_named() -> None:
+    action = YAML(typ="safe").load(GITHUB / "actions/setup/action.yml")
+    for step in action["runs"]["steps"]:
+        if step.get("uses", "").startswith("actions/cache@"):
+            assert step["if"] == "inputs.cache != ''"
+        # setup-go keeps what it compiles unless it is told not to.
+        elif step.get("uses", "").startswith("actions/setup-go@"):
+            assert step["with"]["cache"] == "${{ inputs.cache != '' }}"
+        else:
+            assert "cache" not in step.get("with", {})
+
+
+def test_what_signs_and_lists_a_release_cannot_change_by_itself() -> None:
+    """BuildKit takes the newest scanner for `sbom: true`, and the action any cosign it is told."""
+    steps = [step for _, job in publishing() for step in job["steps"]]
+    baked = [step["with"]["sbom"] for step in steps if "bake-action@" in step.get("uses", "")]
+    assert baked
+    assert all(IMAGE.fullmatch(sbom.removeprefix("generator=")) for sbom in baked)
+    # The commit of the action has the version of cosign, and its checksums.
+    cosign = [step for step in steps if "cosign-installer@" in step.get("uses", "")]
+    assert cosign
+    assert not any("with" in step for step in cosign)
+
+
 def test_each_provenance_is_carried_to_the_page_of_the_release() -> None:
     jobs = WORKFLOWS["release"]["jobs"]
     carried = []
@@ -127,6 +151,24 @@ def test_only_a_commit_of_main_is_released() -> None:
         assert name == "package" or before, f"{name} does not wait for the check"
         writes = [right for right in job.get("permissions", {}).values() if right == "write"]
         assert not writes or "environment" in job, f"{name}: no environment, so no rule for tags"
+
+
+def test_dry_run_publishes_nothing() -> None:
+    """It has the steps of a release but those that sign, push or attest."""
+    jobs = WORKFLOWS["release"]["jobs"]
+    writing = re.compile(
+        r"attest-build|cosign sign|helm push|oras push|release create|pypi-publish"
+    )
+    # A job does not run where one that it needs did not.
+    apart = {name for name, job in jobs.items() if "== 'push'" in job.get("if", "")}
+    apart |= {name for name, job in jobs.items() if str(job.get("needs")) in apart}
+    steps = [(name, step) for name, job in jobs.items() for step in job["steps"]]
+    found = [(name, step) for name, step in steps if writing.search(str(step))]
+    assert len(found) > 5
+    for name, step in found:
+        assert name in apart or "env.PUBLISH == 'true'" in step.get("if", ""), f"{name}: {step}"
+    (baked,) = (step["with"] for _, step in steps if "bake-action@" in step.get("uses", ""))
+    assert baked["push"] == "${{ env.PUBLISH }}"
 
 
 def test_chart_is_installed_on_each_kubernetes_and_with_the_pinned_helms() -> None:

@@ -9,6 +9,7 @@ import pytest
 
 import hvdchart
 from devtools.common.errors import DevtoolsError
+from devtools.release.__main__ import check
 from devtools.release.changelog import notes, problems, strayed
 
 CHANGELOG = """\
@@ -97,6 +98,16 @@ def repository(tmp_path: Path) -> Path:
 def test_commit_that_the_branch_does_not_have_is_not_released(repository: Path) -> None:
     assert strayed("main", repository)
     assert not strayed("side", repository)
+
+
+def test_check_refuses_a_commit_that_the_branch_does_not_have(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(
+        "devtools.release.changelog.strayed", lambda branch: branch == "origin/main"
+    )
+    with pytest.raises(DevtoolsError, match="origin/main does not have the commit"):
+        check(f"v{VERSION}", branch="origin/main")
 
 
 def test_branch_that_is_not_there_releases_nothing(repository: Path) -> None:
