@@ -54,6 +54,8 @@ def start(tmp_path: Path, release: ReleaseKeys, monkeypatch: pytest.MonkeyPatch)
             "HVD_NOTICES": "127.0.0.1,1,secret",
             "HVD_MEETING": "127.0.0.1 61998 hvd:0-1",
             "HVD_STAY_WITHIN": stay,
+            # As a variable of master.env.
+            "TOKEN": "hunter2",
         }
         words = [*variables, "4", "sh", "-c", script]
         command = [sys.executable, "-I", "-S", str(program), str(hosts), *words]
@@ -83,6 +85,12 @@ def test_ranks_get_the_variables_of_a_line_of_horovodrun(start: Start) -> None:
     script = 'printf \'%s %s\\n\' "$HOROVOD_CYCLE_TIME" "$HOROVOD_TIMELINE"'
     output, _ = start(script, variables=given).communicate(timeout=TIMEOUT)
     assert own_lines(output) == ["2.5 /a=b c"] * 4
+
+
+def test_ranks_get_no_variables_of_the_master(start: Start) -> None:
+    """A Secret in master.env is for the master alone."""
+    output, _ = start('printf "%s\\n" "${TOKEN-none}"').communicate(timeout=TIMEOUT)
+    assert own_lines(output) == ["none"] * 4
 
 
 def test_lines_name_their_rank_where_that_is_asked_for(
