@@ -117,6 +117,18 @@ def test_a_checkpoint_is_not_written_through_a_link(checkpoint: Path) -> None:
     assert (checkpoint.parent / "precious").read_bytes() == b"precious"
 
 
+def test_a_checkpoint_is_not_read_through_a_link(
+    checkpoint: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever writes to the volume names no other file for the rank to read."""
+    train(1).save()
+    checkpoint.rename(checkpoint.with_name("elsewhere"))
+    checkpoint.symlink_to("elsewhere")
+    monkeypatch.setenv("HVD_RUN_ID", "two")
+    with pytest.raises(ValueError, match=r"keep-main\.state"):
+        train()
+
+
 def test_a_checkpoint_sets_only_what_callbacks_learn() -> None:
     part = SimpleNamespace(on_epoch_end=None, wait=1, model="own")
     parts.write_part(part, {"wait": 7, "model": "stranger's", "on_epoch_end": "stranger's"})
