@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
+import sys
 from pathlib import Path
-from types import SimpleNamespace
+from types import ModuleType, SimpleNamespace
 
 import pytest
 
@@ -135,10 +136,19 @@ def test_a_checkpoint_sets_only_what_callbacks_learn() -> None:
     assert (part.wait, part.model, part.on_epoch_end) == (7, "own", None)
 
 
-@pytest.mark.parametrize("kind", ["(", "O8", "|O8", "V8", "i4,i4", "finfo", "a" * 5000, "1" * 5000])
-def test_a_checkpoint_with_an_odd_type_is_refused(
-    checkpoint: Path, monkeypatch: pytest.MonkeyPatch, kind: str
-) -> None:
+def stand_in_for_numpy(monkeypatch: pytest.MonkeyPatch, problem: type[Exception]) -> None:
+    """Let NumPy, which the environment of the tests lacks, raise this for each type."""
+
+    def frombuffer(data: memoryview, kind: str) -> None:
+        raise problem(kind)
+
+    numpy = ModuleType("numpy")
+    monkeypatch.setattr(numpy, "frombuffer", frombuffer, raising=False)
+    monkeypatch.setitem(sys.modules, "numpy", numpy)
+
+
+def refuse_type(checkpoint: Path, monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
+    """Begin a training beside another run's checkpoint with an array of this type."""
     train(1).save()
     monkeypatch.setenv("HVD_RUN_ID", "two")
     value = {"parts": {"weights": b"w" * 8, "losses": []}, "steps of epoch": 0, "run": "one"}
@@ -147,3 +157,20 @@ def test_a_checkpoint_with_an_odd_type_is_refused(
     checkpoint.write_bytes(keep.pack(keep.Key(0, 1), value))
     with pytest.raises(ValueError, match=r"keep-main.state has no state of this module"):
         train()
+
+
+@pytest.mark.parametrize("kind", ["(", "O8", "|O8", "V8", "i4,i4", "finfo", "a" * 5000, "1" * 5000])
+def test_a_checkpoint_with_an_odd_type_is_refused(
+    checkpoint: Path, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    """NumPy does not get it: it evaluates some texts, and makes objects or records of others."""
+    stand_in_for_numpy(monkeypatch, AssertionError)
+    refuse_type(checkpoint, monkeypatch, kind)
+
+
+@pytest.mark.parametrize("problem", [SyntaxError, TypeError])
+def test_a_checkpoint_with_a_type_that_numpy_does_not_know_is_refused(
+    checkpoint: Path, monkeypatch: pytest.MonkeyPatch, problem: type[Exception]
+) -> None:
+    stand_in_for_numpy(monkeypatch, problem)
+    refuse_type(checkpoint, monkeypatch, "<f3")
