@@ -196,7 +196,7 @@ def test_status_says_nothing_of_workers_that_are_gone(
     hvdchart: Command, failed: FakeCluster
 ) -> None:
     failed.put("statefulsets", {**STATEFUL_SET, "spec": {"replicas": 0}})
-    assert "its workers stay" not in hvdchart("status", "hvd").output
+    assert "workers are still there" not in hvdchart("status", "hvd").output
 
 
 @pytest.mark.parametrize(
