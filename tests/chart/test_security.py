@@ -146,6 +146,17 @@ def test_page_lists_what_the_role_grants() -> None:
     assert set(rows) == set(granted(render()))
 
 
+def test_page_says_what_each_right_allows_that_no_name_bounds() -> None:
+    """A platform team decides by that table. A name does not bound what is written, either."""
+    section = PAGE.read_text().partition("\n### What RBAC cannot bound\n")[2].partition("\n- ")[0]
+    rows = re.findall(r"^\| ([a-z][^|]*) \|", section, re.MULTILINE)
+    unbounded = [of for of, names in granted(render()).items() if names is None]
+    for resource, verbs in [*unbounded, ("statefulsets/scale", "patch")]:
+        told = " ".join(row for row in rows if f"`{resource}`" in row)
+        assert set(verbs.split(", ")) <= set(re.findall(r"\w+", told)), resource
+    assert [row for row in rows if "ConfigMap of staged data" in row]
+
+
 @pytest.mark.promise("role grants only the verbs in use")
 def test_role_grants_only_the_verbs_in_use() -> None:
     manifests = render({"workerGroups": GROUPS})
