@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from hvd_pods.master import effects, event_log, probing, record_io
+from hvd_pods.common import code_archive
+from hvd_pods.master import effects, event_log, probing, record_io, user_code
 from hvd_pods.rules import growing, holding, retries
 from hvd_pods.rules.messages import StartLauncher
 from tests.fakes import faults
@@ -109,6 +110,24 @@ def test_the_first_rank_that_failed_is_told_everywhere(
     assert output.err.count("TypeError: no\n") == 2, "the launcher's output is passed on"
     last = output.out.splitlines()[-1].partition("] ended at ")[2]
     assert re.fullmatch(rf"\d{{4}}-\d\d-\d\dT[\d:]+Z with exit code 1: {re.escape(cause)}", last)
+
+
+def test_each_attempt_gets_the_code_again(pod: MasterPod, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The training may have changed or deleted it."""
+    out = pod.generated.parent
+    for name, folder in (("CODE_SOURCE", out / "mounted"), ("CODE", out / "code")):
+        folder.mkdir()
+        monkeypatch.setattr(user_code, name, folder)
+    (out / "mounted" / "train.py").write_text("train")
+    pod.workers.install(
+        'case "$2" in *code_archive.py*) ;; *) exit 255;; esac\ncat >/dev/null; echo "$1" >>$OUT/on'
+    )
+    pod.install(FAIL_UNTIL.format(2))
+    digest = code_archive.digest(code_archive.read_source(out / "mounted"))
+    assert pod.run(code="v1", codeSha256=digest) == 0
+    assert len(made(pod)) == 2
+    hosts = ["hvd-worker-0.hvd", "hvd-worker-1.hvd"]
+    assert sorted((out / "on").read_text().split()) == sorted(2 * hosts)
 
 
 @pytest.mark.slow

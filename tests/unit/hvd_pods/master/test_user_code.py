@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import sys
 import tarfile
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -157,6 +158,38 @@ def test_each_attempt_hands_out_the_code_anew(mounted: Path, agents: ScriptedAge
         code.deliver(agents.reach, {host: Pod("10.0.0.1", uid)})
     asked = (mounted.parent / "asked").read_text().split()
     assert asked == [host.address] * 3
+
+
+def replace_by_link(code: Path) -> None:
+    precious = code.parent.parent / "precious"
+    precious.mkdir()
+    code.rename(code.with_name("moved"))
+    code.symlink_to(precious)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda code: (code / "train.py").unlink(),
+        lambda code: (code / "train.py").write_bytes(b"changed"),
+        lambda code: (code / "more.py").write_bytes(b"more"),
+        lambda code: code.chmod(0o500),
+        replace_by_link,
+    ],
+    ids=["deleted", "changed", "added", "read-only", "link"],
+)
+def test_code_that_the_training_has_changed_is_replaced(
+    tmp_path: Path, change: Callable[[Path], object]
+) -> None:
+    content = make_archive(make_member("train.py", b"train"))
+    code = tmp_path / "code" / "v1"
+    code.parent.mkdir()
+    code_archive.unpack(content, code)
+    change(code)
+    code_archive.unpack(content, code)
+    assert list_files(code) == {"train.py": b"train"}
+    assert not code.is_symlink()
+    assert list_files(tmp_path / "precious") == {}
 
 
 def test_hosts_without_the_packages_are_not_used(
