@@ -34,7 +34,7 @@ _COMMANDS = {
 }
 # Commands that this version does not have, and what to do instead.
 _GONE = {
-    "code": "get the ConfigMap of the code with `kubectl`; docs/code.md has the line",
+    "code": "`hvdchart exec NAME 0 -- ls -R /horovod/code` lists the code of a run",
     "config": "edit the spec's file; `hvdchart plan SPEC` checks it",
     "tune": "set `tuning` in the spec, and compare the settings with `hvdchart bench`",
 }

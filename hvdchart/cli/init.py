@@ -59,7 +59,7 @@ def init(
     note(f"train.py needs an image with {chosen.needs}; the spec names {image or image_of(chosen)}")
     if chosen.image and not image:
         note(
-            "no public registry has this image: build and push it (docs/images.md), and write its "
-            f"name into {target / SPEC_NAME}"
+            "no public registry has this image: build and push it from a checkout of hvdchart "
+            f"(`python -m images build`), and write its name into {target / SPEC_NAME}"
         )
     note(f"next: cd {target} && hvdchart deploy .")

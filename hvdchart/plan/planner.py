@@ -78,7 +78,10 @@ def _broken(framework: Framework) -> Iterator[str]:
 def _alone(framework: Framework, ranks: int) -> Iterator[str]:
     """A warning about several ranks that train the same model, each for itself."""
     if framework.alone and ranks > 1:
-        yield f"{framework.alone}: each of {ranks} ranks trains alone; see docs/script.md"
+        yield (
+            f"{framework.alone}: each of {ranks} ranks trains alone; `hvdchart init` writes a script "
+            "whose ranks train one model"
+        )
 
 
 def _rendezvous(framework: Framework, groups: Sequence[GroupPlan]) -> Iterator[str]:
@@ -87,7 +90,7 @@ def _rendezvous(framework: Framework, groups: Sequence[GroupPlan]) -> Iterator[s
     if framework.local and workers > 1:
         yield (
             f"{framework.local}, so that each of {workers} workers trains alone, or waits for the "
-            "others: leave the address, and the start of ranks, to hvdchart; see docs/script.md"
+            "others: leave the address, and the start of ranks, to hvdchart"
         )
     if framework.nccl and not all(group.group.gpus for group in groups):
         yield (

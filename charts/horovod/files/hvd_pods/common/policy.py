@@ -4,6 +4,6 @@ from __future__ import annotations
 
 UNENFORCED = (
     "each pod that reaches the pods of a run can take the place of a rank and, with mpirun, start "
-    "programs in them (docs/security.md#ports has each launch.mode); use a network plugin that "
-    "enforces policies, or an encrypting mesh, or give the nodes of a run to nobody else"
+    "programs in them; use a network plugin that enforces policies, or an encrypting mesh, or give "
+    "the nodes of a run to nobody else"
 )

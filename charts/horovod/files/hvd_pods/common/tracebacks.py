@@ -96,8 +96,8 @@ class TracebackReader:
 def find_hint(text: str, source: str = "") -> str:
     """What follows the line of an exception, which `source` has raised; empty if nothing does."""
     if NO_TF_KERAS.search(text):
-        return " (install tf-keras of TensorFlow's version into the image: docs/runtime.md)"
+        return " (add tf-keras of TensorFlow's version to requirements.txt, or to the image)"
     is_call = "'list' object is not callable" in text and CALLED.search(source)
     if (is_call or KERAS_2.search(text)) and not os.environ.get(LEGACY):
-        return f" (a script for Keras 2 needs {LEGACY}=1 in worker.env: docs/runtime.md)"
+        return f" (a script for Keras 2 needs {LEGACY}=1 in worker.env)"
     return ""
