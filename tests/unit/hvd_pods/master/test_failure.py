@@ -190,8 +190,8 @@ def test_notes_of_tensorflow_are_left_out() -> None:
     cause(NOTES + KEPT, passed=KEPT)
 
 
-KERAS_2 = " (a script for Keras 2 needs TF_USE_LEGACY_KERAS=1 in worker.env: docs/runtime.md)"
-NO_KERAS_2 = " (install tf-keras of TensorFlow's version into the image: docs/runtime.md)"
+KERAS_2 = " (a script for Keras 2 needs TF_USE_LEGACY_KERAS=1 in worker.env)"
+NO_KERAS_2 = " (add tf-keras of TensorFlow's version to requirements.txt, or to the image)"
 
 
 # What a script for Keras 2 calls, what it gets, and what to do.
