@@ -53,3 +53,11 @@ def split_image(reference: str) -> dict[str, str]:
         tag = "" if digest else "latest"
     parts = {"repository": repository, "tag": tag, "digest": digest}
     return {key: value for key, value in parts.items() if value}
+
+
+def percent_range(shares: tuple[float, float] | None) -> str:
+    """A lowest and a highest share, from 0 to 1, in per cent, such as 40-97%; empty for None."""
+    if shares is None:
+        return ""
+    ends = dict.fromkeys(f"{100 * share:.0f}" for share in shares)
+    return f"{'-'.join(ends)}%"

@@ -79,8 +79,8 @@ def _alone(framework: Framework, ranks: int) -> Iterator[str]:
     """A warning about several ranks that train the same model, each for itself."""
     if framework.alone and ranks > 1:
         yield (
-            f"{framework.alone}: each of {ranks} ranks trains alone; `hvdchart init` writes a script "
-            "whose ranks train one model"
+            f"{framework.alone}: each of {ranks} ranks trains alone; `hvdchart init` writes a "
+            "script whose ranks train one model"
         )
 
 

@@ -140,7 +140,7 @@ def script_command(script: Path, code: Path | None, arguments: Sequence[str] = (
     if script.suffix == ".ipynb":
         raise FileError(
             f"{script} is a notebook, not a script: `jupyter nbconvert --to script {script}` makes "
-            "one of it, and `hvdchart.launch(function, workers=2)` in a cell runs a function on ranks"
+            "one of it; in a cell, `hvdchart.launch(function, workers=2)` runs a function on ranks"
         )
     if script.suffix in (".sh", ".bash") or _OF_SHELL.match(read_text(script)):
         raise FileError(

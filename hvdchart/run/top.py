@@ -11,7 +11,7 @@ from hvd_pods.common.metrics import GPU_SAMPLE
 from hvdchart.errors import ClusterError
 from hvdchart.run.kubectl import Kubectl
 from hvdchart.run.view import RunView
-from hvdchart.text import table
+from hvdchart.text import percent_range, table
 
 # The figures of the container's control group, of version 2 or 1: CPU time in seconds, twice, and
 # memory in bytes.
@@ -128,17 +128,9 @@ def usage_table(usages: Sequence[Usage]) -> list[str]:
     return table(rows)
 
 
-def gpu_share_text(shares: tuple[float, float] | None) -> str:
-    """The utilization of a pod's GPUs in per cent, such as 40-97%; empty where unknown."""
-    if shares is None:
-        return ""
-    ends = dict.fromkeys(f"{100 * share:.0f}" for share in shares)
-    return f"{'-'.join(ends)}%"
-
-
 def _gpu_cells(usage: Usage) -> tuple[str, str]:
     memory = "-"
     if usage.gpu_memory:
         used, size = usage.gpu_memory
         memory = f"{used / 2**20:.0f}Mi/{size / 2**20:.0f}Mi"
-    return gpu_share_text(usage.gpu_shares) or "-", memory
+    return percent_range(usage.gpu_shares) or "-", memory

@@ -14,7 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from hvdchart.run.progress import duration
-from hvdchart.run.top import gpu_share_text
+from hvdchart.text import percent_range
 from hvdchart.watch.model import Mark, Row, View
 
 _BLOCKS = " ▁▂▃▄▅▆▇█"
@@ -248,7 +248,7 @@ def _table(view: View, width: int, most: int) -> RenderableType:
         _extend(cells, memory)
     if is_wide and any(row.gpu_shares for row in rows):
         table.add_column("GPU", justify="right", no_wrap=True)
-        _extend(cells, [gpu_share_text(row.gpu_shares) for row in rows])
+        _extend(cells, [percent_range(row.gpu_shares) for row in rows])
     if is_wide and any(row.gpu_memory for row in rows):
         table.add_column("GPU MEMORY", justify="right", no_wrap=True)
         _extend(cells, [_gpu_memory(row) for row in rows])
