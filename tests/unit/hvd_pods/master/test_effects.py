@@ -9,7 +9,7 @@ import pytest
 
 from hvd_pods.cluster import kube
 from hvd_pods.cluster.job_events import JobEvents
-from hvd_pods.common.run import Run
+from hvd_pods.common.run import Pod, Run
 from hvd_pods.master import probing
 from hvd_pods.master.effects import Effects, Lanes
 from hvd_pods.rules import messages as m
@@ -104,6 +104,21 @@ def test_leftovers_are_ended_while_the_hosts_are_watched(
     effects.carry_out(m.EndLeftovers(3, addresses, ["hvd-worker-2"]))
     wait_until(lambda: expected[2] in asked(), TIMEOUT, "the next attempt asks")
     assert asked() == expected
+
+
+@pytest.mark.parametrize("saves", [True, False], ids=["of another run", "of this run"])
+def test_hosts_save_what_another_run_has_left_before_they_get_code(
+    pod: MasterPod, watch: Watch, told: Told, saves: bool
+) -> None:
+    """Also those that get no ranks: their memory may have the newest state."""
+    pod.workers.install('echo "$1 ${2##*hvd_pods/}" >>"$OUT/asked"')
+    addresses = {f"hvd-worker-{n}": pod.workers.address(n) for n in range(2)}
+    pods = {"hvd-worker-0": Pod(addresses["hvd-worker-0"])}
+    watch(pod.workers.run(1, maximum=2)).carry_out(m.Deliver(2, addresses, pods, saves))
+    told.wait_for(m.Delivered)
+    asked = pod.generated.parent / "asked"
+    lines = asked.read_text().splitlines() if asked.exists() else []
+    assert sorted(lines) == [f"{name}.hvd worker/saving.py" for name in addresses if saves]
 
 
 def test_calls_of_a_lane_keep_their_order_and_others_do_not_wait(told: Told) -> None:
