@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import fcntl
 import os
 import subprocess
 import sys
@@ -116,6 +118,28 @@ def test_workers_that_end_at_once_leave_the_newest_state(
         assert all(pool.map(saving.save_all, memories))
     assert saved(volume)[0] == 17
     assert not [*volume.glob("*.worker"), *volume.glob(".*.worker")]
+
+
+def test_workers_share_no_file_where_the_volume_has_no_locks(
+    volume: Path, train: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A worker that was cut off would rename what another one has not written to the end."""
+    names: list[str] = []
+    sync = os.fsync
+
+    def refuse(descriptor: int, operation: int) -> None:
+        raise OSError(errno.ENOLCK, "no locks")
+
+    def note(descriptor: int) -> None:
+        names.extend(path.name for path in volume.glob(".*.worker"))
+        sync(descriptor)
+
+    monkeypatch.setattr(fcntl, "flock", refuse)
+    monkeypatch.setattr(os, "fsync", note)
+    for step in (12, 13):
+        assert saving.save_all(train(step, worker=f"w-{step}"))
+    assert len({*names}) == 2
+    assert saved(volume)[0] == 13
 
 
 def half(_: bytes) -> bytes:

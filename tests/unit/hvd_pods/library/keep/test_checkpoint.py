@@ -6,6 +6,7 @@ import os
 import sys
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -93,22 +94,42 @@ def test_a_damaged_checkpoint_ends_no_run_that_has_its_state_in_memory(
     assert "keep-main.state is damaged: its checksum is wrong" in capfd.readouterr().err
 
 
+@pytest.mark.parametrize("call", ["open", "fsync"])
 def test_a_writer_that_was_cut_off_spoils_no_checkpoint(
-    checkpoint: Path, monkeypatch: pytest.MonkeyPatch
+    checkpoint: Path, monkeypatch: pytest.MonkeyPatch, call: str
 ) -> None:
-    """It goes on when its successor has written another one (issue 44)."""
+    """It goes on to write, or to rename, when its successor has written another one (issue 44)."""
     newer = keep.pack(keep.Key(0, 200), b"new")
-    sync = os.fsync
+    original = getattr(os, call)
 
-    def cut_off(descriptor: int) -> None:
-        monkeypatch.setattr(os, "fsync", sync)
+    def cut_off(*arguments: Any) -> Any:
+        monkeypatch.setattr(os, call, original)
+        done = original(*arguments)
         checkpoints.write_atomically(checkpoint, newer)
+        return done
 
-    monkeypatch.setattr(os, "fsync", cut_off)
+    monkeypatch.setattr(os, call, cut_off)
     with pytest.raises(FileNotFoundError):
         checkpoints.write_atomically(checkpoint, keep.pack(keep.Key(0, 100), b"x" * 100_000))
     assert keep.read_file(checkpoint).key == keep.Key(0, 200)
     assert [path.name for path in checkpoint.parent.glob(".*")] == []
+
+
+def test_each_writer_has_a_file_of_its_own(
+    checkpoint: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One that was cut off would rename what its successor has not written to the end."""
+    names: list[str] = []
+    sync = os.fsync
+
+    def note(descriptor: int) -> None:
+        names.extend(path.name for path in checkpoint.parent.glob(".*"))
+        sync(descriptor)
+
+    monkeypatch.setattr(os, "fsync", note)
+    for step in (1, 2):
+        checkpoints.write_atomically(checkpoint, keep.pack(keep.Key(0, step), b"x"))
+    assert len({*names}) == 2
 
 
 def test_a_checkpoint_is_not_written_through_a_link(checkpoint: Path) -> None:
