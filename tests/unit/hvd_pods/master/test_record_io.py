@@ -347,6 +347,13 @@ def test_a_job_without_pods_to_see_leaves_the_workers_alone(
     assert read_job() == job
 
 
+@pytest.mark.parametrize("uid", ["uid-1", "uid-2"])
+def test_another_job_of_the_name_is_not_this_masters(api_server: FakeApi, uid: str) -> None:
+    """An uninstall and an installation may have come between, which have other workers."""
+    api_server.put("batch/jobs", {"metadata": {"name": JOB, "uid": uid}, "spec": {}})
+    assert (read_job() is None) is (uid == "uid-2")
+
+
 @pytest.mark.parametrize("second", [200, 403, 503])
 def test_a_job_that_was_not_found_once_is_not_taken_for_deleted(
     api_server: FakeApi, second: int

@@ -372,6 +372,27 @@ def test_a_call_of_a_fork_is_refused_at_once(
             call.result()
 
 
+def test_a_fork_does_not_wait_for_a_launcher_that_its_parent_makes(
+    settings: dict[str, Any], tmp_path: Path
+) -> None:
+    """The thread that makes it is not in the fork, and would never come to its end (issue 44)."""
+    spec = tmp_path / "spec"
+    os.mkfifo(spec)
+
+    def launch_elsewhere() -> None:
+        with pytest.raises(SpecError, match="workers"):
+            hvdchart.launch(own_rank, workers=0)
+
+    with ThreadPoolExecutor() as threads:
+        call = threads.submit(hvdchart.launch, own_rank, **{**settings, "spec": spec})
+        # It opens when the thread reads the spec.
+        with spec.open("wb") as file:
+            assert fork(launch_elsewhere) == 0
+            file.write(b"none")
+        with pytest.raises(SpecError):
+            call.result()
+
+
 def call_again(launcher: hvdchart.Launcher, helm: StubProgram, master: Master) -> list[int]:
     """The results of a call for which Helm installs another run."""
     with ThreadPoolExecutor() as threads:

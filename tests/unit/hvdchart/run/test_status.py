@@ -295,9 +295,22 @@ def test_status_has_the_attempts_in_the_record_of_its_job() -> None:
     assert (current.attempt, current.reason) == (3, "an earlier attempt failed: a rank was killed")
 
 
-def test_status_has_no_attempts_of_another_run() -> None:
-    current = status([MASTER, *WORKERS], record={**ATTEMPTS, "job": "hvd-master-0"})
-    assert (current.attempt, current.reason) == (1, "")
+@pytest.mark.parametrize(
+    ("changes", "is_own"),
+    [
+        ({"job": "hvd-master-0"}, False),
+        # A release that was uninstalled had a Job of this name, too (issue 44).
+        ({"uid": "uid-old"}, False),
+        ({"uid": "uid-new"}, True),
+    ],
+    ids=["another name", "another Job of the name", "this Job"],
+)
+def test_status_has_the_attempts_of_no_other_run(changes: dict[str, str], is_own: bool) -> None:
+    present = job()
+    present["metadata"]["uid"] = "uid-new"
+    current = status([MASTER, *WORKERS], jobs=[present], record={**ATTEMPTS, **changes})
+    expected = (3, "an earlier attempt failed: a rank was killed") if is_own else (1, "")
+    assert (current.attempt, current.reason) == expected
 
 
 SPARE = {"name": "hvd-worker", "annotations": {"horovod/spares": "1"}}
