@@ -225,6 +225,20 @@ def test_ranks_go_on_with_equal_weights_although_two_have_a_state_of_the_step(
     assert "has step 5 of another launch than rank 1: not used" in capfd.readouterr().err
 
 
+def test_ranks_go_on_with_equal_weights_although_one_has_committed_the_step_once_more(
+    workers: Workers,
+) -> None:
+    """The other one was lost before it could (issue 44)."""
+    first = workers.state(0, weights=b"once")
+    first.commit(5)
+    first.weights = b"more"
+    first.commit(5)
+    workers.state(1, weights=b"once").commit(5)
+    states = [workers.state(rank, weights=b"????") for rank in (0, 1)]
+    assert workers.together(states) == [5, 5]
+    assert [bytes(state.weights) for state in states] == [b"more", b"more"]
+
+
 def test_ranks_of_one_launch_keep_what_differs_between_them(workers: Workers) -> None:
     """As PyTorch's statistics of a batch do, which are a part of the model."""
     for rank, weights in enumerate((b"one", b"two")):

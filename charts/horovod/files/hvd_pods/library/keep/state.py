@@ -118,9 +118,7 @@ class State:
         step = self.step + 1 if step is None else int(step)
         launch = find_launch()
         # What is committed once more is not what other ranks may have of the same step.
-        is_anew = step < self.step or (
-            self._sharded and Key(self._series, step, launch) == self._key
-        )
+        is_anew = step < self.step or Key(self._series, step, launch) == self._key
         self._series += bool(is_anew)
         self.step = step
         self._launch = launch
