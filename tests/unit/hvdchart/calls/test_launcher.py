@@ -393,6 +393,28 @@ def test_a_fork_does_not_wait_for_a_launcher_that_its_parent_makes(
             call.result()
 
 
+@pytest.fixture
+def _default_signals() -> Iterator[None]:
+    """SIGHUP ends this process, as it does a program that nobody has changed."""
+    before = {number: signal.getsignal(number) for number in (signal.SIGHUP, signal.SIGTERM)}
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    yield
+    for number, handler in before.items():
+        signal.signal(number, handler)
+
+
+@pytest.mark.usefixtures("_default_signals")
+def test_terminal_that_is_closed_ends_the_program_in_its_usual_way(
+    settings: dict[str, Any],
+) -> None:
+    """What is registered for that end removes the release (issue 44)."""
+    with hvdchart.Launcher(**settings) as launcher:
+        launcher(own_rank)
+        assert signal.getsignal(signal.SIGHUP) != signal.SIG_DFL
+        with pytest.raises(SystemExit):
+            signal.raise_signal(signal.SIGHUP)
+
+
 def call_again(launcher: hvdchart.Launcher, helm: StubProgram, master: Master) -> list[int]:
     """The results of a call for which Helm installs another run."""
     with ThreadPoolExecutor() as threads:

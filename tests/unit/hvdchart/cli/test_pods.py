@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import json
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from hvdchart.chart_files import chart_dir
 from hvdchart.run.kubectl import IN_CODE, SHELL
 from tests.fakes.cluster import FakeCluster
-from tests.fakes.fixtures import Command
+from tests.fakes.fixtures import Command, answer_as
 from tests.fakes.program import StubProgram
 from tests.unit.hvdchart.runs import (
     CREATING,
@@ -19,13 +24,18 @@ from tests.unit.hvdchart.runs import (
     RUNNING,
     STATEFUL_SET,
     VALUES,
+    event,
     installed_values,
+    job,
     meanwhile,
+    of_release,
     pod,
 )
 from tests.unit.hvdchart.timelines import OPEN
+from tests.waiting import wait_until
 
 pytestmark = pytest.mark.timeout(120)
+ROOT = chart_dir().parents[1]
 PROBE = "cpu 1000000 10.0\ncpu 2500000 11.0\nmemory 209715200\n0:horovod_step 7\n"
 PROBE += "0:horovod_images_per_second 16.25\n0:horovod_loss 0.5\n"
 
@@ -348,3 +358,43 @@ def test_debug_removes_the_copy_also_when_it_was_installed_in_part(
     assert hvdchart("debug", "hvd").code == 6
     asked = [call.arguments[:2] for call in partly_installed.calls]
     assert asked.index(["upgrade", "hvd-debug"]) < asked.index(["uninstall", "hvd-debug"])
+
+
+COPY = "hvd-debug-master-1"
+
+
+@pytest.fixture
+def shell(
+    running: FakeCluster, helm: StubProgram, kubectl: StubProgram
+) -> Iterator[subprocess.Popen[bytes]]:
+    """A `hvdchart debug`, as a process of its own, whose shell lasts until the test ends it."""
+    helm.repeat("get", "upgrade", json.dumps(VALUES))
+    answer_as(helm, "hvd-debug")
+    command = [sys.executable, "-m", "hvdchart", "debug", "hvd", "master"]
+    with kubectl.hold("team"):
+        with helm.hold("upgrade"):
+            process = subprocess.Popen(command, stdin=subprocess.DEVNULL, cwd=ROOT)
+            wait_until(lambda: "upgrade" in helm.commands(), 60, "Helm installs the copy")
+            workers = {"name": "hvd-debug-worker", "labels": LABELS}
+            master = pod(f"{COPY}-x", "master", RUNNING, ready=True, job=COPY)
+            for kind, item in (
+                ("jobs", job(name=COPY)),
+                ("statefulsets", {"metadata": workers, "spec": {"replicas": 0}}),
+                ("pods", master),
+            ):
+                running.put(kind, of_release("hvd-debug", item))
+            running.put("events", event(COPY, "Job", "Training", "", type="Normal"))
+        wait_until(lambda: bool(kubectl.calls), 60, "the shell runs")
+        yield process
+    process.kill()
+    process.wait()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("sent", [signal.SIGTERM, signal.SIGHUP])
+def test_debug_that_is_ended_removes_the_copy(
+    shell: subprocess.Popen[bytes], helm: StubProgram, sent: signal.Signals
+) -> None:
+    shell.send_signal(sent)
+    assert shell.wait(30) == -sent
+    assert helm.calls[-1].arguments[:2] == ["uninstall", "hvd-debug"]
