@@ -227,6 +227,18 @@ def test_master_that_stays_leaves_the_workers_of_another_one() -> None:
     assert not world.of(m.ScaleDown)
 
 
+def test_master_that_was_replaced_neither_stays_nor_takes_the_workers_along() -> None:
+    world = session()
+    world.train()
+    world.answer_all()
+    world.put(m.RecordChanged("renew", dict(OTHER), 1))
+    world.record = dict(OTHER)
+    world.end_launcher(1)
+    world.answer_all()
+    assert world.exit
+    assert not world.of(m.ScaleDown)
+
+
 def test_master_that_stays_ends_when_an_upgrade_takes_the_lease_away() -> None:
     world = ended(session())
     world.job = JOB

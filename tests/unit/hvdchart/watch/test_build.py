@@ -80,6 +80,18 @@ def test_mark_of_an_attempt_has_its_number_once_although_earlier_events_are_gone
     assert "attempt 1" not in mark.text
 
 
+@pytest.mark.parametrize(("uid", "is_own"), [("uid-old", False), ("uid-new", True)])
+def test_event_of_an_earlier_job_of_the_name_is_no_mark(uid: str, is_own: bool) -> None:
+    release = sample.training()
+    release.jobs[0]["metadata"]["uid"] = "uid-new"
+    training = sample.happened(500, "Training", "attempt 7: mpirun starts 4 ranks")
+    training["involvedObject"]["uid"] = uid
+    training["type"] = "Normal"
+    events = [*release.events, training]
+    view = build_view(RunView(replace(release, events=events)), "team", BEGAN + 1102)
+    assert any("attempt 7" in mark.text for mark in view.marks) is is_own
+
+
 def test_attempts_and_faults_are_marks_on_the_time_line() -> None:
     view = sample.training_view()
     # The loss of a host is told twice by the master, and is one mark.
