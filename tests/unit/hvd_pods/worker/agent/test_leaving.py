@@ -160,6 +160,27 @@ def test_worker_that_is_asked_to_end_saves_what_is_kept_in_its_memory(
             assert keep.read_file(checkpoint).key.step == 7
 
 
+LATE = """
+import signal, time
+def end(*_):
+    while not os.path.exists(os.environ["OUTPUT_PATH"] + "/keep-main.state"):
+        time.sleep(0.05)
+    state.commit()
+    os._exit(143)
+signal.signal(signal.SIGTERM, end)
+"""
+
+
+def test_what_a_rank_keeps_after_the_worker_has_saved_is_saved_as_well(notices: object) -> None:
+    content = f"import os\n{LATE}{KEEPS}"
+    with start_agent(HVD_GRACE="4") as worker, running_rank(worker, content=content) as rank:
+        worker.process.terminate()
+        assert rank.wait() == 143
+        rank.close()
+        assert worker.process.wait(60) == 0
+        assert keep.read_file(worker.pod.root / "output/keep-main.state").key.step == 8
+
+
 def test_worker_without_ranks_ends_at_once(leaving: AgentPod) -> None:
     leaving.process.terminate()
     assert leaving.process.wait(9) == 0
