@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from hvd_pods.common.errors import (
@@ -12,7 +14,10 @@ from hvd_pods.common.errors import (
     RunError,
     WorkerLeftError,
 )
+from hvd_pods.rules import messages as m
+from hvd_pods.rules.ending import UNREADABLE
 from hvd_pods.rules.retries import MOST_FREE, Retries
+from tests.unit.hvd_pods.rules.world import DELETED, JOB, World, one_group
 
 FAILED = LaunchError("exit code 1", 1)
 MISTAKE = LaunchError("TypeError", 1, repeats="TypeError")
@@ -99,3 +104,27 @@ def test_change_of_the_number_of_workers_is_no_failure(
 ) -> None:
     verdict = Retries(9).judge(problem, 1.0, 0, 0, adapts=adapts)
     assert (verdict.failures, verdict.pause) == (failures, 0.0)
+
+
+@pytest.mark.parametrize(
+    ("job", "follows"),
+    [
+        pytest.param(JOB, True, id="it is there"),
+        pytest.param(UNREADABLE, True, id="it cannot be read"),
+        pytest.param(DELETED, False, id="it was deleted"),
+        pytest.param(None, False, id="another one has replaced it"),
+    ],
+)
+def test_another_attempt_follows_unless_the_job_is_known_to_be_gone(
+    job: Any, follows: bool
+) -> None:
+    """Its RoleBinding may be gone, or an authorizer fail (issue 44)."""
+    world = World(one_group(cleanup="Always"))
+    world.train()
+    world.answer_all()
+    world.job = job
+    world.effects.clear()
+    world.end_launcher(1)
+    world.settle(until=m.StartLauncher)
+    assert bool(world.of(m.StartLauncher)) is follows
+    assert not (follows and world.of(m.ScaleDown))
