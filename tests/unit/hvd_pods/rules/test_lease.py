@@ -175,6 +175,7 @@ def test_master_that_stays_takes_the_workers_along_unless_another_one_has_them(
     [
         pytest.param(None, False, id="another one takes its place"),
         pytest.param(UNREADABLE, False, id="another one may do so"),
+        pytest.param(DELETED, True, id="deleted"),
         pytest.param(leased(SECONDS), True, id="its pod is drained"),
     ],
 )
