@@ -14,7 +14,7 @@ import pytest
 
 from hvd_pods.common import contract, notices, paths
 from hvd_pods.rank import ranks
-from hvd_pods.worker import rank_watch, saving, stacks
+from hvd_pods.worker import kept, rank_watch, stacks
 from hvd_pods.worker.rank_watch import RankWatch
 from tests.unit.hvd_pods.notices import HOST, Master
 from tests.waiting import wait_until
@@ -79,15 +79,15 @@ def test_master_is_told_once_of_a_rank_whose_state_is_in_memory(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(saving, "KEPT", tmp_path)
+    monkeypatch.setattr(kept, "KEPT", tmp_path)
     assert watch.look() == notices.LOOK_EVERY
     (tmp_path / "run-1").mkdir()
     (tmp_path / "run-1" / "state-shared.a").touch()
     assert watch.look() < notices.LOOK_EVERY, "its end costs nothing, so that a stop is seen soon"
     watch.look()
     assert ranks.notify(next(ranks.running()), kind=notices.ASKED)
-    kept, _ = master.all(2)
-    assert (kept["kind"], kept["rank"], kept["host"]) == (notices.KEPT, 3, HOST)
+    notice, _ = master.all(2)
+    assert (notice["kind"], notice["rank"], notice["host"]) == (notices.KEPT, 3, HOST)
 
 
 def test_a_rank_that_goes_on_and_stops_again_is_stopped_anew(

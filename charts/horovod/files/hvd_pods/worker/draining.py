@@ -19,7 +19,7 @@ from typing import Callable
 sys.path.insert(0, str(Path(__file__).absolute().parents[2]))
 from hvd_pods.common import contract, files, host_program, hostile, notices, processes
 from hvd_pods.rank import ranks
-from hvd_pods.worker.saving import find_kept, fits_any_number
+from hvd_pods.worker.kept import find_kept
 
 # Seconds after the end of the ranks in which the launcher's daemon reports how they ended, and
 # after its own end, in which the agent sends its output.
@@ -91,6 +91,9 @@ def main() -> int:
     """
     scripts = list(ranks.running())
     kept = find_kept(os.environ.get(contract.RUN_ID, ""))
+    # Not above: the worker's main program imports this module, and the library imports slowly.
+    from hvd_pods.worker.saving import fits_any_number
+
     if sys.argv[1:] == ["kept"]:
         print(len(scripts) if kept and fits_any_number(kept) else 0)
         return 0

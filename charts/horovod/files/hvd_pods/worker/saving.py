@@ -21,14 +21,11 @@ from pathlib import Path
 from typing import Iterator
 
 sys.path.insert(0, str(Path(__file__).absolute().parents[2]))
-from hvd_pods.common import contract
 from hvd_pods.common.reporting import log
 from hvd_pods.library.keep import record as keep
 from hvd_pods.library.keep.content import BEGIN
-from hvd_pods.library.keep.worker import FOLDER
+from hvd_pods.worker.kept import KEPT
 
-# Where library/keep keeps the states of this pod's ranks.
-KEPT = Path(os.environ.get(contract.KEEP, FOLDER))
 # A file with a state that all ranks have alike.
 SHARED = re.compile(r"([A-Za-z0-9_-]{1,60})-shared\.[ab]")
 # How often a state is read anew that a rank has replaced meanwhile: each commit takes the place of
@@ -36,15 +33,6 @@ SHARED = re.compile(r"([A-Za-z0-9_-]{1,60})-shared\.[ab]")
 TRIES = 3
 # Bytes of a state that are copied at a time.
 PIECE = 1 << 22
-
-
-def find_kept(run: str) -> Path | None:
-    """Where the state of a run is in the worker's memory (library/keep); None without one.
-
-    `run` is the run's identity.
-    """
-    folder = KEPT / Path(run).name
-    return folder if run and any(folder.glob("*-shared.*")) else None
 
 
 class ReplacedError(Exception):
