@@ -52,7 +52,7 @@ __version__ = "0.2.0"
 # The names of the library, by module. A module is imported when one of its names is first used: a
 # command such as `status` needs none of them, and they take 0.2 s.
 _NAMES = {
-    "hvdchart.calls.launcher": ("Launcher", "launch"),
+    "hvdchart.calls.launcher": ("Launcher", "close", "launch"),
     "hvdchart.errors": (
         "CallError",
         "FileError",

@@ -15,6 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from functools import partial
+from inspect import isasyncgenfunction, iscoroutinefunction, isgeneratorfunction
 from operator import methodcaller
 from tempfile import TemporaryFile
 from types import BuiltinFunctionType, CodeType, FunctionType, ModuleType
@@ -103,6 +104,14 @@ def _check_call(function: object, args: object, kwargs: object) -> None:
             f"{function!r:.200} is no function: pass the function itself, as in "
             "launch(train, [2]), and not what it returns or its name"
         )
+    name = getattr(function, "__qualname__", repr(function))
+    if iscoroutinefunction(function) or isasyncgenfunction(function):
+        raise CallError(
+            f"{name} is asynchronous, so that its result cannot travel: call it by asyncio.run "
+            "inside of a plain function"
+        )
+    if isgeneratorfunction(function):
+        raise CallError(f"{name} is a generator, which cannot travel: return a list")
     if not isinstance(args, Sequence) or isinstance(args, str | bytes):
         raise CallError(f"args: got {args!r:.200}; expected a list of the arguments, such as [2]")
     if not isinstance(kwargs, Mapping):
@@ -133,9 +142,9 @@ def pack(function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str,
     content = target.getvalue()
     if len(content) > wire.LARGEST_CALL:
         raise CallError(
-            f"{name} and its arguments are {len(content) / 1e6:.0f} MB pickled, and a call has at "
-            f"most {wire.LARGEST_CALL / 1e6:.0f} MB: put data onto a volume or into the image, and "
-            "pass its path"
+            f"{name} and its arguments are {len(content) / 2**20:.1f} MiB pickled, and a call "
+            f"has at most {wire.LARGEST_CALL / 2**20:.0f} MiB: put data onto a volume or into the "
+            "image, and pass its path"
         )
     return Packed(content, frozenset(pickler.modules))
 

@@ -30,9 +30,10 @@ from hvdchart.calls.connection import (
     RemoteTraceback,
     pack,
 )
-from hvdchart.calls.own_run import OwnRun, own_script_run, users_modules
+from hvdchart.calls.own_run import OwnRun, check_kinds, own_script_run, users_modules
 from hvdchart.code.archive import list_files, pack_files
 from hvdchart.doctor.examine import check_before_install
+from hvdchart.doctor.rights import Right
 from hvdchart.errors import (
     ClusterError,
     HelmError,
@@ -43,7 +44,9 @@ from hvdchart.errors import (
 from hvdchart.plan.measuring import command_plan
 from hvdchart.plan.model import Plan
 from hvdchart.plan.planner import make_plan
-from hvdchart.project.script import read_text, small_worker, without_own
+from hvdchart.project.default_images import misspelt
+from hvdchart.project.script import ScriptRun, read_text, small_worker, without_own
+from hvdchart.run.api import unless_refused
 from hvdchart.run.cluster import Cluster
 from hvdchart.run.helm import Helm
 from hvdchart.run.interrupts import exit_on_signals
@@ -72,6 +75,11 @@ _RETRIES = 1000
 # Seconds until the cluster shows that a worker is gone, and until the master says what it has lost.
 _MISS_WITHIN = 2.0
 _RECORD_WITHIN = 30.0
+# Seconds for which a server that should be there may not answer: the next attempt may be about to
+# begin.
+ANSWER_WITHIN = 60.0
+# What a call does in the namespace, beside what installs and follows a run.
+_ENTER = Right("", "pods/exec", "create")
 # Limits of `idle` in seconds: a caller needs time to find the server, and timers overflow.
 _LEAST_IDLE = 10.0
 _MOST_IDLE = 1e6
@@ -143,6 +151,7 @@ class Launcher:
         if spec is not None and own:
             where = "these settings in the spec alone"
             raise SpecError("the settings", join_names(own), "given beside spec", where)
+        check_kinds({"idle": idle, "force": force, "output": output, "namespace": namespace})
         if not _LEAST_IDLE <= idle <= _MOST_IDLE:
             expected = f"{_LEAST_IDLE:g} to {_MOST_IDLE:g}"
             raise SpecError("the settings", "idle", f"{idle:g} s", expected)
@@ -157,7 +166,8 @@ class Launcher:
         self._word: Callable[[str], str] = str if spec is not None else _in_arguments
         # A line is reported once.
         self._report_once = cache(self._report)
-        self._code = None if code is None else Path(code)
+        # The program may go to another folder.
+        self._code = None if code is None else Path(code).absolute()
         self._read = partial(_read, self._given, name, self._code, self._report_once)
         self._plan = _plan(self._read(), idle)
         # As it was installed last.
@@ -206,8 +216,9 @@ class Launcher:
         cluster. Whatever it raises, the ranks have been ended.
         """
         with _callers_lines:
-            if timeout is not None and not isinstance(timeout, Real):
-                raise SpecError("the settings", "timeout", f"got {timeout!r}", "seconds: 3600")
+            check_kinds({"timeout": timeout})
+            if timeout is not None and timeout < 0:
+                raise SpecError("the settings", "timeout", f"got {timeout:g}", "seconds: 3600")
             return self._call(pack(function, args, kwargs or {}), timeout)
 
     def _call(self, call: Packed, timeout: float | None) -> list[Any]:
@@ -253,6 +264,8 @@ class Launcher:
         if not isinstance(self._given, OwnRun):
             return
         self._given.use(call.modules)
+        for remark in misspelt(call.modules, "the call"):
+            self._report_once(f"warning: {remark}")
         for remark in small_worker(self._plan, "cpu="):
             self._report_once(remark)
         image = self._given.image
@@ -268,6 +281,17 @@ class Launcher:
             self._report_once(
                 f"warning: the image lacks what the call uses: add {add} to {REQUIREMENTS} {where}"
             )
+
+    def _close_if_idle(self) -> bool:
+        """Remove the release as `close` does, unless a call is being made; returns whether."""
+        if not self._lock.acquire(blocking=False):
+            return False
+        try:
+            self._report(f"removing release {self._plan.spec.name}: this call has other settings")
+            self.close()
+        finally:
+            self._lock.release()
+        return True
 
     def close(self) -> None:
         """End a call, also in another thread, the run and its workers, and remove the release.
@@ -323,6 +347,7 @@ class Launcher:
         began = time.monotonic()
         last = ""
         problem = ""
+        silent_since: float | None = None
         for run in watch_run(self._cluster, self._plan.spec.name):
             self._check_open()
             if run.status.over or run.status.is_stuck or run.status.state == "not found":
@@ -334,6 +359,9 @@ class Launcher:
                     self._connection = Connection(self._command(pod))
                 except ClusterError as error:
                     # The next attempt may be about to begin.
+                    silent_since = silent_since or time.monotonic()
+                    if time.monotonic() - silent_since > ANSWER_WITHIN:
+                        raise
                     problem = f"; {error}"
                 else:
                     now = self._cluster.newest_run(self._plan.spec.name)
@@ -383,6 +411,14 @@ class Launcher:
         values = checked_values(plan)
         if self._cluster is None:
             self._cluster = Cluster.connect(self._helm.context, self._namespace)
+        kubectl = Kubectl(self._cluster.namespace, self._helm.context)
+        # Raises ClusterError where there is none.
+        kubectl.command()
+        if not self._may_enter():
+            raise ClusterError(
+                f"calls need the right to create pods/exec in namespace {kubectl.namespace}, which "
+                "you do not have: `hvdchart doctor` lists all rights that are missing"
+            )
         if not self._force:
             check_before_install(self._cluster, values, in_arguments)
         if self._session is None:
@@ -405,6 +441,12 @@ class Launcher:
             self._remove()
             raise
         self._spec = spec
+
+    def _may_enter(self) -> bool:
+        """Whether calls can reach the pods; True also where that may not be asked."""
+        assert self._cluster  # noqa: S101
+        allowed = partial(self._cluster.is_allowed, *_ENTER)
+        return unless_refused(allowed, True)
 
     def _command(self, pod: str) -> list[str]:
         """The command line that joins its standard streams with the server in the master's pod."""
@@ -528,7 +570,9 @@ def _forget_lock() -> None:
     _making = threading.Lock()
 
 
-os.register_at_fork(after_in_child=_forget_lock)
+# Windows has no forks.
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget_lock)
 
 
 def launch(
@@ -558,7 +602,9 @@ def launch(
     """Call a function on each rank of a few pods; what it returns, by rank.
 
     The first call installs a release. The next call with the same settings uses the same pods,
-    which are removed at the end of this program. Raises what a Launcher raises.
+    which are removed at the end of this program, or by the first call with other settings while
+    they are idle: a Launcher keeps pods beside those of others. `hvdchart.close()` removes them at
+    once. Raises what a Launcher raises.
 
     function: it travels with what it refers to; modules of your own are in `code`.
     args: its arguments.
@@ -602,11 +648,48 @@ def launch(
         "force": force,
         "output": output,
     }
-    key = repr(settings)
     with _callers_lines:
-        with _making:
-            launcher = _launchers.get(key)
-            if launcher is None:
-                launcher = Launcher(**settings)
-                _launchers[key] = launcher
-        return launcher(function, args, kwargs, timeout=timeout)
+        return _launcher(settings)(function, args, kwargs, timeout=timeout)
+
+
+def close() -> None:
+    """Remove the pods of `launch`, whose next call installs others; ends calls that are being made.
+
+    Raises HelmError and ClusterError: then call it again, or the end of this program will.
+    """
+    with _making:
+        for key, launcher in list(_launchers.items()):
+            launcher.close()
+            del _launchers[key]
+
+
+def _launcher(settings: Mapping[str, Any]) -> Launcher:
+    """The launcher of these settings; another one takes the place of those that are idle."""
+    key = _key(settings)
+    with _making:
+        launcher = _launchers.get(key)
+        if launcher is None:
+            launcher = Launcher(**settings)
+            for other, idle in list(_launchers.items()):
+                # What cannot be removed now will be at the end of this program.
+                with suppress(HvdchartError):
+                    if idle._close_if_idle():
+                        del _launchers[other]
+            _launchers[key] = launcher
+    return launcher
+
+
+def _key(settings: Mapping[str, Any]) -> str:
+    """The settings as one text, the same for each way to write them."""
+    defaults = {"workers": ScriptRun.workers, "gpus": ScriptRun.gpus}
+    same = {}
+    for name, value in settings.items():
+        given = defaults.get(name) if value is None else value
+        if isinstance(given, Mapping):
+            given = sorted(given.items())
+        elif name in ("code", "spec") and isinstance(given, str | Path):
+            given = str(Path(given).absolute())
+        elif name == "idle" and isinstance(given, Real):
+            given = float(given)
+        same[name] = given or None
+    return repr(same)

@@ -15,7 +15,7 @@ from typing import Any
 
 from hvd_pods.common.pip_output import REQUIREMENTS
 from hvdchart.errors import CallError, SpecError
-from hvdchart.project.default_images import DefaultImage, default_image
+from hvdchart.project.default_images import DefaultImage, default_image, python_of
 from hvdchart.project.script import ScriptRun, script_tree
 from hvdchart.spec.load import read_spec
 from hvdchart.spec.model import Spec
@@ -52,7 +52,9 @@ def check_python(theirs: Sequence[int], image: DefaultImage | None = None) -> No
     here = ".".join(map(str, own))
     named = f"image {image.reference}, because {image.why}," if image else "the image"
     remedy = f"name an image with Python {here} (image=, or that of the spec)"
-    if image:
+    if image and image.for_callers:
+        remedy += f", such as {image.for_callers}"
+    elif image:
         remedy += (
             f"; for instance image='python:{here}-slim', with code= of a folder whose "
             f"{REQUIREMENTS} names what the function uses"
@@ -91,7 +93,24 @@ _KINDS: Mapping[str, tuple[tuple[type, ...], str]] = {
     "env": ((Mapping,), 'variables by their names: {"LEVEL": "2"}'),
     "secrets": ((Sequence,), 'a list of names: ["wandb"]'),
     "volumes": ((Mapping,), 'volumes by their names: {"data": "pvc:scans"}'),
+    "idle": ((Real,), "seconds: 600"),
+    "timeout": ((Real,), "seconds: 3600"),
+    "namespace": ((str,), "the name of a namespace"),
+    "force": ((bool,), "True or False"),
 }
+
+
+def check_kinds(settings: Mapping[str, Any]) -> None:
+    """Raise SpecError for a setting of another kind than its own; None is one that is not given."""
+    for setting, (kinds, expected) in _KINDS.items():
+        value = settings.get(setting)
+        is_other = isinstance(value, bool) and bool not in kinds
+        if value is not None and (not isinstance(value, kinds) or is_other):
+            raise SpecError("the settings", setting, f"got {value!r}", expected)
+    output = settings.get("output")
+    if output is not None and not hasattr(output, "write"):
+        expected = "a file that is open for writing, such as sys.stderr"
+        raise SpecError("the settings", "output", f"got {output!r}", expected)
 
 
 def own_script_run(name: str, settings: Mapping[str, Any]) -> ScriptRun:
@@ -99,10 +118,7 @@ def own_script_run(name: str, settings: Mapping[str, Any]) -> ScriptRun:
 
     Raises SpecError for a setting of another kind than its own.
     """
-    for setting, (kinds, expected) in _KINDS.items():
-        value = settings.get(setting)
-        if value is not None and (not isinstance(value, kinds) or isinstance(value, bool)):
-            raise SpecError("the settings", setting, f"got {value!r}", expected)
+    check_kinds(settings)
     names = settings.get("secrets", ())
     if isinstance(names, str):
         expected = f"a list of names: [{names!r}]"
@@ -153,6 +169,9 @@ class OwnRun:
 
         Raises CallError, and counts nothing, where the image would then have another Python.
         """
+        named = python_of(self.run.image)
+        if named:
+            check_python(named)
         before = self.functions
         self.functions = before | modules
         image = self.image

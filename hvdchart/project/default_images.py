@@ -24,8 +24,9 @@ class DefaultImage:
     """A public image, why it is used, what to set with it, and what its user should know.
 
     `has_mpi` says whether the ranks are started by mpirun, which the image or requirements have.
-    `python` is the image's version, such as (3, 11); None where it is not known. `has` are the
-    well-known modules that it has, or may have.
+    `python` is the image's version, such as (3, 11); None where it is not known. `for_callers` is
+    the image that a caller with another Python uses instead, if there is a special one. `has` are
+    the well-known modules that it has, or may have.
     """
 
     reference: str
@@ -35,6 +36,7 @@ class DefaultImage:
     remark: str
     python: tuple[int, int] | None
     has: frozenset[str]
+    for_callers: str = ""
 
     def lacking(self, modules: Iterable[str], requirements: str = "") -> list[str]:
         """The packages that bring modules which the image lacks, sorted.
@@ -85,11 +87,27 @@ def default_image(
         chosen.get("remark", ""),
         (int(major), int(minor)) if minor else None,
         frozenset(chosen["has"]),
+        chosen.get("for-callers", ""),
     )
 
 
-def misspelt(modules: Iterable[str]) -> Iterator[str]:
-    """A warning for each module that nobody knows, and that differs from a known one by a slip."""
+def python_of(reference: str) -> tuple[int, int] | None:
+    """The version of Python of an image that somebody has named; None where it is not known."""
+    for entry in _table()["images"]:
+        version = entry.get("python", "")
+        own = {entry["cpu"]: version, entry["gpu"]: version}
+        own |= {image: python for python, image in entry.get("for-python", {}).items()}
+        major, _, minor = own.get(reference, "").partition(".")
+        if minor.isdecimal():
+            return int(major), int(minor)
+    return None
+
+
+def misspelt(modules: Iterable[str], who: str = "the script") -> Iterator[str]:
+    """A warning for each module that nobody knows, and that differs from a known one by a slip.
+
+    `who` imports the modules.
+    """
     table = _table()
     known = {module.partition(".")[0] for module in table["packages"].keys() | PACKAGES.keys()}
     for entry in table["images"]:
@@ -98,7 +116,7 @@ def misspelt(modules: Iterable[str]) -> Iterator[str]:
     for name in sorted({module.partition(".")[0] for module in modules} - known):
         near = difflib.get_close_matches(name, known, 1, _ALIKE)
         if near:
-            yield f"the script imports {name}: did you mean {near[0]}?"
+            yield f"{who} imports {name}: did you mean {near[0]}?"
 
 
 def required(requirements: str) -> set[str]:

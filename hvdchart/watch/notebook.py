@@ -108,12 +108,13 @@ def beside_call(
         # A view that cannot be had is no reason to end a call.
         with suppress(HvdchartError):
             for view in follow_views(cluster, name, kubectl):
-                if ended.is_set():
-                    return
-                if time.monotonic() - last >= SHOW_EVERY:
+                is_last = ended.is_set()
+                if is_last or time.monotonic() - last >= SHOW_EVERY:
                     last = time.monotonic()
                     widget = widget or Widget(view)
                     widget.update(view)
+                if is_last:
+                    return
 
     lines = _WithoutBeginnings(write)
     threading.Thread(target=show, daemon=True).start()

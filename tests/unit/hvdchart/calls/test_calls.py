@@ -363,7 +363,7 @@ def test_server_fails_when_its_caller_misses_a_worker(tmp_path: Path) -> None:
     ("argument", "says"),
     [
         (threading.Lock(), "cannot be pickled.*inside of the function"),
-        (bytes(wire.LARGEST_CALL), "67 MB pickled.*at most 67 MB.*onto a volume"),
+        (bytes(wire.LARGEST_CALL), "64.0 MiB pickled.*at most 64 MiB.*onto a volume"),
     ],
 )
 def test_call_that_does_not_fit_is_refused_here(argument: object, says: str) -> None:

@@ -24,6 +24,7 @@ from typing import Any
 import pytest
 
 import hvdchart
+from hvdchart.calls import launcher as launcher_module
 from hvdchart.errors import (
     CallError,
     ClusterError,
@@ -88,6 +89,7 @@ def master(tmp_path: Path, running: FakeCluster) -> Iterator[Master]:
 def settings(running: FakeCluster, spec: Path, programs: Path, master: Master) -> dict[str, Any]:
     """Of a launcher whose kubectl reaches a call server of this machine."""
     running.put("events", event(JOB, "Job", "Training", "", type="Normal"))
+    running.created_status = {"allowed": True}
     (programs / "kubectl").write_text(f"#!/bin/sh\nexec {join(master.pod.command())}\n")
     (programs / "kubectl").chmod(0o755)
     return {"spec": spec, "output": io.StringIO()}
@@ -152,6 +154,51 @@ def test_a_call_has_the_spec_as_it_is(settings: dict[str, Any], helm: StubProgra
         assert "uninstall" not in helm.commands()
 
 
+def test_a_call_without_kubectl_is_refused_before_the_install(
+    settings: dict[str, Any], helm: StubProgram, programs: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (programs / "kubectl").unlink()
+    monkeypatch.setenv("PATH", str(programs))
+    with hvdchart.Launcher(**settings) as launcher, pytest.raises(ClusterError, match="kubectl"):
+        launcher(own_rank)
+    assert upgrades(helm) == []
+
+
+def test_a_call_without_the_right_to_enter_pods_is_refused_before_the_install(
+    settings: dict[str, Any], helm: StubProgram, running: FakeCluster
+) -> None:
+    running.created_status = {"allowed": False}
+    with hvdchart.Launcher(**settings) as launcher, pytest.raises(ClusterError, match="pods/exec"):
+        launcher(own_rank)
+    assert upgrades(helm) == []
+
+
+def test_a_call_that_cannot_reach_its_pods_ends(
+    settings: dict[str, Any], programs: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(launcher_module, "ANSWER_WITHIN", 0.5)
+    (programs / "kubectl").write_text("#!/bin/sh\necho 'no route to host' >&2\nexit 1\n")
+    with hvdchart.Launcher(**settings) as launcher, pytest.raises(ClusterError, match="no route"):
+        launcher(own_rank)
+
+
+def test_other_settings_take_the_place_of_pods_that_are_idle(
+    settings: dict[str, Any], helm: StubProgram, code: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A quota may not have room for both."""
+    monkeypatch.chdir(code)
+    assert hvdchart.launch(own_rank, **settings) == [0, 1]
+    same = {"spec": str(settings["spec"]), "env": {}, "idle": 600, "kwargs": {}}
+    assert hvdchart.launch(own_rank, **{**settings, **same}) == [0, 1]
+    assert "uninstall" not in helm.commands(), "they are the same"
+    assert hvdchart.launch(own_rank, **settings, code=".") == [0, 1]
+    assert helm.commands().count("uninstall") == 1
+    assert hvdchart.launch(own_rank, **settings, code=code) == [0, 1]
+    assert helm.commands().count("uninstall") == 1, "it is the same folder"
+    hvdchart.close()
+    assert helm.commands().count("uninstall") == 2
+
+
 def test_removal_that_fails_is_repeated_by_the_next_close(
     settings: dict[str, Any], helm: StubProgram
 ) -> None:
@@ -198,6 +245,40 @@ def test_close_ends_a_call_of_another_thread(
     assert helm.commands()[-1] == "uninstall"
     with pytest.raises(RunFailedError, match="closed"):
         launcher(own_rank)
+
+
+@pytest.mark.parametrize(
+    ("setting", "value"),
+    [
+        ("idle", "600"),
+        ("output", "log.txt"),
+        ("namespace", 3),
+        ("force", "no"),
+        ("timeout", True),
+        ("timeout", -1),
+    ],
+)
+def test_setting_of_another_kind_is_refused_by_name(setting: str, value: object) -> None:
+    with pytest.raises(SpecError, match=setting):
+        hvdchart.launch(own_rank, **{setting: value})  # type: ignore[arg-type]
+
+
+async def wait_for_nothing() -> None:
+    """As a script with asyncio has it."""
+
+
+def count_up() -> Iterator[int]:
+    yield 1
+
+
+@pytest.mark.parametrize(
+    ("function", "remedy"), [(wait_for_nothing, r"asyncio\.run"), (count_up, "list")]
+)
+def test_function_whose_result_cannot_travel_is_refused(
+    function: Callable[..., Any], remedy: str
+) -> None:
+    with pytest.raises(CallError, match=remedy):
+        hvdchart.launch(function)
 
 
 def test_launcher_refuses_what_cannot_travel_before_it_looks_for_a_cluster(
@@ -472,13 +553,13 @@ def test_worker_that_was_out_of_memory_is_told_with_the_argument_that_gives_more
 def test_without_an_image_calls_run_in_that_of_the_framework_that_is_imported(
     settings: dict[str, Any], helm: StubProgram, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(sys.modules, "jax", sys)
+    monkeypatch.setitem(sys.modules, "torch", sys)
     output = settings["output"]
     with hvdchart.Launcher(name="hvd", output=output) as launcher:
         assert len(launcher(own_rank)) == 2
     sent = installed_values(helm)
-    assert "image nvcr.io/nvidia/jax:" in output.getvalue()
-    assert sent["image"]["repository"] == "nvcr.io/nvidia/jax"
+    assert "image pytorch/pytorch:" in output.getvalue()
+    assert sent["image"]["repository"] == "pytorch/pytorch"
 
 
 def test_settings_of_a_launcher_are_those_of_run(
@@ -541,9 +622,15 @@ def test_image_whose_python_is_another_one_is_refused_before_a_cluster_is_looked
     no_cluster: io.StringIO,
 ) -> None:
     """Another function may be called then."""
-    says = r"image horovod/horovod:\S+, because the function uses horovod, has Python 3\.8, and"
+    says = (
+        r"image horovod/horovod:\S+, because the function uses horovod, has Python 3\.8, and .* "
+        r"such as one with Horovod that `python -m images build cpu` makes"
+    )
     with hvdchart.Launcher(output=no_cluster) as launcher:
         with pytest.raises(CallError, match=says):
             launcher(use_horovod)
         with pytest.raises(ClusterError):
             launcher(use_tensorflow_and_wandb)
+    named = hvdchart.Launcher(image="horovod/horovod:0.28.1", output=no_cluster)
+    with named, pytest.raises(CallError, match=r"Python 3\.8"):
+        named(own_rank)
