@@ -73,13 +73,13 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     ],
 )
 def test_multiples_of_the_base_point_are_the_published_ones(number: int, x: int, y: int) -> None:
-    assert certificates._multiply(number) == (x, y)
+    assert certificates.multiply(number) == (x, y)
 
 
 @pytest.mark.parametrize("number", [3, 5, 2**128, 2**255, 2**255 + 1, ORDER - 2, ORDER // 2])
 def test_multiples_of_the_base_point_are_those_of_another_library(number: int) -> None:
     public = ec.derive_private_key(number, ec.SECP256R1()).public_key().public_numbers()
-    assert certificates._multiply(number) == (public.x, public.y)
+    assert certificates.multiply(number) == (public.x, public.y)
 
 
 def test_a_signature_is_the_published_one(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -87,7 +87,7 @@ def test_a_signature_is_the_published_one(monkeypatch: pytest.MonkeyPatch) -> No
     number = 0xC9AFA9D845BA75166B5C215767B1D6934E50C3DB36E89B127B8A622B120F6721
     nonce = 0xA6E3C57DD01ABE90086538398355DD4C3B17AA873382B0F24D6129493D8AAD60
     monkeypatch.setattr(certificates, "_draw", lambda: nonce)
-    signature = certificates._sign(certificates._Key(number, b""), b"sample")
+    signature = certificates.sign(certificates.Key(number, b""), b"sample")
     assert signature.hex() == (
         "3046"
         "022100efd48b2aacb6a8fd1140dd9cd45e81d69d2c877b56aaf991c34d0ea84eaf3716"
@@ -104,7 +104,7 @@ def test_a_signature_is_the_published_one(monkeypatch: pytest.MonkeyPatch) -> No
     ],
 )
 def test_a_year_has_four_digits_from_2050_on(moment: dt.datetime, encoded: bytes) -> None:
-    assert certificates._time(moment.timestamp()) == encoded
+    assert certificates.encode_time(moment.timestamp()) == encoded
 
 
 def parse(certificate: bytes) -> x509.Certificate:

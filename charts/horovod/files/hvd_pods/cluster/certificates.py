@@ -75,7 +75,7 @@ WORKER = Role("horovod-worker", "1.3.6.1.5.5.7.3.1")
 MASTER = Role("horovod-master", "1.3.6.1.5.5.7.3.2")
 
 
-class _Key(NamedTuple):
+class Key(NamedTuple):
     """A private key: a number, and the base point multiplied by it, encoded as SEC 1 says."""
 
     number: int
@@ -91,7 +91,7 @@ class _Owner(NamedTuple):
     """Whom a certificate is about, or who signs it."""
 
     common_name: str
-    key: _Key
+    key: Key
 
 
 def make_files(role: Role, name: str) -> Files:
@@ -112,10 +112,10 @@ def make_files(role: Role, name: str) -> Files:
     }
 
 
-def _make_key() -> _Key:
+def _make_key() -> Key:
     number = _draw()
-    x, y = _multiply(number)
-    return _Key(number, b"\x04" + x.to_bytes(32, "big") + y.to_bytes(32, "big"))
+    x, y = multiply(number)
+    return Key(number, b"\x04" + x.to_bytes(32, "big") + y.to_bytes(32, "big"))
 
 
 def _draw() -> int:
@@ -123,7 +123,7 @@ def _draw() -> int:
     return 1 + secrets.randbelow(ORDER - 1)
 
 
-def _multiply(number: int) -> tuple[int, int]:
+def multiply(number: int) -> tuple[int, int]:
     """Multiply the base point by a number from 1 to ORDER - 1.
 
     The point (x, y) is held as (X, Y, Z) with x = X / Z^2 and y = Y / Z^3, so that one division at
@@ -161,12 +161,12 @@ def _multiply(number: int) -> tuple[int, int]:
     return x * square % P, y * square * inverse % P
 
 
-def _sign(key: _Key, message: bytes) -> bytes:
+def sign(key: Key, message: bytes) -> bytes:
     """Sign with ECDSA and SHA-256; the signature is encoded as in a certificate."""
     digest = int.from_bytes(hashlib.sha256(message).digest(), "big")
     while True:
         nonce = _draw()
-        r = _multiply(nonce)[0] % ORDER
+        r = multiply(nonce)[0] % ORDER
         s = pow(nonce, -1, ORDER) * (digest + r * key.number) % ORDER
         if r and s:
             return _der(SEQUENCE, _integer(r), _integer(s))
@@ -224,12 +224,12 @@ def _certify(owner: _Owner, authority: _Owner, extensions: list[bytes]) -> bytes
         _integer(1 + secrets.randbits(127)),
         ECDSA_WITH_SHA256,
         _distinguished_name(authority.common_name),
-        _der(SEQUENCE, _time(now - BACKDATED), _time(now + VALID_FOR)),
+        _der(SEQUENCE, encode_time(now - BACKDATED), encode_time(now + VALID_FOR)),
         _distinguished_name(owner.common_name),
         _der(SEQUENCE, _der(SEQUENCE, PUBLIC_KEY, CURVE), _bits(owner.key.point)),
         _der(EXPLICIT | 3, _der(SEQUENCE, *extensions, *identifiers)),
     )
-    return _der(SEQUENCE, signed, ECDSA_WITH_SHA256, _bits(_sign(authority.key, signed)))
+    return _der(SEQUENCE, signed, ECDSA_WITH_SHA256, _bits(sign(authority.key, signed)))
 
 
 def _authority_extensions() -> list[bytes]:
@@ -267,7 +267,7 @@ def _distinguished_name(common_name: str) -> bytes:
     return _der(SEQUENCE, _der(SET, attribute))
 
 
-def _time(seconds: float) -> bytes:
+def encode_time(seconds: float) -> bytes:
     """Encode a moment in seconds since 1970: RFC 5280, 4.1.2.5."""
     moment = time.gmtime(seconds)
     if seconds < YEAR_2050:
@@ -275,7 +275,7 @@ def _time(seconds: float) -> bytes:
     return _der(GENERALIZED_TIME, time.strftime("%Y%m%d%H%M%SZ", moment).encode())
 
 
-def _private_key(key: _Key) -> bytes:
+def _private_key(key: Key) -> bytes:
     """Encode a private key, with its curve and its public point: RFC 5915, 3."""
     number = _der(OCTET_STRING, key.number.to_bytes(32, "big"))
     curve = _der(EXPLICIT, CURVE)
