@@ -43,11 +43,17 @@ class ScriptOptions:
     ] = None
     cpu: Annotated[
         str | None,
-        typer.Option(metavar="CPUS", help="CPUs of each worker, such as 4 (default: 250m)."),
+        typer.Option(
+            metavar="CPUS",
+            help="CPUs of each worker, such as 4 (default: 250m; with --gpus, no request).",
+        ),
     ] = None
     memory: Annotated[
         str | None,
-        typer.Option(metavar="SIZE", help="Memory of each worker, such as 8Gi (default: 3Gi)."),
+        typer.Option(
+            metavar="SIZE",
+            help="Memory of each worker, such as 8Gi (default: 3Gi; with --gpus, no request).",
+        ),
     ] = None
     image: Annotated[
         str | None,
