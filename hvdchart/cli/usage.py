@@ -22,6 +22,8 @@ _FOREIGN = {
     "named": ("Arguments of the script", 1),
     "command": ("Options of the command in the pod", 2),
 }
+# The arguments that are names of runs.
+_OF_RUNS = ("name", "names")
 
 _GIVEN = "leave it out: each rank gets the address and its number as variables"
 # Options of what starts scripts elsewhere, for commands that take a script: what to write instead.
@@ -54,7 +56,11 @@ _OF_OTHERS = {
 
 
 class Command(TyperCommand):
-    """A command that says where the words of a script, or of a command in a pod, go."""
+    """A command whose errors say what to type instead.
+
+    They say where the words of a script, or of a command in a pod, go, which numbers an option
+    takes, and what shows the names of runs.
+    """
 
     def collect_usage_pieces(self, ctx: Any) -> list[str]:
         """The parts of the line of usage, without the braces that newer versions of Typer write."""
@@ -71,6 +77,11 @@ class Command(TyperCommand):
             if hasattr(error, "possibilities"):
                 error.possibilities = None
                 error.message += self._advice(ctx, error.option_name, args)
+            elif hasattr(error, "param_type"):
+                # Only that of a missing argument has it, and nothing to say.
+                error.message = _where_to_find(error.param)
+            else:
+                _expect_number(error)
             raise
 
     def _advice(self, ctx: Any, unknown: str, args: list[str]) -> str:
@@ -110,6 +121,25 @@ class Command(TyperCommand):
             return ""
         line = shlex.join([*ctx.command_path.split(), *own, "--", *foreign])
         return f" {what} go after --: {line}"
+
+
+def _where_to_find(parameter: Any) -> str:
+    """What shows the values that an argument may have; empty where nothing does."""
+    is_run = parameter.param_type_name == "argument" and parameter.name in _OF_RUNS
+    return "`hvdchart list` shows the runs" if is_run else ""
+
+
+def _expect_number(error: Any) -> None:
+    """Let an error about a whole number say which ones its option takes."""
+    parameter = getattr(error, "param", None)
+    if parameter is None or not hasattr(parameter.type, "min"):
+        return
+    least = parameter.type.min
+    most = parameter.type.max
+    limits = f"from {least} to {most}" if most is not None else f"of at least {least}"
+    # Its message is a sentence: '4x' is not a valid int range.
+    given = error.message.rpartition(" is not ")[0]
+    error.message = f"got {given}; expected a whole number {limits}"
 
 
 def _refuse_starter(ctx: Any, args: list[str]) -> None:

@@ -118,6 +118,15 @@ def test_check_refuses_a_missing_file_and_does_not_create_it(
         (["launch", "train.py"], 2, "No such command 'launch'. Did you mean 'run'?"),
         (["rm", "hvd"], 2, "No such command 'rm'. Did you mean 'undeploy'?"),
         (["ps"], 2, "No such command 'ps'. Did you mean 'list'?"),
+        (["stop"], 2, "Missing argument 'NAME'. `hvdchart list` shows"),
+        (["undeploy"], 2, "Missing argument 'NAME...'. `hvdchart list` shows"),
+        (
+            ["plan", "train.py", "--workers", "four"],
+            2,
+            "got 'four'; expected a whole number from 1",
+        ),
+        (["plan", "train.py", "--gpus", "65"], 2, "got 65; expected a whole number from 0 to 64"),
+        (["logs", "hvd", "--tail", "-1"], 2, "got -1; expected a whole number of at least 0"),
         (["cancel", "hvd"], 2, "No such command 'cancel'. Did you mean 'stop'?"),
         (
             ["exec", "hvd", "3", "nvidia-smi", "-l", "1", "-nteam"],
@@ -139,6 +148,11 @@ def test_failure_exits_with_its_code_and_one_message(
     assert (done.code, done.output) == (code, "")
     assert says in " ".join(done.errors.split())
     assert "Traceback" not in done.errors
+
+
+def test_missing_argument_that_is_no_run_says_nothing_of_runs(hvdchart: Command) -> None:
+    done = hvdchart("exec", "hvd")
+    assert (done.code, "hvdchart list" in done.errors) == (2, False)
 
 
 def test_unknown_option_of_a_spec_is_none_of_a_script(hvdchart: Command) -> None:
