@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
 # That of resources.json, which a broken installation lacks: it must not break --help.
 MOST_WORKERS = 10_000
+# A label of DNS.
+_NAMESPACE = r"(?=.{1,63}\Z)[a-z0-9]([-a-z0-9]*[a-z0-9])?"
 # Seconds of each unit of a duration.
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 Specs = Annotated[
@@ -63,11 +65,24 @@ Output = Annotated[
         "--write", "-w", metavar="FILE", help="Write to this file (default: standard output)."
     ),
 ]
+
+
+def check_namespace(namespace: str | None) -> str | None:
+    """The value of --namespace. Raises typer.BadParameter where no namespace has such a name."""
+    if namespace and not re.fullmatch(_NAMESPACE, namespace):
+        raise typer.BadParameter(
+            f"got {namespace!r}; expected a name of a-z, 0-9 and -, which begins and ends with a "
+            "letter or digit, of at most 63 characters"
+        )
+    return namespace
+
+
 Namespace = Annotated[
     str | None,
     typer.Option(
         "--namespace",
         "-n",
+        callback=check_namespace,
         metavar="NAMESPACE",
         help="Kubernetes namespace (default: the namespace of the context).",
     ),

@@ -31,7 +31,13 @@ def render(
     ] = False,
     namespace: Annotated[
         str,
-        typer.Option("--namespace", "-n", metavar="NAMESPACE", help="Namespace for --manifests."),
+        typer.Option(
+            "--namespace",
+            "-n",
+            callback=options.check_namespace,
+            metavar="NAMESPACE",
+            help="Namespace for --manifests.",
+        ),
     ] = "default",
     helm: Annotated[
         str, typer.Option(metavar="PROGRAM", help="Helm program for --manifests.")

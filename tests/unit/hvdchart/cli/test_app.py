@@ -118,6 +118,9 @@ def test_check_refuses_a_missing_file_and_does_not_create_it(
         (["launch", "train.py"], 2, "No such command 'launch'. Did you mean 'run'?"),
         (["rm", "hvd"], 2, "No such command 'rm'. Did you mean 'undeploy'?"),
         (["ps"], 2, "No such command 'ps'. Did you mean 'list'?"),
+        (["status", "-n", "A B"], 2, "got 'A B'; expected a name of a-z, 0-9 and -"),
+        (["list", "-n", 64 * "a"], 2, "of at most 63 characters"),
+        (["render", SPEC, "--manifests", "-n", "a.b"], 2, "got 'a.b'; expected a name"),
         (["stop"], 2, "Missing argument 'NAME'. `hvdchart list` shows"),
         (["undeploy"], 2, "Missing argument 'NAME...'. `hvdchart list` shows"),
         (
