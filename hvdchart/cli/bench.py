@@ -64,7 +64,6 @@ def bench(
     """
     from hvdchart.bench.run import measure
     from hvdchart.bench.scaling import bench_plan, sizes, turns_of
-    from hvdchart.run.helm import Helm as Program
     from hvdchart.run.interrupts import interrupting_signals
 
     planning.refuse_script(specs, files)
@@ -78,7 +77,7 @@ def bench(
     tried = sizes(plan.workers, chosen)
     trials = turns_of(tried, turns)
     made = bench_plan(plan, trials, words)
-    cluster = options.connect(context, namespace)
+    cluster, program = options.connect_with_helm(context, namespace, helm)
     say(f"{', '.join(map(str, tried))} workers, {turns} turns, in run {made.spec.name}")
     result = {
         "name": plan.spec.name,
@@ -87,7 +86,7 @@ def bench(
         "time": datetime.now(UTC).isoformat(timespec="seconds"),
     }
     with interrupting_signals():
-        result |= measure(cluster, made, trials, turns, say, Program(helm, context))
+        result |= measure(cluster, made, trials, turns, say, program)
     if written is not None:
         import json
 

@@ -1,7 +1,7 @@
 """The command `debug`."""
 
 from hvdchart.cli.exec import run_in_pod
-from hvdchart.cli.options import Context, Helm, Name, Namespace, Target, Words, connect
+from hvdchart.cli.options import Context, Helm, Name, Namespace, Target, Words, connect_with_helm
 from hvdchart.cli.terminal import say
 
 
@@ -25,10 +25,8 @@ def debug(
     be used; 8 the pods did not start.
     """
     from hvdchart.run.debug import debug_pods
-    from hvdchart.run.helm import Helm as Program
     from hvdchart.run.interrupts import interrupting_signals
 
-    cluster = connect(context, namespace)
-    program = Program(helm, context)
+    cluster, program = connect_with_helm(context, namespace, helm)
     with interrupting_signals(), debug_pods(cluster, name, program, say) as run:
         run_in_pod(cluster, run, target, command, context)

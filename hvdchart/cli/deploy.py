@@ -82,8 +82,7 @@ def deploy(
     planning.print_warnings(plan)
     # What the chart refuses is told before the cluster is asked.
     checked = checked_values(plan)
-    cluster = options.connect(context, namespace)
-    program = helm_module.Helm(helm, context)
+    cluster, program = options.connect_with_helm(context, namespace, helm)
     present = find_run_of_name(cluster, plan.spec.name, program)
     if not (force or dry_run or diff):
         check_before_install(cluster, checked)

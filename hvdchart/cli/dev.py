@@ -2,6 +2,7 @@
 
 import threading
 from contextlib import closing
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -80,7 +81,6 @@ def dev(
     interrupted, and the release is uninstalled.
     """
     from hvdchart.code.changes import code_changes
-    from hvdchart.run.helm import Helm as Program
     from hvdchart.run.interrupts import interrupting_signals
 
     script = planning.Script.of_words(named or (), given, code)
@@ -99,7 +99,7 @@ def dev(
         planning.check_has_spec(path, "dev")
         if path != Path("-") and not path.exists():
             raise FileError(f"{path}: no such file or folder")
-    cluster = options.connect(context, namespace)
+    cluster, found = options.connect_with_helm(context, namespace, helm)
     provided: set[str] = set()
     # A line that comes at each save is said once.
     report = cache(note)
@@ -137,7 +137,7 @@ def dev(
             provided.add(image["tag"])
         return made
 
-    program = Program(helm, context, revisions=_REVISIONS)
+    program = replace(found, revisions=_REVISIONS)
     runs = _Runs(
         cluster, program, make_plan, code.resolve().name, create_namespace=create_namespace
     )

@@ -12,6 +12,7 @@ from hvdchart.project import SPEC_NAME
 
 if TYPE_CHECKING:
     from hvdchart.run.cluster import Cluster
+    from hvdchart.run.helm import Helm as HelmProgram
 
 # That of resources.json, which a broken installation lacks: it must not break --help.
 MOST_WORKERS = 10_000
@@ -191,6 +192,20 @@ def connect(context: str | None, namespace: str | None = None) -> Cluster:
     from hvdchart.run.cluster import Cluster
 
     return Cluster.connect(context, namespace)
+
+
+def connect_with_helm(
+    context: str | None, namespace: str | None, helm: str
+) -> tuple[Cluster, HelmProgram]:
+    """The cluster, and the program of --helm, which is looked for first.
+
+    Raises HelmError without the program, and ClusterError when the cluster cannot be used.
+    """
+    from hvdchart.run.helm import Helm as Program
+
+    program = Program(helm, context)
+    program.check_found()
+    return connect(context, namespace), program
 
 
 def connect_to_run(

@@ -1,6 +1,6 @@
 """The command `restart`."""
 
-from hvdchart.cli.options import Context, Helm, Name, Namespace, connect
+from hvdchart.cli.options import Context, Helm, Name, Namespace, connect_with_helm
 from hvdchart.cli.terminal import say, show
 
 
@@ -15,8 +15,7 @@ def restart(
     Exit codes: 0 started; 6 Helm failed; 7 there is no such run, or the cluster cannot be used.
     """
     from hvdchart.run import control
-    from hvdchart.run.helm import Helm as Program
 
-    cluster = connect(context, namespace)
-    generation = control.restart(cluster, name, Program(helm, context), say)
+    cluster, program = connect_with_helm(context, namespace, helm)
+    generation = control.restart(cluster, name, program, say)
     show(f"run {name} starts again (master.generation {generation})")

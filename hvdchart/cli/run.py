@@ -54,7 +54,6 @@ def run(
     interrupted, and the run continues.
     """
     from hvdchart.doctor.examine import check_before_install
-    from hvdchart.run.helm import Helm as Program
     from hvdchart.values.check import checked_values
 
     own = planning.Script(script, arguments or (), given, code)
@@ -65,7 +64,7 @@ def run(
     if save_spec:
         made.save(save_spec, code or script)
         say(f"{save_spec} written: hvdchart deploy {save_spec} --code {code or script}")
-    cluster = options.connect(context, namespace)
+    cluster, program = options.connect_with_helm(context, namespace, helm)
     if not given.name:
         # Many scripts have the same name, and the present run may be of somebody else's.
         current = cluster.newest_run(plan.spec.name).status
@@ -79,7 +78,7 @@ def run(
     install_and_follow(
         plan,
         cluster,
-        Program(helm, context),
+        program,
         create_namespace=create_namespace,
         is_followed=is_followed,
         wait=wait,

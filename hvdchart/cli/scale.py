@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from hvdchart.cli.options import MOST_WORKERS, Context, Helm, Name, Namespace, connect
+from hvdchart.cli.options import MOST_WORKERS, Context, Helm, Name, Namespace, connect_with_helm
 from hvdchart.cli.terminal import say, show
 
 
@@ -35,10 +35,9 @@ def scale(
     """
     from hvdchart.quantity import pluralize
     from hvdchart.run import control
-    from hvdchart.run.helm import Helm as Program
 
-    cluster = connect(context, namespace)
-    goes_on = control.scale(cluster, name, number, group, Program(helm, context), say)
+    cluster, program = connect_with_helm(context, namespace, helm)
+    goes_on = control.scale(cluster, name, number, group, program, say)
     has = f"run {name} has {pluralize(number, 'worker')}"
     if goes_on:
         show(f"{has} and continues; a deploy of the same spec leaves that number")

@@ -1,6 +1,6 @@
 """The command `stop`."""
 
-from hvdchart.cli.options import Context, Helm, Name, Namespace, connect
+from hvdchart.cli.options import Context, Helm, Name, Namespace, connect_with_helm
 from hvdchart.cli.terminal import say, show
 
 
@@ -21,10 +21,9 @@ def stop(
     cannot be used.
     """
     from hvdchart.run import control
-    from hvdchart.run.helm import Helm as Program
 
-    cluster = connect(context, namespace)
-    before = control.stop(cluster, name, Program(helm, context), say)
+    cluster, program = connect_with_helm(context, namespace, helm)
+    before = control.stop(cluster, name, program, say)
     again = f"start it again: hvdchart restart {name} -n {cluster.namespace}"
     if not before.over:
         show(f"run {name} stopped; {again}")

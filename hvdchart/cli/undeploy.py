@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from hvdchart.cli.options import Context, Helm, Names, Namespace, connect
+from hvdchart.cli.options import Context, Helm, Names, Namespace, connect_with_helm
 from hvdchart.cli.terminal import note, say
 from hvdchart.errors import ClusterError, NoRunError
 
@@ -33,10 +33,8 @@ def undeploy(
     used.
     """
     from hvdchart.run.control import keep_claims, remove
-    from hvdchart.run.helm import Helm as Program
 
-    cluster = connect(context, namespace)
-    program = Program(helm, context)
+    cluster, program = connect_with_helm(context, namespace, helm)
     problem: ClusterError | None = None
     for name in names:
         kept = []

@@ -51,7 +51,7 @@ class _Command(pyhelm3.Command):  # type: ignore[misc] # pyhelm3 has no types
         super().__init__(
             executable=helm.program, kubecontext=helm.context, history_max_revisions=helm.revisions
         )
-        self._rephrase = helm.rephrase
+        self._check_found = helm.check_found
         self._options = options
 
     async def run(self, command: list[Any], input: bytes | None = None) -> bytes:
@@ -66,9 +66,7 @@ class _Command(pyhelm3.Command):  # type: ignore[misc] # pyhelm3 has no types
             arguments += ["--kube-context", self._kubecontext]
         # Helm refuses the surrogate pairs with which json.dumps escapes emoji and the like.
         text = json.dumps(json.loads(input), ensure_ascii=False) if input else ""
-        if shutil.which(self._executable) is None:
-            other = self._rephrase("install Helm 4 or 3, or name it with --helm PATH")
-            raise HelmError(f"no program {self._executable!r} is on PATH: {other}")
+        self._check_found()
         code, output, message = _run(arguments, text.encode())
         if code:
             raise subprocess.CalledProcessError(code, command, output, message)
@@ -130,6 +128,12 @@ class Helm:
         # As when another command than Helm cannot reach it.
         kind = ClusterError if UNREACHABLE in message.lower() else HelmError
         raise kind(f"helm {what}: {message}{advice}")
+
+    def check_found(self) -> None:
+        """Raise HelmError where there is no such program."""
+        if shutil.which(self.program) is None:
+            other = self.rephrase("install Helm 4 or 3, or name it with --helm PATH")
+            raise HelmError(f"no program {self.program!r} is on PATH: {other}")
 
     def version(self) -> str:
         """The program's version. Raises HelmError if it is too old, or the program is not Helm."""

@@ -132,6 +132,15 @@ def test_helm_that_cannot_be_used_is_named_with_the_remedy(
     assert says in said(done)
 
 
+@pytest.mark.parametrize("name", [name for name in HELM_COMMANDS if name != "render"])
+def test_helm_is_looked_for_before_the_cluster_is_asked(
+    hvdchart: Command, running: FakeCluster, name: str
+) -> None:
+    done = hvdchart(*HELM_COMMANDS[name], "--helm", "nohelm")
+    assert (done.code, running.requests) == (6, [])
+    assert "no program 'nohelm' is on PATH" in said(done)
+
+
 def interrupt_while_helm_works(helm: StubProgram, command: str) -> str:
     """Send Ctrl-C to a command while Helm upgrades, and return what it has said."""
     line = [sys.executable, "-m", "hvdchart", command, SPEC]
