@@ -19,6 +19,7 @@ from hvdchart.plan.model import Plan
 from hvdchart.plan.planner import plan_tree
 from hvdchart.project import SPEC_NAME
 from hvdchart.project.default_images import DefaultImage, default_image, misspelt
+from hvdchart.project.named_image import lacked_frameworks
 from hvdchart.quantity import cpu_millis, pluralize
 from hvdchart.spec.fields import IMAGE, OBJECT_NAME, nearest
 from hvdchart.spec.model import DEFAULT_MOUNTS
@@ -100,10 +101,13 @@ class ScriptPlan:
         if folder is None:
             image = self.image if code is None else None
             warnings += left_behind(script, self.modules, image, self.needed)
-        if self.image:
-            beside = folder or script.parent
+        beside = folder or script.parent
+        requirements = read_text(beside / REQUIREMENTS)
+        if not self.image:
+            warnings += self._lacked_frameworks(beside, requirements)
+        else:
             used = without_own(self.modules, [folder, script.parent] if folder else [])
-            lacks = self.image.lacking(used, read_text(beside / REQUIREMENTS))
+            lacks = self.image.lacking(used, requirements)
             if lacks:
                 where = f"in {folder}" if folder else f"beside the script, and --code {beside}"
                 add = f"add {' and '.join(lacks)} to {REQUIREMENTS} {where}"
@@ -111,6 +115,14 @@ class ScriptPlan:
             warnings += misspelt(without_own(used, [script.parent]))
         plan = dataclasses.replace(self.plan, warnings=(*warnings, *self.plan.warnings))
         return dataclasses.replace(self, plan=plan)
+
+    def _lacked_frameworks(self, folder: Path, requirements: str) -> Iterator[str]:
+        """Warnings about the image that the user has named; `folder` has modules of the code."""
+        named = self.plan.spec.image
+        if named:
+            used = without_own(self.needed, [folder])
+            has_gpus = any(group.group.gpus for group in self.plan.groups)
+            yield from lacked_frameworks(named.repository, used, requirements, has_gpus=has_gpus)
 
     def save(self, file: Path, code: Path) -> None:
         """Write the spec. Raises FileError for a file that exists or cannot be written."""
@@ -329,6 +341,9 @@ def script_tree(run: ScriptRun, default: DefaultImage | None, *, is_tagged: bool
     if run.image:
         expected = "an image in lower case, such as registry.example/team/train:1"
         place = Place(f"--image {run.image}")
+        if run.image.endswith((":", "@")):
+            part = "digest" if run.image.endswith("@") else "tag"
+            raise SpecError(str(place), "", f"its {part} is empty", f"a {part} at the end")
         dataclasses.replace(IMAGE, expected=expected).read(Node(place, image["repository"]), "")
     base = {
         "apiVersion": "hvdchart/v1",

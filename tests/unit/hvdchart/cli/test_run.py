@@ -333,6 +333,42 @@ def test_what_the_default_image_lacks_is_told(
     assert told.endswith(f"add transformers to requirements.txt in {script.parent}")
 
 
+PUBLIC = "tensorflow/tensorflow:2.20.0"
+
+
+@pytest.mark.parametrize(
+    ("text", "image", "lacked"),
+    [
+        ("import torch\n", PUBLIC, "torch"),
+        ("import torch.distributed\n", f"docker.io/{PUBLIC}", "torch"),
+        ("import horovod.torch, torch\n", "pytorch/pytorch:2.8.0", "horovod"),
+        ("import torch\n", "python:3.12-slim", "torch"),
+        ("import torch\n", "pytorch/pytorch:2.8.0", ""),
+        ("import horovod.torch, torch\n", "horovod/horovod:latest", ""),
+        ("import torch\n", "registry.example/tensorflow/tensorflow:1", ""),
+        ("try:\n    import torch\nexcept ImportError:\n    pass\n", PUBLIC, ""),
+    ],
+)
+def test_framework_that_a_named_public_image_lacks_is_told(
+    hvdchart: Command, script: Path, programs: Path, text: str, image: str, lacked: str
+) -> None:
+    script.write_text(text)
+    done = hvdchart("plan", script, "--image", image, "-o", "json")
+    assert done.code == 0, done.errors
+    told = [each for each in json.loads(done.output)["warnings"] if "is known to have" in each]
+    assert [each.split()[3].rstrip(",") for each in told] == ([lacked] if lacked else [])
+
+
+@pytest.mark.parametrize("package", ["torch", "torchvision"])
+def test_framework_that_requirements_bring_is_not_lacked(
+    hvdchart: Command, script: Path, programs: Path, package: str
+) -> None:
+    script.write_text("import torch\n")
+    (script.parent / "requirements.txt").write_text(f"{package}\n")
+    done = hvdchart("plan", script, "--image", PUBLIC, "--code", script.parent)
+    assert (done.code, "is known to have" in done.output) == (0, False)
+
+
 def test_module_that_the_code_has_is_not_lacked(
     hvdchart: Command, script: Path, programs: Path
 ) -> None:
@@ -564,6 +600,7 @@ def test_a_finished_run_is_replaced_by_a_script_of_its_name(
             3,
             "--image A:1: got 'A'; expected an image in lower case",
         ),
+        (["{script}", "--image", "a/b:"], 3, "--image a/b:: its tag is empty; expected a tag"),
         (
             ["{script}", "--epochs", "3", "--workers", "4", "-v"],
             2,
