@@ -309,6 +309,18 @@
     const [low, high] = ends.map((share) => Math.round(100 * share));
     return low === high ? `${high} %` : `${low}–${high} %`;
   }
+  function podName(name) {
+    const prefix = `${view.name}-`;
+    return name.startsWith(prefix) ? [h("span", "prefix", prefix), name.slice(prefix.length)] : name;
+  }
+  // Leaves out of the table of ranks what is needed least, until the table fits into its card.
+  function fitRanks() {
+    const table = page.querySelector("table");
+    for (const left of table ? ["no-prefix", "tight", "no-bars", "no-node"] : []) {
+      if (table.offsetWidth <= room()) return;
+      table.classList.add(left);
+    }
+  }
   function drawRanks() {
     const rows = view.rows;
     if (!rows.length) return null;
@@ -323,8 +335,8 @@
       ["Memory", "right", (row) => (row.memory === null ? "" : meter(row.memory / most, memory(row.memory))), (row) => row.memory !== null],
       ["GPU", "right", (row) => (row.gpu_shares ? meter(row.gpu_shares[1], shares(row.gpu_shares)) : ""), (row) => row.gpu_shares],
       ["GPU memory", "right", (row) => (row.gpu_memory ? meter(row.gpu_memory[0] / row.gpu_memory[1], memory(row.gpu_memory[0])) : ""), (row) => row.gpu_memory],
-      ["Pod", "", (row) => row.pod, () => true],
-      ["Node", "", (row) => row.node, (row) => row.node],
+      ["Pod", "", (row) => podName(row.pod), () => true],
+      ["Node", "node", (row) => row.node, (row) => row.node],
     ].filter(([, , , has]) => rows.some(has));
     const head = h("tr", "", columns.map(([name, kind]) => {
       const cell = h("th", kind, name);
@@ -364,6 +376,7 @@
     const parts = [drawHeader(), ...drawNotes(), drawProgress(), drawCurve(), drawTimeLine(), drawRanks(),
       drawLog(), ...sections, drawFooter()];
     page.replaceChildren(...parts.filter((part) => part !== null));
+    fitRanks();
     const log = document.getElementById("log");
     if (log) log.scrollTop = isAtEnd ? log.scrollHeight : was;
     document.title = `${view.name}: ${view.state}`;

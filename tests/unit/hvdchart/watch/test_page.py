@@ -18,7 +18,7 @@ import pytest
 from hvdchart.watch.model import View
 from hvdchart.watch.page import Section, page
 from hvdchart.watch.server import PageServer, serve_page
-from tests.browser import document_of, needs_browser
+from tests.browser import document_of, needs_browser, run
 from tests.unit.hvdchart.watch import sample
 
 EVIL = "</script><script>document.title='owned'</script><img src=x onerror=alert(1)>{data}"
@@ -155,6 +155,27 @@ def test_a_browser_shows_the_use_of_gpus(tmp_path: Path) -> None:
     shown = document_of(file.as_uri(), tmp_path / "profile")
     assert "GPU memory" in shown
     assert "62.0 Gi" in shown
+
+
+MEASURE = """<script>
+const table = document.querySelector("table");
+document.body.dataset.cut = table.offsetWidth > table.parentNode.getBoundingClientRect().width - 40;
+</script>"""
+
+
+@needs_browser
+@pytest.mark.slow
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize("width", [850, 1120])
+def test_a_narrow_page_cuts_no_rank_off(tmp_path: Path, width: int) -> None:
+    """850 pixels are those of a notebook."""
+    file = tmp_path / "page.html"
+    # The policy of the page admits no script but its own.
+    text = re.sub('<meta http-equiv="Content-Security-Policy"[^>]*>', "", page(sample.gpus_view()))
+    file.write_text(text.replace("</body>", f"{MEASURE}</body>"))
+    size = f"--window-size={width},900"
+    shown = run(file.as_uri(), "--dump-dom", size, profile=tmp_path / "profile").stdout
+    assert 'data-cut="false"' in shown
 
 
 @needs_browser
