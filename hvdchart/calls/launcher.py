@@ -8,8 +8,8 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from functools import cache, partial
 from numbers import Real
 from pathlib import Path
@@ -282,26 +282,18 @@ class Launcher:
                 f"warning: the image lacks what the call uses: add {add} to {REQUIREMENTS} {where}"
             )
 
-    def _close_if_idle(self) -> bool:
-        """Remove the release as `close` does, unless a call is being made; returns whether."""
-        if not self._lock.acquire(blocking=False):
-            return False
-        try:
-            self._report(f"removing release {self._plan.spec.name}: this call has other settings")
-            self.close()
-        finally:
-            self._lock.release()
-        return True
-
-    def close(self) -> None:
+    def close(self, why: str = "") -> None:
         """End a call, also in another thread, the run and its workers, and remove the release.
 
+        The output says why, if `why` does.
         Raises HelmError and ClusterError: then call it again, or the end of this program will.
         In a fork, nothing happens.
         """
         if os.getpid() != self._process:
             return
         self._is_closed = True
+        if why and self._session:
+            self._report(f"removing release {self._plan.spec.name}: {why}")
         connection = self._connection
         if connection:
             connection.end(RunFailedError(_CLOSED))
@@ -557,8 +549,16 @@ def _plan(spec: Spec, idle: float) -> Plan:
     return command_plan(make_plan(spec), (*server, LAUNCH, *rank), _RETRIES)
 
 
+@dataclasses.dataclass
+class _Shared:
+    """A launcher of `launch`, and how many calls are made with it now."""
+
+    launcher: Launcher
+    calls: int = 0
+
+
 # The launchers of `launch`, by their settings.
-_launchers: dict[str, Launcher] = {}
+_launchers: dict[str, _Shared] = {}
 # One launcher is made at a time, and one for each key. Besides, CPython up to 3.11 fails when two
 # threads parse programs at once, as planning does (python/cpython#106905).
 _making = threading.Lock()
@@ -648,35 +648,46 @@ def launch(
         "force": force,
         "output": output,
     }
-    with _callers_lines:
-        return _launcher(settings)(function, args, kwargs, timeout=timeout)
+    with _callers_lines, _launcher(settings) as launcher:
+        return launcher(function, args, kwargs, timeout=timeout)
 
 
 def close() -> None:
     """Remove the pods of `launch`, whose next call installs others; ends calls that are being made.
 
-    Raises HelmError and ClusterError: then call it again, or the end of this program will.
+    Raises HelmError and ClusterError: then the end of this program removes them.
     """
     with _making:
-        for key, launcher in list(_launchers.items()):
-            launcher.close()
-            del _launchers[key]
+        ended = [shared.launcher for shared in _launchers.values()]
+        _launchers.clear()
+    with _callers_lines, ExitStack() as stack:
+        for launcher in ended:
+            stack.callback(launcher.close)
 
 
-def _launcher(settings: Mapping[str, Any]) -> Launcher:
-    """The launcher of these settings; another one takes the place of those that are idle."""
+@contextmanager
+def _launcher(settings: Mapping[str, Any]) -> Iterator[Launcher]:
+    """The launcher of these settings during a call; another one takes the place of idle ones."""
     key = _key(settings)
     with _making:
-        launcher = _launchers.get(key)
-        if launcher is None:
-            launcher = Launcher(**settings)
-            for other, idle in list(_launchers.items()):
-                # What cannot be removed now will be at the end of this program.
-                with suppress(HvdchartError):
-                    if idle._close_if_idle():
-                        del _launchers[other]
-            _launchers[key] = launcher
-    return launcher
+        shared = _launchers.get(key)
+        idle = {}
+        if shared is None:
+            shared = _Shared(Launcher(**settings))
+            idle = {other: each for other, each in _launchers.items() if not each.calls}
+            for other in idle:
+                del _launchers[other]
+            _launchers[key] = shared
+        shared.calls += 1
+    try:
+        for each in idle.values():
+            # What cannot be removed now will be at the end of this program.
+            with suppress(HvdchartError):
+                each.launcher.close("this call has other settings")
+        yield shared.launcher
+    finally:
+        with _making:
+            shared.calls -= 1
 
 
 def _key(settings: Mapping[str, Any]) -> str:

@@ -199,6 +199,27 @@ def test_other_settings_take_the_place_of_pods_that_are_idle(
     assert helm.commands().count("uninstall") == 2
 
 
+def test_other_settings_leave_pods_in_which_a_call_is_made(
+    settings: dict[str, Any],
+    helm: StubProgram,
+    programs: Path,
+    code: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with ThreadPoolExecutor() as threads:
+        call = threads.submit(hvdchart.launch, write_pid_and_wait, [str(code)], **settings)
+        wait_until(lambda: len(list(code.iterdir())) == 3, 30, "both ranks run")
+        (programs / "kubectl").unlink()
+        monkeypatch.setenv("PATH", str(programs))
+        with pytest.raises(ClusterError, match="kubectl"):
+            hvdchart.launch(own_rank, **settings, idle=700)
+        assert "uninstall" not in helm.commands()
+        hvdchart.close()
+        with pytest.raises(RunFailedError, match="closed"):
+            call.result()
+    assert helm.commands().count("uninstall") == 1
+
+
 def test_removal_that_fails_is_repeated_by_the_next_close(
     settings: dict[str, Any], helm: StubProgram
 ) -> None:
