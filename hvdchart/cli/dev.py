@@ -3,9 +3,9 @@
 import threading
 from contextlib import closing
 from dataclasses import replace
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
@@ -16,7 +16,7 @@ from hvdchart.cli.terminal import note, print_log, say
 from hvdchart.errors import FileError, HvdchartError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from hvdchart.plan.model import Plan
     from hvdchart.run.cluster import Cluster
@@ -84,8 +84,44 @@ def dev(
     from hvdchart.run.interrupts import interrupting_signals
 
     script = planning.Script.of_words(named or (), given, code)
-    specs = [Path(word) for word in named or ()]
-    paths = [script.path] if script else planning.spec_files(specs, files, code)
+    watched = _watched(script, named or (), files, code)
+    cluster, found = options.connect_with_helm(context, namespace, helm)
+    program = replace(found, revisions=_REVISIONS)
+    planner = _Planner(
+        watched,
+        script=script,
+        files=files,
+        settings=[
+            *([] if resume else [_ANEW]),
+            *options.chosen_settings(settings, fails_on_nan=fail_on_nan),
+        ],
+        build=partial(with_own_image, cluster=cluster, builder=builder, load_with=load_with),
+    )
+    name = watched.code.resolve().name
+    runs = _Runs(cluster, program, planner.plan, name, create_namespace=create_namespace)
+    with interrupting_signals(), closing(runs):
+        for change in code_changes(watched.code, say):
+            if isinstance(change, FileError):
+                say(f"{change}; waiting for the next change")
+            else:
+                runs.run(change)
+
+
+class _Watched(NamedTuple):
+    """The code whose changes count, and the script or the spec files that it runs with."""
+
+    code: Path
+    paths: list[Path]
+
+
+def _watched(
+    script: planning.Script | None,
+    named: "Sequence[str]",
+    files: list[Path] | None,
+    code: Path | None,
+) -> _Watched:
+    """What a command line names. Raises BadParameter and FileError for what cannot be watched."""
+    paths = [script.path] if script else planning.spec_files(list(map(Path, named)), files, code)
     if code is None:
         first = next((path for path in paths if path != Path("-")), None)
         if first is None:
@@ -99,54 +135,61 @@ def dev(
         planning.check_has_spec(path, "dev")
         if path != Path("-") and not path.exists():
             raise FileError(f"{path}: no such file or folder")
-    cluster, found = options.connect_with_helm(context, namespace, helm)
-    provided: set[str] = set()
-    # A line that comes at each save is said once.
-    report = cache(note)
-    typed = options.chosen_settings(settings, fails_on_nan=fail_on_nan)
-    chosen = [*([] if resume else [_ANEW]), *typed]
+    return _Watched(code, paths)
 
-    # The files of the last version that were no Python of this machine.
-    known: Mapping[str, str] | None = None
 
-    def make_plan(version: "Mapping[str, Plain]") -> "Plan":
-        nonlocal known
-        values = {**_VALUES, "code": version}
-        if script:
-            plan = script.plan(files, chosen, values, report, is_marked=True).plan
-        else:
-            planning.tell_left_behind(code, version, report)
-            _, plan = planning.plan_specs(paths, None, chosen, values)
-        broken = plan.framework.broken
+class _Planner:
+    """Makes the plan of each version of the code, with its image.
+
+    `build` is with_own_image with its settings.
+    """
+
+    def __init__(
+        self,
+        watched: _Watched,
+        *,
+        script: planning.Script | None,
+        files: list[Path] | None,
+        settings: list[str],
+        build: "Callable[..., Plan]",
+    ) -> None:
+        self._watched = watched
+        self._script = script
+        self._files = files
+        self._settings = settings
+        self._build = build
+        # The tags of the images that were built.
+        self._provided: set[str] = set()
+        # A line that comes at each save is said once.
+        self._report = cache(note)
+        # The files of the last version that were no Python of this machine.
+        self._broken: Mapping[str, str] | None = None
+
+    def plan(self, version: "Mapping[str, Plain]") -> "Plan":
+        """The plan of a version. Raises FileError for a file that was Python before."""
+        planned = self._plan(version)
+        broken = planned.framework.broken
         for file, problem in broken.items():
-            if known is not None and file not in known:
-                # It was Python before. Without what it imports, the plan would be another one.
+            if self._broken is not None and file not in self._broken:
+                # Without what it imports, the plan would be another one.
                 raise FileError(problem)
-        known = broken
-        made = with_own_image(
-            plan,
-            paths,
-            cluster,
-            builder=builder,
-            load_with=load_with,
-            provided=provided,
-        )
-        planning.print_warnings(made, report)
-        if made is not plan:
+        self._broken = broken
+        made = self._build(planned, self._watched.paths, provided=self._provided)
+        planning.print_warnings(made, self._report)
+        if made is not planned:
             image: Any = made.spec.values["image"]
-            provided.add(image["tag"])
+            self._provided.add(image["tag"])
         return made
 
-    program = replace(found, revisions=_REVISIONS)
-    runs = _Runs(
-        cluster, program, make_plan, code.resolve().name, create_namespace=create_namespace
-    )
-    with interrupting_signals(), closing(runs):
-        for change in code_changes(code, say):
-            if isinstance(change, FileError):
-                say(f"{change}; waiting for the next change")
-            else:
-                runs.run(change)
+    def _plan(self, version: "Mapping[str, Plain]") -> "Plan":
+        values = {**_VALUES, "code": version}
+        if self._script:
+            chosen = self._script.plan(
+                self._files, self._settings, values, self._report, is_marked=True
+            )
+            return chosen.plan
+        planning.tell_left_behind(self._watched.code, version, self._report)
+        return planning.plan_specs(self._watched.paths, None, self._settings, values)[1]
 
 
 class _Runs:
