@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from hvdchart.calls.launcher import Launcher as Launcher
+    from hvdchart.calls.launcher import close as close
     from hvdchart.calls.launcher import launch as launch
     from hvdchart.errors import CallError as CallError
     from hvdchart.errors import FileError as FileError
@@ -96,3 +97,8 @@ def __getattr__(name: str) -> Any:
     # Python does not call this function again for a name that the module has.
     globals()[name] = value
     return value
+
+
+def __dir__() -> list[str]:
+    """The names of the library, also those that are not imported yet."""
+    return __all__

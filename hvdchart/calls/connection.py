@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from functools import partial
-from inspect import isasyncgenfunction, iscoroutinefunction, isgeneratorfunction
+from inspect import isasyncgenfunction, iscoroutinefunction, isgeneratorfunction, signature
 from operator import methodcaller
 from tempfile import TemporaryFile
 from types import BuiltinFunctionType, CodeType, FunctionType, ModuleType
@@ -116,6 +116,12 @@ def _check_call(function: object, args: object, kwargs: object) -> None:
         raise CallError(f"args: got {args!r:.200}; expected a list of the arguments, such as [2]")
     if not isinstance(kwargs, Mapping):
         raise CallError(f"kwargs: got {kwargs!r:.200}; expected a dict of arguments by their names")
+    # Some functions of C have none.
+    with suppress(ValueError):
+        try:
+            signature(function).bind(*args, **kwargs)
+        except TypeError as error:
+            raise CallError(f"{name} does not take these arguments: {error}") from None
 
 
 def pack(function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Packed:

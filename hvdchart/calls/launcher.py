@@ -98,6 +98,10 @@ class _CallersLines(AbstractContextManager[None]):
         is_of_function = error is not None and isinstance(error.__cause__, RemoteTraceback)
         if not (is_of_function or isinstance(error, HvdchartError)):
             return
+        if error is not None and not is_of_function:
+            # Its text names the cause, whose own lines are those of libraries.
+            error.__cause__ = None
+            error.__suppress_context__ = True
         while error is not None:
             # From Python 3.11 on, no line of the function with this block is added again.
             error.__traceback__ = None
@@ -151,9 +155,10 @@ class Launcher:
         if spec is not None and own:
             where = "these settings in the spec alone"
             raise SpecError("the settings", join_names(own), "given beside spec", where)
-        check_kinds({"idle": idle, "force": force, "output": output, "namespace": namespace})
+        others = {"idle": idle, "force": force, "output": output, "helm": helm}
+        check_kinds({**others, "namespace": namespace})
         if not _LEAST_IDLE <= idle <= _MOST_IDLE:
-            expected = f"{_LEAST_IDLE:g} to {_MOST_IDLE:g}"
+            expected = f"{_LEAST_IDLE:.0f} to {_MOST_IDLE:.0f} seconds"
             raise SpecError("the settings", "idle", f"{idle:g} s", expected)
         self._given: str | Path | Spec | OwnRun
         if spec is None:
@@ -217,8 +222,8 @@ class Launcher:
         """
         with _callers_lines:
             check_kinds({"timeout": timeout})
-            if timeout is not None and timeout < 0:
-                raise SpecError("the settings", "timeout", f"got {timeout:g}", "seconds: 3600")
+            if timeout is not None and not timeout >= 0:
+                raise SpecError("the settings", "timeout", f"got {timeout:g}", "0 or more seconds")
             return self._call(pack(function, args, kwargs or {}), timeout)
 
     def _call(self, call: Packed, timeout: float | None) -> list[Any]:

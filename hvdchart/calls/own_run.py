@@ -85,18 +85,19 @@ def users_modules(modules: Iterable[str]) -> dict[str, Path]:
 
 # What each setting may be, and the words for it.
 _KINDS: Mapping[str, tuple[tuple[type, ...], str]] = {
-    "workers": ((Integral,), "a whole number: 4"),
-    "gpus": ((Integral,), "a whole number: the GPUs of a worker"),
-    "cpu": ((Real, str), 'a number of CPUs: 4 or "500m"'),
-    "memory": ((str,), 'an amount of memory: "16Gi"'),
-    "image": ((str,), 'the name of an image: "team/app:1.0"'),
-    "env": ((Mapping,), 'variables by their names: {"LEVEL": "2"}'),
-    "secrets": ((Sequence,), 'a list of names: ["wandb"]'),
-    "volumes": ((Mapping,), 'volumes by their names: {"data": "pvc:scans"}'),
-    "idle": ((Real,), "seconds: 600"),
-    "timeout": ((Real,), "seconds: 3600"),
+    "workers": ((Integral,), "a whole number, such as 4"),
+    "gpus": ((Integral,), "a whole number, such as 1: the GPUs of a worker"),
+    "cpu": ((Real, str), 'a number of CPUs, such as 4 or "500m"'),
+    "memory": ((str,), 'an amount of memory, such as "16Gi"'),
+    "image": ((str,), 'the name of an image, such as "team/app:1.0"'),
+    "env": ((Mapping,), 'variables by their names, such as {"LEVEL": "2"}'),
+    "secrets": ((Sequence,), 'a list of names, such as ["wandb"]'),
+    "volumes": ((Mapping,), 'volumes by their names, such as {"data": "pvc:scans"}'),
+    "idle": ((Real,), "seconds, such as 600"),
+    "timeout": ((Real,), "seconds, such as 3600"),
     "namespace": ((str,), "the name of a namespace"),
     "force": ((bool,), "True or False"),
+    "helm": ((str,), "the name of a program, or its path"),
 }
 
 
@@ -121,7 +122,7 @@ def own_script_run(name: str, settings: Mapping[str, Any]) -> ScriptRun:
     check_kinds(settings)
     names = settings.get("secrets", ())
     if isinstance(names, str):
-        expected = f"a list of names: [{names!r}]"
+        expected = f"a list of names, such as [{names!r}]"
         raise SpecError("the settings", "secrets", f"got {names!r}", expected)
     pairs = {
         setting: [f"{key}={value}" for key, value in settings.get(setting, {}).items()]
@@ -145,23 +146,22 @@ def own_script_run(name: str, settings: Mapping[str, Any]) -> ScriptRun:
 class OwnRun:
     """The run of a launcher without a spec.
 
-    Where no image is named, it is a public one of the framework that the functions use, or else the
-    program.
+    Where no image is named, it is a public one of the framework that the newest function uses, or
+    else an earlier one, or the program.
     """
 
     run: ScriptRun
     program: tuple[str, ...]
-    functions: frozenset[str] = frozenset()
+    # What the functions use, the newest one first.
+    functions: tuple[frozenset[str], ...] = ()
 
     @property
     def image(self) -> DefaultImage | None:
         """The public image; None where one is named."""
         if self.run.image:
             return None
-        uses = (
-            [("the function", module) for module in sorted(self.functions)],
-            [("this program", module) for module in self.program],
-        )
+        uses = [[("the function", module) for module in sorted(used)] for used in self.functions]
+        uses.append([("this program", module) for module in self.program])
         return default_image(*uses, has_gpus=self.run.gpus > 0, python=sys.version_info[:2])
 
     def use(self, modules: frozenset[str]) -> None:
@@ -173,7 +173,7 @@ class OwnRun:
         if named:
             check_python(named)
         before = self.functions
-        self.functions = before | modules
+        self.functions = tuple(dict.fromkeys((modules, *before)))
         image = self.image
         if image and image.python:
             try:

@@ -110,7 +110,7 @@ _README = """\
     hvdchart doctor run.spec.yaml                 # is anything missing?
     hvdchart deploy run.spec.yaml --code .        # train, and follow
     hvdchart dev .                                # train again at each save
-    hvdchart status {name}                        # step, loss, samples/s, time left
+    hvdchart status {name}                        # state, step, and what to do
     hvdchart undeploy {name}
 
 The master copies the files of this folder to the pods, except those that `.hvdignore` names. The
@@ -153,7 +153,8 @@ def make_project(
     more = f" Packages of your own go into {where}."
     about = f"It {template.about}"
     readme = _README.format(name=name, about=about, image=image, needs=template.needs, more=more)
-    files = {"train.py": example(template.example)}
+    # Its docstring shows how to run it.
+    files = {"train.py": example(template.example).replace(template.example, "train.py")}
     for module in template.modules:
         files[module] = example(module)
     files[SPEC_NAME] = spec

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 from pathlib import Path
 from typing import Any
 
@@ -100,3 +101,15 @@ def test_values_of_a_program_are_merged_as_they_are(loaded: Spec) -> None:
 def test_wrong_setting_is_refused_by_its_own_text() -> None:
     with pytest.raises(SpecError, match=r"--set nodes\.0\.count=0: nodes\[0\]\.count: got 0"):
         parse_spec(SPECS[0].read_text(), settings=["nodes.0.count=0"])
+
+
+def test_names_of_the_library_are_completed_and_known_to_type_checkers() -> None:
+    assert {"Launcher", "close", "launch"} <= set(dir(hvdchart))
+    tree = ast.parse(Path(str(hvdchart.__file__)).read_text())
+    known = {
+        name.asname or name.name
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("hvdchart")
+        for name in node.names
+    }
+    assert known == set(hvdchart.__all__) - {"__version__"}

@@ -114,6 +114,10 @@ def own_rank() -> int:
     return int(os.environ["RANK"])
 
 
+def give_back(value: object) -> object:
+    return value
+
+
 def write_pid_and_wait(folder: str) -> None:
     Path(folder, str(own_rank())).write_text(str(os.getpid()))
     time.sleep(60)

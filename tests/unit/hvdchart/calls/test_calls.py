@@ -28,6 +28,7 @@ from tests.unit.hvdchart.calls.pod import (
     SECRET,
     Pod,
     assert_ended,
+    give_back,
     own_rank,
     write_pid_and_wait,
 )
@@ -276,7 +277,7 @@ def test_module_that_the_image_lacks_is_named_with_the_way_out(connection: Conne
             return __import__, ("no_such_module",)
 
     with pytest.raises(CallError, match=r"No module named 'no_such_module'.*code="):
-        call(connection, own_rank, Foreign())
+        call(connection, give_back, Foreign())
 
 
 def test_function_that_does_not_return_in_time_is_ended(pod: Pod, tmp_path: Path) -> None:
@@ -367,8 +368,8 @@ def test_server_fails_when_its_caller_misses_a_worker(tmp_path: Path) -> None:
     ],
 )
 def test_call_that_does_not_fit_is_refused_here(argument: object, says: str) -> None:
-    with pytest.raises(CallError, match=f"(?s)own_rank and its arguments.*{says}"):
-        pack(own_rank, [argument], {})
+    with pytest.raises(CallError, match=f"(?s)give_back and its arguments.*{says}"):
+        pack(give_back, [argument], {})
 
 
 @pytest.mark.parametrize(
@@ -379,6 +380,8 @@ def test_call_that_does_not_fit_is_refused_here(argument: object, says: str) -> 
         (own_rank, 2.0, {}, "^args: got 2.0; expected a list"),
         (own_rank, "ab", {}, "^args: got 'ab'"),
         (own_rank, [], [1], "^kwargs: got"),
+        (own_rank, [3], {}, "does not take these arguments: too many"),
+        (give_back, [], {"values": 3}, "does not take these arguments: missing"),
     ],
 )
 def test_what_is_no_call_is_refused(function: Any, args: Any, kwargs: Any, says: str) -> None:

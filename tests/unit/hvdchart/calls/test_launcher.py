@@ -16,6 +16,7 @@ import threading
 import traceback
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from shlex import join
@@ -36,7 +37,13 @@ from hvdchart.errors import (
 )
 from tests.fakes.cluster import FakeCluster
 from tests.fakes.program import StubProgram
-from tests.unit.hvdchart.calls.pod import Pod, assert_ended, own_rank, write_pid_and_wait
+from tests.unit.hvdchart.calls.pod import (
+    Pod,
+    assert_ended,
+    give_back,
+    own_rank,
+    write_pid_and_wait,
+)
 from tests.unit.hvdchart.nodes import node
 from tests.unit.hvdchart.runs import (
     FAILED,
@@ -308,7 +315,7 @@ def test_launcher_refuses_what_cannot_travel_before_it_looks_for_a_cluster(
     monkeypatch.setenv("KUBECONFIG", str(tmp_path / "none"))
     monkeypatch.setenv("PATH", str(tmp_path))
     with hvdchart.Launcher() as launcher, pytest.raises(CallError, match="cannot be pickled"):
-        launcher(own_rank, [threading.Lock()])
+        launcher(give_back, [threading.Lock()])
 
 
 @pytest.mark.parametrize(
@@ -608,6 +615,23 @@ def test_settings_of_a_launcher_are_those_of_run(
 def use_tensorflow_and_wandb() -> None:
     import tensorflow  # noqa: F401
     import wandb  # type: ignore[import-not-found]  # noqa: F401
+
+
+def use_torch() -> None:
+    import torch  # type: ignore[import-not-found,unused-ignore]  # noqa: F401
+
+
+def test_each_call_gets_the_image_of_its_own_framework(
+    settings: dict[str, Any], helm: StubProgram
+) -> None:
+    chosen = []
+    with hvdchart.Launcher(name="hvd", output=settings["output"]) as launcher:
+        for function in (use_torch, own_rank, use_tensorflow_and_wandb):
+            # The image of these tests has none of them.
+            with suppress(HvdchartError):
+                launcher(function)
+            chosen.append(installed_values(helm)["image"]["repository"])
+    assert chosen == ["pytorch/pytorch", "pytorch/pytorch", "tensorflow/tensorflow"]
 
 
 def use_horovod() -> None:
