@@ -462,6 +462,35 @@ def test_secret_of_the_user_without_a_key_is_refused(place: Namespace, missing: 
     assert f'no such Secret with the key "{missing}"' in message
 
 
+CLAIM: Values = {
+    "apiVersion": "v1",
+    "kind": "PersistentVolumeClaim",
+    "metadata": {"name": "scans"},
+    "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}},
+}
+ACCOUNTS: list[Values] = [
+    {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": name}}
+    for name in ("masters", "workers")
+]
+NAMES_OBJECTS: Values = {
+    "volumes": [{"name": "data", "persistentVolumeClaim": {"claimName": "scans"}}],
+    "volumeMounts": [{"name": "data", "mountPath": "/data"}],
+    "serviceAccount": {"create": False, "name": "masters"},
+    "worker": {"serviceAccount": {"name": "workers"}},
+}
+
+
+def test_objects_that_the_release_creates_itself_may_be_named(place: Namespace) -> None:
+    upgrade(place, "helm4", CHART, RUN, NAMES_OBJECTS, {"extraObjects": [CLAIM, *ACCOUNTS]})
+
+
+@pytest.mark.parametrize("missing", ["scans", "masters", "workers"])
+def test_objects_that_nobody_creates_are_refused(place: Namespace, missing: str) -> None:
+    created = [item for item in (CLAIM, *ACCOUNTS) if item["metadata"]["name"] != missing]
+    message = refuse(place, {**NAMES_OBJECTS, "extraObjects": created})
+    assert f'"{missing}"' in message
+
+
 def on_nodes(name: str, port: int) -> Manifest:
     """A StatefulSet of another release, whose pods have a port of their nodes."""
     labels = {"app.kubernetes.io/name": "horovod", "app.kubernetes.io/instance": name}

@@ -2,6 +2,11 @@
 {{- define "horovod.checkCluster" -}}
 {{- $ns := .Release.Namespace -}}
 {{- if .horovod.hasAccess -}}
+{{- /* Helm creates these before the pods that name them. */ -}}
+{{- $created := list -}}
+{{- range .Values.extraObjects -}}
+{{- $created = append $created (printf "%s/%s" (dig "kind" "" .) (dig "metadata" "name" "" .)) -}}
+{{- end -}}
 {{- range .horovod.groups -}}
 {{- $old := lookup "apps/v1" "StatefulSet" $ns .statefulSet | default dict -}}
 {{- $instance := dig "spec" "selector" "matchLabels" "app.kubernetes.io/instance" "" $old -}}
@@ -12,12 +17,13 @@
 {{- fail (printf "%s: %s; end the run, delete it (%s) and upgrade again" $problem $rule $remedy) -}}
 {{- end -}}
 {{- end -}}
-{{- include "horovod.checkSecrets" . -}}
+{{- include "horovod.checkSecrets" (dict "root" . "created" $created) -}}
 {{- include "horovod.checkHostPort" . -}}
 {{- range .horovod.groups -}}
 {{- range $volume := .volumes -}}
 {{- $claim := dig "persistentVolumeClaim" "claimName" "" $volume -}}
-{{- if and $claim (not (lookup "v1" "PersistentVolumeClaim" $ns $claim)) -}}
+{{- $isCreated := has (printf "PersistentVolumeClaim/%s" $claim) $created -}}
+{{- if and $claim (not $isCreated) (not (lookup "v1" "PersistentVolumeClaim" $ns $claim)) -}}
 {{- $remedy := "create it first, or correct volumes[].persistentVolumeClaim.claimName" -}}
 {{- $problem := printf "which namespace %q does not have" $ns -}}
 {{- fail (printf "volume %q names the PersistentVolumeClaim %q, %s: %s" $volume.name $claim $problem $remedy) -}}
@@ -25,7 +31,8 @@
 {{- end -}}
 {{- end -}}
 {{- range .horovod.groups -}}
-{{- if and .serviceAccount.name (not .serviceAccount.create) -}}
+{{- $isCreated := has (printf "ServiceAccount/%s" .serviceAccount.name) $created -}}
+{{- if and .serviceAccount.name (not .serviceAccount.create) (not $isCreated) -}}
 {{- if not (lookup "v1" "ServiceAccount" $ns .serviceAccount.name) -}}
 {{- $subject := printf "worker.serviceAccount.name is %q (group %q)" .serviceAccount.name .name -}}
 {{- $problem := printf "namespace %q has no such ServiceAccount" $ns -}}
@@ -34,7 +41,8 @@
 {{- end -}}
 {{- end -}}
 {{- with .Values.serviceAccount -}}
-{{- if and .name (not .create) (not (lookup "v1" "ServiceAccount" $ns .name)) -}}
+{{- $isCreated := has (printf "ServiceAccount/%s" .name) $created -}}
+{{- if and .name (not .create) (not $isCreated) (not (lookup "v1" "ServiceAccount" $ns .name)) -}}
 {{- $problem := printf "namespace %q has no such ServiceAccount: create it first, or set serviceAccount.create" $ns -}}
 {{- fail (printf "serviceAccount.name is %q and serviceAccount.create is false, but %s" .name $problem) -}}
 {{- end -}}
@@ -42,11 +50,16 @@
 {{- end -}}
 {{- end }}
 
-{{/* The Secrets with keys that the values name. */}}
+{{/*
+The Secrets with keys that the values name. The argument has:
+  root     the context of the chart
+  created  kinds and names of the objects that the release creates beside its own
+*/}}
 {{- define "horovod.checkSecrets" -}}
-{{- $ns := .Release.Namespace -}}
-{{- range $value, $name := pick .Values.agent "masterSecret" "workerSecret" -}}
-{{- if $name -}}
+{{- $created := .created -}}
+{{- $ns := .root.Release.Namespace -}}
+{{- range $value, $name := pick .root.Values.agent "masterSecret" "workerSecret" -}}
+{{- if and $name (not (has (printf "Secret/%s" $name) $created)) -}}
 {{- $secret := lookup "v1" "Secret" $ns $name | default dict -}}
 {{- range $key := list "tls.crt" "tls.key" "ca.crt" -}}
 {{- if not (dig "data" $key "" $secret) -}}
