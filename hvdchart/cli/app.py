@@ -34,8 +34,6 @@ _COMMANDS = {
 }
 # Commands that this version does not have, and what to do instead.
 _GONE = {
-    "code": "`hvdchart exec NAME 0 -- ls -R /horovod/code` lists the code of a run",
-    "config": "edit the spec's file; `hvdchart plan SPEC` checks it",
     "tune": "set `tuning` in the spec, and compare the settings with `hvdchart bench`",
 }
 # What other programs call a command.

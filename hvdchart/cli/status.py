@@ -1,9 +1,6 @@
 """The command `status`."""
 
 import time
-from typing import Annotated
-
-import typer
 
 from hvdchart.cli.options import Context, Format, MaybeName, Namespace, connect_to_run
 from hvdchart.cli.terminal import print_document, show
@@ -13,19 +10,11 @@ from hvdchart.errors import NoRunError, RunFailedError
 _LAST_LINES = 25
 
 
-def _refuse_watch(is_given: bool) -> bool:
-    if is_given:
-        problem = "--watch was removed: `hvdchart watch NAME` follows a run, also in a script"
-        raise typer.BadParameter(problem)
-    return is_given
-
-
 def status(
     name: MaybeName = None,
     namespace: Namespace = None,
     context: Context = None,
     output: Format = "text",
-    watch: Annotated[bool, typer.Option("--watch", hidden=True, callback=_refuse_watch)] = False,
 ) -> None:
     """Print the state of a run, its progress, the reason and what to do.
 
