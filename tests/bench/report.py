@@ -41,12 +41,16 @@ def commit() -> str:
 def publish(name: str, page: str, turns: int, figures: Mapping[str, Any], text: str) -> None:
     """Print a text below where its figures are from; write it to docs/, them to build/NAME.json."""
     now = datetime.now(UTC).isoformat(timespec="seconds")
-    about = {"machine": machine(), "commit": commit(), "time": now, "turns": turns}
+    measured = commit()
+    about = {"machine": machine(), "commit": measured, "time": now, "turns": turns}
     file = figures_file(name)
     file.parent.mkdir(exist_ok=True)
     file.write_text(json.dumps({**about, **figures}, indent=1) + "\n")
-    where = f"{about['machine']}; {turns} turns; {about['commit']}, {now[:10]}."
+    where = f"{about['machine']}; {turns} turns; {measured}, {now[:10]}."
     print(f"{where}\n\n{text}")
+    if measured.endswith("-dirty"):
+        print(f"docs/{page} stays as it is: nobody can measure this tree again; commit it first")
+        return
     write_section(name, page, f"{where}\n\n{text}")
 
 
