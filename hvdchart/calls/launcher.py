@@ -9,7 +9,13 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
+from contextlib import (
+    AbstractContextManager,
+    ContextDecorator,
+    ExitStack,
+    contextmanager,
+    suppress,
+)
 from functools import cache, partial
 from numbers import Real
 from pathlib import Path
@@ -87,7 +93,7 @@ _CLOSED = "the launcher was closed"
 _AFTER_END = "the next call starts it again"
 
 
-class _CallersLines(AbstractContextManager[None]):
+class _CallersLines(ContextDecorator, AbstractContextManager[None]):
     """Takes hvdchart's own lines from the traceback of what a call raises.
 
     That is an error for the user, or an exception of the function, whose own lines are in its
@@ -120,6 +126,7 @@ class Launcher:
     killed. A fork of this process cannot use its launchers.
     """
 
+    @_callers_lines
     def __init__(
         self,
         *,

@@ -291,6 +291,13 @@ def test_setting_of_another_kind_is_refused_by_name(setting: str, value: object)
         hvdchart.launch(own_rank, **{setting: value})  # type: ignore[arg-type]
 
 
+def test_traceback_of_a_wrong_setting_has_the_callers_line_alone() -> None:
+    with pytest.raises(SpecError) as told:
+        hvdchart.Launcher(workers="3")  # type: ignore[arg-type]
+    files = {Path(frame.filename).name for frame in traceback.extract_tb(told.tb)}
+    assert files <= {Path(__file__).name, "contextlib.py"}
+
+
 async def wait_for_nothing() -> None:
     """As a script with asyncio has it."""
 
