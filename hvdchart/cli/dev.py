@@ -126,7 +126,7 @@ def _watched(
         first = next((path for path in paths if path != Path("-")), None)
         if first is None:
             raise typer.BadParameter(
-                "name a project or a spec; for a spec on standard input, also --code"
+                "name a script, a project or a spec; for a spec on standard input, also --code"
             )
         code = first if script else first.parent
     if script:

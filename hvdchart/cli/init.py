@@ -58,8 +58,11 @@ def init(
     show(*map(str, files))
     note(f"train.py needs an image with {chosen.needs}; the spec names {image or image_of(chosen)}")
     if chosen.image and not image:
+        build = chosen.image.removeprefix("horovod-")
         note(
-            "no public registry has this image: build and push it from a checkout of hvdchart "
-            f"(`python -m images build`), and write its name into {target / SPEC_NAME}"
+            "next: no public registry has this image; in a checkout of hvdchart, "
+            f"`python -m images build {build}` builds it; push it, and write its name into "
+            f"{target / SPEC_NAME}"
         )
-    note(f"next: cd {target} && hvdchart deploy .")
+    else:
+        note(f"next: cd {target} && hvdchart deploy .")

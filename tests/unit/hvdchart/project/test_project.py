@@ -270,7 +270,10 @@ def test_init_says_what_comes_next(hvdchart: Command, tmp_path: Path, programs: 
     done = hvdchart("init", "mine", "--template", "benchmark", "--folder", folder)
     assert "no public registry has this image" in done.errors
     assert "train.py needs an image with Horovod with TensorFlow; " in done.errors
-    assert done.errors.endswith(f"next: cd {folder} && hvdchart deploy .\n")
+    assert "`python -m images build cpu` builds it" in done.errors
+    assert "hvdchart deploy" not in done.errors, "its image is not there yet"
+    named = hvdchart("init", "mine", "--image", "a/b:1", "--folder", tmp_path / "other")
+    assert named.errors.endswith(f"next: cd {tmp_path / 'other'} && hvdchart deploy .\n")
 
 
 def test_init_without_a_template_needs_a_public_image_alone(
