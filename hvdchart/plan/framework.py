@@ -51,6 +51,17 @@ _JOINING = (
     "ultralytics",
 )
 _TRAINING = ("torch", "tensorflow", "keras", "tf_keras", "jax", "flax")
+# What lets the ranks of a program train one model, by what trains it.
+_BY_TORCH = (
+    "add `torch.distributed.init_process_group()`, and wrap the model in DistributedDataParallel; "
+    "`hvdchart init` writes such a script"
+)
+_BY_JAX = "add `jax.distributed.initialize()` before anything else of JAX"
+_BY_HOROVOD = (
+    "add Horovod's `hvd.init()` and its DistributedOptimizer, in an image with Horovod; "
+    "`hvdchart init --template keras` writes such a script"
+)
+_JOINED_BY = {"torch": _BY_TORCH, "jax": _BY_JAX, "flax": _BY_JAX}
 # Others that join none. A module that is in no list here may.
 _ALONE = (
     "PIL",
@@ -107,9 +118,10 @@ class Framework:
     """What the ranks reduce with (None where nothing says it), and the planned keys of `launch`.
 
     `broken` are the files of the program that are no Python of this version: what is wrong with
-    each, by the file's name. `alone` says why each rank trains a model of its own, and is empty
-    where that is not known. `nccl` is the place that chooses NCCL, and `local` what makes the ranks
-    meet at an address that each worker has for itself; both are empty where nothing does.
+    each, by the file's name. `alone` says why each rank trains a model of its own, and `remedy`
+    what joins the ranks; both are empty where that is not known. `nccl` is the place that chooses
+    NCCL, and `local` what makes the ranks meet at an address that each worker has for itself; both
+    are empty where nothing does.
     """
 
     name: str | None
@@ -118,6 +130,7 @@ class Framework:
     reasons: Mapping[str, Reason]
     broken: Mapping[str, str]
     alone: str
+    remedy: str
     nccl: str
     local: str
 
@@ -159,7 +172,17 @@ def plan_framework(spec: Spec) -> Framework:
         preload = _PRELOAD.get(name, ())
     alone = "" if broken else _alone(spec, sources, used)
     nccl, local = (used.get(key, "") for key in (_NCCL, _LOCAL))
-    return Framework(name, mode, preload, reasons, broken, alone, nccl, local)
+    remedy = _remedy(used) if alone else ""
+    return Framework(name, mode, preload, reasons, broken, alone, remedy, nccl, local)
+
+
+def _remedy(used: Mapping[str, str]) -> str:
+    """What joins the ranks of a program that uses these."""
+    if _STRATEGY in used:
+        return f"set it, or {_BY_HOROVOD}"
+    # It ends with the module.
+    module = used[_TRAINS].rpartition(" ")[2].partition(".")[0]
+    return _JOINED_BY.get(module, _BY_HOROVOD)
 
 
 def _alone(spec: Spec, sources: Mapping[str, bytes], used: Mapping[str, str]) -> str:

@@ -68,19 +68,6 @@ def _plan(spec: Spec, tree: Node | None) -> Plan:
     )
 
 
-# What lets the ranks of a script train one model, by its framework.
-_JOINED_BY_OTHERS = (
-    "add Horovod's `hvd.init()` and its DistributedOptimizer; `hvdchart init` writes such scripts"
-)
-_JOINED_BY = {
-    "pytorch": (
-        "add `torch.distributed.init_process_group()`, and wrap the model in "
-        "DistributedDataParallel; `hvdchart init` writes such a script"
-    ),
-    "jax": "add `jax.distributed.initialize()` before anything else of JAX",
-}
-
-
 def _broken(framework: Framework) -> Iterator[str]:
     """A warning for each file of the program that is no Python."""
     version = f"{sys.version_info.major}.{sys.version_info.minor}"
@@ -91,8 +78,7 @@ def _broken(framework: Framework) -> Iterator[str]:
 def _alone(framework: Framework, ranks: int) -> Iterator[str]:
     """A warning about several ranks that train the same model, each for itself."""
     if framework.alone and ranks > 1:
-        remedy = _JOINED_BY.get(framework.name or "", _JOINED_BY_OTHERS)
-        yield f"{framework.alone}: each of {ranks} ranks trains alone; {remedy}"
+        yield f"{framework.alone}: each of {ranks} ranks trains alone; {framework.remedy}"
 
 
 def _rendezvous(framework: Framework, groups: Sequence[GroupPlan]) -> Iterator[str]:

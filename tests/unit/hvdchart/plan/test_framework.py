@@ -46,8 +46,10 @@ def plan_jax(node: str) -> Plan:
     ("script", "says"),
     [
         ("import torch", "nothing in train.py joins the ranks: each of 2 ranks trains alone"),
+        ("import torch.nn", "`torch.distributed.init_process_group()`"),
         ("from tensorflow import keras", "nothing in train.py joins the ranks"),
-        ("import jax", "nothing in train.py joins the ranks"),
+        ("from tensorflow import keras", "`hvd.init()`"),
+        ("import jax", "`jax.distributed.initialize()`"),
         ("import tensorflow as tf\ntf.distribute.MultiWorkerMirroredStrategy()", "needs TF_CONFIG"),
         ("import tensorflow as tf\ntf.distribute.MirroredStrategy()", "nothing in train.py"),
         (DDP, ""),
