@@ -20,7 +20,9 @@ if TYPE_CHECKING:
     from hvdchart.calls.launcher import close as close
     from hvdchart.calls.launcher import launch as launch
     from hvdchart.errors import CallError as CallError
+    from hvdchart.errors import ClusterError as ClusterError
     from hvdchart.errors import FileError as FileError
+    from hvdchart.errors import HelmError as HelmError
     from hvdchart.errors import HvdchartError as HvdchartError
     from hvdchart.errors import RunFailedError as RunFailedError
     from hvdchart.errors import SpecError as SpecError
@@ -56,7 +58,9 @@ _NAMES = {
     "hvdchart.calls.launcher": ("Launcher", "close", "launch"),
     "hvdchart.errors": (
         "CallError",
+        "ClusterError",
         "FileError",
+        "HelmError",
         "HvdchartError",
         "RunFailedError",
         "SpecError",

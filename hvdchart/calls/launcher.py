@@ -138,6 +138,7 @@ class Launcher:
         env: Mapping[str, str] | None = None,
         secrets: Sequence[str] = (),
         volumes: Mapping[str, str] | None = None,
+        settings: Sequence[str] = (),
         spec: str | Path | Spec | None = None,
         code: str | Path | None = None,
         name: str = "",
@@ -148,7 +149,7 @@ class Launcher:
         force: bool = False,
         output: TextIO | None = None,
     ) -> None:
-        settings: dict[str, Any] = {
+        given: dict[str, Any] = {
             "workers": workers,
             "gpus": gpus,
             "cpu": cpu,
@@ -157,11 +158,12 @@ class Launcher:
             "env": env,
             "secrets": secrets,
             "volumes": volumes,
+            "settings": settings,
         }
-        own = {key: value for key, value in settings.items() if value not in (None, "", (), [], {})}
+        own = {key: value for key, value in given.items() if value not in (None, "", (), [], {})}
         if spec is not None and own:
-            where = "these settings in the spec alone"
-            raise SpecError("the settings", join_names(own), "given beside spec", where)
+            where = "keys of the spec, or no spec="
+            raise SpecError("the settings", join_names(own), "given beside spec=", where)
         others = {"idle": idle, "force": force, "output": output, "helm": helm}
         check_kinds({**others, "namespace": namespace})
         if not _LEAST_IDLE <= idle <= _MOST_IDLE:
@@ -601,6 +603,7 @@ def launch(
     env: Mapping[str, str] | None = None,
     secrets: Sequence[str] = (),
     volumes: Mapping[str, str] | None = None,
+    settings: Sequence[str] = (),
     spec: str | Path | Spec | None = None,
     code: str | Path | None = None,
     name: str = "",
@@ -616,7 +619,11 @@ def launch(
     The first call installs a release. The next call with the same settings uses the same pods,
     which are removed at the end of this program, or by the first call with other settings while
     they are idle: a Launcher keeps pods beside those of others. `hvdchart.close()` removes them at
-    once. Raises what a Launcher raises.
+    once.
+
+    Raises CallError for what cannot travel, SpecError for wrong settings, the exception of the
+    first rank that fails, RunFailedError for lost ranks, TimeLimitError after `timeout`, and
+    ClusterError and HelmError where the pods cannot be had.
 
     function: it travels with what it refers to; modules of your own are in `code`.
     args: its arguments.
@@ -631,7 +638,8 @@ def launch(
     env: variables of the ranks.
     secrets: Secrets, as "NAME" for variables or "NAME:/PATH" for files.
     volumes: volumes by name, such as {"data": "pvc:CLAIM:/data:ro"}.
-    spec: a path or a Spec in the place of the eight settings above; its command is not used.
+    settings: keys of a spec, such as ["image.pullSecrets=[mine]"], as with `hvdchart run --set`.
+    spec: a path or a Spec in the place of the nine settings above; its command is not used.
     code: folder of modules for the function, with their requirements.txt.
     name: name of the release; by default `launch-` and six characters, or that of the spec.
     namespace: namespace of Kubernetes; by default that of the context.
@@ -641,7 +649,7 @@ def launch(
     force: also install what cannot start now: nodes or Secrets will come.
     output: where the ranks' output goes; sys.stdout by default.
     """
-    settings: dict[str, Any] = {
+    given: dict[str, Any] = {
         "workers": workers,
         "gpus": gpus,
         "cpu": cpu,
@@ -650,6 +658,7 @@ def launch(
         "env": env,
         "secrets": secrets,
         "volumes": volumes,
+        "settings": settings,
         "spec": spec,
         "code": code,
         "name": name,
@@ -660,8 +669,13 @@ def launch(
         "force": force,
         "output": output,
     }
-    with _callers_lines, _launcher(settings) as launcher:
+    with _callers_lines, _launcher(given) as launcher:
         return launcher(function, args, kwargs, timeout=timeout)
+
+
+# `help` shows the settings of both.
+_, _first, _others = (launch.__doc__ or "").partition("\n    workers: ")
+Launcher.__doc__ = f"{Launcher.__doc__}{_first}{_others}"
 
 
 def close() -> None:

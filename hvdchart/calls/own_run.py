@@ -51,7 +51,10 @@ def check_python(theirs: Sequence[int], image: DefaultImage | None = None) -> No
     there = ".".join(map(str, theirs))
     here = ".".join(map(str, own))
     named = f"image {image.reference}, because {image.why}," if image else "the image"
-    remedy = f"name an image with Python {here} (image=, or that of the spec)"
+    remedy = (
+        f"run this program with Python {there}, or name an image with Python {here} (image=, or "
+        "that of the spec)"
+    )
     if image and image.for_callers:
         remedy += f", such as {image.for_callers}"
     elif image:
@@ -93,6 +96,7 @@ _KINDS: Mapping[str, tuple[tuple[type, ...], str]] = {
     "env": ((Mapping,), 'variables by their names, such as {"LEVEL": "2"}'),
     "secrets": ((Sequence,), 'a list of names, such as ["wandb"]'),
     "volumes": ((Mapping,), 'volumes by their names, such as {"data": "pvc:scans"}'),
+    "settings": ((Sequence,), 'a list, such as ["image.pullSecrets=[mine]"]'),
     "idle": ((Real,), "seconds, such as 600"),
     "timeout": ((Real,), "seconds, such as 3600"),
     "namespace": ((str,), "the name of a namespace"),
@@ -121,9 +125,10 @@ def own_script_run(name: str, settings: Mapping[str, Any]) -> ScriptRun:
     """
     check_kinds(settings)
     names = settings.get("secrets", ())
-    if isinstance(names, str):
-        expected = f"a list of names, such as [{names!r}]"
-        raise SpecError("the settings", "secrets", f"got {names!r}", expected)
+    for setting in ("secrets", "settings"):
+        value = settings.get(setting, ())
+        if isinstance(value, str):
+            raise SpecError("the settings", setting, f"got {value!r}", f"a list: [{value!r}]")
     pairs = {
         setting: [f"{key}={value}" for key, value in settings.get(setting, {}).items()]
         for setting in ("env", "volumes")
@@ -139,6 +144,7 @@ def own_script_run(name: str, settings: Mapping[str, Any]) -> ScriptRun:
         env=pairs["env"],
         secret=tuple(names),
         volume=pairs["volumes"],
+        settings=tuple(settings.get("settings", ())),
     )
 
 

@@ -172,7 +172,11 @@ def _argument(option: re.Match[str]) -> str:
 
 
 # Options that no argument has the name of.
-_ARGUMENTS = {"force": "force=True", "create-namespace": "`kubectl create namespace`"}
+_ARGUMENTS = {
+    "force": "force=True",
+    "create-namespace": "`kubectl create namespace`",
+    "set": "settings= with",
+}
 _OPTION = re.compile(
     r"(?<![\w-])--(name|workers|gpus|cpu|memory|image|env|secret|volume|code|namespace|context|helm"
     rf"|{'|'.join(_ARGUMENTS)})(?![\w-])(?: (?=PATH\b))?"

@@ -606,6 +606,7 @@ def test_settings_of_a_launcher_are_those_of_run(
         "env": {"A": "b=c"},
         "secrets": ["keys"],
         "volumes": {"data": "pvc:scans:/in:ro"},
+        "settings": ["image.pullSecrets=[mine]"],
         "force": True,
     }
     with hvdchart.Launcher(name="hvd", output=settings["output"], **own) as launcher:
@@ -614,6 +615,7 @@ def test_settings_of_a_launcher_are_those_of_run(
     sent = installed_values(helm)
     requests = sent["worker"]["resources"]["requests"]
     assert (requests["cpu"], requests["memory"]) == ("2", "6Gi")
+    assert sent["imagePullSecrets"] == [{"name": "mine"}]
     assert {"name": "A", "value": "b=c"} in sent["worker"]["env"]
     assert sent["worker"]["envFrom"] == [{"secretRef": {"name": "keys"}}]
     assert {"name": "data", "mountPath": "/in", "readOnly": True} in sent["volumeMounts"]

@@ -76,6 +76,7 @@ def test_no_remedy_for_a_pod_names_a_value_of_the_chart() -> None:
         ("put files of --code into an image", "put files of code= into an image"),
         ("or --force where", "or force=True where"),
         ("give --volume", "give volumes="),
+        ("check --set image.pullSecrets", "check settings= with image.pullSecrets"),
         # What is a command, or an option of another program, stays.
         ("hvdchart discover --fit 3", "hvdchart discover --fit 3"),
         ("--name-only", "--name-only"),
