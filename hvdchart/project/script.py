@@ -169,6 +169,8 @@ def script_command(script: Path, code: Path | None, arguments: Sequence[str] = (
         )
     shown = script.name
     if code is not None and code.resolve() != script.resolve():
+        if not code.exists():
+            raise FileError(f"--code {code}: no such file or folder")
         if not script.resolve().is_relative_to(code.resolve()):
             raise FileError(f"--code {code}: does not contain {script}")
         shown = script.resolve().relative_to(code.resolve()).as_posix()

@@ -108,7 +108,7 @@ _README = """\
 {about}.
 
     hvdchart doctor run.spec.yaml                 # is anything missing?
-    hvdchart deploy run.spec.yaml --code .        # train, and follow
+    hvdchart deploy .                             # train, and follow
     hvdchart dev .                                # train again at each save
     hvdchart status {name}                        # state, step, and what to do
     hvdchart undeploy {name}

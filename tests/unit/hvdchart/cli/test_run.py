@@ -593,7 +593,8 @@ def test_a_finished_run_is_replaced_by_a_script_of_its_name(
         (["{folder}/project"], 5, "or to run the project: hvdchart deploy {folder}/project"),
         (["{folder}/real.ipynb"], 5, "real.ipynb` makes one of it"),
         (["{folder}/my script.py"], 5, "my script.py: the name"),
-        (["{script}", "--code", "{folder}/inner"], 5, "does not contain"),
+        (["{script}", "--code", "{folder}/inner"], 5, "inner: no such file or folder"),
+        (["{script}", "--code", "{folder}/project"], 5, "does not contain"),
         (["{script}", "--name", "A"], 3, "expected a name of a-z, 0-9"),
         (
             ["{script}", "--image", "A:1"],

@@ -175,7 +175,7 @@ def test_script_of_a_new_project_for_horovod_tells_its_progress(project: Project
 
 def test_readme_of_a_new_project_says_how_to_deploy_it(project: Project) -> None:
     readme = (project.folder / "README.md").read_text()
-    assert "hvdchart deploy run.spec.yaml --code ." in readme
+    assert "hvdchart deploy ." in readme
     assert "Packages of your own go into a `requirements.txt`." in readme
     assert f"must have what the script needs: {project.template.needs}." in readme
 
