@@ -161,7 +161,22 @@ def plan_specs(
         check_has_spec(path)
     if not paths:
         raise typer.BadParameter("no spec: name a file, or a folder with one")
-    return paths, plan_tree(load_specs(paths, settings or (), values))
+    plan = plan_tree(load_specs(paths, settings or (), values))
+    _tell_missing_code(paths[0], plan)
+    return paths, plan
+
+
+def _tell_missing_code(path: Path, plan: Plan) -> None:
+    """Warn of a script of the command that lies beside the spec, where no code is handed out."""
+    if plan.spec.values.get("code"):
+        return
+    folder = path.parent
+    for word in plan.spec.train.command:
+        if word.endswith(".py") and not Path(word).is_absolute() and (folder / word).is_file():
+            note(
+                f"warning: {folder / word} stays on this machine, and the image must have {word}; "
+                f"--code {folder} hands it out, and so does the folder in the place of {path.name}"
+            )
 
 
 def check_has_spec(path: Path, command: str = "run") -> None:

@@ -17,7 +17,7 @@ from hvdchart.chart_files import MOST_CODE_BYTES
 from hvdchart.plan.rules import Reason, override_reason
 from hvdchart.spec.launchers import is_line_of_horovodrun
 from hvdchart.spec.model import Spec
-from hvdchart.spec.yaml_tree import Plain
+from hvdchart.spec.yaml_tree import Plain, shorten
 
 # A program that uses one of these modules reduces with the framework.
 _SIGNS = {
@@ -107,6 +107,12 @@ _OWN_ADDRESSES = ("localhost", "127.0.0.1", "[::1]", "::1")
 _IS_LINE = "train.command is a line of horovodrun"
 # What a worker imports in advance. Both can be forked: they start no threads before they are used.
 _PRELOAD = {"torch": ("torch",), "jax": ("jax",)}
+# The key of a line that saves to a file of the pod, and the functions that do.
+_SAVES = "saves"
+_RELATIVE = re.compile(r"[^/\s][^\n]*[./][^\n]*")
+# A file that names it saves where it says.
+_OUTPUT = b"OUTPUT_PATH"
+_SAVING = ("save", "save_model", "save_pretrained", "save_weights")
 # Characters of a line that a message shows.
 _LONGEST_LINE = 80
 # For zlib: the largest window, and a header of gzip or zlib, whichever there is.
@@ -120,8 +126,8 @@ class Framework:
     `broken` are the files of the program that are no Python of this version: what is wrong with
     each, by the file's name. `alone` says why each rank trains a model of its own, and `remedy`
     what joins the ranks; both are empty where that is not known. `nccl` is the place that chooses
-    NCCL, and `local` what makes the ranks meet at an address that each worker has for itself; both
-    are empty where nothing does.
+    NCCL, `local` what makes the ranks meet at an address that each worker has for itself, and
+    `saves` what saves to a folder that ends with the pod; all three are empty where nothing does.
     """
 
     name: str | None
@@ -133,6 +139,7 @@ class Framework:
     remedy: str
     nccl: str
     local: str
+    saves: str
 
 
 def plan_framework(spec: Spec) -> Framework:
@@ -171,9 +178,9 @@ def plan_framework(spec: Spec) -> Framework:
     if name is not None and not has_gpus:
         preload = _PRELOAD.get(name, ())
     alone = "" if broken else _alone(spec, sources, used)
-    nccl, local = (used.get(key, "") for key in (_NCCL, _LOCAL))
+    nccl, local, saves = (used.get(key, "") for key in (_NCCL, _LOCAL, _SAVES))
     remedy = _remedy(used) if alone else ""
-    return Framework(name, mode, preload, reasons, broken, alone, remedy, nccl, local)
+    return Framework(name, mode, preload, reasons, broken, alone, remedy, nccl, local, saves)
 
 
 def _remedy(used: Mapping[str, str]) -> str:
@@ -255,7 +262,21 @@ def _find(
         for node in ast.walk(tree):
             if isinstance(node, ast.Attribute) and node.attr == _STRATEGY:
                 used.setdefault(_STRATEGY, f"{file}:{node.lineno} uses {_STRATEGY}")
+            if isinstance(node, ast.Call) and _OUTPUT not in sources[file]:
+                saved = _saved_file(node)
+                if saved:
+                    used.setdefault(_SAVES, f"{file}:{node.lineno} saves {saved}")
     return used
+
+
+def _saved_file(node: ast.Call) -> str:
+    """The relative path of the file to which a call saves; empty for all else."""
+    if not isinstance(node.func, ast.Attribute) or node.func.attr not in _SAVING:
+        return ""
+    names = [each.value for each in node.args if isinstance(each, ast.Constant)]
+    # Others say a format, such as "PNG".
+    found = (name for name in names if isinstance(name, str) and _RELATIVE.fullmatch(name))
+    return shorten(next(found, ""), _LONGEST_LINE)
 
 
 def _is_known(name: str, sources: Mapping[str, bytes]) -> bool:

@@ -61,6 +61,7 @@ def _plan(spec: Spec, tree: Node | None) -> Plan:
             *_broken(framework),
             *_alone(framework, sum(group.ranks for group in groups)),
             *_rendezvous(framework, groups),
+            *_saved(framework),
             *warnings(spec, groups, launching),
         ),
         framework=framework,
@@ -79,6 +80,15 @@ def _alone(framework: Framework, ranks: int) -> Iterator[str]:
     """A warning about several ranks that train the same model, each for itself."""
     if framework.alone and ranks > 1:
         yield f"{framework.alone}: each of {ranks} ranks trains alone; {framework.remedy}"
+
+
+def _saved(framework: Framework) -> Iterator[str]:
+    """A warning about files that end with their pods."""
+    if framework.saves:
+        yield (
+            f"{framework.saves} in a folder of the pod, which ends with it: save below the folder "
+            "in OUTPUT_PATH, which is the volume output"
+        )
 
 
 def _rendezvous(framework: Framework, groups: Sequence[GroupPlan]) -> Iterator[str]:

@@ -284,6 +284,16 @@ def test_gpu_that_nccl_needs_is_asked_for_by_the_option(
     assert re.search("warning: My_Train.py:2 .*nccl.* --gpus", done.output)
 
 
+def test_script_that_lies_beside_a_spec_and_stays_there_is_told(
+    hvdchart: Command, tmp_path: Path, programs: Path
+) -> None:
+    folder = tmp_path / "mine"
+    hvdchart("init", "mine", "--folder", folder)
+    alone = hvdchart("plan", folder / "run.spec.yaml")
+    assert f"{folder / 'train.py'} stays on this machine" in alone.errors
+    assert "stays on this machine" not in hvdchart("plan", folder).errors
+
+
 def test_plan_of_a_project_reads_its_code(hvdchart: Command, script: Path) -> None:
     script.write_text("import torch\n")
     train = {"train": {"command": ["python", script.name]}}

@@ -71,6 +71,22 @@ def test_ranks_that_nothing_joins_are_a_warning(script: str, says: str) -> None:
     assert "trains alone" not in " ".join(single.warnings)
 
 
+@pytest.mark.parametrize(
+    ("script", "says"),
+    [
+        ("import torch\ntorch.save({}, 'model.pt')", "train.py:2 saves model.pt in a folder"),
+        ("model.save_pretrained('out/best')", "train.py:1 saves out/best"),
+        ("import torch\ntorch.save({}, '/data/model.pt')", ""),
+        ("import os\nos.chdir(os.environ['OUTPUT_PATH'])\nmodel.save('model.keras')", ""),
+        ("image.save(buffer, 'PNG')", ""),
+    ],
+)
+def test_what_is_saved_in_a_folder_of_the_pod_is_a_warning(script: str, says: str) -> None:
+    told = [line for line in plan_code({"train.py": script}).warnings if "OUTPUT_PATH" in line]
+    assert len(told) == bool(says)
+    assert all(line.startswith(says) for line in told)
+
+
 # A line of a function or a condition.
 ASSIGNED = "\n  os.environ['MASTER_ADDR'] = '{}'"
 SPAWN = f"import torch.distributed as dist, os\ndef work(rank):{ASSIGNED}"
