@@ -21,6 +21,8 @@ from hvdchart.spec.load import read_spec
 from hvdchart.spec.model import Spec
 from hvdchart.spec.run_options import in_words_of_launch
 
+# The oldest Python that this program runs with.
+_OLDEST = (3, 11)
 # Where pip installs modules.
 _INSTALLED = {"site-packages", "dist-packages"}
 
@@ -51,10 +53,9 @@ def check_python(theirs: Sequence[int], image: DefaultImage | None = None) -> No
     there = ".".join(map(str, theirs))
     here = ".".join(map(str, own))
     named = f"image {image.reference}, because {image.why}," if image else "the image"
-    remedy = (
-        f"run this program with Python {there}, or name an image with Python {here} (image=, or "
-        "that of the spec)"
-    )
+    remedy = f"name an image with Python {here} (image=, or that of the spec)"
+    if tuple(theirs) >= _OLDEST:
+        remedy = f"run this program with Python {there}, or {remedy}"
     if image and image.for_callers:
         remedy += f", such as {image.for_callers}"
     elif image:
