@@ -91,10 +91,10 @@ def main() -> int:
     """
     scripts = list(ranks.running())
     kept = find_kept(os.environ.get(contract.RUN_ID, ""))
-    # Not above: the worker's main program imports this module, and the library imports slowly.
-    from hvd_pods.worker.saving import fits_any_number
-
     if sys.argv[1:] == ["kept"]:
+        # Not above: the worker's main program imports this module, and the library imports slowly.
+        from hvd_pods.worker.saving import fits_any_number
+
         print(len(scripts) if kept and fits_any_number(kept) else 0)
         return 0
     if sys.argv[1:] == ["look"]:
