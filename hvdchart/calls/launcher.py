@@ -417,17 +417,10 @@ class Launcher:
         values = checked_values(plan)
         if self._cluster is None:
             self._cluster = Cluster.connect(self._helm.context, self._namespace)
-        kubectl = Kubectl(self._cluster.namespace, self._helm.context)
-        # Raises ClusterError where there is none.
-        kubectl.command()
-        if not self._may_enter():
-            raise ClusterError(
-                f"calls need the right to create pods/exec in namespace {kubectl.namespace}, which "
-                "you do not have: `hvdchart doctor` lists all rights that are missing"
-            )
         if not self._force:
             check_before_install(self._cluster, values, in_arguments)
         if self._session is None:
+            self._check_reach()
             session = Session(self._cluster, spec.name, self._helm, self._report, _AFTER_END)
             session.require_free()
             self._report(f"installing release {spec.name} in namespace {self._cluster.namespace}")
@@ -448,25 +441,35 @@ class Launcher:
             raise
         self._spec = spec
 
-    def _may_enter(self) -> bool:
-        """Whether calls can reach the pods; True also where that may not be asked."""
+    @property
+    def _kubectl(self) -> Kubectl:
         assert self._cluster  # noqa: S101
-        allowed = partial(self._cluster.is_allowed, *_ENTER)
-        return unless_refused(allowed, True)
+        return Kubectl(self._cluster.namespace, self._helm.context)
+
+    def _check_reach(self) -> None:
+        """Raise ClusterError without kubectl, and without the right to enter pods.
+
+        Without either, a call would wait for pods that it cannot reach.
+        """
+        assert self._cluster  # noqa: S101
+        self._kubectl.command()
+        # Who may not ask learns it from the call.
+        if not unless_refused(partial(self._cluster.is_allowed, *_ENTER), True):
+            raise ClusterError(
+                f"calls need the right to create pods/exec in namespace {self._cluster.namespace}, "
+                "which you do not have: `hvdchart doctor` lists all rights that are missing"
+            )
 
     def _command(self, pod: str) -> list[str]:
         """The command line that joins its standard streams with the server in the master's pod."""
-        assert self._cluster  # noqa: S101
-        kubectl = Kubectl(self._cluster.namespace, self._helm.context)
         program = ("python3", f"{_PROGRAMS}/server.py", "connect")
-        return kubectl.command("exec", "-i", pod, "-c", "master", "--", *IN_CODE, *program)
+        return self._kubectl.command("exec", "-i", pod, "-c", "master", "--", *IN_CODE, *program)
 
     def _shown(self) -> AbstractContextManager[Callable[[str], object]]:
         """Show the run in a notebook during a call; gives what writes the ranks' output."""
         assert self._cluster  # noqa: S101
-        kubectl = Kubectl(self._cluster.namespace, self._helm.context)
         name = self._plan.spec.name
-        return beside_call(self._cluster, name, kubectl, self._write, self._output is None)
+        return beside_call(self._cluster, name, self._kubectl, self._write, self._output is None)
 
     def _explain(self, error: LostError | RanksError, connection: Connection) -> str:
         """Which worker was lost, or why the master ended the server; empty for ranks' own end."""
