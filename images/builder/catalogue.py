@@ -71,6 +71,7 @@ class Image:
     parent: str | None = None  # the image of this catalogue that it is built from
     base: str | None = None  # the public image that it is built from, without a parent
     suite: str | None = None  # the release of Debian or Ubuntu
+    suites: tuple[str, ...] = ()  # all releases that have a base, the oldest C library first
     framework: str | None = None  # the module that Horovod is compiled for
     features: tuple[str, ...] = ()  # of mpi, gloo, nccl: what Horovod is compiled with
     packages: tuple[str, ...] = ()  # of the release, that every rank needs
@@ -221,6 +222,7 @@ def _read_image(
         parent=parent.name if parent else None,
         base=None if parent else bases[parameters["suite"]],
         suite=parameters.get("suite"),
+        suites=tuple(bases),
         framework=entry.get("framework"),
         features=tuple(entry.get("features", ())),
         packages=tuple(sorted(entry.get("packages", ()))),

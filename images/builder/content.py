@@ -87,14 +87,15 @@ def is_portable(image: Image) -> bool:
 
 def compiled_in(image: Image) -> Mapping[str, str]:
     """The parameters of the row of versions.yaml in which the image's wheel is compiled. A portable
-    wheel for TensorFlow serves every Python, and comes from the first row with that TensorFlow,
-    which has the oldest C library. Any other is compiled in the image itself.
+    wheel for TensorFlow serves every Python, and comes from the row with that TensorFlow whose
+    release has the oldest C library. Any other is compiled in the image itself.
     """
     if image.framework == "tensorflow" and is_portable(image):
-        for row in image.combinations:
-            if image.versions["tensorflow"] in row["tensorflow"]:
-                first = {key: values[0] for key, values in row.items()}
-                return first | {"tensorflow": image.versions["tensorflow"]}
+        version = image.versions["tensorflow"]
+        rows = [row for row in image.combinations if version in row["tensorflow"]]
+        if rows:
+            oldest = min(rows, key=lambda row: image.suites.index(row["suite"][0]))
+            return {key: values[0] for key, values in oldest.items()} | {"tensorflow": version}
     return image.parameters
 
 

@@ -13,17 +13,24 @@ from devtools.common.locks import exclusive_lock
 LOCKS = Path(__file__).with_name("locks")
 
 
-def installed(name: str) -> Path:
-    """The folder of the installed packages of a lock, made once for each content of the lock."""
-    # Without --ignore-installed, pip removes other versions from the environment that runs it.
+def installed(name: str, python: str | None = None) -> Path:
+    """The folder of the installed packages of a lock, made once for each content of the lock. The
+    modules are in the folder itself, programs and libraries in its `bin` and `lib`.
+
+    python: the version of the Python that imports them, such as "3.13"; this machine's by default.
+    """
+    version = python or f"{sys.version_info.major}.{sys.version_info.minor}"
     return _made(
-        name, name, "install", "--ignore-installed", "--root-user-action=ignore", "--prefix"
+        name,
+        f"{name}-for-{version}",
+        *("uv", "pip", "install", "--python", sys.executable, "--python-version", version),
+        "--target",
     )
 
 
 def wheels(name: str) -> Path:
     """The folder with the wheels of a lock, downloaded once as well."""
-    return _made(name, f"wheels-{name}", "download", "--dest")
+    return _made(name, f"wheels-{name}", "pip", "download", "--dest")
 
 
 def _made(name: str, folder_name: str, *command: str) -> Path:
@@ -38,7 +45,7 @@ def _run_pip(lock: Path, folder: Path, *command: str) -> Path:
     partial = folder.with_suffix(".partial")
     shutil.rmtree(partial, ignore_errors=True)
     options = ["--quiet", "--require-hashes", "--only-binary=:all:", "-r", lock]
-    line = [sys.executable, "-m", "pip", *command, partial, *options]
+    line = [sys.executable, "-m", *command, partial, *options]
     subprocess.run([str(word) for word in line], check=True)
     # The pods' user reads it, whatever this machine's umask is.
     subprocess.run(["chmod", "-R", "a+rX", str(partial)], check=True)

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from images.builder.catalogue import load_catalogue
 from tests.e2e.cluster import Namespace, Values
 from tests.e2e.packages import installed
 from tests.e2e.volumes import claimed_folder
@@ -33,9 +34,8 @@ def values(library: str, script: str, **changes: Any) -> Values:
     """A host of one slot and a host of two, all with the MPI at /opt/mpi first."""
     path = {"name": "PATH", "value": f"{MPI}/bin:/usr/local/bin:/usr/bin:/bin"}
     libraries = {"name": "LD_LIBRARY_PATH", "value": f"{MPI}/lib"}
-    modules = f"{MPI}/lib/python3.11/site-packages"
     of_ranks = {
-        "PYTHONPATH": modules,
+        "PYTHONPATH": MPI,
         "MPI4PY_LIBMPI": f"{MPI}/lib/{library}",
         "MARK": "worker",
         "OMP_NUM_THREADS": "1",
@@ -67,7 +67,8 @@ OVER_TCP = {"interface": "eth0", "transport": "TCP"}
 def log_of_sum(request: pytest.FixtureRequest, namespace: Namespace) -> str:
     """The log of a run of three ranks with the MPI of the class."""
     mpi = request.cls
-    with claimed_folder(namespace, "mpi", installed(mpi.FOLDER)):
+    python = load_catalogue()["examples"].versions["python"]
+    with claimed_folder(namespace, "mpi", installed(mpi.FOLDER, python)):
         return namespace.train("hvd", values(mpi.LIBRARY, ADD, launch=BOUND, network=OVER_TCP))
 
 

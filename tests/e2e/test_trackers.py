@@ -7,7 +7,6 @@ import secrets
 import socket
 import subprocess
 import sys
-import sysconfig
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -101,13 +100,12 @@ def mlflow_server(tmp_path: Path) -> Iterator[Server]:
         f"admin_password = {password}\n"
     )
     folder = installed(LOCK)
-    packages = sysconfig.get_path("purelib", vars={"base": str(folder)})
     command = [sys.executable, "-m", "mlflow", "server", "--app-name", "basic-auth"]
     command += ["--host", address, "--port", str(port), "--workers", "1", "--allowed-hosts", "*"]
     command += ["--backend-store-uri", f"sqlite:///{tmp_path}/mlflow.db"]
     environment = {
         **os.environ,
-        "PYTHONPATH": packages,
+        "PYTHONPATH": str(folder),
         "PATH": f"{folder}/bin:{os.environ['PATH']}",
         "MLFLOW_AUTH_CONFIG_PATH": str(settings),
         "MLFLOW_FLASK_SERVER_SECRET_KEY": secrets.token_hex(16),
