@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from hvdchart.spec.model import Train as Train
     from hvdchart.spec.model import Tuning as Tuning
     from hvdchart.spec.model import Volume as Volume
-    from hvdchart.values.check import checked_values as checked_values
+    from hvdchart.values.check_values import checked_values as checked_values
     from hvdchart.values.render import render_values as render_values
 
 # The distribution's version, too: pyproject.toml reads it here.
@@ -85,7 +85,7 @@ _NAMES = {
         "Tuning",
         "Volume",
     ),
-    "hvdchart.values.check": ("checked_values",),
+    "hvdchart.values.check_values": ("checked_values",),
     "hvdchart.values.render": ("render_values",),
 }
 _MODULES = {name: module for module, names in _NAMES.items() for name in names}

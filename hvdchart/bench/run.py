@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from hvdchart.bench.measure import run_trials
 from hvdchart.bench.scaling import Measurement, placement, rows
+from hvdchart.bench.trials import Outcome
 from hvdchart.errors import RunFailedError
 from hvdchart.plan.model import Plan
 from hvdchart.quantity import pluralize
-from hvdchart.run.cluster import Cluster
 from hvdchart.run.helm import Helm
-from hvdchart.run.measure import run_trials
-from hvdchart.run.release import Object
-from hvdchart.run.trials import Outcome
+from hvdchart.run.kube.cluster import Cluster
+from hvdchart.run.state.release import Object
 
 
 def measure(

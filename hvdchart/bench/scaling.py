@@ -12,13 +12,13 @@ import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from hvdchart.bench.trials import trials_plan
 from hvdchart.chart_files import example
 from hvdchart.errors import RunFailedError, SpecError
 from hvdchart.plan.model import Plan
 from hvdchart.plan.planner import make_plan
 from hvdchart.quantity import pluralize
-from hvdchart.run.release import Object, component_of
-from hvdchart.run.trials import trials_plan
+from hvdchart.run.state.release import Object, component_of
 from hvdchart.spec.yaml_tree import Plain
 from hvdchart.text import join_names
 from hvdchart.values.merge import merge_values

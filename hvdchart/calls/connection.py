@@ -29,7 +29,7 @@ from hvd_pods.common.launcher_output import split_tag
 from hvdchart.calls.in_pod import wire
 from hvdchart.calls.own_run import check_python, imports, is_installed
 from hvdchart.errors import CallError, ClusterError, HvdchartError, RunFailedError, TimeLimitError
-from hvdchart.run.lines import WithoutNoise
+from hvdchart.run.follow.lines import WithoutNoise
 from hvdchart.text import join_names
 
 # Seconds that kubectl has to end when its input has ended.

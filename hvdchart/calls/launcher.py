@@ -47,29 +47,29 @@ from hvdchart.errors import (
     RunFailedError,
     SpecError,
 )
+from hvdchart.interrupts import exit_on_signals
 from hvdchart.plan.measuring import command_plan
 from hvdchart.plan.model import Plan
 from hvdchart.plan.planner import make_plan
 from hvdchart.project.default_images import misspelt
 from hvdchart.project.script import ScriptRun, read_text, small_worker, without_own
-from hvdchart.run.api import unless_refused
-from hvdchart.run.cluster import Cluster
+from hvdchart.run.change.session import Session, lease_end
+from hvdchart.run.follow.watch import watch_run
 from hvdchart.run.helm import Helm
-from hvdchart.run.interrupts import exit_on_signals
-from hvdchart.run.kubectl import IN_CODE, Kubectl
-from hvdchart.run.output import running_pod
-from hvdchart.run.phases import TRAINING
-from hvdchart.run.pod_problems import why_ended
-from hvdchart.run.release import component_of
-from hvdchart.run.report import status_report
-from hvdchart.run.session import Session, lease_end
-from hvdchart.run.view import RunView
-from hvdchart.run.watch import watch_run
+from hvdchart.run.kube.api import unless_refused
+from hvdchart.run.kube.cluster import Cluster
+from hvdchart.run.kube.kubectl import IN_CODE, Kubectl
+from hvdchart.run.state.output import running_pod
+from hvdchart.run.state.phases import TRAINING
+from hvdchart.run.state.pod_problems import why_ended
+from hvdchart.run.state.release import component_of
+from hvdchart.run.state.status_text import status_report
+from hvdchart.run.state.view import RunView
 from hvdchart.spec.load import load_spec
 from hvdchart.spec.model import Spec
 from hvdchart.spec.run_options import in_arguments, in_options
 from hvdchart.text import join_names
-from hvdchart.values.check import checked_values
+from hvdchart.values.check_values import checked_values
 from hvdchart.watch.notebook import beside_call
 
 # Where the programs are in the code of the pods, and the package that they are in.

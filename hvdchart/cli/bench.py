@@ -9,7 +9,7 @@ from hvdchart.cli import options, planning
 from hvdchart.cli.terminal import console, print_document, say, show, write_output
 
 if TYPE_CHECKING:
-    from hvdchart.run.release import Object
+    from hvdchart.run.state.release import Object
 
 Workers = Annotated[
     str,
@@ -64,7 +64,7 @@ def bench(
     """
     from hvdchart.bench.run import measure
     from hvdchart.bench.scaling import bench_plan, sizes, turns_of
-    from hvdchart.run.interrupts import interrupting_signals
+    from hvdchart.interrupts import interrupting_signals
 
     planning.refuse_script(specs, files)
     chosen = options.parse_numbers("workers", workers)

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection
 
     from hvdchart.plan.model import Plan
-    from hvdchart.run.cluster import Cluster
+    from hvdchart.run.kube.cluster import Cluster
 
 
 def build(
@@ -50,7 +50,7 @@ def build(
     Exit codes: 0 built; 5 there is no Dockerfile; 9 no builder works, or it failed; 130
     interrupted.
     """
-    from hvdchart.image import build as building
+    from hvdchart.image import build_image as building
     from hvdchart.image.deliver import Target, deliver, save
     from hvdchart.image.engines import choose_engine
     from hvdchart.project.edit import set_values
@@ -105,10 +105,10 @@ def with_own_image(
     """
     from dataclasses import replace
 
-    from hvdchart.image.build import Source
+    from hvdchart.image.build_image import Source
     from hvdchart.image.deliver import Target, provide
     from hvdchart.plan.planner import make_plan
-    from hvdchart.values.build import make_values
+    from hvdchart.values.from_plan import make_values
     from hvdchart.values.merge import merge_values
 
     image: Any = make_values(plan).get("image") or {}

@@ -24,8 +24,8 @@ def debug(
     Exit codes: that of the command; 6 Helm failed; 7 there is no such run, or the cluster cannot
     be used; 8 the pods did not start.
     """
-    from hvdchart.run.debug import debug_pods
-    from hvdchart.run.interrupts import interrupting_signals
+    from hvdchart.interrupts import interrupting_signals
+    from hvdchart.run.change.debug import debug_pods
 
     cluster, program = connect_with_helm(context, namespace, helm)
     with interrupting_signals(), debug_pods(cluster, name, program, say) as run:

@@ -72,7 +72,7 @@ def deploy(
     from hvdchart.doctor.examine import check_before_install
     from hvdchart.files import text_difference
     from hvdchart.run import helm as helm_module
-    from hvdchart.values.check import checked_values
+    from hvdchart.values.check_values import checked_values
 
     if build and no_build:
         raise typer.BadParameter("--build and --no-build contradict each other")

@@ -19,11 +19,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from hvdchart.plan.model import Plan
-    from hvdchart.run.cluster import Cluster
+    from hvdchart.run.change.session import Session
+    from hvdchart.run.follow.logs import LogLine
     from hvdchart.run.helm import Helm as Program
-    from hvdchart.run.logs import LogLine
-    from hvdchart.run.session import Session
-    from hvdchart.run.view import RunView
+    from hvdchart.run.kube.cluster import Cluster
+    from hvdchart.run.state.view import RunView
     from hvdchart.spec.yaml_tree import Plain
 
 # A run of `dev` is not repeated after a failure, and the workers wait for the next change.
@@ -81,7 +81,7 @@ def dev(
     interrupted, and the release is uninstalled.
     """
     from hvdchart.code.changes import code_changes
-    from hvdchart.run.interrupts import interrupting_signals
+    from hvdchart.interrupts import interrupting_signals
 
     script = planning.Script.of_words(named or (), given, code)
     watched = _watched(script, named or (), files, code)
@@ -242,8 +242,8 @@ class _Runs:
         self._log.show(plan.spec.name)
 
     def _upgrade(self, plan: "Plan") -> None:
-        from hvdchart.run.session import Session
-        from hvdchart.values.check import checked_values
+        from hvdchart.run.change.session import Session
+        from hvdchart.values.check_values import checked_values
 
         values = checked_values(plan)
         others = {key: value for key, value in values.items() if key != "code"}
@@ -310,7 +310,7 @@ class _Log:
                 say(f"{error}; the run continues, without its log here")
 
     def _print_run(self) -> None:
-        from hvdchart.run.lines import readable_lines
+        from hvdchart.run.follow.lines import readable_lines
 
         run = self._cluster.newest_run(self._name)
         print_log(readable_lines(self._lines(), run))
@@ -331,7 +331,7 @@ class _Log:
             say("run stopped by somebody else; save a change to run again")
 
     def _lines(self) -> "Iterator[LogLine]":
-        from hvdchart.run.logs import follow
+        from hvdchart.run.follow.logs import follow
 
         earlier = frozenset(self.printed)
         for line in follow(self._cluster, self._name, component="master", seen=self._look):

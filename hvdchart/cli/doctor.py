@@ -55,14 +55,14 @@ def doctor(
     from hvdchart.doctor.examine import examine_cluster, examine_tools
     from hvdchart.doctor.findings import Finding, report
     from hvdchart.image.engines import ENGINES, working_engines
+    from hvdchart.interrupts import interrupting_signals
     from hvdchart.quantity import pluralize
-    from hvdchart.run.interrupts import interrupting_signals
 
     values = None
     script = planning.Script.of_words(named or (), given, code)
     if named or files:
         from hvdchart.spec.values_schema import default_values
-        from hvdchart.values.check import checked_values
+        from hvdchart.values.check_values import checked_values
         from hvdchart.values.merge import merge_values
 
         if script:

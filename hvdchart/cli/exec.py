@@ -7,8 +7,8 @@ import typer
 from hvdchart.cli.options import Context, Name, Namespace, Target, Words, connect
 
 if TYPE_CHECKING:
-    from hvdchart.run.cluster import Cluster
-    from hvdchart.run.view import RunView
+    from hvdchart.run.kube.cluster import Cluster
+    from hvdchart.run.state.view import RunView
 
 
 def exec_(
@@ -42,9 +42,9 @@ def run_in_pod(
     `target` is a rank's number, worker-N, master or a pod's name; without a command, a shell runs.
     Raises ClusterError while the pod does not run.
     """
-    from hvdchart.run.kubectl import Kubectl
-    from hvdchart.run.output import running_pod
-    from hvdchart.run.release import component_of
+    from hvdchart.run.kube.kubectl import Kubectl
+    from hvdchart.run.state.output import running_pod
+    from hvdchart.run.state.release import component_of
 
     pod = running_pod(run, target)
     kubectl = Kubectl(cluster.namespace, context)

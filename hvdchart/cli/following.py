@@ -13,9 +13,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from hvdchart.plan.model import Plan
-    from hvdchart.run.cluster import Cluster
     from hvdchart.run.helm import Helm as Program
-    from hvdchart.run.view import RunView
+    from hvdchart.run.kube.cluster import Cluster
+    from hvdchart.run.state.view import RunView
 
 
 def install_and_follow(
@@ -37,10 +37,10 @@ def install_and_follow(
     replaced.
     """
     from hvdchart.quantity import pluralize
-    from hvdchart.run.control import remove_failed_install
+    from hvdchart.run.change.control import remove_failed_install
     from hvdchart.run.helm import upgrade
-    from hvdchart.run.report import status_report
-    from hvdchart.values.check import checked_values
+    from hvdchart.run.state.status_text import status_report
+    from hvdchart.values.check_values import checked_values
 
     name = plan.spec.name
     earlier = (before or find_run_of_name(cluster, name, program)).status
@@ -111,10 +111,10 @@ def _follow(cluster: Cluster, run: RunView, *, has_logs: bool) -> None:
 
     Raises RunFailedError when it fails, or when another run takes its place.
     """
-    from hvdchart.run.lines import readable_lines
-    from hvdchart.run.logs import follow
-    from hvdchart.run.report import status_report
-    from hvdchart.run.watch import wait_for_end
+    from hvdchart.run.follow.lines import readable_lines
+    from hvdchart.run.follow.logs import follow
+    from hvdchart.run.follow.watch import wait_for_end
+    from hvdchart.run.state.status_text import status_report
 
     current = run.status
     name = current.name
@@ -141,7 +141,7 @@ def _follow(cluster: Cluster, run: RunView, *, has_logs: bool) -> None:
 
 def _phase_printer(*, has_progress: bool) -> Callable[[RunView], None]:
     """Prints each phase of a run; with `has_progress` also each step, as the log has it."""
-    from hvdchart.run.phases import DONE, TRAINING, Phase
+    from hvdchart.run.state.phases import DONE, TRAINING, Phase
 
     began = time.monotonic()
     last = Phase("")

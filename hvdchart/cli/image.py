@@ -46,10 +46,10 @@ def check(
     Exit codes: 0 the chart can use the image; 7 the cluster cannot be used; 9 the image cannot be
     run, or lacks something.
     """
-    from hvdchart.image import check as checks
+    from hvdchart.image import check_image as checks
     from hvdchart.image.engines import run_in
     from hvdchart.image.probe import NEEDED
-    from hvdchart.run.pods import UNKNOWN_USER
+    from hvdchart.run.kube.pods import UNKNOWN_USER
     from hvdchart.spec.model import FRAMEWORKS
 
     if framework not in FRAMEWORKS:
@@ -59,7 +59,7 @@ def check(
     if mode not in checks.MODES:
         raise typer.BadParameter(f"--mode {mode!r}: must be one of {', '.join(checks.MODES)}")
     if in_cluster:
-        from hvdchart.run.cluster import Cluster
+        from hvdchart.run.kube.cluster import Cluster
 
         output = Cluster.connect(context, namespace).run_pod(checks.probe_pod(image))
         errors = ""

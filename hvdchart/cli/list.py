@@ -29,7 +29,7 @@ def list_(
     Exit codes: 0 listed, also when there is no run; 7 there is no such namespace, or the cluster
     cannot be used.
     """
-    from hvdchart.run.report import list_report, removal
+    from hvdchart.run.state.status_text import list_report, removal
 
     cluster = connect(context, namespace)
     is_all = True

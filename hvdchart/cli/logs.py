@@ -57,9 +57,9 @@ def logs(
     """
     # First, because it needs none of these modules.
     seconds = parse_duration(since)
-    from hvdchart.run.lines import readable_lines
-    from hvdchart.run.logs import LogLine, follow, read_logged_lines
-    from hvdchart.run.ranks import check_tagged, lines_of_rank, pods_of_ranks, run_of
+    from hvdchart.run.follow.lines import readable_lines
+    from hvdchart.run.follow.logs import LogLine, follow, read_logged_lines
+    from hvdchart.run.state.ranks import check_tagged, lines_of_rank, pods_of_ranks, run_of
 
     cluster, name = connect_to_run(name, context, namespace)
     run = cluster.present_run(name)

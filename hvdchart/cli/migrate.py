@@ -47,7 +47,7 @@ def migrate(
     """
     from hvdchart.files import write_atomically
     from hvdchart.migrate.convert import migrate_command_line, migrate_file
-    from hvdchart.migrate.report import report_text, values_text
+    from hvdchart.migrate.migration_text import report_text, values_text
     from hvdchart.spec.load import read_bytes
     from hvdchart.spec.values_schema import values_schema
 

@@ -11,8 +11,8 @@ import typer
 from hvdchart.project import SPEC_NAME
 
 if TYPE_CHECKING:
-    from hvdchart.run.cluster import Cluster
     from hvdchart.run.helm import Helm as HelmProgram
+    from hvdchart.run.kube.cluster import Cluster
 
 # That of resources.json, which a broken installation lacks: it must not break --help.
 MOST_WORKERS = 10_000
@@ -189,7 +189,7 @@ Words = Annotated[
 
 def connect(context: str | None, namespace: str | None = None) -> Cluster:
     """The cluster of --context and --namespace. Raises ClusterError when it cannot be used."""
-    from hvdchart.run.cluster import Cluster
+    from hvdchart.run.kube.cluster import Cluster
 
     return Cluster.connect(context, namespace)
 

@@ -52,8 +52,8 @@ def plan(
 
     Exit codes: 0 printed; 2, 3, 4 an option or the spec has a wrong value; 5 a file cannot be read.
     """
-    from hvdchart.values import report as plan_report
-    from hvdchart.values.check import checked_values
+    from hvdchart.values import plan_text as plan_report
+    from hvdchart.values.check_values import checked_values
 
     chosen = options.chosen_settings(settings, fails_on_nan=fail_on_nan)
     script = planning.Script.of_words(named or (), given, code)

@@ -77,7 +77,7 @@ def render(
     else:
         text = render_values(plan, " ".join(path.name for path in paths))
     if explain:
-        from hvdchart.values.report import reason_table
+        from hvdchart.values.plan_text import reason_table
 
         console(stderr=True).print(reason_table(plan))
     if output is not None and check:

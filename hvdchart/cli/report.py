@@ -33,7 +33,7 @@ def report(
     cannot be used.
     """
     from hvdchart.run.helm import Helm as Program
-    from hvdchart.watch.report import make_report
+    from hvdchart.watch.report_file import make_report
 
     cluster, name = connect_to_run(name, context, namespace)
     text = make_report(cluster, name, Program(helm, context))

@@ -14,7 +14,7 @@ def restart(
 
     Exit codes: 0 started; 6 Helm failed; 7 there is no such run, or the cluster cannot be used.
     """
-    from hvdchart.run import control
+    from hvdchart.run.change import control
 
     cluster, program = connect_with_helm(context, namespace, helm)
     generation = control.restart(cluster, name, program, say)

@@ -54,7 +54,7 @@ def run(
     interrupted, and the run continues.
     """
     from hvdchart.doctor.examine import check_before_install
-    from hvdchart.values.check import checked_values
+    from hvdchart.values.check_values import checked_values
 
     own = planning.Script(script, arguments or (), given, code)
     chosen = options.chosen_settings(settings, fails_on_nan=fail_on_nan)

@@ -34,7 +34,7 @@ def scale(
     used.
     """
     from hvdchart.quantity import pluralize
-    from hvdchart.run import control
+    from hvdchart.run.change import control
 
     cluster, program = connect_with_helm(context, namespace, helm)
     goes_on = control.scale(cluster, name, number, group, program, say)

@@ -27,8 +27,8 @@ def stack(
 
     Exit codes: 0 printed; 7 there is no such rank, or the cluster cannot be used.
     """
-    from hvdchart.run.kubectl import Kubectl
-    from hvdchart.run.stacks import read_stacks
+    from hvdchart.run.inside.stacks import read_stacks
+    from hvdchart.run.kube.kubectl import Kubectl
 
     cluster = connect(context, namespace)
     run = cluster.present_run(name)

@@ -25,9 +25,9 @@ def status(
     Exit codes: 0 the run has not failed; 7 there is no such run, or the cluster cannot be used; 8
     the run failed.
     """
-    from hvdchart.run.lines import plain_lines
-    from hvdchart.run.logs import last_lines
-    from hvdchart.run.report import status_report
+    from hvdchart.run.follow.lines import plain_lines
+    from hvdchart.run.follow.logs import last_lines
+    from hvdchart.run.state.status_text import status_report
 
     cluster, name = connect_to_run(name, context, namespace)
     run = cluster.newest_run(name)

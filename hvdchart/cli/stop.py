@@ -20,7 +20,7 @@ def stop(
     Exit codes: 0 stopped, or ended before; 6 Helm failed; 7 there is no such run, or the cluster
     cannot be used.
     """
-    from hvdchart.run import control
+    from hvdchart.run.change import control
 
     cluster, program = connect_with_helm(context, namespace, helm)
     before = control.stop(cluster, name, program, say)

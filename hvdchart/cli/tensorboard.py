@@ -26,9 +26,9 @@ def tensorboard(
 
     Exit codes: 7 the run has no TensorBoard, or the cluster cannot be used; 130 interrupted.
     """
-    from hvdchart.run.kubectl import Kubectl
-    from hvdchart.run.output import has_empty_tensorboard
-    from hvdchart.run.watch import wait_until_served
+    from hvdchart.run.follow.watch import wait_until_served
+    from hvdchart.run.kube.kubectl import Kubectl
+    from hvdchart.run.state.output import has_empty_tensorboard
 
     cluster, name = connect_to_run(name, context, namespace)
     kubectl = Kubectl(cluster.namespace, context)

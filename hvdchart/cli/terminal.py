@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
     from rich.console import Console
 
-    from hvdchart.run.logs import LogLine
-    from hvdchart.run.status import Status
+    from hvdchart.run.follow.logs import LogLine
+    from hvdchart.run.state.status import Status
 
 # Columns of a table, or of a document, that no terminal shows: no line is wrapped.
 _UNLIMITED = 10_000

@@ -29,9 +29,9 @@ def timeline(
     timeline, or the cluster cannot be used.
     """
     from hvdchart.files import write_atomically
-    from hvdchart.run.kubectl import Kubectl
-    from hvdchart.run.output import timeline_sources
-    from hvdchart.run.timeline import read_waits, waits_report
+    from hvdchart.run.inside.timeline import read_waits, waits_report
+    from hvdchart.run.kube.kubectl import Kubectl
+    from hvdchart.run.state.output import timeline_sources
 
     cluster, name = connect_to_run(name, context, namespace)
     path, sources = timeline_sources(cluster.present_run(name))

@@ -15,8 +15,8 @@ def top(name: MaybeName = None, namespace: Namespace = None, context: Context = 
 
     Exit codes: 0 printed; 7 no pod of such a run runs, or the cluster cannot be used.
     """
-    from hvdchart.run.kubectl import Kubectl
-    from hvdchart.run.top import read_usage, usage_table
+    from hvdchart.run.inside.top import read_usage, usage_table
+    from hvdchart.run.kube.kubectl import Kubectl
 
     cluster, name = connect_to_run(name, context, namespace)
     usages = read_usage(cluster.present_run(name), Kubectl(cluster.namespace, context))

@@ -32,7 +32,7 @@ def undeploy(
     Exit codes: 0 uninstalled; 6 Helm failed; 7 there is no such run, or the cluster cannot be
     used.
     """
-    from hvdchart.run.control import keep_claims, remove
+    from hvdchart.run.change.control import keep_claims, remove
 
     cluster, program = connect_with_helm(context, namespace, helm)
     problem: ClusterError | None = None

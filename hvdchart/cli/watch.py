@@ -46,7 +46,7 @@ def watch(
     Exit codes: 0 the run has not failed, or the view was ended; 7 there is no such run, or the
     cluster cannot be used; 8 the run failed.
     """
-    from hvdchart.run.kubectl import Kubectl
+    from hvdchart.run.kube.kubectl import Kubectl
     from hvdchart.watch.follow import follow_views
 
     if port and not is_web:

@@ -57,7 +57,7 @@ class Discovery:
             "apiVersion": API_VERSION,
             "name": name,
             "nodes": [group.entry for group in self.groups],
-            "train": {"command": ["python3", "/horovod/bin/hvd_pods/rank/check.py"]},
+            "train": {"command": ["python3", "/horovod/bin/hvd_pods/rank/allreduce_check.py"]},
         }
 
     def comments(self) -> Comments:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from hvdchart.chart_files import is_gpu
-from hvdchart.run.requests import amounts, pod_requests
+from hvdchart.run.state.pod_requests import amounts, pod_requests
 
 Object: TypeAlias = dict[str, Any]
 INSTANCE_TYPE = "node.kubernetes.io/instance-type"

@@ -20,10 +20,10 @@ from hvdchart.doctor.room import (
     examine_workers,
 )
 from hvdchart.errors import ClusterError, HelmError
-from hvdchart.run.api import unless_refused
-from hvdchart.run.cluster import Cluster
 from hvdchart.run.helm import Helm
-from hvdchart.run.view import RunView
+from hvdchart.run.kube.api import unless_refused
+from hvdchart.run.kube.cluster import Cluster
+from hvdchart.run.state.view import RunView
 from hvdchart.spec.values_schema import default_values
 from hvdchart.text import join_names
 from hvdchart.values.merge import merge_values

@@ -14,8 +14,8 @@ from typing import Any
 from hvdchart.doctor.findings import Finding
 from hvdchart.doctor.needs import PodNeeds, Values, pod_needs
 from hvdchart.quantity import amount_text, pluralize, room_text
-from hvdchart.run.release import Object
-from hvdchart.run.requests import amounts, pod_requests
+from hvdchart.run.state.pod_requests import amounts, pod_requests
+from hvdchart.run.state.release import Object
 from hvdchart.text import join_names
 from hvdchart.values.merge import merged_groups
 

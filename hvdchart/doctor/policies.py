@@ -13,9 +13,9 @@ from hvd_pods.common.policy import UNENFORCED
 from hvdchart.doctor.findings import Finding
 from hvdchart.doctor.policy_probe import ADMITTED, MARK
 from hvdchart.errors import ClusterError
-from hvdchart.run.cluster import Cluster
-from hvdchart.run.pods import restricted_pod
-from hvdchart.run.release import Object
+from hvdchart.run.kube.cluster import Cluster
+from hvdchart.run.kube.pods import restricted_pod
+from hvdchart.run.state.release import Object
 
 _SUBJECT = "network policies"
 _PURPOSE = "policy-probe"

@@ -11,9 +11,9 @@ from hvdchart.doctor.findings import Finding
 from hvdchart.doctor.fitting import admits
 from hvdchart.doctor.needs import LEVELS, PodNeeds, Values
 from hvdchart.quantity import amount_text, parse_quantity, pluralize
-from hvdchart.run.release import Object, lacks_image
-from hvdchart.run.report import removal
-from hvdchart.run.status import Status
+from hvdchart.run.state.release import Object, lacks_image
+from hvdchart.run.state.status import Status
+from hvdchart.run.state.status_text import removal
 from hvdchart.spec.topology import import_memory
 from hvdchart.text import join_names
 from hvdchart.values.merge import merged_groups

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from hvdchart.errors import ImageError
-from hvdchart.image.build import Report, Source, build, stream
+from hvdchart.image.build_image import Report, Source, build, stream
 from hvdchart.image.engines import choose_engine
 
 

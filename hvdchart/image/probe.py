@@ -1,7 +1,7 @@
 """Inspects the image that it runs in, and prints a report as one line: MARK and JSON.
 
 Standard library only, for Python 3.7 and newer: `image check` sends this file's text to the image's
-own interpreter. hvdchart.image.check compares the report with the requirements.
+own interpreter. hvdchart.image.check_image compares the report with the requirements.
 """
 
 import importlib.util

@@ -29,7 +29,7 @@ from hvdchart.spec.run_options import COMMAND, RUN, in_options, in_words_of_run
 from hvdchart.spec.values_schema import schema_at, values_schema
 from hvdchart.spec.yaml_tree import Node, Place, Plain, from_plain
 from hvdchart.text import join_names, split_image
-from hvdchart.values.check import checked_values
+from hvdchart.values.check_values import checked_values
 from hvdchart.values.render import dump
 
 _VOLUME = (

@@ -21,11 +21,11 @@ import pyhelm3
 
 from hvdchart.chart_files import chart_dir
 from hvdchart.errors import ClusterError, HelmError, NoRunError
+from hvdchart.interrupts import ENDS
 from hvdchart.plan.model import Plan
 from hvdchart.run.helm_errors import UNREACHABLE, remedy_for
-from hvdchart.run.interrupts import ENDS
-from hvdchart.run.release import Object
-from hvdchart.values.check import checked_values
+from hvdchart.run.state.release import Object
+from hvdchart.values.check_values import checked_values
 
 T = TypeVar("T")
 # Older ones cannot ask the API server what an upgrade would change.
@@ -184,7 +184,8 @@ def upgrade(
     """Run `helm upgrade --install` with these values only; returns the release's revision.
 
     Without --wait and --atomic: Helm would wait for the training to end, time out after 5 minutes
-    and roll back a run that is training. `hvdchart.run.logs.follow` waits for the run instead.
+    and roll back a run that is training. `hvdchart.run.follow.logs.follow` waits for the run
+    instead.
     Without `is_validated`, fields that Kubernetes does not know are dropped in silence. Raises
     HelmError.
     """

@@ -14,8 +14,8 @@ from hvdchart.plan.model import Plan
 from hvdchart.plan.rules import Reason
 from hvdchart.quantity import pluralize
 from hvdchart.spec.yaml_tree import Plain
-from hvdchart.values.build import ValuePath, explain
-from hvdchart.values.check import checked_values
+from hvdchart.values.check_values import checked_values
+from hvdchart.values.from_plan import ValuePath, explain
 
 _TEXT = re.compile(r"[A-Za-z/][-A-Za-z0-9_./]*")
 _YAML_1_1_WORDS = {"y", "n", "yes", "no", "on", "off", "true", "false", "null"}

@@ -1,7 +1,7 @@
 """Follows a run as views: one now, and another each time that something of it has changed.
 
-The objects and the log come from `hvdchart.run.logs.follow`, the figures of the ranks from `top`'s
-probe. Threads put what they read on one queue, and who reads it makes the view.
+The objects and the log come from `hvdchart.run.follow.logs.follow`, the figures of the ranks from
+`top`'s probe. Threads put what they read on one queue, and who reads it makes the view.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 
 from hvdchart.errors import ClusterError, NoRunError
-from hvdchart.run.api import RefusedError
-from hvdchart.run.cluster import Cluster
-from hvdchart.run.kubectl import Kubectl
-from hvdchart.run.logs import LAST, LogLine, created_at, follow, last_lines
-from hvdchart.run.top import Usage, read_usage
-from hvdchart.run.view import RunView
-from hvdchart.run.watch import Follower
-from hvdchart.watch.build import build_view
+from hvdchart.run.follow.logs import LAST, LogLine, created_at, follow, last_lines
+from hvdchart.run.follow.watch import Follower
+from hvdchart.run.inside.top import Usage, read_usage
+from hvdchart.run.kube.api import RefusedError
+from hvdchart.run.kube.cluster import Cluster
+from hvdchart.run.kube.kubectl import Kubectl
+from hvdchart.run.state.view import RunView
+from hvdchart.watch.from_run import build_view
 from hvdchart.watch.model import View
 
 # Seconds between two looks at the pods' usage, of which one takes a second itself, and after a

@@ -10,9 +10,9 @@ from dataclasses import asdict, dataclass
 from typing import Any, Literal, TypeAlias
 
 from hvd_pods.common.run_events import Kind
-from hvdchart.run.progress import Progress
-from hvdchart.run.stalls import Stall
-from hvdchart.run.status import State
+from hvdchart.run.state.progress import Progress
+from hvdchart.run.state.stalls import Stall
+from hvdchart.run.state.status import State
 
 Part: TypeAlias = Literal["waiting", "training", "lost", "ending"]
 

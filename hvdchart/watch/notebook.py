@@ -16,9 +16,9 @@ from html import escape
 from typing import Any
 
 from hvdchart.errors import HvdchartError
-from hvdchart.run.cluster import Cluster
-from hvdchart.run.kubectl import Kubectl
-from hvdchart.run.ranks import begins_rank
+from hvdchart.run.kube.cluster import Cluster
+from hvdchart.run.kube.kubectl import Kubectl
+from hvdchart.run.state.ranks import begins_rank
 from hvdchart.watch.follow import follow_views
 from hvdchart.watch.model import View
 from hvdchart.watch.page import page

@@ -13,7 +13,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from hvdchart.run.progress import duration
+from hvdchart.run.state.progress import duration
 from hvdchart.text import percent_range
 from hvdchart.watch.model import Mark, Row, View
 

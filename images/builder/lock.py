@@ -54,7 +54,9 @@ def lock_file(image: Image, source: Path) -> Path:
     text = fill_in_parameters(source, image.parameters)
     defaults = image.defaults
     python = image.parameters["python"]
-    if (text, python) == (fill_in_parameters(source, defaults), defaults["python"]):
+    # A lock without dependencies serves every Python: _compile.
+    any_python = image.locks[source] is Lock.ALONE or python == defaults["python"]
+    if any_python and text == fill_in_parameters(source, defaults):
         return tree_lock(source)
     key = content_key([], text, python, image.locks[source].value)
     return cache_dir() / "locks" / f"{image.name}-{source.stem}-{key}.txt"

@@ -13,7 +13,7 @@ from hvd_pods.rules import messages as m
 from hvdchart.chart_facts import has_policy, is_in_kueue
 from hvdchart.chart_files import is_charts_volume, most_hosts, read_data
 from hvdchart.cli.options import MOST_WORKERS
-from hvdchart.run.ranks import run_of
+from hvdchart.run.state.ranks import run_of
 from tests.chart.cases import EVERY_POD
 from tests.chart.render import (
     CHART,

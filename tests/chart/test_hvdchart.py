@@ -16,7 +16,7 @@ from devtools.toolchain.tools import tool
 from hvdchart.plan.planner import make_plan
 from hvdchart.run.helm import manifests
 from hvdchart.spec.load import load_spec, parse_spec
-from hvdchart.values.check import checked_values
+from hvdchart.values.check_values import checked_values
 from hvdchart.values.merge import merge_values, omit_needless_nulls
 from tests.chart.render import Manifest, parse_manifests, render, variables
 from tests.go_programs import NO_GARBAGE_COLLECTION

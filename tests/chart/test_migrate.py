@@ -8,7 +8,7 @@ from pathlib import Path
 from devtools.toolchain.tools import tool
 from hvdchart.chart_files import chart_dir
 from hvdchart.migrate.ledger import Ledger
-from hvdchart.migrate.report import values_text
+from hvdchart.migrate.migration_text import values_text
 from tests.chart.render import parse_manifests
 from tests.e2e.cluster import Namespace
 from tests.go_programs import run_program

@@ -20,12 +20,8 @@ def installed(name: str, python: str | None = None) -> Path:
     python: the version of the Python that imports them, such as "3.13"; this machine's by default.
     """
     version = python or f"{sys.version_info.major}.{sys.version_info.minor}"
-    return _made(
-        name,
-        f"{name}-for-{version}",
-        *("uv", "pip", "install", "--python", sys.executable, "--python-version", version),
-        "--target",
-    )
+    command = f"uv pip install --python {sys.executable} --python-version {version} --target"
+    return _made(name, f"{name}-for-{version}", *command.split())
 
 
 def wheels(name: str) -> Path:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from hvdchart.run.pod_problems import problem_of
+from hvdchart.run.state.pod_problems import problem_of
 from tests.e2e.cluster import Namespace, Values, image_values
 from tests.e2e.packages import LOCKS, wheels
 from tests.e2e.volumes import claimed_folder

@@ -10,7 +10,7 @@ from uuid import uuid4
 
 import pytest
 
-from hvdchart.image.build import Source
+from hvdchart.image.build_image import Source
 from hvdchart.image.engines import choose_engine
 from tests.e2e.cluster import Namespace
 from tests.e2e.command import here, hvdchart, write_spec

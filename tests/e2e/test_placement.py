@@ -9,7 +9,7 @@ import pytest
 
 from hvdchart.plan.planner import make_plan
 from hvdchart.spec.load import parse_spec
-from hvdchart.values.check import checked_values
+from hvdchart.values.check_values import checked_values
 from tests.e2e.cluster import CHART, Namespace, Values, node_without_kubelet
 
 ARGS = ["python3", "-c", "print('trained')"]

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from hvdchart.image.build import Source
+from hvdchart.image.build_image import Source
 from hvdchart.image.deliver import Target, provide, save
 from hvdchart.image.engines import choose_engine
 from tests.chart.registry import registry

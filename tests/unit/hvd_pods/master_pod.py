@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from hvd_pods.cluster import keys as release_keys
+from hvd_pods.cluster import key_secrets as release_keys
 from hvd_pods.common import paths, reporting
 from hvd_pods.master import (
     agent_session,

@@ -8,7 +8,7 @@ from types import TracebackType
 
 from hvd_pods.agent import frames
 from hvd_pods.agent.keys import Keys
-from hvd_pods.agent.requests import Request
+from hvd_pods.agent.start_request import Request
 from hvd_pods.master.agent_session import AgentSession
 from hvd_pods.master.remote import wait_for
 

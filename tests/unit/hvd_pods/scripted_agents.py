@@ -12,7 +12,8 @@ from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 
-from hvd_pods.agent import frames, requests
+from hvd_pods.agent import frames
+from hvd_pods.agent import start_request as requests
 from hvd_pods.agent.banner import format_banner
 from hvd_pods.agent.keys import Keys
 from hvd_pods.common.run import Host

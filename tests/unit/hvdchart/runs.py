@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from hvdchart.run import watch
+from hvdchart.run.follow import watch
 from tests.fakes.cluster import FakeCluster
 from tests.fakes.fixtures import answer_as
 from tests.fakes.program import Call, StubProgram

@@ -9,7 +9,7 @@ from hvdchart.plan.planner import make_plan
 from hvdchart.spec.load import parse_spec, read_spec
 from hvdchart.spec.model import Spec
 from hvdchart.spec.yaml_tree import parse
-from hvdchart.values.check import checked_values
+from hvdchart.values.check_values import checked_values
 
 HEAD = "apiVersion: hvdchart/v1\nimage: {repository: a}\ntrain: {command: [a]}\n"
 WITHOUT_IMAGE = "apiVersion: hvdchart/v1\nname: run\ntrain: {command: [a]}\n"

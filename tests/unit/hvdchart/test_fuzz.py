@@ -19,9 +19,9 @@ from hvdchart.errors import SpecError
 from hvdchart.plan.planner import make_plan
 from hvdchart.spec.load import parse_spec, read_spec
 from hvdchart.spec.yaml_tree import parse
-from hvdchart.values.check import checked_values
+from hvdchart.values.check_values import checked_values
+from hvdchart.values.plan_text import document
 from hvdchart.values.render import render_values
-from hvdchart.values.report import document
 from tests.unit.hvdchart.strategies import VALUES, as_json, damaged, specs
 
 CASES = [path.read_bytes() for path in sorted(VALUES.glob("*.spec.yaml"))]

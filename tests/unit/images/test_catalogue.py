@@ -58,14 +58,14 @@ def test_other_parameters_have_locks_in_the_cache() -> None:
     assert ROOT / "images" / "common" in lock_file(other, horovod).parents
 
 
-@pytest.mark.parametrize("other", [{"tensorflow": "2.19.1"}, {"python": "3.13"}])
+@pytest.mark.parametrize("other", [{"tensorflow": "2.19.1"}, {"python": "3.12"}])
 def test_missing_lock_is_not_stale(other: dict[str, str]) -> None:
     """The build writes it."""
     assert stale_locks(with_other("cpu", **other)) == []
 
 
 def test_each_value_has_a_lock_of_its_own() -> None:
-    others = ({"tensorflow": "2.19.1"}, {"python": "3.13"})
+    others = ({"tensorflow": "2.19.1"}, {"python": "3.12"})
     images = [load_catalogue()["cpu"], *(with_other("cpu", **other) for other in others)]
     assert len({lock_file(image, next(iter(image.locks))) for image in images}) == 3
 

@@ -16,7 +16,8 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-from hvd_pods.cluster import certificates, keys
+from hvd_pods.cluster import certificates
+from hvd_pods.cluster import key_secrets as keys
 from hvd_pods.cluster.certificates import MASTER, ORDER, WORKER, Files
 
 MASTER_NAME = "master-1.hvd.team.horovod.internal"

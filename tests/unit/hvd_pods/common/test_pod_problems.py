@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from hvd_pods.common import pod_problems
-from hvdchart.run import pod_problems as of_hvdchart
+from hvdchart.run.state import pod_problems as of_hvdchart
 
 
 def container(state: dict[str, Any], **last: Any) -> dict[str, Any]:

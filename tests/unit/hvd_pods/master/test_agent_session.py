@@ -15,7 +15,7 @@ import pytest
 from hvd_pods.agent import frames
 from hvd_pods.agent.banner import find_banner_problem, format_banner
 from hvd_pods.agent.keys import REMEDY, Keys
-from hvd_pods.agent.requests import Request
+from hvd_pods.agent.start_request import Request
 from hvd_pods.common.errors import ConfigurationError
 from hvd_pods.master import agent_session
 from hvd_pods.master.agent_session import AgentSessionError, Where

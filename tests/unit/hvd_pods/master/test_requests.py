@@ -12,7 +12,7 @@ import pytest
 from hvd_pods.cluster.kube import WATCH_SECONDS
 from hvd_pods.rules import messages as m
 from hvd_pods.rules.state import Progress
-from hvdchart.run.session import LEASE_SECONDS, RENEWALS
+from hvdchart.run.change.session import LEASE_SECONDS, RENEWALS
 from tests.unit.hvd_pods.master_pod import MasterPod
 from tests.unit.hvd_pods.rules.world import OTHER, World, leased, one_group
 

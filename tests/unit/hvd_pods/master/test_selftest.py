@@ -66,7 +66,7 @@ def test_the_test_is_started_as_the_run_itself_where_possible(mode: str, launche
     group = {"statefulSet": "w", "number": 1, "maximum": 3, "slots": 2, "revision": "r"}
     run = selftest.bandwidth_run(make_run(mode=mode, groups=[group]))
     assert run.mode == launcher
-    assert run.args == ["python3", "/horovod/bin/hvd_pods/rank/check.py", "bandwidth"]
+    assert run.args == ["python3", "/horovod/bin/hvd_pods/rank/allreduce_check.py", "bandwidth"]
     assert (run.ranks, run.needed_workers) == (2, {"w": 1})
     assert len(run.hosts) == 3, "spares are used where they answer"
 

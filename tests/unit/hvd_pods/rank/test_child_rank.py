@@ -22,7 +22,8 @@ from tests.waiting import wait_until
 RANK = """
 import sys
 sys.path.insert(0, sys.argv[1])
-from hvd_pods.rank import child_rank, rank_end
+from hvd_pods.rank import child_rank
+from hvd_pods.rank import rank_end
 started = None if sys.argv[2] == "hydra" else lambda pid: print(pid, flush=True)
 status = child_rank.run(sys.argv[3:], started) if started else child_rank.run(sys.argv[3:])
 sys.exit(rank_end.finish(status))

@@ -21,7 +21,7 @@ from hvdchart.bench.scaling import (
 )
 from hvdchart.errors import RunFailedError
 from hvdchart.plan.model import Plan
-from hvdchart.values.check import checked_values
+from hvdchart.values.check_values import checked_values
 from tests.fakes.cluster import FakeCluster
 from tests.fakes.fixtures import Command, Outcome, answer_as
 from tests.fakes.program import StubProgram

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from hvdchart.image.build import Source
+from hvdchart.image.build_image import Source
 from tests.fakes.cluster import FakeCluster
 from tests.fakes.fixtures import Command, answer_as
 from tests.fakes.program import StubProgram

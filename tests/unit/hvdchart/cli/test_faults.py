@@ -211,7 +211,7 @@ def test_server_that_says_nothing_is_given_up(
 ) -> None:
     fake_cluster.fail("GET", "batch/jobs", faults.silence, times=9)
     timeout = urllib3.Timeout
-    monkeypatch.setattr("hvdchart.run.api.urllib3.Timeout", lambda connect, read: timeout(0.1))
+    monkeypatch.setattr("hvdchart.run.kube.api.urllib3.Timeout", lambda connect, read: timeout(0.1))
     done = hvdchart("status", "hvd")
     assert done.code == 7
     assert "cannot list jobs in namespace team: the API server" in said(done)

@@ -12,12 +12,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hvdchart.errors import ClusterError
-from hvdchart.run.progress import read_progress
-from hvdchart.run.ranks import pod_of, run_of
-from hvdchart.run.release import Release
-from hvdchart.run.report import list_report, status_report
-from hvdchart.run.stalls import read_stall
-from hvdchart.run.view import RunView
+from hvdchart.run.state.progress import read_progress
+from hvdchart.run.state.ranks import pod_of, run_of
+from hvdchart.run.state.release import Release
+from hvdchart.run.state.stalls import read_stall
+from hvdchart.run.state.status_text import list_report, status_report
+from hvdchart.run.state.view import RunView
 from tests.fakes import faults
 from tests.fakes.cluster import FakeCluster
 from tests.fakes.fixtures import Command

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from hvdchart.chart_files import chart_dir
-from hvdchart.run.kubectl import IN_CODE, SHELL
+from hvdchart.run.kube.kubectl import IN_CODE, SHELL
 from tests.fakes.cluster import FakeCluster
 from tests.fakes.fixtures import Command, answer_as
 from tests.fakes.program import StubProgram

@@ -7,7 +7,7 @@ import json
 import pytest
 from yaml import safe_load as parse_yaml
 
-from hvdchart.run import watch
+from hvdchart.run.follow import watch
 from tests.fakes import faults
 from tests.fakes.cluster import FakeCluster
 from tests.fakes.fixtures import Command

@@ -15,7 +15,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from hvdchart.run import watch
+from hvdchart.run.follow import watch
 from tests.fakes.cluster import FakeCluster
 from tests.fakes.fixtures import Command
 from tests.fakes.program import StubProgram

@@ -12,7 +12,7 @@ from hvdchart.discover.spec_text import spec_text
 from hvdchart.errors import ClusterError
 from hvdchart.plan.planner import make_plan
 from hvdchart.quantity import MI
-from hvdchart.run.requests import pod_requests
+from hvdchart.run.state.pod_requests import pod_requests
 from hvdchart.spec.load import parse_spec
 from hvdchart.spec.model import NodeGroup, Rdma, Spec
 from tests.fakes.cluster import FakeCluster

@@ -12,7 +12,7 @@ import pytest
 
 from hvdchart.doctor.policies import examine_policies
 from hvdchart.doctor.policy_probe import MARK
-from hvdchart.run.cluster import Cluster
+from hvdchart.run.kube.cluster import Cluster
 from tests.fakes.cluster import FakeCluster
 from tests.fakes.fixtures import Command
 
@@ -91,7 +91,7 @@ def test_nothing_is_left_where_a_signal_ends_doctor(
     child = os.fork()
     if not child:
         try:
-            from hvdchart.run.interrupts import interrupting_signals
+            from hvdchart.interrupts import interrupting_signals
 
             signal.signal(signal.SIGTERM, signal.SIG_DFL)
             signal.signal(signal.SIGHUP, signal.SIG_DFL)

@@ -19,7 +19,7 @@ from jsonschema_rs import Draft7Validator
 from hvd_pods.common.hostile import printable
 from hvdchart.errors import SpecError
 from hvdchart.migrate.ledger import Ledger, leaves
-from hvdchart.migrate.report import report_text
+from hvdchart.migrate.migration_text import report_text
 from hvdchart.spec.paths import dotted, value_at
 from hvdchart.spec.values_schema import values_schema
 from tests.unit.hvdchart.migrate.old_files import FILES, damaged_trees, migrate_line, migrate_tree

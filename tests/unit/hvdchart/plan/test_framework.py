@@ -11,8 +11,8 @@ from hvdchart.errors import SpecError
 from hvdchart.plan.model import Plan
 from hvdchart.plan.planner import make_plan, plan_tree
 from hvdchart.spec.yaml_tree import parse
-from hvdchart.values.build import make_values
-from hvdchart.values.report import reasons
+from hvdchart.values.from_plan import make_values
+from hvdchart.values.plan_text import reasons
 from tests.unit.archives import make_archive, make_member
 from tests.unit.hvdchart.specs import read
 

@@ -13,7 +13,7 @@ from hvdchart.plan.model import Plan
 from hvdchart.plan.planner import make_plan
 from hvdchart.quantity import memory_text
 from hvdchart.spec.load import parse_spec
-from hvdchart.values.report import document
+from hvdchart.values.plan_text import document
 from tests.unit.hvdchart.specs import planned, read
 
 

@@ -11,12 +11,12 @@ import pytest
 
 from hvdchart.code.archive import list_files
 from hvdchart.errors import FileError, SpecError
-from hvdchart.image.build import context_files
+from hvdchart.image.build_image import context_files
 from hvdchart.plan.planner import make_plan
 from hvdchart.project.edit import set_values
 from hvdchart.project.templates import TEMPLATES, Template, make_project
 from hvdchart.spec.load import load_spec
-from hvdchart.values.check import checked_values
+from hvdchart.values.check_values import checked_values
 from images.builder.catalogue import load_catalogue
 from tests.fakes.fixtures import Command
 

@@ -14,8 +14,8 @@ import pytest
 import yaml
 
 from hvdchart.errors import ClusterError
-from hvdchart.run import kubeconfig
-from hvdchart.run.cluster import Cluster
+from hvdchart.run.kube import kubeconfig
+from hvdchart.run.kube.cluster import Cluster
 from tests.fakes.fixtures import Command
 from tests.fakes.secure import Caller, SecureApi, write_kubeconfig
 

@@ -12,7 +12,7 @@ import pytest
 
 from hvdchart.errors import HelmError
 from hvdchart.run.helm import Helm, upgrade
-from hvdchart.values.check import checked_values
+from hvdchart.values.check_values import checked_values
 from tests.fakes.cluster import FakeCluster
 from tests.fakes.program import StubProgram
 from tests.unit.hvd_pods.warm.worker import is_alive

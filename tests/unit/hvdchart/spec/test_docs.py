@@ -20,7 +20,7 @@ from devtools.docs_gen.spec_docs import DOCS
 from hvdchart.plan.planner import make_plan
 from hvdchart.spec.load import parse_spec
 from hvdchart.spec.values_schema import values_schema
-from hvdchart.values.check import checked_values
+from hvdchart.values.check_values import checked_values
 from tests.pages import blocks
 from tests.unit.hvdchart.strategies import specs
 

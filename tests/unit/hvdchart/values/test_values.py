@@ -10,11 +10,11 @@ from hvdchart.plan.model import Plan
 from hvdchart.plan.planner import make_plan
 from hvdchart.plan.rules import Reason
 from hvdchart.spec.load import parse_spec
-from hvdchart.values.build import explain
-from hvdchart.values.check import checked_values
+from hvdchart.values.check_values import checked_values
+from hvdchart.values.from_plan import explain
 from hvdchart.values.merge import merged_groups
+from hvdchart.values.plan_text import document
 from hvdchart.values.render import dump
-from hvdchart.values.report import document
 from tests.unit.hvdchart.specs import NAMED, NODE, plan_text, values
 
 

@@ -8,10 +8,10 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
-from hvdchart.run.release import Release
-from hvdchart.run.top import Usage, parse_probe
-from hvdchart.run.view import RunView
-from hvdchart.watch.build import build_view
+from hvdchart.run.inside.top import Usage, parse_probe
+from hvdchart.run.state.release import Release
+from hvdchart.run.state.view import RunView
+from hvdchart.watch.from_run import build_view
 from hvdchart.watch.model import View
 from tests.unit.hvdchart.runs import JOB, LABELS, RUNNING, event, job, pod
 

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 from IPython.core.interactiveshell import InteractiveShell
 
-from hvdchart.run.cluster import Cluster
-from hvdchart.run.kubectl import Kubectl
+from hvdchart.run.kube.cluster import Cluster
+from hvdchart.run.kube.kubectl import Kubectl
 from hvdchart.watch import notebook
 from hvdchart.watch.notebook import Widget, beside_call, is_notebook
 from tests.browser import document_of, needs_browser

@@ -12,7 +12,7 @@ from typing import Iterator, Mapping, NamedTuple, Sequence
 
 from hvd_pods.agent import frames, keys
 from hvd_pods.agent.banner import LONGEST_BANNER, find_banner_problem
-from hvd_pods.agent.requests import ALLOWED, Request, RequestError
+from hvd_pods.agent.start_request import ALLOWED, Request, RequestError
 from hvd_pods.common.contract import ATTEMPT, FENCE, RUN_ID
 from hvd_pods.common.errors import ConfigurationError
 

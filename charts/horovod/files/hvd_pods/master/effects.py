@@ -18,7 +18,7 @@ from typing import Any, Callable, Mapping, Sequence
 from hvd_pods.agent.keys import Keys
 from hvd_pods.cluster.addresses import DnsAddresses, SliceAddresses
 from hvd_pods.cluster.job_events import JobEvents
-from hvd_pods.cluster.keys import find_keys
+from hvd_pods.cluster.key_secrets import find_keys
 from hvd_pods.cluster.kube import Api, ApiError
 from hvd_pods.cluster.shapes import AGAIN_RETRY_SECONDS, shorten
 from hvd_pods.cluster.spawn import spawn

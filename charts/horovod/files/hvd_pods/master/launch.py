@@ -88,7 +88,7 @@ def build_command(run: Run, implementation: MpiImplementation | None) -> list[st
     """The launcher's complete command line. Raises ConfigurationError for wrong launch.options."""
     if run.mode == "custom":
         return _custom(run, implementation)
-    script = run.args or ["python3", f"{PROGRAMS}/rank/check.py"]
+    script = run.args or ["python3", f"{PROGRAMS}/rank/allreduce_check.py"]
     variables: Mapping[str, str] = {}
     if run.is_horovodrun_line:
         line = _read_line(run)

@@ -208,7 +208,7 @@ def wait_for_end(api: Api, name: str, until: float) -> None:
 def bandwidth_run(run: Run) -> Run:
     """Return the run with the test's program, started by the run's own launcher where possible."""
     mode = "mpirun" if run.mode == "custom" else run.mode
-    args = ["python3", f"{PROGRAMS}/rank/check.py", "bandwidth"]
+    args = ["python3", f"{PROGRAMS}/rank/allreduce_check.py", "bandwidth"]
     return replace(
         run,
         mode=mode,

@@ -43,7 +43,7 @@ class Stall(NamedTuple):
         return now - self.seen < FORGET_AFTER * self.period + COLLECT
 
     def entry(self, moment: Moment) -> str:
-        """This stall for the record at a moment, in JSON (hvdchart/run/stalls.py)."""
+        """This stall for the record at a moment, in JSON (hvdchart/run/state/stalls.py)."""
         shown = {
             "rank": self.rank,
             "host": self.host,

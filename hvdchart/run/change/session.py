@@ -1,0 +1,222 @@
+"""A release that a command keeps while it runs: installed, kept alive by a lease, and removed.
+
+What the command forgets when it is killed, or its machine sleeps, the run's master ends: it stops a
+run whose lease nobody has renewed for a while (the chart's hvd_pods/rules/lease.py).
+"""
+
+from __future__ import annotations
+
+import secrets
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Self
+
+from hvd_pods.common.contract import RENEWED, SESSION
+from hvd_pods.common.record import LEASE_KEPT, Key
+from hvdchart.errors import ClusterError, HelmError, HvdchartError, NoRunError
+from hvdchart.run.change.control import remove
+from hvdchart.run.helm import Helm, last_revision, release_chart, release_session, upgrade
+from hvdchart.run.helm_errors import BUSY
+from hvdchart.run.kube.cluster import Cluster
+from hvdchart.run.state.release import Object, Release
+
+# Seconds without a renewal after which the cluster ends the run; session.leaseSeconds may differ.
+LEASE_SECONDS = 600
+# How often a lease is renewed in its time.
+RENEWALS = 10
+# Seconds between two looks at the clock: a machine that was asleep renews soon.
+_LOOK_EVERY = 5.0
+
+
+class Session:
+    """The release of one command, by an id of its own: another one of its name is left alone.
+
+    `report` gets what a person must know, also from another thread. `after_end` says what to do
+    when the cluster has ended the run, because its lease was not renewed.
+    """
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        name: str,
+        helm: Helm,
+        report: Callable[[str], object],
+        after_end: str,
+    ) -> None:
+        self._cluster = cluster
+        self._name = name
+        self._helm = helm
+        self._report = report
+        self._after_end = after_end
+        self._id = secrets.token_hex(8)
+        # Helm may have created some of the release; and it has created all of it.
+        self.is_begun = False
+        self._is_installed = False
+        self._lease: _Lease | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.remove()
+
+    def require_free(self) -> None:
+        """Raise ClusterError where a release has the name: it would be replaced, and removed."""
+        # Refused requests end here: Helm would explain them less well.
+        self._cluster.release(self._name)
+        where = self._cluster.namespace
+        if release_chart(self._name, where, self._helm):
+            raise ClusterError(
+                f"{self._name} exists already in namespace {where}: another command runs it, or "
+                f"was interrupted; in that case remove it: hvdchart undeploy {self._name} -n "
+                f"{where}"
+            )
+
+    def upgrade(
+        self, values: Object, *, create_namespace: bool = False, is_validated: bool = True
+    ) -> None:
+        """Install the release, or change it. What is left of a refused installation is removed.
+
+        Raises HelmError, and ClusterError where Helm cannot reach the cluster.
+        """
+        own = {"leaseSeconds": LEASE_SECONDS, **(values.get("session") or {}), "id": self._id}
+        self.is_begun = True
+        try:
+            upgrade(
+                self._name,
+                self._cluster.namespace,
+                {**values, "session": own},
+                self._helm,
+                create_namespace=create_namespace,
+                is_validated=is_validated,
+            )
+        except (HelmError, ClusterError) as problem:
+            if not self._is_installed:
+                self._end_first(problem)
+            raise
+        self._is_installed = True
+        seconds = float(own["leaseSeconds"] or 0)
+        if seconds and not self._lease:
+            self._lease = _Lease(self._renew, seconds, self._report, self._after_end)
+
+    def _end_first(self, problem: HvdchartError) -> None:
+        """Remove what Helm has created of a release that was not there; the problem is reported."""
+        self.is_begun = False
+        # A release that another command is changing belongs to that command.
+        if BUSY in str(problem):
+            return
+        where = self._cluster.namespace
+        try:
+            revision = last_revision(self._name, where, self._helm)
+            # An upgrade of a release that was there leaves that as it is.
+            if revision is None or revision.was_never_installed:
+                self.is_begun = True
+                self.remove()
+        except (ClusterError, HelmError):
+            # The problem is the error to report; where Helm cannot even be asked, it says enough.
+            if self.is_begun:
+                again = f"hvdchart undeploy {self._name} -n {where}"
+                self._report(f"to remove what Helm has created of the release: {again}")
+            self.is_begun = False
+
+    def remove(self) -> bool:
+        """Uninstall the release; whether it was there, and this session's.
+
+        Raises HelmError and ClusterError: then another call tries it again.
+        """
+        if self._lease:
+            self._lease.close()
+            self._lease = None
+        if not self.is_begun:
+            return False
+        where = self._cluster.namespace
+        owner = release_session(self._name, where, self._helm)
+        is_own = owner in (None, self._id)
+        if is_own:
+            # Somebody else may have removed it.
+            with suppress(NoRunError):
+                remove(self._cluster, self._name, self._helm)
+        else:
+            self._report(f"release {self._name} is another command's by now, and stays")
+        self.is_begun = False
+        self._is_installed = False
+        return is_own
+
+    def _renew(self) -> str:
+        """Renew the lease of this session's Jobs; why the cluster has ended the last one, or "".
+
+        Raises ClusterError.
+        """
+        release = self._cluster.release(self._name)
+        own = [job for job in release.jobs if _session_of(job) == self._id]
+        for job in own:
+            self._cluster.annotate_job(job, {RENEWED: f"{time.time():.3f}"})
+        uids = {job["metadata"].get("uid") for job in own}
+        return lease_end(release) if release.record.get(Key.UID) in uids else ""
+
+
+def lease_end(release: Release) -> str:
+    """Why the master has ended the run, if that was for a lease that nobody renewed; or ""."""
+    note = release.record.get(Key.LEASE, "")
+    return "" if note == LEASE_KEPT else note
+
+
+def _session_of(job: Object) -> str:
+    """The id of the session that a Job belongs to; empty without one."""
+    return str((job["metadata"].get("annotations") or {}).get(SESSION, ""))
+
+
+class _Lease:
+    """Renews a lease in a thread, until it is closed."""
+
+    def __init__(
+        self,
+        renew: Callable[[], str],
+        seconds: float,
+        report: Callable[[str], object],
+        after_end: str,
+    ) -> None:
+        self._renew = renew
+        self._seconds = seconds
+        self._report = report
+        self._after_end = after_end
+        self._closed = threading.Event()
+        threading.Thread(target=self._follow, name="lease", daemon=True).start()
+
+    def close(self) -> None:
+        """Renew no more."""
+        self._closed.set()
+
+    def _follow(self) -> None:
+        every = self._seconds / RENEWALS
+        renewed = _now()
+        told = ""
+        while not self._closed.wait(min(_LOOK_EVERY, every)):
+            passed = _since(renewed)
+            if passed < every:
+                continue
+            try:
+                ended = self._renew()
+            except ClusterError as error:
+                if passed > self._seconds / 2 and not told:
+                    told = f"cannot renew the lease of the run: {error}"
+                    left = f"the cluster ends it {self._seconds:g} s after the last renewal"
+                    self._report(f"{told}; {left}")
+                continue
+            renewed = _now()
+            if ended and ended != told:
+                here = f"this machine has not renewed it for {passed:.0f} s"
+                self._report(f"the run has ended: {ended}; {here}; {self._after_end}")
+            told = ended
+
+
+def _now() -> tuple[float, float]:
+    """This moment by two clocks: the first one stops while the machine sleeps."""
+    return time.monotonic(), time.time()
+
+
+def _since(then: tuple[float, float]) -> float:
+    """Seconds since then by the clock that has counted more: the second one may be set back."""
+    return max(now - before for now, before in zip(_now(), then, strict=True))

@@ -1,0 +1,1 @@
+"""Follows a run while it goes on: its end, its logs."""

@@ -1,0 +1,176 @@
+"""Follows the logs of all pods of a release, line by line, until its run is over."""
+
+from __future__ import annotations
+
+import queue
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
+
+from hvd_pods.common.hostile import one_line
+from hvd_pods.common.record import LEASE_KEPT, Key
+from hvdchart.run.follow.watch import Follower, watch_run
+from hvdchart.run.kube.api import RefusedError, unless_refused
+from hvdchart.run.kube.cluster import Cluster
+from hvdchart.run.state.pod_problems import may_pass
+from hvdchart.run.state.release import Object, Release, component_of, event_time
+from hvdchart.run.state.view import RunView
+
+# Seconds without a line after which the log of a run that is over is complete.
+_LAST_LINES_WITHIN = 1.0
+_NOT_FOUND = 404
+# The last lines of a master's log in which the stack of a stalled rank is looked for.
+LAST = 500
+# Characters of a warning.
+_LONGEST = 1200
+# The reason of a failed probe. A worker's startup probe fails until its agent is up.
+EXPECTED = "Unhealthy"
+
+
+@dataclass(frozen=True)
+class LogLine:
+    """One line of one pod's log."""
+
+    pod: str
+    text: str
+
+
+@dataclass(frozen=True)
+class _Ended:
+    """The log of this pod has ended."""
+
+    pod: str
+
+
+def has_log(pod: Object) -> bool:
+    """Whether the main container has started: before that, the API server has no log of it."""
+    for container in pod.get("status", {}).get("containerStatuses") or []:
+        if container["name"] == component_of(pod):
+            return bool({"running", "terminated"} & set(container.get("state") or {}))
+    return False
+
+
+def read_logged_lines(
+    cluster: Cluster,
+    release: str,
+    *,
+    tail: int | None = None,
+    since: int | None = None,
+    component: str = "",
+) -> Iterator[LogLine]:
+    """The lines logged so far, or in the last `since` seconds, pod by pod.
+
+    `tail` is the number of last lines of each pod, and `component` restricts the pods, as in
+    `follow`. Raises ClusterError when the API server refuses a request.
+    """
+    for pod in cluster.release(release).pods:
+        if has_log(pod) and component in ("", component_of(pod)):
+            name = pod["metadata"]["name"]
+            for line in cluster.log(name, component_of(pod), follow=False, tail=tail, since=since):
+                yield LogLine(name, line)
+
+
+def last_lines(cluster: Cluster, run: RunView) -> list[str]:
+    """The last lines of the newest master's log; none where they cannot be read."""
+    newest = max(filter(has_log, run.masters), key=created_at, default=None)
+    if newest is None:
+        return []
+    name = str(newest["metadata"]["name"])
+    read = partial(cluster.log, name, "master", follow=False, tail=LAST)
+    return unless_refused(lambda: list(read()), [])
+
+
+def created_at(item: Object) -> str:
+    """When an object was created, in RFC 3339; empty if it does not say it."""
+    return str(item["metadata"].get("creationTimestamp", ""))
+
+
+def follow(
+    cluster: Cluster,
+    release: str,
+    *,
+    tail: int | None = None,
+    since: int | None = None,
+    component: str = "",
+    warnings: bool = False,
+    seen: Callable[[RunView], None] = lambda run: None,
+) -> Iterator[LogLine]:
+    """The lines of all pods of the release, or of its `component`, until the newest run is over.
+
+    Pods that are created later are included. `tail` and `since` (seconds) leave out older lines.
+    With `warnings`, the cluster's Warning events about the release's objects are lines too: they
+    show why a pod does not start. Calls `seen` with the run after each change. Raises
+    ClusterError when the API server refuses a request.
+    """
+    known: set[str] = set()
+    masters: set[str] = set()
+    shown: set[LogLine] = set()
+    first: Object | None = None
+    is_over = False
+    keeps_master = False
+
+    def watch() -> None:
+        kinds = ("pods", "jobs", "events") if warnings else ("pods", "jobs")
+        for run in watch_run(cluster, release, kinds=kinds):
+            follower.put(run)
+            if follower.closed.is_set():
+                return
+
+    def read(pod: str, container: str) -> None:
+        try:
+            for line in cluster.log(pod, container, follow=True, tail=tail, since=since):
+                follower.put(LogLine(pod, line))
+        except RefusedError as refused:
+            # A pod may be deleted before its log is read.
+            if refused.status != _NOT_FOUND:
+                raise
+        follower.put(_Ended(pod))
+
+    with Follower[LogLine | _Ended | RunView]() as follower:
+        follower.start(watch)
+        while not is_over or masters:
+            try:
+                # The master of a session stays after the run; its last lines have come by then.
+                item = follower.get(_LAST_LINES_WITHIN if is_over else None)
+            except queue.Empty:
+                if keeps_master:
+                    return
+                continue
+            if isinstance(item, LogLine):
+                yield item
+                continue
+            if isinstance(item, _Ended):
+                masters.discard(item.pod)
+                continue
+            seen(item)
+            for pod in item.release.pods:
+                uid = pod["metadata"]["uid"]
+                name = str(pod["metadata"]["name"])
+                if uid in known or component not in ("", component_of(pod)) or not has_log(pod):
+                    continue
+                known.add(uid)
+                # A master's log ends with the run; a worker's may last as long as its pod.
+                if component_of(pod) == "master":
+                    masters.add(name)
+                follower.start(partial(read, name, component_of(pod)))
+            first = first or item.job
+            if first and warnings:
+                since_run = str(first["metadata"]["creationTimestamp"])
+                new = [each for each in _warnings(item.release, since_run) if each not in shown]
+                shown.update(new)
+                yield from dict.fromkeys(new)
+            current = item.status
+            keeps_master = item.release.record.get(Key.LEASE) == LEASE_KEPT
+            # `undeploy` and the Job's time to live delete it.
+            is_gone = bool(first and current.state == "not found")
+            is_over = is_over or current.over or current.is_stuck or is_gone
+
+
+def _warnings(release: Release, since: str) -> Iterator[LogLine]:
+    """The lines of the warnings about the release since a time in RFC 3339."""
+    for event in release.events:
+        is_told = event.get("type") == "Warning" and event.get("reason") != EXPECTED
+        if is_told and not may_pass(event) and event_time(event) >= since:
+            subject = str(event.get("involvedObject", {}).get("name", ""))
+            text = one_line(f"{event.get('reason')}: {event.get('message', '')}", _LONGEST)
+            yield LogLine(subject, text)

@@ -1,0 +1,199 @@
+"""Follows the newest run of a release: as it is now, and again each time that it has changed.
+
+Threads carry what the API server sends to one queue; who reads it decides.
+"""
+
+from __future__ import annotations
+
+import queue
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from functools import partial
+from typing import Generic, Self, TypeVar
+
+from hvdchart.errors import ClusterError
+from hvdchart.run.kube.api import RefusedError
+from hvdchart.run.kube.cluster import Cluster
+from hvdchart.run.state.release import Object, component_of, event_time, is_about, is_ready
+from hvdchart.run.state.status import Status
+from hvdchart.run.state.view import RunView
+
+T = TypeVar("T")
+# A watch is opened again after this many seconds.
+WATCH_SECONDS = 300
+# Seconds from one reading of the objects to the next: 200 pods may start together.
+SETTLE = 0.2
+# Seconds after which the objects are read without a change: the record has no watch of its own.
+READ_EVERY = 5.0
+# For how many seconds an API server that does not answer is tried again, with a pause.
+RETRY_SECONDS = 120.0
+PAUSE = 1.0
+
+
+def watch_run(
+    cluster: Cluster,
+    name: str,
+    timeout: float | None = None,
+    kinds: Sequence[str] = ("pods", "jobs"),
+) -> Iterator[RunView]:
+    """The run now and after each change of an object of these kinds, for `timeout` seconds.
+
+    Without a timeout, it has no end. Raises ClusterError when the API server refuses a request, or
+    does not answer for RETRY_SECONDS.
+    """
+    deadline = float("inf") if timeout is None else time.monotonic() + timeout
+    with Follower[None]() as follower:
+        for kind in kinds:
+            follower.start(partial(_watch, cluster, kind, name, follower))
+        while True:
+            read_at = time.monotonic()
+            yield call_with_retries(lambda: cluster.newest_run(name))
+            left = deadline - time.monotonic()
+            if left <= 0:
+                return
+            with suppress(queue.Empty):
+                follower.get(min(left, READ_EVERY))
+                # What has changed until then is read together.
+                time.sleep(max(0.0, read_at + SETTLE - time.monotonic()))
+                while True:
+                    follower.get(0)
+
+
+def wait_for_end(
+    cluster: Cluster,
+    name: str,
+    timeout: float | None = None,
+    seen: Callable[[RunView], None] = lambda run: None,
+) -> Status:
+    """The status of a run that has ended, is stuck or does not exist; its last one at the time-out.
+
+    `timeout` is in seconds; None: no limit. Calls `seen` with the run after each change.
+    """
+    for run in watch_run(cluster, name, timeout):
+        seen(run)
+        current = run.status
+        if current.over or current.is_stuck or current.state == "not found":
+            break
+    return current
+
+
+def follow_events(cluster: Cluster, name: str) -> Iterator[Object]:
+    """The release's events so far, oldest first, and each one as it comes until the run ends."""
+    shown: set[tuple[str, str]] = set()
+    for run in watch_run(cluster, name, kinds=("pods", "jobs", "events")):
+        for event in run.release.events:
+            # The count of an event that happens again grows, and so does its time.
+            key = (str(event["metadata"].get("name")), event_time(event))
+            if key not in shown:
+                shown.add(key)
+                yield event
+        if run.status.over or run.status.state == "not found":
+            return
+
+
+def wait_until_served(cluster: Cluster, name: str, report: Callable[[str], None]) -> None:
+    """Return when the release's TensorBoard answers; reports why it does not so far."""
+    last = ""
+    for run in watch_run(cluster, name):
+        pods = [pod for pod in run.pods if component_of(pod) == "tensorboard"]
+        if any(map(is_ready, pods)):
+            return
+        reason = ""
+        for pod in pods:
+            problem = run.problem(pod)
+            if problem:
+                reason = f": {problem.reason}; {problem.advice}"
+                break
+        text = f"TensorBoard is not up yet{reason}"
+        if text != last:
+            report(text)
+        last = text
+
+
+class Follower(Generic[T]):
+    """Threads that put what they find on one queue, until the end of its `with` block."""
+
+    def __init__(self) -> None:
+        self.closed = threading.Event()
+        self._items: queue.Queue[T | ClusterError] = queue.Queue(maxsize=10_000)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.closed.set()
+
+    def put(self, item: T) -> None:
+        """Put an item on the queue, and wait while it is full."""
+        self._items.put(item)
+
+    def get(self, seconds: float | None = None) -> T:
+        """The next item. Raises queue.Empty after `seconds`, and a thread's ClusterError."""
+        item = self._items.get(timeout=seconds)
+        if isinstance(item, ClusterError):
+            raise item
+        return item
+
+    def start(self, work: Callable[[], None]) -> None:
+        """Do something in a thread of its own, whose ClusterError `get` raises."""
+
+        def run() -> None:
+            try:
+                work()
+            except ClusterError as error:
+                self._items.put(error)
+
+        threading.Thread(target=run, daemon=True).start()
+
+
+def _watch(cluster: Cluster, kind: str, name: str, follower: Follower[None]) -> None:
+    """Put an item for each object of a release and for each change.
+
+    Nothing is lost between two watches: each begins with the objects that exist.
+    """
+
+    def watch() -> None:
+        is_answered = False
+        # Events have no labels.
+        labelled = "" if kind == "events" else name
+        try:
+            for _, changed in cluster.watch(kind, WATCH_SECONDS, labelled):
+                is_answered = True
+                if kind != "events" or is_about(changed, name):
+                    follower.put(None)
+                if follower.closed.is_set():
+                    return
+        except ClusterError:
+            # Whether the API server is away shows when the next watch begins.
+            if not is_answered:
+                raise
+
+    while not follower.closed.is_set():
+        call_with_retries(watch)
+        follower.closed.wait(PAUSE)
+
+
+def call_with_retries(call: Callable[[], T]) -> T:
+    """Call, and again while the API server does not answer; a refusal is final.
+
+    The time counts from the first failure: a watch may have lasted for minutes until then. Raises
+    the last ClusterError.
+    """
+    give_up_at = None
+    while True:
+        try:
+            return call()
+        except RefusedError as error:
+            if error.status < 500 and error.status not in (410, 429):
+                raise
+            failure: ClusterError = error
+        except ClusterError as error:
+            failure = error
+        now = time.monotonic()
+        if give_up_at is None:
+            give_up_at = now + RETRY_SECONDS
+        if now > give_up_at:
+            raise failure
+        time.sleep(PAUSE)

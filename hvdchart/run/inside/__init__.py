@@ -1,0 +1,1 @@
+"""Looks into the pods of a run."""

@@ -1,0 +1,291 @@
+"""Requests to the API server of a cluster; the only module that sends them.
+
+Objects are plain dicts in the API's own form, and those of any version of Kubernetes are read.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import ssl
+from collections.abc import Callable, Collection, Iterable, Iterator
+from contextlib import contextmanager
+from tempfile import NamedTemporaryFile
+from typing import Any, TypeVar
+from urllib.parse import urlencode
+
+import urllib3
+from urllib3.exceptions import HTTPError
+
+from hvd_pods.common.hostile import one_line
+from hvdchart import __version__
+from hvdchart.errors import ClusterError
+from hvdchart.run.kube.kubeconfig import ApiConnection, Credentials, find_connection
+from hvdchart.run.kube.proxy import proxy_manager, without_password
+from hvdchart.run.state.release import Object
+
+T = TypeVar("T")
+# How long to wait for a list or an object: a busy API server needs seconds, and a person waits.
+TIMEOUT_SECONDS = 30
+# Bytes of a line that are kept. An object in the API server's answer has less: etcd takes 1.5 MiB.
+LONGEST_LINE = 16 << 20
+# What urllib3 puts before the reason for which there is no connection.
+_OF_LIBRARY = re.compile(r"^\w*Connection\(.*?\): (Failed to establish a new connection: )?")
+# Characters of the API server's reason to refuse a request.
+_LONGEST = 2000
+
+
+class RefusedError(ClusterError):
+    """The API server refused a request with this HTTP status."""
+
+    def __init__(self, message: str, status: int) -> None:
+        super().__init__(message)
+        self.status = status
+
+
+def unless_refused(call: Callable[[], T], default: T, statuses: Collection[int] = (403, 404)) -> T:
+    """What a call returns, or the default when the API server refuses it with such a status.
+
+    Raises RefusedError for another status, and ClusterError when the API server does not answer.
+    """
+    try:
+        return call()
+    except RefusedError as error:
+        if error.status in statuses:
+            return default
+        raise
+
+
+class Api:
+    """A connection to an API server, and the namespace of its kubeconfig's context.
+
+    `path` is a resource's, such as `api/v1/namespaces/team/pods`; `what` describes the request in
+    errors: "list pods in namespace team". Each method raises ClusterError.
+    """
+
+    def __init__(self, connection: ApiConnection) -> None:
+        self.namespace = connection.namespace
+        self._connection = connection
+        self._use(connection.log_in())
+
+    @staticmethod
+    def connect(context: str | None = None) -> Api:
+        """Connect as a kubeconfig's context says; without one, to the cluster that this runs in.
+
+        Raises ClusterError when there is no such context, or its credentials cannot be had.
+        """
+        return Api(find_connection(context))
+
+    def _use(self, credentials: Credentials) -> None:
+        self._credentials = credentials
+        self._headers = urllib3.HTTPHeaderDict(credentials.headers)
+        self._headers["User-Agent"] = f"hvdchart/{__version__}"
+        self._pool = proxy_manager(
+            self._connection.server,
+            self._connection.proxy,
+            ssl_context=_tls(self._connection, credentials),
+            server_hostname=self._connection.server_name or None,
+        )
+
+    def get(self, what: str, path: str, query: dict[str, str] | None = None) -> Object:
+        return self._ask(what, "GET", path, query)
+
+    def list(self, what: str, path: str, labels: str = "") -> list[Object]:
+        """Read the objects of a list that match a label selector; all of them when it is empty."""
+        answer = self.get(what, path, {"labelSelector": labels})
+        with _wrap_errors(what):
+            return [_object(item) for item in answer["items"] or ()]
+
+    def create(self, what: str, path: str, body: Object) -> Object:
+        return self._ask(what, "POST", path, body=body)
+
+    def merge_patch(self, what: str, path: str, body: Object) -> Object:
+        form = "application/merge-patch+json"
+        return self._ask(what, "PATCH", path, body=body, form=form)
+
+    def delete(self, what: str, path: str, query: dict[str, str] | None = None) -> Object:
+        return self._ask(what, "DELETE", path, query)
+
+    def watch(
+        self, what: str, path: str, seconds: int, query: dict[str, str]
+    ) -> Iterator[tuple[str, Object]]:
+        """Yield the present objects, then their changes, until the API server ends after `seconds`.
+
+        Each comes with the type of its change: ADDED, MODIFIED or DELETED.
+        """
+        query = {**query, "watch": "true", "timeoutSeconds": str(seconds)}
+        # A connection that broke without a word would be waited for forever.
+        for line in self.lines(what, path, query, seconds + TIMEOUT_SECONDS):
+            with _wrap_errors(what):
+                event = json.loads(line)
+                kind = event["type"]
+                changed = _object(event["object"])
+            if kind == "ERROR":
+                code = int(changed.get("code", 0))
+                raise RefusedError(f"cannot {what}: {_reason(code, changed.get('message'))}", code)
+            yield kind, changed
+
+    def lines(
+        self, what: str, path: str, query: dict[str, str], read_seconds: int | None = None
+    ) -> Iterator[str]:
+        """Yield the lines of an answer as they come, without their ends.
+
+        Each may take `read_seconds`; None: any time. A line of more than 16 MiB comes in parts.
+        """
+        response = self._send(what, "GET", path, query, read_seconds=read_seconds)
+        with _wrap_errors(what):
+            try:
+                chunks = response.stream(decode_content=False)
+                yield from (line.decode("utf-8", "replace") for line in _split(chunks))
+            finally:
+                response.close()
+
+    def _ask(self, what: str, *request: Any, **more: Any) -> Object:
+        """The object in the answer to a request; the arguments are those of `_send`."""
+        response = self._send(what, *request, **more)
+        with _wrap_errors(what):
+            return _object(json.loads(response.read()))
+
+    def _send(
+        self,
+        what: str,
+        method: str,
+        path: str,
+        query: dict[str, str] | None = None,
+        body: Object | None = None,
+        form: str = "application/json",
+        read_seconds: int | None = TIMEOUT_SECONDS,
+    ) -> urllib3.BaseHTTPResponse:
+        """The answer to a request, whose content is not read yet.
+
+        Names of `query` without a value are left out; `form` is the type of the body. Raises
+        RefusedError for a redirect and any status but 2xx, and ClusterError without an answer.
+        """
+        asked = urlencode({name: value for name, value in (query or {}).items() if value})
+        url = f"{self._connection.server}/{path}"
+        if asked:
+            url += f"?{asked}"
+        timeout = urllib3.Timeout(connect=TIMEOUT_SECONDS, read=read_seconds)
+
+        def ask() -> urllib3.BaseHTTPResponse:
+            headers = self._headers.copy()
+            headers["Content-Type"] = form
+            headers["Accept"] = "application/json"
+            content = None if body is None else json.dumps(body)
+            return self._pool.request(
+                method,
+                url,
+                content,
+                headers=headers,
+                timeout=timeout,
+                preload_content=False,
+                redirect=False,
+            )
+
+        with _wrap_errors(what, without_password(self._connection.server)):
+            response = ask()
+            if response.status == 401:
+                # The credentials may have expired.
+                fresh = self._connection.log_in()
+                if fresh != self._credentials:
+                    self._use(fresh)
+                    response.drain_conn()
+                    response = ask()
+            location = response.get_redirect_location()
+            if location:
+                # Another server would get the credentials, and pass for the cluster's.
+                server = one_line(without_password(location).partition("?")[0])
+                raise RefusedError(
+                    f"cannot {what}: the API server redirects to {server} (HTTP "
+                    f"{response.status}); if that is your cluster's, put it into "
+                    "clusters[].cluster.server of the kubeconfig",
+                    response.status,
+                )
+            if not 200 <= response.status <= 299:
+                try:
+                    message = json.loads(response.read())["message"]
+                except (TypeError, ValueError, KeyError, RecursionError):
+                    message = response.reason
+                reason = _reason(response.status, message)
+                raise RefusedError(f"cannot {what}: {reason}", response.status)
+        return response
+
+
+def _split(chunks: Iterable[bytes]) -> Iterator[bytes]:
+    """The lines of a stream of bytes, without their ends; one that is too long in parts.
+
+    Each byte is looked at once, however long a line is.
+    """
+    parts: list[bytes] = []
+    size = 0
+    for chunk in chunks:
+        first, *others = chunk.split(b"\n")
+        parts.append(first)
+        size += len(first)
+        if not others and size <= LONGEST_LINE:
+            continue
+        yield b"".join(parts)
+        yield from others[:-1]
+        parts = others[-1:]
+        size = sum(map(len, parts))
+    if any(parts):
+        yield b"".join(parts)
+
+
+def _tls(connection: ApiConnection, credentials: Credentials) -> ssl.SSLContext:
+    """How to connect by TLS. Raises ClusterError for certificates that cannot be used."""
+    try:
+        context = ssl.create_default_context(cadata=connection.authorities or None)
+        # Newer versions of Python refuse authorities that kubectl and older versions accept.
+        context.verify_flags &= ~ssl.VERIFY_X509_STRICT
+        if not connection.is_verified:
+            context.check_hostname = False
+            context.verify_mode = ssl.CERT_NONE
+        if credentials.certificate:
+            # Python loads a certificate and its key from a file only.
+            with NamedTemporaryFile() as file:
+                file.write(credentials.certificate + b"\n" + credentials.key)
+                file.flush()
+                # Without a password, OpenSSL would ask for that of an encrypted key.
+                context.load_cert_chain(file.name, password="")
+    except (ssl.SSLError, ValueError) as error:
+        server = without_password(connection.server)
+        raise ClusterError(
+            f"the kubeconfig's certificates for {server} cannot be used: {error}"
+        ) from error
+    return context
+
+
+def _object(answer: Any) -> Object:
+    """The answer, if it is an object of JSON; raises TypeError for anything else."""
+    if not isinstance(answer, dict):
+        raise TypeError(str(answer)[:80])
+    return answer
+
+
+@contextmanager
+def _wrap_errors(what: str, server: str = "") -> Iterator[None]:
+    """Raise ClusterError for what goes wrong on the way to an answer, and in its content."""
+    try:
+        yield
+    except (HTTPError, OSError) as error:
+        # The reason is what remains of several attempts.
+        reason = _OF_LIBRARY.sub("", str(getattr(error, "reason", None) or error))
+        text = f"cannot {what}: the API server{server and ' '}{server} does not answer: {reason}"
+        raise ClusterError(f"{text}; check the kubeconfig's context and the network") from error
+    except (ValueError, RecursionError, KeyError, TypeError) as error:
+        reason = one_line(str(error))
+        raise ClusterError(f"cannot {what}: the answer is not Kubernetes' own: {reason}") from error
+
+
+def _reason(status: int, message: Any) -> str:
+    """Why the API server refuses a request, and what to do where that is known."""
+    message = one_line(str(message), _LONGEST)
+    if status == 401:
+        return (
+            f"the API server does not accept your credentials ({message}); renew those in the "
+            "kubeconfig"
+        )
+    if status == 403:
+        return f"you are not allowed to ({message}); ask for a role with that permission"
+    return f"{message} (HTTP {status})"

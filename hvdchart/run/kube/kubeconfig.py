@@ -1,0 +1,313 @@
+"""Reads where a cluster is and how to log in to it: from kubeconfigs as kubectl does, or in a pod.
+
+docs/adr/0013 says why no library does it.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import yaml
+
+from hvdchart.errors import ClusterError
+from hvdchart.run.kube.proxy import without_password
+
+# What Kubernetes mounts into the pods of a service account.
+SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
+# Both load nothing but plain data; the first is faster, and not everywhere.
+YAML_LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+# An entry of clusters, contexts or users, and the folder that its file names are relative to.
+_Entry: TypeAlias = tuple[Mapping[str, Any], Path]
+# https://kubernetes.io/docs/reference/access-authn-authz/authentication/#client-go-credential-plugins
+_API_GROUP = "client.authentication.k8s.io/"
+
+
+class UnusableError(Exception):
+    """Something in a kubeconfig, or what it names, cannot be used."""
+
+
+@dataclass(frozen=True)
+class Credentials:
+    """What identifies a person or a program: headers of requests, and a certificate (PEM)."""
+
+    headers: tuple[tuple[str, str], ...]
+    certificate: bytes = b""
+    key: bytes = b""
+
+
+@dataclass(frozen=True)
+class ApiConnection:
+    """The API server of a context, its namespace, and a function that gets its credentials.
+
+    Call `log_in` again when the API server no longer accepts them; it raises ClusterError.
+    """
+
+    server: str
+    log_in: Callable[[], Credentials]
+    namespace: str
+    # Certificates in PEM; empty: the authorities that the system trusts.
+    authorities: str
+    is_verified: bool = True
+    # The name in the server's certificate, where it is not that of `server`.
+    server_name: str = ""
+    proxy: str = ""
+
+
+def find_connection(context: str | None = None) -> ApiConnection:
+    """The connection of a context (default: the current one); in a pod, its own cluster's.
+
+    Reads the files that KUBECONFIG names, or else ~/.kube/config, as kubectl does. A pod's own is
+    taken where none of them exists and no context is asked for. Raises ClusterError.
+    """
+    setting = os.environ.get("KUBECONFIG") or "~/.kube/config"
+    paths = [Path(path).expanduser() for path in setting.split(os.pathsep) if path]
+    files = [path for path in paths if path.exists()]
+    if context is None and not files:
+        return _of_pod(setting)
+    with _usable(setting):
+        if not files:
+            raise UnusableError("there is no such file")
+        return _Kubeconfig(setting, files).connection(context)
+
+
+@contextmanager
+def _usable(setting: str) -> Iterator[None]:
+    """Raise ClusterError for what is wrong in a kubeconfig, or in what it names."""
+    try:
+        yield
+    # ValueError: a certificate that is no text.
+    except (UnusableError, OSError, ValueError, RecursionError, yaml.YAMLError) as error:
+        mark = getattr(error, "problem_mark", None)
+        # The whole text of an error of YAML quotes the line, which may have a password.
+        text = f"line {mark.line + 1}: {getattr(error, 'problem', '')}" if mark else str(error)
+        reason = " ".join(text.split())
+        raise ClusterError(
+            f"the kubeconfig {setting} cannot be used: {reason}; correct it, or set KUBECONFIG to "
+            "another file"
+        ) from error
+
+
+def _of_pod(setting: str) -> ApiConnection:
+    """The connection of the pod that this runs in; raises ClusterError outside of a pod."""
+    host = os.environ.get("KUBERNETES_SERVICE_HOST", "")
+    port = os.environ.get("KUBERNETES_SERVICE_PORT", "")
+    if not (host and port):
+        raise ClusterError(
+            f"no cluster: there is no kubeconfig {setting}; set KUBECONFIG to a kubeconfig file"
+        )
+
+    def read(name: str) -> str:
+        try:
+            return (SERVICE_ACCOUNT / name).read_text().strip()
+        except OSError as error:
+            raise ClusterError(f"the pod's service account cannot be used: {error}") from error
+
+    def log_in() -> Credentials:
+        # The kubelet replaces the token from time to time.
+        return Credentials((_bearer(read("token")),))
+
+    # An address of IPv6 has colons itself.
+    server = f"https://[{host}]:{port}" if ":" in host else f"https://{host}:{port}"
+    return ApiConnection(server, log_in, namespace=read("namespace"), authorities=read("ca.crt"))
+
+
+class _Kubeconfig:
+    """The content of several files; the first that has an entry, or a current context, decides."""
+
+    def __init__(self, setting: str, files: list[Path]) -> None:
+        self._setting = setting
+        self._current = ""
+        self._entries: dict[str, dict[str, _Entry]] = {"context": {}, "cluster": {}, "user": {}}
+        for file in files:
+            document = yaml.load(file.read_bytes(), YAML_LOADER) or {}  # noqa: S506
+            if not isinstance(document, dict):
+                raise UnusableError(f"{file} is not a mapping with clusters, contexts and users")
+            self._current = self._current or _text(document, "current-context")
+            for kind, entries in self._entries.items():
+                for name, content in _named(document, kind, file):
+                    entries.setdefault(name, (content, file.parent))
+
+    def connection(self, context: str | None) -> ApiConnection:
+        """The connection of a context; raises UnusableError, OSError and ClusterError."""
+        name = context or self._current
+        if not name:
+            raise UnusableError("it has no current-context")
+        if name not in self._entries["context"]:
+            names = ", ".join(self._entries["context"]) or "none"
+            raise ClusterError(f"the kubeconfig has no context {name!r}; its contexts: {names}")
+        chosen, _ = self._entries["context"][name]
+        cluster, folder = self._entry("cluster", _text(chosen, "cluster"))
+        user = _text(chosen, "user")
+        server = _text(cluster, "server").rstrip("/")
+        if not server.startswith(("http://", "https://")):
+            shown = without_password(server)
+            raise UnusableError(f"the cluster's server is {shown!r}, which is not a URL")
+        authorities = _content(cluster, "certificate-authority", folder)
+
+        def log_in() -> Credentials:
+            with _usable(self._setting):
+                return self._log_in(self._entry("user", user), cluster, authorities)
+
+        return ApiConnection(
+            server=server,
+            log_in=log_in,
+            namespace=_text(chosen, "namespace") or "default",
+            authorities=authorities.decode(),
+            is_verified=cluster.get("insecure-skip-tls-verify") is not True,
+            server_name=_text(cluster, "tls-server-name"),
+            proxy=_text(cluster, "proxy-url"),
+        )
+
+    def _entry(self, kind: str, name: str) -> _Entry:
+        """The entry of a name; empty for a context without a user. Raises UnusableError."""
+        if kind == "user" and not name:
+            return {}, Path()
+        if name not in self._entries[kind]:
+            raise UnusableError(
+                f"the context names the {kind} {name!r}, which is not in the list {kind}s"
+            )
+        return self._entries[kind][name]
+
+    def _log_in(self, entry: _Entry, cluster: Mapping[str, Any], authorities: bytes) -> Credentials:
+        """The credentials of a user, for which a program may be run. Raises UnusableError, OSError.
+
+        A token wins over a program, as in kubectl, and a program's certificate over the user's.
+        """
+        user, folder = entry
+        certificate = _content(user, "client-certificate", folder)
+        key = _content(user, "client-key", folder)
+        token = _text(user, "token")
+        if "tokenFile" in user:
+            token = (folder / _text(user, "tokenFile")).read_text().strip()
+        elif "exec" in user and not token:
+            status = _run_program(user["exec"], folder, _shown_to_program(cluster, authorities))
+            token = status.get("token", "")
+            certificate = status.get("clientCertificateData", "").encode() or certificate
+            key = status.get("clientKeyData", "").encode() or key
+        headers = [("Impersonate-Group", str(group)) for group in user.get("as-groups") or ()]
+        for field, name in (("as", "Impersonate-User"), ("as-uid", "Impersonate-Uid")):
+            if field in user:
+                headers.append((name, _text(user, field)))
+        if "auth-provider" in user:
+            raise UnusableError(
+                "the user has an auth-provider, which hvdchart does not read; name a program that "
+                "gets the credentials under exec, such as `kubectl oidc-login`"
+            )
+        if token:
+            headers.append(_bearer(token))
+        elif "username" in user:
+            pair = f"{_text(user, 'username')}:{_text(user, 'password')}".encode()
+            headers.append(("Authorization", f"Basic {base64.b64encode(pair).decode()}"))
+        return Credentials(tuple(headers), certificate, key)
+
+
+def _named(document: Mapping[str, Any], kind: str, file: Path) -> Iterator[tuple[str, Any]]:
+    """The entries of a kind in a file, by name. Raises UnusableError."""
+    items = document.get(f"{kind}s") or []
+    if not isinstance(items, list):
+        raise UnusableError(f"{kind}s in {file} is not a list")
+    for item in items:
+        entry = item if isinstance(item, dict) else {}
+        name = entry.get("name")
+        content = entry.get(kind) or {}
+        if not isinstance(name, str) or not isinstance(content, dict):
+            raise UnusableError(f"{kind}s in {file} has an entry that is not a name with a {kind}")
+        yield name, content
+
+
+def _text(entry: Mapping[str, Any], key: str) -> str:
+    """The text of a key; empty without one. Raises UnusableError for a value of another type."""
+    value = entry.get(key)
+    if not isinstance(value, str | None):
+        # Without the value, which may be a password.
+        raise UnusableError(f"{key} is no text, but of type {type(value).__name__}: quote it")
+    return value or ""
+
+
+def _content(entry: Mapping[str, Any], key: str, folder: Path) -> bytes:
+    """What `key`-data has in base64, or the file that `key` names has; empty without both."""
+    data = _text(entry, f"{key}-data")
+    file = _text(entry, key)
+    if data:
+        try:
+            return base64.b64decode("".join(data.split()), validate=True)
+        except ValueError as error:
+            raise UnusableError(f"{key}-data is not base64: {error}") from error
+    return (folder / file).read_bytes() if file else b""
+
+
+def _bearer(token: str) -> tuple[str, str]:
+    """The header of a request that shows a token."""
+    return "Authorization", f"Bearer {token}"
+
+
+def _shown_to_program(cluster: Mapping[str, Any], authorities: bytes) -> dict[str, Any]:
+    """What a program for credentials is told of a cluster: `spec.cluster` of ExecCredential."""
+    keys = ("server", "tls-server-name", "insecure-skip-tls-verify", "proxy-url")
+    shown = {key: cluster[key] for key in keys if key in cluster}
+    shown["certificate-authority-data"] = base64.b64encode(authorities).decode()
+    for extension in cluster.get("extensions") or ():
+        if extension.get("name") == "client.authentication.k8s.io/exec":
+            shown["config"] = extension.get("extension")
+    return shown
+
+
+def _run_program(entry: Any, folder: Path, cluster: Mapping[str, Any]) -> dict[str, str]:
+    """The status in the answer of a program for credentials: a `token`, or a certificate's data.
+
+    `folder` is that of the kubeconfig, and `cluster` is what a program is told that asks for it.
+    Raises UnusableError and OSError.
+    """
+    if not isinstance(entry, dict) or not isinstance(entry.get("command"), str):
+        raise UnusableError("the user's exec has no command")
+    version = entry.get("apiVersion")
+    if not isinstance(version, str) or not version.startswith(_API_GROUP):
+        raise UnusableError(f"the user's exec has the apiVersion {version!r}, not {_API_GROUP}v1")
+    # A person can only be asked for a password at a terminal.
+    is_interactive = sys.stdin.isatty() and entry.get("interactiveMode") != "Never"
+    spec: dict[str, Any] = {"interactive": is_interactive}
+    if entry.get("provideClusterInfo"):
+        spec["cluster"] = dict(cluster)
+    information = {"apiVersion": version, "kind": "ExecCredential", "spec": spec}
+    settings = {each["name"]: each["value"] for each in entry.get("env") or ()}
+    command = entry["command"]
+    if os.sep in command:
+        command = str(folder / command)
+    try:
+        done = subprocess.run(
+            [command, *(entry.get("args") or ())],
+            env={**os.environ, **settings, "KUBERNETES_EXEC_INFO": json.dumps(information)},
+            stdin=None if is_interactive else subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=None if is_interactive else subprocess.PIPE,
+            text=True,
+            check=False,
+        )
+    except FileNotFoundError as error:
+        hint = entry.get("installHint") or "install it"
+        raise UnusableError(f"there is no program {command!r} for credentials: {hint}") from error
+    if done.returncode:
+        raise UnusableError(
+            f"{command} ended with exit code {done.returncode}: {done.stderr or ''}"
+        )
+    try:
+        answer = json.loads(done.stdout)
+        status = answer["status"]
+        answered = answer["apiVersion"]
+        has_one = bool(status.get("token") or status.get("clientCertificateData"))
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
+        raise UnusableError(f"{command} printed no ExecCredential with a status") from error
+    if answered != version:
+        raise UnusableError(f"{command} answered with {answered}, and the kubeconfig has {version}")
+    if not has_one:
+        raise UnusableError(f"{command} printed neither a token nor a certificate")
+    return {key: value for key, value in status.items() if isinstance(value, str)}

@@ -1,0 +1,138 @@
+"""Calls kubectl for what it does well: commands in pods and ports on this machine."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from tempfile import TemporaryFile
+
+from hvd_pods.common.hostile import one_line
+from hvdchart.errors import ClusterError
+from hvdchart.run.state.release import Object, component_of
+
+# Bytes that a command in a pod may print, and kubectl processes at a time.
+_MOST = 512 << 20
+_AT_ONCE = 16
+# A command, or the shell that the image has, in the directory of the user's code if there is any,
+# with its packages (hvd_pods/common/packages.py).
+_PACKAGES = "/horovod/code/.packages/current"
+_ENTER = (
+    "cd /horovod/code/*/ 2>/dev/null; "
+    f"[ -e {_PACKAGES} ] && export PYTHONPATH={_PACKAGES}/site${{PYTHONPATH:+:$PYTHONPATH}} "
+    f'PATH=$PATH:{_PACKAGES}/bin; exec "$@"'
+)
+IN_CODE = ("sh", "-c", _ENTER, "sh")
+SHELL = ("sh", "-c", "command -v bash >/dev/null && exec bash; exec sh")
+
+
+@dataclass(frozen=True)
+class Kubectl:
+    """The program `kubectl` for one namespace. Raises ClusterError if it is not on PATH."""
+
+    namespace: str
+    context: str | None = None
+
+    def command(self, *arguments: str) -> list[str]:
+        """The command line of kubectl with these arguments, for the namespace and the context."""
+        program = shutil.which("kubectl")
+        if program is None:
+            raise ClusterError(
+                "no program kubectl is on PATH: install it, as kubernetes.io/docs/tasks/tools says"
+            )
+        context = ["--context", self.context] if self.context else []
+        return [program, *context, "--namespace", self.namespace, *arguments]
+
+    def run_in(self, pod: str, container: str, command: Sequence[str]) -> int:
+        """Run a command, or a shell, in a container with this terminal; returns its exit code.
+
+        It runs in the folder of the run's code, with the packages that were installed for it.
+        """
+        options = "-it" if sys.stdin.isatty() and sys.stdout.isatty() else "-i"
+        line = (*IN_CODE, *(command or SHELL))
+        arguments = self.command("exec", options, pod, "-c", container, "--", *line)
+        return subprocess.run(arguments, check=False).returncode
+
+    def read(self, pod: str, container: str, command: Sequence[str]) -> bytes:
+        """What a command in a container prints to standard output.
+
+        Raises ClusterError when it fails, with what it prints to standard error, and when it prints
+        more than 512 MiB.
+        """
+        arguments = self.command("exec", pod, "-c", container, "--", *command)
+        with (
+            TemporaryFile() as errors,
+            subprocess.Popen(
+                arguments, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=errors
+            ) as process,
+        ):
+            assert process.stdout is not None  # noqa: S101
+            content = process.stdout.read(_MOST + 1)
+            if len(content) > _MOST:
+                process.kill()
+                raise ClusterError(f"{command[0]} in pod {pod} prints more than {_MOST >> 20} MiB")
+            if process.wait():
+                errors.seek(0)
+                reason = one_line(errors.read(_MOST).decode(errors="replace"))
+                raise ClusterError(f"cannot run {command[0]} in pod {pod}: {reason}")
+        return content
+
+    def read_each(
+        self, pods: Sequence[Object], command: Sequence[str]
+    ) -> list[tuple[str, str | ClusterError]]:
+        """What a command prints in the main container of each pod, or why it has failed there.
+
+        Raises the first pod's ClusterError when it has failed in all.
+        """
+
+        def ask(pod: Object) -> tuple[str, str | ClusterError]:
+            name = str(pod["metadata"]["name"])
+            try:
+                answer = self.read(name, component_of(pod), command)
+            except ClusterError as problem:
+                # The pod has ended since it was listed, or its image has no shell.
+                return name, problem
+            return name, answer.decode(errors="replace")
+
+        with ThreadPoolExecutor(_AT_ONCE) as pool:
+            answers = list(pool.map(ask, pods))
+        problems = [answer for _, answer in answers if isinstance(answer, ClusterError)]
+        if problems and len(problems) == len(answers):
+            raise problems[0]
+        return answers
+
+    def read_first(
+        self, sources: Sequence[tuple[str, str]], command: Sequence[str]
+    ) -> tuple[str, bytes]:
+        """The first pod in which a command succeeds, and what it prints.
+
+        `sources` are pods, each with its container, of which there is at least one. Raises
+        ClusterError, with the reason of the first pod, when the command fails in all.
+        """
+        problems = []
+        for pod, container in sources:
+            try:
+                return pod, self.read(pod, container, command)
+            except ClusterError as error:
+                problems.append(error)
+        raise problems[0]
+
+    def forward(
+        self, service: str, port: int, local_port: int, report: Callable[[str], object]
+    ) -> int:
+        """Make a Service's port one of this machine until kubectl ends; returns its exit code.
+
+        A `local_port` of 0 is any that is free; `report` gets what kubectl prints, such as which.
+        """
+        ports = f"{local_port or ''}:{port}"
+        arguments = self.command("port-forward", f"service/{service}", ports)
+        with subprocess.Popen(arguments, stdout=subprocess.PIPE, text=True) as process:
+            assert process.stdout is not None  # noqa: S101
+            for line in process.stdout:
+                # One of these comes with each request of a browser.
+                if not line.startswith("Handling connection for "):
+                    report(line.rstrip("\n"))
+        return process.returncode

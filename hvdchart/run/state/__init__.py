@@ -1,0 +1,1 @@
+"""What the objects of a release say of its run. Pure."""

@@ -1,0 +1,182 @@
+"""Judges a run: its state, the reason for it and what to do about it. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
+
+from hvd_pods.common.record import FAILED, FINISHED, LEASE_KEPT, STORED, Key
+from hvdchart.run.state.newest import NewestRun
+from hvdchart.run.state.pod_problems import advice_for_refusal, waits_for
+from hvdchart.run.state.release import Object, Release, component_of, condition_of, is_child
+from hvdchart.run.state.status import State
+from hvdchart.text import join_names
+
+# The reason of the event that a Job or StatefulSet controller writes when a pod is refused.
+_REFUSED = "FailedCreate"
+
+
+class Judgement(NamedTuple):
+    """The state of a run, why it is that, and what to do; texts may be empty."""
+
+    state: State
+    reason: str
+    advice: str = ""
+
+
+def judge(run: NewestRun) -> Judgement:
+    """The state of a run with its reason and advice."""
+    job = run.job
+    record = run.record
+    if job is None:
+        return _judge_without_job(run)
+    if condition_of(job, "Complete"):
+        return Judgement("finished", _what_lacks(run.release))
+    failed = condition_of(job, "Failed")
+    if failed:
+        return _failed(failed, run)
+    is_kept = record.get(Key.LEASE) == LEASE_KEPT
+    if is_kept and record.get(Key.STATE) == FINISHED:
+        return Judgement("finished", _what_lacks(run.release))
+    if is_kept and record.get(Key.STATE) == FAILED:
+        return Judgement("failed", record.get(Key.REASON, ""))
+    again = f"hvdchart restart {run.release.name} -n {job['metadata'].get('namespace', 'default')}"
+    if job["spec"].get("suspend"):
+        return Judgement("suspended", "the run is stopped", f"continue it: {again}")
+    if record.get(Key.STATE) in (FINISHED, FAILED):
+        # The master stores results and scales the workers down, which are needed no more.
+        return Judgement("finishing", record.get(Key.REASON, ""))
+    if not run.release.stateful_sets:
+        reason = "the StatefulSets of the run's workers were deleted"
+        return Judgement("waiting", reason, f"create them again: {again}")
+    return _judge_by_pods(run, job)
+
+
+def is_stuck(run: NewestRun) -> bool:
+    """Whether no master of a run that waits can start before somebody does something."""
+    problems = [run.problem(pod) for pod in run.masters]
+    return bool(problems) and all(problem and problem.is_permanent for problem in problems)
+
+
+def _judge_without_job(run: NewestRun) -> Judgement:
+    if not run.release.exists:
+        reason = "this namespace has no objects of the release"
+        return Judgement(
+            "not found", reason, "list the runs: hvdchart list, also with --all-namespaces"
+        )
+    # For a Job that its time to live or a person has deleted.
+    if run.record.get(Key.STATE) == FINISHED:
+        return Judgement("finished", _what_lacks(run.release))
+    if run.record.get(Key.STATE) == FAILED:
+        return Judgement("failed", run.record.get(Key.REASON, ""))
+    if run.record.get(Key.JOB):
+        advice = "deploy it again to start a new run"
+        return Judgement("not found", "the run's Job was deleted", advice)
+    advice = "deploy it again, or remove what is there"
+    return Judgement("not found", _why_no_job(run.release), advice)
+
+
+def _judge_by_pods(run: NewestRun, job: Object) -> Judgement:
+    """The state of a run that its Job and its record do not tell."""
+    workers = run.workers
+    needed = [pod for pod in run.pods if pod not in workers.dispensable]
+    reason, advice = _problems(run, needed, _refusals(run, job, needed))
+    if reason:
+        return Judgement("waiting", reason, advice)
+    last = run.record.get(Key.REASON) or run.last_failure
+    if last and not any(pod.get("status", {}).get("phase") == "Running" for pod in run.masters):
+        return Judgement("retrying", f"the last attempt failed: {last}")
+    if not workers.are_enough or not run.masters:
+        waiting: dict[str, list[str]] = {}
+        for pod in needed:
+            what = waits_for(pod)
+            if what:
+                waiting.setdefault(what, []).append(pod["metadata"]["name"])
+        reason = f"{workers.ready} of {workers.wanted} workers are up"
+        if waiting:
+            reason += f"; {_group_names(waiting)}"
+        return Judgement("waiting", reason)
+    # Spares that do not come up keep nothing from training.
+    spare, advice = _problems(run, workers.dispensable)
+    reasons = []
+    if workers.used and workers.used < workers.wanted:
+        reasons.append(f"it trains on {workers.used} of {workers.wanted} workers")
+    if last:
+        reasons.append(f"an earlier attempt failed: {last}")
+    if spare:
+        reasons.append(spare)
+    return Judgement("running", "; ".join(reasons), advice)
+
+
+def _why_no_job(release: Release) -> str:
+    """Why a release has no Job although no master has ever written its record."""
+    for event in release.events:
+        about = event.get("involvedObject", {})
+        if about.get("kind") == "Job" and event.get("reason") == "SuccessfulCreate":
+            return "the run's Job was deleted before its master began"
+    return (
+        "the run has no Job, so that no master starts it or ends its workers: the API server may "
+        "have refused the Job, as a quota or a webhook does"
+    )
+
+
+def _what_lacks(release: Release) -> str:
+    """Why a run that finished has no results or workers; empty where nothing is wrong."""
+    how = release.record.get(Key.RESULTS, "")
+    note = release.record.get(Key.LEASE, "")
+    reasons = []
+    if how not in ("", STORED):
+        reasons.append(f"the results could not be stored: {how}")
+    if note not in ("", LEASE_KEPT):
+        reasons.append(f"its workers were removed: {note}")
+    return "; ".join(reasons)
+
+
+def _failed(condition: Object, run: NewestRun) -> Judgement:
+    """Why a run has failed: what its last master said, the time limit, a worker's problem."""
+    reason = run.last_failure
+    advice = ""
+    if condition.get("reason") == "DeadlineExceeded":
+        reason = f"{condition.get('message', '')}; {reason}".strip("; ")
+        advice = "raise master.activeDeadlineSeconds (train.deadlineSeconds in a spec)"
+    for pod in run.pods:
+        problem = run.problem(pod)
+        if problem and component_of(pod) != "master":
+            reason = f"{reason}; {pod['metadata']['name']}: {problem.reason}".strip("; ")
+            advice = advice or problem.advice
+            break
+    return Judgement("failed", reason or str(condition.get("message", "")), advice)
+
+
+def _problems(
+    run: NewestRun, pods: Sequence[Object], refusals: Iterable[tuple[str, str]] = ()
+) -> tuple[str, str]:
+    """What keeps pods from running, each reason once with its pods; and the advice for each."""
+    problems: dict[str, list[str]] = {}
+    remedies: dict[str, str] = {}
+    # Refusals first: without a master, the present pods may be those of an earlier run.
+    for owner, reason in refusals:
+        problems.setdefault(reason, []).append(owner)
+        remedies.setdefault(reason, advice_for_refusal(reason))
+    for pod in pods:
+        problem = run.problem(pod)
+        if problem and pod.get("status", {}).get("phase") not in ("Succeeded", "Failed"):
+            problems.setdefault(problem.reason, []).append(pod["metadata"]["name"])
+            remedies[problem.reason] = problem.advice
+    return _group_names(problems), "; ".join(dict.fromkeys(filter(None, remedies.values())))
+
+
+def _refusals(run: NewestRun, job: Object, pods: list[Object]) -> Iterator[tuple[str, str]]:
+    """Owners whose pods the API server refuses, and why: quota, Pod Security, a webhook."""
+    for owner in [job, *run.release.stateful_sets]:
+        name = owner["metadata"]["name"]
+        if any(is_child(pod, name) for pod in pods):
+            continue
+        refused = [event for event in run.events_of(owner) if event.get("reason") == _REFUSED]
+        if refused:
+            yield name, f"cannot create a pod: {refused[-1].get('message', '')}"
+
+
+def _group_names(names: dict[str, list[str]]) -> str:
+    """hvd-worker-0, hvd-worker-1: Pending; hvd-worker-2: ErrImagePull."""
+    return "; ".join(f"{join_names(sorted(own))}: {reason}" for reason, own in names.items())

@@ -1,0 +1,55 @@
+"""What a run loses when its workers end: its steps, where no volume outlives them. Pure."""
+
+from __future__ import annotations
+
+from pathlib import PurePosixPath
+from typing import Any
+
+from hvdchart.run.state.release import Object
+from hvdchart.run.state.view import RunView
+
+_OUTPUT = "OUTPUT_PATH"
+# Volumes that end with their pod.
+_OF_POD = ("emptyDir", "ephemeral")
+
+
+def find_loss(run: RunView) -> str:
+    """What the end of the workers would lose of an active run; empty where a volume may have it.
+
+    Only what is known counts: the step that the script has reported, and the path and the volume
+    that the workers have for checkpoints.
+    """
+    if not run.status.is_active or not run.workers.ready or run.progress is None:
+        return ""
+    reasons = [_find_reason(each) for each in run.release.stateful_sets]
+    if not reasons or not all(reasons):
+        return ""
+    at = f"run {run.release.name} is at step {run.progress.step}"
+    return f"{at}, which no volume has: {reasons[0]}"
+
+
+def _find_reason(stateful_set: Object) -> str:
+    """Why nothing that the ranks of a StatefulSet write outlives them; empty where it may."""
+    pod: dict[str, Any] = stateful_set["spec"].get("template", {}).get("spec", {})
+    workers = [each for each in pod.get("containers") or [] if each.get("name") == "worker"]
+    if not workers or workers[0].get("envFrom"):
+        # What a ConfigMap or a Secret sets is not known here.
+        return ""
+    values = {each["name"]: each.get("value") for each in workers[0].get("env") or []}
+    if _OUTPUT not in values:
+        return f"{_OUTPUT} is not set"
+    path = values[_OUTPUT]
+    if not path or "$(" in path:
+        return ""
+    mounts = {
+        PurePosixPath(mount["mountPath"]): mount["name"]
+        for mount in workers[0].get("volumeMounts") or []
+    }
+    places = [PurePosixPath(path), *PurePosixPath(path).parents]
+    name = next((mounts[place] for place in places if place in mounts), None)
+    if name is None:
+        return f"{_OUTPUT}={path} is on no volume"
+    volumes: list[Object] = pod.get("volumes") or []
+    volume = next((each for each in volumes if each["name"] == name), {})
+    kind = next((kind for kind in _OF_POD if kind in volume), None)
+    return f"{_OUTPUT}={path} is on the {kind} {name}, which ends with its pod" if kind else ""

@@ -1,0 +1,112 @@
+"""What of one reading of a release is its newest run's. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+from hvd_pods.common.record import Key
+from hvdchart.run.state.pod_problems import Problem, last_failure, problem_of
+from hvdchart.run.state.ranks import count_used
+from hvdchart.run.state.release import Object, Release, component_of, is_event_of
+from hvdchart.run.state.workers import Workers, count_workers
+from hvdchart.spec.run_options import COMMAND, RUN, in_options
+
+
+@dataclass(frozen=True)
+class NewestRun:
+    """The newest run of a release, as one reading of the cluster shows it.
+
+    Each part is found once, when it is asked for; nothing of it changes.
+    """
+
+    release: Release
+
+    @cached_property
+    def job(self) -> Object | None:
+        """The Job; None without one.
+
+        An upgrade deletes the older Job, which may take a moment.
+        """
+        present = [job for job in self.release.jobs if "deletionTimestamp" not in job["metadata"]]
+        return max(present, key=lambda job: str(job["metadata"]["creationTimestamp"]), default=None)
+
+    @cached_property
+    def record(self) -> Mapping[str, str]:
+        """What the master has written of it; the record of an earlier run says nothing about it.
+
+        Without a Job, the run is that of the record.
+        """
+        record = self.release.record
+        if self.job is None:
+            return record
+        metadata = self.job["metadata"]
+        is_own = record.get(Key.JOB) == metadata["name"]
+        uids = {record.get(Key.UID, ""), metadata.get("uid", "")} - {""}
+        return record if is_own and len(uids) < 2 else {}
+
+    @cached_property
+    def pods(self) -> tuple[Object, ...]:
+        """The pods of the release but the masters of other runs."""
+        return tuple(pod for pod in self.release.pods if not self._is_of_other_run(pod))
+
+    @cached_property
+    def masters(self) -> tuple[Object, ...]:
+        """The pods of the Job: one for each attempt whose pod is still there."""
+        return tuple(pod for pod in self.pods if component_of(pod) == "master")
+
+    @cached_property
+    def workers(self) -> Workers:
+        """How many workers and spares are up, and are wanted."""
+        return count_workers(self.release.stateful_sets, self.pods, count_used(self.record))
+
+    @cached_property
+    def last_failure(self) -> str:
+        """What the last attempt that failed has said; empty when none has failed."""
+        return last_failure(self.masters)
+
+    def events_of(self, item: Object) -> list[Object]:
+        """The events about this very object, oldest first."""
+        named = self._events.get(item["metadata"]["name"], [])
+        return [event for event in named if is_event_of(event, item)]
+
+    @cached_property
+    def _events(self) -> dict[str, list[Object]]:
+        """The events by the name of what they are about: 200 pods may have thousands."""
+        by_name: dict[str, list[Object]] = {}
+        for event in self.release.events:
+            name = str(event.get("involvedObject", {}).get("name", ""))
+            by_name.setdefault(name, []).append(event)
+        return by_name
+
+    @cached_property
+    def problems(self) -> Mapping[str, Problem]:
+        """What keeps pods from doing their work, by the pods' names, in their order.
+
+        A pod that does its work, or may be starting as it should, is not in it.
+        """
+        judged = ((pod, problem_of(pod, self.events_of(pod))) for pod in self.pods)
+        return {str(pod["metadata"]["name"]): problem for pod, problem in judged if problem}
+
+    def problem(self, pod: Object) -> Problem | None:
+        """What keeps a pod from doing its work; None while nothing does."""
+        return self.problems.get(pod["metadata"]["name"])
+
+    @cached_property
+    def is_of_script(self) -> bool:
+        """Whether the command `run` has made it: its user has no spec, and knows no values."""
+        if self.job is None:
+            return False
+        annotations = self.job["spec"]["template"].get("metadata", {}).get("annotations") or {}
+        return bool(annotations.get(COMMAND) == RUN)
+
+    @property
+    def rephrase(self) -> Callable[[str], str]:
+        """Words what names keys of a spec and values of the chart, for the user of this run."""
+        return in_options if self.is_of_script else str
+
+    def _is_of_other_run(self, pod: Object) -> bool:
+        """Whether a pod is the master of another run than the Job's."""
+        owner = (pod["metadata"].get("labels") or {}).get("batch.kubernetes.io/job-name")
+        return bool(self.job and owner is not None and owner != self.job["metadata"]["name"])

@@ -1,0 +1,92 @@
+"""Finds the pod of a rank, and pods that mount the run's output. Pure."""
+
+from __future__ import annotations
+
+import re
+
+from hvdchart.errors import ClusterError
+from hvdchart.run.state.ranks import pod_of, run_of
+from hvdchart.run.state.release import Object, component_of
+from hvdchart.run.state.view import RunView
+
+_REFERENCE = re.compile(r"\$\(([^)]+)\)")
+_TIMELINE = "HOROVOD_TIMELINE"
+
+
+def running_pod(run: RunView, target: str) -> Object:
+    """The pod of a rank, a worker or the master, which `target` names as in `pod_of`.
+
+    Raises ClusterError while the pod does not run, and for a rank or worker that the run has not.
+    """
+    if run.job is None:
+        raise ClusterError(f"run {run.release.name} is over, and its pods are gone")
+    wanted = pod_of(run_of(run.job), target, run.record)
+    for pod in run.pods:
+        # The name of the master's pod ends with random characters.
+        name = component_of(pod) if wanted == "master" else pod["metadata"]["name"]
+        if name == wanted and pod["status"].get("phase") == "Running":
+            return pod
+    current = run.status
+    reason = f": {current.reason}" if current.reason else ""
+    raise ClusterError(
+        f"{wanted} of run {current.name} does not run; the run is {current.state}{reason}"
+    )
+
+
+def timeline_sources(run: RunView) -> tuple[str, list[tuple[str, str]]]:
+    """The timeline's path, and the running pods that may have it, each with its container.
+
+    Rank 0 writes it, and TensorBoard, which stays after the run, may have the same volume. Raises
+    ClusterError when the run writes none, or none of these pods runs.
+    """
+    release = run.release
+    paths = [path for path in map(_timeline_path, release.stateful_sets) if path]
+    if not paths:
+        raise ClusterError(
+            f"run {release.name} writes no timeline: deploy it with --set horovod.timeline=true"
+        )
+    path = paths[0]
+    first = pod_of(run_of(run.job), "0", run.record) if run.job else ""
+    sources = []
+    for pod in release.pods:
+        name = str(pod["metadata"]["name"])
+        component = component_of(pod)
+        is_running = pod["status"].get("phase") == "Running"
+        if is_running and (name == first or component == "tensorboard"):
+            sources.append((name, component))
+    if sources:
+        # Rank 0's own pod first.
+        return path, sorted(sources, key=lambda source: source[0] != first)
+    raise ClusterError(
+        f"no running pod of run {release.name} has {path}: read it from the volume, or set "
+        "tensorboard.enabled, whose pod stays after the run"
+    )
+
+
+def has_empty_tensorboard(run: RunView) -> bool:
+    """Whether TensorBoard reads a volume of its own pod, on which no rank writes."""
+    for pod in run.pods:
+        if component_of(pod) != "tensorboard":
+            continue
+        own = {each["name"] for each in pod["spec"].get("volumes") or [] if "emptyDir" in each}
+        for container in pod["spec"].get("containers") or []:
+            for mount in container.get("volumeMounts") or []:
+                if mount["name"] in own and mount.get("readOnly"):
+                    return True
+    return False
+
+
+def _timeline_path(stateful_set: Object) -> str | None:
+    """Where the ranks of a StatefulSet write their timeline; None when they write none."""
+    pod = stateful_set["spec"].get("template", {}).get("spec", {})
+    for container in pod.get("containers") or []:
+        values = {
+            str(entry["name"]): str(entry.get("value", "")) for entry in container.get("env") or []
+        }
+        if values.get(_TIMELINE):
+            # Kubernetes replaces references such as $(OUTPUT_PATH).
+            parts = _REFERENCE.split(values[_TIMELINE])
+            # Each second part is the name of a variable; a reference to an unknown one stays.
+            parts[1::2] = [values.get(name, f"$({name})") for name in parts[1::2]]
+            return "".join(parts)
+    return None

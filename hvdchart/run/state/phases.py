@@ -1,0 +1,95 @@
+"""How far a run has come from its deployment to its end, and what it waits for. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from hvd_pods.common.run_events import RunEvent
+from hvdchart.run.state.newest import NewestRun
+from hvdchart.run.state.pod_problems import waits_for
+from hvdchart.run.state.release import Object
+from hvdchart.run.state.status import Status
+from hvdchart.text import join_names
+
+QUEUED = "queued"
+SCHEDULING = "scheduling"
+PULLING = "pulling images"
+STARTING = "starting"
+HOSTS_READY = "hosts ready"
+TRAINING = "training"
+DONE = "done"
+# What the stages that the master reports are called.
+_STAGES = {
+    RunEvent.HOSTS_READY.reason: HOSTS_READY,
+    RunEvent.TRAINING.reason: TRAINING,
+    RunEvent.STARTED.reason: STARTING,
+    RunEvent.FAILED.reason: STARTING,
+}
+
+
+@dataclass(frozen=True)
+class Phase:
+    """A phase, and what it waits for; while it trains, the progress."""
+
+    name: str
+    detail: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.name}: {self.detail}" if self.detail else self.name
+
+
+def find_phase(run: NewestRun, status: Status) -> Phase:
+    """The phase of a run of this status, by its master's events or what its pods wait for.
+
+    A release without a Job is queued.
+    """
+    if status.over:
+        return Phase(DONE, f"{status.state}, {status.reason}" if status.reason else status.state)
+    job = run.job
+    if job is None:
+        return Phase(QUEUED)
+    if job["spec"].get("suspend"):
+        return Phase(QUEUED, "the Job is suspended")
+    stage = ""
+    # The last event that the master has written about its Job counts.
+    for event in run.events_of(job):
+        stage = _STAGES.get(event.get("reason", ""), stage)
+    if stage == TRAINING:
+        return Phase(TRAINING, status.progress.text() if status.progress else "")
+    return _phase_of_pods(run) or Phase(stage or STARTING)
+
+
+def _phase_of_pods(run: NewestRun) -> Phase | None:
+    """What pods are waited for; None when all are up."""
+    pods = run.pods
+    # The workers, and the master.
+    wanted = run.workers.wanted + 1
+    gated = [pod for pod in pods if pod["spec"].get("schedulingGates")]
+    if gated:
+        problem = run.problem(gated[0])
+        return Phase(QUEUED, problem.reason if problem else f"{len(gated)} pods have a gate")
+    placed = [pod for pod in pods if pod["spec"].get("nodeName")]
+    if len(placed) < wanted:
+        return Phase(SCHEDULING, f"{len(placed)} of {wanted} pods have a node{_why(run)}")
+    waiting = [pod for pod in placed if waits_for(pod)]
+    if not waiting:
+        return None
+    pulling = [pod for pod in waiting if _is_pulling(pod, run)]
+    names = join_names(sorted(pod["metadata"]["name"] for pod in pulling or waiting))
+    return Phase(PULLING if pulling else STARTING, f"{names}{_why(run)}")
+
+
+def _why(run: NewestRun) -> str:
+    """The first problem of a pod, and what to do about it; empty when no pod has one."""
+    for problem in run.problems.values():
+        advice = f"; {run.rephrase(problem.advice)}" if problem.advice else ""
+        return f"; {problem.reason}{advice}"
+    return ""
+
+
+def _is_pulling(pod: Object, run: NewestRun) -> bool:
+    """Whether the last event about a pod's image is that it is being pulled, or cannot be."""
+    if "ImagePull" in waits_for(pod) or waits_for(pod) == "ErrImagePull":
+        return True
+    reasons = [event.get("reason") for event in run.events_of(pod)]
+    return "Pulling" in reasons and "Pulled" not in reasons

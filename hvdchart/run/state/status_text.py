@@ -1,0 +1,125 @@
+"""Formats a run's status and events for a terminal. Pure."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator, Sequence
+
+from hvd_pods.common.hostile import one_line
+from hvdchart.quantity import pluralize
+from hvdchart.run.state.progress import duration
+from hvdchart.run.state.release import Object, event_time
+from hvdchart.run.state.stalls import seconds_of
+from hvdchart.run.state.status import Status
+from hvdchart.text import table
+
+# Characters of a reason: a container's last message has as many at most.
+LONGEST = 4096
+# More pods than fit on a screen.
+_MOST_PODS = 30
+_RUNNING = "Running"
+
+
+def status_report(status: Status, namespace: str, now: float | None = None) -> Iterator[str]:
+    """The state, the reason, what to do, the pods, and the next command, in lines.
+
+    With the present time in seconds since 1970, also how long the run has lasted.
+    """
+    head = f"{status.name}: {status.state}"
+    seconds = None if now is None else status.seconds(now)
+    if seconds is not None:
+        head += f" {'after' if status.over else 'for'} {duration(seconds)}"
+    if status.is_active and status.state != "finishing":
+        head += f", {status.workers_ready} of {status.workers_wanted} workers up"
+        if status.spares_wanted:
+            head += f", {status.spares_ready} of {pluralize(status.spares_wanted, 'spare')}"
+    if status.attempt > 1:
+        head += f", attempt {status.attempt} of {status.attempts}"
+    yield head
+    if status.progress:
+        yield f"progress: {status.progress.text(is_over=status.over or status.stall is not None)}"
+    stall = status.stall
+    if stall:
+        waited = ""
+        if now is not None:
+            # Finding it takes a while, and the record is a few seconds old.
+            seconds = max(0.0, now - stall.since)
+            waited = f" for at least {duration(seconds)}"
+            if status.progress:
+                idle = max(seconds, status.progress.idle_seconds)
+                waited += f", without a step for {duration(idle)}"
+        yield f"stalled{waited}: {one_line(stall.text(), LONGEST)}"
+    if status.warning:
+        yield f"warning: {status.warning}"
+    if status.reason:
+        yield f"why: {one_line(status.reason, LONGEST)}"
+    if status.advice:
+        yield f"what to do: {status.advice}"
+    pods = status.pods
+    shown = pods
+    if len(pods) > _MOST_PODS:
+        shown = tuple(pod for pod in pods if pod.state != _RUNNING or pod.restarts or pod.problem)
+    width = max((len(pod.name) for pod in shown), default=0)
+    for pod in shown:
+        node = f" on {pod.node}" if pod.node else ""
+        restarts = f", restarted {pod.restarts} times" if pod.restarts else ""
+        yield f"  {pod.name:<{width}}  {pod.state}{node}{restarts}"
+    if len(shown) < len(pods):
+        other = "other " if shown else ""
+        yield f"  {len(pods) - len(shown)} {other}pods run; -o json lists all"
+    where = f"{status.name} -n {namespace}"
+    if status.workers_left:
+        yield f"its workers are still there; to remove them: {removal(status, namespace)}"
+    if status.failed_rank is not None:
+        yield f"next: hvdchart logs {where} --rank {status.failed_rank}"
+    elif status.job:
+        yield f"next: hvdchart {'events' if status.reason else 'logs'} {where}"
+
+
+def removal(status: Status, namespace: str) -> str:
+    """The command that removes the workers of a run that is not under way."""
+    how = "stop" if status.over else "undeploy"
+    return f"hvdchart {how} {status.name} -n {namespace}"
+
+
+def list_report(runs: Sequence[tuple[str, Status]], now: float | None = None) -> list[str]:
+    """A table of runs, each with its namespace: one line each, however wide.
+
+    Workers are ready/wanted, with a plus before those of the spares; an attempt is one of as many.
+    `now` is in seconds since the epoch, by this machine's clock.
+    """
+    head = ("NAMESPACE", "NAME", "STATE", "WORKERS", "ATTEMPT", "AGE", "DURATION", "STEP", "LOSS")
+    rows = [(*head, "REASON")]
+    now = time.time() if now is None else now
+    for namespace, run in runs:
+        workers = f"{run.workers_ready}/{run.workers_wanted}"
+        if run.spares_wanted:
+            workers += f"+{run.spares_ready}/{run.spares_wanted}"
+        attempt = f"{run.attempt}/{run.attempts}" if run.job else "-"
+        began = seconds_of(run.started)
+        age = duration(max(now - began, 0)) if began else "-"
+        lasted = run.seconds(now)
+        took = "-" if lasted is None else duration(lasted)
+        step = "-"
+        loss = "-"
+        if run.progress:
+            step = str(run.progress.step)
+            step += "" if run.progress.steps is None else f"/{run.progress.steps}"
+            loss = run.progress.loss_text or "-"
+        reason = one_line(run.reason, LONGEST)
+        shown = (workers, attempt, age, took, step, loss, reason)
+        rows.append((namespace, run.name, run.state, *shown))
+    return table(rows)
+
+
+def event_lines(events: Iterable[Object]) -> Iterator[str]:
+    """One line for each event: time, type, object, reason and message."""
+    for event in events:
+        subject = event.get("involvedObject", {})
+        count = int(event.get("count") or 1)
+        times = f" ({count} times)" if count > 1 else ""
+        message = " ".join(str(event.get("message", "")).split())
+        yield (
+            f"{event_time(event)} {event.get('type', '')} {subject.get('kind', '')}/"
+            f"{subject.get('name', '')} {event.get('reason', '')}: {message}{times}"
+        )

@@ -1,0 +1,127 @@
+"""The newest run of a release as everything shows it, from one reading of the cluster. Pure."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from functools import cached_property
+
+from hvd_pods.common.hostile import MOST_COUNTED, parse_count
+from hvd_pods.common.record import Key
+from hvdchart.errors import ClusterError
+from hvdchart.run.state.judge import is_stuck, judge
+from hvdchart.run.state.newest import NewestRun
+from hvdchart.run.state.phases import Phase, find_phase
+from hvdchart.run.state.pod_problems import waits_for
+from hvdchart.run.state.progress import Progress, read_progress
+from hvdchart.run.state.ranks import failed_rank, is_tagged, pods_of_ranks, run_of
+from hvdchart.run.state.release import Object, condition_of
+from hvdchart.run.state.stalls import read_stall
+from hvdchart.run.state.status import PodStatus, Status
+
+_NOT_A_NUMBER = "the loss is NaN; launch.failOnNaN=true ends such a run"
+
+
+class RunView(NewestRun):
+    """The newest run of a release: its parts, and its status, phase, ranks and progress.
+
+    What shows a run takes this view, and judges nothing again. A later reading is another view.
+    """
+
+    @cached_property
+    def progress(self) -> Progress | None:
+        """What the script has reported; None before it does."""
+        return read_progress(self.record)
+
+    @cached_property
+    def ranks(self) -> tuple[str, ...]:
+        """The pod of each rank; none without a Job, or with one of another version of the chart."""
+        if self.job is not None:
+            with suppress(ClusterError):
+                return tuple(pods_of_ranks(run_of(self.job), self.record))
+        return ()
+
+    @cached_property
+    def phase(self) -> Phase:
+        """How far it has come, by its master's events or what its pods wait for.
+
+        A release without a Job is queued.
+        """
+        return find_phase(self, self.status)
+
+    @cached_property
+    def status(self) -> Status:
+        """Its state, with the reason and what to do."""
+        state, reason, advice = judge(self)
+        metadata = self.job["metadata"] if self.job else {}
+        workers = self.workers
+        progress = self.progress
+        attempt, attempts = self._attempts()
+        return Status(
+            name=self.release.name,
+            state=state,
+            reason=self.rephrase(reason),
+            advice=self.rephrase(advice),
+            job=str(metadata.get("name", "")),
+            attempt=attempt,
+            attempts=attempts,
+            workers_ready=workers.ready,
+            workers_wanted=workers.wanted,
+            spares_ready=workers.spares_ready,
+            spares_wanted=workers.spares_wanted,
+            pods=tuple(map(self._pod_status, sorted(self.pods, key=_by_name))),
+            progress=progress,
+            stall=read_stall(self.record) if state == "running" else None,
+            failed_rank=self._failed_rank(reason) if state == "failed" else None,
+            started=str(metadata.get("creationTimestamp") or ""),
+            ended=self._ended() if state in ("finished", "failed") else "",
+            warning=self.rephrase(_NOT_A_NUMBER) if progress and progress.loss == "nan" else "",
+            is_stuck=state == "waiting" and is_stuck(self),
+            is_of_script=self.is_of_script,
+        )
+
+    def _failed_rank(self, reason: str) -> int | None:
+        """The rank that has ended the run, if the log says which lines are its own."""
+        rank = failed_rank(reason)
+        if self.job is not None and rank is not None and rank < len(self.ranks):
+            is_known = is_tagged(run_of(self.job), self.release.stateful_sets)
+            return rank if is_known else None
+        return None
+
+    def _attempts(self) -> tuple[int, int]:
+        """The number of the present attempt, and how many are allowed; 0 without a Job."""
+        if self.job is None:
+            return 0, 0
+        # Six is Kubernetes' own default.
+        attempts = int(self.job["spec"].get("backoffLimit", 6)) + 1
+        # The record counts the master's attempts; the Job counts only masters that were lost.
+        lost = int(self.job.get("status", {}).get("failed", 0))
+        recorded = parse_count(self.record.get(Key.ATTEMPTS, ""), MOST_COUNTED)
+        attempt = recorded or min(lost + 1, attempts)
+        return attempt, attempts
+
+    def _ended(self) -> str:
+        """When it ended: by its Job, else by the record."""
+        job = self.job or {}
+        condition = condition_of(job, "Complete") or condition_of(job, "Failed")
+        if condition:
+            said = job["status"].get("completionTime") or condition.get("lastTransitionTime")
+            return str(said or self.record.get(Key.TIME, ""))
+        return self.record.get(Key.TIME, "")
+
+    def _pod_status(self, pod: Object) -> PodStatus:
+        status = pod.get("status", {})
+        problem = self.problem(pod)
+        restarts = sum(int(c.get("restartCount", 0)) for c in status.get("containerStatuses") or [])
+        deleting = "deletionTimestamp" in pod["metadata"]
+        state = "Terminating" if deleting else waits_for(pod) or str(status.get("phase", "Unknown"))
+        node = str(pod.get("spec", {}).get("nodeName") or "")
+        return PodStatus(
+            pod["metadata"]["name"], state, node, restarts, problem.reason if problem else ""
+        )
+
+
+def _by_name(pod: Object) -> tuple[str, int, str]:
+    """Sort key: worker-2 comes before worker-10."""
+    name = str(pod["metadata"]["name"])
+    prefix, _, ordinal = name.rpartition("-")
+    return (prefix, int(ordinal), "") if ordinal.isdecimal() else (name, 0, name)

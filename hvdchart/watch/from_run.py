@@ -1,0 +1,197 @@
+"""Makes the view of a run from what was read of it: its objects, its pods' usage, its log. Pure."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from itertools import pairwise
+from typing import Any
+
+from hvd_pods.common.hostile import one_line
+from hvd_pods.common.record import read_progress
+from hvd_pods.common.run_events import BY_REASON, Kind
+from hvdchart.run.follow.lines import plain_lines
+from hvdchart.run.follow.logs import EXPECTED
+from hvdchart.run.inside.top import Usage
+from hvdchart.run.state.release import Object, event_time, is_event_of
+from hvdchart.run.state.stalls import seconds_of
+from hvdchart.run.state.status import PodStatus, Status
+from hvdchart.run.state.view import RunView
+from hvdchart.watch.model import Mark, Part, Row, Span, View
+
+# Rows, marks and lines of the log that a view has, and characters of a mark, a line and a reason.
+MOST_ROWS = 256
+MOST_MARKS = 120
+MOST_LINES = 200
+_LONGEST_MARK = 300
+_LONGEST_LINE = 500
+_LONGEST_REASON = 2000
+# A step or a memory beyond is no figure.
+_LARGEST = 10**15
+
+
+def build_view(
+    run: RunView,
+    namespace: str,
+    now: float,
+    *,
+    usages: Sequence[Usage] = (),
+    lines: Iterable[str] = (),
+    usage_problem: str = "",
+) -> View:
+    """The view of a run at a moment; `lines` are the last ones of its master's log."""
+    status = run.status
+    rows = list(_rows(run.ranks, status, usages))
+    marks = tuple(replace(mark, text=run.rephrase(mark.text)) for mark in _marks(run))
+    ended = seconds_of(status.ended) or None
+    return View(
+        name=one_line(status.name),
+        namespace=one_line(namespace),
+        state=status.state,
+        reason=one_line(status.reason, _LONGEST_REASON),
+        advice=one_line(status.advice, _LONGEST_REASON),
+        now=now,
+        started=seconds_of(status.started) or None,
+        ended=ended,
+        attempt=status.attempt,
+        attempts=status.attempts,
+        workers_ready=status.workers_ready,
+        workers_wanted=status.workers_wanted,
+        progress=status.progress,
+        losses=read_progress(run.record).curve,
+        rows=tuple(rows[:MOST_ROWS]),
+        more_rows=len(rows[MOST_ROWS:]),
+        marks=marks,
+        spans=tuple(_spans(marks, ended or now)),
+        stall=status.stall,
+        log=tuple(plain_lines((line[:_LONGEST_LINE] for line in lines), run)[-MOST_LINES:]),
+        usage_problem=one_line(usage_problem) if not status.over else "",
+    )
+
+
+def _rows(ranks: Sequence[str], status: Status, usages: Sequence[Usage]) -> Iterator[Row]:
+    """A row for each rank, in order, and then for each other pod of the run."""
+    pods = {pod.name: pod for pod in status.pods}
+    used = {usage.pod: usage for usage in usages}
+    steps = {rank: values for usage in usages for rank, values in usage.ranks.items()}
+    seen: set[str] = set()
+    for rank, name in enumerate(ranks):
+        pod = pods.get(name)
+        usage = used.get(name) if name not in seen else None
+        seen.add(name)
+        is_stalled = status.stall is not None and status.stall.rank == rank
+        own = steps.get(rank, {})
+        yield Row(
+            rank=rank,
+            pod=one_line(name),
+            node=one_line(pod.node) if pod else "",
+            state="Stalled" if is_stalled else _state(pod, status),
+            step=_whole(own.get("step")),
+            rate=_finite(own.get("images_per_second")),
+            **_used(usage),
+        )
+    for pod in status.pods:
+        if pod.name not in seen:
+            yield Row(
+                rank=None,
+                pod=one_line(pod.name),
+                node=one_line(pod.node),
+                state=_state(pod, status),
+                **_used(used.get(pod.name)),
+            )
+
+
+def _used(usage: Usage | None) -> dict[str, Any]:
+    """The fields of a row with what its pod uses; none where that is not known."""
+    if usage is None:
+        return {}
+    shares = usage.gpu_shares
+    memory = [_whole(size) for size in usage.gpu_memory or ()]
+    return {
+        "cpus": usage.cpus,
+        "memory": _whole(usage.memory),
+        "gpu_shares": shares if shares and all(0 <= share <= 1 for share in shares) else None,
+        "gpu_memory": tuple(memory) if memory and None not in memory else None,
+    }
+
+
+def _state(pod: PodStatus | None, status: Status) -> str:
+    """The state of a pod in a word; that of one that is gone depends on the run."""
+    if pod is not None:
+        return one_line(pod.state, 60)
+    return "Ended" if status.over or status.state == "finishing" else "Missing"
+
+
+def _whole(value: float | None) -> int | None:
+    return None if value is None or not abs(value) < _LARGEST else int(value)
+
+
+def _finite(value: float | None) -> float | None:
+    return None if value is None or not abs(value) < _LARGEST else value
+
+
+def _marks(run: RunView) -> tuple[Mark, ...]:
+    """What happened in the newest run, in order; of too much, what is in the middle is left out."""
+    status = run.status
+    marks = [*_marks_of_events(run.release.events, run.job)] if run.job else []
+    started = seconds_of(status.started)
+    ended = seconds_of(status.ended)
+    if started:
+        marks.append(Mark(started, "stage", "created"))
+    kind: Kind = "end" if status.state == "finished" else "fault"
+    last = next((mark for mark in reversed(marks) if mark.kind not in ("stage", "warning")), None)
+    if ended and (last is None or last.kind != kind):
+        # Kubernetes deletes events after an hour.
+        text = one_line(status.reason or status.state, _LONGEST_MARK)
+        marks.append(Mark(ended, kind, text))
+    marks.sort(key=lambda mark: mark.at)
+    # The master tells of a lost host at once, and again when the attempt has ended for it.
+    marks = [
+        mark
+        for before, mark in pairwise([None, *marks])
+        if mark and not (before and (before.kind, before.text) == (mark.kind, mark.text))
+    ]
+    half = MOST_MARKS // 2
+    return tuple(marks if len(marks) <= MOST_MARKS else marks[:half] + marks[-half:])
+
+
+def _marks_of_events(events: Iterable[Object], job: Object) -> Iterator[Mark]:
+    created = seconds_of(str(job["metadata"].get("creationTimestamp") or ""))
+    for event in events:
+        at = seconds_of(event_time(event))
+        reason = str(event.get("reason", ""))
+        message = str(event.get("message", ""))
+        is_warning = event.get("type") == "Warning" and reason != EXPECTED
+        if not at or at < created:
+            continue
+        if is_event_of(event, job) and reason in BY_REASON:
+            yield Mark(at, BY_REASON[reason].kind, one_line(message, _LONGEST_MARK))
+        elif is_warning:
+            subject = str(event.get("involvedObject", {}).get("name", ""))
+            yield Mark(at, "warning", one_line(f"{subject}: {reason}: {message}", _LONGEST_MARK))
+
+
+def _spans(marks: Sequence[Mark], until: float) -> Iterator[Span]:
+    """The time line: until the ranks start, while they run, and what is lost between attempts."""
+    part: Part = "waiting"
+    begin = math.nan
+    attempt = 0
+    for mark in marks:
+        after: Part | None = None
+        if mark.kind == "attempt":
+            after = "training"
+        elif mark.kind == "fault" and part == "training":
+            after = "lost"
+        elif mark.kind == "end":
+            after = "ending"
+        if math.isnan(begin):
+            begin = mark.at
+        if after is not None:
+            if mark.at > begin:
+                yield Span(begin, mark.at, part, attempt)
+            part = after
+            begin = mark.at
+        attempt += mark.kind == "attempt"
+    if until > begin:
+        yield Span(begin, until, part, attempt)

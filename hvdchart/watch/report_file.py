@@ -1,0 +1,123 @@
+"""One file about a run, for a colleague or a report of a bug: the page, and what it was read from.
+
+Nothing in it is secret, as far as `masking` knows secrets.
+"""
+
+from __future__ import annotations
+
+import platform
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+
+import yaml
+
+from hvdchart import __version__
+from hvdchart.errors import HvdchartError
+from hvdchart.run.follow.logs import created_at, has_log
+from hvdchart.run.helm import Helm, release_values
+from hvdchart.run.kube.cluster import Cluster
+from hvdchart.run.state.release import Release, component_of
+from hvdchart.run.state.status_text import event_lines
+from hvdchart.text import plain_line
+from hvdchart.watch.from_run import build_view
+from hvdchart.watch.masking import Masker
+from hvdchart.watch.model import View
+from hvdchart.watch.page import Section, page
+
+# The last lines of a master's and of a worker's log, characters of a line, and pods whose logs a
+# report has.
+_LINES = {"master": 4000}
+_LINES_OF_OTHERS = 400
+_LONGEST_LINE = 2000
+_MOST_PODS = 40
+
+
+def make_report(cluster: Cluster, name: str, helm: Helm) -> str:
+    """The report of a run, as HTML. Raises NoRunError, and ClusterError for a refused request.
+
+    What cannot be read beside the run itself is said in its place.
+    """
+    run = cluster.present_run(name)
+    release = run.release
+    masker = Masker()
+    # First: what is a secret of the values is one in each other text.
+    values = _or_problem(lambda: _values(release, cluster, helm, masker))
+    logs = list(_logs(cluster, release, masker))
+    lines = [line for title, text in logs for line in text.split("\n") if "(master)" in title]
+    view = build_view(run, cluster.namespace, time.time(), lines=lines)
+    sections = [Section(title, text) for title, text in logs if text]
+    sections += [
+        Section("Events", masker.text("\n".join(map(plain_line, event_lines(release.events))))),
+        Section("Values of the release", values),
+        Section("Record of the run", _yaml(masker.document(dict(run.record)))),
+        Section("Versions", _yaml(_versions(cluster, release))),
+    ]
+    return page(masked_view(view, masker), sections=[each for each in sections if each.text])
+
+
+def masked_view(view: View, masker: Masker) -> View:
+    """The view without secrets."""
+    stall = view.stall
+    if stall:
+        stall = replace(stall, what=masker.text(stall.what), place=masker.text(stall.place))
+    return replace(
+        view,
+        reason=masker.text(view.reason),
+        advice=masker.text(view.advice),
+        marks=tuple(replace(mark, text=masker.text(mark.text)) for mark in view.marks),
+        stall=stall,
+        log=tuple(masker.lines(view.log)),
+    )
+
+
+def _values(release: Release, cluster: Cluster, helm: Helm, masker: Masker) -> str:
+    return _yaml(masker.document(release_values(release.name, cluster.namespace, helm)))
+
+
+def _logs(cluster: Cluster, release: Release, masker: Masker) -> Iterator[tuple[str, str]]:
+    """A title and the log of each pod, the masters first."""
+    pods = [pod for pod in release.pods if has_log(pod)]
+    pods.sort(key=lambda pod: (component_of(pod) != "master", created_at(pod)))
+    for pod in pods[:_MOST_PODS]:
+        name = str(pod["metadata"]["name"])
+        component = component_of(pod)
+        tail = _LINES.get(component, _LINES_OF_OTHERS)
+
+        def read(name: str = name, component: str = component, tail: int = tail) -> str:
+            lines = cluster.log(name, component, follow=False, tail=tail)
+            shown = [plain_line(line[:_LONGEST_LINE]) for line in lines]
+            return "\n".join(masker.lines(shown))
+
+        yield f"Log of {name} ({component})", _or_problem(read)
+
+
+def _versions(cluster: Cluster, release: Release) -> dict[str, str]:
+    labelled = [*release.jobs, *release.stateful_sets]
+    labels = [item["metadata"].get("labels") or {} for item in labelled]
+    charts = [str(each["helm.sh/chart"]) for each in labels if "helm.sh/chart" in each]
+    images = {
+        str(container.get("image", ""))
+        for pod in release.pods
+        for container in pod["spec"].get("containers") or []
+    }
+    return {
+        "hvdchart": __version__,
+        "chart": charts[0] if charts else "unknown",
+        "kubernetes": _or_problem(cluster.version),
+        "python": platform.python_version(),
+        "images": ", ".join(sorted(images - {""})) or "unknown",
+    }
+
+
+def _or_problem(read: Callable[[], str]) -> str:
+    """What `read` returns, or why it could not be read."""
+    try:
+        return read()
+    except HvdchartError as problem:
+        return plain_line(f"cannot be read: {problem}")
+
+
+def _yaml(document: object) -> str:
+    text: str = yaml.safe_dump(document, sort_keys=False, allow_unicode=True, width=10_000)
+    return text.rstrip("\n")

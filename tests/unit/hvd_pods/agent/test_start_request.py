@@ -1,0 +1,97 @@
+"""Requests: what a master sends is what a worker reads, and everything else is refused."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hvd_pods.agent import start_request as requests
+from hvd_pods.agent.start_request import ALLOWED, HIGHEST, Request, RequestError
+
+NONCE = "0123"
+TEXTS = st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]), max_size=20)
+BYTES = st.binary(max_size=20).map(
+    lambda content: content.replace(b"\0", b"").decode("utf-8", "surrogateescape")
+)
+REQUESTS = st.builds(
+    Request,
+    run=TEXTS,
+    fence=st.integers(0, HIGHEST),
+    attempt=st.integers(0, HIGHEST),
+    argv=st.lists(TEXTS | BYTES, min_size=1, max_size=5),
+    variables=st.dictionaries(st.sampled_from(ALLOWED), TEXTS | BYTES),
+    stay=st.floats(0, 1e9),
+)
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner),
+    max_leaves=5,
+)
+
+
+@given(request=REQUESTS)
+@pytest.mark.fuzz
+def test_request_that_is_sent_is_the_one_that_is_read(request: Request) -> None:
+    assert requests.parse(request.encode(NONCE), NONCE) == request
+    with pytest.raises(RequestError, match="is not for this connection"):
+        requests.parse(request.encode("another"), NONCE)
+
+
+@pytest.mark.fuzz
+@given(content=st.binary() | JSON.map(lambda value: json.dumps(value).encode()))
+def test_any_bytes_are_refused(content: bytes) -> None:
+    with pytest.raises(RequestError):
+        requests.parse(content, NONCE)
+
+
+@pytest.mark.fuzz
+@given(request=REQUESTS, name=st.sampled_from([*Request._fields, "nonce", "more"]), value=JSON)
+@pytest.mark.promise("request with any value in a field is good or refused")
+def test_request_with_any_value_in_a_field_is_good_or_refused(
+    request: Request, name: str, value: Any
+) -> None:
+    document = {"nonce": NONCE, **request._asdict(), name: value}
+    try:
+        parsed = requests.parse(json.dumps(document).encode(), NONCE)
+    except RequestError:
+        return
+    assert name not in ("nonce", "more") or value == NONCE
+    # What is let through can be given to a program.
+    environment = parsed.environment({}, 1)
+    assert set(environment) <= {"HVD_RUN_ID", "HVD_ATTEMPT", "HVD_FENCE", *ALLOWED}
+    for text in (*parsed.argv, *environment.values()):
+        assert "\0" not in text
+        text.encode("utf-8", "surrogateescape")
+    assert len(parsed.digest()) == 12
+    assert 0 <= parsed.stay <= HIGHEST
+
+
+def test_variables_of_the_container_stay_and_empty_ones_are_not_given() -> None:
+    request = Request("", 0, 0, ["true"], {"HVD_NOTICES": ""}, 0.0)
+    assert request.environment({"A": "1", "HVD_FENCE": "x"}, 0) == {"A": "1", "HVD_FENCE": "x"}
+    given_ones = Request("run", 5, 2, ["true"], {"HVD_NOTICES": "n"}, 0.0)
+    assert given_ones.environment({"HVD_NOTICES": "old"}, 5) == {
+        "HVD_NOTICES": "n",
+        "HVD_RUN_ID": "run",
+        "HVD_FENCE": "5",
+        "HVD_ATTEMPT": "2",
+    }
+
+
+def test_hash_of_the_arguments_tells_them_apart() -> None:
+    first, second = (Request("", 0, 0, argv, {}, 0.0) for argv in (["a", "b"], ["a b"]))
+    assert first.digest() != second.digest()
+    assert first.digest() == first._replace(fence=9).digest()
+
+
+def test_request_of_the_longest_length_is_sent_and_a_longer_one_is_not() -> None:
+    empty = len(Request("", 0, 0, [""], {}, 0.0).encode(NONCE))
+    longest = Request("", 0, 0, ["x" * (requests.LONGEST - empty)], {}, 0.0)
+    assert requests.parse(longest.encode(NONCE), NONCE) == longest
+    longer = longest._replace(argv=[longest.argv[0] + "x"])
+    with pytest.raises(RequestError, match="has 65537 bytes; at most 65536 are sent"):
+        longer.encode(NONCE)

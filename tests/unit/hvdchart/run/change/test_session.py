@@ -1,0 +1,86 @@
+"""The release of a command: how its lease is renewed, and what is told when it has ended."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from hvd_pods.common.contract import RENEWED, SESSION
+from hvdchart.run.change.session import Session
+from hvdchart.run.helm import Helm
+from hvdchart.run.kube.cluster import Cluster
+from tests.fakes.cluster import FakeCluster
+from tests.fakes.fixtures import answer_as
+from tests.fakes.program import StubProgram
+from tests.unit.hvdchart.runs import JOB, installed_values, job
+from tests.waiting import wait_until
+
+pytestmark = pytest.mark.timeout(120)
+
+
+def put_job(cluster: FakeCluster, session: str, name: str = JOB) -> None:
+    item = job(name=name)
+    item["metadata"] |= {"annotations": {SESSION: session}, "uid": f"uid of {name}"}
+    cluster.put("jobs", item)
+
+
+def renewal(cluster: FakeCluster, name: str = JOB) -> Any:
+    found = cluster.find("jobs", name)
+    return found and found["metadata"]["annotations"].get(RENEWED)
+
+
+@pytest.fixture
+def told() -> list[str]:
+    return []
+
+
+@pytest.fixture
+def session(fake_cluster: FakeCluster, helm: StubProgram, told: list[str]) -> Iterator[Session]:
+    """A session whose lease is a second."""
+    answer_as(helm, "hvd")
+    with Session(Cluster.connect(), "hvd", Helm(), told.append, "try again") as made:
+        made.upgrade({"session": {"leaseSeconds": 1}})
+        put_job(fake_cluster, installed_values(helm)["session"]["id"])
+        yield made
+
+
+def test_lease_of_the_sessions_own_jobs_is_renewed(
+    session: Session, fake_cluster: FakeCluster
+) -> None:
+    put_job(fake_cluster, "another one", "hvd-of-another-one")
+    wait_until(lambda: renewal(fake_cluster), 20, "the first renewal")
+    first = renewal(fake_cluster)
+    wait_until(lambda: renewal(fake_cluster) != first, 20, "the next renewal")
+    assert renewal(fake_cluster, "hvd-of-another-one") is None
+
+
+def test_end_of_the_lease_is_told_once_with_its_reason(
+    session: Session, fake_cluster: FakeCluster, told: list[str]
+) -> None:
+    """A machine that was asleep hears what has become of its run."""
+    data = {"uid": f"uid of {JOB}", "state": "Failed", "lease": "nobody has renewed it"}
+    fake_cluster.put("configmaps", {"metadata": {"name": "hvd-run"}, "data": data})
+    wait_until(lambda: told, 20, "the end is told")
+    first = renewal(fake_cluster)
+    wait_until(lambda: renewal(fake_cluster) != first, 20, "the next renewal")
+    (text,) = told
+    assert "nobody has renewed it" in text
+    assert "try again" in text
+
+
+def test_lease_that_cannot_be_renewed_is_told_before_it_ends(
+    session: Session, fake_cluster: FakeCluster, told: list[str]
+) -> None:
+    fake_cluster.refusals["jobs patch"] = (403, "no rights")
+    wait_until(lambda: told, 20, "the failure is told")
+    assert "no rights" in told[0]
+
+
+def test_lease_of_zero_seconds_is_none(fake_cluster: FakeCluster, helm: StubProgram) -> None:
+    answer_as(helm, "hvd")
+    with Session(Cluster.connect(), "hvd", Helm(), print, "") as made:
+        made.upgrade({"session": {"leaseSeconds": 0}})
+        assert installed_values(helm)["session"]["leaseSeconds"] == 0
+        assert not [each for each in fake_cluster.requests if each.verb == "patch"]

@@ -1,0 +1,184 @@
+"""Following a run's logs, over real HTTP from a small API server."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from hvd_pods.common.record import LEASE_KEPT
+from hvdchart.errors import ClusterError
+from hvdchart.run.follow.logs import LogLine, follow
+from hvdchart.run.kube.cluster import Cluster
+from tests.fakes.cluster import FakeCluster
+from tests.unit.hvdchart.runs import CREATING, JOB, RUNNING, event, job, pod, terminated
+
+pytestmark = pytest.mark.timeout(120)
+
+MASTER = pod("hvd-master-1-a", "master", RUNNING)
+WORKER = pod("hvd-worker-0", "worker", RUNNING)
+DONE = job(("Complete", "", ""))
+
+
+@pytest.fixture
+def training(fake_cluster: FakeCluster) -> FakeCluster:
+    """A run that trains: a master and a worker, whose logs go on."""
+    fake_cluster.put("jobs", job())
+    fake_cluster.put("pods", MASTER, WORKER)
+    fake_cluster.log("hvd-master-1-a", "m1")
+    fake_cluster.log("hvd-worker-0", "w1")
+    return fake_cluster
+
+
+def finish(cluster: FakeCluster, *lines: str) -> None:
+    """The run completes; the worker's log goes on."""
+    cluster.log("hvd-master-1-a", *lines, end=True)
+    cluster.put("jobs", DONE)
+
+
+def texts(lines: Iterator[LogLine]) -> list[str]:
+    return sorted(f"{line.pod} {line.text}" for line in lines)
+
+
+def test_follow_yields_lines_of_all_pods_as_they_come(training: FakeCluster) -> None:
+    lines = follow(Cluster.connect(), "hvd")
+    assert texts(iter([next(lines), next(lines)])) == ["hvd-master-1-a m1", "hvd-worker-0 w1"]
+    training.log("hvd-worker-0", "w2")
+    assert next(lines) == LogLine("hvd-worker-0", "w2")
+    finish(training, "m2", "m3")
+    assert [line.text for line in lines] == ["m2", "m3"]
+
+
+@pytest.fixture
+def followed(training: FakeCluster) -> list[LogLine]:
+    """All lines of a run whose second worker starts after the server has ended its watches."""
+    training.put("pods", pod("hvd-worker-1", "worker", CREATING))
+    # A pod that is deleted before its log is read.
+    training.put("pods", pod("hvd-worker-9", "worker", RUNNING))
+    lines = follow(Cluster.connect(), "hvd", tail=5)
+    seen = [next(lines), next(lines)]
+    training.end_watches()
+    training.log("hvd-worker-1", "late")
+    training.put("pods", pod("hvd-worker-1", "worker", RUNNING))
+    seen.append(next(lines))
+    finish(training)
+    return [*seen, *lines]
+
+
+@pytest.mark.slow
+def test_follow_reads_pods_that_start_after_the_server_has_ended_its_watches(
+    followed: list[LogLine],
+) -> None:
+    assert texts(iter(followed)) == ["hvd-master-1-a m1", "hvd-worker-0 w1", "hvd-worker-1 late"]
+
+
+@pytest.mark.slow
+def test_follow_reads_the_log_of_each_pod_once(
+    training: FakeCluster, followed: list[LogLine]
+) -> None:
+    logs = [request for request in training.requests if request.resource == "log"]
+    assert {request.query["tailLines"] for request in logs} == {"5"}
+    containers = {request.path: request.query["container"] for request in logs}
+    assert len(containers) == len(logs) == 4
+    assert {*containers.values()} == {"master", "worker"}
+
+
+def test_log_of_a_pod_that_is_gone_is_known_by_the_status(training: FakeCluster) -> None:
+    """A proxy may answer with a text of its own."""
+    training.refusals["log get"] = (404, "no such page")
+    finish(training)
+    assert list(follow(Cluster.connect(), "hvd")) == []
+
+
+def test_other_refusal_that_speaks_of_something_not_found_is_told(training: FakeCluster) -> None:
+    training.refusals["log get"] = (500, 'service "checks" not found')
+    finish(training)
+    with pytest.raises(ClusterError, match="checks"):
+        list(follow(Cluster.connect(), "hvd"))
+
+
+@pytest.mark.parametrize("kind", ["Complete", "Failed"])
+def test_follow_ends_with_the_newest_job(training: FakeCluster, kind: str) -> None:
+    older = job(("Complete", "", ""), name="hvd-master-0", created="2025-01-01T00:00:00Z")
+    deleting = {**older, "metadata": {**older["metadata"], "deletionTimestamp": "2026"}}
+    training.put("jobs", deleting)
+    lines = follow(Cluster.connect(), "hvd", component="master")
+    assert next(lines).text == "m1"
+    # An upgrade deletes the older run's Job, which does not end the new run.
+    training.remove("jobs", "hvd-master-0")
+    conditions = [{"type": kind, "status": "False"}, {"type": "Suspended", "status": "True"}]
+    training.put("jobs", {**job(), "status": {"conditions": conditions}})
+    training.put("jobs", {**job(), "status": {}})
+    training.log("hvd-master-1-a", "m2")
+    assert next(lines).text == "m2"
+    training.log("hvd-master-1-a", end=True)
+    training.put("jobs", job((kind, "", "")))
+    assert list(lines) == []
+
+
+def test_warnings_are_lines_once_since_the_run_began(training: FakeCluster) -> None:
+    def warning(reason: str, message: str, **more: Any) -> Any:
+        name = f"{reason}-{message}-{more.get('at', '')}"
+        return event("hvd-worker-0", "Pod", reason, message, name=name, **more)
+
+    training.put(
+        "events",
+        warning("FailedMount", "old", at="2025-01-01T10:00:01Z"),
+        warning("Unhealthy", "startup probe"),
+        warning("Pulled", "fine", type="Normal"),
+        event("another-0", "Pod", "FailedMount", "of another release"),
+        warning("FailedMount", "new", at="2026-01-01T10:00:00Z"),
+        warning("FailedMount", "new", at="2026-01-01T10:00:02Z"),
+        warning("FailedMount", "last"),
+    )
+    lines = follow(Cluster.connect(), "hvd", component="none", warnings=True)
+    assert next(lines) == LogLine("hvd-worker-0", "FailedMount: new")
+    assert next(lines) == LogLine("hvd-worker-0", "FailedMount: last")
+    finish(training)
+    assert list(lines) == []
+
+
+@pytest.mark.parametrize(
+    ("message", "since", "is_told"),
+    [
+        ("references non-existent secret key: user-key", "2026-01-01T10:00:00Z", False),
+        ("references non-existent secret key: user-key", "2026-01-01T09:59:50Z", True),
+        ('volume "keys": non-existent secret key: ca.crt', "2026-01-01T09:59:20Z", False),
+        ("timed out waiting for the condition", "2026-01-01T10:00:01Z", True),
+    ],
+)
+def test_secret_that_comes_a_moment_later_is_no_warning(
+    training: FakeCluster, message: str, since: str, is_told: bool
+) -> None:
+    failed = event("hvd-worker-0", "Pod", "FailedMount", message, at="2026-01-01T10:00:01Z")
+    last = event("hvd-worker-0", "Pod", "Other", "last", name="z")
+    training.put("events", {**failed, "firstTimestamp": since}, last)
+    lines = follow(Cluster.connect(), "hvd", component="none", warnings=True)
+    assert (next(lines).text == f"FailedMount: {message}") is is_told
+    finish(training)
+    assert len(list(lines)) == is_told
+
+
+def test_follow_waits_for_the_master_after_a_worker_has_ended(fake_cluster: FakeCluster) -> None:
+    fake_cluster.put("jobs", job())
+    fake_cluster.put("pods", pod("hvd-worker-0", "worker", terminated(1)))
+    fake_cluster.log("hvd-worker-0", "w1", end=True)
+    lines = follow(Cluster.connect(), "hvd")
+    assert next(lines) == LogLine("hvd-worker-0", "w1")
+    fake_cluster.log("hvd-master-1-a", "m1")
+    fake_cluster.put("pods", MASTER)
+    assert next(lines) == LogLine("hvd-master-1-a", "m1")
+    finish(fake_cluster)
+    assert list(lines) == []
+
+
+def test_follow_ends_with_the_run_whose_master_stays_for_the_next_one(
+    training: FakeCluster,
+) -> None:
+    lines = follow(Cluster.connect(), "hvd", component="master")
+    assert next(lines).text == "m1"
+    training.log("hvd-master-1-a", "m2")
+    record = {"job": JOB, "state": "Finished", "lease": LEASE_KEPT}
+    training.put("configmaps", {"metadata": {"name": "hvd-run"}, "data": record})
+    assert [line.text for line in lines] == ["m2"]

@@ -1,0 +1,144 @@
+"""What is read from a cluster, over real HTTP from a small API server."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hvdchart.errors import ClusterError
+from hvdchart.run.kube.api import LONGEST_LINE
+from hvdchart.run.kube.cluster import Cluster
+from hvdchart.run.kube.kubectl import Kubectl
+from hvdchart.run.state.release import Release
+from tests.fakes import faults
+from tests.fakes.cluster import FakeCluster
+from tests.fakes.program import StubProgram
+from tests.unit.hvdchart.runs import MASTER, STATEFUL_SET, WORKERS, event, job
+
+pytestmark = pytest.mark.timeout(120)
+
+
+def named(name: str, **labels: str) -> dict[str, Any]:
+    return {"metadata": {"name": name, "labels": labels}}
+
+
+@pytest.mark.parametrize(
+    ("words", "namespace"),
+    [
+        ({}, "team"),
+        ({"namespace": "mine"}, "mine"),
+        ({"context": "other"}, "default"),
+        ({"context": "other", "namespace": "mine"}, "mine"),
+    ],
+    ids=["context", "own namespace", "context without one", "both"],
+)
+def test_connection_uses_the_namespace_of_its_context_unless_told(
+    fake_cluster: FakeCluster, words: dict[str, str], namespace: str
+) -> None:
+    assert Cluster.connect(**words).namespace == namespace
+
+
+@pytest.fixture
+def release(fake_cluster: FakeCluster) -> Release:
+    """A release, of a cluster that has other objects as well."""
+    fake_cluster.put("jobs", job(), named("other"))
+    fake_cluster.put("statefulsets", STATEFUL_SET, named("other"))
+    fake_cluster.put("pods", MASTER, *WORKERS, named("other"))
+    fake_cluster.put(
+        "events",
+        event("hvd-worker-0", "Pod", "Second", "", at="2026-01-01T10:00:02Z"),
+        event("hvd-worker-0", "Pod", "First", "", at="2026-01-01T10:00:01Z"),
+        event("other", "Pod", "Third", ""),
+    )
+    return Cluster.connect().release("hvd")
+
+
+def test_release_has_its_own_objects(release: Release) -> None:
+    assert (len(release.jobs), len(release.stateful_sets), len(release.pods)) == (1, 1, 3)
+    assert (release.name, release.record) == ("hvd", {})
+
+
+def test_release_has_its_own_events_in_order(release: Release) -> None:
+    assert [each["reason"] for each in release.events] == ["First", "Second"]
+
+
+LINES = ["first", "Grüße", "", "long" * 20_000]
+
+
+def test_log_is_split_into_lines(fake_cluster: FakeCluster) -> None:
+    fake_cluster.log("hvd-0", *LINES, end=True)
+    assert list(Cluster.connect().log("hvd-0", "worker", follow=False)) == LINES
+    assert fake_cluster.requests[-1].query["container"] == "worker"
+
+
+def test_log_may_begin_with_its_last_lines(fake_cluster: FakeCluster) -> None:
+    fake_cluster.log("hvd-0", *LINES, end=True)
+    assert list(Cluster.connect().log("hvd-0", "worker", follow=True, tail=1)) == LINES[-1:]
+
+
+def test_log_may_end_without_a_line_end(fake_cluster: FakeCluster) -> None:
+    fake_cluster.fail("GET", "core/pods/hvd-1/log", faults.text(200, "a\nno line end"))
+    lines = list(Cluster.connect().log("hvd-1", "worker", follow=False))
+    assert lines == ["a", "no line end"]
+
+
+@pytest.mark.timeout(20)
+def test_log_without_line_ends_is_read_in_parts_and_in_time(fake_cluster: FakeCluster) -> None:
+    """Its time is no square of its length: that of 100 MB was 95 s."""
+    size = 80 << 20
+    answer = faults.text(200, f"first\n{'.' * size}\nlast\n")
+    fake_cluster.fail("GET", "core/pods/hvd-1/log", answer)
+    first, *parts, last = Cluster.connect().log("hvd-1", "worker", follow=False)
+    assert (first, sum(map(len, parts)), last) == ("first", size, "last")
+    assert max(map(len, parts)) < LONGEST_LINE + (1 << 20)
+
+
+@pytest.mark.parametrize("place", ["http://127.0.0.1:1", "https://elsewhere.example"])
+@pytest.mark.promise("redirects are not followed")
+def test_a_redirect_is_not_followed(fake_cluster: FakeCluster, place: str) -> None:
+    """It would take the answer of another server, without encryption perhaps, for the cluster's."""
+    fake_cluster.fail("GET", "core/pods", faults.status(307, "moved", Location=f"{place}/x"))
+    match = rf"redirects to {place}/x \(HTTP 307\).*cluster\.server"
+    with pytest.raises(ClusterError, match=match):
+        Cluster.connect().release("hvd")
+    assert not any(request.path.endswith("/x") for request in fake_cluster.requests)
+
+
+@pytest.mark.parametrize(
+    ("is_input", "is_output", "option"), [(True, True, "-it"), (True, False, "-i")]
+)
+def test_a_terminal_is_asked_for_where_there_is_one(
+    programs: Path, monkeypatch: pytest.MonkeyPatch, is_input: bool, is_output: bool, option: str
+) -> None:
+    kubectl = StubProgram(programs, "kubectl")
+    monkeypatch.setattr("sys.stdin.isatty", lambda: is_input)
+    monkeypatch.setattr("sys.stdout.isatty", lambda: is_output)
+    assert Kubectl("team").run_in("hvd-0", "worker", ["ls"]) == 0
+    assert kubectl.calls[-1].arguments[2:5] == ["exec", option, "hvd-0"]
+
+
+@pytest.mark.parametrize(
+    ("refused", "named"), [(("create", "delete"), "create"), (("delete",), "delete")]
+)
+def test_refused_creation_is_told_where_the_deletion_is_refused_as_well(
+    fake_cluster: FakeCluster, refused: tuple[str, ...], named: str
+) -> None:
+    fake_cluster.refusals = {f"pods {verb}": (403, f"may not {verb}") for verb in refused}
+    with (
+        pytest.raises(ClusterError, match=f"may not {named}"),
+        Cluster.connect().present("pods", {"metadata": {"name": "probe"}}),
+    ):
+        pass
+
+
+def test_failure_of_a_block_is_told_where_the_deletion_is_refused(
+    fake_cluster: FakeCluster,
+) -> None:
+    fake_cluster.refusals = {"pods delete": (403, "may not delete")}
+    with (
+        pytest.raises(ClusterError, match="does not start"),
+        Cluster.connect().present("pods", {"metadata": {"name": "probe"}}),
+    ):
+        raise ClusterError("it does not start")

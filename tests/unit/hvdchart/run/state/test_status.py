@@ -1,0 +1,508 @@
+"""The state of a run with its reason and advice, its phases, and how they are printed."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+import pytest
+
+from hvdchart.run.state.release import Release
+from hvdchart.run.state.status import Status
+from hvdchart.run.state.status_text import list_report, status_report
+from hvdchart.run.state.view import RunView
+from hvdchart.spec.run_options import COMMAND, RUN
+from tests.unit.hvdchart.runs import (
+    CREATING,
+    DONE,
+    FAILED_MASTER,
+    JOB,
+    MASTER,
+    RUNNING,
+    STATEFUL_SET,
+    WORKERS,
+    event,
+    job,
+    pod,
+    terminated,
+)
+
+LIMIT = job(("Failed", "BackoffLimitExceeded", "Job has reached the limit"), failed=2)
+LATE = job(("Failed", "DeadlineExceeded", "Job was active longer than specified deadline"))
+OOM = terminated(137, reason="OOMKilled")
+NAN = terminated(1, "loss is NaN at step 7\n", at="10:05:00")
+BAD_IMAGE = {"waiting": {"reason": "ImagePullBackOff", "message": "Back-off"}}
+CRASHING = {"waiting": {"reason": "CrashLoopBackOff", "message": "back-off 10s"}}
+REFUSED = event("hvd-worker", "StatefulSet", "FailedCreate", "exceeded quota: gpus")
+MOUNT = event("hvd-worker-1", "Pod", "FailedMount", 'secret "x" not found', uid="uid-hvd-worker-1")
+NO_KEYS = {
+    **event(
+        "hvd-worker-1",
+        "Pod",
+        "FailedMount",
+        'MountVolume.SetUp failed for volume "keys" : references non-existent secret key: ca.crt',
+        uid="uid-hvd-worker-1",
+        at="2026-01-01T10:00:30Z",
+    ),
+    "firstTimestamp": "2026-01-01T10:00:00Z",
+}
+OLD_MOUNT = event("hvd-worker-1", "Pod", "FailedMount", "of an older pod", uid="other")
+PULLING = event("hvd-worker-1", "Pod", "Pulling", "image", type="Normal", at="10:00:09")
+
+
+def release(
+    pods: list[Any],
+    *events: Any,
+    jobs: list[Any] | None = None,
+    sets: list[Any] | None = None,
+    record: dict[str, str] | None = None,
+) -> Release:
+    jobs = [job()] if jobs is None else jobs
+    sets = [STATEFUL_SET] if sets is None else sets
+    return Release("hvd", jobs, sets, pods, list(events), record or {})
+
+
+def status(pods: list[Any], *events: Any, **more: Any) -> Status:
+    return RunView(release(pods, *events, **more)).status
+
+
+def beside(**more: Any) -> list[Any]:
+    """A run whose other pods are up, and its second worker."""
+    state = more.pop("state", None)
+    return [MASTER, WORKERS[0], pod("hvd-worker-1", "worker", state, **more)]
+
+
+def unschedulable(reason: str, message: str = "") -> list[Any]:
+    condition = {"type": "PodScheduled", "status": "False", "reason": reason, "message": message}
+    held = pod("hvd-worker-1", "worker", conditions=[condition], node="")
+    if reason == "SchedulingGated":
+        held["spec"]["schedulingGates"] = [{"name": "kueue.x-k8s.io/admission"}]
+    return [MASTER, WORKERS[0], held]
+
+
+@pytest.mark.parametrize(
+    ("pods", "more", "state", "reason", "advice"),
+    [
+        ([MASTER, *WORKERS], {}, "running", "", ""),
+        (
+            beside(state=BAD_IMAGE),
+            {},
+            "waiting",
+            "hvd-worker-1: ImagePullBackOff of image team/train:1: Back-off",
+            "image.tag",
+        ),
+        (
+            beside(state=CRASHING, last=terminated(3, "no data")),
+            {},
+            "waiting",
+            "hvd-worker-1: container worker exited with 3: no data",
+            "log",
+        ),
+        (
+            beside(state=RUNNING, last=OOM, ready=True),
+            {},
+            "running",
+            "",
+            "",
+        ),
+        (
+            unschedulable("Unschedulable", "3 Insufficient nvidia.com/gpu."),
+            {},
+            "waiting",
+            "hvd-worker-1: cannot be scheduled: 3 Insufficient nvidia.com/gpu.",
+            "discover --fit",
+        ),
+        (
+            unschedulable("Unschedulable", "3 node(s) had untolerated taint {gpu: }."),
+            {},
+            "waiting",
+            "hvd-worker-1: cannot be scheduled: 3 node(s) had unto",
+            "tolerations",
+        ),
+        (
+            unschedulable("SchedulingGated"),
+            {},
+            "waiting",
+            "hvd-worker-1: in a queue (scheduling gate kueue.x-k8s.io/admission)",
+            "kubectl describe",
+        ),
+        # Of a run that has failed, with the last attempt's message, else its code, else the Job's.
+        (
+            [
+                pod("a", "master", terminated(1, "first"), phase="Failed"),
+                pod("b", "master", NAN, phase="Failed"),
+            ],
+            {"jobs": [LIMIT]},
+            "failed",
+            "loss is NaN at step 7",
+            "",
+        ),
+        ([], {"jobs": [LIMIT]}, "failed", "Job has reached the limit", ""),
+        ([], {"jobs": [LATE]}, "failed", "Job was active longer", "activeDeadlineSeconds"),
+        (
+            [pod("hvd-worker-0", "worker", OOM, phase="Failed")],
+            {"jobs": [LIMIT]},
+            "failed",
+            "hvd-worker-0: killed for memory (OOMKilled)",
+            "raise worker.resources.limits.memory",
+        ),
+        # Between two attempts, and in a later one.
+        (
+            [pod("a", "master", NAN, phase="Failed"), *WORKERS],
+            {"jobs": [job(failed=1)]},
+            "retrying",
+            "the last attempt failed: loss is NaN at step 7",
+            "",
+        ),
+        (
+            [pod("a", "master", NAN, phase="Failed"), MASTER, *WORKERS],
+            {"jobs": [job(failed=1)]},
+            "running",
+            "an earlier attempt failed: loss is NaN at step 7",
+            "",
+        ),
+        (
+            [],
+            {"jobs": [job(suspend=True)]},
+            "suspended",
+            "the run is stopped",
+            "hvdchart restart hvd",
+        ),
+        ([], {"jobs": [], "sets": []}, "not found", "", "hvdchart list"),
+        # The Job was deleted: the record has the outcome, unless the master was lost before.
+        (
+            WORKERS,
+            {"jobs": [], "record": {"job": JOB, "state": "Running"}},
+            "not found",
+            "the run's Job was deleted",
+            "deploy",
+        ),
+        # No Job was ever made: a quota has refused it.
+        (WORKERS, {"jobs": []}, "not found", "the run has no Job, so that no master", "remove"),
+        (
+            WORKERS,
+            {"jobs": [], "events": [event(JOB, "Job", "SuccessfulCreate", "a", type="Normal")]},
+            "not found",
+            "the run's Job was deleted before",
+            "",
+        ),
+        # The master of a session stays with the workers, for the next run.
+        (
+            [MASTER, *WORKERS],
+            {"record": {"job": JOB, "state": "Finished", "lease": "kept"}},
+            "finished",
+            "",
+            "",
+        ),
+        (
+            [MASTER, *WORKERS],
+            {"record": {"job": JOB, "state": "Failed", "lease": "kept", "reason": "boom"}},
+            "failed",
+            "boom",
+            "",
+        ),
+        (
+            [],
+            {"jobs": [DONE], "record": {"job": JOB, "lease": "nobody has renewed it"}},
+            "finished",
+            "its workers were removed: nobody has renewed it",
+            "",
+        ),
+        ([], {"jobs": [], "record": {"state": "Finished"}}, "finished", "", ""),
+        (
+            [],
+            {"jobs": [], "record": {"state": "Failed", "reason": "exit code 3"}},
+            "failed",
+            "exit code 3",
+            "",
+        ),
+        ([], {"jobs": [DONE], "record": {"results": "Stored"}}, "finished", "", ""),
+        (
+            [],
+            {"jobs": [DONE], "record": {"results": "exit code 9"}},
+            "finished",
+            "the results could not be stored: exit code 9",
+            "",
+        ),
+        # The last event about a pod that does not start.
+        (
+            beside(state=CREATING),
+            {"events": [MOUNT]},
+            "waiting",
+            'hvd-worker-1: FailedMount: secret "x" not found',
+            "",
+        ),
+        (
+            [pod("hvd-worker-1", "worker", CREATING), pod("hvd-worker-2", "worker", BAD_IMAGE)],
+            {"events": [MOUNT]},
+            "waiting",
+            "hvd-worker-1: FailedMount",
+            "exists; check image",
+        ),
+        # The master makes the keys a moment later.
+        (beside(state=CREATING), {"events": [NO_KEYS]}, "waiting", "1 of 2 workers", ""),
+        (
+            beside(state=CREATING),
+            {"events": [{**NO_KEYS, "lastTimestamp": "2026-01-01T10:01:05Z"}]},
+            "waiting",
+            "hvd-worker-1: FailedMount",
+            "Secret exists",
+        ),
+        (beside(state=CREATING), {"events": [MOUNT, PULLING]}, "waiting", "1 of 2 workers", ""),
+        (beside(state=CREATING), {"events": [OLD_MOUNT]}, "waiting", "1 of 2 workers are up", ""),
+        # Of pods that do not exist: the Job's too, without which no other object shows it.
+        (
+            [MASTER],
+            {"events": [REFUSED]},
+            "waiting",
+            "hvd-worker: cannot create a pod: exceeded quota: gpus",
+            "ResourceQuota",
+        ),
+        (
+            [],
+            {"events": [event(JOB, "Job", "FailedCreate", "denied by a webhook")]},
+            "waiting",
+            f"{JOB}: cannot create a pod: denied by a webhook",
+            "the message names the rule",
+        ),
+        ([MASTER, *WORKERS], {"events": [REFUSED]}, "running", "", ""),
+    ],
+)
+def test_state_with_its_reason_and_advice(
+    pods: list[Any], more: dict[str, Any], state: str, reason: str, advice: str
+) -> None:
+    more = dict(more)
+    current = status(pods, *more.pop("events", ()), **more)
+    assert current.state == state
+    assert current.reason.startswith(reason)
+    assert bool(current.reason) == bool(reason or state == "not found")
+    assert advice in current.advice
+
+
+def test_status_is_that_of_the_newest_job() -> None:
+    old = job(("Failed", "", "x"), name="hvd-master-old", created="2025-01-01T00:00:00Z")
+    olds = pod("o", "master", terminated(1, "old"), job="hvd-master-old", phase="Failed")
+    current = status([olds, MASTER, *WORKERS], jobs=[old, job(failed=1)])
+    assert (current.state, current.reason, current.job) == ("running", "", JOB)
+    assert (current.attempt, current.attempts) == (2, 4)
+
+
+ATTEMPTS = {"job": JOB, "state": "Running", "attempts": "3", "reason": "a rank was killed"}
+
+
+def test_status_has_the_attempts_in_the_record_of_its_job() -> None:
+    current = status([MASTER, *WORKERS], record=ATTEMPTS)
+    assert (current.attempt, current.reason) == (3, "an earlier attempt failed: a rank was killed")
+
+
+@pytest.mark.parametrize(
+    ("changes", "is_own"),
+    [
+        ({"job": "hvd-master-0"}, False),
+        # A release that was uninstalled had a Job of this name, too (issue 44).
+        ({"uid": "uid-old"}, False),
+        ({"uid": "uid-new"}, True),
+    ],
+    ids=["another name", "another Job of the name", "this Job"],
+)
+def test_status_has_the_attempts_of_no_other_run(changes: dict[str, str], is_own: bool) -> None:
+    present = job()
+    present["metadata"]["uid"] = "uid-new"
+    current = status([MASTER, *WORKERS], jobs=[present], record={**ATTEMPTS, **changes})
+    expected = (3, "an earlier attempt failed: a rank was killed") if is_own else (1, "")
+    assert (current.attempt, current.reason) == expected
+
+
+SPARE = {"name": "hvd-worker", "annotations": {"horovod/spares": "1"}}
+THREE_WITH_A_SPARE = [{"metadata": SPARE, "spec": {"replicas": 3}}]
+
+
+def up_without(lost: int) -> list[Any]:
+    """The master, and two of three workers that are up; `lost` is the ordinal of the other."""
+    others = [ordinal for ordinal in range(3) if ordinal != lost]
+    return [MASTER, *(pod(f"hvd-worker-{n}", "worker", RUNNING, ready=True) for n in others)]
+
+
+@pytest.fixture(params=[0, 1, 2])
+def lost(request: pytest.FixtureRequest) -> int:
+    """The ordinal of the worker that is not up: each of them may be it."""
+    ordinal: int = request.param
+    return ordinal
+
+
+@pytest.fixture
+def standing_in(lost: int) -> Status:
+    """The status of a run whose spare stands in for a worker that cannot start."""
+    down = pod(f"hvd-worker-{lost}", "worker", BAD_IMAGE)
+    return status([*up_without(lost), down], sets=THREE_WITH_A_SPARE)
+
+
+def test_a_run_whose_spare_stands_in_is_running(standing_in: Status) -> None:
+    assert standing_in.state == "running"
+    assert (standing_in.workers_ready, standing_in.workers_wanted) == (2, 2)
+    assert (standing_in.spares_ready, standing_in.spares_wanted) == (0, 1)
+
+
+def test_a_worker_for_which_a_spare_stands_in_is_named(standing_in: Status, lost: int) -> None:
+    """Although the run does not need it."""
+    assert standing_in.reason.startswith(f"hvd-worker-{lost}: ImagePullBackOff")
+
+
+def test_a_spare_that_cannot_be_created_is_no_reason(
+    lost: int,
+) -> None:
+    assert "quota" not in status(up_without(lost), REFUSED, sets=THREE_WITH_A_SPARE).reason
+
+
+def test_reports_count_workers_and_spares(standing_in: Status) -> None:
+    head = "hvd: running, 2 of 2 workers up, 0 of 1 spare"
+    assert next(status_report(standing_in, "team")) == head
+    assert " 2/2+0/1 " in list_report([("team", standing_in)])[1]
+
+
+FEWER = {"name": "hvd-worker", "annotations": {"horovod/minimum": "1"}}
+WITH_A_MINIMUM = [{"metadata": FEWER, "spec": {"replicas": 3}}]
+
+
+@pytest.mark.parametrize(
+    ("hosts", "state", "reason"),
+    [
+        ('{"hvd-worker": "0,2"}', "running", "it trains on 2 of 3 workers"),
+        ('{"hvd-worker": "0-2"}', "running", ""),
+        ("", "waiting", "2 of 3 workers are up"),
+    ],
+)
+def test_run_with_a_minimum_goes_on_without_a_worker(hosts: str, state: str, reason: str) -> None:
+    """Before it has trained, it waits for all."""
+    record = {"job": JOB, "state": "Running", "hosts": hosts}
+    pods = [*up_without(1), pod("hvd-worker-1", "worker", CREATING)]
+    current = status(pods, sets=WITH_A_MINIMUM, record=record)
+    assert (current.state, current.reason.partition(";")[0]) == (state, reason)
+    assert (current.workers_ready, current.workers_wanted) == (2, 3)
+
+
+def test_report_of_many_pods_lists_those_that_do_not_just_run() -> None:
+    number = 200
+    many = [pod(f"hvd-worker-{n}", "worker", RUNNING, ready=True) for n in range(number)]
+    many[150] = pod("hvd-worker-150", "worker", CREATING)
+    many[7] = pod("hvd-worker-7", "worker", RUNNING, ready=True, restarts=2)
+    sets = [{**STATEFUL_SET, "spec": {"replicas": number}}]
+    lines = list(status_report(status([MASTER, *many], sets=sets), "team"))
+    assert lines[0] == "hvd: waiting, 199 of 200 workers up"
+    assert [line for line in lines if line.startswith("  ")] == [
+        "  hvd-worker-7    Running on n1, restarted 2 times",
+        "  hvd-worker-150  ContainerCreating on n1",
+        "  199 other pods run; -o json lists all",
+    ]
+    assert lines[-1] == "next: hvdchart events hvd -n team"
+
+
+TRAINING = event(JOB, "Job", "Training", "starts", type="Normal", at="3")
+OLD_JOB = {"kind": "Job", "name": JOB, "uid": "uid-old"}
+READY = event(JOB, "Job", "HostsReady", "answer", type="Normal", at="2")
+PULLED = event("hvd-worker-1", "Pod", "Pulled", "image")
+
+
+@pytest.mark.parametrize(
+    ("pods", "events", "expected"),
+    [
+        ([], [], "scheduling: 0 of 3 pods have a node"),
+        (
+            unschedulable("SchedulingGated"),
+            [],
+            "queued: in a queue (scheduling gate kueue.x-k8s.io/admission)",
+        ),
+        (
+            unschedulable("Unschedulable", "0/3 nodes"),
+            [],
+            "scheduling: 2 of 3 pods have a node; cannot be scheduled: 0/3 nodes",
+        ),
+        (beside(state=CREATING), [], "starting: hvd-worker-1"),
+        (beside(state=CREATING), [PULLING], "pulling images: hvd-worker-1"),
+        (beside(state=CREATING), [PULLING, PULLED], "starting: hvd-worker-1"),
+        ([MASTER, *WORKERS], [], "starting"),
+        ([MASTER, *WORKERS], [READY, TRAINING], "training: step 7"),
+        # A worker that comes again later does not take a run back that trains.
+        ([MASTER, WORKERS[0]], [READY, TRAINING], "training: step 7"),
+        ([MASTER, *WORKERS], [TRAINING, event(JOB, "Job", "Started", "again", at="4")], "starting"),
+        # Of a Job and a pod of the same names, in the release before.
+        ([MASTER, *WORKERS], [{**TRAINING, "involvedObject": OLD_JOB}], "starting"),
+        (
+            beside(state=CREATING),
+            [{**PULLING, "involvedObject": {**PULLING["involvedObject"], "uid": "uid-old"}}],
+            "starting: hvd-worker-1",
+        ),
+        # Of the run before.
+        ([MASTER, *WORKERS], [event("hvd-master-old", "Job", "Training", "starts")], "starting"),
+        (
+            [pod("hvd-master-old-x", "master", BAD_IMAGE, job="hvd-master-old")],
+            [],
+            "scheduling: 0 of 3 pods have a node",
+        ),
+    ],
+)
+def test_the_phase_and_what_it_waits_for(pods: list[Any], events: list[Any], expected: str) -> None:
+    record = {"job": JOB, "progress": '{"step": 7}'}
+    assert str(RunView(release(pods, *events, record=record)).phase) == expected
+
+
+def test_the_phase_of_a_script_names_the_options_of_its_command() -> None:
+    run = job()
+    marks = {"annotations": {COMMAND: RUN}}
+    run["spec"].setdefault("template", {}).setdefault("metadata", {}).update(marks)
+    pulls = {"waiting": {"reason": "ErrImagePull", "message": "not there"}}
+    phase = str(RunView(release(beside(state=pulls), jobs=[run])).phase)
+    assert "--image" in phase
+    assert "image.repository" not in phase
+
+
+@pytest.mark.parametrize(
+    ("pods", "run", "expected"),
+    [
+        ([FAILED_MASTER], LIMIT, "done: failed, boom"),
+        ([], DONE, "done: finished"),
+        ([], job(suspend=True), "queued: the Job is suspended"),
+    ],
+    ids=["failed", "finished", "suspended"],
+)
+def test_the_phase_without_running_pods_is_that_of_the_job(
+    pods: list[Any], run: Any, expected: str
+) -> None:
+    assert str(RunView(release(pods, jobs=[run])).phase) == expected
+
+
+def test_a_run_whose_stateful_sets_were_deleted_says_so_and_what_to_do() -> None:
+    found = status([MASTER], sets=[])
+    assert found.state == "waiting"
+    assert "StatefulSets" in found.reason
+    assert "hvdchart restart" in found.advice
+
+
+@pytest.mark.parametrize("is_stopped", [True, False])
+def test_the_command_that_continues_a_run_names_its_namespace(is_stopped: bool) -> None:
+    made = job(suspend=is_stopped)
+    made["metadata"]["namespace"] = "team"
+    found = status([MASTER], jobs=[made], sets=[])
+    assert found.advice.endswith("hvdchart restart hvd -n team")
+
+
+def test_a_run_whose_master_has_recorded_the_end_is_finishing() -> None:
+    gone = {**STATEFUL_SET, "spec": {"replicas": 0}}
+    record = {"job": JOB, "state": "Finished"}
+    current = status([MASTER, *WORKERS], sets=[gone], record=record)
+    assert (current.state, current.over) == ("finishing", False)
+    assert next(status_report(current, "team")) == "hvd: finishing"
+
+
+def test_the_end_of_an_earlier_run_is_not_that_of_this_one() -> None:
+    record = {"job": "hvd-master-before", "state": "Finished"}
+    assert status([MASTER, *WORKERS], record=record).state == "running"
+
+
+def test_how_long_a_run_has_lasted_is_said() -> None:
+    began = datetime.fromisoformat("2026-01-01T10:00:00Z").timestamp()
+    head = next(status_report(status([MASTER, *WORKERS]), "team", began + 90))
+    assert head == "hvd: running for 90 s, 2 of 2 workers up"
+    record = {"job": JOB, "state": "Finished", "time": "2026-01-01T10:00:24Z"}
+    over = status([], jobs=[DONE], record=record)
+    assert next(status_report(over, "team", began + 9000)) == "hvd: finished after 24 s"

@@ -1,0 +1,112 @@
+"""Values that the chart would refuse are refused at their place in the spec."""
+
+from __future__ import annotations
+
+import pytest
+
+from hvdchart.errors import SpecError
+from hvdchart.values.check_values import checked_values
+from tests.unit.hvdchart.specs import NAMED, NODE, WITHOUT_IMAGE, plan_text, values
+
+
+@pytest.mark.parametrize(
+    ("text", "place", "says"),
+    [
+        ("", "1:1", "image: no image for some pods"),
+        ("{image: {tag: x}}", "5:17", "values.image: no image for some pods"),
+        ("{worker: {image: {repository: a}}}", "1:1", "image: no image for some pods"),
+        ("{workerGroups: [{name: a}], master: {image: {repository: a}}}", "1:1", "no image for"),
+        ("{worker: {nmber: 2}}", "6:19", "did you mean 'number'?); expected a key of the chart"),
+        ("{wrker: {}}", "6:10", "no key 'wrker' here (did you mean 'worker'?)"),
+        ("{worker: {number: x}}", "6:27", "integer"),
+        (
+            "{master: {resources: {limits: {cpu: abc}}}}",
+            "6:45",
+            'got "abc"; expected a quantity such as 4 or 500m',
+        ),
+        ("{shm: {sizeLimit: abc}}", "6:27", "expected a quantity such as 8Gi"),
+        ("{image: {digest: abc}}", "6:26", "expected digest of the image, such as sha256:"),
+        ("{worker: null}", "6:18", "null is not of type"),
+        ("{nameOverride: unet}", "6:10", "expected no nameOverride"),
+        ('{"a\\nb\\u200b": 1}', "6:10", r"values.a\nb\u200b: the chart has no key"),
+    ],
+)
+def test_refused_value_is_reported_at_its_place_in_the_spec(
+    text: str, place: str, says: str
+) -> None:
+    head = WITHOUT_IMAGE if "no image" in says else NAMED
+    with pytest.raises(SpecError) as caught:
+        checked_values(plan_text(f"{head}{NODE}values: {text or '{}'}\n"))
+    assert caught.value.place == f"a.yaml:{place}", str(caught.value)
+    assert says in str(caught.value)
+    assert str(caught.value).isprintable()
+
+
+@pytest.mark.parametrize(
+    ("text", "paths"),
+    [
+        (
+            "{worker: {number: 0, slots: x, nmber: 1, spred: 2}, wrker: 3}",
+            [
+                "values.wrker",
+                "values.worker.nmber",
+                "values.worker.spred",
+                "values.worker.number",
+                "values.worker.slots",
+            ],
+        ),
+        (
+            "{worker: {number: null, slots: null}}",
+            ["values.worker.number", "values.worker.slots"],
+        ),
+    ],
+    ids=["wrong values", "nulls"],
+)
+def test_all_values_that_the_chart_refuses_are_reported_at_once(
+    text: str, paths: list[str]
+) -> None:
+    with pytest.raises(SpecError) as caught:
+        values(f"{NODE}values: {text}\n")
+    assert [error.path for error in caught.value.errors] == paths
+
+
+def limits(text: str) -> str:
+    """Resources whose limit of memory is below the request."""
+    return f"resources: {{requests: {{memory: 2Gi}}, limits: {{memory: {text}}}}}"
+
+
+@pytest.mark.parametrize(
+    ("text", "paths"),
+    [
+        (f"{{worker: {{{limits('1Gi')}}}}}", ["values.worker.resources.limits.memory"]),
+        (f"{{worker: {{{limits('2147483648')}}}}}", []),
+        (f"{{master: {{{limits('1.5Gi')}}}}}", ["values.master.resources.limits.memory"]),
+        (
+            f"{{tensorboard: {{enabled: true, {limits('1e9')}}}}}",
+            ["values.tensorboard.resources.limits.memory"],
+        ),
+        (f"{{tensorboard: {{{limits('1e9')}}}}}", []),
+        (
+            f"{{workerGroups: [{{name: a, {limits('1Gi')}}}]}}",
+            ["values.workerGroups[0].resources.limits.memory"],
+        ),
+        # What a group inherits is the fault of the key that was written.
+        (
+            "{worker: {resources: {limits: {cpu: 100m}}}, workerGroups: [{name: a, resources: "
+            "{requests: {cpu: 1}}}]}",
+            ["values.worker.resources.limits.cpu"],
+        ),
+        (
+            "{master: {resources: {requests: {cpu: 2}, limits: {cpu: 1, a.b/c: 1}}}}",
+            ["values.master.resources.limits.cpu"],
+        ),
+    ],
+)
+def test_limit_below_the_request_is_refused(text: str, paths: list[str]) -> None:
+    """Kubernetes would refuse the pods."""
+    found: list[str] = []
+    try:
+        values(f"{NODE}values: {text}\n")
+    except SpecError as error:
+        found = [each.path for each in error.errors]
+    assert found == paths
