@@ -244,14 +244,14 @@ def generated_texts() -> dict[Path, str]:
     return {
         CHART / "values.yaml": render_values(source),
         CHART / "values.schema.json": render_schema(source),
-        templates / "checks" / "_retired.tpl": render_template("retired", source["retired"]),
-        templates / "common" / "_defaults.tpl": render_template(
+        templates / "generated" / "_retired.tpl": render_template("retired", source["retired"]),
+        templates / "generated" / "_defaults.tpl": render_template(
             "defaults", dict(_needed_defaults(source, ""))
         ),
-        templates / "common" / "_effective.tpl": render_template(
+        templates / "generated" / "_effective.tpl": render_template(
             "effective", dict(effective_numbers(source))
         ),
-        templates / "run" / "_hashes.tpl": render_template(
+        templates / "generated" / "_hashes.tpl": render_template(
             "hashes", {key: declared for key, declared in hashes.items() if declared != "none"}
         ),
         readme: replace_sections(readme, {"values table": render_table(source)}),

@@ -40,7 +40,7 @@ def newer(tmp_path_factory: pytest.TempPathFactory) -> Path:
     values = folder / "values.yaml"
     lines = '  newList: []\n  newMap: {a: {}}\n  newText: ""\n  newSwitch: false\n'
     values.write_text(values.read_text().replace("\nworker:", f"\nworker:\n{lines}#", 1))
-    for name in ("common/_defaults.tpl", "run/_hashes.tpl"):
+    for name in ("generated/_defaults.tpl", "generated/_hashes.tpl"):
         template = folder / "templates" / name
         new = {
             f"worker.{key}": empty if name.startswith("common") else "identity"

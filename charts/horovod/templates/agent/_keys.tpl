@@ -1,13 +1,13 @@
 {{/* The keys with which the master and the agents in the workers know each other. */}}
 
 {{/*
-Adds to .horovod:
+Adds to .facts:
   keys  secrets and names (in the certificates) of master and worker, areOwn: whether they are the chart's own, and
-        masterMakes: whether the first master may make them
+        masterMayMake: whether the first master may make them
 */}}
 {{- define "horovod.prepareKeys" -}}
 {{- $agent := .Values.agent -}}
-{{- $fullname := .horovod.fullname -}}
+{{- $fullname := .facts.fullname -}}
 {{- /* The keys of each agent.generation have Secrets and names of their own. */ -}}
 {{- $generation := int $agent.generation -}}
 {{- $secrets := dict -}}
@@ -18,6 +18,6 @@ Adds to .horovod:
 {{- $_ := set $names $of (printf "%s-%d.%s.%s.horovod.internal" $of $generation $fullname $.Release.Namespace) -}}
 {{- end -}}
 {{- $areOwn := not $agent.masterSecret -}}
-{{- $masterMakes := and $areOwn (not (empty .horovod.serviceAccount)) -}}
-{{- $_ := set .horovod "keys" (dict "secrets" $secrets "names" $names "areOwn" $areOwn "masterMakes" $masterMakes) -}}
+{{- $masterMayMake := and $areOwn (not (empty .facts.serviceAccount)) -}}
+{{- $_ := set .facts "keys" (dict "secrets" $secrets "names" $names "areOwn" $areOwn "masterMayMake" $masterMayMake) -}}
 {{- end }}

@@ -1,13 +1,13 @@
 {{/* Checks that objects which the values name exist. They need access to the cluster. */}}
 {{- define "horovod.checkCluster" -}}
 {{- $ns := .Release.Namespace -}}
-{{- if .horovod.hasAccess -}}
+{{- if .facts.hasAccess -}}
 {{- /* Helm creates these before the pods that name them. */ -}}
 {{- $created := list -}}
 {{- range .Values.extraObjects -}}
 {{- $created = append $created (printf "%s/%s" (dig "kind" "" .) (dig "metadata" "name" "" .)) -}}
 {{- end -}}
-{{- range .horovod.groups -}}
+{{- range .facts.groups -}}
 {{- $old := lookup "apps/v1" "StatefulSet" $ns .statefulSet | default dict -}}
 {{- $instance := dig "spec" "selector" "matchLabels" "app.kubernetes.io/instance" "" $old -}}
 {{- if and $instance (ne $instance $.Release.Name) -}}
@@ -19,7 +19,7 @@
 {{- end -}}
 {{- include "horovod.checkSecrets" (dict "root" . "created" $created) -}}
 {{- include "horovod.checkHostPort" . -}}
-{{- range .horovod.groups -}}
+{{- range .facts.groups -}}
 {{- range $volume := .volumes -}}
 {{- $claim := dig "persistentVolumeClaim" "claimName" "" $volume -}}
 {{- $isCreated := has (printf "PersistentVolumeClaim/%s" $claim) $created -}}
@@ -30,7 +30,7 @@
 {{- end -}}
 {{- end -}}
 {{- end -}}
-{{- range .horovod.groups -}}
+{{- range .facts.groups -}}
 {{- $isCreated := has (printf "ServiceAccount/%s" .serviceAccount.name) $created -}}
 {{- if and .serviceAccount.name (not .serviceAccount.create) (not $isCreated) -}}
 {{- if not (lookup "v1" "ServiceAccount" $ns .serviceAccount.name) -}}

@@ -2,14 +2,14 @@
 
 {{- define "horovod.checkCode" -}}
 {{- $code := .Values.code -}}
-{{- $size := .horovod.code.size -}}
-{{- range $name, $_ := .horovod.code.files -}}
+{{- $size := .facts.code.size -}}
+{{- range $name, $_ := .facts.code.files -}}
 {{- if not (regexMatch "^[A-Za-z0-9_][-._A-Za-z0-9]*$" $name) -}}
 {{- $allowed := "use letters, digits, '.', '-' and '_'; for a folder use code.archive" -}}
 {{- fail (printf "code.files has the name %q: %s" $name $allowed) -}}
 {{- end -}}
 {{- end -}}
-{{- $most := int .horovod.known.codeCharacters -}}
+{{- $most := int .facts.shared.codeCharacters -}}
 {{- if gt $size $most -}}
 {{- $why := "Helm stores them twice in a Secret of at most 1 MiB; put more into the image or onto a volume" -}}
 {{- $problem := printf "code.files and code.archive have %d characters" $size -}}
@@ -19,7 +19,7 @@
 {{- $how := "`tar -cz -C FOLDER . | base64 -w0 > code.b64`, and pass it with --set-file code.archive=code.b64" -}}
 {{- fail (printf "code.archive is not a tar.gz in base64: make it with %s" $how) -}}
 {{- end -}}
-{{- if and .horovod.code.version (eq (.horovod.command | len) 0) -}}
+{{- if and .facts.code.version (eq (.facts.command | len) 0) -}}
 {{- fail "code is set but master.args is empty: set it to the training command, such as [python, train.py]" -}}
 {{- end -}}
 {{- end }}
@@ -34,7 +34,7 @@
 {{- end -}}
 {{- if $staging.command -}}
 {{- $path := trimSuffix "/" $staging.path -}}
-{{- range .horovod.groups -}}
+{{- range .facts.groups -}}
 {{- $mount := include "horovod.mountOf" (dict "mounts" .volumeMounts "path" $path) -}}
 {{- if not $mount -}}
 {{- $problem := printf "staging.path is %q but no entry of volumeMounts contains it (group %q)" $path .name -}}
@@ -51,7 +51,7 @@
 {{- define "horovod.checkResults" -}}
 {{- $results := .Values.results -}}
 {{- if $results.command -}}
-{{- $path := .horovod.resultsPath | trimSuffix "/" -}}
+{{- $path := .facts.resultsPath | trimSuffix "/" -}}
 {{- if not $path -}}
 {{- $problem := "results.command is set but results.path is empty and worker.env has no OUTPUT_PATH" -}}
 {{- fail (printf "%s: set results.path to the directory to store" $problem) -}}

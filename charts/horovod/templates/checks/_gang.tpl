@@ -1,7 +1,7 @@
 {{/* Refusals of the gang. */}}
 
 {{- define "horovod.checkGang" -}}
-{{- if and .Values.gang (not .horovod.gangApi) -}}
+{{- if and .Values.gang (not .facts.gangApi) -}}
 {{- $problem := printf "gang is %s but the cluster has no PodGroup of scheduling.k8s.io that the chart knows" .Values.gang -}}
 {{- $remedy := "enable the feature gate GenericWorkload and that API, or set gang to Volcano or SchedulerPlugins" -}}
 {{- $option := "when you render without the cluster, name it: --api-versions scheduling.k8s.io/v1beta1/PodGroup" -}}

@@ -2,8 +2,8 @@
 
 {{- define "horovod.checkGroups" -}}
 {{- $names := list -}}
-{{- $longest := ternary "alone" "inQueue" (empty .horovod.kueue) | get .horovod.known.statefulSetName | int -}}
-{{- range .horovod.groups -}}
+{{- $longest := ternary "alone" "inQueue" (empty .facts.kueue) | get .facts.shared.statefulSetName | int -}}
+{{- range .facts.groups -}}
 {{- if gt (len .statefulSet) $longest -}}
 {{- $subject := printf "StatefulSet name %q has %d characters: use at most %d" .statefulSet (len .statefulSet) $longest -}}
 {{- $reason := "because a label of its pods adds hashes to it and must not exceed 63" -}}
@@ -25,8 +25,8 @@
 
 {{/* The Role names every pod that the master may replace, so that the number of hosts has a limit. */}}
 {{- define "horovod.checkHosts" -}}
-{{- $most := .horovod.known.hosts | int -}}
-{{- $hosts := add .horovod.hosts .horovod.spares | int -}}
+{{- $most := .facts.shared.hosts | int -}}
+{{- $hosts := add .facts.hosts .facts.spares | int -}}
 {{- if gt $hosts $most -}}
 {{- $source := "number and spares of worker and workerGroups" -}}
 {{- $advice := printf "the chart supports at most %d; lower one of them" $most -}}
@@ -37,7 +37,7 @@
 {{/* Refuses spares that could never replace a host, and a minimum that could never be used. */}}
 {{- define "horovod.checkSpares" -}}
 {{- $root := . -}}
-{{- range $group := .horovod.groups -}}
+{{- range $group := .facts.groups -}}
 {{- if gt (int $group.minimum) (int $group.number) -}}
 {{- $given := printf "group %q: minimum is %d but number is %d" $group.name (int $group.minimum) (int $group.number) -}}
 {{- fail (printf "%s: give at most the number of workers" $given) -}}
@@ -57,9 +57,9 @@
 {{- end }}
 
 {{- define "horovod.checkGpus" -}}
-{{- $known := .horovod.known -}}
+{{- $known := .facts.shared -}}
 {{- $pattern := printf "^(%s)$" $known.gpus -}}
-{{- range .horovod.groups -}}
+{{- range .facts.groups -}}
 {{- $gpus := 0 -}}
 {{- $last := "" -}}
 {{- range $key, $count := (.resources).limits -}}
@@ -89,30 +89,13 @@
 
 {{/* The master starts one mpirun for all groups, which names the rank of each line or of no line. */}}
 {{- define "horovod.checkTags" -}}
-{{- $first := first .horovod.groups -}}
+{{- $first := first .facts.groups -}}
 {{- $given := include "horovod.tagEntry" $first | default "not set" -}}
-{{- range rest .horovod.groups -}}
+{{- range rest .facts.groups -}}
 {{- $own := include "horovod.tagEntry" . | default "not set" -}}
 {{- if ne $own $given -}}
 {{- $problem := printf "TAG_OUTPUT in env is %s for group %q but %s for group %q" $given $first.name $own .name -}}
 {{- fail (printf "%s: either all lines of a run name their rank or none; set it in worker.env only" $problem) -}}
-{{- end -}}
-{{- end -}}
-{{- end }}
-
-{{- define "horovod.checkPlacement" -}}
-{{- $user := .Values.podSecurityContext.runAsUser -}}
-{{- range .horovod.groups -}}
-{{- if and (eq .spread "Required") (hasKey .affinity "podAntiAffinity") -}}
-{{- $subject := printf "group %q: spread is Required but affinity.podAntiAffinity is given too" .name -}}
-{{- fail (printf "%s: use only one of them (spread: None leaves it to affinity)" $subject) -}}
-{{- end -}}
-{{- if and .capabilities (ne (toString $user) "0") -}}
-{{- $uid := toString ($user | default "the image's") -}}
-{{- $pair := printf "capabilities is %s but podSecurityContext.runAsUser is %s" (toJson .capabilities) $uid -}}
-{{- $rule := "Linux gives added capabilities to root only" -}}
-{{- $remedy := "run as 0 (with runAsNonRoot: false), or remove them and raise the node's memlock limit instead" -}}
-{{- fail (printf "group %q: %s: %s; %s" .name $pair $rule $remedy) -}}
 {{- end -}}
 {{- end -}}
 {{- end }}

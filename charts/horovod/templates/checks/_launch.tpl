@@ -1,7 +1,7 @@
 {{/* Refusals of launch settings. */}}
 
 {{- define "horovod.checkLaunch" -}}
-{{- $mode := .horovod.mode -}}
+{{- $mode := .facts.mode -}}
 {{- $hasLaunch := has "$(LAUNCH)" .Values.master.args -}}
 {{- if eq $mode "custom" -}}
 {{- if not .Values.master.args -}}
@@ -18,7 +18,7 @@
 {{- $rule := "its launcher uses the workers; remove it, or set launch.mode to custom" -}}
 {{- fail (printf "launch.allowIdleWorkers is true but launch.mode is %s: %s" $mode $rule) -}}
 {{- end -}}
-{{- $isHorovodrunLine := .horovod.isHorovodrunLine -}}
+{{- $isHorovodrunLine := .facts.isHorovodrunLine -}}
 {{- $given := ternary "master.args has a line of horovodrun" "launch.mode is direct" $isHorovodrunLine -}}
 {{- $alone := "write the ranks' command alone, without horovodrun" -}}
 {{- if and (eq $mode "direct") (eq .Values.launch.framework "mpi") -}}

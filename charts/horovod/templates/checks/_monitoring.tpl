@@ -2,7 +2,7 @@
 
 {{- define "horovod.checkMonitoring" -}}
 {{- if .Values.horovod.timeline -}}
-{{- range .horovod.groups -}}
+{{- range .facts.groups -}}
 {{- if not (include "horovod.hasEnv" (dict "env" .env "name" "OUTPUT_PATH")) -}}
 {{- $problem := printf "horovod.timeline is true but worker.env has no OUTPUT_PATH (group %q)" .name -}}
 {{- fail (printf "%s: the timeline is written there; add OUTPUT_PATH and a volume mounted at it" $problem) -}}
@@ -10,7 +10,7 @@
 {{- end -}}
 {{- end -}}
 {{- if .Values.tensorboard.enabled -}}
-{{- $logDir := .horovod.logDir -}}
+{{- $logDir := .facts.logDir -}}
 {{- if not $logDir -}}
 {{- $problem := "tensorboard.enabled is true but tensorboard.logDir is empty and worker.env has no OUTPUT_PATH" -}}
 {{- fail (printf "%s: set tensorboard.logDir to the directory with the logs" $problem) -}}
@@ -25,7 +25,7 @@
 {{- if not .Values.tensorboard.enabled -}}
 {{- fail (printf "%s tensorboard.enabled is false: enable TensorBoard, or remove allowFrom" $none) -}}
 {{- end -}}
-{{- if not .horovod.hasTensorboardPolicy -}}
+{{- if not .facts.hasTensorboardPolicy -}}
 {{- $why := "every pod may connect then; remove one of the two" -}}
 {{- fail (printf "%s networkPolicy.enabled is false: %s" $none $why) -}}
 {{- end -}}

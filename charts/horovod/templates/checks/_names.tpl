@@ -1,24 +1,7 @@
-{{/* Refusals of names: of keys of older charts, of the objects, and those that the chart uses itself. */}}
-
-{{- define "horovod.checkRetired" -}}
-{{- $values := .Values -}}
-{{- range $key, $instead := include "horovod.retired" . | fromJson -}}
-{{- $pair := splitList "=" $key -}}
-{{- $parts := splitList "." (first $pair) -}}
-{{- $parent := $values -}}
-{{- range initial $parts -}}{{- $parent = get $parent . | default dict -}}{{- end -}}
-{{- if eq (len $pair) 2 -}}
-{{- if eq (get $parent (last $parts) | toString) (last $pair) -}}
-{{- fail (printf "%s is a value of older charts; use instead: %s" $key $instead) -}}
-{{- end -}}
-{{- else if hasKey $parent (last $parts) -}}
-{{- fail (printf "%s is a key of older charts; use instead: %s" $key $instead) -}}
-{{- end -}}
-{{- end -}}
-{{- end }}
+{{/* Refusals of names: those of the objects, and those that the chart uses itself. */}}
 
 {{- define "horovod.checkNames" -}}
-{{- $fullname := .horovod.fullname -}}
+{{- $fullname := .facts.fullname -}}
 {{- $from := "from the release's name and the chart's alias" -}}
 {{- if eq $fullname .Release.Name -}}{{- $from = "the release's name" -}}{{- end -}}
 {{- if .Values.nameOverride -}}{{- $from = "from the release's name and nameOverride" -}}{{- end -}}
@@ -27,7 +10,7 @@
 {{- $rule := "it must consist of lower-case letters, digits and '-' and start with a letter" -}}
 {{- fail (printf "the name of the objects is %q (%s): it becomes part of host names, so %s" $fullname $from $rule) -}}
 {{- end -}}
-{{- $longest := .horovod.known.releaseName | int -}}
+{{- $longest := .facts.shared.releaseName | int -}}
 {{- if gt (len $fullname) $longest -}}
 {{- $reason := "because the name of the master's Job must not exceed 63; fullnameOverride replaces it" -}}
 {{- $subject := printf "the name of the objects, %q (%s), has %d characters" $fullname $from (len $fullname) -}}
@@ -37,12 +20,12 @@
 
 {{/* Names of variables, volumes and paths that the chart uses itself. */}}
 {{- define "horovod.checkReserved" -}}
-{{- $reserved := .horovod.known.reserved -}}
+{{- $reserved := .facts.shared.reserved -}}
 {{- $environments := dict "master.env" .Values.master.env "staging.env" .Values.staging.env -}}
 {{- $_ := set $environments "results.env" .Values.results.env -}}
 {{- $volumes := dict "volumes" .Values.volumes -}}
 {{- $mounts := dict "volumeMounts" .Values.volumeMounts -}}
-{{- range .horovod.groups -}}
+{{- range .facts.groups -}}
 {{- $_ := set $environments (printf "worker.env (group %q)" .name) .env -}}
 {{- $_ := set $volumes (printf "volumes of group %q" .name) .volumes -}}
 {{- $_ := set $mounts (printf "volumeMounts of group %q" .name) .volumeMounts -}}

@@ -3,7 +3,7 @@
 {{/* The chart has no default image, because no public registry has one with everything that it needs. */}}
 {{- define "horovod.checkImages" -}}
 {{- $owners := dict "master" .Values.master.image -}}
-{{- range .horovod.groups -}}{{- $_ := set $owners (printf "group %q" .name) .image -}}{{- end -}}
+{{- range .facts.groups -}}{{- $_ := set $owners (printf "group %q" .name) .image -}}{{- end -}}
 {{- $default := .Values.image.repository -}}
 {{- range $of, $image := $owners -}}
 {{- if not (or $image.repository $default) -}}
@@ -25,23 +25,23 @@
 {{- end }}
 
 {{- define "horovod.checkPods" -}}
-{{- $_ := include "horovod.checkPod" (dict "root" . "of" "master" "values" .Values.master) -}}
-{{- range .horovod.groups -}}
+{{- include "horovod.checkPod" (dict "root" . "of" "master" "values" .Values.master) -}}
+{{- range .facts.groups -}}
 {{- $of := ternary (printf "workerGroups[%s]" .name) "worker" (not (empty $.Values.workerGroups)) -}}
-{{- $_ := include "horovod.checkPod" (dict "root" $ "of" $of "values" .) -}}
+{{- include "horovod.checkPod" (dict "root" $ "of" $of "values" .) -}}
 {{- end -}}
 {{- include "horovod.checkAccounts" . -}}
 {{- range $key, $value := .Values.labels -}}
-{{- $isOfChart := regexMatch "^app.kubernetes.io/(name|instance|component|version|managed-by)$" $key -}}
+{{- $isOfChart := regexMatch "^app\\.kubernetes\\.io/(name|instance|component|version|managed-by)$" $key -}}
 {{- if or $isOfChart (hasPrefix "horovod/" $key) (eq $key "helm.sh/chart") -}}
 {{- fail (printf "labels has %s: the chart sets that label; use another one" $key) -}}
 {{- end -}}
 {{- end -}}
 {{- $labels := dict "podLabels" .Values.podLabels "master.podLabels" .Values.master.podLabels -}}
-{{- range .horovod.groups -}}{{- $_ := set $labels (printf "podLabels of group %q" .name) .podLabels -}}{{- end -}}
+{{- range .facts.groups -}}{{- $_ := set $labels (printf "podLabels of group %q" .name) .podLabels -}}{{- end -}}
 {{- range $of, $map := $labels -}}
 {{- range $key, $value := $map -}}
-{{- if or (hasPrefix "horovod/" $key) (regexMatch "^app.kubernetes.io/(name|instance|component)$" $key) -}}
+{{- if or (hasPrefix "horovod/" $key) (regexMatch "^app\\.kubernetes\\.io/(name|instance|component)$" $key) -}}
 {{- fail (printf "%s has %s: the chart's selectors need that label; use another one" $of $key) -}}
 {{- end -}}
 {{- end -}}
@@ -135,10 +135,10 @@ volumeMounts: volumeMounts
 {{- define "horovod.checkAccounts" -}}
 {{- $accounts := dict -}}
 {{- if .Values.serviceAccount.create -}}
-{{- $name := .horovod.serviceAccount -}}
+{{- $name := .facts.serviceAccount -}}
 {{- $_ := set $accounts $name (dict "of" "serviceAccount" "annotations" "of the master") -}}
 {{- end -}}
-{{- range .horovod.groups -}}
+{{- range .facts.groups -}}
 {{- if .serviceAccount.create -}}
 {{- $name := .account -}}
 {{- $of := printf "worker.serviceAccount (group %q)" .name -}}

@@ -9,11 +9,11 @@
 {{/* Helm stores the user's code twice, and an archive of programs, which it cannot compress, once. */}}
 {{- define "horovod.checkKeptPrograms" -}}
 {{- $size := 0 -}}
-{{- range .horovod.keptPrograms -}}
+{{- range .facts.keptPrograms -}}
 {{- range .binaryData -}}{{- $size = add $size (len .) -}}{{- end -}}
 {{- end -}}
-{{- $most := sub .horovod.known.codeCharacters (div $size 2) | max 0 | int -}}
-{{- $code := .horovod.code.size -}}
+{{- $most := sub .facts.shared.codeCharacters (div $size 2) | max 0 | int -}}
+{{- $code := .facts.code.size -}}
 {{- if and $size (gt $code $most) -}}
 {{- $why := "the run that goes on keeps the programs of another version of the chart, which this upgrade stores, too" -}}
 {{- $what := "use at most %d, upgrade when the run has ended, or use the chart that it was installed with" -}}

@@ -1,26 +1,18 @@
-{{/* Generated from values.source.yaml by `make generate`: edit that file. */}}
-{{- define "horovod.retired" -}}
-{
-  "useHostNetwork": "hostNetwork",
-  "useHostPID": "hostPID",
-  "resources": "worker.resources and master.resources",
-  "nodeSelector": "worker.nodeSelector and master.nodeSelector",
-  "affinity": "worker.affinity and master.affinity",
-  "tolerations": "worker.tolerations and master.tolerations",
-  "ssh.image": "nothing; no image needs OpenSSH",
-  "ssh.port": "agent.port",
-  "ssh.generation": "agent.generation",
-  "ssh.existingSecret": "agent.masterSecret and agent.workerSecret",
-  "ssh.useSecrets": "nothing; the keys are always in Secrets, which the chart makes, or agent.masterSecret and agent.workerSecret name",
-  "ssh.hostKey": "agent.workerSecret and agent.masterSecret, or nothing and the chart makes the keys",
-  "ssh.hostKeyPub": "nothing; a certificate is beside each key",
-  "worker.privileged": "securityContext",
-  "master.privileged": "securityContext",
-  "worker.podManagementPolicy": "nothing; workers always start in parallel",
-  "worker.port": "agent.port",
-  "launch.mode=elastic": "launch.mode=direct (or mpirun), worker.minimum, and worker.env for HOROVOD_* and NCCL_* of master.env",
-  "launch.mode=horovodrun": "launch.mode=direct over Gloo, with the options in a line of horovodrun in master.args, or launch.mode=mpirun over MPI, which horovodrun took where Horovod had it, unless --gloo was given; and worker.env for HOROVOD_* and NCCL_* of master.env",
-  "launch.elastic.minRanks": "worker.minimum, in workers",
-  "launch.elastic.maxRanks": "worker.number, the most workers that the run uses"
-}
+{{/* Refusals of keys and values of older charts, which values.source.yaml lists. */}}
+
+{{- define "horovod.checkRetired" -}}
+{{- $values := .Values -}}
+{{- range $key, $instead := include "horovod.retired" . | fromJson -}}
+{{- $pair := splitList "=" $key -}}
+{{- $parts := splitList "." (first $pair) -}}
+{{- $parent := $values -}}
+{{- range initial $parts -}}{{- $parent = get $parent . | default dict -}}{{- end -}}
+{{- if eq (len $pair) 2 -}}
+{{- if eq (get $parent (last $parts) | toString) (last $pair) -}}
+{{- fail (printf "%s is a value of older charts; use instead: %s" $key $instead) -}}
+{{- end -}}
+{{- else if hasKey $parent (last $parts) -}}
+{{- fail (printf "%s is a key of older charts; use instead: %s" $key $instead) -}}
+{{- end -}}
+{{- end -}}
 {{- end }}

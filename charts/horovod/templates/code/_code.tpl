@@ -1,7 +1,7 @@
 {{/* The user's code: files of the release that the master hands to the workers (hvd_pods/master/user_code.py). */}}
 
 {{/*
-Adds to .horovod:
+Adds to .facts:
   code  its files by name; size: their characters; version, sha256 and configMap, which are empty without code; data and
         binaryData: the content of the ConfigMap
 */}}
@@ -12,11 +12,11 @@ Adds to .horovod:
 {{- $size := len $archive -}}
 {{- range $files -}}{{- $size = add $size (len .) -}}{{- end -}}
 {{- $code := dict "files" $files "size" (int $size) "version" "" "sha256" "" "configMap" "" "data" dict "binaryData" dict -}}
-{{- $_ := set .horovod "code" $code -}}
+{{- $_ := set .facts "code" $code -}}
 {{- if or .Values.code.files $archive -}}
 {{- $version := printf "%s %s" $text $archive | sha256sum | trunc 10 -}}
 {{- $_ := set $code "version" $version -}}
-{{- $_ := set $code "configMap" (printf "%s-code-%s" .horovod.fullname $version) -}}
+{{- $_ := set $code "configMap" (printf "%s-code-%s" .facts.fullname $version) -}}
 {{- /* Of what `sha256sum` prints of the ConfigMap's keys: the master's pod has it in its template, and runs no other code
 (hvd_pods/common/code_archive.py). */ -}}
 {{- $keys := deepCopy $files -}}

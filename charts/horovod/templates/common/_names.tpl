@@ -1,7 +1,7 @@
 {{/* Names, labels and selectors of the objects. */}}
 
 {{/*
-Adds to .horovod:
+Adds to .facts:
   fullname, name  the prefix of all object names, and the label that tells two dependencies of one release apart
   serviceAccount  the master's ServiceAccount; empty when the master has no access to the API
   record          the ConfigMap in which the master records how the last run ended, and which master controls the
@@ -10,7 +10,7 @@ Adds to .horovod:
   hasTest         whether there is a pod of `helm test`
 */}}
 {{- define "horovod.prepareNames" -}}
-{{- $facts := .horovod -}}
+{{- $facts := .facts -}}
 {{- /* As in charts that `helm create` makes, nameOverride is left out when the release's name contains it. */ -}}
 {{- $suffix := .Values.nameOverride -}}
 {{- if and $suffix (contains $suffix .Release.Name) -}}{{- $suffix = "" -}}
@@ -36,7 +36,7 @@ app.kubernetes.io/component: {{ .component | quote }}
 
 {{/* Labels that all objects and pods of the release share. */}}
 {{- define "horovod.runSelector" -}}
-app.kubernetes.io/name: {{ .horovod.name | quote }}
+app.kubernetes.io/name: {{ .facts.name | quote }}
 app.kubernetes.io/instance: {{ .Release.Name | quote }}
 {{- end }}
 

@@ -17,7 +17,7 @@ imagePullSecrets:
 {{- with .Values.priorityClassName }}
 priorityClassName: {{ . | quote }}
 {{- end }}
-{{- with .horovod.schedulerName }}
+{{- with .facts.schedulerName }}
 schedulerName: {{ . | quote }}
 {{- end }}
 enableServiceLinks: false
@@ -85,7 +85,7 @@ resources:
 
 {{/* What the chart mounts in the master or in a worker. Call with (dict "root" $ "component" "worker"). */}}
 {{- define "horovod.mounts" -}}
-{{- $hasCode := .root.horovod.code.version -}}
+{{- $hasCode := .root.facts.code.version -}}
 - {name: archive, mountPath: /horovod/archive, readOnly: true}
 - {name: programs, mountPath: /horovod/bin/hvd_pods}
 - {name: generated, mountPath: /horovod/generated}
@@ -107,7 +107,7 @@ Their volumes. The volume `keys` has the pod's certificate and key, and the auth
 pod back until the Secrets have them, but not the master that may make them.
 */}}
 {{- define "horovod.volumes" -}}
-{{- $facts := .root.horovod -}}
+{{- $facts := .root.facts -}}
 {{- $peer := ternary "master" "worker" (eq .component "worker") -}}
 {{- $ofPod := list (dict "key" "tls.crt" "path" "tls.crt") (dict "key" "tls.key" "path" "tls.key") -}}
 {{- $ofPeer := list (dict "key" "ca.crt" "path" "peer-ca.crt") -}}
@@ -127,7 +127,7 @@ pod back until the Secrets have them, but not the master that may make them.
       - secret:
           name: {{ get $facts.keys.secrets $of | quote }}
           items: {{ toJson $items }}
-          {{- if and $facts.keys.masterMakes (eq $.component "master") }}
+          {{- if and $facts.keys.masterMayMake (eq $.component "master") }}
           optional: true
           {{- end }}
       {{- end }}

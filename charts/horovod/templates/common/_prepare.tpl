@@ -2,25 +2,46 @@
 
 {{/*
 Every template file includes this first. Helm renders all files of a chart with the same root, so the first call does
-the work and keeps the result there. Later templates read these fields of .horovod, and those that the definitions
-beside the components add, in this order:
-  effective    .Values, with a number in the place of each null that stands for one
-  known        resources.json: what hvdchart and the pods know of names, limits and devices, too
+the work and keeps the result in .facts, which later templates read. Each step reads what an earlier one has added, and
+describes its own fields beside its definition. A definition whose name begins with prepare or find adds to .facts; one
+that is named by a noun returns something.
+
+Step              Adds to .facts
+prepare           shared, metricsPort, hasAccess, effective
+prepareNames      fullname, name, serviceAccount, record, kueue, hasTest
+preparePrograms   programs
+prepareKeys       keys
+preparePolicies   hasPolicy, hasTensorboardPolicy
+prepareGroups     groups, ranks, hosts, spares
+prepareGang       gangSize, podGroup, gangApi, schedulerName
+prepareCode       code
+prepareCommand    command, isHorovodrunLine, mode
+preparePaths      resultsPath, logDir
+checks            nothing: refuses values that contradict each other
+findRun           id, settings, job, sets, recordedEnd, ended, end, workersAreDone
+findKeptPrograms  keptPrograms
+checksOfRun       nothing: refuses what contradicts the run in the cluster
+prepareWorkers    nothing: completes each of groups
+prepareMaster     masterPod, jobName
+
+Of the first step:
+  shared       resources.json: what hvdchart and the pods know of names, limits and devices, too
   metricsPort  the port of the metrics of master and workers
   hasAccess    whether Helm can read the cluster
+  effective    .Values, with a number in the place of each null that stands for one
 */}}
 {{- define "horovod.prepare" -}}
-{{- if not (hasKey . "horovod") -}}
-{{- $known := .Files.Get "files/hvd_pods/common/resources.json" | fromJson -}}
+{{- if not (hasKey . "facts") -}}
+{{- $shared := .Files.Get "files/hvd_pods/common/resources.json" | fromJson -}}
 {{- /* The namespace's default ServiceAccount proves that Helm can read the cluster. */ -}}
 {{- $hasAccess := not (empty (lookup "v1" "ServiceAccount" .Release.Namespace "default")) -}}
-{{- $_ := set . "horovod" (dict "known" $known "metricsPort" 9400 "hasAccess" $hasAccess) -}}
+{{- $_ := set . "facts" (dict "shared" $shared "metricsPort" 9400 "hasAccess" $hasAccess) -}}
 {{- $defaults := include "horovod.defaults" . | fromJson -}}
 {{- include "horovod.restoreDefaults" (dict "into" .Values "defaults" $defaults) -}}
 {{- /* Null stays in .Values, from which the hashes of a run are made. */ -}}
 {{- $effective := deepCopy .Values -}}
 {{- include "horovod.restoreDefaults" (dict "into" $effective "defaults" (include "horovod.effective" . | fromJson)) -}}
-{{- $_ := set .horovod "effective" $effective -}}
+{{- $_ := set .facts "effective" $effective -}}
 {{- include "horovod.prepareNames" . -}}
 {{- include "horovod.preparePrograms" . -}}
 {{- include "horovod.prepareKeys" . -}}

@@ -1,11 +1,11 @@
 {{/* The master's pod. */}}
 
 {{/*
-Adds to .horovod, after the workers, whose revisions the master knows:
+Adds to .facts:
   masterPod, jobName  the template of the master's pod, and the name of the run's Job
 */}}
 {{- define "horovod.prepareMaster" -}}
-{{- $facts := .horovod -}}
+{{- $facts := .facts -}}
 {{- /* A new name of a Job has a hash of the pod template, because Kubernetes allows no change of a Job's pods. Without a
 ServiceAccount no record keeps another Job from repeating the run, so that the hash is that of the settings only. */ -}}
 {{- $_ := set $facts "masterPod" (include "horovod.masterPod" .) -}}
@@ -31,10 +31,10 @@ metadata:
 spec:
   restartPolicy: Never
   {{- include "horovod.placement" (dict "root" . "of" $master "component" "master") | nindent 2 }}
-  {{- with .horovod.serviceAccount }}
+  {{- with .facts.serviceAccount }}
   serviceAccountName: {{ . | quote }}
   {{- end }}
-  automountServiceAccountToken: {{ ne .horovod.serviceAccount "" }}
+  automountServiceAccountToken: {{ ne .facts.serviceAccount "" }}
   {{- include "horovod.podSettings" . | nindent 2 }}
   {{- with include "horovod.scheduling" $master }}
   {{- . | nindent 2 }}
@@ -52,7 +52,7 @@ spec:
       {{- include "horovod.image" (dict "root" . "image" $master.image) | nindent 6 }}
       command:
         {{- $program := list "-I" "-S" "-u" "/horovod/bin/hvd_pods/master/main.py" }}
-        {{- concat .horovod.programs.command $program | toYaml | nindent 8 }}
+        {{- concat .facts.programs.command $program | toYaml | nindent 8 }}
       env:
         {{- $variables := include "horovod.masterVariables" . | fromYamlArray }}
         {{- include "horovod.env" (dict "entries" (concat $variables $master.env) "of" "master.env") | nindent 8 }}
@@ -61,7 +61,7 @@ spec:
       {{- end }}
       {{- if .Values.metrics.enabled }}
       ports:
-        - {name: metrics, containerPort: {{ .horovod.metricsPort }}}
+        - {name: metrics, containerPort: {{ .facts.metricsPort }}}
       {{- end }}
       {{- with $master.resources }}
       resources:
@@ -89,10 +89,10 @@ spec:
 # MPICH's ranks connect to the master by this address, because they may not resolve its name.
 - {name: HVD_POD_IP, valueFrom: {fieldRef: {fieldPath: status.podIP}}}
 - {name: HVD_JOB, valueFrom: {fieldRef: {fieldPath: "metadata.labels['batch.kubernetes.io/job-name']"}}}
-{{- if .horovod.keys.areOwn }}
-- {name: HVD_KEYS_SECRETS, value: {{ printf "%s %s" .horovod.keys.secrets.master .horovod.keys.secrets.worker | quote }}}
+{{- if .facts.keys.areOwn }}
+- {name: HVD_KEYS_SECRETS, value: {{ printf "%s %s" .facts.keys.secrets.master .facts.keys.secrets.worker | quote }}}
 {{- end }}
-{{- with include "horovod.tagEntry" (first .horovod.groups) }}
+{{- with include "horovod.tagEntry" (first .facts.groups) }}
 # The same in all groups. The master starts mpirun with an option that names the rank of each line
 # (hvd_pods/master/mpi.py).
 - {{ . }}
@@ -105,7 +105,7 @@ spec:
 {{- end }}
 {{- if .Values.metrics.enabled }}
 # For hvd_pods/master/serve_metrics.py.
-- {name: HVD_METRICS_PORT, value: "{{ .horovod.metricsPort }}"}
+- {name: HVD_METRICS_PORT, value: "{{ .facts.metricsPort }}"}
 - {name: HVD_METRICS_FILE, value: {{ .Values.metrics.file | quote }}}
 {{- end }}
 {{- end }}

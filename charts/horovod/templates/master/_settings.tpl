@@ -1,25 +1,25 @@
 {{/* The run as the master gets it. */}}
 
 {{/*
-Adds to .horovod, after the code:
+Adds to .facts:
   command, mode     the training command, and what starts it: launch.mode, or direct for a line of horovodrun
   isHorovodrunLine  whether the command is a line of horovodrun, whose ranks mode direct starts
 */}}
 {{- define "horovod.prepareCommand" -}}
 {{- /* A single Python file is the command itself. */ -}}
-{{- $files := keys .horovod.code.files -}}
+{{- $files := keys .facts.code.files -}}
 {{- $command := .Values.master.args -}}
 {{- $isOneScript := and (eq (len $files) 1) (hasSuffix ".py" (first $files)) (not .Values.code.archive) -}}
 {{- if and $isOneScript (not $command) (ne .Values.launch.mode "custom") -}}
 {{- $command = list "python3" (first $files) -}}
 {{- end -}}
-{{- $_ := set .horovod "command" $command -}}
+{{- $_ := set .facts "command" $command -}}
 {{- /* Unless it is a custom command, the master starts the ranks of a line of horovodrun itself
 (hvd_pods/common/horovodrun.py). */ -}}
 {{- $mode := .Values.launch.mode -}}
 {{- $isHorovodrunLine := and (ne $mode "custom") (first $command | default "" | base | eq "horovodrun") -}}
-{{- $_ := set .horovod "isHorovodrunLine" $isHorovodrunLine -}}
-{{- $_ := set .horovod "mode" (ternary "direct" $mode $isHorovodrunLine) -}}
+{{- $_ := set .facts "isHorovodrunLine" $isHorovodrunLine -}}
+{{- $_ := set .facts "mode" (ternary "direct" $mode $isHorovodrunLine) -}}
 {{- end }}
 
 {{/*
@@ -28,7 +28,7 @@ so that only the workers' environment names it.
 */}}
 {{- define "horovod.run" -}}
 {{- $groups := list -}}
-{{- range .horovod.groups -}}
+{{- range .facts.groups -}}
 {{- $numbers := dict "number" (int .number) "maximum" (int .maximum) "slots" (int .slots) -}}
 {{- $_ := set $numbers "minimum" (int (.minimum | default .number)) -}}
 {{- $groups = append $groups (merge (pick . "statefulSet" "revision" "staged") $numbers) -}}
@@ -47,24 +47,24 @@ so that only the workers' environment names it.
 {{- $_ := get $.Values.launch.binding $key | default 0 | int | set $binding $key -}}
 {{- end -}}
 {{- $results := dict -}}
-{{- with .horovod.effective.results -}}
+{{- with .facts.effective.results -}}
 {{- if .command -}}{{- $results = dict "timeoutSeconds" (int .timeoutSeconds) "onFailure" .onFailure -}}{{- end -}}
 {{- end -}}
-{{- $launch := .horovod.effective.launch -}}
+{{- $launch := .facts.effective.launch -}}
 {{- dict
-  "id" .horovod.id
-  "settings" .horovod.settings
-  "service" .horovod.fullname
+  "id" .facts.id
+  "settings" .facts.settings
+  "service" .facts.fullname
   "masterSelector" $selectors.master
   "workerSelector" $selectors.worker
   "groups" $groups
-  "args" .horovod.command
-  "code" .horovod.code.version
-  "codeSha256" .horovod.code.sha256
-  "codeConfigMap" .horovod.code.configMap
+  "args" .facts.command
+  "code" .facts.code.version
+  "codeSha256" .facts.code.sha256
+  "codeConfigMap" .facts.code.configMap
   "requirements" (ne .Values.code.requirements "Ignore")
-  "mode" .horovod.mode
-  "isHorovodrunLine" .horovod.isHorovodrunLine
+  "mode" .facts.mode
+  "isHorovodrunLine" .facts.isHorovodrunLine
   "options" .Values.launch.options
   "binding" $binding
   "transport" .Values.network.transport
@@ -76,15 +76,15 @@ so that only the workers' environment names it.
   "stopsFollowSteps" (kindIs "invalid" .Values.launch.stallTimeoutSeconds)
   "failOnNaN" .Values.launch.failOnNaN
   "allowIdleWorkers" .Values.launch.allowIdleWorkers
-  "gracePeriodSeconds" (int .horovod.effective.master.terminationGracePeriodSeconds)
+  "gracePeriodSeconds" (int .facts.effective.master.terminationGracePeriodSeconds)
   "interface" (ternary "" .Values.network.interface .Values.hostNetwork)
   "agentPort" (int .Values.agent.port)
-  "masterName" .horovod.keys.names.master
-  "workerName" .horovod.keys.names.worker
+  "masterName" .facts.keys.names.master
+  "workerName" .facts.keys.names.worker
   "cleanup" .Values.cleanup
-  "record" .horovod.record
+  "record" .facts.record
   "results" $results
-  "api" (ne .horovod.serviceAccount "")
-  "retries" (ternary (int .Values.master.backoffLimit) 0 (eq .horovod.serviceAccount ""))
+  "api" (ne .facts.serviceAccount "")
+  "retries" (ternary (int .Values.master.backoffLimit) 0 (eq .facts.serviceAccount ""))
   | toJson -}}
 {{- end }}

@@ -1,7 +1,7 @@
 {{/* The network of the pods: interface, transport, service mesh and NetworkPolicy. */}}
 
 {{/*
-Adds to .horovod:
+Adds to .facts:
   hasPolicy             whether master and workers have a NetworkPolicy
   hasTensorboardPolicy  whether TensorBoard has one
 */}}
@@ -9,8 +9,8 @@ Adds to .horovod:
 {{- /* By default there are NetworkPolicies, because MPI, Gloo, NCCL and TensorBoard have no authentication; but none for
 the workers on their nodes' network, to which a NetworkPolicy does not apply. */ -}}
 {{- $hasPolicies := ne (toString .Values.networkPolicy.enabled) "false" -}}
-{{- $_ := set .horovod "hasPolicy" (and $hasPolicies (not .Values.hostNetwork)) -}}
-{{- $_ := set .horovod "hasTensorboardPolicy" (and $hasPolicies .Values.tensorboard.enabled) -}}
+{{- $_ := set .facts "hasPolicy" (and $hasPolicies (not .Values.hostNetwork)) -}}
+{{- $_ := set .facts "hasTensorboardPolicy" (and $hasPolicies .Values.tensorboard.enabled) -}}
 {{- end }}
 
 {{/* The network's settings as variables of each library that ranks use. */}}

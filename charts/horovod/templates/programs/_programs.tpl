@@ -1,36 +1,36 @@
 {{/* The programs of the pods, as one archive in a ConfigMap (docs/adr/0027-programs-as-one-archive.md). */}}
 
 {{/*
-Adds to .horovod:
+Adds to .facts:
   programs  of the archive that `make generate` makes of files/hvd_pods: its configMap, and the command that unpacks it
             and then runs the Python whose arguments follow, in the place of files/unpack.py
 */}}
 {{- define "horovod.preparePrograms" -}}
 {{- $hash := .Subcharts.programs.Files.Get "programs.tgz" | sha256sum -}}
 {{- /* Named after its content and immutable, so that a pod never sees the programs of another chart version. */ -}}
-{{- $configMap := printf "%s-files-%s" .horovod.fullname (trunc 8 $hash) -}}
+{{- $configMap := printf "%s-files-%s" .facts.fullname (trunc 8 $hash) -}}
 {{- /* Kubernetes turns $$ into $. */ -}}
 {{- $unpack := .Files.Get "files/unpack.py" | replace "$" "$$" -}}
 {{- $command := list "python3" "-I" "-S" "-c" $unpack $hash -}}
-{{- $_ := set .horovod "programs" (dict "configMap" $configMap "command" $command) -}}
+{{- $_ := set .facts "programs" (dict "configMap" $configMap "command" $command) -}}
 {{- end }}
 
 {{/*
-Adds to .horovod, after horovod.findRun:
+Adds to .facts:
   keptPrograms  the ConfigMaps of other programs that kept pods mount: those of the chart version that created them
 */}}
 {{- define "horovod.findKeptPrograms" -}}
 {{- $mounted := list -}}
-{{- range append (values .horovod.sets) .horovod.job -}}
+{{- range append (values .facts.sets) .facts.job -}}
 {{- range dig "spec" "template" "spec" "volumes" list . -}}
 {{- with .configMap -}}{{- $mounted = append $mounted .name -}}{{- end -}}
 {{- end -}}
 {{- end -}}
 {{- $kept := list -}}
-{{- range without ($mounted | uniq | sortAlpha) .horovod.programs.configMap -}}
-{{- if hasPrefix (printf "%s-files-" $.horovod.fullname) . -}}
+{{- range without ($mounted | uniq | sortAlpha) .facts.programs.configMap -}}
+{{- if hasPrefix (printf "%s-files-" $.facts.fullname) . -}}
 {{- with lookup "v1" "ConfigMap" $.Release.Namespace . -}}{{- $kept = append $kept . -}}{{- end -}}
 {{- end -}}
 {{- end -}}
-{{- $_ := set .horovod "keptPrograms" $kept -}}
+{{- $_ := set .facts "keptPrograms" $kept -}}
 {{- end }}

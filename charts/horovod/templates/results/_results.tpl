@@ -1,7 +1,7 @@
 {{/* Storing the results at the end of the run. */}}
 
 {{/*
-Adds to .horovod:
+Adds to .facts:
   resultsPath, logDir  what is stored at the end, and what TensorBoard reads
 */}}
 {{- define "horovod.preparePaths" -}}
@@ -9,8 +9,8 @@ Adds to .horovod:
 {{- range .Values.worker.env -}}
 {{- if eq .name "OUTPUT_PATH" -}}{{- $output = .value | default "" -}}{{- end -}}
 {{- end -}}
-{{- $_ := set .horovod "resultsPath" (.Values.results.path | default $output) -}}
-{{- $_ := set .horovod "logDir" (.Values.tensorboard.logDir | default $output) -}}
+{{- $_ := set .facts "resultsPath" (.Values.results.path | default $output) -}}
+{{- $_ := set .facts "logDir" (.Values.tensorboard.logDir | default $output) -}}
 {{- end }}
 
 {{/*
@@ -30,7 +30,7 @@ master, and its exit code is not the pod's.
   env:
     {{- $variables := list
       (dict "name" "HOME" "value" "/tmp")
-      (dict "name" "RESULTS_PATH" "value" .horovod.resultsPath)
+      (dict "name" "RESULTS_PATH" "value" .facts.resultsPath)
       (dict "name" "RESULTS_EXCHANGE" "value" "/horovod/results") }}
     {{- include "horovod.env" (dict "entries" (concat $variables $results.env) "of" "results.env") | nindent 4 }}
   {{- with include "horovod.initResources" .Values.master.resources }}

@@ -18,7 +18,7 @@ Call with (dict "root" $ "hash" "identity").
 {{- $hashed := dict -}}
 {{- include "horovod.pickSet" (dict "into" $hashed "from" .root.Values "paths" $own "defaults" $defaults) -}}
 {{- $groups := list -}}
-{{- range .root.horovod.groups -}}
+{{- range .root.facts.groups -}}
 {{- $group := dict -}}
 {{- $from := dict "worker" . -}}
 {{- include "horovod.pickSet" (dict "into" $group "from" $from "paths" $ofGroup "defaults" $defaults) -}}
@@ -72,7 +72,7 @@ Call with (dict "end" "Failed" "cleanup" "Always").
 {{- end }}
 
 {{/*
-Adds to .horovod, for horovod.prepare:
+Adds to .facts:
   id, settings  hashes of the values that identify the run, and of all its settings
   job           the run's Job that an upgrade keeps, because it has finished or has these settings
   sets          the StatefulSets that the upgrade keeps with it, or after it has been removed, by name
@@ -94,7 +94,7 @@ All but the hashes are empty without access to a cluster.
 {{- $isNewest := gt .metadata.creationTimestamp (dig "metadata" "creationTimestamp" "" $job) -}}
 {{- if and $isOwn $isKept $isNewest -}}{{- $job = . -}}{{- end -}}
 {{- end -}}
-{{- $config := lookup "v1" "ConfigMap" .Release.Namespace .horovod.record | default dict -}}
+{{- $config := lookup "v1" "ConfigMap" .Release.Namespace .facts.record | default dict -}}
 {{- $record := $config.data | default dict -}}
 {{- if not (get $record "run") -}}
 {{- $record = dig "metadata" "annotations" "horovod/ended" "{}" $config | fromJson -}}
@@ -109,22 +109,24 @@ All but the hashes are empty without access to a cluster.
 {{- if include "horovod.hasLabels" (dict "of" . "labels" $own) -}}{{- $_ := set $sets .metadata.name . -}}{{- end -}}
 {{- end -}}
 {{- end -}}
-{{- $found := dict "job" $job "sets" $sets "recordedEnd" $end "ended" (ternary dict $end (not (empty $job))) -}}
-{{- range $key, $value := merge (dict "id" $id "settings" $settings) $found -}}
-{{- $_ := set $.horovod $key $value -}}
-{{- end -}}
+{{- $_ := set .facts "id" $id -}}
+{{- $_ := set .facts "settings" $settings -}}
+{{- $_ := set .facts "job" $job -}}
+{{- $_ := set .facts "sets" $sets -}}
+{{- $_ := set .facts "recordedEnd" $end -}}
+{{- $_ := set .facts "ended" (ternary dict $end (not (empty $job))) -}}
 {{- /* The Job has the result; after the Job has been removed, the record has it. */ -}}
-{{- $state := get .horovod.ended "state" -}}
+{{- $state := get .facts.ended "state" -}}
 {{- if $job -}}{{- $state = include "horovod.jobEnd" $job -}}{{- end -}}
-{{- $_ := set .horovod "end" $state -}}
+{{- $_ := set .facts "end" $state -}}
 {{- $isRemoval := include "horovod.removesWorkers" (dict "end" $state "cleanup" .Values.cleanup) -}}
-{{- $_ := set .horovod "workersAreDone" (eq $isRemoval "yes") -}}
+{{- $_ := set .facts "workersAreDone" (eq $isRemoval "yes") -}}
 {{- end }}
 
 {{/* Labels with the run of a Job or StatefulSet. */}}
 {{- define "horovod.runLabels" -}}
-horovod/run: {{ .horovod.id | quote }}
-horovod/settings: {{ .horovod.settings | quote }}
+horovod/run: {{ .facts.id | quote }}
+horovod/settings: {{ .facts.settings | quote }}
 {{- end }}
 
 {{/*

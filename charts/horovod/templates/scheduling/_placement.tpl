@@ -9,7 +9,7 @@ Call with (dict "root" $ "of" $groupOrMaster "component" "worker").
 runtimeClassName: {{ . | quote }}
 {{- end }}
 {{- if eq .root.Values.gang "Kubernetes" }}
-schedulingGroup: {podGroupName: {{ .root.horovod.podGroup | quote }}}
+schedulingGroup: {podGroupName: {{ .root.facts.podGroup | quote }}}
 {{- end }}
 {{- with .of.topologySpreadConstraints }}
 {{- $labels := include "horovod.selector" (dict "root" $.root "component" $.component) | fromYaml }}
@@ -66,9 +66,9 @@ those that schedulers, service meshes and queues read. Call with (dict "root" $ 
 {{- $labels := dict -}}
 {{- $annotations := dict -}}
 {{- if eq $values.gang "SchedulerPlugins" -}}
-{{- $_ := set $labels "scheduling.x-k8s.io/pod-group" .root.horovod.podGroup -}}
+{{- $_ := set $labels "scheduling.x-k8s.io/pod-group" .root.facts.podGroup -}}
 {{- else if eq $values.gang "Volcano" -}}
-{{- $_ := set $annotations "scheduling.k8s.io/group-name" .root.horovod.podGroup -}}
+{{- $_ := set $annotations "scheduling.k8s.io/group-name" .root.facts.podGroup -}}
 {{- end -}}
 {{- if has $mesh (list "Disabled" "Ambient") -}}
 {{- $_ := set $labels "sidecar.istio.io/inject" "false" -}}
@@ -88,13 +88,13 @@ containers back until the proxy has started. */ -}}
 {{- $allAnnotations := list $annotations $values.podAnnotations .of.podAnnotations | include "horovod.layered" | fromYaml -}}
 {{- /* Kueue admits all pods of the run together, as a group of plain pods. It must not take the StatefulSets and the Job
 for jobs of their own, so that only the pods have the queue's label. */ -}}
-{{- with .root.horovod.kueue -}}
+{{- with .root.facts.kueue -}}
 {{- /* The name of the run in the queue, which is that of its Workload. */ -}}
-{{- $entry := printf "%s-%s" $.root.horovod.fullname $.root.horovod.settings -}}
+{{- $entry := printf "%s-%s" $.root.facts.fullname $.root.facts.settings -}}
 {{- $_ := set $allLabels "kueue.x-k8s.io/queue-name" . -}}
 {{- $_ := set $allLabels "kueue.x-k8s.io/managed" "true" -}}
 {{- $_ := set $allLabels "kueue.x-k8s.io/pod-group-name" $entry -}}
-{{- $_ := set $allAnnotations "kueue.x-k8s.io/pod-group-total-count" (toString $.root.horovod.gangSize) -}}
+{{- $_ := set $allAnnotations "kueue.x-k8s.io/pod-group-total-count" (toString $.root.facts.gangSize) -}}
 {{- /* Kueue shows the master and each worker group by these names, with their resources. */ -}}
 {{- $_ := set $allAnnotations "kueue.x-k8s.io/role-hash" ($.of.name | default "master") -}}
 {{- /* The run is over as soon as no pod is active. Otherwise, each pod would have to succeed, as workers never do. */ -}}

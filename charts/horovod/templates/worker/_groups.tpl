@@ -1,7 +1,7 @@
 {{/* The worker groups, each merged with `worker`. */}}
 
 {{/*
-Adds to .horovod:
+Adds to .facts:
   groups                the worker groups. A group has every key of `worker`, and: name, volumes, volumeMounts,
                         statefulSet and account (names of its objects), grace (seconds to end) and maximum (the most
                         hosts that it may have, with spares)
@@ -11,7 +11,7 @@ Call with (dict "root" $ "defaults" $defaultsOfTheChart).
 {{- define "horovod.prepareGroups" -}}
 {{- $root := .root -}}
 {{- $values := .root.Values -}}
-{{- $facts := .root.horovod -}}
+{{- $facts := .root.facts -}}
 {{- $defaults := dict "worker.volumes" list "worker.volumeMounts" list -}}
 {{- range $path, $default := .defaults -}}
 {{- if hasPrefix "worker." $path -}}{{- $_ := set $defaults $path $default -}}{{- end -}}

@@ -1,8 +1,8 @@
 {{/* A worker's pod. */}}
 
-{{/* Adds to each group of .horovod.groups what horovod.workerPod says of it. */}}
+{{/* Adds to each group of .facts.groups what horovod.workerPod says of it. */}}
 {{- define "horovod.prepareWorkers" -}}
-{{- range $group := .horovod.groups -}}
+{{- range $group := .facts.groups -}}
 {{- range $key, $value := include "horovod.workerPod" (dict "root" $ "group" $group) | fromJson -}}
 {{- $_ := set $group $key $value -}}
 {{- end -}}
@@ -18,7 +18,7 @@ What follows from a group's values and from the run in the cluster, as JSON:
 Call with (dict "root" $ "group" $group).
 */}}
 {{- define "horovod.workerPod" -}}
-{{- $facts := .root.horovod -}}
+{{- $facts := .root.facts -}}
 {{- /* A master in a queue cannot replace the pods of the run before, so that each run has StatefulSets of its own. */ -}}
 {{- $ofRun := printf "%s-%s" .group.statefulSet (trunc 8 $facts.settings) -}}
 {{- $name := ternary .group.statefulSet $ofRun (empty $facts.kueue) -}}
@@ -73,11 +73,11 @@ containers:
     {{- include "horovod.image" (dict "root" $root "image" $group.image) | nindent 4 }}
     command:
       {{- $program := list "-I" "-S" "/horovod/bin/hvd_pods/worker/main.py" }}
-      {{- concat $root.horovod.programs.command $program | toYaml | nindent 6 }}
+      {{- concat $root.facts.programs.command $program | toYaml | nindent 6 }}
     ports:
       - {name: agent, containerPort: {{ int $root.Values.agent.port }}}
       {{- if $root.Values.metrics.enabled }}
-      - {name: metrics, containerPort: {{ $root.horovod.metricsPort }}}
+      - {name: metrics, containerPort: {{ $root.facts.metricsPort }}}
       {{- end }}
     env:
       {{- $variables := include "horovod.workerVariables" . | fromYamlArray }}
@@ -119,10 +119,10 @@ The variables that the chart sets in a worker; worker.env overrides them. Call w
 {{- define "horovod.workerVariables" -}}
 {{ include "horovod.userVariables" . }}
 - {name: HVD_SLOTS, value: {{ .group.slots | int | quote }}}
-- {name: HVD_HOSTS, value: {{ .root.horovod.hosts | quote }}}
+- {name: HVD_HOSTS, value: {{ .root.facts.hosts | quote }}}
 - {name: HVD_POD, valueFrom: {fieldRef: {fieldPath: metadata.name}}}
 - {name: HVD_AGENT_PORT, value: {{ .root.Values.agent.port | int | quote }}}
-- {name: HVD_MASTER_NAME, value: {{ .root.horovod.keys.names.master | quote }}}
+- {name: HVD_MASTER_NAME, value: {{ .root.facts.keys.names.master | quote }}}
 - {name: HVD_REVISION, valueFrom: {fieldRef: {fieldPath: "metadata.labels['horovod/revision']"}}}
 # Turn off Intel MPI's own binding, because hvd_pods/rank/start.py binds the ranks.
 - {name: I_MPI_PIN, value: "0"}
@@ -143,7 +143,7 @@ The variables that the chart sets in a worker; worker.env overrides them. Call w
 # Ranks write their metrics there, in memory. The master reads their progress even when metrics.enabled is false.
 - {name: HVD_METRICS_DIR, value: /horovod/generated/metrics}
 {{- if .root.Values.metrics.enabled }}
-- {name: HVD_METRICS_PORT, value: "{{ .root.horovod.metricsPort }}"}
+- {name: HVD_METRICS_PORT, value: "{{ .root.facts.metricsPort }}"}
 {{- end }}
 {{- with include "horovod.networkVariables" .root }}
 {{ . }}

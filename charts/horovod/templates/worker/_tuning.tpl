@@ -2,7 +2,7 @@
 
 {{/* Seconds between two looks of Horovod for ranks that keep others waiting. */}}
 {{- define "horovod.stallPeriod" -}}
-{{- $timeout := int .horovod.effective.launch.stallTimeoutSeconds -}}
+{{- $timeout := int .facts.effective.launch.stallTimeoutSeconds -}}
 {{- /* Horovod names a rank after one to four periods, a minute with 15 s: it finds some tensors late only after two. */ -}}
 {{- ternary (max 1 (min 15 (div $timeout 2))) 15 (gt $timeout 0) -}}
 {{- end }}
@@ -17,7 +17,7 @@ environment has one already.
 {{- $images := list -}}
 {{- $hasDevices := false -}}
 {{- $variables := list -}}
-{{- range .horovod.groups -}}
+{{- range .facts.groups -}}
 {{- $has := include "horovod.hasEnv" (dict "env" .env "name" "HOROVOD_FUSION_THRESHOLD") -}}
 {{- $variables = append $variables (list $has .envFrom | toJson) -}}
 {{- $images = append $images (toJson .image) -}}
@@ -27,7 +27,7 @@ environment has one already.
 {{- end -}}
 {{- end -}}
 {{- $areAlike := and (eq (len (uniq $images)) 1) (eq (len (uniq $variables)) 1) -}}
-{{- if and (eq .horovod.mode "mpirun") (not $hasDevices) $areAlike -}}yes{{- end -}}
+{{- if and (eq .facts.mode "mpirun") (not $hasDevices) $areAlike -}}yes{{- end -}}
 {{- end }}
 
 {{/* The values of `horovod` as a JSON list of variables, without those that the group's env sets. */}}
