@@ -585,8 +585,11 @@ def test_selector_of_an_earlier_version_is_refused_with_the_remedy(place: Namesp
 
 
 STAGED: Values = {**on_disk("/mnt/data"), "staging": STAGING}
-# What the node list adds.
-HAVE_THEM = {"key": "kubernetes.io/hostname", "operator": "In", "values": ["node-a", "node-b"]}
+
+
+def named(node: str) -> dict[str, Any]:
+    """The field selector of a node of the list: a label may differ from the node's name."""
+    return {"key": "metadata.name", "operator": "In", "values": [node]}
 
 
 def put_node_list(place: Namespace, *nodes: str) -> str:
@@ -649,9 +652,11 @@ def test_run_that_is_there_stays_as_it_is_when_the_node_list_appears(staged: Sta
 
 @pytest.mark.promise("next run goes to the nodes that have the data")
 def test_next_run_goes_to_the_nodes_that_have_the_data(staged: Staged) -> None:
-    preferred = [{"weight": 100, "preference": {"matchExpressions": [HAVE_THEM]}}]
     assert staged.other.affinity["nodeAffinity"] == {
-        "preferredDuringSchedulingIgnoredDuringExecution": preferred
+        "preferredDuringSchedulingIgnoredDuringExecution": [
+            {"weight": 100, "preference": {"matchFields": [named(node)]}}
+            for node in ("node-a", "node-b")
+        ]
     }
     assert "podAntiAffinity" in staged.other.affinity
 
@@ -695,11 +700,11 @@ def test_nodes_with_the_data_can_be_ignored(chosen: dict[str, Seen]) -> None:
 def test_nodes_with_the_data_can_be_required_beside_what_the_values_require(
     chosen: dict[str, Seen],
 ) -> None:
-    """Of several terms one is enough for a node: each has the condition."""
+    """Of several terms one is enough for a node: each has one node and all of its conditions."""
     node_affinity = chosen["Required"].affinity["nodeAffinity"]
     terms = node_affinity["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"]
-    assert [term["matchExpressions"] for term in terms] == [
-        [*pool["matchExpressions"], HAVE_THEM] for pool in POOLS
+    assert terms == [
+        {**pool, "matchFields": [named(node)]} for node in ("node-a", "node-b") for pool in POOLS
     ]
 
 

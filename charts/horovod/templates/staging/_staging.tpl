@@ -14,7 +14,7 @@ Call with (dict "root" $ "group" $group).
     {{- $script := dict "root" .root "script" "worker/stage.sh" "command" $staging.command }}
     {{- include "horovod.scriptCommand" $script | nindent 4 }}
   env:
-    {{- $owner := printf "%s/%s" .root.Release.Namespace .root.horovod.fullname }}
+    {{- $owner := printf "%s/%s" .root.Release.Namespace .root.facts.fullname }}
     {{- $variables := list
       (dict "name" "HOME" "value" "/tmp")
       (dict "name" "STAGING_PATH" "value" (trimSuffix "/" $staging.path))
@@ -78,22 +78,26 @@ name may be empty.
 
 {{/*
 A worker's pod spec with a node affinity for nodes, as YAML. Call with (dict "root" $ "pod" $podSpec "nodes" $list); the
-list has a node.
+list has a node. The nodes are selected by their names, from which the label kubernetes.io/hostname may differ. A field
+selector takes one name, so that each node is a term of its own.
 */}}
 {{- define "horovod.placeOnNodes" -}}
-{{- $term := dict "key" "kubernetes.io/hostname" "operator" "In" "values" .nodes -}}
 {{- $pod := fromYaml .pod -}}
 {{- $ofNodes := dig "affinity" "nodeAffinity" dict $pod | default dict -}}
-{{- if eq .root.Values.staging.nodes "Required" -}}
-{{- $terms := list -}}
-{{- range dig "requiredDuringSchedulingIgnoredDuringExecution" "nodeSelectorTerms" (list dict) $ofNodes -}}
-{{- $terms = append $terms (set . "matchExpressions" (append (.matchExpressions | default list) $term)) -}}
-{{- end -}}
-{{- $required := dict "nodeSelectorTerms" $terms -}}
-{{- $ofNodes = set $ofNodes "requiredDuringSchedulingIgnoredDuringExecution" $required -}}
-{{- else -}}
+{{- $terms := dig "requiredDuringSchedulingIgnoredDuringExecution" "nodeSelectorTerms" (list dict) $ofNodes -}}
+{{- $isRequired := eq .root.Values.staging.nodes "Required" -}}
+{{- $required := list -}}
 {{- $preferred := $ofNodes.preferredDuringSchedulingIgnoredDuringExecution | default list -}}
-{{- $preferred = append $preferred (dict "weight" 100 "preference" (dict "matchExpressions" (list $term))) -}}
+{{- range .nodes -}}
+{{- $name := dict "key" "metadata.name" "operator" "In" "values" (list .) -}}
+{{- range $terms -}}
+{{- $required = append $required (set (deepCopy .) "matchFields" (append (.matchFields | default list) $name)) -}}
+{{- end -}}
+{{- $preferred = append $preferred (dict "weight" 100 "preference" (dict "matchFields" (list $name))) -}}
+{{- end -}}
+{{- if $isRequired -}}
+{{- $ofNodes = set $ofNodes "requiredDuringSchedulingIgnoredDuringExecution" (dict "nodeSelectorTerms" $required) -}}
+{{- else -}}
 {{- $ofNodes = set $ofNodes "preferredDuringSchedulingIgnoredDuringExecution" $preferred -}}
 {{- end -}}
 {{- $affinity := set ($pod.affinity | default dict) "nodeAffinity" $ofNodes -}}
