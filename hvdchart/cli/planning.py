@@ -114,7 +114,7 @@ def tell_left_behind(
     code: Path, packed: Mapping[str, Plain], report: Callable[[str], object] = note
 ) -> None:
     """Warn of what a script that --code names uses of its folder; `packed` is the chart's value."""
-    from hvdchart.plan.framework import used_modules
+    from hvdchart.plan.program import used_modules
     from hvdchart.project.script import left_behind
 
     if code.is_file():

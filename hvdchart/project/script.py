@@ -14,9 +14,9 @@ from hvd_pods.common.host_program import TAG_OUTPUT
 from hvd_pods.common.pip_output import REQUIREMENTS
 from hvdchart.errors import FileError, SpecError
 from hvdchart.files import write_atomically
-from hvdchart.plan.framework import needed_modules, used_modules
 from hvdchart.plan.model import Plan
 from hvdchart.plan.planner import plan_tree
+from hvdchart.plan.program import needed_modules, used_modules
 from hvdchart.project import SPEC_NAME
 from hvdchart.project.default_images import DefaultImage, default_image, misspelt
 from hvdchart.project.named_image import lacked_frameworks

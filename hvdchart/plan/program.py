@@ -1,0 +1,149 @@
+"""The files of a run's code that its command runs, and what they import. Nothing is run. Pure."""
+
+from __future__ import annotations
+
+import ast
+import base64
+import io
+import tarfile
+import zlib
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import PurePosixPath
+
+from hvdchart.chart_files import MOST_CODE_BYTES
+from hvdchart.spec.yaml_tree import Plain
+
+# Characters of a line that a message shows.
+LONGEST_LINE = 80
+# For zlib: the largest window, and a header of gzip or zlib, whichever there is.
+_ANY_HEADER = 32 + 15
+
+
+def used_modules(code: Plain, command: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """What the program of a command imports, each with its place: ("train.py:1", "torch").
+
+    `code` is the chart's value of that name. Nothing is run.
+    """
+    sources = sources_of(code)
+    for file, tree in program_files(sources, command, {}):
+        for line, module in imports_of(tree):
+            yield f"{file}:{line}", module
+
+
+def needed_modules(code: Plain, command: Sequence[str]) -> frozenset[str]:
+    """The modules without which a command's script ends at once, by the first part of the name.
+
+    They are those that it imports outside of functions, conditions and `try`. Nothing is run.
+    """
+    sources = sources_of(code)
+    for _, tree in program_files(sources, command, {}):
+        top = ast.Module([node for node in tree.body if _is_import(node)], [])
+        return frozenset(module.partition(".")[0] for _, module in imports_of(top))
+    return frozenset()
+
+
+def _is_import(node: ast.stmt) -> bool:
+    return isinstance(node, ast.Import | ast.ImportFrom)
+
+
+def sources_of(code: Plain) -> dict[str, bytes]:
+    """The Python files of the chart's value `code` by their names; none where it is wrong."""
+    if not isinstance(code, Mapping):
+        return {}
+    files = code.get("files")
+    sources = {}
+    if isinstance(files, Mapping):
+        sources = {name: text.encode() for name, text in files.items() if isinstance(text, str)}
+    try:
+        packed = base64.b64decode(str(code.get("archive") or ""))
+        data = zlib.decompressobj(_ANY_HEADER).decompress(packed, MOST_CODE_BYTES)
+        with tarfile.open(fileobj=io.BytesIO(data), mode="r:") as archive:
+            for member in archive:
+                if member.isfile() and member.name.endswith(".py"):
+                    content = archive.extractfile(member)
+                    assert content  # noqa: S101 - a regular file
+                    sources[member.name.removeprefix("./")] = content.read()
+    except (ValueError, zlib.error, tarfile.TarError, EOFError):
+        # None is given, or the pods will say what is wrong with it.
+        return sources
+    return sources
+
+
+def program_files(
+    sources: Mapping[str, bytes], command: Sequence[str], broken: dict[str, str]
+) -> Iterator[tuple[str, ast.Module]]:
+    """The command's script and what it imports of the code, with their names.
+
+    Of files that are no Python, `broken` gets what is wrong. There is nothing where the command
+    names no file of the code.
+    """
+    modules = {name.removesuffix("/__init__.py").removesuffix(".py"): name for name in sources}
+    words = [word.removeprefix("./") for word in command]
+    waiting = [word for word in words if word in sources][:1]
+    folder = PurePosixPath(waiting[0]).parent if waiting else PurePosixPath()
+    if not waiting and "-m" in words[:-1]:
+        waiting = _files_of(words[words.index("-m") + 1], [folder], modules)
+    seen = {""}
+    while waiting:
+        file = waiting.pop()
+        if file in seen:
+            continue
+        seen.add(file)
+        try:
+            tree = ast.parse(sources[file])
+        except SyntaxError as error:
+            detail = "" if error.msg == "invalid syntax" else f": {error.msg}"
+            line = (error.text or "").strip()[:LONGEST_LINE]
+            shown = f": {line}" if line else ""
+            broken[file] = f"{file}:{error.lineno or 1}: invalid syntax{detail}{shown}"
+            continue
+        except (ValueError, RecursionError):
+            # The ranks will say it.
+            continue
+        yield file, tree
+        for _, module in modules_of(tree):
+            own = PurePosixPath(file).parent
+            # Also what another folder on Python's path would have.
+            waiting += _files_of(module, [PurePosixPath(), folder, own], modules)
+
+
+def _files_of(
+    module: str, folders: Sequence[PurePosixPath], modules: Mapping[str, str]
+) -> list[str]:
+    """The files of the code that run when a module is imported: its own and its packages'.
+
+    A module that begins with dots is relative to the last of the folders.
+    """
+    name = module.lstrip(".")
+    level = len(module) - len(name)
+    if level:
+        last = folders[-1]
+        folders = [last, *last.parents][level - 1 : level]
+    found: list[str] = []
+    for folder in folders:
+        path = folder / name.replace(".", "/")
+        found += [modules[str(one)] for one in (path, *path.parents) if str(one) in modules]
+    return found
+
+
+def modules_of(tree: ast.Module) -> Iterator[tuple[int, str]]:
+    """Line and dotted name of all that a program imports or uses as an attribute of a module."""
+    yield from imports_of(tree)
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
+            yield node.lineno, f"{node.value.id}.{node.attr}"
+
+
+def imports_of(tree: ast.Module) -> Iterator[tuple[int, str]]:
+    """Line and dotted name of all that a program imports.
+
+    The name of a relative import begins with its dots.
+    """
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from ((node.lineno, alias.name) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            package = "." * node.level + (node.module or "")
+            yield node.lineno, package
+            joint = "." if node.module else ""
+            yield from ((node.lineno, f"{package}{joint}{alias.name}") for alias in node.names)

@@ -1,0 +1,252 @@
+"""What the text of a program says of how its ranks join, train and save. Pure."""
+
+from __future__ import annotations
+
+import ast
+import re
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from hvdchart.plan.program import LONGEST_LINE, imports_of, modules_of, program_files
+from hvdchart.spec.yaml_tree import shorten
+
+# A program that uses one of these modules reduces with the framework.
+FRAMEWORKS = {
+    "horovod": ("horovod",),
+    "torch": ("torch.distributed", "accelerate", "deepspeed", "lightning", "pytorch_lightning"),
+    "jax": ("jax.distributed", "keras.distribution"),
+    "mpi": ("mpi4py",),
+}
+# A module that prefers MPI to Gloo on CPUs, where PyTorch was compiled with it.
+_MPI_ON_CPUS = "accelerate"
+# What a training needs to be one of many ranks, and what trains, which may not.
+_JOINING = (
+    *(sign for signs in FRAMEWORKS.values() for sign in signs),
+    "byteps",
+    "colossalai",
+    "composer",
+    "fairscale",
+    "fastai",
+    "ignite",
+    "megatron",
+    "mmengine",
+    "ray",
+    "torch_xla",
+    "torchtune",
+    "transformers.Seq2SeqTrainer",
+    "transformers.Trainer",
+    "transformers.trainer",
+    "trl",
+    "ultralytics",
+)
+_TRAINING = ("torch", "tensorflow", "keras", "tf_keras", "jax", "flax")
+# Others that join none. A module that is in no list here may.
+_ALONE = (
+    "PIL",
+    "cv2",
+    "einops",
+    "h5py",
+    "hvd_progress",
+    "imageio",
+    "keep",
+    "matplotlib",
+    "numpy",
+    "optax",
+    "pandas",
+    "requests",
+    "safetensors",
+    "scipy",
+    "seaborn",
+    "skimage",
+    "sklearn",
+    "tensorboard",
+    "tensorflow_datasets",
+    "tokenizers",
+    "torchaudio",
+    "torchtext",
+    "torchvision",
+    "tqdm",
+    "yaml",
+)
+# A program that names one of these may divide its work itself, or import by name what joins ranks.
+_OF_RANKS = re.compile(
+    rb"\b(?:(?:LOCAL|NODE|GROUP|PMI|OMPI_\w+)_)?RANK\b"
+    rb"|WORLD_SIZE|PROCESS_ID|NUM_PROCESSES|[Hh]orovod|torch\.distributed|torchrun"
+)
+# TensorFlow's strategy for many machines, and the variable in which it looks for them.
+_STRATEGY = "MultiWorkerMirroredStrategy"
+STRATEGYS_VARIABLE = "TF_CONFIG"
+_OWN_ADDRESSES = ("localhost", "127.0.0.1", "[::1]", "::1")
+# The functions that save to a file, and the path of one that is in the pod.
+_SAVING = ("save", "save_model", "save_pretrained", "save_weights")
+_RELATIVE = re.compile(r"[^/\s][^\n]*[./][^\n]*")
+# A file that names it saves where it says.
+_OUTPUT = b"OUTPUT_PATH"
+
+
+class Use(NamedTuple):
+    """A module that a file uses, and the place of its first use, such as `train.py:1`."""
+
+    place: str
+    module: str
+
+    def __str__(self) -> str:
+        return f"{self.place} uses {self.module}"
+
+
+@dataclass
+class Signs:
+    """What a program uses and names, each with the place where it does so first.
+
+    An empty text and None stand for what it does not do.
+    """
+
+    # By the framework that the ranks reduce with.
+    frameworks: dict[str, Use] = field(default_factory=dict)
+    # What makes a rank one of many, or may do so.
+    joins: str = ""
+    trains: Use | None = None
+    # TensorFlow's strategy, and whether a file names the variable that it needs.
+    strategy: Use | None = None
+    names_strategys_variable: bool = False
+    # A line that chooses the backend mpi, and a module that prefers MPI on CPUs.
+    mpi_backend: str = ""
+    prefers_mpi: Use | None = None
+    # Lines that choose NCCL, that let ranks meet at an address of their own, and that save to a
+    # file of the pod.
+    nccl: str = ""
+    local: str = ""
+    saves: str = ""
+    # What is wrong with files that are no Python of this version, by their names.
+    broken: dict[str, str] = field(default_factory=dict)
+
+
+def find_signs(sources: Mapping[str, bytes], command: Sequence[str]) -> Signs:
+    """The signs in a command's script and in what it imports of the code.
+
+    sources: the Python files of the code by their names.
+    """
+    signs = Signs()
+    for file, tree in program_files(sources, command, signs.broken):
+        text = sources[file]
+        _add_modules(signs, file, tree, sources)
+        if _OF_RANKS.search(text):
+            signs.joins = signs.joins or f"{file} names ranks"
+        if STRATEGYS_VARIABLE.encode() in text:
+            signs.names_strategys_variable = True
+        for line in _mpi_backends(tree):
+            signs.mpi_backend = signs.mpi_backend or f"{file}:{line} names the backend mpi"
+        _add_rendezvous(signs, file, tree)
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Attribute) and node.attr == _STRATEGY:
+                signs.strategy = signs.strategy or Use(f"{file}:{node.lineno}", _STRATEGY)
+            if isinstance(node, ast.Call) and not signs.saves and _OUTPUT not in text:
+                saved = _saved_file(node)
+                signs.saves = f"{file}:{node.lineno} saves {saved}" if saved else ""
+    return signs
+
+
+def _add_modules(signs: Signs, file: str, tree: ast.Module, sources: Mapping[str, bytes]) -> None:
+    for line, module in modules_of(tree):
+        use = Use(f"{file}:{line}", module)
+        for name, members in FRAMEWORKS.items():
+            if _is_one_of(module, members):
+                signs.frameworks.setdefault(name, use)
+        if _is_one_of(module, (_MPI_ON_CPUS,)):
+            signs.prefers_mpi = signs.prefers_mpi or use
+        if _is_one_of(module, _JOINING):
+            signs.joins = signs.joins or str(use)
+        if _is_one_of(module, _TRAINING):
+            signs.trains = signs.trains or use
+    for line, module in imports_of(tree):
+        if not _is_known(module.partition(".")[0], sources):
+            use = Use(f"{file}:{line}", module)
+            signs.joins = signs.joins or f"{use}, which may join ranks"
+
+
+def _is_one_of(module: str, members: Sequence[str]) -> bool:
+    # The dots, so that `torch.distributed_x` is none of torch.distributed.
+    return any(f"{module}.".startswith(f"{member}.") for member in members)
+
+
+def _saved_file(node: ast.Call) -> str:
+    """The relative path of the file to which a call saves; empty for all else."""
+    if not isinstance(node.func, ast.Attribute) or node.func.attr not in _SAVING:
+        return ""
+    names = [each.value for each in node.args if isinstance(each, ast.Constant)]
+    # Others say a format, such as "PNG".
+    found = (name for name in names if isinstance(name, str) and _RELATIVE.fullmatch(name))
+    return shorten(next(found, ""), LONGEST_LINE)
+
+
+def _is_known(name: str, sources: Mapping[str, bytes]) -> bool:
+    """Whether a module joins no ranks by itself: Python's, the code's own, and well-known ones."""
+    own = {file.partition("/")[0].removesuffix(".py") for file in sources}
+    return not name or name in {*_TRAINING, *_ALONE} | own | sys.stdlib_module_names
+
+
+def _mpi_backends(tree: ast.Module) -> Iterator[int]:
+    """The lines where a program gives a function or a variable the text of the backend mpi."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call | ast.keyword | ast.Assign | ast.AnnAssign | ast.arguments):
+            for given in ast.iter_child_nodes(node):
+                if not isinstance(given, ast.Constant):
+                    continue
+                text = given.value
+                # As in "cpu:mpi,cuda:nccl".
+                if isinstance(text, str) and "mpi" in text.lower().replace(":", ",").split(","):
+                    yield given.lineno
+
+
+def _add_rendezvous(signs: Signs, file: str, tree: ast.Module) -> None:
+    """What chooses NCCL, and where ranks meet, in the first line that does so."""
+    for node in sorted(_unconditional(tree), key=lambda node: getattr(node, "lineno", 0)):
+        if isinstance(node, ast.Assign):
+            names = [_text(each.slice) for each in node.targets if isinstance(each, ast.Subscript)]
+            if "MASTER_ADDR" in names and _text(node.value) in _OWN_ADDRESSES:
+                found = f"{file}:{node.lineno} sets MASTER_ADDR to {_text(node.value)}"
+                signs.local = signs.local or found
+        elif isinstance(node, ast.Call) and _called(node) == "init_process_group":
+            given = {each.arg: each.value for each in node.keywords}
+            backend, method = ([*node.args, None, None][index] for index in (0, 1))
+            if _text(given.get("backend", backend)).lower() == "nccl":
+                signs.nccl = signs.nccl or f"{file}:{node.lineno} chooses nccl"
+            address = _text(given.get("init_method", method)).removeprefix("tcp://")
+            if address.rpartition(":")[0] in _OWN_ADDRESSES:
+                found = f"{file}:{node.lineno} lets ranks meet at {address}"
+                signs.local = signs.local or found
+
+
+def _unconditional(tree: ast.Module) -> Iterator[ast.AST]:
+    """What is in no condition, which may be that of a program without a launcher or a GPU.
+
+    Functions are in it: most are called.
+    """
+    waiting: list[ast.AST] = [tree]
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, ast.If) and _names(node.test, "__name__"):
+            waiting += node.body
+        elif not isinstance(node, ast.If | ast.IfExp | ast.Try | ast.match_case):
+            yield node
+            waiting += ast.iter_child_nodes(node)
+
+
+def _names(test: ast.expr, name: str) -> bool:
+    return any(isinstance(node, ast.Name) and node.id == name for node in ast.walk(test))
+
+
+def _called(call: ast.Call) -> str:
+    """The last part of the name of a function that is called; empty where it has none."""
+    if isinstance(call.func, ast.Attribute):
+        return call.func.attr
+    return call.func.id if isinstance(call.func, ast.Name) else ""
+
+
+def _text(node: ast.expr | None) -> str:
+    """The text that an expression is; empty for any other one."""
+    if isinstance(node, ast.Constant) and isinstance(node.value, str):
+        return node.value
+    return ""
