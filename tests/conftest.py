@@ -169,16 +169,18 @@ def kubeconfig(request: pytest.FixtureRequest) -> Path:
     return cluster.up()
 
 
-def in_cluster(name: str) -> str:
+def in_cluster(name: str, **versions: str) -> str:
     """Build one of our images, load it into the cluster, and return its reference.
 
     Does nothing where the image is here and in the cluster already.
+
+    versions: those that replace the defaults, as `--set` does.
     """
     # Here, so that tests which need no image need nothing that builds one.
     from devtools.localkube.images import load
     from images.builder.build import build
 
-    image = build(name)
+    image = build(name, overrides=versions)
     load(image.reference)
     return image.reference
 

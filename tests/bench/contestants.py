@@ -23,6 +23,7 @@ from images.builder.build import build
 from tests.e2e.cluster import CHART, Namespace, Values
 from tests.faults.node import Pod
 from tests.faults.storm import LAUNCH, MOST_FAULTS
+from tests.openssh.image import OPEN_MPI_4
 from tests.waiting import PROGRAM_PAUSE, wait_until
 
 NAME = "bench"
@@ -185,9 +186,9 @@ def choose(only: str, everyone: Mapping[str, One]) -> dict[str, One]:
 
 @contextmanager
 def bench_namespace() -> Iterator[Namespace]:
-    """A namespace of its own on the local cluster, which has the examples' image then."""
+    """A namespace of its own on the local cluster, which has the image of all contestants then."""
     kubeconfig = cluster.up()
-    image = build("examples")
+    image = build("examples", overrides=OPEN_MPI_4)
     load(image.reference)
     namespace = Namespace("hvd-bench", kubeconfig, image.reference)
     namespace.kubectl("create", "namespace", namespace.name)

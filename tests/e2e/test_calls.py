@@ -20,6 +20,7 @@ from traitlets.config import Config
 from devtools.toolchain.tools import tool
 from hvdchart import Launcher, RunFailedError, Spec, TimeLimitError, parse_spec
 from hvdchart.calls.connection import RemoteTraceback
+from tests.conftest import in_cluster
 from tests.e2e.cluster import Namespace
 from tests.waiting import wait_until
 
@@ -37,9 +38,10 @@ values: {{launch: {{preload: []}}, worker: {{env: [{{name: CALLED, value: "yes"}
 
 
 @pytest.fixture(scope="class")
-def image(namespace: Namespace) -> list[str]:
-    """The repository and the tag of an image with an MPI."""
-    return namespace.image.rsplit(":", 1)
+def image(kubeconfig: Path) -> list[str]:
+    """The repository and the tag of an image with an MPI and this machine's Python."""
+    python = f"{sys.version_info.major}.{sys.version_info.minor}"
+    return in_cluster("cpu", python=python).rsplit(":", 1)
 
 
 @pytest.fixture(scope="class")
@@ -230,7 +232,7 @@ hvdchart.launch(fail, **settings)
 
 @pytest.fixture(scope="class")
 def cells(
-    namespace: Namespace, settings: dict[str, Any], tmp_path_factory: pytest.TempPathFactory
+    image: list[str], settings: dict[str, Any], tmp_path_factory: pytest.TempPathFactory
 ) -> list[Any]:
     """The outputs of each cell of NOTEBOOK, whose kernel has ended."""
     # Here, because the import of nbformat takes a second.
@@ -238,8 +240,7 @@ def cells(
     import nbformat
 
     folder = tmp_path_factory.mktemp("notebook")
-    spec = SPEC.format(image=namespace.image.rsplit(":", 1))
-    (folder / "calls.spec.yaml").write_text(spec)
+    (folder / "calls.spec.yaml").write_text(SPEC.format(image=image))
     written = list(map(nbformat.v4.new_code_cell, NOTEBOOK))
     notebook = nbformat.v4.new_notebook(cells=written)  # type: ignore[no-untyped-call]
     notebook.cells[-1].metadata["tags"] = ["raises-exception"]

@@ -9,7 +9,8 @@ import re
 
 # What launchers put before a rank's line, and Open MPI also before each piece of a line that the
 # rank writes for itself, as C++ does: the chart `[1]<stdout>:`, Open MPI 4 with --tag-output
-# `[1,1]<stdout>:`, and Open MPI 5 `[prterun-host@1,1]<stdout>: `, with a space.
+# `[1,1]<stdout>:`, and Open MPI 5 with `--output tag-fullname` `[prterun-host@1,1]<stdout>: `, with
+# a space.
 _TAG = re.compile(
     r"^\[(?:(?:\d+|(?P<prterun>[^][]*)),)?(?P<rank>\d{1,7})\]<std(?:out|err)>:(?(prterun) ?)"
 )

@@ -33,10 +33,13 @@ BRANCHES: int = LAUNCHER_OPTIONS["connections"]["branches"]
 
 @dataclass(frozen=True)
 class MpiImplementation:
-    """An MPI: its id among the launchers, and whether its mpirun is Hydra (Intel MPI, MPICH)."""
+    """An MPI: its id among the launchers, whether its mpirun is Hydra (Intel MPI, MPICH), and the
+    options that put the rank before each line of the output.
+    """
 
     launcher: str
     hydra: bool
+    tags: tuple[str, ...]
 
     @property
     def name(self) -> str:
@@ -44,10 +47,12 @@ class MpiImplementation:
         return str(LAUNCHER_OPTIONS["launchers"][self.launcher])
 
 
-OPEN_MPI_4 = MpiImplementation("openmpi4", hydra=False)
-OPEN_MPI_5 = MpiImplementation("openmpi5", hydra=False)
-INTEL_MPI = MpiImplementation("intel", hydra=True)
-MPICH = MpiImplementation("mpich", hydra=True)
+OPEN_MPI_4 = MpiImplementation("openmpi4", hydra=False, tags=("--tag-output",))
+# --tag-output of 5.0.7 adds a space to what 4 writes, which nothing tells apart from a line that
+# begins with one. The full name of the launch tells it.
+OPEN_MPI_5 = MpiImplementation("openmpi5", hydra=False, tags=("--output", "tag-fullname"))
+INTEL_MPI = MpiImplementation("intel", hydra=True, tags=("-prepend-rank",))
+MPICH = MpiImplementation("mpich", hydra=True, tags=("-prepend-rank",))
 
 
 def detect_mpi(version_output: str) -> MpiImplementation | None:
@@ -125,7 +130,7 @@ def mpirun_line(run: Run, implementation: MpiImplementation) -> list[str]:
     start = ["mpirun", "-np", str(run.ranks)]
     options = run.options
     if os.environ.get(TAG_OUTPUT) and not tags_output(options):
-        options = ["-prepend-rank" if implementation.hydra else "--tag-output", *options]
+        options = [*implementation.tags, *options]
     if not implementation.hydra:
         return [*start, "--hostfile", str(HOSTFILE), *_open_mpi_binding(run), *options]
     if implementation is INTEL_MPI:
