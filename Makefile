@@ -63,7 +63,7 @@ pictures: venv ## Take the pictures of the page of a run for the docs, in Chromi
 check-generated: venv
 	@$(PY) -m devtools.docs_gen --check
 
-commits: venv ## Check the subject and the generated files of each commit since BASE (default: origin/main)
+commits: venv ## Check the message and the generated files of each commit since BASE (default: origin/main)
 	@$(PY) -m devtools.checks.commits --since "$${BASE:-origin/main}"
 
 schemas: venv ## Download the APIs that the chart is checked against: each Kubernetes release, custom resources

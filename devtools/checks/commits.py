@@ -1,8 +1,8 @@
-"""What reviews ask of each commit: the form of its subject, and generated files that fit.
+"""What reviews ask of each commit: the form of its message, and generated files that fit.
 
 `python -m devtools.checks.commits FILE` checks the message in a file, as git's hook commit-msg has
-it. With `--since REVISION` it checks the subjects of the commits since then, and runs
-`make check-generated` with the files of each.
+it, with the staged changes. With `--since REVISION` it checks the messages of the commits since
+then, and runs `make check-generated` with the files of each. Earlier commits are not checked.
 """
 
 from __future__ import annotations
@@ -20,7 +20,43 @@ from devtools.common.errors import DevtoolsError
 
 ROOT = Path(__file__).resolve().parents[2]
 LONGEST = 72
-SCOPE = re.compile(r"[a-z][\w./, -]*: (\S+)")
+# The part that changes: CONTRIBUTING.md names this list. Parts without a name belong to the next
+# larger one: the warm process to worker, the doctor to cli, a benchmark to tests.
+SCOPES = (
+    # In the pods; `pods` is what several of them share.
+    "chart",
+    "pods",
+    "master",
+    "worker",
+    "agent",
+    "rank",
+    "rules",
+    "keep",
+    # The command and the library; `hvdchart` is what several parts share.
+    "hvdchart",
+    "cli",
+    "run",
+    "calls",
+    "plan",
+    "spec",
+    "watch",
+    # The runtime and the workshop.
+    "images",
+    "devtools",
+    "docs",
+    "tests",
+    "ci",
+    "release",
+)
+SCOPE = re.compile(r"([a-z][\w./, -]*): (\S+)")
+# A commit with at most so many changed lines explains itself, as does one of pages alone.
+SMALL = 10
+PAGES = re.compile(r"docs/|.*\.md$")
+# Lines that cannot be broken.
+LONG = re.compile(r"\S+://|[A-Z][a-z]+(?:-[a-z]+)*-by: ")
+NUMBERED = re.compile(r"\bissues? #?\d+", re.IGNORECASE)
+# What git puts below the message in an editor, with `--verbose`.
+SCISSORS = re.compile(r"^# -+ >8 -+\n.*", re.MULTILINE | re.DOTALL)
 # What git writes for other commits, and what it takes away again in a rebase.
 OF_GIT = re.compile(r'Revert "|Merge |(fixup|squash|amend)! ')
 # A first word with such an end tells what was done, is done or is there.
@@ -39,8 +75,50 @@ def subject_problems(subject: str) -> Iterator[str]:
     scoped = SCOPE.match(subject)
     if scoped is None:
         yield "no scope: begin with the part that changes, such as `chart: `"
-    elif ENDS.fullmatch(verb := scoped[1]) and verb not in IMPERATIVES:
+        return
+    if unknown := [scope for scope in scoped[1].split(", ") if scope not in SCOPES]:
+        yield f"no scope is called {', '.join(unknown)}: use one of {', '.join(SCOPES)}"
+    if ENDS.fullmatch(verb := scoped[2]) and verb not in IMPERATIVES:
         yield f"{verb!r} is not imperative: begin with a verb such as `add`, after the scope"
+
+
+def message_problems(message: str, changes: str) -> Iterator[str]:
+    """What is wrong with the message of a commit, with the remedy.
+
+    changes: what the commit changes, as `git diff --numstat` prints it.
+    """
+    subject, *rest = message.rstrip().split("\n")
+    yield from subject_problems(subject)
+    if OF_GIT.match(subject):
+        return
+    if rest and rest[0]:
+        yield "the second line is not empty: leave it empty, and begin the body on the third"
+    body = "\n".join(rest).strip()
+    if not body and _needs_reasons(changes):
+        yield f"no body: give the reasons of a change of more than {SMALL} lines, not only of pages"
+    for line in rest[1:]:
+        if len(line) > LONGEST and not LONG.search(line):
+            yield f"a line of the body has {len(line)} characters: use at most {LONGEST}"
+    for paragraph in re.split(r"\n\s*\n", body):
+        if re.match(r"Also\b", paragraph.strip()):
+            yield "a paragraph begins with `Also`: make another commit of what it describes"
+        if "://" not in paragraph and (number := NUMBERED.search(paragraph)):
+            yield f"{number[0]!r} is no issue of this repository: name its URL"
+
+
+def _needs_reasons(changes: str) -> bool:
+    """Whether the changes are neither small nor of pages alone. A binary file counts as a line."""
+    rows = [row.split("\t") for row in changes.splitlines() if row.count("\t") == 2]
+    lines = sum(int(count) if count.isdigit() else 1 for row in rows for count in row[:2])
+    return lines > SMALL and not all(PAGES.match(row[2]) for row in rows)
+
+
+def file_problems(file: Path, root: Path = ROOT) -> Iterator[str]:
+    """What is wrong with the message in a file, for the changes that are staged."""
+    text = SCISSORS.sub("", file.read_text("utf-8"))
+    message = "".join(line for line in text.splitlines(True) if not line.startswith("#"))
+    changes = _git(root, "diff", "--cached", "--numstat", "--no-renames")
+    yield from message_problems(message.lstrip("\n"), changes)
 
 
 def _git(place: Path, *arguments: str) -> str:
@@ -59,8 +137,10 @@ def problems_since(revision: str, root: Path = ROOT) -> Iterator[str]:
         _git(root, "worktree", "add", "--quiet", "--detach", str(tree), revision)
         try:
             for commit in commits:
-                subject = _git(root, "show", "--no-patch", "--format=%s", commit).strip()
-                for problem in subject_problems(subject):
+                message = _git(root, "show", "--no-patch", "--format=%B", commit)
+                subject = message.partition("\n")[0]
+                changes = _git(root, "show", "--format=", "--numstat", "--no-renames", commit)
+                for problem in message_problems(message, changes):
                     yield f"{commit[:8]} {subject}: {problem}"
                 _git(tree, "checkout", "--quiet", "--detach", commit)
                 # What it prints names the files.
@@ -83,8 +163,7 @@ def main(arguments: list[str]) -> int:
     given = parser.parse_args(arguments)
     try:
         if given.since is None:
-            subject = given.file.read_text("utf-8").partition("\n")[0]
-            found = [f"{subject}: {problem}" for problem in subject_problems(subject)]
+            found = [*file_problems(given.file)]
         else:
             found = [*problems_since(given.since)]
     except DevtoolsError as error:

@@ -1,4 +1,4 @@
-"""What reviews ask of the subjects of commits, and of their generated files."""
+"""What reviews ask of the messages of commits, and of their generated files."""
 
 from __future__ import annotations
 
@@ -7,7 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from devtools.checks.commits import main, problems_since, subject_problems
+from devtools.checks.commits import (
+    SCOPES,
+    file_problems,
+    main,
+    message_problems,
+    problems_since,
+    subject_problems,
+)
 from devtools.common.errors import DevtoolsError
 
 
@@ -15,11 +22,13 @@ from devtools.common.errors import DevtoolsError
     ("subject", "problem"),
     [
         ("chart: retry API calls", None),
-        ("hvd_pods/rules: feed the state", None),
+        ("rules: feed the state", None),
         ("chart, docs: pass each value", None),
         ('Revert "chart: retry API calls"', None),
         ("retry API calls", "no scope"),
         ("Chart: retry API calls", "no scope"),
+        ("warm: retry API calls", "no scope is called warm: use one of chart, pods, master"),
+        ("chart, warm: retry API calls", "no scope is called warm:"),
         ("chart: retry API calls.", "full stop"),
         ("chart: retried API calls", "'retried' is not imperative"),
         ("chart: retries API calls", "'retries' is not imperative"),
@@ -34,12 +43,65 @@ def test_subject_is_imperative_short_and_has_a_scope(subject: str, problem: str 
     assert all(problem in text for text in found if problem)
 
 
-def test_hook_checks_the_first_line_of_the_message(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+CODE = "8\t7\tcharts/horovod/values.yaml\n"
+REASONS = "They fail when the API server starts again.\n"
+
+
+@pytest.mark.parametrize(
+    ("body", "problem"),
+    [
+        (f"\n{REASONS}", None),
+        (f"\n{REASONS}\nThe pause is that of kubectl. Also see the master.\n", None),
+        ("", "no body"),
+        ("\n\n", "no body"),
+        (REASONS, "second line is not empty"),
+        (f"\n{'word ' * 14}\n", None),
+        (f"\n{'word ' * 15}\n", "a line of the body has 74 characters"),
+        (f"\nThe reason is in https://example.com/{'x' * 60}.\n", None),
+        (f"\n{REASONS}\nCo-authored-by: {'x' * 50} <x@example.com>\n", None),
+        (f"\n{REASONS}\nAlso, the master logs them.\n", "begins with `Also`"),
+        ("\nAlso: the master logs them.\n", "begins with `Also`"),
+        ("\nThis closes issue 12.\n", "'issue 12' is no issue"),
+        ("\nIt is issue #12: https://example.com/12\n", None),
+    ],
+)
+def test_body_gives_the_reasons_of_one_change(body: str, problem: str | None) -> None:
+    found = [*message_problems(f"chart: retry API calls\n{body}", CODE)]
+    assert len(found) == (problem is not None)
+    assert all(problem in text for text in found if problem)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        "5\t5\tcharts/horovod/values.yaml\n",
+        "-\t-\tcharts/horovod/charts/programs/programs.tgz\n4\t4\ta.py\n",
+        "200\t7\tdocs/plots/storm.svg\n9\t9\thvdchart/README.md\n",
+        "",
+    ],
+)
+def test_small_change_and_change_of_pages_need_no_body(changes: str) -> None:
+    assert [*message_problems("chart: retry API calls", changes)] == []
+
+
+def test_contributing_names_each_scope() -> None:
+    page = Path(__file__).resolve().parents[3] / "CONTRIBUTING.md"
+    text = " ".join(page.read_text("utf-8").split())
+    assert ", ".join(f"`{scope}`" for scope in SCOPES) in text
+
+
+def test_hook_checks_the_message_without_comments(
+    tmp_path: Path, repository: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     message = tmp_path / "COMMIT_EDITMSG"
-    message.write_text("chart: retry API calls\n\nThe body has whole sentences.\n")
-    assert main([str(message)]) == 0
+    cut = f"# {'-' * 24} >8 {'-' * 24}\n+{'x' * 100}\n"
+    message.write_text(f"chart: retry API calls\n# {'x' * 100}\n\n{REASONS}\n{cut}")
+    (repository / "long").write_text("line\n" * 20)
+    subprocess.run(["git", "-C", str(repository), "add", "long"], check=True)
+    assert [*file_problems(message, repository)] == []
+    message.write_text("chart: retry API calls\n")
+    (problem,) = file_problems(message, repository)
+    assert "no body" in problem
     message.write_text("Retries API calls.\n")
     assert main([str(message)]) == 1
     assert "no scope" in capsys.readouterr().out
