@@ -335,14 +335,14 @@ def main() -> None:
             start = figures.start_table(known)
             text = [figures.sources(known), start, figures.fault_tables(known), in_storm]
             turns = max(len(each.get("start", {}).get("turns", ())) for each in known.values())
-            publish(
+            if publish(
                 "bench-faults",
                 "performance.md",
                 turns,
                 {"contestants": known},
                 "\n\n".join(filter(None, text)),
-            )
-            write_section("bench-faults", "comparison.md", f"{in_storm}\n\n{start}")
+            ):
+                write_section("bench-faults", "comparison.md", figures.selection_table(known))
             storms = [each for each in known.values() if "curve" in each.get("storm", {})]
             if storms:
                 curves = {each["name"]: each["storm"]["curve"] for each in storms}

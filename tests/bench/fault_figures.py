@@ -32,6 +32,11 @@ NAMED_BY = {
 }
 
 
+# What the comparison with other launchers shows of all that is measured, by short names.
+SELECTED = ("chart", "keep", "waiting", "policy")
+NOT_MEASURED = "not measured"
+
+
 class Outcome(NamedTuple):
     """What a fault has cost. seconds: without a step; None: it did not recover in LIMIT. again:
     steps made twice. cause: what the contestant told of it.
@@ -95,9 +100,10 @@ def start_table(measured: Mapping[str, Any]) -> str:
         turns = each.get("start", {}).get("turns", [])
         total = [turn["allreduce"] for turn in turns]
         beyond = f"{statistics.median(total) - imports:.2f}" if turns and imports else ""
+        began = as_range(total) if turns else NOT_MEASURED
         calm = each.get("each", {}).get("calm")
         step = (f"{1000 * calm['step']:.1f}", calm["pods"]) if calm else ("", "")
-        rows.append((each["name"], as_range(total) if turns else "", beyond, *step))
+        rows.append((each["name"], began, beyond, *step))
     head = ("", "Start to the first allreduce, s", "beyond the import, s", "a step, ms", "pods")
     return table(head, rows)
 
@@ -108,47 +114,80 @@ def fault_tables(measured: Mapping[str, Any]) -> str:
     if not done:
         return ""
     faults = [each["each"]["faults"] for each in done]
+    made = [name for name in NAMED_BY if any(name in of for of in faults)]
     cost = [
-        (each["name"], *(seconds_cell(of[name]) if name in of else "" for name in NAMED_BY))
+        (each["name"], *(seconds_cell(of[name]) if name in of else "" for name in made))
         for each, of in zip(done, faults, strict=True)
     ]
     told = [
         (
             each["name"],
-            *(("yes" if of[name]["cause"] else "no") if name in of else "" for name in NAMED_BY),
+            *(("yes" if of[name]["cause"] else "no") if name in of else "" for name in made),
         )
         for each, of in zip(done, faults, strict=True)
     ]
-    first = table(("Seconds without a step (steps made again)", *NAMED_BY), cost)
-    return f"{first}\n\n{table(('The cause is named', *NAMED_BY), told)}"
+    first = table(("Seconds without a step (steps made again)", *made), cost)
+    return f"{first}\n\n{table(('The cause is named', *made), told)}"
+
+
+def longest(storm: Mapping[str, Any]) -> str:
+    """The longest pause of a storm."""
+    paused = [seconds for _, seconds, _ in storm["faults"]]
+    return f"not in {LIMIT:.0f}" if None in paused else f"{max(paused):.1f}"
+
+
+def selection_table(measured: Mapping[str, Any]) -> str:
+    """What a reader of the comparison needs: a row for each way that a user may choose."""
+    rows = []
+    for short in SELECTED:
+        each = measured.get(short, {})
+        turns = each.get("start", {}).get("turns", [])
+        storm = each.get("storm", {})
+        start = statistics.median(turn["allreduce"] for turn in turns) if turns else None
+        if start or storm.get("faults"):
+            rows.append(
+                (
+                    each["name"],
+                    f"{start:.2f}" if start else NOT_MEASURED,
+                    f"{100 * storm['effective']:.1f}" if storm.get("faults") else NOT_MEASURED,
+                    longest(storm) if storm.get("faults") else NOT_MEASURED,
+                )
+            )
+    head = (
+        "",
+        "Start to the first allreduce, s",
+        "Effective training time in a storm of faults, %",
+        "Longest pause, s",
+    )
+    return table(head, rows)
 
 
 def storm_tables(measured: Mapping[str, Any]) -> str:
     """What a storm cost: the share of the time that counts, and what the faults took."""
+    storms = [each for each in measured.values() if each.get("storm", {}).get("faults")]
+    came = {name for each in storms for name, _, _ in each["storm"]["faults"]}
+    names = [name for name in NAMED_BY if name in came]
     rows = []
     by_fault = []
-    for each in measured.values():
-        storm = each.get("storm", {})
-        if paused := [seconds for _, seconds, _ in storm.get("faults", [])]:
-            known = [LIMIT if seconds is None else seconds for seconds in paused]
-            longest = f"{max(known):.1f}" if None not in paused else f"not in {LIMIT:.0f}"
-            median = f"{statistics.median(known):.1f}"
-            rows.append(
-                (
-                    each["name"],
-                    f"{100 * storm['effective']:.1f}",
-                    len(paused),
-                    median,
-                    longest,
-                    storm["again"],
-                    "yes" if storm["equal"] else "no",
-                )
+    for each in storms:
+        storm = each["storm"]
+        paused = [LIMIT if seconds is None else seconds for _, seconds, _ in storm["faults"]]
+        rows.append(
+            (
+                each["name"],
+                f"{100 * storm['effective']:.1f}",
+                len(paused),
+                f"{statistics.median(paused):.1f}",
+                longest(storm),
+                storm["again"],
+                "yes" if storm["equal"] else "no",
             )
-            came = dict.fromkeys(NAMED_BY, "")
-            for name, seconds, again in storm["faults"]:
-                cell = seconds_cell({"seconds": seconds, "again": again})
-                came[name] += f"{', ' if came[name] else ''}{cell}"
-            by_fault.append((each["name"], *came.values()))
+        )
+        cells = dict.fromkeys(names, "")
+        for name, seconds, again in storm["faults"]:
+            cell = seconds_cell({"seconds": seconds, "again": again})
+            cells[name] += f"{', ' if cells[name] else ''}{cell}"
+        by_fault.append((each["name"], *cells.values()))
     head = (
         "In a storm of faults",
         "effective training time, %",
@@ -158,7 +197,7 @@ def storm_tables(measured: Mapping[str, Any]) -> str:
         "steps made again",
         "weights right",
     )
-    second = table(("Seconds without a step, in the storm (steps made again)", *NAMED_BY), by_fault)
+    second = table(("Seconds without a step, in the storm (steps made again)", *names), by_fault)
     return f"{table(head, rows)}\n\n{second}"
 
 

@@ -38,8 +38,11 @@ def commit() -> str:
     return told[0] + ("-dirty" if told[1] else "")
 
 
-def publish(name: str, page: str, turns: int, figures: Mapping[str, Any], text: str) -> None:
-    """Print a text below where its figures are from; write it to docs/, them to build/NAME.json."""
+def publish(name: str, page: str, turns: int, figures: Mapping[str, Any], text: str) -> bool:
+    """Print a text below where its figures are from; write it to docs/, them to build/NAME.json.
+
+    Returns whether the page was written: not for a tree that differs from its commit.
+    """
     now = datetime.now(UTC).isoformat(timespec="seconds")
     measured = commit()
     about = {"machine": machine(), "commit": measured, "time": now, "turns": turns}
@@ -50,8 +53,9 @@ def publish(name: str, page: str, turns: int, figures: Mapping[str, Any], text: 
     print(f"{where}\n\n{text}")
     if measured.endswith("-dirty"):
         print(f"docs/{page} stays as it is: nobody can measure this tree again; commit it first")
-        return
+        return False
     write_section(name, page, f"{where}\n\n{text}")
+    return True
 
 
 def figures_file(name: str) -> Path:
