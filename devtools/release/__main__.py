@@ -33,7 +33,7 @@ def check(
     tag: Annotated[str, typer.Argument(help="such as v0.2.0")],
     branch: Annotated[str, typer.Option(help="which has to have the commit")] = "",
 ) -> None:
-    """Fail unless every place that names the version agrees with the tag."""
+    """Fail unless each place that names the version fits the tag, and no placeholder is left."""
     wrong = changelog.problems(tag)
     if branch and changelog.strayed(branch):
         wrong.append(f"{branch} does not have the commit of {tag}: release a commit of it")

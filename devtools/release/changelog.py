@@ -1,5 +1,5 @@
-"""The versions that CHANGELOG.md describes, the notes of one of them, and whether each place that
-names the version agrees with a tag.
+"""The versions that CHANGELOG.md describes, the notes of one of them, and whether a tree may be
+released: each place that names the version agrees with the tag, and no placeholder is left.
 """
 
 from __future__ import annotations
@@ -18,6 +18,9 @@ ROOT = Path(__file__).resolve().parents[2]
 FILE = ROOT / "CHANGELOG.md"
 UNRELEASED = "Unreleased"
 _HEADING = re.compile(r"^## (\d+\.\d+\.\d+\S*)(?: \(([^)]*)\))?$", re.MULTILINE)
+# What the owner of the repository fills in before the first release.
+FILLED_IN = (".github/CODEOWNERS", ".github/security-insights.yml", "charts/horovod/Chart.yaml")
+_PLACEHOLDER = re.compile(r"\b(?:OWNER|REPOSITORY|ORGANIZATION|ADDRESS)\b")
 # A link to a file of this repository.
 _LINK = re.compile(r"\]\((?![a-z]+:|#)([^)]+)\)")
 
@@ -74,6 +77,21 @@ def problems(tag: str, root: Path = ROOT) -> list[str]:
     newest = sections((root / "CHANGELOG.md").read_text("utf-8"))[0]
     if newest.day == UNRELEASED:
         wrong.append(f"CHANGELOG.md calls {newest.version} {UNRELEASED}: write the day instead")
+    return [*wrong, *unfilled(root)]
+
+
+def unfilled(root: Path = ROOT) -> list[str]:
+    """The files that do not name this repository and its people yet, a line each."""
+    wrong = []
+    for file in FILLED_IN:
+        lines = (root / file).read_text("utf-8").splitlines()
+        content = [line for line in lines if line.strip() and not line.startswith("#")]
+        if not content:
+            wrong.append(f"{file} has no entry: name the owners")
+        found = {word for line in content for word in _PLACEHOLDER.findall(line)}
+        if found:
+            words = " and ".join(sorted(found))
+            wrong.append(f"{file} has the placeholder {words}: write the names of this repository")
     return wrong
 
 

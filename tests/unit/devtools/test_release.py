@@ -62,6 +62,10 @@ def tree(tmp_path: Path) -> Path:
     chart.write_text(f"version: {VERSION}\n")
     (tmp_path / "CITATION.cff").write_text(f"version: {VERSION}\n")
     (tmp_path / "CHANGELOG.md").write_text(f"## {VERSION} (2026-12-01)\n\n- A.\n")
+    (tmp_path / ".github").mkdir()
+    (tmp_path / ".github" / "CODEOWNERS").write_text("# @ORGANIZATION/team\n* @ada\n")
+    insights = tmp_path / ".github" / "security-insights.yml"
+    insights.write_text("# Replace OWNER.\nurl: https://github.com/ada/hvdchart\n")
     return tmp_path
 
 
@@ -79,6 +83,32 @@ def test_version_without_a_day_is_not_released(tree: Path) -> None:
     (tree / "CHANGELOG.md").write_text(f"## {VERSION} (Unreleased)\n\n- A.\n")
     (wrong,) = problems(f"v{VERSION}", tree)
     assert wrong.endswith("Unreleased: write the day instead")
+
+
+@pytest.mark.parametrize(
+    ("file", "text", "problem"),
+    [
+        (".github/CODEOWNERS", "# *  @ORGANIZATION/maintainers\n", "has no entry"),
+        (".github/CODEOWNERS", "* @ORGANIZATION/maintainers\n", "the placeholder ORGANIZATION"),
+        (
+            ".github/security-insights.yml",
+            "url: https://github.com/OWNER/REPOSITORY\n",
+            "the placeholder OWNER and REPOSITORY",
+        ),
+        (
+            "charts/horovod/Chart.yaml",
+            f"version: {VERSION}\nhome: https://github.com/OWNER/hvdchart\n",
+            "the placeholder OWNER",
+        ),
+    ],
+)
+def test_file_with_a_placeholder_is_not_released(
+    tree: Path, file: str, text: str, problem: str
+) -> None:
+    (tree / file).write_text(text)
+    (wrong,) = problems(f"v{VERSION}", tree)
+    assert wrong.startswith(file)
+    assert problem in wrong
 
 
 @pytest.fixture
