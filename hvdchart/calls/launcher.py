@@ -8,36 +8,29 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import (
     AbstractContextManager,
-    ContextDecorator,
-    ExitStack,
-    contextmanager,
     suppress,
 )
 from functools import cache, partial
-from numbers import Real
 from pathlib import Path
 from secrets import token_hex
 from typing import Any, Self, TextIO
 
-import cloudpickle
-
 from hvd_pods.common.hostile import one_line, printable
-from hvd_pods.common.launcher_options import LAUNCH
 from hvd_pods.common.pip_output import REQUIREMENTS
 from hvd_pods.common.record import Key
+from hvdchart.calls.callers_lines import callers_lines
 from hvdchart.calls.connection import (
     Connection,
     LostError,
     Packed,
     RanksError,
-    RemoteTraceback,
     pack,
 )
 from hvdchart.calls.own_run import OwnRun, check_kinds, own_script_run, users_modules
-from hvdchart.code.archive import list_files, pack_files
+from hvdchart.calls.own_spec import PROGRAMS, plan_calls, read_spec
 from hvdchart.doctor.examine import check_before_install
 from hvdchart.doctor.rights import Right
 from hvdchart.errors import (
@@ -48,11 +41,8 @@ from hvdchart.errors import (
     SpecError,
 )
 from hvdchart.interrupts import exit_on_signals
-from hvdchart.plan.measuring import command_plan
-from hvdchart.plan.model import Plan
-from hvdchart.plan.planner import make_plan
 from hvdchart.project.default_images import misspelt
-from hvdchart.project.script import ScriptRun, read_text, small_worker, without_own
+from hvdchart.project.script import read_text, small_worker, without_own
 from hvdchart.run.change.session import Session, lease_end
 from hvdchart.run.follow.watch import watch_run
 from hvdchart.run.helm import Helm
@@ -65,19 +55,12 @@ from hvdchart.run.state.pod_problems import why_ended
 from hvdchart.run.state.release import component_of
 from hvdchart.run.state.status_text import status_report
 from hvdchart.run.state.view import RunView
-from hvdchart.spec.load import load_spec
 from hvdchart.spec.model import Spec
 from hvdchart.spec.run_options import in_arguments, in_options
 from hvdchart.text import join_names
 from hvdchart.values.check_values import checked_values
 from hvdchart.watch.notebook import beside_call
 
-# Where the programs are in the code of the pods, and the package that they are in.
-_FOLDER = ".hvdchart"
-_IN_POD = Path(__file__).parent / "in_pod"
-_PROGRAMS = f"{_FOLDER}/hvdchart/calls/in_pod"
-# How often workers may be lost.
-_RETRIES = 1000
 # Seconds until the cluster shows that a worker is gone, and until the master says what it has lost.
 _MISS_WITHIN = 2.0
 _RECORD_WITHIN = 30.0
@@ -93,40 +76,16 @@ _CLOSED = "the launcher was closed"
 _AFTER_END = "the next call starts it again"
 
 
-class _CallersLines(ContextDecorator, AbstractContextManager[None]):
-    """Takes hvdchart's own lines from the traceback of what a call raises.
-
-    That is an error for the user, or an exception of the function, whose own lines are in its
-    cause. A defect keeps all of its lines.
-    """
-
-    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        is_of_function = error is not None and isinstance(error.__cause__, RemoteTraceback)
-        if not (is_of_function or isinstance(error, HvdchartError)):
-            return
-        if error is not None and not is_of_function:
-            # Its text names the cause, whose own lines are those of libraries.
-            error.__cause__ = None
-            error.__suppress_context__ = True
-        while error is not None:
-            # From Python 3.11 on, no line of the function with this block is added again.
-            error.__traceback__ = None
-            error = error.__context__ if error.__cause__ is None else error.__cause__
-
-
-_callers_lines = _CallersLines()
-
-
 class Launcher:
     """Calls functions on the ranks of a run of its own: `launcher(function, args, kwargs)`.
 
-    The settings are those of `launch`. The first call installs the release. Later calls use the
-    same pods, with the spec and the code as they then are. The pods are removed by `close`, at the
-    end of a `with` block, or of this program. The cluster ends what a program leaves that was
-    killed. A fork of this process cannot use its launchers.
+    The settings are those of `launch`, which `help(hvdchart.launch)` lists. The first call installs
+    the release. Later calls use the same pods, with the spec and the code as they then are. The
+    pods are removed by `close`, at the end of a `with` block, or of this program. The cluster ends
+    what a program leaves that was killed. A fork of this process cannot use its launchers.
     """
 
-    @_callers_lines
+    @callers_lines
     def __init__(
         self,
         *,
@@ -182,8 +141,8 @@ class Launcher:
         self._report_once = cache(self._report)
         # The program may go to another folder.
         self._code = None if code is None else Path(code).absolute()
-        self._read = partial(_read, self._given, name, self._code, self._report_once)
-        self._plan = _plan(self._read(), idle)
+        self._read = partial(read_spec, self._given, name, self._code, self._report_once)
+        self._plan = plan_calls(self._read(), idle)
         # As it was installed last.
         self._spec: Spec | None = None
         self._namespace = namespace
@@ -229,7 +188,7 @@ class Launcher:
         `timeout` seconds, counted from when the workers are ready; and the errors of Helm and the
         cluster. Whatever it raises, the ranks have been ended.
         """
-        with _callers_lines:
+        with callers_lines:
             check_kinds({"timeout": timeout})
             if timeout is not None and not timeout >= 0:
                 raise SpecError("the settings", "timeout", f"got {timeout:g}", "0 or more seconds")
@@ -341,14 +300,25 @@ class Launcher:
         A run that has ended while there was no call is started again. Raises RunFailedError when
         the run has failed, which is removed, or the launcher is closed.
         """
-        self._check_open()
-        spec = self._read()
-        if spec == self._spec and self._connection and self._connection.is_open:
-            return self._connection
-        self._disconnect()
-        is_new = spec != self._spec
-        if is_new:
-            self._deploy(spec)
+        while True:
+            self._check_open()
+            spec = self._read()
+            if spec == self._spec and self._connection and self._connection.is_open:
+                return self._connection
+            self._disconnect()
+            is_new = spec != self._spec
+            if is_new:
+                self._deploy(spec)
+            connection = self._wait_for_ranks(is_new=is_new)
+            if connection:
+                return connection
+
+    def _wait_for_ranks(self, *, is_new: bool) -> Connection | None:
+        """A connection to the run when it takes calls; None when it has ended and was removed.
+
+        is_new: whether it was just installed or changed. Raises RunFailedError for a run that has
+        failed, and ClusterError when a server that should be there does not answer.
+        """
         assert self._cluster  # noqa: S101
         began = time.monotonic()
         last = ""
@@ -358,7 +328,7 @@ class Launcher:
             self._check_open()
             if run.status.over or run.status.is_stuck or run.status.state == "not found":
                 self._end_run(run, is_new=is_new)
-                break
+                return None
             if run.phase.name == TRAINING:
                 try:
                     pod = running_pod(run, "master")["metadata"]["name"]
@@ -378,7 +348,7 @@ class Launcher:
             if shown != last:
                 self._report(f"{time.monotonic() - began:5.1f} s  {shown}")
             last = shown
-        return self._connect()
+        return None
 
     def _end_run(self, run: RunView, *, is_new: bool) -> None:
         """Remove a run that has ended, so that another one can be installed; say why it is gone.
@@ -407,7 +377,7 @@ class Launcher:
 
     def _deploy(self, spec: Spec) -> None:
         """Install the release, or change it. What fails leaves none, and the next call installs."""
-        plan = _plan(spec, self._idle)
+        plan = plan_calls(spec, self._idle)
         if spec.name != self._plan.spec.name or self._spec is None:
             # What could not be removed before.
             self._remove()
@@ -462,7 +432,7 @@ class Launcher:
 
     def _command(self, pod: str) -> list[str]:
         """The command line that joins its standard streams with the server in the master's pod."""
-        program = ("python3", f"{_PROGRAMS}/server.py", "connect")
+        program = ("python3", f"{PROGRAMS}/server.py", "connect")
         return self._kubectl.command("exec", "-i", pod, "-c", "master", "--", *IN_CODE, *program)
 
     def _shown(self) -> AbstractContextManager[Callable[[str], object]]:
@@ -527,209 +497,3 @@ def _workers(run: RunView) -> dict[str, tuple[str, int]]:
             name = pod["metadata"]["name"]
             workers[name] = (pod["metadata"]["uid"], restarts[name])
     return workers
-
-
-def _read(
-    given: str | Path | Spec | OwnRun,
-    name: str,
-    code: Path | None,
-    report: Callable[[str], object],
-) -> Spec:
-    """The spec with the code and the programs as they are now. Raises SpecError and FileError.
-
-    `report` gets a line about secrets that are left out.
-    """
-    if isinstance(given, OwnRun):
-        spec = given.spec()
-    else:
-        spec = given if isinstance(given, Spec) else load_spec(given)
-    if spec.launch.mode not in (None, "mpirun"):
-        raise SpecError("the spec", "launch.mode", f"{spec.launch.mode!r} takes no calls", "mpirun")
-    # `--code` of the command line is `code` here.
-    files = list_files(code, report) if code else {}
-    # The package of the programs, and cloudpickle.
-    packages = ("hvdchart/__init__.py", "hvdchart/calls/__init__.py")
-    ours = {f"{_FOLDER}/{file}": _IN_POD / "__init__.py" for file in packages}
-    ours |= {f"{_PROGRAMS}/{file.name}": file for file in sorted(_IN_POD.glob("*.py"))}
-    pickle = Path(cloudpickle.__file__).parent
-    ours |= {f"{_FOLDER}/site/cloudpickle/{file.name}": file for file in pickle.glob("*.py")}
-    # Some installers put links in the place of a package's files.
-    files |= {name: file.resolve() for name, file in ours.items()}
-    values = {**spec.values, "code": {"archive": pack_files(code or _IN_POD, files)}}
-    return dataclasses.replace(spec, name=name or spec.name, values=values)
-
-
-def _plan(spec: Spec, idle: float) -> Plan:
-    """The plan of the run that takes the calls, and ends after `idle` seconds without one."""
-    server = ("python3", f"{_PROGRAMS}/server.py", f"{idle:g}")
-    rank = ("python3", f"{_PROGRAMS}/rank.py")
-    return command_plan(make_plan(spec), (*server, LAUNCH, *rank), _RETRIES)
-
-
-@dataclasses.dataclass
-class _Shared:
-    """A launcher of `launch`, and how many calls are made with it now."""
-
-    launcher: Launcher
-    calls: int = 0
-
-
-# The launchers of `launch`, by their settings.
-_launchers: dict[str, _Shared] = {}
-# One launcher is made at a time, and one for each key. Besides, CPython up to 3.11 fails when two
-# threads parse programs at once, as planning does (python/cpython#106905).
-_making = threading.Lock()
-
-
-def _forget_lock() -> None:
-    """Make another lock: a thread that a fork does not have may have held the one before."""
-    global _making  # noqa: PLW0603
-    _making = threading.Lock()
-
-
-# Windows has no forks.
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_forget_lock)
-
-
-def launch(
-    function: Callable[..., Any],
-    args: Sequence[Any] = (),
-    kwargs: Mapping[str, Any] | None = None,
-    *,
-    timeout: float | None = None,
-    workers: int | None = None,
-    gpus: int | None = None,
-    cpu: float | str | None = None,
-    memory: str = "",
-    image: str = "",
-    env: Mapping[str, str] | None = None,
-    secrets: Sequence[str] = (),
-    volumes: Mapping[str, str] | None = None,
-    settings: Sequence[str] = (),
-    spec: str | Path | Spec | None = None,
-    code: str | Path | None = None,
-    name: str = "",
-    namespace: str | None = None,
-    context: str | None = None,
-    helm: str = "helm",
-    idle: float = 600.0,
-    force: bool = False,
-    output: TextIO | None = None,
-) -> list[Any]:
-    """Call a function on each rank of a few pods; what it returns, by rank.
-
-    The first call installs a release. The next call with the same settings uses the same pods,
-    which are removed at the end of this program, or by the first call with other settings while
-    they are idle: a Launcher keeps pods beside those of others. `hvdchart.close()` removes them at
-    once.
-
-    Raises CallError for what cannot travel, SpecError for wrong settings, the exception of the
-    first rank that fails, RunFailedError for lost ranks, TimeLimitError after `timeout`, and
-    ClusterError and HelmError where the pods cannot be had.
-
-    function: it travels with what it refers to; modules of your own are in `code`.
-    args: its arguments.
-    kwargs: its arguments with names.
-    timeout: seconds after which the ranks are ended, from when the workers are ready.
-    workers: number of workers; 2 by default.
-    gpus: GPUs of each worker, with a rank on each; none by default.
-    cpu: CPUs of each worker, such as 4; by default 250m.
-    memory: memory of each worker, such as "8Gi"; by default 3Gi.
-    image: image of the pods; by default a public one of the framework that the function imports,
-        or else this program.
-    env: variables of the ranks.
-    secrets: Secrets, as "NAME" for variables or "NAME:/PATH" for files.
-    volumes: volumes by name, such as {"data": "pvc:CLAIM:/data:ro"}.
-    settings: keys of a spec, such as ["image.pullSecrets=[mine]"], as with `hvdchart run --set`.
-    spec: a path or a Spec in the place of the nine settings above; its command is not used.
-    code: folder of modules for the function, with their requirements.txt.
-    name: name of the release; by default `launch-` and six characters, or that of the spec.
-    namespace: namespace of Kubernetes; by default that of the context.
-    context: context of the kubeconfig; by default the current one.
-    helm: the program Helm, a name on PATH or a path.
-    idle: seconds without a call after which the workers end; the next call starts others.
-    force: also install what cannot start now: nodes or Secrets will come.
-    output: where the ranks' output goes; sys.stdout by default.
-    """
-    given: dict[str, Any] = {
-        "workers": workers,
-        "gpus": gpus,
-        "cpu": cpu,
-        "memory": memory,
-        "image": image,
-        "env": env,
-        "secrets": secrets,
-        "volumes": volumes,
-        "settings": settings,
-        "spec": spec,
-        "code": code,
-        "name": name,
-        "namespace": namespace,
-        "context": context,
-        "helm": helm,
-        "idle": idle,
-        "force": force,
-        "output": output,
-    }
-    with _callers_lines, _launcher(given) as launcher:
-        return launcher(function, args, kwargs, timeout=timeout)
-
-
-# `help` shows the settings of both.
-_, _first, _others = (launch.__doc__ or "").partition("\n    workers: ")
-Launcher.__doc__ = f"{Launcher.__doc__}{_first}{_others}"
-
-
-def close() -> None:
-    """Remove the pods of `launch`, whose next call installs others; ends calls that are being made.
-
-    Raises HelmError and ClusterError: then the end of this program removes them.
-    """
-    with _making:
-        ended = [shared.launcher for shared in _launchers.values()]
-        _launchers.clear()
-    with _callers_lines, ExitStack() as stack:
-        for launcher in ended:
-            stack.callback(launcher.close)
-
-
-@contextmanager
-def _launcher(settings: Mapping[str, Any]) -> Iterator[Launcher]:
-    """The launcher of these settings during a call; another one takes the place of idle ones."""
-    key = _key(settings)
-    with _making:
-        shared = _launchers.get(key)
-        idle = {}
-        if shared is None:
-            shared = _Shared(Launcher(**settings))
-            idle = {other: each for other, each in _launchers.items() if not each.calls}
-            for other in idle:
-                del _launchers[other]
-            _launchers[key] = shared
-        shared.calls += 1
-    try:
-        for each in idle.values():
-            # What cannot be removed now will be at the end of this program.
-            with suppress(HvdchartError):
-                each.launcher.close("this call has other settings")
-        yield shared.launcher
-    finally:
-        with _making:
-            shared.calls -= 1
-
-
-def _key(settings: Mapping[str, Any]) -> str:
-    """The settings as one text, the same for each way to write them."""
-    defaults = {"workers": ScriptRun.workers, "gpus": ScriptRun.gpus}
-    same = {}
-    for name, value in settings.items():
-        given = defaults.get(name) if value is None else value
-        if isinstance(given, Mapping):
-            given = sorted(given.items())
-        elif name in ("code", "spec") and isinstance(given, str | Path):
-            given = str(Path(given).absolute())
-        elif name == "idle" and isinstance(given, Real):
-            given = float(given)
-        same[name] = given or None
-    return repr(same)

@@ -1,0 +1,63 @@
+"""The spec of a run that takes calls, with the programs that it needs in the pods."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from pathlib import Path
+
+import cloudpickle
+
+from hvd_pods.common.launcher_options import LAUNCH
+from hvdchart.calls.own_run import OwnRun
+from hvdchart.code.archive import list_files, pack_files
+from hvdchart.errors import SpecError
+from hvdchart.plan.measuring import command_plan
+from hvdchart.plan.model import Plan
+from hvdchart.plan.planner import make_plan
+from hvdchart.spec.load import load_spec
+from hvdchart.spec.model import Spec
+
+# Where the programs are in the code of the pods, and the package that they are in.
+_FOLDER = ".hvdchart"
+_IN_POD = Path(__file__).parent / "in_pod"
+PROGRAMS = f"{_FOLDER}/hvdchart/calls/in_pod"
+# How often workers may be lost.
+_RETRIES = 1000
+
+
+def read_spec(
+    given: str | Path | Spec | OwnRun,
+    name: str,
+    code: Path | None,
+    report: Callable[[str], object],
+) -> Spec:
+    """The spec with the code and the programs as they are now. Raises SpecError and FileError.
+
+    `report` gets a line about secrets that are left out.
+    """
+    if isinstance(given, OwnRun):
+        spec = given.spec()
+    else:
+        spec = given if isinstance(given, Spec) else load_spec(given)
+    if spec.launch.mode not in (None, "mpirun"):
+        raise SpecError("the spec", "launch.mode", f"{spec.launch.mode!r} takes no calls", "mpirun")
+    # `--code` of the command line is `code` here.
+    files = list_files(code, report) if code else {}
+    # The package of the programs, and cloudpickle.
+    packages = ("hvdchart/__init__.py", "hvdchart/calls/__init__.py")
+    ours = {f"{_FOLDER}/{file}": _IN_POD / "__init__.py" for file in packages}
+    ours |= {f"{PROGRAMS}/{file.name}": file for file in sorted(_IN_POD.glob("*.py"))}
+    pickle = Path(cloudpickle.__file__).parent
+    ours |= {f"{_FOLDER}/site/cloudpickle/{file.name}": file for file in pickle.glob("*.py")}
+    # Some installers put links in the place of a package's files.
+    files |= {name: file.resolve() for name, file in ours.items()}
+    values = {**spec.values, "code": {"archive": pack_files(code or _IN_POD, files)}}
+    return dataclasses.replace(spec, name=name or spec.name, values=values)
+
+
+def plan_calls(spec: Spec, idle: float) -> Plan:
+    """The plan of the run that takes the calls, and ends after `idle` seconds without one."""
+    server = ("python3", f"{PROGRAMS}/server.py", f"{idle:g}")
+    rank = ("python3", f"{PROGRAMS}/rank.py")
+    return command_plan(make_plan(spec), (*server, LAUNCH, *rank), _RETRIES)

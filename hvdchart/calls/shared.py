@@ -1,0 +1,182 @@
+"""Calls whose pods stay for the next call of this program: `launch`, and `close` for their end."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass
+from numbers import Real
+from pathlib import Path
+from typing import Any, TextIO
+
+from hvdchart.calls.callers_lines import callers_lines
+from hvdchart.calls.launcher import Launcher
+from hvdchart.errors import HvdchartError
+from hvdchart.project.script import ScriptRun
+from hvdchart.spec.model import Spec
+
+
+@dataclass
+class _Shared:
+    """A launcher of `launch`, and how many calls are made with it now."""
+
+    launcher: Launcher
+    calls: int = 0
+
+
+# The launchers of `launch`, by their settings.
+_launchers: dict[str, _Shared] = {}
+# One launcher is made at a time, and one for each key. Besides, CPython up to 3.11 fails when two
+# threads parse programs at once, as planning does (python/cpython#106905).
+_making = threading.Lock()
+
+
+def _forget_lock() -> None:
+    """Make another lock: a thread that a fork does not have may have held the one before."""
+    global _making  # noqa: PLW0603
+    _making = threading.Lock()
+
+
+# Windows has no forks.
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget_lock)
+
+
+def launch(
+    function: Callable[..., Any],
+    args: Sequence[Any] = (),
+    kwargs: Mapping[str, Any] | None = None,
+    *,
+    timeout: float | None = None,
+    workers: int | None = None,
+    gpus: int | None = None,
+    cpu: float | str | None = None,
+    memory: str = "",
+    image: str = "",
+    env: Mapping[str, str] | None = None,
+    secrets: Sequence[str] = (),
+    volumes: Mapping[str, str] | None = None,
+    settings: Sequence[str] = (),
+    spec: str | Path | Spec | None = None,
+    code: str | Path | None = None,
+    name: str = "",
+    namespace: str | None = None,
+    context: str | None = None,
+    helm: str = "helm",
+    idle: float = 600.0,
+    force: bool = False,
+    output: TextIO | None = None,
+) -> list[Any]:
+    """Call a function on each rank of a few pods; what it returns, by rank.
+
+    The first call installs a release. The next call with the same settings uses the same pods,
+    which are removed at the end of this program, or by the first call with other settings while
+    they are idle: a Launcher keeps pods beside those of others. `hvdchart.close()` removes them at
+    once.
+
+    Raises CallError for what cannot travel, SpecError for wrong settings, the exception of the
+    first rank that fails, RunFailedError for lost ranks, TimeLimitError after `timeout`, and
+    ClusterError and HelmError where the pods cannot be had.
+
+    function: it travels with what it refers to; modules of your own are in `code`.
+    args: its arguments.
+    kwargs: its arguments with names.
+    timeout: seconds after which the ranks are ended, from when the workers are ready.
+    workers: number of workers; 2 by default.
+    gpus: GPUs of each worker, with a rank on each; none by default.
+    cpu: CPUs of each worker, such as 4; by default 250m.
+    memory: memory of each worker, such as "8Gi"; by default 3Gi.
+    image: image of the pods; by default a public one of the framework that the function imports,
+        or else this program.
+    env: variables of the ranks.
+    secrets: Secrets, as "NAME" for variables or "NAME:/PATH" for files.
+    volumes: volumes by name, such as {"data": "pvc:CLAIM:/data:ro"}.
+    settings: keys of a spec, such as ["image.pullSecrets=[mine]"], as with `hvdchart run --set`.
+    spec: a path or a Spec in the place of the nine settings above; its command is not used.
+    code: folder of modules for the function, with their requirements.txt.
+    name: name of the release; by default `launch-` and six characters, or that of the spec.
+    namespace: namespace of Kubernetes; by default that of the context.
+    context: context of the kubeconfig; by default the current one.
+    helm: the program Helm, a name on PATH or a path.
+    idle: seconds without a call after which the workers end; the next call starts others.
+    force: also install what cannot start now: nodes or Secrets will come.
+    output: where the ranks' output goes; sys.stdout by default.
+    """
+    given: dict[str, Any] = {
+        "workers": workers,
+        "gpus": gpus,
+        "cpu": cpu,
+        "memory": memory,
+        "image": image,
+        "env": env,
+        "secrets": secrets,
+        "volumes": volumes,
+        "settings": settings,
+        "spec": spec,
+        "code": code,
+        "name": name,
+        "namespace": namespace,
+        "context": context,
+        "helm": helm,
+        "idle": idle,
+        "force": force,
+        "output": output,
+    }
+    with callers_lines, _launcher(given) as launcher:
+        return launcher(function, args, kwargs, timeout=timeout)
+
+
+def close() -> None:
+    """Remove the pods of `launch`, whose next call installs others; ends calls that are being made.
+
+    Raises HelmError and ClusterError: then the end of this program removes them.
+    """
+    with _making:
+        ended = [shared.launcher for shared in _launchers.values()]
+        _launchers.clear()
+    with callers_lines, ExitStack() as stack:
+        for launcher in ended:
+            stack.callback(launcher.close)
+
+
+@contextmanager
+def _launcher(settings: Mapping[str, Any]) -> Iterator[Launcher]:
+    """The launcher of these settings during a call; another one takes the place of idle ones."""
+    key = _key(settings)
+    with _making:
+        shared = _launchers.get(key)
+        idle = {}
+        if shared is None:
+            shared = _Shared(Launcher(**settings))
+            idle = {other: each for other, each in _launchers.items() if not each.calls}
+            for other in idle:
+                del _launchers[other]
+            _launchers[key] = shared
+        shared.calls += 1
+    try:
+        for each in idle.values():
+            # What cannot be removed now will be at the end of this program.
+            with suppress(HvdchartError):
+                each.launcher.close("this call has other settings")
+        yield shared.launcher
+    finally:
+        with _making:
+            shared.calls -= 1
+
+
+def _key(settings: Mapping[str, Any]) -> str:
+    """The settings as one text, the same for each way to write them."""
+    defaults = {"workers": ScriptRun.workers, "gpus": ScriptRun.gpus}
+    same = {}
+    for name, value in settings.items():
+        given = defaults.get(name) if value is None else value
+        if isinstance(given, Mapping):
+            given = sorted(given.items())
+        elif name in ("code", "spec") and isinstance(given, str | Path):
+            given = str(Path(given).absolute())
+        elif name == "idle" and isinstance(given, Real):
+            given = float(given)
+        same[name] = given or None
+    return repr(same)
