@@ -1,0 +1,197 @@
+"""The spans of a run, for tracing systems: what the master did, and for how long.
+
+`follow` compares the states of the loop, and nothing depends on what it returns. A span that has
+not ended when its master is lost is lost with it; the next master goes on with the same trace.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass, field
+from typing import Dict, Mapping, NamedTuple, Tuple, Union
+
+from hvd_pods.cluster.shapes import parse_time
+from hvd_pods.common.errors import InterruptedRunError, ResizedError, RunError, SupersededError
+from hvd_pods.common.hostile import one_line
+from hvd_pods.common.record import FAILED, FINISHED, Key
+from hvd_pods.rules.ending import is_withdrawn
+from hvd_pods.rules.messages import Moment
+from hvd_pods.rules.state import Activity, Facts, State
+
+RUN = "run"
+ATTEMPT = "attempt"
+TRAIN = "train"
+# From the launch to the first step that is reported.
+START = "start ranks"
+# From the end of an attempt's ranks to the first step of a later attempt.
+RECOVER = "recover"
+GATHER = "gather workers"
+DELIVER = "deliver code"
+STORE = "store results"
+PHASES = {
+    Activity.GATHERING: GATHER,
+    Activity.DELIVERING: DELIVER,
+    Activity.TRAINING: TRAIN,
+    Activity.PAUSING: "pause",
+    Activity.STORING: STORE,
+}
+# What a span is in, unless that is the run.
+PARENTS = {GATHER: ATTEMPT, DELIVER: ATTEMPT, TRAIN: ATTEMPT, START: TRAIN}
+OF_ATTEMPT = (Activity.GATHERING, Activity.DELIVERING, Activity.TRAINING, Activity.JUDGING)
+ENDED = (Activity.STAYING, Activity.OVER)
+
+Attributes = Dict[str, Union[str, int]]
+# The name of a span, and the fence number of its attempt, which no other attempt has.
+Name = Tuple[str, int]
+
+
+class Span(NamedTuple):
+    """A span that has ended. `began` and `ended` are in seconds since the epoch.
+
+    The identifiers are hashes of what the span is of: one that is sent twice is the same span.
+    `failure` is empty where nothing has failed.
+    """
+
+    name: str
+    trace: str
+    id: str
+    parent: str
+    began: float
+    ended: float
+    attributes: Attributes
+    failure: str
+
+
+@dataclass(frozen=True)
+class Trace:
+    """The state that was seen last, and the spans that have begun, with their times.
+
+    `first` is the first moment of this master, by which all times are told: its clock may be set.
+    """
+
+    seen: State
+    first: Moment | None = None
+    began: Mapping[Name, float] = field(default_factory=dict)
+
+
+def follow(trace: Trace, state: State, moment: Moment) -> tuple[Trace, tuple[Span, ...]]:
+    """Return the trace after an event that has made this state, and the spans that have ended."""
+    first = trace.first or moment
+    time = first.wall + moment.now - first.now
+    present = _find_present(trace.began, state)
+    spans = tuple(
+        _end(trace.seen, state, name, began, time)
+        for name, began in trace.began.items()
+        if name not in present and _is_told(name[0], state)
+    )
+    began = {name: trace.began.get(name, _begin(name[0], state, time)) for name in present}
+    return Trace(state, first, began), spans
+
+
+def _find_present(began: Mapping[Name, float], state: State) -> list[Name]:
+    """The spans that go on in a state, each before those that are in it."""
+    activity = state.activity
+    fence = state.hold.fence
+    steps = activity == Activity.TRAINING and bool(state.progress.reported)
+    present: list[Name] = []
+    # A master that only repeats the end of a run makes no attempt.
+    if state.attempt.number and activity not in ENDED:
+        present.append((RUN, 0))
+        recovering = [name for name in began if name[0] == RECOVER and not steps]
+        if activity == Activity.JUDGING and not recovering:
+            recovering = [(RECOVER, fence)]
+        present += recovering
+    if activity in OF_ATTEMPT:
+        present.append((ATTEMPT, fence))
+    if activity in PHASES:
+        present.append((PHASES[activity], fence))
+    if activity == Activity.TRAINING and not steps:
+        present.append((START, fence))
+    return present
+
+
+def _begin(name: str, state: State, time: float) -> float:
+    """When a span begins that was not there before; a run begins with its Job, if that is known."""
+    status = (state.job or {}).get("status", {})
+    if name == RUN and status.get("startTime"):
+        return min(parse_time(status["startTime"]), time)
+    return time
+
+
+def _is_told(name: str, state: State) -> bool:
+    """Whether what a span stands for has come about when the span ends."""
+    if name == RUN:
+        return _has_ended(state)
+    if name in (START, RECOVER):
+        # Otherwise no step was made, or the script reports none.
+        return bool(state.progress.reported) and state.activity == Activity.TRAINING
+    return True
+
+
+def _has_ended(state: State) -> bool:
+    """Whether the run of this Job has ended with this master, and no other one goes on with it."""
+    job = state.job
+    if state.entry.get(Key.STATE) in (FINISHED, FAILED):
+        return True
+    if isinstance(state.problem, SupersededError):
+        return False
+    if state.run.api and (job is None or is_withdrawn(job)):
+        # A suspended Job may go on; one that is gone does not.
+        return job is None or "deletionTimestamp" in job["metadata"]
+    return not isinstance(state.problem, InterruptedRunError)
+
+
+def _end(before: State, state: State, name: Name, began: float, ended: float) -> Span:
+    """The span that has ended with the step from one state to another."""
+    what, fence = name
+    facts = state.facts
+    problem: RunError | None = None
+    attributes: Attributes = {}
+    parent = identify(facts, (PARENTS[what], fence) if what in PARENTS else (RUN, 0))
+    if what == RUN:
+        parent = ""
+        is_finished = state.entry.get(Key.STATE) == FINISHED
+        problem = None if is_finished else state.problem
+        attributes = {
+            "horovod.state": FAILED if problem else FINISHED,
+            "horovod.mode": state.run.mode,
+            "horovod.ranks": state.run.ranks,
+            "horovod.workers": sum(state.run.needed_workers.values()),
+            "horovod.attempts": state.attempts,
+            "horovod.failures": state.failures,
+        }
+    elif what != STORE:
+        attributes = {"horovod.attempt": before.attempt.number}
+    if what == ATTEMPT:
+        problem = _find_problem(before, state)
+        same = state if state.attempt.number == before.attempt.number else before
+        launch = same.attempt.launch
+        attributes["horovod.ranks"] = same.ranks
+        attributes["horovod.workers"] = len(launch.hosts) if launch else 0
+    if problem:
+        attributes["error.type"] = type(problem).__name__
+        attributes["process.exit.code"] = problem.exit_code
+    failure = (one_line(str(problem)) or type(problem).__name__) if problem else ""
+    ids = (_hash(facts)[:32], identify(facts, name), parent)
+    return Span(what, *ids, began, ended, attributes, failure)
+
+
+def _find_problem(before: State, state: State) -> RunError | None:
+    """Why an attempt failed; an attempt that ended for more workers has not."""
+    if state.attempt.number == before.attempt.number:
+        problem = state.attempt.problem or state.problem
+    else:
+        # Without access to the API, the next attempt may begin in the same step.
+        problem = before.attempt.problem or RunError(state.last_failure)
+    return None if isinstance(problem, ResizedError) else problem
+
+
+def identify(facts: Facts, name: Name) -> str:
+    """The identifier of a span in its trace."""
+    return _hash(facts, *name)[:16]
+
+
+def _hash(facts: Facts, *words: object) -> str:
+    """A hash of a span of the Job, whichever of its masters asks; without words, of its trace."""
+    text = "\n".join(map(str, (facts.job, facts.uid, facts.run.id, *words)))
+    return hashlib.sha256(text.encode()).hexdigest()
