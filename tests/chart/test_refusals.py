@@ -257,6 +257,17 @@ WRONG_VALUES: list[tuple[Values, list[str]]] = [
     ({"agent": {"port": 1023}}, ["/agent/port"]),
     ({"agent": {"generation": 0}}, ["/agent/generation"]),
     ({"launch": {"preload": ["a..b"]}}, ["preload"]),
+    *(
+        ({"tracing": {"endpoint": url}}, ["/tracing/endpoint"])
+        for url in (
+            "collector:4318",
+            "ftp://collector",
+            "http://user:password@collector:4318",
+            "https://collector/?key=password",
+            "http://collector:4318/$(HVD_RUN)",
+            "http://",
+        )
+    ),
 ]
 
 

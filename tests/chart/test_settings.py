@@ -208,6 +208,26 @@ EFFECTS: list[tuple[Values, dict[str, Any]]] = [
             "master ports": [{"name": "metrics", "containerPort": 9400}],
         },
     ),
+    ({}, {"master HVD_TRACING": None}),
+    ({"tracing": {"endpoint": ""}}, {"master HVD_TRACING": None}),
+    (
+        {
+            "tracing": {"endpoint": "http://collector.monitoring:4318"},
+            "launch": {"framework": "torch"},
+        },
+        {
+            "HVD_TRACING": None,
+            "master HVD_TRACING": json.dumps(
+                {
+                    "endpoint": "http://collector.monitoring:4318",
+                    "framework": "torch",
+                    "namespace": "team",
+                    "release": "hvd",
+                },
+                separators=(",", ":"),
+            ),
+        },
+    ),
     (
         {
             "worker": {

@@ -95,6 +95,7 @@
   "metrics.dashboard": {},
   "metrics.file": "",
   "metrics.allowFrom": [],
+  "tracing": {},
   "volumes": [],
   "volumeMounts": [],
   "staging.path": "",

@@ -108,4 +108,9 @@ spec:
 - {name: HVD_METRICS_PORT, value: "{{ .facts.metricsPort }}"}
 - {name: HVD_METRICS_FILE, value: {{ .Values.metrics.file | quote }}}
 {{- end }}
+{{- with .Values.tracing.endpoint }}
+{{- $tracing := dict "endpoint" . "release" $.Release.Name "namespace" $.Release.Namespace }}
+{{- $_ := set $tracing "framework" $.Values.launch.framework }}
+- {name: HVD_TRACING, value: {{ toJson $tracing | quote }}}
+{{- end }}
 {{- end }}

@@ -21,6 +21,8 @@ KEYS_SECRETS = "HVD_KEYS_SECRETS"
 MESH = "HVD_MESH"
 # The file in which a script of the master's reports metrics.
 METRICS_FILE = "HVD_METRICS_FILE"
+# Where the spans of the run go, and what they say of the release, as JSON (master/span_export.py).
+TRACING = "HVD_TRACING"
 # The Job of the release that `helm test` tests.
 TESTED_JOB = "HVD_TESTED_JOB"
 # Set for `helm test` where a NetworkPolicy admits only the pods of the release.

@@ -23,9 +23,10 @@ from hvd_pods.common.exit_codes import INTERNAL_ERROR
 from hvd_pods.common.paths import GENERATED
 from hvd_pods.common.reporting import log, report_end
 from hvd_pods.common.run import parse_run
-from hvd_pods.master import launcher_memory, serve_metrics
+from hvd_pods.master import launcher_memory, serve_metrics, span_export
 from hvd_pods.master.effects import Effects
 from hvd_pods.master.event_log import EventLog
+from hvd_pods.master.span_export import SpanExport
 from hvd_pods.rules.decide import decide
 from hvd_pods.rules.messages import Defect, Event, Moment, Started, Terminated, Timer
 from hvd_pods.rules.retries import Retries
@@ -48,6 +49,7 @@ class Master:
         api: Api | None,
         job_events: JobEvents,
         effects: type[Effects] = Effects,
+        spans: SpanExport | None = None,
     ) -> None:
         self._queue: queue.SimpleQueue[Event] = queue.SimpleQueue()
         limit = None if facts.run.api else facts.run.retries
@@ -55,6 +57,7 @@ class Master:
         self.effects = effects(facts, api, job_events, self._queue.put)
         path = Path(os.environ.get(EVENTS_FILE) or f"{GENERATED}/events.jsonl")
         self._event_log = EventLog(path, facts, os.environ[contract.RUN])
+        self._spans = spans
         # Without the thread that asks the hosts, for instance, no loss would be noticed.
         threading.excepthook = self._put_defect
 
@@ -75,6 +78,8 @@ class Master:
             return self.effects.exit.problem
         finally:
             self._event_log.close()
+            if self._spans:
+                self._spans.close()
 
     def _step(self, event: Event) -> None:
         if isinstance(event, Defect):
@@ -82,6 +87,8 @@ class Master:
         moment = Moment(time.monotonic(), time.time())
         self._event_log.put(moment, event)
         self.state, effects = decide(self.state, event, moment)
+        if self._spans:
+            self._spans.put(moment, self.state)
         for effect in effects:
             self.effects.carry_out(effect)
 
@@ -132,7 +139,8 @@ def main() -> int:
     launcher_memory.raise_file_limit(len(run.hosts))
     api = Api() if run.api else None
     job_events = JobEvents(api)
-    master = Master(Facts(run, *describe_self()), api, job_events)
+    facts = Facts(run, *describe_self())
+    master = Master(facts, api, job_events, spans=span_export.start(facts))
     end_on(master, signal.SIGTERM, Terminated())
     file = os.environ.get(contract.METRICS_FILE, "")
     metrics.start(lambda: serve_metrics.make_page(master.state, file))

@@ -1,0 +1,200 @@
+"""Sends the spans of a run (rules/spans.py) to a collector of OpenTelemetry, as JSON over HTTP.
+
+The master needs so little of OpenTelemetry that no image needs a package of it. A collector that is
+away, slow or wrong delays and ends nothing.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import queue
+import re
+import traceback
+from typing import Any, Iterable, Mapping, Sequence
+from urllib.error import HTTPError, URLError
+from urllib.parse import unquote
+from urllib.request import HTTPRedirectHandler, Request, build_opener
+
+from hvd_pods.cluster.spawn import spawn
+from hvd_pods.common import contract
+from hvd_pods.common.hostile import one_line
+from hvd_pods.common.reporting import log
+from hvd_pods.rules.messages import Moment
+from hvd_pods.rules.spans import Attributes, Span, Trace, follow
+from hvd_pods.rules.state import Facts, State
+
+PATH = "/v1/traces"
+# Variables of OpenTelemetry, for the master: its headers may have a key, and come from a Secret.
+HEADERS = "OTEL_EXPORTER_OTLP_HEADERS"
+SERVICE_NAME = "OTEL_SERVICE_NAME"
+# Seconds without a byte from the collector after which it is given up, and for which the end of
+# the master waits for it.
+ANSWER_WITHIN = 5.0
+CLOSE_WITHIN = 3.0
+# Spans that wait for a collector that is away: the oldest ones are dropped.
+MOST_UNSENT = 1000
+# A header as RFC 9110 has it.
+HEADER = re.compile(r"[-!#$%&'*+.^_`|~0-9A-Za-z]+=[\t\x20-\x7e]*")
+# What a collector answers while it may take the same spans later (OTLP, "Failures").
+TEMPORARY = (429, 502, 503, 504)
+# opentelemetry.proto.trace.v1.
+INTERNAL = 1
+ERROR = 2
+
+
+class Collector:
+    """Where spans go: `POST endpoint/v1/traces`, with these attributes of the resource."""
+
+    def __init__(
+        self,
+        endpoint: str,
+        resource: Attributes,
+        headers: Mapping[str, str],
+        answer_within: float = ANSWER_WITHIN,
+    ) -> None:
+        self.url = endpoint.rstrip("/") + PATH
+        self._resource = resource
+        own = {"Content-Type": "application/json", "User-Agent": "horovod-master"}
+        self._headers = {**headers, **own}
+        self._answer_within = answer_within
+        self._opener = build_opener(_NoRedirects)
+
+    def post(self, spans: Sequence[Span]) -> tuple[str, bool]:
+        """Send spans; why they were not taken, and whether they may be taken with the next ones.
+
+        The reason is empty where they were, and shows nothing that the collector wrote.
+        """
+        body = encode(spans, self._resource)
+        # The schema of the chart allows HTTP and HTTPS only.
+        request = Request(self.url, body, self._headers)  # noqa: S310
+        try:
+            self._opener.open(request, timeout=self._answer_within).close()
+        except HTTPError as refused:
+            refused.close()
+            return f"it answers {refused.code}", refused.code in TEMPORARY
+        except URLError as problem:
+            return one_line(str(problem.reason)), True
+        except Exception as problem:  # noqa: BLE001 - whatever a foreign server brings about
+            # The message may have what the collector has sent back: a header, for instance.
+            return type(problem).__name__, True
+        return "", False
+
+
+class _NoRedirects(HTTPRedirectHandler):
+    """Another server would get the headers, and with them a key."""
+
+    def redirect_request(self, *_: Any) -> None:
+        return None
+
+
+class SpanExport:
+    """Follows the states of the loop, and sends what has ended in a thread of its own."""
+
+    def __init__(
+        self, facts: Facts, collector: Collector, close_within: float = CLOSE_WITHIN
+    ) -> None:
+        self._trace = Trace(State(facts))
+        self._collector = collector
+        self._close_within = close_within
+        self._is_open = True
+        self._waiting: queue.SimpleQueue[tuple[Span, ...] | None] = queue.SimpleQueue()
+        self._thread = spawn("send-spans", self._send)
+
+    def put(self, moment: Moment, state: State) -> None:
+        """Send the spans soon that have ended with this state."""
+        if not self._is_open:
+            return
+        try:
+            self._trace, spans = follow(self._trace, state, moment)
+        except Exception:  # noqa: BLE001 - a defect here ends no training
+            log(f"no further spans are exported: {traceback.format_exc()}")
+            self._is_open = False
+            return
+        if spans and self._waiting.qsize() < MOST_UNSENT:
+            self._waiting.put(spans)
+
+    def close(self) -> None:
+        """Wait until the spans are sent, though not long."""
+        self._is_open = False
+        self._waiting.put(None)
+        self._thread.join(self._close_within)
+        if self._thread.is_alive():
+            log(f"{self._collector.url} does not answer in time: the last spans may be missing")
+
+    def _send(self) -> None:
+        unsent: tuple[Span, ...] = ()
+        is_logged = False
+        for spans in iter(self._waiting.get, None):
+            unsent = (*unsent, *spans)[-MOST_UNSENT:]
+            problem, is_temporary = self._collector.post(unsent)
+            if problem and not is_logged:
+                log(f"cannot export spans to {self._collector.url}: {problem}")
+                is_logged = True
+            if not is_temporary:
+                unsent = ()
+
+
+def start(facts: Facts, environment: Mapping[str, str] = os.environ) -> SpanExport | None:
+    """Export the spans of a run if the chart says where to, in HVD_TRACING."""
+    described = environment.get(contract.TRACING)
+    if not described:
+        return None
+    document: dict[str, Any] = json.loads(described)
+    resource: Attributes = {
+        "service.name": environment.get(SERVICE_NAME) or document["release"],
+        "k8s.namespace.name": document["namespace"],
+        "k8s.job.name": facts.job,
+        "k8s.job.uid": facts.uid,
+        "k8s.pod.name": facts.holder,
+        "horovod.release": document["release"],
+    }
+    if document["framework"]:
+        resource["horovod.framework"] = document["framework"]
+    headers = parse_headers(environment.get(HEADERS, ""))
+    return SpanExport(facts, Collector(document["endpoint"], resource, headers))
+
+
+def parse_headers(text: str) -> dict[str, str]:
+    """Parse `NAME=VALUE,...`, whose values are quoted as in a URL. What is none is left out."""
+    headers: dict[str, str] = {}
+    for number, part in enumerate(text.split(",") if text.strip() else (), 1):
+        name, sign, value = part.strip().partition("=")
+        if HEADER.fullmatch(f"{name}{sign}{unquote(value)}"):
+            headers[name] = unquote(value)
+        else:
+            # Without the text, which may have a key.
+            log(f"part {number} of {HEADERS} is left out: it is not NAME=VALUE in ASCII")
+    return headers
+
+
+def encode(spans: Iterable[Span], resource: Attributes) -> bytes:
+    """The request of OTLP that has these spans."""
+    scope = {"scope": {"name": "horovod-master"}, "spans": [_encode(span) for span in spans]}
+    described = {"resource": {"attributes": _list(resource)}, "scopeSpans": [scope]}
+    return json.dumps({"resourceSpans": [described]}).encode()
+
+
+def _encode(span: Span) -> dict[str, Any]:
+    return {
+        "traceId": span.trace,
+        "spanId": span.id,
+        "parentSpanId": span.parent,
+        "name": span.name,
+        "kind": INTERNAL,
+        "startTimeUnixNano": str(int(span.began * 1e9)),
+        "endTimeUnixNano": str(int(span.ended * 1e9)),
+        "attributes": _list(span.attributes),
+        "status": {"code": ERROR, "message": span.failure} if span.failure else {},
+    }
+
+
+def _list(attributes: Attributes) -> list[dict[str, Any]]:
+    # JSON has no 64-bit integers: OTLP writes them as texts.
+    return [
+        {
+            "key": key,
+            "value": {"intValue": str(value)} if isinstance(value, int) else {"stringValue": value},
+        }
+        for key, value in attributes.items()
+    ]
