@@ -82,6 +82,8 @@ EFFECTS: list[tuple[Values, dict[str, Any]]] = [
     ({"horovod": {"fusionThresholdMiB": 0}}, {"HOROVOD_FUSION_THRESHOLD": "0"}),
     ({"horovod": {"autotune": True}}, {"HOROVOD_AUTOTUNE": "1"}),
     ({"launch": {"mode": "direct"}}, {"HVD_FUSION_BY_RANKS": None}),
+    ({}, {"HVD_IN_QUEUE": None}),
+    ({"queueName": "team"}, {"HVD_IN_QUEUE": "1"}),
     ({"master": {"args": ["horovodrun", "-np", "4", "a"]}}, {"HVD_FUSION_BY_RANKS": None}),
     (
         {"worker": {"slots": 1, "resources": {"limits": {"amd.com/gpu": 1}}}},

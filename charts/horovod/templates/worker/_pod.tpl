@@ -130,6 +130,9 @@ The variables that the chart sets in a worker; worker.env overrides them. Call w
 - {name: MPIR_CVAR_CH4_CMA_ENABLE, value: "0"}
 - {name: UCX_POSIX_USE_PROC_LINK, value: "n"}
 - {name: HVD_GRACE, value: {{ .group.grace | quote }}}
+{{- if .root.facts.kueue }}
+- {name: HVD_IN_QUEUE, value: "1"}
+{{- end }}
 - {name: HOROVOD_STALL_CHECK_TIME_SECONDS, value: {{ include "horovod.stallPeriod" .root | quote }}}
 {{- if include "horovod.fusesByRanks" .root }}
 - {name: HVD_FUSION_BY_RANKS, value: "1"}

@@ -44,6 +44,8 @@ MASTER_NAME = "HVD_MASTER_NAME"
 REVISION = "HVD_REVISION"
 # The pod's grace period, in seconds.
 GRACE = "HVD_GRACE"
+# Set in a queue of Kueue, where a worker that is deleted has not succeeded.
+IN_QUEUE = "HVD_IN_QUEUE"
 # Set where Horovod's fusion threshold follows from the number of ranks.
 FUSION_BY_RANKS = "HVD_FUSION_BY_RANKS"
 # The modules that the warm process imports, separated by spaces.

@@ -178,7 +178,9 @@ class Saver:
 def serve(agent: subprocess.Popen[bytes], signals: Signals) -> int:
     """Look after the ranks until this pod is asked to end.
 
-    Returns 0 then, and the agent's exit code when that has ended before.
+    Returns 0 then, and the agent's exit code when that has ended before. In a queue, 0 would be an
+    error: Kueue gives back the quota of pods that have succeeded, for good. A preempted run whose
+    workers come back would never be admitted again.
     """
     watch = rank_watch.RankWatch(os.environ)
     saver = Saver()
@@ -205,7 +207,7 @@ def serve(agent: subprocess.Popen[bytes], signals: Signals) -> int:
             saver.begin(True)
             while saver.is_running:
                 look()
-            return 0
+            return 128 + signal.SIGTERM if os.environ.get(contract.IN_QUEUE) else 0
         wait(look_after)
         look_after = watch.look()
     log(f"the agent has ended with exit code {agent.returncode}")

@@ -58,6 +58,13 @@ def test_worker_ends_with_its_agent(ending: AgentPod) -> None:
     assert "the agent has ended with exit code 137" in ending.log
 
 
+@pytest.mark.parametrize(("in_queue", "code"), [("", 0), ("1", 128 + signal.SIGTERM)])
+def test_worker_that_is_deleted_has_succeeded_except_in_a_queue(in_queue: str, code: int) -> None:
+    with start_agent(HVD_IN_QUEUE=in_queue) as pod:
+        pod.process.terminate()
+        assert pod.process.wait(60) == code, pod.log
+
+
 def test_training_code_that_kills_the_agent_ends_the_worker(ending: AgentPod) -> None:
     with ending.shell(f"kill -KILL {ending.agent}; sleep 60") as program:
         with pytest.raises(AgentSessionError):
