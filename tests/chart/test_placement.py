@@ -105,6 +105,16 @@ def test_all_pods_of_a_run_in_a_queue_are_one_group_of_kueue() -> None:
     assert int(total) == workers + 1
 
 
+def test_kueue_learns_the_order_of_workers_in_a_topology() -> None:
+    """Only pods of StatefulSets have the label; Kueue admits no run with a pod without it."""
+    manifests = queued("true")
+    key = "kueue.x-k8s.io/pod-group-pod-index-label"
+    for workers in of_kind(manifests, "StatefulSet"):
+        annotations = workers["spec"]["template"]["metadata"]["annotations"]
+        assert annotations[key] == "apps.kubernetes.io/pod-index"
+    assert key not in one(manifests, "Job")["spec"]["template"]["metadata"]["annotations"]
+
+
 def test_another_run_is_another_entry_of_the_queue_with_pods_of_its_own() -> None:
     groups = []
     names = []

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ import pytest
 
 from devtools.toolchain.tools import KUEUE, module_folder
 from tests.controllers import ALONE, CERTIFICATES, Controller, running
-from tests.e2e.cluster import Namespace, Values, conditions
+from tests.e2e.cluster import Namespace, Values, conditions, node_without_kubelet
 from tests.e2e.volumes import on_node
 from tests.ports import find_port
 from tests.waiting import PROGRAM_PAUSE, wait_until
@@ -39,17 +40,20 @@ WITH_OWN_ETC = (
 METRICS = "kueue/metrics/certs"
 
 
-@pytest.fixture(scope="class")
-def queue(namespace: Namespace, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Namespace]:
-    """A namespace whose LocalQueue `team` has room for one run; Kueue admits runs there."""
+@contextmanager
+def kueue(namespace: Namespace, own: Path, **configuration: Any) -> Iterator[None]:
+    """Kueue, with this configuration, for the objects of one namespace; `own` is its folder.
+
+    At the end of the block, the releases, and what the block has made for Kueue, are removed.
+    """
     folder = module_folder("kueue", KUEUE) / "config" / "components"
-    own = tmp_path_factory.mktemp("kueue")
     upper = own / "upper"
     work = own / "work"
     (upper / METRICS).parent.mkdir(parents=True)
     (upper / METRICS).symlink_to(own / CERTIFICATES)
     work.mkdir()
-    kueue = Controller(
+    config = {**CONFIGURATION, **configuration, "webhook": {"certDir": str(own / CERTIFICATES)}}
+    controller = Controller(
         "kueue",
         crds=sorted((folder / "crd" / "bases").glob("*.yaml")),
         command=("unshare", "--mount", "sh", "-ec", WITH_OWN_ETC, "sh", str(upper), str(work)),
@@ -57,55 +61,69 @@ def queue(namespace: Namespace, tmp_path_factory: pytest.TempPathFactory) -> Ite
         webhooks=folder / "webhook" / "manifests.yaml",
         kinds=KINDS,
         port=find_port(),
-        config={**CONFIGURATION, "webhook": {"certDir": str(own / CERTIFICATES)}},
+        config=config,
     )
-    with running(namespace, [kueue], own):
-        make_queue(namespace)
+    with running(namespace, [controller], own):
         try:
-            yield namespace
+            yield
         finally:
             for release in ("one", "two"):
                 namespace.helm("uninstall", release, "--ignore-not-found", "--wait")
             namespace.kubectl("delete", "localqueue,workload", "--all", "--timeout=60s")
             # No namespace removes these.
-            kinds = "clusterqueue,resourceflavor,workloadpriorityclass"
-            namespace.kubectl("delete", kinds, namespace.name, "--ignore-not-found")
+            kinds = "clusterqueue,cohort,resourceflavor,topology,workloadpriorityclass"
+            names = (namespace.name, others(namespace))
+            namespace.kubectl("delete", kinds, *names, "--ignore-not-found")
 
 
-def make_queue(namespace: Namespace) -> None:
-    """A queue for one run, in which a run of higher priority preempts one of lower priority."""
-    name = namespace.name
-    resources = [
-        {"name": "cpu", "nominalQuota": QUOTA},
-        {"name": "memory", "nominalQuota": "100Gi"},
-    ]
-    group = {
-        "coveredResources": ["cpu", "memory"],
-        "flavors": [{"name": name, "resources": resources}],
-    }
-    objects: dict[str, Any] = {
-        "ResourceFlavor": {},
-        "ClusterQueue": {
-            "namespaceSelector": {},
-            "resourceGroups": [group],
-            "preemption": {"withinClusterQueue": "LowerPriority"},
-        },
-        "LocalQueue": {"clusterQueue": name},
-    }
-    for kind, spec in objects.items():
-        meta = {"name": "team" if kind == "LocalQueue" else name}
-        namespace.apply({"apiVersion": API, "kind": kind, "metadata": meta, "spec": spec})
+@pytest.fixture(scope="class")
+def queue(namespace: Namespace, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Namespace]:
+    """A namespace whose LocalQueue `team` has room for one run; Kueue admits runs there."""
+    with kueue(namespace, tmp_path_factory.mktemp("kueue")):
+        make(namespace, "ResourceFlavor", namespace.name)
+        # A run of higher priority preempts one of lower priority.
+        preemption = {"withinClusterQueue": "LowerPriority"}
+        make_queue(namespace, "team", namespace.name, quota=QUOTA, preemption=preemption)
+        yield namespace
 
 
-def run_of(script: str, **values: Any) -> Values:
-    """A run of two workers that asks for more than a half of the queue's room."""
+def others(namespace: Namespace) -> str:
+    """The name of the second ClusterQueue."""
+    return f"{namespace.name}-others"
+
+
+def make(namespace: Namespace, kind: str, name: str, **spec: Any) -> None:
+    """Create an object of Kueue."""
+    meta = {"name": name}
+    namespace.apply({"apiVersion": API, "kind": kind, "metadata": meta, "spec": spec})
+
+
+def resource_groups(namespace: Namespace, cpu: str, memory: str = "100Gi") -> list[Values]:
+    """A quota of the namespace's ResourceFlavor."""
+    quotas = {"cpu": cpu, "memory": memory}
+    resources = [{"name": name, "nominalQuota": quota} for name, quota in quotas.items()]
+    flavors = [{"name": namespace.name, "resources": resources}]
+    return [{"coveredResources": [*quotas], "flavors": flavors}]
+
+
+def make_queue(
+    namespace: Namespace, local: str, name: str, quota: str, memory: str = "100Gi", **spec: Any
+) -> None:
+    """A LocalQueue of a ClusterQueue of its own, with a quota."""
+    groups = resource_groups(namespace, quota, memory)
+    make(namespace, "ClusterQueue", name, namespaceSelector={}, resourceGroups=groups, **spec)
+    make(namespace, "LocalQueue", local, clusterQueue=name)
+
+
+def run_of(script: str, workers: int = 2, **values: Any) -> Values:
+    """A run that, with two workers, asks for more than a half of the queue's room."""
     resources = {"requests": {"cpu": EACH, "memory": "256Mi"}, "limits": {"memory": "1Gi"}}
     master: Values = {"args": ["python3", "-uc", script], "resources": resources}
     return {
-        **values,
         "queueName": "team",
+        **values,
         "cleanup": "Always",
-        "worker": {"number": 2, "resources": resources},
+        "worker": {"number": workers, "resources": resources, **values.get("worker", {})},
         "master": {**master, **values.get("master", {})},
     }
 
@@ -183,10 +201,24 @@ with open(path, "a") as file:
 """
 
 
+def preempt(queue: Namespace, node_folder: Path, workers: int, **by: Any) -> Path:
+    """Let the run `two` take the place of the run `one`; return the file of the steps of `one`.
+
+    A preemption is no failure of the run: it may have none here.
+    """
+    output = on_node(node_folder, "output")
+    script = STEPS.format(last=300)
+    queue.install("one", run_of(script, workers, **output, master={"backoffLimit": 0}))
+    steps = node_folder / "steps"
+    wait_until(lambda: steps.exists() and steps.stat().st_size > 20, 180, "steps", PROGRAM_PAUSE)
+    queue.install("two", run_of("print('urgent')", **by))
+    queue.assert_completes("two")
+    return steps
+
+
 def test_preempted_run_comes_back_and_resumes(
     queue: Namespace, node_folder: Path, privileged: Namespace
 ) -> None:
-    """A preemption is no failure of the run: it may have none here."""
     queue.apply(
         {
             "apiVersion": API,
@@ -196,20 +228,118 @@ def test_preempted_run_comes_back_and_resumes(
             "description": "of a test",
         }
     )
-    output = on_node(node_folder, "output")
-    script = STEPS.format(last=300)
-    low = run_of(script, **output, master={"backoffLimit": 0})
-    queue.install("one", low)
-    steps = node_folder / "steps"
-    wait_until(lambda: steps.exists() and steps.stat().st_size > 20, 180, "steps", PROGRAM_PAUSE)
     urgent = {"kueue.x-k8s.io/priority-class": queue.name}
-    queue.install("two", run_of("print('urgent')", podLabels=urgent))
-    queue.assert_completes("two")
+    steps = preempt(queue, node_folder, workers=2, podLabels=urgent)
     queue.assert_completes("one")
     assert "begins at step" in queue.log("one")
     assert "begins at step 0\n" not in queue.log("one")
     # One rank writes each step, on each of two workers.
     assert steps.stat().st_size >= 300
+
+
+# The default of Kueue's Helm chart.
+FAIR = {"preemptionStrategies": ["LessThanOrEqualToFinalShare", "LessThanInitialShare"]}
+
+
+@pytest.fixture(scope="class")
+def cohort(namespace: Namespace, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Namespace]:
+    """Two LocalQueues, `team` and `others`, that borrow all from a cohort, in equal shares."""
+    with kueue(namespace, tmp_path_factory.mktemp("kueue"), fairSharing=FAIR):
+        make(namespace, "ResourceFlavor", namespace.name)
+        groups = resource_groups(namespace, QUOTA)
+        make(namespace, "Cohort", namespace.name, resourceGroups=groups)
+        spec = {"cohortName": namespace.name, "preemption": {"reclaimWithinCohort": "Any"}}
+        for local, name in (("team", namespace.name), ("others", others(namespace))):
+            make_queue(namespace, local, name, quota="0", memory="0", **spec)
+        yield namespace
+
+
+def test_run_that_exceeds_its_fair_share_is_preempted(
+    cohort: Namespace, node_folder: Path, privileged: Namespace
+) -> None:
+    """Four of five pods are of one queue, until the other one wants two."""
+    preempt(cohort, node_folder, workers=3, queueName="others", worker={"number": 1})
+    (event,) = cohort.get("events", "--field-selector=reason=Preempted")["items"]
+    assert event["involvedObject"]["name"].startswith("one-")
+    assert "due to Fair Sharing within the cohort" in event["message"]
+
+
+RACK = "hvd-test/rack"
+# Nodes in the order of their racks, which is not that of their names.
+NODES = {"a": "left", "c": "left", "e": "left", "b": "right", "d": "right", "f": "right"}
+TOPOLOGY = "kueue.x-k8s.io/podset-{}-topology"
+
+
+@pytest.fixture(scope="class")
+def racks(namespace: Namespace, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Namespace]:
+    """A LocalQueue `team` with the nodes of two racks, on which pods are placed and never run."""
+    own = {"hvd-test": namespace.name}
+    room = {"cpu": "3", "memory": "64Gi", "pods": "110"}
+    tolerations = [{"key": "hvd-test", "operator": "Exists"}]
+    levels = [{"nodeLabel": RACK}, {"nodeLabel": "kubernetes.io/hostname"}]
+    with kueue(namespace, tmp_path_factory.mktemp("kueue")), ExitStack() as nodes:
+        make(namespace, "Topology", namespace.name, levels=levels)
+        flavor = {"nodeLabels": own, "topologyName": namespace.name, "tolerations": tolerations}
+        make(namespace, "ResourceFlavor", namespace.name, **flavor)
+        make_queue(namespace, "team", namespace.name, quota="100")
+        for letter, rack in NODES.items():
+            name = node_name(namespace, letter)
+            labels = {**own, RACK: rack, "kubernetes.io/hostname": name}
+            nodes.enter_context(node_without_kubelet(namespace, name, labels, room, room))
+        yield namespace
+        for release in ("one", "two"):
+            namespace.helm("uninstall", release, "--ignore-not-found")
+        namespace.kubectl("delete", "pods", "--all", "--force", "--grace-period=0")
+
+
+def node_name(namespace: Namespace, letter: str) -> str:
+    return f"{letter}-{namespace.name[-8:]}"
+
+
+def in_topology(annotation: str, workers: int) -> Values:
+    """A run whose workers need most of a node each, and are to be near each other."""
+    annotations = {TOPOLOGY.format(annotation): RACK}
+    resources = {"requests": {"cpu": "2", "memory": "1Gi"}}
+    worker = {"number": workers, "podAnnotations": annotations, "resources": resources}
+    return run_of("print()", worker=worker)
+
+
+def places(namespace: Namespace, release: str, workers: int) -> list[str]:
+    """The nodes of the workers, by the letters of their names, as soon as all have one."""
+    found: Mapping[int, str] = {}
+
+    def have_nodes() -> bool:
+        nonlocal found
+        key = "apps.kubernetes.io/pod-index"
+        pods = [pod for pod in pods_of(namespace, release) if key in pod["metadata"]["labels"]]
+        found = {
+            int(pod["metadata"]["labels"][key]): pod["spec"]["nodeName"][0]
+            for pod in pods
+            if "nodeName" in pod["spec"] and "deletionTimestamp" not in pod["metadata"]
+        }
+        return len(found) == workers
+
+    wait_until(have_nodes, 60, f"each worker of {release} has a node", PROGRAM_PAUSE)
+    return [found[index] for index in range(workers)]
+
+
+class TestTopology:
+    """Ranks are in the order of the workers."""
+
+    def test_workers_are_in_the_order_of_the_racks(self, racks: Namespace) -> None:
+        racks.install("one", in_topology("preferred", workers=6))
+        assert places(racks, "one", 6) == [*NODES]
+
+    def test_worker_that_is_replaced_has_the_same_place(self, racks: Namespace) -> None:
+        worker = sorted(pod["metadata"]["name"] for pod in pods_of(racks, "one"))[3]
+        racks.kubectl("delete", "pod", worker, "--force", "--grace-period=0")
+        assert places(racks, "one", 6) == [*NODES]
+
+    def test_required_rack_has_all_workers(self, racks: Namespace) -> None:
+        racks.helm("uninstall", "one")
+        racks.kubectl("delete", "pods", "--all", "--force", "--grace-period=0")
+        racks.install("two", in_topology("required", workers=3))
+        assert len({NODES[letter] for letter in places(racks, "two", 3)}) == 1
 
 
 def test_deleted_worker_of_an_admitted_run_is_replaced(

@@ -97,6 +97,11 @@ for jobs of their own, so that only the pods have the queue's label. */ -}}
 {{- $_ := set $allAnnotations "kueue.x-k8s.io/pod-group-total-count" (toString $.root.facts.gangSize) -}}
 {{- /* Kueue shows the master and each worker group by these names, with their resources. */ -}}
 {{- $_ := set $allAnnotations "kueue.x-k8s.io/role-hash" ($.of.name | default "master") -}}
+{{- if $.of.name -}}
+{{- /* Kueue gives the nodes of a topology to the workers of a group in the order of this label, which the StatefulSet
+sets: workers of consecutive ranks are neighbours. The master's pod has no such label. */ -}}
+{{- $_ := set $allAnnotations "kueue.x-k8s.io/pod-group-pod-index-label" "apps.kubernetes.io/pod-index" -}}
+{{- end -}}
 {{- /* The run is over as soon as no pod is active. Otherwise, each pod would have to succeed, as workers never do. */ -}}
 {{- $_ := set $allAnnotations "kueue.x-k8s.io/retriable-in-group" "false" -}}
 {{- /* Kueue then leaves its finalizer out, which would keep the StatefulSet from replacing a worker under its name. */ -}}
