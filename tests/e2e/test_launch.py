@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -63,12 +64,16 @@ BOUND = {
 OVER_TCP = {"interface": "eth0", "transport": "TCP"}
 
 
+def installed_for_the_image(mpi: str) -> Path:
+    """The folder of an MPI and of mpi4py for the Python of the image."""
+    return installed(mpi, load_catalogue()["examples"].versions["python"])
+
+
 @pytest.fixture(scope="class")
 def log_of_sum(request: pytest.FixtureRequest, namespace: Namespace) -> str:
     """The log of a run of three ranks with the MPI of the class."""
     mpi = request.cls
-    python = load_catalogue()["examples"].versions["python"]
-    with claimed_folder(namespace, "mpi", installed(mpi.FOLDER, python)):
+    with claimed_folder(namespace, "mpi", installed_for_the_image(mpi.FOLDER)):
         return namespace.train("hvd", values(mpi.LIBRARY, ADD, launch=BOUND, network=OVER_TCP))
 
 
@@ -131,7 +136,7 @@ class TestMPICH(OfAnotherMPI):
 
 def test_failed_rank_ends_the_run_with_its_exit_code(namespace: Namespace) -> None:
     """Hydra itself would wait for the others, and they for the rank."""
-    with claimed_folder(namespace, "mpi", installed("mpich")):
+    with claimed_folder(namespace, "mpi", installed_for_the_image("mpich")):
         namespace.install("hvd", values("libmpi.so.12", FAIL, launch=BOUND))
         assert namespace.wait_for_end("hvd") == "Failed", namespace.describe("hvd")
     (attempt,) = namespace.attempts("hvd")
