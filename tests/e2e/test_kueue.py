@@ -262,6 +262,8 @@ def test_run_that_exceeds_its_fair_share_is_preempted(
     (event,) = cohort.get("events", "--field-selector=reason=Preempted")["items"]
     assert event["involvedObject"]["name"].startswith("one-")
     assert "due to Fair Sharing within the cohort" in event["message"]
+    # All workers have ended within a second, and Kueue must not take the run for finished.
+    cohort.assert_completes("one")
 
 
 RACK = "hvd-test/rack"

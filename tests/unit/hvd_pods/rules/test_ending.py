@@ -89,6 +89,63 @@ def test_workers_of_a_run_that_is_stopped_stay_where_somebody_needs_them(
     assert bool(world.of(m.ScaleDown)) is is_scaled
 
 
+def pod(phase: str, **metadata: str) -> Any:
+    return {"metadata": metadata, "status": {"phase": phase}}
+
+
+ENDING = {"deletionTimestamp": "2026-01-31T12:00:00Z"}
+
+
+def preempted(job: Any = QUEUED) -> World:
+    """A master that a queue has asked to end, and that has given the record back."""
+    world = training(gracePeriodSeconds=60)
+    world.job = job
+    world.put(m.Terminated())
+    world.settle(until=m.ReleaseRecord)
+    while not (world.exit or any(isinstance(effect, m.ListPods) for effect, _ in world.answers)):
+        world.answer()
+    return world
+
+
+def see(world: World, *pods: Any) -> bool:
+    """Let the pods be listed like this; whether the master ends then."""
+    (effect,) = (effect for effect, _ in world.answers if isinstance(effect, m.ListPods))
+    world.answers.clear()
+    listed = {f"hvd-worker-{index}": pod for index, pod in enumerate(pods)}
+    world.put(m.PodsListed(effect.attempt, listed), 0.01)
+    return world.exit is not None
+
+
+def test_master_that_was_preempted_stays_until_the_queue_sees_another_worker() -> None:
+    world = preempted()
+    for last in (pod("Running", **ENDING), pod("Failed", **ENDING), pod("Failed")):
+        assert not see(world, last)
+        world.fire()
+    assert see(world, pod("Failed"), pod("Pending"))
+    assert EVICTED in world.end()[1]
+
+
+def test_master_that_was_preempted_stays_no_longer_than_it_may() -> None:
+    world = preempted()
+    while not world.exit:
+        see(world, pod("Running", **ENDING))
+        world.fire()
+    assert 50 < world.now - world.state.stopped_at < 60
+
+
+def test_master_of_a_run_that_nobody_continues_does_not_wait_for_workers() -> None:
+    world = preempted()
+    began = world.now
+    while not see(world):
+        world.fire()
+    assert 4 < world.now - began < 7
+
+
+@pytest.mark.parametrize("job", [JOB, {**QUEUED, **DELETED}])
+def test_master_out_of_a_queue_or_of_a_run_that_was_removed_ends_at_once(job: Any) -> None:
+    assert preempted(job).exit
+
+
 def ask(world: World) -> m.AskRanks:
     """Let the master be asked to end, and what it asks the ranks then."""
     world.put(m.Terminated())

@@ -159,6 +159,14 @@ def _read_job(step: Step) -> None:
     step.do(m.ReadJob(AGAIN_RETRY_SECONDS if is_failure else None))
 
 
+def on_pods(step: Step, event: m.PodsListed) -> None:
+    """The pods were listed, for missing hosts or for the end in a queue."""
+    if step.state.activity == Activity.HANDING_OVER:
+        ending.on_successors(step, event)
+    else:
+        gathering.on_pods(step, event)
+
+
 def on_job(step: Step, event: m.JobRead) -> None:
     """The Job was read, for what the master waits for or for ranks that may go on."""
     state = step.state
@@ -256,8 +264,11 @@ def on_workers_scaled(step: Step, event: m.WorkersScaled) -> None:
 
 
 def on_record_released(step: Step, event: m.RecordReleased) -> None:
-    """Nothing is left to do."""
-    step.do(m.Exit(step.state.problem))
+    """Nothing is left to do, unless a queue would take the run for over."""
+    if ending.is_preempted(step):
+        ending.hand_over(step)
+    else:
+        step.do(m.Exit(step.state.problem))
 
 
 def on_timer(step: Step, event: m.Timer) -> None:
@@ -272,7 +283,7 @@ def on_terminated(step: Step, event: m.Terminated) -> None:
     """This pod is asked to end: ranks may save, and nothing new begins."""
     if step.state.is_stopped:
         return
-    step.set(is_stopped=True)
+    step.set(is_stopped=True, stopped_at=step.now)
     step.do(m.Interrupt())
     if step.state.activity == Activity.TRAINING:
         training.terminate(step)
@@ -308,6 +319,7 @@ TIMERS: Mapping[TimerKind, Callable[[Step], None]] = {
     TimerKind.PAUSE: _end_pause,
     TimerKind.LEASE: lease.look,
     TimerKind.STAY: ending.end_stay,
+    TimerKind.SUCCESSORS: ending.look_for_successors,
 }
 HANDLERS: Mapping[type, Handler] = {
     m.Started: holding.begin,
@@ -323,7 +335,7 @@ HANDLERS: Mapping[type, Handler] = {
     m.HostAnswers: on_host_answers,
     m.HostProblem: on_host_problem,
     m.HostGone: on_host_gone,
-    m.PodsListed: gathering.on_pods,
+    m.PodsListed: on_pods,
     m.Delivered: on_delivered,
     m.NewcomersReady: growing.on_ready,
     m.NoticeTaken: training.on_notice,

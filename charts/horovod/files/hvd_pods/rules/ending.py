@@ -26,6 +26,11 @@ FIRST_BACKOFF = 10.0
 LONGEST_BACKOFF = 360.0
 # Storing results ends this many seconds before the Job's deadline, which would fail the Job.
 END_BEFORE = 15.0
+# Seconds between two looks for workers of the next admission, for which a StatefulSet without pods
+# makes some, and of its grace period that the master keeps.
+LOOK_FOR_SUCCESSORS_EVERY = 0.5
+SUCCESSORS_WITHIN = 5.0
+KEPT_OF_GRACE = 3.0
 # Stands for a Job that the API server did not show: another attempt may follow a failure.
 UNREADABLE: Object = {"metadata": {}, "spec": {}}
 # Stands for a Job that somebody has deleted, and that no other one has replaced.
@@ -317,3 +322,51 @@ def give_back(step: Step) -> None:
     """Give the record back, and end."""
     step.set(activity=Activity.OVER, timers={})
     step.release_record()
+
+
+def is_preempted(step: Step) -> bool:
+    """Whether a queue has taken this pod's place away, and the run goes on when it has one again.
+
+    Any other interruption in a queue is taken for one.
+    """
+    state = step.state
+    job = state.job
+    is_queued = job is not None and QUEUE in job["metadata"].get("annotations", {})
+    is_interrupted = isinstance(state.problem, InterruptedRunError) and state.is_stopped
+    return bool(is_interrupted and is_queued and job and not is_withdrawn(job))
+
+
+def hand_over(step: Step) -> None:
+    """Stay until the queue sees another pod of the run, when nothing else is left to do.
+
+    Kueue declares a run finished when all pods that it sees have ended, and the workers of a
+    preempted run end at the same time, before their StatefulSet makes the first new one.
+    """
+    step.set(activity=Activity.HANDING_OVER)
+    look_for_successors(step)
+
+
+def look_for_successors(step: Step) -> None:
+    """List the pods, as long as this pod may stay."""
+    state = step.state
+    if step.now >= state.stopped_at + state.run.grace - KEPT_OF_GRACE:
+        step.do(m.Exit(state.problem))
+    else:
+        step.do(m.ListPods(state.attempt.number, ()))
+
+
+def on_successors(step: Step, event: m.PodsListed) -> None:
+    """End if a worker's pod stays, or if nobody makes any: the run has been uninstalled."""
+    is_succeeded = any(map(_will_stay, event.pods.values()))
+    since = step.now if step.state.empty_since is None else step.state.empty_since
+    is_empty = not event.pods and not event.problem
+    step.set(empty_since=since if is_empty else None)
+    if is_succeeded or (is_empty and step.now - since >= SUCCESSORS_WITHIN):
+        step.do(m.Exit(step.state.problem))
+    else:
+        step.set_timer(TimerKind.SUCCESSORS, step.now + LOOK_FOR_SUCCESSORS_EVERY)
+
+
+def _will_stay(pod: Object) -> bool:
+    has_ended = pod.get("status", {}).get("phase") in ("Succeeded", "Failed")
+    return not has_ended and "deletionTimestamp" not in pod["metadata"]

@@ -47,6 +47,7 @@ class Activity(enum.Enum):
     FINISHING = "until the record has the end of the run and the workers are scaled down"
     STORING = "until the results are stored"
     STAYING = "until the session's lease ends, for which the workers of an ended run stay"
+    HANDING_OVER = "until the queue sees a worker of the run's next admission"
     OVER = "until the record is given back"
 
 
@@ -310,6 +311,9 @@ class State:
     facts: Facts
     activity: Activity = Activity.HOLDING
     is_stopped: bool = False
+    # When this pod was asked to end, on the loop's clock; and since when there is no worker's pod.
+    stopped_at: float = 0.0
+    empty_since: float | None = None
     timers: Mapping[TimerKind, float] = field(default_factory=dict)
     hold: Hold = field(default_factory=Hold)
     attempt: Attempt = field(default_factory=lambda: Attempt(0))

@@ -18,6 +18,8 @@ class TimerKind(Enum):
     LEASE = "lease"
     PAUSE = "pause"
     STAY = "stay"
+    # The next look whether a queue sees workers again.
+    SUCCESSORS = "successors"
     # Hosts that are missing, and what is said and done about their pods.
     HOSTS = "hosts"
     PODS = "pods"
@@ -39,4 +41,11 @@ class TimerKind(Enum):
         return self not in OF_RUN
 
 
-OF_RUN = (TimerKind.LOOK, TimerKind.RENEW, TimerKind.LEASE, TimerKind.PAUSE, TimerKind.STAY)
+OF_RUN = (
+    TimerKind.LOOK,
+    TimerKind.RENEW,
+    TimerKind.LEASE,
+    TimerKind.PAUSE,
+    TimerKind.STAY,
+    TimerKind.SUCCESSORS,
+)
