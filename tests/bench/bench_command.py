@@ -23,7 +23,7 @@ from pathlib import Path
 
 from devtools.toolchain.tools import tool
 from tests.bench.report import as_markdown
-from tests.fakes.cluster import FakeCluster, write_kubeconfig
+from tests.support.fakes.cluster import FakeCluster, write_kubeconfig
 from tests.unit.hvdchart.runs import JOB, MASTER, STATEFUL_SET, WORKERS, job
 
 ROOT = Path(__file__).parents[2]

@@ -37,12 +37,12 @@ from tests.bench.curves import draw
 from tests.bench.mpi_operator import Bare, MpiOperator, mpi_operator
 from tests.bench.report import ROOT, commit, figures_file, publish, write_section
 from tests.bench.trainer import Trainer, trainer
-from tests.controllers import running
 from tests.e2e.cluster import Namespace
 from tests.faults import storm
 from tests.faults.node import Pod, cut_power
 from tests.faults.training import SCRIPT, Training
-from tests.waiting import wait_until
+from tests.support.controllers import running
+from tests.support.waiting import wait_until
 
 PICTURE = ROOT / "docs" / "plots" / "storm.svg"
 # Each rank prints when it starts, when the frameworks are imported and when an allreduce is done.

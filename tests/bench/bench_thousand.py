@@ -38,8 +38,8 @@ from tests.bench.report import figures_file, publish
 from tests.chart.render import Manifest, helm_template, of_kind, one, parse_manifests, run_settings
 from tests.e2e.cluster import Namespace
 from tests.e2e.packages import installed
+from tests.support.waiting import wait_until
 from tests.unit.hvd_pods.worker.agent.pods import PYTHON
-from tests.waiting import wait_until
 
 # Pods for each node that kwok plays, as kubelets allow.
 PODS_PER_NODE = 110

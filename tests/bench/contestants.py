@@ -23,8 +23,8 @@ from images.builder.build import build
 from tests.e2e.cluster import CHART, Namespace, Values
 from tests.faults.node import Pod
 from tests.faults.storm import LAUNCH, MOST_FAULTS
-from tests.openssh.image import OPEN_MPI_4
-from tests.waiting import PROGRAM_PAUSE, wait_until
+from tests.support.openssh.image import OPEN_MPI_4
+from tests.support.waiting import PROGRAM_PAUSE, wait_until
 
 NAME = "bench"
 # For the script of a contestant with the chart: it tells its progress.

@@ -17,9 +17,9 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+from tests.support.waiting import wait_until
 from tests.unit.hvd_pods.release_keys import ReleaseKeys
 from tests.unit.hvd_pods.worker.agent.pods import PYTHON, Pod
-from tests.waiting import wait_until
 
 # More hosts would keep their one agent busy, and the master would wait for it.
 MOST_HOSTS = 1000

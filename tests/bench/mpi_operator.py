@@ -10,9 +10,9 @@ from typing import Any, ClassVar
 from devtools.toolchain.tools import MPI_OPERATOR, module_folder, module_version
 from hvd_pods.common.threads import YIELD
 from tests.bench.contestants import NAME, Contestant
-from tests.controllers import Controller
 from tests.faults.storm import MOST_FAULTS
-from tests.openssh.image import openssh_image
+from tests.support.controllers import Controller
+from tests.support.openssh.image import openssh_image
 
 FOLDER = "peer"
 CRD = "manifests/base/kubeflow.org_mpijobs.yaml"

@@ -12,9 +12,9 @@ import yaml
 from devtools.toolchain.tools import JOBSET, TRAINER, module_folder, module_version
 from tests.bench.contestants import NAME, Contestant
 from tests.bench.mpi_operator import HOME, MPIRUN, PROBE, SSHD, with_output
-from tests.controllers import ALONE, Controller
 from tests.faults.storm import MOST_FAULTS
-from tests.openssh.image import openssh_image
+from tests.support.controllers import ALONE, Controller
+from tests.support.openssh.image import openssh_image
 
 FOLDER = "trainer"
 GROUP = {"apiVersion": "trainer.kubeflow.org/v1alpha1", "metadata": {"name": NAME}}

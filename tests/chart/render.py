@@ -17,7 +17,7 @@ from ruamel.yaml import YAML
 from devtools.common.cache import cache_dir, content_key
 from devtools.toolchain.tools import tool
 from hvdchart.files import write_atomically
-from tests.go_programs import run_program
+from tests.support.go_programs import run_program
 
 CHART = Path(__file__).resolve().parents[2] / "charts" / "horovod"
 VALUES = CHART.parents[1] / "values"

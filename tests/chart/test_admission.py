@@ -11,8 +11,8 @@ from ruamel.yaml import YAML
 from devtools.common.errors import DevtoolsError
 from tests.chart.render import CHART, one, render
 from tests.e2e.cluster import Namespace
-from tests.pages import blocks
-from tests.waiting import PROGRAM_PAUSE, wait_until
+from tests.support.pages import blocks
+from tests.support.waiting import PROGRAM_PAUSE, wait_until
 
 PAGE = CHART.parents[1] / "docs" / "administrators.md"
 LABEL = "example.com/most-workers"

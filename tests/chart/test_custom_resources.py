@@ -8,7 +8,7 @@ import pytest
 
 from devtools.checks.schemas import load_custom_resources
 from tests.chart.render import Values, of_kind, one, render
-from tests.gitops import documented
+from tests.support.gitops import documented
 
 VOLCANO: Values = {
     "gang": "Volcano",

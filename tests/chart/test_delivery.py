@@ -28,7 +28,7 @@ from tests.chart.render import (
     pod_spec,
     render,
 )
-from tests.go_programs import run_program
+from tests.support.go_programs import run_program
 
 ROOT = CHART.parents[1]
 REPOSITORY = "https://example.com/me/it"

@@ -19,10 +19,10 @@ from hvdchart.spec.load import load_spec, parse_spec
 from hvdchart.values.check_values import checked_values
 from hvdchart.values.merge import merge_values, omit_needless_nulls
 from tests.chart.render import Manifest, parse_manifests, render, variables
-from tests.go_programs import NO_GARBAGE_COLLECTION
+from tests.support.go_programs import NO_GARBAGE_COLLECTION
 from tests.unit.hvdchart.specs import NAMED, NODE
 from tests.unit.hvdchart.strategies import specs
-from tests.unit.launch_cases import Case
+from tests.unit.support.launch_cases import Case
 
 ROOT = Path(__file__).parents[2]
 SPECS = sorted((ROOT / "values").glob("*.spec.yaml"))

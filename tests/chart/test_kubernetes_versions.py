@@ -17,7 +17,7 @@ from devtools.checks.schemas import RELEASES, write_for_kubeconform
 from devtools.toolchain.tools import kubernetes_releases, tool
 from tests.chart.cases import CASES
 from tests.chart.render import CHART, VALUES, Manifest, ready_cases, render
-from tests.go_programs import run_program
+from tests.support.go_programs import run_program
 
 
 @pytest.fixture(scope="module")

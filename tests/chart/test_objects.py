@@ -30,7 +30,7 @@ from tests.chart.render import (
     run_settings,
     with_image,
 )
-from tests.go_programs import run_program
+from tests.support.go_programs import run_program
 
 DEFAULT_CENSUS = {
     "ConfigMap": 2,

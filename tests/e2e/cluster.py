@@ -16,8 +16,8 @@ from devtools.common.errors import DevtoolsError
 from devtools.toolchain.kubectl import Kubectl
 from devtools.toolchain.tools import tool
 from hvd_pods.common.threads import YIELD
-from tests.go_programs import NO_GARBAGE_COLLECTION, run_program
-from tests.waiting import PROGRAM_PAUSE, wait_until
+from tests.support.go_programs import NO_GARBAGE_COLLECTION, run_program
+from tests.support.waiting import PROGRAM_PAUSE, wait_until
 
 CHART = Path(__file__).resolve().parents[2] / "charts" / "horovod"
 Values = dict[str, Any]

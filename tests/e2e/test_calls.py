@@ -22,7 +22,7 @@ from hvdchart import Launcher, RunFailedError, Spec, TimeLimitError, parse_spec
 from hvdchart.calls.connection import RemoteTraceback
 from tests.conftest import in_cluster
 from tests.e2e.cluster import Namespace
-from tests.waiting import wait_until
+from tests.support.waiting import wait_until
 
 # The pods do not have this module.
 cloudpickle.register_pickle_by_value(sys.modules[__name__])

@@ -11,8 +11,8 @@ import pytest
 
 from tests.e2e.cluster import Namespace, image_values
 from tests.e2e.command import here, hvdchart, write_spec
-from tests.results import read_result
-from tests.waiting import PROGRAM_PAUSE, wait_until
+from tests.support.results import read_result
+from tests.support.waiting import PROGRAM_PAUSE, wait_until
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 # keras.distribution finds the other processes as JAX does.

@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 
 from devtools.toolchain.tools import KUEUE, module_folder
-from tests.controllers import ALONE, CERTIFICATES, Controller, running
 from tests.e2e.cluster import Namespace, Values, conditions, node_without_kubelet
 from tests.e2e.volumes import on_node
-from tests.ports import find_port
-from tests.waiting import PROGRAM_PAUSE, wait_until
+from tests.support.controllers import ALONE, CERTIFICATES, Controller, running
+from tests.support.ports import find_port
+from tests.support.waiting import PROGRAM_PAUSE, wait_until
 
 pytestmark = pytest.mark.rare
 

@@ -14,7 +14,7 @@ from devtools.toolchain.kubectl import Kubectl
 from tests.e2e.cluster import CHART, Namespace, Values
 from tests.e2e.command import hvdchart
 from tests.e2e.runs import assert_trained, events, values
-from tests.gitops import documented
+from tests.support.gitops import documented
 
 SLEEP = "import time; time.sleep(600)"
 

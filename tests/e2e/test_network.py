@@ -12,7 +12,7 @@ from ruamel.yaml import YAML
 
 from tests.e2e.cluster import CHART, Namespace, Values
 from tests.e2e.policy import enforcing
-from tests.waiting import PROGRAM_PAUSE, wait_until
+from tests.support.waiting import PROGRAM_PAUSE, wait_until
 
 PORT = 2222
 # Connects to the address given and says how that went; silence from the other end is "blocked".

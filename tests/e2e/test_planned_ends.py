@@ -13,7 +13,7 @@ from tests.e2e.cluster import Namespace, Values
 from tests.e2e.command import here, hvdchart
 from tests.e2e.runs import values
 from tests.e2e.volumes import claimed_folder
-from tests.waiting import PROGRAM_PAUSE, wait_until
+from tests.support.waiting import PROGRAM_PAUSE, wait_until
 
 # Says where it begins, makes a step in each rank's memory, and goes on until it is ended.
 TRAIN = """

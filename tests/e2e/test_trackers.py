@@ -19,8 +19,8 @@ from devtools.localkube.instance import current
 from tests.e2e.cluster import Namespace, Values
 from tests.e2e.packages import installed, wheels
 from tests.e2e.volumes import claimed_folder, on_node
-from tests.pages import blocks
-from tests.waiting import wait_until
+from tests.support.pages import blocks
+from tests.support.waiting import wait_until
 
 # Their packages are 0.3 GB.
 pytestmark = pytest.mark.rare

@@ -9,7 +9,7 @@ import pytest
 
 from tests.e2e.cluster import CHART, Namespace, Values
 from tests.e2e.runs import assert_trained, values
-from tests.waiting import PROGRAM_PAUSE, wait_until
+from tests.support.waiting import PROGRAM_PAUSE, wait_until
 
 RELEASES = ("one", "two")
 

@@ -15,8 +15,8 @@ from devtools.toolchain.tools import tool
 from tests.chart.registry import registry
 from tests.conftest import new_namespace
 from tests.e2e.cluster import CHART, Namespace
-from tests.openssh.image import openssh_image
-from tests.waiting import PROGRAM_PAUSE, wait_until
+from tests.support.openssh.image import openssh_image
+from tests.support.waiting import PROGRAM_PAUSE, wait_until
 
 # `python -m devtools.release keep` packaged them.
 EARLIER = sorted(Path(__file__).parents[1].glob("released/horovod-*.tgz"))

@@ -21,8 +21,8 @@ import pytest
 from devtools.toolchain.tools import tool
 from tests.e2e.cluster import Namespace
 from tests.e2e.command import here, hvdchart, write_spec
-from tests.waiting import PROGRAM_PAUSE, wait_until
-from tests.wheels import make_wheel
+from tests.support.waiting import PROGRAM_PAUSE, wait_until
+from tests.support.wheels import make_wheel
 
 STEPS = 6000
 SECRET = "0123456789abcdef"

@@ -12,7 +12,7 @@ import pytest
 
 from tests.e2e.cluster import Namespace, Values
 from tests.e2e.volumes import on_node
-from tests.waiting import wait_until
+from tests.support.waiting import wait_until
 
 # Writes a metric and waits for the test: a FIFO opens when both of its ends are opened.
 REPORT = """

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from devtools.localkube.instance import Instance
 from tests.faults.training import Training
-from tests.waiting import wait_until
+from tests.support.waiting import wait_until
 
 STEPS = 120
 FAULT_AT = 45

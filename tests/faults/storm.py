@@ -15,7 +15,7 @@ import psutil
 
 from tests.faults.node import cut_off, pod_processes
 from tests.faults.training import Training
-from tests.waiting import wait_until
+from tests.support.waiting import wait_until
 
 Fault = Callable[[Training], AbstractContextManager[None]]
 # Steps that an attempt makes before the next fault.

@@ -8,7 +8,7 @@ import pytest
 
 from tests.faults.node import paused, restart_runtime
 from tests.faults.training import Training
-from tests.waiting import wait_until
+from tests.support.waiting import wait_until
 
 STEPS = 120
 FAULT_AT = 45

@@ -10,7 +10,7 @@ from tests.e2e.runs import events
 from tests.faults.conftest import Trainings
 from tests.faults.node import cut_off
 from tests.faults.training import Training
-from tests.waiting import wait_until
+from tests.support.waiting import wait_until
 
 STEPS = 120
 # In the middle, and between two checkpoints.

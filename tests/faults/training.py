@@ -16,7 +16,7 @@ import psutil
 
 from tests.e2e.cluster import Namespace, Values
 from tests.faults.node import Pod, find_process
-from tests.waiting import wait_until
+from tests.support.waiting import wait_until
 
 SCRIPT = Path(__file__).with_name("train.py")
 # Of the images that the training does not see.

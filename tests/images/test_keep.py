@@ -22,7 +22,7 @@ from images.trials.sandbox import (
 )
 from images.trials.sandbox import sandbox as open_sandbox
 from tests.images.conftest import EACH_KERAS, Sandboxes
-from tests.results import result
+from tests.support.results import result
 
 SCRIPT = Path(__file__).with_name("keep_ranks.py")
 SHARDS = Path(__file__).with_name("keep_shards.py")

@@ -9,7 +9,7 @@ import pytest
 
 from images.trials.sandbox import OWN_UID, TWO_RANKS
 from tests.images.conftest import Sandboxes
-from tests.pages import blocks
+from tests.support.pages import blocks
 
 DOCS = Path(__file__).parents[2] / "docs"
 IMAGE = {"tensorflow.keras": "examples", "torch": "examples-pytorch"}

@@ -21,7 +21,7 @@ from devtools.localkube.node_processes import NodeProcesses
 from devtools.localkube.oci import pack_program
 from devtools.localkube.processes import kubectl_arguments
 from devtools.toolchain import tools
-from tests import waiting
+from tests.support import waiting
 
 # Not the default name, so that the tests do not touch a cluster that is in use.
 NAME = "lifecycle"

@@ -19,7 +19,7 @@ from ruamel.yaml import YAML
 
 from devtools.docs_gen import promises
 from hvdchart.cli import app
-from tests.pages import blocks, tokens
+from tests.support.pages import blocks, tokens
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCS = ROOT / "docs"

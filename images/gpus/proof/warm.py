@@ -11,8 +11,8 @@ import time
 from typing import Any
 
 from images.gpus.proof.__main__ import PROJECT
+from tests.support.waiting import wait_until
 from tests.unit.hvd_pods.warm import worker as pod
-from tests.waiting import wait_until
 
 ROUNDS = 4
 # As mode direct starts the only rank.

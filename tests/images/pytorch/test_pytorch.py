@@ -20,7 +20,7 @@ from images.trials.sandbox import (
     output_of,
 )
 from tests.images.conftest import in_image
-from tests.results import result
+from tests.support.results import result
 
 OF_HOROVOD = Path(__file__).resolve().parents[3] / "images" / "common" / "horovod.cdx.json"
 DIGITS = ("python", "digits_torch.py")

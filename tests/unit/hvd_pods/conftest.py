@@ -15,9 +15,9 @@ import pytest
 from hvd_pods.cluster import addresses, job_events, kube
 from hvd_pods.master import gateway_client, remote
 from hvd_pods.rules import gathering
-from tests.fakes.api import FakeApi
-from tests.fakes.faults import TIMEOUT
-from tests.fakes.server import Certificates
+from tests.support.fakes.api import FakeApi
+from tests.support.fakes.faults import TIMEOUT
+from tests.support.fakes.server import Certificates
 from tests.unit.hvd_pods.fake_worker import Workers
 from tests.unit.hvd_pods.master_pod import MasterPod
 from tests.unit.hvd_pods.release_keys import ReleaseKeys

@@ -13,8 +13,8 @@ from typing import Any
 from hvd_pods.agent.banner import NoAnswer, format_banner
 from hvd_pods.cluster.addresses import DnsAddresses, Endpoint
 from hvd_pods.common import run
-from tests.fakes.api import FakeApi
-from tests.ports import find_port
+from tests.support.fakes.api import FakeApi
+from tests.support.ports import find_port
 from tests.unit.hvd_pods.release_keys import ReleaseKeys
 from tests.unit.hvd_pods.runs import describe_run
 from tests.unit.hvd_pods.scripted_agents import serve_session

@@ -19,7 +19,7 @@ from hvd_pods.agent.keys import Keys
 from hvd_pods.common.run import Host
 from hvd_pods.master.agent_session import Where
 from hvd_pods.master.remote import Reach
-from tests.ports import find_port
+from tests.support.ports import find_port
 from tests.unit.hvd_pods.release_keys import ReleaseKeys
 
 NONCE = "n"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.fakes.fixtures import (  # noqa: F401
+from tests.support.fakes.fixtures import (  # noqa: F401
     fake_cluster,
     helm,
     hvdchart,

@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 from hvdchart.run.follow import watch
-from tests.fakes.cluster import FakeCluster
-from tests.fakes.fixtures import answer_as
-from tests.fakes.program import Call, StubProgram
+from tests.support.fakes.cluster import FakeCluster
+from tests.support.fakes.fixtures import answer_as
+from tests.support.fakes.program import Call, StubProgram
 from tests.unit.hvd_pods.runs import describe_run as describe_to_master
 
 JOB = "hvd-master-1a2b3c4d"

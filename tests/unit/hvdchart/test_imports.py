@@ -8,7 +8,7 @@ import sys
 import pytest
 
 import hvdchart
-from tests.fakes.cluster import FakeCluster
+from tests.support.fakes.cluster import FakeCluster
 from tests.unit.hvdchart.runs import MASTER, STATEFUL_SET, WORKERS, job
 
 # What a person should not wait for: each takes 0.03 s or more.

@@ -13,13 +13,13 @@ import pytest
 from hvd_pods.cluster import addresses, kube
 from hvd_pods.cluster.addresses import DnsAddresses, Endpoint, SliceAddresses
 from hvd_pods.common.run import Host
-from tests.fakes import faults
-from tests.fakes.api import FakeApi
-from tests.fakes.faults import TIMEOUT
-from tests.fakes.server import Handler
+from tests.support.fakes import faults
+from tests.support.fakes.api import FakeApi
+from tests.support.fakes.faults import TIMEOUT
+from tests.support.fakes.server import Handler
+from tests.support.waiting import wait_until
 from tests.unit.hvd_pods.fake_worker import SLICES
 from tests.unit.hvd_pods.runs import make_run
-from tests.waiting import wait_until
 
 HOST, OTHER = (Host(f"w-{n}", f"w-{n}.hvd", 1, "w", "r1") for n in (0, 1))
 IPV4 = "10.0.0.7"

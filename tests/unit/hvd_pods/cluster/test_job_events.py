@@ -10,9 +10,9 @@ import pytest
 
 from hvd_pods.cluster import job_events, kube
 from hvd_pods.cluster.job_events import JobEvents
-from tests.fakes import faults
-from tests.fakes.api import FakeApi
-from tests.fakes.server import Handler
+from tests.support.fakes import faults
+from tests.support.fakes.api import FakeApi
+from tests.support.fakes.server import Handler
 
 
 @pytest.fixture

@@ -13,8 +13,8 @@ from hvd_pods.cluster import certificates, kube
 from hvd_pods.cluster import key_secrets as keys
 from hvd_pods.cluster.certificates import MASTER, WORKER, Files
 from hvd_pods.common import errors
-from tests.fakes import faults
-from tests.fakes.api import FakeApi
+from tests.support.fakes import faults
+from tests.support.fakes.api import FakeApi
 
 MASTER_SECRET = "hvd-agent-master"
 WORKER_SECRET = "hvd-agent-worker"

@@ -13,8 +13,8 @@ import pytest
 
 from devtools.localkube.pki import Authority
 from hvd_pods.cluster import kube
-from tests.fakes import faults
-from tests.fakes.api import FakeApi
+from tests.support.fakes import faults
+from tests.support.fakes.api import FakeApi
 
 POD: dict[str, Any] = {"metadata": {"name": "a", "uid": "u"}, "spec": {}}
 

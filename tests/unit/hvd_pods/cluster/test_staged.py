@@ -8,8 +8,8 @@ import pytest
 
 from hvd_pods.cluster import kube, staged
 from hvd_pods.common.run import Host, Pod, Run
-from tests.fakes import faults
-from tests.fakes.api import FakeApi
+from tests.support.fakes import faults
+from tests.support.fakes.api import FakeApi
 from tests.unit.hvd_pods.master_pod import read_log
 from tests.unit.hvd_pods.runs import make_run
 

@@ -11,8 +11,8 @@ from hvd_pods.cluster.job_events import JobEvents
 from hvd_pods.master.effects import Effects
 from hvd_pods.rules import messages as m
 from hvd_pods.rules.state import Facts
-from tests.fakes import faults
-from tests.fakes.api import FakeApi
+from tests.support.fakes import faults
+from tests.support.fakes.api import FakeApi
 from tests.unit.hvd_pods.rules.told import Told
 from tests.unit.hvd_pods.runs import make_run
 

@@ -9,7 +9,7 @@ import threading
 import pytest
 
 from hvd_pods.common.connections import ConnectionServer, Limits
-from tests.fakes.faults import TIMEOUT
+from tests.support.fakes.faults import TIMEOUT
 
 LIMITS = Limits(TIMEOUT, 4096, 16)
 LONG = b"x" * 10_000_000

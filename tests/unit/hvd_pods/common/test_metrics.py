@@ -20,7 +20,7 @@ from hvd_pods.common.metrics import Sample
 from hvd_pods.master import serve_metrics as master
 from hvd_pods.worker import main as worker
 from hvd_pods.worker.gpus import Gpus
-from tests.ports import find_port
+from tests.support.ports import find_port
 from tests.unit.hvd_pods.copies import FILES
 from tests.unit.hvd_pods.fake_nvml import FakeGpu, FakeNvml
 from tests.unit.hvd_pods.rules.world import World, one_group

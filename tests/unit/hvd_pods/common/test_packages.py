@@ -20,7 +20,7 @@ from hvd_pods.common import packages, paths
 from hvd_pods.common.errors import ConfigurationError, RunError
 from hvd_pods.common.pip_output import redact
 from hvdchart.run.kube.kubectl import IN_CODE
-from tests.wheels import Index, serve_index
+from tests.support.wheels import Index, serve_index
 
 pytestmark = pytest.mark.slow
 

@@ -19,7 +19,7 @@ from hvd_pods.agent.start_request import Request
 from hvd_pods.common.errors import ConfigurationError
 from hvd_pods.master import agent_session
 from hvd_pods.master.agent_session import AgentSessionError, Where
-from tests.ports import find_port
+from tests.support.ports import find_port
 from tests.unit.hvd_pods.common_authority import CommonAuthority
 from tests.unit.hvd_pods.fake_worker import FakeWorker
 from tests.unit.hvd_pods.programs import Program, make

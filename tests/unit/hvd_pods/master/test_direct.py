@@ -20,11 +20,11 @@ from hvd_pods.master import direct, gateway_client, gloo_store
 from hvd_pods.master.gateway import Gateway
 from hvd_pods.master.gloo_store import GlooStore
 from hvd_pods.rank import host
-from tests.fakes.faults import TIMEOUT
+from tests.support.fakes.faults import TIMEOUT
+from tests.support.waiting import wait_until
 from tests.unit.hvd_pods.copies import copy_files
 from tests.unit.hvd_pods.release_keys import ReleaseKeys
 from tests.unit.hvd_pods.scripted_agents import ScriptedAgents
-from tests.waiting import wait_until
 
 HOSTS = [Host(f"hvd-{n}", f"hvd-{n}.svc", 2, "hvd", "r1") for n in range(2)]
 # What a session with a worker of two slots runs, which takes nothing while it is held.

@@ -14,11 +14,11 @@ from hvd_pods.master import probing
 from hvd_pods.master.effects import Effects, Lanes
 from hvd_pods.rules import messages as m
 from hvd_pods.rules.state import Facts
-from tests.fakes.faults import TIMEOUT
+from tests.support.fakes.faults import TIMEOUT
+from tests.support.waiting import wait_until
 from tests.unit.hvd_pods.fake_worker import Workers
 from tests.unit.hvd_pods.master_pod import MasterPod
 from tests.unit.hvd_pods.rules.told import Told
-from tests.waiting import wait_until
 
 
 @pytest.fixture

@@ -12,10 +12,10 @@ import pytest
 
 from hvd_pods.master.launcher_process import LauncherProcess
 from hvd_pods.rules.messages import LauncherEnded
-from tests.fakes.faults import TIMEOUT
+from tests.support.fakes.faults import TIMEOUT
+from tests.support.waiting import wait_until
 from tests.unit.hvd_pods.rules.told import Told
 from tests.unit.hvd_pods.warm.worker import is_alive
-from tests.waiting import wait_until
 
 Start = Callable[..., LauncherProcess]
 

@@ -13,10 +13,10 @@ from hvd_pods.common import code_archive
 from hvd_pods.master import effects, event_log, probing, record_io, user_code
 from hvd_pods.rules import growing, holding, retries
 from hvd_pods.rules.messages import StartLauncher
-from tests.fakes import faults
-from tests.fakes.faults import TIMEOUT
+from tests.support.fakes import faults
+from tests.support.fakes.faults import TIMEOUT
+from tests.support.waiting import wait_until
 from tests.unit.hvd_pods.master_pod import MasterPod, read_log
-from tests.waiting import wait_until
 
 Background = Callable[..., Any]
 # Writes the number and the fence number of each attempt, and fails until the attempt given.

@@ -21,7 +21,7 @@ from hvd_pods.common.hostile import printable
 from hvd_pods.master import notice_server
 from hvd_pods.master.notice_server import NoticeServer
 from hvd_pods.rules.messages import NoticeTaken
-from tests.fakes.faults import TIMEOUT
+from tests.support.fakes.faults import TIMEOUT
 from tests.unit.hvd_pods.rules.told import Told
 from tests.unit.hvd_pods.runs import make_run
 

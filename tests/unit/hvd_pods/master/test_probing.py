@@ -14,11 +14,11 @@ from hvd_pods.cluster.addresses import Endpoint
 from hvd_pods.common.run import Host, Pod
 from hvd_pods.master import probing
 from hvd_pods.rules.messages import HostAnswers, HostGone, HostProblem
-from tests.fakes.faults import TIMEOUT
-from tests.ports import find_port
+from tests.support.fakes.faults import TIMEOUT
+from tests.support.ports import find_port
+from tests.support.waiting import wait_until
 from tests.unit.hvd_pods.fake_worker import Addresses, FakeWorker
 from tests.unit.hvd_pods.rules.told import Told
-from tests.waiting import wait_until
 
 HOST, OTHER = (Host(f"w-{n}", f"w-{n}.hvd", 1, "w", "r1") for n in (0, 1))
 LOCAL = "127.0.0.1"

@@ -9,7 +9,7 @@ import pytest
 
 from hvd_pods.master.progress import Pace, ProgressFollower
 from hvd_pods.rules.messages import ProgressReported
-from tests.fakes.faults import TIMEOUT
+from tests.support.fakes.faults import TIMEOUT
 from tests.unit.hvd_pods.rules.told import Told
 from tests.unit.hvd_pods.runs import make_run
 from tests.unit.hvd_pods.scripted_agents import ScriptedAgents

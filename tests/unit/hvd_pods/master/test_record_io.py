@@ -26,8 +26,8 @@ from hvd_pods.rules.messages import (
     WriteRecord,
 )
 from hvd_pods.rules.state import Facts
-from tests.fakes import faults
-from tests.fakes.api import FakeApi
+from tests.support.fakes import faults
+from tests.support.fakes.api import FakeApi
 from tests.unit.hvd_pods.master_pod import JOB
 from tests.unit.hvd_pods.runs import make_run
 

@@ -14,10 +14,10 @@ from typing import Any
 import pytest
 
 from hvd_pods.master import results
-from tests.fakes.faults import TIMEOUT
+from tests.support.fakes.faults import TIMEOUT
+from tests.support.waiting import wait_until
 from tests.unit.hvd_pods.copies import PROGRAMS
 from tests.unit.hvd_pods.master_pod import MasterPod
-from tests.waiting import wait_until
 
 SCRIPT = PROGRAMS / "master/results.sh"
 STORE = 'cp model "$STORE"'

@@ -12,10 +12,10 @@ import pytest
 from hvd_pods.cluster import kube
 from hvd_pods.master import selftest
 from hvd_pods.rules import holding
-from tests.fakes import faults
-from tests.fakes.api import FakeApi
-from tests.fakes.faults import TIMEOUT
-from tests.fakes.server import Handler
+from tests.support.fakes import faults
+from tests.support.fakes.api import FakeApi
+from tests.support.fakes.faults import TIMEOUT
+from tests.support.fakes.server import Handler
 from tests.unit.hvd_pods.master_pod import JOB, MasterPod
 from tests.unit.hvd_pods.runs import make_run
 

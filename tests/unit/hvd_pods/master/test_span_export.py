@@ -15,13 +15,13 @@ from hvd_pods.master.span_export import HEADERS, SERVICE_NAME, SpanExport
 from hvd_pods.rules import messages as m
 from hvd_pods.rules.decide import decide
 from hvd_pods.rules.state import State
-from tests.fakes import faults
-from tests.fakes.faults import Failure
-from tests.fakes.server import Api, Certificates, Handler
+from tests.support.fakes import faults
+from tests.support.fakes.faults import Failure
+from tests.support.fakes.server import Api, Certificates, Handler
+from tests.support.waiting import wait_until
 from tests.unit.hvd_pods.master_pod import MasterPod
 from tests.unit.hvd_pods.rules.trainings import end_with, training
 from tests.unit.hvd_pods.rules.world import World
-from tests.waiting import wait_until
 
 # Seconds that a test waits for what must not come.
 SHORT = 0.05

@@ -16,8 +16,8 @@ from typing import Any
 
 import pytest
 
+from tests.support.waiting import wait_until
 from tests.unit.hvd_pods.copies import FILES
-from tests.waiting import wait_until
 
 RANK = """
 import sys

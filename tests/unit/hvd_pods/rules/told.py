@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from hvd_pods.rules.messages import Event
-from tests.fakes.faults import TIMEOUT
+from tests.support.fakes.faults import TIMEOUT
 
 Kind = TypeVar("Kind", bound=Event)
 

@@ -14,8 +14,8 @@ from subprocess import PIPE
 
 import pytest
 
+from tests.support.waiting import wait_until
 from tests.unit.hvd_pods.warm.worker import Worker, children, is_alive, make_worker, running, warm
-from tests.waiting import wait_until
 
 pytestmark = pytest.mark.slow
 

@@ -9,8 +9,8 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.support.waiting import wait_until
 from tests.unit.hvd_pods.warm.worker import Worker, running
-from tests.waiting import wait_until
 
 pytestmark = pytest.mark.slow
 

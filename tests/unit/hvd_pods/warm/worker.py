@@ -12,8 +12,8 @@ from pathlib import Path
 from subprocess import PIPE
 from typing import Any
 
+from tests.support.waiting import wait_until
 from tests.unit.hvd_pods.copies import copy_files
-from tests.waiting import wait_until
 
 # It imports what frameworks import, whose state at that time a rank must not inherit.
 FRAMEWORK = """

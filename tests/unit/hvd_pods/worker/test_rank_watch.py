@@ -16,8 +16,8 @@ from hvd_pods.common import contract, notices, paths
 from hvd_pods.rank import ranks
 from hvd_pods.worker import kept, rank_watch, stacks
 from hvd_pods.worker.rank_watch import RankWatch
+from tests.support.waiting import wait_until
 from tests.unit.hvd_pods.notices import HOST, Master
-from tests.waiting import wait_until
 
 
 @pytest.fixture(autouse=True)

@@ -22,12 +22,12 @@ from hvdchart.bench.scaling import (
 from hvdchart.errors import RunFailedError
 from hvdchart.plan.model import Plan
 from hvdchart.values.check_values import checked_values
-from tests.fakes.cluster import FakeCluster
-from tests.fakes.fixtures import Command, Outcome, answer_as
-from tests.fakes.program import StubProgram
+from tests.support.fakes.cluster import FakeCluster
+from tests.support.fakes.fixtures import Command, Outcome, answer_as
+from tests.support.fakes.program import StubProgram
+from tests.support.waiting import wait_until
 from tests.unit.hvdchart.runs import installed_values, job, meanwhile, of_release, pod, terminated
 from tests.unit.hvdchart.specs import planned
-from tests.waiting import wait_until
 
 
 def test_sizes_are_measured_in_turns() -> None:

@@ -13,7 +13,7 @@ import cloudpickle
 
 from hvdchart.calls.connection import Connection
 from hvdchart.calls.in_pod import rank, server
-from tests.waiting import wait_until
+from tests.support.waiting import wait_until
 
 # The functions travel by value, as those of a notebook do: the ranks do not have this module.
 cloudpickle.register_pickle_by_value(sys.modules[__name__])

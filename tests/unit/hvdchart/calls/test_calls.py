@@ -23,6 +23,7 @@ import pytest
 from hvdchart.calls.connection import Connection, RemoteTraceback, pack
 from hvdchart.calls.in_pod import rank, wire
 from hvdchart.errors import CallError, ClusterError, HvdchartError, RunFailedError, TimeLimitError
+from tests.support.waiting import wait_until
 from tests.unit.hvdchart.calls.pod import (
     ROOT,
     SECRET,
@@ -32,7 +33,6 @@ from tests.unit.hvdchart.calls.pod import (
     own_rank,
     write_pid_and_wait,
 )
-from tests.waiting import wait_until
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 # These functions travel by value, as those of a notebook do: the ranks do not have this module.

@@ -35,8 +35,9 @@ from hvdchart.errors import (
     RunFailedError,
     SpecError,
 )
-from tests.fakes.cluster import FakeCluster
-from tests.fakes.program import StubProgram
+from tests.support.fakes.cluster import FakeCluster
+from tests.support.fakes.program import StubProgram
+from tests.support.waiting import wait_until
 from tests.unit.hvdchart.calls.pod import (
     Pod,
     assert_ended,
@@ -60,7 +61,6 @@ from tests.unit.hvdchart.runs import (
     terminated,
     upgrades,
 )
-from tests.waiting import wait_until
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 

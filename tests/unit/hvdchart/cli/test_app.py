@@ -17,8 +17,8 @@ import pytest
 from hvdchart import __version__
 from hvdchart.cli import app
 from hvdchart.errors import HvdchartError, SpecError
-from tests.fakes.cluster import FakeCluster
-from tests.fakes.fixtures import Command
+from tests.support.fakes.cluster import FakeCluster
+from tests.support.fakes.fixtures import Command
 from tests.unit.hvdchart.runs import DONE, ENDED_MASTER, play
 
 ROOT = Path(__file__).parents[4]

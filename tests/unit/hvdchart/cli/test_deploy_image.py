@@ -12,11 +12,11 @@ from typing import Any
 import pytest
 
 from hvdchart.image.build_image import Source
-from tests.fakes.cluster import FakeCluster
-from tests.fakes.fixtures import Command, answer_as
-from tests.fakes.program import StubProgram
+from tests.support.fakes.cluster import FakeCluster
+from tests.support.fakes.fixtures import Command, answer_as
+from tests.support.fakes.program import StubProgram
+from tests.support.waiting import wait_until
 from tests.unit.hvdchart.runs import SPEC, installed_values, upgrades
-from tests.waiting import wait_until
 
 pytestmark = pytest.mark.timeout(120)
 ROOT = Path(__file__).parents[4]

@@ -13,12 +13,12 @@ import pytest
 import urllib3
 
 from hvdchart.run import helm_errors
-from tests.fakes import faults
-from tests.fakes.cluster import FakeCluster
-from tests.fakes.fixtures import Command, Outcome
-from tests.fakes.program import StubProgram
+from tests.support.fakes import faults
+from tests.support.fakes.cluster import FakeCluster
+from tests.support.fakes.fixtures import Command, Outcome
+from tests.support.fakes.program import StubProgram
+from tests.support.waiting import wait_until
 from tests.unit.hvdchart.runs import meanwhile
-from tests.waiting import wait_until
 
 pytestmark = pytest.mark.timeout(120)
 ROOT = Path(__file__).resolve().parents[4]

@@ -18,9 +18,9 @@ from hvdchart.run.state.release import Release
 from hvdchart.run.state.stalls import read_stall
 from hvdchart.run.state.status_text import list_report, status_report
 from hvdchart.run.state.view import RunView
-from tests.fakes import faults
-from tests.fakes.cluster import FakeCluster
-from tests.fakes.fixtures import Command
+from tests.support.fakes import faults
+from tests.support.fakes.cluster import FakeCluster
+from tests.support.fakes.fixtures import Command
 from tests.unit.hvdchart.runs import (
     CREATING,
     FAILED,

@@ -14,9 +14,10 @@ import pytest
 
 from hvdchart.chart_files import chart_dir
 from hvdchart.run.kube.kubectl import IN_CODE, SHELL
-from tests.fakes.cluster import FakeCluster
-from tests.fakes.fixtures import Command, answer_as
-from tests.fakes.program import StubProgram
+from tests.support.fakes.cluster import FakeCluster
+from tests.support.fakes.fixtures import Command, answer_as
+from tests.support.fakes.program import StubProgram
+from tests.support.waiting import wait_until
 from tests.unit.hvdchart.runs import (
     CREATING,
     JOB,
@@ -32,7 +33,6 @@ from tests.unit.hvdchart.runs import (
     pod,
 )
 from tests.unit.hvdchart.timelines import OPEN
-from tests.waiting import wait_until
 
 pytestmark = pytest.mark.timeout(120)
 ROOT = chart_dir().parents[1]

@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from tests.fakes.cluster import FakeCluster
-from tests.fakes.fixtures import Command, answer_as
-from tests.fakes.program import StubProgram
+from tests.support.fakes.cluster import FakeCluster
+from tests.support.fakes.fixtures import Command, answer_as
+from tests.support.fakes.program import StubProgram
 from tests.unit.hvdchart.runs import (
     DONE,
     ENDED_MASTER,

@@ -8,9 +8,9 @@ import pytest
 from yaml import safe_load as parse_yaml
 
 from hvdchart.run.follow import watch
-from tests.fakes import faults
-from tests.fakes.cluster import FakeCluster
-from tests.fakes.fixtures import Command
+from tests.support.fakes import faults
+from tests.support.fakes.cluster import FakeCluster
+from tests.support.fakes.fixtures import Command
 from tests.unit.hvdchart.runs import (
     DONE,
     ENDED_MASTER,

@@ -16,9 +16,9 @@ from contextlib import contextmanager
 import pytest
 
 from hvdchart.run.follow import watch
-from tests.fakes.cluster import FakeCluster
-from tests.fakes.fixtures import Command
-from tests.fakes.program import StubProgram
+from tests.support.fakes.cluster import FakeCluster
+from tests.support.fakes.fixtures import Command
+from tests.support.fakes.program import StubProgram
 from tests.unit.hvdchart.runs import (
     DONE,
     ENDED_MASTER,

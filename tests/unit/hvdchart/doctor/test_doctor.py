@@ -20,9 +20,9 @@ from hvdchart.doctor.room import (
     examine_quotas,
     examine_security,
 )
-from tests.fakes.cluster import FakeCluster
-from tests.fakes.fixtures import Command
-from tests.fakes.program import StubProgram
+from tests.support.fakes.cluster import FakeCluster
+from tests.support.fakes.fixtures import Command
+from tests.support.fakes.program import StubProgram
 from tests.unit.hvdchart.runs import SPEC, STATEFUL_SET, job
 
 VALUES: dict[str, Any] = {

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from hvdchart.doctor.fitting import examine_fit
-from tests.fakes import faults
-from tests.fakes.cluster import FakeCluster
-from tests.fakes.fixtures import Command
-from tests.fakes.program import StubProgram
+from tests.support.fakes import faults
+from tests.support.fakes.cluster import FakeCluster
+from tests.support.fakes.fixtures import Command
+from tests.support.fakes.program import StubProgram
 
 GPU = "nvidia.com/gpu"
 

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from hvdchart.doctor.needs import objects_named
-from tests.fakes.cluster import FakeCluster
-from tests.fakes.fixtures import Command
-from tests.fakes.program import StubProgram
+from tests.support.fakes.cluster import FakeCluster
+from tests.support.fakes.fixtures import Command
+from tests.support.fakes.program import StubProgram
 
 
 @pytest.mark.parametrize(

@@ -13,8 +13,8 @@ import pytest
 from hvdchart.doctor.policies import examine_policies
 from hvdchart.doctor.policy_probe import MARK
 from hvdchart.run.kube.cluster import Cluster
-from tests.fakes.cluster import FakeCluster
-from tests.fakes.fixtures import Command
+from tests.support.fakes.cluster import FakeCluster
+from tests.support.fakes.fixtures import Command
 
 
 class Kubelet:

@@ -11,8 +11,8 @@ from contextlib import ExitStack
 import pytest
 
 from hvdchart.doctor import policy_probe
-from tests.fakes.faults import TIMEOUT
-from tests.ports import find_port
+from tests.support.fakes.faults import TIMEOUT
+from tests.support.ports import find_port
 from tests.unit.hvd_pods.fake_worker import FakeWorker
 
 # What a port sends: the greeting, nothing, or nothing before it ends the connection. A proxy of a

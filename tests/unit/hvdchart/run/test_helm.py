@@ -13,11 +13,11 @@ import pytest
 from hvdchart.errors import HelmError
 from hvdchart.run.helm import Helm, upgrade
 from hvdchart.values.check_values import checked_values
-from tests.fakes.cluster import FakeCluster
-from tests.fakes.program import StubProgram
+from tests.support.fakes.cluster import FakeCluster
+from tests.support.fakes.program import StubProgram
+from tests.support.waiting import wait_until
 from tests.unit.hvd_pods.warm.worker import is_alive
 from tests.unit.hvdchart.specs import planned
-from tests.waiting import wait_until
 
 
 def start(helm: Path, script: str, words: list[str]) -> subprocess.Popen[str]:

@@ -14,7 +14,7 @@ from rich.console import Console
 from hvdchart.watch.model import View
 from hvdchart.watch.page import page
 from hvdchart.watch.terminal import Screen
-from tests.browser import PROGRAM, take_picture
+from tests.support.browser import PROGRAM, take_picture
 from tests.unit.hvdchart.watch import sample
 
 FOLDER = Path(__file__).parents[4] / "docs" / "pictures"

@@ -15,8 +15,8 @@ from hvdchart.run.kube.cluster import Cluster
 from hvdchart.run.kube.kubectl import Kubectl
 from hvdchart.watch import notebook
 from hvdchart.watch.notebook import Widget, beside_call, is_notebook
-from tests.browser import document_of, needs_browser
-from tests.fakes.cluster import FakeCluster
+from tests.support.browser import document_of, needs_browser
+from tests.support.fakes.cluster import FakeCluster
 from tests.unit.hvdchart.watch import sample
 
 pytestmark = pytest.mark.timeout(120)

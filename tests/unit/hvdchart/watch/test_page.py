@@ -18,7 +18,7 @@ import pytest
 from hvdchart.watch.model import View
 from hvdchart.watch.page import Section, page
 from hvdchart.watch.server import PageServer, serve_page
-from tests.browser import document_of, needs_browser, run
+from tests.support.browser import document_of, needs_browser, run
 from tests.unit.hvdchart.watch import sample
 
 EVIL = "</script><script>document.title='owned'</script><img src=x onerror=alert(1)>{data}"

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from hvdchart.watch.masking import MASK, Masker, is_secret_name
-from tests.fakes.cluster import FakeCluster
-from tests.fakes.fixtures import Command
-from tests.fakes.program import StubProgram
+from tests.support.fakes.cluster import FakeCluster
+from tests.support.fakes.fixtures import Command
+from tests.support.fakes.program import StubProgram
 from tests.unit.hvdchart.runs import JOB, event
 
 pytestmark = pytest.mark.timeout(120)

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from types import SimpleNamespace
 from typing import Any
 
-from tests.fakes.faults import TIMEOUT
+from tests.support.fakes.faults import TIMEOUT
 
 DTYPE = type("dtype", (), {"__str__": lambda _self: "torch.uint8"})
 

@@ -16,7 +16,7 @@ import pytest
 
 from hvd_pods.library import keep
 from hvd_pods.library.keep import ranks, state
-from tests.fakes.faults import TIMEOUT
+from tests.support.fakes.faults import TIMEOUT
 
 
 class KilledError(RuntimeError):

@@ -15,7 +15,7 @@ import pytest
 
 from hvd_pods.library import keep
 from hvd_pods.library.keep import finishing
-from tests.fakes.faults import TIMEOUT
+from tests.support.fakes.faults import TIMEOUT
 from tests.unit.hvd_pods.library.keep import fake_torch
 
 

@@ -13,7 +13,7 @@ import pytest
 from hvd_pods.library import keep
 from hvd_pods.library.keep import ranks, record, restoring, state
 from hvd_pods.library.keep.copies import Place
-from tests.fakes.faults import TIMEOUT
+from tests.support.fakes.faults import TIMEOUT
 from tests.unit.hvd_pods.library.keep.scripts import resume, train
 
 

@@ -13,11 +13,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tests.ports import find_port
+from tests.support.ports import find_port
+from tests.support.waiting import wait_until
 from tests.unit.hvd_pods.copies import FILES
 from tests.unit.hvd_pods.release_keys import ReleaseKeys
 from tests.unit.hvd_pods.worker.agent.pods import REVISION, Served, kill_all
-from tests.waiting import wait_until
 
 # What worker/agent.py's main() does, with other limits.
 PROGRAM = """

@@ -14,10 +14,10 @@ import pytest
 from hvd_pods.common import processes
 from hvd_pods.master.agent_session import AgentSessionError
 from hvd_pods.worker import fence
+from tests.support.waiting import wait_until
 from tests.unit.hvd_pods.copies import FILES
 from tests.unit.hvd_pods.programs import Program
 from tests.unit.hvd_pods.worker.agent.pods import AgentPod, all_commands, start_agent
-from tests.waiting import wait_until
 
 pytestmark = pytest.mark.slow
 

@@ -11,10 +11,10 @@ import pytest
 
 from hvd_pods.library import keep
 from hvd_pods.library.keep.record import pack
+from tests.support.waiting import wait_until
 from tests.unit.hvd_pods.notices import Master
 from tests.unit.hvd_pods.programs import Program
 from tests.unit.hvd_pods.worker.agent.pods import AgentPod, start_agent
-from tests.waiting import wait_until
 
 pytestmark = pytest.mark.slow
 

@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 from hvd_pods.agent import frames
+from tests.support.waiting import wait_until
 from tests.unit.hvd_pods.release_keys import ReleaseKeys
 from tests.unit.hvd_pods.worker.agent.clients import GOOD, Client, greeted
 from tests.unit.hvd_pods.worker.agent.limited import LimitedAgent, start_limited
-from tests.waiting import wait_until
 
 pytestmark = pytest.mark.slow
 

@@ -9,8 +9,8 @@ import time
 import pytest
 
 from hvd_pods.agent import frames
+from tests.support.waiting import wait_until
 from tests.unit.hvd_pods.worker.agent.pods import CONTAINER, AgentPod, all_commands
-from tests.waiting import wait_until
 
 pytestmark = pytest.mark.slow
 

@@ -12,6 +12,7 @@ from hvd_pods.agent import frames
 from hvd_pods.agent.keys import REFUSES_MASTER
 from hvd_pods.cluster.certificates import MASTER, Files, make_files
 from hvd_pods.master.agent_session import AgentSessionError
+from tests.support.waiting import wait_until
 from tests.unit.hvd_pods.common_authority import CommonAuthority
 from tests.unit.hvd_pods.programs import Program, make
 from tests.unit.hvd_pods.release_keys import (
@@ -28,7 +29,6 @@ from tests.unit.hvd_pods.worker.agent.clients import (
     shake_hands,
 )
 from tests.unit.hvd_pods.worker.agent.limited import LimitedAgent, start_limited
-from tests.waiting import wait_until
 
 pytestmark = pytest.mark.slow
 

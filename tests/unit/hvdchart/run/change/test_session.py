@@ -11,11 +11,11 @@ from hvd_pods.common.contract import RENEWED, SESSION
 from hvdchart.run.change.session import Session
 from hvdchart.run.helm import Helm
 from hvdchart.run.kube.cluster import Cluster
-from tests.fakes.cluster import FakeCluster
-from tests.fakes.fixtures import answer_as
-from tests.fakes.program import StubProgram
+from tests.support.fakes.cluster import FakeCluster
+from tests.support.fakes.fixtures import answer_as
+from tests.support.fakes.program import StubProgram
+from tests.support.waiting import wait_until
 from tests.unit.hvdchart.runs import JOB, installed_values, job
-from tests.waiting import wait_until
 
 pytestmark = pytest.mark.timeout(120)
 

@@ -11,7 +11,7 @@ from hvd_pods.common.record import LEASE_KEPT
 from hvdchart.errors import ClusterError
 from hvdchart.run.follow.logs import LogLine, follow
 from hvdchart.run.kube.cluster import Cluster
-from tests.fakes.cluster import FakeCluster
+from tests.support.fakes.cluster import FakeCluster
 from tests.unit.hvdchart.runs import CREATING, JOB, RUNNING, event, job, pod, terminated
 
 pytestmark = pytest.mark.timeout(120)

@@ -12,9 +12,9 @@ from hvdchart.run.kube.api import LONGEST_LINE
 from hvdchart.run.kube.cluster import Cluster
 from hvdchart.run.kube.kubectl import Kubectl
 from hvdchart.run.state.release import Release
-from tests.fakes import faults
-from tests.fakes.cluster import FakeCluster
-from tests.fakes.program import StubProgram
+from tests.support.fakes import faults
+from tests.support.fakes.cluster import FakeCluster
+from tests.support.fakes.program import StubProgram
 from tests.unit.hvdchart.runs import MASTER, STATEFUL_SET, WORKERS, event, job
 
 pytestmark = pytest.mark.timeout(120)

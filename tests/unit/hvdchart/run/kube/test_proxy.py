@@ -9,8 +9,8 @@ import pytest
 from hvdchart.errors import ClusterError
 from hvdchart.run.kube.cluster import Cluster
 from hvdchart.run.kube.proxy import proxy_manager
-from tests.fakes.cluster import FakeCluster
-from tests.fakes.secure import write_kubeconfig
+from tests.support.fakes.cluster import FakeCluster
+from tests.support.fakes.secure import write_kubeconfig
 
 pytestmark = pytest.mark.timeout(120)
 PROXY = "http://proxy.example:3128"

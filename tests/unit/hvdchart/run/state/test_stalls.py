@@ -13,8 +13,8 @@ from hvdchart.run.state.release import Release
 from hvdchart.run.state.stalls import Stall, read_stall
 from hvdchart.run.state.status_text import status_report
 from hvdchart.run.state.view import RunView
-from tests.fakes.cluster import FakeCluster
-from tests.fakes.fixtures import Command
+from tests.support.fakes.cluster import FakeCluster
+from tests.support.fakes.fixtures import Command
 from tests.unit.hvdchart.runs import JOB, MASTER, STATEFUL_SET, WORKERS, job, play
 
 SINCE = "2026-01-01T10:04:45Z"

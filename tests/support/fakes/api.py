@@ -9,10 +9,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from tests.fakes import faults
-from tests.fakes.faults import TIMEOUT, Failure, Object, status_object
-from tests.fakes.request import Request, read_request
-from tests.fakes.server import Api, Handler
+from tests.support.fakes import faults
+from tests.support.fakes.faults import TIMEOUT, Failure, Object, status_object
+from tests.support.fakes.request import Request, read_request
+from tests.support.fakes.server import Api, Handler
 
 # The kind of a body that creates the object if there is none.
 APPLY = "application/apply-patch+yaml"

@@ -7,7 +7,7 @@ from typing import Any
 from ruamel.yaml import YAML
 
 from tests.chart.render import CHART
-from tests.pages import blocks
+from tests.support.pages import blocks
 
 PAGE = CHART.parents[1] / "docs" / "gitops.md"
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
-from tests.fakes.server import Handler
+from tests.support.fakes.server import Handler
 
 # Group, namespace and what is below that.
 _URL = re.compile(r"/(?:api|apis/([^/]+))/v\w+(?:/namespaces/([^/]+))?/(.+)")

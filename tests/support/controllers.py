@@ -19,7 +19,7 @@ from devtools.localkube.instance import current
 from devtools.localkube.pki import Authority
 from devtools.toolchain.tools import tool
 from tests.e2e.cluster import Namespace
-from tests.waiting import wait_until
+from tests.support.waiting import wait_until
 
 # The folder below TMPDIR in which controllers of controller-runtime look for their certificate.
 CERTIFICATES = "k8s-webhook-server/serving-certs"

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from tests.fakes.server import Handler
+    from tests.support.fakes.server import Handler
 
 Object = dict[str, Any]
 Failure = Callable[["Handler"], None]

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tests.fakes import faults, secure
-from tests.fakes.api import FakeApi
-from tests.fakes.faults import Failure
-from tests.fakes.request import Request
-from tests.fakes.server import Handler
+from tests.support.fakes import faults, secure
+from tests.support.fakes.api import FakeApi
+from tests.support.fakes.faults import Failure
+from tests.support.fakes.request import Request
+from tests.support.fakes.server import Handler
 
 
 @dataclass

@@ -11,8 +11,8 @@ import pytest
 
 from hvdchart.chart_files import chart_dir
 from hvdchart.cli.app import main
-from tests.fakes.cluster import FakeCluster, write_kubeconfig
-from tests.fakes.program import StubProgram
+from tests.support.fakes.cluster import FakeCluster, write_kubeconfig
+from tests.support.fakes.program import StubProgram
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from devtools.localkube.pki import KeyPair
-from tests.fakes.server import Api, Certificates, Handler
+from tests.support.fakes.server import Api, Certificates, Handler
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,1 @@
+"""What unit tests of several folders use."""
