@@ -69,7 +69,8 @@ class Environment:
     def download(self, *arguments: str) -> None:
         """Downloads packages for `pip`, because a sandbox has no network."""
         get = [sys.executable, "-m", "pip", "download", "--quiet", "--only-binary=:all:"]
-        get += ["--python-version=3.11", f"--dest={self.inside.folder / 'packages'}"]
+        python = load_catalogue()["cpu"].versions["python"]
+        get += [f"--python-version={python}", f"--dest={self.inside.folder / 'packages'}"]
         subprocess.run([*get, *arguments], check=True)
 
     def pip(self, *arguments: str) -> None:
