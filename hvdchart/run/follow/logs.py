@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import queue
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 
 from hvd_pods.common.hostile import one_line
@@ -102,68 +102,93 @@ def follow(
     show why a pod does not start. Calls `seen` with the run after each change. Raises
     ClusterError when the API server refuses a request.
     """
-    known: set[str] = set()
-    masters: set[str] = set()
-    shown: set[LogLine] = set()
-    first: Object | None = None
-    is_over = False
-    keeps_master = False
-
-    def watch() -> None:
-        kinds = ("pods", "jobs", "events") if warnings else ("pods", "jobs")
-        for run in watch_run(cluster, release, kinds=kinds):
-            follower.put(run)
-            if follower.closed.is_set():
-                return
-
-    def read(pod: str, container: str) -> None:
-        try:
-            for line in cluster.log(pod, container, follow=True, tail=tail, since=since):
-                follower.put(LogLine(pod, line))
-        except RefusedError as refused:
-            # A pod may be deleted before its log is read.
-            if refused.status != _NOT_FOUND:
-                raise
-        follower.put(_Ended(pod))
-
     with Follower[LogLine | _Ended | RunView]() as follower:
-        follower.start(watch)
-        while not is_over or masters:
+        following = _Following(cluster, release, tail, since, component, warnings, follower)
+        follower.start(following.watch)
+        while not following.is_complete:
             try:
                 # The master of a session stays after the run; its last lines have come by then.
-                item = follower.get(_LAST_LINES_WITHIN if is_over else None)
+                item = follower.get(_LAST_LINES_WITHIN if following.is_over else None)
             except queue.Empty:
-                if keeps_master:
+                if following.keeps_master:
                     return
                 continue
             if isinstance(item, LogLine):
                 yield item
-                continue
-            if isinstance(item, _Ended):
-                masters.discard(item.pod)
-                continue
-            seen(item)
-            for pod in item.release.pods:
-                uid = pod["metadata"]["uid"]
+            elif isinstance(item, _Ended):
+                following.masters.discard(item.pod)
+            else:
+                seen(item)
+                yield from following.take(item)
+
+
+@dataclass
+class _Following:
+    """What is followed of a release, and what was seen of it. Its threads put all they read."""
+
+    cluster: Cluster
+    release: str
+    tail: int | None
+    since: int | None
+    component: str
+    warnings: bool
+    follower: Follower[LogLine | _Ended | RunView]
+    # The UIDs of the pods whose log is read, and the masters' among them whose log goes on.
+    known: set[str] = field(default_factory=set)
+    masters: set[str] = field(default_factory=set)
+    shown: set[LogLine] = field(default_factory=set)
+    # The first Job that was seen.
+    first: Object | None = None
+    is_over: bool = False
+    # Whether the master stays after the end of the run.
+    keeps_master: bool = False
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether no line is left to come."""
+        return self.is_over and not self.masters
+
+    def watch(self) -> None:
+        """Put each view of the run."""
+        kinds = ("pods", "jobs", "events") if self.warnings else ("pods", "jobs")
+        for run in watch_run(self.cluster, self.release, kinds=kinds):
+            self.follower.put(run)
+            if self.follower.closed.is_set():
+                return
+
+    def take(self, run: RunView) -> Iterator[LogLine]:
+        """Follow the pods that are new in a view; the warnings that are."""
+        for pod in run.release.pods:
+            uid = pod["metadata"]["uid"]
+            is_wanted = self.component in ("", component_of(pod))
+            if is_wanted and uid not in self.known and has_log(pod):
+                self.known.add(uid)
                 name = str(pod["metadata"]["name"])
-                if uid in known or component not in ("", component_of(pod)) or not has_log(pod):
-                    continue
-                known.add(uid)
                 # A master's log ends with the run; a worker's may last as long as its pod.
                 if component_of(pod) == "master":
-                    masters.add(name)
-                follower.start(partial(read, name, component_of(pod)))
-            first = first or item.job
-            if first and warnings:
-                since_run = str(first["metadata"]["creationTimestamp"])
-                new = [each for each in _warnings(item.release, since_run) if each not in shown]
-                shown.update(new)
-                yield from dict.fromkeys(new)
-            current = item.status
-            keeps_master = item.release.record.get(Key.LEASE) == LEASE_KEPT
-            # `undeploy` and the Job's time to live delete it.
-            is_gone = bool(first and current.state == "not found")
-            is_over = is_over or current.over or current.is_stuck or is_gone
+                    self.masters.add(name)
+                self.follower.start(partial(self._read, name, component_of(pod)))
+        self.first = self.first or run.job
+        if self.first and self.warnings:
+            since = str(self.first["metadata"]["creationTimestamp"])
+            new = [each for each in _warnings(run.release, since) if each not in self.shown]
+            self.shown.update(new)
+            yield from dict.fromkeys(new)
+        self.keeps_master = run.release.record.get(Key.LEASE) == LEASE_KEPT
+        # `undeploy` and the Job's time to live delete it.
+        is_gone = bool(self.first and run.status.state == "not found")
+        self.is_over = self.is_over or run.status.over or run.status.is_stuck or is_gone
+
+    def _read(self, pod: str, container: str) -> None:
+        try:
+            lines = self.cluster.log(pod, container, follow=True, tail=self.tail, since=self.since)
+            for line in lines:
+                self.follower.put(LogLine(pod, line))
+        except RefusedError as refused:
+            # A pod may be deleted before its log is read.
+            if refused.status != _NOT_FOUND:
+                raise
+        self.follower.put(_Ended(pod))
 
 
 def _warnings(release: Release, since: str) -> Iterator[LogLine]:
