@@ -10,6 +10,7 @@ import json
 import os
 import queue
 import re
+import time
 import traceback
 from typing import Any, Iterable, Mapping, Sequence
 from urllib.error import HTTPError, URLError
@@ -34,6 +35,9 @@ ANSWER_WITHIN = 5.0
 CLOSE_WITHIN = 3.0
 # Spans that wait for a collector that is away: the oldest ones are dropped.
 MOST_UNSENT = 1000
+# Seconds for which, and between which, the last spans are tried again.
+AGAIN_WITHIN = 1.0
+AGAIN_EVERY = 0.2
 # A header as RFC 9110 has it.
 HEADER = re.compile(r"[-!#$%&'*+.^_`|~0-9A-Za-z]+=[\t\x20-\x7e]*")
 # What a collector answers while it may take the same spans later (OTLP, "Failures").
@@ -98,6 +102,8 @@ class SpanExport:
         self._collector = collector
         self._close_within = close_within
         self._is_open = True
+        # Until when the last spans are tried again.
+        self._until = 0.0
         self._waiting: queue.SimpleQueue[tuple[Span, ...] | None] = queue.SimpleQueue()
         self._thread = spawn("send-spans", self._send)
 
@@ -111,12 +117,13 @@ class SpanExport:
             log(f"no further spans are exported: {traceback.format_exc()}")
             self._is_open = False
             return
-        if spans and self._waiting.qsize() < MOST_UNSENT:
+        if spans:
             self._waiting.put(spans)
 
     def close(self) -> None:
         """Wait until the spans are sent, though not long."""
         self._is_open = False
+        self._until = time.monotonic() + min(self._close_within, AGAIN_WITHIN)
         self._waiting.put(None)
         self._thread.join(self._close_within)
         if self._thread.is_alive():
@@ -125,14 +132,34 @@ class SpanExport:
     def _send(self) -> None:
         unsent: tuple[Span, ...] = ()
         is_logged = False
-        for spans in iter(self._waiting.get, None):
-            unsent = (*unsent, *spans)[-MOST_UNSENT:]
-            problem, is_temporary = self._collector.post(unsent)
+        is_last = False
+        while not is_last or (unsent and time.monotonic() < self._until):
+            if is_last:
+                # Nothing else is left to wait for.
+                time.sleep(AGAIN_EVERY)
+            else:
+                spans, is_last = self._take()
+                unsent = (*unsent, *spans)[-MOST_UNSENT:]
+            problem, is_temporary = self._collector.post(unsent) if unsent else ("", False)
             if problem and not is_logged:
                 log(f"cannot export spans to {self._collector.url}: {problem}")
                 is_logged = True
             if not is_temporary:
                 unsent = ()
+
+    def _take(self) -> tuple[tuple[Span, ...], bool]:
+        """All spans that wait, of which there is one at least, and whether they are the last ones.
+
+        They go at once, because a slow collector would keep the last ones waiting.
+        """
+        spans: tuple[Span, ...] = ()
+        while True:
+            item = self._waiting.get()
+            if item is None:
+                return spans, True
+            spans = (*spans, *item)
+            if self._waiting.empty():
+                return spans, False
 
 
 def start(facts: Facts, environment: Mapping[str, str] = os.environ) -> SpanExport | None:
