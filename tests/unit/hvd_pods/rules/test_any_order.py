@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from hvd_pods.common.contract import QUEUE
 from hvd_pods.common.run import Run
 from hvd_pods.common.run_events import RunEvent
 from hvd_pods.rules import ending
@@ -32,6 +33,7 @@ RUNS: dict[str, Run] = {
     "custom": one_group(mode="custom"),
     "no API": one_group(api=False, retries=2),
     "lease": one_group(cleanup="Never", results={"timeoutSeconds": 60}),
+    "queue": one_group(gracePeriodSeconds=20),
     "results": one_group(results={"timeoutSeconds": 60, "onFailure": True}, stallTimeoutSeconds=90),
 }
 # An earlier master of the Job has left ranks that went on.
@@ -65,6 +67,10 @@ def test_a_run_is_driven_once_and_always_ends(
     if name == "lease":
         world.job = leased(60)
         job = {**job, "metadata": {**world.job["metadata"], **job["metadata"]}}
+    if name == "queue":
+        queued = {"annotations": {QUEUE: "team"}}
+        world.job = {**world.job, "metadata": {**world.job["metadata"], **queued}}
+        job = {**job, "metadata": {**queued, **job["metadata"]}}
     is_running = is_stopped = False
     ends: list[str] = []
     finished = 0

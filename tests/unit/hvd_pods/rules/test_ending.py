@@ -121,8 +121,16 @@ def test_master_that_was_preempted_stays_until_the_queue_sees_another_worker() -
     for last in (pod("Running", **ENDING), pod("Failed", **ENDING), pod("Failed")):
         assert not see(world, last)
         world.fire()
-    assert see(world, pod("Failed"), pod("Pending"))
+    while not see(world, pod("Failed"), pod("Pending")):
+        world.fire()
     assert EVICTED in world.end()[1]
+
+
+def test_worker_that_the_queue_has_not_deleted_yet_is_no_successor() -> None:
+    world = preempted()
+    for last in (pod("Running"), pod("Running", **ENDING), pod("Running")):
+        assert not see(world, last)
+        world.fire()
 
 
 def test_master_that_was_preempted_stays_no_longer_than_it_may() -> None:

@@ -26,9 +26,13 @@ FIRST_BACKOFF = 10.0
 LONGEST_BACKOFF = 360.0
 # Storing results ends this many seconds before the Job's deadline, which would fail the Job.
 END_BEFORE = 15.0
-# Seconds between two looks for workers of the next admission, for which a StatefulSet without pods
-# makes some, and of its grace period that the master keeps.
+# What looks for workers of the next admission see: a pod that is not about to end, or no pod.
+STAYS = "stays"
+NONE = "none"
+# Seconds between two looks; for which a pod must stay; in which a StatefulSet without pods makes
+# some; and of its grace period that the master keeps.
 LOOK_FOR_SUCCESSORS_EVERY = 0.5
+STAYS_WITHIN = 1.0
 SUCCESSORS_WITHIN = 5.0
 KEPT_OF_GRACE = 3.0
 # Stands for a Job that the API server did not show: another attempt may follow a failure.
@@ -201,8 +205,8 @@ def store_results(step: Step) -> None:
     run = step.state.run
     problem = step.state.problem
     is_wanted = run.results_within and (problem is None or run.results_on_failure)
-    is_over = not isinstance(problem, InterruptedRunError)
-    if not (is_over and is_wanted) or state.results == STORED:
+    has_result = not isinstance(problem, InterruptedRunError)
+    if not (has_result and is_wanted) or state.results == STORED:
         leave(step)
         return
     left = deadline(state.job) - step.wall - END_BEFORE if state.job else run.results_within
@@ -356,12 +360,19 @@ def look_for_successors(step: Step) -> None:
 
 
 def on_successors(step: Step, event: m.PodsListed) -> None:
-    """End if a worker's pod stays, or if nobody makes any: the run has been uninstalled."""
-    is_succeeded = any(map(_will_stay, event.pods.values()))
-    since = step.now if step.state.empty_since is None else step.state.empty_since
-    is_empty = not event.pods and not event.problem
-    step.set(empty_since=since if is_empty else None)
-    if is_succeeded or (is_empty and step.now - since >= SUCCESSORS_WITHIN):
+    """End if a worker's pod stays, or if nobody makes any: the run has been uninstalled.
+
+    Either has to be seen for a time: a queue deletes the pods of a run one after the other.
+    """
+    seen = ""
+    if any(map(_will_stay, event.pods.values())):
+        seen = STAYS
+    elif not event.pods and not event.problem:
+        seen = NONE
+    if seen != step.state.successors:
+        step.set(successors=seen, successors_since=step.now)
+    within = {STAYS: STAYS_WITHIN, NONE: SUCCESSORS_WITHIN}.get(seen, float("inf"))
+    if step.now - step.state.successors_since >= within:
         step.do(m.Exit(step.state.problem))
     else:
         step.set_timer(TimerKind.SUCCESSORS, step.now + LOOK_FOR_SUCCESSORS_EVERY)

@@ -38,7 +38,7 @@ PHASES = {
 # What a span is in, unless that is the run.
 PARENTS = {GATHER: ATTEMPT, DELIVER: ATTEMPT, TRAIN: ATTEMPT, START: TRAIN}
 OF_ATTEMPT = (Activity.GATHERING, Activity.DELIVERING, Activity.TRAINING, Activity.JUDGING)
-ENDED = (Activity.STAYING, Activity.OVER)
+ENDED = (Activity.STAYING, Activity.HANDING_OVER, Activity.OVER)
 
 Attributes = Dict[str, Union[str, int]]
 # The name of a span, and the fence number of its attempt, which no other attempt has.

@@ -311,9 +311,11 @@ class State:
     facts: Facts
     activity: Activity = Activity.HOLDING
     is_stopped: bool = False
-    # When this pod was asked to end, on the loop's clock; and since when there is no worker's pod.
+    # When this pod was asked to end, on the loop's clock.
     stopped_at: float = 0.0
-    empty_since: float | None = None
+    # What the last looks for successors have seen alike, since when: pods that stay, or none.
+    successors: str = ""
+    successors_since: float = 0.0
     timers: Mapping[TimerKind, float] = field(default_factory=dict)
     hold: Hold = field(default_factory=Hold)
     attempt: Attempt = field(default_factory=lambda: Attempt(0))
