@@ -134,7 +134,8 @@ class Launcher:
             self._given = OwnRun(own_script_run(name, own), tuple(sys.modules))
         else:
             self._given = spec
-        self._output = output
+        # Where the output goes; it may be another one for the next call.
+        self.output = output
         # Who gives no spec knows no keys of it.
         self._word: Callable[[str], str] = str if spec is not None else _in_arguments
         # A line is reported once.
@@ -439,7 +440,7 @@ class Launcher:
         """Show the run in a notebook during a call; gives what writes the ranks' output."""
         assert self._cluster  # noqa: S101
         name = self._plan.spec.name
-        return beside_call(self._cluster, name, self._kubectl, self._write, self._output is None)
+        return beside_call(self._cluster, name, self._kubectl, self._write, self.output is None)
 
     def _explain(self, error: LostError | RanksError, connection: Connection) -> str:
         """Which worker was lost, or why the master ended the server; empty for ranks' own end."""
@@ -469,7 +470,7 @@ class Launcher:
 
     def _write(self, text: str) -> None:
         """Write the ranks' output as it is."""
-        output = self._output or sys.stdout
+        output = self.output or sys.stdout
         output.write(text)
         output.flush()
 

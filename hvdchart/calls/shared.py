@@ -19,7 +19,7 @@ from hvdchart.spec.model import Spec
 
 
 @dataclass
-class _Shared:
+class _Pooled:
     """A launcher of `launch`, and how many calls are made with it now."""
 
     launcher: Launcher
@@ -27,7 +27,7 @@ class _Shared:
 
 
 # The launchers of `launch`, by their settings.
-_launchers: dict[str, _Shared] = {}
+_pool: dict[str, _Pooled] = {}
 # One launcher is made at a time, and one for each key. Besides, CPython up to 3.11 fails when two
 # threads parse programs at once, as planning does (python/cpython#106905).
 _making = threading.Lock()
@@ -39,9 +39,7 @@ def _forget_lock() -> None:
     _making = threading.Lock()
 
 
-# Windows has no forks.
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_forget_lock)
+os.register_at_fork(after_in_child=_forget_lock)
 
 
 def launch(
@@ -124,7 +122,7 @@ def launch(
         "force": force,
         "output": output,
     }
-    with callers_lines, _launcher(given) as launcher:
+    with callers_lines, _borrow(given) as launcher:
         return launcher(function, args, kwargs, timeout=timeout)
 
 
@@ -134,43 +132,48 @@ def close() -> None:
     Raises HelmError and ClusterError: then the end of this program removes them.
     """
     with _making:
-        ended = [shared.launcher for shared in _launchers.values()]
-        _launchers.clear()
+        ended = [pooled.launcher for pooled in _pool.values()]
+        _pool.clear()
     with callers_lines, ExitStack() as stack:
         for launcher in ended:
             stack.callback(launcher.close)
 
 
 @contextmanager
-def _launcher(settings: Mapping[str, Any]) -> Iterator[Launcher]:
+def _borrow(arguments: Mapping[str, Any]) -> Iterator[Launcher]:
     """The launcher of these settings during a call; another one takes the place of idle ones."""
-    key = _key(settings)
+    key = _key(arguments)
     with _making:
-        shared = _launchers.get(key)
+        pooled = _pool.get(key)
         idle = {}
-        if shared is None:
-            shared = _Shared(Launcher(**settings))
-            idle = {other: each for other, each in _launchers.items() if not each.calls}
+        if pooled is None:
+            pooled = _Pooled(Launcher(**arguments))
+            idle = {other: each for other, each in _pool.items() if not each.calls}
             for other in idle:
-                del _launchers[other]
-            _launchers[key] = shared
-        shared.calls += 1
+                del _pool[other]
+            _pool[key] = pooled
+        pooled.launcher.output = arguments["output"]
+        pooled.calls += 1
     try:
         for each in idle.values():
+            each.launcher.output = arguments["output"]
             # What cannot be removed now will be at the end of this program.
             with suppress(HvdchartError):
                 each.launcher.close("this call has other settings")
-        yield shared.launcher
+        yield pooled.launcher
     finally:
         with _making:
-            shared.calls -= 1
+            pooled.calls -= 1
 
 
-def _key(settings: Mapping[str, Any]) -> str:
+def _key(arguments: Mapping[str, Any]) -> str:
     """The settings as one text, the same for each way to write them."""
     defaults = {"workers": ScriptRun.workers, "gpus": ScriptRun.gpus}
     same = {}
-    for name, value in settings.items():
+    for name, value in arguments.items():
+        if name == "output":
+            # Of each call: a file of an earlier one may be closed.
+            continue
         given = defaults.get(name) if value is None else value
         if isinstance(given, Mapping):
             given = sorted(given.items())

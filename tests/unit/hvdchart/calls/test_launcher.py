@@ -227,6 +227,14 @@ def test_other_settings_leave_pods_in_which_a_call_is_made(
     assert helm.commands().count("uninstall") == 1
 
 
+def test_output_goes_to_the_file_of_each_call(settings: dict[str, Any], tmp_path: Path) -> None:
+    """Also where the one of an earlier call has the same name, and was closed."""
+    for _ in range(2):
+        with (tmp_path / "log.txt").open("a") as file:
+            assert hvdchart.launch(own_rank, **{**settings, "output": file}) == [0, 1]
+    hvdchart.close()
+
+
 def test_removal_that_fails_is_repeated_by_the_next_close(
     settings: dict[str, Any], helm: StubProgram
 ) -> None:
