@@ -34,8 +34,9 @@ class Framework:
     `broken` are the files of the program that are no Python of this version: what is wrong with
     each, by the file's name. `alone` says why each rank trains a model of its own, and `remedy`
     what joins the ranks; both are empty where that is not known. `nccl` is the place that chooses
-    NCCL, `local` what makes the ranks meet at an address that each worker has for itself, and
-    `saves` what saves to a folder that ends with the pod; all three are empty where nothing does.
+    NCCL, `meets_locally` what makes the ranks meet at an address that each worker has for itself,
+    and `saves_in_pod` what saves to a folder that ends with the pod; all three are empty where
+    nothing does.
     """
 
     name: str | None
@@ -46,8 +47,8 @@ class Framework:
     alone: str
     remedy: str
     nccl: str
-    local: str
-    saves: str
+    meets_locally: str
+    saves_in_pod: str
 
 
 def plan_framework(spec: Spec) -> Framework:
@@ -93,8 +94,8 @@ def plan_framework(spec: Spec) -> Framework:
         alone=alone,
         remedy=_remedy(signs) if alone else "",
         nccl=signs.nccl,
-        local=signs.local,
-        saves=signs.saves,
+        meets_locally=signs.meets_locally,
+        saves_in_pod=signs.saves_in_pod,
     )
 
 
@@ -109,7 +110,7 @@ def _remedy(signs: Signs) -> str:
 def _alone(spec: Spec, sources: Mapping[str, bytes], signs: Signs) -> str:
     """Why each rank of such a program trains a model of its own; empty where it is unknown."""
     is_told = spec.train.framework or is_line_of_horovodrun(spec) or spec.launch.mode == "custom"
-    if is_told or signs.joins or not signs.trains:
+    if is_told or signs.joined_by or not signs.trains:
         return ""
     if signs.strategy:
         is_set = STRATEGYS_VARIABLE in spec.train.env or signs.names_strategys_variable

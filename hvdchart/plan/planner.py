@@ -84,20 +84,20 @@ def _alone(framework: Framework, ranks: int) -> Iterator[str]:
 
 def _saved(framework: Framework) -> Iterator[str]:
     """A warning about files that end with their pods."""
-    if framework.saves:
+    if framework.saves_in_pod:
         yield (
-            f"{framework.saves} in a folder of the pod, which ends with it: save below the folder "
-            "in OUTPUT_PATH, which is the volume output"
+            f"{framework.saves_in_pod} in a folder of the pod, which ends with it: save below the "
+            "folder in OUTPUT_PATH, which is the volume output"
         )
 
 
 def _rendezvous(framework: Framework, groups: Sequence[GroupPlan]) -> Iterator[str]:
     """Warnings about ranks that cannot meet, by the code that lets them."""
     workers = sum(group.group.count for group in groups)
-    if framework.local and workers > 1:
+    if framework.meets_locally and workers > 1:
         yield (
-            f"{framework.local}, so that each of {workers} workers trains alone, or waits for the "
-            "others: leave the address, and the start of ranks, to hvdchart"
+            f"{framework.meets_locally}, so that each of {workers} workers trains alone, or waits "
+            "for the others: leave the address, and the start of ranks, to hvdchart"
         )
     if framework.nccl and not all(group.group.gpus for group in groups):
         yield (

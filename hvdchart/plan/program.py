@@ -8,6 +8,7 @@ import io
 import tarfile
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import pairwise
 from pathlib import PurePosixPath
 
 from hvdchart.chart_files import MOST_CODE_BYTES
@@ -81,8 +82,11 @@ def program_files(
     words = [word.removeprefix("./") for word in command]
     waiting = [word for word in words if word in sources][:1]
     folder = PurePosixPath(waiting[0]).parent if waiting else PurePosixPath()
-    if not waiting and "-m" in words[:-1]:
-        waiting = _files_of(words[words.index("-m") + 1], [folder], modules)
+    for option, module in pairwise(words):
+        if option == "-m" and not waiting:
+            # Of a package, Python runs __main__.
+            waiting = _files_of(module, [folder], modules)
+            waiting += _files_of(f"{module}.__main__", [folder], modules)
     seen = {""}
     while waiting:
         file = waiting.pop()

@@ -79,9 +79,9 @@ _OF_RANKS = re.compile(
 _STRATEGY = "MultiWorkerMirroredStrategy"
 STRATEGYS_VARIABLE = "TF_CONFIG"
 _OWN_ADDRESSES = ("localhost", "127.0.0.1", "[::1]", "::1")
-# The functions that save to a file, and the path of one that is in the pod.
+# The functions that save to a file, and the path of one that is in the pod: no URL.
 _SAVING = ("save", "save_model", "save_pretrained", "save_weights")
-_RELATIVE = re.compile(r"[^/\s][^\n]*[./][^\n]*")
+_RELATIVE = re.compile(r"(?![A-Za-z][-+.\w]*://)[^/\s][^\n]*[./][^\n]*")
 # A file that names it saves where it says.
 _OUTPUT = b"OUTPUT_PATH"
 
@@ -106,7 +106,7 @@ class Signs:
     # By the framework that the ranks reduce with.
     frameworks: dict[str, Use] = field(default_factory=dict)
     # What makes a rank one of many, or may do so.
-    joins: str = ""
+    joined_by: str = ""
     trains: Use | None = None
     # TensorFlow's strategy, and whether a file names the variable that it needs.
     strategy: Use | None = None
@@ -117,8 +117,8 @@ class Signs:
     # Lines that choose NCCL, that let ranks meet at an address of their own, and that save to a
     # file of the pod.
     nccl: str = ""
-    local: str = ""
-    saves: str = ""
+    meets_locally: str = ""
+    saves_in_pod: str = ""
     # What is wrong with files that are no Python of this version, by their names.
     broken: dict[str, str] = field(default_factory=dict)
 
@@ -133,7 +133,7 @@ def find_signs(sources: Mapping[str, bytes], command: Sequence[str]) -> Signs:
         text = sources[file]
         _add_modules(signs, file, tree, sources)
         if _OF_RANKS.search(text):
-            signs.joins = signs.joins or f"{file} names ranks"
+            signs.joined_by = signs.joined_by or f"{file} names ranks"
         if STRATEGYS_VARIABLE.encode() in text:
             signs.names_strategys_variable = True
         for line in _mpi_backends(tree):
@@ -142,9 +142,9 @@ def find_signs(sources: Mapping[str, bytes], command: Sequence[str]) -> Signs:
         for node in ast.walk(tree):
             if isinstance(node, ast.Attribute) and node.attr == _STRATEGY:
                 signs.strategy = signs.strategy or Use(f"{file}:{node.lineno}", _STRATEGY)
-            if isinstance(node, ast.Call) and not signs.saves and _OUTPUT not in text:
+            if isinstance(node, ast.Call) and not signs.saves_in_pod and _OUTPUT not in text:
                 saved = _saved_file(node)
-                signs.saves = f"{file}:{node.lineno} saves {saved}" if saved else ""
+                signs.saves_in_pod = f"{file}:{node.lineno} saves {saved}" if saved else ""
     return signs
 
 
@@ -157,13 +157,13 @@ def _add_modules(signs: Signs, file: str, tree: ast.Module, sources: Mapping[str
         if _is_one_of(module, (_MPI_ON_CPUS,)):
             signs.prefers_mpi = signs.prefers_mpi or use
         if _is_one_of(module, _JOINING):
-            signs.joins = signs.joins or str(use)
+            signs.joined_by = signs.joined_by or str(use)
         if _is_one_of(module, _TRAINING):
             signs.trains = signs.trains or use
     for line, module in imports_of(tree):
         if not _is_known(module.partition(".")[0], sources):
             use = Use(f"{file}:{line}", module)
-            signs.joins = signs.joins or f"{use}, which may join ranks"
+            signs.joined_by = signs.joined_by or f"{use}, which may join ranks"
 
 
 def _is_one_of(module: str, members: Sequence[str]) -> bool:
@@ -207,7 +207,7 @@ def _add_rendezvous(signs: Signs, file: str, tree: ast.Module) -> None:
             names = [_text(each.slice) for each in node.targets if isinstance(each, ast.Subscript)]
             if "MASTER_ADDR" in names and _text(node.value) in _OWN_ADDRESSES:
                 found = f"{file}:{node.lineno} sets MASTER_ADDR to {_text(node.value)}"
-                signs.local = signs.local or found
+                signs.meets_locally = signs.meets_locally or found
         elif isinstance(node, ast.Call) and _called(node) == "init_process_group":
             given = {each.arg: each.value for each in node.keywords}
             backend, method = ([*node.args, None, None][index] for index in (0, 1))
@@ -216,7 +216,7 @@ def _add_rendezvous(signs: Signs, file: str, tree: ast.Module) -> None:
             address = _text(given.get("init_method", method)).removeprefix("tcp://")
             if address.rpartition(":")[0] in _OWN_ADDRESSES:
                 found = f"{file}:{node.lineno} lets ranks meet at {address}"
-                signs.local = signs.local or found
+                signs.meets_locally = signs.meets_locally or found
 
 
 def _unconditional(tree: ast.Module) -> Iterator[ast.AST]:

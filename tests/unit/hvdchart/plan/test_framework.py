@@ -79,6 +79,7 @@ def test_ranks_that_nothing_joins_are_a_warning(script: str, says: str) -> None:
         ("import torch\ntorch.save({}, '/data/model.pt')", ""),
         ("import os\nos.chdir(os.environ['OUTPUT_PATH'])\nmodel.save('model.keras')", ""),
         ("image.save(buffer, 'PNG')", ""),
+        ("model.save('gs://bucket/model.keras')", ""),
     ],
 )
 def test_what_is_saved_in_a_folder_of_the_pod_is_a_warning(script: str, says: str) -> None:
@@ -187,6 +188,8 @@ HVD = "import horovod"
         ({"train.py": DDP}, "bash run.sh", None),
         ({"a/train.py": "from . import b", "a/b.py": DDP}, "python -m a.train", "torch"),
         ({"a/t.py": DDP, "a/__init__.py": HVD}, "python -m a.t", "horovod"),
+        ({"a/__init__.py": "", "a/__main__.py": DDP}, "python -m a", "torch"),
+        ({"a/t.py": DDP}, "python -m cProfile -m a.t", "torch"),
         ({"a/t.py": f"{DDP}import b", "a/b.py": HVD}, "python a/t.py", "horovod"),
         ({"a/b/t.py": f"{DDP}from ..c import d", "a/c/d.py": HVD}, "python -m a.b.t", "horovod"),
     ],
