@@ -119,7 +119,8 @@ def load_catalogue(
         compiled = "framework" in written
         entry = _with_usual_layout(name, written, root) if compiled else written
         if wrong := sorted(set(entry) - _KEYS):
-            raise DevtoolsError(f"{where} has unknown keys: {', '.join(wrong)}", f"use {_KEYS}")
+            keys = ", ".join(sorted(_KEYS))
+            raise DevtoolsError(f"{where} has unknown keys: {', '.join(wrong)}", f"use {keys}")
         wanted = dict(overrides or {}) if not chain or name in chain else {}
         images[name] = _read_image(
             name,
@@ -145,6 +146,10 @@ def _ancestry(entries: Mapping[str, Any], target: str | None) -> list[str]:
     """The image and its ancestors, by `from`; empty when there is no such image."""
     chain: list[str] = []
     while target is not None and target in entries:
+        if target in chain:
+            raise DevtoolsError(
+                f"{target}: `from` leads back to it", "let an image build on others only"
+            )
         chain.append(target)
         target = entries[target].get("from")
     return chain
@@ -206,7 +211,17 @@ def _read_image(
         if key in own
     }
     chosen = choose(name, own, combinations, wanted, untested=untested)
+    if "from" in entry and parent is None:
+        raise DevtoolsError(
+            f"{where}.from is {entry['from']!r}, and no image above has that name",
+            "put the image that it builds on above it",
+        )
     parameters = {**(parent.parameters if parent else {}), **chosen}
+    if parent is None and parameters.get("suite") not in bases:
+        raise DevtoolsError(
+            f"{where}: suite {parameters.get('suite')!r} has no base",
+            f"use one of {', '.join(bases)}, or add its public image to `bases`",
+        )
     defaults = {**(parent.defaults if parent else {}), **own}
     all_options = {*options, *(parent.options if parent else ())}
     return Image(

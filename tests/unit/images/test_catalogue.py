@@ -206,6 +206,22 @@ def test_versions_in_no_row_are_refused_with_the_rows(
         catalogue(tmp_path, USUAL, **overrides)
 
 
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("from: two", "from: three", "small.from is 'three', and no image above has that name"),
+        ("from: two", "from: small", "small: `from` leads back to it"),
+        ("suite: bookworm", "suite: sid", "suite 'sid' has no base"),
+    ],
+)
+def test_image_that_builds_on_none_is_refused(
+    family: Path, old: str, new: str, message: str
+) -> None:
+    family.write_text(family.read_text().replace(old, new))
+    with pytest.raises(DevtoolsError, match=re.escape(message)):
+        load_catalogue(None, family, family.parent, target="small")
+
+
 def test_option_can_take_several_words(tmp_path: Path) -> None:
     image = catalogue(tmp_path, USUAL)["one"]
     assert build_arguments(image)["GPUS"] == "70,80"
