@@ -61,7 +61,22 @@ SCISSORS = re.compile(r"^# -+ >8 -+\n.*", re.MULTILINE | re.DOTALL)
 OF_GIT = re.compile(r'Revert "|Merge |(fixup|squash|amend)! ')
 # A first word with such an end tells what was done, is done or is there.
 ENDS = re.compile(r"[a-z]+(ed|ing|[^s]s)")
-IMPERATIVES = {"bring", "embed", "exceed", "feed", "focus", "need", "proceed", "seed", "speed"}
+IMPERATIVES = {
+    "alias",
+    "bias",
+    "bring",
+    "embed",
+    "exceed",
+    "feed",
+    "focus",
+    "need",
+    "ping",
+    "proceed",
+    "seed",
+    "shed",
+    "speed",
+    "string",
+}
 
 
 def subject_problems(subject: str) -> Iterator[str]:
