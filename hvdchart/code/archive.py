@@ -74,8 +74,8 @@ Report: TypeAlias = Callable[[str], object]
 # How many files a message names.
 _NAMED = 3
 _SECRETS = GitIgnoreSpec.from_lines(SECRETS)
-# Windows has neither; a pipe in the place of a file would be waited for.
-_OPEN = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
+# A pipe in the place of a file would be waited for.
+_OPEN = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK
 
 
 def pack_code(path: Path, report: Report = lambda line: None) -> dict[str, Plain]:

@@ -40,7 +40,7 @@ _GRACE = 10.0
 _PART = 0.2
 # Seconds in which a second Ctrl-C is the same as the first.
 _TWICE_WITHIN = 0.3
-# Those that hvdchart may handle as Ctrl-C (run/interrupts.py).
+# Those that hvdchart may handle as Ctrl-C (interrupts.py).
 _INTERRUPTS = (signal.SIGINT, *ENDS)
 
 
