@@ -76,6 +76,29 @@ _CLOSED = "the launcher was closed"
 _AFTER_END = "the next call starts it again"
 
 
+@dataclasses.dataclass
+class _Deployed:
+    """A release that is installed, and what the calls know of its run."""
+
+    cluster: Cluster
+    kubectl: Kubectl
+    session: Session
+    # As it was installed last; None where that has failed, or its removal.
+    spec: Spec | None = None
+    connection: Connection | None = None
+    # A call has found that the run has ended.
+    has_ended: bool = False
+    # The record's last change, and the workers, at the time of the connection.
+    changed: tuple[str, str] = ("", "")
+    workers: dict[str, tuple[str, int]] = dataclasses.field(default_factory=dict)
+
+    def disconnect(self) -> None:
+        """End the connection, if there is one; the run goes on."""
+        if self.connection:
+            self.connection.close()
+        self.connection = None
+
+
 class Launcher:
     """Calls functions on the ranks of a run of its own: `launcher(function, args, kwargs)`.
 
@@ -144,22 +167,13 @@ class Launcher:
         self._code = None if code is None else Path(code).absolute()
         self._read = partial(read_spec, self._given, name, self._code, self._report_once)
         self._plan = plan_calls(self._read(), idle)
-        # As it was installed last.
-        self._spec: Spec | None = None
         self._namespace = namespace
         self._helm = Helm(helm, context, rephrase=in_arguments)
         self._force = force
         self._idle = idle
-        self._cluster: Cluster | None = None
-        self._session: Session | None = None
+        self._deployed: _Deployed | None = None
         # A fork has this object, too, and must leave the release to the process that made it.
         self._process = os.getpid()
-        self._connection: Connection | None = None
-        # A call has found that the run has ended.
-        self._has_ended = False
-        # The record's last change, and the workers, at the time of the connection.
-        self._changed: tuple[str, str] = ("", "")
-        self._workers: dict[str, tuple[str, int]] = {}
         self._lock = threading.RLock()
         self._is_closed = False
 
@@ -219,9 +233,9 @@ class Launcher:
                     "have done a part of its work, and the next call waits for the workers"
                 ) from error
             finally:
-                if not connection.is_reusable:
+                if not connection.is_reusable and self._deployed:
                     # Also after Ctrl-C: the server ends the ranks of a caller that goes.
-                    self._disconnect()
+                    self._deployed.disconnect()
 
     def _prepare(self, call: Packed) -> None:
         """Choose the image for what a call uses, and report what the ranks will lack.
@@ -266,11 +280,11 @@ class Launcher:
         if os.getpid() != self._process:
             return
         self._is_closed = True
-        if why and self._session:
+        deployed = self._deployed
+        if why and deployed:
             self._report(f"removing release {self._plan.spec.name}: {why}")
-        connection = self._connection
-        if connection:
-            connection.end(RunFailedError(_CLOSED))
+        if deployed and deployed.connection:
+            deployed.connection.end(RunFailedError(_CLOSED))
         with self._lock:
             self._remove()
 
@@ -279,21 +293,20 @@ class Launcher:
         if self._is_closed:
             raise RunFailedError(_CLOSED)
 
+    @property
+    def _release(self) -> _Deployed:
+        """The release of a call that is being made."""
+        assert self._deployed  # noqa: S101 - a call installs it first
+        return self._deployed
+
     def _remove(self) -> None:
         """Remove the release, if there is one; the next call installs another one."""
-        self._disconnect()
-        self._spec = None
-        if self._session:
-            self._session.remove()
+        if self._deployed:
+            self._deployed.disconnect()
+            self._deployed.spec = None
+            self._deployed.session.remove()
         atexit.unregister(self.close)
-        self._session = None
-        self._cluster = None
-
-    def _disconnect(self) -> None:
-        """End the connection, if there is one; the run goes on."""
-        if self._connection:
-            self._connection.close()
-        self._connection = None
+        self._deployed = None
 
     def _connect(self) -> Connection:
         """The connection of the last call, or another one; deploys what is not there or differs.
@@ -304,10 +317,12 @@ class Launcher:
         while True:
             self._check_open()
             spec = self._read()
-            if spec == self._spec and self._connection and self._connection.is_open:
-                return self._connection
-            self._disconnect()
-            is_new = spec != self._spec
+            deployed = self._deployed
+            is_new = deployed is None or spec != deployed.spec
+            if deployed and not is_new and deployed.connection and deployed.connection.is_open:
+                return deployed.connection
+            if deployed:
+                deployed.disconnect()
             if is_new:
                 self._deploy(spec)
             connection = self._wait_for_ranks(is_new=is_new)
@@ -320,12 +335,12 @@ class Launcher:
         is_new: whether it was just installed or changed. Raises RunFailedError for a run that has
         failed, and ClusterError when a server that should be there does not answer.
         """
-        assert self._cluster  # noqa: S101
+        deployed = self._release
         began = time.monotonic()
         last = ""
         problem = ""
         silent_since: float | None = None
-        for run in watch_run(self._cluster, self._plan.spec.name):
+        for run in watch_run(deployed.cluster, self._plan.spec.name):
             self._check_open()
             if run.status.over or run.status.is_stuck or run.status.state == "not found":
                 self._end_run(run, is_new=is_new)
@@ -333,7 +348,7 @@ class Launcher:
             if run.phase.name == TRAINING:
                 try:
                     pod = running_pod(run, "master")["metadata"]["name"]
-                    self._connection = Connection(self._command(pod))
+                    deployed.connection = Connection(self._command(pod))
                 except ClusterError as error:
                     # The next attempt may be about to begin.
                     silent_since = silent_since or time.monotonic()
@@ -341,10 +356,10 @@ class Launcher:
                         raise
                     problem = f"; {error}"
                 else:
-                    now = self._cluster.newest_run(self._plan.spec.name)
-                    self._changed = _last_change(now)
-                    self._workers = _workers(now)
-                    return self._connection
+                    now = deployed.cluster.newest_run(self._plan.spec.name)
+                    deployed.changed = _last_change(now)
+                    deployed.workers = _workers(now)
+                    return deployed.connection
             shown = self._word(f"{run.phase}{problem}")
             if shown != last:
                 self._report(f"{time.monotonic() - began:5.1f} s  {shown}")
@@ -361,14 +376,13 @@ class Launcher:
             self._report(f"the workers have ended after {self._idle:g} s without a call")
         elif status.state == "not found" and not is_new:
             self._report(f"release {status.name} was removed by somebody else: installing it again")
-        elif self._has_ended or lease_end(run.release):
+        elif self._release.has_ended or lease_end(run.release):
             self._report(f"the run has ended: {one_line(status.reason)}; starting it again")
         else:
-            assert self._cluster  # noqa: S101
             status = dataclasses.replace(
                 status, reason=self._word(status.reason), advice=self._word(status.advice)
             )
-            lines = "\n".join(status_report(status, self._cluster.namespace))
+            lines = "\n".join(status_report(status, self._release.cluster.namespace))
             # The next call installs another one; a removal that fails now is repeated then.
             with suppress(HvdchartError):
                 self._remove()
@@ -379,29 +393,28 @@ class Launcher:
     def _deploy(self, spec: Spec) -> None:
         """Install the release, or change it. What fails leaves none, and the next call installs."""
         plan = plan_calls(spec, self._idle)
-        if spec.name != self._plan.spec.name or self._spec is None:
+        deployed = self._deployed
+        if deployed and (spec.name != self._plan.spec.name or deployed.spec is None):
             # What could not be removed before.
             self._remove()
+            deployed = None
         self._plan = plan
-        self._spec = None
-        self._has_ended = False
         values = checked_values(plan)
-        if self._cluster is None:
-            self._cluster = Cluster.connect(self._helm.context, self._namespace)
+        cluster = (
+            deployed.cluster if deployed else Cluster.connect(self._helm.context, self._namespace)
+        )
+        if deployed:
+            # Whatever fails from here on, the next call installs.
+            deployed.spec = None
+            deployed.has_ended = False
         if not self._force:
-            check_before_install(self._cluster, values, in_arguments)
-        if self._session is None:
-            self._check_reach()
-            session = Session(self._cluster, spec.name, self._helm, self._report, _AFTER_END)
-            session.require_free()
-            self._report(f"installing release {spec.name} in namespace {self._cluster.namespace}")
-            self._session = session
-            atexit.register(self.close)
-            exit_on_signals()
-        else:
+            check_before_install(cluster, values, in_arguments)
+        if deployed:
             self._report("the code or the spec has changed: starting the run again with it")
+        else:
+            deployed = self._begin(cluster, spec.name)
         try:
-            self._session.upgrade(values)
+            deployed.session.upgrade(values)
         except (HelmError, ClusterError):
             # That is the error to report.
             with suppress(HelmError, ClusterError):
@@ -410,53 +423,58 @@ class Launcher:
         except BaseException:
             self._remove()
             raise
-        self._spec = spec
+        deployed.spec = spec
 
-    @property
-    def _kubectl(self) -> Kubectl:
-        assert self._cluster  # noqa: S101
-        return Kubectl(self._cluster.namespace, self._helm.context)
+    def _begin(self, cluster: Cluster, name: str) -> _Deployed:
+        """A session for a release that is not there yet, removed however this program ends.
 
-    def _check_reach(self) -> None:
-        """Raise ClusterError without kubectl, and without the right to enter pods.
-
-        Without either, a call would wait for pods that it cannot reach.
+        Raises ClusterError without kubectl, without the right to enter pods, and for a name that is
+        taken: a call would wait for pods that it cannot reach.
         """
-        assert self._cluster  # noqa: S101
-        self._kubectl.command()
+        kubectl = Kubectl(cluster.namespace, self._helm.context)
+        kubectl.command()
         # Who may not ask learns it from the call.
-        if not unless_refused(partial(self._cluster.is_allowed, *_ENTER), True):
+        if not unless_refused(partial(cluster.is_allowed, *_ENTER), True):
             raise ClusterError(
-                f"calls need the right to create pods/exec in namespace {self._cluster.namespace}, "
+                f"calls need the right to create pods/exec in namespace {cluster.namespace}, "
                 "which you do not have: `hvdchart doctor` lists all rights that are missing"
             )
+        session = Session(cluster, name, self._helm, self._report, _AFTER_END)
+        session.require_free()
+        self._report(f"installing release {name} in namespace {cluster.namespace}")
+        self._deployed = _Deployed(cluster, kubectl, session)
+        atexit.register(self.close)
+        exit_on_signals()
+        return self._deployed
 
     def _command(self, pod: str) -> list[str]:
         """The command line that joins its standard streams with the server in the master's pod."""
         program = ("python3", f"{PROGRAMS}/server.py", "connect")
-        return self._kubectl.command("exec", "-i", pod, "-c", "master", "--", *IN_CODE, *program)
+        return self._release.kubectl.command(
+            "exec", "-i", pod, "-c", "master", "--", *IN_CODE, *program
+        )
 
     def _shown(self) -> AbstractContextManager[Callable[[str], object]]:
         """Show the run in a notebook during a call; gives what writes the ranks' output."""
-        assert self._cluster  # noqa: S101
+        at = self._release
         name = self._plan.spec.name
-        return beside_call(self._cluster, name, self._kubectl, self._write, self.output is None)
+        return beside_call(at.cluster, name, at.kubectl, self._write, self.output is None)
 
     def _explain(self, error: LostError | RanksError, connection: Connection) -> str:
         """Which worker was lost, or why the master ended the server; empty for ranks' own end."""
-        assert self._cluster  # noqa: S101
+        deployed = self._release
         is_lost = isinstance(error, LostError)
         within = _RECORD_WITHIN if is_lost else _MISS_WITHIN
-        for run in watch_run(self._cluster, self._plan.spec.name, within):
+        for run in watch_run(deployed.cluster, self._plan.spec.name, within):
             status = run.status
             workers = _workers(run)
-            self._has_ended = self._has_ended or status.over
+            deployed.has_ended = deployed.has_ended or status.over
             if status.state == "not found":
                 return f"release {status.name} was removed"
-            if status.over or _last_change(run) != self._changed:
+            if status.over or _last_change(run) != deployed.changed:
                 reason = run.release.record.get(Key.REASON) or status.reason
                 return one_line(self._word(reason) or str(error))
-            gone = [name for name in self._workers if workers.get(name) != self._workers[name]]
+            gone = [name for name, each in deployed.workers.items() if workers.get(name) != each]
             if gone and not is_lost:
                 # The caller sees the loss before the master, which may wait for the host's answer.
                 connection.end_server()
