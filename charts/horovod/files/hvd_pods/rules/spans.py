@@ -82,7 +82,7 @@ def follow(trace: Trace, state: State, moment: Moment) -> tuple[Trace, tuple[Spa
     spans = tuple(
         _end(trace.seen, state, name, began, time)
         for name, began in trace.began.items()
-        if name not in present and _is_told(name[0], state)
+        if name not in present and _is_complete(name[0], state)
     )
     began = {name: trace.began.get(name, _begin(name[0], state, time)) for name in present}
     return Trace(state, first, began), spans
@@ -118,7 +118,7 @@ def _begin(name: str, state: State, time: float) -> float:
     return time
 
 
-def _is_told(name: str, state: State) -> bool:
+def _is_complete(name: str, state: State) -> bool:
     """Whether what a span stands for has come about when the span ends."""
     if name == RUN:
         return _has_ended(state)
@@ -164,9 +164,9 @@ def _end(before: State, state: State, name: Name, began: float, ended: float) ->
         attributes = {"horovod.attempt": before.attempt.number}
     if what == ATTEMPT:
         problem = _find_problem(before, state)
-        same = state if state.attempt.number == before.attempt.number else before
-        launch = same.attempt.launch
-        attributes["horovod.ranks"] = same.ranks
+        of_attempt = state if state.attempt.number == before.attempt.number else before
+        launch = of_attempt.attempt.launch
+        attributes["horovod.ranks"] = of_attempt.ranks
         attributes["horovod.workers"] = len(launch.hosts) if launch else 0
     if problem:
         attributes["error.type"] = type(problem).__name__
