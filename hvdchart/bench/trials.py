@@ -47,9 +47,9 @@ def parse_outcome(line: str, trials: int) -> Outcome | None:
     if not line.startswith(_MARK):
         return None
     try:
-        told = json.loads(line.removeprefix(_MARK))
-        speed = None if told["speed"] is None else float(told["speed"])
-        trial = range(trials).index(told["trial"])
-        return Outcome(trial, int(told["ranks"]), speed, str(told["error"]))
+        reported = json.loads(line.removeprefix(_MARK))
+        speed = None if reported["speed"] is None else float(reported["speed"])
+        trial = range(trials).index(reported["trial"])
+        return Outcome(trial, int(reported["ranks"]), speed, str(reported["error"]))
     except (ValueError, KeyError, TypeError, OverflowError, RecursionError) as error:
         raise RunFailedError(f"a measurement cannot be read: {one_line(line)}") from error

@@ -80,7 +80,7 @@ def deploy(
     chosen = options.chosen_settings(settings, fails_on_nan=fail_on_nan)
     paths, plan = planning.plan_project(specs, files, chosen, code, values)
     planning.print_warnings(plan)
-    # What the chart refuses is told before the cluster is asked.
+    # What the chart refuses is reported before the cluster is asked.
     checked = checked_values(plan)
     cluster, program = options.connect_with_helm(context, namespace, helm)
     present = find_run_of_name(cluster, plan.spec.name, program)

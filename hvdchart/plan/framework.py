@@ -109,8 +109,8 @@ def _remedy(signs: Signs) -> str:
 
 def _alone(spec: Spec, sources: Mapping[str, bytes], signs: Signs) -> str:
     """Why each rank of such a program trains a model of its own; empty where it is unknown."""
-    is_told = spec.train.framework or is_line_of_horovodrun(spec) or spec.launch.mode == "custom"
-    if is_told or signs.joined_by or not signs.trains:
+    is_given = spec.train.framework or is_line_of_horovodrun(spec) or spec.launch.mode == "custom"
+    if is_given or signs.joined_by or not signs.trains:
         return ""
     if signs.strategy:
         is_set = STRATEGYS_VARIABLE in spec.train.env or signs.names_strategys_variable

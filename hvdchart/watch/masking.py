@@ -36,7 +36,7 @@ _FORMS = re.compile(
     re.DOTALL,
 )
 # What follows such words in a line of a log or a command line, and the login in an address.
-_TOLD = re.compile(
+_STATED = re.compile(
     r"((?:authorization\W{1,3}(?:basic|bearer)?|bearer|[-\w]*(?:secret|token|passw(?:or)?d|passwd|"
     r"api[-_]?key|access[-_]?key|credentials?)[-\w]*[\"']?\s*[:=]|"
     r"--[-\w]*(?:secret|token|password|key)[-\w]*)\s*[\"']?)([^\s\"',;}]{3,})",
@@ -83,7 +83,7 @@ class Masker:
         for secret in sorted(self._known, key=len, reverse=True):
             text = text.replace(secret, MASK)
         text = _LOGIN.sub(rf"\g<1>{MASK}@", text)
-        return _TOLD.sub(_mask_told, _FORMS.sub(MASK, text))
+        return _STATED.sub(_mask_stated, _FORMS.sub(MASK, text))
 
     def lines(self, lines: Iterable[str]) -> list[str]:
         """Lines without secrets; a key of several lines is one in `text` only."""
@@ -119,8 +119,8 @@ class Masker:
             self._known = {each for each in self._known if len(each) >= _SHORTEST}
 
 
-def _mask_told(found: re.Match[str]) -> str:
-    """What is told of a secret; how many tokens a step has is none."""
+def _mask_stated(found: re.Match[str]) -> str:
+    """What is stated of a secret; how many tokens a step has is none."""
     return found[0] if _NUMBER.fullmatch(found[2]) else f"{found[1]}{MASK}"
 
 

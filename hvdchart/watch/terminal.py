@@ -110,7 +110,7 @@ def line_of(view: View) -> str:
     if view.attempt > 1:
         parts.append(f"attempt {view.attempt} of {view.attempts}")
     if view.progress:
-        parts.append(_told(view))
+        parts.append(_progress_text(view))
     if view.stall:
         parts.append(f"stalled: {view.stall.text()}")
     if view.reason:
@@ -118,8 +118,8 @@ def line_of(view: View) -> str:
     return f"{view.name}: {', '.join(parts)}"
 
 
-def _told(view: View) -> str:
-    """The progress in words; a stalled run has no time left that could be told."""
+def _progress_text(view: View) -> str:
+    """The progress in words; a stalled run has no time left to show."""
     is_still = view.over or view.stall is not None
     return view.progress.text(is_over=is_still) if view.progress else ""
 
@@ -157,16 +157,16 @@ def _problems(view: View) -> list[RenderableType]:
 
 def _progress(view: View) -> list[RenderableType]:
     """The bar, and the step, the speed and the time that is left."""
-    told = view.progress
-    if told is None:
+    progress = view.progress
+    if progress is None:
         up = f"{view.workers_ready} of {view.workers_wanted} workers up"
         return [Text(up, style="dim")] if view.state in ("waiting", "running") else []
-    lines: list[RenderableType] = [Text(_told(view))]
-    if told.steps:
+    lines: list[RenderableType] = [Text(_progress_text(view))]
+    if progress.steps:
         grid = Table.grid(padding=(0, 1), expand=True)
         grid.add_column(ratio=1)
         grid.add_column(justify="right", no_wrap=True)
-        share = min(1.0, told.step / told.steps)
+        share = min(1.0, progress.step / progress.steps)
         # Only the last step makes it 100 %.
         percent = f"{math.floor(100 * share):3} %"
         bar = ProgressBar(total=1.0, completed=share, complete_style="blue", finished_style="green")

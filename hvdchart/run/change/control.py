@@ -2,7 +2,7 @@
 
 Each change is an upgrade of the release by Helm with one of its values changed, so that a later
 upgrade knows of it. A run that may go on with another number of workers is scaled without Helm.
-`warn` is told before what an end of the workers loses.
+`warn` gets, before it, what an end of the workers loses.
 """
 
 from __future__ import annotations

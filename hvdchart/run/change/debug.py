@@ -59,8 +59,8 @@ def _wait_until_up(cluster: Cluster, name: str, report: Callable[[str], None]) -
     for run in watch_run(cluster, name):
         current = run.status
         # Without access to the API, the master does not say that it has handed out the code.
-        is_told = run.phase.name == TRAINING or (run.job and not run_of(run.job).api)
-        if current.state == "running" and is_told:
+        is_known = run.phase.name == TRAINING or (run.job and not run_of(run.job).api)
+        if current.state == "running" and is_known:
             return run
         if current.over:
             raise RunFailedError(f"run {name} {current.state}: {current.reason}")

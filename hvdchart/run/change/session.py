@@ -192,7 +192,7 @@ class _Lease:
     def _follow(self) -> None:
         every = self._seconds / RENEWALS
         renewed = _now()
-        told = ""
+        reported = ""
         while not self._closed.wait(min(_LOOK_EVERY, every)):
             passed = _since(renewed)
             if passed < every:
@@ -200,16 +200,16 @@ class _Lease:
             try:
                 ended = self._renew()
             except ClusterError as error:
-                if passed > self._seconds / 2 and not told:
-                    told = f"cannot renew the lease of the run: {error}"
+                if passed > self._seconds / 2 and not reported:
+                    reported = f"cannot renew the lease of the run: {error}"
                     left = f"the cluster ends it {self._seconds:g} s after the last renewal"
-                    self._report(f"{told}; {left}")
+                    self._report(f"{reported}; {left}")
                 continue
             renewed = _now()
-            if ended and ended != told:
+            if ended and ended != reported:
                 here = f"this machine has not renewed it for {passed:.0f} s"
                 self._report(f"the run has ended: {ended}; {here}; {self._after_end}")
-            told = ended
+            reported = ended
 
 
 def _now() -> tuple[float, float]:

@@ -86,16 +86,16 @@ def readable_lines(
     """
     # By pod and rank.
     filters: dict[tuple[str, int | None], WithoutNoise[LogLine]] = {}
-    is_told = False
+    is_reported = False
     for line in lines:
         rank, text = split_line(line.text)
         name = _short(line.pod, run.release.name) if rank is None else str(rank)
         shown = LogLine(name, run.rephrase(text) if text.startswith("[hvd") else text)
         own = filters.setdefault((line.pod, rank), WithoutNoise())
         yield from own.take(text, shown)
-        if own.has_left_out and not is_told:
+        if own.has_left_out and not is_reported:
             report(_LEFT_OUT)
-            is_told = True
+            is_reported = True
     for own in filters.values():
         yield from own.end()
 

@@ -194,8 +194,8 @@ class _Following:
 def _warnings(release: Release, since: str) -> Iterator[LogLine]:
     """The lines of the warnings about the release since a time in RFC 3339."""
     for event in release.events:
-        is_told = event.get("type") == "Warning" and event.get("reason") != EXPECTED
-        if is_told and not may_pass(event) and event_time(event) >= since:
+        is_wanted = event.get("type") == "Warning" and event.get("reason") != EXPECTED
+        if is_wanted and not may_pass(event) and event_time(event) >= since:
             subject = str(event.get("involvedObject", {}).get("name", ""))
             text = one_line(f"{event.get('reason')}: {event.get('message', '')}", _LONGEST)
             yield LogLine(subject, text)

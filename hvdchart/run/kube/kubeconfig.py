@@ -251,7 +251,7 @@ def _bearer(token: str) -> tuple[str, str]:
 
 
 def _shown_to_program(cluster: Mapping[str, Any], authorities: bytes) -> dict[str, Any]:
-    """What a program for credentials is told of a cluster: `spec.cluster` of ExecCredential."""
+    """What a program for credentials gets of a cluster: `spec.cluster` of ExecCredential."""
     keys = ("server", "tls-server-name", "insecure-skip-tls-verify", "proxy-url")
     shown = {key: cluster[key] for key in keys if key in cluster}
     shown["certificate-authority-data"] = base64.b64encode(authorities).decode()
@@ -264,7 +264,7 @@ def _shown_to_program(cluster: Mapping[str, Any], authorities: bytes) -> dict[st
 def _run_program(entry: Any, folder: Path, cluster: Mapping[str, Any]) -> dict[str, str]:
     """The status in the answer of a program for credentials: a `token`, or a certificate's data.
 
-    `folder` is that of the kubeconfig, and `cluster` is what a program is told that asks for it.
+    `folder` is that of the kubeconfig, and `cluster` is what a program gets that asks for it.
     Raises UnusableError and OSError.
     """
     if not isinstance(entry, dict) or not isinstance(entry.get("command"), str):

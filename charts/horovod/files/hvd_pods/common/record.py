@@ -92,7 +92,7 @@ class ProgressEntry:
 
     def text(self) -> str:
         """The entry as the record has it, in JSON; empty where there is nothing to say."""
-        told = {
+        known = {
             "step": self.step,
             "steps": self.steps,
             "loss": self.loss,
@@ -102,7 +102,7 @@ class ProgressEntry:
             "isCounted": self.is_counted or None,
             "losses": self.losses or None,
         }
-        shown = {name: value for name, value in told.items() if value is not None}
+        shown = {name: value for name, value in known.items() if value is not None}
         return json.dumps(shown, separators=(",", ":")) if shown else ""
 
 
@@ -122,9 +122,9 @@ def read_progress(record: Mapping[str, str]) -> ProgressEntry:
     )
 
 
-def _read_losses(told: Any) -> tuple[tuple[int, float], ...]:
+def _read_losses(value: Any) -> tuple[tuple[int, float], ...]:
     losses: dict[int, float] = {}
-    for pair in told[:MOST_LOSSES] if isinstance(told, list) else []:
+    for pair in value[:MOST_LOSSES] if isinstance(value, list) else []:
         if isinstance(pair, list) and len(pair) == 2:
             named = dict(zip(("step", "loss"), pair))
             step = read_count(named, "step")

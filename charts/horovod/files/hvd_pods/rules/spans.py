@@ -66,7 +66,7 @@ class Span(NamedTuple):
 class Trace:
     """The state that was seen last, and the spans that have begun, with their times.
 
-    `first` is the first moment of this master, by which all times are told: its clock may be set.
+    `first` is the first moment of this master, by which all times are given: its clock may be set.
     """
 
     seen: State

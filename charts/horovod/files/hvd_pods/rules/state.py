@@ -267,19 +267,19 @@ class Progress:
 
     def entry(self) -> str:
         """The progress for the record, in JSON; empty while nothing was reported."""
-        told = self.reported
-        if not told:
+        reported = self.reported
+        if not reported:
             return ProgressEntry(losses=self.losses).text()
         (began, first) = self.history[0]
         (now, last) = self.history[-1]
-        speed = told.get("imagesPerSecond")
-        left = told.get("steps", 0) - last
+        speed = reported.get("imagesPerSecond")
+        left = reported.get("steps", 0) - last
         is_known = left >= 0 and last > first
         return ProgressEntry(
-            step=told["step"],
-            steps=told.get("steps"),
-            loss=told.get("loss"),
-            images_per_second=None if speed is None else round(speed * told.get("size", 1), 3),
+            step=reported["step"],
+            steps=reported.get("steps"),
+            loss=reported.get("loss"),
+            images_per_second=None if speed is None else round(speed * reported.get("size", 1), 3),
             seconds_left=round(left * (now - began) / (last - first)) if is_known else None,
             time=self.time,
             is_counted=self.is_counted,

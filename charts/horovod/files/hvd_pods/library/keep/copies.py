@@ -51,7 +51,7 @@ class Outcome(NamedTuple):
     was_written: bool
 
 
-class Told(NamedTuple):
+class RankReport(NamedTuple):
     """What a rank tells the others after a commit.
 
     header, size: of its record; the size is 0 where it could not keep it. lacks: the ranks whose
@@ -164,22 +164,24 @@ class Copies:
         has_shared = shared or self._ranks.local_rank != 0
         lacks = {rank for rank in self.taken if not self._has_copy(rank, key)}
         size = len(mine) if has_shared else 0
-        told = self._ranks.gather(Told(bytes(mine[:BEGIN]), size, lacks, is_ready, was_written))
-        is_kept = all(each.size for each in told)
+        reports = self._ranks.gather(
+            RankReport(bytes(mine[:BEGIN]), size, lacks, is_ready, was_written)
+        )
+        is_kept = all(each.size for each in reports)
         if is_kept:
-            is_kept = self._copy(key, mine, told)
+            is_kept = self._copy(key, mine, reports)
         return Outcome(
             is_kept,
-            is_due=all(each.is_ready for each in told),
-            was_written=all(each.was_written for each in told),
+            is_due=all(each.is_ready for each in reports),
+            was_written=all(each.was_written for each in reports),
         )
 
-    def _copy(self, key: Key, mine: memoryview, told: Sequence[Told]) -> bool:
+    def _copy(self, key: Key, mine: memoryview, reports: Sequence[RankReport]) -> bool:
         """Whether all ranks have taken the records that they lack."""
         room: dict[int, memoryview] = {}
         has_room = True
-        for source in told[self._ranks.rank].lacks:
-            size = told[source].size
+        for source in reports[self._ranks.rank].lacks:
+            size = reports[source].size
             try:
                 room[source] = self._slots(source).make_room(size)
             except OSError:
@@ -187,12 +189,12 @@ class Copies:
                 has_room = False
                 room[source] = memoryview(bytearray(size))
         holder = self._holders[self._ranks.rank]
-        is_lacked = holder is not None and self._ranks.rank in told[holder].lacks
+        is_lacked = holder is not None and self._ranks.rank in reports[holder].lacks
         sent = {holder: mine[BEGIN:]} if holder is not None and is_lacked else {}
         self._ranks.deliver(sent, {source: view[BEGIN:] for source, view in room.items()})
         if has_room:
             for source in room:
-                self._slots(source).accept(key, told[source].header)
+                self._slots(source).accept(key, reports[source].header)
         # Nobody makes the next commit before all have this one.
         return all(self._ranks.gather(has_room))
 

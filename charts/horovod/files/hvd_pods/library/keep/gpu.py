@@ -75,7 +75,7 @@ class Gpu:
         self._stream: Any = None
         # Views of the snapshot, with the numbers of the tensors that are copied there by one call.
         self._groups: list[tuple[list[Any], list[int]]] = []
-        self._has_told = False
+        self._has_warned = False
 
     def copy(self, content: Content, memory: Memory, view: memoryview) -> Callable[[], None] | None:
         """Copy the tensors to a record.
@@ -180,8 +180,8 @@ class Gpu:
 
     def _tell(self, reason: str) -> None:
         """Say once why the training waits for each commit."""
-        if not self._has_told:
-            self._has_told = True
+        if not self._has_warned:
+            self._has_warned = True
             say(f"{reason}: the training waits for the copy of each commit")
 
 

@@ -28,9 +28,9 @@ class Ranks:
     # Whether a thread can tell something beside what the training tells.
     is_beside = True
 
-    def gather(self, told: Any) -> list[Any]:
+    def gather(self, item: Any) -> list[Any]:
         """Return what each rank tells, by rank. All ranks have to call this."""
-        return [told]
+        return [item]
 
     def send(self, piece: memoryview, root: int) -> None:
         """Fill a piece with what `root` has in it. All ranks have to call this."""
@@ -41,9 +41,9 @@ class Ranks:
         Both are by the other rank, and of the size that the other rank has. All ranks have to call
         this.
         """
-        told = self.gather({rank: bytes(raw) for rank, raw in sent.items()})
+        gathered = self.gather({rank: bytes(raw) for rank, raw in sent.items()})
         for rank, memory in received.items():
-            memory[:] = told[rank][self.rank]
+            memory[:] = gathered[rank][self.rank]
 
     def broadcast(self, raw: memoryview | None, size: int, root: int) -> memoryview:
         """Return the bytes that `root` has, on all ranks, which all have to call this.
@@ -71,9 +71,9 @@ class HorovodRanks(Ranks):
         self.size = hvd.size()
         self.local_rank = hvd.local_rank()
 
-    def gather(self, told: Any) -> list[Any]:
+    def gather(self, item: Any) -> list[Any]:
         """Return what each rank tells, by rank."""
-        return [*self.hvd.allgather_object(told, name="keep.restore.steps")]
+        return [*self.hvd.allgather_object(item, name="keep.restore.steps")]
 
     def send(self, piece: memoryview, root: int) -> None:
         """Fill a piece with what `root` has in it, by a broadcast of the rank's framework."""
@@ -103,10 +103,10 @@ class TorchRanks(Ranks):
         self.size = self.distributed.get_world_size()
         self.local_rank = int(os.environ.get("LOCAL_RANK", "0"))
 
-    def gather(self, told: Any) -> list[Any]:
+    def gather(self, item: Any) -> list[Any]:
         """Return what each rank tells, by rank."""
         answers: list[Any] = [None] * self.size
-        self.distributed.all_gather_object(answers, told, group=self.group)
+        self.distributed.all_gather_object(answers, item, group=self.group)
         return answers
 
     def send(self, piece: memoryview, root: int) -> None:
@@ -153,11 +153,11 @@ class JaxRanks(Ranks):
         self.size = jax.process_count()
         self.local_rank = int(os.environ.get("LOCAL_RANK", "0"))
 
-    def gather(self, told: Any) -> list[Any]:
+    def gather(self, item: Any) -> list[Any]:
         """Return what each rank tells, by rank."""
         if self.size == 1:
-            return [told]
-        words = pickle.dumps(told)
+            return [item]
+        words = pickle.dumps(item)
         longest = self._gather(numpy_module().array([len(words)])).max()
         padded = words.ljust(-(-int(longest) // ROOM) * ROOM, b"\0")
         # What follows the words is not read.
@@ -174,8 +174,10 @@ class JaxRanks(Ranks):
 
     def deliver(self, sent: Mapping[int, memoryview], received: Mapping[int, memoryview]) -> None:
         """Send bytes to other ranks, and fill memory with those that others send to this one."""
-        told = self.gather({receiver: len(raw) for receiver, raw in sent.items()})
-        sizes = {(rank, to): size for rank, each in enumerate(told) for to, size in each.items()}
+        gathered = self.gather({receiver: len(raw) for receiver, raw in sent.items()})
+        sizes = {
+            (rank, to): size for rank, each in enumerate(gathered) for to, size in each.items()
+        }
         while sizes:
             turn: dict[int, int] = {}
             for sender, receiver in sizes:

@@ -207,8 +207,8 @@ def divide(
     likes = {name: likes_of(part) for name, part in parts.items()}
     for rank, holder in enumerate(holders):
         record = sizes[len(holders), rank][key] if ranks.rank == holder else None
-        told = (record.place, len(record.raw)) if record is not None else ("", 0)
-        place, size = ranks.gather(told)[holder]
+        described = (record.place, len(record.raw)) if record is not None else ("", 0)
+        place, size = ranks.gather(described)[holder]
         raw = ranks.broadcast(record and record.raw, size, holder)
         value = read(place, raw).value
         if rank == ranks.rank:
