@@ -1,5 +1,5 @@
-"""Finds what the formatter lets pass: literals and statements that are folded to save lines, and
-tests that import from other tests.
+"""Finds what the formatter lets pass: literals and statements that are folded to save lines, tests
+that import from other tests, long lines of Markdown, and keys of values.source.yaml that share one.
 
 `python -m devtools.checks.style` prints each place and exits with 1 when there is one.
 """
