@@ -26,8 +26,8 @@ import cloudpickle
 from hvd_pods.common.container_memory import describe_exceeded
 from hvd_pods.common.hostile import one_line
 from hvd_pods.common.launcher_output import split_tag
+from hvdchart.calls.call_image import check_python, imports, is_installed
 from hvdchart.calls.in_pod import wire
-from hvdchart.calls.own_run import check_python, imports, is_installed
 from hvdchart.errors import CallError, ClusterError, HvdchartError, RunFailedError, TimeLimitError
 from hvdchart.run.follow.lines import WithoutNoise
 from hvdchart.text import join_names

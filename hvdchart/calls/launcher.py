@@ -21,7 +21,7 @@ from typing import Any, Self, TextIO
 from hvd_pods.common.hostile import one_line, printable
 from hvd_pods.common.pip_output import REQUIREMENTS
 from hvd_pods.common.record import Key
-from hvdchart.calls.callers_lines import callers_lines
+from hvdchart.calls.call_image import OwnRun, check_kinds, own_script_run, users_modules
 from hvdchart.calls.connection import (
     Connection,
     LostError,
@@ -29,8 +29,8 @@ from hvdchart.calls.connection import (
     RanksError,
     pack,
 )
-from hvdchart.calls.own_run import OwnRun, check_kinds, own_script_run, users_modules
 from hvdchart.calls.own_spec import PROGRAMS, plan_calls, read_spec
+from hvdchart.calls.traceback_filter import callers_lines
 from hvdchart.doctor.examine import check_before_install
 from hvdchart.doctor.rights import Right
 from hvdchart.errors import (
@@ -44,7 +44,7 @@ from hvdchart.interrupts import exit_on_signals
 from hvdchart.project.default_images import misspelt
 from hvdchart.project.script import read_text, small_worker, without_own
 from hvdchart.run.change.session import Session, lease_end
-from hvdchart.run.follow.watch import watch_run
+from hvdchart.run.follow.changes import watch_run
 from hvdchart.run.helm import Helm
 from hvdchart.run.kube.api import unless_refused
 from hvdchart.run.kube.cluster import Cluster

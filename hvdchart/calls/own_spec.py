@@ -9,7 +9,7 @@ from pathlib import Path
 import cloudpickle
 
 from hvd_pods.common.launcher_options import LAUNCH
-from hvdchart.calls.own_run import OwnRun
+from hvdchart.calls.call_image import OwnRun
 from hvdchart.code.archive import list_files, pack_files
 from hvdchart.errors import SpecError
 from hvdchart.plan.measuring import command_plan

@@ -11,8 +11,8 @@ from numbers import Real
 from pathlib import Path
 from typing import Any, TextIO
 
-from hvdchart.calls.callers_lines import callers_lines
 from hvdchart.calls.launcher import Launcher
+from hvdchart.calls.traceback_filter import callers_lines
 from hvdchart.errors import HvdchartError
 from hvdchart.project.script import ScriptRun
 from hvdchart.spec.model import Spec

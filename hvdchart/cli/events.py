@@ -25,7 +25,7 @@ def events(
     Exit codes: 0 printed, also when there are none; 7 there is no such run, or the cluster cannot
     be used; 130 interrupted.
     """
-    from hvdchart.run.follow.watch import follow_events
+    from hvdchart.run.follow.changes import follow_events
     from hvdchart.run.state.status_text import event_lines
 
     cluster, name = connect_to_run(name, context, namespace)

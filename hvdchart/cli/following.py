@@ -111,9 +111,9 @@ def _follow(cluster: Cluster, run: RunView, *, has_logs: bool) -> None:
 
     Raises RunFailedError when it fails, or when another run takes its place.
     """
+    from hvdchart.run.follow.changes import wait_for_end
     from hvdchart.run.follow.lines import readable_lines
     from hvdchart.run.follow.logs import follow
-    from hvdchart.run.follow.watch import wait_for_end
     from hvdchart.run.state.status_text import status_report
 
     current = run.status

@@ -26,7 +26,7 @@ def tensorboard(
 
     Exit codes: 7 the run has no TensorBoard, or the cluster cannot be used; 130 interrupted.
     """
-    from hvdchart.run.follow.watch import wait_until_served
+    from hvdchart.run.follow.changes import wait_until_served
     from hvdchart.run.kube.kubectl import Kubectl
     from hvdchart.run.state.output import has_empty_tensorboard
 

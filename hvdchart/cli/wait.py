@@ -29,7 +29,7 @@ def wait(
     """
     # First, because it needs none of these modules.
     limit = parse_duration(timeout)
-    from hvdchart.run.follow.watch import wait_for_end
+    from hvdchart.run.follow.changes import wait_for_end
 
     cluster, name = connect_to_run(name, context, namespace)
     current = wait_for_end(cluster, name, limit)

@@ -47,7 +47,7 @@ def watch(
     cluster cannot be used; 8 the run failed.
     """
     from hvdchart.run.kube.kubectl import Kubectl
-    from hvdchart.watch.follow import follow_views
+    from hvdchart.watch.updates import follow_views
 
     if port and not is_web:
         raise typer.BadParameter("--port is that of the page: add --web")

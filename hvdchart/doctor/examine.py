@@ -6,11 +6,7 @@ import shutil
 from collections.abc import Callable, Iterable, Iterator
 
 from hvdchart.doctor.findings import Finding
-from hvdchart.doctor.fitting import examine_fit
-from hvdchart.doctor.needs import CLAIM, Values, claims, objects_named, pod_needs, security_level
-from hvdchart.doctor.policies import examine_policies
-from hvdchart.doctor.rights import examine_rights
-from hvdchart.doctor.room import (
+from hvdchart.doctor.namespace_quota import (
     examine_claims,
     examine_classes,
     examine_gpus,
@@ -19,6 +15,10 @@ from hvdchart.doctor.room import (
     examine_security,
     examine_workers,
 )
+from hvdchart.doctor.needs import CLAIM, Values, claims, objects_named, pod_needs, security_level
+from hvdchart.doctor.node_capacity import examine_fit
+from hvdchart.doctor.policies import examine_policies
+from hvdchart.doctor.rights import examine_rights
 from hvdchart.errors import ClusterError, HelmError
 from hvdchart.run.helm import Helm
 from hvdchart.run.kube.api import unless_refused

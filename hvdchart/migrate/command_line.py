@@ -16,7 +16,7 @@ from hvd_pods.common import horovodrun
 from hvd_pods.common.hostile import parse_count
 from hvd_pods.common.launcher_options import LAUNCHER_OPTIONS, find_option, option_name
 from hvdchart.migrate.parser import MOST, NotUnderstoodError
-from hvdchart.migrate.words import ASSIGNMENT, Statement, Word, read_statements
+from hvdchart.migrate.shell_words import ASSIGNMENT, Statement, Word, read_statements
 from hvdchart.spec.paths import KeyPath
 from hvdchart.text import join_names
 

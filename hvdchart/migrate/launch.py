@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from hvdchart.chart_files import device_plugin
 from hvdchart.migrate.command_line import CommandLine, parse_command_line
 from hvdchart.migrate.ledger import Ledger, NewPath
-from hvdchart.migrate.words import Word
+from hvdchart.migrate.shell_words import Word
 from hvdchart.spec.paths import KeyPath, child_at, value_at
 from hvdchart.spec.yaml_tree import Plain
 from hvdchart.text import join_names

@@ -16,11 +16,11 @@ from hvdchart.errors import SpecError
 from hvdchart.migrate import slurm
 from hvdchart.migrate.command_line import CommandLine, workers_and_slots
 from hvdchart.migrate.launch import carry_over_line, check_size, exported
-from hvdchart.migrate.launchers import STARTERS, parse_launch
+from hvdchart.migrate.launch_lines import STARTERS, parse_launch
 from hvdchart.migrate.ledger import Ledger
 from hvdchart.migrate.parser import NotUnderstoodError
 from hvdchart.migrate.pod_spec import RUN_AS_ROOT
-from hvdchart.migrate.words import ASSIGNMENT, Statement, read_statements
+from hvdchart.migrate.shell_words import ASSIGNMENT, Statement, read_statements
 from hvdchart.quantity import pluralize
 from hvdchart.spec.paths import KeyPath
 from hvdchart.spec.yaml_tree import MAX_BYTES, Node, Place, shorten

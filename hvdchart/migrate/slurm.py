@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from hvdchart.migrate.parser import NotUnderstoodError, Parser, count
-from hvdchart.migrate.words import read_statements
+from hvdchart.migrate.shell_words import read_statements
 
 PREFIX = "#SBATCH"
 # The options of sbatch and srun that take a value and say nothing of nodes and tasks.

@@ -10,7 +10,7 @@ from __future__ import annotations
 from hvd_pods.common.hostile import parse_count
 from hvdchart.migrate import launch, pod_spec
 from hvdchart.migrate.command_line import CommandLine
-from hvdchart.migrate.launchers import parse_container
+from hvdchart.migrate.launch_lines import parse_container
 from hvdchart.migrate.ledger import Ledger
 from hvdchart.migrate.parser import MOST, NotUnderstoodError
 from hvdchart.migrate.roles import (

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 from hvdchart.errors import ClusterError, RunFailedError
 from hvdchart.run.change.session import Session
-from hvdchart.run.follow.watch import watch_run
+from hvdchart.run.follow.changes import watch_run
 from hvdchart.run.helm import Helm, release_values
 from hvdchart.run.kube.cluster import Cluster
 from hvdchart.run.state.phases import TRAINING

@@ -9,7 +9,7 @@ from functools import partial
 
 from hvd_pods.common.hostile import one_line
 from hvd_pods.common.record import LEASE_KEPT, Key
-from hvdchart.run.follow.watch import Follower, watch_run
+from hvdchart.run.follow.changes import Follower, watch_run
 from hvdchart.run.kube.api import RefusedError, unless_refused
 from hvdchart.run.kube.cluster import Cluster
 from hvdchart.run.state.pod_problems import may_pass

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from hvdchart.run.follow import watch
+from hvdchart.run.follow import changes as watch
 from tests.support.fakes.cluster import FakeCluster
 from tests.support.fakes.fixtures import answer_as
 from tests.support.fakes.program import Call, StubProgram

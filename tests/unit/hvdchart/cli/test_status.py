@@ -7,7 +7,7 @@ import json
 import pytest
 from yaml import safe_load as parse_yaml
 
-from hvdchart.run.follow import watch
+from hvdchart.run.follow import changes as watch
 from tests.support.fakes import faults
 from tests.support.fakes.cluster import FakeCluster
 from tests.support.fakes.fixtures import Command

@@ -15,7 +15,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from hvdchart.run.follow import watch
+from hvdchart.run.follow import changes as watch
 from tests.support.fakes.cluster import FakeCluster
 from tests.support.fakes.fixtures import Command
 from tests.support.fakes.program import StubProgram

@@ -11,15 +11,15 @@ import pytest
 from ruamel.yaml import YAML
 
 from hvdchart.chart_files import chart_dir
-from hvdchart.doctor.needs import pod_needs, security_level
-from hvdchart.doctor.rights import Right, needed_rights
-from hvdchart.doctor.room import (
+from hvdchart.doctor.namespace_quota import (
     examine_claims,
     examine_gpus,
     examine_image,
     examine_quotas,
     examine_security,
 )
+from hvdchart.doctor.needs import pod_needs, security_level
+from hvdchart.doctor.rights import Right, needed_rights
 from tests.support.fakes.cluster import FakeCluster
 from tests.support.fakes.fixtures import Command
 from tests.support.fakes.program import StubProgram

@@ -57,7 +57,7 @@ class Key:
     LAUNCHED = "launched"
     # The ordinals of the workers with ranks, by StatefulSet (rules/host_names.py).
     HOSTS = "hosts"
-    # A ProgressEntry, and a stall (rules/stalled_ranks.py).
+    # A ProgressEntry, and a stall (rules/stall_state.py).
     PROGRESS = "progress"
     STALL = "stall"
     # Those about the hold. The others are about the run.

@@ -16,7 +16,7 @@ from hvd_pods.common.run_events import RunEvent
 from hvd_pods.rules import aborting
 from hvd_pods.rules import messages as m
 from hvd_pods.rules.host_names import find_host
-from hvd_pods.rules.stalled_ranks import (
+from hvd_pods.rules.stall_state import (
     COLLECT,
     FORGET_AFTER,
     MOST_RANKS,

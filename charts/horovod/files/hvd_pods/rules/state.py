@@ -16,7 +16,7 @@ from hvd_pods.common.run import Host, Pod, Run
 from hvd_pods.common.run_events import RunEvent
 from hvd_pods.rules import messages as m
 from hvd_pods.rules.retries import Retries
-from hvd_pods.rules.stalled_ranks import NO_RANK, Stall, Stalls
+from hvd_pods.rules.stall_state import NO_RANK, Stall, Stalls
 from hvd_pods.rules.timers import TimerKind
 
 # The purpose of the write that records the end.

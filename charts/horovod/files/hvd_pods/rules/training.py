@@ -35,7 +35,7 @@ from hvd_pods.rules import aborting, diagnosis, ending, stalls
 from hvd_pods.rules import messages as m
 from hvd_pods.rules.aborting import END_WITHIN
 from hvd_pods.rules.host_names import describe_loss, record_hosts
-from hvd_pods.rules.stalled_ranks import Stall
+from hvd_pods.rules.stall_state import Stall
 from hvd_pods.rules.state import Activity, Launch, State, Step
 from hvd_pods.rules.timers import TimerKind
 

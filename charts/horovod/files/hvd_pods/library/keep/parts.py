@@ -9,7 +9,7 @@ from .arrays import is_variable
 from .content import PLAIN
 from .jax_arrays import NEEDED, form_of_tree, is_spread, is_too_old, named, rebuild
 from .record import UNUSABLE, Record
-from .shards import KERAS, REFUSED, find_sharded, leaves
+from .shard_parts import KERAS, REFUSED, find_sharded, leaves
 
 # A variable of Keras with random numbers, which is the rank's own.
 SEED = "seed_generator_state"

@@ -9,6 +9,7 @@ import weakref
 from pathlib import Path
 from typing import Any, ClassVar, Mapping
 
+from .cached_state_dict import Reader, find_reader
 from .checkpoint import OTHER, Checkpoint
 from .content import Content
 from .copies import find_place
@@ -24,11 +25,10 @@ from .parts import (
     write_part,
 )
 from .ranks import JaxRanks, Ranks, find_ranks, find_sharded_ranks
-from .read_again import Reader, find_reader
 from .record import Kept, Key, Record, find_launch, pack
 from .restoring import Agreement, Answer, Found, agree_on_whole, share, share_own
-from .sharded import ShardedState, read_shards
-from .shards import divide, find_sharded, leaves, write_shard
+from .shard_parts import divide, find_sharded, leaves, write_shard
+from .sharded_state import ShardedState, read_shards
 from .slots import Slots
 from .worker import WorkerMemory
 

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from hvdchart.errors import ClusterError
-from hvdchart.run.follow import watch
+from hvdchart.run.follow import changes as watch
+from hvdchart.run.follow.changes import follow_events, wait_for_end, watch_run
 from hvdchart.run.follow.logs import follow
-from hvdchart.run.follow.watch import follow_events, wait_for_end, watch_run
 from hvdchart.run.kube.cluster import Cluster
 from tests.support.fakes.cluster import FakeCluster
 from tests.unit.hvdchart.runs import JOB, MASTER, STATEFUL_SET, WORKERS, event, job

@@ -8,8 +8,8 @@ from fractions import Fraction
 
 from hvdchart.chart_files import is_gpu
 from hvdchart.doctor.findings import Finding
-from hvdchart.doctor.fitting import admits
 from hvdchart.doctor.needs import LEVELS, PodNeeds, Values
+from hvdchart.doctor.node_capacity import admits
 from hvdchart.quantity import amount_text, parse_quantity, pluralize
 from hvdchart.run.state.release import Object, lacks_image
 from hvdchart.run.state.status import Status

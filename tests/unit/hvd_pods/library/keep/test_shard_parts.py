@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from hvd_pods.library import keep
-from hvd_pods.library.keep import shards
+from hvd_pods.library.keep import shard_parts as shards
 from hvd_pods.library.keep.copies import Place, place_copies
 from hvd_pods.worker import saving
 from tests.unit.hvd_pods.library.keep.fake_jax import Array, jax

@@ -14,8 +14,8 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 
 from hvdchart.errors import ClusterError, NoRunError
+from hvdchart.run.follow.changes import Follower
 from hvdchart.run.follow.logs import LAST, LogLine, created_at, follow, last_lines
-from hvdchart.run.follow.watch import Follower
 from hvdchart.run.inside.top import Usage, read_usage
 from hvdchart.run.kube.api import RefusedError
 from hvdchart.run.kube.cluster import Cluster

@@ -12,7 +12,7 @@ from .log import say
 from .ranks import Ranks
 from .record import Kept, Key, Record, pack
 from .restoring import Answer, Found, choose_turn
-from .shards import find_division, find_shard_difference, form_of_shard, read_shard
+from .shard_parts import find_division, find_shard_difference, form_of_shard, read_shard
 from .slots import Slots
 from .worker import WorkerMemory
 

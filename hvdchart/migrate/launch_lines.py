@@ -14,7 +14,7 @@ from pathlib import PurePosixPath
 from hvdchart.migrate import slurm
 from hvdchart.migrate.command_line import LAUNCHERS, CommandLine, parse_line, unwrap_shell
 from hvdchart.migrate.parser import NotUnderstoodError, Parser, count
-from hvdchart.migrate.words import Word
+from hvdchart.migrate.shell_words import Word
 
 _MEETING = "the chart sets where ranks meet"
 _SIZE = "the chart takes it from worker.number and worker.slots"

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from hvdchart.doctor.fitting import examine_fit
+from hvdchart.doctor.node_capacity import examine_fit
 from tests.support.fakes import faults
 from tests.support.fakes.cluster import FakeCluster
 from tests.support.fakes.fixtures import Command
