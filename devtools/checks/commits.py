@@ -40,7 +40,7 @@ SCOPES = (
     "plan",
     "spec",
     "watch",
-    # The runtime and the workshop.
+    # Images and developer tools.
     "images",
     "devtools",
     "docs",
@@ -54,6 +54,8 @@ SMALL = 10
 PAGES = re.compile(r"docs/|.*\.md$")
 # Lines that cannot be broken.
 LONG = re.compile(r"\S+://|[A-Z][a-z]+(?:-[a-z]+)*-by: ")
+# A sentence that begins so tells of a second change.
+ANOTHER = re.compile(r"^(Also)\b|[.:;]\s+(Besides|Moreover|In addition)\b")
 NUMBERED = re.compile(r"\bissues? #?\d+", re.IGNORECASE)
 # What git puts below the message in an editor, with `--verbose`.
 SCISSORS = re.compile(r"^# -+ >8 -+\n.*", re.MULTILINE | re.DOTALL)
@@ -115,8 +117,9 @@ def message_problems(message: str, changes: str) -> Iterator[str]:
         if len(line) > LONGEST and not LONG.search(line):
             yield f"a line of the body has {len(line)} characters: use at most {LONGEST}"
     for paragraph in re.split(r"\n\s*\n", body):
-        if re.match(r"Also\b", paragraph.strip()):
-            yield "a paragraph begins with `Also`: make another commit of what it describes"
+        if found := ANOTHER.search(paragraph.strip()):
+            word = found[1] or found[2]
+            yield f"a sentence begins with `{word}`: make another commit of what it describes"
         if "://" not in paragraph and (number := NUMBERED.search(paragraph)):
             yield f"{number[0]!r} is no issue of this repository: name its URL"
 

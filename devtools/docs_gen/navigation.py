@@ -119,7 +119,7 @@ def _shown(root: Path, pages: list[Entry]) -> str:
         rows.append((f"[{entry.title or title}]({entry.link(root)})", purpose))
     if any(entry.of_folder for entry in pages):
         return "\n".join(f"- {link}" for link, _ in rows)
-    return table(("This page", ""), rows)
+    return table(("Page", "What it does"), rows)
 
 
 def generated_texts() -> dict[Path, str]:

@@ -61,6 +61,7 @@ REASONS = "They fail when the API server starts again.\n"
         (f"\n{REASONS}\nCo-authored-by: {'x' * 50} <x@example.com>\n", None),
         (f"\n{REASONS}\nAlso, the master logs them.\n", "begins with `Also`"),
         ("\nAlso: the master logs them.\n", "begins with `Also`"),
+        (f"\n{REASONS.rstrip()} Besides, it logs them.\n", "begins with `Besides`"),
         ("\nThis closes issue 12.\n", "'issue 12' is no issue"),
         ("\nIt is issue #12: https://example.com/12\n", None),
     ],

@@ -45,14 +45,14 @@ def test_pages_are_listed_below_the_headings_of_the_navigation(root: Path) -> No
         == """
 ## Start
 
-| This page |  |
+| Page | What it does |
 | --- | --- |
 | [First](first.md) | shows how to begin |
 | [The values](../chart/README.md) | A chart |
 
 ## For contributors
 
-| This page |  |
+| Page | What it does |
 | --- | --- |
 | [Inside](inside.md) | explains the inside: the rest |
 
