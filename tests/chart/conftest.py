@@ -43,7 +43,7 @@ def newer(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for name in ("generated/_defaults.tpl", "generated/_hashes.tpl"):
         template = folder / "templates" / name
         new = {
-            f"worker.{key}": empty if name.startswith("common") else "identity"
+            f"worker.{key}": empty if name.endswith("_defaults.tpl") else "identity"
             for key, empty in added.items()
         }
         template.write_text(template.read_text().replace("{\n", f"{json.dumps(new)[:-1]},\n", 1))

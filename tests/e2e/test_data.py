@@ -166,8 +166,10 @@ class TestDataFromS3:
         required = template["affinity"]["nodeAffinity"][
             "requiredDuringSchedulingIgnoredDuringExecution"
         ]
-        (condition,) = required["nodeSelectorTerms"]
-        assert condition["matchExpressions"][0]["values"] == staged_nodes
+        terms = required["nodeSelectorTerms"]
+        assert [term["matchFields"][0]["values"] for term in terms] == [
+            [node] for node in staged_nodes
+        ]
 
     @pytest.mark.parametrize("worker", ["hvd-worker-0", "hvd-worker-1"])
     def test_next_release_finds_the_data_on_the_node(
