@@ -98,9 +98,9 @@ def written(namespace: Namespace, tmp_path_factory: pytest.TempPathFactory) -> I
     wheel = make_wheel(code, "hvdleaf")
     (code / "requirements.txt").write_text(f"./{wheel.name}\n")
     command = ["python3", "train.py"]
-    train = {"command": command, "retries": 0, "env": {"TRACKER_TOKEN": SECRET}}
-    launch = {"options": ["--tag-output"]}
-    spec = write_spec(folder, namespace, command, train=train, launch=launch)
+    env = {"TRACKER_TOKEN": SECRET, "TAG_OUTPUT": "1"}
+    train = {"command": command, "retries": 0, "env": env}
+    spec = write_spec(folder, namespace, command, train=train)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PATH", str(programs), prepend=":")
         yield Run(namespace, code, spec)

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from hvd_pods.rank import warm_checks
 from hvd_pods.rank.warm_checks import (
     ColdStart,
     Program,
@@ -45,13 +46,25 @@ def test_python_of_the_rank_is_the_workers_and_in_its_folder(
         ("/usr/lib:ROOT/a:", "ROOT/a", True),
         ("ROOT/a:ROOT/mpi", "ROOT/mpi:ROOT/a", False),
         ("ROOT/mpi", None, False),
+        # What Debian's Open MPI 5 adds.
+        ("ROOT/linked:ROOT/a", "ROOT/a", True),
+        ("ROOT/linked:ROOT/missing", None, True),
     ],
 )
 def test_folders_of_libraries_may_be_repeated(
-    tmp_path: Path, rank: str, warm: str | None, same: bool
+    tmp_path: Path,
+    rank: str,
+    warm: str | None,
+    same: bool,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    for name in ("mpi", "a"):
+    for name in ("mpi", "a", "linked", "usual"):
         (tmp_path / name).mkdir()
+    for file in ("mpi/libmpi.so.40", "a/liba.so", "usual/libpmix.so.2"):
+        (tmp_path / file).touch()
+    (tmp_path / "linked" / "libpmix.so.2").symlink_to(tmp_path / "usual" / "libpmix.so.2")
+    usual = (*warm_checks.USUAL_FOLDERS, str(tmp_path / "usual"))
+    monkeypatch.setattr(warm_checks, "USUAL_FOLDERS", usual)
     root = str(tmp_path)
     before = {} if warm is None else {"LD_LIBRARY_PATH": warm.replace("ROOT", root)}
     with nullcontext() if same else pytest.raises(ColdStart, match="LD_LIBRARY_PATH"):

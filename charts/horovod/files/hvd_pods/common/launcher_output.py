@@ -21,6 +21,8 @@ REPORT = (
 )
 # The title of a report by Hydra, which MPICH and Intel MPI use.
 HYDRA_REPORT = "BAD TERMINATION"
+# What Open MPI 5 writes when a daemon has left its group before its parent puts it into one.
+OPEN_MPI_NOTES = r"plm:ssh: Warning: setpgid\(\d+,\d+\) failed in parent"
 # What TensorFlow writes when it starts, behind a prefix with the time.
 TENSORFLOW_NOTES = (
     r"oneDNN custom operations are on|This TensorFlow binary is optimized"

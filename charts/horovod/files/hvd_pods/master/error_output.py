@@ -14,7 +14,7 @@ from typing import IO, Any, Callable, Mapping, Sequence
 
 from hvd_pods.cluster.spawn import spawn
 from hvd_pods.common.hostile import one_line
-from hvd_pods.common.launcher_output import TENSORFLOW_NOTES, split_tag
+from hvd_pods.common.launcher_output import OPEN_MPI_NOTES, TENSORFLOW_NOTES, split_tag
 from hvd_pods.common.run import Host
 from hvd_pods.common.streams import write
 from hvd_pods.common.tracebacks import TracebackReader
@@ -30,8 +30,9 @@ LAST_SECONDS = 15.0
 DRAIN_WITHIN = 2.0
 # With a launcher's tag before them. C++ writes a line in one piece.
 NOTES = re.compile(
-    rf"^(?:\[[^]\n]*\](?:<stderr>:)? ?)?(?:WARNING: |I0000 \S+ +\d+ \S+\] )"
-    rf"(?:{TENSORFLOW_NOTES})[^\n]*\n".encode(),
+    r"^(?:\[[^]\n]*\](?:<stderr>:)? ?)?"
+    rf"(?:(?:WARNING: |I0000 \S+ +\d+ \S+\] )(?:{TENSORFLOW_NOTES})|{OPEN_MPI_NOTES})"
+    r"[^\n]*\n".encode(),
     re.M,
 )
 # Bytes of a line that are read, and of one without an end, such as a progress bar's.

@@ -116,10 +116,25 @@ def folders(environment: Mapping[str, str]) -> list[str]:
     """The folders in which libraries are looked for before the usual ones.
 
     Open MPI 5 puts the folder of its own libraries in front, which may be there already, be one of
-    the usual ones or not exist.
+    the usual ones, not exist, or have libraries that the usual ones have, too, as Debian's.
     """
     named = dict.fromkeys(environment.get("LD_LIBRARY_PATH", "").split(":"))
-    return [path for path in named if path not in USUAL_FOLDERS and os.path.isdir(path)]
+    return [path for path in named if path not in USUAL_FOLDERS and _has_others(path)]
+
+
+def _has_others(folder: str) -> bool:
+    """Whether a library of the folder is not the one that would be found without the folder."""
+    try:
+        names = os.listdir(folder)
+    except OSError:
+        return False
+    return any(".so" in name and not _is_usual(folder, name) for name in names)
+
+
+def _is_usual(folder: str, name: str) -> bool:
+    path = os.path.join(folder, name)
+    others = [os.path.join(usual, name) for usual in USUAL_FOLDERS if usual]
+    return any(os.path.exists(other) and os.path.samefile(path, other) for other in others)
 
 
 def read_source(program: Program) -> bytes:
