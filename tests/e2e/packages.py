@@ -34,10 +34,10 @@ def _made(name: str, folder_name: str, *command: str) -> Path:
     folder = cache_dir() / "packages" / f"{folder_name}-{content_key([lock], sys.version)}"
     # Tests run in several processes: one runs pip, the others wait for it.
     with exclusive_lock(folder.parent / ".lock", f"installing {name}"):
-        return folder if folder.exists() else _run_pip(lock, folder, *command)
+        return folder if folder.exists() else _install(lock, folder, *command)
 
 
-def _run_pip(lock: Path, folder: Path, *command: str) -> Path:
+def _install(lock: Path, folder: Path, *command: str) -> Path:
     partial = folder.with_suffix(".partial")
     shutil.rmtree(partial, ignore_errors=True)
     options = ["--quiet", "--require-hashes", "--only-binary=:all:", "-r", lock]

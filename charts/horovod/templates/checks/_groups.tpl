@@ -1,4 +1,4 @@
-{{/* Refusals of worker groups, and of where they run. */}}
+{{/* Refusals of worker groups. */}}
 
 {{- define "horovod.checkGroups" -}}
 {{- $names := list -}}
