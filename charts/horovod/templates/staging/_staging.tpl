@@ -84,20 +84,24 @@ selector takes one name, so that each node is a term of its own.
 {{- define "horovod.placeOnNodes" -}}
 {{- $pod := fromYaml .pod -}}
 {{- $ofNodes := dig "affinity" "nodeAffinity" dict $pod | default dict -}}
-{{- $terms := dig "requiredDuringSchedulingIgnoredDuringExecution" "nodeSelectorTerms" (list dict) $ofNodes -}}
-{{- $isRequired := eq .root.Values.staging.nodes "Required" -}}
-{{- $required := list -}}
-{{- $preferred := $ofNodes.preferredDuringSchedulingIgnoredDuringExecution | default list -}}
+{{- $fields := list -}}
 {{- range .nodes -}}
-{{- $name := dict "key" "metadata.name" "operator" "In" "values" (list .) -}}
+{{- $fields = append $fields (dict "key" "metadata.name" "operator" "In" "values" (list .)) -}}
+{{- end -}}
+{{- if eq .root.Values.staging.nodes "Required" -}}
+{{- $terms := dig "requiredDuringSchedulingIgnoredDuringExecution" "nodeSelectorTerms" (list dict) $ofNodes -}}
+{{- $required := list -}}
+{{- range $field := $fields -}}
 {{- range $terms -}}
-{{- $required = append $required (set (deepCopy .) "matchFields" (append (.matchFields | default list) $name)) -}}
+{{- $required = append $required (set (deepCopy .) "matchFields" (append (.matchFields | default list) $field)) -}}
 {{- end -}}
-{{- $preferred = append $preferred (dict "weight" 100 "preference" (dict "matchFields" (list $name))) -}}
 {{- end -}}
-{{- if $isRequired -}}
 {{- $ofNodes = set $ofNodes "requiredDuringSchedulingIgnoredDuringExecution" (dict "nodeSelectorTerms" $required) -}}
 {{- else -}}
+{{- $preferred := $ofNodes.preferredDuringSchedulingIgnoredDuringExecution | default list -}}
+{{- range $field := $fields -}}
+{{- $preferred = append $preferred (dict "weight" 100 "preference" (dict "matchFields" (list $field))) -}}
+{{- end -}}
 {{- $ofNodes = set $ofNodes "preferredDuringSchedulingIgnoredDuringExecution" $preferred -}}
 {{- end -}}
 {{- $affinity := set ($pod.affinity | default dict) "nodeAffinity" $ofNodes -}}
