@@ -75,6 +75,8 @@ POD_GROUPS = {"v1.36.3": "v1alpha2", "v1.37.2": "v1beta1"}
 def test_releases_with_a_gang_of_their_own_have_its_fields(release: str, schemas: str) -> None:
     api = f"scheduling.k8s.io/{POD_GROUPS[release]}/PodGroup"
     values = {"gang": "Kubernetes", "priorityClassName": "high"}
+    if POD_GROUPS[release] == "v1beta1":
+        values["gangTopologyKey"] = "example.com/rack"
     gang = [
         item
         for item in render(values, apis=(api,))

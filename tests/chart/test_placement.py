@@ -5,7 +5,16 @@ from __future__ import annotations
 import pytest
 
 from tests.chart.cases import EVERY_POD, GPU_GROUPS, SPARES
-from tests.chart.render import Manifest, Values, of_kind, one, pod_spec, render, run_pods
+from tests.chart.render import (
+    Manifest,
+    Values,
+    helm_template,
+    of_kind,
+    one,
+    pod_spec,
+    render,
+    run_pods,
+)
 
 WORKERS = {
     "app.kubernetes.io/name": "horovod",
@@ -191,10 +200,8 @@ def kubernetes_gang(request: pytest.FixtureRequest) -> list[Manifest]:
 
 def test_kubernetes_gang_is_a_pod_group_of_all_pods(kubernetes_gang: list[Manifest]) -> None:
     group = one(kubernetes_gang, "PodGroup")
-    assert group["spec"] == {
-        "schedulingPolicy": {"gang": {"minCount": 3 + 2 + 1}},
-        "priorityClassName": "high",
-    }
+    assert group["spec"]["schedulingPolicy"] == {"gang": {"minCount": 3 + 2 + 1}}
+    assert group["spec"]["priorityClassName"] == "high"
     for template in run_pods(kubernetes_gang):
         assert template["spec"]["schedulingGroup"] == {"podGroupName": group["metadata"]["name"]}
 
@@ -208,12 +215,53 @@ def test_kubernetes_gang_is_without_tensorboard(kubernetes_gang: list[Manifest])
     assert "schedulingGroup" not in pod_spec(one(kubernetes_gang, "Deployment"))
 
 
-@pytest.mark.parametrize("apis", [KUBERNETES_GANG, KUBERNETES_GANG[:1]], ids=["newest", "oldest"])
-def test_kubernetes_gang_of_another_size_has_another_name(apis: tuple[str, ...]) -> None:
-    """Kubernetes may refuse to change the size of one."""
-    group = one(render(KUBERNETES_VALUES, apis=apis), "PodGroup")
-    smaller = one(render({**KUBERNETES_VALUES, "workerGroups": []}, apis=apis), "PodGroup")
-    assert smaller["metadata"]["name"] != group["metadata"]["name"]
+@pytest.mark.parametrize(
+    "values",
+    [
+        pytest.param({"workerGroups": []}, id="size"),
+        pytest.param({"priorityClassName": "low"}, id="priority"),
+        pytest.param({"gangTopologyKey": "example.com/rack"}, id="topology"),
+        pytest.param({"worker": {"minimum": 1}}, id="disruption"),
+    ],
+)
+def test_another_specification_is_another_pod_group(values: Values) -> None:
+    """Kubernetes refuses to change most fields of one."""
+    group = one(render(KUBERNETES_VALUES, apis=KUBERNETES_GANG), "PodGroup")
+    other = one(render({**KUBERNETES_VALUES, **values}, apis=KUBERNETES_GANG), "PodGroup")
+    assert other["spec"] != group["spec"]
+    assert other["metadata"]["name"] != group["metadata"]["name"]
+
+
+def test_kubernetes_gang_can_be_kept_in_one_domain_of_the_topology() -> None:
+    values: Values = {**KUBERNETES_VALUES, "gangTopologyKey": "example.com/rack"}
+    spec = one(render(values, apis=KUBERNETES_GANG), "PodGroup")["spec"]
+    assert spec["schedulingConstraints"] == {"topology": [{"key": "example.com/rack"}]}
+
+
+@pytest.mark.parametrize(
+    ("values", "mode"),
+    [({}, "all"), ({"worker": {"spares": 1}}, "single"), ({"worker": {"minimum": 1}}, "single")],
+    ids=["every worker is needed", "a spare", "a minimum"],
+)
+def test_gang_is_preempted_as_a_whole_where_it_needs_every_worker(
+    values: Values, mode: str
+) -> None:
+    spec = one(render({"gang": "Kubernetes", **values}, apis=KUBERNETES_GANG), "PodGroup")["spec"]
+    assert spec["disruptionMode"] == {mode: {}}
+
+
+def test_topology_of_a_gang_is_refused_where_the_api_cannot_take_it() -> None:
+    values: Values = {"gang": "Kubernetes", "gangTopologyKey": "example.com/rack"}
+    done = helm_template(values, apis=KUBERNETES_GANG[:1])
+    assert done.returncode != 0
+    message = done.stderr
+    assert "gangTopologyKey" in message
+    assert "scheduling.k8s.io/v1beta1" in message
+
+
+def test_older_versions_of_a_kubernetes_gang_have_no_mode_of_disruption() -> None:
+    spec = one(render(KUBERNETES_VALUES, apis=KUBERNETES_GANG[:1]), "PodGroup")["spec"]
+    assert "disruptionMode" not in spec
 
 
 def test_queue_of_volcano_is_none_of_kueue() -> None:

@@ -101,6 +101,7 @@ CONTRADICTIONS: list[tuple[Values, list[str]]] = [
         ['group "rdma"', "capabilities", "podSecurityContext.runAsUser"],
     ),
     ({"gang": "Kubernetes"}, ["gang", "PodGroup"]),
+    ({"gang": "Volcano", "gangTopologyKey": "rack"}, ["gangTopologyKey", "gang"]),
     (
         {"networkPolicy": {"enabled": True}, "hostNetwork": True},
         ["networkPolicy.enabled", "hostNetwork"],

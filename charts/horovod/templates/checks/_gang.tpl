@@ -7,4 +7,11 @@
 {{- $option := "when you render without the cluster, name it: --api-versions scheduling.k8s.io/v1beta1/PodGroup" -}}
 {{- fail (printf "%s: %s; %s" $problem $remedy $option) -}}
 {{- end -}}
+{{- if .Values.gangTopologyKey -}}
+{{- if ne .Values.gang "Kubernetes" -}}
+{{- fail "gangTopologyKey needs gang: Kubernetes" -}}
+{{- else if ne .facts.gangApi "scheduling.k8s.io/v1beta1" -}}
+{{- fail (printf "gangTopologyKey needs scheduling.k8s.io/v1beta1 (Kubernetes 1.37), and the cluster has %s" .facts.gangApi) -}}
+{{- end -}}
+{{- end -}}
 {{- end }}

@@ -13,7 +13,7 @@ preparePrograms   programs
 prepareKeys       keys
 preparePolicies   hasPolicy, hasTensorboardPolicy
 prepareGroups     groups, ranks, hosts, spares
-prepareGang       gangSize, podGroup, gangApi, schedulerName
+prepareGang       gangSize, podGroup, gangApi, gangSpec, schedulerName
 prepareCode       code
 prepareCommand    command, isHorovodrunLine, mode
 preparePaths      resultsPath, logDir

@@ -82,6 +82,7 @@
   "schedulerName": "",
   "queueName": "",
   "gang": "",
+  "gangTopologyKey": "",
   "horovod.timeline": false,
   "horovod.autotune": false,
   "tensorboard.enabled": false,

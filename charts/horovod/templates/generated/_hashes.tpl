@@ -85,6 +85,7 @@
   "schedulerName": "settings",
   "queueName": "settings",
   "gang": "settings",
+  "gangTopologyKey": "settings",
   "horovod.timeline": "identity",
   "horovod.autotune": "identity",
   "horovod.fusionThresholdMiB": "identity",
