@@ -17,6 +17,7 @@ from tests.e2e.cluster import Namespace
 # What the oldest releases of Kubernetes lack, and the chart passes on.
 NEWER: dict[str, Values] = {
     "user namespace": {"worker": {"podSpec": {"hostUsers": False}}},
+    "resources of the pod": {"worker": {"podSpec": {"resources": {"limits": {"memory": "4Gi"}}}}},
     "volume of an image": {
         "volumes": [{"name": "set", "image": {"reference": "a/b:1", "pullPolicy": "IfNotPresent"}}],
         "volumeMounts": [{"name": "set", "mountPath": "/data", "readOnly": True}],
