@@ -44,8 +44,8 @@ def logs(
     """Print the logs of a run.
 
     A line starts with its rank, where the launcher names it, or with its worker; what the master
-    prints has no such start. The boxes of launchers, TensorFlow's notes and the agents' sessions
-    are left out. The command follows all pods until the run ends.
+    prints has no such start. The boxes of launchers, TensorFlow's notes and lines about agent
+    connections are left out. The command follows all pods until the run ends.
 
     Examples:
       hvdchart logs resnet50 --master

@@ -92,9 +92,9 @@ def is_line_of_horovodrun(spec: Spec) -> bool:
 
 
 def launcher_memory(mode: str, workers: int) -> int:
-    """The bytes that the master needs for the sessions of its launcher, one for each worker.
+    """The bytes that the master needs for its launcher's agent connections, one for each worker.
 
-    0 in mode `direct`, which has no process for a session.
+    0 in mode `direct`, which has no process for an agent connection.
     """
     return 0 if mode == "direct" else connection_memory(workers) * MI
 

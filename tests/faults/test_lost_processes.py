@@ -85,7 +85,7 @@ def test_sessions_with_a_replaced_worker(training: Training) -> None:
     new = training.worker(1)
     assert new["status"]["podIP"] != lost["status"]["podIP"]
     # The new worker has got the code, and its rank trains, before steps are done again.
-    assert "session of " in training.namespace.kubectl("logs", new["metadata"]["name"])
+    assert "agent connection from " in training.namespace.kubectl("logs", new["metadata"]["name"])
     training.finish(fault)
 
 
@@ -94,7 +94,7 @@ def test_sessions_with_a_replaced_worker(training: Training) -> None:
 def test_killed_agent(training: Training) -> None:
     """The container ends with it, and so do its ranks."""
     fault = training.run_to(FAULT_AT, STEPS)
-    # The sessions of the agent are forks of it, with its command line.
+    # The supervisors of the agent are forks of it, with its command line.
     main = training.process(1, number=1)
     (agent,) = [one for one in main.children() if "worker/agent.py" in " ".join(one.cmdline())]
     agent.kill()

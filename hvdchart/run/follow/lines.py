@@ -1,7 +1,7 @@
 """What of the pods' lines a person reads: which rank or pod they are of, without noise. Pure.
 
 Launchers put boxes around each error, whose cause the master says in one line, TensorFlow tells in
-each rank how it computes, and an agent writes down each session. Such lines are left out; `--raw`
+each rank how it computes, and an agent logs each connection. Such lines are left out; `--raw`
 shows them.
 """
 
@@ -33,8 +33,8 @@ _NOTES = re.compile(
     r"|Failed call to cudaGetRuntimeVersion"
 )
 _LEFT_OUT = "lines of the launcher, the agents and TensorFlow are left out: --raw shows them"
-# What an agent writes about each session, for who looks after the cluster (worker/agent.py).
-_SESSION = re.compile(r"\[hvd \S+\] session of \S+: fence number ")
+# What an agent logs about each connection, for who looks after the cluster (worker/agent.py).
+_CONNECTION = re.compile(r"\[hvd \S+\] agent connection from \S+: fence number ")
 T = TypeVar("T")
 
 
@@ -61,7 +61,7 @@ class WithoutNoise(Generic[T]):
         shown = self.end()
         if is_edge:
             self._held = [item]
-        elif _HYDRA.match(text) or _NOTES.search(text) or _SESSION.match(text):
+        elif _HYDRA.match(text) or _NOTES.search(text) or _CONNECTION.match(text):
             self.has_left_out = True
         else:
             shown.append(item)

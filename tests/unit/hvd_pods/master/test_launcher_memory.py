@@ -16,7 +16,7 @@ def test_clients_that_do_not_fit_are_refused_with_the_memory_to_give() -> None:
     with pytest.raises(ConfigurationError) as refused:
         launcher_memory.check_memory(257, 1155)
     for words in (
-        "keeps 257 sessions open",
+        "keeps 257 agent connections",
         "may use 1155 MiB",
         "master.resources.limits.memory to 1156Mi",
     ):

@@ -32,7 +32,7 @@ POLICY = "HVD_POLICY"
 
 # The number of ranks that this worker takes.
 SLOTS = "HVD_SLOTS"
-# The number of workers that the ranks need, by which the agent bounds its sessions.
+# The number of workers that the ranks need, by which the agent bounds its connections.
 HOSTS = "HVD_HOSTS"
 # The name of the pod.
 POD = "HVD_POD"

@@ -2,7 +2,7 @@
 
 The launchers' own connections cannot carry them: a notice would have to go through the output of a
 rank, which may be a socket, a file or closed. The master's address and a secret come with each
-request for a session, as the fence number does.
+request to an agent, as the fence number does.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The variables by which programs without MPI know their place and meet: torchrun's and JAX's.
 
-The request for a session has where the ranks of a launch meet, as it has the fence number:
+The request to an agent has where the ranks of a launch meet, as it has the fence number:
 `ADDRESS PORT STATEFULSET:ORDINALS...`, for instance `10.0.0.7 61004 hvd-worker:0-3,5`. The
 address is that of the first host, which has rank 0.
 """

@@ -21,7 +21,7 @@ CONNECT_WITHIN = 10.0
 
 
 class AgentSessionError(Exception):
-    """The session cannot begin, or its connection has ended; `is_sure`: it is about the keys."""
+    """The agent connection cannot begin, or has ended; `is_sure`: it is about the keys."""
 
     def __init__(self, message: str, *, is_sure: bool = False) -> None:
         super().__init__(message)
@@ -59,7 +59,7 @@ class AgentSession:
     """A connection to an agent, and the program that it starts.
 
     Wait for `events` on `fileno()`, at most until `due`, and then take what `step` yields. Nothing
-    here waits. `step` raises AgentSessionError when the session is of no use any more.
+    here waits. `step` raises AgentSessionError when the agent connection is of no use any more.
 
     keeps_output: the caller passes on the output later, and calls `acknowledge` when it has. The
     program waits while much has not been passed on.

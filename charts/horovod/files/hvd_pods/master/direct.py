@@ -1,11 +1,11 @@
-"""Starts the ranks, with one session for each host: `launch.mode: direct`.
+"""Starts the ranks, with one agent connection for each host: `launch.mode: direct`.
 
 direct.py HOSTFILE NAME=VALUE... ARGUMENTS, with variables for the ranks, and the arguments of
 rank/start.py, which begin with an option or a number. It is a launcher as mpirun is: it passes on
 what the ranks print, ends them when one of them fails, and exits as that one. A host's ranks are
-started by rank/host.py, in sessions of the master's gateway (master/gateway.py), so that the image
-needs Python alone. At SIGUSR1 it leaves the ranks, which go on, and exits when all hosts have said
-so.
+started by rank/host.py, over agent connections of the master's gateway (master/gateway.py), so that
+the image needs Python alone. At SIGUSR1 it leaves the ranks, which go on, and exits when all hosts
+have said so.
 """
 
 from __future__ import annotations
@@ -109,7 +109,8 @@ def begin(host: str, given: dict[str, Any], look: Callable[[str, bytes], None]) 
 class HostReports:
     """What hosts have reported: the first failed rank's exit code, and whose ranks go on alone.
 
-    The failed rank's session may end after those of hosts whose ranks failed as a consequence.
+    The failed rank's agent connection may end after those of hosts whose ranks failed as a
+    consequence.
     """
 
     def __init__(self) -> None:
@@ -128,7 +129,7 @@ class HostReports:
 
 
 class HostSessions:
-    """The sessions, until all have ended."""
+    """The agent connections, until all have ended."""
 
     def __init__(self, sessions: Sequence[HostSession], reports: HostReports) -> None:
         self._reports = reports
@@ -148,7 +149,7 @@ class HostSessions:
         self._is_left = False
 
     def follow(self) -> int:
-        """Pass on the output; the exit code of the first rank or session that failed."""
+        """Pass on the output; the exit code of the first rank or agent connection that failed."""
         while self._sessions:
             left = self._kill_at - time.monotonic()
             for key, _ in self._selector.select(None if left == float("inf") else max(0.0, left)):
@@ -193,7 +194,7 @@ class HostSessions:
                 session.client.sendall(STAY)
 
     def _give(self, session: HostSession) -> None:
-        """Send a session what it takes at once: one that is slow delays no other."""
+        """Send an agent connection what it takes at once: one that is slow delays no other."""
         if session.stdin.closed:
             return
         try:

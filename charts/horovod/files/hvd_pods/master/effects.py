@@ -438,8 +438,8 @@ class Effects:
         watched = self._hosts
         if watched is None or watched.is_closed or watched.attempt != effect.attempt:
             return
-        # A session with a higher fence number ends what earlier ones have left: the program need do
-        # nothing.
+        # An agent connection with a higher fence number ends what earlier ones have left: the
+        # program need do nothing.
         hosts = self._of(effect.hosts)
         program = ["common/files.py"]
         try:

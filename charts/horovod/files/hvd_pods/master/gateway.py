@@ -1,10 +1,10 @@
 """Lets the programs of this pod start programs in workers: mpirun's daemons, ranks, a script's.
 
 A client connects to a socket of this pod, and hands over its standard input, output and errors with
-a request: one line of JSON with host, argv and the variables of the attempt. The gateway has a
-session with the host's agent for it, and writes the exit code when the program has ended. The
-client may send the line `stay` before it goes. So one process has the keys, and a client may be as
-small as a shell that waits (master/ssh.py): a launcher keeps one for each host.
+a request: one line of JSON with host, argv and the variables of the attempt. The gateway has an
+agent connection to the host for it, and writes the exit code when the program has ended. The client
+may send the line `stay` before it goes. So one process has the keys, and a client may be as small
+as a shell that waits (master/ssh.py): a launcher keeps one for each host.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ class Gateway:
         spawn("gateway", self._accept)
 
     def forget(self) -> None:
-        """Forget what the sessions of an attempt that is over have reported."""
+        """Forget what the agent connections of an attempt that is over have reported."""
         self._has_reported = False
         self.key_problem = ""
 
@@ -90,13 +90,13 @@ class Gateway:
                 client, _ = self._listener.accept()
             except OSError as problem:
                 # There are too many open files, or the client has gone.
-                log(f"cannot take a session for a program of this pod: {problem}")
+                log(f"cannot take the request of a program of this pod: {problem}")
                 time.sleep(AGAIN_AFTER)
                 continue
             try:
                 spawn("session", partial(self._serve, client))
             except RuntimeError as problem:
-                log(f"cannot follow a session, as when the pod may have no more threads: {problem}")
+                log(f"cannot serve a program, as when the pod may have no more threads: {problem}")
                 client.close()
 
     def _serve(self, client: socket.socket) -> None:
@@ -107,7 +107,7 @@ class Gateway:
                 request = receive(client, streams)
                 code = self._run(client, request, streams)
             except (OSError, ValueError, KeyError, TypeError) as problem:
-                log(f"a program of this pod asked for no session: {problem!r:.200}")
+                log(f"a program of this pod has made no request: {problem!r:.200}")
                 code = NOT_STARTED
             finally:
                 for stream in streams:
@@ -223,7 +223,7 @@ class Relay:
         return [one for one, _ in poll.poll(None if left is None else 1000 * left) if one in reads]
 
     def _take_word(self) -> None:
-        """Take the client's last word; with its end, the session ends."""
+        """Take the client's last word; with its end, the agent connection ends."""
         word = self._client.recv(len(STAY))
         if word == STAY:
             self._session.send(frames.STAY)
@@ -252,7 +252,7 @@ class Relay:
                 if number < len(content):
                     self._unwritten.insert(0, (stream, content[number:]))
         except OSError:
-            # Nobody reads it any more, so the program's session ends.
+            # Nobody reads it any more, so the program's agent connection ends.
             self._is_open = False
         self._session.acknowledge(written)
 

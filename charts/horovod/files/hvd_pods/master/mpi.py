@@ -178,7 +178,7 @@ def mpirun_environment(run: Run, interface: str) -> dict[str, str]:
         "PRTE_MCA_rml_base_radix": str(BRANCHES),
         "OMPI_MCA_plm_rsh_num_concurrent": hosts,
         "PRTE_MCA_plm_ssh_num_concurrent": hosts,
-        # A daemon that detached itself would end with the session that has started it.
+        # A daemon that detached itself would end with the agent connection that started it.
         "OMPI_MCA_orte_leave_session_attached": "1",
         "PRTE_MCA_prte_leave_session_attached": "1",
         # After a rank has failed, Open MPI sends the others SIGCONT, SIGTERM and SIGKILL, a second

@@ -1,8 +1,8 @@
-"""Follows the progress that ranks report, over a session with one worker at a time.
+"""Follows the progress that ranks report, over an agent connection with one worker at a time.
 
-All ranks make the same steps, so the files of one worker are enough; the session runs
-worker/report_progress.py. Nothing here can fail the run: what is not understood is left out, and a
-session that ends is started again on the next host.
+All ranks make the same steps, so the files of one worker are enough; the agent connection runs
+worker/report_progress.py. Nothing here can fail the run: what is not understood is left out, and an
+agent connection that ends is started again on the next host.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Pace(NamedTuple):
 
     # Before the first look: ranks import for seconds.
     first_look: float = 2.0
-    # Until a session that ended is started again.
+    # Until an agent connection that ended is started again.
     again_after: float = 5.0
     # For the worker to report the last step, at the end of the training.
     last_within: float = 2.0
@@ -64,7 +64,7 @@ class ProgressFollower:
         self._thread = spawn("follow-progress", self._follow)
 
     def close(self, *, wait_for_last_step: bool) -> None:
-        """End the session; with `wait_for_last_step`, wait a moment for the last step."""
+        """End the agent connection; with `wait_for_last_step`, wait a moment for the last step."""
         self._until = time.monotonic() + (self._pace.last_within if wait_for_last_step else 0.0)
         if not self._closed.is_set():
             self._closed.set()

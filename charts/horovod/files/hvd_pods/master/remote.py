@@ -22,7 +22,7 @@ from hvd_pods.master.agent_session import AgentSession, AgentSessionError, Where
 from hvd_pods.master.gateway_client import NOT_STARTED
 from hvd_pods.rank.warm_client import WAIT_SECONDS
 
-# Sessions at a time: each has a thread, which waits.
+# Agent connections at a time: each has a thread, which waits.
 SESSIONS = 512
 # Ranks of one host.
 MOST_RANKS = 10_000
@@ -61,7 +61,7 @@ def command_line(program: str, *arguments: str) -> list[str]:
 
 
 def begin(reach: Reach, host: Host, argv: Sequence[str]) -> AgentSession:
-    """Begin a session with a host. Raises AgentSessionError and RunError."""
+    """Begin an agent connection with a host. Raises AgentSessionError and RunError."""
     address = reach.where.address(host.name)
     return AgentSession(address, reach.where.port, reach.keys, make_request(argv, reach.variables))
 
@@ -107,7 +107,7 @@ def _code_of(problem: AgentSessionError) -> int:
 
 
 def wait_for(session: AgentSession, until: float, also: int | None = None) -> None:
-    """Wait until a session can go on, at most until a moment of time.monotonic().
+    """Wait until an agent connection can go on, at most until a moment of time.monotonic().
 
     A descriptor that can be read, `also`, ends the wait, too.
     """

@@ -1,10 +1,10 @@
 """Starts the ranks of one host where no launcher of the image does (`launch.mode: direct`).
 
-master/direct.py runs it in one session for each host. The first line of standard input has the
-directory, the variables and the command of the ranks as JSON. When standard input ends, or a rank
-fails, the ranks that are left are ended. It exits as the rank that failed first. After a line
-`stay`, the ranks go on without a master for the seconds of the first line, unless the session of
-another one ends them before (worker/fence.py); what they print is lost.
+master/direct.py runs it over one agent connection for each host. The first line of standard input
+has the directory, the variables and the command of the ranks as JSON. When standard input ends, or
+a rank fails, the ranks that are left are ended. It exits as the rank that failed first. After a
+line `stay`, the ranks go on without a master for the seconds of the first line, unless the agent
+connection of another one ends them before (worker/fence.py); what they print is lost.
 """
 
 from __future__ import annotations
@@ -139,7 +139,7 @@ class HostRanks:
                 self._end()
 
     def _stay(self) -> None:
-        """Let go of the session, so that the ranks neither wait for it nor end with it."""
+        """Let go of the agent connection, so that the ranks neither wait for it nor end with it."""
         if self._is_ending:
             return
         self._poll.unregister(0)

@@ -1,1 +1,1 @@
-"""A worker: the agent, the sessions of the ranks, and what happens when the pod is terminated."""
+"""A worker: the agent, its connections, and what happens when the pod is terminated."""

@@ -108,7 +108,7 @@ class Agent:
         # In the order of their arrival: without a request, and with one.
         self._strangers: list[Client] = []
         self._sessions: list[Client] = []
-        # Sessions that wait until the processes of earlier attempts are gone.
+        # Agent connections that wait until the processes of earlier attempts are gone.
         self._waiting: list[Client] = []
         self._lines: list[float] = []
         reader, writer = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
@@ -122,7 +122,7 @@ class Agent:
         self._is_leaving = True
 
     def serve(self) -> None:
-        """Serve until this process was asked to end and no session is left."""
+        """Serve until this process was asked to end and no agent connection is left."""
         while True:
             if self._is_leaving and self._listener:
                 # No other attempt may begin here; what runs goes on.
@@ -273,7 +273,7 @@ class Agent:
             client.early.append((kind, content))
             client.early_bytes += len(content)
 
-    # Sessions.
+    # Agent connections.
 
     def _ask(self, client: Client, content: bytes) -> None:
         """Take a request, and start its program when nothing of an earlier attempt is left."""
@@ -283,7 +283,7 @@ class Agent:
             raise RefusedError(str(problem)) from problem
         client.request = request
         if len(self._sessions) >= self._limits.sessions:
-            raise RefusedError(f"refused: this worker has {len(self._sessions)} sessions")
+            raise RefusedError(f"refused: this worker has {len(self._sessions)} agent connections")
         try:
             is_new = self._fence.admit(request.fence)
         except FenceError as problem:
@@ -351,7 +351,7 @@ class Agent:
         self._update(client)
 
     def _finish(self, client: Client) -> None:
-        """End a session when its program has ended and all of its output has been sent."""
+        """End an agent connection when its program has ended and all its output has been sent."""
         assert client.program  # noqa: S101
         assert client.request  # noqa: S101
         if client.program.is_orphaned:
@@ -361,7 +361,8 @@ class Agent:
         code = client.program.code or 0
         digest = client.request.digest()
         fence = client.request.fence
-        log(f"session of {client.address}: fence number {fence}, argv {digest}, ended: {code}")
+        text = f"fence number {fence}, argv {digest}, ended: {code}"
+        log(f"agent connection from {client.address}: {text}")
         if not client.channel:
             self._drop(client)
             return
@@ -370,10 +371,10 @@ class Agent:
         self._send(client, frames.EXIT, frames.NUMBER.pack(code))
 
     def _end_orphans(self, client: Client) -> None:
-        """Kill the processes below this one that belong to no other session."""
+        """Kill the processes below this one that belong to no other agent connection."""
         others = [one.program.pid for one in self._sessions if one is not client and one.program]
         for _ in range(LOOKS):
-            # In this order: what another session starts meanwhile is not among these.
+            # In this order: what another agent connection starts meanwhile is not among these.
             found = set(processes.descendants(os.getpid()))
             below = {pid for other in others for pid in [other, *processes.descendants(other)]}
             for pid in found - below:

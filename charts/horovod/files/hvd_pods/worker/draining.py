@@ -37,14 +37,14 @@ def leave(
     wait: Callable[[], None],
     save: Callable[[bool], None],
 ) -> None:
-    """Return when no rank is left in this worker, and no session of a launcher.
+    """Return when no rank is left in this worker, and no agent connection of a launcher.
 
     `wait` waits for a moment, and reaps the processes that have ended. `save` begins to save what
     is kept in memory, unless that was begun before; it gets whether no rank is left. The kubelet
     kills a worker that does not end in `grace` seconds.
     """
     save_at = time.monotonic() + RANKS_SHARE * grace
-    # No other attempt may begin here: the agent listens no longer, and ends with its last session.
+    # No other attempt may begin here: the agent listens no longer, and ends with its last program.
     agent.terminate()
     notified: set[ranks.Script] = set()
     # A master that does not answer would cost each rank seconds of the grace period.

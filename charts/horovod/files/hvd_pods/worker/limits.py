@@ -12,7 +12,7 @@ class AgentLimits(NamedTuple):
     # the oldest makes room.
     per_address: int = 17
     strangers: int = 69
-    # Sessions at a time.
+    # Agent connections at a time.
     sessions: int = 1024
     # Seconds that a client may stay connected without sending anything: master/probing.py keeps
     # such connections, to see that this worker is there, and renews them before. And seconds from
@@ -32,7 +32,7 @@ class AgentLimits(NamedTuple):
 # addresses there may be, beside one connection of each host.
 BASE_CONNECTIONS = 16
 SOURCES = 4
-# Open files of a session, and of the agent itself.
+# Open files of an agent connection, and of the agent itself.
 SESSION_FILES = 5
 OWN_FILES = 32
 # The kernel's word for no limit (RLIM_INFINITY), and what is as good.
@@ -43,7 +43,7 @@ def choose_limits(slots: int, hosts: int, files: int) -> AgentLimits:
     """Return the limits of a worker with these ranks, in a run with these hosts.
 
     `files` is the number of files that a process may have open; -1 stands for no limit. Clients
-    without a request have at most half of them, so that they keep no session out.
+    without a request have at most half of them, so that they keep no agent connection out.
     """
     half = (files if files >= 0 else MANY_FILES) // 2
     per_address = BASE_CONNECTIONS + slots

@@ -221,7 +221,7 @@ def main() -> int:
         processes.set_process_option(processes.PR_SET_CHILD_SUBREAPER, 1)
     signals = Signals()
     if Path(CODE).is_dir():
-        # The packages are installed later: sessions and forks find them at this path then.
+        # The packages are installed later: agent connections and forks find them at this path then.
         os.environ.update(packages.add_to(os.environ))
     write_ssh()
     start_warm_process(sys.executable, os.environ)

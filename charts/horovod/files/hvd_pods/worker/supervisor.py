@@ -1,9 +1,9 @@
-"""The process between the agent and a program that it has started, one for each session.
+"""The process between the agent and a program that it has started, one for each agent connection.
 
 It is the subreaper of the program and of all that the program starts, so that nothing outlives the
-session: when the program has ended, it kills what the program has left, and then reports how the
-program ended. It dies with the agent; what it watches then comes to the worker's main program,
-which ends with the agent, and the container with it.
+agent connection: when the program has ended, it kills what the program has left, and then reports
+how the program ended. It dies with the agent; what it watches then comes to the worker's main
+program, which ends with the agent, and the container with it.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def start(argv: Sequence[str], environment: Mapping[str, str], streams: Sequence
 
 
 def _arrange(streams: Sequence[int]) -> None:
-    """Make the descriptors 0 to 3, and close all others: they belong to other sessions."""
+    """Make the descriptors 0 to 3, and close all others: they belong to other connections."""
     # The agent may have as many files open as it may: the list of them needs one more.
     os.close(0)
     for number in map(int, files.list_names("/proc/self/fd")):

@@ -165,7 +165,7 @@ def test_log_has_few_lines_about_clients_and_none_of_their_content(
                 while one.recv(100):
                     continue
         check_served(agent)
-        wait_until(lambda: "session of" in agent.log, 20, "the log has the session")
+        wait_until(lambda: "agent connection from" in agent.log, 20, "the log has the connection")
         lines = [line for line in agent.log.splitlines() if "agent: " in line]
         assert len(lines) == 20
         assert "secret" not in agent.log
@@ -190,7 +190,7 @@ def test_sessions_are_bounded(tmp_path: Path, release: ReleaseKeys) -> None:
         agent.shell("echo up; cat") as first,
     ):
         first.read_until(b"up\n")
-        with pytest.raises(AgentSessionError, match="refused: this worker has 1 sessions"):
+        with pytest.raises(AgentSessionError, match="refused: this worker has 1 agent connections"):
             agent.run("echo second")
         first.give(b"")
         assert first.wait() == 0

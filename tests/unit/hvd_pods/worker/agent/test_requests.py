@@ -180,8 +180,8 @@ def test_another_frame_before_the_request_is_refused(
     ("kind", "content"),
     [(frames.SIGNAL, b"1"), (frames.HELLO, b""), (frames.TAKEN, b""), (b"\0", b"")],
 )
-@pytest.mark.promise("frame that no master sends ends the session")
-def test_frame_that_no_master_sends_ends_the_session(
+@pytest.mark.promise("frame that no master sends ends the connection")
+def test_frame_that_no_master_sends_ends_the_connection(
     master: tuple[Client, str], kind: bytes, content: bytes
 ) -> None:
     client, nonce = master

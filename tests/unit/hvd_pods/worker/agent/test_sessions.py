@@ -158,10 +158,10 @@ def test_programs_run_side_by_side(worker: AgentPod) -> None:
         program.close()
 
 
-@pytest.mark.promise("log has peer fence number and hash of a session and no values")
-def test_log_has_peer_fence_number_and_hash_of_a_session_and_no_values(worker: AgentPod) -> None:
+@pytest.mark.promise("log has peer fence number and hash of a connection and no values")
+def test_log_has_peer_fence_number_and_hash_of_a_connection_and_no_values(worker: AgentPod) -> None:
     worker.run("exit 9; echo secret-argument", variables={"HVD_NOTICES": "a,1,secret-value"})
-    wait_until(lambda: "ended: 9" in worker.log, 20, "the log has the session")
+    wait_until(lambda: "ended: 9" in worker.log, 20, "the log has the connection")
     line = next(line for line in worker.log.splitlines() if "ended: 9" in line)
-    assert "session of ::ffff:127.0.0.1: fence number 0, argv " in line
+    assert "agent connection from ::ffff:127.0.0.1: fence number 0, argv " in line
     assert "secret" not in worker.log

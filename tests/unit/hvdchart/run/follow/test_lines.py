@@ -37,7 +37,9 @@ PEER = [
     "  Local host: loop-worker-0",
     EDGE,
 ]
-SESSION = "[hvd +0.1s] session of ::ffff:198.18.2.5: fence number 1795884, argv fb43, ended: 0"
+CONNECTION = (
+    "[hvd +0.1s] agent connection from ::ffff:198.18.2.5: fence number 1795884, argv fb43, ended: 0"
+)
 
 
 def made_by(command: str = "") -> NewestRun:
@@ -61,8 +63,8 @@ def test_box_about_a_lost_peer_is_left_out() -> None:
     assert shown("before", *PEER, "after") == ["before", "after"]
 
 
-def test_sessions_of_agents_are_left_out() -> None:
-    assert shown("ready", SESSION, pod="train-worker-0") == ["[worker-0] ready"]
+def test_connections_of_agents_are_left_out() -> None:
+    assert shown("ready", CONNECTION, pod="train-worker-0") == ["[worker-0] ready"]
 
 
 def test_tags_that_mpirun_puts_into_a_line_are_left_out() -> None:
