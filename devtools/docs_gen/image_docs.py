@@ -1,5 +1,5 @@
 """Writes what images/versions.yaml, the proofs and the patches decide: the parameter tables of the
-images' READMEs, the table in docs/image-builds.md of how they are tested, the list of patches in
+images' READMEs, the table in images/README.md of how they are tested, the list of patches in
 docs/packagers.md, and docker-bake.json.
 
 With docker-bake.json, Docker alone builds the images: `docker buildx bake cpu`. `python -m images
@@ -22,7 +22,7 @@ from images.builder.proof import read
 from images.builder.sdist import FOLDER as SOURCE
 from images.common import build_horovod
 
-PAGE = ROOT / "docs" / "image-builds.md"
+PAGE = ROOT / "images" / "README.md"
 FOR_PACKAGERS = ROOT / "docs" / "packagers.md"
 BAKE_FILE = ROOT / "docker-bake.json"
 # The name under which a build of Docker alone finds the image that it starts from.

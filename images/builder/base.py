@@ -66,7 +66,7 @@ def base_of(image: Image, engine: Engine) -> tuple[str, str]:
         raise DevtoolsError(
             f"neither an image registry nor a package source of {distribution}'s {image.suite} "
             "is configured here",
-            f"add a source of {image.suite} below /etc/apt (docs/image-builds.md), "
+            f"add a source of {image.suite} below /etc/apt (images/README.md), "
             "or make registries reachable",
         )
     note(f"no image registry can be reached: the base comes from {distribution}'s packages")
