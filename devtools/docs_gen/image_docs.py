@@ -1,6 +1,6 @@
 """Writes what images/versions.yaml, the proofs and the patches decide: the parameter tables of the
 images' READMEs, the table in images/README.md of how they are tested, the list of patches in
-docs/packagers.md, and docker-bake.json.
+docs/runtime.md, and docker-bake.json.
 
 With docker-bake.json, Docker alone builds the images: `docker buildx bake cpu`. `python -m images
 build` remains the way to build with other versions than the defaults, without a registry, or with
@@ -23,7 +23,7 @@ from images.builder.sdist import FOLDER as SOURCE
 from images.common import build_horovod
 
 PAGE = ROOT / "images" / "README.md"
-FOR_PACKAGERS = ROOT / "docs" / "packagers.md"
+RUNTIME = ROOT / "docs" / "runtime.md"
 BAKE_FILE = ROOT / "docker-bake.json"
 # The name under which a build of Docker alone finds the image that it starts from.
 _PARENT = "parent"
@@ -146,6 +146,6 @@ def generated_texts() -> dict[Path, str]:
         for image in images.values()
         if image.framework
     }
-    pages = {PAGE: {"tests": proof_table(images)}, FOR_PACKAGERS: {"patches": patch_table(images)}}
+    pages = {PAGE: {"tests": proof_table(images)}, RUNTIME: {"patches": patch_table(images)}}
     texts = {page: replace_sections(page, sections) for page, sections in pages.items()}
     return {**readmes, **texts, BAKE_FILE: bake_file(images)}
