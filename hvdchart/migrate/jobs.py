@@ -6,7 +6,7 @@ Volcano's Job with its plugin `mpi`.
 
 from __future__ import annotations
 
-from hvdchart.migrate import launch, pod_spec
+from hvdchart.migrate import carry_over, pod_spec
 from hvdchart.migrate.command_line import CommandLine, only_starts_sshd
 from hvdchart.migrate.ledger import Ledger
 from hvdchart.migrate.roles import (
@@ -177,7 +177,7 @@ def _carry_over_workers(
     if slots:
         ledger.carry_over(slots, ("worker", "slots"), "", gpus or wanted)
     ledger.put(("worker", "slots"), gpus or given, slots or replicas)
-    launch.check_size(ledger, line, number, gpus or given, replicas)
+    carry_over.check_size(ledger, line, number, gpus or given, replicas)
 
 
 def _carry_over_images(ledger: Ledger, worker: KeyPath, launcher: KeyPath) -> None:
@@ -204,13 +204,13 @@ def _carry_over_command(
     arguments = (*launcher, "args")
     items = [*ledger.items_at(*command), *ledger.items_at(*arguments)]
     old = command if ledger.list_at(*command) else arguments
-    variables = launch.variables_at(ledger, (*launcher, "env"))
+    variables = carry_over.variables_at(ledger, (*launcher, "env"))
     line = CommandLine("mpirun")
     if items:
         words = [
-            launch.expand_references(ledger, at, ledger.text_at(*at), variables) for at in items
+            carry_over.expand_references(ledger, at, ledger.text_at(*at), variables) for at in items
         ]
-        line = launch.carry_over_command(ledger, old, words)
+        line = carry_over.carry_over_command(ledger, old, words)
         if old == command and ledger.has(arguments):
             ledger.change(arguments, ("master", "args"), "the rest of the command line")
         if not ledger.list_at(*command):
@@ -225,11 +225,11 @@ def _carry_over_command(
         )
     if exports_all and line.exports_all is None and line.mode == "mpirun":
         line.exports_all = True
-    won = launch.exported(ledger, old, line, variables)
-    launch.carry_over_variables(
+    won = carry_over.exported(ledger, old, line, variables)
+    carry_over.carry_over_variables(
         ledger, {(*worker, "env"): ""}, ("worker", "env"), won, (*worker, "resources")
     )
-    launch.carry_over_variables(ledger, {(*launcher, "env"): ""}, ("master", "env"), {})
+    carry_over.carry_over_variables(ledger, {(*launcher, "env"): ""}, ("master", "env"), {})
     return line
 
 

@@ -14,8 +14,8 @@ from typing import Any
 
 from hvdchart.errors import SpecError
 from hvdchart.migrate import slurm
+from hvdchart.migrate.carry_over import carry_over_line, check_size, exported
 from hvdchart.migrate.command_line import CommandLine, workers_and_slots
-from hvdchart.migrate.launch import carry_over_line, check_size, exported
 from hvdchart.migrate.launch_lines import STARTERS, parse_launch
 from hvdchart.migrate.ledger import Ledger
 from hvdchart.migrate.parser import NotUnderstoodError

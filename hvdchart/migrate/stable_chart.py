@@ -6,7 +6,7 @@ keys mean what the templates of these charts made of them, which differs from th
 
 from __future__ import annotations
 
-from hvdchart.migrate import launch, pod_spec
+from hvdchart.migrate import carry_over, pod_spec
 from hvdchart.migrate.command_line import CommandLine
 from hvdchart.migrate.ledger import Ledger
 from hvdchart.spec.paths import KeyPath
@@ -42,14 +42,14 @@ def migrate_chart(ledger: Ledger) -> None:
     gpus = pod_spec.carry_over_resources(ledger, ("resources",))
     line = _carry_over_arguments(ledger, head)
     # The old chart gave the master's variables to the workers too.
-    mine = launch.variables_at(ledger, (head, "env"))
-    variables = {**launch.variables_at(ledger, ("worker", "env")), **mine}
-    won = {**mine, **launch.exported(ledger, (head, "args"), line, variables)}
+    mine = carry_over.variables_at(ledger, (head, "env"))
+    variables = {**carry_over.variables_at(ledger, ("worker", "env")), **mine}
+    won = {**mine, **carry_over.exported(ledger, (head, "args"), line, variables)}
     reasons: dict[KeyPath, str] = {
         (head, "env"): "the old chart set it on the workers too",
         ("worker", "env"): "the old chart ignored it",
     }
-    launch.carry_over_variables(ledger, reasons, ("worker", "env"), won, ("resources",))
+    carry_over.carry_over_variables(ledger, reasons, ("worker", "env"), won, ("resources",))
     _carry_over_workers(ledger, head, line, gpus)
     _carry_over_network(ledger)
     volumes = pod_spec.Volumes(ledger)
@@ -91,13 +91,13 @@ def _carry_over_images(ledger: Ledger, head: str) -> None:
 
 def _carry_over_arguments(ledger: Ledger, head: str) -> CommandLine:
     """The old chart joined all arguments with spaces and passed them to bash."""
-    variables = launch.variables_at(ledger, (head, "env"))
+    variables = carry_over.variables_at(ledger, (head, "env"))
     arguments = [
-        launch.expand_references(ledger, item, ledger.text_at(*item), variables)
+        carry_over.expand_references(ledger, item, ledger.text_at(*item), variables)
         for item in ledger.items_at(head, "args")
     ]
     if arguments:
-        return launch.carry_over_command(
+        return carry_over.carry_over_command(
             ledger, (head, "args"), ["bash", "-c", " ".join(arguments)]
         )
     ledger.add_check(
@@ -126,7 +126,7 @@ def _carry_over_workers(ledger: Ledger, head: str, line: CommandLine, gpus: int 
         reason = f"-np {line.ranks}: the old master ran ranks too, this one runs none"
     ledger.put(path, number, path)
     ledger.carry_over(path, path, reason, number)
-    launch.check_size(ledger, line, number, slots, path)
+    carry_over.check_size(ledger, line, number, slots, path)
 
 
 def _carry_over_network(ledger: Ledger) -> None:

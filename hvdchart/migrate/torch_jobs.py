@@ -8,7 +8,7 @@ trainer.kubeflow.org/v1alpha1.
 from __future__ import annotations
 
 from hvd_pods.common.hostile import parse_count
-from hvdchart.migrate import launch, pod_spec
+from hvdchart.migrate import carry_over, pod_spec
 from hvdchart.migrate.command_line import CommandLine
 from hvdchart.migrate.launch_lines import parse_container
 from hvdchart.migrate.ledger import Ledger
@@ -133,15 +133,15 @@ def _carry_over_training(
     ledger.change(each, ("worker", "slots"))
     line = _carry_over_command(ledger, container, number, asked, gpus)
     line.minimum = minimum or line.minimum
-    variables = launch.variables_at(ledger, (*container, "env"))
-    won = launch.exported(ledger, container, line, variables)
-    launch.carry_over_variables(
+    variables = carry_over.variables_at(ledger, (*container, "env"))
+    won = carry_over.exported(ledger, container, line, variables)
+    carry_over.carry_over_variables(
         ledger, {(*container, "env"): ""}, ("worker", "env"), won, (*container, resources)
     )
     slots = (asked or gpus or 1) if line.mode == "mpirun" else line.per_host or 1
     ledger.put(("worker", "number"), number, owner)
     ledger.put(("worker", "slots"), slots, owner)
-    launch.check_size(ledger, line, number, slots, owner)
+    carry_over.check_size(ledger, line, number, slots, owner)
     if gpus and gpus != slots:
         ledger.add_check(
             f"a pod had {pluralize(gpus, 'GPU')}, and worker.slots is {slots}, the number of its "
@@ -155,7 +155,7 @@ def _carry_over_policy(ledger: Ledger, number: int) -> None:
     if value_at(ledger.values, ("worker", "minimum")):
         ledger.change(least, ("worker", "minimum"))
     else:
-        ledger.drop(least, launch.NO_MINIMUM)
+        ledger.drop(least, carry_over.NO_MINIMUM)
     most = ledger.integer_at(*_ELASTIC, "maxReplicas")
     if most and most > number:
         what = f"the run uses at most worker.number workers: for more set it to {most}"
@@ -188,7 +188,7 @@ def _carry_over_command(
             "of allreduce instead. Put the command into master.args"
         )
         line = CommandLine("direct", framework="torch", per_host=asked or gpus)
-        launch.carry_over_line(ledger, container, line)
+        carry_over.carry_over_line(ledger, container, line)
         return line
     old = command if ledger.list_at(*command) else arguments
     if old == command and ledger.has(arguments):
@@ -201,16 +201,18 @@ def _carry_over_command(
         "PET_NNODES": str(number),
         "PET_NPROC_PER_NODE": str(each),
     }
-    variables: dict[str, launch.Variable] = {
+    variables: dict[str, carry_over.Variable] = {
         **{name: {"name": name, "value": value} for name, value in known.items()},
-        **launch.variables_at(ledger, (*container, "env")),
+        **carry_over.variables_at(ledger, (*container, "env")),
     }
-    words = [launch.expand_references(ledger, at, ledger.text_at(*at), variables) for at in items]
+    words = [
+        carry_over.expand_references(ledger, at, ledger.text_at(*at), variables) for at in items
+    ]
     try:
         line = parse_container(words, number, each, known)
     except NotUnderstoodError as error:
         raise ledger.error(old, str(error), _ALONE) from None
-    launch.carry_over_line(ledger, old, line)
+    carry_over.carry_over_line(ledger, old, line)
     return line
 
 
