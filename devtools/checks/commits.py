@@ -89,6 +89,8 @@ def subject_problems(subject: str) -> Iterator[str]:
         yield f"{len(subject)} characters: use at most {LONGEST}, and move reasons to the body"
     if subject.endswith("."):
         yield "a subject ends without a full stop"
+    if ", and " in subject:
+        yield "a subject with `, and` names two changes: make a commit of each"
     scoped = SCOPE.match(subject)
     if scoped is None:
         yield "no scope: begin with the part that changes, such as `chart: `"

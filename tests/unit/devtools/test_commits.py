@@ -33,6 +33,7 @@ from devtools.common.errors import DevtoolsError
         ("chart: retried API calls", "'retried' is not imperative"),
         ("chart: retries API calls", "'retries' is not imperative"),
         ("chart: retrying API calls", "'retrying' is not imperative"),
+        ("chart: retry API calls, and name them", "names two changes"),
         (f"chart: retry {'x' * 58}", None),
         (f"chart: retry {'x' * 60}", "73 characters"),
     ],
