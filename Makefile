@@ -78,6 +78,15 @@ release: venv ## Write the packaged chart, the wheel, notes and checksums into d
 	  $(if $(REPOSITORY),--repository $(REPOSITORY)) \
 	  $(if $(REGISTRY),--registry $(REGISTRY))
 
+release-twice: ## Write the release twice, and fail where two files differ
+	@$(MAKE) --no-print-directory release
+	@mkdir -p build && cp dist/SHA256SUMS build/first-release
+	@$(MAKE) --no-print-directory release
+	@diff build/first-release dist/SHA256SUMS
+
+release-wheels: ## Build the wheels that a release has into dist/wheels
+	@$(MAKE) --no-print-directory wheels TENSORFLOW="2.21.0 2.20.0 2.19.1 2.18.1"
+
 wheels: venv ## Build Horovod's wheels and its source with the patches into dist/wheels (TENSORFLOW="2.21.0 2.20.0"; default: that of the image cpu)
 	@mkdir -p dist/wheels
 	@$(PY) -m images sdist dist/wheels
