@@ -108,32 +108,20 @@ lock: venv ## Lock the newest Python packages that requirements/*.in allow
 	    --no-emit-index-url --no-emit-trusted-host --no-emit-find-links \
 	    $$name.in -o $$name.txt || exit; done
 
-BENCHES_APART := $(foreach name,thousand releases faults bare pipeline scale,tests/bench/bench_$(name).py)
+# Each is tests/bench/bench_NAME.py, with its options in ARGS: `make bench-faults ARGS=--help`.
+BENCHES_APART := bench-faults bench-scale bench-bare bench-pipeline bench-1000 bench-releases
 bench: venv ## Measure rendering, commands and the loop of `hvdchart dev`; checks nothing
-	@for file in $(filter-out $(BENCHES_APART),$(wildcard tests/bench/bench_*.py)); do \
+	@for file in $(filter-out $(BENCHES_APART:bench-%=tests/bench/bench_%.py),$(wildcard tests/bench/bench_*.py)); do \
 	  $(PY) -m $$(echo $${file%.py} | tr / .) || exit; done
 
-bench-faults: venv ## Measure start and faults, also of other launchers (ONLY=keep,waiting PARTS=start,each,storm,node TURNS=5 SECONDS=300)
-	@$(PY) -m tests.bench.bench_faults \
-	  $(if $(ONLY),--only $(ONLY)) $(if $(PARTS),--parts $(PARTS)) \
-	  $(if $(TURNS),--turns $(TURNS)) $(if $(SECONDS),--seconds $(SECONDS)) \
-	  $(if $(EVERY),--every $(EVERY)) $(if $(SEED),--seed $(SEED))
-
-bench-scale: venv ## Measure what a second rank costs with the chart's variables, with MPI and with Gloo (TURNS=18)
-	@$(PY) -m tests.bench.bench_scale $(if $(TURNS),--turns $(TURNS))
-
-bench-bare: venv ## Measure training in pods beside the same on this machine (TURNS=48 STARTS=6 ONLY=one,two,network)
-	@$(PY) -m tests.bench.bench_bare \
-	  $(if $(TURNS),--turns $(TURNS)) $(if $(STARTS),--starts $(STARTS)) $(if $(ONLY),--only $(ONLY))
-
-bench-pipeline: venv ## Measure what reading images costs a training, naive and with pipeline.py (TURNS=12)
-	@$(PY) -m tests.bench.bench_pipeline $(if $(TURNS),--turns $(TURNS))
-
-bench-1000: venv ## Measure a launch on 1,000 hosts that this machine plays (HOSTS=64,128,1000 MPI=openmpi5)
-	@$(PY) -m tests.bench.bench_thousand $(if $(HOSTS),--hosts $(HOSTS)) $(if $(MPI),--mpi $(MPI))
-
-bench-releases: venv ## Measure many releases at once on the local cluster (RELEASES=50)
-	@$(PY) -m tests.bench.bench_releases $(if $(RELEASES),--releases $(RELEASES))
+bench-faults: ## Measure start and faults, also of other launchers (ARGS="--only keep,waiting --parts storm")
+bench-scale: ## Measure what a second rank costs with the chart's variables, with MPI and with Gloo
+bench-bare: ## Measure training in pods beside the same on this machine
+bench-pipeline: ## Measure what reading images costs a training, naive and with pipeline.py
+bench-1000: ## Measure a launch on 1,000 hosts that this machine plays
+bench-releases: ## Measure many releases at once on the local cluster
+$(BENCHES_APART): bench-%: venv
+	@$(PY) -m tests.bench.bench_$* $(ARGS)
 
 try-tensorflow: venv ## Test Horovod on a new TensorFlow: VERSION=2.22.0 [KERAS=3.16.0] [PYTHON=3.13]
 	@$(PY) -m pytest -q tests/images/test_keras.py -k checks --set tensorflow=$(VERSION) \

@@ -1,6 +1,6 @@
 """Measures a run of up to 4,000 workers: a real control plane, the chart's master and its agent.
 
-python -m tests.bench.bench_thousand [--hosts 64,128,256,512,1000,4000] [--mpi openmpi5]
+python -m tests.bench.bench_1000 [--hosts 64,128,256,512,1000,4000] [--mpi openmpi5]
 
 The API server, the scheduler and the controllers are real. kwok plays the nodes and their kubelets.
 One agent has the addresses of all pods (farm.py). All of it shares this machine's cores, so that
