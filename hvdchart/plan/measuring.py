@@ -26,7 +26,7 @@ def command_plan(plan: Plan, command: Sequence[str], retries: int, **changes: An
     ]
     # Mode direct has none; those of a custom command are in it.
     options = spec.launch.options if spec.launch.mode == "mpirun" else ()
-    timeout = spec.launch.hosts_timeout_seconds
+    timeout = spec.launch.workers_timeout_seconds
     changed = dataclasses.replace(
         spec,
         nodes=tuple(nodes),
@@ -35,7 +35,7 @@ def command_plan(plan: Plan, command: Sequence[str], retries: int, **changes: An
         launch=Launch(
             mode="custom",
             options=options,
-            hosts_timeout_seconds=timeout,
+            workers_timeout_seconds=timeout,
             # The commands of this package report themselves what they have started.
             allow_idle_workers=True,
         ),

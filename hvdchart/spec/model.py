@@ -326,7 +326,7 @@ class Launch:
     options: tuple[str, ...] = key(
         ListOf(String("an argument"), longest=200), "arguments appended to the planned ones", ()
     )
-    hosts_timeout_seconds: int | None = optional(
+    workers_timeout_seconds: int | None = optional(
         Integer(1, 86400), "how long to wait for another worker, in seconds (default: the chart's)"
     )
     allow_idle_workers: bool = key(
@@ -347,7 +347,13 @@ class Spec:
     )
     train: Train = key(ObjectOf(Train), "training program")
     launch: Launch = key(
-        ObjectOf(Launch, {"elastic": "give nodes[].minimum, the fewest workers, in its place"}),
+        ObjectOf(
+            Launch,
+            {
+                "elastic": "give nodes[].minimum, the fewest workers, in its place",
+                "hostsTimeoutSeconds": "write workersTimeoutSeconds in its place",
+            },
+        ),
         "how ranks are started",
         Launch(),
     )

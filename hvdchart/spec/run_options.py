@@ -77,7 +77,7 @@ _KEYS = {
     "tolerations": "nodes.0.tolerations",
     "master.activeDeadlineSeconds": "train.deadlineSeconds",
     "master.backoffLimit": "train.retries",
-    "launch.hostsTimeoutSeconds": "launch.hostsTimeoutSeconds",
+    "launch.workersTimeoutSeconds": "launch.workersTimeoutSeconds",
     "launch.options": "launch.options",
     "horovod.timeline": "horovod.timeline",
 }

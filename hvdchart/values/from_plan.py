@@ -175,7 +175,7 @@ def _launch(plan: Plan) -> dict[str, Plain]:
         ),
         options=list(launch.options),
         preload=list(plan.framework.preload),
-        hostsTimeoutSeconds=launch.hosts_timeout_seconds,
+        workersTimeoutSeconds=launch.workers_timeout_seconds,
         allowIdleWorkers=launch.allow_idle_workers or None,
     )
 

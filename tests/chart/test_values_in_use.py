@@ -83,7 +83,7 @@ MARKED: Values = {
     },
     "launch": {
         "options": ["--zz29"],
-        "hostsTimeoutSeconds": 7030,
+        "workersTimeoutSeconds": 7030,
         "lostAfterSeconds": 7082,
         "shrinkAfterSeconds": 7083,
         "stallTimeoutSeconds": 7081,

@@ -42,7 +42,7 @@ def write_spec(folder: Path, namespace: Namespace, command: list[str], **more: A
         "nodes": [{**node, "tuning": {"cpu": "50m"}}],
         "image": {**image_values(namespace.image), **more.pop("image", {})},
         "train": {"command": command, "retries": 0},
-        "launch": {"hostsTimeoutSeconds": 120},
+        "launch": {"workersTimeoutSeconds": 120},
         # These scripts use no framework, and would wait for its import.
         "values": {"launch": {"preload": []}},
         **more,

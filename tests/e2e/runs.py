@@ -22,7 +22,7 @@ def values(**changes: object) -> Values:
     base: Values = {
         "worker": {"number": 2, "slots": 2, "env": [{"name": "MARK", "value": AWKWARD}]},
         "master": {"args": ["python3", "-c", SHOW]},
-        "launch": {"hostsTimeoutSeconds": 120},
+        "launch": {"workersTimeoutSeconds": 120},
     }
     for key, change in changes.items():
         base[key] = {**base.get(key, {}), **change} if isinstance(change, dict) else change

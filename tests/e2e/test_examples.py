@@ -45,7 +45,7 @@ def torch_values(image: dict[str, str], **launch: object) -> Values:
         "image": image,
         "worker": {"number": 2, "slots": 1, "env": [{"name": "OMP_NUM_THREADS", "value": "1"}]},
         "master": {"args": TORCH},
-        "launch": {"hostsTimeoutSeconds": 120, **launch},
+        "launch": {"workersTimeoutSeconds": 120, **launch},
     }
 
 

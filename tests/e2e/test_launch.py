@@ -59,7 +59,7 @@ def values(library: str, script: str, **changes: Any) -> Values:
 BOUND = {
     "binding": {"to": "core", "coresPerRank": 1},
     "preload": ["mpi4py"],
-    "hostsTimeoutSeconds": 120,
+    "workersTimeoutSeconds": 120,
 }
 OVER_TCP = {"interface": "eth0", "transport": "TCP"}
 

@@ -22,7 +22,7 @@ SLEEP = "import time; time.sleep(600)"
 def stages(namespace: Namespace) -> list[str]:
     """What the master has come to, however long its hosts took: a busy machine warns of that."""
     reasons = [event["reason"] for event in events(namespace)]
-    return [reason for reason in reasons if reason != "HostsMissing"]
+    return [reason for reason in reasons if reason != "WorkersMissing"]
 
 
 def wait_for_training(namespace: Namespace, attempt: int) -> None:
@@ -218,7 +218,7 @@ class TestSyncedManifests:
             assert f"created keys of the release in Secret hvd-agent-{of}" in log
 
     def test_run_trains_once(self, synced: Synced, namespace: Namespace) -> None:
-        assert stages(namespace) == ["Started", "HostsReady", "Training", "Finished"]
+        assert stages(namespace) == ["Started", "WorkersReady", "Training", "Finished"]
 
     def test_same_values_change_nothing(self, synced: Synced, namespace: Namespace) -> None:
         before = generations(namespace)
@@ -330,7 +330,7 @@ class TestRunThatGoesOn:
         assert refused.returncode != 0
         assert key in refused.stderr
         assert generations(namespace) == before
-        assert stages(namespace) == ["Started", "HostsReady", "Training"]
+        assert stages(namespace) == ["Started", "WorkersReady", "Training"]
 
     def test_helm_status_shows_the_commands_that_follow(
         self, sleeping: Values, namespace: Namespace

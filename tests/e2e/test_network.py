@@ -49,7 +49,7 @@ def staying(**more: object) -> Values:
     args = ["python3", "-c", "print('trained')"]
     base: Values = {"worker": {"number": 1}, "cleanup": "Never"}
     base["master"] = {"args": args, "backoffLimit": 0}
-    return {**base, "launch": {"hostsTimeoutSeconds": 120}, **more}
+    return {**base, "launch": {"workersTimeoutSeconds": 120}, **more}
 
 
 BOARD: Values = {

@@ -170,7 +170,7 @@ def terminated(namespace: Namespace) -> dict[str, Any]:
         {"name": "image", "number": 1, "image": {"repository": "no-such-image"}},
         {"name": "class", "number": 1, "runtimeClassName": "no-such-class"},
     ]
-    namespace.install("hvd", values(workerGroups=groups, launch={"hostsTimeoutSeconds": 40}))
+    namespace.install("hvd", values(workerGroups=groups, launch={"workersTimeoutSeconds": 40}))
     assert namespace.wait_for_end("hvd") == "Failed"
     (attempt,) = namespace.attempts("hvd")
     ended: dict[str, Any] = attempt["status"]["containerStatuses"][0]["state"]["terminated"]
@@ -189,7 +189,7 @@ class TestWorkersThatCannotStart:
     ) -> None:
         """Also in the termination message, which `kubectl describe` shows."""
         text = namespace.log("hvd") if place == "log" else terminated["message"]
-        assert "2 of 2 workers did not answer within launch.hostsTimeoutSeconds=40" in text
+        assert "2 of 2 workers did not answer within launch.workersTimeoutSeconds=40" in text
         lines = {line.partition(":")[0].strip(): line for line in text.splitlines()}
         assert "ImagePull" in lines["hvd-image-0"]
         assert "no-such-image" in lines["hvd-image-0"]

@@ -68,7 +68,7 @@ class TestMetrics:
         lines = metrics_of_the_master(waiting)
         assert 'horovod_stage{stage="Training"} 1' in lines
         assert "horovod_ranks 2" in lines
-        assert "horovod_hosts_ready 1" in lines
+        assert "horovod_workers_ready 1" in lines
 
     def test_master_has_the_metrics_of_the_scripts_file(self, waiting: Namespace) -> None:
         assert "horovod_images_per_second 512.5" in metrics_of_the_master(waiting)

@@ -69,7 +69,7 @@ def test_quota(training: Training) -> None:
     training.namespace.apply(quota)
     began = time.time()
     requests = {"resources": {"requests": {"memory": "1Gi"}}}
-    training.install(STEPS, worker=requests, launch={"preload": [], "hostsTimeoutSeconds": 8})
+    training.install(STEPS, worker=requests, launch={"preload": [], "workersTimeoutSeconds": 8})
     told = end(training, began)
     assert "1 of 2 workers did not answer" in told
     assert "exceeded quota: small" in told
@@ -80,7 +80,7 @@ def test_quota(training: Training) -> None:
 @pytest.mark.fault("Pod Security")
 def test_pod_security(training: Training) -> None:
     began = time.time()
-    launch = {"preload": [], "hostsTimeoutSeconds": 8}
+    launch = {"preload": [], "workersTimeoutSeconds": 8}
     training.install(STEPS, hostPID=True, launch=launch)
     told = end(training, began)
     assert 'violates PodSecurity "restricted:latest": host namespaces (hostPID=true)' in told

@@ -66,7 +66,7 @@ def test_cut_worker(training: Training) -> None:
 def test_worker_cut_for_a_while(training: Training) -> None:
     fault = training.run_to(FAULT_AT, STEPS)
     with cut_off(training.host(1)):
-        wait_until(lambda: events(training.namespace, "HostLost"), 180, "the master misses it")
+        wait_until(lambda: events(training.namespace, "WorkerLost"), 180, "the master misses it")
     # Its ranks of that attempt may still wait for the others.
     training.finish(fault)
     (failed,) = events(training.namespace, "Failed")

@@ -44,7 +44,7 @@ def debug_pods(
     values = release_values(name, cluster.namespace, helm)
     launch = values.get("launch") or {}
     # The others are settings of the launcher, which is not started.
-    kept = {key: launch[key] for key in ("hostsTimeoutSeconds", "preload") if key in launch}
+    kept = {key: launch[key] for key in ("workersTimeoutSeconds", "preload") if key in launch}
     values = {key: value for key, value in values.items() if key not in _OWN}
     values["launch"] = {"mode": "custom", "allowIdleWorkers": True, **kept}
     values["master"] = {**(values.get("master") or {}), **_MASTER}

@@ -15,12 +15,12 @@ QUEUED = "queued"
 SCHEDULING = "scheduling"
 PULLING = "pulling images"
 STARTING = "starting"
-HOSTS_READY = "hosts ready"
+WORKERS_READY = "workers ready"
 TRAINING = "training"
 DONE = "done"
 # What the stages that the master reports are called.
 _STAGES = {
-    RunEvent.HOSTS_READY.reason: HOSTS_READY,
+    RunEvent.WORKERS_READY.reason: WORKERS_READY,
     RunEvent.TRAINING.reason: TRAINING,
     RunEvent.STARTED.reason: STARTING,
     RunEvent.FAILED.reason: STARTING,

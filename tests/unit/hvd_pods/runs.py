@@ -24,7 +24,7 @@ def describe_run(**changes: Any) -> str:
         "args": ["python", "train.py"],
         "mode": "mpirun",
         "options": [],
-        "hostsTimeoutSeconds": 60,
+        "workersTimeoutSeconds": 60,
         "stallTimeoutSeconds": 0,
         "stopsFollowSteps": False,
         "failOnNaN": False,

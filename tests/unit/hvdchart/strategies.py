@@ -128,7 +128,7 @@ CHANGES: dict[tuple[str | int, ...], st.SearchStrategy[Any]] = {
     ("train", "retries"): st.integers(0, 5),
     ("train", "batchSize"): st.integers(1, 512),
     ("horovod",): some_of(autotune=st.booleans(), cycleTime=st.sampled_from([1, 3.5])),
-    ("launch", "hostsTimeoutSeconds"): st.integers(1, 600),
+    ("launch", "workersTimeoutSeconds"): st.integers(1, 600),
     ("volumes", "x"): SOURCES.map(lambda source: {**source, "mountPath": "/x", "subPath": "a/b"}),
     ("values",): RIGHT_VALUES,
 }

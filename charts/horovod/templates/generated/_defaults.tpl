@@ -65,7 +65,7 @@
   "launch.framework": "",
   "launch.failOnNaN": false,
   "launch.allowIdleWorkers": false,
-  "launch.hostsTimeoutSeconds": 1200,
+  "launch.workersTimeoutSeconds": 1200,
   "network.interface": "",
   "network.transport": "",
   "network.ipFamilyPolicy": "",

@@ -70,7 +70,7 @@
   "launch.stallTimeoutSeconds": "settings",
   "launch.failOnNaN": "settings",
   "launch.allowIdleWorkers": "settings",
-  "launch.hostsTimeoutSeconds": "settings",
+  "launch.workersTimeoutSeconds": "settings",
   "network.interface": "identity",
   "network.transport": "identity",
   "network.ipFamilyPolicy": "identity",

@@ -20,6 +20,7 @@
   "worker.port": "agent.port",
   "launch.mode=elastic": "launch.mode=direct (or mpirun), worker.minimum, and worker.env for HOROVOD_* and NCCL_* of master.env",
   "launch.mode=horovodrun": "launch.mode=direct over Gloo, with the options in a line of horovodrun in master.args, or launch.mode=mpirun over MPI, which horovodrun took where Horovod had it, unless --gloo was given; and worker.env for HOROVOD_* and NCCL_* of master.env",
+  "launch.hostsTimeoutSeconds": "launch.workersTimeoutSeconds, whose default is 1200 and not 600",
   "launch.elastic.minRanks": "worker.minimum, in workers",
   "launch.elastic.maxRanks": "worker.number, the most workers that the run uses"
 }

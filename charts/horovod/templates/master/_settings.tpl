@@ -68,7 +68,7 @@ so that only the workers' environment names it.
   "options" .Values.launch.options
   "binding" $binding
   "transport" .Values.network.transport
-  "hostsTimeoutSeconds" (int $launch.hostsTimeoutSeconds)
+  "workersTimeoutSeconds" (int $launch.workersTimeoutSeconds)
   "lostAfterSeconds" (int $launch.lostAfterSeconds)
   "lossFollowsState" (kindIs "invalid" .Values.launch.lostAfterSeconds)
   "shrinkAfterSeconds" (int $launch.shrinkAfterSeconds)

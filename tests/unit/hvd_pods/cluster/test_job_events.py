@@ -26,15 +26,15 @@ def reasons(api_server: FakeApi) -> list[str]:
 
 def test_an_event_is_created_about_the_job(api_server: FakeApi, events: JobEvents) -> None:
     """No character of its message controls a terminal or cannot be encoded."""
-    events.put("HostsReady", "2 hosts \x1b[31m\ud800", False)
+    events.put("WorkersReady", "2 hosts \x1b[31m\ud800", False)
     events.put("Training", "", False)
     events.close()
     event, second = api_server.items("core/events")
     about = {"apiVersion": "batch/v1", "kind": "Job", "name": "hvd-master-1"}
     expected = {
         "involvedObject": {**about, "namespace": "team", "uid": "uid-1"},
-        "reason": "HostsReady",
-        "action": "HostsReady",
+        "reason": "WorkersReady",
+        "action": "WorkersReady",
         "type": "Normal",
         "count": 1,
         "message": r"2 hosts \x1b[31m\ud800",

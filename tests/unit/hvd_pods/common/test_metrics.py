@@ -196,7 +196,7 @@ def scrape(port: int, host: str = "127.0.0.1", body: bytes | None = None) -> str
 def test_master_serves_its_state(port: int) -> None:
     page = scrape(port)
     assert page == scrape(port, "[::1]") == master.make_page(STATE, "")
-    assert {'horovod_stage{stage="Starting"} 1', "horovod_hosts_ready 0"} <= {*page.splitlines()}
+    assert {'horovod_stage{stage="Starting"} 1', "horovod_workers_ready 0"} <= {*page.splitlines()}
 
 
 def test_only_reads_are_answered_with_metrics(port: int) -> None:

@@ -63,7 +63,7 @@ def test_a_run_trains_and_is_over(pod: MasterPod, capsys: pytest.CaptureFixture[
         "attempt 1: mpirun starts 4 ranks on 2 workers",
         "the training ended with exit code 0",
     ]
-    assert pod.stages() == ["Started", "HostsReady", "Training", "Finished"]
+    assert pod.stages() == ["Started", "WorkersReady", "Training", "Finished"]
     assert {event["type"] for event in pod.api.items("core/events")} == {"Normal"}
     assert pod.recorded() == ("Finished", "")
     assert record(pod)["holder"] == ""

@@ -64,7 +64,7 @@ def is_of_second_host(event: m.Event) -> bool:
 
 
 def waits_for_workers() -> World:
-    world = World(one_group(hostsTimeoutSeconds=9 * HOUR))
+    world = World(one_group(workersTimeoutSeconds=9 * HOUR))
     world.put(m.Started())
     world.settle(until=m.WatchHosts)
     world.answers = [one for one in world.answers if not isinstance(one[1], m.HostAnswers)]

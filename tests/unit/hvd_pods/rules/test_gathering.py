@@ -179,7 +179,7 @@ def test_stateful_set_that_makes_pods_of_another_revision_ends_the_run_unless_it
     is_mended: bool,
 ) -> None:
     """A rolled-back StatefulSet would do so for ever, and each would be deleted."""
-    world = waiting(World(one_group(1, hostsTimeoutSeconds=3600)))
+    world = waiting(World(one_group(1, workersTimeoutSeconds=3600)))
     began = world.now
     made = 0
     while world.state.activity == Activity.GATHERING and world.now < began + 4 * SERVICE_WITHIN:
@@ -203,7 +203,7 @@ def test_stateful_set_that_makes_pods_of_another_revision_ends_the_run_unless_it
 def test_deleted_stateful_set_is_named_and_not_waited_for_as_long_as_hosts(
     comes_back: bool,
 ) -> None:
-    world = waiting(World(one_group(1, hostsTimeoutSeconds=3600)))
+    world = waiting(World(one_group(1, workersTimeoutSeconds=3600)))
     began = world.now
     while world.state.activity == Activity.GATHERING and world.now < began + 2 * SERVICE_WITHIN:
         is_back = comes_back and world.now > began + SERVICE_WITHIN / 2
@@ -240,12 +240,12 @@ BROKEN = {"containerStatuses": [{"name": "w", "image": "?", "state": {"waiting":
 
 @pytest.mark.parametrize(("spares", "ends"), [(0, True), (1, False)])
 def test_problem_that_lasts_ends_the_run_unless_spares_are_left(spares: int, ends: bool) -> None:
-    world = waiting(World(one_group(1, 1 + spares, hostsTimeoutSeconds=600)))
+    world = waiting(World(one_group(1, 1 + spares, workersTimeoutSeconds=600)))
     for _ in range(30):
         if world.state.activity != Activity.GATHERING:
             break
         list_pods(world, worker("w-0", status=BROKEN), worker("w-1"))
-    warnings = [e for e in world.of(m.CreateJobEvent) if e.event == RunEvent.HOSTS_MISSING]
+    warnings = [e for e in world.of(m.CreateJobEvent) if e.event == RunEvent.WORKERS_MISSING]
     assert len(warnings) == 1, "announced once"
     assert (world.state.activity != Activity.GATHERING) is ends
     if ends:
@@ -263,14 +263,16 @@ GATED = {"type": "PodScheduled", "status": "False", "reason": "SchedulingGated"}
 def test_only_a_deleted_service_is_not_waited_for_as_long_as_hosts(
     trained: str, status: dict[str, Any], is_deleted: bool
 ) -> None:
-    world = waiting(World(one_group(1, hostsTimeoutSeconds=1200), record={"trained": trained}))
+    world = waiting(World(one_group(1, workersTimeoutSeconds=1200), record={"trained": trained}))
     world.put(m.HostProblem(world.state.attempt.number, "w-0", NoAnswer("x", lacks_service=True)))
     until = world.now + SERVICE_WITHIN + 10
     while world.state.activity == Activity.GATHERING and world.now < until:
         list_pods(world, worker("w-0", status=status))
     assert (world.state.activity != Activity.GATHERING) is is_deleted
     remedy = "what to do: create the deleted Service again"
-    warnings = [e.message for e in world.of(m.CreateJobEvent) if e.event == RunEvent.HOSTS_MISSING]
+    warnings = [
+        e.message for e in world.of(m.CreateJobEvent) if e.event == RunEvent.WORKERS_MISSING
+    ]
     assert [remedy in message for message in warnings] == [True] * is_deleted
 
 
@@ -315,7 +317,7 @@ def test_master_that_is_asked_to_end_waits_for_no_hosts() -> None:
 
 def test_hosts_that_have_come_wait_for_a_launcher_that_takes_long_to_prepare() -> None:
     """Such as packages in the master, which the deadline of hosts is not for."""
-    world = World(one_group(hostsTimeoutSeconds=10))
+    world = World(one_group(workersTimeoutSeconds=10))
     world.put(m.Started())
     world.settle(until=m.Prepare)
     prepared = next(item for item in world.answers if isinstance(item[1], m.Prepared))

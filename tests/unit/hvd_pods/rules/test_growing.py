@@ -34,10 +34,10 @@ class Adaptive(World):
         self,
         *there: int,
         spares: int = 0,
-        hosts_timeout: int = 60,
+        workers_timeout: int = 60,
         record: dict[str, str] | None = None,
     ) -> None:
-        times = {"shrinkAfterSeconds": START_AFTER, "hostsTimeoutSeconds": hosts_timeout}
+        times = {"shrinkAfterSeconds": START_AFTER, "workersTimeoutSeconds": workers_timeout}
         run = one_group(4, 4 + spares, 2, mode="direct", lostAfterSeconds=3, **times)
         super().__init__(run, record=record or {})
         self.there = {f"w-{number}" for number in there}
@@ -107,7 +107,7 @@ def test_a_run_waits_for_nobody_when_all_are_there_and_for_the_minimum_for_ever(
 
 
 def test_hosts_timeout_ends_the_wait_for_others_and_not_the_run() -> None:
-    world = Adaptive(0, 1, hosts_timeout=5)
+    world = Adaptive(0, 1, workers_timeout=5)
     assert world.begin().run_for(6).launched() == ["01"]
 
 
@@ -125,7 +125,7 @@ def test_a_lost_worker_costs_no_wait_and_no_retry(spares: int, after: str) -> No
         [],
     )
     assert bool(world.told(RunEvent.SHRUNK)) is (spares == 0)
-    assert world.told(RunEvent.HOST_LOST)
+    assert world.told(RunEvent.WORKER_LOST)
 
 
 def test_a_worker_that_is_drained_is_not_waited_for() -> None:

@@ -334,7 +334,7 @@ def partly_installed(running: FakeCluster, helm: StubProgram) -> StubProgram:
         "fullnameOverride": "x",
         "extraObjects": [{}],
         "tensorboard": {"enabled": True},
-        "launch": {"mode": "direct", "hostsTimeoutSeconds": 9, "shrinkAfterSeconds": 5},
+        "launch": {"mode": "direct", "workersTimeoutSeconds": 9, "shrinkAfterSeconds": 5},
     }
     helm.repeat("get", "upgrade", json.dumps(values))
     helm.answer("upgrade", errors="Error: it was installed in part", code=1)
@@ -347,7 +347,7 @@ def test_debug_starts_a_copy_without_the_training(
     assert hvdchart("debug", "hvd").code == 6
     sent = installed_values(partly_installed)
     assert sent.pop("master")["args"] == ["sh", "-c", "exec sleep infinity"]
-    launch = {"mode": "custom", "allowIdleWorkers": True, "hostsTimeoutSeconds": 9}
+    launch = {"mode": "custom", "allowIdleWorkers": True, "workersTimeoutSeconds": 9}
     assert sent.pop("session")["leaseSeconds"] == 600
     assert sent == {"worker": VALUES["worker"], "launch": launch}
 

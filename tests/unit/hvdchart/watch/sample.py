@@ -45,12 +45,12 @@ def losses(last: int) -> list[tuple[int, float]]:
 EVENTS = [
     happened(1, "Started", "attempt 1 waits for workers of 4 ranks"),
     happened(3, "FailedScheduling", "0/3 nodes are available: 3 Insufficient cpu.", "hvd-worker-3"),
-    happened(41, "HostsReady", "4 hosts respond"),
+    happened(41, "WorkersReady", "4 workers respond"),
     happened(42, "Training", "attempt 1: mpirun starts 4 ranks on 4 hosts"),
-    happened(391, "HostLost", "lost hvd-worker-2: its node node-c does not answer for 15 s"),
+    happened(391, "WorkerLost", "lost hvd-worker-2: its node node-c does not answer for 15 s"),
     happened(393, "Failed", "lost hvd-worker-2: its node node-c does not answer for 15 s"),
     happened(394, "Started", "attempt 2 waits for workers of 4 ranks"),
-    happened(417, "HostsReady", "4 hosts respond"),
+    happened(417, "WorkersReady", "4 workers respond"),
     happened(418, "Training", "attempt 2: mpirun starts 4 ranks on 4 hosts"),
 ]
 STALLED = happened(

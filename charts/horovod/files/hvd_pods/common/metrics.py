@@ -25,7 +25,7 @@ from hvd_pods.common.reporting import log
 METRICS = {
     "horovod_stage": "Stages of the run: 1 for the current one, 0 for the others.",
     "horovod_ranks": "Ranks that the run starts with.",
-    "horovod_hosts_ready": "Workers whose agent answers.",
+    "horovod_workers_ready": "Workers whose agent answers.",
     "horovod_launches_total": "Times that the masters of this run have started the ranks.",
     "horovod_stalls_total": "Times that this master has reported ranks that others wait for.",
     "horovod_ranks_stalled": "Ranks that others wait for, or all if none computes.",

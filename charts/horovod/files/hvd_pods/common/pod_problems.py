@@ -8,7 +8,7 @@ of the scheduler's message (`scheduling`), a part of the API server's message ab
 refuses (`refusal`), a part of what a container that has ended says (`exit`), and the reason of an
 event about a pod (`event`). `permanent` means that another attempt cannot help. `waitSeconds` is
 for how many seconds the master waits for the problem to pass; without it, until
-launch.hostsTimeoutSeconds.
+launch.workersTimeoutSeconds.
 """
 
 from __future__ import annotations

@@ -59,7 +59,7 @@ class Run:
     args: list[str]
     mode: str
     options: list[str]
-    hosts_timeout: float
+    workers_timeout: float
     interface: str
     # Where the workers' agents listen, and the names of the certificates of both ends.
     agent_port: int
@@ -164,7 +164,7 @@ def parse_run(text: str) -> Run:
         args=document["args"],
         mode=document["mode"],
         options=document["options"],
-        hosts_timeout=float(document["hostsTimeoutSeconds"]),
+        workers_timeout=float(document["workersTimeoutSeconds"]),
         interface=document["interface"],
         agent_port=document["agentPort"],
         master_name=document["masterName"],

@@ -17,14 +17,14 @@ class RunEvent(enum.Enum):
 
     WAITING = "Waiting", "stage", True
     STARTED = "Started", "stage", True
-    HOSTS_MISSING = "HostsMissing", "warning"
-    HOSTS_READY = "HostsReady", "stage", True
+    WORKERS_MISSING = "WorkersMissing", "warning"
+    WORKERS_READY = "WorkersReady", "stage", True
     TRAINING = "Training", "attempt", True
     SHRUNK = "Shrunk", "stage"
     GROWN = "Grown", "stage"
     STALLED = "Stalled", "stall"
     NOT_A_NUMBER = "NotANumber", "warning"
-    HOST_LOST = "HostLost", "fault"
+    WORKER_LOST = "WorkerLost", "fault"
     GPU_FAILED = "GpuFailed", "fault"
     FINISHED = "Finished", "end", True
     RESULTS_STORED = "ResultsStored", "stage"

@@ -280,7 +280,7 @@ class Effects:
                 self._take_keys()
                 write_ssh(sys.executable)
                 self._gateway.start()
-                within = run.hosts_timeout if run.requirements else 0.0
+                within = run.workers_timeout if run.requirements else 0.0
                 self._code = UserCode(run.code, within, self._stopped.is_set)
                 self._code.unpack()
                 check_line(run)

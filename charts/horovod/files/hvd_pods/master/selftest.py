@@ -224,7 +224,7 @@ def test(api: Api, run: Run, until: float) -> RunError | None:
     """Measure, and leave as many workers as there were. Raises RunError or ApiError."""
     signal.signal(signal.SIGTERM, _end_early)
     wait_for_end(api, os.environ[contract.TESTED_JOB], until)
-    hurried = replace(run, hosts_timeout=min(run.hosts_timeout, until - time.monotonic()))
+    hurried = replace(run, workers_timeout=min(run.workers_timeout, until - time.monotonic()))
     # The events are the run's.
     master = Master(Facts(hurried, *describe_self()), api, JobEvents(None), TestEffects)
     effects = master.effects

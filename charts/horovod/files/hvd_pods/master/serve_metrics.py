@@ -24,7 +24,7 @@ def make_page(state: State, script_file: str) -> str:
     stalled = launch.stalls.named(time.monotonic()) if launch else []
     samples += [
         Sample("horovod_ranks", str(state.ranks)),
-        Sample("horovod_hosts_ready", str(len(state.gathered.answering))),
+        Sample("horovod_workers_ready", str(len(state.gathered.answering))),
         Sample("horovod_launches_total", str(state.launches)),
         Sample("horovod_stalls_total", str(state.stalls)),
         Sample("horovod_ranks_stalled", str(len(stalled))),

@@ -68,7 +68,7 @@ def on_attempt_begins(step: Step, event: m.AttemptBegins) -> None:
     step.do(m.WatchHosts(number), m.Prepare(number, fence, fits=run.api))
     what = f"attempt {number} waits for workers of {run.ranks} ranks"
     step.report(RunEvent.STARTED, what)
-    step.log(f"{what}, at most {run.hosts_timeout:.0f} s")
+    step.log(f"{what}, at most {run.workers_timeout:.0f} s")
     gathering.begin(step)
 
 

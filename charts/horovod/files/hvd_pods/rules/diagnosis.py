@@ -93,7 +93,7 @@ def report_missing(step: Step, found: Mapping[Host, Diagnosis]) -> None:
     if reasons - gathered.announced:
         step.set_gathered(announced=gathered.announced | reasons)
         text = "; ".join([*_describe(stuck), *_remedies(stuck)])
-        step.report(RunEvent.HOSTS_MISSING, text)
+        step.report(RunEvent.WORKERS_MISSING, text)
     lasting = [
         host
         for host, item in stuck.items()
@@ -176,5 +176,5 @@ def explain_loss(step: Step, event: m.PodsListed, lost: Sequence[str]) -> None:
     hosts = [step.state.facts.hosts[name] for name in lost]
     text = f"lost {'; '.join(_describe(diagnose(step, hosts, event)))}"
     step.log(f"{text}: ending this attempt")
-    step.report(RunEvent.HOST_LOST, text)
+    step.report(RunEvent.WORKER_LOST, text)
     step.set_launch(lost=())

@@ -115,8 +115,8 @@ def _has_other_state(state: State) -> bool:
 
 
 def extend_deadline(step: Step) -> None:
-    """Wait launch.hostsTimeoutSeconds from now on for further hosts."""
-    until = step.now + step.state.run.hosts_timeout
+    """Wait launch.workersTimeoutSeconds from now on for further hosts."""
+    until = step.now + step.state.run.workers_timeout
     step.set_gathered(deadline=until)
     step.set_timer(TimerKind.HOSTS, until)
 
@@ -180,7 +180,7 @@ def start_if_possible(step: Step) -> None:
     for name, pod in chosen.items():
         step.log(f"host {name} at {pod.address}, {state.facts.hosts[name].slots} slots")
     spares = describe_spares(run, len(answering) - len(chosen))
-    step.report(RunEvent.HOSTS_READY, f"{len(chosen)} workers respond{spares}")
+    step.report(RunEvent.WORKERS_READY, f"{len(chosen)} workers respond{spares}")
     step.clear_timers(TimerKind.HOSTS, TimerKind.RESUME, TimerKind.SHRINK)
     if choosing.count_missing_workers(run, chosen):
         step.do(m.FreezeHosts([*chosen]))
@@ -280,7 +280,7 @@ def _report_missing(step: Step, event: m.PodsListed) -> None:
         return
     found = diagnosis.note_missing(step, missing, event)
     if any(item.queued for item in found.values()):
-        # launch.hostsTimeoutSeconds begins when they are admitted, and have their data.
+        # launch.workersTimeoutSeconds begins when they are admitted, and have their data.
         extend_deadline(step)
     diagnosis.report_missing(step, found)
 
@@ -301,5 +301,5 @@ def time_out(step: Step) -> None:
         or Diagnosis(state.gathered.reasons.get(host.name, diagnosis.NO_ANSWER).reason)
         for host in missing
     }
-    what = f"did not answer within launch.hostsTimeoutSeconds={state.run.hosts_timeout:.0f}"
+    what = f"did not answer within launch.workersTimeoutSeconds={state.run.workers_timeout:.0f}"
     step.then(m.AttemptEnds(diagnosis.missing_error(step, found, what, HostsTimeoutError)))

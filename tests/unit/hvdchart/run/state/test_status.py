@@ -399,7 +399,7 @@ def test_report_of_many_pods_lists_those_that_do_not_just_run() -> None:
 
 TRAINING = event(JOB, "Job", "Training", "starts", type="Normal", at="3")
 OLD_JOB = {"kind": "Job", "name": JOB, "uid": "uid-old"}
-READY = event(JOB, "Job", "HostsReady", "answer", type="Normal", at="2")
+READY = event(JOB, "Job", "WorkersReady", "answer", type="Normal", at="2")
 PULLED = event("hvd-worker-1", "Pod", "Pulled", "image")
 
 
