@@ -1,4 +1,4 @@
-"""The processes of a cluster: command lines, order and readiness. Pure functions."""
+"""The processes of a cluster: command lines, order and readiness."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from pathlib import Path
 
 from devtools.localkube.config import MANIFESTS, PAUSE_ARCHIVE
 from devtools.localkube.instance import Instance
+from devtools.toolchain.tools import KUBERNETES, module_version
 
 NOTIFY = "notify"
 EXIT = "exit"
@@ -28,8 +29,20 @@ class Process:
     ready: str = ""
 
 
+# The minor release since which the scheduler has groups of pods; both API and gates are off there.
+POD_GROUPS_SINCE = 37
+POD_GROUPS = "--feature-gates=GenericWorkload=true,TopologyAwareWorkloadScheduling=true"
+
+
+def has_pod_groups() -> bool:
+    """Whether the release that the cluster runs has groups of pods for its own scheduler."""
+    return int(module_version("kube", KUBERNETES).split(".")[1]) >= POD_GROUPS_SINCE
+
+
 def all_processes(instance: Instance, kube: Path, coredns: Path) -> list[Process]:
     """Every process, after those that it needs; `kube` has all of Kubernetes's commands."""
+    gates = [POD_GROUPS] if has_pod_groups() else []
+    apis = ["--runtime-config=scheduling.k8s.io/v1beta1=true"] if gates else []
     state = instance.state
     pki = instance.pki
     api = ("apiserver",)
@@ -71,7 +84,7 @@ def all_processes(instance: Instance, kube: Path, coredns: Path) -> list[Process
         *containers,
         Process(
             "apiserver",
-            [str(kube), "kube-apiserver", *_apiserver_flags(instance)],
+            [str(kube), "kube-apiserver", *_apiserver_flags(instance), *gates, *apis],
             needs=("etcd",),
             ready=f"{instance.api_url}/readyz",
         ),
@@ -83,8 +96,8 @@ def all_processes(instance: Instance, kube: Path, coredns: Path) -> list[Process
             ready=EXIT,
         ),
         *node,
-        _client(instance, kube, "controller-manager", *controllers),
-        _client(instance, kube, "scheduler"),
+        _client(instance, kube, "controller-manager", *controllers, *gates),
+        _client(instance, kube, "scheduler", *gates),
         Process(
             "coredns",
             [str(coredns), "-conf", f"{state}/Corefile"],

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import ExitStack
 from typing import Any
 
 import pytest
 
+from devtools.localkube.processes import has_pod_groups
 from hvdchart.plan.planner import make_plan
 from hvdchart.spec.load import parse_spec
 from hvdchart.values.check_values import checked_values
 from tests.e2e.cluster import CHART, Namespace, Values, node_without_kubelet
+from tests.support.waiting import wait_until
 
 ARGS = ["python3", "-c", "print('trained')"]
 
@@ -123,3 +126,80 @@ def test_worker_with_exclusive_cores_leaves_room_for_master_and_daemons(
     assert {pod["spec"]["nodeName"] for pod in pods} == {static_node}
     worker = next(pod for pod in pods if "worker" in pod["metadata"]["name"])
     assert worker["status"]["qosClass"] == "Guaranteed"
+
+
+needs_pod_groups = pytest.mark.skipif(
+    not has_pod_groups(), reason="the cluster has no PodGroups of Kubernetes' own"
+)
+GANG: Values = {"gang": "Kubernetes", "master": {"args": ARGS}}
+RACK = "hvd-test.example/rack"
+
+
+@needs_pod_groups
+def test_gang_of_the_clusters_own_scheduler_trains(namespace: Namespace) -> None:
+    namespace.train("hvd", GANG)
+
+
+@pytest.fixture
+def racks(namespace: Namespace) -> Iterator[dict[str, str]]:
+    """Two nodes without a kubelet, by their racks: one has room for two pods, one for three."""
+    suffix = namespace.name[-8:]
+    nodes = {f"{rack}-{suffix}": pods for rack, pods in (("small", 2), ("large", 3))}
+    with ExitStack() as stack:
+        for name, pods in nodes.items():
+            room = {"cpu": "8", "memory": "64Gi", "pods": str(pods)}
+            labels = {"hvd-test": suffix, RACK: name}
+            stack.enter_context(node_without_kubelet(namespace, name, labels, room, room))
+        yield {"select": suffix, "large": f"large-{suffix}", "small": f"small-{suffix}"}
+        namespace.helm("uninstall", "hvd")
+        namespace.kubectl("delete", "pods", "--all", "--force", "--grace-period=0", "--wait=false")
+
+
+def on_racks(racks: dict[str, str], number: int, **values: Any) -> Values:
+    """A gang of a master and so many workers, on these nodes alone."""
+    place = {
+        "nodeSelector": {"hvd-test": racks["select"]},
+        "tolerations": [{"key": "hvd-test", "operator": "Exists"}],
+        "resources": {"requests": {"cpu": "1", "memory": "1Gi"}},
+    }
+    return {
+        "gang": "Kubernetes",
+        "worker": {"number": number, "spread": "None", **place},
+        "master": {"args": ARGS, **place},
+        **values,
+    }
+
+
+def nodes_of_pods(namespace: Namespace) -> list[str]:
+    """The node of each pod; empty for one without."""
+    return [pod["spec"].get("nodeName", "") for pod in namespace.get("pods")["items"]]
+
+
+def refused_by_the_scheduler(namespace: Namespace) -> bool:
+    """Whether the scheduler has looked at the pods, and found no room."""
+    conditions = [
+        condition
+        for pod in namespace.get("pods")["items"]
+        for condition in pod.get("status", {}).get("conditions", [])
+    ]
+    return any(one["type"] == "PodScheduled" and one["status"] == "False" for one in conditions)
+
+
+@needs_pod_groups
+@pytest.mark.usefixtures("privileged")
+def test_gang_without_room_for_all_of_its_pods_takes_no_node(
+    namespace: Namespace, racks: dict[str, str]
+) -> None:
+    # Six pods, and room for five.
+    namespace.install("hvd", on_racks(racks, 5))
+    wait_until(lambda: refused_by_the_scheduler(namespace), 60, "the scheduler looks at the gang")
+    assert set(nodes_of_pods(namespace)) == {""}
+
+
+@needs_pod_groups
+@pytest.mark.usefixtures("privileged")
+def test_gang_stays_in_the_rack_that_has_room_for_it(
+    namespace: Namespace, racks: dict[str, str]
+) -> None:
+    namespace.install("hvd", on_racks(racks, 2, gangTopologyKey=RACK))
+    wait_until(lambda: nodes_of_pods(namespace) == [racks["large"]] * 3, 60, "all are in one rack")
