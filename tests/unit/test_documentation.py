@@ -18,6 +18,8 @@ import typer
 from ruamel.yaml import YAML
 
 from devtools.docs_gen import promises
+from hvd_pods.common.run_events import RunEvent
+from hvd_pods.master.gpu_problems import PROBLEMS
 from hvdchart.cli import app
 from tests.support.pages import blocks, tokens
 
@@ -171,3 +173,14 @@ def test_each_number_of_a_decision_has_a_page_or_a_line_in_the_index() -> None:
     withdrawn = {int(number) for number in re.findall(r"^\| (\d+)\. ", index, re.M)}
     assert not pages & withdrawn
     assert pages | withdrawn == {*range(1, max(pages) + 1)}
+
+
+def test_page_of_messages_names_the_event_of_a_broken_gpu_for_broken_gpus_alone() -> None:
+    """After other problems of GPUs, the next attempt uses the same workers."""
+    entries = (DOCS / "troubleshooting.md").read_text("utf-8").split("\n\n")
+    event = RunEvent.GPU_FAILED.reason
+    for problem in PROBLEMS:
+        found = [each for each in entries if any(words in each for words in problem.words)]
+        assert found, f"no entry has {' or '.join(problem.words)}"
+        for entry in found:
+            assert (f"`{event}`" in entry) == problem.is_broken, entry
