@@ -18,6 +18,7 @@ import typer
 from ruamel.yaml import YAML
 
 from devtools.docs_gen import promises
+from hvd_pods.common.exit_codes import BAD_CONFIGURATION, LOST_MASTER
 from hvd_pods.common.run_events import RunEvent
 from hvd_pods.master.gpu_problems import PROBLEMS
 from hvdchart.cli import app
@@ -184,3 +185,18 @@ def test_page_of_messages_names_the_event_of_a_broken_gpu_for_broken_gpus_alone(
         assert found, f"no entry has {' or '.join(problem.words)}"
         for entry in found:
             assert (f"`{event}`" in entry) == problem.is_broken, entry
+
+
+def section(page: Path, title: str) -> str:
+    """The text of a page from a heading to the next one."""
+    _, found, rest = page.read_text("utf-8").partition(f" {title}\n")
+    assert found, f"{page} has no heading {title}"
+    return re.split(r"^#+ ", rest, maxsplit=1, flags=re.M)[0]
+
+
+def test_table_of_exit_codes_says_after_which_ones_the_job_makes_another_master() -> None:
+    text = section(DOCS / "life.md", "Exit codes of the master")
+    follows = dict(re.findall(r"^\| (\d+) \|.*\| (.*) \|$", text, re.M))
+    assert {int(code) for code in follows} == {0, BAD_CONFIGURATION, *LOST_MASTER}
+    made = {int(code) for code, what in follows.items() if "creates another master" in what}
+    assert made == {*LOST_MASTER}
