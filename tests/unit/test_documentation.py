@@ -20,6 +20,7 @@ from ruamel.yaml import YAML
 from devtools.docs_gen import promises
 from hvd_pods.common.exit_codes import BAD_CONFIGURATION, LOST_MASTER
 from hvd_pods.common.run_events import RunEvent
+from hvd_pods.master.causes import PERMANENT, SURE_TO_REPEAT
 from hvd_pods.master.gpu_problems import PROBLEMS
 from hvdchart.cli import app
 from tests.support.pages import blocks, tokens
@@ -200,3 +201,15 @@ def test_table_of_exit_codes_says_after_which_ones_the_job_makes_another_master(
     assert {int(code) for code in follows} == {0, BAD_CONFIGURATION, *LOST_MASTER}
     made = {int(code) for code, what in follows.items() if "creates another master" in what}
     assert made == {*LOST_MASTER}
+
+
+def test_lists_of_exceptions_that_end_a_run_are_those_of_the_master() -> None:
+    text = section(DOCS / "life.md", "What ends the run")
+    items = dict(
+        re.findall(r"^- (At once|The second time in a row): ((?:.+\n)+?)(?=-|\n)", text, re.M)
+    )
+    listed = {when: {*re.findall(r"`(\w+)`", names)} for when, names in items.items()}
+    assert listed == {
+        "At once": PERMANENT,
+        "The second time in a row": SURE_TO_REPEAT - PERMANENT,
+    }
