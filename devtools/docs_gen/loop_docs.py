@@ -7,6 +7,8 @@ from __future__ import annotations
 import ast
 import inspect
 import re
+import sys
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from types import ModuleType
 
@@ -120,32 +122,64 @@ def _box(x: int, y: int, width: int, height: int, title: str, lines: list[str]) 
 
 
 def reached() -> dict[str, set[str]]:
-    """The effects that each function of the rules may ask for, itself or by what it calls.
+    """What each function of the rules may ask for, itself or by what it calls: effects, and events
+    that follow a decision.
 
     That each may log something is left out.
     """
-    asked: dict[str, set[str]] = {}
-    calls: dict[str, set[str]] = {}
     known = {name for title, names in groups().items() if title[:7] == "Effects" for name in names}
     sources: dict[str, ModuleType | type[Step]] = {
         module.__name__.rpartition(".")[2]: module for module in RULES
     }
     # The methods of a step are called by the name of an argument.
-    for own, source in {**sources, "step": Step}.items():
-        for node in ast.walk(ast.parse(inspect.getsource(source))):
+    texts = {own: inspect.getsource(source) for own, source in {**sources, "step": Step}.items()}
+    return find_reached(texts, known - {"Log"})
+
+
+def find_reached(sources: Mapping[str, str], known: Collection[str]) -> dict[str, set[str]]:
+    """What each function asks for of `known`, by module and function; `sources` are by module.
+
+    A function that calls what it finds in a table, a dictionary of the module, may call all of it.
+    Exits with a message when it calls what is in something else, which would be left out.
+    """
+    parts: dict[str, ast.AST] = {}
+    for own, source in sources.items():
+        tree = ast.parse(source)
+        for node in ast.walk(tree):
             if isinstance(node, ast.FunctionDef):
-                names = [n for n in ast.walk(node) if isinstance(n, (ast.Name, ast.Attribute))]
-                words = {ast.unparse(name) for name in names}
-                asked[f"{own}.{node.name}"] = {w[2:] for w in words if w[2:] in known - {"Log"}}
-                calls[f"{own}.{node.name}"] = {w if "." in w else f"{own}.{w}" for w in words}
+                parts[f"{own}.{node.name}"] = node
+        for node in tree.body:
+            if isinstance(node, (ast.Assign, ast.AnnAssign)) and isinstance(node.value, ast.Dict):
+                target = node.target if isinstance(node, ast.AnnAssign) else node.targets[0]
+                parts[f"{own}.{ast.unparse(target)}"] = ast.List(node.value.values, ast.Load())
+    asked: dict[str, set[str]] = {}
+    calls: dict[str, set[str]] = {}
+    for place, part in parts.items():
+        own = place.partition(".")[0]
+        nodes = list(ast.walk(part))
+        words = {ast.unparse(node) for node in nodes if isinstance(node, (ast.Name, ast.Attribute))}
+        calls[place] = {_full_name(own, word) for word in words}
+        asked[place] = {w[2:] for w in words if w[2:] in known}
+        for call in (node for node in nodes if isinstance(node, ast.Call)):
+            if isinstance(call.func, ast.Subscript):
+                name = _full_name(own, ast.unparse(call.func.value))
+                if name not in parts:
+                    sys.exit(f"{place} calls what is in {name}: make it a dictionary of the module")
+            elif ast.unparse(call.func) == "step.then" and isinstance(call.args[0], ast.Call):
+                asked[place].add(ast.unparse(call.args[0].func).removeprefix("m."))
     for _ in asked:
         for name in asked:
             asked[name] |= {e for called in calls[name] & asked.keys() for e in asked[called]}
     return asked
 
 
+def _full_name(own: str, name: str) -> str:
+    """A name with its module, which is `own` for a name without one."""
+    return name if "." in name else f"{own}.{name}"
+
+
 def events() -> str:
-    """Each event, what it says, and the effects that may follow at once."""
+    """Each event, what it says, and the effects and events that may follow at once."""
     effects = reached()
     rows = []
     for title, names in groups().items():

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from devtools.docs_gen import chart_docs, upgrade_docs
+from devtools.docs_gen import chart_docs, loop_docs, upgrade_docs
 from devtools.docs_gen.build_site import ROOT, build
 from devtools.docs_gen.generated import write_or_compare
 
@@ -94,6 +94,43 @@ def test_value_that_describes_another_default_than_the_chart_takes_is_named(
     expected = "another default .*: launch.lostAfterSeconds, results.timeoutSeconds$"
     with pytest.raises(SystemExit, match=expected):
         chart_docs.generated_texts()
+
+
+RULES = """
+TABLE = {Kind.A: helper, Kind.B: lambda step: step.do(m.Exit())}
+
+def helper(step):
+    step.do(m.Wait())
+
+def on_event(step, event):
+    TABLE[event.kind](step)
+
+def on_other(step, event: m.Exit):
+    step.then(m.Ended())
+"""
+
+
+def test_what_a_rule_finds_in_a_table_may_follow() -> None:
+    found = loop_docs.find_reached({"rules": RULES}, {"Exit", "Wait"})
+    assert found["rules.on_event"] == {"Exit", "Wait"}
+    assert found["rules.helper"] == {"Wait"}
+
+
+def test_event_that_a_rule_lets_follow_is_named() -> None:
+    found = loop_docs.find_reached({"rules": RULES}, {"Wait"})
+    assert found["rules.on_other"] == {"Ended"}
+
+
+def test_rule_that_calls_what_is_in_no_table_is_named() -> None:
+    source = RULES.replace("TABLE[event.kind]", "event.handlers[event.kind]")
+    with pytest.raises(SystemExit, match=r"rules\.on_event calls what is in event\.handlers: "):
+        loop_docs.find_reached({"rules": source}, set())
+
+
+def test_effects_of_all_timers_may_follow_a_timer() -> None:
+    reached = loop_docs.reached()
+    assert {"ReadRecord", "EndLauncher", "ListPods"} <= reached["decide.on_timer"]
+    assert reached["decide.on_timer"] >= reached["decide.TIMERS"]
 
 
 @pytest.fixture(scope="module")
