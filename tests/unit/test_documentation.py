@@ -27,6 +27,8 @@ from tests.support.pages import blocks, tokens
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCS = ROOT / "docs"
+CHART = ROOT / "charts" / "horovod"
+PODS = CHART / "files" / "hvd_pods"
 # CHANGELOG.md names what was there in earlier versions.
 PAGES = [
     *(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "SECURITY.md")),
@@ -40,6 +42,11 @@ FOLDERS = ("charts", "devtools", "docs", "examples", "hvdchart", "images", "test
 # The apiVersion of a spec, which looks like a path.
 API = "hvdchart/v1"
 PATH = re.compile(rf"(?:{'|'.join(FOLDERS)})/[-\w./*{{}},]+")
+# A file of the chart or of its programs, from there.
+OF_CHART = re.compile(r"(?:files|templates)/[\w/.-]+\.\w+")
+OF_PODS = re.compile(
+    r"(?:agent|cluster|common|library|master|rank|rules|warm|worker)/[\w/]+\.(?:py|json)"
+)
 # What the command line says of wrong use; Typer gives it no public name.
 UsageError: Any = typer.BadParameter.__base__
 every_page = pytest.mark.parametrize(
@@ -89,6 +96,8 @@ def test_make_targets_modules_and_paths_exist(page: Path) -> None:
             known = module.partition(".")[0] not in FOLDERS or importlib.util.find_spec(module)
             assert known, f"{line}: there is no such module"
     for path in spans(page):
+        for form, folder in ((OF_CHART, CHART), (OF_PODS, PODS)):
+            assert not form.fullmatch(path) or (folder / path).is_file(), f"{path} does not exist"
         if PATH.fullmatch(path) and path != API:
             pattern = re.sub(r"\{[^}]*\}|NAME|IMAGE", "*", path).rstrip("/")
             assert any(ROOT.glob(pattern)), f"{path} does not exist"
