@@ -222,3 +222,10 @@ def test_lists_of_exceptions_that_end_a_run_are_those_of_the_master() -> None:
         "At once": PERMANENT,
         "The second time in a row": SURE_TO_REPEAT - PERMANENT,
     }
+
+
+def test_table_of_rules_has_each_module_of_the_rules() -> None:
+    table = section(DOCS / "inside.md", "One loop decides").partition("are in |\n")[2]
+    rows = [line for line in table.splitlines() if line.startswith("|")]
+    named = {name for row in rows for name in re.findall(r"`(\w+\.py)`", row)}
+    assert named == {file.name for file in (PODS / "rules").glob("*.py")} - {"__init__.py"}
