@@ -18,10 +18,12 @@ import typer
 from ruamel.yaml import YAML
 
 from devtools.docs_gen import promises
+from devtools.docs_gen.chart_docs import load_source
 from hvd_pods.common.exit_codes import BAD_CONFIGURATION, LOST_MASTER
 from hvd_pods.common.run_events import RunEvent
 from hvd_pods.master.causes import PERMANENT, SURE_TO_REPEAT
 from hvd_pods.master.gpu_problems import PROBLEMS
+from hvd_pods.master.probing import SUSPECT_EVERY
 from hvdchart.cli import app
 from tests.support.pages import blocks, tokens
 
@@ -229,3 +231,12 @@ def test_table_of_rules_has_each_module_of_the_rules() -> None:
     rows = [line for line in table.splitlines() if line.startswith("|")]
     named = {name for row in rows for name in re.findall(r"`(\w+\.py)`", row)}
     assert named == {file.name for file in (PODS / "rules").glob("*.py")} - {"__init__.py"}
+
+
+def test_pages_have_one_time_in_which_a_lost_worker_is_detected() -> None:
+    launch = load_source()["properties"]["launch"]["properties"]
+    seconds = launch["lostAfterSeconds"]["effective"] + SUSPECT_EVERY
+    text = "".join((DOCS / name).read_text("utf-8") for name in ("life.md", "comparison.md"))
+    found = re.findall(r"^\|.*(?:node|network).*(?:within|at most) (\d+) s\b", text, re.M)
+    assert len(found) == 4
+    assert {*found} == {f"{seconds:.0f}"}
