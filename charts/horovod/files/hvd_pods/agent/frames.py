@@ -27,7 +27,7 @@ HEADER = struct.Struct("!cI")
 LONGEST = 1 << 16
 # The nonce of this connection.
 HELLO = b"h"
-# What to start, as JSON (agent/requests.py), with the nonce.
+# What to start, as JSON (agent/start_request.py), with the nonce.
 REQUEST = b"r"
 # Standard input; without content, its end.
 INPUT = b"i"

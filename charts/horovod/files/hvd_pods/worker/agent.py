@@ -3,7 +3,7 @@
 It is a process of its own, in one thread, and the container ends with it. Whoever connects gets a
 line that names the worker's revision (agent/banner.py). Nothing that a client sends is looked at
 before both ends have shown their certificates in a TLS 1.3 handshake. Then the master asks for one
-program (agent/requests.py). Its standard input, output and errors, signals and its exit code
+program (agent/start_request.py). Its standard input, output and errors, signals and its exit code
 travel as frames (agent/frames.py). When the connection ends, so does the program, with all that
 it has started, unless the master has left it to itself for a limited time.
 """

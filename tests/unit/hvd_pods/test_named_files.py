@@ -1,0 +1,26 @@
+"""Files that comments and docstrings of the programs name exist."""
+
+from __future__ import annotations
+
+import re
+
+from tests.unit.hvd_pods.copies import FILES, FOLDERS, PROGRAMS
+
+CHART = FILES.parent
+ROOT = CHART.parents[1]
+BESIDE = ("docs", "files", "hvdchart", "images", "templates", "tests")
+NAMED = re.compile(
+    rf"(?<![\w./-])(?:{'|'.join((*FOLDERS, *BESIDE))})/[\w/-]+\.(?:json|md|py|tpl|yaml)\b"
+)
+
+
+def test_files_that_the_programs_name_exist() -> None:
+    named = {
+        (file.relative_to(PROGRAMS).as_posix(), name)
+        for file in PROGRAMS.rglob("*.py")
+        for name in NAMED.findall(file.read_text("utf-8"))
+    }
+    assert len(named) > 30
+    folders = (PROGRAMS, CHART, ROOT)
+    missing = [pair for pair in named if not any((each / pair[1]).is_file() for each in folders)]
+    assert sorted(missing) == []
