@@ -76,6 +76,17 @@ def publishing() -> Iterator[tuple[str, dict[str, Any]]]:
         yield from WORKFLOWS[workflow]["jobs"].items()
 
 
+def test_page_names_the_files_for_which_a_workflow_runs() -> None:
+    page = (ROOT / "docs" / "release.md").read_text("utf-8")
+    listed = dict(re.findall(r"^\| `([\w-]+)` \|.*\| (.*) \|$", page, re.M))
+    assert listed.keys() == WORKFLOWS.keys()
+    for name, workflow in WORKFLOWS.items():
+        events = [event for event in workflow["on"].values() if isinstance(event, dict)]
+        files = {path.removesuffix("**") for event in events for path in event.get("paths", [])}
+        named = {*re.findall(r"`([^`=]+)`", listed[name])} - {"main", "v*"}
+        assert named == files - {f".github/workflows/{name}.yaml"}, name
+
+
 def test_what_is_published_is_made_without_a_cache() -> None:
     """A cache holds what another run has written, which would be signed as built here."""
     for name, job in publishing():
