@@ -8,6 +8,7 @@ from __future__ import annotations
 import importlib.util
 import json
 import re
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -74,6 +75,13 @@ def publishing() -> Iterator[tuple[str, dict[str, Any]]]:
     """The jobs that make what is published, each with its name."""
     for workflow in ("release", "docs"):
         yield from WORKFLOWS[workflow]["jobs"].items()
+
+
+def test_package_names_each_python_that_the_checks_use() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+    named = [text.rpartition(" :: ")[2] for text in project["classifiers"]]
+    assert named == matrix("checks", "unit")["python"]
+    assert project["requires-python"] == f">={named[0]}"
 
 
 def test_page_names_the_files_for_which_a_workflow_runs() -> None:
