@@ -173,16 +173,24 @@ def _argument(option: re.Match[str]) -> str:
 
 # Options that no argument has the name of.
 _ARGUMENTS = {
-    "force": "force=True",
     "create-namespace": "`kubectl create namespace`",
+    "fail-on-nan": f"settings= with {FAIL_ON_NAN}=true",
+    "force": "force=True",
     "set": "settings= with",
 }
+# The options of OPTIONS that arguments have the names of.
+_NAMED = tuple(
+    each.option.removeprefix("--")
+    for each in OPTIONS
+    if re.fullmatch(r"--[a-z-]+", each.option) and each.option.removeprefix("--") not in _ARGUMENTS
+)
+# Options of all commands are arguments, too.
+_SHARED = ("code", "namespace", "context", "helm")
 _OPTION = re.compile(
-    r"(?<![\w-])--(name|workers|gpus|cpu|memory|image|env|secret|volume|code|namespace|context|helm"
-    rf"|{'|'.join(_ARGUMENTS)})(?![\w-])(?: (?=PATH\b))?"
+    rf"(?<![\w-])--({'|'.join((*_NAMED, *_SHARED, *_ARGUMENTS))})(?![\w-])(?: (?=PATH\b))?"
 )
 # An option before its value, or alone.
-_GIVEN = re.compile(r"^--(name|workers|gpus|cpu|memory|image|env|secret|volume)(?= |$)")
+_GIVEN = re.compile(rf"^--({'|'.join(_NAMED)})(?= |$)")
 _WORDS = {name: each.option for each in OPTIONS for name in each.names}
 _WORDS |= {name: f"--set {key}" for name, key in _KEYS.items()}
 _LISTED = "|".join(re.escape(name) for name in sorted(_WORDS, key=len, reverse=True))

@@ -77,6 +77,7 @@ def test_no_remedy_for_a_pod_names_a_value_of_the_chart() -> None:
         ("or --force where", "or force=True where"),
         ("give --volume", "give volumes="),
         ("check --set image.pullSecrets", "check settings= with image.pullSecrets"),
+        ("--fail-on-nan ends it", "settings= with values.launch.failOnNaN=true ends it"),
         # What is a command, or an option of another program, stays.
         ("hvdchart discover --fit 3", "hvdchart discover --fit 3"),
         ("--name-only", "--name-only"),
