@@ -2,7 +2,7 @@
 
 {{/* Of the pods' user, whose UID may have no entry in the image's /etc/passwd. */}}
 {{- define "horovod.userVariables" -}}
-# The image's home directory is not writable, because the root file system is read-only.
+{{- /* The image's home directory is not writable, because the root file system is read-only. */ -}}
 - {name: HOME, value: /tmp}
 - {name: USER, value: horovod}
 - {name: LOGNAME, value: horovod}

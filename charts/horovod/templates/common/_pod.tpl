@@ -92,7 +92,7 @@ resources:
 - {name: keys, mountPath: /horovod/keys, readOnly: true}
 - {name: tmp, mountPath: /tmp}
 {{- if $hasCode }}
-# Pods unpack the code there: it may exceed the volume in memory.
+{{- /* Pods unpack the code there: it may exceed the volume in memory. */}}
 - {name: tmp, mountPath: /horovod/code, subPath: horovod-code}
 {{- end }}
 {{- if eq .component "worker" }}

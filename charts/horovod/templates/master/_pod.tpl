@@ -80,21 +80,21 @@ spec:
 
 {{/* The variables that the chart sets in the master; master.env overrides them. */}}
 {{- define "horovod.masterVariables" -}}
-# For a custom command in Python. The master itself runs with -I, which ignores such variables.
+{{- /* For a custom command in Python. The master itself runs with -I, which ignores such variables. */ -}}
 - {name: PYTHONUNBUFFERED, value: "1"}
 {{ include "horovod.userVariables" . }}
-# Kubernetes expands $(NAME) in a value and turns $$ into $, so that each dollar sign is doubled.
+{{- /* Kubernetes expands $(NAME) in a value and turns $$ into $, so that each dollar sign is doubled. */}}
 - {name: HVD_RUN, value: {{ include "horovod.run" . | replace "$" "$$" | quote }}}
 - {name: HVD_JOB_UID, valueFrom: {fieldRef: {fieldPath: "metadata.labels['batch.kubernetes.io/controller-uid']"}}}
-# MPICH's ranks connect to the master by this address, because they may not resolve its name.
+{{- /* MPICH's ranks connect to the master by this address, because they may not resolve its name. */}}
 - {name: HVD_POD_IP, valueFrom: {fieldRef: {fieldPath: status.podIP}}}
 - {name: HVD_JOB, valueFrom: {fieldRef: {fieldPath: "metadata.labels['batch.kubernetes.io/job-name']"}}}
 {{- if .facts.keys.areOwn }}
 - {name: HVD_KEYS_SECRETS, value: {{ printf "%s %s" .facts.keys.secrets.master .facts.keys.secrets.worker | quote }}}
 {{- end }}
 {{- with include "horovod.tagEntry" (first .facts.groups) }}
-# The same in all groups. The master starts mpirun with an option that names the rank of each line
-# (hvd_pods/master/mpi.py).
+{{- /* The same in all groups. The master starts mpirun with an option that names the rank of each line
+(hvd_pods/master/mpi.py). */}}
 - {{ . }}
 {{- end }}
 {{- with .Values.launch.framework }}
@@ -104,7 +104,7 @@ spec:
 - {name: HVD_MESH, value: {{ . | quote }}}
 {{- end }}
 {{- if .Values.metrics.enabled }}
-# For hvd_pods/master/serve_metrics.py.
+{{- /* For hvd_pods/master/serve_metrics.py. */}}
 - {name: HVD_METRICS_PORT, value: "{{ .facts.metricsPort }}"}
 - {name: HVD_METRICS_FILE, value: {{ .Values.metrics.file | quote }}}
 {{- end }}

@@ -40,9 +40,9 @@ master, and its exit code is not the pod's.
     {{- toYaml .Values.securityContext | nindent 4 }}
   volumeMounts:
     - {name: tmp, mountPath: /tmp, subPath: results}
-    # The master and this container exchange files in it.
+    {{- /* The master and this container exchange files in it. */}}
     - {name: generated, mountPath: /horovod/results, subPath: results}
-    # Kubernetes gives the pod's token to each container that has nothing mounted there.
+    {{- /* Kubernetes gives the pod's token to each container that has nothing mounted there. */}}
     - {name: tmp, mountPath: /var/run/secrets/kubernetes.io/serviceaccount, subPath: no-token, readOnly: true}
     {{- range .Values.volumeMounts }}
     - {{ toYaml . | nindent 6 | trim }}

@@ -50,9 +50,10 @@ serviceAccountName: {{ . | quote }}
 hostPID: true
 {{- end }}
 {{- if $root.Values.hostNetwork }}
-# The master does not use it: on a node that it shares with a worker, mpirun would treat the worker as the local host.
+{{- /* The master does not use it: on a node that it shares with a worker, mpirun would treat the worker as the local
+host. */}}
 hostNetwork: true
-# On the node's network a pod would otherwise use the node's DNS, which does not resolve Services.
+{{- /* On the node's network a pod would otherwise use the node's DNS, which does not resolve Services. */}}
 dnsPolicy: ClusterFirstWithHostNet
 {{- end }}
 {{ include "horovod.podSettings" $root }}
@@ -124,9 +125,9 @@ The variables that the chart sets in a worker; worker.env overrides them. Call w
 - {name: HVD_AGENT_PORT, value: {{ .root.Values.agent.port | int | quote }}}
 - {name: HVD_MASTER_NAME, value: {{ .root.facts.keys.names.master | quote }}}
 - {name: HVD_REVISION, valueFrom: {fieldRef: {fieldPath: "metadata.labels['horovod/revision']"}}}
-# Turn off Intel MPI's own binding, because hvd_pods/rank/start.py binds the ranks.
+{{- /* Turn off Intel MPI's own binding, because hvd_pods/rank/start.py binds the ranks. */}}
 - {name: I_MPI_PIN, value: "0"}
-# Not all container runtimes let processes of a pod read each other's memory, as MPICH and UCX would.
+{{- /* Not all container runtimes let processes of a pod read each other's memory, as MPICH and UCX would. */}}
 - {name: MPIR_CVAR_CH4_CMA_ENABLE, value: "0"}
 - {name: UCX_POSIX_USE_PROC_LINK, value: "n"}
 - {name: HVD_GRACE, value: {{ .group.grace | quote }}}
@@ -143,7 +144,8 @@ The variables that the chart sets in a worker; worker.env overrides them. Call w
 {{- with .root.Values.launch.framework }}
 - {name: HVD_FRAMEWORK, value: {{ . }}}
 {{- end }}
-# Ranks write their metrics there, in memory. The master reads their progress even when metrics.enabled is false.
+{{- /* Ranks write their metrics there, in memory. The master reads their progress even when metrics.enabled
+is false. */}}
 - {name: HVD_METRICS_DIR, value: /horovod/generated/metrics}
 {{- if .root.Values.metrics.enabled }}
 - {name: HVD_METRICS_PORT, value: "{{ .root.facts.metricsPort }}"}
