@@ -39,7 +39,6 @@ _EXPECTED = (
     f"({PYTORCHJOB_VERSION}), a TrainJob ({TRAINJOB_VERSION}) or a Volcano Job; {_RENDER}; "
     "a script with a line that begins with its launcher"
 )
-_ARCHIVED = "an archived project: migrate does not convert them"
 _ARENA = (
     "values of Arena's chart, which migrate does not convert: migrate the MPIJob that it made, "
     "kubectl get mpijob NAME -o yaml | hvdchart migrate -"
@@ -47,12 +46,7 @@ _ARENA = (
 # Other files that people have, recognised by a key, and what such a file is.
 _LOOKS: dict[KeyPath, str] = {
     ("services",): "a Compose file",
-    ("workersCount",): f"values of Nauta's pack tf-training-horovod, {_ARCHIVED}",
-    ("imageName",): f"values of Intel's Transfer Learning Tool chart, {_ARCHIVED}",
-    ("resources", "gpu_nodes"): f"values of AWS's chart mpijob-horovod-tensorflow-gpu, {_ARCHIVED}",
     ("nodes",): "a spec of hvdchart, for hvdchart render",
-    ("template_parameters",): "parameters of an mlt template, which migrate does not convert: "
-    "write the launcher's line into a script",
     ("gpuCount",): _ARENA,
     ("launcherOnMaster",): _ARENA,
     ("mountsOnLauncher",): _ARENA,

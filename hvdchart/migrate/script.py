@@ -32,13 +32,10 @@ _NO_EFFECT = frozenset(
     ("set", "echo", "true", ":", "date", "hostname", "sleep", "wait", "printf", "tee")
 )
 # Launchers that are not read, and what to write instead.
-_OTHER_LAUNCHERS = {
-    "mlt": "the launcher's line, with -np and -H",
-    **dict.fromkeys(
-        ("jsrun", "aprun", "ibrun", "mpirun_rsh", "ddlrun", "prun"),
-        "a line of mpirun with -np and -npernode",
-    ),
-}
+_OTHER_LAUNCHERS = dict.fromkeys(
+    ("jsrun", "aprun", "ibrun", "mpirun_rsh", "ddlrun", "prun"),
+    "a line of mpirun with -np and -npernode",
+)
 # Programs that start a launcher, and what to write instead.
 _AROUND = {
     **dict.fromkeys(

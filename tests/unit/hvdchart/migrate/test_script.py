@@ -146,7 +146,6 @@ def test_line_that_does_not_say_enough_is_refused(line: str, message: str) -> No
             "A=1 mpirun -np 2 t",
             "a variable comes before mpirun; expected the launcher's line alone",
         ),
-        ("mlt template_config set num_nodes 2", "migrate does not read a line of mlt; expected"),
         ("jsrun -n 2 t", "migrate does not read a line of jsrun; expected a line of mpirun with"),
         (
             "#PBS -N 4\nmpirun -np 8 t",
