@@ -36,26 +36,16 @@ _COMMANDS = {
 _GONE = {
     "tune": "set `tuning` in the spec, and compare the settings with `hvdchart bench`",
 }
-# What other programs call a command.
+# What Helm, kubectl, Docker and schedulers call a command.
 _OTHER_NAMES = {
-    "apply": "deploy",
     "cancel": "stop",
     "delete": "undeploy",
-    "describe": "status",
-    "down": "undeploy",
     "install": "deploy",
-    "kill": "stop",
-    "launch": "run",
     "ls": "list",
     "ps": "list",
-    "queue": "list",
     "rm": "undeploy",
-    "ssh": "exec",
     "submit": "run",
-    "train": "run",
     "uninstall": "undeploy",
-    "up": "run",
-    "upgrade": "deploy",
 }
 # Python has functions of these names: the modules append an underscore to theirs.
 _TAKEN = ("list", "exec")

@@ -114,7 +114,7 @@ def test_check_refuses_a_missing_file_and_does_not_create_it(
         (["dev", "-"], 2, "for a spec on standard input, also --code"),
         (["dev", "projct/run.spec.yaml"], 5, "projct/run.spec.yaml: no such file or folder"),
         (["rendr"], 2, "No such command 'rendr'. Did you mean 'render'"),
-        (["launch", "train.py"], 2, "No such command 'launch'. Did you mean 'run'?"),
+        (["submit", "train.py"], 2, "No such command 'submit'. Did you mean 'run'?"),
         (["rm", "hvd"], 2, "No such command 'rm'. Did you mean 'undeploy'?"),
         (["ps"], 2, "No such command 'ps'. Did you mean 'list'?"),
         (["status", "-n", "A B"], 2, "got 'A B'; expected a name of a-z, 0-9 and -"),
