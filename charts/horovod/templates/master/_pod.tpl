@@ -98,14 +98,14 @@ spec:
 - {{ . }}
 {{- end }}
 {{- with .Values.launch.framework }}
-- {name: HVD_FRAMEWORK, value: {{ . }}}
+- {name: HVD_FRAMEWORK, value: {{ . | quote }}}
 {{- end }}
 {{- with .Values.serviceMesh }}
 - {name: HVD_MESH, value: {{ . | quote }}}
 {{- end }}
 {{- if .Values.metrics.enabled }}
 {{- /* For hvd_pods/master/serve_metrics.py. */}}
-- {name: HVD_METRICS_PORT, value: "{{ .facts.metricsPort }}"}
+- {name: HVD_METRICS_PORT, value: {{ .facts.metricsPort | quote }}}
 - {name: HVD_METRICS_FILE, value: {{ .Values.metrics.file | quote }}}
 {{- end }}
 {{- with .Values.tracing.endpoint }}

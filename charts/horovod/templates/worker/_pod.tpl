@@ -142,13 +142,13 @@ The variables that the chart sets in a worker; worker.env overrides them. Call w
 - {name: HVD_PRELOAD, value: {{ join " " .root.Values.launch.preload | quote }}}
 {{- end }}
 {{- with .root.Values.launch.framework }}
-- {name: HVD_FRAMEWORK, value: {{ . }}}
+- {name: HVD_FRAMEWORK, value: {{ . | quote }}}
 {{- end }}
 {{- /* Ranks write their metrics there, in memory. The master reads their progress even when metrics.enabled
 is false. */}}
 - {name: HVD_METRICS_DIR, value: /horovod/generated/metrics}
 {{- if .root.Values.metrics.enabled }}
-- {name: HVD_METRICS_PORT, value: "{{ .root.facts.metricsPort }}"}
+- {name: HVD_METRICS_PORT, value: {{ .root.facts.metricsPort | quote }}}
 {{- end }}
 {{- with include "horovod.networkVariables" .root }}
 {{ . }}
