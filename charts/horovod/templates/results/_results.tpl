@@ -1,19 +1,6 @@
 {{/* Storing the results at the end of the run. */}}
 
 {{/*
-Adds to .facts:
-  resultsPath, logDir  what is stored at the end, and what TensorBoard reads
-*/}}
-{{- define "horovod.preparePaths" -}}
-{{- $output := "" -}}
-{{- range .Values.worker.env -}}
-{{- if eq .name "OUTPUT_PATH" -}}{{- $output = .value | default "" -}}{{- end -}}
-{{- end -}}
-{{- $_ := set .facts "resultsPath" (.Values.results.path | default $output) -}}
-{{- $_ := set .facts "logDir" (.Values.tensorboard.logDir | default $output) -}}
-{{- end }}
-
-{{/*
 The sidecar that stores the results when the master asks for it: hvd_pods/master/results.sh. Kubernetes ends it with the
 master, and its exit code is not the pod's.
 */}}
