@@ -231,6 +231,18 @@ def test_notes_promise_an_end_of_the_workers_where_the_master_has_the_rights(
     assert ("The master ends the workers" in read_notes(values)) is ends
 
 
+@pytest.mark.parametrize(
+    ("worker", "says"),
+    [
+        ({"number": 1, "slots": 1}, "1 rank on 1 worker. Follow"),
+        ({"number": 1, "slots": 2, "spares": 1}, "2 ranks on 1 worker, with 1 spare. Follow"),
+        ({"number": 2, "slots": 1, "spares": 2}, "2 ranks on 2 workers, with 2 spares. Follow"),
+    ],
+)
+def test_notes_count_ranks_and_workers(worker: Values, says: str) -> None:
+    assert says in read_notes({"worker": worker})
+
+
 @pytest.mark.parametrize(("version", "warns"), [("v1alpha2", True), ("v1beta1", False)])
 def test_notes_warn_of_a_pod_group_that_the_next_kubernetes_does_not_serve(
     tmp_path: Path, version: str, *, warns: bool
