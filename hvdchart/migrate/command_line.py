@@ -214,7 +214,7 @@ def _reason_to_leave_out(statement: Statement) -> str:
     if _STARTS_SSHD.fullmatch(statement.raw):
         return "the chart needs no SSH server"
     if _WAITS.fullmatch(statement.raw):
-        return "the master waits for its hosts and stops at the first error"
+        return "the master waits for its workers and stops at the first error"
     if all(ASSIGNMENT.match(word) for word in statement.written):
         return "a variable of the shell: only the launcher's line can name it"
     return ""

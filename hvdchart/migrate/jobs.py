@@ -35,7 +35,7 @@ _MPIJOBS_OWN = {
     "mpiImplementation": "the chart detects the image's MPI",
     "mpiDistribution": "the chart detects the image's MPI",
 }
-_RETRIES = "the master waits for its hosts, retries, and ends the run"
+_RETRIES = "the master waits for its workers, retries, and ends the run"
 _GANG = "the gang is the master and all workers"
 _VOLCANOS_OWN = {
     "plugins": "the chart sets up the agents, the Service and the host file",

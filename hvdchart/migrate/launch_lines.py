@@ -71,7 +71,7 @@ _ACCELERATE = _Options(
 _DEEPSPEED = _Options(
     {
         **dict.fromkeys(("--master_addr", "--master_port", "--node_rank"), _MEETING),
-        "--hostfile": "the chart makes the hosts",
+        "--hostfile": "the chart makes the workers",
         "--launcher": "the master starts the ranks itself",
         "--launcher_args": "the master starts the ranks itself",
     },

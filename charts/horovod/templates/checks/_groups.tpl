@@ -30,7 +30,7 @@
 {{- if gt $hosts $most -}}
 {{- $source := "number and spares of worker and workerGroups" -}}
 {{- $advice := printf "the chart supports at most %d; lower one of them" $most -}}
-{{- fail (printf "%s make up to %d hosts: %s" $source $hosts $advice) -}}
+{{- fail (printf "%s make up to %d workers: %s" $source $hosts $advice) -}}
 {{- end -}}
 {{- end }}
 
@@ -47,8 +47,8 @@
 {{- $given := printf "group %q: %s is %d" $group.name $key (int (get $group $key)) -}}
 {{- range $root.Values.master.args -}}
 {{- with regexFind (printf "\\b%s-[0-9]+" $group.statefulSet) . -}}
-{{- $remedy := "take the hosts from the file $(HOSTFILE), or from the launcher's line $(LAUNCH)" -}}
-{{- fail (printf "%s but master.args names the host %q, which the run may do without: %s" $given . $remedy) -}}
+{{- $remedy := "take the workers from the file $(HOSTFILE), or from the launcher's line $(LAUNCH)" -}}
+{{- fail (printf "%s but master.args names the worker %q, which the run may do without: %s" $given . $remedy) -}}
 {{- end -}}
 {{- end -}}
 {{- end -}}

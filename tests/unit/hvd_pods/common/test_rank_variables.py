@@ -82,7 +82,7 @@ def test_master_tells_all_hosts_of_a_launch_where_its_first_one_is() -> None:
     ("before", "changes", "found"),
     [
         (0, {"HVD_FRAMEWORK": "torch"}, "port"),
-        (0, {"HVD_FRAMEWORK": "torch", "NODE_RANK": "1"}, "first host"),
+        (0, {"HVD_FRAMEWORK": "torch", "NODE_RANK": "1"}, "first worker"),
         (0, {"HVD_FRAMEWORK": "torch", "MASTER_ADDR": "10.0.0.9"}, ""),
         (0, {"HVD_FRAMEWORK": "jax"}, ""),
         (1, {"HVD_FRAMEWORK": "jax"}, "port"),

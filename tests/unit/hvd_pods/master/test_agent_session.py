@@ -245,7 +245,7 @@ class TestWhere:
 
     @pytest.mark.parametrize("name", ["", "hvd-1", "10.0.0.2", "-oProxyCommand=x", "localhost"])
     def test_other_hosts_are_refused(self, name: str) -> None:
-        with pytest.raises(AgentSessionError, match="is no host of this run"):
+        with pytest.raises(AgentSessionError, match="is no worker of this run"):
             self.WHERE.address(name)
 
 

@@ -70,7 +70,7 @@ def test_a_run_trains_and_is_over(pod: MasterPod, capsys: pytest.CaptureFixture[
     assert pod.replicas() == 0
     assert not pod.termination_log.exists()
     lines = read_log(capsys)
-    assert "host hvd-worker-0 at 127.0.1.1, 2 slots" in lines
+    assert "worker hvd-worker-0 at 127.0.1.1, 2 slots" in lines
     assert lines[-2:] == ["training finished", "workers scaled to 0"]
 
 

@@ -222,7 +222,7 @@ def test_streams_may_be_closed_and_others_open(pod: Pod, closed: str) -> None:
 @slow
 @pytest.mark.parametrize("host", ["nowhere", "localhost", "127.0.0.9", "$(touch x)", "a b", ""])
 def test_unknown_host_is_named_and_nothing_is_started(pod: Pod, host: str) -> None:
-    said = f"[hvd] error: {host}: {host} is no host of this run\n"
+    said = f"[hvd] error: {host}: {host} is no worker of this run\n"
     assert pod.run("-x", host, "true") == (255, b"", said.encode())
 
 

@@ -33,7 +33,7 @@ def test_place_is_read_from_the_variables_of_each_launcher(variables: dict[str, 
 @pytest.mark.parametrize(
     ("changes", "ranks", "slots", "words"),
     [
-        ({"OMPI_COMM_WORLD_LOCAL_SIZE": "8"}, 8, "2", "8 ranks were started on this host"),
+        ({"OMPI_COMM_WORLD_LOCAL_SIZE": "8"}, 8, "2", "8 ranks were started on this worker"),
         ({}, 0, None, "not a worker"),
         ({"OMPI_COMM_WORLD_RANK": ""}, 8, "2", "no known launcher"),
     ],
@@ -107,7 +107,7 @@ def test_rank_in_a_wrong_place_ends_the_run_under_hydra(worker: dict[str, str]) 
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["9", "echo"], "the launcher started 8 ranks, but the hosts' slots add up to 9"),
+        (["9", "echo"], "the launcher started 8 ranks, but the workers' slots add up to 9"),
         (["8", "no-such-command"], "command 'no-such-command' is not on PATH"),
         (
             ["--bind-to", "core", "--cores-per-rank", "999", "8", "echo"],

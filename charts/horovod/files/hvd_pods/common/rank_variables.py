@@ -144,8 +144,8 @@ def check_meeting(given: Mapping[str, str]) -> None:
         return
     if given.get("NODE_RANK", "0") != "0":
         raise MeetingError(
-            "rank 0 is not on the first host, where the other ranks look for it: remove what moves "
-            "it from launch.options",
+            "rank 0 is not on the first worker, where the other ranks look for it: remove what "
+            "moves it from launch.options",
             BAD_CONFIGURATION,
         )
     with socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET) as trial:
@@ -155,7 +155,7 @@ def check_meeting(given: Mapping[str, str]) -> None:
             trial.bind(("", number))
         except OSError as problem:
             raise MeetingError(
-                f"the ranks cannot meet at port {number} of this host: {problem.strerror}; "
+                f"the ranks cannot meet at port {number} of this worker: {problem.strerror}; "
                 "the next attempt uses another port",
                 os.EX_TEMPFAIL,
             ) from problem

@@ -40,7 +40,7 @@ class Where(NamedTuple):
             return self.addresses[host]
         if host in self.addresses.values():
             return host
-        raise AgentSessionError(f"{host} is no host of this run")
+        raise AgentSessionError(f"{host} is no worker of this run")
 
 
 def make_request(argv: Sequence[str], variables: Mapping[str, str], stay: float = 0.0) -> Request:

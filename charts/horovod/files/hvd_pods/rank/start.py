@@ -59,9 +59,9 @@ def find_problem(place: Place | None, ranks: int, slots: str | None) -> str | No
     if place is None:
         return "no known launcher's variables are set (Open MPI, Intel MPI, MPICH, Gloo)"
     if place.size != ranks:
-        return f"the launcher started {place.size} ranks, but the hosts' slots add up to {ranks}"
+        return f"the launcher started {place.size} ranks, but the workers' slots add up to {ranks}"
     if place.local_size != int(slots):
-        return f"{place.local_size} ranks were started on this host, which has {slots} slots"
+        return f"{place.local_size} ranks were started on this worker, which has {slots} slots"
     return None
 
 

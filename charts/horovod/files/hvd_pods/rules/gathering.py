@@ -178,7 +178,7 @@ def start_if_possible(step: Step) -> None:
     answering = state.gathered.answering
     chosen = choosing.choose_hosts(run, _find_usable(state), state.broken)
     for name, pod in chosen.items():
-        step.log(f"host {name} at {pod.address}, {state.facts.hosts[name].slots} slots")
+        step.log(f"worker {name} at {pod.address}, {state.facts.hosts[name].slots} slots")
     spares = describe_spares(run, len(answering) - len(chosen))
     step.report(RunEvent.WORKERS_READY, f"{len(chosen)} workers respond{spares}")
     step.clear_timers(TimerKind.HOSTS, TimerKind.RESUME, TimerKind.SHRINK)
