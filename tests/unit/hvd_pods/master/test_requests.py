@@ -11,7 +11,7 @@ import pytest
 
 from hvd_pods.cluster.kube import WATCH_SECONDS
 from hvd_pods.rules import messages as m
-from hvd_pods.rules.state import Progress
+from hvd_pods.rules.progress import Progress
 from hvdchart.run.change.session import LEASE_SECONDS, RENEWALS
 from tests.unit.hvd_pods.master_pod import MasterPod
 from tests.unit.hvd_pods.rules.world import OTHER, World, leased, one_group

@@ -23,7 +23,8 @@ from hvd_pods.common.run_events import RunEvent
 from hvd_pods.rules import aborting, ending
 from hvd_pods.rules import messages as m
 from hvd_pods.rules.host_names import read_hosts
-from hvd_pods.rules.state import END, Activity, Progress, Step
+from hvd_pods.rules.progress import Progress
+from hvd_pods.rules.state import END, Activity, Step
 from hvd_pods.rules.timers import TimerKind
 
 # Seconds between two renewals, and without one after which the holder has lost the record. The
