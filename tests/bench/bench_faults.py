@@ -142,7 +142,7 @@ def training(contestant: Contestant, *options: str) -> Iterator[Run]:
             run.wait_for_step(storm.BETWEEN)
             yield run
         except AssertionError:
-            print(contestant.told(0))
+            print(contestant.reported(0))
             raise
         finally:
             contestant.remove()
@@ -201,11 +201,11 @@ def measure_fault(contestant: Contestant, name: str) -> figures.Outcome:
         if name == "master deleted":
             who = (re.escape(run.master()), r"\b(?:master|launcher)\b")
         outcome = disturb(run, name)
-        told = contestant.told(at)
-        outcome = outcome._replace(cause=figures.named(told, who, figures.NAMED_BY[name]))
+        reported = contestant.reported(at)
+        outcome = outcome._replace(cause=figures.named(reported, who, figures.NAMED_BY[name]))
         print(f"{contestant.name}: {name}: {outcome}", flush=True)
         if not outcome.cause:
-            print("  told: " + told.replace("\n", "\n  ")[-3000:], flush=True)
+            print("  reported: " + reported.replace("\n", "\n  ")[-3000:], flush=True)
         if name == "node dead":
             # Its pods would not go away.
             cluster.remove_node()

@@ -89,7 +89,7 @@ class Contestant(ABC):
                 texts.append(self.namespace.kubectl(*command, container, "--timestamps", *options))
         return "".join(texts)
 
-    def told(self, since: float) -> str:
+    def reported(self, since: float) -> str:
         """What a person can read about the run: the launcher's log, events and conditions."""
         lines = []
         for line in self.log().splitlines():

@@ -56,11 +56,11 @@ def pause(steps: Sequence[Step], at: float) -> Outcome:
     return Outcome(first.at - max(at, last.at), max(0, last.step - first.step + 1))
 
 
-def named(told: str, who: Sequence[str], how: str) -> str:
+def named(reported: str, who: Sequence[str], how: str) -> str:
     """The lines of a text that name somebody and, nearby, what has happened; or nothing."""
     one = f"(?:{'|'.join(who)})"
     near = r"[^\0]{0,300}?"
-    found = re.search(f".*{one}{near}(?:{how}).*|.*(?:{how}){near}{one}.*", told, re.IGNORECASE)
+    found = re.search(f".*{one}{near}(?:{how}).*|.*(?:{how}){near}{one}.*", reported, re.IGNORECASE)
     return found[0] if found else ""
 
 
@@ -119,7 +119,7 @@ def fault_tables(measured: Mapping[str, Any]) -> str:
         (each["name"], *(seconds_cell(of[name]) if name in of else "" for name in made))
         for each, of in zip(done, faults, strict=True)
     ]
-    told = [
+    causes = [
         (
             each["name"],
             *(("yes" if of[name]["cause"] else "no") if name in of else "" for name in made),
@@ -127,7 +127,7 @@ def fault_tables(measured: Mapping[str, Any]) -> str:
         for each, of in zip(done, faults, strict=True)
     ]
     first = table(("Seconds without a step (steps made again)", *made), cost)
-    return f"{first}\n\n{table(('The cause is named', *made), told)}"
+    return f"{first}\n\n{table(('The cause is named', *made), causes)}"
 
 
 def longest(storm: Mapping[str, Any]) -> str:
@@ -213,11 +213,11 @@ def sources(measured: Mapping[str, Any]) -> str:
     commits = sorted({part["commit"] for part in parts})
     storm = next((each["storm"] for each in measured.values() if "storm" in each), None)
     loads = sorted(part["load"] for part in parts)
-    told = f"Versions: {', '.join(versions)}. Measured at {', '.join(commits)}"
-    told += f", with a load average of {loads[0]:.1f} to {loads[-1]:.1f} before each part."
+    text = f"Versions: {', '.join(versions)}. Measured at {', '.join(commits)}"
+    text += f", with a load average of {loads[0]:.1f} to {loads[-1]:.1f} before each part."
     if storm:
-        told += (
+        text += (
             f" The storm: {storm['seconds']:.0f} s, a fault each {storm['every']:.0f} s, "
             f"seed {storm['seed']}."
         )
-    return textwrap.fill(told, 100, break_on_hyphens=False)
+    return textwrap.fill(text, 100, break_on_hyphens=False)

@@ -29,13 +29,13 @@ def machine() -> str:
 
 def commit() -> str:
     """The commit that is measured. Pages of docs/, which benchmarks write, do not make it dirty."""
-    told = []
+    outputs = []
     for words in (("rev-parse", "--short", "HEAD"), ("status", "--porcelain", "--", ".", ":!docs")):
         done = subprocess.run(
             ["git", *words], cwd=ROOT, capture_output=True, text=True, check=False
         )
-        told.append(done.stdout.strip())
-    return told[0] + ("-dirty" if told[1] else "")
+        outputs.append(done.stdout.strip())
+    return outputs[0] + ("-dirty" if outputs[1] else "")
 
 
 def publish(name: str, page: str, turns: int, figures: Mapping[str, Any], text: str) -> bool:

@@ -152,8 +152,8 @@ def test_page_says_what_each_right_allows_that_no_name_bounds() -> None:
     rows = re.findall(r"^\| ([a-z][^|]*) \|", section, re.MULTILINE)
     unbounded = [of for of, names in granted(render()).items() if names is None]
     for resource, verbs in [*unbounded, ("statefulsets/scale", "patch")]:
-        told = " ".join(row for row in rows if f"`{resource}`" in row)
-        assert set(verbs.split(", ")) <= set(re.findall(r"\w+", told)), resource
+        listed = " ".join(row for row in rows if f"`{resource}`" in row)
+        assert set(verbs.split(", ")) <= set(re.findall(r"\w+", listed)), resource
     assert [row for row in rows if "ConfigMap of staged data" in row]
 
 

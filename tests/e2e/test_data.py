@@ -182,6 +182,6 @@ class TestDataFromS3:
     def test_training_has_finished_although_its_results_are_not_stored(
         self, staged_nodes: list[str], privileged: Namespace
     ) -> None:
-        told = events(privileged, privileged.job("hvd"))
-        assert "Finished" in told
-        assert "results.command failed with exit code" in told["ResultsNotStored"]
+        reported = events(privileged, privileged.job("hvd"))
+        assert "Finished" in reported
+        assert "results.command failed with exit code" in reported["ResultsNotStored"]

@@ -18,14 +18,14 @@ place = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
 assert os.environ["JAX_COORDINATOR_ADDRESS"] == f"{place[0]}:{place[1] + 1}"
 attempt = int(os.environ["TORCHELASTIC_RUN_ID"])
 if own[0] == 0:
-    told = {0: str(own)}
+    places = {0: str(own)}
     listener = socket.create_server(("", place[1]))
     others = [listener.accept()[0] for _ in range(own[1] - 1)]
     for other in others:
         rank, _, text = other.recv(4096).decode().partition(" ")
-        told[int(rank)] = text
-    for rank in sorted(told):
-        sys.stdout.write(f"TOLD {attempt} {place[1]} {rank} {told[rank]}\\n")
+        places[int(rank)] = text
+    for rank in sorted(places):
+        sys.stdout.write(f"PLACE {attempt} {place[1]} {rank} {places[rank]}\\n")
     sys.stdout.flush()
     for other in others:
         other.sendall(b"all are here")
@@ -59,12 +59,12 @@ def test_ranks_of_any_program_meet_again_after_one_was_killed(
     assert namespace.wait_for_end("hvd") == "Complete", namespace.describe("hvd")
     log = namespace.log("hvd")
     assert "[hvd] error: rank 2 on hvd-b-0: ended by SIGKILL" in log
-    told = re.findall(r"TOLD (\d) (\d+) (\d) (.*)$", log, re.M)
-    ports = {attempt: port for attempt, port, _, _ in told}
+    places = re.findall(r"PLACE (\d) (\d+) (\d) (.*)$", log, re.M)
+    ports = {attempt: port for attempt, port, _, _ in places}
     assert ports.keys() == {"1", "2"}
     assert ports["1"] != ports["2"], "the next attempt met what the first one has left"
     for attempt in "12":
-        assert {rank: text for one, _, rank, text in told if one == attempt} == PLACES
+        assert {rank: text for one, _, rank, text in places if one == attempt} == PLACES
 
 
 # The first attempt loses a rank in the middle of the training.

@@ -82,8 +82,8 @@ def train(is_kept):
 _, calm = train(False)
 began, kept = train(True)
 if rank == 0:
-    told = {"attempt": attempt, "began": began, "equal": kept == calm}
-    print("RESULT", json.dumps(told), flush=True)
+    found = {"attempt": attempt, "began": began, "equal": kept == calm}
+    print("RESULT", json.dumps(found), flush=True)
 dist.destroy_process_group()
 """
 

@@ -291,8 +291,8 @@ class TestEvictionAndDeadline:
 
     def test_deadline_is_the_reason_that_is_told(self, limited: str, namespace: Namespace) -> None:
         namespace.wait_for_end("hvd")
-        told = events(namespace, "Failed")[-1]["message"]
-        assert "longer than master.activeDeadlineSeconds=1" in told
+        message = events(namespace, "Failed")[-1]["message"]
+        assert "longer than master.activeDeadlineSeconds=1" in message
 
 
 def test_failed_run_is_retried_then_scales_its_workers_to_zero(namespace: Namespace) -> None:

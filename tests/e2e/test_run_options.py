@@ -12,11 +12,11 @@ from tests.e2e.command import ask, here, hvdchart
 SHOW = """
 import os
 from pathlib import Path
-told = [os.environ["LEVEL"], os.environ["key"], Path("/keys/key").read_text()]
-told.append(Path("/scratch").is_dir())
+given = [os.environ["LEVEL"], os.environ["key"], Path("/keys/key").read_text()]
+given.append(Path("/scratch").is_dir())
 limits = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
 limit = int(next(Path(each) for each in limits if Path(each).is_file()).read_text()) >> 20
-print("RANK", os.environ["RANK"], *told, limit, flush=True)
+print("RANK", os.environ["RANK"], *given, limit, flush=True)
 """
 # What each script does, how the run must end, and what its message names.
 BROKEN = {

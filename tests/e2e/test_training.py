@@ -89,10 +89,10 @@ def test_mpirun_starts_its_daemons_by_the_agents(namespace: Namespace) -> None:
     log = namespace.train("hvd", values(cleanup="Never"))
     assert "$ mpirun" in log
     for worker in ("hvd-worker-0", "hvd-worker-1"):
-        told = namespace.kubectl("logs", worker, "--container", "worker")
-        assert "ready for ranks: agent on port 2222" in told
+        shown = namespace.kubectl("logs", worker, "--container", "worker")
+        assert "ready for ranks: agent on port 2222" in shown
         line = r"agent connection from \S+: fence number \d+, argv [0-9a-f]{12}, ended: 0$"
-        assert re.search(line, told, re.M), told
+        assert re.search(line, shown, re.M), shown
 
 
 def test_mpirun_in_a_script_of_the_users_own_uses_the_workers(namespace: Namespace) -> None:

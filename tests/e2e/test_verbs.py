@@ -162,9 +162,9 @@ class TestDailyCommands:
         written.change("doctor", written.spec)
 
     def test_progress_is_that_of_both_ranks(self, running: Run) -> None:
-        told = running.progress()
-        assert told["steps"] == STEPS
-        assert told["images_per_second"] == 16.0
+        shown = running.progress()
+        assert shown["steps"] == STEPS
+        assert shown["images_per_second"] == 16.0
 
     def test_status_shows_the_progress(self, running: Run) -> None:
         line = rf"progress: step \d+ of {STEPS}, loss .*16 samples/s"

@@ -21,9 +21,9 @@ def failing(training: Training, how: str) -> Values:
 
 def end(training: Training, began: float) -> str:
     """Wait for the end; return the reason, which the termination message and the event have."""
-    told = training.end(began)
-    assert told in events(training.namespace, "Failed")[-1]["message"]
-    return told
+    reason = training.end(began)
+    assert reason in events(training.namespace, "Failed")[-1]["message"]
+    return reason
 
 
 @pytest.mark.rare
@@ -31,8 +31,10 @@ def end(training: Training, began: float) -> str:
 def test_exception_on_one_rank(training: Training) -> None:
     began = time.time()
     training.install(STEPS, master=failing(training, "raise"))
-    told = end(training, began)
-    assert told.startswith("rank 1 on hvd-worker-1: ValueError: this batch has no labels, train.py")
+    reason = end(training, began)
+    assert reason.startswith(
+        "rank 1 on hvd-worker-1: ValueError: this batch has no labels, train.py"
+    )
 
 
 @pytest.mark.rare
@@ -41,9 +43,9 @@ def test_memory_of_one_rank(training: Training) -> None:
     began = time.time()
     limits = {"resources": {"limits": {"memory": "2Gi"}}}
     training.install(STEPS, master=failing(training, "memory"), worker=limits)
-    told = end(training, began)
-    assert told.startswith("rank 1 on hvd-worker-1: out of memory: it used 2.0 of 2.0 GiB")
-    assert "raise worker.resources.limits.memory to 4Gi" in told
+    reason = end(training, began)
+    assert reason.startswith("rank 1 on hvd-worker-1: out of memory: it used 2.0 of 2.0 GiB")
+    assert "raise worker.resources.limits.memory to 4Gi" in reason
 
 
 @pytest.mark.rare
@@ -53,8 +55,8 @@ def test_full_output(training: Training) -> None:
     small = {"name": "output", "emptyDir": {"medium": "Memory", "sizeLimit": "16Ki"}}
     mount = {"name": "output", "mountPath": "/output"}
     training.install(STEPS, volumes=[small], volumeMounts=[mount])
-    told = end(training, began)
-    assert told.startswith("rank 0 on hvd-worker-0: OSError: [Errno 28] No space left on device")
+    reason = end(training, began)
+    assert reason.startswith("rank 0 on hvd-worker-0: OSError: [Errno 28] No space left on device")
 
 
 @pytest.mark.rare
@@ -70,10 +72,10 @@ def test_quota(training: Training) -> None:
     began = time.time()
     requests = {"resources": {"requests": {"memory": "1Gi"}}}
     training.install(STEPS, worker=requests, launch={"preload": [], "workersTimeoutSeconds": 8})
-    told = end(training, began)
-    assert "1 of 2 workers did not answer" in told
-    assert "exceeded quota: small" in told
-    assert "request less" in told
+    reason = end(training, began)
+    assert "1 of 2 workers did not answer" in reason
+    assert "exceeded quota: small" in reason
+    assert "request less" in reason
 
 
 @pytest.mark.rare
@@ -82,6 +84,6 @@ def test_pod_security(training: Training) -> None:
     began = time.time()
     launch = {"preload": [], "workersTimeoutSeconds": 8}
     training.install(STEPS, hostPID=True, launch=launch)
-    told = end(training, began)
-    assert 'violates PodSecurity "restricted:latest": host namespaces (hostPID=true)' in told
-    assert "change the fields that the message names" in told
+    reason = end(training, began)
+    assert 'violates PodSecurity "restricted:latest": host namespaces (hostPID=true)' in reason
+    assert "change the fields that the message names" in reason

@@ -218,6 +218,6 @@ class Training:
         assert self.wait_for_end(seconds) == "Failed"
         seconds_to_end = round(time.time() - began, 1)
         (master,) = self.namespace.attempts(self.release)
-        told = str(master["status"]["containerStatuses"][0]["state"]["terminated"]["message"])
-        self.report({"end": seconds_to_end, "reason": told.strip()})
-        return told.strip()
+        reason = str(master["status"]["containerStatuses"][0]["state"]["terminated"]["message"])
+        self.report({"end": seconds_to_end, "reason": reason.strip()})
+        return reason.strip()

@@ -18,7 +18,7 @@ from train import tell_rank, write_line
 sys.path.insert(0, "/examples")
 import unet
 
-TOLD = ("ranks", "ranks_agree", "resumed_after_step", "dice", "weights")
+REPORTED = ("ranks", "ranks_agree", "resumed_after_step", "dice", "weights")
 
 
 def train(options: argparse.Namespace) -> dict[str, Any]:
@@ -32,8 +32,8 @@ def train(options: argparse.Namespace) -> dict[str, Any]:
     unet.report = tell_step
     result = example(options)
     if hvd.rank() == 0:
-        told = {name: result[name] for name in TOLD}
-        write_line("result.jsonl", step=result["steps"], **told)
+        reported = {name: result[name] for name in REPORTED}
+        write_line("result.jsonl", step=result["steps"], **reported)
     return result
 
 

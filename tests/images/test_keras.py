@@ -84,5 +84,5 @@ def as_master(done: Result) -> tuple[str, str]:
         "print(cause.text if cause else '')"
     )
     command = [sys.executable, "-I", "-c", program]
-    told = subprocess.run(command, input=done.stderr, capture_output=True, text=True, check=True)
-    return told.stderr, told.stdout.strip()
+    judged = subprocess.run(command, input=done.stderr, capture_output=True, text=True, check=True)
+    return judged.stderr, judged.stdout.strip()

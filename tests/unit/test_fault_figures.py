@@ -51,7 +51,7 @@ def test_effective_time_leaves_out_pauses_and_steps_made_again() -> None:
 
 
 @pytest.mark.parametrize(
-    ("fault", "told", "is_named"),
+    ("fault", "reported", "is_named"),
     [
         (
             "rank killed",
@@ -64,8 +64,8 @@ def test_effective_time_leaves_out_pauses_and_steps_made_again() -> None:
         ("network cut", "Pod a-worker-1 is running", False),
     ],
 )
-def test_cause_is_named_by_who_and_what(fault: str, told: str, is_named: bool) -> None:
-    assert bool(named(told, (r"\brank 1\b", "a-worker-1"), NAMED_BY[fault])) == is_named
+def test_cause_is_named_by_who_and_what(fault: str, reported: str, is_named: bool) -> None:
+    assert bool(named(reported, (r"\brank 1\b", "a-worker-1"), NAMED_BY[fault])) == is_named
 
 
 def contestant(name: str, start: float | None, *faults: tuple[str, float | None, int]) -> Any:

@@ -14,7 +14,7 @@ from images.trials.sandbox import Sandbox, output_of
 from tests.images.conftest import Sandboxes
 
 LOCK = Path(__file__).with_name("libraries.txt")
-TOLD = """
+SHOW = """
 import json, sys
 sys.path.insert(0, "/output/libraries")
 from accelerate import PartialState
@@ -23,8 +23,8 @@ from lightning_fabric.plugins.environments import SLURMEnvironment, TorchElastic
 state, lightning = PartialState(cpu=True, backend="gloo"), TorchElasticEnvironment()
 assert lightning.detect() and not SLURMEnvironment.detect()
 place = lightning.global_rank(), lightning.world_size(), lightning.local_rank()
-told = {"accelerate": [state.process_index, state.num_processes, state.local_process_index]}
-print("TOLD", json.dumps({**told, "lightning": place, "node": lightning.node_rank()}), flush=True)
+own = {"accelerate": [state.process_index, state.num_processes, state.local_process_index]}
+print("PLACE", json.dumps({**own, "lightning": place, "node": lightning.node_rank()}), flush=True)
 state.destroy_process_group()
 """
 
@@ -48,9 +48,11 @@ def test_libraries_know_their_place_among_the_ranks(libraries: Sandbox) -> None:
         words = " ".join(f"{name}={value}" for name, value in variables.items())
         commands.append(f'env {words} timeout 280 python3 -c "$0" &')
     script = f"{' '.join(commands)} wait"
-    done = libraries.run("bash", "-c", script, TOLD, OMP_NUM_THREADS="1", GLOO_SOCKET_IFNAME="lo")
-    told = [line.partition(" ")[2] for line in done.stdout.splitlines() if line.startswith("TOLD")]
-    places = sorted((json.loads(text) for text in told), key=lambda place: place["node"])
+    done = libraries.run("bash", "-c", script, SHOW, OMP_NUM_THREADS="1", GLOO_SOCKET_IFNAME="lo")
+    lines = [
+        line.partition(" ")[2] for line in done.stdout.splitlines() if line.startswith("PLACE")
+    ]
+    places = sorted((json.loads(text) for text in lines), key=lambda place: place["node"])
     assert places == [
         {"accelerate": [rank, 2, 0], "lightning": [rank, 2, 0], "node": rank} for rank in (0, 1)
     ], output_of(done)

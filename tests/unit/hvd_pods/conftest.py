@@ -21,7 +21,7 @@ from tests.support.fakes.server import Certificates
 from tests.unit.hvd_pods.fake_worker import Workers
 from tests.unit.hvd_pods.master_pod import MasterPod
 from tests.unit.hvd_pods.release_keys import ReleaseKeys
-from tests.unit.hvd_pods.rules.told import Told
+from tests.unit.hvd_pods.rules.taken_events import TakenEvents
 from tests.unit.hvd_pods.runs import make_run
 from tests.unit.hvd_pods.scripted_agents import ScriptedAgents
 
@@ -162,9 +162,9 @@ def pod(
 
 
 @pytest.fixture
-def told() -> Told:
+def taken() -> TakenEvents:
     """The events that the master's sources put on its queue."""
-    return Told()
+    return TakenEvents()
 
 
 @pytest.fixture(scope="session")

@@ -13,7 +13,7 @@ from hvd_pods.rules import messages as m
 from hvd_pods.rules.state import Facts
 from tests.support.fakes import faults
 from tests.support.fakes.api import FakeApi
-from tests.unit.hvd_pods.rules.told import Told
+from tests.unit.hvd_pods.rules.taken_events import TakenEvents
 from tests.unit.hvd_pods.runs import make_run
 
 Capture = pytest.CaptureFixture[str]
@@ -156,9 +156,9 @@ class Master:
     """What the master does about pods, of a run with hvd-cpu-0, hvd-cpu-1 and hvd-gpu-0."""
 
     def __init__(self, api: kube.Api) -> None:
-        self.told = Told()
+        self.taken = TakenEvents()
         facts = Facts(make_run(), "own", "hvd-master-1", "uid-1")
-        self.effects = Effects(facts, api, JobEvents(None), self.told)
+        self.effects = Effects(facts, api, JobEvents(None), self.taken)
 
     def do(self, *effects: m.Effect) -> None:
         for effect in effects:
@@ -166,9 +166,9 @@ class Master:
 
     def list_pods(self, *missing: str) -> m.PodsListed:
         """List the pods, when all that was asked for before is done."""
-        number = len(self.told.of(m.PodsListed)) + 1
+        number = len(self.taken.of(m.PodsListed)) + 1
         self.do(m.ListPods(2, missing))
-        return self.told.wait_for(m.PodsListed, number)
+        return self.taken.wait_for(m.PodsListed, number)
 
 
 @pytest.fixture

@@ -241,19 +241,19 @@ def test_secrets_of_the_requirements_are_not_in_messages(
     ],
 )
 def test_secrets_are_found_in_each_spelling(text: str) -> None:
-    told = redact(f"ERROR: cannot read {text}", ["s3cr/et?"])
-    assert told.startswith("ERROR: cannot read ")
-    assert not re.search("ss|s3cr", told), told
-    assert "****" in told
+    redacted = redact(f"ERROR: cannot read {text}", ["s3cr/et?"])
+    assert redacted.startswith("ERROR: cannot read ")
+    assert not re.search("ss|s3cr", redacted), redacted
+    assert "****" in redacted
 
 
 @pytest.mark.parametrize("user", ["", "u", "me", "you"])
 @pytest.mark.parametrize("encode", [base64.b64encode, base64.urlsafe_b64encode])
 def test_secrets_are_found_in_base64(user: str, encode: Callable[[bytes], bytes]) -> None:
     spelled = encode(f"{user}:a very long s3cr/et?".encode()).decode()
-    told = redact(f"Authorization: Basic {spelled}", ["a very long s3cr/et?"])
-    assert "****" in told
-    assert len(told) < len("Authorization: Basic ****") + 12, told
+    redacted = redact(f"Authorization: Basic {spelled}", ["a very long s3cr/et?"])
+    assert "****" in redacted
+    assert len(redacted) < len("Authorization: Basic ****") + 12, redacted
 
 
 def test_package_that_the_index_does_not_have_is_a_wrong_configuration(

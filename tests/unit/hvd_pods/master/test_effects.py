@@ -18,20 +18,20 @@ from tests.support.fakes.faults import TIMEOUT
 from tests.support.waiting import wait_until
 from tests.unit.hvd_pods.fake_worker import Workers
 from tests.unit.hvd_pods.master_pod import MasterPod
-from tests.unit.hvd_pods.rules.told import Told
+from tests.unit.hvd_pods.rules.taken_events import TakenEvents
 
 
 @pytest.fixture
-def watch(pod: MasterPod, told: Told) -> Iterator[Callable[[Run], Effects]]:
+def watch(pod: MasterPod, taken: TakenEvents) -> Iterator[Callable[[Run], Effects]]:
     """Watches the hosts of a run, of which two answer."""
     started: list[Effects] = []
 
     def begin(run: Run) -> Effects:
         api = kube.Api() if run.api else None
         facts = Facts(run, "own", "hvd-master-1", "uid-1")
-        started.append(Effects(facts, api, JobEvents(None), told))
+        started.append(Effects(facts, api, JobEvents(None), taken))
         started[-1].carry_out(m.WatchHosts(2))
-        told.wait_for(m.HostAnswers, 2)
+        taken.wait_for(m.HostAnswers, 2)
         return started[-1]
 
     yield begin
@@ -43,19 +43,19 @@ Watch = Callable[[Run], Effects]
 
 
 def test_addresses_of_the_training_stay_when_they_are_withdrawn(
-    workers: Workers, watch: Watch, told: Told, monkeypatch: pytest.MonkeyPatch
+    workers: Workers, watch: Watch, taken: TakenEvents, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A pod that terminates has none any more, and its ranks may still save."""
     monkeypatch.setattr(probing, "SUSPECT_EVERY", 0.02)
     watch(workers.run(lostAfterSeconds=15)).carry_out(m.FreezeHosts())
     workers.stop(0)
-    told.wait(lambda: any(event.silent for event in told.of(m.HostProblem)))
-    assert not told.of(m.HostGone)
+    taken.wait(lambda: any(event.silent for event in taken.of(m.HostProblem)))
+    assert not taken.of(m.HostGone)
 
 
 @pytest.mark.parametrize("effect", [m.FreezeHosts(), m.StopWatching()], ids=["frozen", "stopped"])
 def test_hosts_that_cannot_be_lost_are_asked_no_longer_than_needed(
-    workers: Workers, watch: Watch, told: Told, effect: m.Effect
+    workers: Workers, watch: Watch, taken: TakenEvents, effect: m.Effect
 ) -> None:
     before = {*threading.enumerate()}
     watch(workers.run()).carry_out(effect)
@@ -63,15 +63,15 @@ def test_hosts_that_cannot_be_lost_are_asked_no_longer_than_needed(
         if thread.name == "probe-hosts":
             thread.join(TIMEOUT)
             assert not thread.is_alive()
-    number = len(told.events)
+    number = len(taken.events)
     workers.stop(0)
-    assert len(told.events) == number
+    assert len(taken.events) == number
 
 
 def test_leftovers_are_ended_while_the_hosts_are_watched(
     pod: MasterPod,
     watch: Watch,
-    told: Told,
+    taken: TakenEvents,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     # It notes the host and the program.
@@ -99,7 +99,7 @@ def test_leftovers_are_ended_while_the_hosts_are_watched(
     effects.carry_out(m.StopWatching())
     effects.carry_out(m.EndLeftovers(2, addresses, first_two))
     effects.carry_out(m.WatchHosts(3))
-    told.wait_for(m.HostAnswers, 2, attempt=3)
+    taken.wait_for(m.HostAnswers, 2, attempt=3)
     pod.workers.start(2)
     effects.carry_out(m.EndLeftovers(3, addresses, ["hvd-worker-2"]))
     wait_until(lambda: expected[2] in asked(), TIMEOUT, "the next attempt asks")
@@ -108,22 +108,22 @@ def test_leftovers_are_ended_while_the_hosts_are_watched(
 
 @pytest.mark.parametrize("saves", [True, False], ids=["of another run", "of this run"])
 def test_hosts_save_what_another_run_has_left_before_they_get_code(
-    pod: MasterPod, watch: Watch, told: Told, saves: bool
+    pod: MasterPod, watch: Watch, taken: TakenEvents, saves: bool
 ) -> None:
     """Also those that get no ranks: their memory may have the newest state."""
     pod.workers.install('echo "$1 ${2##*hvd_pods/}" >>"$OUT/asked"')
     addresses = {f"hvd-worker-{n}": pod.workers.address(n) for n in range(2)}
     pods = {"hvd-worker-0": Pod(addresses["hvd-worker-0"])}
     watch(pod.workers.run(1, maximum=2)).carry_out(m.Deliver(2, addresses, pods, saves))
-    told.wait_for(m.Delivered)
+    taken.wait_for(m.Delivered)
     asked = pod.generated.parent / "asked"
     lines = asked.read_text().splitlines() if asked.exists() else []
     assert sorted(lines) == [f"{name}.hvd worker/saving.py" for name in addresses if saves]
 
 
-def test_calls_of_a_lane_keep_their_order_and_others_do_not_wait(told: Told) -> None:
+def test_calls_of_a_lane_keep_their_order_and_others_do_not_wait(taken: TakenEvents) -> None:
     """A call that fails without need is a defect, and one without news tells nothing."""
-    lanes = Lanes(told)
+    lanes = Lanes(taken)
     may_end = threading.Event()
 
     def wait_for_end() -> None:
@@ -133,10 +133,10 @@ def test_calls_of_a_lane_keep_their_order_and_others_do_not_wait(told: Told) -> 
     lanes.call("a", lambda: m.RankMissing(1, 1 // 0, "", 0.0))
     lanes.call("a", lambda: m.ResultsStored("later"))
     lanes.call("b", lambda: m.ResultsStored("other"))
-    told.wait_for(m.ResultsStored)
+    taken.wait_for(m.ResultsStored)
     may_end.set()
-    told.wait_for(m.ResultsStored, failure="later")
-    other, defect, later = told.events
+    taken.wait_for(m.ResultsStored, failure="later")
+    other, defect, later = taken.events
     assert (other, later) == (m.ResultsStored("other"), m.ResultsStored("later"))
     assert isinstance(defect, m.Defect)
     assert "ZeroDivisionError" in defect.traceback

@@ -98,7 +98,7 @@ def cause(
     return result
 
 
-def told(
+def judged(
     text: str, code: int = 1, raised: Sequence[Notice] = (), failed: Sequence[Notice] = ()
 ) -> tuple[str, bool]:
     """The cause that is found, and whether it is sure to repeat."""
@@ -170,7 +170,7 @@ LIST_ERROR = f"{ERROR}, train.py:94"
 def test_the_first_rank_that_failed_is_named_with_its_exception(
     text: str, expected: str, sure: bool
 ) -> None:
-    assert told(text, 2 if "exit code 2" in expected else 3) == (expected, sure)
+    assert judged(text, 2 if "exit code 2" in expected else 3) == (expected, sure)
 
 
 NOTES = """\
@@ -263,7 +263,7 @@ NO_FILE = "python3: can't open file '/app/tarin.py': [Errno 2] No such file or d
     ],
 )
 def test_message_and_line_of_the_users_own_code_are_told(text: str, expected: str) -> None:
-    assert told(text)[0] == f"a rank: {expected}"
+    assert judged(text)[0] == f"a rank: {expected}"
 
 
 @pytest.mark.parametrize(
@@ -281,10 +281,10 @@ def test_message_and_line_of_the_users_own_code_are_told(text: str, expected: st
 def test_last_line_of_the_rank_is_told_with_its_exit_code(text: str, expected: str) -> None:
     """Such as that of `sys.exit`, of argparse, or of Python where the script is missing."""
     after = f'exit code 1, after "{expected}"'
-    assert told(f"{text}\n{OPEN_MPI_4.format(code=1)}")[0] == f"rank 3 on hvd-cpu-1: {after}"
+    assert judged(f"{text}\n{OPEN_MPI_4.format(code=1)}")[0] == f"rank 3 on hvd-cpu-1: {after}"
     tagged = "".join(f"[1]<stderr>:{line}\n" for line in text.splitlines())
     other = "[0]<stderr>:I am another rank\n"
-    assert told(f"{tagged}{other}{OTHER}")[0] == f"rank 1 on hvd-cpu-0: {after}"
+    assert judged(f"{tagged}{other}{OTHER}")[0] == f"rank 1 on hvd-cpu-0: {after}"
 
 
 # A rank, what it told of its exception, and how many seconds before the test.
@@ -326,7 +326,7 @@ def test_ranks_tell_which_of_them_raised_what(
         {"host": f"host-of-{rank}", "rank": rank, "text": text, "at": now - ago}
         for rank, text, ago in raised
     ]
-    assert told(output, raised=notices)[0] == expected
+    assert judged(output, raised=notices)[0] == expected
 
 
 # What the horovodrun of a custom command raises, with Gloo and with MPI.
@@ -379,7 +379,7 @@ def test_rank_that_no_launcher_names_has_told_how_it_ended(
         for rank, code in failed
     ]
     old: Notice = {"rank": 2, "host": "hvd-cpu-1", "status": -9, "at": now - 60}
-    assert told(output, failed=[old, *notices]) == (expected, sure)
+    assert judged(output, failed=[old, *notices]) == (expected, sure)
 
 
 def test_exception_counts_however_long_its_rank_needs_to_end() -> None:
@@ -390,7 +390,7 @@ def test_exception_counts_however_long_its_rank_needs_to_end() -> None:
         for rank, text, ago in ((0, "KeyError: handled", 90.0), (1, "ValueError: real", 20.0))
     ]
     failed: list[Notice] = [{"rank": 1, "host": "hvd-cpu-0", "status": 1, "at": now}]
-    assert told("", raised=raised, failed=failed)[0] == "rank 1 on hvd-cpu-0: ValueError: real"
+    assert judged("", raised=raised, failed=failed)[0] == "rank 1 on hvd-cpu-0: ValueError: real"
 
 
 @pytest.mark.parametrize("text", ["", "mpirun: nothing to do\n", "x" * 9_000, "Error: alone\n"])
@@ -581,7 +581,7 @@ def test_host_of_the_broken_gpu_is_that_of_the_rank_which_has_met_it() -> None:
 def test_what_a_rank_has_printed_of_a_sound_gpu_is_not_the_cause() -> None:
     """It may have handled that."""
     printed = "no second GPU: CUDA error: invalid device ordinal\n"
-    assert told(f"{printed}[hvd] rank 0 on hvd-cpu-0 ended with exit code 7\n", 7) == (
+    assert judged(f"{printed}[hvd] rank 0 on hvd-cpu-0 ended with exit code 7\n", 7) == (
         f'rank 0 on hvd-cpu-0: exit code 7, after "{printed.strip()}"',
         False,
     )

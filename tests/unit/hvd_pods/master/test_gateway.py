@@ -39,8 +39,8 @@ class Served:
         self.agent = agent
         self.reach = reach
         self.problem: RunError | None = None
-        self.told: list[Event] = []
-        self.gateway = gateway.Gateway(self._reach, self.told.append)
+        self.events: list[Event] = []
+        self.gateway = gateway.Gateway(self._reach, self.events.append)
         self.gateway.start()
 
     def _reach(self) -> Reach:
@@ -233,7 +233,7 @@ def test_client_that_says_nothing_is_given_up(
     served: Served, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(gateway_client, "SOCKET", str(tmp_path / "gateway.sock"))
-    gateway.Gateway(lambda: served.reach, served.told.append, ask_within=0.1).start()
+    gateway.Gateway(lambda: served.reach, served.events.append, ask_within=0.1).start()
     with socket.socket(socket.AF_UNIX) as connection:
         connection.settimeout(20)
         connection.connect(gateway_client.SOCKET)
@@ -274,19 +274,19 @@ def test_keys_that_are_gone_are_told_to_the_client(
     assert b"the keys are not there" in read(client.stderr)
 
 
-@pytest.mark.parametrize(("host", "told"), [(HOST, [WorkerReached(7)]), ("elsewhere", [])])
+@pytest.mark.parametrize(("host", "expected"), [(HOST, [WorkerReached(7)]), ("elsewhere", [])])
 def test_attempt_that_has_reached_a_worker_is_told_once(
-    served: Served, monkeypatch: pytest.MonkeyPatch, host: str, told: list[Event]
+    served: Served, monkeypatch: pytest.MonkeyPatch, host: str, expected: list[Event]
 ) -> None:
     monkeypatch.setattr(served, "reach", served.reach._replace(variables={"HVD_ATTEMPT": "7"}))
-    served.told.clear()
+    served.events.clear()
     served.gateway.forget()
     for _ in range(2):
         client = Client()
         client.ask("exit 1", host)
-        assert client.code() == (1 if told else 255)
+        assert client.code() == (1 if expected else 255)
         client.close()
-    assert served.told == told
+    assert served.events == expected
 
 
 def test_program_that_the_client_leaves_goes_on_for_its_time(

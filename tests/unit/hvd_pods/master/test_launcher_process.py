@@ -14,19 +14,19 @@ from hvd_pods.master.launcher_process import LauncherProcess
 from hvd_pods.rules.messages import LauncherEnded
 from tests.support.fakes.faults import TIMEOUT
 from tests.support.waiting import wait_until
-from tests.unit.hvd_pods.rules.told import Told
+from tests.unit.hvd_pods.rules.taken_events import TakenEvents
 from tests.unit.hvd_pods.warm.worker import is_alive
 
 Start = Callable[..., LauncherProcess]
 
 
 @pytest.fixture
-def start(told: Told, tmp_path: Path) -> Start:
+def start(taken: TakenEvents, tmp_path: Path) -> Start:
     """Starts a shell script as the launcher of the second attempt."""
 
     def start_script(script: str, **variables: str) -> LauncherProcess:
         environment = {"PATH": os.environ["PATH"], "OUT": str(tmp_path), **variables}
-        return LauncherProcess(["bash", "-c", script], environment, tmp_path, told, 2)
+        return LauncherProcess(["bash", "-c", script], environment, tmp_path, taken, 2)
 
     return start_script
 
@@ -35,10 +35,10 @@ def start(told: Told, tmp_path: Path) -> Start:
     ("script", "code"), [("exit 0", 0), ("exit 5", 5), ("kill -9 $$", 128 + 9)]
 )
 def test_end_of_the_launcher_is_told_with_its_exit_code(
-    start: Start, told: Told, script: str, code: int, capsys: pytest.CaptureFixture[str]
+    start: Start, taken: TakenEvents, script: str, code: int, capsys: pytest.CaptureFixture[str]
 ) -> None:
     start(script)
-    ended = told.wait_for(LauncherEnded)
+    ended = taken.wait_for(LauncherEnded)
     assert (ended.attempt, ended.code) == (2, code)
     assert 0 < ended.seconds < TIMEOUT
     assert re.search(rf"\$ bash -c '?{re.escape(script)}'?\n", capsys.readouterr().out)
@@ -46,7 +46,7 @@ def test_end_of_the_launcher_is_told_with_its_exit_code(
 
 @pytest.mark.parametrize("ends", ["by itself", "asked", "killed"])
 def test_nothing_is_left_of_a_launcher_that_has_ended(
-    start: Start, told: Told, tmp_path: Path, ends: str
+    start: Start, taken: TakenEvents, tmp_path: Path, ends: str
 ) -> None:
     """Such as clients of the gateway, which would run beside the next attempt.
 
@@ -58,5 +58,5 @@ def test_nothing_is_left_of_a_launcher_that_has_ended(
     left = int((tmp_path / "pipe").read_text())
     if after:
         launcher.send(signal.SIGKILL if ends == "killed" else signal.SIGTERM)
-    told.wait_for(LauncherEnded)
+    taken.wait_for(LauncherEnded)
     wait_until(lambda: not is_alive(left), TIMEOUT, "it is gone")

@@ -236,8 +236,8 @@ def test_a_run_with_a_minimum_goes_on_without_a_worker_and_with_one_that_comes(
     changes.result(TIMEOUT)
     hosts = (pod.generated.parent / "hostfile").read_text().split()[::2]
     assert hosts == ["hvd-worker-0.hvd", "hvd-worker-2.hvd"]
-    told = [reason for reason in pod.stages() if reason in ("Shrunk", "Grown")]
-    assert told[:2] == ["Shrunk", "Grown"]
+    stages = [reason for reason in pod.stages() if reason in ("Shrunk", "Grown")]
+    assert stages[:2] == ["Shrunk", "Grown"]
     assert record(pod)["failures"] == "0"
 
 

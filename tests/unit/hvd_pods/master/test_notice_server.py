@@ -22,7 +22,7 @@ from hvd_pods.master import notice_server
 from hvd_pods.master.notice_server import NoticeServer
 from hvd_pods.rules.messages import NoticeTaken
 from tests.support.fakes.faults import TIMEOUT
-from tests.unit.hvd_pods.rules.told import Told
+from tests.unit.hvd_pods.rules.taken_events import TakenEvents
 from tests.unit.hvd_pods.runs import make_run
 
 Background = Callable[..., Future[Any]]
@@ -31,7 +31,7 @@ ASKED = {"kind": notices.ASKED, **FROM}
 STOPPED = {"kind": notices.STOPPED, **FROM, "seconds": 9.0, "period": 60.0}
 
 
-class Port(Told):
+class Port(TakenEvents):
     """A notice server in the second attempt, with fence number 7, as its senders find it."""
 
     def __init__(self, own_address: str = "127.0.0.1") -> None:

@@ -18,13 +18,13 @@ from tests.support.fakes.faults import TIMEOUT
 from tests.support.ports import find_port
 from tests.support.waiting import wait_until
 from tests.unit.hvd_pods.fake_worker import Addresses, FakeWorker
-from tests.unit.hvd_pods.rules.told import Told
+from tests.unit.hvd_pods.rules.taken_events import TakenEvents
 
 HOST, OTHER = (Host(f"w-{n}", f"w-{n}.hvd", 1, "w", "r1") for n in (0, 1))
 LOCAL = "127.0.0.1"
 
 
-class Probing(Told):
+class Probing(TakenEvents):
     """A prober of the third attempt, endpoints that a test changes, and what is told."""
 
     def __init__(self, hosts: list[Host], port: int, lost_after: float) -> None:
@@ -193,10 +193,10 @@ Two = tuple[Probing, FakeWorker, FakeWorker]
 
 def test_silence_of_a_host_is_told_again_and_again_until_it_answers(two: Two) -> None:
     current, first, _ = two
-    told = len(current.of(HostProblem, host="w-0"))
+    before = len(current.of(HostProblem, host="w-0"))
     first.close()
-    current.wait(lambda: len(current.of(HostProblem, host="w-0")) >= told + 4)
-    problems = current.of(HostProblem, host="w-0")[told:]
+    current.wait(lambda: len(current.of(HostProblem, host="w-0")) >= before + 4)
+    problems = current.of(HostProblem, host="w-0")[before:]
     # A connection that breaks says less than a host that does not accept another one.
     assert problems[0].silent == 0.0
     assert problems[0].why.reason == f"port {first.port} closed the connection"

@@ -10,7 +10,7 @@ import pytest
 from hvd_pods.master.progress import Pace, ProgressFollower
 from hvd_pods.rules.messages import ProgressReported
 from tests.support.fakes.faults import TIMEOUT
-from tests.unit.hvd_pods.rules.told import Told
+from tests.unit.hvd_pods.rules.taken_events import TakenEvents
 from tests.unit.hvd_pods.runs import make_run
 from tests.unit.hvd_pods.scripted_agents import ScriptedAgents
 
@@ -18,7 +18,7 @@ Follow = Callable[[str], ProgressFollower]
 
 
 @pytest.fixture
-def follow(told: Told, agents: ScriptedAgents) -> Iterator[Follow]:
+def follow(taken: TakenEvents, agents: ScriptedAgents) -> Iterator[Follow]:
     """Follows the second attempt's ranks on two hosts; the sessions run the script given."""
     pace = Pace(first_look=0.0, again_after=0.01, last_within=TIMEOUT)
     started: list[ProgressFollower] = []
@@ -26,7 +26,7 @@ def follow(told: Told, agents: ScriptedAgents) -> Iterator[Follow]:
     def start(script: str) -> ProgressFollower:
         agents.install(script)
         hosts = make_run().hosts[:2]
-        started.append(ProgressFollower(lambda: agents.reach, hosts, told, 2, pace))
+        started.append(ProgressFollower(lambda: agents.reach, hosts, taken, 2, pace))
         return started[-1]
 
     yield start
@@ -35,7 +35,7 @@ def follow(told: Told, agents: ScriptedAgents) -> Iterator[Follow]:
 
 
 def test_each_line_of_one_host_is_told_and_the_next_is_followed_when_a_session_ends(
-    follow: Follow, told: Told, tmp_path: Path
+    follow: Follow, taken: TakenEvents, tmp_path: Path
 ) -> None:
     """All ranks make the same steps. What is not understood is left out."""
     lines = r"horovod_step 7\thorovod_loss nan\nWarning: x\n\377\0\nhorovod_steps 9\n"
@@ -43,8 +43,8 @@ def test_each_line_of_one_host_is_told_and_the_next_is_followed_when_a_session_e
     long = "head -c 5000 /dev/zero | tr '\\0' x"
     note = f'echo "$1" >>{tmp_path}/asked; case "$1" in *cpu-0*) exit 255 ;; esac'
     follow(f"{note}; printf '{lines}'; {long}; printf '\\nhorovod_step 8\\n'; exec cat")
-    told.wait_for(ProgressReported, 2)
-    assert told.events == [
+    taken.wait_for(ProgressReported, 2)
+    assert taken.events == [
         ProgressReported(2, {"step": 7, "loss": "nan"}),
         ProgressReported(2, {"step": 8}),
     ]
@@ -53,10 +53,10 @@ def test_each_line_of_one_host_is_told_and_the_next_is_followed_when_a_session_e
 
 @pytest.mark.parametrize("wait_for_last_step", [True, False])
 def test_last_step_is_waited_for_where_it_is_wanted(
-    follow: Follow, told: Told, wait_for_last_step: bool
+    follow: Follow, taken: TakenEvents, wait_for_last_step: bool
 ) -> None:
     follower = follow('echo "horovod_step 7"; cat >/dev/null; echo "horovod_step 8"')
-    told.wait_for(ProgressReported)
+    taken.wait_for(ProgressReported)
     follower.close(wait_for_last_step=wait_for_last_step)
-    steps = [event.progress["step"] for event in told.of(ProgressReported)]
+    steps = [event.progress["step"] for event in taken.of(ProgressReported)]
     assert steps == ([7, 8] if wait_for_last_step else [7])

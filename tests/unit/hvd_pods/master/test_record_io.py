@@ -265,8 +265,8 @@ def test_lease_is_that_of_this_masters_own_job(record: Record, uid: str) -> None
     notes = {LEASE: "600", RENEWED: "7"}
     metadata = {"name": JOB, "uid": uid, "annotations": {**notes, "other": "x"}}
     record.api.put("batch/jobs", {"metadata": metadata, "spec": {}})
-    told = record_io.read_lease(kube.Api()).job
-    assert (told and told["metadata"]["annotations"]) == (notes if uid == "uid-1" else None)
+    job = record_io.read_lease(kube.Api()).job
+    assert (job and job["metadata"]["annotations"]) == (notes if uid == "uid-1" else None)
 
 
 def test_lease_that_cannot_be_read_is_not_known(record: Record) -> None:
@@ -277,9 +277,9 @@ def test_lease_that_cannot_be_read_is_not_known(record: Record) -> None:
 
 def read_job(within: float = 0.0) -> Any:
     """The Job as decisions get it."""
-    told = record_io.read_job(kube.Api(), RUN, ReadJob(within))
-    assert isinstance(told, JobRead)
-    return told.job
+    answer = record_io.read_job(kube.Api(), RUN, ReadJob(within))
+    assert isinstance(answer, JobRead)
+    return answer.job
 
 
 def test_the_job_is_read_without_its_environment(api_server: FakeApi) -> None:
@@ -306,8 +306,8 @@ def test_who_has_the_record_is_read_with_the_job(
     record.put_job()
     if code != 200:
         api_server.fail("GET", PATH, faults.status(code))
-    told = record_io.read_job(kube.Api(), RUN, ReadJob(0.0))
-    assert (told.record, told.job is None) == (expected, False)
+    answer = record_io.read_job(kube.Api(), RUN, ReadJob(0.0))
+    assert (answer.record, answer.job is None) == (expected, False)
 
 
 @pytest.fixture(autouse=True)

@@ -105,9 +105,9 @@ def test_stacks_are_logged_and_scripts_have_a_place(
     agents.install(f"printf '%s\\n' {shlex.join(lines)}")
     places = remote.show_stacks(agents.reach, FIRST, [1, 2])
     assert places == [(1, "train.py:3 in main")]
-    told = capsys.readouterr().out
+    log = capsys.readouterr().out
     for line in ("a warning", "rank 1 shows its Python stack:", "  a frame", "rank 2 has ended"):
-        assert f"{FIRST.name}: {line}\n" in told
+        assert f"{FIRST.name}: {line}\n" in log
 
 
 def test_what_hosts_say_of_states_that_they_save_is_told(
@@ -116,7 +116,7 @@ def test_what_hosts_say_of_states_that_they_save_is_told(
     lines = {FIRST: "echo noise; echo '[hvd +0.1s] step 12 is saved'", SECOND: "exit 1"}
     agents.install(f'[ "$1" = {SECOND.address} ] && {lines[SECOND]}; {lines[FIRST]}')
     remote.save_kept(agents.reach, [FIRST, SECOND], is_stopped=lambda: False)
-    told = capsys.readouterr().out
-    assert f"{FIRST.name}: [hvd +0.1s] step 12 is saved" in told
-    assert f"{SECOND.name}: exit code 1" in told
-    assert "noise" not in told
+    log = capsys.readouterr().out
+    assert f"{FIRST.name}: [hvd +0.1s] step 12 is saved" in log
+    assert f"{SECOND.name}: exit code 1" in log
+    assert "noise" not in log

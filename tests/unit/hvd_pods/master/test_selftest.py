@@ -323,12 +323,12 @@ def test_workers_of_a_run_that_began_meanwhile_are_left_to_it(ended: MasterPod) 
 def test_the_test_makes_one_attempt_and_leaves_the_record_of_the_run_as_it_is(
     ended: MasterPod, script: str, code: int
 ) -> None:
-    told = {"run": "r", "state": "Failed", "reason": "a defect", "attempts": "2", "trained": "u"}
-    ended.api.put("core/configmaps", {"metadata": {"name": "hvd-run"}, "data": told})
+    record = {"run": "r", "state": "Failed", "reason": "a defect", "attempts": "2", "trained": "u"}
+    ended.api.put("core/configmaps", {"metadata": {"name": "hvd-run"}, "data": record})
     ended.install(f'echo >>"$OUT/launches"\n{script}')
     ended.environment()
     assert selftest.main() == code
     assert (ended.generated.parent / "launches").read_text() == "\n"
     item: Any = ended.api.find("core/configmaps", "hvd-run")
-    assert {key: item["data"].get(key) for key in told} == told
-    assert not {"hosts", "progress", "trained", "launched"} & item["data"].keys() - told.keys()
+    assert {key: item["data"].get(key) for key in record} == record
+    assert not {"hosts", "progress", "trained", "launched"} & item["data"].keys() - record.keys()

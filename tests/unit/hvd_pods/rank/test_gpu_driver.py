@@ -68,7 +68,7 @@ class OldDriver:
 
 
 @pytest.mark.parametrize(
-    ("device", "local_rank", "is_told"),
+    ("device", "local_rank", "is_reported"),
     [("nvidia0", "0", True), ("nvidia0", "1", False), ("null", "0", False)],
 )
 def test_first_rank_of_a_worker_with_gpus_warns_of_an_old_driver(
@@ -77,14 +77,14 @@ def test_first_rank_of_a_worker_with_gpus_warns_of_an_old_driver(
     capsys: pytest.CaptureFixture[str],
     device: str,
     local_rank: str,
-    is_told: bool,
+    is_reported: bool,
 ) -> None:
     (tmp_path / device).touch()
     monkeypatch.setattr(threads, "DEVICES", str(tmp_path))
     monkeypatch.setattr("ctypes.CDLL", OldDriver)
     monkeypatch.setenv("CUDA_VERSION", "13.0.1")
     start.warn_of_driver(start.Place(int(local_rank), 2, int(local_rank), 2))
-    assert ("CUDA 12.4" in capsys.readouterr().err) is is_told
+    assert ("CUDA 12.4" in capsys.readouterr().err) is is_reported
 
 
 def test_machine_without_a_driver_has_none_that_is_too_old() -> None:

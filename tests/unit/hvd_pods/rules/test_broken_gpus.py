@@ -94,13 +94,13 @@ def test_host_with_a_broken_gpu_is_used_only_where_no_others_are_enough(
 def test_broken_gpu_is_told_with_the_command_that_keeps_runs_off_its_node() -> None:
     world = training(one_group(2, 3))
     world.fail("w-0")
-    (told,) = [
+    (message,) = [
         effect.message
         for effect in world.of(m.CreateJobEvent)
         if effect.event == RunEvent.GPU_FAILED
     ]
-    assert "w-0" in told
-    assert "kubectl cordon node of w-0" in told
+    assert "w-0" in message
+    assert "kubectl cordon node of w-0" in message
 
 
 def test_new_pod_of_a_host_is_used_again() -> None:

@@ -88,7 +88,7 @@ class Adaptive(World):
         """The ordinals of the hosts of each launch."""
         return ["".join(n[2:] for n in sorted(launch.hosts)) for launch in self.of(m.StartLauncher)]
 
-    def told(self, event: RunEvent) -> list[str]:
+    def reported(self, event: RunEvent) -> list[str]:
         return [effect.message for effect in self.of(m.CreateJobEvent) if effect.event == event]
 
 
@@ -97,7 +97,7 @@ def test_a_run_starts_with_what_is_there_after_a_while() -> None:
     assert world.launched() == []
     world.run_for(START_AFTER)
     assert world.launched() == ["023"]
-    assert world.told(RunEvent.SHRUNK) == ["6 ranks train on 3 of 4 workers"]
+    assert world.reported(RunEvent.SHRUNK) == ["6 ranks train on 3 of 4 workers"]
     assert json.loads(world.of(m.WriteRecord)[-1].data["hosts"]) == {"w": "0,2-3"}
 
 
@@ -119,13 +119,13 @@ def test_a_lost_worker_costs_no_wait_and_no_retry(spares: int, after: str) -> No
     world.run_for(0.5)
     assert world.now - before < MISS_WITHIN
     assert world.launched() == ["0123", after]
-    assert (world.state.failures, world.state.last_failure, world.told(RunEvent.FAILED)) == (
+    assert (world.state.failures, world.state.last_failure, world.reported(RunEvent.FAILED)) == (
         0,
         "",
         [],
     )
-    assert bool(world.told(RunEvent.SHRUNK)) is (spares == 0)
-    assert world.told(RunEvent.WORKER_LOST)
+    assert bool(world.reported(RunEvent.SHRUNK)) is (spares == 0)
+    assert world.reported(RunEvent.WORKER_LOST)
 
 
 def test_a_worker_that_is_drained_is_not_waited_for() -> None:
@@ -161,8 +161,8 @@ def test_workers_that_come_are_taken_together_without_a_failure() -> None:
     world.run_for(SETTLE / 2)
     world.bring(3)
     assert world.run_for(SETTLE).launched() == ["01", "0123"]
-    assert world.told(RunEvent.GROWN) == ["8 ranks train on 4 of 4 workers"]
-    assert not world.told(RunEvent.FAILED)
+    assert world.reported(RunEvent.GROWN) == ["8 ranks train on 4 of 4 workers"]
+    assert not world.reported(RunEvent.FAILED)
     assert (world.state.failures, world.state.last_failure) == (0, "")
 
 
@@ -242,7 +242,7 @@ def test_next_master_goes_on_with_the_hosts_of_the_one_before() -> None:
     record = {"run": "run-1", "settings": "settings-1", "trained": "uid-1", "hosts": '{"w": "1-2"}'}
     world = Adaptive(1, 2, record=record).begin()
     assert world.launched() == ["12"]
-    assert not world.told(RunEvent.SHRUNK)
+    assert not world.reported(RunEvent.SHRUNK)
 
 
 def test_next_master_compares_finished_ranks_with_those_of_the_launch_before() -> None:

@@ -109,8 +109,8 @@ def test_training_begins_although_the_record_cannot_be_written(
 
 
 def test_the_curve_of_the_loss_goes_on_where_the_master_before_has_left_it() -> None:
-    told = json.dumps({"step": 20, "losses": [[10, 0.5], [20, 0.25]]})
-    run = {"run": "run-1", "settings": "settings-1", "attempts": "1", "progress": told}
+    progress = json.dumps({"step": 20, "losses": [[10, 0.5], [20, 0.25]]})
+    run = {"run": "run-1", "settings": "settings-1", "attempts": "1", "progress": progress}
     world = started(run)
     world.settle(until=m.StartLauncher)
     assert json.loads(world.state.news()["progress"]) == {"losses": [[10, 0.5], [20, 0.25]]}

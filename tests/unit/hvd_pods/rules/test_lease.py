@@ -62,9 +62,11 @@ def test_training_goes_on_while_its_command_renews_the_lease() -> None:
     assert world.is_running
     began = world.now
     pass_time(world, 2 * SECONDS)
-    (told,) = [emit for emit in world.of(m.CreateJobEvent) if emit.event == RunEvent.LEASE_ENDED]
+    (reported,) = [
+        emit for emit in world.of(m.CreateJobEvent) if emit.event == RunEvent.LEASE_ENDED
+    ]
     assert not world.is_running
-    assert world.now - began >= SECONDS, told
+    assert world.now - began >= SECONDS, reported
 
 
 def test_time_in_which_the_job_cannot_be_read_does_not_count() -> None:

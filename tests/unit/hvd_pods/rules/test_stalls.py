@@ -54,9 +54,9 @@ def test_stall_is_told_with_the_time_since_the_last_step() -> None:
     world.put(m.RankMissing(1, 3, "has not joined grads", 15.0), after=58.0)
     while TimerKind.STALLS in world.state.timers:
         world.fire()
-    told = next(e.message for e in world.of(m.CreateJobEvent) if e.event == RunEvent.STALLED)
-    assert "for at least 15 s" in told
-    assert re.search(r"last step was 5[89] s ago", told), told
+    message = next(e.message for e in world.of(m.CreateJobEvent) if e.event == RunEvent.STALLED)
+    assert "for at least 15 s" in message
+    assert re.search(r"last step was 5[89] s ago", message), message
 
 
 def recorded_stall(world: World) -> dict[str, Any]:
@@ -392,11 +392,11 @@ def test_rank_that_does_not_end_after_another_one_is_named_with_its_stack() -> N
     for rank in (1, 2):
         notice(world, FINISHED, f"w-{rank // 2}", rank=rank)
     wait_in_launch(world, NAME_AFTER)
-    (told,) = [
+    (message,) = [
         effect.message for effect in world.of(m.CreateJobEvent) if effect.event == RunEvent.STALLED
     ]
-    assert "rank 0 on w-0" in told
-    assert "rank 3 on w-1" in told
+    assert "rank 0 on w-0" in message
+    assert "rank 3 on w-1" in message
     shown = next(iter(world.of(m.ShowStacks)))
     assert dict(shown.ranks)["w-1"] == [2, 3]
     assert not world.of(m.EndLauncher)

@@ -335,11 +335,11 @@ def test_loss_that_is_nan_is_told_once_where_the_run_goes_on() -> None:
     world = training(failOnNaN=False)
     for step in (3, 4):
         report(world, step, loss="nan")
-    told = [
+    reported = [
         effect for effect in world.of(m.CreateJobEvent) if effect.event == RunEvent.NOT_A_NUMBER
     ]
-    assert len(told) == 1
-    assert "step 3" in told[0].message
+    assert len(reported) == 1
+    assert "step 3" in reported[0].message
 
 
 @pytest.mark.parametrize("is_wanted", [True, False])

@@ -61,7 +61,7 @@ SCRIPTS = {
     "interrupted": ("import framework\nraise KeyboardInterrupt\n", None),
     "exit": ("import framework\nraise SystemExit('x')\n", None),
 }
-TOLD_BY_FORKS = {
+REPORTED_BY_FORKS = {
     "own hook": "ZeroDivisionError: division by zero, train.py:3",
     "interrupted": "KeyboardInterrupt, train.py:2",
 }
@@ -73,9 +73,9 @@ def test_rank_ends_as_by_hand_and_the_master_is_told_what_it_raised(
 ) -> None:
     worker = either_worker
     master = Master(monkeypatch)
-    script, told = SCRIPTS[name]
+    script, reported = SCRIPTS[name]
     if worker.socket.exists():
-        told = TOLD_BY_FORKS.get(name, told)
+        reported = REPORTED_BY_FORKS.get(name, reported)
     (tmp_path / "train.py").write_text(script)
     done = worker.run("python3", "train.py", cwd=tmp_path, variables=master.variables)
     environment = {**worker.environment(), **ONLY_RANK, **master.variables}
@@ -94,7 +94,7 @@ def test_rank_ends_as_by_hand_and_the_master_is_told_what_it_raised(
         alone.stderr,
     )
     of = {"host": socket.gethostname(), "rank": 0}
-    expected = [{**of, "kind": "raised", "text": told}] if told else []
+    expected = [{**of, "kind": "raised", "text": reported}] if reported else []
     ended = {"kind": "failed", "status": done.returncode}
     expected.append({**of, **(ended if done.returncode else {"kind": "finished"})})
     assert master.all(len(expected)) == expected

@@ -130,7 +130,7 @@ def test_master_is_told_of_a_rank_that_uses_no_cpu_where_no_framework_tells(
     script = "while :; do :; done" if computes else "sleep 600"
     watch = RankWatch({rank_watch.PERIOD: "0", "HVD_FRAMEWORK": framework})
 
-    def is_told() -> bool:
+    def is_reported() -> bool:
         watch.look()
         return not master.taken.empty()
 
@@ -143,11 +143,11 @@ def test_master_is_told_of_a_rank_that_uses_no_cpu_where_no_framework_tells(
                 used = partial(rank_watch.cpu_seconds, [process.pid])
                 wait_until(lambda: used()[process.pid] > 0.3, 60, "it runs")
             elif kinds:
-                wait_until(is_told, 20, "it has started, and is idle")
+                wait_until(is_reported, 20, "it has started, and is idle")
             watch.look()
             assert ranks.notify(next(ranks.running()), kind=notices.ASKED)
-            told = iter(lambda: master.taken.get(timeout=20)["kind"], notices.ASKED)
-            assert set(told) == kinds
+            found = iter(lambda: master.taken.get(timeout=20)["kind"], notices.ASKED)
+            assert set(found) == kinds
         finally:
             os.killpg(process.pid, signal.SIGKILL)
 

@@ -16,7 +16,7 @@ from hvd_pods.library import hvd_progress
 from hvd_pods.worker import main, report_progress
 
 
-def told(text: str) -> metrics.ReportedProgress:
+def parsed(text: str) -> metrics.ReportedProgress:
     return metrics.parse_progress(metrics.select_progress(text))
 
 
@@ -34,7 +34,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_a_report_is_what_the_worker_reads_and_serves(folder: Path) -> None:
     hvd_progress.report(120, steps=500, loss=0.41, images_per_second=16.0)
     assert [file.name for file in folder.iterdir()] == ["3"]
-    assert told((folder / "3").read_text()) == {
+    assert parsed((folder / "3").read_text()) == {
         "step": 120,
         "steps": 500,
         "loss": 0.41,
@@ -49,9 +49,9 @@ def test_a_report_is_what_the_worker_reads_and_serves(folder: Path) -> None:
 def test_reports_are_made_once_a_second_and_at_the_last_step(folder: Path) -> None:
     for step in (1, 2):
         hvd_progress.report(step, steps=3)
-    assert told((folder / "3").read_text())["step"] == 1
+    assert parsed((folder / "3").read_text())["step"] == 1
     hvd_progress.report(3, steps=3)
-    assert told((folder / "3").read_text())["step"] == 3
+    assert parsed((folder / "3").read_text())["step"] == 3
 
 
 def test_a_report_never_fails(
@@ -90,7 +90,7 @@ def test_the_callback_counts_steps_over_epochs(
     # As a run that resumes.
     callback.on_epoch_begin(2)
     callback.on_train_batch_end(0, {"loss": 0.5})
-    metrics = told((folder / "3").read_text())
+    metrics = parsed((folder / "3").read_text())
     assert (metrics["step"], metrics["steps"], metrics["loss"]) == (11, 20, 0.5)
     assert metrics["imagesPerSecond"] > 0
 
@@ -113,7 +113,7 @@ def test_the_callback_counts_steps_over_epochs(
     ],
 )
 def test_what_is_not_understood_is_left_out(text: str, expected: metrics.ReportedProgress) -> None:
-    assert told(text) == expected
+    assert parsed(text) == expected
 
 
 def test_the_first_rank_that_has_written_since_is_read(tmp_path: Path) -> None:

@@ -130,8 +130,8 @@ def worker(number: int) -> Any:
 
 
 def measured_line(trial: int, ranks: int, speed: float | None) -> str:
-    told = {"trial": trial, "ranks": ranks, "speed": speed, "error": "out of luck"}
-    return "MEASURED " + json.dumps(told)
+    result = {"trial": trial, "ranks": ranks, "speed": speed, "error": "out of luck"}
+    return "MEASURED " + json.dumps(result)
 
 
 def play(cluster: FakeCluster, helm: StubProgram, *lines: str) -> Callable[[], None]:

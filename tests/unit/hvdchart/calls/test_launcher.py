@@ -300,9 +300,9 @@ def test_setting_of_another_kind_is_refused_by_name(setting: str, value: object)
 
 
 def test_traceback_of_a_wrong_setting_has_the_callers_line_alone() -> None:
-    with pytest.raises(SpecError) as told:
+    with pytest.raises(SpecError) as raised:
         hvdchart.Launcher(workers="3")  # type: ignore[arg-type]
-    files = {Path(frame.filename).name for frame in traceback.extract_tb(told.tb)}
+    files = {Path(frame.filename).name for frame in traceback.extract_tb(raised.tb)}
     assert files <= {Path(__file__).name, "contextlib.py"}
 
 
@@ -588,9 +588,9 @@ def test_worker_that_was_out_of_memory_is_told_with_the_argument_that_gives_more
         running.put("pods", worker)
         with pytest.raises(
             RunFailedError, match=r"lost hvd-worker-1: .*OOMKilled.*memory="
-        ) as told:
+        ) as raised:
             launcher(partial(os._exit, 3))
-    assert "--" not in str(told.value)
+    assert "--" not in str(raised.value)
 
 
 def test_without_an_image_calls_run_in_that_of_the_framework_that_is_imported(

@@ -339,8 +339,8 @@ def test_what_the_default_image_lacks_is_told(
     script.write_text("import transformers, wandb\n")
     (script.parent / "requirements.txt").write_text("wandb\n")
     done = hvdchart("plan", script, "--code", script.parent, "-o", "json")
-    told = json.loads(done.output)["warnings"][0]
-    assert told.endswith(f"add transformers to requirements.txt in {script.parent}")
+    warning = json.loads(done.output)["warnings"][0]
+    assert warning.endswith(f"add transformers to requirements.txt in {script.parent}")
 
 
 PUBLIC = "tensorflow/tensorflow:2.20.0"
@@ -365,8 +365,8 @@ def test_framework_that_a_named_public_image_lacks_is_told(
     script.write_text(text)
     done = hvdchart("plan", script, "--image", image, "-o", "json")
     assert done.code == 0, done.errors
-    told = [each for each in json.loads(done.output)["warnings"] if "is known to have" in each]
-    assert [each.split()[3].rstrip(",") for each in told] == ([lacked] if lacked else [])
+    warnings = [each for each in json.loads(done.output)["warnings"] if "is known to have" in each]
+    assert [each.split()[3].rstrip(",") for each in warnings] == ([lacked] if lacked else [])
 
 
 @pytest.mark.parametrize("package", ["torch", "torchvision"])
@@ -389,13 +389,13 @@ def test_module_that_the_code_has_is_not_lacked(
     assert "add trl to" in json.loads(done.output)["warnings"][0]
 
 
-@pytest.mark.parametrize(("options", "is_told"), [([], True), (["--cpu", "2"], False)])
+@pytest.mark.parametrize(("options", "is_reported"), [([], True), (["--cpu", "2"], False)])
 def test_worker_without_cpu_is_told_to_be_small(
-    hvdchart: Command, script: Path, programs: Path, options: list[str], is_told: bool
+    hvdchart: Command, script: Path, programs: Path, options: list[str], is_reported: bool
 ) -> None:
     done = hvdchart("plan", script, *options)
     line = "a worker requests 250m CPU, and a rank has 1 thread: --cpu gives more\n"
-    assert (line in done.errors) is is_told
+    assert (line in done.errors) is is_reported
 
 
 @pytest.mark.parametrize(

@@ -30,7 +30,7 @@ from tests.unit.hvdchart.runs import (
 )
 
 pytestmark = pytest.mark.timeout(120)
-TOLD = {"step": 120, "steps": 500, "loss": 0.41, "imagesPerSecond": 32.0, "secondsLeft": 240}
+REPORTED = {"step": 120, "steps": 500, "loss": 0.41, "imagesPerSecond": 32.0, "secondsLeft": 240}
 
 
 @pytest.fixture
@@ -38,7 +38,7 @@ def running(fake_cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch) -> FakeC
     """A run that goes on and tells its progress."""
     monkeypatch.setattr(watch, "SETTLE", 0.0)
     play(fake_cluster, job(options=["--tag-output"]), MASTER)
-    tell(fake_cluster, TOLD)
+    tell(fake_cluster, REPORTED)
     return fake_cluster
 
 

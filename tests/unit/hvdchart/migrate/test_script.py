@@ -333,7 +333,7 @@ def test_report_names_a_minimum_only_where_the_values_have_one(
 
 
 @pytest.mark.parametrize(
-    ("line", "is_told"),
+    ("line", "is_reported"),
     [
         ("horovodrun -np 8 -H a:4,b:4 t", True),
         ("horovodrun -np 2 --gloo t", False),
@@ -342,8 +342,8 @@ def test_report_names_a_minimum_only_where_the_values_have_one(
         ("horovodrun -np 2 --min-np 1 t", False),
     ],
 )
-def test_line_that_may_have_used_mpi_is_to_be_checked(line: str, is_told: bool) -> None:
-    assert any("Gloo" in check for check in migrate_line(line).checks) == is_told
+def test_line_that_may_have_used_mpi_is_to_be_checked(line: str, is_reported: bool) -> None:
+    assert any("Gloo" in check for check in migrate_line(line).checks) == is_reported
 
 
 @pytest.mark.parametrize("text", ["a: |\n  mpirun -np 2 t\n", "mpirun: 2\n", "- mpirun -np 2\n"])

@@ -341,8 +341,8 @@ def test_slices_of_one_gpu_are_not_warned_of_where_nccl_is_told_to_take_them() -
     nodes = "{name: x, count: 1, gpus: 7, gpuResource: nvidia.com/mig-1g.5gb}"
     spec = read(nodes)
     assert any("MIG slices" in warning for warning in make_plan(spec).warnings)
-    told = replace(spec.train, env={"NCCL_MULTI_RANK_GPU_ENABLE": "1"})
-    assert not any("MIG slices" in w for w in make_plan(replace(spec, train=told)).warnings)
+    train = replace(spec.train, env={"NCCL_MULTI_RANK_GPU_ENABLE": "1"})
+    assert not any("MIG slices" in w for w in make_plan(replace(spec, train=train)).warnings)
 
 
 @pytest.mark.parametrize(

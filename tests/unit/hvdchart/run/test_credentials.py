@@ -243,8 +243,8 @@ def test_program_gives_a_token(api: SecureApi, kubeconfig_file: Path, version: s
     )
     entry["args"].append("argument")
     entry |= {"env": [{"name": "WHO", "value": "me"}], "provideClusterInfo": True}
-    told = ask(api, kubeconfig_file, {"exec": entry}).authorization
-    assert told == f"Bearer me/argument/cluster/interactive{api.url}"
+    sent = ask(api, kubeconfig_file, {"exec": entry}).authorization
+    assert sent == f"Bearer me/argument/cluster/interactive{api.url}"
 
 
 @pytest.mark.slow
@@ -281,8 +281,8 @@ def test_expired_token_is_asked_for_again_and_the_new_one_kept(
     api.accepted = {"Bearer xx"}
     assert cluster.nodes() == []
     cluster.nodes()
-    told = [caller.authorization for caller in api.callers]
-    assert told == ["Bearer x", "Bearer xx", "Bearer xx"]
+    sent = [caller.authorization for caller in api.callers]
+    assert sent == ["Bearer x", "Bearer xx", "Bearer xx"]
 
 
 def test_token_that_is_not_accepted_is_sent_once(api: SecureApi, kubeconfig_file: Path) -> None:

@@ -112,7 +112,7 @@ def usages_with_gpus(step: int) -> list[Usage]:
 
 def record(step: int, seconds_left: int, after: float, state: str = "Running") -> dict[str, str]:
     curve = losses(step)
-    told = {
+    progress = {
         "step": step,
         "steps": STEPS,
         "loss": curve[-1][1],
@@ -128,7 +128,7 @@ def record(step: int, seconds_left: int, after: float, state: str = "Running") -
         "reason": "",
         "time": time(after),
         "renewed": time(after + 5),
-        "progress": json.dumps(told),
+        "progress": json.dumps(progress),
     }
 
 
@@ -153,8 +153,8 @@ def groups_of_four(**more: Any) -> Any:
 
 def training(step: int = 3140) -> Release:
     """It trains, after a worker was lost in the first attempt."""
-    told = record(step, 640, 1100)
-    return Release("hvd", [groups_of_four()], [SET], pods(), list(EVENTS), told)
+    own = record(step, 640, 1100)
+    return Release("hvd", [groups_of_four()], [SET], pods(), list(EVENTS), own)
 
 
 def training_view() -> View:
@@ -168,8 +168,8 @@ def gpus_view() -> View:
 
 def stalled_view() -> View:
     whole = training()
-    told = {**whole.record, "stall": json.dumps(STALL)}
-    release = replace(whole, events=[*whole.events, STALLED], record=told)
+    own = {**whole.record, "stall": json.dumps(STALL)}
+    release = replace(whole, events=[*whole.events, STALLED], record=own)
     lines = [*LOG, *STACK]
     return build_view(
         RunView(release), "team", BEGAN + 1180, usages=usages(3140, slow=1), lines=lines

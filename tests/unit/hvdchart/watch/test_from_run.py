@@ -122,8 +122,8 @@ def test_a_run_of_a_script_is_told_in_options() -> None:
     release.events.append(sample.happened(60, "NotANumber", text))
     lines = [f"[hvd +1.0s] warning: {text}", "launch.failOnNaN of the script's own"]
     view = build_view(RunView(release), "team", BEGAN + 90, lines=lines)
-    told = [mark.text for mark in view.marks if "NaN" in mark.text]
-    assert "--fail-on-nan" in told[0]
+    texts = [mark.text for mark in view.marks if "NaN" in mark.text]
+    assert "--fail-on-nan" in texts[0]
     assert "--fail-on-nan" in view.log[0]
     assert view.log[1] == lines[1]
 
@@ -177,8 +177,8 @@ def test_what_a_stranger_writes_controls_no_terminal_and_has_a_limit() -> None:
         release.events.append(failed)
     lines = [f"{EVIL}{n}" for n in range(MOST_LINES + 50)]
     view = build_view(RunView(release), "team", BEGAN + 9000, lines=lines, usage_problem=EVIL)
-    told = [*view.log, *(mark.text for mark in view.marks), view.reason, view.usage_problem]
-    assert all(text.isprintable() for text in told)
+    texts = [*view.log, *(mark.text for mark in view.marks), view.reason, view.usage_problem]
+    assert all(text.isprintable() for text in texts)
     assert (len(view.log), len(view.marks)) == (MOST_LINES, MOST_MARKS)
     assert view.log[-1].endswith(str(MOST_LINES + 49))
 

@@ -27,19 +27,19 @@ class Channel:
     """What the ranks of an attempt tell each other; `deaths` says after how many words one dies."""
 
     def __init__(self, size: int, deaths: dict[int, int]) -> None:
-        self.told: list[Any] = [None] * size
+        self.items: list[Any] = [None] * size
         self._barrier = threading.Barrier(size)
         self._left = dict(deaths)
 
-    def tell(self, rank: int, told: Any) -> list[Any]:
+    def tell(self, rank: int, item: Any) -> list[Any]:
         if rank in self._left:
             self._left[rank] -= 1
             if self._left[rank] < 0:
                 self._barrier.abort()
                 raise KilledError
-        self.told[rank] = told
+        self.items[rank] = item
         self._barrier.wait(TIMEOUT)
-        answers = copy.deepcopy(self.told)
+        answers = copy.deepcopy(self.items)
         self._barrier.wait(TIMEOUT)
         return answers
 
@@ -52,12 +52,12 @@ class ThreadRanks(ranks.Ranks):
 
     def __init__(self, rank: int, local_rank: int, channel: Channel) -> None:
         self.rank = rank
-        self.size = len(channel.told)
+        self.size = len(channel.items)
         self.local_rank = local_rank
         self._channel = channel
 
-    def gather(self, told: Any) -> list[Any]:
-        return self._channel.tell(self.rank, told)
+    def gather(self, item: Any) -> list[Any]:
+        return self._channel.tell(self.rank, item)
 
     def send(self, piece: memoryview, root: int) -> None:
         piece[:] = self.gather(bytes(piece))[root]

@@ -88,6 +88,6 @@ def test_training_goes_on_where_memory_is_full(
     for _ in range(3):
         state.commit()
     assert state.step == 3
-    told = capsys.readouterr().err
-    assert told.count("cannot keep the state in memory") == 1
-    assert "two copies need 6 MiB" in told
+    log = capsys.readouterr().err
+    assert log.count("cannot keep the state in memory") == 1
+    assert "two copies need 6 MiB" in log

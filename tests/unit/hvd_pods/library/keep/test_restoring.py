@@ -155,15 +155,15 @@ class TwoRanks(ranks.Ranks):
 
     size = 2
 
-    def __init__(self, rank: int, told: list[Any], barrier: threading.Barrier) -> None:
+    def __init__(self, rank: int, items: list[Any], barrier: threading.Barrier) -> None:
         self.rank = rank
-        self._told = told
+        self._items = items
         self._barrier = barrier
 
-    def gather(self, told: Any) -> list[Any]:
-        self._told[self.rank] = told
+    def gather(self, item: Any) -> list[Any]:
+        self._items[self.rank] = item
         self._barrier.wait(TIMEOUT)
-        answers = copy.deepcopy(self._told)
+        answers = copy.deepcopy(self._items)
         self._barrier.wait(TIMEOUT)
         return answers
 
@@ -193,11 +193,11 @@ class Workers:
 
     def together(self, states: list[Any]) -> list[int]:
         """Let both restore; their steps."""
-        told: list[Any] = [None, None]
+        items: list[Any] = [None, None]
         barrier = threading.Barrier(2)
 
         def restore(rank: int) -> int:
-            self._here.ranks = TwoRanks(rank, told, barrier)
+            self._here.ranks = TwoRanks(rank, items, barrier)
             return int(states[rank].restore())
 
         with ThreadPoolExecutor(2) as pool:

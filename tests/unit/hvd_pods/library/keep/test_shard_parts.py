@@ -116,10 +116,10 @@ def test_a_shard_of_another_number_of_ranks_is_not_used(
     trained.train(3, output=tmp_path / "output")
     trained.places = [0, 1]
     assert steps_of(trained, output=tmp_path / "output") == [0, 0]
-    told = capfd.readouterr().err
-    assert "has the shard of rank 0 of 3, but this is rank 0 of 2" in told
-    assert "rank-0-of-3.a.state'" in told
-    assert "are of another number of ranks, and are not used" in told
+    log = capfd.readouterr().err
+    assert "has the shard of rank 0 of 3, but this is rank 0 of 2" in log
+    assert "rank-0-of-3.a.state'" in log
+    assert "are of another number of ranks, and are not used" in log
 
 
 def test_shards_that_cannot_be_divided_fit_one_number_of_ranks(trained: Cluster) -> None:
@@ -151,9 +151,9 @@ def test_training_goes_on_where_the_memory_of_one_worker_is_full(
             assert steps_of(trained) == [0, 0, 0]
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
-    told = capfd.readouterr().err
-    assert told.count("cannot keep the state in memory") == 3
-    assert "another rank has no room" in told
+    log = capfd.readouterr().err
+    assert log.count("cannot keep the state in memory") == 3
+    assert "another rank has no room" in log
 
 
 def test_a_shard_of_another_model_is_not_used(

@@ -32,15 +32,15 @@ def renewal(cluster: FakeCluster, name: str = JOB) -> Any:
 
 
 @pytest.fixture
-def told() -> list[str]:
+def reported() -> list[str]:
     return []
 
 
 @pytest.fixture
-def session(fake_cluster: FakeCluster, helm: StubProgram, told: list[str]) -> Iterator[Session]:
+def session(fake_cluster: FakeCluster, helm: StubProgram, reported: list[str]) -> Iterator[Session]:
     """A session whose lease is a second."""
     answer_as(helm, "hvd")
-    with Session(Cluster.connect(), "hvd", Helm(), told.append, "try again") as made:
+    with Session(Cluster.connect(), "hvd", Helm(), reported.append, "try again") as made:
         made.upgrade({"session": {"leaseSeconds": 1}})
         put_job(fake_cluster, installed_values(helm)["session"]["id"])
         yield made
@@ -57,25 +57,25 @@ def test_lease_of_the_sessions_own_jobs_is_renewed(
 
 
 def test_end_of_the_lease_is_told_once_with_its_reason(
-    session: Session, fake_cluster: FakeCluster, told: list[str]
+    session: Session, fake_cluster: FakeCluster, reported: list[str]
 ) -> None:
     """A machine that was asleep hears what has become of its run."""
     data = {"uid": f"uid of {JOB}", "state": "Failed", "lease": "nobody has renewed it"}
     fake_cluster.put("configmaps", {"metadata": {"name": "hvd-run"}, "data": data})
-    wait_until(lambda: told, 20, "the end is told")
+    wait_until(lambda: reported, 20, "the end is told")
     first = renewal(fake_cluster)
     wait_until(lambda: renewal(fake_cluster) != first, 20, "the next renewal")
-    (text,) = told
+    (text,) = reported
     assert "nobody has renewed it" in text
     assert "try again" in text
 
 
 def test_lease_that_cannot_be_renewed_is_told_before_it_ends(
-    session: Session, fake_cluster: FakeCluster, told: list[str]
+    session: Session, fake_cluster: FakeCluster, reported: list[str]
 ) -> None:
     fake_cluster.refusals["jobs patch"] = (403, "no rights")
-    wait_until(lambda: told, 20, "the failure is told")
-    assert "no rights" in told[0]
+    wait_until(lambda: reported, 20, "the failure is told")
+    assert "no rights" in reported[0]
 
 
 def test_lease_of_zero_seconds_is_none(fake_cluster: FakeCluster, helm: StubProgram) -> None:

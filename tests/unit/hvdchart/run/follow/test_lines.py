@@ -51,8 +51,8 @@ def made_by(command: str = "") -> NewestRun:
 
 def shown(*lines: str, pod: str = "train-master-1a-x") -> list[str]:
     """The texts, each with a name where it has one."""
-    told = readable_lines([LogLine(pod, line) for line in lines], made_by())
-    return [f"[{line.pod}] {line.text}" if line.pod else line.text for line in told]
+    worded = readable_lines([LogLine(pod, line) for line in lines], made_by())
+    return [f"[{line.pod}] {line.text}" if line.pod else line.text for line in worded]
 
 
 def test_boxes_of_launchers_are_left_out() -> None:
@@ -106,6 +106,6 @@ def test_words_of_the_master_alone_are_replaced_and_a_gap_is_told_once() -> None
     said: list[str] = []
     texts = ("[hvd] raise worker.number", "raise worker.number", NOTE, NOTE)
     lines = [LogLine("train-master-1", text) for text in texts]
-    told = readable_lines(lines, made_by(RUN), said.append)
-    assert [line.text for line in told] == ["[hvd] raise --workers", "raise worker.number"]
+    worded = readable_lines(lines, made_by(RUN), said.append)
+    assert [line.text for line in worded] == ["[hvd] raise --workers", "raise worker.number"]
     assert len(said) == 1

@@ -140,7 +140,7 @@ def test_warnings_are_lines_once_since_the_run_began(training: FakeCluster) -> N
 
 
 @pytest.mark.parametrize(
-    ("message", "since", "is_told"),
+    ("message", "since", "is_reported"),
     [
         ("references non-existent secret key: user-key", "2026-01-01T10:00:00Z", False),
         ("references non-existent secret key: user-key", "2026-01-01T09:59:50Z", True),
@@ -149,15 +149,15 @@ def test_warnings_are_lines_once_since_the_run_began(training: FakeCluster) -> N
     ],
 )
 def test_secret_that_comes_a_moment_later_is_no_warning(
-    training: FakeCluster, message: str, since: str, is_told: bool
+    training: FakeCluster, message: str, since: str, is_reported: bool
 ) -> None:
     failed = event("hvd-worker-0", "Pod", "FailedMount", message, at="2026-01-01T10:00:01Z")
     last = event("hvd-worker-0", "Pod", "Other", "last", name="z")
     training.put("events", {**failed, "firstTimestamp": since}, last)
     lines = follow(Cluster.connect(), "hvd", component="none", warnings=True)
-    assert (next(lines).text == f"FailedMount: {message}") is is_told
+    assert (next(lines).text == f"FailedMount: {message}") is is_reported
     finish(training)
-    assert len(list(lines)) == is_told
+    assert len(list(lines)) == is_reported
 
 
 def test_follow_waits_for_the_master_after_a_worker_has_ended(fake_cluster: FakeCluster) -> None:

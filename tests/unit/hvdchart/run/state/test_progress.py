@@ -6,7 +6,13 @@ import json
 
 from hvdchart.run.state.progress import read_progress
 
-TOLD = {"step": 120, "steps": 500, "loss": 0.4123456, "imagesPerSecond": 32.04, "secondsLeft": 240}
+REPORTED = {
+    "step": 120,
+    "steps": 500,
+    "loss": 0.4123456,
+    "imagesPerSecond": 32.04,
+    "secondsLeft": 240,
+}
 
 
 def test_steps_that_were_only_counted_are_those_of_the_attempt() -> None:
@@ -18,14 +24,14 @@ def test_steps_that_were_only_counted_are_those_of_the_attempt() -> None:
 
 
 def test_a_step_that_is_long_ago_is_said_by_the_masters_clock() -> None:
-    told = {**TOLD, "time": "2026-01-01T10:00:00Z"}
+    reported = {**REPORTED, "time": "2026-01-01T10:00:00Z"}
     for renewed, end in (
         ("09:59:00Z", "about 4 min left"),
         ("10:01:00Z", "about 4 min left"),
         ("10:01:01Z", "no step for 61 s"),
         ("10:07:10.5Z", "samples/s, no step for 7 min"),
     ):
-        record = {"progress": json.dumps(told), "renewed": f"2026-01-01T{renewed}"}
+        record = {"progress": json.dumps(reported), "renewed": f"2026-01-01T{renewed}"}
         progress = read_progress(record)
         assert progress is not None
         assert progress.text().endswith(end)

@@ -79,7 +79,7 @@ def test_lines_of_a_rank_lose_what_the_launcher_puts_before_them(line: str) -> N
 
 
 @pytest.mark.parametrize(
-    ("told", "asks", "is_refused"),
+    ("launch", "asks", "is_refused"),
     [
         ({}, False, True),
         ({"options": ["--tag-output"]}, False, False),
@@ -92,12 +92,12 @@ def test_lines_of_a_rank_lose_what_the_launcher_puts_before_them(line: str) -> N
     ],
 )
 def test_a_run_whose_lines_name_no_rank_is_refused(
-    told: dict[str, Any], asks: bool, is_refused: bool
+    launch: dict[str, Any], asks: bool, is_refused: bool
 ) -> None:
     env = [{"name": "TAG_OUTPUT", "value": "1"}] if asks else []
     sets = [{"spec": {"template": {"spec": {"containers": [{"name": "worker", "env": env}]}}}}]
     with pytest.raises(ClusterError, match="which rank") if is_refused else nullcontext():
-        check_tagged(run(**told), sets)
+        check_tagged(run(**launch), sets)
 
 
 @pytest.mark.parametrize(

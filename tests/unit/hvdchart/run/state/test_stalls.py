@@ -60,8 +60,8 @@ def test_another_text_is_no_stall(text: str) -> None:
 def test_status_has_the_time_since_the_last_step() -> None:
     """It is found a while after it has begun."""
     release = stalled()
-    told = json.dumps({"step": 7, "time": "2026-01-01T10:04:00Z"})
-    record = {**release.record, "progress": told, "renewed": "2026-01-01T10:05:10Z"}
+    progress = json.dumps({"step": 7, "time": "2026-01-01T10:04:00Z"})
+    record = {**release.record, "progress": progress, "renewed": "2026-01-01T10:05:10Z"}
     now = datetime.fromisoformat("2026-01-01T10:05:13Z").timestamp()
     status = RunView(replace(release, record=record)).status
     line = next(line for line in status_report(status, "team", now) if "stalled" in line)

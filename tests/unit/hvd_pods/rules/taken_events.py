@@ -1,4 +1,4 @@
-"""What the master's sources have told, for tests that wait for it."""
+"""The events that the sources of a master have put on its queue, for tests that wait for them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.support.fakes.faults import TIMEOUT
 Kind = TypeVar("Kind", bound=Event)
 
 
-class Told:
+class TakenEvents:
     """Takes events in the place of the master's queue."""
 
     def __init__(self) -> None:
