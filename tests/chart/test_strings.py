@@ -36,7 +36,7 @@ NEEDED: Values = {
 }
 # Values that would change which objects there are or their names, and text that must have a form.
 FIXED = {"extraObjects", "fullnameOverride", "nameOverride", "logDir", "path", "file", "launch"}
-FIXED |= {"code", "name", "queueName"}
+FIXED |= {"code", "name", "queueName", "gangTopologyKey"}
 
 
 def fill(node: dict[str, Any], text: str, other: str) -> Any:
