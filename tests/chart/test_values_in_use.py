@@ -158,6 +158,7 @@ CHANGED: dict[str, Any] = {
     "launch.framework": "jax",
     "serviceMesh": "Hold",
     "gang": "Volcano",
+    "gangTopologyKey": "example.com/rack",
     "horovod.timeline": True,
     "horovod.autotune": True,
     "tensorboard.enabled": False,
@@ -175,6 +176,7 @@ CHANGED: dict[str, Any] = {
 # Further values that a changed value needs.
 WITH: dict[str, Values] = {
     "session.leaseSeconds": {"session": {"id": "1a2b"}},
+    "gangTopologyKey": {"gang": "Kubernetes"},
     "worker.capabilities": {"podSecurityContext": {"runAsUser": 0, "runAsNonRoot": False}},
     "code.archive": {"master": {"args": ["true"]}},
     "launch.allowIdleWorkers": {"launch": {"mode": "custom"}, "master": {"args": ["true"]}},
@@ -187,7 +189,7 @@ UNREAD = {"enabled", "global", "programs"}
 
 @cache
 def rendered(values: str) -> str:
-    done = helm_template(json.loads(values))
+    done = helm_template(json.loads(values), apis=("scheduling.k8s.io/v1beta1/PodGroup",))
     assert done.returncode == 0, done.stderr
     return done.stdout
 
