@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import time
+from pathlib import Path
 
 import pytest
 
@@ -95,10 +97,20 @@ def test_killed_agent(training: Training) -> None:
     """The container ends with it, and so do its ranks."""
     fault = training.run_to(FAULT_AT, STEPS)
     # The supervisors of the agent are forks of it, with its command line.
-    main = training.process(1, number=1)
+    main = training.process(1, command="worker/main.py")
     (agent,) = [one for one in main.children() if "worker/agent.py" in " ".join(one.cmdline())]
+    # The next container has the same volume, and gives its processes the same numbers: a daemon of
+    # Open MPI must not find the folder of one with its own.
+    temporary = Path(f"/proc/{main.pid}/root/tmp")
+    (left,) = temporary.glob("prted.*")
+    name, _, user = left.name.rsplit(".", 2)
+    for number in range(2, 100):
+        folder = temporary / f"{name}.{number}.{user}"
+        folder.mkdir(exist_ok=True)
+        os.chown(folder, int(user), int(user))
     agent.kill()
     training.finish(fault)
+    assert len(events(training.namespace, "Failed")) == 1
 
 
 @pytest.mark.rare

@@ -9,5 +9,5 @@ BAD_CONFIGURATION = os.EX_CONFIG
 # EX_SOFTWARE, 70, an internal error of the master: the Job makes another master.
 INTERNAL_ERROR = os.EX_SOFTWARE
 # Exit codes that end the master's pod but not the run: the Job makes another master. The other two
-# are those of SIGKILL and SIGTERM. The chart's templates/master/job.yaml has the same three numbers.
+# are those of SIGKILL and SIGTERM. The chart has the same numbers in templates/master/job.yaml.
 LOST_MASTER = (INTERNAL_ERROR, 128 + 9, 128 + 15)

@@ -33,6 +33,8 @@ from hvd_pods.worker import draining, gpus, kept, rank_watch
 # Names of ranks' metrics files (unfinished ones begin with a dot), and how many files are served.
 RANK_FILE = re.compile(r"[a-zA-Z0-9][-a-zA-Z0-9_.]*")
 MOST_FILES = 256
+# Folders of Open MPI in /tmp, which have the number of a process in their name or below.
+OF_DAEMONS = ("ompi.*", "prted.*")
 
 
 def write_ssh() -> None:
@@ -47,6 +49,17 @@ def write_ssh() -> None:
         "exit 255\n"
     )
     program.chmod(0o755)
+
+
+def remove_left_folders(temporary: Path) -> None:
+    """Remove the folders of daemons that ended with an earlier container of this pod.
+
+    The volume of /tmp outlives a container, and processes have the same numbers in the next one: a
+    daemon of Open MPI 5 that finds a folder of its own number ends at once.
+    """
+    for pattern in OF_DAEMONS:
+        for folder in temporary.glob(pattern):
+            shutil.rmtree(folder, ignore_errors=True)
 
 
 def start_warm_process(python: str, environment: Mapping[str, str]) -> None:
@@ -224,6 +237,7 @@ def main() -> int:
         # The packages are installed later: agent connections and forks find them at this path then.
         os.environ.update(packages.add_to(os.environ))
     write_ssh()
+    remove_left_folders(Path(os.environ.get("TMPDIR", "/tmp")))  # noqa: S108 - as Open MPI does
     start_warm_process(sys.executable, os.environ)
     # Before the agent: its fence ends what is started later, and waits until that has ended.
     start_gpus(threads.DEVICES)
