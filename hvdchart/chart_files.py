@@ -64,9 +64,9 @@ def device_plugin(resources: Iterable[str]) -> DevicePlugin | None:
     return DevicePlugin(known["variable"], tuple(known["values"]))
 
 
-def most_hosts() -> int:
+def most_workers() -> int:
     """The most workers that a run may have, spares included."""
-    return int(read_data("resources.json")["hosts"])
+    return int(read_data("resources.json")["workers"])
 
 
 def longest_release_name() -> int:

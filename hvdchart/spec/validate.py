@@ -13,7 +13,7 @@ from hvdchart.chart_files import (
     is_charts_variable,
     is_charts_volume,
     is_ranks_variable,
-    most_hosts,
+    most_workers,
     read_data,
 )
 from hvdchart.quantity import MI, cpu_text, pluralize
@@ -157,9 +157,9 @@ def _hosts(spec: Spec) -> Iterator[Finding]:
     spares = override(spec, "spares")
     number = sum(workers(group, spec) for group in spec.nodes)
     number += sum(group.spares if spares is None else spares for group in spec.nodes)
-    if number > most_hosts():
+    if number > most_workers():
         problem = f"{number} workers with their spares"
-        yield ("nodes",), problem, f"at most {most_hosts()} in all groups"
+        yield ("nodes",), problem, f"at most {most_workers()} in all groups"
 
 
 def _devices(spec: Spec) -> Iterator[Finding]:

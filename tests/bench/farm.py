@@ -114,7 +114,7 @@ def start_farm(run: Mapping[str, Any], variables: Mapping[str, str]) -> Iterator
             env={
                 **variables,
                 "HVD_AGENT_PORT": str(PORT),
-                "HVD_HOSTS": str(MOST_HOSTS),
+                "HVD_WORKERS": str(MOST_HOSTS),
                 "HVD_MASTER_NAME": run["masterName"],
                 "HVD_METRICS_DIR": "/run/metrics",
                 "HVD_REVISION": run["groups"][0]["revision"],

@@ -11,7 +11,7 @@ from devtools.docs_gen.chart_docs import load_source
 from hvd_pods.common import horovodrun
 from hvd_pods.rules import messages as m
 from hvdchart.chart_facts import has_policy, is_in_kueue
-from hvdchart.chart_files import is_charts_volume, most_hosts, read_data
+from hvdchart.chart_files import is_charts_volume, most_workers, read_data
 from hvdchart.cli.options import MOST_WORKERS
 from hvdchart.run.state.ranks import run_of
 from tests.chart.cases import EVERY_POD
@@ -119,8 +119,8 @@ def test_schema_allows_as_many_workers_as_the_chart_takes(key: str) -> None:
     schema = json.loads((CHART / "values.schema.json").read_text())["properties"]
     groups = schema["workerGroups"]["items"]
     for node in (schema["worker"], groups):
-        assert node["properties"][key]["maximum"] == most_hosts()
+        assert node["properties"][key]["maximum"] == most_workers()
 
 
 def test_command_takes_as_many_workers_as_the_chart() -> None:
-    assert most_hosts() == MOST_WORKERS
+    assert most_workers() == MOST_WORKERS

@@ -113,7 +113,7 @@ EFFECTS: list[tuple[Values, dict[str, Any]]] = [
     ),
     (
         {"workerGroups": [{"name": "a", "number": 3}, {"name": "b", "number": 2}]},
-        {"HVD_HOSTS": "5"},
+        {"HVD_WORKERS": "5"},
     ),
     ({"launch": {"preload": []}}, {"HVD_PRELOAD": ""}),
     ({"launch": {"preload": ["torch", "horovod.torch"]}}, {"HVD_PRELOAD": "torch horovod.torch"}),

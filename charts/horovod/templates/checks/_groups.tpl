@@ -17,24 +17,24 @@
 {{- end -}}
 {{- $names = append $names .name -}}
 {{- end -}}
-{{- include "horovod.checkHosts" . -}}
+{{- include "horovod.checkWorkers" . -}}
 {{- include "horovod.checkSpares" . -}}
 {{- include "horovod.checkGpus" . -}}
 {{- include "horovod.checkTags" . -}}
 {{- end }}
 
-{{/* The Role names every pod that the master may replace, so that the number of hosts has a limit. */}}
-{{- define "horovod.checkHosts" -}}
-{{- $most := .facts.shared.hosts | int -}}
-{{- $hosts := add .facts.hosts .facts.spares | int -}}
-{{- if gt $hosts $most -}}
+{{/* The Role names every pod that the master may replace, so that the number of workers has a limit. */}}
+{{- define "horovod.checkWorkers" -}}
+{{- $most := .facts.shared.workers | int -}}
+{{- $workers := add .facts.workers .facts.spares | int -}}
+{{- if gt $workers $most -}}
 {{- $source := "number and spares of worker and workerGroups" -}}
 {{- $advice := printf "the chart supports at most %d; lower one of them" $most -}}
-{{- fail (printf "%s make up to %d workers: %s" $source $hosts $advice) -}}
+{{- fail (printf "%s make up to %d workers: %s" $source $workers $advice) -}}
 {{- end -}}
 {{- end }}
 
-{{/* Refuses spares that could never replace a host, and a minimum that could never be used. */}}
+{{/* Refuses spares that could never replace a worker, and a minimum that could never be used. */}}
 {{- define "horovod.checkSpares" -}}
 {{- $root := . -}}
 {{- range $group := .facts.groups -}}

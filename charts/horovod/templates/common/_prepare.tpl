@@ -12,7 +12,7 @@ prepareNames      fullname, name, serviceAccount, record, kueue, hasTest
 preparePrograms   programs
 prepareKeys       keys
 preparePolicies   hasPolicy, hasTensorboardPolicy
-prepareGroups     groups, ranks, hosts, spares
+prepareGroups     groups, ranks, workers, spares
 prepareGang       gangSize, podGroup, gangApi, gangSpec, schedulerName
 prepareCode       code
 prepareCommand    command, isHorovodrunLine, mode

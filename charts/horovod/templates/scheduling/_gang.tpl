@@ -10,7 +10,7 @@ Adds to .facts:
 {{- define "horovod.prepareGang" -}}
 {{- $gang := .Values.gang -}}
 {{- /* The master and all workers: the run needs each. Spares count, or a scheduler could leave out the master. */ -}}
-{{- $size := add 1 .facts.hosts .facts.spares -}}
+{{- $size := add 1 .facts.workers .facts.spares -}}
 {{- $apis := dict "Volcano" "scheduling.volcano.sh/v1beta1" "SchedulerPlugins" "scheduling.x-k8s.io/v1alpha1" -}}
 {{- /* The newest one that the cluster has wins. */ -}}
 {{- range list "scheduling.k8s.io/v1alpha2" "scheduling.k8s.io/v1alpha3" "scheduling.k8s.io/v1beta1" -}}

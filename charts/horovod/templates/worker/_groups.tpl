@@ -4,8 +4,8 @@
 Adds to .facts:
   groups                the worker groups. A group has every key of `worker`, and: name, volumes, volumeMounts,
                         statefulSet and account (names of its objects), grace (seconds to end) and maximum (the most
-                        hosts that it may have, with spares)
-  ranks, hosts, spares  the ranks of all groups, the workers that they need, and the workers that wait
+                        workers that it may have, with spares)
+  ranks, workers, spares  the ranks of all groups, the workers that they need, and the workers that wait
 Call with (dict "root" $ "defaults" $defaultsOfTheChart).
 */}}
 {{- define "horovod.prepareGroups" -}}
@@ -19,7 +19,7 @@ Call with (dict "root" $ "defaults" $defaultsOfTheChart).
 {{- $numbers := include "horovod.effective" . | fromJson -}}
 {{- $groups := list -}}
 {{- $ranks := 0 -}}
-{{- $hosts := 0 -}}
+{{- $workers := 0 -}}
 {{- $spares := 0 -}}
 {{- range ($values.workerGroups | default (list (dict "name" "worker"))) -}}
 {{- $group := deepCopy $values.worker -}}
@@ -36,12 +36,12 @@ Call with (dict "root" $ "defaults" $defaultsOfTheChart).
 {{- $_ := set $group "grace" (int $effective.worker.terminationGracePeriodSeconds) -}}
 {{- $groups = append $groups $group -}}
 {{- $ranks = add $ranks (mul $group.number $group.slots) -}}
-{{- $hosts = add $hosts $group.number -}}
+{{- $workers = add $workers $group.number -}}
 {{- $spares = add $spares $effective.worker.spares -}}
 {{- end -}}
 {{- $_ := set $facts "groups" $groups -}}
 {{- $_ := set $facts "ranks" $ranks -}}
-{{- $_ := set $facts "hosts" $hosts -}}
+{{- $_ := set $facts "workers" $workers -}}
 {{- $_ := set $facts "spares" $spares -}}
 {{- end }}
 

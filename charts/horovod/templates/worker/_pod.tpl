@@ -120,7 +120,7 @@ The variables that the chart sets in a worker; worker.env overrides them. Call w
 {{- define "horovod.workerVariables" -}}
 {{ include "horovod.userVariables" . }}
 - {name: HVD_SLOTS, value: {{ .group.slots | int | quote }}}
-- {name: HVD_HOSTS, value: {{ .root.facts.hosts | quote }}}
+- {name: HVD_WORKERS, value: {{ .root.facts.workers | quote }}}
 - {name: HVD_POD, valueFrom: {fieldRef: {fieldPath: metadata.name}}}
 - {name: HVD_AGENT_PORT, value: {{ .root.Values.agent.port | int | quote }}}
 - {name: HVD_MASTER_NAME, value: {{ .root.facts.keys.names.master | quote }}}

@@ -33,7 +33,7 @@ POLICY = "HVD_POLICY"
 # The number of ranks that this worker takes.
 SLOTS = "HVD_SLOTS"
 # The number of workers that the ranks need, by which the agent bounds its connections.
-HOSTS = "HVD_HOSTS"
+WORKERS = "HVD_WORKERS"
 # The name of the pod.
 POD = "HVD_POD"
 # The port of the agent.

@@ -466,7 +466,7 @@ def main() -> int:
         processes.die_with_parent(parent)
     port = int(environment[contract.AGENT_PORT])
     slots = int(environment.get(contract.SLOTS, "1"))
-    hosts = int(environment.get(contract.HOSTS, "1"))
+    workers = int(environment.get(contract.WORKERS, "1"))
     try:
         own_keys = keys.Keys(paths.KEYS, environment[contract.MASTER_NAME])
         own_keys.server()
@@ -479,7 +479,7 @@ def main() -> int:
         environment[contract.REVISION],
         Fence(parent, environment.get(contract.METRICS_DIR, "")),
         environment,
-        choose_limits(slots, hosts, resource.getrlimit(resource.RLIMIT_NOFILE)[0]),
+        choose_limits(slots, workers, resource.getrlimit(resource.RLIMIT_NOFILE)[0]),
     )
     log(f"ready for ranks: agent on port {port}")
     try:

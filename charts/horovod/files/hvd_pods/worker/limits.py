@@ -29,7 +29,7 @@ class AgentLimits(NamedTuple):
 
 
 # Connections of one address without a request, beside one for each rank, and how many such
-# addresses there may be, beside one connection of each host.
+# addresses there may be, beside one connection of each worker.
 BASE_CONNECTIONS = 16
 SOURCES = 4
 # Open files of an agent connection, and of the agent itself.
@@ -39,8 +39,8 @@ OWN_FILES = 32
 MANY_FILES = 1 << 20
 
 
-def choose_limits(slots: int, hosts: int, files: int) -> AgentLimits:
-    """Return the limits of a worker with these ranks, in a run with these hosts.
+def choose_limits(slots: int, workers: int, files: int) -> AgentLimits:
+    """Return the limits of a worker with these ranks, in a run of so many workers.
 
     `files` is the number of files that a process may have open; -1 stands for no limit. Clients
     without a request have at most half of them, so that they keep no agent connection out.
@@ -49,6 +49,6 @@ def choose_limits(slots: int, hosts: int, files: int) -> AgentLimits:
     per_address = BASE_CONNECTIONS + slots
     return AgentLimits(
         per_address=per_address,
-        strangers=min(SOURCES * per_address + hosts, half),
+        strangers=min(SOURCES * per_address + workers, half),
         sessions=min(AgentLimits().sessions, (half - OWN_FILES) // SESSION_FILES),
     )

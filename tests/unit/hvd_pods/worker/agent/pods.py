@@ -31,7 +31,7 @@ CONTAINER = {
     "QUOTES": """ 'single' "double" `back` $HOME \\ """,
     "EMPTY": "",
     "HVD_GRACE": "77",
-    "HVD_HOSTS": "40",
+    "HVD_WORKERS": "40",
     "NOT_UTF_8": os.fsdecode(b"\xff\xfe"),
 }
 # Pods run an image's Python, which every user may run; the tests' own may be in /root.
