@@ -27,7 +27,9 @@ def definitions() -> dict[str, str]:
 
 def steps() -> list[str]:
     """The definitions that horovod.prepare includes as a step, in their order."""
-    included = re.findall(r'^{{- include "horovod\.(\w+)"', definitions()["prepare"], re.MULTILINE)
+    included = re.findall(
+        r'^ *{{- include "horovod\.(\w+)"', definitions()["prepare"], re.MULTILINE
+    )
     # What restores defaults adds no field.
     return [name for name in included if name != "restoreDefaults"]
 

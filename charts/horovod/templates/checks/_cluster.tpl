@@ -2,51 +2,51 @@
 {{- define "horovod.checkCluster" -}}
 {{- $ns := .Release.Namespace -}}
 {{- if .facts.hasAccess -}}
-{{- /* Helm creates these before the pods that name them. */ -}}
-{{- $created := list -}}
-{{- range .Values.extraObjects -}}
-{{- $created = append $created (printf "%s/%s" (dig "kind" "" .) (dig "metadata" "name" "" .)) -}}
-{{- end -}}
-{{- range .facts.groups -}}
-{{- $old := lookup "apps/v1" "StatefulSet" $ns .statefulSet | default dict -}}
-{{- $instance := dig "spec" "selector" "matchLabels" "app.kubernetes.io/instance" "" $old -}}
-{{- if and $instance (ne $instance $.Release.Name) -}}
-{{- $problem := printf "StatefulSet %q selects pods with the instance %q" .statefulSet $instance -}}
-{{- $rule := "this version of the chart selects by the release's name, and Kubernetes never changes a selector" -}}
-{{- $remedy := printf "kubectl --namespace %s delete statefulset %s" $ns .statefulSet -}}
-{{- fail (printf "%s: %s; end the run, delete it (%s) and upgrade again" $problem $rule $remedy) -}}
-{{- end -}}
-{{- end -}}
-{{- include "horovod.checkSecrets" (dict "root" . "created" $created) -}}
-{{- include "horovod.checkHostPort" . -}}
-{{- range .facts.groups -}}
-{{- range $volume := .volumes -}}
-{{- $claim := dig "persistentVolumeClaim" "claimName" "" $volume -}}
-{{- $isCreated := has (printf "PersistentVolumeClaim/%s" $claim) $created -}}
-{{- if and $claim (not $isCreated) (not (lookup "v1" "PersistentVolumeClaim" $ns $claim)) -}}
-{{- $remedy := "create it first, or correct volumes[].persistentVolumeClaim.claimName" -}}
-{{- $problem := printf "which namespace %q does not have" $ns -}}
-{{- fail (printf "volume %q names the PersistentVolumeClaim %q, %s: %s" $volume.name $claim $problem $remedy) -}}
-{{- end -}}
-{{- end -}}
-{{- end -}}
-{{- range .facts.groups -}}
-{{- $isCreated := has (printf "ServiceAccount/%s" .serviceAccount.name) $created -}}
-{{- if and .serviceAccount.name (not .serviceAccount.create) (not $isCreated) -}}
-{{- if not (lookup "v1" "ServiceAccount" $ns .serviceAccount.name) -}}
-{{- $subject := printf "worker.serviceAccount.name is %q (group %q)" .serviceAccount.name .name -}}
-{{- $problem := printf "namespace %q has no such ServiceAccount" $ns -}}
-{{- fail (printf "%s, but %s: create it first, or set worker.serviceAccount.create" $subject $problem) -}}
-{{- end -}}
-{{- end -}}
-{{- end -}}
-{{- with .Values.serviceAccount -}}
-{{- $isCreated := has (printf "ServiceAccount/%s" .name) $created -}}
-{{- if and .name (not .create) (not $isCreated) (not (lookup "v1" "ServiceAccount" $ns .name)) -}}
-{{- $problem := printf "namespace %q has no such ServiceAccount: create it first, or set serviceAccount.create" $ns -}}
-{{- fail (printf "serviceAccount.name is %q and serviceAccount.create is false, but %s" .name $problem) -}}
-{{- end -}}
-{{- end -}}
+  {{- /* Helm creates these before the pods that name them. */ -}}
+  {{- $created := list -}}
+  {{- range .Values.extraObjects -}}
+    {{- $created = append $created (printf "%s/%s" (dig "kind" "" .) (dig "metadata" "name" "" .)) -}}
+  {{- end -}}
+  {{- range .facts.groups -}}
+    {{- $old := lookup "apps/v1" "StatefulSet" $ns .statefulSet | default dict -}}
+    {{- $instance := dig "spec" "selector" "matchLabels" "app.kubernetes.io/instance" "" $old -}}
+    {{- if and $instance (ne $instance $.Release.Name) -}}
+      {{- $problem := printf "StatefulSet %q selects pods with the instance %q" .statefulSet $instance -}}
+      {{- $rule := "this version of the chart selects by the release's name, and Kubernetes never changes a selector" -}}
+      {{- $remedy := printf "kubectl --namespace %s delete statefulset %s" $ns .statefulSet -}}
+      {{- fail (printf "%s: %s; end the run, delete it (%s) and upgrade again" $problem $rule $remedy) -}}
+    {{- end -}}
+  {{- end -}}
+  {{- include "horovod.checkSecrets" (dict "root" . "created" $created) -}}
+  {{- include "horovod.checkHostPort" . -}}
+  {{- range .facts.groups -}}
+    {{- range $volume := .volumes -}}
+      {{- $claim := dig "persistentVolumeClaim" "claimName" "" $volume -}}
+      {{- $isCreated := has (printf "PersistentVolumeClaim/%s" $claim) $created -}}
+      {{- if and $claim (not $isCreated) (not (lookup "v1" "PersistentVolumeClaim" $ns $claim)) -}}
+        {{- $remedy := "create it first, or correct volumes[].persistentVolumeClaim.claimName" -}}
+        {{- $problem := printf "which namespace %q does not have" $ns -}}
+        {{- fail (printf "volume %q names the PersistentVolumeClaim %q, %s: %s" $volume.name $claim $problem $remedy) -}}
+      {{- end -}}
+    {{- end -}}
+  {{- end -}}
+  {{- range .facts.groups -}}
+    {{- $isCreated := has (printf "ServiceAccount/%s" .serviceAccount.name) $created -}}
+    {{- if and .serviceAccount.name (not .serviceAccount.create) (not $isCreated) -}}
+      {{- if not (lookup "v1" "ServiceAccount" $ns .serviceAccount.name) -}}
+        {{- $subject := printf "worker.serviceAccount.name is %q (group %q)" .serviceAccount.name .name -}}
+        {{- $problem := printf "namespace %q has no such ServiceAccount" $ns -}}
+        {{- fail (printf "%s, but %s: create it first, or set worker.serviceAccount.create" $subject $problem) -}}
+      {{- end -}}
+    {{- end -}}
+  {{- end -}}
+  {{- with .Values.serviceAccount -}}
+    {{- $isCreated := has (printf "ServiceAccount/%s" .name) $created -}}
+    {{- if and .name (not .create) (not $isCreated) (not (lookup "v1" "ServiceAccount" $ns .name)) -}}
+      {{- $problem := printf "namespace %q has no such ServiceAccount: create it first, or set serviceAccount.create" $ns -}}
+      {{- fail (printf "serviceAccount.name is %q and serviceAccount.create is false, but %s" .name $problem) -}}
+    {{- end -}}
+  {{- end -}}
 {{- end -}}
 {{- end }}
 
@@ -59,16 +59,16 @@ The Secrets with keys that the values name. The argument has:
 {{- $created := .created -}}
 {{- $ns := .root.Release.Namespace -}}
 {{- range $value, $name := pick .root.Values.agent "masterSecret" "workerSecret" -}}
-{{- if and $name (not (has (printf "Secret/%s" $name) $created)) -}}
-{{- $secret := lookup "v1" "Secret" $ns $name | default dict -}}
-{{- range $key := list "tls.crt" "tls.key" "ca.crt" -}}
-{{- if not (dig "data" $key "" $secret) -}}
-{{- $problem := printf "namespace %q has no such Secret with the key %q" $ns $key -}}
-{{- $remedy := "create it first, or leave both Secrets of agent empty and the chart makes the keys" -}}
-{{- fail (printf "agent.%s is %q but %s: %s" $value $name $problem $remedy) -}}
-{{- end -}}
-{{- end -}}
-{{- end -}}
+  {{- if and $name (not (has (printf "Secret/%s" $name) $created)) -}}
+    {{- $secret := lookup "v1" "Secret" $ns $name | default dict -}}
+    {{- range $key := list "tls.crt" "tls.key" "ca.crt" -}}
+      {{- if not (dig "data" $key "" $secret) -}}
+        {{- $problem := printf "namespace %q has no such Secret with the key %q" $ns $key -}}
+        {{- $remedy := "create it first, or leave both Secrets of agent empty and the chart makes the keys" -}}
+        {{- fail (printf "agent.%s is %q but %s: %s" $value $name $problem $remedy) -}}
+      {{- end -}}
+    {{- end -}}
+  {{- end -}}
 {{- end -}}
 {{- end }}
 
@@ -77,20 +77,20 @@ The Secrets with keys that the values name. The argument has:
 {{- $port := int .Values.agent.port -}}
 {{- $sets := list -}}
 {{- if .Values.hostNetwork -}}
-{{- $sets = (lookup "apps/v1" "StatefulSet" .Release.Namespace "").items -}}
+  {{- $sets = (lookup "apps/v1" "StatefulSet" .Release.Namespace "").items -}}
 {{- end -}}
 {{- range $set := $sets -}}
-{{- $pod := .spec.template.spec -}}
-{{- $isOther := ne (dig "labels" "app.kubernetes.io/instance" "" .metadata) $.Release.Name -}}
-{{- if and $isOther $pod.hostNetwork .spec.replicas -}}
-{{- range $pod.containers -}}
-{{- range .ports -}}
-{{- if eq (int .containerPort) $port -}}
-{{- $problem := printf "the pods of StatefulSet %q have that port of their nodes" $set.metadata.name -}}
-{{- fail (printf "hostNetwork is true and agent.port is %d, but %s: choose another port" $port $problem) -}}
-{{- end -}}
-{{- end -}}
-{{- end -}}
-{{- end -}}
+  {{- $pod := .spec.template.spec -}}
+  {{- $isOther := ne (dig "labels" "app.kubernetes.io/instance" "" .metadata) $.Release.Name -}}
+  {{- if and $isOther $pod.hostNetwork .spec.replicas -}}
+    {{- range $pod.containers -}}
+      {{- range .ports -}}
+        {{- if eq (int .containerPort) $port -}}
+          {{- $problem := printf "the pods of StatefulSet %q have that port of their nodes" $set.metadata.name -}}
+          {{- fail (printf "hostNetwork is true and agent.port is %d, but %s: choose another port" $port $problem) -}}
+        {{- end -}}
+      {{- end -}}
+    {{- end -}}
+  {{- end -}}
 {{- end -}}
 {{- end }}

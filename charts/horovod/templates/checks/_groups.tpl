@@ -4,18 +4,18 @@
 {{- $names := list -}}
 {{- $longest := ternary "alone" "inQueue" (empty .facts.kueue) | get .facts.shared.statefulSetName | int -}}
 {{- range .facts.groups -}}
-{{- if gt (len .statefulSet) $longest -}}
-{{- $subject := printf "StatefulSet name %q has %d characters: use at most %d" .statefulSet (len .statefulSet) $longest -}}
-{{- $reason := "because a label of its pods adds hashes to it and must not exceed 63" -}}
-{{- fail (printf "%s, %s; shorten the release's name or workerGroups[].name" $subject $reason) -}}
-{{- end -}}
-{{- if has .name $names -}}
-{{- fail (printf "workerGroups has two groups named %q: names must differ" .name) -}}
-{{- end -}}
-{{- if eq .name "master" -}}
-{{- fail "workerGroups[].name is \"master\": that name is reserved for the master" -}}
-{{- end -}}
-{{- $names = append $names .name -}}
+  {{- if gt (len .statefulSet) $longest -}}
+    {{- $subject := printf "StatefulSet name %q has %d characters: use at most %d" .statefulSet (len .statefulSet) $longest -}}
+    {{- $reason := "because a label of its pods adds hashes to it and must not exceed 63" -}}
+    {{- fail (printf "%s, %s; shorten the release's name or workerGroups[].name" $subject $reason) -}}
+  {{- end -}}
+  {{- if has .name $names -}}
+    {{- fail (printf "workerGroups has two groups named %q: names must differ" .name) -}}
+  {{- end -}}
+  {{- if eq .name "master" -}}
+    {{- fail "workerGroups[].name is \"master\": that name is reserved for the master" -}}
+  {{- end -}}
+  {{- $names = append $names .name -}}
 {{- end -}}
 {{- include "horovod.checkWorkers" . -}}
 {{- include "horovod.checkSpares" . -}}
@@ -28,9 +28,9 @@
 {{- $most := .facts.shared.workers | int -}}
 {{- $workers := add .facts.workers .facts.spares | int -}}
 {{- if gt $workers $most -}}
-{{- $source := "number and spares of worker and workerGroups" -}}
-{{- $advice := printf "the chart supports at most %d; lower one of them" $most -}}
-{{- fail (printf "%s make up to %d workers: %s" $source $workers $advice) -}}
+  {{- $source := "number and spares of worker and workerGroups" -}}
+  {{- $advice := printf "the chart supports at most %d; lower one of them" $most -}}
+  {{- fail (printf "%s make up to %d workers: %s" $source $workers $advice) -}}
 {{- end -}}
 {{- end }}
 
@@ -38,21 +38,21 @@
 {{- define "horovod.checkSpares" -}}
 {{- $root := . -}}
 {{- range $group := .facts.groups -}}
-{{- if gt (int $group.minimum) (int $group.number) -}}
-{{- $given := printf "group %q: minimum is %d but number is %d" $group.name (int $group.minimum) (int $group.number) -}}
-{{- fail (printf "%s: give at most the number of workers" $given) -}}
-{{- end -}}
-{{- range $key := list "spares" "minimum" -}}
-{{- if get $group $key -}}
-{{- $given := printf "group %q: %s is %d" $group.name $key (int (get $group $key)) -}}
-{{- range $root.Values.master.args -}}
-{{- with regexFind (printf "\\b%s-[0-9]+" $group.statefulSet) . -}}
-{{- $remedy := "take the workers from the file $(HOSTFILE), or from the launcher's line $(LAUNCH)" -}}
-{{- fail (printf "%s but master.args names the worker %q, which the run may do without: %s" $given . $remedy) -}}
-{{- end -}}
-{{- end -}}
-{{- end -}}
-{{- end -}}
+  {{- if gt (int $group.minimum) (int $group.number) -}}
+    {{- $given := printf "group %q: minimum is %d but number is %d" $group.name (int $group.minimum) (int $group.number) -}}
+    {{- fail (printf "%s: give at most the number of workers" $given) -}}
+  {{- end -}}
+  {{- range $key := list "spares" "minimum" -}}
+    {{- if get $group $key -}}
+      {{- $given := printf "group %q: %s is %d" $group.name $key (int (get $group $key)) -}}
+      {{- range $root.Values.master.args -}}
+        {{- with regexFind (printf "\\b%s-[0-9]+" $group.statefulSet) . -}}
+          {{- $remedy := "take the workers from the file $(HOSTFILE), or from the launcher's line $(LAUNCH)" -}}
+          {{- fail (printf "%s but master.args names the worker %q, which the run may do without: %s" $given . $remedy) -}}
+        {{- end -}}
+      {{- end -}}
+    {{- end -}}
+  {{- end -}}
 {{- end -}}
 {{- end }}
 
@@ -60,30 +60,30 @@
 {{- $known := .facts.shared -}}
 {{- $pattern := printf "^(%s)$" $known.gpus -}}
 {{- range .facts.groups -}}
-{{- $gpus := 0 -}}
-{{- $last := "" -}}
-{{- range $key, $count := (.resources).limits -}}
-{{- /* A limit of 0 is no GPU. */ -}}
-{{- if and (regexMatch $pattern $key) (int $count) -}}
-{{- $gpus = add $gpus (int $count) -}}
-{{- $last = $key -}}
-{{- end -}}
-{{- end -}}
-{{- if and $last (ne (int $gpus) (int .slots)) -}}
-{{- $subject := printf "group %q: slots is %d but resources.limits[%q] is %d" .name (int .slots) $last (int $gpus) -}}
-{{- fail (printf "%s: Horovod runs one rank per GPU, so make them equal" $subject) -}}
-{{- end -}}
-{{- $group := .name -}}
-{{- $plugin := $known.devicePlugin -}}
-{{- if regexMatch (printf "^(%s)$" $plugin.resources) $last -}}
-{{- range .env -}}
-{{- if and (eq .name $plugin.variable) (not (has (get . "value") $plugin.values)) -}}
-{{- $own := printf "group %q: env has %s" $group $plugin.variable -}}
-{{- $subject := printf "%s but resources.limits[%q] is %d" $own $last (int $gpus) -}}
-{{- fail (printf "%s: the device plugin sets it to the GPUs that a worker gets, so remove it" $subject) -}}
-{{- end -}}
-{{- end -}}
-{{- end -}}
+  {{- $gpus := 0 -}}
+  {{- $last := "" -}}
+  {{- range $key, $count := (.resources).limits -}}
+    {{- /* A limit of 0 is no GPU. */ -}}
+    {{- if and (regexMatch $pattern $key) (int $count) -}}
+      {{- $gpus = add $gpus (int $count) -}}
+      {{- $last = $key -}}
+    {{- end -}}
+  {{- end -}}
+  {{- if and $last (ne (int $gpus) (int .slots)) -}}
+    {{- $subject := printf "group %q: slots is %d but resources.limits[%q] is %d" .name (int .slots) $last (int $gpus) -}}
+    {{- fail (printf "%s: Horovod runs one rank per GPU, so make them equal" $subject) -}}
+  {{- end -}}
+  {{- $group := .name -}}
+  {{- $plugin := $known.devicePlugin -}}
+  {{- if regexMatch (printf "^(%s)$" $plugin.resources) $last -}}
+    {{- range .env -}}
+      {{- if and (eq .name $plugin.variable) (not (has (get . "value") $plugin.values)) -}}
+        {{- $own := printf "group %q: env has %s" $group $plugin.variable -}}
+        {{- $subject := printf "%s but resources.limits[%q] is %d" $own $last (int $gpus) -}}
+        {{- fail (printf "%s: the device plugin sets it to the GPUs that a worker gets, so remove it" $subject) -}}
+      {{- end -}}
+    {{- end -}}
+  {{- end -}}
 {{- end -}}
 {{- end }}
 
@@ -92,10 +92,10 @@
 {{- $first := first .facts.groups -}}
 {{- $given := include "horovod.tagEntry" $first | default "not set" -}}
 {{- range rest .facts.groups -}}
-{{- $own := include "horovod.tagEntry" . | default "not set" -}}
-{{- if ne $own $given -}}
-{{- $problem := printf "TAG_OUTPUT in env is %s for group %q but %s for group %q" $given $first.name $own .name -}}
-{{- fail (printf "%s: either all lines of a run name their rank or none; set it in worker.env only" $problem) -}}
-{{- end -}}
+  {{- $own := include "horovod.tagEntry" . | default "not set" -}}
+  {{- if ne $own $given -}}
+    {{- $problem := printf "TAG_OUTPUT in env is %s for group %q but %s for group %q" $given $first.name $own .name -}}
+    {{- fail (printf "%s: either all lines of a run name their rank or none; set it in worker.env only" $problem) -}}
+  {{- end -}}
 {{- end -}}
 {{- end }}

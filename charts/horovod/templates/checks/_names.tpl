@@ -7,14 +7,14 @@
 {{- if .Values.nameOverride -}}{{- $from = "from the release's name and nameOverride" -}}{{- end -}}
 {{- if .Values.fullnameOverride -}}{{- $from = "fullnameOverride" -}}{{- end -}}
 {{- if not (regexMatch "^[a-z]([-a-z0-9]*[a-z0-9])?$" $fullname) -}}
-{{- $rule := "it must consist of lower-case letters, digits and '-' and start with a letter" -}}
-{{- fail (printf "the name of the objects is %q (%s): it becomes part of host names, so %s" $fullname $from $rule) -}}
+  {{- $rule := "it must consist of lower-case letters, digits and '-' and start with a letter" -}}
+  {{- fail (printf "the name of the objects is %q (%s): it becomes part of host names, so %s" $fullname $from $rule) -}}
 {{- end -}}
 {{- $longest := .facts.shared.releaseName | int -}}
 {{- if gt (len $fullname) $longest -}}
-{{- $reason := "because the name of the master's Job must not exceed 63; fullnameOverride replaces it" -}}
-{{- $subject := printf "the name of the objects, %q (%s), has %d characters" $fullname $from (len $fullname) -}}
-{{- fail (printf "%s: use at most %d, %s" $subject $longest $reason) -}}
+  {{- $reason := "because the name of the master's Job must not exceed 63; fullnameOverride replaces it" -}}
+  {{- $subject := printf "the name of the objects, %q (%s), has %d characters" $fullname $from (len $fullname) -}}
+  {{- fail (printf "%s: use at most %d, %s" $subject $longest $reason) -}}
 {{- end -}}
 {{- end }}
 
@@ -26,29 +26,29 @@
 {{- $volumes := dict "volumes" .Values.volumes -}}
 {{- $mounts := dict "volumeMounts" .Values.volumeMounts -}}
 {{- range .facts.groups -}}
-{{- $_ := set $environments (printf "worker.env (group %q)" .name) .env -}}
-{{- $_ := set $volumes (printf "volumes of group %q" .name) .volumes -}}
-{{- $_ := set $mounts (printf "volumeMounts of group %q" .name) .volumeMounts -}}
+  {{- $_ := set $environments (printf "worker.env (group %q)" .name) .env -}}
+  {{- $_ := set $volumes (printf "volumes of group %q" .name) .volumes -}}
+  {{- $_ := set $mounts (printf "volumeMounts of group %q" .name) .volumeMounts -}}
 {{- end -}}
 {{- range $of, $entries := $environments -}}
-{{- range $entries -}}
-{{- if regexMatch (printf "^(%s)$" $reserved.variables) .name -}}
-{{- fail (printf "%s has %s: the chart sets that variable; give yours another name" $of .name) -}}
-{{- end -}}
-{{- end -}}
+  {{- range $entries -}}
+    {{- if regexMatch (printf "^(%s)$" $reserved.variables) .name -}}
+      {{- fail (printf "%s has %s: the chart sets that variable; give yours another name" $of .name) -}}
+    {{- end -}}
+  {{- end -}}
 {{- end -}}
 {{- range $of, $entries := $volumes -}}
-{{- range $entries -}}
-{{- if has .name $reserved.volumes -}}
-{{- fail (printf "%s has one named %q: the chart has a volume of that name; rename yours" $of .name) -}}
-{{- end -}}
-{{- end -}}
+  {{- range $entries -}}
+    {{- if has .name $reserved.volumes -}}
+      {{- fail (printf "%s has one named %q: the chart has a volume of that name; rename yours" $of .name) -}}
+    {{- end -}}
+  {{- end -}}
 {{- end -}}
 {{- range $of, $entries := $mounts -}}
-{{- range $entries -}}
-{{- if regexMatch (printf "^(%s)$" $reserved.mountPaths) .mountPath -}}
-{{- fail (printf "%s has the mountPath %s: the chart's own files are there; choose another path" $of .mountPath) -}}
-{{- end -}}
-{{- end -}}
+  {{- range $entries -}}
+    {{- if regexMatch (printf "^(%s)$" $reserved.mountPaths) .mountPath -}}
+      {{- fail (printf "%s has the mountPath %s: the chart's own files are there; choose another path" $of .mountPath) -}}
+    {{- end -}}
+  {{- end -}}
 {{- end -}}
 {{- end }}

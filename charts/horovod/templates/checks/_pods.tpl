@@ -6,45 +6,45 @@
 {{- range .facts.groups -}}{{- $_ := set $owners (printf "group %q" .name) .image -}}{{- end -}}
 {{- $default := .Values.image.repository -}}
 {{- range $of, $image := $owners -}}
-{{- if not (or $image.repository $default) -}}
-{{- $needs := "an image with Python 3" -}}
-{{- $example := "--set image.repository=registry.example/team/app --set image.tag=1.0" -}}
-{{- $build := "docs/images.md of the chart's repository shows how to build one" -}}
-{{- fail (printf "image.repository is empty (%s): set it to %s, such as %s; %s" $of $needs $example $build) -}}
-{{- end -}}
+  {{- if not (or $image.repository $default) -}}
+    {{- $needs := "an image with Python 3" -}}
+    {{- $example := "--set image.repository=registry.example/team/app --set image.tag=1.0" -}}
+    {{- $build := "docs/images.md of the chart's repository shows how to build one" -}}
+    {{- fail (printf "image.repository is empty (%s): set it to %s, such as %s; %s" $of $needs $example $build) -}}
+  {{- end -}}
 {{- end -}}
 {{- end }}
 
 {{- define "horovod.checkSecurity" -}}
 {{- with .Values.podSecurityContext -}}
-{{- if and .runAsNonRoot (eq (toString .runAsUser) "0") -}}
-{{- $remedy := "for a root image set runAsNonRoot to false too" -}}
-{{- fail (printf "podSecurityContext.runAsUser is 0 but runAsNonRoot is true: %s" $remedy) -}}
-{{- end -}}
+  {{- if and .runAsNonRoot (eq (toString .runAsUser) "0") -}}
+    {{- $remedy := "for a root image set runAsNonRoot to false too" -}}
+    {{- fail (printf "podSecurityContext.runAsUser is 0 but runAsNonRoot is true: %s" $remedy) -}}
+  {{- end -}}
 {{- end -}}
 {{- end }}
 
 {{- define "horovod.checkPods" -}}
 {{- include "horovod.checkPod" (dict "root" . "of" "master" "values" .Values.master) -}}
 {{- range .facts.groups -}}
-{{- $of := ternary (printf "workerGroups[%s]" .name) "worker" (not (empty $.Values.workerGroups)) -}}
-{{- include "horovod.checkPod" (dict "root" $ "of" $of "values" .) -}}
+  {{- $of := ternary (printf "workerGroups[%s]" .name) "worker" (not (empty $.Values.workerGroups)) -}}
+  {{- include "horovod.checkPod" (dict "root" $ "of" $of "values" .) -}}
 {{- end -}}
 {{- include "horovod.checkAccounts" . -}}
 {{- range $key, $value := .Values.labels -}}
-{{- $isOfChart := regexMatch "^app\\.kubernetes\\.io/(name|instance|component|version|managed-by)$" $key -}}
-{{- if or $isOfChart (hasPrefix "horovod/" $key) (eq $key "helm.sh/chart") -}}
-{{- fail (printf "labels has %s: the chart sets that label; use another one" $key) -}}
-{{- end -}}
+  {{- $isOfChart := regexMatch "^app\\.kubernetes\\.io/(name|instance|component|version|managed-by)$" $key -}}
+  {{- if or $isOfChart (hasPrefix "horovod/" $key) (eq $key "helm.sh/chart") -}}
+    {{- fail (printf "labels has %s: the chart sets that label; use another one" $key) -}}
+  {{- end -}}
 {{- end -}}
 {{- $labels := dict "podLabels" .Values.podLabels "master.podLabels" .Values.master.podLabels -}}
 {{- range .facts.groups -}}{{- $_ := set $labels (printf "podLabels of group %q" .name) .podLabels -}}{{- end -}}
 {{- range $of, $map := $labels -}}
-{{- range $key, $value := $map -}}
-{{- if or (hasPrefix "horovod/" $key) (regexMatch "^app\\.kubernetes\\.io/(name|instance|component)$" $key) -}}
-{{- fail (printf "%s has %s: the chart's selectors need that label; use another one" $of $key) -}}
-{{- end -}}
-{{- end -}}
+  {{- range $key, $value := $map -}}
+    {{- if or (hasPrefix "horovod/" $key) (regexMatch "^app\\.kubernetes\\.io/(name|instance|component)$" $key) -}}
+      {{- fail (printf "%s has %s: the chart's selectors need that label; use another one" $of $key) -}}
+    {{- end -}}
+  {{- end -}}
 {{- end -}}
 {{- end }}
 
@@ -108,26 +108,26 @@ volumeMounts: volumeMounts
 {{- $owned := include "horovod.ownedPodFields" . | fromYaml -}}
 {{- if .root.Values.hostNetwork -}}{{- $_ := set $owned "dnsPolicy" "hostNetwork" -}}{{- end -}}
 {{- range $field, $value := .values.podSpec -}}
-{{- include "horovod.refuseOwned" (dict "of" $of "in" "podSpec" "field" $field "owned" $owned) -}}
+  {{- include "horovod.refuseOwned" (dict "of" $of "in" "podSpec" "field" $field "owned" $owned) -}}
 {{- end -}}
 {{- $owned = include "horovod.ownedContainerFields" . | fromYaml -}}
 {{- range $field, $value := .values.container -}}
-{{- include "horovod.refuseOwned" (dict "of" $of "in" "container" "field" $field "owned" $owned) -}}
+  {{- include "horovod.refuseOwned" (dict "of" $of "in" "container" "field" $field "owned" $owned) -}}
 {{- end -}}
 {{- $names := list "master" "worker" "staging" "results" -}}
 {{- range concat (.values.initContainers | default list) (.values.extraContainers | default list) -}}
-{{- if has .name $names -}}
-{{- fail (printf "%s has two containers named %q, or it is a name of the chart's: rename yours" $of .name) -}}
-{{- end -}}
-{{- $names = append $names .name -}}
+  {{- if has .name $names -}}
+    {{- fail (printf "%s has two containers named %q, or it is a name of the chart's: rename yours" $of .name) -}}
+  {{- end -}}
+  {{- $names = append $names .name -}}
 {{- end -}}
 {{- end }}
 
 {{- define "horovod.refuseOwned" -}}
 {{- if hasKey .owned .field -}}
-{{- $problem := printf "%s.%s has %s, which the chart sets" .of .in .field -}}
-{{- $key := get .owned .field | replace "OF" .of -}}
-{{- fail (printf "%s: %s" $problem (ternary (printf "use %s" $key) "remove it" (not (empty $key)))) -}}
+  {{- $problem := printf "%s.%s has %s, which the chart sets" .of .in .field -}}
+  {{- $key := get .owned .field | replace "OF" .of -}}
+  {{- fail (printf "%s: %s" $problem (ternary (printf "use %s" $key) "remove it" (not (empty $key)))) -}}
 {{- end -}}
 {{- end }}
 
@@ -135,20 +135,20 @@ volumeMounts: volumeMounts
 {{- define "horovod.checkAccounts" -}}
 {{- $accounts := dict -}}
 {{- if .Values.serviceAccount.create -}}
-{{- $name := .facts.serviceAccount -}}
-{{- $_ := set $accounts $name (dict "of" "serviceAccount" "annotations" "of the master") -}}
+  {{- $name := .facts.serviceAccount -}}
+  {{- $_ := set $accounts $name (dict "of" "serviceAccount" "annotations" "of the master") -}}
 {{- end -}}
 {{- range .facts.groups -}}
-{{- if .serviceAccount.create -}}
-{{- $name := .account -}}
-{{- $of := printf "worker.serviceAccount (group %q)" .name -}}
-{{- $annotations := toJson .serviceAccount.annotations -}}
-{{- $other := get $accounts $name | default (dict "annotations" $annotations) -}}
-{{- if ne $other.annotations $annotations -}}
-{{- $remedy := "give each a name of its own" -}}
-{{- fail (printf "%s and %s create the ServiceAccount %q with other annotations: %s" $other.of $of $name $remedy) -}}
-{{- end -}}
-{{- $_ := set $accounts $name (dict "of" $of "annotations" $annotations) -}}
-{{- end -}}
+  {{- if .serviceAccount.create -}}
+    {{- $name := .account -}}
+    {{- $of := printf "worker.serviceAccount (group %q)" .name -}}
+    {{- $annotations := toJson .serviceAccount.annotations -}}
+    {{- $other := get $accounts $name | default (dict "annotations" $annotations) -}}
+    {{- if ne $other.annotations $annotations -}}
+      {{- $remedy := "give each a name of its own" -}}
+      {{- fail (printf "%s and %s create the ServiceAccount %q with other annotations: %s" $other.of $of $name $remedy) -}}
+    {{- end -}}
+    {{- $_ := set $accounts $name (dict "of" $of "annotations" $annotations) -}}
+  {{- end -}}
 {{- end -}}
 {{- end }}

@@ -2,7 +2,7 @@
 
 {{- define "horovod.checkPrograms" -}}
 {{- if not (.Subcharts.programs.Files.Get "programs.tgz") -}}
-{{- fail "the chart has no charts/programs/programs.tgz, the programs of its pods: take the chart from its repository again" -}}
+  {{- fail "the chart has no charts/programs/programs.tgz, the programs of its pods: take the chart from its repository again" -}}
 {{- end -}}
 {{- end }}
 
@@ -10,13 +10,13 @@
 {{- define "horovod.checkKeptPrograms" -}}
 {{- $size := 0 -}}
 {{- range .facts.keptPrograms -}}
-{{- range .binaryData -}}{{- $size = add $size (len .) -}}{{- end -}}
+  {{- range .binaryData -}}{{- $size = add $size (len .) -}}{{- end -}}
 {{- end -}}
 {{- $most := sub .facts.shared.codeCharacters (div $size 2) | max 0 | int -}}
 {{- $code := .facts.code.size -}}
 {{- if and $size (gt $code $most) -}}
-{{- $why := "the run that goes on keeps the programs of another version of the chart, which this upgrade stores, too" -}}
-{{- $what := "use at most %d, upgrade when the run has ended, or use the chart that it was installed with" -}}
-{{- fail (printf "code.files and code.archive have %d characters, and %s: %s" $code $why (printf $what $most)) -}}
+  {{- $why := "the run that goes on keeps the programs of another version of the chart, which this upgrade stores, too" -}}
+  {{- $what := "use at most %d, upgrade when the run has ended, or use the chart that it was installed with" -}}
+  {{- fail (printf "code.files and code.archive have %d characters, and %s: %s" $code $why (printf $what $most)) -}}
 {{- end -}}
 {{- end }}

@@ -20,21 +20,21 @@ Call with (dict "entries" $list "of" "worker.env of group \"gpu\""); `of` is for
 {{- $places := dict -}}
 {{- $unique := list -}}
 {{- range .entries -}}
-{{- $entry := . -}}
-{{- if not (hasKey $places .name) -}}
-{{- $_ := set $places .name (len $unique) -}}
-{{- $unique = append $unique . -}}
-{{- else -}}
-{{- $place := get $places .name -}}
-{{- range $name, $other := $places -}}
-{{- /* $$ is an escaped dollar sign. */ -}}
-{{- if and (ge $other $place) (contains (printf "$(%s)" $name) ($entry.value | default "" | replace "$$" "")) -}}
-{{- $problem := printf "%s: %s is %q, which refers to %s" $of $entry.name $entry.value $name -}}
-{{- fail (printf "%s; %s is given more than once: write the value of %s out" $problem $entry.name $name) -}}
-{{- end -}}
-{{- end -}}
-{{- $unique = concat (slice $unique 0 $place) (list .) (slice $unique (add1 $place)) -}}
-{{- end -}}
+  {{- $entry := . -}}
+  {{- if not (hasKey $places .name) -}}
+    {{- $_ := set $places .name (len $unique) -}}
+    {{- $unique = append $unique . -}}
+  {{- else -}}
+    {{- $place := get $places .name -}}
+    {{- range $name, $other := $places -}}
+      {{- /* $$ is an escaped dollar sign. */ -}}
+      {{- if and (ge $other $place) (contains (printf "$(%s)" $name) ($entry.value | default "" | replace "$$" "")) -}}
+        {{- $problem := printf "%s: %s is %q, which refers to %s" $of $entry.name $entry.value $name -}}
+        {{- fail (printf "%s; %s is given more than once: write the value of %s out" $problem $entry.name $name) -}}
+      {{- end -}}
+    {{- end -}}
+    {{- $unique = concat (slice $unique 0 $place) (list .) (slice $unique (add1 $place)) -}}
+  {{- end -}}
 {{- end -}}
 {{ toYaml $unique }}
 {{- end }}

@@ -24,7 +24,7 @@ drops it, and a new digest drops the tag. Call with (dict "image" $image "own" $
 {{- if or $own.repository $own.tag $own.digest -}}{{- $image = omit $image "digest" -}}{{- end -}}
 {{- if $own.digest -}}{{- $image = omit $image "tag" -}}{{- end -}}
 {{- range $key, $value := $own -}}
-{{- with $value -}}{{- $_ := set $image $key . -}}{{- end -}}
+  {{- with $value -}}{{- $_ := set $image $key . -}}{{- end -}}
 {{- end -}}
 {{ toJson $image }}
 {{- end }}

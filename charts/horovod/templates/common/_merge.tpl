@@ -7,14 +7,14 @@ Sets missing keys: null deletes a key, and after `helm upgrade --reuse-values` t
 {{- define "horovod.restoreDefaults" -}}
 {{- $values := .into -}}
 {{- range $path, $default := .defaults -}}
-{{- $parent := $values -}}
-{{- $steps := splitList "." $path -}}
-{{- range initial $steps -}}
-{{- if not (get $parent .) -}}{{- $_ := set $parent . dict -}}{{- end -}}
-{{- $parent = get $parent . -}}
-{{- end -}}
-{{- $name := last $steps -}}
-{{- if kindIs "invalid" (index $parent $name) -}}{{- $_ := set $parent $name (deepCopy $default) -}}{{- end -}}
+  {{- $parent := $values -}}
+  {{- $steps := splitList "." $path -}}
+  {{- range initial $steps -}}
+    {{- if not (get $parent .) -}}{{- $_ := set $parent . dict -}}{{- end -}}
+    {{- $parent = get $parent . -}}
+  {{- end -}}
+  {{- $name := last $steps -}}
+  {{- if kindIs "invalid" (index $parent $name) -}}{{- $_ := set $parent $name (deepCopy $default) -}}{{- end -}}
 {{- end -}}
 {{- end }}
 
@@ -30,10 +30,10 @@ Call with (dict "root" $ "group" $copyOfTheWorker "own" $valuesOfTheGroup).
 {{- $_ := set $group "volumes" $values.volumes -}}
 {{- $_ := set $group "volumeMounts" $values.volumeMounts -}}
 {{- range $list := list "env" "volumes" "volumeMounts" -}}
-{{- with get $own $list -}}{{- $_ := set $own $list (concat (get $group $list) .) -}}{{- end -}}
+  {{- with get $own $list -}}{{- $_ := set $own $list (concat (get $group $list) .) -}}{{- end -}}
 {{- end -}}
 {{- with $own.image -}}
-{{- $_ := set $group "image" (include "horovod.mergedImage" (dict "image" $group.image "own" .) | fromJson) -}}
+  {{- $_ := set $group "image" (include "horovod.mergedImage" (dict "image" $group.image "own" .) | fromJson) -}}
 {{- end -}}
 {{- include "horovod.override" (dict "into" $group "from" $own) -}}
 {{- end }}
@@ -42,14 +42,14 @@ Call with (dict "root" $ "group" $copyOfTheWorker "own" $valuesOfTheGroup).
 {{- define "horovod.override" -}}
 {{- $into := .into -}}
 {{- range $key, $value := .from -}}
-{{- if kindIs "invalid" $value -}}
-{{- $_ := unset $into $key -}}
-{{- else if and (kindIs "map" $value) $value -}}
-{{- if not (kindIs "map" (get $into $key)) -}}{{- $_ := set $into $key dict -}}{{- end -}}
-{{- include "horovod.override" (dict "into" (get $into $key) "from" $value) -}}
-{{- else -}}
-{{- $_ := set $into $key $value -}}
-{{- end -}}
+  {{- if kindIs "invalid" $value -}}
+    {{- $_ := unset $into $key -}}
+  {{- else if and (kindIs "map" $value) $value -}}
+    {{- if not (kindIs "map" (get $into $key)) -}}{{- $_ := set $into $key dict -}}{{- end -}}
+    {{- include "horovod.override" (dict "into" (get $into $key) "from" $value) -}}
+  {{- else -}}
+    {{- $_ := set $into $key $value -}}
+  {{- end -}}
 {{- end -}}
 {{- end }}
 

@@ -8,7 +8,7 @@ Adds to .facts:
 {{- define "horovod.preparePaths" -}}
 {{- $output := "" -}}
 {{- range .Values.worker.env -}}
-{{- if eq .name "OUTPUT_PATH" -}}{{- $output = .value | default "" -}}{{- end -}}
+  {{- if eq .name "OUTPUT_PATH" -}}{{- $output = .value | default "" -}}{{- end -}}
 {{- end -}}
 {{- $_ := set .facts "resultsPath" (.Values.results.path | default $output) -}}
 {{- $_ := set .facts "logDir" (.Values.tensorboard.logDir | default $output) -}}

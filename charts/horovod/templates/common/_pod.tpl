@@ -75,7 +75,7 @@ class Guaranteed.
 {{- define "horovod.initResources" -}}
 {{- $kept := dict -}}
 {{- range $side, $amounts := pick . "limits" "requests" -}}
-{{- with pick ($amounts | default dict) "cpu" "memory" -}}{{- $_ := set $kept $side . -}}{{- end -}}
+  {{- with pick ($amounts | default dict) "cpu" "memory" -}}{{- $_ := set $kept $side . -}}{{- end -}}
 {{- end -}}
 {{- with $kept -}}
 resources:
@@ -92,7 +92,7 @@ resources:
 - {name: keys, mountPath: /horovod/keys, readOnly: true}
 - {name: tmp, mountPath: /tmp}
 {{- if $hasCode }}
-{{- /* Pods unpack the code there: it may exceed the volume in memory. */}}
+  {{- /* Pods unpack the code there: it may exceed the volume in memory. */}}
 - {name: tmp, mountPath: /horovod/code, subPath: horovod-code}
 {{- end }}
 {{- if eq .component "worker" }}
@@ -147,11 +147,11 @@ The volume mount that contains a path, as JSON; empty when none does. Call with 
 {{- $path := .path -}}
 {{- $found := dict -}}
 {{- range .mounts -}}
-{{- $point := trimSuffix "/" .mountPath -}}
-{{- $contains := or (eq $path $point) (hasPrefix (printf "%s/" $point) $path) -}}
-{{- if and $contains (gt (len $point) (len (dig "mountPath" "" $found))) -}}
-{{- $found = . -}}
-{{- end -}}
+  {{- $point := trimSuffix "/" .mountPath -}}
+  {{- $contains := or (eq $path $point) (hasPrefix (printf "%s/" $point) $path) -}}
+  {{- if and $contains (gt (len $point) (len (dig "mountPath" "" $found))) -}}
+    {{- $found = . -}}
+  {{- end -}}
 {{- end -}}
 {{- with $found -}}{{ toJson . }}{{- end -}}
 {{- end }}
@@ -166,10 +166,10 @@ Call with (dict "items" $list "key" "name").
 {{- range .items -}}{{- $_ := set $winners (get . $key) . -}}{{- end -}}
 {{- $unique := list -}}
 {{- range .items -}}
-{{- with get $winners (get . $key) -}}
-{{- $unique = append $unique . -}}
-{{- $_ := unset $winners (get . $key) -}}
-{{- end -}}
+  {{- with get $winners (get . $key) -}}
+    {{- $unique = append $unique . -}}
+    {{- $_ := unset $winners (get . $key) -}}
+  {{- end -}}
 {{- end -}}
 {{ toYaml $unique }}
 {{- end }}

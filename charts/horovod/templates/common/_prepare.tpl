@@ -32,31 +32,31 @@ Of the first step:
 */}}
 {{- define "horovod.prepare" -}}
 {{- if not (hasKey . "facts") -}}
-{{- $shared := .Files.Get "files/hvd_pods/common/resources.json" | fromJson -}}
-{{- /* The namespace's default ServiceAccount proves that Helm can read the cluster. */ -}}
-{{- $hasAccess := not (empty (lookup "v1" "ServiceAccount" .Release.Namespace "default")) -}}
-{{- $_ := set . "facts" (dict "shared" $shared "metricsPort" 9400 "hasAccess" $hasAccess) -}}
-{{- $defaults := include "horovod.defaults" . | fromJson -}}
-{{- include "horovod.restoreDefaults" (dict "into" .Values "defaults" $defaults) -}}
-{{- /* Null stays in .Values, from which the hashes of a run are made. */ -}}
-{{- $effective := deepCopy .Values -}}
-{{- include "horovod.restoreDefaults" (dict "into" $effective "defaults" (include "horovod.effective" . | fromJson)) -}}
-{{- $_ := set .facts "effective" $effective -}}
-{{- include "horovod.prepareNames" . -}}
-{{- include "horovod.preparePrograms" . -}}
-{{- include "horovod.prepareKeys" . -}}
-{{- include "horovod.preparePolicies" . -}}
-{{- include "horovod.prepareGroups" (dict "root" . "defaults" $defaults) -}}
-{{- include "horovod.prepareGang" . -}}
-{{- include "horovod.prepareCode" . -}}
-{{- include "horovod.prepareCommand" . -}}
-{{- include "horovod.preparePaths" . -}}
-{{- include "horovod.checks" . -}}
-{{- include "horovod.findRun" . -}}
-{{- include "horovod.findKeptPrograms" . -}}
-{{- include "horovod.checksOfRun" . -}}
-{{- /* The values are free of contradictions here, and what the cluster has of the run is known. */ -}}
-{{- include "horovod.prepareWorkers" . -}}
-{{- include "horovod.prepareMaster" . -}}
+  {{- $shared := .Files.Get "files/hvd_pods/common/resources.json" | fromJson -}}
+  {{- /* The namespace's default ServiceAccount proves that Helm can read the cluster. */ -}}
+  {{- $hasAccess := not (empty (lookup "v1" "ServiceAccount" .Release.Namespace "default")) -}}
+  {{- $_ := set . "facts" (dict "shared" $shared "metricsPort" 9400 "hasAccess" $hasAccess) -}}
+  {{- $defaults := include "horovod.defaults" . | fromJson -}}
+  {{- include "horovod.restoreDefaults" (dict "into" .Values "defaults" $defaults) -}}
+  {{- /* Null stays in .Values, from which the hashes of a run are made. */ -}}
+  {{- $effective := deepCopy .Values -}}
+  {{- include "horovod.restoreDefaults" (dict "into" $effective "defaults" (include "horovod.effective" . | fromJson)) -}}
+  {{- $_ := set .facts "effective" $effective -}}
+  {{- include "horovod.prepareNames" . -}}
+  {{- include "horovod.preparePrograms" . -}}
+  {{- include "horovod.prepareKeys" . -}}
+  {{- include "horovod.preparePolicies" . -}}
+  {{- include "horovod.prepareGroups" (dict "root" . "defaults" $defaults) -}}
+  {{- include "horovod.prepareGang" . -}}
+  {{- include "horovod.prepareCode" . -}}
+  {{- include "horovod.prepareCommand" . -}}
+  {{- include "horovod.preparePaths" . -}}
+  {{- include "horovod.checks" . -}}
+  {{- include "horovod.findRun" . -}}
+  {{- include "horovod.findKeptPrograms" . -}}
+  {{- include "horovod.checksOfRun" . -}}
+  {{- /* The values are free of contradictions here, and what the cluster has of the run is known. */ -}}
+  {{- include "horovod.prepareWorkers" . -}}
+  {{- include "horovod.prepareMaster" . -}}
 {{- end -}}
 {{- end }}

@@ -93,7 +93,7 @@ spec:
 - {name: HVD_KEYS_SECRETS, value: {{ printf "%s %s" .facts.keys.secrets.master .facts.keys.secrets.worker | quote }}}
 {{- end }}
 {{- with include "horovod.tagEntry" (first .facts.groups) }}
-{{- /* The same in all groups. The master starts mpirun with an option that names the rank of each line
+  {{- /* The same in all groups. The master starts mpirun with an option that names the rank of each line
 (hvd_pods/master/mpi.py). */}}
 - {{ . }}
 {{- end }}
@@ -104,13 +104,13 @@ spec:
 - {name: HVD_MESH, value: {{ . | quote }}}
 {{- end }}
 {{- if .Values.metrics.enabled }}
-{{- /* For hvd_pods/master/serve_metrics.py. */}}
+  {{- /* For hvd_pods/master/serve_metrics.py. */}}
 - {name: HVD_METRICS_PORT, value: {{ .facts.metricsPort | quote }}}
 - {name: HVD_METRICS_FILE, value: {{ .Values.metrics.file | quote }}}
 {{- end }}
 {{- with .Values.tracing.endpoint }}
-{{- $tracing := dict "endpoint" . "release" $.Release.Name "namespace" $.Release.Namespace }}
-{{- $_ := set $tracing "framework" $.Values.launch.framework }}
+  {{- $tracing := dict "endpoint" . "release" $.Release.Name "namespace" $.Release.Namespace }}
+  {{- $_ := set $tracing "framework" $.Values.launch.framework }}
 - {name: HVD_TRACING, value: {{ toJson $tracing | quote }}}
 {{- end }}
 {{- end }}

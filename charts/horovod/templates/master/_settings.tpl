@@ -11,7 +11,7 @@ Adds to .facts:
 {{- $command := .Values.master.args -}}
 {{- $isOneScript := and (eq (len $files) 1) (hasSuffix ".py" (first $files)) (not .Values.code.archive) -}}
 {{- if and $isOneScript (not $command) (ne .Values.launch.mode "custom") -}}
-{{- $command = list "python3" (first $files) -}}
+  {{- $command = list "python3" (first $files) -}}
 {{- end -}}
 {{- $_ := set .facts "command" $command -}}
 {{- /* Unless it is a custom command, the master starts the ranks of a line of horovodrun itself
@@ -29,26 +29,26 @@ so that only the workers' environment names it.
 {{- define "horovod.run" -}}
 {{- $groups := list -}}
 {{- range .facts.groups -}}
-{{- $numbers := dict "number" (int .number) "maximum" (int .maximum) "slots" (int .slots) -}}
-{{- $_ := set $numbers "minimum" (int (.minimum | default .number)) -}}
-{{- $groups = append $groups (merge (pick . "statefulSet" "revision" "staged") $numbers) -}}
+  {{- $numbers := dict "number" (int .number) "maximum" (int .maximum) "slots" (int .slots) -}}
+  {{- $_ := set $numbers "minimum" (int (.minimum | default .number)) -}}
+  {{- $groups = append $groups (merge (pick . "statefulSet" "revision" "staged") $numbers) -}}
 {{- end -}}
 {{- /* The API takes a selector in a query as KEY=VALUE,... */ -}}
 {{- $selectors := dict -}}
 {{- range $component := list "master" "worker" -}}
-{{- $terms := list -}}
-{{- range $key, $value := include "horovod.selector" (dict "root" $ "component" $component) | fromYaml -}}
-{{- $terms = append $terms (printf "%s=%s" $key $value) -}}
-{{- end -}}
-{{- $_ := join "," $terms | set $selectors $component -}}
+  {{- $terms := list -}}
+  {{- range $key, $value := include "horovod.selector" (dict "root" $ "component" $component) | fromYaml -}}
+    {{- $terms = append $terms (printf "%s=%s" $key $value) -}}
+  {{- end -}}
+  {{- $_ := join "," $terms | set $selectors $component -}}
 {{- end -}}
 {{- $binding := dict "to" .Values.launch.binding.to -}}
 {{- range $key := list "coresPerRank" "ranksPerSocket" -}}
-{{- $_ := get $.Values.launch.binding $key | default 0 | int | set $binding $key -}}
+  {{- $_ := get $.Values.launch.binding $key | default 0 | int | set $binding $key -}}
 {{- end -}}
 {{- $results := dict -}}
 {{- with .facts.effective.results -}}
-{{- if .command -}}{{- $results = dict "timeoutSeconds" (int .timeoutSeconds) "onFailure" .onFailure -}}{{- end -}}
+  {{- if .command -}}{{- $results = dict "timeoutSeconds" (int .timeoutSeconds) "onFailure" .onFailure -}}{{- end -}}
 {{- end -}}
 {{- $launch := .facts.effective.launch -}}
 {{- dict

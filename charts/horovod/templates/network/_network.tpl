@@ -17,11 +17,11 @@ the workers on their nodes' network, to which a NetworkPolicy does not apply. */
 {{- define "horovod.networkVariables" -}}
 {{- $network := .Values.network -}}
 {{- if $network.interface }}
-{{- range (.Files.Get "files/hvd_pods/common/launcher_options.json" | fromJson).interfaceVariables }}
-{{- if and (has "workers" .setOn) (ne $network.transport (.unlessTransport | default "never")) }}
+  {{- range (.Files.Get "files/hvd_pods/common/launcher_options.json" | fromJson).interfaceVariables }}
+    {{- if and (has "workers" .setOn) (ne $network.transport (.unlessTransport | default "never")) }}
 - {name: {{ .name | quote }}, value: {{ $network.interface | quote }}}
-{{- end }}
-{{- end }}
+    {{- end }}
+  {{- end }}
 {{- end }}
 {{- if eq $network.transport "TCP" }}
 - {name: FI_PROVIDER, value: tcp}

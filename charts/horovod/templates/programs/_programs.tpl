@@ -22,15 +22,15 @@ Adds to .facts:
 {{- define "horovod.findKeptPrograms" -}}
 {{- $mounted := list -}}
 {{- range append (values .facts.sets) .facts.job -}}
-{{- range dig "spec" "template" "spec" "volumes" list . -}}
-{{- with .configMap -}}{{- $mounted = append $mounted .name -}}{{- end -}}
-{{- end -}}
+  {{- range dig "spec" "template" "spec" "volumes" list . -}}
+    {{- with .configMap -}}{{- $mounted = append $mounted .name -}}{{- end -}}
+  {{- end -}}
 {{- end -}}
 {{- $kept := list -}}
 {{- range without ($mounted | uniq | sortAlpha) .facts.programs.configMap -}}
-{{- if hasPrefix (printf "%s-files-" $.facts.fullname) . -}}
-{{- with lookup "v1" "ConfigMap" $.Release.Namespace . -}}{{- $kept = append $kept . -}}{{- end -}}
-{{- end -}}
+  {{- if hasPrefix (printf "%s-files-" $.facts.fullname) . -}}
+    {{- with lookup "v1" "ConfigMap" $.Release.Namespace . -}}{{- $kept = append $kept . -}}{{- end -}}
+  {{- end -}}
 {{- end -}}
 {{- $_ := set .facts "keptPrograms" $kept -}}
 {{- end }}

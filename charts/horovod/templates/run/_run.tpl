@@ -10,19 +10,19 @@ Call with (dict "root" $ "hash" "identity").
 {{- $own := list -}}
 {{- $ofGroup := list "worker.name" "worker.volumes" "worker.volumeMounts" -}}
 {{- range $path, $declared := include "horovod.hashes" . | fromJson -}}
-{{- if not (has $declared (list "identity" $.hash)) -}}
-{{- else if hasPrefix "worker." $path -}}{{- $ofGroup = append $ofGroup $path -}}
-{{- else -}}{{- $own = append $own $path -}}
-{{- end -}}
+  {{- if not (has $declared (list "identity" $.hash)) -}}
+  {{- else if hasPrefix "worker." $path -}}{{- $ofGroup = append $ofGroup $path -}}
+  {{- else -}}{{- $own = append $own $path -}}
+  {{- end -}}
 {{- end -}}
 {{- $hashed := dict -}}
 {{- include "horovod.pickSet" (dict "into" $hashed "from" .root.Values "paths" $own "defaults" $defaults) -}}
 {{- $groups := list -}}
 {{- range .root.facts.groups -}}
-{{- $group := dict -}}
-{{- $from := dict "worker" . -}}
-{{- include "horovod.pickSet" (dict "into" $group "from" $from "paths" $ofGroup "defaults" $defaults) -}}
-{{- $groups = append $groups $group.worker -}}
+  {{- $group := dict -}}
+  {{- $from := dict "worker" . -}}
+  {{- include "horovod.pickSet" (dict "into" $group "from" $from "paths" $ofGroup "defaults" $defaults) -}}
+  {{- $groups = append $groups $group.worker -}}
 {{- end -}}
 {{- set $hashed "workerGroups" $groups | toJson -}}
 {{- end }}
@@ -34,21 +34,21 @@ Call with (dict "into" $copy "from" $values "paths" $keys "defaults" $defaults).
 */}}
 {{- define "horovod.pickSet" -}}
 {{- range $path := .paths -}}
-{{- $value := $.from -}}
-{{- range splitList "." $path -}}{{- $value = index $value . -}}{{- end -}}
-{{- /* Empty keys of an image override nothing. */ -}}
-{{- if hasSuffix ".image" $path -}}{{- $value = include "horovod.mergedImage" (dict "own" $value) | fromJson -}}{{- end -}}
-{{- $isEmptyDefault := and (empty $value) (eq (toJson $value) (get $.defaults $path | toJson)) -}}
-{{- if not (or (kindIs "invalid" $value) $isEmptyDefault) -}}
-{{- include "horovod.restoreDefaults" (dict "into" $.into "defaults" (dict $path $value)) -}}
-{{- end -}}
+  {{- $value := $.from -}}
+  {{- range splitList "." $path -}}{{- $value = index $value . -}}{{- end -}}
+  {{- /* Empty keys of an image override nothing. */ -}}
+  {{- if hasSuffix ".image" $path -}}{{- $value = include "horovod.mergedImage" (dict "own" $value) | fromJson -}}{{- end -}}
+  {{- $isEmptyDefault := and (empty $value) (eq (toJson $value) (get $.defaults $path | toJson)) -}}
+  {{- if not (or (kindIs "invalid" $value) $isEmptyDefault) -}}
+    {{- include "horovod.restoreDefaults" (dict "into" $.into "defaults" (dict $path $value)) -}}
+  {{- end -}}
 {{- end -}}
 {{- end }}
 
 {{/* Finished or Failed when a Job has ended, else empty. Call with the Job. */}}
 {{- define "horovod.jobEnd" -}}
 {{- range (dig "status" "conditions" list .) -}}
-{{- if eq .status "True" -}}{{- get (dict "Complete" "Finished" "Failed" "Failed") .type -}}{{- end -}}
+  {{- if eq .status "True" -}}{{- get (dict "Complete" "Finished" "Failed" "Failed") .type -}}{{- end -}}
 {{- end -}}
 {{- end }}
 
@@ -88,26 +88,26 @@ All but the hashes are empty without access to a cluster.
 {{- $own := set (include "horovod.runSelector" . | fromYaml) "horovod/run" $id -}}
 {{- $job := dict -}}
 {{- range (lookup "batch/v1" "Job" .Release.Namespace "").items -}}
-{{- $hasSettings := eq (dig "metadata" "labels" "horovod/settings" "" .) $settings -}}
-{{- $isKept := or (eq (include "horovod.jobEnd" .) "Finished") $hasSettings -}}
-{{- $isOwn := and (not .metadata.deletionTimestamp) (include "horovod.hasLabels" (dict "of" . "labels" $own)) -}}
-{{- $isNewest := gt .metadata.creationTimestamp (dig "metadata" "creationTimestamp" "" $job) -}}
-{{- if and $isOwn $isKept $isNewest -}}{{- $job = . -}}{{- end -}}
+  {{- $hasSettings := eq (dig "metadata" "labels" "horovod/settings" "" .) $settings -}}
+  {{- $isKept := or (eq (include "horovod.jobEnd" .) "Finished") $hasSettings -}}
+  {{- $isOwn := and (not .metadata.deletionTimestamp) (include "horovod.hasLabels" (dict "of" . "labels" $own)) -}}
+  {{- $isNewest := gt .metadata.creationTimestamp (dig "metadata" "creationTimestamp" "" $job) -}}
+  {{- if and $isOwn $isKept $isNewest -}}{{- $job = . -}}{{- end -}}
 {{- end -}}
 {{- $config := lookup "v1" "ConfigMap" .Release.Namespace .facts.record | default dict -}}
 {{- $record := $config.data | default dict -}}
 {{- if not (get $record "run") -}}
-{{- $record = dig "metadata" "annotations" "horovod/ended" "{}" $config | fromJson -}}
+  {{- $record = dig "metadata" "annotations" "horovod/ended" "{}" $config | fromJson -}}
 {{- end -}}
 {{- $failed := and (eq (get $record "state") "Failed") (eq (get $record "settings") $settings) -}}
 {{- $isOver := or $failed (eq (get $record "state") "Finished") -}}
 {{- $end := ternary $record dict (and $isOver (eq (get $record "run") $id)) -}}
 {{- $sets := dict -}}
 {{- if or $job $end -}}
-{{- $_ := set $own "horovod/settings" $settings -}}
-{{- range (lookup "apps/v1" "StatefulSet" .Release.Namespace "").items -}}
-{{- if include "horovod.hasLabels" (dict "of" . "labels" $own) -}}{{- $_ := set $sets .metadata.name . -}}{{- end -}}
-{{- end -}}
+  {{- $_ := set $own "horovod/settings" $settings -}}
+  {{- range (lookup "apps/v1" "StatefulSet" .Release.Namespace "").items -}}
+    {{- if include "horovod.hasLabels" (dict "of" . "labels" $own) -}}{{- $_ := set $sets .metadata.name . -}}{{- end -}}
+  {{- end -}}
 {{- end -}}
 {{- $_ := set .facts "id" $id -}}
 {{- $_ := set .facts "settings" $settings -}}

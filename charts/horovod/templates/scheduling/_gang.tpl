@@ -14,28 +14,28 @@ Adds to .facts:
 {{- $apis := dict "Volcano" "scheduling.volcano.sh/v1beta1" "SchedulerPlugins" "scheduling.x-k8s.io/v1alpha1" -}}
 {{- /* The newest one that the cluster has wins. */ -}}
 {{- range list "scheduling.k8s.io/v1alpha2" "scheduling.k8s.io/v1alpha3" "scheduling.k8s.io/v1beta1" -}}
-{{- if $.Capabilities.APIVersions.Has (printf "%s/PodGroup" .) -}}{{- $_ := set $apis "Kubernetes" . -}}{{- end -}}
+  {{- if $.Capabilities.APIVersions.Has (printf "%s/PodGroup" .) -}}{{- $_ := set $apis "Kubernetes" . -}}{{- end -}}
 {{- end -}}
 {{- $api := get $apis $gang -}}
 {{- $schedulers := dict "Volcano" "volcano" "SchedulerPlugins" "scheduler-plugins-scheduler" -}}
 {{- $spec := dict -}}
 {{- if eq $gang "Kubernetes" -}}
-{{- $_ := set $spec "schedulingPolicy" (dict "gang" (dict "minCount" $size)) -}}
-{{- with .Values.gangTopologyKey -}}
-{{- $_ := set $spec "schedulingConstraints" (dict "topology" (list (dict "key" .))) -}}
-{{- end -}}
+  {{- $_ := set $spec "schedulingPolicy" (dict "gang" (dict "minCount" $size)) -}}
+  {{- with .Values.gangTopologyKey -}}
+    {{- $_ := set $spec "schedulingConstraints" (dict "topology" (list (dict "key" .))) -}}
+  {{- end -}}
 {{- else -}}
-{{- $_ := set $spec "minMember" $size -}}
+  {{- $_ := set $spec "minMember" $size -}}
 {{- end -}}
 {{- if hasSuffix "/v1beta1" $api | and (eq $gang "Kubernetes") -}}
-{{- /* A run without its last worker only holds its nodes, unless a spare or a minimum lets it go on. */ -}}
-{{- $goesOn := gt (int .facts.spares) 0 -}}
-{{- range .facts.groups }}{{ $goesOn = or $goesOn (gt (int .minimum) 0) }}{{ end -}}
-{{- $_ := set $spec "disruptionMode" (dict (ternary "single" "all" $goesOn) dict) -}}
+  {{- /* A run without its last worker only holds its nodes, unless a spare or a minimum lets it go on. */ -}}
+  {{- $goesOn := gt (int .facts.spares) 0 -}}
+  {{- range .facts.groups }}{{ $goesOn = or $goesOn (gt (int .minimum) 0) }}{{ end -}}
+  {{- $_ := set $spec "disruptionMode" (dict (ternary "single" "all" $goesOn) dict) -}}
 {{- end -}}
 {{- if and (eq $gang "Volcano") .Values.queueName -}}{{- $_ := set $spec "queue" .Values.queueName -}}{{- end -}}
 {{- if and (ne $gang "SchedulerPlugins") .Values.priorityClassName -}}
-{{- $_ := set $spec "priorityClassName" .Values.priorityClassName -}}
+  {{- $_ := set $spec "priorityClassName" .Values.priorityClassName -}}
 {{- end -}}
 {{- /* Kubernetes lets nobody change the specification of its PodGroups: another one is another object. */ -}}
 {{- $suffix := ternary (printf "-%s" ($spec | toJson | sha256sum | trunc 8)) "" (eq $gang "Kubernetes") -}}

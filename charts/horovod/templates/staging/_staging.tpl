@@ -52,14 +52,14 @@ releases of the namespace share it. Call with (dict "root" $ "group" $group).
 {{- $staging := .root.Values.staging -}}
 {{- $directory := "" -}}
 {{- if and $staging.command (ne $staging.nodes "Any") -}}
-{{- $path := trimSuffix "/" $staging.path -}}
-{{- $mount := include "horovod.mountOf" (dict "mounts" .group.volumeMounts "path" $path) | fromJson -}}
-{{- $below := trimPrefix (trimSuffix "/" $mount.mountPath) $path -}}
-{{- range .group.volumes -}}
-{{- if and (eq .name $mount.name) .hostPath (not $mount.subPathExpr) -}}
-{{- $directory = printf "%s/%s/%s" .hostPath.path ($mount.subPath | default "") $below | clean -}}
-{{- end -}}
-{{- end -}}
+  {{- $path := trimSuffix "/" $staging.path -}}
+  {{- $mount := include "horovod.mountOf" (dict "mounts" .group.volumeMounts "path" $path) | fromJson -}}
+  {{- $below := trimPrefix (trimSuffix "/" $mount.mountPath) $path -}}
+  {{- range .group.volumes -}}
+    {{- if and (eq .name $mount.name) .hostPath (not $mount.subPathExpr) -}}
+      {{- $directory = printf "%s/%s/%s" .hostPath.path ($mount.subPath | default "") $below | clean -}}
+    {{- end -}}
+  {{- end -}}
 {{- end -}}
 {{- if $directory -}}
 horovod-staged-{{ include "horovod.stagingKey" .root | printf "%s %s" $directory | sha256sum | trunc 10 }}
@@ -86,23 +86,23 @@ selector takes one name, so that each node is a term of its own.
 {{- $ofNodes := dig "affinity" "nodeAffinity" dict $pod | default dict -}}
 {{- $fields := list -}}
 {{- range .nodes -}}
-{{- $fields = append $fields (dict "key" "metadata.name" "operator" "In" "values" (list .)) -}}
+  {{- $fields = append $fields (dict "key" "metadata.name" "operator" "In" "values" (list .)) -}}
 {{- end -}}
 {{- if eq .root.Values.staging.nodes "Required" -}}
-{{- $terms := dig "requiredDuringSchedulingIgnoredDuringExecution" "nodeSelectorTerms" (list dict) $ofNodes -}}
-{{- $required := list -}}
-{{- range $field := $fields -}}
-{{- range $terms -}}
-{{- $required = append $required (set (deepCopy .) "matchFields" (append (.matchFields | default list) $field)) -}}
-{{- end -}}
-{{- end -}}
-{{- $ofNodes = set $ofNodes "requiredDuringSchedulingIgnoredDuringExecution" (dict "nodeSelectorTerms" $required) -}}
+  {{- $terms := dig "requiredDuringSchedulingIgnoredDuringExecution" "nodeSelectorTerms" (list dict) $ofNodes -}}
+  {{- $required := list -}}
+  {{- range $field := $fields -}}
+    {{- range $terms -}}
+      {{- $required = append $required (set (deepCopy .) "matchFields" (append (.matchFields | default list) $field)) -}}
+    {{- end -}}
+  {{- end -}}
+  {{- $ofNodes = set $ofNodes "requiredDuringSchedulingIgnoredDuringExecution" (dict "nodeSelectorTerms" $required) -}}
 {{- else -}}
-{{- $preferred := $ofNodes.preferredDuringSchedulingIgnoredDuringExecution | default list -}}
-{{- range $field := $fields -}}
-{{- $preferred = append $preferred (dict "weight" 100 "preference" (dict "matchFields" (list $field))) -}}
-{{- end -}}
-{{- $ofNodes = set $ofNodes "preferredDuringSchedulingIgnoredDuringExecution" $preferred -}}
+  {{- $preferred := $ofNodes.preferredDuringSchedulingIgnoredDuringExecution | default list -}}
+  {{- range $field := $fields -}}
+    {{- $preferred = append $preferred (dict "weight" 100 "preference" (dict "matchFields" (list $field))) -}}
+  {{- end -}}
+  {{- $ofNodes = set $ofNodes "preferredDuringSchedulingIgnoredDuringExecution" $preferred -}}
 {{- end -}}
 {{- $affinity := set ($pod.affinity | default dict) "nodeAffinity" $ofNodes -}}
 {{ set $pod "affinity" $affinity | toYaml }}

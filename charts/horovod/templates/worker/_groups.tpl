@@ -14,7 +14,7 @@ Call with (dict "root" $ "defaults" $defaultsOfTheChart).
 {{- $facts := .root.facts -}}
 {{- $defaults := dict "worker.volumes" list "worker.volumeMounts" list -}}
 {{- range $path, $default := .defaults -}}
-{{- if hasPrefix "worker." $path -}}{{- $_ := set $defaults $path $default -}}{{- end -}}
+  {{- if hasPrefix "worker." $path -}}{{- $_ := set $defaults $path $default -}}{{- end -}}
 {{- end -}}
 {{- $numbers := include "horovod.effective" . | fromJson -}}
 {{- $groups := list -}}
@@ -22,22 +22,22 @@ Call with (dict "root" $ "defaults" $defaultsOfTheChart).
 {{- $workers := 0 -}}
 {{- $spares := 0 -}}
 {{- range ($values.workerGroups | default (list (dict "name" "worker"))) -}}
-{{- $group := deepCopy $values.worker -}}
-{{- include "horovod.mergeGroup" (dict "root" $root "group" $group "own" .) -}}
-{{- include "horovod.restoreDefaults" (dict "into" (dict "worker" $group) "defaults" $defaults) -}}
-{{- if not $group.spares -}}{{- $_ := unset $group "spares" -}}{{- end -}}
-{{- if not $group.minimum -}}{{- $_ := unset $group "minimum" -}}{{- end -}}
-{{- $effective := dict "worker" (deepCopy $group) -}}
-{{- include "horovod.restoreDefaults" (dict "into" $effective "defaults" $numbers) -}}
-{{- $account := ternary (printf "%s-worker" $facts.fullname) "" $group.serviceAccount.create -}}
-{{- $_ := set $group "maximum" (add $group.number $effective.worker.spares | int) -}}
-{{- $_ := set $group "statefulSet" (printf "%s-%s" $facts.fullname $group.name) -}}
-{{- $_ := set $group "account" ($group.serviceAccount.name | default $account) -}}
-{{- $_ := set $group "grace" (int $effective.worker.terminationGracePeriodSeconds) -}}
-{{- $groups = append $groups $group -}}
-{{- $ranks = add $ranks (mul $group.number $group.slots) -}}
-{{- $workers = add $workers $group.number -}}
-{{- $spares = add $spares $effective.worker.spares -}}
+  {{- $group := deepCopy $values.worker -}}
+  {{- include "horovod.mergeGroup" (dict "root" $root "group" $group "own" .) -}}
+  {{- include "horovod.restoreDefaults" (dict "into" (dict "worker" $group) "defaults" $defaults) -}}
+  {{- if not $group.spares -}}{{- $_ := unset $group "spares" -}}{{- end -}}
+  {{- if not $group.minimum -}}{{- $_ := unset $group "minimum" -}}{{- end -}}
+  {{- $effective := dict "worker" (deepCopy $group) -}}
+  {{- include "horovod.restoreDefaults" (dict "into" $effective "defaults" $numbers) -}}
+  {{- $account := ternary (printf "%s-worker" $facts.fullname) "" $group.serviceAccount.create -}}
+  {{- $_ := set $group "maximum" (add $group.number $effective.worker.spares | int) -}}
+  {{- $_ := set $group "statefulSet" (printf "%s-%s" $facts.fullname $group.name) -}}
+  {{- $_ := set $group "account" ($group.serviceAccount.name | default $account) -}}
+  {{- $_ := set $group "grace" (int $effective.worker.terminationGracePeriodSeconds) -}}
+  {{- $groups = append $groups $group -}}
+  {{- $ranks = add $ranks (mul $group.number $group.slots) -}}
+  {{- $workers = add $workers $group.number -}}
+  {{- $spares = add $spares $effective.worker.spares -}}
 {{- end -}}
 {{- $_ := set $facts "groups" $groups -}}
 {{- $_ := set $facts "ranks" $ranks -}}

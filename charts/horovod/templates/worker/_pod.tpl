@@ -3,9 +3,9 @@
 {{/* Adds to each group of .facts.groups what horovod.workerPod says of it. */}}
 {{- define "horovod.prepareWorkers" -}}
 {{- range $group := .facts.groups -}}
-{{- range $key, $value := include "horovod.workerPod" (dict "root" $ "group" $group) | fromJson -}}
-{{- $_ := set $group $key $value -}}
-{{- end -}}
+  {{- range $key, $value := include "horovod.workerPod" (dict "root" $ "group" $group) | fromJson -}}
+    {{- $_ := set $group $key $value -}}
+  {{- end -}}
 {{- end -}}
 {{- end }}
 
@@ -31,7 +31,7 @@ upgrade keeps keeps its own. The nodes below are no part of it: running workers 
 {{- $staged := include "horovod.nodeList" . -}}
 {{- $nodes := include "horovod.stagedNodes" (dict "root" .root "list" $staged) | fromJsonArray -}}
 {{- if $nodes -}}
-{{- $pod = include "horovod.placeOnNodes" (dict "root" .root "pod" $pod "nodes" $nodes) -}}
+  {{- $pod = include "horovod.placeOnNodes" (dict "root" .root "pod" $pod "nodes" $nodes) -}}
 {{- end -}}
 {{- $found := dict "statefulSet" $name "pod" $pod "revision" $revision "staged" $staged "stagedNodes" $nodes -}}
 {{ merge $found $metadata | toJson }}
@@ -50,15 +50,15 @@ serviceAccountName: {{ . | quote }}
 hostPID: true
 {{- end }}
 {{- if $root.Values.hostNetwork }}
-{{- /* The master does not use it: on a node that it shares with a worker, mpirun would treat the worker as the local
+  {{- /* The master does not use it: on a node that it shares with a worker, mpirun would treat the worker as the local
 host. */}}
 hostNetwork: true
-{{- /* On the node's network a pod would otherwise use the node's DNS, which does not resolve Services. */}}
+  {{- /* On the node's network a pod would otherwise use the node's DNS, which does not resolve Services. */}}
 dnsPolicy: ClusterFirstWithHostNet
 {{- end }}
 {{ include "horovod.podSettings" $root }}
 {{- with include "horovod.addedPodFields" $group }}
-{{- . | trim | nindent 0 }}
+  {{- . | trim | nindent 0 }}
 {{- end }}
 {{- $affinity := include "horovod.workerAffinity" . | fromYaml }}
 {{- with include "horovod.scheduling" (set (pick $group "nodeSelector" "tolerations") "affinity" $affinity) }}

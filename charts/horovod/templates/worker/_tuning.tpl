@@ -18,13 +18,13 @@ environment has one already.
 {{- $hasDevices := false -}}
 {{- $variables := list -}}
 {{- range .facts.groups -}}
-{{- $has := include "horovod.hasEnv" (dict "env" .env "name" "HOROVOD_FUSION_THRESHOLD") -}}
-{{- $variables = append $variables (list $has .envFrom | toJson) -}}
-{{- $images = append $images (toJson .image) -}}
-{{- $hasDevices = or $hasDevices .resourceClaims .runtimeClassName -}}
-{{- range $resource, $count := (.resources).limits -}}
-{{- $hasDevices = or $hasDevices (and (contains "/" $resource) (int $count)) -}}
-{{- end -}}
+  {{- $has := include "horovod.hasEnv" (dict "env" .env "name" "HOROVOD_FUSION_THRESHOLD") -}}
+  {{- $variables = append $variables (list $has .envFrom | toJson) -}}
+  {{- $images = append $images (toJson .image) -}}
+  {{- $hasDevices = or $hasDevices .resourceClaims .runtimeClassName -}}
+  {{- range $resource, $count := (.resources).limits -}}
+    {{- $hasDevices = or $hasDevices (and (contains "/" $resource) (int $count)) -}}
+  {{- end -}}
 {{- end -}}
 {{- $areAlike := and (eq (len (uniq $images)) 1) (eq (len (uniq $variables)) 1) -}}
 {{- if and (eq .facts.mode "mpirun") (not $hasDevices) $areAlike -}}yes{{- end -}}
@@ -38,23 +38,23 @@ environment has one already.
 {{- $output := include "horovod.hasEnv" (dict "env" $env "name" "OUTPUT_PATH") -}}
 {{- /* Kubernetes expands $(OUTPUT_PATH), because it comes earlier in the list. */ -}}
 {{- if $horovod.timeline -}}
-{{- $_ := set $variables "HOROVOD_TIMELINE" "$(OUTPUT_PATH)/horovod-timeline.json" -}}
+  {{- $_ := set $variables "HOROVOD_TIMELINE" "$(OUTPUT_PATH)/horovod-timeline.json" -}}
 {{- end -}}
 {{- if $horovod.autotune -}}
-{{- $_ := set $variables "HOROVOD_AUTOTUNE" "1" -}}
-{{- if $output -}}{{- $_ := set $variables "HOROVOD_AUTOTUNE_LOG" "$(OUTPUT_PATH)/horovod-autotune.csv" -}}{{- end -}}
+  {{- $_ := set $variables "HOROVOD_AUTOTUNE" "1" -}}
+  {{- if $output -}}{{- $_ := set $variables "HOROVOD_AUTOTUNE_LOG" "$(OUTPUT_PATH)/horovod-autotune.csv" -}}{{- end -}}
 {{- end -}}
 {{- $threshold := $horovod.fusionThresholdMiB -}}
 {{- /* 0 is a valid threshold: it disables fusion. */ -}}
 {{- if not (kindIs "invalid" $threshold) -}}
-{{- $_ := set $variables "HOROVOD_FUSION_THRESHOLD" (mul $threshold 1048576 | toString) -}}
+  {{- $_ := set $variables "HOROVOD_FUSION_THRESHOLD" (mul $threshold 1048576 | toString) -}}
 {{- end -}}
 {{- with $horovod.cycleTimeMs -}}{{- $_ := set $variables "HOROVOD_CYCLE_TIME" (toString .) -}}{{- end -}}
 {{- $added := list -}}
 {{- range $name, $value := $variables -}}
-{{- if not (include "horovod.hasEnv" (dict "env" $env "name" $name)) -}}
-{{- $added = append $added (dict "name" $name "value" $value) -}}
-{{- end -}}
+  {{- if not (include "horovod.hasEnv" (dict "env" $env "name" $name)) -}}
+    {{- $added = append $added (dict "name" $name "value" $value) -}}
+  {{- end -}}
 {{- end -}}
 {{ $added | toJson }}
 {{- end }}
