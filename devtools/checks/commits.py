@@ -55,7 +55,7 @@ PAGES = re.compile(r"docs/|.*\.md$")
 # Lines that cannot be broken.
 LONG = re.compile(r"\S+://|[A-Z][a-z]+(?:-[a-z]+)*-by: ")
 # A sentence that begins so tells of a second change.
-ANOTHER = re.compile(r"^(Also)\b|[.:;]\s+(Besides|Moreover|In addition)\b")
+ANOTHER = re.compile(r"(?:^|[.:;]\s+)(Also|Besides|Moreover|In addition)\b")
 NUMBERED = re.compile(r"\bissues? #?\d+", re.IGNORECASE)
 # What git puts below the message in an editor, with `--verbose`.
 SCISSORS = re.compile(r"^# -+ >8 -+\n.*", re.MULTILINE | re.DOTALL)
@@ -120,8 +120,7 @@ def message_problems(message: str, changes: str) -> Iterator[str]:
             yield f"a line of the body has {len(line)} characters: use at most {LONGEST}"
     for paragraph in re.split(r"\n\s*\n", body):
         if found := ANOTHER.search(paragraph.strip()):
-            word = found[1] or found[2]
-            yield f"a sentence begins with `{word}`: make another commit of what it describes"
+            yield f"a sentence begins with `{found[1]}`: make another commit of what it describes"
         if "://" not in paragraph and (number := NUMBERED.search(paragraph)):
             yield f"{number[0]!r} is no issue of this repository: name its URL"
 

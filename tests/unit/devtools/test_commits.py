@@ -52,7 +52,8 @@ REASONS = "They fail when the API server starts again.\n"
     ("body", "problem"),
     [
         (f"\n{REASONS}", None),
-        (f"\n{REASONS}\nThe pause is that of kubectl. Also see the master.\n", None),
+        (f"\n{REASONS}\nThe pause is that of kubectl. Also, it logs.\n", "begins with `Also`"),
+        (f"\n{REASONS}\nThe pause is also that of kubectl.\n", None),
         ("", "no body"),
         ("\n\n", "no body"),
         (REASONS, "second line is not empty"),
