@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from hvd_pods.agent.banner import NoAnswer
-from hvd_pods.common.errors import LostHostError
+from hvd_pods.common.errors import LostWorkerError
 from hvd_pods.common.notices import FINISHED, LEAVING
 from hvd_pods.common.run_events import RunEvent
 from hvd_pods.rules import messages as m
@@ -220,7 +220,7 @@ def test_nothing_is_begun_for_a_worker_when_the_launch_ends_anyway(kind: str) ->
         world.put(m.Terminated())
     else:
         world.put(m.HostProblem(1, "w-1", NoAnswer("closed"), 3.0))
-        assert isinstance(world.state.attempt.launch.problem, LostHostError)  # type: ignore[union-attr]
+        assert isinstance(world.state.attempt.launch.problem, LostWorkerError)  # type: ignore[union-attr]
     world.put(m.Timer(TimerKind.GROW))
     assert not world.of(m.PrepareNewcomers)
 

@@ -8,7 +8,7 @@ import pytest
 
 from hvd_pods.common.errors import (
     LaunchError,
-    LostHostError,
+    LostWorkerError,
     NotANumberError,
     ResizedError,
     RunError,
@@ -48,7 +48,7 @@ def pauses(*attempts: tuple[RunError, float, int]) -> list[float | None]:
         ([(FAILED, 1.0, 10), (FAILED, 1.0, 20), (FAILED, 1.0, 20)], [0.0, 0.0, 0.0]),
         ([(FAILED, 1.0, 10), (FAILED, 1.0, 5), (FAILED, 1.0, 5)], [0.0, 0.0, 5.0]),
         # A host that is lost is no failure of the script.
-        ([(LostHostError("lost", 1), 1.0, 0)] * 3, [0.0, 0.0, 0.0]),
+        ([(LostWorkerError("lost", 1), 1.0, 0)] * 3, [0.0, 0.0, 0.0]),
         # The same mistake again ends the run, unless the script came further.
         ([(MISTAKE, 1.0, 0)] * 2, [0.0, None]),
         ([(MISTAKE, 1.0, 10), (MISTAKE, 1.0, 20)], [0.0, 0.0]),
@@ -94,8 +94,8 @@ def test_workers_that_leave_are_no_failures_as_long_as_attempts_come_further(
     ("problem", "adapts", "failures"),
     [
         (ResizedError("w-1 came", 1), True, 0),
-        (LostHostError("w-1 is lost", 1), True, 0),
-        (LostHostError("w-1 is lost", 1), False, 1),
+        (LostWorkerError("w-1 is lost", 1), True, 0),
+        (LostWorkerError("w-1 is lost", 1), False, 1),
         (FAILED, True, 1),
     ],
 )

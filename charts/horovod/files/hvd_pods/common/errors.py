@@ -25,8 +25,8 @@ class ConfigurationError(RunError):
     exit_code = BAD_CONFIGURATION
 
 
-class HostsTimeoutError(RunError):
-    """No missing host came within the time-out. Not retried: it would wait just as long."""
+class WorkersTimeoutError(RunError):
+    """No missing worker came within the time-out. Not retried: it would wait just as long."""
 
 
 class InterruptedRunError(RunError):
@@ -47,8 +47,8 @@ class LaunchError(RunError):
         self.repeats = repeats
 
 
-class LostHostError(LaunchError):
-    """Hosts were lost while they had ranks, which does not mean that the script is wrong."""
+class LostWorkerError(LaunchError):
+    """Workers were lost while they had ranks, which does not mean that the script is wrong."""
 
 
 class WorkerLeftError(LaunchError):

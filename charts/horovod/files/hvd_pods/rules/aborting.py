@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hvd_pods.common.errors import LostHostError, ResizedError, RunError
+from hvd_pods.common.errors import LostWorkerError, ResizedError, RunError
 from hvd_pods.rules import messages as m
 from hvd_pods.rules.state import Activity, Step
 from hvd_pods.rules.timers import TimerKind
@@ -21,7 +21,7 @@ def abort(step: Step, problem: RunError) -> None:
         return
     step.set_launch(problem=problem)
     within = END_WITHIN
-    if isinstance(problem, (LostHostError, ResizedError)):
+    if isinstance(problem, (LostWorkerError, ResizedError)):
         is_direct = step.state.run.mode == "direct"
         within = END_DIRECT_WITHIN if is_direct else END_WITHOUT_HOSTS_WITHIN
     step.set_timer(TimerKind.KILL, step.now + within)

@@ -11,7 +11,7 @@ from typing import Any, Callable, Mapping
 from hvd_pods.cluster.shapes import AGAIN_RETRY_SECONDS, Object
 from hvd_pods.common.errors import (
     InterruptedRunError,
-    LostHostError,
+    LostWorkerError,
     NotANumberError,
     ResizedError,
     RunError,
@@ -125,7 +125,7 @@ def on_attempt_ends(step: Step, event: m.AttemptEnds) -> None:
     step.do(m.StopWatching())
     # The next attempt is compared with the last step. A host that is lost cannot report it, and one
     # that has come is waiting.
-    is_known = not isinstance(event.problem, (LostHostError, ResizedError))
+    is_known = not isinstance(event.problem, (LostWorkerError, ResizedError))
     step.do(m.StopProgress(attempt.number, wait_for_last_step=is_known))
 
 

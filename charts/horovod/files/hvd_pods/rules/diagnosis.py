@@ -7,7 +7,7 @@ from typing import Collection, Mapping, Sequence
 
 from hvd_pods.agent.banner import STALE, NoAnswer
 from hvd_pods.common import pod_problems
-from hvd_pods.common.errors import ConfigurationError, LostHostError, RunError
+from hvd_pods.common.errors import ConfigurationError, LostWorkerError, RunError
 from hvd_pods.common.pod_problems import Diagnosis
 from hvd_pods.common.run import Host, Run
 from hvd_pods.common.run_events import RunEvent
@@ -160,7 +160,7 @@ def find_silent(step: Step) -> dict[Host, str]:
     }
 
 
-def announce_loss(step: Step, lost: Mapping[Host, str]) -> LostHostError:
+def announce_loss(step: Step, lost: Mapping[Host, str]) -> LostWorkerError:
     """Let the pods of lost hosts be listed, to say why. Returns the problem of the attempt."""
     names = [host.name for host in lost]
     step.set_launch(lost=tuple(names))
@@ -168,7 +168,7 @@ def announce_loss(step: Step, lost: Mapping[Host, str]) -> LostHostError:
         step.do(m.ListPods(step.state.attempt.number, names))
     else:
         explain_loss(step, m.PodsListed(step.state.attempt.number), names)
-    return LostHostError(describe_loss(lost), 1)
+    return LostWorkerError(describe_loss(lost), 1)
 
 
 def explain_loss(step: Step, event: m.PodsListed, lost: Sequence[str]) -> None:

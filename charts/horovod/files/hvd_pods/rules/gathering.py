@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import Mapping
 
-from hvd_pods.common.errors import HostsTimeoutError
+from hvd_pods.common.errors import WorkersTimeoutError
 from hvd_pods.common.pod_problems import Diagnosis
 from hvd_pods.common.record import Key
 from hvd_pods.common.run import Pod
@@ -302,4 +302,4 @@ def time_out(step: Step) -> None:
         for host in missing
     }
     what = f"did not answer within launch.workersTimeoutSeconds={state.run.workers_timeout:.0f}"
-    step.then(m.AttemptEnds(diagnosis.missing_error(step, found, what, HostsTimeoutError)))
+    step.then(m.AttemptEnds(diagnosis.missing_error(step, found, what, WorkersTimeoutError)))

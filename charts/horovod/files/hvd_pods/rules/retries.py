@@ -11,12 +11,12 @@ from dataclasses import dataclass, replace
 
 from hvd_pods.cluster.shapes import Object
 from hvd_pods.common.errors import (
-    HostsTimeoutError,
-    LostHostError,
+    LostWorkerError,
     NotANumberError,
     ResizedError,
     RunError,
     WorkerLeftError,
+    WorkersTimeoutError,
 )
 from hvd_pods.common.exit_codes import BAD_CONFIGURATION
 
@@ -83,7 +83,9 @@ class Retries:
             changed = replace(self, furthest=max(self.furthest, step))
             why = "the next attempt begins at once"
             return Verdict(changed, failures, 0.0, why, is_change=True)
-        if isinstance(problem, WorkerLeftError) or (adapts and isinstance(problem, LostHostError)):
+        if isinstance(problem, WorkerLeftError) or (
+            adapts and isinstance(problem, LostWorkerError)
+        ):
             came_further = step > self.furthest or seconds >= TRAINED_AFTER
             free = 0 if came_further else self.free + 1
             if free <= MOST_FREE:
@@ -95,7 +97,7 @@ class Retries:
         left = limit - failures - self.lost_masters + 1
         if problem.exit_code == BAD_CONFIGURATION or left <= 0:
             return Verdict(self, failures, None)
-        if isinstance(problem, HostsTimeoutError):
+        if isinstance(problem, WorkersTimeoutError):
             why = "another attempt would wait for the same workers"
             return Verdict(self, failures, None, f"the run is not retried: {why}")
         is_same = problem.repeats != "" and problem.repeats == self.last
@@ -109,7 +111,7 @@ class Retries:
             why = "the script failed twice in the same way"
             return Verdict(changed, failures, None, f"the run is not retried: {why}")
         # A host that is lost is no failure of the script, which may wait for the host anyway.
-        is_honest = has_trained or isinstance(problem, LostHostError)
+        is_honest = has_trained or isinstance(problem, LostWorkerError)
         changed = replace(changed, quick=0 if is_honest else self.quick + 1)
         pause = 0.0
         if changed.quick > 1:

@@ -8,7 +8,7 @@ from hvd_pods.cluster.shapes import Object, format_time
 from hvd_pods.common.errors import (
     ConfigurationError,
     LaunchError,
-    LostHostError,
+    LostWorkerError,
     NotANumberError,
     ResizedError,
     RunError,
@@ -284,7 +284,7 @@ def on_launcher_ended(step: Step, event: m.LauncherEnded) -> None:
     # The ranks may have ended in the moment in which a host was lost. Ranks that were ended for
     # another reason have not finished, whatever their handlers of signals make of it.
     # Only mode direct never exits with 0 when it was asked to end.
-    may_have_ended = isinstance(problem, LostHostError) or (
+    may_have_ended = isinstance(problem, LostWorkerError) or (
         isinstance(problem, ResizedError) and state.run.mode == "direct"
     )
     if event.code == 0 and (problem is None or may_have_ended):
@@ -348,9 +348,9 @@ def on_cause(step: Step, event: m.CauseFound) -> None:
     elif silent:
         # What ranks print then is mostly a consequence.
         also = f"; {cause.text}" if cause else ""
-        step.then(m.AttemptEnds(LostHostError(describe_loss(silent) + also, code)))
+        step.then(m.AttemptEnds(LostWorkerError(describe_loss(silent) + also, code)))
     elif cause and _note_broken(step, cause.broken_host):
-        step.then(m.AttemptEnds(LostHostError(cause.text, code)))
+        step.then(m.AttemptEnds(LostWorkerError(cause.text, code)))
     elif cause:
         repeats = cause.what if cause.is_sure_to_repeat else ""
         text = cause.text + _describe_finished(step)
