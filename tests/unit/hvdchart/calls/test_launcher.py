@@ -686,7 +686,7 @@ def test_image_whose_python_is_another_one_is_refused_before_a_cluster_is_looked
     """Another function may be called then."""
     says = (
         r"image horovod/horovod:\S+, because the function uses horovod, has Python 3\.8, and .* "
-        r"such as horovod-cpu \(TensorFlow, Python 3\.11\)"
+        r"such as horovod-cpu \(TensorFlow, Python 3\.13\)"
     )
     with hvdchart.Launcher(output=no_cluster) as launcher:
         with pytest.raises(CallError, match=says):
