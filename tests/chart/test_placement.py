@@ -256,7 +256,7 @@ def test_topology_of_a_gang_is_refused_where_the_api_cannot_take_it() -> None:
     assert done.returncode != 0
     message = done.stderr
     assert "gangTopologyKey" in message
-    assert "scheduling.k8s.io/v1beta1" in message
+    assert "scheduling.k8s.io/v1alpha2" in message
 
 
 def test_older_versions_of_a_kubernetes_gang_have_no_mode_of_disruption() -> None:
