@@ -24,14 +24,14 @@ Adds to .facts:
   {{- with .Values.gangTopologyKey -}}
     {{- $_ := set $spec "schedulingConstraints" (dict "topology" (list (dict "key" .))) -}}
   {{- end -}}
+  {{- if eq $api "scheduling.k8s.io/v1beta1" -}}
+    {{- /* A run without its last worker only holds its nodes, unless a spare or a minimum lets it go on. */ -}}
+    {{- $goesOn := gt (int .facts.spares) 0 -}}
+    {{- range .facts.groups }}{{ $goesOn = or $goesOn (gt (int .minimum) 0) }}{{ end -}}
+    {{- $_ := set $spec "disruptionMode" (dict (ternary "single" "all" $goesOn) dict) -}}
+  {{- end -}}
 {{- else -}}
   {{- $_ := set $spec "minMember" $size -}}
-{{- end -}}
-{{- if hasSuffix "/v1beta1" $api | and (eq $gang "Kubernetes") -}}
-  {{- /* A run without its last worker only holds its nodes, unless a spare or a minimum lets it go on. */ -}}
-  {{- $goesOn := gt (int .facts.spares) 0 -}}
-  {{- range .facts.groups }}{{ $goesOn = or $goesOn (gt (int .minimum) 0) }}{{ end -}}
-  {{- $_ := set $spec "disruptionMode" (dict (ternary "single" "all" $goesOn) dict) -}}
 {{- end -}}
 {{- if and (eq $gang "Volcano") .Values.queueName -}}{{- $_ := set $spec "queue" .Values.queueName -}}{{- end -}}
 {{- if and (ne $gang "SchedulerPlugins") .Values.priorityClassName -}}
