@@ -232,6 +232,15 @@ def node_without_kubelet(
     ready = [{"type": "Ready", "status": "True"}]
     status = {"capacity": capacity, "allocatable": pods, "conditions": ready}
     patch = json.dumps({"status": status})
-    namespace.kubectl("patch", "node", name, "--subresource=status", "--patch", patch)
-    yield
-    namespace.kubectl("delete", "node", name)
+    try:
+        namespace.kubectl("patch", "node", name, "--subresource=status", "--patch", patch)
+        yield
+    finally:
+        namespace.kubectl("delete", "node", name)
+
+
+def remove_from_nodes_without_kubelet(namespace: Namespace, *releases: str) -> None:
+    """Uninstall releases, and delete their pods, which nobody ends there."""
+    for release in releases:
+        namespace.helm("uninstall", release, "--ignore-not-found")
+    namespace.kubectl("delete", "pods", "--all", "--force", "--grace-period=0")

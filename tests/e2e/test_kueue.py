@@ -10,7 +10,13 @@ from typing import Any
 import pytest
 
 from devtools.toolchain.tools import KUEUE, module_folder
-from tests.e2e.cluster import Namespace, Values, conditions, node_without_kubelet
+from tests.e2e.cluster import (
+    Namespace,
+    Values,
+    conditions,
+    node_without_kubelet,
+    remove_from_nodes_without_kubelet,
+)
 from tests.e2e.volumes import on_node
 from tests.support.controllers import ALONE, CERTIFICATES, Controller, running
 from tests.support.ports import find_port
@@ -289,9 +295,7 @@ def racks(namespace: Namespace, tmp_path_factory: pytest.TempPathFactory) -> Ite
             labels = {**own, RACK: rack, "kubernetes.io/hostname": name}
             nodes.enter_context(node_without_kubelet(namespace, name, labels, room, room))
         yield namespace
-        for release in ("one", "two"):
-            namespace.helm("uninstall", release, "--ignore-not-found")
-        namespace.kubectl("delete", "pods", "--all", "--force", "--grace-period=0")
+        remove_from_nodes_without_kubelet(namespace, "one", "two")
 
 
 def node_name(namespace: Namespace, letter: str) -> str:

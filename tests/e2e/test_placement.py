@@ -12,7 +12,13 @@ from devtools.localkube.processes import has_pod_groups
 from hvdchart.plan.planner import make_plan
 from hvdchart.spec.load import parse_spec
 from hvdchart.values.check_values import checked_values
-from tests.e2e.cluster import CHART, Namespace, Values, node_without_kubelet
+from tests.e2e.cluster import (
+    CHART,
+    Namespace,
+    Values,
+    node_without_kubelet,
+    remove_from_nodes_without_kubelet,
+)
 from tests.support.waiting import wait_until
 
 ARGS = ["python3", "-c", "print('trained')"]
@@ -91,8 +97,7 @@ def static_node(namespace: Namespace) -> Iterator[str]:
     free = {"cpu": "108", "memory": "361Gi", "pods": "110"}
     with node_without_kubelet(namespace, name, {"hvd-test": "static"}, capacity, free):
         yield name
-        namespace.helm("uninstall", "hvd")
-        namespace.kubectl("delete", "pods", "--all", "--force", "--grace-period=0", "--wait=false")
+        remove_from_nodes_without_kubelet(namespace, "hvd")
 
 
 def daemon(cpu: str) -> dict[str, Any]:
@@ -151,8 +156,7 @@ def racks(namespace: Namespace) -> Iterator[dict[str, str]]:
             labels = {"hvd-test": suffix, RACK: name}
             stack.enter_context(node_without_kubelet(namespace, name, labels, room, room))
         yield {"select": suffix, "large": f"large-{suffix}", "small": f"small-{suffix}"}
-        namespace.helm("uninstall", "hvd")
-        namespace.kubectl("delete", "pods", "--all", "--force", "--grace-period=0", "--wait=false")
+        remove_from_nodes_without_kubelet(namespace, "hvd")
 
 
 def on_racks(racks: dict[str, str], number: int, **values: Any) -> Values:
