@@ -5,8 +5,8 @@ common/build_horovod.py calls it for each image with `nccl` among its features, 
 folder, where there are
 
 - `toolkit.txt`: PyPI's packages by NVIDIA, with hashes;
-- `toolkit.debs`, where PyPI has no nvcc (CUDA 12): a Debian package a line, as SUITE COMPONENT
-  NAME=VERSION SHA256.
+- `toolkit.debs`, for what PyPI lacks (nvcc of CUDA 12, headers that XLA's include): a Debian
+  package a line, as SUITE COMPONENT NAME=VERSION SHA256.
 
 An nvcc of the base image, as NVIDIA's images have one, is used instead of these.
 
@@ -32,7 +32,7 @@ LINKS = Path("/opt/cuda-links")
 # The mirror that Debian's other packages came from has these too.
 SOURCES = (Path("/etc/apt/sources.list"), Path("/etc/apt/sources.list.d"))
 DEBIAN_KEYS = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
-# Where Debian's package has what NVIDIA's own layout has below bin and nvvm.
+# Where Debian's packages have what belongs below the toolkit's bin, nvvm and include.
 FROM_DEBIAN = {
     "usr/bin/ptxas": "bin/ptxas",
     "usr/bin/fatbinary": "bin/fatbinary",
@@ -42,6 +42,8 @@ FROM_DEBIAN = {
     "usr/lib/nvidia-cuda-toolkit/bin/crt": "bin/crt",
     "usr/lib/nvidia-cuda-toolkit/bin/cicc": "nvvm/bin/cicc",
     "usr/lib/nvidia-cuda-toolkit/libdevice": "nvvm/libdevice",
+    "usr/include/highwayhash": "include/highwayhash",
+    "usr/include/farmhash.h": "include/farmhash.h",
 }
 # Tells nvcc where its parts are, relative to itself.
 PROFILE = """\
@@ -138,7 +140,7 @@ def wheels(lock: Path, work: Path, home: Path) -> None:
 
 def debs(listed: Path, work: Path, home: Path) -> None:
     """Unpacks Debian's packages, which may be of another release, and copies the compiler's parts
-    to where NVIDIA has them. Installing them would install gigabytes of libraries.
+    and headers to where NVIDIA has them. Installing them would install gigabytes of libraries.
     """
     unpacked = work / "unpacked"
     for line in listed.read_text().splitlines():
