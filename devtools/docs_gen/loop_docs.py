@@ -68,15 +68,24 @@ HEAD = (
 
 def groups() -> dict[str, list[str]]:
     """The events and effects by the comments above them, in the order of the code."""
+    leaves = find_leaves(messages, messages.Event, messages.Effect)
     found: dict[str, list[str]] = {}
     for line in inspect.getsource(messages).splitlines():
         title = re.fullmatch(r"# (E\w+ .*):", line)
-        name = re.match(r"class (\w+)\((Event|AttemptEvent|Effect)\):", line)
+        name = re.match(r"class (\w+)\(", line)
         if title:
             found[title[1]] = []
-        elif name and found and name[1] != "AttemptEvent":
+        elif name and name[1] in leaves:
             found[list(found)[-1]].append(name[1])
     return found
+
+
+def find_leaves(module: ModuleType, *bases: type) -> set[str]:
+    """The classes of a module that derive from one of `bases`, and from which none derives."""
+    classes = {item for item in vars(module).values() if isinstance(item, type)}
+    derived = {item for item in classes if issubclass(item, bases) and item not in bases}
+    above = {base for item in derived for base in item.__mro__[1:]}
+    return {item.__name__ for item in derived - above}
 
 
 def picture() -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,8 @@ import pytest
 from devtools.docs_gen import chart_docs, loop_docs, upgrade_docs
 from devtools.docs_gen.build_site import ROOT, build
 from devtools.docs_gen.generated import write_or_compare
+from hvd_pods.rules import messages
+from hvd_pods.rules.messages import Effect, Event
 
 
 @dataclass(frozen=True)
@@ -131,6 +134,30 @@ def test_effects_of_all_timers_may_follow_a_timer() -> None:
     reached = loop_docs.reached()
     assert {"ReadRecord", "EndLauncher", "ListPods"} <= reached["decide.on_timer"]
     assert reached["decide.on_timer"] >= reached["decide.TIMERS"]
+
+
+def names_of(kind: type) -> set[str]:
+    """The events or effects: the classes below `kind` that have none below them."""
+    below: list[type] = kind.__subclasses__()
+    own = {kind.__name__} if kind.__module__ == messages.__name__ else set()
+    return set().union(*map(names_of, below)) if below else own
+
+
+def test_picture_shows_each_event_and_each_effect_once() -> None:
+    shown = [name for names in loop_docs.groups().values() for name in names]
+    assert sorted(shown) == sorted(names_of(Event) | names_of(Effect))
+
+
+def test_table_has_a_row_for_each_event_that_the_rules_decide_about() -> None:
+    """The loop itself ends on a defect."""
+    rows = re.findall(r"^\| `(\w+)`", loop_docs.events(), re.MULTILINE)
+    assert sorted(rows) == sorted(names_of(Event) - {"Defect"})
+
+
+def test_each_effect_but_a_line_of_the_log_is_in_the_row_of_an_event() -> None:
+    rows = re.findall(r"^\| `\w+` .*\| (.*) \|$", loop_docs.events(), re.MULTILINE)
+    named = {name for row in rows for name in row.split(", ")}
+    assert names_of(Effect) - named == {"Log"}
 
 
 @pytest.fixture(scope="module")
