@@ -8,12 +8,13 @@ import ast
 import inspect
 import re
 import sys
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from types import ModuleType
 
 from devtools.docs_gen.generated import replace_sections, table
-from hvd_pods.common import contract
+from hvd_pods.common import contract, host_program
+from hvd_pods.master import main
 from hvd_pods.rules import (
     aborting,
     choosing,
@@ -48,6 +49,8 @@ RULES = (
     lease,
     ending,
 )
+# Variables that users may set and no template sets: the module and the name of each constant.
+OF_USERS = ((main, "EVENTS_FILE"), (host_program, "TAG_OUTPUT"))
 # Heights of a line and of the space around a group, in pixels, and the left edges of the columns.
 LINE = 20
 SPACE = 44
@@ -204,20 +207,28 @@ def events() -> str:
 
 
 def variables() -> str:
-    """The variables between the chart and its pods, by the comments of their module."""
+    """The variables between the chart, its users and its pods, by the comments of their modules."""
     rows = []
-    lines: list[str] = []
     way = ""
-    for line in inspect.getsource(contract).splitlines():
-        name = re.fullmatch(r'[A-Z_]+ = "(HVD_[A-Z_]+)"', line)
+    for line, name, comment in _constants(contract):
         if line.startswith("# == "):
             way = line.removeprefix("# == ")
-        elif line.startswith("# "):
-            lines.append(line.removeprefix("# "))
-        elif name:
-            rows.append((f"`{name[1]}`", way, " ".join(lines)))
-            lines = []
+        elif name.startswith("HVD_"):
+            rows.append((f"`{name}`", way, comment))
+    for module, constant in OF_USERS:
+        name = getattr(module, constant)
+        [text] = [comment for _, found, comment in _constants(module) if found == name]
+        rows.append((f"`{name}`", "From users", text))
     return table(("Variable", "Way", "Content"), rows)
+
+
+def _constants(module: ModuleType) -> Iterator[tuple[str, str, str]]:
+    """The lines of a module, each with the text that it names and the comment above, if any."""
+    comment: list[str] = []
+    for line in inspect.getsource(module).splitlines():
+        name = re.fullmatch(r'[A-Z_]+ = "(\w+)"', line)
+        yield line, name[1] if name else "", " ".join(comment)
+        comment = [*comment, line[2:]] if line.startswith("# ") else []
 
 
 def generated_texts() -> dict[Path, str]:

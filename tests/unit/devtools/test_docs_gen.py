@@ -160,6 +160,11 @@ def test_each_effect_but_a_line_of_the_log_is_in_the_row_of_an_event() -> None:
     assert names_of(Effect) - named == {"Log"}
 
 
+def test_table_has_the_variables_that_users_set_for_the_programs_of_the_pods() -> None:
+    rows = re.findall(r"^\| `(\w+)` \| From users \| \S", loop_docs.variables(), re.MULTILINE)
+    assert rows == ["HOROVOD_EVENTS_FILE", "TAG_OUTPUT"]
+
+
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The site. MkDocs checks links, anchors and the navigation."""
