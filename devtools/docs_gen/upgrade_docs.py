@@ -1,5 +1,5 @@
 """Writes what an upgrade asks of values: the retired keys, and the defaults that have changed since
-each released version. Both are read from where they are decided, so that no note can be forgotten.
+each earlier version. Both are read from where they are decided, so that no note can be forgotten.
 """
 
 from __future__ import annotations

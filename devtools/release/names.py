@@ -1,6 +1,6 @@
 """What users of a version can name: values, keys of a spec, commands and options, the library.
 
-Kept for each released version in tests/released. A test compares these lists with today's.
+Kept for each version in tests/released. A test compares these lists with today's.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Users of each released version find in this one what they name, or the changelog says otherwise.
+"""Users of each earlier version find in this one what they name, or the changelog says otherwise.
 
 tests/released has the chart of each version, from which other tests upgrade, and its names.
 """
