@@ -133,7 +133,9 @@ class Tuning:
     bfloat16: bool | None = optional(
         BOOLEAN, "let oneDNN compute float32 operations in bfloat16 on CPUs that support it"
     )
-    binding: str | None = optional(OneOf(("socket", "core", "none")), "what mpirun binds a rank to")
+    binding: str | None = optional(
+        OneOf(("socket", "core", "none")), "what a rank is bound to, with any launcher"
+    )
     cpu: int | None = optional(Cpus(), "CPU request of a worker, counting hyperthreads")
     memory: int | None = optional(Memory(), "memory request and limit of a worker")
     shm: int | None = optional(Memory("1Mi"), "size of /dev/shm of a worker")
