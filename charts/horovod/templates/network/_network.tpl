@@ -29,3 +29,25 @@ the workers on their nodes' network, to which a NetworkPolicy does not apply. */
 - {name: NCCL_IB_DISABLE, value: "1"}
 {{- end }}
 {{- end }}
+
+{{/* The labels and annotations by which a service mesh knows whether a pod belongs to it, and how, as JSON. */}}
+{{- define "horovod.meshMetadata" -}}
+{{- $mesh := .Values.serviceMesh -}}
+{{- $labels := dict -}}
+{{- $annotations := dict -}}
+{{- if has $mesh (list "Disabled" "Ambient") -}}
+  {{- $_ := set $labels "sidecar.istio.io/inject" "false" -}}
+  {{- $_ := set $labels "istio.io/dataplane-mode" (ternary "ambient" "none" (eq $mesh "Ambient")) -}}
+{{- end -}}
+{{- if eq $mesh "Disabled" -}}
+  {{- $_ := set $annotations "linkerd.io/inject" "disabled" -}}
+{{- else if eq $mesh "Hold" -}}
+  {{- /* A native sidecar starts before the init containers and ends with the pod. Meshes that cannot inject one hold the
+  containers back until the proxy has started. */ -}}
+  {{- $_ := set $annotations "sidecar.istio.io/nativeSidecar" "true" -}}
+  {{- $_ := set $annotations "config.beta.linkerd.io/proxy-enable-native-sidecar" "true" -}}
+  {{- $_ := set $annotations "proxy.istio.io/config" `{"holdApplicationUntilProxyStarts": true}` -}}
+  {{- $_ := set $annotations "config.linkerd.io/proxy-await" "enabled" -}}
+{{- end -}}
+{{ dict "labels" $labels "annotations" $annotations | toJson }}
+{{- end }}

@@ -45,3 +45,15 @@ Adds to .facts:
 {{- $_ := set .facts "gangSpec" $spec -}}
 {{- $_ := set .facts "schedulerName" (.Values.schedulerName | default (get $schedulers $gang)) -}}
 {{- end }}
+
+{{/* The label or the annotation by which the gang's scheduler knows its pods, as JSON. */}}
+{{- define "horovod.gangMetadata" -}}
+{{- $labels := dict -}}
+{{- $annotations := dict -}}
+{{- if eq .Values.gang "SchedulerPlugins" -}}
+  {{- $_ := set $labels "scheduling.x-k8s.io/pod-group" .facts.podGroup -}}
+{{- else if eq .Values.gang "Volcano" -}}
+  {{- $_ := set $annotations "scheduling.k8s.io/group-name" .facts.podGroup -}}
+{{- end -}}
+{{ dict "labels" $labels "annotations" $annotations | toJson }}
+{{- end }}
