@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tests.chart.cases import GPU_GROUPS
-from tests.chart.render import Values, one, render, run_pods
+from tests.chart.cases import EVERY_POD, GPU_GROUPS
+from tests.chart.render import Values, of_kind, one, render, run_pods
 
 NO_SIDECAR = {"sidecar.istio.io/inject": "false"}
 
@@ -70,7 +70,9 @@ def test_helm_test_may_take_off_its_own_label_where_a_policy_goes_by_it(
 def test_mesh_setting_reaches_every_pod(
     mesh: str, labels: dict[str, str], annotations: dict[str, str]
 ) -> None:
-    for template in run_pods(render({**GPU_GROUPS, "serviceMesh": mesh})):
+    manifests = render({**EVERY_POD, **GPU_GROUPS, "serviceMesh": mesh})
+    board = one(manifests, "Deployment")["spec"]["template"]
+    for template in [*run_pods(manifests), board]:
         assert labels.items() <= template["metadata"]["labels"].items()
         assert template["metadata"].get("annotations", {}) == annotations
 
@@ -79,3 +81,12 @@ def test_network_policy_admits_the_probes_of_an_ambient_mesh() -> None:
     own, probes = one(render({"serviceMesh": "Ambient"}), "NetworkPolicy")["spec"]["ingress"]
     assert "ports" not in own, "port 15008 of the mesh is among all ports"
     assert {peer["ipBlock"]["cidr"].rpartition("/")[2] for peer in probes["from"]} == {"32", "128"}
+
+
+@pytest.mark.parametrize("peers", [[], [{"podSelector": {}}]], ids=["nobody else", "peers"])
+def test_policy_of_tensorboard_admits_the_probes_of_an_ambient_mesh(peers: list[Values]) -> None:
+    board = {**EVERY_POD["tensorboard"], "allowFrom": peers}
+    manifests = render({**EVERY_POD, "serviceMesh": "Ambient", "tensorboard": board})
+    of_run, of_board = (each["spec"]["ingress"] for each in of_kind(manifests, "NetworkPolicy"))
+    assert of_board[-1] == of_run[-1]
+    assert [rule["from"] for rule in of_board[:-1]] == ([peers] if peers else [])
