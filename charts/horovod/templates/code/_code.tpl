@@ -17,8 +17,8 @@ Adds to .facts:
   {{- $version := printf "%s %s" $text $archive | sha256sum | trunc 10 -}}
   {{- $_ := set $code "version" $version -}}
   {{- $_ := set $code "configMap" (printf "%s-code-%s" .facts.fullname $version) -}}
-  {{- /* Of what `sha256sum` prints of the ConfigMap's keys: the master's pod has it in its template, and runs no other code
-(hvd_pods/common/code_archive.py). */ -}}
+  {{- /* Of what `sha256sum` prints of the ConfigMap's keys: the master's pod has it in its template, and runs no other
+  code (hvd_pods/common/code_archive.py). */ -}}
   {{- $keys := deepCopy $files -}}
   {{- with $archive -}}{{- $_ := set $keys "archive.tgz" (nospace . | b64dec) -}}{{- end -}}
   {{- $lines := "" -}}

@@ -94,7 +94,7 @@ spec:
 {{- end }}
 {{- with include "horovod.tagEntry" (first .facts.groups) }}
   {{- /* The same in all groups. The master starts mpirun with an option that names the rank of each line
-(hvd_pods/master/mpi.py). */}}
+  (hvd_pods/master/mpi.py). */}}
 - {{ . }}
 {{- end }}
 {{- with .Values.launch.framework }}

@@ -51,7 +51,7 @@ hostPID: true
 {{- end }}
 {{- if $root.Values.hostNetwork }}
   {{- /* The master does not use it: on a node that it shares with a worker, mpirun would treat the worker as the local
-host. */}}
+  host. */}}
 hostNetwork: true
   {{- /* On the node's network a pod would otherwise use the node's DNS, which does not resolve Services. */}}
 dnsPolicy: ClusterFirstWithHostNet
