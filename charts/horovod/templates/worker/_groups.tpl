@@ -51,3 +51,22 @@ Call with (dict "root" $ "defaults" $defaultsOfTheChart).
 {{- range .env -}}{{- if eq .name "TAG_OUTPUT" -}}{{- $entry = toJson . -}}{{- end -}}{{- end -}}
 {{- $entry -}}
 {{- end }}
+
+{{/*
+How many workers the StatefulSet of a group has. They keep the number that they were scaled to; 0 is that of a suspended
+run. Nobody ends the workers of a run that has ended, so that an upgrade adds none, even where it changes the
+StatefulSet or finds none. Call with (dict "root" $ "group" $group).
+*/}}
+{{- define "horovod.replicas" -}}
+{{- $facts := .root.facts -}}
+{{- $name := .group.statefulSet -}}
+{{- if or .root.Values.master.suspend $facts.workersAreDone -}}
+0
+{{- else if $facts.end -}}
+{{- $now := lookup "apps/v1" "StatefulSet" .root.Release.Namespace $name | default dict -}}
+{{ dig "spec" "replicas" 0 $now | int }}
+{{- else -}}
+{{- $kept := get $facts.sets $name | default dict -}}
+{{ dig "spec" "replicas" 0 $kept | default .group.maximum | int }}
+{{- end -}}
+{{- end }}
