@@ -6,6 +6,7 @@ import base64
 import gzip
 import hashlib
 import json
+import re
 import shutil
 from collections import Counter
 from pathlib import Path
@@ -241,6 +242,13 @@ def test_notes_promise_an_end_of_the_workers_where_the_master_has_the_rights(
 )
 def test_notes_count_ranks_and_workers(worker: Values, says: str) -> None:
     assert says in read_notes({"worker": worker})
+
+
+@pytest.mark.parametrize("values", [EVERY_POD, {**EVERY_POD, "fullnameOverride": "other"}, {}])
+def test_notes_say_how_tensorboard_is_reached(values: Values) -> None:
+    ways = re.findall(r"`kubectl --namespace team port-forward (.+)`", read_notes(values))
+    names = [each["metadata"]["name"] for each in of_kind(render(values), "Deployment")]
+    assert ways == [f"service/{name} 6006" for name in names]
 
 
 @pytest.mark.parametrize(("version", "warns"), [("v1alpha2", True), ("v1beta1", False)])
