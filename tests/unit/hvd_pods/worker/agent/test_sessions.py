@@ -14,9 +14,10 @@ from tests.unit.hvd_pods.worker.agent.pods import CONTAINER, AgentPod, all_comma
 
 pytestmark = pytest.mark.slow
 
-# Each process starts the next one, and ends.
+# Each process starts the next one, and ends. The first one says that it has begun.
 FORKS = """
-import os, time
+import os, sys, time
+open(sys.argv[2], "x").close()
 until = time.monotonic() + 20
 while time.monotonic() < until:
     if os.fork():
@@ -122,7 +123,11 @@ def test_program_that_forks_and_ends_for_ever_does_not_outlive_its_session(
     script.write_text(FORKS)
     for number in range(5):
         mark = f"mark-{os.getpid()}-{number}"
-        program = worker.run(f"setsid -f python3 -I {script} {mark} >/dev/null 2>&1; sleep 0.1")
+        begun = worker.pod.generated / mark
+        program = worker.run(
+            f"setsid -f python3 -I {script} {mark} {begun} >/dev/null 2>&1; "
+            f"until [ -e {begun} ]; do sleep 0.01; done"
+        )
         assert program.code == 0
         assert mark.encode() not in all_commands()
         time.sleep(0.02)

@@ -34,12 +34,15 @@ def test_program_that_does_not_read_its_input_is_ended_with_its_connection(
 def test_program_that_closes_its_input_goes_on_while_its_master_sends_more(
     worker: AgentPod,
 ) -> None:
-    with worker.shell("exec <&-; echo closed; sleep 0.3; echo end") as program:
+    sent = worker.pod.root / "sent"
+    line = f"exec <&-; echo closed; until [ -e {sent} ]; do sleep 0.01; done; echo end"
+    with worker.shell(line) as program:
         program.give(bytes(300_000))
         program.read_until(b"closed\n")
         for _ in range(3):
             program.give(b"more\n")
             program.step(time.monotonic() + 0.05)
+        sent.touch()
         assert program.wait() == 0
     assert program.output == b"end\n"
 
