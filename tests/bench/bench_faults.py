@@ -44,7 +44,7 @@ from tests.faults.training import SCRIPT, Training
 from tests.support.controllers import running
 from tests.support.waiting import wait_until
 
-PICTURE = ROOT / "docs" / "plots" / "storm.svg"
+PICTURE = ROOT / "docs" / "pictures" / "storm.svg"
 # Each rank prints when it starts, when the frameworks are imported and when an allreduce is done.
 FIRST = """
 import sys, time

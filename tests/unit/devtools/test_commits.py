@@ -79,7 +79,7 @@ def test_body_gives_the_reasons_of_one_change(body: str, problem: str | None) ->
     [
         "5\t5\tcharts/horovod/values.yaml\n",
         "-\t-\tcharts/horovod/charts/programs/programs.tgz\n4\t4\ta.py\n",
-        "200\t7\tdocs/plots/storm.svg\n9\t9\thvdchart/README.md\n",
+        "200\t7\tdocs/pictures/storm.svg\n9\t9\thvdchart/README.md\n",
         "",
     ],
 )
