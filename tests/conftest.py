@@ -22,7 +22,7 @@ _STARTED = pytest.StashKey[bool]()
 # Folders and files whose tests share what takes long to prepare: one process runs all of them.
 SHARED_RESOURCES = {
     "tests/images/test_wheels.py": "wheels and defects of Horovod",
-    "tests/images/test_wounds.py": "wheels and defects of Horovod",
+    "tests/images/test_mended_defects.py": "wheels and defects of Horovod",
     "tests/images/": "ranks of images",
     "tests/localkube/": "a second cluster",
     "tests/chart/test_kubernetes_versions.py": "renders of all cases",

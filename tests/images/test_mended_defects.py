@@ -14,7 +14,7 @@ from images.trials.checks import STALLS, WITH_TF_KERAS
 from images.trials.sandbox import OWN_UID, TWO_RANKS, Sandbox
 
 HERE = Path(__file__).parent
-SCRIPT = HERE / "wounds_ranks.py"
+SCRIPT = HERE / "mended_defects_ranks.py"
 TRAINING = HERE / "elastic_ranks.py"
 # Both use the blacklist as it is by default.
 ELASTIC = ("horovodrun", "--host-discovery-script", "/output/hosts", "--network-interface", "lo")

@@ -1,4 +1,4 @@
-"""Ranks that meet a defect of Horovod 0.28.1: `wounds_ranks.py CASE`.
+"""Ranks that meet a defect of Horovod 0.28.1: `mended_defects_ranks.py CASE`.
 
 Each rank that comes to the end prints RESULT and what it has then. horovodrun runs the cases of
 elastic runs, and finds the hosts with the script `hosts` beside this file.
