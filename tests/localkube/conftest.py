@@ -7,7 +7,7 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,11 +21,11 @@ from devtools.localkube.node_processes import NodeProcesses
 from devtools.localkube.oci import pack_program
 from devtools.localkube.processes import kubectl_arguments
 from devtools.toolchain import tools
-from tests.support import waiting
 
 # Not the default name, so that the tests do not touch a cluster that is in use.
 NAME = "lifecycle"
 REPOSITORY = Path(__file__).parents[2]
+# How long a component may take to recover, which sends no event then.
 TIMEOUT_SECONDS = 90.0
 PROBE_IMAGE = "docker.io/localkube/probe:1"
 SHARED_SETTINGS = ("net/ipv4/ip_forward", "vm/overcommit_memory", "kernel/panic")
@@ -105,11 +105,6 @@ def number_inside(process: psutil.Process) -> int:
     """The process's number in its own PID namespace, that of a container or of the node."""
     lines = Path(f"/proc/{process.pid}/status").read_text().splitlines()
     return next(int(line.split()[-1]) for line in lines if line.startswith("NSpid:"))
-
-
-def wait_until(expected: str, condition: Callable[[], bool]) -> None:
-    """Calls `condition` until it is true: the components send no event when they have recovered."""
-    waiting.wait_until(condition, TIMEOUT_SECONDS, expected)
 
 
 def machine_state() -> dict[str, Any]:

@@ -15,7 +15,8 @@ import pytest
 from devtools.localkube.node_processes import NodeProcesses
 from devtools.localkube.node_setup import DEVICE_PLUGINS
 from devtools.toolchain.tools import kubernetes_releases
-from tests.localkube.conftest import Cluster, machine_state, wait_until
+from tests.localkube.conftest import TIMEOUT_SECONDS, Cluster, machine_state
+from tests.support.waiting import wait_until
 
 
 class TestClusterThatRuns:
@@ -56,10 +57,11 @@ def test_killed_component_is_restarted(cluster: Cluster, component: str) -> None
     restarts = cluster.processes()[component]["restarts"]
     cluster.host_process(component).kill()
     wait_until(
-        f"{component} was started again",
         lambda: cluster.processes()[component]["restarts"] > restarts,
+        TIMEOUT_SECONDS,
+        f"{component} was started again",
     )
-    wait_until("the cluster is healthy again", cluster.healthy)
+    wait_until(cluster.healthy, TIMEOUT_SECONDS, "the cluster is healthy again")
 
 
 @pytest.mark.rare
@@ -71,7 +73,9 @@ def test_up_keeps_all_objects_after_a_crash_and_none_after_a_reboot(probe: Clust
     assert not probe.healthy()
     probe.run("up")
     wait_until(
-        "the pod runs again", lambda: "this is server" in probe.get("server", "http://web.default")
+        lambda: "this is server" in probe.get("server", "http://web.default"),
+        TIMEOUT_SECONDS,
+        "the pod runs again",
     )
     processes = NodeProcesses.read(probe.instance)
     assert processes is not None

@@ -12,7 +12,8 @@ import pytest
 
 from devtools.localkube.instance import Instance
 from devtools.localkube.node_processes import NodeProcesses
-from tests.localkube.conftest import Cluster, probe_pod, wait_until
+from tests.localkube.conftest import TIMEOUT_SECONDS, Cluster, probe_pod
+from tests.support.waiting import wait_until
 
 
 def seconds_for_a_megabyte(address: str) -> float:
@@ -107,8 +108,9 @@ class TestMoreNodes:
         self, nodes: Nodes, probe: Cluster
     ) -> None:
         wait_until(
-            "the second node's pod reaches a Service whose pod is on the first one",
             lambda: "this is server" in probe.get("on-2", "http://web.default"),
+            TIMEOUT_SECONDS,
+            "the second node's pod reaches a Service whose pod is on the first one",
         )
 
     @pytest.mark.parametrize(
@@ -141,7 +143,7 @@ class TestMoreNodes:
         self, shaped: list[str], nodes: Nodes, probe: Cluster
     ) -> None:
         probe.run("shape", "--off")
-        wait_until("no limit", lambda: max(nodes.fetch_seconds()) < 0.8)
+        wait_until(lambda: max(nodes.fetch_seconds()) < 0.8, TIMEOUT_SECONDS, "no limit")
 
     def test_add_node_leaves_a_healthy_node_alone(self, nodes: Nodes, probe: Cluster) -> None:
         before = nodes.processes
@@ -151,7 +153,7 @@ class TestMoreNodes:
     def test_cluster_does_not_depend_on_its_second_node(
         self, cut_off: object, probe: Cluster
     ) -> None:
-        wait_until("the cluster is healthy", probe.healthy)
+        wait_until(probe.healthy, TIMEOUT_SECONDS, "the cluster is healthy")
 
     def test_add_node_starts_the_node_that_is_away_and_no_other(
         self,

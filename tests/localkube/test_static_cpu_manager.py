@@ -19,7 +19,8 @@ from devtools.toolchain.tools import tool
 from hvdchart.plan.planner import make_plan
 from hvdchart.run.helm import manifests
 from hvdchart.spec.load import parse_spec
-from tests.localkube.conftest import PROBE_IMAGE, Cluster, probe_pod, wait_until
+from tests.localkube.conftest import PROBE_IMAGE, TIMEOUT_SECONDS, Cluster, probe_pod
+from tests.support.waiting import wait_until
 
 CORES = os.cpu_count() or 1
 # Not reservedSystemCPUs: with one of two CPUs in such a list, none is left for the master.
@@ -58,12 +59,13 @@ class Kubelet:
         path = "jsonpath={.status.allocatable.cpu}"
         node = ("get", "node", self._cluster.instance.node_name, "-o", path)
         wait_until(
-            f"the node has {allocatable} CPUs for pods",
             lambda: (
                 self._cluster.kubectl(*node, check=False) == allocatable
                 and self.state.exists()
                 and self._cluster.healthy()
             ),
+            TIMEOUT_SECONDS,
+            f"the node has {allocatable} CPUs for pods",
         )
 
     def exclusive(self) -> list[str]:
@@ -104,7 +106,11 @@ def test_worker_of_a_static_plan_gets_its_cores_and_master_and_daemons_run_besid
 ) -> None:
     requests = {"resources": {"requests": {"cpu": "500m"}}}
     probe.apply(*rendered_objects(), probe_pod("daemon", {"args": ["serve"], **requests}))
-    wait_until("pods", lambda: probe.kubectl("get", "pods", "-oname").count("pod/static-") == 2)
+    wait_until(
+        lambda: probe.kubectl("get", "pods", "-oname").count("pod/static-") == 2,
+        TIMEOUT_SECONDS,
+        "both pods are there",
+    )
     probe.kubectl("wait", "--for=jsonpath={.status.phase}=Running", "pod", "--all", "--timeout=3m")
     pods = json.loads(probe.kubectl("get", "pods", "-o", "json"))["items"]
     classes = {pod["metadata"]["name"]: pod["status"]["qosClass"] for pod in pods}

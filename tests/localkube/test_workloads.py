@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from devtools.localkube.images import find, layer_sizes, pack_missing, read_manifests, untagged_ids
-from tests.localkube.conftest import Cluster, wait_until
+from tests.localkube.conftest import TIMEOUT_SECONDS, Cluster
+from tests.support.waiting import wait_until
 
 LAYERS_IMAGE = "docker.io/localkube/three-layers:1"
 
@@ -32,8 +33,9 @@ def service(probe: Cluster) -> str:
     """The address of the Service `web`, which a pod reaches."""
     # kube-proxy adds the Service's rules some time after its pod is ready.
     wait_until(
-        "the pod reaches its Service",
         lambda: "this is server" in probe.get("server", "http://web.default"),
+        TIMEOUT_SECONDS,
+        "the pod reaches its Service",
     )
     return probe.kubectl("get", "service", "web", "-o", "jsonpath={.spec.clusterIP}")
 
