@@ -15,7 +15,7 @@ from hvdchart.run.follow import changes as watch
 from tests.support.fakes.cluster import FakeCluster
 from tests.support.fakes.fixtures import answer_as
 from tests.support.fakes.program import Call, StubProgram
-from tests.unit.hvd_pods.runs import describe_run as describe_to_master
+from tests.unit.hvd_pods.runs import describe_run
 
 JOB = "hvd-master-1a2b3c4d"
 LABELS = {"app.kubernetes.io/name": "horovod", "app.kubernetes.io/instance": "hvd"}
@@ -33,7 +33,7 @@ def job(*conditions: tuple[str, str, str], name: str = JOB, **more: Any) -> dict
         "spec": {
             "backoffLimit": 3,
             "suspend": more.get("suspend", False),
-            "template": {"spec": {"containers": [{"name": "master", "env": describe_run(more)}]}},
+            "template": {"spec": {"containers": [{"name": "master", "env": master_env(more)}]}},
         },
         "status": {
             "failed": more.get("failed", 0),
@@ -45,14 +45,14 @@ def job(*conditions: tuple[str, str, str], name: str = JOB, **more: Any) -> dict
     }
 
 
-def describe_run(more: dict[str, Any]) -> list[dict[str, str]]:
-    """What the chart tells the master: two groups, the second with two ranks on each worker."""
+def master_env(more: dict[str, Any]) -> list[dict[str, str]]:
+    """The master's variables: one group, or two, the second with two ranks on each worker."""
     first = {"number": 2, "maximum": 4, "minimum": more.get("minimum", 2), "slots": 1}
     groups = [
         {"statefulSet": "hvd-worker", "revision": "", **first},
         {"statefulSet": "hvd-worker-gpu", "number": 1, "maximum": 1, "slots": 2, "revision": ""},
     ]
-    run = describe_to_master(
+    run = describe_run(
         groups=groups[: more.get("groups", 1)],
         mode=more.get("mode", "mpirun"),
         options=more.get("options", []),
