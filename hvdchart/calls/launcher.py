@@ -29,7 +29,7 @@ from hvdchart.calls.connection import (
     RanksError,
     pack,
 )
-from hvdchart.calls.own_spec import PROGRAMS, plan_calls, read_spec
+from hvdchart.calls.own_spec import PROGRAMS, plan_calls, read_with_programs
 from hvdchart.calls.traceback_filter import callers_lines
 from hvdchart.doctor.examine import check_before_install
 from hvdchart.doctor.rights import Right
@@ -165,7 +165,7 @@ class Launcher:
         self._report_once = cache(self._report)
         # The program may go to another folder.
         self._code = None if code is None else Path(code).absolute()
-        self._read = partial(read_spec, self._given, name, self._code, self._report_once)
+        self._read = partial(read_with_programs, self._given, name, self._code, self._report_once)
         self._plan = plan_calls(self._read(), idle)
         self._namespace = namespace
         self._helm = Helm(helm, context, rephrase=in_arguments)

@@ -26,7 +26,7 @@ PROGRAMS = f"{_FOLDER}/hvdchart/calls/in_pod"
 _RETRIES = 1000
 
 
-def read_spec(
+def read_with_programs(
     given: str | Path | Spec | OwnRun,
     name: str,
     code: Path | None,
