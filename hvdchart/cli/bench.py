@@ -39,7 +39,7 @@ def bench(
     settings: options.Settings = None,
     namespace: options.Namespace = None,
     context: options.Context = None,
-    helm: options.Helm = "helm",
+    helm: options.HelmProgram = "helm",
     workers: Workers = "",
     turns: Turns = 3,
     model: options.Model = "resnet50",

@@ -1,7 +1,15 @@
 """The command `debug`."""
 
 from hvdchart.cli.exec import run_in_pod
-from hvdchart.cli.options import Context, Helm, Name, Namespace, Target, Words, connect_with_helm
+from hvdchart.cli.options import (
+    Context,
+    HelmProgram,
+    Name,
+    Namespace,
+    Target,
+    Words,
+    connect_with_helm,
+)
 from hvdchart.cli.terminal import say
 
 
@@ -11,7 +19,7 @@ def debug(
     command: Words = None,
     namespace: Namespace = None,
     context: Context = None,
-    helm: Helm = "helm",
+    helm: HelmProgram = "helm",
 ) -> None:
     """Start a copy of a run's pods without the training, and open a shell in one.
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from hvdchart.plan.model import Plan
     from hvdchart.run.change.session import Session
     from hvdchart.run.follow.logs import LogLine
-    from hvdchart.run.helm import Helm as Program
+    from hvdchart.run.helm import Helm
     from hvdchart.run.kube.cluster import Cluster
     from hvdchart.run.state.view import RunView
     from hvdchart.spec.yaml_tree import Plain
@@ -51,7 +51,7 @@ def dev(
     fail_on_nan: options.FailOnNan = False,
     namespace: options.Namespace = None,
     context: options.Context = None,
-    helm: options.Helm = "helm",
+    helm: options.HelmProgram = "helm",
     create_namespace: options.CreateNamespace = False,
     builder: options.Builder = None,
     load_with: options.LoadWith = "",
@@ -201,7 +201,7 @@ class _Runs:
     def __init__(
         self,
         cluster: "Cluster",
-        helm: "Program",
+        helm: "Helm",
         make_plan: "Callable[[Mapping[str, Plain]], Plan]",
         code: str,
         *,

@@ -21,7 +21,7 @@ def doctor(
     settings: options.Settings = None,
     namespace: options.Namespace = None,
     context: options.Context = None,
-    helm: options.Helm = "helm",
+    helm: options.HelmProgram = "helm",
     is_builder_needed: Annotated[
         bool, typer.Option("--builder", help="Count a missing image builder as a problem.")
     ] = False,

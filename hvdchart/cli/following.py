@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from hvdchart.plan.model import Plan
-    from hvdchart.run.helm import Helm as Program
+    from hvdchart.run.helm import Helm
     from hvdchart.run.kube.cluster import Cluster
     from hvdchart.run.state.view import RunView
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 def install_and_follow(
     plan: Plan,
     cluster: Cluster,
-    program: Program,
+    program: Helm,
     before: RunView | None = None,
     *,
     create_namespace: bool,
@@ -88,7 +88,7 @@ def install_and_follow(
         raise
 
 
-def find_run_of_name(cluster: Cluster, name: str, helm: Program) -> RunView:
+def find_run_of_name(cluster: Cluster, name: str, helm: Helm) -> RunView:
     """The release's newest run so far.
 
     Raises ClusterError when the name is that of another chart's release.

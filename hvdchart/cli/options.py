@@ -11,7 +11,7 @@ import typer
 from hvdchart.project import SPEC_NAME
 
 if TYPE_CHECKING:
-    from hvdchart.run.helm import Helm as HelmProgram
+    from hvdchart.run.helm import Helm
     from hvdchart.run.kube.cluster import Cluster
 
 # That of resources.json, which a broken installation lacks: it must not break --help.
@@ -148,7 +148,7 @@ Format = Annotated[
     Literal["text", "json", "yaml"],
     typer.Option("--output", "-o", metavar="FORMAT", help="Output format: text, json or yaml."),
 ]
-Helm = Annotated[
+HelmProgram = Annotated[
     str, typer.Option(metavar="PROGRAM", help="Helm program, a name on PATH or a path.")
 ]
 Builder = Annotated[
@@ -196,14 +196,14 @@ def connect(context: str | None, namespace: str | None = None) -> Cluster:
 
 def connect_with_helm(
     context: str | None, namespace: str | None, helm: str
-) -> tuple[Cluster, HelmProgram]:
+) -> tuple[Cluster, Helm]:
     """The cluster, and the program of --helm, which is looked for first.
 
     Raises HelmError without the program, and ClusterError when the cluster cannot be used.
     """
-    from hvdchart.run.helm import Helm as Program
+    from hvdchart.run.helm import Helm
 
-    program = Program(helm, context)
+    program = Helm(helm, context)
     program.check_found()
     return connect(context, namespace), program
 

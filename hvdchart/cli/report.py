@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from hvdchart.cli.options import Context, Helm, MaybeName, Namespace, connect_to_run
+from hvdchart.cli.options import Context, HelmProgram, MaybeName, Namespace, connect_to_run
 from hvdchart.cli.terminal import say, write_output
 
 
@@ -19,7 +19,7 @@ def report(
             "--write", "-w", metavar="FILE", help="Write to this file (default: NAME-report.html)."
         ),
     ] = None,
-    helm: Helm = "helm",
+    helm: HelmProgram = "helm",
 ) -> None:
     """Write one file about a run: its page, logs, events, values, record and versions.
 
@@ -32,11 +32,11 @@ def report(
     Exit codes: 0 written; 5 the file cannot be written; 7 there is no such run, or the cluster
     cannot be used.
     """
-    from hvdchart.run.helm import Helm as Program
+    from hvdchart.run.helm import Helm
     from hvdchart.watch.report_file import make_report
 
     cluster, name = connect_to_run(name, context, namespace)
-    text = make_report(cluster, name, Program(helm, context))
+    text = make_report(cluster, name, Helm(helm, context))
     path = output or Path(f"{name}-report.html")
     write_output(path, text)
     say(f"wrote {path}")

@@ -1,11 +1,11 @@
 """The command `restart`."""
 
-from hvdchart.cli.options import Context, Helm, Name, Namespace, connect_with_helm
+from hvdchart.cli.options import Context, HelmProgram, Name, Namespace, connect_with_helm
 from hvdchart.cli.terminal import say, show
 
 
 def restart(
-    name: Name, namespace: Namespace = None, context: Context = None, helm: Helm = "helm"
+    name: Name, namespace: Namespace = None, context: Context = None, helm: HelmProgram = "helm"
 ) -> None:
     """Start a run again, whether it has ended or not; the script resumes if it can.
 

@@ -31,7 +31,7 @@ def run(
     ] = None,
     namespace: options.Namespace = None,
     context: options.Context = None,
-    helm: options.Helm = "helm",
+    helm: options.HelmProgram = "helm",
     create_namespace: options.CreateNamespace = False,
     is_followed: options.Followed = True,
     wait: options.Wait = False,

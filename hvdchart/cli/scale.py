@@ -4,7 +4,14 @@ from typing import Annotated
 
 import typer
 
-from hvdchart.cli.options import MOST_WORKERS, Context, Helm, Name, Namespace, connect_with_helm
+from hvdchart.cli.options import (
+    MOST_WORKERS,
+    Context,
+    HelmProgram,
+    Name,
+    Namespace,
+    connect_with_helm,
+)
 from hvdchart.cli.terminal import say, show
 
 
@@ -18,7 +25,7 @@ def scale(
     ] = None,
     namespace: Namespace = None,
     context: Context = None,
-    helm: Helm = "helm",
+    helm: HelmProgram = "helm",
 ) -> None:
     """Change the number of a run's workers.
 

@@ -1,11 +1,11 @@
 """The command `stop`."""
 
-from hvdchart.cli.options import Context, Helm, Name, Namespace, connect_with_helm
+from hvdchart.cli.options import Context, HelmProgram, Name, Namespace, connect_with_helm
 from hvdchart.cli.terminal import say, show
 
 
 def stop(
-    name: Name, namespace: Namespace = None, context: Context = None, helm: Helm = "helm"
+    name: Name, namespace: Namespace = None, context: Context = None, helm: HelmProgram = "helm"
 ) -> None:
     """Stop a run: remove its pods and keep the release.
 

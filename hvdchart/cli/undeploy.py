@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from hvdchart.cli.options import Context, Helm, Names, Namespace, connect_with_helm
+from hvdchart.cli.options import Context, HelmProgram, Names, Namespace, connect_with_helm
 from hvdchart.cli.terminal import note, say
 from hvdchart.errors import ClusterError, NoRunError
 
@@ -14,7 +14,7 @@ def undeploy(
     names: Names,
     namespace: Namespace = None,
     context: Context = None,
-    helm: Helm = "helm",
+    helm: HelmProgram = "helm",
     keep_data: Annotated[
         bool,
         typer.Option("--keep-data", help="Keep the PersistentVolumeClaims of the release itself."),
