@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from hvd_pods.common.binding import Binding
 from hvd_pods.common.launcher_options import given_options
 from hvdchart.plan import rules
 from hvdchart.plan.rules import Reason
@@ -14,15 +15,6 @@ from hvdchart.spec.model import NodeGroup, Spec
 
 _OURS = "hvdchart"
 _SPEC = "the spec"
-
-
-@dataclass(frozen=True)
-class Binding:
-    """The chart's launch.binding: `to` is socket, core or none; None for a number not given."""
-
-    to: str
-    cores_per_rank: int | None = None
-    ranks_per_socket: int | None = None
 
 
 @dataclass(frozen=True)
@@ -101,8 +93,8 @@ def _binding(group: NodeGroup, ranks: int, to: str) -> Binding | None:
     is_even = ranks % sockets == 0
     per_socket = ranks // sockets
     if to == "socket":
-        return Binding("socket", None, per_socket) if is_even else None
+        return Binding("socket", ranks_per_socket=per_socket) if is_even else None
     cores = rules.cores_per_rank(group, ranks)
     straddles = sockets > 1 and cores * per_socket != group.cores_per_socket
     named = rules.ranks_of_a_socket(group, ranks) if straddles else 0
-    return Binding("core", cores, named or None)
+    return Binding("core", cores, named)

@@ -170,8 +170,8 @@ def _launch(plan: Plan) -> dict[str, Plain]:
         framework=plan.framework.name,
         binding=_omit_empty(
             to=None if mode == "custom" and binding.to == "none" else binding.to,
-            coresPerRank=binding.cores_per_rank,
-            ranksPerSocket=binding.ranks_per_socket,
+            coresPerRank=binding.cores_per_rank or None,
+            ranksPerSocket=binding.ranks_per_socket or None,
         ),
         options=list(launch.options),
         preload=list(plan.framework.preload),

@@ -24,8 +24,8 @@ def document(plan: Plan) -> dict[str, Plain]:
         "learningRateScale": plan.ranks,
         "binding": {
             "to": plan.launching.binding.to,
-            "coresPerRank": plan.launching.binding.cores_per_rank,
-            "ranksPerSocket": plan.launching.binding.ranks_per_socket,
+            "coresPerRank": plan.launching.binding.cores_per_rank or None,
+            "ranksPerSocket": plan.launching.binding.ranks_per_socket or None,
         },
         "framework": plan.framework.name,
         "launchMode": plan.framework.mode,

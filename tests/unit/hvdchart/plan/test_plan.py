@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import pytest
 
+from hvd_pods.common.binding import Binding
 from hvdchart.errors import SpecError
-from hvdchart.plan.binding import Binding
 from hvdchart.plan.model import Plan
 from hvdchart.plan.planner import make_plan
 from hvdchart.quantity import memory_text
@@ -197,12 +197,12 @@ STATIC = "cpuManager: static, memory: 8Gi, coresPerSocket: "
         # The first socket has no core left for a rank: some rank spans sockets.
         (
             "{name: x, count: 1, sockets: 2, coresPerSocket: 8, tuning: {binding: socket}}",
-            Binding("socket", None, 1),
+            Binding("socket", 0, 1),
         ),
         (
             "{name: x, count: 1, sockets: 2, coresPerSocket: 8},"
             "{name: y, count: 1, sockets: 1, coresPerSocket: 16}",
-            Binding("socket", None, 1),
+            Binding("socket", 0, 1),
         ),
         (
             "{name: x, count: 1, sockets: 2, coresPerSocket: 8},"
