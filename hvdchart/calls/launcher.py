@@ -380,7 +380,7 @@ class Launcher:
             self._report(f"the run has ended: {one_line(status.reason)}; starting it again")
         else:
             status = dataclasses.replace(
-                status, reason=self._word(status.reason), advice=self._word(status.advice)
+                status, reason=self._word(status.reason), remedy=self._word(status.remedy)
             )
             lines = "\n".join(status_report(status, self._release.cluster.namespace))
             # The next call installs another one; a removal that fails now is repeated then.
@@ -482,7 +482,7 @@ class Launcher:
                 problem = next(filter(None, map(why_ended, lost)), None)
                 why = "its pod has ended, or was replaced"
                 if problem:
-                    why = self._word(f"{problem.reason}; {problem.advice}".rstrip("; "))
+                    why = self._word(f"{problem.reason}; {problem.remedy}".rstrip("; "))
                 return f"lost {join_names(gone)}: {why}"
         return str(error) if is_lost else ""
 

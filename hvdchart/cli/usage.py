@@ -76,7 +76,7 @@ class Command(TyperCommand):
             # Of the errors, only that of an unknown option has them.
             if hasattr(error, "possibilities"):
                 error.possibilities = None
-                error.message += self._advice(ctx, error.option_name, args)
+                error.message += self._remedy(ctx, error.option_name, args)
             elif hasattr(error, "param_type"):
                 # Only that of a missing argument has it, and nothing to say.
                 error.message = _where_to_find(error.param)
@@ -84,7 +84,7 @@ class Command(TyperCommand):
                 _expect_number(error)
             raise
 
-    def _advice(self, ctx: Any, unknown: str, args: list[str]) -> str:
+    def _remedy(self, ctx: Any, unknown: str, args: list[str]) -> str:
         """The end of the sentence about an unknown option, and what to type."""
         instead = _OF_OTHERS.get(unknown.replace("_", "-"))
         if instead and "--workers" in self._takes_value(ctx):

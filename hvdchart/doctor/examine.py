@@ -38,14 +38,14 @@ def examine_tools(helm: str) -> Iterator[Finding]:
     try:
         yield Finding("Helm", "ok", f"{helm} is version {Helm(helm).version()}")
     except HelmError as error:
-        problem, _, fix = str(error).partition(": ")
-        yield Finding("Helm", "problem", problem, fix)
+        problem, _, remedy = str(error).partition(": ")
+        yield Finding("Helm", "problem", problem, remedy)
     kubectl = shutil.which("kubectl")
     if kubectl:
         yield Finding("kubectl", "ok", kubectl)
     else:
-        fix = "exec, debug, stack, top, tensorboard and timeline call it: install it"
-        yield Finding("kubectl", "unknown", "not on PATH", fix)
+        remedy = "exec, debug, stack, top, tensorboard and timeline call it: install it"
+        yield Finding("kubectl", "unknown", "not on PATH", remedy)
 
 
 def examine_cluster(
@@ -145,7 +145,7 @@ def check_before_install(cluster: Cluster, given: Values, word: Callable[[str], 
         found = examine_fit(nodes, cluster.seen_pods(), values)
     if found.state == "problem":
         grows = word("--force where the cluster will grow")
-        raise ClusterError(f"{found.text}; {found.fix}, or {grows}")
+        raise ClusterError(f"{found.text}; {found.remedy}, or {grows}")
 
 
 def _missing(cluster: Cluster, named: Iterable[tuple[str, str]]) -> list[str]:

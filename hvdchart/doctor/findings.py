@@ -13,20 +13,20 @@ _MARKS: dict[State, str] = {"ok": "ok     ", "problem": "PROBLEM", "unknown": "?
 
 @dataclass(frozen=True)
 class Finding:
-    """One subject: `fix` is what to do about a problem, or how to learn what is unknown."""
+    """One subject: `remedy` is what to do about a problem, or how to learn what is unknown."""
 
     subject: str
     state: State
     text: str
-    fix: str = ""
+    remedy: str = ""
 
 
 def report(findings: Sequence[Finding]) -> list[str]:
-    """A line for each finding, with its fix below a problem."""
+    """A line for each finding, with its remedy below a problem."""
     width = max((len(finding.subject) for finding in findings), default=0)
     lines = []
     for finding in findings:
         lines.append(f"{_MARKS[finding.state]}  {finding.subject:<{width}}  {finding.text}")
-        if finding.fix:
-            lines.append(f"{'':<{len(_MARKS['ok']) + width + 4}}-> {finding.fix}")
+        if finding.remedy:
+            lines.append(f"{'':<{len(_MARKS['ok']) + width + 4}}-> {finding.remedy}")
     return lines

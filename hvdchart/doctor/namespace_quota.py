@@ -54,7 +54,7 @@ def examine_quotas(
         problems += _over_quota(quota, admitted)
     if not problems:
         yield Finding("quotas", "ok", "the pods fit")
-    yield from (Finding("quotas", "problem", problem, fix) for problem, fix in problems)
+    yield from (Finding("quotas", "problem", problem, remedy) for problem, remedy in problems)
 
 
 def examine_workers(runs: Iterable[Status], namespace: str) -> Iterator[Finding]:
@@ -134,11 +134,11 @@ def examine_image(nodes: Sequence[Object], values: Values) -> Finding:
     if not missing:
         return Finding("image", "ok", f"all nodes have {name}{ending}")
     text = f"{len(missing)} of {len(usable)} nodes do not report {name}{ending}"
-    fix = "its registry must have it, and admit the nodes"
+    remedy = "its registry must have it, and admit the nodes"
     if "/" not in name:
-        fix = "Docker Hub must have it; if not, push it to a registry and name that in "
-        fix += "image.repository, or load it into all nodes"
-    return Finding("image", "unknown", text, fix)
+        remedy = "Docker Hub must have it; if not, push it to a registry and name that in "
+        remedy += "image.repository, or load it into all nodes"
+    return Finding("image", "unknown", text, remedy)
 
 
 def examine_gpus(nodes: Sequence[Object], needs: Sequence[PodNeeds] | None) -> Iterator[Finding]:
@@ -159,8 +159,8 @@ def examine_gpus(nodes: Sequence[Object], needs: Sequence[PodNeeds] | None) -> I
         if room >= pod.number:
             yield Finding("GPUs", "ok", text)
         else:
-            fix = "use fewer workers or GPUs, another resource, or install the device plugin"
-            yield Finding("GPUs", "problem", text, fix)
+            remedy = "use fewer workers or GPUs, another resource, or install the device plugin"
+            yield Finding("GPUs", "problem", text, remedy)
     if not wanted:
         counts = [f"{sum(each)} {name} on {len(each)} nodes" for name, each in offered.items()]
         yield Finding("GPUs", "ok", ", ".join(counts) or f"none on {len(nodes)} nodes")

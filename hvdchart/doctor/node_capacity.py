@@ -25,7 +25,7 @@ _PASSING_TAINT = re.compile(r"node\.kubernetes\.io/|node\.cloudprovider\.kuberne
 _DAEMON_OWNERS = {"DaemonSet", "Node"}
 # Pods without a request fit as many as a kubelet takes.
 _MOST_PODS = 110
-FIX = "use fewer or smaller workers"
+_REMEDY = "use fewer or smaller workers"
 
 
 def examine_fit(nodes: Sequence[Object], pods: Iterable[Object], values: Values) -> Finding:
@@ -35,7 +35,7 @@ def examine_fit(nodes: Sequence[Object], pods: Iterable[Object], values: Values)
     """
     problem = _impossible(nodes, list(pods), values)
     if problem:
-        return Finding("nodes", "problem", problem, FIX)
+        return Finding("nodes", "problem", problem, _REMEDY)
     return Finding("nodes", "ok", f"{pluralize(len(nodes), 'node')} could run all pods at once")
 
 

@@ -91,14 +91,14 @@ def examine_rights(
             continue
         text = f"missing in namespace {namespace}: {_list(missing)}"
         if purpose == _OPTIONAL:
-            fix = "exec, debug, stack, top, timeline and tensorboard need them"
-            yield Finding(purpose, "unknown", text, fix)
+            remedy = "exec, debug, stack, top, timeline and tensorboard need them"
+            yield Finding(purpose, "unknown", text, remedy)
         else:
-            fix = (
+            remedy = (
                 "ask for a Role with them, such as the ClusterRole `admin` has: kubectl create "
                 f"rolebinding NAME -n {namespace} --clusterrole=admin --user=YOU"
             )
-            yield Finding(purpose, "problem", text, fix)
+            yield Finding(purpose, "problem", text, remedy)
 
 
 def _list(rights: list[Right]) -> str:

@@ -124,10 +124,10 @@ class Helm:
         # Not before: it takes as long as a tenth of a second.
         self.version()
         remedy = self.rephrase(remedy_for(message, name, namespace))
-        advice = f"; {remedy}" if remedy else ""
+        ending = f"; {remedy}" if remedy else ""
         # As when another command than Helm cannot reach it.
         kind = ClusterError if UNREACHABLE in message.lower() else HelmError
-        raise kind(f"helm {what}: {message}{advice}")
+        raise kind(f"helm {what}: {message}{ending}")
 
     def check_found(self) -> None:
         """Raise HelmError where there is no such program."""

@@ -50,7 +50,7 @@ def build_view(
         namespace=one_line(namespace),
         state=status.state,
         reason=one_line(status.reason, _LONGEST_REASON),
-        advice=one_line(status.advice, _LONGEST_REASON),
+        remedy=one_line(status.remedy, _LONGEST_REASON),
         now=now,
         started=seconds_of(status.started) or None,
         ended=ended,

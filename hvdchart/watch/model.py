@@ -69,7 +69,7 @@ class View:
     namespace: str
     state: State
     reason: str
-    advice: str
+    remedy: str
     now: float
     started: float | None
     ended: float | None

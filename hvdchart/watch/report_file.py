@@ -64,7 +64,7 @@ def masked_view(view: View, masker: Masker) -> View:
     return replace(
         view,
         reason=masker.text(view.reason),
-        advice=masker.text(view.advice),
+        remedy=masker.text(view.remedy),
         marks=tuple(replace(mark, text=masker.text(mark.text)) for mark in view.marks),
         stall=stall,
         log=tuple(masker.lines(view.log)),

@@ -143,15 +143,15 @@ def _head(view: View, width: int) -> RenderableType:
 
 
 def _problems(view: View) -> list[RenderableType]:
-    """The stall, the reason and the advice."""
+    """The stall, the reason and the remedy."""
     lines: list[RenderableType] = []
     if view.stall:
         lines.append(Text.assemble(("stalled  ", "bold magenta"), view.stall.text()))
     if view.reason:
         style = "bold red" if view.state == "failed" else "bold yellow"
         lines.append(Text.assemble(("why  ", style), view.reason))
-    if view.advice:
-        lines.append(Text.assemble(("what to do  ", "bold"), view.advice))
+    if view.remedy:
+        lines.append(Text.assemble(("what to do  ", "bold"), view.remedy))
     return lines
 
 

@@ -157,7 +157,7 @@ class TestPodsThatCannotStart:
         deploy_detached(namespace, spec_of_no_pods, *WITHOUT_VOLUME)
         reason = _reason(namespace, "no-such-image")
         assert "ImagePull" in reason["reason"]
-        assert "image.repository" in reason["advice"]
+        assert "image.repository" in reason["remedy"]
 
     def test_status_names_the_class_that_does_not_exist(
         self, namespace: Namespace, spec_of_no_pods: str
@@ -165,7 +165,7 @@ class TestPodsThatCannotStart:
         deploy_detached(namespace, spec_of_no_pods, *WITHOUT_CLASS)
         reason = _reason(namespace, "no PriorityClass with name no-such-class was found")
         assert reason["state"] == "waiting"
-        assert "priorityClassName" in reason["advice"]
+        assert "priorityClassName" in reason["remedy"]
 
     def test_logs_of_no_run_exits_with_7(self, namespace: Namespace) -> None:
         ask(namespace, "logs", "nope", code=7)

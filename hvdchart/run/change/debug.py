@@ -66,6 +66,6 @@ def _wait_until_up(cluster: Cluster, name: str, report: Callable[[str], None]) -
             raise RunFailedError(f"run {name} {current.state}: {current.reason}")
         if current.state != "not found" and current.reason not in ("", last):
             last = current.reason
-            advice = f"; {current.advice}" if current.advice else ""
-            report(f"{last}{advice}")
+            ending = f"; {current.remedy}" if current.remedy else ""
+            report(f"{last}{ending}")
     raise AssertionError("a watch without a time-out has no end")

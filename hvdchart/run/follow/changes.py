@@ -104,7 +104,7 @@ def wait_until_served(cluster: Cluster, name: str, report: Callable[[str], None]
         for pod in pods:
             problem = run.problem(pod)
             if problem:
-                reason = f": {problem.reason}; {problem.advice}"
+                reason = f": {problem.reason}; {problem.remedy}"
                 break
         text = f"TensorBoard is not up yet{reason}"
         if text != last:

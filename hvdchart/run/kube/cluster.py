@@ -299,7 +299,7 @@ class Cluster:
                 return pod
             problem = problem_of(pod, [])
             if problem:
-                raise ClusterError(f"pod {name}: {problem.reason}; {problem.advice}")
+                raise ClusterError(f"pod {name}: {problem.reason}; {problem.remedy}")
         raise ClusterError(f"pod {name} is not {' or '.join(phases)} after {POD_SECONDS} s")
 
     def run_pod(self, pod: Object) -> str:

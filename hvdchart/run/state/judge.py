@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from hvd_pods.common.record import FAILED, FINISHED, LEASE_KEPT, STORED, Key
 from hvdchart.run.state.newest import NewestRun
-from hvdchart.run.state.pod_problems import advice_for_refusal, waits_for
+from hvdchart.run.state.pod_problems import remedy_for_refusal, waits_for
 from hvdchart.run.state.release import Object, Release, component_of, condition_of, is_child
 from hvdchart.run.state.status import State
 from hvdchart.text import join_names
@@ -21,11 +21,11 @@ class Judgement(NamedTuple):
 
     state: State
     reason: str
-    advice: str = ""
+    remedy: str = ""
 
 
 def judge(run: NewestRun) -> Judgement:
-    """The state of a run with its reason and advice."""
+    """The state of a run with its reason and remedy."""
     job = run.job
     record = run.record
     if job is None:
@@ -70,19 +70,19 @@ def _judge_without_job(run: NewestRun) -> Judgement:
     if run.record.get(Key.STATE) == FAILED:
         return Judgement("failed", run.record.get(Key.REASON, ""))
     if run.record.get(Key.JOB):
-        advice = "deploy it again to start a new run"
-        return Judgement("not found", "the run's Job was deleted", advice)
-    advice = "deploy it again, or remove what is there"
-    return Judgement("not found", _why_no_job(run.release), advice)
+        remedy = "deploy it again to start a new run"
+        return Judgement("not found", "the run's Job was deleted", remedy)
+    remedy = "deploy it again, or remove what is there"
+    return Judgement("not found", _why_no_job(run.release), remedy)
 
 
 def _judge_by_pods(run: NewestRun, job: Object) -> Judgement:
     """The state of a run that its Job and its record do not tell."""
     workers = run.workers
     needed = [pod for pod in run.pods if pod not in workers.dispensable]
-    reason, advice = _problems(run, needed, _refusals(run, job, needed))
+    reason, remedy = _problems(run, needed, _refusals(run, job, needed))
     if reason:
-        return Judgement("waiting", reason, advice)
+        return Judgement("waiting", reason, remedy)
     last = run.record.get(Key.REASON) or run.last_failure
     if last and not any(pod.get("status", {}).get("phase") == "Running" for pod in run.masters):
         return Judgement("retrying", f"the last attempt failed: {last}")
@@ -97,7 +97,7 @@ def _judge_by_pods(run: NewestRun, job: Object) -> Judgement:
             reason += f"; {_group_names(waiting)}"
         return Judgement("waiting", reason)
     # Spares that do not come up keep nothing from training.
-    spare, advice = _problems(run, workers.dispensable)
+    spare, remedy = _problems(run, workers.dispensable)
     reasons = []
     if workers.used and workers.used < workers.wanted:
         reasons.append(f"it trains on {workers.used} of {workers.wanted} workers")
@@ -105,7 +105,7 @@ def _judge_by_pods(run: NewestRun, job: Object) -> Judgement:
         reasons.append(f"an earlier attempt failed: {last}")
     if spare:
         reasons.append(spare)
-    return Judgement("running", "; ".join(reasons), advice)
+    return Judgement("running", "; ".join(reasons), remedy)
 
 
 def _why_no_job(release: Release) -> str:
@@ -135,34 +135,34 @@ def _what_lacks(release: Release) -> str:
 def _failed(condition: Object, run: NewestRun) -> Judgement:
     """Why a run has failed: what its last master said, the time limit, a worker's problem."""
     reason = run.last_failure
-    advice = ""
+    remedy = ""
     if condition.get("reason") == "DeadlineExceeded":
         reason = f"{condition.get('message', '')}; {reason}".strip("; ")
-        advice = "raise master.activeDeadlineSeconds (train.deadlineSeconds in a spec)"
+        remedy = "raise master.activeDeadlineSeconds (train.deadlineSeconds in a spec)"
     for pod in run.pods:
         problem = run.problem(pod)
         if problem and component_of(pod) != "master":
             reason = f"{reason}; {pod['metadata']['name']}: {problem.reason}".strip("; ")
-            advice = advice or problem.advice
+            remedy = remedy or problem.remedy
             break
-    return Judgement("failed", reason or str(condition.get("message", "")), advice)
+    return Judgement("failed", reason or str(condition.get("message", "")), remedy)
 
 
 def _problems(
     run: NewestRun, pods: Sequence[Object], refusals: Iterable[tuple[str, str]] = ()
 ) -> tuple[str, str]:
-    """What keeps pods from running, each reason once with its pods; and the advice for each."""
+    """What keeps pods from running, each reason once with its pods; and the remedy for each."""
     problems: dict[str, list[str]] = {}
     remedies: dict[str, str] = {}
     # Refusals first: without a master, the present pods may be those of an earlier run.
     for owner, reason in refusals:
         problems.setdefault(reason, []).append(owner)
-        remedies.setdefault(reason, advice_for_refusal(reason))
+        remedies.setdefault(reason, remedy_for_refusal(reason))
     for pod in pods:
         problem = run.problem(pod)
         if problem and pod.get("status", {}).get("phase") not in ("Succeeded", "Failed"):
             problems.setdefault(problem.reason, []).append(pod["metadata"]["name"])
-            remedies[problem.reason] = problem.advice
+            remedies[problem.reason] = problem.remedy
     return _group_names(problems), "; ".join(dict.fromkeys(filter(None, remedies.values())))
 
 

@@ -82,8 +82,8 @@ def _phase_of_pods(run: NewestRun) -> Phase | None:
 def _why(run: NewestRun) -> str:
     """The first problem of a pod, and what to do about it; empty when no pod has one."""
     for problem in run.problems.values():
-        advice = f"; {run.rephrase(problem.advice)}" if problem.advice else ""
-        return f"; {problem.reason}{advice}"
+        ending = f"; {run.rephrase(problem.remedy)}" if problem.remedy else ""
+        return f"; {problem.reason}{ending}"
     return ""
 
 

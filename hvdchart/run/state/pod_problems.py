@@ -17,13 +17,13 @@ _KEYS = 'volume "keys"'
 
 @dataclass(frozen=True)
 class Problem:
-    """What is wrong with a pod, and what a person can do about it; `advice` may be empty.
+    """What is wrong with a pod, and what a person can do about it; `remedy` may be empty.
 
     `is_permanent`: it lasts until somebody does something.
     """
 
     reason: str
-    advice: str
+    remedy: str
     is_permanent: bool = False
 
 
@@ -57,7 +57,7 @@ def may_pass(event: Object) -> bool:
     return first > 0 and last > 0 and last - first < within
 
 
-def advice_for_refusal(message: str) -> str:
+def remedy_for_refusal(message: str) -> str:
     """What to do when the API server refuses to create a pod."""
     known = diagnose_refusal(message).remedy
     return known or "the message names the rule: change the values or the rule"

@@ -36,7 +36,7 @@ class PodStatus:
 
 @dataclass(frozen=True)
 class Status:
-    """A run: its state, the reason for it and what to do (`advice`); texts may be empty.
+    """A run: its state, the reason for it and what to do (`remedy`); texts may be empty.
 
     Workers are as many as the ranks need, whichever pods these are; further ones are spares.
     `attempt` counts from 1 and `attempts` is how many are allowed; both are 0 without a Job.
@@ -48,7 +48,7 @@ class Status:
     name: str
     state: State
     reason: str
-    advice: str
+    remedy: str
     job: str
     attempt: int
     attempts: int

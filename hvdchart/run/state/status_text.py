@@ -53,8 +53,8 @@ def status_report(status: Status, namespace: str, now: float | None = None) -> I
         yield f"warning: {status.warning}"
     if status.reason:
         yield f"why: {one_line(status.reason, LONGEST)}"
-    if status.advice:
-        yield f"what to do: {status.advice}"
+    if status.remedy:
+        yield f"what to do: {status.remedy}"
     pods = status.pods
     shown = pods
     if len(pods) > _MOST_PODS:

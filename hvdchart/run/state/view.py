@@ -51,7 +51,7 @@ class RunView(NewestRun):
     @cached_property
     def status(self) -> Status:
         """Its state, with the reason and what to do."""
-        state, reason, advice = judge(self)
+        state, reason, remedy = judge(self)
         metadata = self.job["metadata"] if self.job else {}
         workers = self.workers
         progress = self.progress
@@ -60,7 +60,7 @@ class RunView(NewestRun):
             name=self.release.name,
             state=state,
             reason=self.rephrase(reason),
-            advice=self.rephrase(advice),
+            remedy=self.rephrase(remedy),
             job=str(metadata.get("name", "")),
             attempt=attempt,
             attempts=attempts,

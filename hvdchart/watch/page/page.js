@@ -118,7 +118,7 @@
     if (view.reason) {
       const tone = view.state === "failed" || view.state === "not found" ? "bad" : "wait";
       notes.push(h("div", `note ${tone}`, h("b", "", view.reason),
-        view.advice ? h("span", "more", `What to do: ${view.advice}`) : null));
+        view.remedy ? h("span", "more", `What to do: ${view.remedy}`) : null));
     }
     return notes;
   }

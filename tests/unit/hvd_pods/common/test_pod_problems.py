@@ -68,7 +68,7 @@ def test_pods_and_library_judge_each_known_reason_alike(
     events: list[dict[str, Any]] = []
     if section == "refusal":
         diagnosis = pod_problems.diagnose_refusal(f'pods "hvd-worker-0" is forbidden: {sign} x')
-        advice = of_hvdchart.advice_for_refusal(diagnosis.reason)
+        remedy = of_hvdchart.remedy_for_refusal(diagnosis.reason)
     else:
         if section == "scheduling":
             pod["status"] = unschedulable(f"0/3 nodes are available: 3 {sign}.")
@@ -86,8 +86,8 @@ def test_pods_and_library_judge_each_known_reason_alike(
         diagnosis = pod_problems.diagnose(pod)
         problem = of_hvdchart.problem_of(pod, events)
         assert problem
-        advice = problem.advice
-    assert advice == entry["remedy"]
+        remedy = problem.remedy
+    assert remedy == entry["remedy"]
     # The master reads no events of pods.
     if section != "event":
         assert (diagnosis.permanent, diagnosis.remedy) == (entry["permanent"], entry["remedy"])

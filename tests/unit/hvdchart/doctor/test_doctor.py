@@ -66,7 +66,7 @@ MASTER_LIMITED = {"requests": {"cpu": "2"}, "limits": {"memory": "8Gi"}}
 
 
 @pytest.mark.parametrize(
-    ("hard", "limits", "resources", "problem", "fix"),
+    ("hard", "limits", "resources", "problem", "remedy"),
     [
         (
             {"limits.memory": "100Gi"},
@@ -107,13 +107,17 @@ MASTER_LIMITED = {"requests": {"cpu": "2"}, "limits": {"memory": "8Gi"}}
     ],
 )
 def test_remedy_is_that_of_the_problem(
-    hard: dict[str, str], limits: dict[str, Any], resources: dict[str, Any], problem: str, fix: str
+    hard: dict[str, str],
+    limits: dict[str, Any],
+    resources: dict[str, Any],
+    problem: str,
+    remedy: str,
 ) -> None:
     quota = {"metadata": {"name": "q"}, "spec": {"hard": hard}, "status": {"hard": hard}}
     ranges = [{"metadata": {"name": "r"}, "spec": {"limits": [{"type": "Container", **limits}]}}]
     values = {**VALUES, "worker": {"number": 4, "slots": 1, "resources": resources}}
     findings = [*examine_quotas([quota], ranges, pod_needs(values))]
-    assert (problem, fix) in [(finding.text, finding.fix) for finding in findings]
+    assert (problem, remedy) in [(finding.text, finding.remedy) for finding in findings]
 
 
 @pytest.mark.parametrize(
@@ -320,7 +324,7 @@ def test_workers_without_a_master_are_a_problem(hvdchart: Command, cluster: Fake
     done = hvdchart("doctor", "-o", "json")
     (found,) = (each for each in json.loads(done.output) if each["state"] == "problem")
     assert found["text"].startswith("hvd: 2 workers have no master")
-    assert "hvdchart undeploy hvd -n team" in found["fix"]
+    assert "hvdchart undeploy hvd -n team" in found["remedy"]
     cluster.put("jobs", job())
     assert hvdchart("doctor").code == 0
 
@@ -358,9 +362,9 @@ def test_each_problem_is_found(hvdchart: Command, spec_with_problems: Path) -> N
     assert "the hostPath volume data needs privileged" in texts["Pod Security"]
 
 
-def test_each_problem_has_a_fix(hvdchart: Command, spec_with_problems: Path) -> None:
+def test_each_problem_has_a_remedy(hvdchart: Command, spec_with_problems: Path) -> None:
     findings = json.loads(hvdchart("doctor", spec_with_problems, "-o", "json").output)
-    assert all(each["fix"] for each in findings if each["state"] == "problem")
+    assert all(each["remedy"] for each in findings if each["state"] == "problem")
 
 
 def test_problems_are_counted(hvdchart: Command, spec_with_problems: Path) -> None:

@@ -54,7 +54,7 @@ def test_doctor_finds_out_whether_policies_are_enforced(
     kubelet = Kubelet(fake_cluster, prints)
     finding = examine_policies(Cluster.connect(), "python:3")
     assert finding.state == state
-    assert bool(finding.fix) is (state == "problem")
+    assert bool(finding.remedy) is (state == "problem")
     target, stranger = kubelet.pods
     (created,) = (r for r in fake_cluster.requests if r.verb == "create" and r.resource != "pods")
     policy = created.body

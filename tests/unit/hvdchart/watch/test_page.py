@@ -188,7 +188,7 @@ def test_texts_of_a_stranger_stay_texts_in_a_browser(tmp_path: Path) -> None:
     mark = replace(view.marks[-1], text=EVIL)
     stall = replace(view.stall, what=EVIL, place=EVIL)
     rows = (replace(view.rows[0], pod=EVIL, state=EVIL), *view.rows[1:])
-    own = {"reason": EVIL, "advice": EVIL, "log": (EVIL,), "marks": (mark,), "rows": rows}
+    own = {"reason": EVIL, "remedy": EVIL, "log": (EVIL,), "marks": (mark,), "rows": rows}
     evil = replace(view, name=EVIL, namespace=EVIL, stall=stall, **own)  # type: ignore[arg-type]
     file = tmp_path / "page.html"
     file.write_text(page(evil, sections=[Section(EVIL, EVIL)]))

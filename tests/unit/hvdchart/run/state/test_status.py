@@ -1,4 +1,4 @@
-"""The state of a run with its reason and advice, its phases, and how they are printed."""
+"""The state of a run with its reason and remedy, its phases, and how they are printed."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def unschedulable(reason: str, message: str = "") -> list[Any]:
 
 
 @pytest.mark.parametrize(
-    ("pods", "more", "state", "reason", "advice"),
+    ("pods", "more", "state", "reason", "remedy"),
     [
         ([MASTER, *WORKERS], {}, "running", "", ""),
         (
@@ -268,15 +268,15 @@ def unschedulable(reason: str, message: str = "") -> list[Any]:
         ([MASTER, *WORKERS], {"events": [REFUSED]}, "running", "", ""),
     ],
 )
-def test_state_with_its_reason_and_advice(
-    pods: list[Any], more: dict[str, Any], state: str, reason: str, advice: str
+def test_state_with_its_reason_and_remedy(
+    pods: list[Any], more: dict[str, Any], state: str, reason: str, remedy: str
 ) -> None:
     more = dict(more)
     current = status(pods, *more.pop("events", ()), **more)
     assert current.state == state
     assert current.reason.startswith(reason)
     assert bool(current.reason) == bool(reason or state == "not found")
-    assert advice in current.advice
+    assert remedy in current.remedy
 
 
 def test_status_is_that_of_the_newest_job() -> None:
@@ -475,7 +475,7 @@ def test_a_run_whose_stateful_sets_were_deleted_says_so_and_what_to_do() -> None
     found = status([MASTER], sets=[])
     assert found.state == "waiting"
     assert "StatefulSets" in found.reason
-    assert "hvdchart restart" in found.advice
+    assert "hvdchart restart" in found.remedy
 
 
 @pytest.mark.parametrize("is_stopped", [True, False])
@@ -483,7 +483,7 @@ def test_the_command_that_continues_a_run_names_its_namespace(is_stopped: bool) 
     made = job(suspend=is_stopped)
     made["metadata"]["namespace"] = "team"
     found = status([MASTER], jobs=[made], sets=[])
-    assert found.advice.endswith("hvdchart restart hvd -n team")
+    assert found.remedy.endswith("hvdchart restart hvd -n team")
 
 
 def test_a_run_whose_master_has_recorded_the_end_is_finishing() -> None:
