@@ -68,9 +68,9 @@ def check(
         output = done.stdout
         errors = done.stderr
     report = checks.read_probe(image, output, errors)
-    findings = checks.check_requirements(report, mode, framework, brings_mpi=with_mpi)
-    show(*checks.check_report(image, findings))
-    unmet = checks.missing(findings)
+    requirements = checks.check_requirements(report, mode, framework, brings_mpi=with_mpi)
+    show(*checks.check_report(image, requirements))
+    unmet = checks.missing(requirements)
     if unmet:
-        names = ", ".join(finding.requirement for finding in unmet)
+        names = ", ".join(each.name for each in unmet)
         raise ImageError(f"{image} cannot be used with launch.mode {mode}; missing: {names}")

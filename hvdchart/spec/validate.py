@@ -44,11 +44,11 @@ from hvdchart.spec.topology import (
     workers,
 )
 
-Finding: TypeAlias = tuple[KeyPath, str, str]
+Contradiction: TypeAlias = tuple[KeyPath, str, str]
 """The path of the value to change, the problem, what was expected."""
 
 
-def find_contradictions(spec: Spec) -> Iterator[Finding]:
+def find_contradictions(spec: Spec) -> Iterator[Contradiction]:
     """Every contradiction in `spec`, in the order of its keys."""
     seen: dict[str, int] = {}
     for index, group in enumerate(spec.nodes):
@@ -68,13 +68,13 @@ def find_contradictions(spec: Spec) -> Iterator[Finding]:
     yield from _run(spec)
 
 
-def _minimum(at: KeyPath, spec: Spec, group: NodeGroup) -> Iterator[Finding]:
+def _minimum(at: KeyPath, spec: Spec, group: NodeGroup) -> Iterator[Contradiction]:
     count = workers(group, spec)
     if group.minimum and group.minimum > count:
         yield at, f"{group.minimum} of {count} nodes", f"1 to {count}"
 
 
-def _names(spec: Spec, index: int) -> Iterator[Finding]:
+def _names(spec: Spec, index: int) -> Iterator[Contradiction]:
     group = spec.nodes[index].name
     if group == "master":
         yield ("nodes", index, "name"), "the chart's own pod is named 'master'", "another name"
@@ -93,7 +93,7 @@ def longest_name(spec: Spec) -> int:
     return int(longest["inQueue" if is_in_kueue(spec.values) else "alone"])
 
 
-def _topology(at: KeyPath, group: NodeGroup) -> Iterator[Finding]:
+def _topology(at: KeyPath, group: NodeGroup) -> Iterator[Contradiction]:
     if group.cores_per_socket is None:
         if not group.gpus:
             expected = "coresPerSocket for a CPU node (lscpu shows it), or gpus"
@@ -117,7 +117,7 @@ def _topology(at: KeyPath, group: NodeGroup) -> Iterator[Finding]:
         yield (*at, "reserved"), problem, "no reserved, or shared: false"
 
 
-def _cpu_manager(at: KeyPath, spec: Spec, group: NodeGroup) -> Iterator[Finding]:
+def _cpu_manager(at: KeyPath, spec: Spec, group: NodeGroup) -> Iterator[Contradiction]:
     if group.cpu_manager != "static":
         return
     here = (*at, "cpuManager")
@@ -137,7 +137,7 @@ def _cpu_manager(at: KeyPath, spec: Spec, group: NodeGroup) -> Iterator[Finding]
         yield here, "static without memory", expected
 
 
-def _ranks(at: KeyPath, spec: Spec, group: NodeGroup) -> Iterator[Finding]:
+def _ranks(at: KeyPath, spec: Spec, group: NodeGroup) -> Iterator[Contradiction]:
     from_values = override(spec, "slots")
     yield from _slots_of_gpus(("values", "worker", "slots"), group, from_values)
     for path, tuning in (((*at, "tuning"), group.tuning), (("tuning",), spec.tuning)):
@@ -147,13 +147,13 @@ def _ranks(at: KeyPath, spec: Spec, group: NodeGroup) -> Iterator[Finding]:
             yield (*path, "cpu"), problem, "whole CPUs"
 
 
-def _slots_of_gpus(at: KeyPath, group: NodeGroup, given: int | None) -> Iterator[Finding]:
+def _slots_of_gpus(at: KeyPath, group: NodeGroup, given: int | None) -> Iterator[Contradiction]:
     if group.gpus and given not in (None, group.gpus):
         problem = f"{given} slots on nodes with {group.gpus} GPUs"
         yield at, problem, "one rank per GPU: omit slots or change gpus"
 
 
-def _hosts(spec: Spec) -> Iterator[Finding]:
+def _hosts(spec: Spec) -> Iterator[Contradiction]:
     spares = override(spec, "spares")
     number = sum(workers(group, spec) for group in spec.nodes)
     number += sum(group.spares if spares is None else spares for group in spec.nodes)
@@ -162,7 +162,7 @@ def _hosts(spec: Spec) -> Iterator[Finding]:
         yield ("nodes",), problem, f"at most {most_workers()} in all groups"
 
 
-def _devices(spec: Spec) -> Iterator[Finding]:
+def _devices(spec: Spec) -> Iterator[Contradiction]:
     plugin = device_plugin(group.gpu_resource for group in spec.nodes if group.gpus)
     value = spec.train.env.get(plugin.variable) if plugin else None
     if plugin and value is not None and value not in plugin.values:
@@ -171,7 +171,7 @@ def _devices(spec: Spec) -> Iterator[Finding]:
         yield ("train", "env", plugin.variable), problem, expected
 
 
-def _reserved(at: KeyPath, group: NodeGroup) -> Iterator[Finding]:
+def _reserved(at: KeyPath, group: NodeGroup) -> Iterator[Contradiction]:
     if group.memory is not None and (group.reserved.memory or 0) >= group.memory:
         yield (*at, "reserved", "memory"), "reserves all of the node's memory", "less than memory"
     if group.cores_per_socket is not None:
@@ -181,7 +181,7 @@ def _reserved(at: KeyPath, group: NodeGroup) -> Iterator[Finding]:
             yield (*at, "reserved", "cpu"), problem, f"less than {cpus}"
 
 
-def _volumes(spec: Spec) -> Iterator[Finding]:
+def _volumes(spec: Spec) -> Iterator[Contradiction]:
     groups = {group.name for group in spec.nodes}
     mounts: dict[str, str] = {}
     for name, volume in spec.volumes.items():
@@ -197,7 +197,7 @@ def _volumes(spec: Spec) -> Iterator[Finding]:
         mounts[mount] = name
 
 
-def _volume(at: KeyPath, name: str, volume: Volume) -> Iterator[Finding]:
+def _volume(at: KeyPath, name: str, volume: Volume) -> Iterator[Contradiction]:
     given = volume.sources
     if len(given) != 1:
         problem = f"{' and '.join(given)} together" if given else "no source"
@@ -215,7 +215,7 @@ def _volume(at: KeyPath, name: str, volume: Volume) -> Iterator[Finding]:
         yield (*at, "readOnly"), "the output volume is mounted read-only", "readOnly: false"
 
 
-def _run(spec: Spec) -> Iterator[Finding]:
+def _run(spec: Spec) -> Iterator[Contradiction]:
     for name in filter(is_charts_variable, spec.train.env):
         yield ("train", "env", name), "the chart sets that variable", "another name"
     # A command of mode custom may start ranks with variables of its own.
@@ -262,7 +262,7 @@ def _run(spec: Spec) -> Iterator[Finding]:
         yield ("launch", "options"), problem, "options in train.command, the complete command line"
 
 
-def _nested(command: Sequence[str]) -> Iterator[Finding]:
+def _nested(command: Sequence[str]) -> Iterator[Contradiction]:
     """A launcher in the command that the run starts in each rank."""
     nested = nested_launcher(command)
     if nested:
@@ -273,7 +273,7 @@ def _nested(command: Sequence[str]) -> Iterator[Finding]:
         yield ("train", "command"), problem, expected
 
 
-def _horovodrun(spec: Spec) -> Iterator[Finding]:
+def _horovodrun(spec: Spec) -> Iterator[Contradiction]:
     """What mode direct cannot take of a line of horovodrun."""
     at: KeyPath = ("train", "command")
     try:
@@ -288,7 +288,7 @@ def _horovodrun(spec: Spec) -> Iterator[Finding]:
         yield at, problem, f"-np {ranks}, or no -np"
 
 
-def _binding(spec: Spec) -> Iterator[Finding]:
+def _binding(spec: Spec) -> Iterator[Contradiction]:
     """mpirun has one binding for all groups, and needs a core for each rank."""
     places: list[tuple[KeyPath, str | None]] = [(("tuning", "binding"), spec.tuning.binding)]
     for index, group in enumerate(spec.nodes):

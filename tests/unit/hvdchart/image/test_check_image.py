@@ -73,9 +73,9 @@ def test_missing_requirement_is_named_with_its_remedy(
     changes: dict[str, Any], how: list[Any], lacking: str | None, remedy: str
 ) -> None:
     programs = {**GOOD["programs"], **changes.get("programs", {})}
-    findings = check_requirements({**GOOD, **changes, "programs": programs}, *how)
-    assert [finding.requirement for finding in missing(findings)] == ([lacking] if lacking else [])
-    head, *lines = check_report("team/train:1", findings)
+    requirements = check_requirements({**GOOD, **changes, "programs": programs}, *how)
+    assert [each.name for each in missing(requirements)] == ([lacking] if lacking else [])
+    head, *lines = check_report("team/train:1", requirements)
     assert head == "team/train:1"
     assert remedy in "\n".join(lines)
     assert any(line.startswith("  --  ") for line in lines) == bool(remedy)
@@ -83,9 +83,9 @@ def test_missing_requirement_is_named_with_its_remedy(
 
 def test_mpi_that_the_run_brings_is_no_reason_to_refuse_an_image() -> None:
     probe = {**GOOD, "programs": {**GOOD["programs"], "mpirun": None}}
-    findings = check_requirements(probe, "mpirun", brings_mpi=True)
-    assert missing(findings) == []
-    assert "requirements.txt" in "\n".join(check_report("team/train:1", findings))
+    requirements = check_requirements(probe, "mpirun", brings_mpi=True)
+    assert missing(requirements) == []
+    assert "requirements.txt" in "\n".join(check_report("team/train:1", requirements))
 
 
 @pytest.mark.parametrize(
