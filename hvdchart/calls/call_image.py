@@ -5,13 +5,11 @@ from __future__ import annotations
 import dataclasses
 import dis
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
-from numbers import Integral, Real
 from pathlib import Path
 from types import CodeType
-from typing import Any
 
 from hvd_pods.common.pip_output import REQUIREMENTS
 from hvdchart.errors import CallError, SpecError
@@ -85,68 +83,6 @@ def users_modules(modules: Iterable[str]) -> dict[str, Path]:
             folder = Path(spec.origin).parent
             found[name] = folder.parent if spec.submodule_search_locations else folder
     return found
-
-
-# What each setting may be, and the words for it.
-_KINDS: Mapping[str, tuple[tuple[type, ...], str]] = {
-    "workers": ((Integral,), "a whole number, such as 4"),
-    "gpus": ((Integral,), "a whole number, such as 1: the GPUs of a worker"),
-    "cpu": ((Real, str), 'a number of CPUs, such as 4 or "500m"'),
-    "memory": ((str,), 'an amount of memory, such as "16Gi"'),
-    "image": ((str,), 'the name of an image, such as "team/app:1.0"'),
-    "env": ((Mapping,), 'variables by their names, such as {"LEVEL": "2"}'),
-    "secrets": ((Sequence,), 'a list of names, such as ["wandb"]'),
-    "volumes": ((Mapping,), 'volumes by their names, such as {"data": "pvc:scans"}'),
-    "settings": ((Sequence,), 'a list, such as ["image.pullSecrets=[mine]"]'),
-    "idle": ((Real,), "seconds, such as 600"),
-    "timeout": ((Real,), "seconds, such as 3600"),
-    "namespace": ((str,), "the name of a namespace"),
-    "force": ((bool,), "True or False"),
-    "helm": ((str,), "the name of a program, or its path"),
-}
-
-
-def check_kinds(settings: Mapping[str, Any]) -> None:
-    """Raise SpecError for a setting of another kind than its own; None is one that is not given."""
-    for setting, (kinds, expected) in _KINDS.items():
-        value = settings.get(setting)
-        is_other = isinstance(value, bool) and bool not in kinds
-        if value is not None and (not isinstance(value, kinds) or is_other):
-            raise SpecError("the settings", setting, f"got {value!r}", expected)
-    output = settings.get("output")
-    if output is not None and not hasattr(output, "write"):
-        expected = "a file that is open for writing, such as sys.stderr"
-        raise SpecError("the settings", "output", f"got {output!r}", expected)
-
-
-def own_script_run(name: str, settings: Mapping[str, Any]) -> ScriptRun:
-    """The run of a launcher's settings, as if they were typed as options of `hvdchart run`.
-
-    Raises SpecError for a setting of another kind than its own.
-    """
-    check_kinds(settings)
-    names = settings.get("secrets", ())
-    for setting in ("secrets", "settings"):
-        value = settings.get(setting, ())
-        if isinstance(value, str):
-            raise SpecError("the settings", setting, f"got {value!r}", f"a list: [{value!r}]")
-    pairs = {
-        setting: [f"{key}={value}" for key, value in settings.get(setting, {}).items()]
-        for setting in ("env", "volumes")
-    }
-    return ScriptRun(
-        ["python3"],
-        name,
-        workers=settings.get("workers", ScriptRun.workers),
-        gpus=settings.get("gpus", ScriptRun.gpus),
-        image=settings.get("image", ""),
-        cpu=str(settings.get("cpu", "")),
-        memory=settings.get("memory", ""),
-        env=pairs["env"],
-        secret=tuple(names),
-        volume=pairs["volumes"],
-        settings=tuple(settings.get("settings", ())),
-    )
 
 
 @dataclass

@@ -16,12 +16,12 @@ from contextlib import (
 from functools import cache, partial
 from pathlib import Path
 from secrets import token_hex
-from typing import Any, Self, TextIO
+from typing import Any, Self
 
 from hvd_pods.common.hostile import one_line, printable
 from hvd_pods.common.pip_output import REQUIREMENTS
 from hvd_pods.common.record import Key
-from hvdchart.calls.call_image import OwnRun, check_kinds, own_script_run, users_modules
+from hvdchart.calls.call_image import OwnRun, users_modules
 from hvdchart.calls.connection import (
     Connection,
     LostError,
@@ -30,6 +30,7 @@ from hvdchart.calls.connection import (
     pack,
 )
 from hvdchart.calls.own_spec import PROGRAMS, plan_calls, read_with_programs
+from hvdchart.calls.settings import Settings, Takes, check_kinds
 from hvdchart.calls.traceback_filter import callers_lines
 from hvdchart.doctor.examine import check_before_install
 from hvdchart.doctor.rights import Right
@@ -108,69 +109,33 @@ class Launcher:
     what a program leaves that was killed. A fork of this process cannot use its launchers.
     """
 
-    @callers_lines
-    def __init__(
-        self,
-        *,
-        workers: int | None = None,
-        gpus: int | None = None,
-        cpu: float | str | None = None,
-        memory: str = "",
-        image: str = "",
-        env: Mapping[str, str] | None = None,
-        secrets: Sequence[str] = (),
-        volumes: Mapping[str, str] | None = None,
-        settings: Sequence[str] = (),
-        spec: str | Path | Spec | None = None,
-        code: str | Path | None = None,
-        name: str = "",
-        namespace: str | None = None,
-        context: str | None = None,
-        helm: str = "helm",
-        idle: float = 600.0,
-        force: bool = False,
-        output: TextIO | None = None,
-    ) -> None:
-        given: dict[str, Any] = {
-            "workers": workers,
-            "gpus": gpus,
-            "cpu": cpu,
-            "memory": memory,
-            "image": image,
-            "env": env,
-            "secrets": secrets,
-            "volumes": volumes,
-            "settings": settings,
-        }
-        own = {key: value for key, value in given.items() if value not in (None, "", (), [], {})}
-        if spec is not None and own:
-            where = "keys of the spec, or no spec="
-            raise SpecError("the settings", join_names(own), "given beside spec=", where)
-        others = {"idle": idle, "force": force, "output": output, "helm": helm}
-        check_kinds({**others, "namespace": namespace})
-        if not _LEAST_IDLE <= idle <= _MOST_IDLE:
+    @Takes(Settings)
+    def __init__(self, given: Settings) -> None:
+        given.check()
+        if not _LEAST_IDLE <= given.idle <= _MOST_IDLE:
             expected = f"{_LEAST_IDLE:.0f} to {_MOST_IDLE:.0f} seconds"
-            raise SpecError("the settings", "idle", f"{idle:g} s", expected)
+            raise SpecError("the settings", "idle", f"{given.idle:g} s", expected)
         self._given: str | Path | Spec | OwnRun
-        if spec is None:
+        name = given.name
+        if given.spec is None:
             name = name or f"launch-{token_hex(3)}"
-            self._given = OwnRun(own_script_run(name, own), tuple(sys.modules))
+            self._given = OwnRun(given.script_run(name), tuple(sys.modules))
         else:
-            self._given = spec
+            self._given = given.spec
         # Where the output goes; it may be another one for the next call.
-        self.output = output
+        self.output = given.output
         # Who gives no spec knows no keys of it.
-        self._word: Callable[[str], str] = str if spec is not None else _in_arguments
+        self._word: Callable[[str], str] = str if given.spec is not None else _in_arguments
         # A line is reported once.
         self._report_once = cache(self._report)
         # The program may go to another folder.
-        self._code = None if code is None else Path(code).absolute()
+        self._code = None if given.code is None else Path(given.code).absolute()
         self._read = partial(read_with_programs, self._given, name, self._code, self._report_once)
-        self._plan = plan_calls(self._read(), idle)
-        self._namespace = namespace
-        self._helm = Helm(helm, context, rephrase=in_arguments)
-        self._force = force
-        self._idle = idle
+        self._plan = plan_calls(self._read(), given.idle)
+        self._namespace = given.namespace
+        self._helm = Helm(given.helm, given.context, rephrase=in_arguments)
+        self._force = given.force
+        self._idle = given.idle
         self._deployed: _Deployed | None = None
         # A fork has this object, too, and must leave the release to the process that made it.
         self._process = os.getpid()

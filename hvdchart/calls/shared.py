@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from numbers import Real
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any
 
 from hvdchart.calls.launcher import Launcher
+from hvdchart.calls.settings import Call, Settings, Takes
 from hvdchart.calls.traceback_filter import callers_lines
 from hvdchart.errors import HvdchartError
 from hvdchart.project.script import ScriptRun
-from hvdchart.spec.model import Spec
 
 
 @dataclass
@@ -42,31 +43,8 @@ def _forget_lock() -> None:
 os.register_at_fork(after_in_child=_forget_lock)
 
 
-def launch(
-    function: Callable[..., Any],
-    args: Sequence[Any] = (),
-    kwargs: Mapping[str, Any] | None = None,
-    *,
-    timeout: float | None = None,
-    workers: int | None = None,
-    gpus: int | None = None,
-    cpu: float | str | None = None,
-    memory: str = "",
-    image: str = "",
-    env: Mapping[str, str] | None = None,
-    secrets: Sequence[str] = (),
-    volumes: Mapping[str, str] | None = None,
-    settings: Sequence[str] = (),
-    spec: str | Path | Spec | None = None,
-    code: str | Path | None = None,
-    name: str = "",
-    namespace: str | None = None,
-    context: str | None = None,
-    helm: str = "helm",
-    idle: float = 600.0,
-    force: bool = False,
-    output: TextIO | None = None,
-) -> list[Any]:
+@Takes(Call)
+def launch(call: Call) -> list[Any]:
     """Call a function on each rank of a few pods; what it returns, by rank.
 
     The first call installs a release. The next call with the same settings uses the same pods,
@@ -81,7 +59,6 @@ def launch(
     function: it travels with what it refers to; modules of your own are in `code`.
     args: its arguments.
     kwargs: its arguments with names.
-    timeout: seconds after which the ranks are ended, from when the workers are ready.
     workers: number of workers; 2 by default.
     gpus: GPUs of each worker, with a rank on each; none by default.
     cpu: CPUs of each worker, such as 4; by default 250m.
@@ -101,29 +78,11 @@ def launch(
     idle: seconds without a call after which the workers end; the next call starts others.
     force: also install what cannot start now: nodes or Secrets will come.
     output: where the ranks' output goes; sys.stdout by default.
+    timeout: seconds after which the ranks are ended, from when the workers are ready.
     """
-    given: dict[str, Any] = {
-        "workers": workers,
-        "gpus": gpus,
-        "cpu": cpu,
-        "memory": memory,
-        "image": image,
-        "env": env,
-        "secrets": secrets,
-        "volumes": volumes,
-        "settings": settings,
-        "spec": spec,
-        "code": code,
-        "name": name,
-        "namespace": namespace,
-        "context": context,
-        "helm": helm,
-        "idle": idle,
-        "force": force,
-        "output": output,
-    }
-    with callers_lines, _borrow(given) as launcher:
-        return launcher(function, args, kwargs, timeout=timeout)
+    settings = {each.name: getattr(call, each.name) for each in dataclasses.fields(Settings)}
+    with _borrow(settings) as launcher:
+        return launcher(call.function, call.args, call.kwargs, timeout=call.timeout)
 
 
 def close() -> None:

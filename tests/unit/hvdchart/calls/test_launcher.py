@@ -434,11 +434,27 @@ def test_traceback_of_a_call_that_fails_has_the_callers_lines_alone(
         error = error.__context__ if error.__cause__ is None else error.__cause__
 
 
-def test_launch_shows_each_setting_of_a_launcher() -> None:
+def test_launch_shows_and_describes_each_setting_of_a_launcher() -> None:
     taken = dict(inspect.signature(hvdchart.launch).parameters)
     for name, parameter in inspect.signature(hvdchart.Launcher).parameters.items():
         assert taken[name] == parameter
-        assert f"\n{name}: " in (inspect.getdoc(hvdchart.launch) or "")
+    described = inspect.getdoc(hvdchart.launch) or ""
+    assert [name for name in taken if f"\n{name}: " not in described] == []
+
+
+@pytest.mark.parametrize(
+    ("called", "args", "kwargs", "says"),
+    [
+        (hvdchart.launch, [fail], {"wokers": 2}, r"launch\(\) got an unexpected .* 'wokers'"),
+        (hvdchart.launch, [], {}, r"launch\(\) missing a required argument: 'function'"),
+        (hvdchart.Launcher, [2], {}, r"Launcher.__init__\(\) too many positional arguments"),
+    ],
+)
+def test_wrong_arguments_are_refused_in_the_words_of_python(
+    called: Callable[..., object], args: list[object], kwargs: dict[str, object], says: str
+) -> None:
+    with pytest.raises(TypeError, match=f"^{says}"):
+        called(*args, **kwargs)
 
 
 def test_launch_has_the_callers_lines_alone(monkeypatch: pytest.MonkeyPatch) -> None:

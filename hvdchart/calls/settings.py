@@ -1,0 +1,180 @@
+"""The settings of `launch` and `Launcher`: what each may be, and the run that they describe."""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import wraps
+from numbers import Integral, Real
+from pathlib import Path
+from typing import Any, Concatenate, Generic, ParamSpec, TextIO, TypeVar, overload
+
+from hvdchart.calls.traceback_filter import callers_lines
+from hvdchart.errors import SpecError
+from hvdchart.project.script import ScriptRun
+from hvdchart.spec.model import Spec
+from hvdchart.text import join_names
+
+_Arguments = ParamSpec("_Arguments")
+_Made = TypeVar("_Made")
+_Owner = TypeVar("_Owner")
+_Result = TypeVar("_Result")
+
+
+def _kind(expected: str, *kinds: type) -> dict[str, Any]:
+    """What a setting may be besides None, and the words for it."""
+    return {"kinds": kinds, "expected": expected}
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunSettings:
+    """The settings that a spec has otherwise; None and empty ones were not given."""
+
+    workers: int | None = field(default=None, metadata=_kind("a whole number, such as 4", Integral))
+    gpus: int | None = field(
+        default=None, metadata=_kind("a whole number, such as 1: the GPUs of a worker", Integral)
+    )
+    cpu: float | str | None = field(
+        default=None, metadata=_kind('a number of CPUs, such as 4 or "500m"', Real, str)
+    )
+    memory: str = field(default="", metadata=_kind('an amount of memory, such as "16Gi"', str))
+    image: str = field(
+        default="", metadata=_kind('the name of an image, such as "team/app:1.0"', str)
+    )
+    env: Mapping[str, str] | None = field(
+        default=None, metadata=_kind('variables by their names, such as {"LEVEL": "2"}', Mapping)
+    )
+    secrets: Sequence[str] = field(
+        default=(), metadata=_kind('a list of names, such as ["wandb"]', Sequence)
+    )
+    volumes: Mapping[str, str] | None = field(
+        default=None,
+        metadata=_kind('volumes by their names, such as {"data": "pvc:scans"}', Mapping),
+    )
+    settings: Sequence[str] = field(
+        default=(), metadata=_kind('a list, such as ["image.pullSecrets=[mine]"]', Sequence)
+    )
+
+    def given(self) -> dict[str, Any]:
+        """The settings of these nine that were given, by their names."""
+        pairs = ((each.name, getattr(self, each.name)) for each in dataclasses.fields(RunSettings))
+        return {name: value for name, value in pairs if value not in (None, "", (), [], {})}
+
+    def script_run(self, name: str) -> ScriptRun:
+        """The run, as if the settings were typed as options of `hvdchart run`.
+
+        Raises SpecError for a setting of another kind than its own.
+        """
+        given = self.given()
+        check_kinds(given)
+        for setting in ("secrets", "settings"):
+            value = given.get(setting)
+            if isinstance(value, str):
+                raise SpecError("the settings", setting, f"got {value!r}", f"a list: [{value!r}]")
+        return ScriptRun(
+            ["python3"],
+            name,
+            workers=given.get("workers", ScriptRun.workers),
+            gpus=given.get("gpus", ScriptRun.gpus),
+            image=self.image or "",
+            cpu=str(given.get("cpu", "")),
+            memory=self.memory or "",
+            env=[f"{key}={value}" for key, value in (self.env or {}).items()],
+            secret=tuple(self.secrets or ()),
+            volume=[f"{key}={value}" for key, value in (self.volumes or {}).items()],
+            settings=tuple(self.settings or ()),
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings(RunSettings):
+    """What a Launcher takes; `help(hvdchart.launch)` describes each setting."""
+
+    spec: str | Path | Spec | None = None
+    code: str | Path | None = None
+    name: str = ""
+    namespace: str | None = field(default=None, metadata=_kind("the name of a namespace", str))
+    context: str | None = None
+    helm: str = field(default="helm", metadata=_kind("the name of a program, or its path", str))
+    idle: float = field(default=600.0, metadata=_kind("seconds, such as 600", Real))
+    force: bool = field(default=False, metadata=_kind("True or False", bool))
+    output: TextIO | None = None
+
+    def check(self) -> None:
+        """Raise SpecError for settings of the run beside a spec, and for others of a wrong kind."""
+        given = self.given()
+        if self.spec is not None and given:
+            where = "keys of the spec, or no spec="
+            raise SpecError("the settings", join_names(given), "given beside spec=", where)
+        own = {each.name for each in dataclasses.fields(RunSettings)}
+        check_kinds({name: value for name, value in vars(self).items() if name not in own})
+        if self.output is not None and not hasattr(self.output, "write"):
+            expected = "a file that is open for writing, such as sys.stderr"
+            raise SpecError("the settings", "output", f"got {self.output!r}", expected)
+
+
+@dataclass(frozen=True)
+class Call(Settings):
+    """What `launch` takes."""
+
+    function: Callable[..., Any]
+    args: Sequence[Any] = ()
+    kwargs: Mapping[str, Any] | None = None
+    timeout: float | None = field(
+        default=None, kw_only=True, metadata=_kind("seconds, such as 3600", Real)
+    )
+
+
+def check_kinds(settings: Mapping[str, Any]) -> None:
+    """Raise SpecError for a setting of another kind than its own; None is one that is not given."""
+    for setting in dataclasses.fields(Call):
+        value = settings.get(setting.name)
+        if value is None or not setting.metadata:
+            continue
+        kinds = setting.metadata["kinds"]
+        is_other = isinstance(value, bool) and bool not in kinds
+        if is_other or not isinstance(value, kinds):
+            expected = setting.metadata["expected"]
+            raise SpecError("the settings", setting.name, f"got {value!r}", expected)
+
+
+class Takes(Generic[_Arguments, _Made]):
+    """Lets a function take the arguments of a class, of which its last parameter gets an object.
+
+    Type checkers, help() and notebooks show the arguments as if the function itself named them.
+    What it raises for its caller has no lines of hvdchart.
+    """
+
+    def __init__(self, make: Callable[_Arguments, _Made]) -> None:
+        self._make = make
+
+    @overload
+    def __call__(self, function: Callable[[_Made], _Result]) -> Callable[_Arguments, _Result]: ...
+
+    @overload
+    def __call__(
+        self, function: Callable[[_Owner, _Made], _Result]
+    ) -> Callable[Concatenate[_Owner, _Arguments], _Result]: ...
+
+    def __call__(self, function: Callable[..., _Result]) -> Callable[..., _Result]:
+        own = inspect.signature(function)
+        *before, _ = own.parameters.values()
+        taken = inspect.signature(self._make).parameters.values()
+        signature = own.replace(parameters=[*before, *taken])
+
+        @wraps(function)
+        def call(*args: Any, **kwargs: Any) -> _Result:
+            with callers_lines:
+                try:
+                    signature.bind(*args, **kwargs)
+                except TypeError as error:
+                    # In the words of Python, which would name the class.
+                    raise TypeError(f"{function.__qualname__}() {error}") from None
+                made = self._make(*args[len(before) :], **kwargs)
+                return function(*args[: len(before)], made)
+
+        # help() and notebooks read it.
+        call.__signature__ = signature  # type: ignore[attr-defined]
+        return call
