@@ -109,12 +109,13 @@ lock: venv ## Lock the newest Python packages that requirements/*.in allow
 	    $$name.in -o $$name.txt || exit; done
 
 # Each is tests/bench/bench_NAME.py, with its options in ARGS: `make bench-faults ARGS=--help`.
-BENCHES_APART := bench-faults bench-scale bench-bare bench-pipeline bench-1000 bench-releases
+BENCHES_APART := bench-faults bench-sizes bench-scale bench-bare bench-pipeline bench-1000 bench-releases
 bench: venv ## Measure rendering, commands and the loop of `hvdchart dev`; checks nothing
 	@for file in $(filter-out $(BENCHES_APART:bench-%=tests/bench/bench_%.py),$(wildcard tests/bench/bench_*.py)); do \
 	  $(PY) -m $$(echo $${file%.py} | tr / .) || exit; done
 
 bench-faults: ## Measure start and faults, also of other launchers (ARGS="--only keep,waiting --parts storm")
+bench-sizes: ## Measure what fewer and more workers cost, also of torchrun's elastic mode in a TrainJob
 bench-scale: ## Measure what a second rank costs with the chart's variables, with MPI and with Gloo
 bench-bare: ## Measure training in pods beside the same on this machine
 bench-pipeline: ## Measure what reading images costs a training, naive and with pipeline.py

@@ -185,10 +185,12 @@ def choose(only: str, everyone: Mapping[str, One]) -> dict[str, One]:
 
 
 @contextmanager
-def bench_namespace() -> Iterator[Namespace]:
+def bench_namespace(
+    name: str = "examples", overrides: Mapping[str, str] = OPEN_MPI_4
+) -> Iterator[Namespace]:
     """A namespace of its own on the local cluster, which has the image of all contestants then."""
     kubeconfig = cluster.up()
-    image = build("examples", overrides=OPEN_MPI_4)
+    image = build(name, overrides=overrides)
     load(image.reference)
     namespace = Namespace("hvd-bench", kubeconfig, image.reference)
     namespace.kubectl("create", "namespace", namespace.name)

@@ -1,0 +1,268 @@
+"""Measures what it costs to continue with fewer workers and to take them again: make bench-sizes.
+
+A script of PyTorch trains on two ranks of the local cluster. One worker is lost, and a quota leaves
+no room for another one; then the quota goes. Beside this chart, the same training under torchrun's
+elastic mode in a TrainJob: Trainer has no elasticity of its own, so that torchrun's options are in
+the command. The script takes the state from `keep` in one case, and from a file of both workers,
+which it writes at each step, in the other, as PyTorch's documentation advises.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import signal
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import yaml
+
+from devtools.docs_gen.generated import table
+from devtools.toolchain.tools import TRAINER, module_folder
+from tests.bench.contestants import NAME, Chart, Contestant, bench_namespace, in_turns
+from tests.bench.mpi_operator import with_output
+from tests.bench.report import publish
+from tests.bench.trainer import FOLDER, GROUP, Trainer, trainer
+from tests.e2e.cluster import Namespace
+from tests.faults.storm import MOST_FAULTS
+from tests.support.controllers import running
+from tests.support.waiting import wait_until
+
+RUNTIME = "manifests/base/runtimes/torch_distributed.yaml"
+# Steps that a training makes before the next change.
+BETWEEN = 40
+# Seconds in which a training has to go on with another number of ranks.
+LIMIT = 240.0
+WORKERS = 2
+SCRIPT = """
+import json, os, sys, time
+import torch
+import torch.distributed as dist
+dist.init_process_group("gloo")
+size, rank = dist.get_world_size(), dist.get_rank()
+weights, step = torch.zeros(1000), 0
+STATE = "/output/state.pt"
+if "--keep" in sys.argv:
+    import keep
+    state = keep.State(weights=weights, step=0)
+    state.restore()
+    weights, step = state.weights, state.step
+elif os.path.exists(STATE):
+    saved = torch.load(STATE)
+    weights, step = saved["weights"], saved["step"]
+while True:
+    ones = torch.ones(1000)
+    dist.all_reduce(ones)
+    weights += ones / size
+    step += 1
+    if "--keep" in sys.argv:
+        state.step = step
+        state.commit()
+    elif rank == 0:
+        torch.save({"weights": weights, "step": step}, STATE + ".new")
+        os.replace(STATE + ".new", STATE)
+    if rank == 0:
+        right = bool((weights == step).all())
+        line = {"at": time.time(), "step": step, "size": size, "right": right}
+        with open("/output/steps.jsonl", "a") as file:
+            file.write(json.dumps(line) + "\\n")
+    time.sleep(0.05)
+"""
+
+
+class Step(NamedTuple):
+    """A step that is done: when, its number, the ranks, and whether the weights are right."""
+
+    at: float
+    step: int
+    size: int
+    right: bool
+
+
+class Change(NamedTuple):
+    """What another number of ranks cost.
+
+    seconds: the longest time without a step; None: no step in LIMIT. again: steps made twice.
+    """
+
+    seconds: float | None
+    again: int
+
+
+@dataclass(frozen=True)
+class ElasticTorchrun(Trainer):
+    """A TrainJob with the runtime that Trainer ships for PyTorch; torchrun is elastic by itself."""
+
+    launcher_label = "jobset.sigs.k8s.io/replicatedjob-name=node"
+
+    @property
+    def image(self) -> str:
+        return self.namespace.image
+
+    def prepare(self, output: Path | None = None) -> None:
+        runtime = yaml.safe_load((module_folder(FOLDER, TRAINER) / RUNTIME).read_text())["spec"]
+        (node,) = runtime["template"]["spec"]["replicatedJobs"]
+        job = node["template"]["spec"]
+        # A pod that is deleted counts as a failure.
+        job["backoffLimit"] = MOST_FAULTS
+        pod = with_output(job["template"]["spec"], output)
+        for each in pod["containers"]:
+            each |= {"image": self.image, "imagePullPolicy": "IfNotPresent"}
+        job["template"]["spec"] = pod
+        self.namespace.apply({**GROUP, "kind": "TrainingRuntime", "spec": runtime})
+
+    def start(self, command: Sequence[str], output: Path | None = None) -> None:
+        meeting = "--rdzv-endpoint=$(PET_MASTER_ADDR):$(PET_MASTER_PORT)"
+        elastic = [
+            "python3",
+            "-m",
+            "torch.distributed.run",
+            f"--nnodes=1:{WORKERS}",
+            "--nproc-per-node=1",
+            f"--max-restarts={MOST_FAULTS}",
+            "--rdzv-backend=c10d",
+            f"--rdzv-id={NAME}",
+            meeting,
+        ]
+        spec = {
+            "runtimeRef": {"kind": "TrainingRuntime", "name": NAME},
+            "trainer": {"numNodes": WORKERS, "command": [*elastic, *command[1:]]},
+        }
+        self.namespace.apply({**GROUP, "kind": "TrainJob", "spec": spec})
+
+
+def everyone(namespace: Namespace) -> dict[str, tuple[Contestant, str]]:
+    """The contestants, each with the pod of its second rank."""
+    worker = {"number": WORKERS, "minimum": 1}
+    launch = {"mode": "direct", "framework": "torch", "preload": None}
+    values = {"cleanup": "Never", "worker": worker, "launch": launch}
+    name = "this chart, `minimum` and `keep`"
+    return {
+        "chart": (Chart(name, namespace, ("--keep",), values), f"{NAME}-worker-1"),
+        "torchrun": (ElasticTorchrun("torchrun, elastic, in a TrainJob", namespace), ""),
+    }
+
+
+def second_pod(contestant: Contestant, name: str) -> str:
+    """The name of the pod that is to be lost: not the one of rank 0, where torchrun meets."""
+    if name:
+        return name
+    pods = contestant.namespace.get("pods", "--selector", contestant.launcher_label)["items"]
+    index = "batch.kubernetes.io/job-completion-index"
+    (found,) = [pod for pod in pods if pod["metadata"]["annotations"].get(index) == "1"]
+    return str(found["metadata"]["name"])
+
+
+def limit_pods(namespace: Namespace, number: int) -> None:
+    spec = {"hard": {"pods": str(number)}}
+    metadata = {"name": "small"}
+    namespace.apply(
+        {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": metadata, "spec": spec}
+    )
+
+
+def read_steps(folder: Path) -> list[Step]:
+    path = folder / "steps.jsonl"
+    text = path.read_text() if path.exists() else ""
+    lines = [line for line in text.splitlines(keepends=True) if line.endswith("\n")]
+    return [Step(**json.loads(line)) for line in lines]
+
+
+def change(folder: Path, size: int, make: Callable[[], object]) -> Change:
+    """Make something that changes the number of ranks to `size`, and wait until they train."""
+    at = time.time()
+    make()
+
+    def trains() -> bool:
+        following = [step for step in read_steps(folder) if step.at > at]
+        return sum(step.size == size for step in following) >= BETWEEN
+
+    try:
+        wait_until(trains, LIMIT, f"{BETWEEN} steps on {size} ranks")
+    except AssertionError:
+        return Change(None, 0)
+    steps = read_steps(folder)
+    assert all(step.right for step in steps), "the weights are wrong"
+    pairs = [(before, after) for before, after in pairwise(steps) if after.at > at]
+    before, after = max(pairs, key=lambda pair: pair[1].at - max(at, pair[0].at))
+    return Change(after.at - max(at, before.at), max(0, before.step - after.step + 1))
+
+
+def measure(contestant: Contestant, lost: str) -> dict[str, Change]:
+    """Lose a worker that cannot come back, and then let it come back."""
+    namespace = contestant.namespace
+    with tempfile.TemporaryDirectory(prefix="hvd-bench-") as name:
+        folder = Path(name)
+        folder.chmod(0o777)
+        (folder / "sizes.py").write_text(SCRIPT)
+        try:
+            contestant.prepare(folder)
+            contestant.start(("python3", "/output/sizes.py", *contestant.options), folder)
+            wait_until(
+                lambda: sum(step.size == WORKERS for step in read_steps(folder)) >= BETWEEN,
+                LIMIT,
+                "all ranks train",
+            )
+            limit_pods(namespace, len(namespace.get("pods")["items"]) - 1)
+            pod = second_pod(contestant, lost)
+            gone = ("delete", "pod", pod, "--wait=false", "--grace-period=0", "--force")
+            shrunk = change(folder, 1, lambda: namespace.kubectl(*gone))
+            room = ("delete", "resourcequota", "small")
+            grown = change(folder, WORKERS, lambda: namespace.kubectl(*room))
+            print(f"{contestant.name}: {shrunk}, {grown}", flush=True)
+        finally:
+            namespace.kubectl("delete", "resourcequota", "small", "--ignore-not-found")
+            contestant.remove()
+    return {"shrunk": shrunk, "grown": grown}
+
+
+def as_cell(changes: Sequence[Change]) -> str:
+    """The median of the seconds with their range, and the steps that were made again."""
+    seconds = [each.seconds for each in changes if each.seconds is not None]
+    if len(seconds) < len(changes):
+        return f"{len(changes) - len(seconds)} of {len(changes)} did not go on in {LIMIT:.0f} s"
+    middle = statistics.median(seconds)
+    again = max(each.again for each in changes)
+    return f"{middle:.1f} s ({min(seconds):.1f} to {max(seconds):.1f}), {again} steps again"
+
+
+def sizes_table(measured: Mapping[str, Sequence[Mapping[str, Change]]]) -> str:
+    rows = [
+        (name, *(as_cell([turn[change] for turn in turns]) for change in ("shrunk", "grown")))
+        for name, turns in measured.items()
+    ]
+    return table(("Without a step, and steps made again", "2 to 1 worker", "1 to 2 workers"), rows)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--turns", type=int, default=3)
+    options = parser.parse_args()
+    # Whoever ends this leaves neither controllers nor webhooks behind.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended by a signal"))
+    with bench_namespace("examples-pytorch", {}) as namespace, ExitStack() as stack:
+        stack.enter_context(running(namespace, trainer()))
+        contestants = everyone(namespace)
+        measured: dict[str, list[dict[str, Change]]] = {}
+        for short in in_turns([*contestants], options.turns):
+            contestant, lost = contestants[short]
+            measured.setdefault(contestant.name, []).append(measure(contestant, lost))
+    versions = f"{Chart.version}; PyTorch of the image examples-pytorch; {Trainer.version}."
+    figures: dict[str, Any] = {
+        name: [{key: each._asdict() for key, each in turn.items()} for turn in turns]
+        for name, turns in measured.items()
+    }
+    text = f"{versions}\n\n{sizes_table(measured)}"
+    publish("bench-sizes", "elastic.md", options.turns, figures, text)
+
+
+if __name__ == "__main__":
+    main()
