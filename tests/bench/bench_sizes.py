@@ -52,7 +52,7 @@ weights, step = torch.zeros(1000), 0
 STATE = "/output/state.pt"
 if "--keep" in sys.argv:
     import keep
-    state = keep.State(weights=weights, step=0)
+    state = keep.State(weights=weights)
     state.restore()
     weights, step = state.weights, state.step
 elif os.path.exists(STATE):
@@ -64,7 +64,6 @@ while True:
     weights += ones / size
     step += 1
     if "--keep" in sys.argv:
-        state.step = step
         state.commit()
     elif rank == 0:
         torch.save({"weights": weights, "step": step}, STATE + ".new")
