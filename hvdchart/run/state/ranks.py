@@ -77,7 +77,7 @@ def _used(record: Mapping[str, str]) -> dict[str, list[range]]:
     """The ordinals of the workers with ranks, by StatefulSet."""
     try:
         return {
-            name: list(parse_ranges(text)) for name, text in json.loads(record[Key.HOSTS]).items()
+            name: list(parse_ranges(text)) for name, text in json.loads(record[Key.WORKERS]).items()
         }
     except (KeyError, ValueError, TypeError, AttributeError, RecursionError):
         # There is no record yet, or somebody has changed it.

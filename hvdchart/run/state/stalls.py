@@ -24,14 +24,14 @@ class Stall:
     """
 
     rank: int
-    host: str
+    worker: str
     what: str
     since: float
     place: str = ""
 
     def text(self) -> str:
         """In one line: rank 1 on hvd-worker-1 has not joined x, at train.py:41 in load."""
-        on = f" on {self.host}" if self.host else ""
+        on = f" on {self.worker}" if self.worker else ""
         at = f", at {self.place}" if self.place else ""
         return f"rank {self.rank}{on} {self.what}{at}"
 
@@ -43,10 +43,10 @@ def read_stall(record: Mapping[str, str]) -> Stall | None:
     since = seconds_of(str(content.get("since", "")))
     if rank is None or rank > MOST_COUNTED or not since:
         return None
-    host, what, place = (
-        one_line(str(content.get(name, "")), _LONGEST) for name in ("host", "what", "place")
+    worker, what, place = (
+        one_line(str(content.get(name, "")), _LONGEST) for name in ("worker", "what", "place")
     )
-    return Stall(rank, host, what, since, place)
+    return Stall(rank, worker, what, since, place)
 
 
 def seconds_of(time: str) -> float:

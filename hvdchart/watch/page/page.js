@@ -109,7 +109,7 @@
     const notes = [];
     if (view.stall) {
       const stall = view.stall;
-      const on = stall.host ? ` on ${stall.host}` : "";
+      const on = stall.worker ? ` on ${stall.worker}` : "";
       notes.push(h("div", "note odd",
         h("b", "", `Rank ${stall.rank}${on} keeps the others waiting since ${clock(stall.since)} or earlier`),
         h("span", "more", `It ${stall.what}${stall.place ? ", at " : "."}`,

@@ -300,15 +300,15 @@ KILLED = OPEN_MPI_4_SIGNAL.format(signal=9)
         (
             TYPE_ERROR + PEER + ENDED_FIRST,
             [LOST_PEER, (1, "KeyError: 'x', train.py:8", 0.0)],
-            "rank 1 on host-of-1: KeyError: 'x', train.py:8",
+            "rank 1 on worker-of-1: KeyError: 'x', train.py:8",
         ),
         (ENDED_FIRST, [LOST_PEER], "rank 3 on hvd-cpu-1: exit code 1"),
         # The script went on after that exception.
         (ENDED_FIRST, [(1, "KeyError: 'x'", 60.0)], "rank 3 on hvd-cpu-1: exit code 1"),
         # The rank needs long to end after its exception, as with a checkpoint at its exit.
-        (ENDED_FIRST, [(3, "KeyError: 'x'", 60.0)], "rank 3 on host-of-3: KeyError: 'x'"),
+        (ENDED_FIRST, [(3, "KeyError: 'x'", 60.0)], "rank 3 on worker-of-3: KeyError: 'x'"),
         # The script's own end is followed by a crash of its rank; that of another rank is no end.
-        (KILLED, [(1, "KeyError: 'x'", 0.0)], "rank 1 on host-of-1: KeyError: 'x'"),
+        (KILLED, [(1, "KeyError: 'x'", 0.0)], "rank 1 on worker-of-1: KeyError: 'x'"),
         (KILLED, [(0, "KeyError: 'x'", 0.0)], f"rank 1 on hvd-cpu-0: {OUT_OF_MEMORY}"),
         # The end of a rank that lost its peer may be known before that of the peer.
         (
@@ -323,7 +323,7 @@ def test_ranks_tell_which_of_them_raised_what(
 ) -> None:
     now = time.monotonic()
     notices: list[Notice] = [
-        {"host": f"host-of-{rank}", "rank": rank, "text": text, "at": now - ago}
+        {"worker": f"worker-of-{rank}", "rank": rank, "text": text, "at": now - ago}
         for rank, text, ago in raised
     ]
     assert judged(output, raised=notices)[0] == expected
@@ -375,10 +375,10 @@ def test_rank_that_no_launcher_names_has_told_how_it_ended(
 ) -> None:
     now = time.monotonic()
     notices: list[Notice] = [
-        {"rank": rank, "host": HOSTS[rank // 2].name, "status": code, "at": now}
+        {"rank": rank, "worker": HOSTS[rank // 2].name, "status": code, "at": now}
         for rank, code in failed
     ]
-    old: Notice = {"rank": 2, "host": "hvd-cpu-1", "status": -9, "at": now - 60}
+    old: Notice = {"rank": 2, "worker": "hvd-cpu-1", "status": -9, "at": now - 60}
     assert judged(output, failed=[old, *notices]) == (expected, sure)
 
 
@@ -386,10 +386,10 @@ def test_exception_counts_however_long_its_rank_needs_to_end() -> None:
     """Its notice came 20 s before the notice of its end, which no launcher names (issue 44)."""
     now = time.monotonic()
     raised: list[Notice] = [
-        {"host": "hvd-cpu-0", "rank": rank, "text": text, "at": now - ago}
+        {"worker": "hvd-cpu-0", "rank": rank, "text": text, "at": now - ago}
         for rank, text, ago in ((0, "KeyError: handled", 90.0), (1, "ValueError: real", 20.0))
     ]
-    failed: list[Notice] = [{"rank": 1, "host": "hvd-cpu-0", "status": 1, "at": now}]
+    failed: list[Notice] = [{"rank": 1, "worker": "hvd-cpu-0", "status": 1, "at": now}]
     assert judged("", raised=raised, failed=failed)[0] == "rank 1 on hvd-cpu-0: ValueError: real"
 
 
@@ -453,7 +453,7 @@ def test_any_output_gives_no_cause_or_one_line_that_can_be_printed(output: str, 
 )
 def test_rank_that_was_killed_for_memory_tells_how_much_it_had(limit: float, expected: str) -> None:
     now = time.monotonic()
-    failed: Notice = {"rank": 1, "host": "hvd-cpu-0", "status": -9, "at": now, "limit": limit}
+    failed: Notice = {"rank": 1, "worker": "hvd-cpu-0", "status": -9, "at": now, "limit": limit}
     result = cause("", 137, failed=[failed])
     assert result
     assert (result.is_sure_to_repeat, result.is_permanent) == (True, True)
@@ -534,7 +534,7 @@ def test_two_ranks_on_one_gpu_are_named_as_that() -> None:
 def test_message_of_cuda_has_its_remedy(
     text: str, remedy: str, is_permanent: bool, broken_host: str
 ) -> None:
-    raised: Notice = {"rank": 1, "host": "hvd-cpu-0", "text": text, "at": time.monotonic()}
+    raised: Notice = {"rank": 1, "worker": "hvd-cpu-0", "text": text, "at": time.monotonic()}
     result = cause("", 1, raised=[raised])
     assert result
     assert (remedy in result.text, result.is_permanent) == (True, is_permanent)
@@ -572,7 +572,7 @@ def test_broken_gpu_that_a_watchdog_tells_of_is_the_cause(tag: str, who: str, ho
 def test_host_of_the_broken_gpu_is_that_of_the_rank_which_has_met_it() -> None:
     """Although a sound rank has ended first, and the lines have no rank."""
     text = "RuntimeError: CUDA error: uncorrectable ECC error encountered"
-    raised: Notice = {"rank": 3, "host": "hvd-cpu-1", "text": text, "at": time.monotonic()}
+    raised: Notice = {"rank": 3, "worker": "hvd-cpu-1", "text": text, "at": time.monotonic()}
     result = cause(f"{text}\n[hvd] rank 0 on hvd-cpu-0 ended by signal 6\n", 134, raised=[raised])
     assert result
     assert result.broken_host == "hvd-cpu-1"
@@ -600,7 +600,7 @@ def test_rank_whose_nccl_lost_its_peer_is_not_the_cause(lost: str) -> None:
     """Its message came first."""
     now = time.monotonic()
     raised: list[Notice] = [
-        {"rank": rank, "host": "hvd-cpu-0", "text": text, "at": now}
+        {"rank": rank, "worker": "hvd-cpu-0", "text": text, "at": now}
         for rank, text in ((0, lost), (1, "KeyError: 'x'"))
     ]
     result = cause("", 1, raised=raised)
@@ -621,7 +621,7 @@ def test_rank_whose_nccl_lost_its_peer_is_not_the_cause(lost: str) -> None:
 def test_cause_that_no_attempt_can_avoid_is_permanent(
     text: str, expected: str, is_permanent: bool
 ) -> None:
-    raised: Notice = {"rank": 1, "host": "hvd-cpu-0", "text": text, "at": time.monotonic()}
+    raised: Notice = {"rank": 1, "worker": "hvd-cpu-0", "text": text, "at": time.monotonic()}
     result = cause("", 1, raised=[raised])
     assert result
     assert (expected in result.text, result.is_permanent) == (True, is_permanent)

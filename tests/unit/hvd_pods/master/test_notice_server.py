@@ -26,7 +26,7 @@ from tests.unit.hvd_pods.rules.taken_events import TakenEvents
 from tests.unit.hvd_pods.runs import make_run
 
 Background = Callable[..., Future[Any]]
-FROM = {"host": "hvd-cpu-0", "rank": 1}
+FROM = {"worker": "hvd-cpu-0", "rank": 1}
 ASKED = {"kind": notices.ASKED, **FROM}
 STOPPED = {"kind": notices.STOPPED, **FROM, "seconds": 9.0, "period": 60.0}
 
@@ -84,7 +84,7 @@ def test_notices_of_each_kind_are_taken_with_what_belongs_to_it(address: str) ->
         {"kind": notices.ENDED, **FROM},
         STOPPED,
         {**STOPPED, "kind": notices.IDLE},
-        {"kind": notices.LEAVING, "host": "hvd-gpu-0", "rank": -1, "seconds": 30.0},
+        {"kind": notices.LEAVING, "worker": "hvd-gpu-0", "rank": -1, "seconds": 30.0},
     ]
     for content in sent:
         port.send(**content, more="left out")
@@ -136,7 +136,7 @@ def test_what_is_no_notice_of_this_run_is_refused(port: Port, line: str) -> None
 WRONG: dict[str, list[Any]] = {
     "fence": ["6", 7],
     "kind": ["unknown", ["stopped"]],
-    "host": ["hvd-cpu-9", ["hvd-cpu-0"]],
+    "worker": ["hvd-cpu-9", ["hvd-cpu-0"]],
     "rank": [True, 1.0, -2, 8],
     "seconds": ["9", -1.0, float("nan"), 10**400],
     "period": [None],
@@ -155,7 +155,10 @@ def test_notice_with_a_wrong_value_is_refused(port: Port, change: dict[str, Any]
 
 VALUES = st.none() | st.booleans() | st.integers() | st.floats() | st.text() | st.lists(st.text())
 CONTENTS = st.fixed_dictionaries(
-    {"kind": st.sampled_from(sorted(notice_server.FIELDS)), "host": st.just("hvd-cpu-0") | VALUES},
+    {
+        "kind": st.sampled_from(sorted(notice_server.FIELDS)),
+        "worker": st.just("hvd-cpu-0") | VALUES,
+    },
     optional=dict.fromkeys(["rank", "text", "status", "seconds", "period", "waits"], VALUES),
 )
 
@@ -171,7 +174,7 @@ def test_any_line_of_a_sender_that_knows_the_secret_is_a_notice_with_its_fields_
     with port.connect() as connection:
         connection.sendall(start + b", " + rest.replace(b"\n", b"")[:3000] + b"\n")
     for notice in port.taken():
-        assert notice.keys() == {"kind", "host", "rank", *notice_server.FIELDS[notice["kind"]]}
+        assert notice.keys() == {"kind", "worker", "rank", *notice_server.FIELDS[notice["kind"]]}
         values = [str(value) for value in notice.values()]
         assert all(printable(value, "") == value and len(value) < 7000 for value in values)
 

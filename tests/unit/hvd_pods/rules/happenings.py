@@ -40,7 +40,7 @@ def happen(world: World, choice: int) -> None:
         event = m.HostGone(attempt, host) if rest % 2 else m.HostAnswers(attempt, host, pod(host))
         world.put(event, 0.5)
     elif kind == 8:
-        notice = {**NOTICES[rest % len(NOTICES)], "host": host}
+        notice = {**NOTICES[rest % len(NOTICES)], "worker": host}
         world.put(m.NoticeTaken(attempt, notice, rest % 3), 0.1)
     elif kind == 9:
         loss = "nan" if rest % 5 == 0 else 0.5

@@ -80,7 +80,7 @@ def test_run_starts_in_its_order_with_enough_hosts_of_each_group(
     assert [list(launch.addresses) for launch in world.of(m.StartLauncher)] == [used]
     assert world.of(m.FreezeHosts), "only a run with a minimum has a use for others later"
     assert "of 1 spares" in world.of(m.CreateJobEvent)[-2].message
-    assert world.of(m.WriteRecord)[-1].data["hosts"] == recorded
+    assert world.of(m.WriteRecord)[-1].data["workers"] == recorded
 
 
 def test_each_host_that_comes_extends_the_deadline() -> None:

@@ -98,7 +98,7 @@ def test_a_run_starts_with_what_is_there_after_a_while() -> None:
     world.run_for(START_AFTER)
     assert world.launched() == ["023"]
     assert world.reported(RunEvent.SHRUNK) == ["6 ranks train on 3 of 4 workers"]
-    assert json.loads(world.of(m.WriteRecord)[-1].data["hosts"]) == {"w": "0,2-3"}
+    assert json.loads(world.of(m.WriteRecord)[-1].data["workers"]) == {"w": "0,2-3"}
 
 
 def test_a_run_waits_for_nobody_when_all_are_there_and_for_the_minimum_for_ever() -> None:
@@ -131,7 +131,7 @@ def test_a_lost_worker_costs_no_wait_and_no_retry(spares: int, after: str) -> No
 def test_a_worker_that_is_drained_is_not_waited_for() -> None:
     """Its agent may still answer for a moment."""
     world = Adaptive(0, 1, 2, 3).begin()
-    leaving = {"kind": LEAVING, "host": "w-1", "rank": 2, "seconds": 30.0}
+    leaving = {"kind": LEAVING, "worker": "w-1", "rank": 2, "seconds": 30.0}
     world.put(m.NoticeTaken(1, leaving))
     world.there.remove("w-1")
     world.end_launcher(143)
@@ -215,7 +215,7 @@ def test_nothing_is_begun_for_a_worker_when_the_launch_ends_anyway(kind: str) ->
     world = Adaptive(0, 1, 2).begin().run_for(START_AFTER)
     world.bring(3)
     if kind == "finished":
-        world.put(m.NoticeTaken(1, {"kind": FINISHED, "host": "w-0", "rank": 0}))
+        world.put(m.NoticeTaken(1, {"kind": FINISHED, "worker": "w-0", "rank": 0}))
     elif kind == "terminated":
         world.put(m.Terminated())
     else:
@@ -239,14 +239,24 @@ def test_ranks_that_end_with_0_meanwhile_have_finished() -> None:
 
 
 def test_next_master_goes_on_with_the_hosts_of_the_one_before() -> None:
-    record = {"run": "run-1", "settings": "settings-1", "trained": "uid-1", "hosts": '{"w": "1-2"}'}
+    record = {
+        "run": "run-1",
+        "settings": "settings-1",
+        "trained": "uid-1",
+        "workers": '{"w": "1-2"}',
+    }
     world = Adaptive(1, 2, record=record).begin()
     assert world.launched() == ["12"]
     assert not world.reported(RunEvent.SHRUNK)
 
 
 def test_next_master_compares_finished_ranks_with_those_of_the_launch_before() -> None:
-    record = {"run": "run-1", "settings": "settings-1", "trained": "uid-1", "hosts": '{"w": "1-2"}'}
+    record = {
+        "run": "run-1",
+        "settings": "settings-1",
+        "trained": "uid-1",
+        "workers": '{"w": "1-2"}',
+    }
     world = Adaptive(0, 1, 2, 3, record={**record, "launched": "7"}).begin()
     (effect,) = world.of(m.Deliver)
     assert (effect.orphan_fence, effect.orphan_ranks) == (7, 4)

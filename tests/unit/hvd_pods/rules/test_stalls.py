@@ -79,7 +79,7 @@ def test_stalled_rank_is_in_the_record_at_once_and_then_where_it_is() -> None:
         world.fire()
     expected = {
         "rank": 3,
-        "host": "w-1",
+        "worker": "w-1",
         "what": "has not joined grads",
         "since": format_time(WALL + began - 60),
         "place": "",
@@ -134,7 +134,7 @@ def test_rank_that_does_not_end_is_in_the_record_until_a_step() -> None:
     world.put(m.StacksShown(1, [(3, "train.py:41 in load")]))
     renew(world, 500.0)
     stall = recorded_stall(world)
-    assert (stall["rank"], stall["host"], stall["place"]) == (3, "w-1", "train.py:41 in load")
+    assert (stall["rank"], stall["worker"], stall["place"]) == (3, "w-1", "train.py:41 in load")
     assert stall["what"] == "has not ended after rank 0 on w-0"
     report(world, 1)
     renew(world)

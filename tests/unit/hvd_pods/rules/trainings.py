@@ -23,7 +23,7 @@ def training(run: Run | None = None, **changes: Any) -> World:
 
 
 def notice(world: World, kind: str, host: str = "w-0", connection: int = 0, **more: Any) -> None:
-    content = {"kind": kind, "host": host, "rank": 0, **more}
+    content = {"kind": kind, "worker": host, "rank": 0, **more}
     world.put(m.NoticeTaken(world.state.attempt.number, content, connection))
 
 

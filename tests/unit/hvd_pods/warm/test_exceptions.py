@@ -93,7 +93,7 @@ def test_rank_ends_as_by_hand_and_the_master_is_told_what_it_raised(
         alone.stdout,
         alone.stderr,
     )
-    of = {"host": socket.gethostname(), "rank": 0}
+    of = {"worker": socket.gethostname(), "rank": 0}
     expected = [{**of, "kind": "raised", "text": reported}] if reported else []
     ended = {"kind": "failed", "status": done.returncode}
     expected.append({**of, **(ended if done.returncode else {"kind": "finished"})})

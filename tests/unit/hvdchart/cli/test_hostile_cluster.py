@@ -51,7 +51,7 @@ NUMBERS = [
     "1" * 400_000,
     EVIL,
 ]
-HOSTS = ["[", "[" * 100_000, "3", '"0"', "[1]", '{"hvd-worker": 3}', '{"hvd-worker": "x"}']
+WORKERS = ["[", "[" * 100_000, "3", '"0"', "[1]", '{"hvd-worker": 3}', '{"hvd-worker": "x"}']
 
 
 def as_hosts(text: str) -> str:
@@ -119,13 +119,13 @@ anything = st.recursive(
     max_leaves=8,
 )
 STEPS = ["step", "steps", "loss", "imagesPerSecond", "secondsLeft", "time"]
-STALL = ["rank", "host", "what", "since", "place"]
+STALL = ["rank", "worker", "what", "since", "place"]
 RECORDS = st.fixed_dictionaries(
     {"progress": (anything | st.dictionaries(st.sampled_from(STEPS), anything)).map(json.dumps)},
     optional={
         "stall": (anything | st.dictionaries(st.sampled_from(STALL), anything)).map(json.dumps),
         **dict.fromkeys(["attempts", "renewed", "state", "reason"], st.sampled_from(NUMBERS)),
-        "hosts": st.sampled_from(HOSTS)
+        "workers": st.sampled_from(WORKERS)
         | st.sampled_from(NUMBERS).map(as_hosts)
         | anything.map(json.dumps),
     },

@@ -71,7 +71,7 @@ def test_exec_runs_the_command_in_the_pod_of_the_rank(
 def test_exec_runs_a_shell_where_the_record_of_the_run_says_that_the_rank_is(
     hvdchart: Command, running: FakeCluster, kubectl: StubProgram, of: str, pod_name: str
 ) -> None:
-    record = {"job": of, "hosts": json.dumps({"hvd-worker": "1"})}
+    record = {"job": of, "workers": json.dumps({"hvd-worker": "1"})}
     running.put("configmaps", {"metadata": {"name": "hvd-run"}, "data": record})
     assert hvdchart("exec", "hvd", "0").code == 0
     expected = [pod_name, "-c", "worker", "--", *IN_CODE, *SHELL]
@@ -311,7 +311,7 @@ def test_timeline_is_fetched_from_the_first_worker(
 def test_timeline_is_that_of_rank_0_whatever_workers_an_earlier_run_had(
     hvdchart: Command, with_timeline: FakeCluster, kubectl: StubProgram
 ) -> None:
-    record = {"job": "hvd-master-old", "hosts": json.dumps({"hvd-worker": "1"})}
+    record = {"job": "hvd-master-old", "workers": json.dumps({"hvd-worker": "1"})}
     with_timeline.put("configmaps", {"metadata": {"name": "hvd-run"}, "data": record})
     kubectl.answer("team", OPEN)
     hvdchart("timeline", "hvd")

@@ -63,7 +63,7 @@ def renamed(view: View) -> View:
         name=NAME,
         rows=tuple(replace(row, pod=rename(row.pod)) for row in view.rows),
         marks=tuple(replace(mark, text=rename(mark.text)) for mark in view.marks),
-        stall=replace(view.stall, host=rename(view.stall.host)) if view.stall else None,
+        stall=replace(view.stall, worker=rename(view.stall.worker)) if view.stall else None,
         log=tuple(map(rename, view.log)),
     )
 

@@ -58,7 +58,7 @@ STALLED = happened(
 )
 STALL = {
     "rank": 1,
-    "host": "hvd-worker-1",
+    "worker": "hvd-worker-1",
     "what": "has not joined DistributedAllreduce.grads_0",
     "since": time(1105),
     "place": "train.py:41 in next_batch",

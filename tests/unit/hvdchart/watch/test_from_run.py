@@ -140,7 +140,7 @@ def test_the_log_is_as_logs_shows_it() -> None:
 def test_a_stall_names_the_line_of_the_script() -> None:
     view = sample.stalled_view()
     assert view.stall
-    assert (view.stall.rank, view.stall.host) == (1, "hvd-worker-1")
+    assert (view.stall.rank, view.stall.worker) == (1, "hvd-worker-1")
     assert view.stall.place == "train.py:41 in next_batch"
     assert view.stall.since == BEGAN + 1105
     assert [row.state for row in view.rows[:3]] == ["Running", "Stalled", "Running"]

@@ -56,7 +56,7 @@ class Key:
     TRAINED = "trained"
     LAUNCHED = "launched"
     # The ordinals of the workers with ranks, by StatefulSet (rules/host_names.py).
-    HOSTS = "hosts"
+    WORKERS = "workers"
     # A ProgressEntry, and a stall (rules/stall_state.py).
     PROGRESS = "progress"
     STALL = "stall"

@@ -153,7 +153,7 @@ def _find_failed(evidence: Evidence, reports: Sequence[re.Match[str]]) -> Failed
     return FailedRank(
         named=named,
         number=number,
-        host=end["host"] if end else evidence.host_of(number),
+        host=end["worker"] if end else evidence.host_of(number),
         signal=by_signal,
         code=code,
         limit=limits[0] if limits else None,
@@ -165,7 +165,7 @@ def _find_exception(evidence: Evidence, failed: FailedRank) -> Cause | None:
     own = (n for n in evidence.raised if not is_consequence(n["text"]))
     notice = next(own, None)
     if notice and (failed.has_exited or notice["rank"] == failed.number):
-        return causes.of_exception(notice["rank"], notice["host"], notice["text"])
+        return causes.of_exception(notice["rank"], notice["worker"], notice["text"])
     return None
 
 
@@ -194,7 +194,7 @@ def _find_broken_gpu(evidence: Evidence) -> Cause | None:
     """
     notice = next((n for n in evidence.raised if _is_broken(n["text"])), None)
     if notice:
-        return causes.of_exception(notice["rank"], notice["host"], notice["text"])
+        return causes.of_exception(notice["rank"], notice["worker"], notice["text"])
     line = next((line for line in evidence.lines if _is_broken(line.text)), None)
     if line is None:
         return None

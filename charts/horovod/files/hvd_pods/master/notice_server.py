@@ -37,7 +37,7 @@ LONGEST_NOTICE = 4096
 BASE_CONNECTIONS = 256
 # Seconds that a notice may speak of.
 MOST_SECONDS = 86400.0 * 365
-# What a notice of each kind has, beside `host` and `rank`.
+# What a notice of each kind has, beside `worker` and `rank`.
 FIELDS: Mapping[str, Mapping[str, type]] = {
     RAISED: {"text": str},
     FAILED: {"status": int},
@@ -126,12 +126,12 @@ class NoticeServer:
         Raises KeyError or TypeError for another kind.
         """
         kind = notice["kind"]
-        host = notice["host"]
+        host = notice["worker"]
         rank = notice.get("rank", -1)
         fields = FIELDS[kind]
         if host not in self._hosts or type(rank) is not int or not -1 <= rank < self._most_ranks:
             return None
-        content: dict[str, Any] = {"kind": kind, "host": host, "rank": rank}
+        content: dict[str, Any] = {"kind": kind, "worker": host, "rank": rank}
         more = {name: kind for name, kind in MORE_FIELDS.get(kind, {}).items() if name in notice}
         for name, expected in {**fields, **more}.items():
             value: Any = notice.get(name)

@@ -41,6 +41,6 @@ def notify(variables: Mapping[str, str], rank: int, error: BaseException) -> Non
     if address:
         with contextlib.suppress(Exception):
             fence = variables.get(FENCE, "")
-            host = socket.gethostname()
+            worker = socket.gethostname()
             text = describe(error)
-            notices.send(address, fence, kind=notices.RAISED, host=host, rank=rank, text=text)
+            notices.send(address, fence, kind=notices.RAISED, worker=worker, rank=rank, text=text)

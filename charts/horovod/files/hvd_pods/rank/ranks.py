@@ -172,7 +172,7 @@ def send(script: Script, answer_within: float, **content: object) -> None:
 
     Raises OSError when it does not, and ValueError for a script whose master takes no notices.
     """
-    content = {"host": socket.gethostname(), "rank": script.rank, **content}
+    content = {"worker": socket.gethostname(), "rank": script.rank, **content}
     notices.send(script.notices, script.fence, answer_within, **content)
 
 

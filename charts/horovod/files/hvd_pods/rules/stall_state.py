@@ -26,7 +26,7 @@ class Stall(NamedTuple):
     """A rank that keeps the others waiting: since when, when it was named, and for what."""
 
     rank: int
-    host: str
+    worker: str
     what: str
     since: float
     seen: float
@@ -46,7 +46,7 @@ class Stall(NamedTuple):
         """This stall for the record at a moment, in JSON (hvdchart/run/state/stalls.py)."""
         shown = {
             "rank": self.rank,
-            "host": self.host,
+            "worker": self.worker,
             "what": self.what,
             "since": format_time(moment.wall - (moment.now - self.since)),
             "place": self.place,
@@ -54,7 +54,7 @@ class Stall(NamedTuple):
         return json.dumps(shown, separators=(",", ":"))
 
     def __str__(self) -> str:
-        on = f" on {self.host}" if self.host else ""
+        on = f" on {self.worker}" if self.worker else ""
         least = "" if self.is_measured else "at least "
         return f"rank {self.rank}{on} {self.what} for {least}{self.seen - self.since:.0f} s"
 

@@ -83,7 +83,7 @@ def note_idle(step: Step, notice: Mapping[str, Any]) -> None:
         )
     for rank, one in idle.items():
         period = max(one["period"], LOOK_EVERY)
-        add_stall(step, Stall(rank, one["host"], "uses no CPU", since, step.now, period))
+        add_stall(step, Stall(rank, one["worker"], "uses no CPU", since, step.now, period))
 
 
 def report_unfinished(step: Step) -> None:
@@ -181,8 +181,8 @@ def report_stalls(step: Step) -> None:
         _announce_stall(step, f"{describe(first)}{known}")
     ranks: dict[str, list[int]] = {}
     for stall in first[:MOST_RANKS]:
-        if stall.host in launch.hosts:
-            ranks.setdefault(stall.host, []).append(stall.rank)
+        if stall.worker in launch.hosts:
+            ranks.setdefault(stall.worker, []).append(stall.rank)
     if ranks:
         step.do(m.ShowStacks(step.state.attempt.number, ranks))
     else:

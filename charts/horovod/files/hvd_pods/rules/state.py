@@ -249,7 +249,7 @@ class State:
     @property
     def recorded_hosts(self) -> str:
         """The hosts of the launch that another master has left, as the record names them."""
-        return str(self.hold.data.get(Key.HOSTS, ""))
+        return str(self.hold.data.get(Key.WORKERS, ""))
 
     @property
     def ranks(self) -> int:
@@ -309,7 +309,7 @@ class State:
         return {
             **self.entry,
             Key.PROGRESS: self.progress.entry(),
-            Key.HOSTS: self.used_hosts,
+            Key.WORKERS: self.used_hosts,
             Key.STALL: stall.entry(moment) if stall and moment else "",
         }
 

@@ -83,7 +83,7 @@ def begin(step: Step, event: m.Delivered) -> None:
     step.do(m.FollowProgress(state.attempt.number, chosen))
     step.set(used_hosts=record_hosts(run, chosen))
     step.set_entry(RUNNING, state.last_failure)
-    step.write_record("hosts")
+    step.write_record("workers")
     on_hosts(step)
 
 
@@ -201,7 +201,7 @@ def on_notice(step: Step, event: m.NoticeTaken) -> None:
         return
     notice: dict[str, Any] = {**event.notice, "at": step.now}
     kind = notice["kind"]
-    host = notice["host"]
+    host = notice["worker"]
     rank = notice.get("rank", -1)
     if kind in (STOPPED, DEBUGGED):
         is_stopped = kind == STOPPED

@@ -19,7 +19,7 @@ from tests.unit.hvd_pods.worker.agent.pods import AgentPod, start_agent
 pytestmark = pytest.mark.slow
 
 FENCE = 7
-RANK_4 = {"host": os.uname().nodename, "rank": 4}
+RANK_4 = {"worker": os.uname().nodename, "rank": 4}
 LEAVING = {**RANK_4, "kind": "leaving", "seconds": 77.0}
 # Waits for a signal, says that it saves, and does so when the test lets it.
 SCRIPT = """

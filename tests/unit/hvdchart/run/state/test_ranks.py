@@ -20,7 +20,7 @@ def run(**more: Any) -> Run:
     return run_of(job(**{"groups": 2, **more}))
 
 
-WITH_SPARES = {"hosts": '{"hvd-worker": "0,2-3"}'}
+WITH_SPARES = {"workers": '{"hvd-worker": "0,2-3"}'}
 
 
 def test_with_spares_the_record_tells_which_pods_have_ranks() -> None:

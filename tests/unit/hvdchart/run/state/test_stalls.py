@@ -21,7 +21,7 @@ SINCE = "2026-01-01T10:04:45Z"
 PLACE = "data/load.py:41 in next_batch"
 STALL = {
     "rank": 1,
-    "host": "hvd-worker-1",
+    "worker": "hvd-worker-1",
     "what": "has not joined grads_0",
     "since": SINCE,
     "place": PLACE,
@@ -41,7 +41,7 @@ def test_the_stall_is_that_of_the_record() -> None:
     stall = RunView(stalled()).status.stall
     assert stall == Stall(1, "hvd-worker-1", "has not joined grads_0", since, PLACE)
     assert stall.text() == text
-    without = RunView(stalled(host="", place="")).status.stall
+    without = RunView(stalled(worker="", place="")).status.stall
     assert without
     assert without.text() == "rank 1 has not joined grads_0"
 

@@ -365,16 +365,16 @@ WITH_A_MINIMUM = [{"metadata": FEWER, "spec": {"replicas": 3}}]
 
 
 @pytest.mark.parametrize(
-    ("hosts", "state", "reason"),
+    ("workers", "state", "reason"),
     [
         ('{"hvd-worker": "0,2"}', "running", "it trains on 2 of 3 workers"),
         ('{"hvd-worker": "0-2"}', "running", ""),
         ("", "waiting", "2 of 3 workers are up"),
     ],
 )
-def test_run_with_a_minimum_goes_on_without_a_worker(hosts: str, state: str, reason: str) -> None:
+def test_run_with_a_minimum_goes_on_without_a_worker(workers: str, state: str, reason: str) -> None:
     """Before it has trained, it waits for all."""
-    record = {"job": JOB, "state": "Running", "hosts": hosts}
+    record = {"job": JOB, "state": "Running", "workers": workers}
     pods = [*up_without(1), pod("hvd-worker-1", "worker", CREATING)]
     current = status(pods, sets=WITH_A_MINIMUM, record=record)
     assert (current.state, current.reason.partition(";")[0]) == (state, reason)
