@@ -146,7 +146,7 @@ def _marks(run: RunView) -> tuple[Mark, ...]:
         text = one_line(status.reason or status.state, _LONGEST_MARK)
         marks.append(Mark(ended, kind, text))
     marks.sort(key=lambda mark: mark.at)
-    # The master tells of a lost host at once, and again when the attempt has ended for it.
+    # The master tells of a lost worker at once, and again when the attempt has ended for it.
     marks = [
         mark
         for before, mark in pairwise([None, *marks])

@@ -156,7 +156,7 @@ def test_job_makes_another_master_by_the_codes_of_a_lost_one() -> None:
     assert codes == {"containerName": "master", "operator": "NotIn", "values": lost}
 
 
-def test_master_knows_its_hosts() -> None:
+def test_master_knows_its_workers() -> None:
     groups = run_settings(render(GROUPS))["groups"]
     assert [(each["statefulSet"], each["number"], each["slots"]) for each in groups] == [
         ("hvd-cpu", 3, 2),

@@ -20,7 +20,7 @@ SLEEP = "import time; time.sleep(600)"
 
 
 def stages(namespace: Namespace) -> list[str]:
-    """What the master has come to, however long its hosts took: a busy machine warns of that."""
+    """What the master has come to, however long its workers took: a busy machine warns of that."""
     reasons = [event["reason"] for event in events(namespace)]
     return [reason for reason in reasons if reason != "WorkersMissing"]
 

@@ -64,7 +64,7 @@ def waiting(privileged: Namespace, node_folder: Path) -> Namespace:
 
 
 class TestMetrics:
-    def test_master_has_the_stage_ranks_and_hosts(self, waiting: Namespace) -> None:
+    def test_master_has_the_stage_ranks_and_workers(self, waiting: Namespace) -> None:
         lines = metrics_of_the_master(waiting)
         assert 'horovod_stage{stage="Training"} 1' in lines
         assert "horovod_ranks 2" in lines

@@ -50,7 +50,7 @@ WITHOUT_ACCOUNT: Values = {"serviceAccount": {"create": False}, "cleanup": "Neve
     ],
 )
 def test_stale_dns(training: Training, values: Values) -> None:
-    """The master finds its hosts in DNS only where it may not read EndpointSlices."""
+    """The master finds its workers in DNS only where it may not read EndpointSlices."""
     node = current()
     with stale_dns(str(node.gateway_ip), str(node.control_ip)) as dns:
         domain = f"{training.namespace.name}.svc.cluster.local"

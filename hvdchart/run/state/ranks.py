@@ -52,20 +52,20 @@ def run_of(job: Object) -> Run:
 
 
 def pods_of_ranks(run: Run, record: Mapping[str, str]) -> Iterator[str]:
-    """The pod of each rank that the run starts with, from rank 0: launchers fill host by host.
+    """The pod of each rank that the run starts with, from rank 0: launchers fill worker by worker.
 
     With spares or a minimum, the record names the workers that have ranks in the present attempt.
     """
     used = _used(record)
-    for host in run.hosts:
-        named = used.get(host.stateful_set)
+    for worker in run.workers:
+        named = used.get(worker.stateful_set)
         if named is None:
-            has_ranks = not host.optional
+            has_ranks = not worker.optional
         else:
-            ordinal = int(host.name.rpartition("-")[2])
+            ordinal = int(worker.name.rpartition("-")[2])
             has_ranks = any(ordinal in part for part in named)
         if has_ranks:
-            yield from [host.name] * host.slots
+            yield from [worker.name] * worker.slots
 
 
 def count_used(record: Mapping[str, str]) -> int:
@@ -95,12 +95,12 @@ def pod_of(run: Run, target: str, record: Mapping[str, str]) -> str:
     rank = parse_count(target, len(pods) - 1)
     if rank is not None:
         return pods[rank]
-    for pod in (host.name for host in run.hosts):
+    for pod in (worker.name for worker in run.workers):
         if pod == target or pod.endswith(f"-{target}"):
             return pod
     raise ClusterError(
         f"the run has no {target!r}: name a rank from 0 to {len(pods) - 1}, master, or a worker "
-        f"such as {run.hosts[0].name}"
+        f"such as {run.workers[0].name}"
     )
 
 

@@ -110,7 +110,7 @@ def workers(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> Iterator[Workers]:
-    """The workers' side, for a master that loses no time and does not report missing hosts."""
+    """The workers' side, for a master that loses no time and does not report missing workers."""
     monkeypatch.setattr(gathering, "FIRST_REPORT_AFTER", 60.0)
     monkeypatch.setattr(addresses, "FIRST_LOOKUP", 0.02)
     monkeypatch.setattr(addresses, "FIRST_RECONNECT", 0.01)
@@ -177,9 +177,9 @@ def release() -> ReleaseKeys:
 def agents(
     release: ReleaseKeys, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[ScriptedAgents]:
-    """Agents of the hosts of make_run(), which run a shell script in each session."""
+    """Agents of the workers of make_run(), which run a shell script in each session."""
     monkeypatch.setattr(remote, "LOOK_EVERY", 0.01)
     monkeypatch.setattr(remote, "LOOK_WITHIN", TIMEOUT)
-    started = ScriptedAgents(release, tmp_path, make_run().hosts)
+    started = ScriptedAgents(release, tmp_path, make_run().workers)
     yield started
     started.close()

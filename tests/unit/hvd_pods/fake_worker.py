@@ -120,7 +120,7 @@ class Workers:
         )
 
     def install(self, script: str) -> None:
-        """Run this script in each session: $1 is the host, $2 the command line."""
+        """Run this script in each session: $1 is the worker, $2 the command line."""
         self._script.write_text(f"{script}\n")
 
     def address(self, ordinal: int) -> str:

@@ -14,18 +14,18 @@ from hvd_pods.master.notice_server import NoticeServer
 from hvd_pods.rules import messages as m
 from tests.unit.hvd_pods.runs import make_run
 
-HOST = os.uname().nodename
+WORKER = os.uname().nodename
 
 
 class Master:
-    """A master with fence number 7 that takes notices of this host's ranks."""
+    """A master with fence number 7 that takes notices of this worker's ranks."""
 
     def __init__(self, patch: pytest.MonkeyPatch) -> None:
         self.taken: queue.Queue[dict[str, Any]] = queue.Queue()
         self.on_wait: Callable[[dict[str, Any], int], None] = lambda notice, number: None
         run = make_run()
-        hosts = [replace(run.hosts[0], name=HOST, slots=20)]
-        self.server = NoticeServer("127.0.0.1", replace(run, hosts=hosts), self._take)
+        workers = [replace(run.workers[0], name=WORKER, slots=20)]
+        self.server = NoticeServer("127.0.0.1", replace(run, workers=workers), self._take)
         self.server.begin(1, 7)
         for name, value in self.variables.items():
             patch.setenv(name, value)

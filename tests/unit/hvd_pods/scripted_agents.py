@@ -16,7 +16,7 @@ from hvd_pods.agent import frames
 from hvd_pods.agent import start_request as requests
 from hvd_pods.agent.banner import format_banner
 from hvd_pods.agent.keys import Keys
-from hvd_pods.common.run import Host
+from hvd_pods.common.run import Worker
 from hvd_pods.master.agent_session import Where
 from hvd_pods.master.remote import Reach
 from tests.support.ports import find_port
@@ -26,24 +26,24 @@ NONCE = "n"
 
 
 class ScriptedAgents:
-    """Listens for each host at an address of its own.
+    """Listens for each worker at an address of its own.
 
-    The script gets the host's address as $1 and the command line as $2; the variables of the
+    The script gets the worker's address as $1 and the command line as $2; the variables of the
     request are in its environment.
     """
 
-    def __init__(self, release: ReleaseKeys, folder: Path, hosts: Iterable[Host]) -> None:
+    def __init__(self, release: ReleaseKeys, folder: Path, workers: Iterable[Worker]) -> None:
         self.port = find_port()
         self._script = folder / "session.sh"
         self._keys = release.of_worker(folder / "worker-keys")
         self._listeners: list[socket.socket] = []
         addresses = {}
-        for number, host in enumerate(hosts, 1):
+        for number, worker in enumerate(workers, 1):
             address = f"127.0.2.{number}"
-            addresses[host.name] = addresses[host.address] = address
+            addresses[worker.name] = addresses[worker.address] = address
             listener = socket.create_server((address, self.port))
             self._listeners.append(listener)
-            threading.Thread(target=self._accept, args=[listener, host], daemon=True).start()
+            threading.Thread(target=self._accept, args=[listener, worker], daemon=True).start()
         keys = Keys(str(release.write_master(folder / "master-keys")), release.worker_name)
         self.reach = Reach(keys, Where(self.port, addresses), {})
 
@@ -57,23 +57,23 @@ class ScriptedAgents:
                 listener.shutdown(socket.SHUT_RDWR)
             listener.close()
 
-    def _accept(self, listener: socket.socket, host: Host) -> None:
+    def _accept(self, listener: socket.socket, worker: Worker) -> None:
         while True:
             try:
                 connection, _ = listener.accept()
             except OSError:
                 # The test is over.
                 return
-            threading.Thread(target=self._serve, args=[connection, host], daemon=True).start()
+            threading.Thread(target=self._serve, args=[connection, worker], daemon=True).start()
 
-    def _serve(self, connection: socket.socket, host: Host) -> None:
+    def _serve(self, connection: socket.socket, worker: Worker) -> None:
         with connection, suppress(OSError):
-            connection.sendall(format_banner(host.revision))
-            serve_session(connection, self._keys, self._script, host.address)
+            connection.sendall(format_banner(worker.revision))
+            serve_session(connection, self._keys, self._script, worker.address)
 
 
 def serve_session(connection: socket.socket, keys: Keys, script: Path, address: str) -> None:
-    """Serve a connection that has got its banner, as the agent of the host of this address.
+    """Serve a connection that has got its banner, as the agent of the worker of this address.
 
     Raises OSError when the master ends the connection.
     """

@@ -1,4 +1,4 @@
-"""The hosts' addresses: from EndpointSlices as they change, and from DNS."""
+"""The workers' addresses: from EndpointSlices as they change, and from DNS."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 
 from hvd_pods.cluster import addresses, kube
 from hvd_pods.cluster.addresses import DnsAddresses, Endpoint, SliceAddresses
-from hvd_pods.common.run import Host
+from hvd_pods.common.run import Worker
 from tests.support.fakes import faults
 from tests.support.fakes.api import FakeApi
 from tests.support.fakes.faults import TIMEOUT
@@ -21,7 +21,7 @@ from tests.support.waiting import wait_until
 from tests.unit.hvd_pods.fake_worker import SLICES
 from tests.unit.hvd_pods.runs import make_run
 
-HOST, OTHER = (Host(f"w-{n}", f"w-{n}.hvd", 1, "w", "r1") for n in (0, 1))
+WORKER, OTHER = (Worker(f"w-{n}", f"w-{n}.hvd", 1, "w", "r1") for n in (0, 1))
 IPV4 = "10.0.0.7"
 IPV6 = "fd00::7"
 GROUP = {"statefulSet": "w", "number": 2, "maximum": 2, "slots": 1, "revision": "r1"}
@@ -32,7 +32,7 @@ Names = dict[str, list[str]]
 class Follower:
     """Follows addresses, and waits for what a test expects of them.
 
-    `news`: the address of HOST at each change. `threads`: those that follow.
+    `news`: the address of WORKER at each change. `threads`: those that follow.
     """
 
     def __init__(self) -> None:
@@ -50,24 +50,24 @@ class Follower:
         self.source = SliceAddresses(kube.Api(), RUN)
         self.source.start(self._note)
 
-    def follow_dns(self, *hosts: Host) -> None:
-        self.source = DnsAddresses(hosts)
+    def follow_dns(self, *workers: Worker) -> None:
+        self.source = DnsAddresses(workers)
         self.source.start(self._note)
 
-    def find(self, host: Host) -> str | None:
-        endpoint = self.source.endpoints().get(host.name)
+    def find(self, worker: Worker) -> str | None:
+        endpoint = self.source.endpoints().get(worker.name)
         return endpoint and endpoint.address
 
     def wait(self, condition: Callable[[], bool]) -> None:
         with self._changed:
             assert self._changed.wait_for(condition, TIMEOUT)
 
-    def wait_for(self, host: Host, address: str | None) -> None:
-        self.wait(lambda: self.find(host) == address)
+    def wait_for(self, worker: Worker, address: str | None) -> None:
+        self.wait(lambda: self.find(worker) == address)
 
     def _note(self) -> None:
         with self._changed:
-            self.news.append(self.find(HOST))
+            self.news.append(self.find(WORKER))
             self._changed.notify_all()
 
 
@@ -87,17 +87,17 @@ def endpoint(name: str, address: str, **conditions: bool) -> dict[str, Any]:
 
 
 def put_slice(
-    api_server: FakeApi, name: str, host: Host, address: str, service: str = "hvd"
+    api_server: FakeApi, name: str, worker: Worker, address: str, service: str = "hvd"
 ) -> None:
     metadata = {"name": name, "labels": {"kubernetes.io/service-name": service}}
-    endpoints = [endpoint(host.name, address)]
+    endpoints = [endpoint(worker.name, address)]
     api_server.put(SLICES, {"metadata": metadata, "addressType": "IPv4", "endpoints": endpoints})
 
 
 @pytest.fixture
 def slices(api_server: FakeApi, follower: Follower) -> Follower:
     """The Service's slices, with one pod at first, followed."""
-    put_slice(api_server, "s1", HOST, IPV4)
+    put_slice(api_server, "s1", WORKER, IPV4)
     put_slice(api_server, "x", OTHER, IPV4, service="other")
     follower.follow_slices()
     api_server.wait_for_watch(SLICES)
@@ -129,7 +129,7 @@ def test_only_endpoints_of_pods_that_are_not_terminating_count() -> None:
 
 
 def test_only_slices_of_the_service_count(slices: Follower) -> None:
-    assert slices.find(HOST) == IPV4
+    assert slices.find(WORKER) == IPV4
     assert slices.find(OTHER) is None, "this slice is another Service's"
     assert slices.source.missing.reason == "it has no address yet"
 
@@ -139,11 +139,11 @@ def test_slices_are_followed_by_one_list_and_one_watch(
 ) -> None:
     put_slice(api_server, "s2", OTHER, "10.0.0.8")
     slices.wait_for(OTHER, "10.0.0.8")
-    assert slices.find(HOST) == IPV4, "another slice leaves it as it is"
-    put_slice(api_server, "s1", HOST, "10.0.0.9")
-    slices.wait_for(HOST, "10.0.0.9")
+    assert slices.find(WORKER) == IPV4, "another slice leaves it as it is"
+    put_slice(api_server, "s1", WORKER, "10.0.0.9")
+    slices.wait_for(WORKER, "10.0.0.9")
     api_server.remove(SLICES, "s1")
-    slices.wait_for(HOST, None)
+    slices.wait_for(WORKER, None)
     assert slices.find(OTHER) == "10.0.0.8"
     assert len(api_server.asked("GET", SLICES)) == 2
 
@@ -153,7 +153,7 @@ def test_addresses_stay_when_the_service_is_deleted(slices: Follower, api_server
     news = len(slices.news)
     api_server.remove(SLICES, "s1")
     wait_until(lambda: len(slices.news) > news, TIMEOUT, "the slice is gone")
-    assert slices.find(HOST) == IPV4
+    assert slices.find(WORKER) == IPV4
     assert slices.source.missing.lacks_service
 
 
@@ -184,8 +184,8 @@ def test_nothing_is_missed_after_a_watch_ends(
     slices.wait_for(OTHER, "10.0.0.8")
     break_off(api_server)
     api_server.wait_for_watch(SLICES, 2)
-    put_slice(api_server, "s1", HOST, "10.0.0.9")
-    slices.wait_for(HOST, "10.0.0.9")
+    put_slice(api_server, "s1", WORKER, "10.0.0.9")
+    slices.wait_for(WORKER, "10.0.0.9")
     requests = api_server.asked("GET", SLICES)
     first, second = (r.query["resourceVersion"] for r in requests if "watch" in r.query)
     assert int(second) > int(first), "the version was too old to watch from"
@@ -199,13 +199,13 @@ def test_slices_that_may_not_be_read_leave_it_to_dns(
     code: int,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    names[HOST.address] = ["10.0.0.3"]
+    names[WORKER.address] = ["10.0.0.3"]
     api_server.fail("GET", SLICES, faults.status(code))
     follower.follow_slices()
-    follower.wait_for(HOST, "10.0.0.3")
+    follower.wait_for(WORKER, "10.0.0.3")
     assert follower.find(OTHER) is None
     assert follower.source.missing.reason == "its name does not resolve"
-    wait_until(lambda: follower.threads == {"look-up-hosts"}, TIMEOUT, "the API is given up")
+    wait_until(lambda: follower.threads == {"look-up-workers"}, TIMEOUT, "the API is given up")
     assert len(api_server.requests) == 1
     assert capsys.readouterr().out.count("using DNS instead") == 1
 
@@ -214,7 +214,7 @@ def test_slices_that_may_not_be_read_leave_it_to_dns(
 def test_dns_helps_until_the_api_server_answers_and_no_longer(
     api_server: FakeApi, follower: Follower, names: Names, failure: faults.Failure
 ) -> None:
-    names[HOST.address] = ["10.0.0.3"]
+    names[WORKER.address] = ["10.0.0.3"]
     back = threading.Event()
 
     def fail_until_back(handler: Handler) -> None:
@@ -223,12 +223,12 @@ def test_dns_helps_until_the_api_server_answers_and_no_longer(
         failure(handler)
 
     api_server.fail("GET", SLICES, fail_until_back)
-    put_slice(api_server, "s1", HOST, IPV4)
+    put_slice(api_server, "s1", WORKER, IPV4)
     follower.follow_slices()
-    follower.wait_for(HOST, "10.0.0.3")
+    follower.wait_for(WORKER, "10.0.0.3")
     api_server.wait(lambda: len(api_server.requests) > 3)
     back.set()
-    follower.wait_for(HOST, IPV4)
+    follower.wait_for(WORKER, IPV4)
     wait_until(lambda: follower.threads == {"follow-endpointslices"}, TIMEOUT, "DNS is left")
     assert follower.source.missing.reason == "it has no address yet"
 
@@ -257,10 +257,10 @@ def test_api_server_that_cannot_be_watched_is_asked_less_and_less_often(
 
 @pytest.fixture
 def resolved(follower: Follower, names: Names) -> Follower:
-    """Two hosts whose names resolve, followed in DNS."""
-    names.update({HOST.address: [IPV6, "10.0.0.3"], OTHER.address: ["10.0.0.5"]})
-    follower.follow_dns(HOST, OTHER)
-    follower.wait_for(HOST, "10.0.0.3")
+    """Two workers whose names resolve, followed in DNS."""
+    names.update({WORKER.address: [IPV6, "10.0.0.3"], OTHER.address: ["10.0.0.5"]})
+    follower.follow_dns(WORKER, OTHER)
+    follower.wait_for(WORKER, "10.0.0.3")
     follower.wait_for(OTHER, "10.0.0.5")
     return follower
 
@@ -270,24 +270,24 @@ def test_dns_tells_the_ipv4_address_and_nothing_else(resolved: Follower) -> None
     assert resolved.source.endpoints()["w-0"] == Endpoint("10.0.0.3", serving=False)
 
 
-def test_dns_server_that_does_not_answer_says_nothing_about_a_host(
+def test_dns_server_that_does_not_answer_says_nothing_about_a_worker(
     resolved: Follower, names: Names
 ) -> None:
-    names[HOST.address] = []
-    # The other host shows that HOST was looked up meanwhile.
+    names[WORKER.address] = []
+    # The other worker shows that WORKER was looked up meanwhile.
     for address in ("10.0.0.6", "10.0.0.7"):
         names[OTHER.address] = [address]
         resolved.wait_for(OTHER, address)
-    assert resolved.find(HOST) == "10.0.0.3"
+    assert resolved.find(WORKER) == "10.0.0.3"
 
 
 def test_dns_announces_each_change_of_an_address_and_nothing_else(
     resolved: Follower, names: Names
 ) -> None:
-    names[HOST.address] = ["10.0.0.4"]
-    resolved.wait_for(HOST, "10.0.0.4")
-    del names[HOST.address]
-    resolved.wait_for(HOST, None)
+    names[WORKER.address] = ["10.0.0.4"]
+    resolved.wait_for(WORKER, "10.0.0.4")
+    del names[WORKER.address]
+    resolved.wait_for(WORKER, None)
     resolved.source.close()
     wait_until(lambda: not resolved.threads, TIMEOUT, "the threads end")
-    assert len(resolved.news) == 2 + 2, "for each host at first, and for each change"
+    assert len(resolved.news) == 2 + 2, "for each worker at first, and for each change"

@@ -26,7 +26,7 @@ def reasons(api_server: FakeApi) -> list[str]:
 
 def test_an_event_is_created_about_the_job(api_server: FakeApi, events: JobEvents) -> None:
     """No character of its message controls a terminal or cannot be encoded."""
-    events.put("WorkersReady", "2 hosts \x1b[31m\ud800", False)
+    events.put("WorkersReady", "2 workers \x1b[31m\ud800", False)
     events.put("Training", "", False)
     events.close()
     event, second = api_server.items("core/events")
@@ -37,7 +37,7 @@ def test_an_event_is_created_about_the_job(api_server: FakeApi, events: JobEvent
         "action": "WorkersReady",
         "type": "Normal",
         "count": 1,
-        "message": r"2 hosts \x1b[31m\ud800",
+        "message": r"2 workers \x1b[31m\ud800",
         "source": {"component": "horovod-master"},
         "reportingComponent": "horovod-master",
         "reportingInstance": socket.gethostname(),

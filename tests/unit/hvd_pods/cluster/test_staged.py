@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from hvd_pods.cluster import kube, staged
-from hvd_pods.common.run import Host, Pod, Run
+from hvd_pods.common.run import Pod, Run, Worker
 from tests.support.fakes import faults
 from tests.support.fakes.api import FakeApi
 from tests.unit.hvd_pods.master_pod import read_log
@@ -22,9 +22,12 @@ def staging_run(node_list: str = NODE_LIST) -> Run:
     return make_run(groups=[{**GROUP, "staged": node_list}])
 
 
-def on_nodes(run: Run, *nodes: str) -> dict[Host, Pod]:
+def on_nodes(run: Run, *nodes: str) -> dict[Worker, Pod]:
     """The run's workers on these nodes."""
-    return {host: Pod("10.0.0.1", "uid", node) for host, node in zip(run.hosts, nodes, strict=True)}
+    return {
+        worker: Pod("10.0.0.1", "uid", node)
+        for worker, node in zip(run.workers, nodes, strict=True)
+    }
 
 
 def listed(api_server: FakeApi) -> list[str]:

@@ -140,7 +140,7 @@ def test_evictions_are_those_of_the_very_pods(evictions: kube.Api) -> None:
 
 
 def test_no_eviction_is_known_of_a_pod_without_a_uid(evictions: kube.Api) -> None:
-    """DNS does not tell which pod a host is."""
+    """DNS does not tell which pod a worker is."""
     assert statefulsets.find_evictions(evictions, {"hvd-cpu-0": ""}, 1.0) == {}
 
 

@@ -37,7 +37,7 @@ SOCKET = {*range(28), *range(56, 84)}
         (Binding("core", 3), (2, 4, 1), [{0, 1, 2}, {3, 4, 5}]),
     ],
 )
-def test_ranks_are_bound_by_their_number_on_the_host(
+def test_ranks_are_bound_by_their_number_on_the_worker(
     asked: Binding, node: tuple[int, int, int], bound: list[set[int]]
 ) -> None:
     assert [select_cpus(asked, topology(*node), rank) for rank in range(len(bound))] == bound

@@ -66,10 +66,10 @@ def test_rank_gets_the_variables_of_torchrun_and_jax(
     assert chosen == {**PLACE, **JAX, **expected}
 
 
-def test_master_tells_all_hosts_of_a_launch_where_its_first_one_is() -> None:
+def test_master_tells_all_workers_of_a_launch_where_its_first_one_is() -> None:
     run = make_run()
-    hosts = run.hosts[1:]
-    addresses = {host: f"10.0.0.{number}" for number, host in enumerate(hosts)}
+    workers = run.workers[1:]
+    addresses = {worker: f"10.0.0.{number}" for number, worker in enumerate(workers)}
     texts = [describe_meeting(run, addresses, attempt) for attempt in range(1, LAUNCHES + 1)]
     ports = {int(text.split()[1]) for text in texts}
     assert ports == set(range(FIRST_PORT, FIRST_PORT + 2 * LAUNCHES, 2)), "an attempt has no other"
@@ -107,8 +107,8 @@ def test_ranks_that_cannot_meet_are_found_before_they_wait(
     assert raised.value.code == (os.EX_TEMPFAIL if found == "port" else os.EX_CONFIG)
 
 
-def test_launch_without_a_host_fails() -> None:
-    """The only host may go while it gets the code; a launcher of no ranks would succeed."""
+def test_launch_without_a_worker_fails() -> None:
+    """The only worker may go while it gets the code; a launcher of no ranks would succeed."""
     with pytest.raises(RunError, match="no worker is left"):
         describe_meeting(make_run(), {}, 1)
 

@@ -165,7 +165,7 @@ def test_server_that_is_no_agent_is_named(keys: Keys, sent: bytes, banner: str) 
     assert str(problem) == expected.reason
 
 
-def test_host_at_which_nothing_listens_is_named(keys: Keys) -> None:
+def test_worker_at_which_nothing_listens_is_named(keys: Keys) -> None:
     port = find_port()
     assert str(problem_of(port, keys)) == f"port {port} of 127.0.0.1: Connection refused"
 
@@ -239,12 +239,12 @@ class TestWhere:
 
     WHERE = Where(2222, {"hvd-0": "10.0.0.1", "hvd-0.hvd": "10.0.0.1"})
 
-    def test_host_is_found_by_each_of_its_names_and_by_its_address(self) -> None:
+    def test_worker_is_found_by_each_of_its_names_and_by_its_address(self) -> None:
         for name in ("hvd-0", "hvd-0.hvd", "10.0.0.1"):
             assert self.WHERE.address(name) == "10.0.0.1"
 
     @pytest.mark.parametrize("name", ["", "hvd-1", "10.0.0.2", "-oProxyCommand=x", "localhost"])
-    def test_other_hosts_are_refused(self, name: str) -> None:
+    def test_other_workers_are_refused(self, name: str) -> None:
         with pytest.raises(AgentSessionError, match="is no worker of this run"):
             self.WHERE.address(name)
 

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from hvd_pods.common.run import Host
+from hvd_pods.common.run import Worker
 from hvd_pods.master import direct, gateway_client, gloo_store
 from hvd_pods.master.gateway import Gateway
 from hvd_pods.master.gloo_store import GlooStore
@@ -26,7 +26,7 @@ from tests.unit.hvd_pods.copies import copy_files
 from tests.unit.hvd_pods.release_keys import ReleaseKeys
 from tests.unit.hvd_pods.scripted_agents import ScriptedAgents
 
-HOSTS = [Host(f"hvd-{n}", f"hvd-{n}.svc", 2, "hvd", "r1") for n in range(2)]
+HOSTS = [Worker(f"hvd-{n}", f"hvd-{n}.svc", 2, "hvd", "r1") for n in range(2)]
 # What a session with a worker of two slots runs, which takes nothing while it is held.
 SESSION = f"""
 while [ -e hold-$1 ]; do sleep 0.05; done

@@ -1,4 +1,4 @@
-"""Effects on hosts, which are watched and run programs; and the lanes in which calls are made."""
+"""Effects on workers, which are watched and run programs; and the lanes in which calls are made."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ from tests.unit.hvd_pods.rules.taken_events import TakenEvents
 
 @pytest.fixture
 def watch(pod: MasterPod, taken: TakenEvents) -> Iterator[Callable[[Run], Effects]]:
-    """Watches the hosts of a run, of which two answer."""
+    """Watches the workers of a run, of which two answer."""
     started: list[Effects] = []
 
     def begin(run: Run) -> Effects:
         api = kube.Api() if run.api else None
         facts = Facts(run, "own", "hvd-master-1", "uid-1")
         started.append(Effects(facts, api, JobEvents(None), taken))
-        started[-1].carry_out(m.WatchHosts(2))
-        taken.wait_for(m.HostAnswers, 2)
+        started[-1].carry_out(m.WatchWorkers(2))
+        taken.wait_for(m.WorkerAnswers, 2)
         return started[-1]
 
     yield begin
@@ -47,20 +47,22 @@ def test_addresses_of_the_training_stay_when_they_are_withdrawn(
 ) -> None:
     """A pod that terminates has none any more, and its ranks may still save."""
     monkeypatch.setattr(probing, "SUSPECT_EVERY", 0.02)
-    watch(workers.run(lostAfterSeconds=15)).carry_out(m.FreezeHosts())
+    watch(workers.run(lostAfterSeconds=15)).carry_out(m.FreezeAddresses())
     workers.stop(0)
-    taken.wait(lambda: any(event.silent for event in taken.of(m.HostProblem)))
-    assert not taken.of(m.HostGone)
+    taken.wait(lambda: any(event.silent for event in taken.of(m.WorkerProblem)))
+    assert not taken.of(m.WorkerGone)
 
 
-@pytest.mark.parametrize("effect", [m.FreezeHosts(), m.StopWatching()], ids=["frozen", "stopped"])
-def test_hosts_that_cannot_be_lost_are_asked_no_longer_than_needed(
+@pytest.mark.parametrize(
+    "effect", [m.FreezeAddresses(), m.StopWatching()], ids=["frozen", "stopped"]
+)
+def test_workers_that_cannot_be_lost_are_asked_no_longer_than_needed(
     workers: Workers, watch: Watch, taken: TakenEvents, effect: m.Effect
 ) -> None:
     before = {*threading.enumerate()}
     watch(workers.run()).carry_out(effect)
     for thread in {*threading.enumerate()} - before:
-        if thread.name == "probe-hosts":
+        if thread.name == "probe-workers":
             thread.join(TIMEOUT)
             assert not thread.is_alive()
     number = len(taken.events)
@@ -68,13 +70,13 @@ def test_hosts_that_cannot_be_lost_are_asked_no_longer_than_needed(
     assert len(taken.events) == number
 
 
-def test_leftovers_are_ended_while_the_hosts_are_watched(
+def test_leftovers_are_ended_while_the_workers_are_watched(
     pod: MasterPod,
     watch: Watch,
     taken: TakenEvents,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    # It notes the host and the program.
+    # It notes the worker and the program.
     note = 'echo "$1 ${2##*hvd_pods/}" >>"$OUT/asked"'
     pod.workers.install(f'{note}; case "$1" in *worker-1*) echo "no route" >&2; exit 255 ;; esac')
     first_two = [f"hvd-worker-{n}" for n in range(2)]
@@ -98,8 +100,8 @@ def test_leftovers_are_ended_while_the_hosts_are_watched(
     # Between two attempts, nothing is asked for.
     effects.carry_out(m.StopWatching())
     effects.carry_out(m.EndLeftovers(2, addresses, first_two))
-    effects.carry_out(m.WatchHosts(3))
-    taken.wait_for(m.HostAnswers, 2, attempt=3)
+    effects.carry_out(m.WatchWorkers(3))
+    taken.wait_for(m.WorkerAnswers, 2, attempt=3)
     pod.workers.start(2)
     effects.carry_out(m.EndLeftovers(3, addresses, ["hvd-worker-2"]))
     wait_until(lambda: expected[2] in asked(), TIMEOUT, "the next attempt asks")
@@ -107,7 +109,7 @@ def test_leftovers_are_ended_while_the_hosts_are_watched(
 
 
 @pytest.mark.parametrize("saves", [True, False], ids=["of another run", "of this run"])
-def test_hosts_save_what_another_run_has_left_before_they_get_code(
+def test_workers_save_what_another_run_has_left_before_they_get_code(
     pod: MasterPod, watch: Watch, taken: TakenEvents, saves: bool
 ) -> None:
     """Also those that get no ranks: their memory may have the newest state."""

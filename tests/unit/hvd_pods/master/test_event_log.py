@@ -52,7 +52,7 @@ def test_event_log_ends_at_its_limit(path: Path) -> None:
     """It is in the pod's memory."""
     event_log = start(path, longest=4000)
     for _ in range(100):
-        event_log.put(Moment(1.0, 2.0), m.HostGone(1, "w-0"))
+        event_log.put(Moment(1.0, 2.0), m.WorkerGone(1, "w-0"))
     event_log.close()
     assert 3800 < path.stat().st_size < 4000
 
@@ -62,7 +62,7 @@ def test_file_that_hangs_does_not_keep_the_master(path: Path) -> None:
     os.mkfifo(path)
     event_log = start(path, close_within=0.01, most_waiting=5)
     for _ in range(9):
-        event_log.put(Moment(1.0, 2.0), m.HostGone(1, "w-0"))
+        event_log.put(Moment(1.0, 2.0), m.WorkerGone(1, "w-0"))
     event_log.close()
     with path.open() as reader:
         lines = [*reader]

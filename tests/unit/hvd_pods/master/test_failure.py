@@ -19,8 +19,8 @@ from hvd_pods.rules.messages import Cause
 from tests.unit.hvd_pods.runs import make_run
 
 Notice = dict[str, Any]
-# Two hosts of two slots, then one of four.
-HOSTS = make_run().hosts
+# Two workers of two slots, then one of four.
+WORKERS = make_run().workers
 OUT_OF_MEMORY = (
     "ended by SIGKILL (killed, as the kernel does when a container is out of memory "
     "(worker.resources.limits.memory))"
@@ -91,7 +91,7 @@ def cause(
             begun += os.read(out, 4096)
         os.write(writer, text.encode())
         os.close(writer)
-        result = output.find_cause(HOSTS, code, raised, failed)
+        result = output.find_cause(WORKERS, code, raised, failed)
     os.close(passed_on)
     with os.fdopen(out, "rb") as received:
         assert received.read().decode() == (text if passed is None else passed)
@@ -375,7 +375,7 @@ def test_rank_that_no_launcher_names_has_told_how_it_ended(
 ) -> None:
     now = time.monotonic()
     notices: list[Notice] = [
-        {"rank": rank, "worker": HOSTS[rank // 2].name, "status": code, "at": now}
+        {"rank": rank, "worker": WORKERS[rank // 2].name, "status": code, "at": now}
         for rank, code in failed
     ]
     old: Notice = {"rank": 2, "worker": "hvd-cpu-1", "status": -9, "at": now - 60}
@@ -440,7 +440,7 @@ def test_any_output_gives_no_cause_or_one_line_that_can_be_printed(output: str, 
         errors = ErrorOutput(source, passed.fileno(), lambda line: stalls.read(line) and None)
         with os.fdopen(writer, "wb") as launcher:
             launcher.write(output.encode(errors="surrogatepass"))
-        found = errors.find_cause(HOSTS, code)
+        found = errors.find_cause(WORKERS, code)
     assert found is None or (printable(found.text, "") == found.text and len(found.text) < 1000)
 
 
@@ -487,7 +487,7 @@ def test_two_ranks_on_one_gpu_are_named_as_that() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "remedy", "is_permanent", "broken_host"),
+    ("text", "remedy", "is_permanent", "broken_worker"),
     [
         ("AcceleratorError: CUDA error: invalid device ordinal", "worker.slots", True, ""),
         ("X: NCCL WARN Multiple Ranks are using the same GPU/Partition. Set", "slots", True, ""),
@@ -532,13 +532,13 @@ def test_two_ranks_on_one_gpu_are_named_as_that() -> None:
     ],
 )
 def test_message_of_cuda_has_its_remedy(
-    text: str, remedy: str, is_permanent: bool, broken_host: str
+    text: str, remedy: str, is_permanent: bool, broken_worker: str
 ) -> None:
     raised: Notice = {"rank": 1, "worker": "hvd-cpu-0", "text": text, "at": time.monotonic()}
     result = cause("", 1, raised=[raised])
     assert result
     assert (remedy in result.text, result.is_permanent) == (True, is_permanent)
-    assert result.broken_host == broken_host
+    assert result.broken_worker == broken_worker
 
 
 # What the watchdogs of PyTorch write before they abort their ranks; no exception of Python follows.
@@ -552,30 +552,30 @@ with exception: CUDA error: uncorrectable ECC error encountered
 
 
 @pytest.mark.parametrize(
-    ("tag", "who", "host"),
+    ("tag", "who", "worker"),
     [
         ("[rank3]:", "rank 3 on hvd-cpu-1: ", "hvd-cpu-1"),
         ("[1,3]<stderr>:", "rank 3 on hvd-cpu-1: ", "hvd-cpu-1"),
-        # The line may be that of any rank: no host is avoided for it.
+        # The line may be that of any rank: no worker is avoided for it.
         ("", "a rank: ", ""),
     ],
 )
-def test_broken_gpu_that_a_watchdog_tells_of_is_the_cause(tag: str, who: str, host: str) -> None:
+def test_broken_gpu_that_a_watchdog_tells_of_is_the_cause(tag: str, who: str, worker: str) -> None:
     """Whichever rank has ended first."""
     result = cause(WATCHDOGS.format(tag=tag), 134)
     assert result
     assert result.text.startswith(who)
     assert "uncorrectable ECC error" in result.text
-    assert result.broken_host == host
+    assert result.broken_worker == worker
 
 
-def test_host_of_the_broken_gpu_is_that_of_the_rank_which_has_met_it() -> None:
+def test_worker_of_the_broken_gpu_is_that_of_the_rank_which_has_met_it() -> None:
     """Although a sound rank has ended first, and the lines have no rank."""
     text = "RuntimeError: CUDA error: uncorrectable ECC error encountered"
     raised: Notice = {"rank": 3, "worker": "hvd-cpu-1", "text": text, "at": time.monotonic()}
     result = cause(f"{text}\n[hvd] rank 0 on hvd-cpu-0 ended by signal 6\n", 134, raised=[raised])
     assert result
-    assert result.broken_host == "hvd-cpu-1"
+    assert result.broken_worker == "hvd-cpu-1"
 
 
 def test_what_a_rank_has_printed_of_a_sound_gpu_is_not_the_cause() -> None:

@@ -362,7 +362,7 @@ def test_output_that_came_before_nothing_could_be_sent_reaches_the_client(
 
 
 def test_streams_have_any_numbers(served: Served, client: Client, arrived: Arrived) -> None:
-    """A launch on many hosts has thousands of descriptors, more than select() takes."""
+    """A launch on many workers has thousands of descriptors, more than select() takes."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if hard != resource.RLIM_INFINITY and hard < 3000:
         pytest.skip("this machine allows too few files")

@@ -123,8 +123,8 @@ def test_master_takes_a_line_of_horovodrun(capsys: pytest.CaptureFixture[str]) -
     command = launch.build_command(run, None)
     own = ["HOROVOD_CYCLE_TIME=2.5", "HOROVOD_TIMELINE=/t"]
     assert command[4:] == ["/horovod/generated/hostfile", *own, "8", "python", "train.py"]
-    # An attempt on fewer hosts has fewer ranks than the line.
-    fewer = launch.build_command(run.on(run.hosts[:2]), None)
+    # An attempt on fewer workers has fewer ranks than the line.
+    fewer = launch.build_command(run.on(run.workers[:2]), None)
     assert fewer[-3:] == ["4", "python", "train.py"]
 
 
@@ -218,7 +218,7 @@ def test_master_env_overrides_the_launchers_settings() -> None:
         "HYDRA_HOST_FILE",
     ],
 )
-def test_each_mpi_finds_the_hosts_in_a_command_of_the_users_own(
+def test_each_mpi_finds_the_workers_in_a_command_of_the_users_own(
     variable: str, mode: str, is_named: bool
 ) -> None:
     """The chart's own command line names the host file by an option, or in another way."""

@@ -26,14 +26,14 @@ def test_clients_that_do_not_fit_are_refused_with_the_memory_to_give() -> None:
 @pytest.mark.parametrize(
     ("soft", "hard", "after"),
     [
-        # 1024 + 8 for each of 1000 hosts; not the billion that some runtimes allow.
+        # 1024 + 8 for each of 1000 workers; not the billion that some runtimes allow.
         (1024, 1 << 30, 9024),
         (1024, 4096, 4096),
         (20000, 20000, 20000),
         (resource.RLIM_INFINITY, resource.RLIM_INFINITY, resource.RLIM_INFINITY),
     ],
 )
-def test_file_limit_is_raised_as_far_as_hosts_need(
+def test_file_limit_is_raised_as_far_as_workers_need(
     soft: int,
     hard: int,
     after: int,

@@ -126,8 +126,8 @@ def test_each_attempt_gets_the_code_again(pod: MasterPod, monkeypatch: pytest.Mo
     digest = code_archive.digest(code_archive.read_source(out / "mounted"))
     assert pod.run(code="v1", codeSha256=digest) == 0
     assert len(made(pod)) == 2
-    hosts = ["hvd-worker-0.hvd", "hvd-worker-1.hvd"]
-    assert sorted((out / "on").read_text().split()) == sorted(2 * hosts)
+    workers = ["hvd-worker-0.hvd", "hvd-worker-1.hvd"]
+    assert sorted((out / "on").read_text().split()) == sorted(2 * workers)
 
 
 @pytest.mark.slow
@@ -190,7 +190,7 @@ def test_a_defect_of_the_master_is_left_to_another_master(
     assert pod.replicas() == 2
 
 
-# Says that the ranks of the host keep their state.
+# Says that the ranks of the worker keep their state.
 KEEPS = """
 case "$2" in
 *"draining.py kept"*) echo 2;;
@@ -234,8 +234,8 @@ def test_a_run_with_a_minimum_goes_on_without_a_worker_and_with_one_that_comes(
     changes = background(change)
     assert pod.run(groups=groups, shrinkAfterSeconds=0.2, lostAfterSeconds=1) == 0
     changes.result(TIMEOUT)
-    hosts = (pod.generated.parent / "hostfile").read_text().split()[::2]
-    assert hosts == ["hvd-worker-0.hvd", "hvd-worker-2.hvd"]
+    workers = (pod.generated.parent / "hostfile").read_text().split()[::2]
+    assert workers == ["hvd-worker-0.hvd", "hvd-worker-2.hvd"]
     stages = [reason for reason in pod.stages() if reason in ("Shrunk", "Grown")]
     assert stages[:2] == ["Shrunk", "Grown"]
     assert record(pod)["failures"] == "0"

@@ -70,14 +70,14 @@ def test_open_mpi_leaves_placing_to_options_that_bind_or_map(
     assert line[5:] == [*words, *options]
 
 
-def make_large_run(hosts: int, **changes: Any) -> Run:
-    """A run of one group with so many hosts."""
-    group = {"statefulSet": "w", "number": hosts, "maximum": hosts, "slots": 2, "revision": "r"}
+def make_large_run(workers: int, **changes: Any) -> Run:
+    """A run of one group with so many workers."""
+    group = {"statefulSet": "w", "number": workers, "maximum": workers, "slots": 2, "revision": "r"}
     return make_run(groups=[group], **changes)
 
 
 @pytest.mark.parametrize(
-    ("mode", "hosts", "clients"),
+    ("mode", "workers", "clients"),
     [
         ("mpirun", 64, 64),
         ("mpirun", 257, 257),
@@ -86,8 +86,8 @@ def make_large_run(hosts: int, **changes: Any) -> Run:
         ("direct", 257, 0),
     ],
 )
-def test_clients_are_counted_for_each_launcher(mode: str, hosts: int, clients: int) -> None:
-    assert mpi.count_clients(make_large_run(hosts, mode=mode)) == clients
+def test_clients_are_counted_for_each_launcher(mode: str, workers: int, clients: int) -> None:
+    assert mpi.count_clients(make_large_run(workers, mode=mode)) == clients
 
 
 ROUTES = """Iface\tDestination\tGateway\tFlags

@@ -1,4 +1,4 @@
-"""Which hosts answer: real sockets, whatever listens there, and many hosts at once."""
+"""Which workers answer: real sockets, whatever listens there, and many workers at once."""
 
 from __future__ import annotations
 
@@ -11,39 +11,41 @@ import pytest
 
 from hvd_pods.agent.banner import NoAnswer, find_banner_problem, format_banner
 from hvd_pods.cluster.addresses import Endpoint
-from hvd_pods.common.run import Host, Pod
+from hvd_pods.common.run import Pod, Worker
 from hvd_pods.master import probing
-from hvd_pods.rules.messages import HostAnswers, HostGone, HostProblem
+from hvd_pods.rules.messages import WorkerAnswers, WorkerGone, WorkerProblem
 from tests.support.fakes.faults import TIMEOUT
 from tests.support.ports import find_port
 from tests.support.waiting import wait_until
 from tests.unit.hvd_pods.fake_worker import Addresses, FakeWorker
 from tests.unit.hvd_pods.rules.taken_events import TakenEvents
 
-HOST, OTHER = (Host(f"w-{n}", f"w-{n}.hvd", 1, "w", "r1") for n in (0, 1))
+WORKER, OTHER = (Worker(f"w-{n}", f"w-{n}.hvd", 1, "w", "r1") for n in (0, 1))
 LOCAL = "127.0.0.1"
 
 
 class Probing(TakenEvents):
     """A prober of the third attempt, endpoints that a test changes, and what is told."""
 
-    def __init__(self, hosts: list[Host], port: int, lost_after: float) -> None:
+    def __init__(self, workers: list[Worker], port: int, lost_after: float) -> None:
         super().__init__()
         self.source = Addresses()
-        self.prober = probing.Prober(hosts, port, self.source, self, 3, lost_after)
+        self.prober = probing.Prober(workers, port, self.source, self, 3, lost_after)
         self.prober.start()
 
-    def put(self, host: Host, address: str = LOCAL, serving: bool = False, uid: str = "") -> None:
+    def put(
+        self, worker: Worker, address: str = LOCAL, serving: bool = False, uid: str = ""
+    ) -> None:
         endpoint = Endpoint(address, serving, uid, "n1")
-        self.source.known = {**self.source.known, host.name: endpoint}
+        self.source.known = {**self.source.known, worker.name: endpoint}
         self.prober.wake()
 
-    def remove(self, host: Host) -> None:
-        self.source.known = {n: e for n, e in self.source.known.items() if n != host.name}
+    def remove(self, worker: Worker) -> None:
+        self.source.known = {n: e for n, e in self.source.known.items() if n != worker.name}
         self.prober.wake()
 
-    def reasons(self, host: Host) -> list[str]:
-        return [event.why.reason for event in self.of(HostProblem, host=host.name)]
+    def reasons(self, worker: Worker) -> list[str]:
+        return [event.why.reason for event in self.of(WorkerProblem, worker=worker.name)]
 
 
 Probe = Callable[..., Probing]
@@ -54,8 +56,8 @@ def probe() -> Iterator[Probe]:
     """Starts probers, which end with the test."""
     started: list[Probing] = []
 
-    def start(hosts: list[Host], port: int, lost_after: float = 0.0) -> Probing:
-        started.append(Probing(hosts, port, lost_after))
+    def start(workers: list[Worker], port: int, lost_after: float = 0.0) -> Probing:
+        started.append(Probing(workers, port, lost_after))
         return started[-1]
 
     yield start
@@ -75,10 +77,10 @@ WRONG = {
 @pytest.mark.parametrize(("sent", "banner"), WRONG.values(), ids=WRONG)
 def test_what_listens_is_judged_by_its_first_line(probe: Probe, sent: bytes, banner: str) -> None:
     with FakeWorker(sent) as worker:
-        current = probe([HOST], worker.port)
-        current.put(HOST)
-        current.wait_for(HostProblem, why=find_banner_problem(banner, worker.port, "r1"))
-        assert not current.of(HostAnswers)
+        current = probe([WORKER], worker.port)
+        current.put(WORKER)
+        current.wait_for(WorkerProblem, why=find_banner_problem(banner, worker.port, "r1"))
+        assert not current.of(WorkerAnswers)
 
 
 def test_server_that_sends_nothing_has_not_answered(
@@ -86,24 +88,26 @@ def test_server_that_sends_nothing_has_not_answered(
 ) -> None:
     monkeypatch.setattr(probing, "PROBE_TIMEOUT", 0.05)
     with FakeWorker(None) as worker:
-        current = probe([HOST], worker.port)
-        current.put(HOST)
+        current = probe([WORKER], worker.port)
+        current.put(WORKER)
         timed_out = NoAnswer(f"port {worker.port} does not answer: timed out")
-        current.wait_for(HostProblem, why=timed_out)
-        assert not current.of(HostAnswers)
+        current.wait_for(WorkerProblem, why=timed_out)
+        assert not current.of(WorkerAnswers)
 
 
 @pytest.mark.parametrize("address", [LOCAL, "::1"])
-def test_host_that_answers_is_told_with_its_pod(probe: Probe, address: str) -> None:
+def test_worker_that_answers_is_told_with_its_pod(probe: Probe, address: str) -> None:
     port = find_port()
-    current = probe([HOST], port)
-    current.put(HOST, address, uid="u1")
-    current.wait_for(HostProblem, why=NoAnswer(f"port {port} does not answer: Connection refused"))
+    current = probe([WORKER], port)
+    current.put(WORKER, address, uid="u1")
+    current.wait_for(
+        WorkerProblem, why=NoAnswer(f"port {port} does not answer: Connection refused")
+    )
     with FakeWorker(format_banner("r1"), address, port):
-        current.wait_for(HostAnswers)
-    assert current.of(HostAnswers) == [HostAnswers(3, "w-0", Pod(address, "u1", "n1"))]
+        current.wait_for(WorkerAnswers)
+    assert current.of(WorkerAnswers) == [WorkerAnswers(3, "w-0", Pod(address, "u1", "n1"))]
     # Each reason is told once, however often it is met.
-    assert [(event.attempt, event.why.reason) for event in current.of(HostProblem)] == [
+    assert [(event.attempt, event.why.reason) for event in current.of(WorkerProblem)] == [
         (3, "no address"),
         (3, "it has not responded yet"),
         (3, f"port {port} does not answer: Connection refused"),
@@ -113,99 +117,101 @@ def test_host_that_answers_is_told_with_its_pod(probe: Probe, address: str) -> N
 def test_new_pod_at_the_address_of_an_old_one_is_asked_anew(probe: Probe) -> None:
     """On the network of its node, a pod has the node's address."""
     with FakeWorker(format_banner("r1")) as worker:
-        current = probe([HOST, OTHER], worker.port)
-        current.put(HOST)
-        current.wait_for(HostAnswers)
+        current = probe([WORKER, OTHER], worker.port)
+        current.put(WORKER)
+        current.wait_for(WorkerAnswers)
         # DNS does not tell the UID: this is news of the same pod.
-        current.put(HOST, uid="1")
+        current.put(WORKER, uid="1")
         current.put(OTHER)
-        current.wait_for(HostAnswers, host="w-1")
-        assert not current.of(HostGone)
-        current.put(HOST, uid="2")
-        current.wait_for(HostAnswers, 2, host="w-0")
-        assert current.of(HostGone) == [HostGone(3, "w-0")]
-        assert current.of(HostAnswers, host="w-0")[1].pod == Pod(LOCAL, "2", "n1")
-        current.remove(HOST)
-        current.wait_for(HostGone, 2)
-        current.wait(lambda: current.reasons(HOST)[-1] == "no address")
+        current.wait_for(WorkerAnswers, worker="w-1")
+        assert not current.of(WorkerGone)
+        current.put(WORKER, uid="2")
+        current.wait_for(WorkerAnswers, 2, worker="w-0")
+        assert current.of(WorkerGone) == [WorkerGone(3, "w-0")]
+        assert current.of(WorkerAnswers, worker="w-0")[1].pod == Pod(LOCAL, "2", "n1")
+        current.remove(WORKER)
+        current.wait_for(WorkerGone, 2)
+        current.wait(lambda: current.reasons(WORKER)[-1] == "no address")
 
 
-def test_host_whose_address_is_frozen_stays_while_others_come(probe: Probe) -> None:
+def test_worker_whose_address_is_frozen_stays_while_others_come(probe: Probe) -> None:
     with FakeWorker(format_banner("r1")) as worker:
-        current = probe([HOST, OTHER], worker.port)
-        current.put(HOST, uid="u1")
-        current.wait_for(HostAnswers, host=HOST.name)
-        current.prober.freeze([HOST.name])
-        current.remove(HOST)
+        current = probe([WORKER, OTHER], worker.port)
+        current.put(WORKER, uid="u1")
+        current.wait_for(WorkerAnswers, worker=WORKER.name)
+        current.prober.freeze([WORKER.name])
+        current.remove(WORKER)
         current.put(OTHER, uid="u2")
-        current.wait_for(HostAnswers, host=OTHER.name)
-        assert not current.of(HostGone)
+        current.wait_for(WorkerAnswers, worker=OTHER.name)
+        assert not current.of(WorkerGone)
 
 
 @pytest.mark.parametrize("lost_after", [0.0, 60.0], ids=["closed", "kept"])
-def test_hosts_that_have_answered_leave_room_for_others(
+def test_workers_that_have_answered_leave_room_for_others(
     probe: Probe, monkeypatch: pytest.MonkeyPatch, lost_after: float
 ) -> None:
     """Whether or not their connections are kept."""
     monkeypatch.setattr(probing, "MOST_OPEN", 3)
-    hosts = [Host(f"w-{n}", f"w-{n}.hvd", 1, "w", "r1") for n in range(9)]
+    workers = [Worker(f"w-{n}", f"w-{n}.hvd", 1, "w", "r1") for n in range(9)]
     with FakeWorker(format_banner("r1")) as worker:
-        current = probe(hosts, worker.port, lost_after)
+        current = probe(workers, worker.port, lost_after)
         # The second time, other pods have the same addresses.
         for answers, uid in ((9, "a"), (18, "b")):
-            current.source.known = {host.name: Endpoint(LOCAL, uid=uid) for host in hosts}
+            current.source.known = {one.name: Endpoint(LOCAL, uid=uid) for one in workers}
             current.prober.wake()
-            current.wait_for(HostAnswers, answers)
-        assert {event.pod.uid for event in current.of(HostAnswers)[9:]} == {"b"}
+            current.wait_for(WorkerAnswers, answers)
+        assert {event.pod.uid for event in current.of(WorkerAnswers)[9:]} == {"b"}
 
 
-def test_host_that_the_kubelet_has_seen_listen_is_asked_at_once(
+def test_worker_that_the_kubelet_has_seen_listen_is_asked_at_once(
     probe: Probe, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(probing, "FIRST_PAUSE", 2 * TIMEOUT)
     monkeypatch.setattr(probing, "LONGEST_PAUSE", 2 * TIMEOUT)
     port = find_port()
-    current = probe([HOST], port)
-    current.put(HOST)
-    current.wait_for(HostProblem, why=NoAnswer(f"port {port} does not answer: Connection refused"))
+    current = probe([WORKER], port)
+    current.put(WORKER)
+    current.wait_for(
+        WorkerProblem, why=NoAnswer(f"port {port} does not answer: Connection refused")
+    )
     with FakeWorker(format_banner("r1"), port=port):
-        current.put(HOST, serving=True)
-        current.wait_for(HostAnswers)
+        current.put(WORKER, serving=True)
+        current.wait_for(WorkerAnswers)
 
 
 @pytest.fixture
 def two(probe: Probe, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Probing, Any, Any]]:
-    """Two hosts that can be lost and have answered."""
+    """Two workers that can be lost and have answered."""
     monkeypatch.setattr(probing, "SUSPECT_EVERY", 0.02)
     with (
         FakeWorker(format_banner("r1"), "127.0.1.1") as first,
         FakeWorker(format_banner("r1"), "127.0.1.2", first.port) as second,
     ):
-        current = probe([HOST, OTHER], first.port, lost_after=15.0)
-        current.put(HOST, "127.0.1.1")
+        current = probe([WORKER, OTHER], first.port, lost_after=15.0)
+        current.put(WORKER, "127.0.1.1")
         current.put(OTHER, "127.0.1.2")
-        current.wait_for(HostAnswers, 2)
+        current.wait_for(WorkerAnswers, 2)
         yield current, first, second
 
 
 Two = tuple[Probing, FakeWorker, FakeWorker]
 
 
-def test_silence_of_a_host_is_told_again_and_again_until_it_answers(two: Two) -> None:
+def test_silence_of_a_worker_is_told_again_and_again_until_it_answers(two: Two) -> None:
     current, first, _ = two
-    before = len(current.of(HostProblem, host="w-0"))
+    before = len(current.of(WorkerProblem, worker="w-0"))
     first.close()
-    current.wait(lambda: len(current.of(HostProblem, host="w-0")) >= before + 4)
-    problems = current.of(HostProblem, host="w-0")[before:]
-    # A connection that breaks says less than a host that does not accept another one.
+    current.wait(lambda: len(current.of(WorkerProblem, worker="w-0")) >= before + 4)
+    problems = current.of(WorkerProblem, worker="w-0")[before:]
+    # A connection that breaks says less than a worker that does not accept another one.
     assert problems[0].silent == 0.0
     assert problems[0].why.reason == f"port {first.port} closed the connection"
     assert all(b.silent > a.silent for a, b in pairwise(problems))
     assert problems[-1].silent >= 2 * 0.02
-    assert not any(item.all_hosts_silent for item in problems), "the other host is heard"
+    assert not any(item.all_workers_silent for item in problems), "the other worker is heard"
     with FakeWorker(format_banner("r1"), first.address, first.port):
-        current.wait_for(HostAnswers, 2, host="w-0")
-    assert not current.of(HostGone)
+        current.wait_for(WorkerAnswers, 2, worker="w-0")
+    assert not current.of(WorkerGone)
 
 
 def test_kept_connection_stays_until_another_one_has_a_banner(
@@ -215,11 +221,11 @@ def test_kept_connection_stays_until_another_one_has_a_banner(
     monkeypatch.setattr(probing, "RENEW_EVERY", 0.05)
     monkeypatch.setattr(probing, "PROBE_TIMEOUT", TIMEOUT)
     with FakeWorker(None) as worker:
-        current = probe([HOST], worker.port, lost_after=15.0)
-        current.put(HOST)
+        current = probe([WORKER], worker.port, lost_after=15.0)
+        current.put(WORKER)
         wait_until(lambda: worker.connections, TIMEOUT, "a connection", 0.01)
         worker.connections[0].sendall(format_banner("r1"))
-        current.wait_for(HostAnswers)
+        current.wait_for(WorkerAnswers)
         wait_until(lambda: len(worker.connections) >= 2, TIMEOUT, "another one", 0.01)
         first, second = worker.connections[:2]
         first.settimeout(0.1)
@@ -228,14 +234,14 @@ def test_kept_connection_stays_until_another_one_has_a_banner(
         second.sendall(format_banner("r1"))
         first.settimeout(TIMEOUT)
         assert first.recv(1) == b""
-        assert len(current.of(HostAnswers)) == 1
-        assert "closed" not in "".join(current.reasons(HOST))
+        assert len(current.of(WorkerAnswers)) == 1
+        assert "closed" not in "".join(current.reasons(WORKER))
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("banner", [None, b""], ids=["silent", "closes"])
-@pytest.mark.promise("host whose kernel accepts connections is there whatever its agent says")
-def test_host_whose_kernel_accepts_connections_is_there_whatever_its_agent_says(
+@pytest.mark.promise("worker whose kernel accepts connections is there whatever its agent says")
+def test_worker_whose_kernel_accepts_connections_is_there_whatever_its_agent_says(
     probe: Probe, monkeypatch: pytest.MonkeyPatch, banner: bytes | None
 ) -> None:
     """As without CPU time, memory or a further process, or with too many connections of others.
@@ -245,9 +251,9 @@ def test_host_whose_kernel_accepts_connections_is_there_whatever_its_agent_says(
     for name in ("SUSPECT_EVERY", "PROBE_TIMEOUT", "RENEW_EVERY"):
         monkeypatch.setattr(probing, name, 0.05)
     with FakeWorker(format_banner("r1")) as worker:
-        current = probe([HOST], worker.port, lost_after=15.0)
-        current.put(HOST)
-        current.wait_for(HostAnswers)
+        current = probe([WORKER], worker.port, lost_after=15.0)
+        current.put(WORKER)
+        current.wait_for(WorkerAnswers)
         worker.banner = banner
 
         def end(number: int) -> None:
@@ -256,16 +262,16 @@ def test_host_whose_kernel_accepts_connections_is_there_whatever_its_agent_says(
 
         for number in range(1, 8):
             end(number)
-        assert not any(event.silent for event in current.of(HostProblem))
+        assert not any(event.silent for event in current.of(WorkerProblem))
         # It is told again when the agent answers.
         worker.banner = format_banner("r1")
-        current.wait_for(HostAnswers, 2)
+        current.wait_for(WorkerAnswers, 2)
 
 
 def test_connections_that_are_kept_follow_a_shorter_time(
     two: Two, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Of hosts whose ranks keep their state, which is known when they have been training."""
+    """Of workers whose ranks keep their state, which is known when they have been training."""
     current, _, _ = two
     given: list[float] = []
     set_times = probing.keep_alive
@@ -279,19 +285,19 @@ def test_connections_that_are_kept_follow_a_shorter_time(
     wait_until(lambda: given == [3.0, 3.0], TIMEOUT, "both have it", 0.01)
 
 
-def test_all_hosts_are_silent_when_no_other_one_is_heard(
+def test_all_workers_are_silent_when_no_other_one_is_heard(
     two: Two, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As when this pod has lost its own network, which says nothing about the hosts."""
+    """As when this pod has lost its own network, which says nothing about the workers."""
     current, first, second = two
     second.close()
-    current.wait_for(HostProblem, host="w-1", all_hosts_silent=False)
+    current.wait_for(WorkerProblem, worker="w-1", all_workers_silent=False)
     first.close()
-    current.wait_for(HostProblem, host="w-0", all_hosts_silent=True)
-    current.wait_for(HostProblem, host="w-1", all_hosts_silent=True)
+    current.wait_for(WorkerProblem, worker="w-0", all_workers_silent=True)
+    current.wait_for(WorkerProblem, worker="w-1", all_workers_silent=True)
 
 
-def test_the_kernel_asks_an_idle_host_and_gives_it_up_within_the_time() -> None:
+def test_the_kernel_asks_an_idle_worker_and_gives_it_up_within_the_time() -> None:
     """Three seconds may have passed since the last answer when the network is cut."""
     with socket.socket() as connection:
         for lost_after, times in (

@@ -14,7 +14,7 @@ from hvd_pods.master import remote
 from tests.unit.hvd_pods.runs import make_run
 from tests.unit.hvd_pods.scripted_agents import ScriptedAgents
 
-FIRST, SECOND, *_ = make_run().hosts
+FIRST, SECOND, *_ = make_run().workers
 Ask = Callable[[remote.Reach], int]
 
 
@@ -31,7 +31,7 @@ Ask = Callable[[remote.Reach], int]
         ("exec yes", (1, "it prints too much")),
     ],
 )
-def test_program_of_a_host_gets_its_input_and_answers(
+def test_program_of_a_worker_gets_its_input_and_answers(
     agents: ScriptedAgents, script: str, answer: tuple[int, str]
 ) -> None:
     agents.install(script)
@@ -40,35 +40,35 @@ def test_program_of_a_host_gets_its_input_and_answers(
     assert answers == {FIRST: expected}
 
 
-STAY: Ask = partial(remote.may_stay, hosts=[FIRST, SECOND])
-KEPT: Ask = partial(remote.are_kept, hosts=[FIRST, SECOND])
+STAY: Ask = partial(remote.may_stay, workers=[FIRST, SECOND])
+KEPT: Ask = partial(remote.are_kept, workers=[FIRST, SECOND])
 FINISHED: Ask = partial(
-    remote.count_finished, hosts=[FIRST, SECOND], fence=7, is_stopped=lambda: False
+    remote.count_finished, workers=[FIRST, SECOND], fence=7, is_stopped=lambda: False
 )
-LEAVE: Ask = partial(remote.ask_ranks, hosts=[FIRST, SECOND])
+LEAVE: Ask = partial(remote.ask_ranks, workers=[FIRST, SECOND])
 
 
 @pytest.mark.parametrize(
     ("ask", "usual", "script", "answer"),
     [
-        # Ranks may stay where all of each host run and lose nothing.
+        # Ranks may stay where all of each worker run and lose nothing.
         *((STAY, "echo 2", script, False) for script in ("echo 1", "echo 2; exit 1", "")),
         (STAY, "echo 2", "echo warning; echo 2", True),
-        # Ranks may be ended for others where each host keeps the state of all of its own.
+        # Ranks may be ended for others where each worker keeps the state of all of its own.
         *((KEPT, "echo 2", script, False) for script in ("echo 1", "echo 0", "exit 1", "")),
         (KEPT, "echo 2", "echo warning; echo 2", True),
-        # Those have finished whose hosts say so of their launch.
+        # Those have finished whose workers say so of their launch.
         (FINISHED, "echo 0 7 2", "echo 0 7 2", 4),
         *(
             (FINISHED, "echo 0 7 2", script, 2)
             for script in ("echo 0 6 2", "echo 0", "echo 0 7 x", "exit 1")
         ),
-        # Those were asked to end that a host has counted, whatever else is printed.
+        # Those were asked to end that a worker has counted, whatever else is printed.
         (LEAVE, "echo 2", "echo warning; echo 2; echo 'Connection closed.' >&2", 4),
         *((LEAVE, "echo 2", script, 2) for script in ("echo none", "echo 2; exit 1")),
     ],
 )
-def test_what_hosts_say_of_their_ranks_counts_if_it_is_understood(
+def test_what_workers_say_of_their_ranks_counts_if_it_is_understood(
     agents: ScriptedAgents, ask: Ask, usual: str, script: str, answer: int
 ) -> None:
     agents.install(f'[ "$1" = {SECOND.address} ] || {{ {usual}; exit; }}; {script}')
@@ -79,13 +79,13 @@ def test_what_hosts_say_of_their_ranks_counts_if_it_is_understood(
     ("seconds", "is_stopped", "text"),
     [(0.05, False, "no answer within 0 s"), (60.0, True, "asked to end")],
 )
-def test_host_that_does_not_answer_in_time_has_failed(
+def test_worker_that_does_not_answer_in_time_has_failed(
     agents: ScriptedAgents, seconds: float, is_stopped: bool, text: str
 ) -> None:
     agents.install('[ "$1" = hvd-cpu-1.hvd ] || exec sleep 60')
-    hosts = [FIRST, SECOND] if not is_stopped else [FIRST]
+    workers = [FIRST, SECOND] if not is_stopped else [FIRST]
     failures = remote.call(
-        agents.reach, hosts, ["a.py"], seconds=seconds, is_stopped=lambda: is_stopped
+        agents.reach, workers, ["a.py"], seconds=seconds, is_stopped=lambda: is_stopped
     )
     assert failures[FIRST] == (1, text)
 
@@ -110,7 +110,7 @@ def test_stacks_are_logged_and_scripts_have_a_place(
         assert f"{FIRST.name}: {line}\n" in log
 
 
-def test_what_hosts_say_of_states_that_they_save_is_told(
+def test_what_workers_say_of_states_that_they_save_is_told(
     agents: ScriptedAgents, capsys: pytest.CaptureFixture[str]
 ) -> None:
     lines = {FIRST: "echo noise; echo '[hvd +0.1s] step 12 is saved'", SECOND: "exit 1"}

@@ -18,7 +18,7 @@ from tests.unit.hvd_pods.rules.world import OTHER, World, leased, one_group
 
 PAGE = Path(__file__).resolve().parents[4] / "docs" / "scale.md"
 HOUR = 3600.0
-# Requests of an effect, where all goes well and the pods of missing hosts exist.
+# Requests of an effect, where all goes well and the pods of missing workers exist.
 COSTS = {
     m.WriteRecord: 1,
     m.ReadRecord: 1,
@@ -27,7 +27,7 @@ COSTS = {
     m.ReadJob: 2,
     m.CreateJobEvent: 1,
 }
-# A watch of the hosts' addresses begins with a list.
+# A watch of the workers' addresses begins with a list.
 WATCH = 2 * 60 / WATCH_SECONDS
 COMMAND = 60 / (LEASE_SECONDS / RENEWALS)
 
@@ -53,21 +53,21 @@ def is_kept() -> World:
 def trains_on_fewer() -> World:
     world = World(one_group(2, minimum=1))
     world.put(m.Started())
-    world.settle(until=m.WatchHosts)
-    world.answers = [one for one in world.answers if not is_of_second_host(one[1])]
+    world.settle(until=m.WatchWorkers)
+    world.answers = [one for one in world.answers if not is_of_second_worker(one[1])]
     world.settle(until=m.StartLauncher)
     return world
 
 
-def is_of_second_host(event: m.Event) -> bool:
-    return isinstance(event, m.HostAnswers) and event.host == "w-1"
+def is_of_second_worker(event: m.Event) -> bool:
+    return isinstance(event, m.WorkerAnswers) and event.worker == "w-1"
 
 
 def waits_for_workers() -> World:
     world = World(one_group(workersTimeoutSeconds=9 * HOUR))
     world.put(m.Started())
-    world.settle(until=m.WatchHosts)
-    world.answers = [one for one in world.answers if not isinstance(one[1], m.HostAnswers)]
+    world.settle(until=m.WatchWorkers)
+    world.answers = [one for one in world.answers if not isinstance(one[1], m.WorkerAnswers)]
     return world
 
 

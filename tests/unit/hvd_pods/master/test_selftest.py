@@ -68,7 +68,7 @@ def test_the_test_is_started_as_the_run_itself_where_possible(mode: str, launche
     assert run.mode == launcher
     assert run.args == ["python3", "/horovod/bin/hvd_pods/rank/allreduce_check.py", "bandwidth"]
     assert (run.ranks, run.needed_workers) == (2, {"w": 1})
-    assert len(run.hosts) == 3, "spares are used where they answer"
+    assert len(run.workers) == 3, "spares are used where they answer"
 
 
 @pytest.fixture

@@ -123,41 +123,41 @@ def test_code_that_is_not_that_of_the_job_is_not_unpacked(mounted: Path, changed
     assert not code.directory.exists()
 
 
-def test_host_that_cannot_take_the_code_is_named_and_the_others_have_it(
+def test_worker_that_cannot_take_the_code_is_named_and_the_others_have_it(
     mounted: Path, agents: ScriptedAgents
 ) -> None:
-    hosts = make_run().hosts
+    workers = make_run().workers
     agents.install('[ "$1" = hvd-cpu-0.hvd ] || { echo "no room" >&2; exit 1; }')
     code = unpacked(mounted)
     with pytest.raises(RunError, match=r"to the workers: hvd-cpu-1: no room$"):
-        code.deliver(agents.reach, {hosts[0]: Pod("10.0.0.1"), hosts[1]: Pod("10.0.0.2")})
-    assert code.is_on(hosts[0], Pod("10.0.0.1"))
-    assert not code.is_on(hosts[0], Pod("10.0.0.9")), "a new pod of the same name"
-    assert not code.is_on(hosts[1], Pod("10.0.0.2"))
+        code.deliver(agents.reach, {workers[0]: Pod("10.0.0.1"), workers[1]: Pod("10.0.0.2")})
+    assert code.is_on(workers[0], Pod("10.0.0.1"))
+    assert not code.is_on(workers[0], Pod("10.0.0.9")), "a new pod of the same name"
+    assert not code.is_on(workers[1], Pod("10.0.0.2"))
 
 
 def test_keys_of_another_release_are_a_wrong_configuration(
     mounted: Path, agents: ScriptedAgents, tmp_path: Path
 ) -> None:
     """Another attempt would find the same keys."""
-    hosts = make_run().hosts
+    workers = make_run().workers
     other = ReleaseKeys().of_master(tmp_path / "other")
     with pytest.raises(ConfigurationError, match=r"hvd-cpu-0 and 2 more: .*agent\.generation"):
         unpacked(mounted).deliver(
-            agents.reach._replace(keys=other), {host: Pod("10.0.0.3") for host in hosts}
+            agents.reach._replace(keys=other), {worker: Pod("10.0.0.3") for worker in workers}
         )
 
 
 def test_each_attempt_hands_out_the_code_anew(mounted: Path, agents: ScriptedAgents) -> None:
     agents.install('echo "$1" >>asked; cat >/dev/null')
-    host = make_run().hosts[0]
+    worker = make_run().workers[0]
     code = unpacked(mounted)
     for uid in ("uid-1", "uid-1", "uid-2"):
         code.forget()
-        code.deliver(agents.reach, {host: Pod("10.0.0.1", uid)})
-        code.deliver(agents.reach, {host: Pod("10.0.0.1", uid)})
+        code.deliver(agents.reach, {worker: Pod("10.0.0.1", uid)})
+        code.deliver(agents.reach, {worker: Pod("10.0.0.1", uid)})
     asked = (mounted.parent / "asked").read_text().split()
-    assert asked == [host.address] * 3
+    assert asked == [worker.address] * 3
 
 
 def replace_by_link(code: Path) -> None:
@@ -192,23 +192,23 @@ def test_code_that_the_training_has_changed_is_replaced(
     assert list_files(tmp_path / "precious") == {}
 
 
-def test_hosts_without_the_packages_are_not_used(
+def test_workers_without_the_packages_are_not_used(
     mounted: Path, agents: ScriptedAgents, tmp_path: Path
 ) -> None:
-    hosts = make_run().hosts
+    workers = make_run().workers
     agents.install(
         f'echo "$2" >>{tmp_path}/asked\n'
         "case $1.$2 in *-0.hvd*packages.py*) echo numpy-2.0; echo x is incompatible.;; "
         "*packages.py*) echo 'no numpy: do this' >&2; exit 78;; esac"
     )
     code = unpacked(mounted, install_within=60.0)
-    addresses = {host: Pod(f"10.0.0.{number}") for number, host in enumerate(hosts)}
+    addresses = {worker: Pod(f"10.0.0.{number}") for number, worker in enumerate(workers)}
     with pytest.raises(ConfigurationError) as error:
         code.deliver(agents.reach, addresses)
     assert str(error.value) == (
         "cannot install requirements.txt on hvd-cpu-1: no numpy: do this"
     ), "no attempt can help"
-    assert [code.is_on(host, addresses[host]) for host in hosts] == [True, False, True]
+    assert [code.is_on(worker, addresses[worker]) for worker in workers] == [True, False, True]
     assert "keep-packages" in (tmp_path / "asked").read_text()
 
 

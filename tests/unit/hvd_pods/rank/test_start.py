@@ -54,7 +54,7 @@ def test_arguments_of_a_rank_end_where_its_command_begins() -> None:
 
 @pytest.fixture
 def worker(monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
-    """The environment of rank 3 of 8, one of two on its host."""
+    """The environment of rank 3 of 8, one of two on its worker."""
     for name in (*HYDRA, *GLOO, "PMI_FD"):
         monkeypatch.delenv(name, raising=False)
     for name, value in {**OPEN_MPI, "HVD_SLOTS": "2"}.items():
@@ -115,7 +115,7 @@ def test_rank_in_a_wrong_place_ends_the_run_under_hydra(worker: dict[str, str]) 
         ),
     ],
 )
-def test_rank_with_a_problem_ends_with_78_and_names_its_host(
+def test_rank_with_a_problem_ends_with_78_and_names_its_worker(
     worker: dict[str, str], words: list[str], message: str
 ) -> None:
     done = launch_rank(worker, *words)

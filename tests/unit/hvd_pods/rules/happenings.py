@@ -22,10 +22,10 @@ NOTICES: list[dict[str, Any]] = [
 def happen(world: World, choice: int) -> None:
     """Let something happen that may happen now."""
     attempt = world.state.attempt.number
-    hosts = world.run.hosts
+    workers = world.run.workers
     kind = choice % 14
     rest = choice // 14
-    host = hosts[rest % len(hosts)].name
+    worker = workers[rest % len(workers)].name
     if (kind < 4 or kind > 9) and world.answers:
         world.answer(rest % len(world.answers))
     elif kind == 4 and world.answers:
@@ -34,13 +34,18 @@ def happen(world: World, choice: int) -> None:
         world.end_launcher((0, 1, 137, 143)[rest % 4], float(rest % 200))
     elif kind == 6:
         world.put(
-            m.HostProblem(attempt, host, NoAnswer("closed"), float(rest % 100), rest % 7 == 0), 0.5
+            m.WorkerProblem(attempt, worker, NoAnswer("closed"), float(rest % 100), rest % 7 == 0),
+            0.5,
         )
     elif kind == 7:
-        event = m.HostGone(attempt, host) if rest % 2 else m.HostAnswers(attempt, host, pod(host))
+        event = (
+            m.WorkerGone(attempt, worker)
+            if rest % 2
+            else m.WorkerAnswers(attempt, worker, pod(worker))
+        )
         world.put(event, 0.5)
     elif kind == 8:
-        notice = {**NOTICES[rest % len(NOTICES)], "worker": host}
+        notice = {**NOTICES[rest % len(NOTICES)], "worker": worker}
         world.put(m.NoticeTaken(attempt, notice, rest % 3), 0.1)
     elif kind == 9:
         loss = "nan" if rest % 5 == 0 else 0.5

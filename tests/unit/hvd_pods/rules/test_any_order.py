@@ -40,10 +40,10 @@ RUNS: dict[str, Run] = {
 LEFT = {"run": RUNS["direct"].id, "state": "Running", "trained": "uid-1", "launched": "7"}
 
 
-def check_hosts(run: Run, launch: m.StartLauncher) -> None:
+def check_workers(run: Run, launch: m.StartLauncher) -> None:
     """A launch has at least the minimum of each group, and at most the number."""
     for name, most in run.needed_workers.items():
-        used = sum(host.rpartition("-")[0] == name for host in launch.hosts)
+        used = sum(worker.rpartition("-")[0] == name for worker in launch.workers)
         assert run.least_workers[name] <= used <= most, "a number that nobody asked for"
 
 
@@ -83,7 +83,7 @@ def test_a_run_is_driven_once_and_always_ends(
                 assert not is_stopped, "a launch after SIGTERM"
                 assert not finished, "a training that has finished is repeated"
                 is_running = True
-                check_hosts(world.run, effect)
+                check_workers(world.run, effect)
             if isinstance(effect, (m.ScaleDown, m.ScaleUp, m.DeletePods)):
                 assert not world.state.hold.lost_to, "the workers are another master's"
             if isinstance(effect, m.WriteRecord) and ends:

@@ -1,4 +1,4 @@
-"""Which hosts the attempts use after the GPU of one has failed."""
+"""Which workers the attempts use after the GPU of one has failed."""
 
 from __future__ import annotations
 
@@ -22,43 +22,43 @@ def adaptive(number: int, maximum: int, minimum: int) -> Run:
 
 @dataclass
 class Training(World):
-    """A run whose launches end for the GPU of a host; `pods`: those that hosts have by now."""
+    """A run whose launches end for the GPU of a worker; `pods`: those that workers have by now."""
 
     broken: str = ""
     pods: dict[str, Pod] = field(default_factory=dict)
 
     def answers_to(self, effect: m.Effect) -> list[m.Event]:
         if isinstance(effect, m.FindCause):
-            cause = m.Cause(f"rank 0 on {self.broken}: ", ECC, False, broken_host=self.broken)
+            cause = m.Cause(f"rank 0 on {self.broken}: ", ECC, False, broken_worker=self.broken)
             return [m.CauseFound(effect.attempt, cause)]
-        if isinstance(effect, m.WatchHosts):
-            names = [host.name for host in self.run.hosts]
+        if isinstance(effect, m.WatchWorkers):
+            names = [worker.name for worker in self.run.workers]
             pods = [(name, self.pods.get(name, pod(name))) for name in names]
-            return [m.HostAnswers(effect.attempt, name, found) for name, found in pods]
+            return [m.WorkerAnswers(effect.attempt, name, found) for name, found in pods]
         return super().answers_to(effect)
 
-    def fail(self, *hosts: str) -> None:
-        """Let the launch end for the GPU of a host, and the next one for that of the next host."""
-        for host in hosts:
+    def fail(self, *workers: str) -> None:
+        """Let the launch end for the GPU of a worker, and the next one for that of the next."""
+        for worker in workers:
             self.answer_all()
-            self.broken = host
+            self.broken = worker
             self.end_launcher(1)
             self.launch()
 
     def launch(self) -> None:
-        """Let things happen until there is another launch, whose hosts answer at the very end."""
+        """Let things happen until there is another launch, whose workers answer at the very end."""
         before = len(self.launched())
         while len(self.launched()) == before:
             if self.answers:
                 effects = [effect for effect, _ in self.answers]
-                others = [n for n, e in enumerate(effects) if not isinstance(e, m.WatchHosts)]
+                others = [n for n, e in enumerate(effects) if not isinstance(e, m.WatchWorkers)]
                 self.answer(min(others, default=0))
             else:
                 assert self.fire(), "the master waits for nothing"
 
     def launched(self) -> list[str]:
-        """The ordinals of the hosts of each launch."""
-        return ["".join(name[2:] for name in launch.hosts) for launch in self.of(m.StartLauncher)]
+        """The ordinals of the workers of each launch."""
+        return ["".join(name[2:] for name in launch.workers) for launch in self.of(m.StartLauncher)]
 
 
 def training(run: Run) -> Training:
@@ -74,7 +74,7 @@ def training(run: Run) -> Training:
     [
         pytest.param(one_group(2, 3), ["w-0"], ["01", "12"], id="a spare takes over"),
         pytest.param(one_group(2, 4), ["w-1", "w-2"], ["01", "02", "03"], id="each spare does"),
-        pytest.param(one_group(2), ["w-0"], ["01", "01"], id="no other host"),
+        pytest.param(one_group(2), ["w-0"], ["01", "01"], id="no other worker"),
         pytest.param(one_group(2, 3), ["w-0", "w-2"], ["01", "12", "01"], id="not enough others"),
         pytest.param(one_group(2, 3), ["w-0", "w-1"], ["01", "12", "02"], id="one other"),
         pytest.param(adaptive(3, 3, 2), ["w-0"], ["012", "12"], id="the minimum is enough"),
@@ -83,7 +83,7 @@ def training(run: Run) -> Training:
         pytest.param(adaptive(3, 4, 2), ["w-0"], ["012", "123"], id="a spare before the minimum"),
     ],
 )
-def test_host_with_a_broken_gpu_is_used_only_where_no_others_are_enough(
+def test_worker_with_a_broken_gpu_is_used_only_where_no_others_are_enough(
     run: Run, broken: list[str], launches: list[str]
 ) -> None:
     world = training(run)
@@ -103,7 +103,7 @@ def test_broken_gpu_is_told_with_the_command_that_keeps_runs_off_its_node() -> N
     assert "kubectl cordon node of w-0" in message
 
 
-def test_new_pod_of_a_host_is_used_again() -> None:
+def test_new_pod_of_a_worker_is_used_again() -> None:
     """Somebody has cordoned the node and deleted the pod, or has reset the GPU."""
     world = training(one_group(2, 3))
     world.fail("w-0")
@@ -112,7 +112,7 @@ def test_new_pod_of_a_host_is_used_again() -> None:
     assert world.launched() == ["01", "12", "01"]
 
 
-def test_ranks_are_not_ended_for_a_host_with_a_broken_gpu() -> None:
+def test_ranks_are_not_ended_for_a_worker_with_a_broken_gpu() -> None:
     world = training(adaptive(3, 3, 2))
     world.fail("w-0")
     world.now += 10 * GROW_EVERY
@@ -126,7 +126,7 @@ def test_ranks_are_not_ended_for_a_host_with_a_broken_gpu() -> None:
     [(one_group(2, 3), 1), (adaptive(3, 3, 2), 0), (adaptive(3, 3, 3), 1)],
     ids=["spare", "minimum", "minimum of all"],
 )
-def test_broken_gpu_is_a_failure_only_where_a_lost_host_is_one(run: Run, failures: int) -> None:
+def test_broken_gpu_is_a_failure_only_where_a_lost_worker_is_one(run: Run, failures: int) -> None:
     world = training(run)
     world.fail("w-0")
     assert world.state.failures == failures

@@ -1,4 +1,4 @@
-"""Which hosts an attempt uses, which are missing and why, and which are lost."""
+"""Which workers an attempt uses, which are missing and why, and which are lost."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ CREATING = {"containerStatuses": [{"name": "worker", "state": {"waiting": {"reas
 
 
 def waiting(world: World) -> World:
-    """A master that waits for hosts, of which none has answered; its launcher is prepared."""
+    """A master that waits for workers, of which none has answered; its launcher is prepared."""
     world.put(m.Started())
     world.settle(until=m.Prepare)
-    world.answers = [item for item in world.answers if not isinstance(item[1], m.HostAnswers)]
+    world.answers = [item for item in world.answers if not isinstance(item[1], m.WorkerAnswers)]
     world.answer_all()
     assert world.state.activity == Activity.GATHERING
     return world
 
 
-def answer(world: World, *hosts: str) -> None:
-    for host in hosts:
-        world.put(m.HostAnswers(world.state.attempt.number, host, pod(host)), 0.1)
+def answer(world: World, *workers: str) -> None:
+    for worker in workers:
+        world.put(m.WorkerAnswers(world.state.attempt.number, worker, pod(worker)), 0.1)
 
 
 def list_pods(world: World, *pods: dict[str, Any], **more: Any) -> None:
@@ -57,33 +57,35 @@ GROUPS = [
 ]
 
 
-@pytest.mark.parametrize("hosts", [["a-0", "a-1", "a-2"], ["b-0", "a-1"]])
-def test_run_does_not_start_before_there_are_enough_hosts_of_each_group(hosts: list[str]) -> None:
+@pytest.mark.parametrize("workers", [["a-0", "a-1", "a-2"], ["b-0", "a-1"]])
+def test_run_does_not_start_before_there_are_enough_workers_of_each_group(
+    workers: list[str],
+) -> None:
     world = waiting(World(make_run(groups=GROUPS)))
-    answer(world, *hosts)
+    answer(world, *workers)
     assert not world.of(m.Deliver)
 
 
 @pytest.mark.parametrize(
-    ("hosts", "used", "recorded"),
+    ("workers", "used", "recorded"),
     [
         (["b-0", "a-2", "a-0"], ["a-0", "a-2", "b-0"], '{"a": "0,2", "b": "0"}'),
         (["a-1", "a-0", "b-0"], ["a-0", "a-1", "b-0"], '{"a": "0-1", "b": "0"}'),
     ],
 )
-def test_run_starts_in_its_order_with_enough_hosts_of_each_group(
-    hosts: list[str], used: list[str], recorded: str
+def test_run_starts_in_its_order_with_enough_workers_of_each_group(
+    workers: list[str], used: list[str], recorded: str
 ) -> None:
     world = waiting(World(make_run(groups=GROUPS)))
-    answer(world, *hosts)
+    answer(world, *workers)
     world.settle(until=m.StartLauncher)
     assert [list(launch.addresses) for launch in world.of(m.StartLauncher)] == [used]
-    assert world.of(m.FreezeHosts), "only a run with a minimum has a use for others later"
+    assert world.of(m.FreezeAddresses), "only a run with a minimum has a use for others later"
     assert "of 1 spares" in world.of(m.CreateJobEvent)[-2].message
     assert world.of(m.WriteRecord)[-1].data["workers"] == recorded
 
 
-def test_each_host_that_comes_extends_the_deadline() -> None:
+def test_each_worker_that_comes_extends_the_deadline() -> None:
     world = waiting(World(one_group(3)))
     began = world.now
     answer(world, "w-0")
@@ -96,8 +98,8 @@ def test_each_host_that_comes_extends_the_deadline() -> None:
     assert world.now - began == pytest.approx(50 + 60, abs=2)
 
 
-def test_run_whose_hosts_do_not_come_fails_for_good() -> None:
-    """Another attempt would wait for the same hosts."""
+def test_run_whose_workers_do_not_come_fails_for_good() -> None:
+    """Another attempt would wait for the same workers."""
     world = waiting(World(one_group(3)))
     answer(world, "w-0", "w-1")
     code, problem = world.end()
@@ -109,10 +111,10 @@ def test_run_whose_hosts_do_not_come_fails_for_good() -> None:
 REFUSALS = {"w": "exceeded quota: small"}
 
 
-def test_missing_hosts_are_reported_with_what_pods_and_connections_say() -> None:
+def test_missing_workers_are_reported_with_what_pods_and_connections_say() -> None:
     world = waiting(World(one_group()))
     attempt = world.state.attempt.number
-    world.put(m.HostProblem(attempt, "w-0", NoAnswer("port 2222 does not answer")))
+    world.put(m.WorkerProblem(attempt, "w-0", NoAnswer("port 2222 does not answer")))
     began = world.now
     list_pods(world, worker("w-0"), refusals=REFUSALS)
     assert world.now - began <= FIRST_REPORT_AFTER
@@ -137,8 +139,8 @@ def test_report_says_that_pods_cannot_be_read() -> None:
     assert "cannot read pods: 503: away" in world.logged()
 
 
-@pytest.mark.promise("a thousand missing hosts cost one list and a short message")
-def test_a_thousand_missing_hosts_cost_one_list_and_a_short_message() -> None:
+@pytest.mark.promise("a thousand missing workers cost one list and a short message")
+def test_a_thousand_missing_workers_cost_one_list_and_a_short_message() -> None:
     world = waiting(World(one_group(1000)))
     refusals = {"w": "exceeded quota: " + "x" * 5000}
     list_pods(world, *[worker(f"w-{n}") for n in range(0, 1000, 2)], refusals=refusals)
@@ -200,7 +202,7 @@ def test_stateful_set_that_makes_pods_of_another_revision_ends_the_run_unless_it
 
 
 @pytest.mark.parametrize("comes_back", [False, True])
-def test_deleted_stateful_set_is_named_and_not_waited_for_as_long_as_hosts(
+def test_deleted_stateful_set_is_named_and_not_waited_for_as_long_as_workers(
     comes_back: bool,
 ) -> None:
     world = waiting(World(one_group(1, workersTimeoutSeconds=3600)))
@@ -215,7 +217,9 @@ def test_deleted_stateful_set_is_named_and_not_waited_for_as_long_as_hosts(
 
 def test_stale_worker_that_answers_is_looked_at_at_once() -> None:
     world = waiting(World(one_group()))
-    problem = m.HostProblem(world.state.attempt.number, "w-0", NoAnswer("it sent x", is_stale=True))
+    problem = m.WorkerProblem(
+        world.state.attempt.number, "w-0", NoAnswer("it sent x", is_stale=True)
+    )
     assert any(isinstance(effect, m.ListPods) for effect in world.put(problem))
 
 
@@ -260,11 +264,11 @@ GATED = {"type": "PodScheduled", "status": "False", "reason": "SchedulingGated"}
     [("uid-1", {}, True), ("", {}, False), ("uid-1", {"conditions": [GATED]}, False)],
     ids=["deleted", "never had slices", "in a queue"],
 )
-def test_only_a_deleted_service_is_not_waited_for_as_long_as_hosts(
+def test_only_a_deleted_service_is_not_waited_for_as_long_as_workers(
     trained: str, status: dict[str, Any], is_deleted: bool
 ) -> None:
     world = waiting(World(one_group(1, workersTimeoutSeconds=1200), record={"trained": trained}))
-    world.put(m.HostProblem(world.state.attempt.number, "w-0", NoAnswer("x", lacks_service=True)))
+    world.put(m.WorkerProblem(world.state.attempt.number, "w-0", NoAnswer("x", lacks_service=True)))
     until = world.now + SERVICE_WITHIN + 10
     while world.state.activity == Activity.GATHERING and world.now < until:
         list_pods(world, worker("w-0", status=status))
@@ -286,7 +290,7 @@ def test_time_in_a_queue_does_not_count() -> None:
 
 
 @pytest.mark.parametrize(
-    ("silent", "all_hosts_silent", "is_lost"),
+    ("silent", "all_workers_silent", "is_lost"),
     [
         (14.0, False, False),
         (15.0, False, True),
@@ -294,20 +298,20 @@ def test_time_in_a_queue_does_not_count() -> None:
         (15.0 * MASTER_OFFLINE_FACTOR, True, True),
     ],
 )
-def test_host_is_lost_when_it_is_silent_for_long_and_the_master_is_not_offline(
-    silent: float, all_hosts_silent: bool, is_lost: bool
+def test_worker_is_lost_when_it_is_silent_for_long_and_the_master_is_not_offline(
+    silent: float, all_workers_silent: bool, is_lost: bool
 ) -> None:
     world = World(one_group(lostAfterSeconds=15))
     attempt = world.train()
-    world.put(m.HostProblem(attempt, "w-1", NoAnswer("closed"), 0.0, all_hosts_silent))
+    world.put(m.WorkerProblem(attempt, "w-1", NoAnswer("closed"), 0.0, all_workers_silent))
     assert not world.of(m.EndLauncher), "a connection that breaks is no loss yet"
-    world.put(m.HostProblem(attempt, "w-1", NoAnswer("closed"), silent, all_hosts_silent))
+    world.put(m.WorkerProblem(attempt, "w-1", NoAnswer("closed"), silent, all_workers_silent))
     assert bool(world.of(m.EndLauncher)) is is_lost
     alone = "this pod may have lost the network"
-    assert (alone in world.logged()) is all_hosts_silent
+    assert (alone in world.logged()) is all_workers_silent
 
 
-def test_master_that_is_asked_to_end_waits_for_no_hosts() -> None:
+def test_master_that_is_asked_to_end_waits_for_no_workers() -> None:
     world = waiting(World(one_group()))
     world.put(m.Terminated())
     code, problem = world.end()
@@ -315,8 +319,8 @@ def test_master_that_is_asked_to_end_waits_for_no_hosts() -> None:
     assert "its pod was deleted or evicted" in problem
 
 
-def test_hosts_that_have_come_wait_for_a_launcher_that_takes_long_to_prepare() -> None:
-    """Such as packages in the master, which the deadline of hosts is not for."""
+def test_workers_that_have_come_wait_for_a_launcher_that_takes_long_to_prepare() -> None:
+    """Such as packages in the master, which the deadline of workers is not for."""
     world = World(one_group(workersTimeoutSeconds=10))
     world.put(m.Started())
     world.settle(until=m.Prepare)

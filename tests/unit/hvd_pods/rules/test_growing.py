@@ -28,7 +28,7 @@ def worker(name: str, **changes: Any) -> tuple[str, dict[str, Any]]:
 
 
 class Adaptive(World):
-    """A run of four workers, two of which are enough. Only some of its hosts answer."""
+    """A run of four workers, two of which are enough. Only some of its workers answer."""
 
     def __init__(
         self,
@@ -48,8 +48,8 @@ class Adaptive(World):
 
     def answers_to(self, effect: m.Effect) -> list[m.Event]:
         answers = super().answers_to(effect)
-        if isinstance(effect, m.WatchHosts):
-            return [a for a in answers if isinstance(a, m.HostAnswers) and a.host in self.there]
+        if isinstance(effect, m.WatchWorkers):
+            return [a for a in answers if isinstance(a, m.WorkerAnswers) and a.worker in self.there]
         if isinstance(effect, m.PrepareNewcomers):
             return [m.NewcomersReady(effect.attempt, [*effect.pods], self.are_kept)]
         if isinstance(effect, m.ListPods):
@@ -75,18 +75,20 @@ class Adaptive(World):
         for number in numbers:
             self.there.discard(f"w-{number}")
             self.put(
-                m.HostProblem(self.state.attempt.number, f"w-{number}", NoAnswer("closed"), 3.0)
+                m.WorkerProblem(self.state.attempt.number, f"w-{number}", NoAnswer("closed"), 3.0)
             )
 
     def bring(self, *numbers: int) -> None:
         for number in numbers:
             self.there.add(f"w-{number}")
             attempt = self.state.attempt.number
-            self.put(m.HostAnswers(attempt, f"w-{number}", pod(f"w-{number}")))
+            self.put(m.WorkerAnswers(attempt, f"w-{number}", pod(f"w-{number}")))
 
     def launched(self) -> list[str]:
-        """The ordinals of the hosts of each launch."""
-        return ["".join(n[2:] for n in sorted(launch.hosts)) for launch in self.of(m.StartLauncher)]
+        """The ordinals of the workers of each launch."""
+        return [
+            "".join(n[2:] for n in sorted(launch.workers)) for launch in self.of(m.StartLauncher)
+        ]
 
     def reported(self, event: RunEvent) -> list[str]:
         return [effect.message for effect in self.of(m.CreateJobEvent) if effect.event == event]
@@ -106,7 +108,7 @@ def test_a_run_waits_for_nobody_when_all_are_there_and_for_the_minimum_for_ever(
     assert Adaptive(1).begin().run_for(START_AFTER + 20).launched() == []
 
 
-def test_hosts_timeout_ends_the_wait_for_others_and_not_the_run() -> None:
+def test_workers_timeout_ends_the_wait_for_others_and_not_the_run() -> None:
     world = Adaptive(0, 1, workers_timeout=5)
     assert world.begin().run_for(6).launched() == ["01"]
 
@@ -138,7 +140,7 @@ def test_a_worker_that_is_drained_is_not_waited_for() -> None:
     assert world.run_for(0.5).launched() == ["0123", "023"]
 
 
-def test_a_host_that_should_answer_is_waited_for_a_moment() -> None:
+def test_a_worker_that_should_answer_is_waited_for_a_moment() -> None:
     """Nobody has seen yet that it is lost, or it is slow."""
     world = Adaptive(0, 1, 2, 3).begin()
     world.there.remove("w-2")
@@ -166,12 +168,12 @@ def test_workers_that_come_are_taken_together_without_a_failure() -> None:
     assert (world.state.failures, world.state.last_failure) == (0, "")
 
 
-def test_only_hosts_of_the_launch_keep_their_addresses_while_others_may_come() -> None:
+def test_only_workers_of_the_launch_keep_their_addresses_while_others_may_come() -> None:
     world = Adaptive(0, 1).begin().run_for(START_AFTER)
-    assert [effect.hosts for effect in world.of(m.FreezeHosts)] == [["w-0", "w-1"]]
+    assert [effect.workers for effect in world.of(m.FreezeAddresses)] == [["w-0", "w-1"]]
     world.bring(2, 3)
     world.run_for(SETTLE)
-    assert world.of(m.FreezeHosts)[-1].hosts is None
+    assert world.of(m.FreezeAddresses)[-1].workers is None
 
 
 def test_worker_that_goes_again_is_not_taken() -> None:
@@ -191,7 +193,7 @@ def test_worker_that_comes_and_goes_does_not_stop_the_training() -> None:
         world.run_for(SETTLE + 1)
         world.lose(3)
         world.run_for(1)
-    grown = len([hosts for hosts in world.launched() if hosts == "0123"])
+    grown = len([workers for workers in world.launched() if workers == "0123"])
     assert world.now - began > 4 * 400
     assert 3 < grown < 8
     assert world.state.failures == 0
@@ -219,7 +221,7 @@ def test_nothing_is_begun_for_a_worker_when_the_launch_ends_anyway(kind: str) ->
     elif kind == "terminated":
         world.put(m.Terminated())
     else:
-        world.put(m.HostProblem(1, "w-1", NoAnswer("closed"), 3.0))
+        world.put(m.WorkerProblem(1, "w-1", NoAnswer("closed"), 3.0))
         assert isinstance(world.state.attempt.launch.problem, LostWorkerError)  # type: ignore[union-attr]
     world.put(m.Timer(TimerKind.GROW))
     assert not world.of(m.PrepareNewcomers)
@@ -238,7 +240,7 @@ def test_ranks_that_end_with_0_meanwhile_have_finished() -> None:
     assert world.end() == (0, "")
 
 
-def test_next_master_goes_on_with_the_hosts_of_the_one_before() -> None:
+def test_next_master_goes_on_with_the_workers_of_the_one_before() -> None:
     record = {
         "run": "run-1",
         "settings": "settings-1",

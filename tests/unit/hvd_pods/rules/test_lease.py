@@ -87,7 +87,7 @@ def test_run_without_a_lease_is_never_looked_after() -> None:
     assert not world.of(m.ReadLease)
 
 
-def test_waiting_for_hosts_ends_with_the_lease_too() -> None:
+def test_waiting_for_workers_ends_with_the_lease_too() -> None:
     world = session()
     world.run = one_group()
     world.put(m.Started())

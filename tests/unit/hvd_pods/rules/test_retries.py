@@ -47,7 +47,7 @@ def pauses(*attempts: tuple[RunError, float, int]) -> list[float | None]:
         # An attempt that came further than all before had trained, too.
         ([(FAILED, 1.0, 10), (FAILED, 1.0, 20), (FAILED, 1.0, 20)], [0.0, 0.0, 0.0]),
         ([(FAILED, 1.0, 10), (FAILED, 1.0, 5), (FAILED, 1.0, 5)], [0.0, 0.0, 5.0]),
-        # A host that is lost is no failure of the script.
+        # A worker that is lost is no failure of the script.
         ([(LostWorkerError("lost", 1), 1.0, 0)] * 3, [0.0, 0.0, 0.0]),
         # The same mistake again ends the run, unless the script came further.
         ([(MISTAKE, 1.0, 0)] * 2, [0.0, None]),

@@ -14,7 +14,7 @@ from hvd_pods.common.errors import ConfigurationError, RunError
 from hvd_pods.common.notices import ASKED, ENDED, FAILED, FINISHED, KEPT, LEAVING, RAISED
 from hvd_pods.common.run_events import RunEvent
 from hvd_pods.rules import messages as m
-from hvd_pods.rules.aborting import END_WITHOUT_HOSTS_WITHIN
+from hvd_pods.rules.aborting import END_WITHOUT_WORKERS_WITHIN
 from hvd_pods.rules.state import Activity
 from hvd_pods.rules.timers import TimerKind
 from hvd_pods.rules.training import TERMINATED
@@ -109,34 +109,34 @@ def test_cause_that_only_a_person_can_mend_ends_the_run() -> None:
 
 
 @pytest.mark.parametrize("is_gone", [True, False], ids=["is another pod", "is silent"])
-def test_cause_of_a_host_that_is_not_there_any_more_is_not_final(is_gone: bool) -> None:
+def test_cause_of_a_worker_that_is_not_there_any_more_is_not_final(is_gone: bool) -> None:
     """At its address, on the node's network, may be a worker of another release by now."""
     world = training()
     attempt = world.state.attempt.number
     if is_gone:
-        world.put(m.HostGone(attempt, "w-1"))
+        world.put(m.WorkerGone(attempt, "w-1"))
     else:
-        world.put(m.HostProblem(attempt, "w-1", NoAnswer("port 2222 is closed"), 0.0))
+        world.put(m.WorkerProblem(attempt, "w-1", NoAnswer("port 2222 is closed"), 0.0))
     problem = end_with(world, 255, CAUSE._replace(is_final=True))
     assert "lost w-1" in problem
     world.answer_all()
     assert world.state.attempts == 2
 
 
-def test_failed_delivery_to_a_host_that_is_not_there_any_more_is_not_final() -> None:
+def test_failed_delivery_to_a_worker_that_is_not_there_any_more_is_not_final() -> None:
     world = World(one_group())
     world.put(m.Started())
     world.settle(until=m.Deliver)
     world.answers.clear()
     attempt = world.state.attempt.number
-    world.put(m.HostGone(attempt, "w-1"))
+    world.put(m.WorkerGone(attempt, "w-1"))
     wrong = ConfigurationError("w-1: its certificate is of another release")
     world.put(m.Delivered(attempt, ["w-0"], wrong))
     world.answer_all()
     assert world.state.attempts == 2
 
 
-def test_failed_delivery_to_a_host_that_is_there_is_final() -> None:
+def test_failed_delivery_to_a_worker_that_is_there_is_final() -> None:
     world = World(one_group())
     world.put(m.Started())
     world.settle(until=m.Deliver)
@@ -146,15 +146,17 @@ def test_failed_delivery_to_a_host_that_is_there_is_final() -> None:
     assert world.end() == (78, str(wrong))
 
 
-def test_lost_host_ends_the_launch() -> None:
+def test_lost_worker_ends_the_launch() -> None:
     world = training()
     lose(world)
     (ending,) = world.of(m.EndLauncher)
     assert not ending.kills
-    assert world.state.timers[TimerKind.KILL] == pytest.approx(world.now + END_WITHOUT_HOSTS_WITHIN)
+    assert world.state.timers[TimerKind.KILL] == pytest.approx(
+        world.now + END_WITHOUT_WORKERS_WITHIN
+    )
 
 
-def test_lost_host_explains_the_end_of_the_attempt() -> None:
+def test_lost_worker_explains_the_end_of_the_attempt() -> None:
     world = training()
     lose(world)
     (listing,) = world.of(m.ListPods)
@@ -165,7 +167,7 @@ def test_lost_host_explains_the_end_of_the_attempt() -> None:
     assert not world.of(m.DeletePods), "another master may use the workers"
 
 
-def test_ranks_that_end_in_the_moment_in_which_a_host_is_lost_have_finished() -> None:
+def test_ranks_that_end_in_the_moment_in_which_a_worker_is_lost_have_finished() -> None:
     world = training()
     lose(world)
     world.answers.clear()
@@ -236,7 +238,7 @@ def test_ranks_are_released_when_all_of_them_have_been_asked_to_end() -> None:
     world = training()
     world.put(m.Terminated())
     (effect,) = world.of(m.AskRanks)
-    assert effect.hosts == ("w-0", "w-1")
+    assert effect.workers == ("w-0", "w-1")
     notice(world, ENDED, connection=5)
     assert not world.of(m.ReleaseRanks), "not all of them have been asked yet"
     world.answers.clear()
@@ -387,13 +389,13 @@ def test_a_rank_that_there_is_not_keeps_nothing(rank: int) -> None:
         pytest.param(4, False, False, id="somebody has set the time"),
     ],
 )
-def test_silent_host_is_lost_after_seconds_where_every_rank_keeps_its_state(
+def test_silent_worker_is_lost_after_seconds_where_every_rank_keeps_its_state(
     ranks: int, is_default: bool, ends: bool
 ) -> None:
     world = training(one_group(lostAfterSeconds=12, lossFollowsState=is_default))
     keep_state(world, ranks=ranks)
-    assert [effect.seconds for effect in world.of(m.LoseHostsAfter)] == [3.0] * ends
-    world.put(m.HostProblem(1, "w-1", NoAnswer("port 2222 is closed"), 3.5))
+    assert [effect.seconds for effect in world.of(m.LoseWorkersAfter)] == [3.0] * ends
+    world.put(m.WorkerProblem(1, "w-1", NoAnswer("port 2222 is closed"), 3.5))
     assert bool(world.of(m.EndLauncher)) is ends
 
 
@@ -484,21 +486,21 @@ def test_notices_of_failed_ranks_reach_the_search_for_the_cause() -> None:
 def test_idle_workers_end_what_earlier_attempts_have_left() -> None:
     world = training(one_group(1, 2, lostAfterSeconds=15))
     (effect,) = world.of(m.EndLeftovers)
-    assert effect.hosts == ["w-1"]
+    assert effect.workers == ["w-1"]
     lose(world)
-    world.put(m.HostAnswers(1, "w-1", pod("w-1")))
+    world.put(m.WorkerAnswers(1, "w-1", pod("w-1")))
     assert len(world.of(m.EndLeftovers)) == 2, "it comes back with what it did"
     assert not world.of(m.EndLauncher), "a spare is no loss"
 
 
 def left_by_another_master(**record: str) -> World:
-    """The run of a master that another one of its Job precedes, and its hosts answer."""
+    """The run of a master that another one of its Job precedes, and its workers answer."""
     run = one_group(2, 3, mode="direct")
     entry = {"run": run.id, "settings": run.settings, "state": "Running", "attempts": "1"}
     entry |= {"trained": "uid-1", "launched": "7", **record}
     world = World(run, record=entry)
     world.put(m.Started())
-    world.settle(until=m.WatchHosts)
+    world.settle(until=m.WatchWorkers)
     return world
 
 
@@ -522,9 +524,9 @@ def test_first_attempt_of_a_master_looks_whether_its_job_s_ranks_have_finished(
     assert launched[-1] == str(world.of(m.Prepare)[-1].fence)
 
 
-def test_host_whose_ranks_may_have_finished_is_waited_for() -> None:
+def test_worker_whose_ranks_may_have_finished_is_waited_for() -> None:
     world = left_by_another_master()
-    world.answers = [one for one in world.answers if getattr(one[1], "host", "") != "w-2"]
+    world.answers = [one for one in world.answers if getattr(one[1], "worker", "") != "w-2"]
     began = world.now
     world.answer_all()
     assert not world.of(m.Deliver)

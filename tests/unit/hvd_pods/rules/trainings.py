@@ -1,4 +1,4 @@
-"""A training that a test drives: what ranks, hosts and the launcher tell its master."""
+"""A training that a test drives: what ranks, workers and the launcher tell its master."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ def training(run: Run | None = None, **changes: Any) -> World:
     return world
 
 
-def notice(world: World, kind: str, host: str = "w-0", connection: int = 0, **more: Any) -> None:
-    content = {"kind": kind, "worker": host, "rank": 0, **more}
+def notice(world: World, kind: str, worker: str = "w-0", connection: int = 0, **more: Any) -> None:
+    content = {"kind": kind, "worker": worker, "rank": 0, **more}
     world.put(m.NoticeTaken(world.state.attempt.number, content, connection))
 
 
-def lose(world: World, host: str = "w-1") -> None:
+def lose(world: World, worker: str = "w-1") -> None:
     world.put(
-        m.HostProblem(world.state.attempt.number, host, NoAnswer("port 2222 is closed"), 15.0)
+        m.WorkerProblem(world.state.attempt.number, worker, NoAnswer("port 2222 is closed"), 15.0)
     )
 
 

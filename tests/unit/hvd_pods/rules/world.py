@@ -39,9 +39,9 @@ def one_group(number: int = 2, maximum: int = 0, minimum: int = 0, **changes: An
     return make_run(groups=[{**group, "slots": 2, "revision": "r1"}], **changes)
 
 
-def pod(host: str) -> Pod:
-    """Where a host is."""
-    return Pod(f"10.0.0.{host.rpartition('-')[2]}", f"uid of {host}", f"node of {host}")
+def pod(worker: str) -> Pod:
+    """Where a worker is."""
+    return Pod(f"10.0.0.{worker.rpartition('-')[2]}", f"uid of {worker}", f"node of {worker}")
 
 
 @dataclass
@@ -151,15 +151,17 @@ class World:
             if effect.orphan_fence:
                 others.append(m.Delivered(attempt, [], is_finished=True))
             return [m.Delivered(attempt, names), *others]
-        if isinstance(effect, m.WatchHosts):
-            names = [host.name for host in self.run.hosts]
-            return [m.HostAnswers(attempt, name, pod(name)) for name in names]
+        if isinstance(effect, m.WatchWorkers):
+            names = [worker.name for worker in self.run.workers]
+            return [m.WorkerAnswers(attempt, name, pod(name)) for name in names]
         cause = Cause("rank 1 on w-0: ", "TypeError: no", is_sure_to_repeat=True)
         if attempt % 2:
-            cause = Cause("rank 1 on w-0: ", "ECC error", False, broken_host="w-0")
+            cause = Cause("rank 1 on w-0: ", "ECC error", False, broken_worker="w-0")
         pods = {
-            host.name: {"metadata": {"name": host.name, "uid": f"{host.name} {host.revision}"}}
-            for host in self.run.hosts[1:]
+            worker.name: {
+                "metadata": {"name": worker.name, "uid": f"{worker.name} {worker.revision}"}
+            }
+            for worker in self.run.workers[1:]
         }
         several: dict[type[Any], list[m.Event]] = {
             m.ReadRecord: [m.RecordRead(dict(self.record)), m.RecordFailed("read", 403, "no")],
@@ -201,7 +203,7 @@ class World:
         if isinstance(effect, m.WriteRecord) and effect.purpose == TAKE:
             # The other one is gone.
             self.record = {}
-        if isinstance(effect, m.WatchHosts):
+        if isinstance(effect, m.WatchWorkers):
             self.answers += [(effect, event) for event in self.answers_to(effect)]
         elif isinstance(effect, m.EndLauncher):
             if self.is_running:

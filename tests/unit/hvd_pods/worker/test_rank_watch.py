@@ -17,7 +17,7 @@ from hvd_pods.rank import ranks
 from hvd_pods.worker import kept, rank_watch, stacks
 from hvd_pods.worker.rank_watch import RankWatch
 from tests.support.waiting import wait_until
-from tests.unit.hvd_pods.notices import HOST, Master
+from tests.unit.hvd_pods.notices import WORKER, Master
 
 
 @pytest.fixture(autouse=True)
@@ -67,7 +67,7 @@ def test_master_is_told_of_a_rank_that_is_stopped(
     first = master.taken.get(timeout=20)
     second = master.taken.get(timeout=20)
     for notice in (first, second):
-        known = {"kind": "stopped", "rank": 3, "worker": HOST, "period": 0}
+        known = {"kind": "stopped", "rank": 3, "worker": WORKER, "period": 0}
         assert {name: notice[name] for name in known} == known
     assert first["seconds"] < second["seconds"]
 
@@ -87,7 +87,7 @@ def test_master_is_told_once_of_a_rank_whose_state_is_in_memory(
     watch.look()
     assert ranks.notify(next(ranks.running()), kind=notices.ASKED)
     notice, _ = master.all(2)
-    assert (notice["kind"], notice["rank"], notice["worker"]) == (notices.KEPT, 3, HOST)
+    assert (notice["kind"], notice["rank"], notice["worker"]) == (notices.KEPT, 3, WORKER)
 
 
 def test_a_rank_that_goes_on_and_stops_again_is_stopped_anew(

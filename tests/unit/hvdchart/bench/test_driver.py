@@ -21,7 +21,7 @@ class Line:
         self.run = make_run(mode="custom", args=args)
         _, _, _, self.hostfile, *self.words = launch.build_command(self.run, implementation)
         self.file = folder / "hostfile"
-        addresses = {host: host.address for host in self.run.hosts}
+        addresses = {worker: worker.address for worker in self.run.workers}
         self.file.write_text(mpi.format_hostfile(addresses, implementation))
 
 
@@ -39,25 +39,25 @@ def test_the_masters_line_names_the_host_file(line: Line) -> None:
 def test_the_host_file_is_cut_to_the_first_hosts(line: Line) -> None:
     _, ranks, hosts = driver.on_first_hosts(line.words, str(line.file), 1)
     first = line.file.read_text().splitlines()[0]
-    assert (ranks, hosts) == (line.run.hosts[0].slots, first + "\n")
+    assert (ranks, hosts) == (line.run.workers[0].slots, first + "\n")
 
 
 def test_only_the_numbers_of_ranks_change_in_the_masters_line(line: Line) -> None:
     cut, *_ = driver.on_first_hosts(line.words, str(line.file), 1)
     changed = {index for index, word in enumerate(cut) if word != line.words[index]}
     assert changed == {line.words.index("-np") + 1, len(line.words) - 1}
-    assert cut[-1] == cut[cut.index("-np") + 1] == str(line.run.hosts[0].slots)
+    assert cut[-1] == cut[cut.index("-np") + 1] == str(line.run.workers[0].slots)
 
 
 def test_the_line_of_an_image_without_an_mpi_has_the_ranks_at_its_end_alone(tmp_path: Path) -> None:
     line = Line(None, tmp_path)
     cut, ranks, _ = driver.on_first_hosts(line.words, str(line.file), 1)
-    assert ranks == line.run.hosts[0].slots
+    assert ranks == line.run.workers[0].slots
     assert cut == [*line.words[:-1], str(ranks)]
 
 
 def test_the_masters_line_stays_for_all_hosts(line: Line) -> None:
-    hosts = len(line.run.hosts)
+    hosts = len(line.run.workers)
     words, ranks, _ = driver.on_first_hosts(line.words, str(line.file), hosts)
     assert (words, ranks) == (line.words, line.run.ranks)
 

@@ -46,12 +46,12 @@ EVENTS = [
     happened(1, "Started", "attempt 1 waits for workers of 4 ranks"),
     happened(3, "FailedScheduling", "0/3 nodes are available: 3 Insufficient cpu.", "hvd-worker-3"),
     happened(41, "WorkersReady", "4 workers respond"),
-    happened(42, "Training", "attempt 1: mpirun starts 4 ranks on 4 hosts"),
+    happened(42, "Training", "attempt 1: mpirun starts 4 ranks on 4 workers"),
     happened(391, "WorkerLost", "lost hvd-worker-2: its node node-c does not answer for 15 s"),
     happened(393, "Failed", "lost hvd-worker-2: its node node-c does not answer for 15 s"),
     happened(394, "Started", "attempt 2 waits for workers of 4 ranks"),
     happened(417, "WorkersReady", "4 workers respond"),
-    happened(418, "Training", "attempt 2: mpirun starts 4 ranks on 4 hosts"),
+    happened(418, "Training", "attempt 2: mpirun starts 4 ranks on 4 workers"),
 ]
 STALLED = happened(
     1120, "Stalled", "rank 1 on hvd-worker-1 has not joined DistributedAllreduce.grads_0 for 15 s"
@@ -65,7 +65,7 @@ STALL = {
 }
 LOG = [
     "[hvd +0.1s] attempt 1 waits for workers of 4 ranks",
-    "[hvd +23.5s] mpirun starts 4 ranks on 4 hosts",
+    "[hvd +23.5s] mpirun starts 4 ranks on 4 workers",
     "[1,0]<stdout>:resumed after step 1880 from /output/checkpoint-1880",
     *(
         f"[1,0]<stdout>:step {step:>5}  loss {loss:.4f}  412 images/s"

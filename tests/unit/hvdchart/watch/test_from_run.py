@@ -94,7 +94,7 @@ def test_event_of_an_earlier_job_of_the_name_is_no_mark(uid: str, is_own: bool) 
 
 def test_attempts_and_faults_are_marks_on_the_time_line() -> None:
     view = sample.training_view()
-    # The loss of a host is told twice by the master, and is one mark.
+    # The loss of a worker is told twice by the master, and is one mark.
     assert kinds(view) == ["warning", "attempt", "fault", "attempt"]
     assert [(span.part, span.attempt) for span in view.spans] == [
         ("waiting", 0),

@@ -143,7 +143,7 @@ def test_a_browser_shows_the_run_and_follows_it(tmp_path: Path) -> None:
     assert "Step 5,000 of 5,000" in main, "the last view has come"
     assert '"state":"running"' in shown, "the page had another one first"
     assert 'class="curve"' in main
-    assert "attempt 2: mpirun starts 4 ranks on 4 hosts" in main
+    assert "attempt 2: mpirun starts 4 ranks on 4 workers" in main
 
 
 @needs_browser

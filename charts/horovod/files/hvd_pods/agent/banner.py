@@ -19,10 +19,10 @@ OLDER = "SSH-2.0-"
 
 
 class NoAnswer(NamedTuple):
-    """Why a host does not answer as a worker of this run, and what decisions need of that.
+    """Why a worker does not answer as one of this run, and what decisions need of that.
 
     `is_stale`: its pod is of an earlier revision. `lacks_service`: the Service was deleted, so that
-    no host has an address.
+    no worker has an address.
     """
 
     reason: str

@@ -11,7 +11,7 @@ from hvd_pods.common.contract import ATTEMPT, FENCE, MEETING, NOTICES, RUN_ID
 
 # The variables of a request that have no field of their own. No other variable is taken.
 ALLOWED = (NOTICES, MEETING)
-# Bytes of a request. An argument list and a meeting place of thousands of hosts are shorter.
+# Bytes of a request. An argument list and a meeting place of thousands of workers are shorter.
 LONGEST = 1 << 16
 MOST_ARGUMENTS = 4096
 # Fence numbers are times in milliseconds; an attempt is a small number.

@@ -1,4 +1,4 @@
-"""The hosts' addresses: from the headless Service's EndpointSlices, or from DNS without the API.
+"""The workers' addresses: from the headless Service's EndpointSlices, or from DNS without the API.
 
 EndpointSlices are watched rather than polled, and read from the API rather than through DNS: a name
 that is looked up too early stays unknown for as long as the DNS server caches negative answers.
@@ -16,7 +16,7 @@ from hvd_pods.agent.banner import NoAnswer
 from hvd_pods.cluster.kube import Api, ApiError, pauses
 from hvd_pods.cluster.spawn import spawn
 from hvd_pods.common.reporting import log
-from hvd_pods.common.run import Host, Run
+from hvd_pods.common.run import Run, Worker
 
 Slice = Dict[str, Any]
 # Seconds until an API server that cannot be watched is asked again: the first pause, the longest.
@@ -31,7 +31,7 @@ DNS_THREADS = 8
 
 
 class Endpoint(NamedTuple):
-    """Where a host is, whether the kubelet has seen it listen, its pod and its node.
+    """Where a worker is, whether the kubelet has seen it listen, its pod and its node.
 
     DNS tells the address only: `serving` is False then, and `uid` and `node` are empty.
     """
@@ -52,33 +52,33 @@ class Endpoint(NamedTuple):
 
 
 class DnsAddresses:
-    """Looks hosts up in DNS, again and again in a few threads."""
+    """Looks workers up in DNS, again and again in a few threads."""
 
-    # What it means that a host is not among the endpoints.
+    # What it means that a worker is not among the endpoints.
     missing = NoAnswer("its name does not resolve")
 
-    def __init__(self, hosts: Sequence[Host]) -> None:
-        self._hosts = hosts
+    def __init__(self, workers: Sequence[Worker]) -> None:
+        self._workers = workers
         self._on_change: Callable[[], None] = lambda: None
         self._endpoints: dict[str, Endpoint] = {}
         self._lock = threading.Lock()
         self._closed = threading.Event()
 
     def start(self, on_change: Callable[[], None]) -> None:
-        """Begin to look hosts up, and call `on_change` for news, from several threads.
+        """Begin to look workers up, and call `on_change` for news, from several threads.
 
         A lookup blocks, so that one thread would take too long.
         """
         self._on_change = on_change
-        for first in range(min(DNS_THREADS, len(self._hosts))):
-            share = self._hosts[first::DNS_THREADS]
-            spawn("look-up-hosts", functools.partial(self._follow, share))
+        for first in range(min(DNS_THREADS, len(self._workers))):
+            share = self._workers[first::DNS_THREADS]
+            spawn("look-up-workers", functools.partial(self._follow, share))
 
     def endpoints(self) -> dict[str, Endpoint]:
-        """Return what is known of each host, by its name.
+        """Return what is known of each worker, by its name.
 
-        A host whose name does not resolve is left out. While the DNS server does not answer, a host
-        keeps what was found before.
+        A worker whose name does not resolve is left out. While the DNS server does not answer, a
+        worker keeps what was found before.
         """
         with self._lock:
             return dict(self._endpoints)
@@ -87,26 +87,26 @@ class DnsAddresses:
         """End the threads after the lookup that they are at."""
         self._closed.set()
 
-    def _follow(self, hosts: Sequence[Host]) -> None:
+    def _follow(self, workers: Sequence[Worker]) -> None:
         pause = FIRST_LOOKUP
         while not self._closed.is_set():
-            changes = [self._look_up(host) for host in hosts if not self._closed.is_set()]
+            changes = [self._look_up(worker) for worker in workers if not self._closed.is_set()]
             pause = FIRST_LOOKUP if any(changes) else min(pause * 2, LONGEST_LOOKUP)
             self._closed.wait(pause)
 
-    def _look_up(self, host: Host) -> bool:
-        """Look a host up. Returns whether it has another address than before."""
+    def _look_up(self, worker: Worker) -> bool:
+        """Look a worker up. Returns whether it has another address than before."""
         try:
-            address = resolve(host.address)
+            address = resolve(worker.address)
         except socket.gaierror as problem:
             if problem.errno == socket.EAI_AGAIN:
-                # The DNS server did not answer, which says nothing about the host.
+                # The DNS server did not answer, which says nothing about the worker.
                 return False
             address = None
         with self._lock:
-            before = self._endpoints.pop(host.name, None)
+            before = self._endpoints.pop(worker.name, None)
             if address:
-                self._endpoints[host.name] = Endpoint(address)
+                self._endpoints[worker.name] = Endpoint(address)
         address_before = before.address if before else None
         is_changed = address != address_before
         if is_changed:
@@ -144,13 +144,13 @@ class SliceAddresses:
         self._endpoints: dict[str, Endpoint] = {}
         # Why the slices could not be read the last time.
         self._trouble = ""
-        self._dns = DnsAddresses(run.hosts)
+        self._dns = DnsAddresses(run.workers)
         self._uses_dns = False
         self._closed = threading.Event()
 
     @property
     def missing(self) -> NoAnswer:
-        """What it means now that a host is not among the endpoints."""
+        """What it means now that a worker is not among the endpoints."""
         if self._slices is None:
             return self._dns.missing
         if not self._slices:
@@ -170,7 +170,7 @@ class SliceAddresses:
         spawn("follow-endpointslices", self._follow)
 
     def endpoints(self) -> dict[str, Endpoint]:
-        """Return what is known of each host, by its name; callers do not change it."""
+        """Return what is known of each worker, by its name; callers do not change it."""
         return self._dns.endpoints() if self._slices is None else self._endpoints
 
     def close(self) -> None:

@@ -15,22 +15,22 @@ from typing import Mapping
 from hvd_pods.cluster.kube import Api, ApiError
 from hvd_pods.cluster.shapes import format_time
 from hvd_pods.common.reporting import log
-from hvd_pods.common.run import Host, Pod, Run
+from hvd_pods.common.run import Pod, Run, Worker
 
 LABELS = {"horovod/record": "staged"}
 # A message names at most this many nodes.
 MOST_NAMES = 8
 
 
-def add_nodes(run: Run, api: Api | None, pods: Mapping[Host, Pod]) -> None:
+def add_nodes(run: Run, api: Api | None, pods: Mapping[Worker, Pod]) -> None:
     """List the nodes of workers that respond: their init containers have ended by then.
 
     Without access to the API (None) nothing is listed. A failure is logged and not retried: the
     training is about to start.
     """
     found: dict[str, set[str]] = {}
-    for host, pod in pods.items():
-        name = run.staged.get(host.stateful_set)
+    for worker, pod in pods.items():
+        name = run.staged.get(worker.stateful_set)
         if name and pod.node:
             found.setdefault(name, set()).add(pod.node)
     for name, nodes in found.items():

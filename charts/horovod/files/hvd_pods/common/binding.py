@@ -62,7 +62,7 @@ def read_topology(allowed: set[int], root: str | os.PathLike[str] = CPUS) -> Top
 
 
 def select_cpus(binding: Binding, topology: Topology, local_rank: int) -> set[int]:
-    """The CPUs of one of a host's ranks, for a binding to cores or sockets.
+    """The CPUs of one of a worker's ranks, for a binding to cores or sockets.
 
     Raises BindingError when there are not enough sockets or cores for it.
     """

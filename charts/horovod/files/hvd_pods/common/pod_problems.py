@@ -41,8 +41,9 @@ class Diagnosis(NamedTuple):
     """What a pod does, whether that is permanent, and what a person can do about it.
 
     `queued`: the pod waits to be admitted by a queue such as Kueue, or fetches its data. Either may
-    take long. `wait_seconds`: how long to wait for the problem to pass; None: as long as for a host
-    that merely starts. `is_problem`: false where the pod may be starting, or running, as it should.
+    take long. `wait_seconds`: how long to wait for the problem to pass; None: as long as for a
+    worker that merely starts. `is_problem`: false where the pod may be starting, or running, as it
+    should.
     """
 
     reason: str

@@ -2,7 +2,7 @@
 
 The request to an agent has where the ranks of a launch meet, as it has the fence number:
 `ADDRESS PORT STATEFULSET:ORDINALS...`, for instance `10.0.0.7 61004 hvd-worker:0-3,5`. The
-address is that of the first host, which has rank 0.
+address is that of the first worker, which has rank 0.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ LAUNCHES = 2000
 
 
 class MeetingError(Exception):
-    """The ranks cannot meet at rank 0's host; `code` is the rank's exit code."""
+    """The ranks cannot meet at rank 0's worker; `code` is the rank's exit code."""
 
     def __init__(self, problem: str, code: int) -> None:
         super().__init__(problem)
@@ -53,12 +53,12 @@ def choose(place: Sequence[int], given: Mapping[str, str]) -> dict[str, str]:
     known = {"rank": rank, "size": size, "localRank": local_rank, "localSize": local_size}
     names = LAUNCHER_OPTIONS["placeVariables"]
     chosen = {name: value for kind, value in known.items() for name in names[kind]}
-    address, port, hosts = split(given)
+    address, port, workers = split(given)
     if not port.isdecimal():
         return chosen
-    pods = list(list_pods(hosts))
+    pods = list(list_pods(workers))
     if given.get(POD) in pods:
-        chosen.update(dict.fromkeys(names["host"], str(pods.index(given[POD]))))
+        chosen.update(dict.fromkeys(names["worker"], str(pods.index(given[POD]))))
     shown = f"[{address}]" if ":" in address else address
     meeting = {
         "MASTER_ADDR": address,
@@ -103,31 +103,31 @@ def output_of_run(given: Mapping[str, str]) -> dict[str, str]:
 
 
 def split(given: Mapping[str, str]) -> tuple[str, str, str]:
-    """The address, the port and the hosts of HVD_MEETING.
+    """The address, the port and the workers of HVD_MEETING.
 
     They are empty where the master is older or sent nothing.
     """
     address, _, rest = given.get(MEETING, "").partition(" ")
-    port, _, hosts = rest.partition(" ")
-    return address, port, hosts
+    port, _, workers = rest.partition(" ")
+    return address, port, workers
 
 
-def list_pods(hosts: str) -> Iterator[str]:
+def list_pods(workers: str) -> Iterator[str]:
     """The pods of `STATEFULSET:ORDINALS...` in their order.
 
     Raises ValueError for ordinals that are no numbers.
     """
-    for part in hosts.split():
+    for part in workers.split():
         name, _, ordinals = part.partition(":")
         for numbers in parse_ranges(ordinals):
             yield from (f"{name}-{number}" for number in numbers)
 
 
 def check_meeting(given: Mapping[str, str]) -> None:
-    """Check that the ranks can meet at this host, which has rank 0; `given`: its environment.
+    """Check that the ranks can meet at this worker, which has rank 0; `given`: its environment.
 
     Only ranks of PyTorch and JAX meet there, each at a port of its own, and not where worker.env
-    names another place. Raises MeetingError when this is not the host where the others look for
+    names another place. Raises MeetingError when this is not the worker where the others look for
     rank 0, and when the port is occupied.
     """
     address, port, _ = split(given)

@@ -55,7 +55,7 @@ class Key:
     # may go on without a master.
     TRAINED = "trained"
     LAUNCHED = "launched"
-    # The ordinals of the workers with ranks, by StatefulSet (rules/host_names.py).
+    # The ordinals of the workers with ranks, by StatefulSet (rules/worker_names.py).
     WORKERS = "workers"
     # A ProgressEntry, and a stall (rules/stall_state.py).
     PROGRESS = "progress"

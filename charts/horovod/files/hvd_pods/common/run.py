@@ -1,4 +1,4 @@
-"""The run as the chart describes it to the master, and its hosts."""
+"""The run as the chart describes it to the master, and its workers."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from hvd_pods.common.binding import Binding
 
 
 @dataclass(frozen=True)
-class Host:
+class Worker:
     """A worker: `name` is its pod's name, `address` the host name that the launcher uses."""
 
     name: str
@@ -20,12 +20,12 @@ class Host:
     slots: int
     stateful_set: str
     revision: str
-    # Beyond the number of ranks: a spare host.
+    # Beyond the number of ranks: a spare worker.
     optional: bool = False
 
 
 class Pod(NamedTuple):
-    """The pod of a host at a moment. Where only DNS is asked, `uid` and `node` are empty."""
+    """The pod of a worker at a moment. Where only DNS is asked, `uid` and `node` are empty."""
 
     address: str
     uid: str = ""
@@ -50,7 +50,7 @@ class Run:
     # Hashes of the values that decide what is trained, and of those for what runs and where.
     id: str
     settings: str
-    hosts: list[Host]
+    workers: list[Worker]
     stateful_sets: list[str]
     service: str
     # Select the pods of all masters of the release, and of its workers.
@@ -77,7 +77,7 @@ class Run:
     binding: Binding
     transport: str
     retries: int
-    # Seconds after which a host that is silent is lost; 0: never. There are fewer where the ranks
+    # Seconds after which a worker that is silent is lost; 0: never. There are fewer where the ranks
     # keep their state (rules/state.py), unless somebody has set them.
     lost_after: float
     loss_follows_state: bool
@@ -104,17 +104,17 @@ class Run:
 
     @property
     def ranks(self) -> int:
-        """The number of ranks to start with: the slots of all hosts that are not optional."""
-        return sum(host.slots for host in self.hosts if not host.optional)
+        """The number of ranks to start with: the slots of all workers that are not optional."""
+        return sum(worker.slots for worker in self.workers if not worker.optional)
 
     @property
     def is_adaptive(self) -> bool:
         """Whether the run goes on with fewer workers, and takes those that come."""
         return self.least_workers != self.needed_workers
 
-    def on(self, hosts: Sequence[Host]) -> Run:
-        """This run as one attempt makes it, with ranks on all of these hosts and no others."""
-        return replace(self, hosts=[replace(host, optional=False) for host in hosts])
+    def on(self, workers: Sequence[Worker]) -> Run:
+        """This run as one attempt makes it, with ranks on all of these workers and no others."""
+        return replace(self, workers=[replace(worker, optional=False) for worker in workers])
 
     @functools.cached_property
     def needed_workers(self) -> dict[str, int]:
@@ -127,8 +127,8 @@ class Run:
         return self._count_workers(with_optional=True)
 
     def _count_workers(self, with_optional: bool) -> dict[str, int]:
-        hosts = (host for host in self.hosts if with_optional or not host.optional)
-        found = Counter(host.stateful_set for host in hosts)
+        workers = (worker for worker in self.workers if with_optional or not worker.optional)
+        found = Counter(worker.stateful_set for worker in workers)
         return {name: found[name] for name in self.stateful_sets}
 
 
@@ -141,8 +141,8 @@ def parse_run(text: str) -> Run:
     service = document["service"]
     # Empty where the run stores none.
     results = document["results"]
-    hosts = [
-        Host(
+    workers = [
+        Worker(
             name=f"{group['statefulSet']}-{ordinal}",
             address=f"{group['statefulSet']}-{ordinal}.{service}",
             slots=group["slots"],
@@ -156,7 +156,7 @@ def parse_run(text: str) -> Run:
     return Run(
         id=document["id"],
         settings=document["settings"],
-        hosts=hosts,
+        workers=workers,
         stateful_sets=[group["statefulSet"] for group in document["groups"]],
         service=service,
         master_selector=document["masterSelector"],

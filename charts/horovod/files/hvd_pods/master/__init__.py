@@ -1,1 +1,1 @@
-"""The master: waits for the hosts, runs the launcher, and restarts it until the run is over."""
+"""The master: waits for the workers, runs the launcher, and restarts it until the run is over."""

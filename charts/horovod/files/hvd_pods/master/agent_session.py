@@ -29,18 +29,18 @@ class AgentSessionError(Exception):
 
 
 class Where(NamedTuple):
-    """Where the master reaches workers: the agents' port, and each host's address by its names."""
+    """Where the master reaches workers: the agents' port, and their addresses by their names."""
 
     port: int
     addresses: Mapping[str, str]
 
-    def address(self, host: str) -> str:
-        """Return the address of a host by one of its names. Raises AgentSessionError for others."""
-        if host in self.addresses:
-            return self.addresses[host]
-        if host in self.addresses.values():
-            return host
-        raise AgentSessionError(f"{host} is no worker of this run")
+    def address(self, name: str) -> str:
+        """The address of a worker by one of its names. Raises AgentSessionError for others."""
+        if name in self.addresses:
+            return self.addresses[name]
+        if name in self.addresses.values():
+            return name
+        raise AgentSessionError(f"{name} is no worker of this run")
 
 
 def make_request(argv: Sequence[str], variables: Mapping[str, str], stay: float = 0.0) -> Request:

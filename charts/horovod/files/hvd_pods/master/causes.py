@@ -59,9 +59,9 @@ LACKED = re.compile(r"^ModuleNotFoundError: No module named '([^'.]+)")
 FULL = ("No space left on device", "Disk quota exceeded")
 
 
-def of_exception(rank: int | None, host: str, text: str) -> Cause:
+def of_exception(rank: int | None, worker: str, text: str) -> Cause:
     """The cause of a rank that has raised an exception; `text` is its line, with the place."""
-    who = describe_rank(rank, host)
+    who = describe_rank(rank, worker)
     is_full = any(words in text for words in FULL)
     # Some are named with their module.
     name = text.split(":")[0].rpartition(".")[2]
@@ -70,13 +70,13 @@ def of_exception(rank: int | None, host: str, text: str) -> Cause:
     # Another attempt may succeed after the others, but not after these exceptions.
     if gpu and (gpu.is_permanent or name not in SURE_TO_REPEAT):
         text = f"{text}; {gpu.remedy}"
-        broken = host if gpu.is_broken else ""
+        broken = worker if gpu.is_broken else ""
         return Cause(
             who,
             text,
             is_sure_to_repeat=gpu.is_permanent,
             is_permanent=gpu.is_permanent,
-            broken_host=broken,
+            broken_worker=broken,
         )
     # Some have a hint of their own (common/tracebacks.py).
     if lacked and not text.endswith(")"):
@@ -94,11 +94,11 @@ def of_memory(who: str, limit: float) -> Cause:
     return Cause(who, what, is_sure_to_repeat=True, is_permanent=True)
 
 
-def describe_rank(rank: int | None, host: str) -> str:
-    """What a cause begins with. Without a number it is any rank; `host` may be empty."""
+def describe_rank(rank: int | None, worker: str) -> str:
+    """What a cause begins with. Without a number it is any rank; `worker` may be empty."""
     if rank is None:
         return "a rank: "
-    return f"rank {rank} on {host}: " if host else f"rank {rank}: "
+    return f"rank {rank} on {worker}: " if worker else f"rank {rank}: "
 
 
 def describe_signal(number: int) -> str:

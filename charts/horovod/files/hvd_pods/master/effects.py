@@ -35,7 +35,7 @@ from hvd_pods.common import contract
 from hvd_pods.common.contract import ATTEMPT, FENCE, MEETING, NOTICES, RUN_ID
 from hvd_pods.common.errors import RunError
 from hvd_pods.common.reporting import log, report_failure
-from hvd_pods.common.run import Code, Host
+from hvd_pods.common.run import Code, Worker
 from hvd_pods.master import launcher_memory, remote, results
 from hvd_pods.master.agent_session import Where
 from hvd_pods.master.gateway import Gateway
@@ -107,7 +107,7 @@ class Effects:
         self._of_attempt: Mapping[str, str] = {}
         self._variables: dict[str, str] = {}
         self._arguments: Sequence[str] = ()
-        self._hosts: Prober | None = None
+        self._prober: Prober | None = None
         self._launcher: LauncherProcess | None = None
         self._progress: ProgressFollower | None = None
         self.exit: m.Exit | None = None
@@ -119,9 +119,9 @@ class Effects:
                 e.event.reason, e.message, e.event.is_warning
             ),
             m.ReportFailure: self._report_failure,
-            m.WatchHosts: self._watch_hosts,
-            m.FreezeHosts: self._freeze_hosts,
-            m.LoseHostsAfter: self._lose_hosts_after,
+            m.WatchWorkers: self._watch_workers,
+            m.FreezeAddresses: self._freeze_addresses,
+            m.LoseWorkersAfter: self._lose_workers_after,
             m.StopWatching: self._stop_watching,
             m.Prepare: self._begin_attempt,
             m.StartLauncher: self._start_launcher,
@@ -154,7 +154,7 @@ class Effects:
     def carry_out(self, effect: m.Effect) -> None:
         """Carry an effect out, or ask a lane for it."""
         kind = type(effect)
-        if isinstance(effect, m.HostEffect):
+        if isinstance(effect, m.WorkerEffect):
             self._note_addresses(effect.addresses)
         if kind in self._calls:
             lane, work = self._calls[kind]
@@ -175,8 +175,8 @@ class Effects:
         assert self._api  # noqa: S101 - without access to the API nothing asks for it
         return self._api
 
-    def _of(self, names: Sequence[str]) -> list[Host]:
-        return [self._facts.hosts[name] for name in names]
+    def _of(self, names: Sequence[str]) -> list[Worker]:
+        return [self._facts.workers[name] for name in names]
 
     def _exit(self, effect: m.Exit) -> None:
         self.exit = effect
@@ -215,13 +215,13 @@ class Effects:
         return remote.Reach(keys, self._where, self._of_attempt)
 
     def _note_addresses(self, addresses: Mapping[str, str]) -> None:
-        """Note where hosts are, by each of their names.
+        """Note where workers are, by each of their names.
 
         The loop's thread alone does so; other threads read what it has replaced.
         """
-        hosts = {self._facts.hosts[name]: address for name, address in addresses.items()}
-        found = {name: a for host, a in hosts.items() for name in (host.name, host.address)}
-        # Hosts of a launch stay known while others are looked at.
+        workers = {self._facts.workers[name]: address for name, address in addresses.items()}
+        found = {name: a for worker, a in workers.items() for name in (worker.name, worker.address)}
+        # Workers of a launch stay known while others are looked at.
         self._where = self._where._replace(addresses={**self._where.addresses, **found})
 
     def _begin_attempt(self, effect: m.Prepare) -> None:
@@ -242,13 +242,13 @@ class Effects:
         if not self._stopped.is_set():
             fit_to_run(self._access, self._run)
 
-    def _watch_hosts(self, effect: m.WatchHosts) -> None:
+    def _watch_workers(self, effect: m.WatchWorkers) -> None:
         run = self._run
         api = self._api
-        source = SliceAddresses(api, run) if api else DnsAddresses(run.hosts)
-        to_ask = (run.hosts, run.agent_port, source)
-        self._hosts = Prober(*to_ask, self._put, effect.attempt, run.lost_after)
-        self._hosts.start()
+        source = SliceAddresses(api, run) if api else DnsAddresses(run.workers)
+        to_ask = (run.workers, run.agent_port, source)
+        self._prober = Prober(*to_ask, self._put, effect.attempt, run.lost_after)
+        self._prober.start()
         self._lanes.call(PREPARE, self._look_for_keys)
 
     def _look_for_keys(self) -> None:
@@ -257,21 +257,21 @@ class Effects:
         with suppress(RunError):
             self._take_keys()
 
-    def _freeze_hosts(self, effect: m.FreezeHosts) -> None:
-        if self._hosts:
-            self._hosts.freeze(effect.hosts)
+    def _freeze_addresses(self, effect: m.FreezeAddresses) -> None:
+        if self._prober:
+            self._prober.freeze(effect.workers)
 
-    def _lose_hosts_after(self, effect: m.LoseHostsAfter) -> None:
-        if self._hosts and self._hosts.attempt == effect.attempt:
-            self._hosts.lose_after(effect.seconds)
+    def _lose_workers_after(self, effect: m.LoseWorkersAfter) -> None:
+        if self._prober and self._prober.attempt == effect.attempt:
+            self._prober.lose_after(effect.seconds)
 
     def _end_launcher(self, effect: m.EndLauncher) -> None:
         if self._launcher:
             self._launcher.send(signal.SIGKILL if effect.kills else signal.SIGTERM)
 
     def _stop_watching(self, effect: m.StopWatching) -> None:
-        if self._hosts:
-            self._hosts.close()
+        if self._prober:
+            self._prober.close()
 
     def _prepare(self, effect: m.Prepare) -> m.Event:
         run = self._run
@@ -289,7 +289,7 @@ class Effects:
             if not self._is_prepared:
                 self._mpi = select_mpi(run, self._variables)
                 self._is_prepared = True
-            launcher_memory.prepare(count_clients(run), len(run.hosts))
+            launcher_memory.prepare(count_clients(run), len(run.workers))
             self._code.forget()
             self._arguments = build_command(run, self._mpi)
         except RunError as problem:
@@ -309,10 +309,10 @@ class Effects:
         except ApiError as problem:
             return m.PodsListed(effect.attempt, problem=str(problem))
         pods = {item["metadata"]["name"]: shorten(item) for item in items}
-        for host in self._of([name for name in effect.missing if name not in pods]):
+        for worker in self._of([name for name in effect.missing if name not in pods]):
             # The controller stops at the first pod that is refused, which stands for all.
-            if host.stateful_set not in refusals:
-                refusals[host.stateful_set] = creation_failure(api, host.stateful_set)
+            if worker.stateful_set not in refusals:
+                refusals[worker.stateful_set] = creation_failure(api, worker.stateful_set)
         gone = tuple(name for name in refusals if is_gone(api, name))
         return m.PodsListed(effect.attempt, pods, refusals, gone)
 
@@ -348,7 +348,7 @@ class Effects:
             log(text)
 
     def _deliver(self, effect: m.Deliver) -> m.Event:
-        pods = {self._facts.hosts[name]: pod for name, pod in effect.pods.items()}
+        pods = {self._facts.workers[name]: pod for name, pod in effect.pods.items()}
         # Also those without ranks.
         answering = self._of([*effect.addresses])
         if effect.orphan_fence and self._have_finished(effect, answering):
@@ -361,13 +361,13 @@ class Effects:
         except RunError as error:
             problem = error
         add_nodes(self._run, self._api, pods)
-        reached = [host.name for host, pod in pods.items() if self._code.is_on(host, pod)]
+        reached = [worker.name for worker, pod in pods.items() if self._code.is_on(worker, pod)]
         return m.Delivered(effect.attempt, reached, problem)
 
     def _prepare_newcomers(self, effect: m.PrepareNewcomers) -> m.Event:
-        hosts = self._of(effect.hosts)
-        pods = {self._facts.hosts[name]: pod for name, pod in effect.pods.items()}
-        watched = self._hosts
+        workers = self._of(effect.workers)
+        pods = {self._facts.workers[name]: pod for name, pod in effect.pods.items()}
+        watched = self._prober
         # The next attempt hands the code out again, and finds the packages installed.
         code = copy.copy(self._code)
         code.forget()
@@ -376,22 +376,22 @@ class Effects:
             return self._stopped.is_set() or watched is None or watched.is_closed
 
         try:
-            if not remote.are_kept(self._reach(), hosts):
+            if not remote.are_kept(self._reach(), workers):
                 return m.NewcomersReady(effect.attempt, [*effect.pods], is_kept=False)
             code.deliver(self._reach(), pods)
             ready = remote.wait_until_warm(self._reach(), [*pods], is_over)
         except RunError as problem:
             return m.NewcomersReady(effect.attempt, [], is_kept=True, problem=problem)
-        return m.NewcomersReady(effect.attempt, [host.name for host in ready], is_kept=True)
+        return m.NewcomersReady(effect.attempt, [worker.name for worker in ready], is_kept=True)
 
-    def _have_finished(self, effect: m.Deliver, hosts: Sequence[Host]) -> bool:
+    def _have_finished(self, effect: m.Deliver, workers: Sequence[Worker]) -> bool:
         number = remote.count_finished(
-            self._reach(), hosts, effect.orphan_fence, self._stopped.is_set
+            self._reach(), workers, effect.orphan_fence, self._stopped.is_set
         )
         return number == effect.orphan_ranks
 
     def _start_launcher(self, effect: m.StartLauncher) -> None:
-        addresses = {self._facts.hosts[n]: address for n, address in effect.addresses.items()}
+        addresses = {self._facts.workers[n]: address for n, address in effect.addresses.items()}
         HOSTFILE.write_text(format_hostfile(addresses, self._mpi))
         self._gateway.forget()
         try:
@@ -399,7 +399,7 @@ class Effects:
             stay = {contract.STAY_WITHIN: str(effect.stay)}
             variables = {**self._variables, MEETING: meeting, **stay}
             # There may be fewer ranks than in the launch before.
-            self._arguments = build_command(self._run.on(self._of(effect.hosts)), self._mpi)
+            self._arguments = build_command(self._run.on(self._of(effect.workers)), self._mpi)
             to_run = (self._arguments, variables, self._code.directory)
             self._launcher = LauncherProcess(*to_run, self._put, effect.attempt)
         except RunError as problem:
@@ -407,40 +407,40 @@ class Effects:
 
     def _find_cause(self, effect: m.FindCause) -> m.Event:
         assert self._launcher  # noqa: S101 - it has ended
-        hosts = self._of(effect.hosts)
+        workers = self._of(effect.workers)
         notices = (effect.raised, effect.failed)
-        cause = self._launcher.errors.find_cause(hosts, effect.code, *notices)
+        cause = self._launcher.errors.find_cause(workers, effect.code, *notices)
         key_problem = self._gateway.key_problem
         binding_problem = ""
         # Hydra binds no ranks. Workers that have other keys would not answer.
         is_hydra = self._mpi is not None and self._mpi.hydra
         if effect.asks_for_binding and not is_hydra and not key_problem:
-            binding_problem = remote.find_binding_problem(self._reach(), hosts, self._run.binding)
+            binding_problem = remote.find_binding_problem(self._reach(), workers, self._run.binding)
         evictions = {}
         if effect.terminated and self._api:
             evictions = find_evictions(self._api, effect.terminated, AGAIN_RETRY_SECONDS)
         return m.CauseFound(effect.attempt, cause, key_problem, binding_problem, evictions)
 
     def _ask_ranks(self, effect: m.AskRanks) -> m.Event:
-        hosts = self._of(effect.hosts)
-        if effect.may_stay and self._launcher and remote.may_stay(self._reach(), hosts):
+        workers = self._of(effect.workers)
+        if effect.may_stay and self._launcher and remote.may_stay(self._reach(), workers):
             self._launcher.send(signal.SIGUSR1)
             return m.RanksAsked(effect.attempt, 0, go_on=True)
-        return m.RanksAsked(effect.attempt, remote.ask_ranks(self._reach(), hosts))
+        return m.RanksAsked(effect.attempt, remote.ask_ranks(self._reach(), workers))
 
     def _show_stacks(self, effect: m.ShowStacks) -> m.Event:
         places = []
         for name, ranks in effect.ranks.items():
-            places += remote.show_stacks(self._reach(), self._facts.hosts[name], ranks)
+            places += remote.show_stacks(self._reach(), self._facts.workers[name], ranks)
         return m.StacksShown(effect.attempt, places)
 
     def _end_leftovers(self, effect: m.EndLeftovers) -> None:
-        watched = self._hosts
+        watched = self._prober
         if watched is None or watched.is_closed or watched.attempt != effect.attempt:
             return
         # An agent connection with a higher fence number ends what earlier ones have left: the
         # program need do nothing.
-        hosts = self._of(effect.hosts)
+        workers = self._of(effect.workers)
         program = ["common/files.py"]
         try:
             reach = self._reach()
@@ -449,18 +449,18 @@ class Effects:
             return
         answers = remote.call(
             reach,
-            hosts,
+            workers,
             program,
             seconds=LEFTOVERS_WITHIN,
             is_stopped=lambda: watched.is_closed,
         )
-        for host, (code, output) in answers.items():
+        for worker, (code, output) in answers.items():
             if code and not watched.is_closed:
-                log(f"cannot end what earlier attempts may have left on {host.name}: {output}")
+                log(f"cannot end what earlier attempts may have left on {worker.name}: {output}")
 
     def _follow_progress(self, effect: m.FollowProgress) -> None:
-        hosts = self._of(effect.hosts)
-        self._progress = ProgressFollower(self._reach, hosts, self._put, effect.attempt)
+        workers = self._of(effect.workers)
+        self._progress = ProgressFollower(self._reach, workers, self._put, effect.attempt)
 
     def _stop_progress(self, effect: m.StopProgress) -> m.Event:
         progress = self._progress

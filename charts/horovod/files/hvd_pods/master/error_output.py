@@ -15,7 +15,7 @@ from typing import IO, Any, Callable, Mapping, Sequence
 from hvd_pods.cluster.spawn import spawn
 from hvd_pods.common.hostile import one_line
 from hvd_pods.common.launcher_output import OPEN_MPI_NOTES, TENSORFLOW_NOTES, split_tag
-from hvd_pods.common.run import Host
+from hvd_pods.common.run import Worker
 from hvd_pods.common.streams import write
 from hvd_pods.common.tracebacks import TracebackReader
 from hvd_pods.master import failure
@@ -60,7 +60,7 @@ class ErrorOutput:
 
     def find_cause(
         self,
-        hosts: Sequence[Host],
+        workers: Sequence[Worker],
         code: int,
         raised: Sequence[Mapping[str, Any]] = (),
         failed: Sequence[Mapping[str, Any]] = (),
@@ -75,7 +75,7 @@ class ErrorOutput:
         # Copies, because processes that outlive the launcher may still write.
         return failure.find_cause(
             Evidence(
-                hosts=hosts,
+                workers=workers,
                 code=code,
                 since=since,
                 lines=[line for line in self._lines.copy() if line.at > since],

@@ -1,4 +1,4 @@
-"""Why the launcher failed, in one line: which rank was first, on which host, and with what.
+"""Why the launcher failed, in one line: which rank was first, on which worker, and with what.
 
 The reason is buried under the launcher's report and the errors of the ranks that lost their peer.
 Each rule looks at all that is known; the first one that finds a cause decides.
@@ -14,11 +14,11 @@ from typing import Any, Mapping, NamedTuple, Sequence
 
 from hvd_pods.common.hostile import one_line
 from hvd_pods.common.launcher_output import HYDRA_REPORT, REPORT
-from hvd_pods.common.run import Host
+from hvd_pods.common.run import Worker
 from hvd_pods.master import causes
 from hvd_pods.master.gpu_problems import find_gpu_problem
-from hvd_pods.rules.host_names import find_host
 from hvd_pods.rules.messages import Cause
+from hvd_pods.rules.worker_names import find_worker
 
 # What PyTorch puts before messages of its own.
 PYTORCH = re.compile(r"\[rank(\d{1,7})\]:")
@@ -82,7 +82,7 @@ class Evidence:
     order.
     """
 
-    hosts: Sequence[Host]
+    workers: Sequence[Worker]
     code: int
     since: float
     lines: Sequence[Line]
@@ -90,10 +90,10 @@ class Evidence:
     raised: Sequence[Mapping[str, Any]]
     failed: Sequence[Mapping[str, Any]]
 
-    def host_of(self, rank: int | None) -> str:
-        """The name of a rank's host; empty where it is not known."""
-        host = None if rank is None else find_host(rank, self.hosts)
-        return host.name if host else ""
+    def worker_of(self, rank: int | None) -> str:
+        """The name of a rank's worker; empty where it is not known."""
+        worker = None if rank is None else find_worker(rank, self.workers)
+        return worker.name if worker else ""
 
 
 @dataclass(frozen=True)
@@ -107,7 +107,7 @@ class FailedRank:
 
     named: int | None
     number: int | None
-    host: str
+    worker: str
     signal: int
     code: int
     limit: float | None
@@ -153,7 +153,7 @@ def _find_failed(evidence: Evidence, reports: Sequence[re.Match[str]]) -> Failed
     return FailedRank(
         named=named,
         number=number,
-        host=end["worker"] if end else evidence.host_of(number),
+        worker=end["worker"] if end else evidence.worker_of(number),
         signal=by_signal,
         code=code,
         limit=limits[0] if limits else None,
@@ -183,7 +183,7 @@ def _find_printed(evidence: Evidence, failed: FailedRank) -> Cause | None:
     # The launcher's first rank may have ended only because it lost its peer.
     is_known = first.rank is None and len(own) == len(printed)
     rank = failed.number if is_known else first.rank
-    return causes.of_exception(rank, evidence.host_of(rank), first.text)
+    return causes.of_exception(rank, evidence.worker_of(rank), first.text)
 
 
 def _find_broken_gpu(evidence: Evidence) -> Cause | None:
@@ -201,12 +201,12 @@ def _find_broken_gpu(evidence: Evidence) -> Cause | None:
     tag = PYTORCH.match(line.text)
     rank = int(tag[1]) if tag else line.rank
     text = one_line(line.text, LONGEST_WORDS)
-    return causes.of_exception(rank, evidence.host_of(rank), text)
+    return causes.of_exception(rank, evidence.worker_of(rank), text)
 
 
 def _describe_end(evidence: Evidence, failed: FailedRank, rank: int) -> Cause:
     """How the rank has ended: a limit of memory, a signal, or an exit code and its last words."""
-    who = causes.describe_rank(rank, failed.host)
+    who = causes.describe_rank(rank, failed.worker)
     if failed.limit is not None:
         return causes.of_memory(who, failed.limit)
     if not failed.has_exited:

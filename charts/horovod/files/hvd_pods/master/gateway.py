@@ -2,9 +2,9 @@
 
 A client connects to a socket of this pod, and hands over its standard input, output and errors with
 a request: one line of JSON with host, argv and the variables of the attempt. The gateway has an
-agent connection to the host for it, and writes the exit code when the program has ended. The client
-may send the line `stay` before it goes. So one process has the keys, and a client may be as small
-as a shell that waits (master/ssh.py): a launcher keeps one for each host.
+agent connection to the worker for it, and writes the exit code when the program has ended. The
+client may send the line `stay` before it goes. So one process has the keys, and a client may be as
+small as a shell that waits (master/ssh.py): a launcher keeps one for each worker.
 """
 
 from __future__ import annotations

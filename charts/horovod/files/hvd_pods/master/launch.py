@@ -14,26 +14,26 @@ from hvd_pods.common.launcher_options import LAUNCH
 from hvd_pods.common.paths import BIN, GENERATED, PROGRAMS
 from hvd_pods.common.rank_variables import choose_port
 from hvd_pods.common.reporting import log
-from hvd_pods.common.run import Host, Run
+from hvd_pods.common.run import Run, Worker
 from hvd_pods.master import mpi
 from hvd_pods.master.mpi import HOSTFILE, MpiImplementation, default_interface
-from hvd_pods.rules.host_names import format_ordinals
+from hvd_pods.rules.worker_names import format_ordinals
 
 # What launchers start for each rank, which then checks its place and runs the script.
 RANK = ("python3", "-I", "-S", f"{PROGRAMS}/rank/start.py")
 
 
-def describe_meeting(run: Run, addresses: Mapping[Host, str], attempt: int) -> str:
-    """Where the ranks of a launch meet, and its hosts: as common/rank_variables.py reads it.
+def describe_meeting(run: Run, addresses: Mapping[Worker, str], attempt: int) -> str:
+    """Where the ranks of a launch meet, and its workers: as common/rank_variables.py reads it.
 
-    Raises RunError without a host: the only one may go while it gets the code.
+    Raises RunError without a worker: the only one may go while it gets the code.
     """
     if not addresses:
         raise RunError("no worker is left to start the ranks on")
-    groups = groupby(addresses, key=lambda host: host.stateful_set)
-    hosts = [f"{name}:{','.join(format_ordinals(same))}" for name, same in groups]
+    groups = groupby(addresses, key=lambda worker: worker.stateful_set)
+    workers = [f"{name}:{','.join(format_ordinals(same))}" for name, same in groups]
     port = choose_port(zlib.crc32(run.service.encode()), attempt)
-    return " ".join([next(iter(addresses.values())), str(port), *hosts])
+    return " ".join([next(iter(addresses.values())), str(port), *workers])
 
 
 def write_ssh(python: str) -> None:

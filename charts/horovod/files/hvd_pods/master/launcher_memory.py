@@ -9,8 +9,8 @@ from hvd_pods.common.errors import ConfigurationError
 from hvd_pods.common.launcher_options import connection_memory
 from hvd_pods.common.reporting import log
 
-# Files that the launcher has open for each client or host, and for everything else.
-FILES_PER_HOST = 8
+# Files that the launcher has open for each client or worker, and for everything else.
+FILES_PER_WORKER = 8
 BASE_FILES = 1024
 MIB = 1 << 20
 
@@ -26,24 +26,24 @@ def check_memory(clients: int, limit: int | None) -> None:
         )
 
 
-def raise_file_limit(hosts: int) -> None:
-    """Raise the limit on open files, which the launcher inherits, as far as these hosts need.
+def raise_file_limit(workers: int) -> None:
+    """Raise the limit on open files, which the launcher inherits, as far as these workers need.
 
     Not to the hard limit: Open MPI closes every number below the limit in each process that it
     starts, and runtimes set hard limits of a billion.
     """
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    needed = BASE_FILES + FILES_PER_HOST * hosts
+    needed = BASE_FILES + FILES_PER_WORKER * workers
     if soft == resource.RLIM_INFINITY or soft >= needed:
         return
     granted = needed if hard == resource.RLIM_INFINITY else min(needed, hard)
     if granted < needed:
-        log(f"{hosts} connections may need {needed} open files; the container's limit is {hard}")
+        log(f"{workers} connections may need {needed} open files; the container's limit is {hard}")
     resource.setrlimit(resource.RLIMIT_NOFILE, (granted, hard))
 
 
-def prepare(clients: int, hosts: int) -> None:
+def prepare(clients: int, workers: int) -> None:
     """Make room for this launch. Raises ConfigurationError when the memory limit forbids it."""
     limit = container_memory.limit()
     check_memory(clients, None if limit is None else limit // MIB)
-    raise_file_limit(max(clients, hosts))
+    raise_file_limit(max(clients, workers))

@@ -58,7 +58,7 @@ class Master:
         path = Path(os.environ.get(EVENTS_FILE) or f"{GENERATED}/events.jsonl")
         self._event_log = EventLog(path, facts, os.environ[contract.RUN])
         self._spans = spans
-        # Without the thread that asks the hosts, for instance, no loss would be noticed.
+        # Without the thread that asks the workers, for instance, no loss would be noticed.
         threading.excepthook = self._put_defect
 
     def put(self, event: Event) -> None:
@@ -135,8 +135,8 @@ def end_proxy() -> None:
 def main() -> int:
     """Run; by the exit code the Job decides whether to make another master."""
     run = parse_run(os.environ[contract.RUN])
-    # Before all hosts are asked: each has a connection.
-    launcher_memory.raise_file_limit(len(run.hosts))
+    # Before all workers are asked: each has a connection.
+    launcher_memory.raise_file_limit(len(run.workers))
     api = Api() if run.api else None
     job_events = JobEvents(api)
     facts = Facts(run, *describe_self())

@@ -23,7 +23,7 @@ from hvd_pods.common.launcher_options import (
     tags_output,
 )
 from hvd_pods.common.paths import GENERATED
-from hvd_pods.common.run import Host, Run
+from hvd_pods.common.run import Run, Worker
 
 HOSTFILE = Path(GENERATED, "hostfile")
 SSH = Path(GENERATED, "bin", "ssh")
@@ -113,16 +113,18 @@ def check_options(run: Run, launcher: str) -> None:
 def count_clients(run: Run) -> int:
     """How many clients of the gateway the launcher keeps in the master's container.
 
-    A worker may not start daemons on other workers, so that there is one for each host. Mode
-    direct needs no process for a host.
+    A worker may not start daemons on other workers, so that there is one for each worker. Mode
+    direct needs no process for a worker.
     """
-    return 0 if run.mode == "direct" else len(run.hosts)
+    return 0 if run.mode == "direct" else len(run.workers)
 
 
-def format_hostfile(addresses: Mapping[Host, str], implementation: MpiImplementation | None) -> str:
+def format_hostfile(
+    addresses: Mapping[Worker, str], implementation: MpiImplementation | None
+) -> str:
     """The host file as the MPI reads it; without an MPI, in Open MPI's form, as in older charts."""
     separator = ":" if implementation and implementation.hydra else " slots="
-    return "".join(f"{host.address}{separator}{host.slots}\n" for host in addresses)
+    return "".join(f"{worker.address}{separator}{worker.slots}\n" for worker in addresses)
 
 
 def mpirun_line(run: Run, implementation: MpiImplementation) -> list[str]:
@@ -158,12 +160,12 @@ def _open_mpi_binding(run: Run) -> list[str]:
 
 
 def mpirun_environment(run: Run, interface: str) -> dict[str, str]:
-    """What each MPI's mpirun must know to use the hosts; the other MPIs' variables do nothing.
+    """What each MPI's mpirun must know to use the workers; the other MPIs' variables do nothing.
 
     `interface` is that of the master's default route, by which workers reach it; empty when there
     is none.
     """
-    hosts = str(len(run.hosts))
+    workers = str(len(run.workers))
     return {
         # Hosts are POD.SERVICE: cut at the dot, two names of one host would be two hosts.
         "OMPI_MCA_orte_keep_fqdn_hostnames": "1",
@@ -176,8 +178,8 @@ def mpirun_environment(run: Run, interface: str) -> dict[str, str]:
         "PRTE_MCA_plm_ssh_no_tree_spawn": "1",
         "OMPI_MCA_routed_radix": str(BRANCHES),
         "PRTE_MCA_rml_base_radix": str(BRANCHES),
-        "OMPI_MCA_plm_rsh_num_concurrent": hosts,
-        "PRTE_MCA_plm_ssh_num_concurrent": hosts,
+        "OMPI_MCA_plm_rsh_num_concurrent": workers,
+        "PRTE_MCA_plm_ssh_num_concurrent": workers,
         # A daemon that detached itself would end with the agent connection that started it.
         "OMPI_MCA_orte_leave_session_attached": "1",
         "PRTE_MCA_prte_leave_session_attached": "1",
@@ -206,7 +208,7 @@ def mpirun_environment(run: Run, interface: str) -> dict[str, str]:
 
 
 def default_hostfiles() -> dict[str, str]:
-    """The variables by which each MPI's mpirun finds the hosts without an option.
+    """The variables by which each MPI's mpirun finds the workers without an option.
 
     A command of the user's own may be any script that calls mpirun as on one machine, and would
     otherwise train in the master alone.

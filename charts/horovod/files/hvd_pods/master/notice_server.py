@@ -62,11 +62,11 @@ class NoticeServer:
     def __init__(self, own_address: str, run: Run, put: Put) -> None:
         self._put = put
         self._secret = secrets.token_hex(16)
-        self._hosts = {host.name for host in run.hosts}
-        self._most_ranks = sum(host.slots for host in run.hosts)
+        self._workers = {worker.name for worker in run.workers}
+        self._most_ranks = sum(worker.slots for worker in run.workers)
         self._kept: dict[int, socket.socket] = {}
         self._number = 0
-        most = BASE_CONNECTIONS + len(run.hosts)
+        most = BASE_CONNECTIONS + len(run.workers)
         limits = Limits(notices.SEND_WITHIN, LONGEST_NOTICE, most)
         server = ConnectionServer(own_address, 0, b"\n", self._take, limits)
         # Where it listens, and the secret that notices must have, for those that send them.
@@ -126,12 +126,16 @@ class NoticeServer:
         Raises KeyError or TypeError for another kind.
         """
         kind = notice["kind"]
-        host = notice["worker"]
+        worker = notice["worker"]
         rank = notice.get("rank", -1)
         fields = FIELDS[kind]
-        if host not in self._hosts or type(rank) is not int or not -1 <= rank < self._most_ranks:
+        if (
+            worker not in self._workers
+            or type(rank) is not int
+            or not -1 <= rank < self._most_ranks
+        ):
             return None
-        content: dict[str, Any] = {"kind": kind, "worker": host, "rank": rank}
+        content: dict[str, Any] = {"kind": kind, "worker": worker, "rank": rank}
         more = {name: kind for name, kind in MORE_FIELDS.get(kind, {}).items() if name in notice}
         for name, expected in {**fields, **more}.items():
             value: Any = notice.get(name)

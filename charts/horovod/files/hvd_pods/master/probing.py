@@ -1,17 +1,17 @@
-"""Asks many hosts at once whether they answer as workers of this run, in one thread.
+"""Asks many workers at once whether they answer as those of this run, in one thread.
 
-Nothing announces that a host listens from now on, so that it is asked again and again: every 50 ms
-at first, then with pauses of a tenth of the time that it has had its address. So no start takes
-more than a tenth longer than it must, and hosts whose image is pulled for minutes are asked every
-two seconds. When the kubelet has seen a host listen (its endpoint is `serving`), it is asked at
+Nothing announces that a worker listens from now on, so that it is asked again and again: every 50
+ms at first, then with pauses of a tenth of the time that it has had its address. So no start takes
+more than a tenth longer than it must, and workers whose image is pulled for minutes are asked every
+two seconds. When the kubelet has seen a worker listen (its endpoint is `serving`), it is asked at
 once.
 
-The connection to a host that answered stays open, to see that it is still there. Nothing is sent on
-it. The kernels ask each other after some idle seconds (TCP keepalive), and a kernel answers however
-busy its host is. That costs no CPU time on the hosts, where a TLS handshake every few seconds
-would. When it breaks, the host is asked again each second; and it is replaced by another one before
-the agent's time for a silent client is over. Of a host that has answered, only its kernel counts: a
-connection that is accepted shows that it is there, whatever its agent then says.
+The connection to a worker that answered stays open, to see that it is still there. Nothing is sent
+on it. The kernels ask each other after some idle seconds (TCP keepalive), and a kernel answers
+however busy its worker is. That costs no CPU time on the workers, where a TLS handshake every few
+seconds would. When it breaks, the worker is asked again each second; and it is replaced by another
+one before the agent's time for a silent client is over. Of a worker that has answered, only its
+kernel counts: a connection that is accepted shows that it is there, whatever its agent then says.
 """
 
 from __future__ import annotations
@@ -31,33 +31,33 @@ from typing import Collection, Mapping, Sequence
 from hvd_pods.agent.banner import LONGEST_BANNER, NoAnswer, find_banner_problem
 from hvd_pods.cluster.addresses import DnsAddresses, Endpoint, SliceAddresses
 from hvd_pods.cluster.spawn import spawn
-from hvd_pods.common.run import Host, Pod
+from hvd_pods.common.run import Pod, Worker
 from hvd_pods.rules import messages as m
 from hvd_pods.rules.diagnosis import NO_ANSWER
 
-# Seconds between two attempts on a host: at least, at most, and as a part of its time so far.
+# Seconds between two attempts on a worker: at least, at most, and as a part of its time so far.
 FIRST_PAUSE = 0.05
 LONGEST_PAUSE = 2.0
 PART_OF_TIME = 0.1
-# Attempts a second on all hosts together, beyond the first one on each.
+# Attempts a second on all workers together, beyond the first one on each.
 HIGHEST_RATE = 1000.0
-# Seconds that a host has to accept a connection and to send its banner.
+# Seconds that a worker has to accept a connection and to send its banner.
 PROBE_TIMEOUT = 2.0
 # Connections that are open at once: many systems allow a process 1024 files.
 MOST_OPEN = 400
-# Seconds between two attempts on a host that answered and is silent, and between two connections.
+# Seconds between two attempts on a worker that answered and is silent, and between two connections.
 SUSPECT_EVERY = 1.0
 # Seconds until a kept connection is renewed: before `silent_within` of worker/limits.py is over.
 RENEW_EVERY = 60.0
 # TCP keepalive: idle seconds before the first probe, and between probes; SHORT stands for both if
-# a host counts as lost sooner than after PATIENT seconds.
+# a worker counts as lost sooner than after PATIENT seconds.
 IDLE = 3
 INTERVAL = 2
 SHORT = 1
 PATIENT = 8.0
-# A live host was heard from within this many times the idle seconds of the keepalive.
+# A live worker was heard from within this many times the idle seconds of the keepalive.
 HEARD_WITHIN = 2
-# Seconds that a host which was silent for long enough has to accept one more connection.
+# Seconds that a worker which was silent for long enough has to accept one more connection.
 LAST_TRY = 0.5
 # The member tcpi_last_ack_recv of the kernel's struct tcp_info: milliseconds.
 LAST_HEARD = 56
@@ -65,11 +65,11 @@ TCP_INFO_SIZE = 104
 
 
 class Target:
-    """A host, and where the attempts on it stand."""
+    """A worker, and where the attempts on it stand."""
 
-    def __init__(self, number: int, host: Host) -> None:
+    def __init__(self, number: int, worker: Worker) -> None:
         self.number = number
-        self.host = host
+        self.worker = worker
         self.endpoint: Endpoint | None = None
         self.since = 0.0
         # When to try, or until when the attempt that is under way may take; None: not at all.
@@ -81,20 +81,20 @@ class Target:
         # The connection that is kept, and since when.
         self.held: socket.socket | None = None
         self.held_since = 0.0
-        # The host has answered at this address, and nothing else was reported since.
+        # The worker has answered at this address, and nothing else was reported since.
         self.has_answered = self.is_reported = False
-        # Since when a host that answered has been silent; infinite while it is not.
+        # Since when a worker that answered has been silent; infinite while it is not.
         self.silent_since = math.inf
         # What was reported last.
         self.why: NoAnswer | None = None
 
 
 class Prober:
-    """Tells which hosts answer, from `start` to `close`; with `lost_after` 0, each only once."""
+    """Tells which workers answer, from `start` to `close`; with `lost_after` 0, each only once."""
 
     def __init__(
         self,
-        hosts: Sequence[Host],
+        workers: Sequence[Worker],
         port: int,
         source: SliceAddresses | DnsAddresses,
         put: m.Put,
@@ -103,11 +103,11 @@ class Prober:
     ) -> None:
         self.attempt = attempt
         self._lost_after = lost_after
-        self._targets = [Target(number, host) for number, host in enumerate(hosts)]
+        self._targets = [Target(number, worker) for number, worker in enumerate(workers)]
         self._port = port
         self._source = source
         self._put = put
-        # The addresses of hosts that are followed no longer, which may be all.
+        # The addresses of workers that are followed no longer, which may be all.
         self._frozen: Mapping[str, Endpoint] = {}
         self._is_frozen = False
         self._selector = selectors.DefaultSelector()
@@ -119,24 +119,24 @@ class Prober:
         self._timers: list[tuple[float, int]] = []
         # Targets to try as soon as there are fewer connections.
         self._queue: deque[Target] = deque()
-        # How many hosts have an address and do not answer, and how many have an open connection.
+        # How many workers have an address and do not answer, and how many have an open connection.
         self._waiting = self._held = 0
         self.is_closed = False
-        # The time after which hosts are lost is another one since the connections were made.
+        # The time after which workers are lost is another one since the connections were made.
         self._is_changed = False
 
     def start(self) -> None:
-        spawn("probe-hosts", self._run)
+        spawn("probe-workers", self._run)
         self._source.start(self.wake)
 
-    def freeze(self, hosts: Collection[str] | None = None) -> None:
-        """Keep the addresses of these hosts, or of all, that are known now.
+    def freeze(self, workers: Collection[str] | None = None) -> None:
+        """Keep the addresses of these workers, or of all, that are known now.
 
-        With all of them, hosts that cannot be lost are asked no longer.
+        With all of them, workers that cannot be lost are asked no longer.
         """
         known = self._source.endpoints()
-        if hosts is not None:
-            self._frozen = {name: known[name] for name in hosts if name in known}
+        if workers is not None:
+            self._frozen = {name: known[name] for name in workers if name in known}
             return
         self._frozen = known
         self._is_frozen = True
@@ -145,7 +145,7 @@ class Prober:
             self.close()
 
     def lose_after(self, seconds: float) -> None:
-        """Notice from now on within so many seconds that a host is silent."""
+        """Notice from now on within so many seconds that a worker is silent."""
         self._lost_after = seconds
         self._is_changed = True
         self.wake()
@@ -196,24 +196,26 @@ class Prober:
                     keep_alive(target.held, self._lost_after)
 
     def _report(self, target: Target, why: NoAnswer, silent: float = 0.0) -> None:
-        """Report why a host does not answer, if that is news, and each time of one that did."""
+        """Report why a worker does not answer, if that is news, and each time of one that did."""
         if why == target.why and not target.has_answered:
             return
         target.why = why
         held = (item.held for item in self._targets if item.held)
         limit = HEARD_WITHIN * keepalive_times(self._lost_after)[0]
-        all_hosts_silent = target.has_answered and all(silence(one) >= limit for one in held)
-        self._put(m.HostProblem(self.attempt, target.host.name, why, silent, all_hosts_silent))
+        all_workers_silent = target.has_answered and all(silence(one) >= limit for one in held)
+        self._put(
+            m.WorkerProblem(self.attempt, target.worker.name, why, silent, all_workers_silent)
+        )
 
     def _follow_endpoints(self) -> None:
-        """Try hosts that have a new address or have begun to serve; forget those that are gone."""
+        """Try workers that have a new address or begin to serve; forget those that are gone."""
         endpoints = self._frozen
         if not self._is_frozen:
             endpoints = {**self._source.endpoints(), **self._frozen}
         now = time.monotonic()
         for target in self._targets:
             before = target.endpoint
-            target.endpoint = endpoints.get(target.host.name)
+            target.endpoint = endpoints.get(target.worker.name)
             if target.endpoint == before:
                 if target.endpoint is None:
                     self._report(target, self._source.missing)
@@ -223,7 +225,7 @@ class Prober:
                 self._disconnect(target)
                 if target.has_answered:
                     target.has_answered = target.is_reported = False
-                    self._put(m.HostGone(self.attempt, target.host.name))
+                    self._put(m.WorkerGone(self.attempt, target.worker.name))
                 self._report(target, NO_ANSWER if target.endpoint else self._source.missing)
             if not target.has_answered and not target.connection:
                 self._set_timer(target, now if target.endpoint else None)
@@ -290,7 +292,7 @@ class Prober:
         if is_complete or not data:
             line = target.received.partition(b"\n")[0][:LONGEST_BANNER]
             banner = line.decode("ascii", "replace").strip()
-            wrong = find_banner_problem(banner, self._port, target.host.revision)
+            wrong = find_banner_problem(banner, self._port, target.worker.revision)
             if target.has_answered and not banner:
                 self._end_attempt(target)
                 target.silent_since = math.inf
@@ -320,7 +322,7 @@ class Prober:
         target.is_reported = False
         target.silent_since = min(target.silent_since, now - silence(target.held))
         self._release(target)
-        # A connection that breaks says less than a host that does not accept another one.
+        # A connection that breaks says less than a worker that does not accept another one.
         self._report(target, why)
         if not target.connection:
             is_first = now - target.held_since > SUSPECT_EVERY
@@ -330,7 +332,7 @@ class Prober:
         return NoAnswer(f"port {self._port} does not answer: {problem.strerror or problem}")
 
     def _fail(self, target: Target, why: NoAnswer) -> None:
-        """Report that a host does not answer, and try it again later."""
+        """Report that a worker does not answer, and try it again later."""
         now = time.monotonic()
         self._end_attempt(target)
         if not target.has_answered:
@@ -345,7 +347,7 @@ class Prober:
         self._set_timer(target, now + SUSPECT_EVERY)
 
     def _hold(self, target: Target) -> None:
-        """Report that a host answers, and keep its connection to see when it no longer does."""
+        """Report that a worker answers, and keep its connection to see when it no longer does."""
         assert target.endpoint  # noqa: S101
         target.why = None
         self._waiting -= not target.has_answered
@@ -353,7 +355,7 @@ class Prober:
         where = target.endpoint
         pod = Pod(where.address, where.uid, where.node)
         if not target.is_reported:
-            self._put(m.HostAnswers(self.attempt, target.host.name, pod))
+            self._put(m.WorkerAnswers(self.attempt, target.worker.name, pod))
         target.is_reported = True
         if self._lost_after:
             self._keep(target)

@@ -2,7 +2,7 @@
 
 All ranks make the same steps, so the files of one worker are enough; the agent connection runs
 worker/report_progress.py. Nothing here can fail the run: what is not understood is left out, and an
-agent connection that ends is started again on the next host.
+agent connection that ends is started again on the next worker.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from hvd_pods.agent import frames
 from hvd_pods.cluster.spawn import spawn
 from hvd_pods.common.errors import RunError
 from hvd_pods.common.metrics import parse_progress, select_progress
-from hvd_pods.common.run import Host
+from hvd_pods.common.run import Worker
 from hvd_pods.master import remote
 from hvd_pods.master.agent_session import AgentSession, AgentSessionError
 from hvd_pods.rules.messages import ProgressReported, Put
@@ -46,14 +46,14 @@ class ProgressFollower:
     def __init__(
         self,
         reach: Callable[[], remote.Reach],
-        hosts: Sequence[Host],
+        workers: Sequence[Worker],
         put: Put,
         attempt: int,
         pace: Pace = PACE,
     ) -> None:
         self._reach = reach
         self._pace = pace
-        self._hosts = hosts
+        self._workers = workers
         self._put = put
         self._attempt = attempt
         self._began = time.monotonic()
@@ -77,19 +77,19 @@ class ProgressFollower:
         number = 0
         pause = self._pace.first_look
         while not self._closed.wait(pause):
-            host = self._hosts[number % len(self._hosts)]
-            # What cannot be followed is tried again on the next host.
+            worker = self._workers[number % len(self._workers)]
+            # What cannot be followed is tried again on the next worker.
             with suppress(AgentSessionError, RunError):
-                self._follow_host(host)
+                self._follow_worker(worker)
             number = number + 1
             pause = self._pace.again_after
         os.close(self._woken)
 
-    def _follow_host(self, host: Host) -> None:
+    def _follow_worker(self, worker: Worker) -> None:
         # How long ago, because the clocks of two nodes differ.
         began = f"{time.monotonic() - self._began:.3f}"
         program = remote.command_line("worker/report_progress.py", began)
-        session = remote.begin(self._reach(), host, program)
+        session = remote.begin(self._reach(), worker, program)
         try:
             self._read(session)
         finally:

@@ -17,14 +17,14 @@ from hvd_pods.common.exit_codes import BAD_CONFIGURATION
 from hvd_pods.common.hostile import one_line, parse_count
 from hvd_pods.common.paths import PROGRAMS
 from hvd_pods.common.reporting import log
-from hvd_pods.common.run import Host
+from hvd_pods.common.run import Worker
 from hvd_pods.master.agent_session import AgentSession, AgentSessionError, Where, make_request
 from hvd_pods.master.gateway_client import NOT_STARTED
 from hvd_pods.rank.warm_client import WAIT_SECONDS
 
 # Agent connections at a time: each has a thread, which waits.
 SESSIONS = 512
-# Ranks of one host.
+# Ranks of one worker.
 MOST_RANKS = 10_000
 # Seconds in which a worker has to ask its ranks to end or to report which have ended, and in which
 # it has to report whether its ranks may stay.
@@ -35,7 +35,7 @@ SAVE_WITHIN = 600.0
 LOOK = ("worker/draining.py", "look")
 # Seconds that the warm process of a worker which has come has, and some for the answer.
 WARM_WITHIN = WAIT_SECONDS + 10.0
-# Seconds in which a host has to show stacks.
+# Seconds in which a worker has to show stacks.
 STACKS_WITHIN = 15.0
 # Bytes of a program's output: training code can change what programs in its worker print.
 LONGEST_OUTPUT = 1 << 20
@@ -60,30 +60,30 @@ def command_line(program: str, *arguments: str) -> list[str]:
     return ["python3", "-I", "-S", f"{PROGRAMS}/{program}", *arguments]
 
 
-def begin(reach: Reach, host: Host, argv: Sequence[str]) -> AgentSession:
-    """Begin an agent connection with a host. Raises AgentSessionError and RunError."""
-    address = reach.where.address(host.name)
+def begin(reach: Reach, worker: Worker, argv: Sequence[str]) -> AgentSession:
+    """Begin an agent connection with a worker. Raises AgentSessionError and RunError."""
+    address = reach.where.address(worker.name)
     return AgentSession(address, reach.where.port, reach.keys, make_request(argv, reach.variables))
 
 
 def call(
     reach: Reach,
-    hosts: Sequence[Host],
+    workers: Sequence[Worker],
     program: Sequence[str],
     content: bytes = b"",
     *,
     seconds: float,
     is_stopped: Callable[[], bool] = lambda: False,
-) -> dict[Host, tuple[int, str]]:
-    """Run a program of the package on hosts; the exit code and the output of each.
+) -> dict[Worker, tuple[int, str]]:
+    """Run a program of the package on workers; the exit code and the output of each.
 
-    `content` is its standard input. A host that needs longer than `seconds` counts as failed, and
+    `content` is its standard input. A worker that needs longer than `seconds` counts as failed, and
     so does one that has not answered when the master is asked to end.
     """
 
-    def run(host: Host) -> tuple[int, str]:
+    def run(worker: Worker) -> tuple[int, str]:
         try:
-            session = begin(reach, host, command_line(*program))
+            session = begin(reach, worker, command_line(*program))
         except AgentSessionError as problem:
             return _code_of(problem), str(problem)
         except RunError as problem:
@@ -99,7 +99,7 @@ def call(
             session.close()
 
     with ThreadPoolExecutor(SESSIONS) as pool:
-        return dict(zip(hosts, pool.map(run, hosts)))
+        return dict(zip(workers, pool.map(run, workers)))
 
 
 def _code_of(problem: AgentSessionError) -> int:
@@ -138,74 +138,78 @@ def _follow(
     return session.code, text or f"exit code {session.code}"
 
 
-def _numbers(answers: Mapping[Host, tuple[int, str]]) -> dict[Host, list[str]]:
-    """The numbers that worker/draining.py has printed on each host; none where it has failed."""
+def _numbers(answers: Mapping[Worker, tuple[int, str]]) -> dict[Worker, list[str]]:
+    """The numbers that worker/draining.py has printed on each worker; none where it has failed."""
     # The worker's Python may print warnings before them.
-    lines = {host: [] if code else text.splitlines()[-1:] for host, (code, text) in answers.items()}
-    return {host: line[0].split() if line else [] for host, line in lines.items()}
+    lines = {
+        worker: [] if code else text.splitlines()[-1:] for worker, (code, text) in answers.items()
+    }
+    return {worker: line[0].split() if line else [] for worker, line in lines.items()}
 
 
-def are_kept(reach: Reach, hosts: Sequence[Host]) -> bool:
-    """Whether all ranks on these hosts run, and another number could go on from their memory."""
+def are_kept(reach: Reach, workers: Sequence[Worker]) -> bool:
+    """Whether all ranks on these workers run, and another number could go on from their memory."""
     program = ("worker/draining.py", "kept")
-    printed = _numbers(call(reach, hosts, program, seconds=LOOK_WITHIN))
-    return all(printed[host] == [str(host.slots)] for host in hosts)
+    printed = _numbers(call(reach, workers, program, seconds=LOOK_WITHIN))
+    return all(printed[worker] == [str(worker.slots)] for worker in workers)
 
 
 def wait_until_warm(
-    reach: Reach, hosts: Sequence[Host], is_stopped: Callable[[], bool]
-) -> list[Host]:
-    """The hosts whose ranks could begin without an import; failures are logged."""
+    reach: Reach, workers: Sequence[Worker], is_stopped: Callable[[], bool]
+) -> list[Worker]:
+    """The workers whose ranks could begin without an import; failures are logged."""
     program = ["worker/warming.py"]
-    answers = call(reach, hosts, program, seconds=WARM_WITHIN, is_stopped=is_stopped)
-    for host, (code, output) in answers.items():
+    answers = call(reach, workers, program, seconds=WARM_WITHIN, is_stopped=is_stopped)
+    for worker, (code, output) in answers.items():
         if code and not is_stopped():
-            log(f"{host.name} is not ready for ranks: {one_line(output)}")
-    return [host for host, (code, _) in answers.items() if not code]
+            log(f"{worker.name} is not ready for ranks: {one_line(output)}")
+    return [worker for worker, (code, _) in answers.items() if not code]
 
 
-def may_stay(reach: Reach, hosts: Sequence[Host]) -> bool:
-    """Whether all ranks on these hosts run, and lose nothing when they are killed later."""
-    printed = _numbers(call(reach, hosts, LOOK, seconds=LOOK_WITHIN))
-    return all(printed[host][:1] == [str(host.slots)] for host in hosts)
+def may_stay(reach: Reach, workers: Sequence[Worker]) -> bool:
+    """Whether all ranks on these workers run, and lose nothing when they are killed later."""
+    printed = _numbers(call(reach, workers, LOOK, seconds=LOOK_WITHIN))
+    return all(printed[worker][:1] == [str(worker.slots)] for worker in workers)
 
 
 def count_finished(
-    reach: Reach, hosts: Sequence[Host], fence: int, is_stopped: Callable[[], bool]
+    reach: Reach, workers: Sequence[Worker], fence: int, is_stopped: Callable[[], bool]
 ) -> int:
-    """How many ranks of the launch with this number have ended with 0, on hosts where all have."""
-    printed = _numbers(call(reach, hosts, LOOK, seconds=ASK_WITHIN, is_stopped=is_stopped)).values()
+    """How many ranks of the launch of this number have ended with 0, on workers where all have."""
+    printed = _numbers(
+        call(reach, workers, LOOK, seconds=ASK_WITHIN, is_stopped=is_stopped)
+    ).values()
     own = (numbers for numbers in printed if len(numbers) == 3 and numbers[1] == str(fence))
     return sum(parse_count(numbers[2], MOST_RANKS) or 0 for numbers in own)
 
 
-def find_binding_problem(reach: Reach, hosts: Sequence[Host], binding: Binding) -> str:
-    """Why a host cannot bind its ranks, after its name; empty where no host says so."""
+def find_binding_problem(reach: Reach, workers: Sequence[Worker], binding: Binding) -> str:
+    """Why a worker cannot bind its ranks, after its name; empty where no worker says so."""
     program = ["common/binding.py", *map(str, binding)]
-    for host, (code, output) in call(reach, hosts, program, seconds=LOOK_WITHIN).items():
+    for worker, (code, output) in call(reach, workers, program, seconds=LOOK_WITHIN).items():
         if code == BAD_CONFIGURATION:
-            return f"{host.name}: {one_line(output.splitlines()[-1])}"
+            return f"{worker.name}: {one_line(output.splitlines()[-1])}"
     return ""
 
 
-def save_kept(reach: Reach, hosts: Sequence[Host], is_stopped: Callable[[], bool]) -> None:
-    """Let hosts write the states of an earlier run to its checkpoints; log what they print."""
+def save_kept(reach: Reach, workers: Sequence[Worker], is_stopped: Callable[[], bool]) -> None:
+    """Let workers write the states of an earlier run to its checkpoints; log what they print."""
     program = ["worker/saving.py"]
-    answers = call(reach, hosts, program, seconds=SAVE_WITHIN, is_stopped=is_stopped)
-    for host, (code, output) in answers.items():
+    answers = call(reach, workers, program, seconds=SAVE_WITHIN, is_stopped=is_stopped)
+    for worker, (code, output) in answers.items():
         printed = [line for line in output.splitlines() if line.startswith("[hvd ")]
         for line in printed if printed or not code else [output]:
-            log(f"{host.name}: {one_line(line)}")
+            log(f"{worker.name}: {one_line(line)}")
 
 
-def show_stacks(reach: Reach, host: Host, ranks: Sequence[int]) -> list[tuple[int, str]]:
-    """Log what ranks of a host do, with their Python stacks.
+def show_stacks(reach: Reach, worker: Worker, ranks: Sequence[int]) -> list[tuple[int, str]]:
+    """Log what ranks of a worker do, with their Python stacks.
 
     Returns the place of each script that has shown one: rank, FILE:LINE in FUNCTION.
     """
     places = []
     program = ["worker/stacks.py", "--json", *map(str, ranks)]
-    _, output = call(reach, [host], program, seconds=STACKS_WITHIN)[host]
+    _, output = call(reach, [worker], program, seconds=STACKS_WITHIN)[worker]
     for line in output.splitlines():
         try:
             said = json.loads(line)
@@ -217,21 +221,21 @@ def show_stacks(reach: Reach, host: Host, ranks: Sequence[int]) -> list[tuple[in
             text = line
             place = ""
         for shown in text.splitlines():
-            log(f"{host.name}: {shown}")
+            log(f"{worker.name}: {shown}")
         places += [(rank, place)] if place else []
     return places
 
 
-def ask_ranks(reach: Reach, hosts: Sequence[Host]) -> int:
-    """Ask all ranks on these hosts to end; return how many were asked. Failures are logged."""
+def ask_ranks(reach: Reach, workers: Sequence[Worker]) -> int:
+    """Ask all ranks on these workers to end; return how many were asked. Failures are logged."""
     asked = 0
-    for host, (code, output) in call(
-        reach, hosts, ["worker/draining.py"], seconds=ASK_WITHIN
+    for worker, (code, output) in call(
+        reach, workers, ["worker/draining.py"], seconds=ASK_WITHIN
     ).items():
         # The worker's Python may print warnings before and after it.
         counts = (parse_count(line, MOST_RANKS) for line in reversed(output.splitlines()))
         number = next((count for count in counts if count is not None), None)
         if code or number is None:
-            log(f"cannot ask the ranks on {host.name} to end: {one_line(output)}")
+            log(f"cannot ask the ranks on {worker.name} to end: {one_line(output)}")
         asked += 0 if code else number or 0
     return asked

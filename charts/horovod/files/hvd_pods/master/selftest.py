@@ -44,7 +44,7 @@ from hvd_pods.rules.state import Facts
 # Seconds until the test ends, whatever it waits for. Helm's default time-out is 300 s, and counts
 # the start of the pod, too.
 LIMIT = 240.0
-# Seconds before LIMIT at which the test stops waiting for the run or for hosts, and names which.
+# Seconds before LIMIT at which the test stops waiting for the run or for workers, and names which.
 SPARE = 10.0
 # Seconds between two looks at the Job.
 LOOK_EVERY = 1.0

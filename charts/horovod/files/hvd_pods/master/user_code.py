@@ -20,14 +20,14 @@ from hvd_pods.common.hostile import one_line
 from hvd_pods.common.paths import CODE, CODE_SOURCE
 from hvd_pods.common.pip_output import REQUIREMENTS
 from hvd_pods.common.reporting import log
-from hvd_pods.common.run import Code, Host, Pod
+from hvd_pods.common.run import Code, Pod, Worker
 from hvd_pods.master import remote
 
-# Seconds in which a host has to take the code, which is at most one MiB.
+# Seconds in which a worker has to take the code, which is at most one MiB.
 DELIVERY_TIMEOUT = 60.0
-# Seconds that a host has to report that its pip was too slow.
+# Seconds that a worker has to report that its pip was too slow.
 ANSWER_WITHIN = 5.0
-# What a message has about hosts that have failed: reasons, and characters of each.
+# What a message has about workers that have failed: reasons, and characters of each.
 MOST_REASONS = 8
 LONGEST_REASON = 2000
 
@@ -47,7 +47,7 @@ class UserCode:
         self._install_within = install_within
         self._is_stopped = is_stopped
         self._content = b""
-        self._delivered: dict[Host, Pod] = {}
+        self._delivered: dict[Worker, Pod] = {}
 
     @property
     def directory(self) -> Path:
@@ -98,64 +98,66 @@ class UserCode:
         is_used = is_needed or variables.get("PYTHONPATH")
         return packages.add_to(variables) if is_used else variables
 
-    def is_on(self, host: Host, pod: Pod) -> bool:
-        return not self.name or self._delivered.get(host) == pod
+    def is_on(self, worker: Worker, pod: Pod) -> bool:
+        return not self.name or self._delivered.get(worker) == pod
 
     def forget(self) -> None:
-        """Before another attempt: each host gets the code anew, as training code may change it."""
+        """Let each worker get the code anew: training code may have changed it."""
         self._delivered = {}
 
-    def deliver(self, reach: remote.Reach, pods: Mapping[Host, Pod]) -> None:
+    def deliver(self, reach: remote.Reach, pods: Mapping[Worker, Pod]) -> None:
         """Hand the code to those pods that do not have it. Raises RunError when one fails."""
-        hosts = [host for host, pod in pods.items() if not self.is_on(host, pod)]
-        if not hosts:
+        workers = [worker for worker, pod in pods.items() if not self.is_on(worker, pod)]
+        if not workers:
             return
         kept = ["keep-packages"] if self.has_packages else []
         receive = ["common/code_archive.py", self.name, *kept]
         answers = remote.call(
             reach,
-            hosts,
+            workers,
             receive,
             self._content,
             seconds=DELIVERY_TIMEOUT,
             is_stopped=self._is_stopped,
         )
-        reached = [host for host in hosts if not answers[host][0]]
+        reached = [worker for worker in workers if not answers[worker][0]]
         if reached:
             log(f"code {self.name} ({len(self._content)} bytes) is on {len(reached)} workers")
         failed = self._install(reach, reached) if self.has_packages and reached else {}
-        self._delivered.update({host: pods[host] for host in reached if host not in failed})
-        if len(reached) < len(hosts):
-            unreached = {host: answer for host, answer in answers.items() if answer[0]}
+        self._delivered.update({worker: pods[worker] for worker in reached if worker not in failed})
+        if len(reached) < len(workers):
+            unreached = {worker: answer for worker, answer in answers.items() if answer[0]}
             raise _describe("copy the code to the workers: ", unreached)
         if failed:
             raise _describe(f"install {REQUIREMENTS} on ", failed)
 
-    def _install(self, reach: remote.Reach, hosts: Sequence[Host]) -> dict[Host, tuple[int, str]]:
-        """Let hosts install the packages; return exit code and message of each failed host."""
+    def _install(
+        self, reach: remote.Reach, workers: Sequence[Worker]
+    ) -> dict[Worker, tuple[int, str]]:
+        """Let workers install the packages; return exit code and message of each failed worker."""
         limit = self._install_within
-        log(f"{REQUIREMENTS}: pip runs on {len(hosts)} workers, at most {limit:.0f} s")
+        log(f"{REQUIREMENTS}: pip runs on {len(workers)} workers, at most {limit:.0f} s")
         command = ["common/packages.py", self.name, str(limit)]
         within = limit + ANSWER_WITHIN
-        answers = remote.call(reach, hosts, command, seconds=within, is_stopped=self._is_stopped)
+        answers = remote.call(reach, workers, command, seconds=within, is_stopped=self._is_stopped)
         done = Counter(output for code, output in answers.values() if not code)
         for output, number in done.items():
             first, *warnings = output.splitlines()
             log(f"{REQUIREMENTS}: {number} workers have installed {first}")
             for line in warnings:
                 log(f"{REQUIREMENTS}: {line}")
-        return {host: answer for host, answer in answers.items() if answer[0]}
+        return {worker: answer for worker, answer in answers.items() if answer[0]}
 
 
-def _describe(what: str, failed: Mapping[Host, tuple[int, str]]) -> RunError:
-    """Name the first host for each reason, because all hosts usually have the same reason."""
-    hosts: dict[str, list[str]] = {}
-    for host, (_, output) in failed.items():
-        hosts.setdefault(output, []).append(host.name)
+def _describe(what: str, failed: Mapping[Worker, tuple[int, str]]) -> RunError:
+    """Name the first worker for each reason, because all workers usually have the same reason."""
+    workers: dict[str, list[str]] = {}
+    for worker, (_, output) in failed.items():
+        workers.setdefault(output, []).append(worker.name)
     parts = [
         f"{names[0]}{f' and {len(names) - 1} more' if names[1:] else ''}: "
         + one_line(output, LONGEST_REASON)
-        for output, names in hosts.items()
+        for output, names in workers.items()
     ]
     is_sure = all(code == BAD_CONFIGURATION for code, _ in failed.values())
     kind = ConfigurationError if is_sure else RunError

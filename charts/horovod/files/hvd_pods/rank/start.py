@@ -1,9 +1,9 @@
 """What the launcher starts for every rank: check the rank's place, then start the script, or have
 the warm process fork it, and end as the script ends.
 
-A launcher that ignores its host list trains on one host and reports success. Each rank therefore
-checks that it runs in a worker, that all ranks of the run were started, and that its host has as
-many ranks as slots; together these checks put the right number of ranks on every host.
+A launcher that ignores its host list trains on one worker and reports success. Each rank therefore
+checks that it runs in a worker, that all ranks of the run were started, and that its worker has as
+many ranks as slots; together these checks put the right number of ranks on every worker.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Arguments(namedtuple("Arguments", ["binding", "ranks", "command"])):
 
 
 class Place(namedtuple("Place", ["rank", "size", "local_rank", "local_size"])):
-    """A rank's number and the number of ranks: in the run, and on its host."""
+    """A rank's number and the number of ranks: in the run, and on its worker."""
 
 
 def find_place(environment: Mapping[str, str]) -> Place | None:

@@ -7,10 +7,10 @@ from hvd_pods.rules import messages as m
 from hvd_pods.rules.state import Activity, Step
 from hvd_pods.rules.timers import TimerKind
 
-# Seconds from SIGTERM to SIGKILL for a launcher: in general; when hosts are lost, for whose daemons
-# it would wait, or have come; and the same in mode direct, which starts no daemons.
+# Seconds from SIGTERM to SIGKILL for a launcher: in general; when workers are lost, for whose
+# daemons it would wait, or have come; and the same in mode direct, which starts no daemons.
 END_WITHIN = 5.0
-END_WITHOUT_HOSTS_WITHIN = 1.0
+END_WITHOUT_WORKERS_WITHIN = 1.0
 END_DIRECT_WITHIN = 0.3
 
 
@@ -23,6 +23,6 @@ def abort(step: Step, problem: RunError) -> None:
     within = END_WITHIN
     if isinstance(problem, (LostWorkerError, ResizedError)):
         is_direct = step.state.run.mode == "direct"
-        within = END_DIRECT_WITHIN if is_direct else END_WITHOUT_HOSTS_WITHIN
+        within = END_DIRECT_WITHIN if is_direct else END_WITHOUT_WORKERS_WITHIN
     step.set_timer(TimerKind.KILL, step.now + within)
     step.do(m.EndLauncher())

@@ -46,7 +46,7 @@ def decide(state: State, event: m.Event, moment: m.Moment) -> tuple[State, tuple
 
 
 def on_attempt_begins(step: Step, event: m.AttemptBegins) -> None:
-    """Begin an attempt: ask the hosts, and prepare the launcher meanwhile."""
+    """Begin an attempt: ask the workers, and prepare the launcher meanwhile."""
     state = step.state
     run = step.state.run
     before = step.state.attempt.launch
@@ -65,7 +65,7 @@ def on_attempt_begins(step: Step, event: m.AttemptBegins) -> None:
     step.set(attempts=number, attempt=attempt, progress=progress, activity=Activity.GATHERING)
     step.set_entry(RUNNING, state.last_failure)
     step.write_record("begin")
-    step.do(m.WatchHosts(number), m.Prepare(number, fence, fits=run.api))
+    step.do(m.WatchWorkers(number), m.Prepare(number, fence, fits=run.api))
     what = f"attempt {number} waits for workers of {run.ranks} ranks"
     step.report(RunEvent.STARTED, what)
     step.log(f"{what}, at most {run.workers_timeout:.0f} s")
@@ -73,7 +73,7 @@ def on_attempt_begins(step: Step, event: m.AttemptBegins) -> None:
 
 
 def on_prepared(step: Step, event: m.Prepared) -> None:
-    """The launcher is prepared, which the hosts may have waited for, or the attempt fails."""
+    """The launcher is prepared, which the workers may have waited for, or the attempt fails."""
     if step.state.activity != Activity.GATHERING:
         return
     if event.problem:
@@ -84,32 +84,32 @@ def on_prepared(step: Step, event: m.Prepared) -> None:
     gathering.start_if_possible(step)
 
 
-def on_host_answers(step: Step, event: m.HostAnswers) -> None:
-    """A host answers, for the first time or again."""
+def on_worker_answers(step: Step, event: m.WorkerAnswers) -> None:
+    """A worker answers, for the first time or again."""
     gathering.on_answer(step, event)
-    _follow_hosts(step)
+    _follow_workers(step)
 
 
-def on_host_problem(step: Step, event: m.HostProblem) -> None:
-    """A host does not answer."""
+def on_worker_problem(step: Step, event: m.WorkerProblem) -> None:
+    """A worker does not answer."""
     gathering.on_problem(step, event)
-    _follow_hosts(step)
+    _follow_workers(step)
 
 
-def on_host_gone(step: Step, event: m.HostGone) -> None:
-    """A host has another pod, or none."""
+def on_worker_gone(step: Step, event: m.WorkerGone) -> None:
+    """A worker has another pod, or none."""
     gathering.on_gone(step, event)
-    _follow_hosts(step)
+    _follow_workers(step)
 
 
-def _follow_hosts(step: Step) -> None:
-    """Hosts have come or gone, which may change a launch that runs."""
-    training.on_hosts(step)
+def _follow_workers(step: Step) -> None:
+    """Workers have come or gone, which may change a launch that runs."""
+    training.on_workers(step)
     growing.look(step)
 
 
 def on_delivered(step: Step, event: m.Delivered) -> None:
-    """The hosts of a launch have the user's code."""
+    """The workers of a launch have the user's code."""
     if step.state.activity == Activity.DELIVERING:
         training.begin(step, event)
         growing.note_size(step)
@@ -123,8 +123,8 @@ def on_attempt_ends(step: Step, event: m.AttemptEnds) -> None:
     step.set_attempt(problem=event.problem)
     step.set(activity=Activity.JUDGING)
     step.do(m.StopWatching())
-    # The next attempt is compared with the last step. A host that is lost cannot report it, and one
-    # that has come is waiting.
+    # The next attempt is compared with the last step. A worker that is lost cannot report it, and
+    # one that has come is waiting.
     is_known = not isinstance(event.problem, (LostWorkerError, ResizedError))
     step.do(m.StopProgress(attempt.number, wait_for_last_step=is_known))
 
@@ -160,7 +160,7 @@ def _read_job(step: Step) -> None:
 
 
 def on_pods(step: Step, event: m.PodsListed) -> None:
-    """The pods were listed, for missing hosts or for the end in a queue."""
+    """The pods were listed, for missing workers or for the end in a queue."""
     if step.state.activity == Activity.HANDING_OVER:
         ending.on_successors(step, event)
     else:
@@ -305,12 +305,12 @@ def on_terminated(step: Step, event: m.Terminated) -> None:
 TIMERS: Mapping[TimerKind, Callable[[Step], None]] = {
     TimerKind.LOOK: lambda step: step.do(m.ReadRecord()),
     TimerKind.RENEW: holding.renew,
-    TimerKind.HOSTS: gathering.time_out,
+    TimerKind.WORKERS: gathering.time_out,
     TimerKind.SHRINK: gathering.lose_patience,
     TimerKind.GROW: growing.prepare,
     TimerKind.PODS: gathering.list_pods,
     TimerKind.RESUME: gathering.start_if_possible,
-    TimerKind.LOSS: training.on_hosts,
+    TimerKind.LOSS: training.on_workers,
     TimerKind.STALLS: stalls.report_stalls,
     TimerKind.UNFINISHED: stalls.report_unfinished,
     TimerKind.LEAVE: training.interrupt,
@@ -332,9 +332,9 @@ HANDLERS: Mapping[type, Handler] = {
     m.LeaseRead: lease.on_read,
     m.AttemptBegins: on_attempt_begins,
     m.Prepared: on_prepared,
-    m.HostAnswers: on_host_answers,
-    m.HostProblem: on_host_problem,
-    m.HostGone: on_host_gone,
+    m.WorkerAnswers: on_worker_answers,
+    m.WorkerProblem: on_worker_problem,
+    m.WorkerGone: on_worker_gone,
     m.PodsListed: on_pods,
     m.Delivered: on_delivered,
     m.NewcomersReady: growing.on_ready,

@@ -1,4 +1,4 @@
-"""Rules of the hosts that an attempt lacks: why they are missing or lost, and what can be done."""
+"""Rules of the workers that an attempt lacks: why they are missing or lost, and what to do."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from hvd_pods.agent.banner import STALE, NoAnswer
 from hvd_pods.common import pod_problems
 from hvd_pods.common.errors import ConfigurationError, LostWorkerError, RunError
 from hvd_pods.common.pod_problems import Diagnosis
-from hvd_pods.common.run import Host, Run
+from hvd_pods.common.run import Run, Worker
 from hvd_pods.common.run_events import RunEvent
 from hvd_pods.rules import choosing, replacing
 from hvd_pods.rules import messages as m
-from hvd_pods.rules.host_names import describe, describe_loss
 from hvd_pods.rules.state import Step
+from hvd_pods.rules.worker_names import describe, describe_loss
 
 # An unchanged report is repeated after this many seconds, to show that the master still waits.
 REPEAT_REPORT_AFTER = 60.0
@@ -25,27 +25,29 @@ AGAIN = "with the values of the release: helm upgrade, or hvdchart restart"
 NO_ANSWER = NoAnswer("it has not responded yet")
 
 
-def diagnose(step: Step, hosts: Sequence[Host], event: m.PodsListed) -> dict[Host, Diagnosis]:
-    """Explain why each of these hosts is missing or lost."""
+def diagnose(step: Step, workers: Sequence[Worker], event: m.PodsListed) -> dict[Worker, Diagnosis]:
+    """Explain why each of these workers is missing or lost."""
     reasons = step.state.gathered.reasons
     found = {}
-    for host in hosts:
-        why = reasons.get(host.name, NO_ANSWER)
-        pod = event.pods.get(host.name)
-        is_wrong = pod is None or replacing.is_stale(host, pod)
+    for worker in workers:
+        why = reasons.get(worker.name, NO_ANSWER)
+        pod = event.pods.get(worker.name)
+        is_wrong = pod is None or replacing.is_stale(worker, pod)
         if event.problem:
-            found[host] = Diagnosis(f"{why.reason}; cannot read pods: {event.problem}")
+            found[worker] = Diagnosis(f"{why.reason}; cannot read pods: {event.problem}")
         elif not step.state.run.api:
-            found[host] = Diagnosis(why.reason)
-        elif host.stateful_set in event.gone:
-            found[host] = _broken(host, "was deleted", f"create it again {AGAIN}")
-        elif is_wrong and replacing.makes_stale_pods(step, host, pod):
+            found[worker] = Diagnosis(why.reason)
+        elif worker.stateful_set in event.gone:
+            found[worker] = _broken(worker, "was deleted", f"create it again {AGAIN}")
+        elif is_wrong and replacing.makes_stale_pods(step, worker, pod):
             what = f"makes pods {STALE}, as after kubectl rollout undo"
-            found[host] = _broken(host, what, f"change it back {AGAIN}")
+            found[worker] = _broken(worker, what, f"change it back {AGAIN}")
         elif pod is None:
-            found[host] = pod_problems.diagnose_refusal(event.refusals.get(host.stateful_set, ""))
+            found[worker] = pod_problems.diagnose_refusal(
+                event.refusals.get(worker.stateful_set, "")
+            )
         elif is_wrong:
-            found[host] = Diagnosis(STALE)
+            found[worker] = Diagnosis(STALE)
         else:
             diagnosis = pod_problems.diagnose(pod)
             # A container that does not run does not listen either: no need to say so.
@@ -56,64 +58,64 @@ def diagnose(step: Step, hosts: Sequence[Host], event: m.PodsListed) -> dict[Hos
             if why.lacks_service and step.state.was_training and not is_known:
                 remedy = "create the deleted Service again: helm upgrade, with the same values"
                 diagnosis = diagnosis._replace(remedy=remedy, wait_seconds=SERVICE_WITHIN)
-            found[host] = diagnosis
+            found[worker] = diagnosis
     return found
 
 
-def _broken(host: Host, what: str, remedy: str) -> Diagnosis:
-    """What keeps a host from coming until somebody mends its StatefulSet."""
-    reason = f"the StatefulSet {host.stateful_set} {what}"
+def _broken(worker: Worker, what: str, remedy: str) -> Diagnosis:
+    """What keeps a worker from coming until somebody mends its StatefulSet."""
+    reason = f"the StatefulSet {worker.stateful_set} {what}"
     return Diagnosis(reason, permanent=True, remedy=remedy, wait_seconds=SERVICE_WITHIN)
 
 
 def note_missing(
-    step: Step, missing: Sequence[Host], event: m.PodsListed
-) -> Mapping[Host, Diagnosis]:
-    """Note why these hosts are missing, and since when those that somebody must mend."""
+    step: Step, missing: Sequence[Worker], event: m.PodsListed
+) -> Mapping[Worker, Diagnosis]:
+    """Note why these workers are missing, and since when those that somebody must mend."""
     gathered = step.state.gathered
     found = diagnose(step, missing, event)
     since = {
-        host.name: gathered.since.get(host.name, step.now)
-        for host, item in found.items()
+        worker.name: gathered.since.get(worker.name, step.now)
+        for worker, item in found.items()
         if item.wait_seconds is not None
     }
-    step.set_gathered(diagnoses={host.name: item for host, item in found.items()}, since=since)
+    step.set_gathered(diagnoses={worker.name: item for worker, item in found.items()}, since=since)
     return found
 
 
-def report_missing(step: Step, found: Mapping[Host, Diagnosis]) -> None:
-    """Log why hosts are missing, and let the attempt fail for a problem that lasts."""
+def report_missing(step: Step, found: Mapping[Worker, Diagnosis]) -> None:
+    """Log why workers are missing, and let the attempt fail for a problem that lasts."""
     gathered = step.state.gathered
     text = f"waiting for {_count_missing(step, list(found))}: {'; '.join(_describe(found))}"
     if text != gathered.report or step.now - gathered.reported_at > REPEAT_REPORT_AFTER:
         step.log(f"{text} ({step.state.gathered.deadline - step.now:.0f} s left)")
         step.set_gathered(report=text, reported_at=step.now)
-    stuck = {host: item for host, item in found.items() if item.wait_seconds is not None}
+    stuck = {worker: item for worker, item in found.items() if item.wait_seconds is not None}
     reasons = {item.reason for item in stuck.values()}
     if reasons - gathered.announced:
         step.set_gathered(announced=gathered.announced | reasons)
         text = "; ".join([*_describe(stuck), *_remedies(stuck)])
         step.report(RunEvent.WORKERS_MISSING, text)
     lasting = [
-        host
-        for host, item in stuck.items()
-        if step.now - gathered.since[host.name] >= (item.wait_seconds or 0.0)
+        worker
+        for worker, item in stuck.items()
+        if step.now - gathered.since[worker.name] >= (item.wait_seconds or 0.0)
     ]
     if _is_too_few(step.state.run, lasting):
         step.then(m.AttemptEnds(missing_error(step, found, "cannot start", RunError)))
 
 
-def _is_too_few(run: Run, lasting: Collection[Host]) -> bool:
-    """Whether a group has more hosts with problems that last than it can do without."""
-    problems = Counter(host.stateful_set for host in lasting)
+def _is_too_few(run: Run, lasting: Collection[Worker]) -> bool:
+    """Whether a group has more workers with problems that last than it can do without."""
+    problems = Counter(worker.stateful_set for worker in lasting)
     return any(
         problems[name] > run.initial_workers[name] - run.least_workers[name]
         for name in run.stateful_sets
     )
 
 
-def _count_missing(step: Step, missing: Sequence[Host]) -> str:
-    """Report how many of the hosts to start with are missing: spares may replace them."""
+def _count_missing(step: Step, missing: Sequence[Worker]) -> str:
+    """Report how many of the workers to start with are missing: spares may replace them."""
     run = step.state.run
     needed = sum(run.needed_workers.values())
     lacking = sum(choosing.count_missing_workers(run, step.state.gathered.answering).values())
@@ -121,9 +123,9 @@ def _count_missing(step: Step, missing: Sequence[Host]) -> str:
 
 
 def missing_error(
-    step: Step, found: Mapping[Host, Diagnosis], what: str, kind: type[RunError]
+    step: Step, found: Mapping[Worker, Diagnosis], what: str, kind: type[RunError]
 ) -> RunError:
-    """The end of an attempt without these hosts; of this kind, unless no attempt can help."""
+    """The end of an attempt without these workers; of this kind, unless no attempt can help."""
     lines = [
         f"{_count_missing(step, list(found))} {what}:",
         *(f"  {line}" for line in _describe(found)),
@@ -135,34 +137,34 @@ def missing_error(
     return kind(text)
 
 
-def _describe(found: Mapping[Host, Diagnosis]) -> list[str]:
-    """A line for each reason, with its hosts."""
-    return describe({host: item.reason for host, item in found.items()})
+def _describe(found: Mapping[Worker, Diagnosis]) -> list[str]:
+    """A line for each reason, with its workers."""
+    return describe({worker: item.reason for worker, item in found.items()})
 
 
-def _remedies(found: Mapping[Host, Diagnosis]) -> list[str]:
-    """A line for each remedy, in the order of the hosts."""
+def _remedies(found: Mapping[Worker, Diagnosis]) -> list[str]:
+    """A line for each remedy, in the order of the workers."""
     remedies = dict.fromkeys(item.remedy for item in found.values() if item.remedy)
     return [f"what to do: {remedy}" for remedy in remedies]
 
 
-def find_silent(step: Step) -> dict[Host, str]:
-    """Return the hosts of the launch that do not answer at this moment, and why."""
+def find_silent(step: Step) -> dict[Worker, str]:
+    """Return the workers of the launch that do not answer at this moment, and why."""
     attempt = step.state.attempt
-    hosts = step.state.facts.hosts
-    used = attempt.launch.hosts if attempt.launch else ()
+    workers = step.state.facts.workers
+    used = attempt.launch.workers if attempt.launch else ()
     answering = attempt.gathered.answering
     reasons = attempt.gathered.reasons
     return {
-        hosts[name]: reasons.get(name, NO_ANSWER).reason
+        workers[name]: reasons.get(name, NO_ANSWER).reason
         for name in used
         if name in reasons or name not in answering
     }
 
 
-def announce_loss(step: Step, lost: Mapping[Host, str]) -> LostWorkerError:
-    """Let the pods of lost hosts be listed, to say why. Returns the problem of the attempt."""
-    names = [host.name for host in lost]
+def announce_loss(step: Step, lost: Mapping[Worker, str]) -> LostWorkerError:
+    """Let the pods of lost workers be listed, to say why. Returns the problem of the attempt."""
+    names = [worker.name for worker in lost]
     step.set_launch(lost=tuple(names))
     if step.state.run.api:
         step.do(m.ListPods(step.state.attempt.number, names))
@@ -172,9 +174,9 @@ def announce_loss(step: Step, lost: Mapping[Host, str]) -> LostWorkerError:
 
 
 def explain_loss(step: Step, event: m.PodsListed, lost: Sequence[str]) -> None:
-    """Say which hosts were lost, and what is known of their pods."""
-    hosts = [step.state.facts.hosts[name] for name in lost]
-    text = f"lost {'; '.join(_describe(diagnose(step, hosts, event)))}"
+    """Say which workers were lost, and what is known of their pods."""
+    workers = [step.state.facts.workers[name] for name in lost]
+    text = f"lost {'; '.join(_describe(diagnose(step, workers, event)))}"
     step.log(f"{text}: ending this attempt")
     step.report(RunEvent.WORKER_LOST, text)
     step.set_launch(lost=())

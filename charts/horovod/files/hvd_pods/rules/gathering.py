@@ -1,9 +1,9 @@
-"""Rules of the hosts: which ones an attempt uses, which are missing and why, which are lost.
+"""Rules of the workers: which ones an attempt uses, which are missing and why, which are lost.
 
-A run has a number of hosts in each group. It begins as soon as so many of a group answer, whichever
-these are, and leaves the others idle: spares. After a failure the next attempt chooses again, so
-that a spare takes the place of a host that is gone. A run whose groups have a minimum begins
-without hosts that do not come, and takes them later (rules/growing.py).
+A run has a number of workers in each group. It begins as soon as so many of a group answer,
+whichever these are, and leaves the others idle: spares. After a failure the next attempt chooses
+again, so that a spare takes the place of a worker that is gone. A run whose groups have a minimum
+begins without workers that do not come, and takes them later (rules/growing.py).
 """
 
 from __future__ import annotations
@@ -18,30 +18,30 @@ from hvd_pods.common.run import Pod
 from hvd_pods.common.run_events import RunEvent
 from hvd_pods.rules import choosing, diagnosis, replacing
 from hvd_pods.rules import messages as m
-from hvd_pods.rules.host_names import (
-    describe_spares,
-    read_hosts,
-)
 from hvd_pods.rules.state import Activity, Gathered, State, Step
 from hvd_pods.rules.timers import TimerKind
+from hvd_pods.rules.worker_names import (
+    describe_spares,
+    read_workers,
+)
 
-# Seconds until the pods of missing hosts are read: soon at first, because an upgrade may have left
-# pods that will never answer; then seldom, because each is a request to the API server.
+# Seconds until the pods of missing workers are read: soon at first, because an upgrade may have
+# left pods that will never answer; then seldom, because each is a request to the API server.
 FIRST_REPORT_AFTER = 1.0
 REPORT_EVERY = 5.0
-# Seconds in which all hosts have to answer whose ranks may have finished without a master.
+# Seconds in which all workers have to answer whose ranks may have finished without a master.
 LEFT_WITHIN = 5.0
-# Seconds for which hosts that answered in the attempt before are waited for, when there are enough
-# others.
+# Seconds for which workers that answered in the attempt before are waited for, when there are
+# enough others.
 MISS_WITHIN = 3.0
 # Seconds between two looks at pods while ranks train without them.
 LOOK_EVERY = 60.0
-# Factor on launch.lostAfterSeconds while all hosts are silent: the master itself may be offline.
+# Factor on launch.lostAfterSeconds while all workers are silent: the master itself may be offline.
 MASTER_OFFLINE_FACTOR = 5
 
 
 def begin(step: Step) -> None:
-    """Wait for the hosts of an attempt that begins."""
+    """Wait for the workers of an attempt that begins."""
     step.set_timer(TimerKind.PODS, step.now + FIRST_REPORT_AFTER)
     if _orphan_fence(step.state):
         step.set_timer(TimerKind.RESUME, step.now + LEFT_WITHIN)
@@ -49,7 +49,7 @@ def begin(step: Step) -> None:
 
 
 def expect(state: State) -> Gathered:
-    """What the attempt after the present one may count on: hosts that should answer at once.
+    """What the attempt after the present one may count on: workers that should answer at once.
 
     Those of the present attempt that still answer, or of the one that another master has left.
     """
@@ -59,20 +59,20 @@ def expect(state: State) -> Gathered:
         expected = frozenset(before.gathered.answering) - gone
         return Gathered(expected=expected, patience=MISS_WITHIN)
     if state.was_training:
-        recorded = read_hosts(state.run, state.recorded_hosts)
-        names = frozenset(host.name for host in recorded)
+        recorded = read_workers(state.run, state.recorded_workers)
+        names = frozenset(worker.name for worker in recorded)
         return Gathered(expected=names, patience=state.run.shrink_after)
     return Gathered(patience=state.run.shrink_after)
 
 
 def lose_patience(step: Step) -> None:
-    """Begin without the hosts that are missing, where the run can do without them."""
+    """Begin without the workers that are missing, where the run can do without them."""
     step.set_gathered(patience=0.0)
     start_if_possible(step)
 
 
 def _note_enough(step: Step) -> None:
-    """There are as many hosts as the run can do with: wait for the others for some time."""
+    """There are as many workers as the run can do with: wait for the others for some time."""
     state = step.state
     is_new = state.activity == Activity.GATHERING and TimerKind.SHRINK not in state.timers
     gathered = state.gathered
@@ -81,9 +81,9 @@ def _note_enough(step: Step) -> None:
 
 
 def _find_usable(state: State) -> Mapping[str, Pod]:
-    """The hosts that answer; of those whose GPU has failed, as many as the others are too few.
+    """The workers that answer; of those whose GPU has failed, as many as the others are too few.
 
-    While hosts are waited for that should answer, the others may be enough yet.
+    While workers are waited for that should answer, the others may be enough yet.
     """
     run = state.run
     answering = state.gathered.answering
@@ -93,16 +93,20 @@ def _find_usable(state: State) -> Mapping[str, Pod]:
     if not _may_shrink(state):
         return usable
     lacking = Counter(choosing.count_lacking(run.least_workers, run, usable))
-    for host in run.hosts:
-        if host.name in answering and host.name not in usable and lacking[host.stateful_set] > 0:
-            lacking[host.stateful_set] -= 1
-            usable[host.name] = answering[host.name]
+    for worker in run.workers:
+        if (
+            worker.name in answering
+            and worker.name not in usable
+            and lacking[worker.stateful_set] > 0
+        ):
+            lacking[worker.stateful_set] -= 1
+            usable[worker.name] = answering[worker.name]
     return usable
 
 
 def _orphan_fence(state: State) -> int:
     """The fence number of the orphaned launch; 0 if another one has begun."""
-    return 0 if state.used_hosts else state.orphan_fence
+    return 0 if state.used_workers else state.orphan_fence
 
 
 def _has_other_state(state: State) -> bool:
@@ -115,58 +119,58 @@ def _has_other_state(state: State) -> bool:
 
 
 def extend_deadline(step: Step) -> None:
-    """Wait launch.workersTimeoutSeconds from now on for further hosts."""
+    """Wait launch.workersTimeoutSeconds from now on for further workers."""
     until = step.now + step.state.run.workers_timeout
     step.set_gathered(deadline=until)
-    step.set_timer(TimerKind.HOSTS, until)
+    step.set_timer(TimerKind.WORKERS, until)
 
 
-def on_answer(step: Step, event: m.HostAnswers) -> None:
-    """A host answers: it may be the last one that was missing."""
+def on_answer(step: Step, event: m.WorkerAnswers) -> None:
+    """A worker answers: it may be the last one that was missing."""
     gathered = step.state.gathered
-    reasons = {name: why for name, why in gathered.reasons.items() if name != event.host}
-    answering = {**gathered.answering, event.host: event.pod}
-    step.set_gathered(answering=answering, reasons=reasons, all_hosts_silent=False)
-    if step.state.activity == Activity.GATHERING and event.host not in gathered.arrived:
+    reasons = {name: why for name, why in gathered.reasons.items() if name != event.worker}
+    answering = {**gathered.answering, event.worker: event.pod}
+    step.set_gathered(answering=answering, reasons=reasons, all_workers_silent=False)
+    if step.state.activity == Activity.GATHERING and event.worker not in gathered.arrived:
         # An autoscaler may bring one node after the other.
-        step.set_gathered(arrived=gathered.arrived | {event.host})
+        step.set_gathered(arrived=gathered.arrived | {event.worker})
         extend_deadline(step)
     start_if_possible(step)
 
 
-def on_problem(step: Step, event: m.HostProblem) -> None:
-    """A host does not answer. One that did is lost when it has been silent for long."""
+def on_problem(step: Step, event: m.WorkerProblem) -> None:
+    """A worker does not answer. One that did is lost when it has been silent for long."""
     gathered = step.state.gathered
     limit = step.state.lost_after
-    step.set_gathered(reasons={**gathered.reasons, event.host: event.why})
-    if event.why.is_stale and event.why != gathered.reasons.get(event.host):
+    step.set_gathered(reasons={**gathered.reasons, event.worker: event.why})
+    if event.why.is_stale and event.why != gathered.reasons.get(event.worker):
         list_pods(step)
-    if event.host not in gathered.answering:
+    if event.worker not in gathered.answering:
         return
-    if event.silent >= limit and event.all_hosts_silent:
+    if event.silent >= limit and event.all_workers_silent:
         limit *= MASTER_OFFLINE_FACTOR
-        if not gathered.all_hosts_silent:
+        if not gathered.all_workers_silent:
             why = "no worker responds: this pod may have lost the network"
             step.log(f"{why}; waiting {limit:.0f} s")
-        step.set_gathered(all_hosts_silent=True)
+        step.set_gathered(all_workers_silent=True)
     if event.silent >= limit:
-        _drop(step, event.host)
+        _drop(step, event.worker)
 
 
-def on_gone(step: Step, event: m.HostGone) -> None:
-    """A host's pod ends, or is another one now: it no longer counts among those that answer."""
-    _drop(step, event.host)
+def on_gone(step: Step, event: m.WorkerGone) -> None:
+    """A worker's pod ends, or is another one now: it no longer counts among those that answer."""
+    _drop(step, event.worker)
     reasons = step.state.gathered.reasons
-    step.set_gathered(reasons={n: why for n, why in reasons.items() if n != event.host})
+    step.set_gathered(reasons={n: why for n, why in reasons.items() if n != event.worker})
 
 
-def _drop(step: Step, host: str) -> None:
+def _drop(step: Step, worker: str) -> None:
     answering = step.state.gathered.answering
-    step.set_gathered(answering={name: pod for name, pod in answering.items() if name != host})
+    step.set_gathered(answering={name: pod for name, pod in answering.items() if name != worker})
 
 
 def start_if_possible(step: Step) -> None:
-    """Hand out the code as soon as enough hosts answer and the launcher is prepared."""
+    """Hand out the code as soon as enough workers answer and the launcher is prepared."""
     _note_enough(step)
     state = step.state
     is_waiting = (
@@ -176,50 +180,51 @@ def start_if_possible(step: Step) -> None:
         return
     run = state.run
     answering = state.gathered.answering
-    chosen = choosing.choose_hosts(run, _find_usable(state), state.broken)
+    chosen = choosing.choose_workers(run, _find_usable(state), state.broken)
     for name, pod in chosen.items():
-        step.log(f"worker {name} at {pod.address}, {state.facts.hosts[name].slots} slots")
+        step.log(f"worker {name} at {pod.address}, {state.facts.workers[name].slots} slots")
     spares = describe_spares(run, len(answering) - len(chosen))
     step.report(RunEvent.WORKERS_READY, f"{len(chosen)} workers respond{spares}")
-    step.clear_timers(TimerKind.HOSTS, TimerKind.RESUME, TimerKind.SHRINK)
+    step.clear_timers(TimerKind.WORKERS, TimerKind.RESUME, TimerKind.SHRINK)
     if choosing.count_missing_workers(run, chosen):
-        step.do(m.FreezeHosts([*chosen]))
+        step.do(m.FreezeAddresses([*chosen]))
     else:
         # Another master may replace the workers while this one ends: it must not do the same. And
         # a pod that is to end still trains until its grace period is over.
         step.clear_timers(TimerKind.PODS)
-        step.do(m.FreezeHosts())
+        step.do(m.FreezeAddresses())
     step.set(activity=Activity.DELIVERING)
     step.set_attempt(pods=chosen)
     addresses = {name: pod.address for name, pod in answering.items()}
     saves = _has_other_state(state)
     orphan_fence = _orphan_fence(state)
-    orphan_ranks = sum(host.slots for host in read_hosts(run, state.recorded_hosts))
+    orphan_ranks = sum(worker.slots for worker in read_workers(run, state.recorded_workers))
     step.do(m.Deliver(state.attempt.number, addresses, chosen, saves, orphan_fence, orphan_ranks))
 
 
 def is_enough(step: Step) -> bool:
-    """Whether the attempt can start with the hosts that answer.
+    """Whether the attempt can start with the workers that answer.
 
-    Until the timer "resume", all hosts are waited for whose ranks may have finished.
+    Until the timer "resume", all workers are waited for whose ranks may have finished.
     """
     state = step.state
     run = state.run
     usable = _find_usable(state)
-    is_waiting = TimerKind.RESUME in state.timers and len(state.gathered.answering) < len(run.hosts)
+    are_missing = len(state.gathered.answering) < len(run.workers)
+    is_waiting = TimerKind.RESUME in state.timers and are_missing
     may_start = _may_shrink(state) and choosing.has_least(run, usable)
     return not is_waiting and (may_start or not choosing.count_missing_workers(run, usable))
 
 
 def _may_shrink(state: State) -> bool:
-    """Whether the attempt need not wait for the hosts that are missing, if others are enough."""
+    """Whether the attempt need not wait for the workers that are missing, if others are enough."""
     gathered = state.gathered
     is_complete = gathered.expected is not None and gathered.expected <= gathered.answering.keys()
     return is_complete or not gathered.patience
 
 
 def list_pods(step: Step) -> None:
-    """Look at the pods of missing hosts, unless that is under way."""
+    """Look at the pods of missing workers, unless that is under way."""
     state = step.state
     if not replacing.may_replace_pods(state):
         return
@@ -237,11 +242,11 @@ def list_pods(step: Step) -> None:
         _report_missing(step, m.PodsListed(state.attempt.number))
         return
     step.set_gathered(is_listing=True)
-    step.do(m.ListPods(state.attempt.number, [host.name for host in missing]))
+    step.do(m.ListPods(state.attempt.number, [worker.name for worker in missing]))
 
 
 def on_pods(step: Step, event: m.PodsListed) -> None:
-    """The pods were listed: replace those in the way, and say why hosts are missing, or lost."""
+    """The pods were listed: replace those in the way, and say why workers are missing, or lost."""
     state = step.state
     step.set_gathered(is_listing=False)
     launch = state.attempt.launch
@@ -256,7 +261,7 @@ def on_pods(step: Step, event: m.PodsListed) -> None:
 
 
 def _scale_up(step: Step, event: m.PodsListed) -> None:
-    """Scale up the StatefulSets without the pods of missing hosts.
+    """Scale up the StatefulSets without the pods of missing workers.
 
     An attempt that expected to be the last one scaled them to 0, and then another attempt was made:
     after an eviction, which does not count as a failure, or a roll-back. Or the API server was away
@@ -265,7 +270,7 @@ def _scale_up(step: Step, event: m.PodsListed) -> None:
     """
     run = step.state.run
     missing = choosing.find_missing(run, step.state.gathered.answering)
-    absent = {host.stateful_set for host in missing if host.name not in event.pods}
+    absent = {worker.stateful_set for worker in missing if worker.name not in event.pods}
     if event.problem:
         return
     for name in sorted(absent):
@@ -274,7 +279,7 @@ def _scale_up(step: Step, event: m.PodsListed) -> None:
 
 
 def _report_missing(step: Step, event: m.PodsListed) -> None:
-    """Say why hosts are missing, which are waited for longer where they are queued."""
+    """Say why workers are missing, which are waited for longer where they are queued."""
     missing = choosing.find_missing(step.state.run, step.state.gathered.answering)
     if not missing:
         return
@@ -286,7 +291,7 @@ def _report_missing(step: Step, event: m.PodsListed) -> None:
 
 
 def time_out(step: Step) -> None:
-    """No further host has come in a whole time-out: fail, with the reasons of the missing hosts."""
+    """No further worker has come in a whole time-out: fail, with the reasons of those missing."""
     state = step.state
     has_least = choosing.has_least(state.run, state.gathered.answering)
     if state.activity == Activity.GATHERING and has_least:
@@ -297,9 +302,9 @@ def time_out(step: Step) -> None:
         return
     missing = choosing.find_missing(state.run, state.gathered.answering)
     found = {
-        host: state.gathered.diagnoses.get(host.name)
-        or Diagnosis(state.gathered.reasons.get(host.name, diagnosis.NO_ANSWER).reason)
-        for host in missing
+        worker: state.gathered.diagnoses.get(worker.name)
+        or Diagnosis(state.gathered.reasons.get(worker.name, diagnosis.NO_ANSWER).reason)
+        for worker in missing
     }
     what = f"did not answer within launch.workersTimeoutSeconds={state.run.workers_timeout:.0f}"
     step.then(m.AttemptEnds(diagnosis.missing_error(step, found, what, WorkersTimeoutError)))

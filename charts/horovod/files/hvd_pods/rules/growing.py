@@ -1,8 +1,8 @@
 """Rules of a run that goes on with fewer workers: it takes those that come while it trains.
 
-The launch is ended and the next one begins at once, on more hosts. The ranks go on from what they
+The launch is ended and the next one begins at once, on more workers. The ranks go on from what they
 keep in memory (library/keep); of a script that keeps nothing, the launch is not ended. Meanwhile
-the new hosts are prepared, so that the ranks stop for as long as a restart of them takes.
+the new workers are prepared, so that the ranks stop for as long as a restart of them takes.
 """
 
 from __future__ import annotations
@@ -14,32 +14,32 @@ from hvd_pods.common.run import Pod
 from hvd_pods.common.run_events import RunEvent
 from hvd_pods.rules import aborting, choosing, replacing
 from hvd_pods.rules import messages as m
-from hvd_pods.rules.host_names import format_hosts
 from hvd_pods.rules.state import Activity, Step
 from hvd_pods.rules.timers import TimerKind
+from hvd_pods.rules.worker_names import format_workers
 
-# Seconds for which a host has to answer before ranks are ended for it: others may come with it.
+# Seconds for which a worker has to answer before ranks are ended for it: others may come with it.
 SETTLE = 3.0
-# Seconds between two launches that begin because hosts have come. They are doubled, up to the last
-# number, each time that a host is lost within twice as many seconds: one that comes and goes again
-# and again must not stop the training.
+# Seconds between two launches that begin because workers have come. They are doubled, up to the
+# last number, each time that a worker is lost within twice as many seconds: one that comes and goes
+# again and again must not stop the training.
 GROW_EVERY = 30.0
 LONGEST_PAUSE = 600.0
-# Seconds until hosts that could not be prepared are tried again. Ranks that have not kept a state
+# Seconds until workers that could not be prepared are tried again. Ranks that have not kept a state
 # yet are asked after SETTLE, then after twice as long, up to these seconds.
 AGAIN_AFTER = 30.0
 
 
 def note_size(step: Step) -> None:
-    """Say that the ranks start on another number of hosts than before."""
+    """Say that the ranks start on another number of workers than before."""
     state = step.state
     launch = state.attempt.launch
     run = step.state.run
     if launch is None or not run.is_adaptive or state.activity != Activity.TRAINING:
         return
     wanted = sum(run.needed_workers.values())
-    before = state.hosts_before or wanted
-    now = len(launch.hosts)
+    before = state.workers_before or wanted
+    now = len(launch.workers)
     pause = state.grow_pause or GROW_EVERY
     what = f"{state.ranks} ranks train on {now} of {wanted} workers"
     if now < before:
@@ -48,11 +48,11 @@ def note_size(step: Step) -> None:
         step.report(RunEvent.SHRUNK, what)
     elif now > before:
         step.report(RunEvent.GROWN, what)
-    step.set(hosts_before=now)
+    step.set(workers_before=now)
 
 
 def look(step: Step) -> None:
-    """Hosts have come or gone: wait a moment for those that could have ranks."""
+    """Workers have come or gone: wait a moment for those that could have ranks."""
     if not find_newcomers(step):
         step.clear_timers(TimerKind.GROW)
     elif TimerKind.GROW not in step.state.timers:
@@ -61,7 +61,7 @@ def look(step: Step) -> None:
 
 
 def find_newcomers(step: Step) -> Mapping[str, Pod]:
-    """The hosts that answer and that the launch lacks; none while it cannot be ended for them."""
+    """The workers that answer and that the launch lacks; none while it cannot be ended for them."""
     state = step.state
     run = step.state.run
     launch = state.attempt.launch
@@ -70,36 +70,38 @@ def find_newcomers(step: Step) -> Mapping[str, Pod]:
     is_ending = launch.problem or launch.asked or launch.finished or launch.ended
     if is_ending or launch.is_growing or state.is_stopped:
         return {}
-    missing = choosing.count_missing_workers(run, launch.hosts)
+    missing = choosing.count_missing_workers(run, launch.workers)
     found = {}
-    for host in run.hosts:
-        pod = state.gathered.answering.get(host.name)
-        is_new = pod is not None and host.name not in launch.hosts
-        is_steady = host.name not in state.gathered.reasons and pod not in state.broken
-        if is_new and is_steady and missing.get(host.stateful_set, 0):
-            missing[host.stateful_set] -= 1
-            found[host.name] = state.gathered.answering[host.name]
+    for worker in run.workers:
+        pod = state.gathered.answering.get(worker.name)
+        is_new = pod is not None and worker.name not in launch.workers
+        is_steady = worker.name not in state.gathered.reasons and pod not in state.broken
+        if is_new and is_steady and missing.get(worker.stateful_set, 0):
+            missing[worker.stateful_set] -= 1
+            found[worker.name] = state.gathered.answering[worker.name]
     return found
 
 
 def prepare(step: Step) -> None:
-    """Hosts have answered for a while: prepare them for the next launch."""
+    """Workers have answered for a while: prepare them for the next launch."""
     launch = step.state.attempt.launch
     pods = find_newcomers(step)
     if launch and pods:
         step.set_launch(is_growing=True)
         addresses = {name: pod.address for name, pod in pods.items()}
         number = step.state.attempt.number
-        step.do(m.PrepareNewcomers(number, addresses, pods, launch.hosts))
+        step.do(m.PrepareNewcomers(number, addresses, pods, launch.workers))
 
 
 def on_ready(step: Step, event: m.NewcomersReady) -> None:
-    """The hosts are prepared: end the launch, so that the next one has them."""
+    """The workers are prepared: end the launch, so that the next one has them."""
     if step.state.activity != Activity.TRAINING or not step.state.attempt.launch:
         return
     step.set_launch(is_growing=False)
     came = find_newcomers(step)
-    names = format_hosts([step.state.facts.hosts[name] for name in event.hosts if name in came])
+    names = format_workers(
+        [step.state.facts.workers[name] for name in event.workers if name in came]
+    )
     after = AGAIN_AFTER
     if event.problem:
         replacing.log_once(step, f"{event.problem}; trying again in {AGAIN_AFTER:.0f} s")

@@ -22,10 +22,10 @@ from hvd_pods.common.run import Run
 from hvd_pods.common.run_events import RunEvent
 from hvd_pods.rules import aborting, ending
 from hvd_pods.rules import messages as m
-from hvd_pods.rules.host_names import read_hosts
 from hvd_pods.rules.progress import Progress
 from hvd_pods.rules.state import END, Activity, Step
 from hvd_pods.rules.timers import TimerKind
+from hvd_pods.rules.worker_names import read_workers
 
 # Seconds between two renewals, and without one after which the holder has lost the record. The
 # waiting master measures them by its own clock.
@@ -119,8 +119,8 @@ def hold(step: Step, data: Mapping[str, str]) -> None:
     step.set(was_training=was_training, has_reached=was_training)
     if step.state.was_training:
         step.set(orphan_fence=number(data.get(Key.LAUNCHED)))
-        before = read_hosts(run, step.state.recorded_hosts)
-        step.set(hosts_before=len(before))
+        before = read_workers(run, step.state.recorded_workers)
+        step.set(workers_before=len(before))
     if not run.api:
         step.then(m.AttemptBegins())
     elif has_ended(run, data, facts.uid):

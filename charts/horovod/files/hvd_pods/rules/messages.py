@@ -1,8 +1,8 @@
 """What the master's loop takes and gives: events that happened, and effects that it asks for.
 
 Both are data. Sources put events on one queue, `decide` (rules/decide.py) turns an event and the
-state into effects, and master/effects.py carries these out. Hosts are named by their pods. An event
-of an attempt has the attempt's number, so that one that comes too late is known.
+state into effects, and master/effects.py carries these out. Workers are named by their pods. An
+event of an attempt has the attempt's number, so that one that comes too late is known.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ class Cause(NamedTuple):
     # trained.
     is_final: bool = False
     is_permanent: bool = False
-    # The host whose GPU is broken or needs a reset.
-    broken_host: str = ""
+    # The worker whose GPU is broken or needs a reset.
+    broken_worker: str = ""
 
     @property
     def text(self) -> str:
@@ -175,30 +175,30 @@ class Prepared(AttemptEvent):
 
 
 @dataclass(frozen=True)
-class HostAnswers(AttemptEvent):
-    """A host's agent answers as a worker of this run."""
+class WorkerAnswers(AttemptEvent):
+    """A worker's agent answers, as one of this run."""
 
-    host: str
+    worker: str
     pod: Pod
 
 
 @dataclass(frozen=True)
-class HostProblem(AttemptEvent):
-    """A host does not answer, for this reason."""
+class WorkerProblem(AttemptEvent):
+    """A worker does not answer, for this reason."""
 
-    host: str
+    worker: str
     why: NoAnswer
-    # Seconds since it was heard, 0 for a host that has not answered yet.
+    # Seconds since it was heard, 0 for a worker that has not answered yet.
     silent: float = 0.0
-    # Every other host with an open connection is silent, too.
-    all_hosts_silent: bool = False
+    # Every other worker with an open connection is silent, too.
+    all_workers_silent: bool = False
 
 
 @dataclass(frozen=True)
-class HostGone(AttemptEvent):
-    """A host has no address any more, or another one: its pod ends, or is another pod."""
+class WorkerGone(AttemptEvent):
+    """A worker has no address any more, or another one: its pod ends, or is another pod."""
 
-    host: str
+    worker: str
 
 
 @dataclass(frozen=True)
@@ -216,9 +216,9 @@ class PodsListed(AttemptEvent):
 
 @dataclass(frozen=True)
 class Delivered(AttemptEvent):
-    """These hosts have the user's code; `problem` is why others do not."""
+    """These workers have the user's code; `problem` is why others do not."""
 
-    hosts: Sequence[str]
+    workers: Sequence[str]
     problem: RunError | None = None
     # All ranks that the master before this one has started have ended with 0.
     is_finished: bool = False
@@ -226,13 +226,13 @@ class Delivered(AttemptEvent):
 
 @dataclass(frozen=True)
 class NewcomersReady(AttemptEvent):
-    """These hosts could have ranks at once; `problem` is why others could not.
+    """These workers could have ranks at once; `problem` is why others could not.
 
     `is_kept`: all ranks keep their state in memory (library/keep), so that no step is lost when
     they are ended.
     """
 
-    hosts: Sequence[str]
+    workers: Sequence[str]
     is_kept: bool
     problem: RunError | None = None
 
@@ -302,7 +302,7 @@ class RanksAsked(AttemptEvent):
 
 @dataclass(frozen=True)
 class StacksShown(AttemptEvent):
-    """The stacks of stalled ranks are in the log, as far as their hosts have answered.
+    """The stacks of stalled ranks are in the log, as far as their workers have answered.
 
     `places`: ranks, each with where its script is.
     """
@@ -424,7 +424,7 @@ class ReadJob(Effect):
     leaves: bool = False
 
 
-# Effects on hosts and pods:
+# Effects on workers and pods:
 
 
 @dataclass(frozen=True)
@@ -440,25 +440,25 @@ class Prepare(Effect):
 
 
 @dataclass(frozen=True)
-class WatchHosts(Effect):
-    """Ask all hosts whether they answer, until StopWatching."""
+class WatchWorkers(Effect):
+    """Ask all workers whether they answer, until StopWatching."""
 
     attempt: int
 
 
 @dataclass(frozen=True)
-class FreezeHosts(Effect):
-    """Follow the hosts' addresses no longer: those known now are the attempt's.
+class FreezeAddresses(Effect):
+    """Follow the workers' addresses no longer: those known now are the attempt's.
 
-    `hosts`: only the addresses of these, while others may still come; None for all.
+    `workers`: only the addresses of these, while others may still come; None for all.
     """
 
-    hosts: Sequence[str] | None = None
+    workers: Sequence[str] | None = None
 
 
 @dataclass(frozen=True)
-class LoseHostsAfter(Effect):
-    """Notice within so many seconds, for the rest of this attempt, that a host is silent."""
+class LoseWorkersAfter(Effect):
+    """Notice within so many seconds, for the rest of this attempt, that a worker is silent."""
 
     attempt: int
     seconds: float
@@ -466,12 +466,12 @@ class LoseHostsAfter(Effect):
 
 @dataclass(frozen=True)
 class StopWatching(Effect):
-    """Ask the hosts no longer."""
+    """Ask the workers no longer."""
 
 
 @dataclass(frozen=True)
 class ListPods(Effect):
-    """List the release's pods: PodsListed follows. `missing`: hosts whose absence is explained."""
+    """List the release's pods: PodsListed follows. `missing`: workers whose absence it explains."""
 
     attempt: int
     missing: Sequence[str]
@@ -498,19 +498,19 @@ class ScaleUp(Effect):
 
 
 @dataclass(frozen=True)
-class HostEffect(Effect):
-    """Something to be done on hosts in an attempt; `addresses` says where hosts are from now on."""
+class WorkerEffect(Effect):
+    """Something to do on workers in an attempt; `addresses` says where they are from now on."""
 
     attempt: int
     addresses: Mapping[str, str]
 
 
 @dataclass(frozen=True)
-class Deliver(HostEffect):
-    """Hand the hosts of `pods` the user's code: Delivered follows."""
+class Deliver(WorkerEffect):
+    """Hand the workers of `pods` the user's code: Delivered follows."""
 
     pods: Mapping[str, Pod]
-    # First let all hosts at these addresses save what another run has left in their memory.
+    # First let all workers at these addresses save what another run has left in their memory.
     saves: bool = False
     # First look whether the ranks with this fence number have finished at one of these addresses.
     orphan_fence: int = 0
@@ -519,14 +519,14 @@ class Deliver(HostEffect):
 
 
 @dataclass(frozen=True)
-class PrepareNewcomers(HostEffect):
-    """Prepare hosts that have come for the next launch, while this one runs: NewcomersReady
+class PrepareNewcomers(WorkerEffect):
+    """Prepare workers that have come for the next launch, while this one runs: NewcomersReady
     follows. They get the user's code, and import what the script does.
     """
 
     pods: Mapping[str, Pod]
     # Those of this launch, whose ranks are asked whether they keep their state.
-    hosts: Sequence[str]
+    workers: Sequence[str]
 
 
 # Effects on launcher and ranks:
@@ -534,13 +534,13 @@ class PrepareNewcomers(HostEffect):
 
 @dataclass(frozen=True)
 class StartLauncher(Effect):
-    """Start the launcher on these hosts: LauncherEnded or LauncherNotStarted follows.
+    """Start the launcher on these workers: LauncherEnded or LauncherNotStarted follows.
 
     One that has gone in this moment has no address.
     """
 
     attempt: int
-    hosts: Sequence[str]
+    workers: Sequence[str]
     addresses: Mapping[str, str]
     # Seconds in which ranks that are left alone wait for another master.
     stay: float
@@ -559,7 +559,7 @@ class FindCause(Effect):
 
     attempt: int
     code: int
-    hosts: Sequence[str]
+    workers: Sequence[str]
     # Notices of exceptions that have ended ranks, and of their exit codes and signals.
     raised: Sequence[Mapping[str, Any]]
     failed: Sequence[Mapping[str, Any]]
@@ -571,10 +571,10 @@ class FindCause(Effect):
 
 @dataclass(frozen=True)
 class AskRanks(Effect):
-    """Ask all ranks on these hosts to end: RanksAsked follows."""
+    """Ask all ranks on these workers to end: RanksAsked follows."""
 
     attempt: int
-    hosts: Sequence[str]
+    workers: Sequence[str]
     # Leave them alone if all keep their state: another master follows.
     may_stay: bool = False
 
@@ -590,7 +590,7 @@ class ReleaseRanks(Effect):
 class ShowStacks(Effect):
     """Let ranks write what their Python code does to the log: StacksShown follows.
 
-    `ranks`: the numbers of the ranks on each host.
+    `ranks`: the numbers of the ranks on each worker.
     """
 
     attempt: int
@@ -598,18 +598,18 @@ class ShowStacks(Effect):
 
 
 @dataclass(frozen=True)
-class EndLeftovers(HostEffect):
-    """End what earlier attempts have left on hosts that this one does not use."""
+class EndLeftovers(WorkerEffect):
+    """End what earlier attempts have left on workers that this one does not use."""
 
-    hosts: Sequence[str]
+    workers: Sequence[str]
 
 
 @dataclass(frozen=True)
 class FollowProgress(Effect):
-    """Read the progress that ranks report from one of these hosts at a time."""
+    """Read the progress that ranks report from one of these workers at a time."""
 
     attempt: int
-    hosts: Sequence[str]
+    workers: Sequence[str]
 
 
 @dataclass(frozen=True)

@@ -12,15 +12,15 @@ from typing import Mapping
 from hvd_pods.agent.banner import STALE
 from hvd_pods.cluster.shapes import Object, parse_time
 from hvd_pods.common.contract import REVISION_LABEL
-from hvd_pods.common.run import Host
+from hvd_pods.common.run import Worker
 from hvd_pods.rules import choosing
 from hvd_pods.rules import messages as m
-from hvd_pods.rules.host_names import format_hosts
 from hvd_pods.rules.state import Activity, State, Step
+from hvd_pods.rules.worker_names import format_workers
 
 # Grace before a pod that should have ended, on a node that does not say so, is force-deleted.
 GIVE_UP_AFTER = 60.0
-# Stale pods of a host that are deleted at once in an attempt. The second one may come from a
+# Stale pods of a worker that are deleted at once in an attempt. The second one may come from a
 # controller that has not seen the upgrade yet; if the fourth one is stale, too, the StatefulSet is,
 # until somebody mends it. So later ones are deleted as well, but only after so many seconds each.
 MOST_REPLACED = 3
@@ -36,24 +36,24 @@ def may_replace_pods(state: State) -> bool:
 
 
 def trains_with_fewer(state: State) -> bool:
-    """Whether ranks train on fewer hosts than the run starts with."""
+    """Whether ranks train on fewer workers than the run starts with."""
     launch = state.attempt.launch
-    is_short = launch and choosing.count_missing_workers(state.run, launch.hosts)
+    is_short = launch and choosing.count_missing_workers(state.run, launch.workers)
     return bool(is_short) and state.activity == Activity.TRAINING
 
 
 def replace_pods(step: Step, pods: Mapping[str, Object]) -> None:
     """Delete pods of an earlier revision, and pods for good that should have ended long ago."""
     answering = step.state.gathered.answering
-    hosts = step.state.facts.hosts
+    workers = step.state.facts.workers
     stale = {}
     ending = {}
-    for name, host in hosts.items():
+    for name, worker in workers.items():
         item = pods[name]["metadata"] if name in pods else {}
         if "uid" not in item:
             continue
         since = item.get("deletionTimestamp")
-        is_earlier = is_stale(host, pods[name])
+        is_earlier = is_stale(worker, pods[name])
         replaced = step.state.gathered.replaced
         if not is_earlier and name in replaced:
             # Whatever its StatefulSet made before, it has been mended.
@@ -67,14 +67,14 @@ def replace_pods(step: Step, pods: Mapping[str, Object]) -> None:
             log_once(step, f"{name} should have ended at {since} on {node}: replacing it")
             ending[name] = item["uid"]
     if stale:
-        log_once(step, f"replacing workers {STALE}: {format_hosts([hosts[n] for n in stale])}")
+        log_once(step, f"replacing workers {STALE}: {format_workers([workers[n] for n in stale])}")
         step.do(m.DeletePods(stale))
     if ending:
         step.do(m.DeletePods(ending, grace=0))
 
 
 def _may_replace(step: Step, name: str, uid: str) -> bool:
-    """Whether a stale pod of this host may be deleted now, which is noted then."""
+    """Whether a stale pod of this worker may be deleted now, which is noted then."""
     gathered = step.state.gathered
     uids, at = gathered.replaced.get(name, (frozenset(), 0.0))
     if len(uids | {uid}) > MOST_REPLACED and step.now - at < REPLACE_EVERY:
@@ -85,16 +85,16 @@ def _may_replace(step: Step, name: str, uid: str) -> bool:
     return True
 
 
-def makes_stale_pods(step: Step, host: Host, pod: Object | None) -> bool:
-    """Whether a StatefulSet has replaced stale pods of a host with stale ones, again and again."""
-    uids, _ = step.state.gathered.replaced.get(host.name, (frozenset(), 0.0))
+def makes_stale_pods(step: Step, worker: Worker, pod: Object | None) -> bool:
+    """Whether a StatefulSet has replaced stale pods of a worker with stale ones repeatedly."""
+    uids, _ = step.state.gathered.replaced.get(worker.name, (frozenset(), 0.0))
     # It may have no pod for a moment, after the last one was deleted.
     return len(uids | {pod["metadata"].get("uid")} if pod else uids) > MOST_REPLACED
 
 
-def is_stale(host: Host, pod: Object) -> bool:
+def is_stale(worker: Worker, pod: Object) -> bool:
     """Whether a pod is of another revision than the run."""
-    return bool(pod["metadata"].get("labels", {}).get(REVISION_LABEL) != host.revision)
+    return bool(pod["metadata"].get("labels", {}).get(REVISION_LABEL) != worker.revision)
 
 
 def log_once(step: Step, text: str) -> None:

@@ -1,7 +1,7 @@
 """Whether another attempt follows a failed one, and when.
 
-A failed attempt ends neither the master nor the workers: the next one only waits for hosts that are
-missing. The Job makes another master for a master that is lost, which counts on in the record.
+A failed attempt ends neither the master nor the workers: the next one only waits for workers that
+are missing. The Job makes another master for a master that is lost, which counts on in the record.
 """
 
 from __future__ import annotations
@@ -110,7 +110,7 @@ class Retries:
         if is_same and (not has_trained or isinstance(problem, NotANumberError)):
             why = "the script failed twice in the same way"
             return Verdict(changed, failures, None, f"the run is not retried: {why}")
-        # A host that is lost is no failure of the script, which may wait for the host anyway.
+        # A worker that is lost is no failure of the script, which may wait for the worker anyway.
         is_honest = has_trained or isinstance(problem, LostWorkerError)
         changed = replace(changed, quick=0 if is_honest else self.quick + 1)
         pause = 0.0

@@ -167,7 +167,7 @@ def _end(before: State, state: State, name: Name, began: float, ended: float) ->
         of_attempt = state if state.attempt.number == before.attempt.number else before
         launch = of_attempt.attempt.launch
         attributes["horovod.ranks"] = of_attempt.ranks
-        attributes["horovod.workers"] = len(launch.hosts) if launch else 0
+        attributes["horovod.workers"] = len(launch.workers) if launch else 0
     if problem:
         attributes["error.type"] = type(problem).__name__
         attributes["process.exit.code"] = problem.exit_code

@@ -15,7 +15,6 @@ from hvd_pods.common.notices import LOOK_EVERY
 from hvd_pods.common.run_events import RunEvent
 from hvd_pods.rules import aborting
 from hvd_pods.rules import messages as m
-from hvd_pods.rules.host_names import find_host
 from hvd_pods.rules.stall_state import (
     COLLECT,
     FORGET_AFTER,
@@ -26,6 +25,7 @@ from hvd_pods.rules.stall_state import (
 )
 from hvd_pods.rules.state import Activity, Step
 from hvd_pods.rules.timers import TimerKind
+from hvd_pods.rules.worker_names import find_worker
 
 # Seconds between two reports: a script may print Horovod's messages itself, without end.
 REPORT_EVERY = 5.0
@@ -45,13 +45,15 @@ STOPPED_FOR_KEPT = (3.0, 10.0)
 def on_missing_rank(step: Step, event: m.RankMissing) -> None:
     """Horovod says that a rank has not joined."""
     launch = step.state.attempt.launch
-    if event.rank >= sum(host.slots for host in step.state.run.hosts):
+    if event.rank >= sum(worker.slots for worker in step.state.run.workers):
         # A script has made the message up.
         return
-    host = None
+    worker = None
     if launch:
-        host = find_host(event.rank, [step.state.facts.hosts[name] for name in launch.hosts])
-    name = host.name if host else ""
+        worker = find_worker(
+            event.rank, [step.state.facts.workers[name] for name in launch.workers]
+        )
+    name = worker.name if worker else ""
     since = step.now - event.seconds
     stall = Stall(event.rank, name, event.what, since, step.now, event.seconds)
     add_stall(step, stall._replace(is_measured=False))
@@ -111,26 +113,26 @@ def report_unfinished(step: Step) -> None:
         aborting.abort(step, LaunchError(why, 1))
         return
     # Where all ranks have ended, no rank keeps the others waiting.
-    host, rank = unfinished[0] if unfinished else ("", NO_RANK)
+    worker, rank = unfinished[0] if unfinished else ("", NO_RANK)
     what = f"has not ended after {name_ranks(launch.finished[:1])}"
-    step.set_launch(unfinished=Stall(rank, host, what, since, step.now, float("inf")))
+    step.set_launch(unfinished=Stall(rank, worker, what, since, step.now, float("inf")))
     _announce_stall(step, text)
     if limit < float("inf"):
         step.set_timer(TimerKind.UNFINISHED, since + limit)
     ranks: dict[str, list[int]] = {}
-    for host, rank in unfinished[:MOST_RANKS]:
-        ranks.setdefault(host, []).append(rank)
+    for worker, rank in unfinished[:MOST_RANKS]:
+        ranks.setdefault(worker, []).append(rank)
     if ranks:
         step.do(m.ShowStacks(step.state.attempt.number, ranks))
 
 
 def _find_unfinished(step: Step) -> list[tuple[str, int]]:
-    """The ranks (host, number) that have not ended with 0."""
+    """The ranks (worker, number) that have not ended with 0."""
     launch = step.launch
     over = {rank for _, rank in launch.over}
-    hosts = [step.state.facts.hosts[name] for name in launch.hosts]
-    found = [(rank, find_host(rank, hosts)) for rank in range(step.state.ranks)]
-    return [(host.name, rank) for rank, host in found if host and rank not in over]
+    workers = [step.state.facts.workers[name] for name in launch.workers]
+    found = [(rank, find_worker(rank, workers)) for rank in range(step.state.ranks)]
+    return [(worker.name, rank) for rank, worker in found if worker and rank not in over]
 
 
 def _describe_unfinished(step: Step, ranks: Sequence[tuple[str, int]], seconds: float) -> str:
@@ -141,8 +143,8 @@ def _describe_unfinished(step: Step, ranks: Sequence[tuple[str, int]], seconds: 
 
 
 def name_ranks(ranks: Sequence[tuple[str, int]]) -> str:
-    """Name ranks (host, number), the first of them if there are many."""
-    names = ", ".join(f"rank {rank} on {host}" for host, rank in ranks[:MOST_RANKS])
+    """Name ranks (worker, number), the first of them if there are many."""
+    names = ", ".join(f"rank {rank} on {worker}" for worker, rank in ranks[:MOST_RANKS])
     more = f" and {len(ranks) - MOST_RANKS} more" if len(ranks) > MOST_RANKS else ""
     return f"{names}{more}"
 
@@ -181,7 +183,7 @@ def report_stalls(step: Step) -> None:
         _announce_stall(step, f"{describe(first)}{known}")
     ranks: dict[str, list[int]] = {}
     for stall in first[:MOST_RANKS]:
-        if stall.worker in launch.hosts:
+        if stall.worker in launch.workers:
             ranks.setdefault(stall.worker, []).append(stall.rank)
     if ranks:
         step.do(m.ShowStacks(step.state.attempt.number, ranks))

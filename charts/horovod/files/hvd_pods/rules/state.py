@@ -12,7 +12,7 @@ from hvd_pods.cluster.shapes import Object, format_time
 from hvd_pods.common.errors import RunError
 from hvd_pods.common.pod_problems import Diagnosis
 from hvd_pods.common.record import Key
-from hvd_pods.common.run import Host, Pod, Run
+from hvd_pods.common.run import Pod, Run, Worker
 from hvd_pods.common.run_events import RunEvent
 from hvd_pods.rules import messages as m
 from hvd_pods.rules.progress import Progress
@@ -22,8 +22,8 @@ from hvd_pods.rules.timers import TimerKind
 
 # The purpose of the write that records the end.
 END = "end"
-# Seconds after which a silent host is lost where all ranks keep their state, which makes a mistake
-# cost no step.
+# Seconds after which a silent worker is lost where all ranks keep their state, which makes a
+# mistake cost no step.
 LOST_AFTER_KEPT = 3.0
 
 
@@ -61,9 +61,9 @@ class Facts:
     uid: str
 
     @functools.cached_property
-    def hosts(self) -> dict[str, Host]:
-        """The run's hosts by name, in its order."""
-        return {host.name: host for host in self.run.hosts}
+    def workers(self) -> dict[str, Worker]:
+        """The run's workers by name, in its order."""
+        return {worker.name: worker for worker in self.run.workers}
 
 
 @dataclass(frozen=True)
@@ -104,28 +104,29 @@ class Lease:
 
 @dataclass(frozen=True)
 class Gathered:
-    """What an attempt knows of its hosts and of the pods of those that are missing."""
+    """What an attempt knows of its workers and of the pods of those that are missing."""
 
-    # The hosts that answer now, and why others do not. One that has both may be lost soon.
+    # The workers that answer now, and why others do not. One that has both may be lost soon.
     answering: Mapping[str, Pod] = field(default_factory=dict)
     reasons: Mapping[str, NoAnswer] = field(default_factory=dict)
-    # Hosts that have answered once, by which the deadline is extended.
+    # Workers that have answered once, by which the deadline is extended.
     arrived: frozenset[str] = frozenset()
     deadline: float = 0.0
-    # All hosts are silent, and the log says so.
-    all_hosts_silent: bool = False
+    # All workers are silent, and the log says so.
+    all_workers_silent: bool = False
     # Pods are being listed; meanwhile no second list is asked for.
     is_listing: bool = False
     diagnoses: Mapping[str, Diagnosis] = field(default_factory=dict)
-    # Since when a host has had a problem that does not pass by itself.
+    # Since when a worker has had a problem that does not pass by itself.
     since: Mapping[str, float] = field(default_factory=dict)
-    # By host, the UIDs of stale pods that were deleted, the first ones, and when the last one was.
+    # By worker, the UIDs of stale pods that were deleted, the first ones, and when the last one
+    # was.
     replaced: Mapping[str, tuple[frozenset[str], float]] = field(default_factory=dict)
     # Reasons that were announced, and what the log says only once.
     announced: frozenset[str] = frozenset()
     report: str = ""
     reported_at: float = 0.0
-    # The hosts that should answer at once; None where that is not known, before the first launch.
+    # The workers that should answer at once; None where that is not known, before the first launch.
     expected: frozenset[str] | None = None
     # Seconds for which others are waited for when those that answer would be enough; 0: none.
     patience: float = 0.0
@@ -135,13 +136,14 @@ class Gathered:
 class Launch:
     """The launch of an attempt: what ranks, workers and the launcher's output have reported."""
 
-    hosts: tuple[str, ...]
+    workers: tuple[str, ...]
     # Why this master ended the launch while the run may go on.
     problem: RunError | None = None
     # Until when the ranks of workers that are terminating may save.
     leaving: Mapping[str, float] = field(default_factory=dict)
-    # Ranks (host, number) that were asked to end, those whose script has ended, and the connections
-    # that wait until all have. While ranks are being asked, nobody knows yet who all are.
+    # Ranks (worker, number) that were asked to end, those whose script has ended, and the
+    # connections that wait until all have. While ranks are being asked, nobody knows yet who all
+    # are.
     asked: frozenset[tuple[str, int]] = frozenset()
     ended: frozenset[tuple[str, int]] = frozenset()
     waiting: tuple[int, ...] = ()
@@ -151,7 +153,7 @@ class Launch:
     # Notices of exceptions that have ended ranks, and of their exit codes and signals.
     raised: tuple[Mapping[str, Any], ...] = ()
     failed: tuple[Mapping[str, Any], ...] = ()
-    # Ranks (host, number) that have ended with 0 without being asked to, the first one first.
+    # Ranks (worker, number) that have ended with 0 without being asked to, the first one first.
     finished: tuple[tuple[str, int], ...] = ()
     # When the first of them had ended, and one that has not, which the log names.
     finished_at: float = 0.0
@@ -159,9 +161,9 @@ class Launch:
     stalls: Stalls = field(default_factory=Stalls)
     # The last notice of each rank that uses no CPU.
     idle: Mapping[int, Mapping[str, Any]] = field(default_factory=dict)
-    # Hosts that were lost, while their pods are being listed to say why.
+    # Workers that were lost, while their pods are being listed to say why.
     lost: tuple[str, ...] = ()
-    # Hosts that have come are being prepared for the next launch.
+    # Workers that have come are being prepared for the next launch.
     is_growing: bool = False
     # How often the ranks did not keep their state when they were asked.
     refusals: int = 0
@@ -169,7 +171,7 @@ class Launch:
 
     @property
     def over(self) -> frozenset[tuple[str, int]]:
-        """The ranks (host, number) whose script has ended, asked or not."""
+        """The ranks (worker, number) whose script has ended, asked or not."""
         return self.ended.union(self.finished)
 
 
@@ -181,7 +183,7 @@ class Attempt:
     is_prepared: bool = False
     gathered: Gathered = field(default_factory=Gathered)
     launch: Launch | None = None
-    # The pods of the launch, to which the code is handed: a host may be another pod later.
+    # The pods of the launch, to which the code is handed: a worker may be another pod later.
     pods: Mapping[str, Pod] = field(default_factory=dict)
     # Spares that have been looked after (EndLeftovers).
     idle: frozenset[str] = frozenset()
@@ -221,15 +223,15 @@ class State:
     progress: Progress = field(default_factory=Progress)
     # Pods whose GPU has failed: no attempt uses them as long as there are enough others.
     broken: frozenset[Pod] = frozenset()
-    # How many hosts the last launch had, when one has begun because hosts had come, and how many
-    # seconds pass at least until the next such one.
-    hosts_before: int = 0
+    # How many workers the last launch had, when one has begun because workers had come, and how
+    # many seconds pass at least until the next such one.
+    workers_before: int = 0
     grown_at: float = float("-inf")
     grow_pause: float = 0.0
     # What the record says of the run; empty while an earlier end is only repeated.
     entry: Mapping[str, str] = field(default_factory=dict)
-    # The ordinals of the hosts that have ranks, where they need not be the first ones.
-    used_hosts: str = ""
+    # The ordinals of the workers that have ranks, where they need not be the first ones.
+    used_workers: str = ""
     results: str = ""
     lease: Lease = field(default_factory=Lease)
     # The workers were scaled to zero, because the run has ended.
@@ -247,8 +249,8 @@ class State:
         return self.facts.run
 
     @property
-    def recorded_hosts(self) -> str:
-        """The hosts of the launch that another master has left, as the record names them."""
+    def recorded_workers(self) -> str:
+        """The workers of the launch that another master has left, as the record names them."""
         return str(self.hold.data.get(Key.WORKERS, ""))
 
     @property
@@ -257,7 +259,7 @@ class State:
         launch = self.attempt.launch
         if launch is None:
             return self.run.ranks
-        return sum(self.facts.hosts[name].slots for name in launch.hosts)
+        return sum(self.facts.workers[name].slots for name in launch.workers)
 
     @property
     def is_kept(self) -> bool:
@@ -267,13 +269,13 @@ class State:
 
     @property
     def lost_after(self) -> float:
-        """The seconds after which a host that is silent is lost; 0: never."""
+        """The seconds after which a worker that is silent is lost; 0: never."""
         is_sooner = self.is_kept and self.run.loss_follows_state
         return min(self.run.lost_after, LOST_AFTER_KEPT) if is_sooner else self.run.lost_after
 
     @property
     def gathered(self) -> Gathered:
-        """The hosts of the present attempt."""
+        """The workers of the present attempt."""
         return self.attempt.gathered
 
     def find_stall(self, now: float) -> Stall | None:
@@ -309,7 +311,7 @@ class State:
         return {
             **self.entry,
             Key.PROGRESS: self.progress.entry(),
-            Key.WORKERS: self.used_hosts,
+            Key.WORKERS: self.used_workers,
             Key.STALL: stall.entry(moment) if stall and moment else "",
         }
 
@@ -369,7 +371,7 @@ class Step:
         self.set(attempt=replace(self.state.attempt, **changes))
 
     def set_gathered(self, **changes: Any) -> None:
-        """Change what is known of the attempt's hosts."""
+        """Change what is known of the attempt's workers."""
         self.set_attempt(gathered=replace(self.state.gathered, **changes))
 
     def set_launch(self, **changes: Any) -> None:

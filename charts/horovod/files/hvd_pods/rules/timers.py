@@ -20,8 +20,8 @@ class TimerKind(Enum):
     STAY = "stay"
     # The next look whether a queue sees workers again.
     SUCCESSORS = "successors"
-    # Hosts that are missing, and what is said and done about their pods.
-    HOSTS = "hosts"
+    # Workers that are missing, and what is said and done about their pods.
+    WORKERS = "workers"
     PODS = "pods"
     RESUME = "resume"
     SHRINK = "shrink"

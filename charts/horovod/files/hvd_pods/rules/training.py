@@ -34,10 +34,10 @@ from hvd_pods.common.run_events import RunEvent
 from hvd_pods.rules import aborting, diagnosis, ending, stalls
 from hvd_pods.rules import messages as m
 from hvd_pods.rules.aborting import END_WITHIN
-from hvd_pods.rules.host_names import describe_loss, record_hosts
 from hvd_pods.rules.stall_state import Stall
 from hvd_pods.rules.state import Activity, Launch, State, Step
 from hvd_pods.rules.timers import TimerKind
+from hvd_pods.rules.worker_names import describe_loss, record_workers
 
 # Seconds that a master which is asked to end has to read the Job; at most a sixth of its grace.
 LEAVE_WITHIN = 5.0
@@ -54,7 +54,7 @@ TERMINATED = "terminated: deleted, evicted, or its node drained or shut down"
 
 
 def begin(step: Step, event: m.Delivered) -> None:
-    """The hosts have the code: start the launcher on them, or fail."""
+    """The workers have the code: start the launcher on them, or fail."""
     state = step.state
     run = step.state.run
     if event.is_finished:
@@ -69,7 +69,7 @@ def begin(step: Step, event: m.Delivered) -> None:
             problem = RunError(str(problem))
         step.then(m.AttemptEnds(problem))
         return
-    chosen = [name for name in state.facts.hosts if name in event.hosts]
+    chosen = [name for name in state.facts.workers if name in event.workers]
     orphan_fence = state.hold.fence if run.mode == "direct" else 0
     step.set(activity=Activity.TRAINING, was_training=True, orphan_fence=orphan_fence)
     step.set_attempt(launch=Launch(tuple(chosen)))
@@ -81,14 +81,14 @@ def begin(step: Step, event: m.Delivered) -> None:
     stay = ending.backoff(state.job or {}) + STAY_LONGER
     step.do(m.StartLauncher(state.attempt.number, chosen, addresses, stay))
     step.do(m.FollowProgress(state.attempt.number, chosen))
-    step.set(used_hosts=record_hosts(run, chosen))
+    step.set(used_workers=record_workers(run, chosen))
     step.set_entry(RUNNING, state.last_failure)
     step.write_record("workers")
-    on_hosts(step)
+    on_workers(step)
 
 
-def on_hosts(step: Step) -> None:
-    """Hosts have come or gone while the launcher runs."""
+def on_workers(step: Step) -> None:
+    """Workers have come or gone while the launcher runs."""
     if step.state.activity != Activity.TRAINING:
         return
     _look_for_loss(step)
@@ -96,20 +96,20 @@ def on_hosts(step: Step) -> None:
 
 
 def _look_for_loss(step: Step) -> None:
-    """End the launch as soon as one of its hosts is lost.
+    """End the launch as soon as one of its workers is lost.
 
     The launcher may not notice for minutes: a node without power closes no connection.
     """
     attempt = step.state.attempt
     lost = diagnosis.find_silent(step)
     answering = attempt.gathered.answering
-    if all(host.name in answering for host in lost):
+    if all(worker.name in answering for worker in lost):
         # A connection that breaks is no loss yet.
         return
     if not attempt.launch or attempt.launch.problem:
         return
     leaving = attempt.launch.leaving
-    if all(leaving.get(host.name, 0.0) > step.now for host in lost):
+    if all(leaving.get(worker.name, 0.0) > step.now for worker in lost):
         # A worker that was asked to leave no longer answers, and its ranks may be saving.
         step.set_timer(TimerKind.LOSS, step.now + LOOK_AGAIN_AFTER)
         return
@@ -117,14 +117,14 @@ def _look_for_loss(step: Step) -> None:
 
 
 def _end_leftovers(step: Step) -> None:
-    """End what earlier attempts may have left on hosts that answer and have no ranks of this one.
+    """End what earlier attempts may have left on workers that answer and have no ranks of this one.
 
-    Ranks may still run there when the network was cut. A host that is gone for a while comes back
+    Ranks may still run there when the network was cut. A worker that is gone for a while comes back
     with what it did.
     """
     attempt = step.state.attempt
     answering = step.state.gathered.answering
-    idle = frozenset(answering) - frozenset(step.launch.hosts)
+    idle = frozenset(answering) - frozenset(step.launch.workers)
     new = sorted(idle - attempt.idle)
     step.set_attempt(idle=idle)
     if new:
@@ -136,7 +136,7 @@ def terminate(step: Step) -> None:
     """This pod is asked to end: ask the Job whether another master follows, if ranks may go on."""
     run = step.state.run
     launch = step.state.attempt.launch
-    is_ending = launch is None or launch.problem or len(launch.hosts) == 1
+    is_ending = launch is None or launch.problem or len(launch.workers) == 1
     if run.mode == "direct" and run.api and not is_ending:
         within = min(LEAVE_WITHIN, run.grace / 6)
         step.set_timer(TimerKind.LEAVE, step.now + within)
@@ -155,7 +155,7 @@ def interrupt(step: Step, job: Object | None = None) -> None:
     step.set_timer(TimerKind.END, step.now + seconds)
     step.set_launch(is_asking=True)
     may_stay = job is not None and ending.is_continued(job, step.wall)
-    step.do(m.AskRanks(step.state.attempt.number, launch.hosts, may_stay))
+    step.do(m.AskRanks(step.state.attempt.number, launch.workers, may_stay))
 
 
 def on_asked(step: Step, event: m.RanksAsked) -> None:
@@ -201,13 +201,13 @@ def on_notice(step: Step, event: m.NoticeTaken) -> None:
         return
     notice: dict[str, Any] = {**event.notice, "at": step.now}
     kind = notice["kind"]
-    host = notice["worker"]
+    worker = notice["worker"]
     rank = notice.get("rank", -1)
     if kind in (STOPPED, DEBUGGED):
         is_stopped = kind == STOPPED
         what = "is stopped by a signal" if is_stopped else "is stopped by a debugger"
         since = step.now - notice["seconds"]
-        stall = Stall(rank, host, what, since, step.now, notice["period"], is_stopped)
+        stall = Stall(rank, worker, what, since, step.now, notice["period"], is_stopped)
         stalls.add_stall(step, stall)
     elif kind == IDLE:
         stalls.note_idle(step, notice)
@@ -219,7 +219,7 @@ def on_notice(step: Step, event: m.NoticeTaken) -> None:
         step.set_launch(failed=(*launch.failed, notice)[-MOST_NOTICES:])
     elif kind == FINISHED and step.state.run.mode != "custom":
         # A command may start its ranks again and again, as for each call of hvdchart.launch.
-        finished = dict.fromkeys((*launch.finished, (host, rank)))
+        finished = dict.fromkeys((*launch.finished, (worker, rank)))
         if not launch.finished:
             step.set_launch(finished_at=step.now)
             step.set_timer(TimerKind.UNFINISHED, step.now + stalls.NAME_AFTER)
@@ -228,19 +228,19 @@ def on_notice(step: Step, event: m.NoticeTaken) -> None:
         waiting = launch.waiting
         if event.connection:
             waiting = (*waiting, event.connection)
-        step.set_launch(ended=launch.ended | {(host, rank)}, waiting=waiting)
+        step.set_launch(ended=launch.ended | {(worker, rank)}, waiting=waiting)
         _release(step)
     elif kind == ASKED:
-        step.set_launch(asked=launch.asked | {(host, rank)})
+        step.set_launch(asked=launch.asked | {(worker, rank)})
     elif kind == LEAVING:
-        if host not in launch.leaving:
-            step.log(f"{host} is terminating: its ranks have {notice['seconds']:.0f} s to save")
-        leaving = {**launch.leaving, host: step.now + notice["seconds"]}
-        step.set_launch(leaving=leaving, asked=launch.asked | {(host, rank)})
+        if worker not in launch.leaving:
+            step.log(f"{worker} is terminating: its ranks have {notice['seconds']:.0f} s to save")
+        leaving = {**launch.leaving, worker: step.now + notice["seconds"]}
+        step.set_launch(leaving=leaving, asked=launch.asked | {(worker, rank)})
 
 
 def _note_kept(step: Step, rank: int) -> None:
-    """A rank keeps its state in memory: when all do, a silent host is lost sooner."""
+    """A rank keeps its state in memory: when all do, a silent worker is lost sooner."""
     if not 0 <= rank < step.state.ranks:
         # A script has made it up.
         return
@@ -248,7 +248,7 @@ def _note_kept(step: Step, rank: int) -> None:
     step.set_launch(kept=step.launch.kept | {rank})
     state = step.state
     if state.is_kept and not was_kept and state.lost_after != state.run.lost_after:
-        step.do(m.LoseHostsAfter(state.attempt.number, state.lost_after))
+        step.do(m.LoseWorkersAfter(state.attempt.number, state.lost_after))
 
 
 def _release(step: Step) -> None:
@@ -281,7 +281,7 @@ def on_launcher_ended(step: Step, event: m.LauncherEnded) -> None:
         step.do(m.ReleaseRanks(launch.waiting))
     terminated = tuple(launch.leaving)
     problem = launch.problem
-    # The ranks may have ended in the moment in which a host was lost. Ranks that were ended for
+    # The ranks may have ended in the moment in which a worker was lost. Ranks that were ended for
     # another reason have not finished, whatever their handlers of signals make of it.
     # Only mode direct never exits with 0 when it was asked to end.
     may_have_ended = isinstance(problem, LostWorkerError) or (
@@ -302,7 +302,7 @@ def on_launcher_ended(step: Step, event: m.LauncherEnded) -> None:
             m.FindCause(
                 number,
                 event.code,
-                launch.hosts,
+                launch.workers,
                 launch.raised,
                 launch.failed,
                 uids,
@@ -333,7 +333,7 @@ def _find_idleness(state: State) -> RunError | None:
 
 
 def on_cause(step: Step, event: m.CauseFound) -> None:
-    """Say why the launcher failed: the first rank that did, unless its host is gone."""
+    """Say why the launcher failed: the first rank that did, unless its worker is gone."""
     run = step.state.run
     launch = step.launch
     code = launch.code
@@ -342,14 +342,14 @@ def on_cause(step: Step, event: m.CauseFound) -> None:
         step.then(m.AttemptEnds(_explain_leaving(", ".join(launch.leaving), event.evictions, code)))
         return
     silent = diagnosis.find_silent(step)
-    # At the address of a host that is silent may be another release's worker, with other keys.
+    # At the address of a worker that is silent may be another release's worker, with other keys.
     if cause and cause.is_final and not silent:
         step.then(m.AttemptEnds(ConfigurationError(cause.text)))
     elif silent:
         # What ranks print then is mostly a consequence.
         also = f"; {cause.text}" if cause else ""
         step.then(m.AttemptEnds(LostWorkerError(describe_loss(silent) + also, code)))
-    elif cause and _note_broken(step, cause.broken_host):
+    elif cause and _note_broken(step, cause.broken_worker):
         step.then(m.AttemptEnds(LostWorkerError(cause.text, code)))
     elif cause:
         repeats = cause.what if cause.is_sure_to_repeat else ""
@@ -369,13 +369,13 @@ def _choose_cause(event: m.CauseFound) -> m.Cause | None:
     return event.cause
 
 
-def _note_broken(step: Step, host: str) -> bool:
+def _note_broken(step: Step, worker: str) -> bool:
     """Let attempts do without a pod whose GPU has failed; whether nobody knew of it before."""
-    pod = step.state.attempt.pods.get(host)
+    pod = step.state.attempt.pods.get(worker)
     if pod is None or pod in step.state.broken:
         return False
     step.set(broken=step.state.broken | {pod})
-    text = f"a GPU of {host} has failed: it is used only where there are too few other workers; "
+    text = f"a GPU of {worker} has failed: it is used only where there are too few other workers; "
     text += f"to keep other runs off its node: kubectl cordon {pod.node or 'NODE'}"
     step.log(text)
     step.report(RunEvent.GPU_FAILED, text)

@@ -1,4 +1,4 @@
-"""The warm process of a worker: imports the frameworks while hosts gather; a rank is a fork of it.
+"""The warm process of a worker: imports the frameworks while others start; a rank is a fork.
 
 `server.py SOCKET MODULE...`; SOCKET is the number of the listening socket. The process
 that is started watches the one that imports, and starts it again when it was killed. The module

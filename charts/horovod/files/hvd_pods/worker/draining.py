@@ -85,9 +85,9 @@ def main() -> int:
     """In a worker: ask its ranks to end, for a master that is asked to end; print their number.
 
     With the argument `look`, print how many need not be asked because they may stay, then the fence
-    number of a launch whose ranks on this host have all finished, and their number (rank/host.py).
-    With `kept`, print how many lose nothing but the step that they are at if they are killed now,
-    and another number of ranks goes on.
+    number of a launch whose ranks on this worker have all finished, and their number
+    (rank/host.py). With `kept`, print how many lose nothing but the step that they are at if they
+    are killed now, and another number of ranks goes on.
     """
     scripts = list(ranks.running())
     kept = find_kept(os.environ.get(contract.RUN_ID, ""))

@@ -49,7 +49,7 @@ def is_served(agent: LimitedAgent) -> bool:
         return False
 
 
-def test_limits_of_a_worker_leave_room_for_its_ranks_and_all_hosts() -> None:
+def test_limits_of_a_worker_leave_room_for_its_ranks_and_all_workers() -> None:
     for files in (1 << 20, -1):
         limits = choose_limits(8, 512, files)
         assert limits.per_address == 24

@@ -1,0 +1,100 @@
+"""How messages and the record name workers: as ranges."""
+
+from __future__ import annotations
+
+import json
+from itertools import groupby, islice
+from typing import Collection, Iterable, Mapping, Sequence
+
+from hvd_pods.common.ranges import format_ranges
+from hvd_pods.common.rank_variables import list_pods
+from hvd_pods.common.run import Run, Worker
+
+# What a report shows at most: groups of workers, characters of a reason, ranges of workers in a
+# group.
+MOST_GROUPS = 8
+LONGEST_REASON = 300
+MOST_RANGES = 8
+
+
+def describe(reasons: Mapping[Worker, str]) -> list[str]:
+    """One line for all workers missing for the same reason, not longer than a person reads.
+
+    A last line counts the workers with further reasons. The kubelet keeps 4096 bytes of a
+    termination message, whose beginning it cuts off.
+    """
+    workers: dict[str, list[Worker]] = {}
+    for worker, reason in reasons.items():
+        workers.setdefault(reason, []).append(worker)
+    lines = [
+        f"{format_workers(same)}: {reason[:LONGEST_REASON]}"
+        for reason, same in list(workers.items())[:MOST_GROUPS]
+    ]
+    others = sum(len(same) for same in list(workers.values())[MOST_GROUPS:])
+    return [*lines, f"and {others} more, for other reasons"] if others else lines
+
+
+def describe_loss(lost: Mapping[Worker, str]) -> str:
+    """Name the workers that are lost, and what attempts to reach them met."""
+    return "; ".join(f"lost {line}" for line in describe(lost))
+
+
+def describe_spares(run: Run, idle: int) -> str:
+    """Say how many of the run's spares answer and are idle; empty for a run without spares."""
+    number = sum(run.initial_workers.values()) - sum(run.needed_workers.values())
+    return f", and {idle} of {number} spares" if number else ""
+
+
+def record_workers(run: Run, chosen: Collection[str]) -> str:
+    """Return the ordinals of the workers to use as JSON, by StatefulSet.
+
+    Empty where these are always the same, without spares and a minimum.
+    """
+    if run.initial_workers == run.needed_workers and not run.is_adaptive:
+        return ""
+    used = (worker for worker in run.workers if worker.name in chosen)
+    groups = groupby(used, key=lambda worker: worker.stateful_set)
+    return json.dumps({name: ",".join(format_ordinals(same)) for name, same in groups})
+
+
+def read_workers(run: Run, record: str) -> list[Worker]:
+    """The workers of `record_workers`; those that the run starts with for any other text."""
+    try:
+        groups = [f"{name}:{text}" for name, text in json.loads(record).items()]
+        names = set(islice(list_pods(" ".join(groups)), len(run.workers) + 1))
+    except (ValueError, TypeError, AttributeError, RecursionError):
+        names = set()
+    return [worker for worker in run.workers if worker.name in names] or [
+        worker for worker in run.workers if not worker.optional
+    ]
+
+
+def format_workers(workers: Sequence[Worker]) -> str:
+    """Name workers as ranges: `hvd-worker-[0-31,40]`, with their number if it is not obvious."""
+    parts = []
+    for name, same in groupby(workers, key=lambda worker: worker.stateful_set):
+        ordinals = format_ordinals(same)
+        shown = ",".join(ordinals[:MOST_RANGES])
+        shown += ",..." if len(ordinals) > MOST_RANGES else ""
+        parts.append(f"{name}-{shown}" if shown.isdecimal() else f"{name}-[{shown}]")
+    more = " and other groups" if len(parts) > MOST_RANGES else ""
+    number = f" ({len(workers)} workers)" if len(workers) > 1 else ""
+    return ", ".join(parts[:MOST_RANGES]) + more + number
+
+
+def format_ordinals(workers: Iterable[Worker]) -> list[str]:
+    """Return the ordinals of a StatefulSet's workers as ranges: `0-31` and `40`."""
+    return format_ranges(int(worker.name.rpartition("-")[2]) for worker in workers)
+
+
+def find_worker(rank: int, workers: Sequence[Worker]) -> Worker | None:
+    """Find the worker of a rank, None for a rank that they have no slot for.
+
+    Launchers fill workers in their order.
+    """
+    first = 0
+    for worker in workers:
+        first += worker.slots
+        if rank < first:
+            return worker
+    return None
