@@ -30,7 +30,7 @@ from hvd_pods.rules import (
     stalls,
     training,
 )
-from hvd_pods.rules.state import Step
+from hvd_pods.rules.state import Decision
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "docs" / "events.md"
@@ -140,11 +140,13 @@ def reached() -> dict[str, set[str]]:
     That each may log something is left out.
     """
     known = {name for title, names in groups().items() if title[:7] == "Effects" for name in names}
-    sources: dict[str, ModuleType | type[Step]] = {
+    sources: dict[str, ModuleType | type[Decision]] = {
         module.__name__.rpartition(".")[2]: module for module in RULES
     }
-    # The methods of a step are called by the name of an argument.
-    texts = {own: inspect.getsource(source) for own, source in {**sources, "step": Step}.items()}
+    # The methods of a decision are called by the name of an argument.
+    texts = {
+        own: inspect.getsource(source) for own, source in {**sources, "decision": Decision}.items()
+    }
     return find_reached(texts, known - {"Log"})
 
 
@@ -177,7 +179,7 @@ def find_reached(sources: Mapping[str, str], known: Collection[str]) -> dict[str
                 name = _full_name(own, ast.unparse(call.func.value))
                 if name not in parts:
                     sys.exit(f"{place} calls what is in {name}: make it a dictionary of the module")
-            elif ast.unparse(call.func) == "step.then" and isinstance(call.args[0], ast.Call):
+            elif ast.unparse(call.func) == "decision.then" and isinstance(call.args[0], ast.Call):
                 asked[place].add(ast.unparse(call.args[0].func).removeprefix("m."))
     for _ in asked:
         for name in asked:

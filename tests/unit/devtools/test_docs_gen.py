@@ -100,16 +100,16 @@ def test_value_that_describes_another_default_than_the_chart_takes_is_named(
 
 
 RULES = """
-TABLE = {Kind.A: helper, Kind.B: lambda step: step.do(m.Exit())}
+TABLE = {Kind.A: helper, Kind.B: lambda decision: decision.do(m.Exit())}
 
-def helper(step):
-    step.do(m.Wait())
+def helper(decision):
+    decision.do(m.Wait())
 
-def on_event(step, event):
-    TABLE[event.kind](step)
+def on_event(decision, event):
+    TABLE[event.kind](decision)
 
-def on_other(step, event: m.Exit):
-    step.then(m.Ended())
+def on_other(decision, event: m.Exit):
+    decision.then(m.Ended())
 """
 
 

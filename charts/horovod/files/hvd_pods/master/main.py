@@ -74,14 +74,14 @@ class Master:
         self.put(Started())
         try:
             while self.effects.exit is None:
-                self._step(self._next())
+                self._decide(self._next())
             return self.effects.exit.problem
         finally:
             self._event_log.close()
             if self._spans:
                 self._spans.close()
 
-    def _step(self, event: Event) -> None:
+    def _decide(self, event: Event) -> None:
         if isinstance(event, Defect):
             raise RuntimeError(event.traceback)  # noqa: TRY004 - no wrong type
         moment = Moment(time.monotonic(), time.time())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hvd_pods.common.errors import LostWorkerError, ResizedError, RunError
 from hvd_pods.rules import messages as m
-from hvd_pods.rules.state import Activity, Step
+from hvd_pods.rules.state import Activity, Decision
 from hvd_pods.rules.timers import TimerKind
 
 # Seconds from SIGTERM to SIGKILL for a launcher: in general; when workers are lost, for whose
@@ -14,15 +14,15 @@ END_WITHOUT_WORKERS_WITHIN = 1.0
 END_DIRECT_WITHIN = 0.3
 
 
-def abort(step: Step, problem: RunError) -> None:
+def abort(decision: Decision, problem: RunError) -> None:
     """End this launch, which then fails with `problem`; the run may go on."""
-    launch = step.state.attempt.launch
-    if step.state.activity != Activity.TRAINING or launch is None or launch.problem:
+    launch = decision.state.attempt.launch
+    if decision.state.activity != Activity.TRAINING or launch is None or launch.problem:
         return
-    step.set_launch(problem=problem)
+    decision.set_launch(problem=problem)
     within = END_WITHIN
     if isinstance(problem, (LostWorkerError, ResizedError)):
-        is_direct = step.state.run.mode == "direct"
+        is_direct = decision.state.run.mode == "direct"
         within = END_DIRECT_WITHIN if is_direct else END_WITHOUT_WORKERS_WITHIN
-    step.set_timer(TimerKind.KILL, step.now + within)
-    step.do(m.EndLauncher())
+    decision.set_timer(TimerKind.KILL, decision.now + within)
+    decision.do(m.EndLauncher())

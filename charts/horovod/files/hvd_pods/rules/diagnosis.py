@@ -13,7 +13,7 @@ from hvd_pods.common.run import Run, Worker
 from hvd_pods.common.run_events import RunEvent
 from hvd_pods.rules import choosing, replacing
 from hvd_pods.rules import messages as m
-from hvd_pods.rules.state import Step
+from hvd_pods.rules.state import Decision
 from hvd_pods.rules.worker_names import describe, describe_loss
 
 # An unchanged report is repeated after this many seconds, to show that the master still waits.
@@ -25,9 +25,11 @@ AGAIN = "with the values of the release: helm upgrade, or hvdchart restart"
 NO_ANSWER = NoAnswer("it has not responded yet")
 
 
-def diagnose(step: Step, workers: Sequence[Worker], event: m.PodsListed) -> dict[Worker, Diagnosis]:
+def diagnose(
+    decision: Decision, workers: Sequence[Worker], event: m.PodsListed
+) -> dict[Worker, Diagnosis]:
     """Explain why each of these workers is missing or lost."""
-    reasons = step.state.gathered.reasons
+    reasons = decision.state.gathered.reasons
     found = {}
     for worker in workers:
         why = reasons.get(worker.name, NO_ANSWER)
@@ -35,11 +37,11 @@ def diagnose(step: Step, workers: Sequence[Worker], event: m.PodsListed) -> dict
         is_wrong = pod is None or replacing.is_stale(worker, pod)
         if event.problem:
             found[worker] = Diagnosis(f"{why.reason}; cannot read pods: {event.problem}")
-        elif not step.state.run.api:
+        elif not decision.state.run.api:
             found[worker] = Diagnosis(why.reason)
         elif worker.stateful_set in event.gone:
             found[worker] = _broken(worker, "was deleted", f"create it again {AGAIN}")
-        elif is_wrong and replacing.makes_stale_pods(step, worker, pod):
+        elif is_wrong and replacing.makes_stale_pods(decision, worker, pod):
             what = f"makes pods {STALE}, as after kubectl rollout undo"
             found[worker] = _broken(worker, what, f"change it back {AGAIN}")
         elif pod is None:
@@ -55,7 +57,7 @@ def diagnose(step: Step, workers: Sequence[Worker], event: m.PodsListed) -> dict
                 diagnosis = diagnosis._replace(reason=f"{diagnosis.reason}; {why.reason}")
             is_known = diagnosis.queued or diagnosis.wait_seconds is not None
             # A run that has trained had slices. Before that, their controller may be slow.
-            if why.lacks_service and step.state.was_training and not is_known:
+            if why.lacks_service and decision.state.was_training and not is_known:
                 remedy = "create the deleted Service again: helm upgrade, with the same values"
                 diagnosis = diagnosis._replace(remedy=remedy, wait_seconds=SERVICE_WITHIN)
             found[worker] = diagnosis
@@ -69,40 +71,42 @@ def _broken(worker: Worker, what: str, remedy: str) -> Diagnosis:
 
 
 def note_missing(
-    step: Step, missing: Sequence[Worker], event: m.PodsListed
+    decision: Decision, missing: Sequence[Worker], event: m.PodsListed
 ) -> Mapping[Worker, Diagnosis]:
     """Note why these workers are missing, and since when those that somebody must mend."""
-    gathered = step.state.gathered
-    found = diagnose(step, missing, event)
+    gathered = decision.state.gathered
+    found = diagnose(decision, missing, event)
     since = {
-        worker.name: gathered.since.get(worker.name, step.now)
+        worker.name: gathered.since.get(worker.name, decision.now)
         for worker, item in found.items()
         if item.wait_seconds is not None
     }
-    step.set_gathered(diagnoses={worker.name: item for worker, item in found.items()}, since=since)
+    decision.set_gathered(
+        diagnoses={worker.name: item for worker, item in found.items()}, since=since
+    )
     return found
 
 
-def report_missing(step: Step, found: Mapping[Worker, Diagnosis]) -> None:
+def report_missing(decision: Decision, found: Mapping[Worker, Diagnosis]) -> None:
     """Log why workers are missing, and let the attempt fail for a problem that lasts."""
-    gathered = step.state.gathered
-    text = f"waiting for {_count_missing(step, list(found))}: {'; '.join(_describe(found))}"
-    if text != gathered.report or step.now - gathered.reported_at > REPEAT_REPORT_AFTER:
-        step.log(f"{text} ({step.state.gathered.deadline - step.now:.0f} s left)")
-        step.set_gathered(report=text, reported_at=step.now)
+    gathered = decision.state.gathered
+    text = f"waiting for {_count_missing(decision, list(found))}: {'; '.join(_describe(found))}"
+    if text != gathered.report or decision.now - gathered.reported_at > REPEAT_REPORT_AFTER:
+        decision.log(f"{text} ({decision.state.gathered.deadline - decision.now:.0f} s left)")
+        decision.set_gathered(report=text, reported_at=decision.now)
     stuck = {worker: item for worker, item in found.items() if item.wait_seconds is not None}
     reasons = {item.reason for item in stuck.values()}
     if reasons - gathered.announced:
-        step.set_gathered(announced=gathered.announced | reasons)
+        decision.set_gathered(announced=gathered.announced | reasons)
         text = "; ".join([*_describe(stuck), *_remedies(stuck)])
-        step.report(RunEvent.WORKERS_MISSING, text)
+        decision.report(RunEvent.WORKERS_MISSING, text)
     lasting = [
         worker
         for worker, item in stuck.items()
-        if step.now - gathered.since[worker.name] >= (item.wait_seconds or 0.0)
+        if decision.now - gathered.since[worker.name] >= (item.wait_seconds or 0.0)
     ]
-    if _is_too_few(step.state.run, lasting):
-        step.then(m.AttemptEnds(missing_error(step, found, "cannot start", RunError)))
+    if _is_too_few(decision.state.run, lasting):
+        decision.then(m.AttemptEnds(missing_error(decision, found, "cannot start", RunError)))
 
 
 def _is_too_few(run: Run, lasting: Collection[Worker]) -> bool:
@@ -114,20 +118,20 @@ def _is_too_few(run: Run, lasting: Collection[Worker]) -> bool:
     )
 
 
-def _count_missing(step: Step, missing: Sequence[Worker]) -> str:
+def _count_missing(decision: Decision, missing: Sequence[Worker]) -> str:
     """Report how many of the workers to start with are missing: spares may replace them."""
-    run = step.state.run
+    run = decision.state.run
     needed = sum(run.needed_workers.values())
-    lacking = sum(choosing.count_missing_workers(run, step.state.gathered.answering).values())
+    lacking = sum(choosing.count_missing_workers(run, decision.state.gathered.answering).values())
     return f"{min(lacking, len(missing))} of {needed} workers"
 
 
 def missing_error(
-    step: Step, found: Mapping[Worker, Diagnosis], what: str, kind: type[RunError]
+    decision: Decision, found: Mapping[Worker, Diagnosis], what: str, kind: type[RunError]
 ) -> RunError:
     """The end of an attempt without these workers; of this kind, unless no attempt can help."""
     lines = [
-        f"{_count_missing(step, list(found))} {what}:",
+        f"{_count_missing(decision, list(found))} {what}:",
         *(f"  {line}" for line in _describe(found)),
         *_remedies(found),
     ]
@@ -148,10 +152,10 @@ def _remedies(found: Mapping[Worker, Diagnosis]) -> list[str]:
     return [f"what to do: {remedy}" for remedy in remedies]
 
 
-def find_silent(step: Step) -> dict[Worker, str]:
+def find_silent(decision: Decision) -> dict[Worker, str]:
     """Return the workers of the launch that do not answer at this moment, and why."""
-    attempt = step.state.attempt
-    workers = step.state.facts.workers
+    attempt = decision.state.attempt
+    workers = decision.state.facts.workers
     used = attempt.launch.workers if attempt.launch else ()
     answering = attempt.gathered.answering
     reasons = attempt.gathered.reasons
@@ -162,21 +166,21 @@ def find_silent(step: Step) -> dict[Worker, str]:
     }
 
 
-def announce_loss(step: Step, lost: Mapping[Worker, str]) -> LostWorkerError:
+def announce_loss(decision: Decision, lost: Mapping[Worker, str]) -> LostWorkerError:
     """Let the pods of lost workers be listed, to say why. Returns the problem of the attempt."""
     names = [worker.name for worker in lost]
-    step.set_launch(lost=tuple(names))
-    if step.state.run.api:
-        step.do(m.ListPods(step.state.attempt.number, names))
+    decision.set_launch(lost=tuple(names))
+    if decision.state.run.api:
+        decision.do(m.ListPods(decision.state.attempt.number, names))
     else:
-        explain_loss(step, m.PodsListed(step.state.attempt.number), names)
+        explain_loss(decision, m.PodsListed(decision.state.attempt.number), names)
     return LostWorkerError(describe_loss(lost), 1)
 
 
-def explain_loss(step: Step, event: m.PodsListed, lost: Sequence[str]) -> None:
+def explain_loss(decision: Decision, event: m.PodsListed, lost: Sequence[str]) -> None:
     """Say which workers were lost, and what is known of their pods."""
-    workers = [step.state.facts.workers[name] for name in lost]
-    text = f"lost {'; '.join(_describe(diagnose(step, workers, event)))}"
-    step.log(f"{text}: ending this attempt")
-    step.report(RunEvent.WORKER_LOST, text)
-    step.set_launch(lost=())
+    workers = [decision.state.facts.workers[name] for name in lost]
+    text = f"lost {'; '.join(_describe(diagnose(decision, workers, event)))}"
+    decision.log(f"{text}: ending this attempt")
+    decision.report(RunEvent.WORKER_LOST, text)
+    decision.set_launch(lost=())

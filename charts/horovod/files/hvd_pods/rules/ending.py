@@ -17,7 +17,7 @@ from hvd_pods.common.exit_codes import BAD_CONFIGURATION
 from hvd_pods.common.record import FAILED, FINISHED, LEASE_KEPT, RUNNING, STORED, Key
 from hvd_pods.common.run_events import RunEvent
 from hvd_pods.rules import messages as m
-from hvd_pods.rules.state import END, Activity, Step
+from hvd_pods.rules.state import END, Activity, Decision
 from hvd_pods.rules.timers import TimerKind
 
 # Seconds that the Job controller waits before the next attempt: doubled with each failure.
@@ -124,138 +124,138 @@ def interruption(job: Object | None, wall: float) -> RunError:
     return InterruptedRunError(why)
 
 
-def announce(step: Step, problem: RunError) -> None:
+def announce(decision: Decision, problem: RunError) -> None:
     """Write why the run failed to the log, the termination message and an event."""
-    step.do(m.ReportFailure(problem))
-    step.report(RunEvent.FAILED, str(problem))
+    decision.do(m.ReportFailure(problem))
+    decision.report(RunEvent.FAILED, str(problem))
 
 
-def repeat_end(step: Step, earlier: Mapping[str, str]) -> None:
+def repeat_end(decision: Decision, earlier: Mapping[str, str]) -> None:
     """Report how this run ended before, as the record says, instead of running it again."""
     result = f"this run already {earlier[Key.STATE].lower()} at {earlier.get(Key.TIME)}"
     remedy = "to run the same values again, increment master.generation"
     problem: RunError | None = None
     if earlier[Key.STATE] == FINISHED:
-        step.log(f"{result}: nothing to do; {remedy}")
-        step.report(RunEvent.FINISHED, f"{result}; {remedy}")
+        decision.log(f"{result}: nothing to do; {remedy}")
+        decision.report(RunEvent.FINISHED, f"{result}; {remedy}")
     else:
         problem = ConfigurationError(f"{result}: {earlier.get(Key.REASON)}; {remedy}")
-        announce(step, problem)
-    step.set(activity=Activity.FINISHING, problem=problem)
-    step.do(m.ReadJob(AGAIN_RETRY_SECONDS))
+        announce(decision, problem)
+    decision.set(activity=Activity.FINISHING, problem=problem)
+    decision.do(m.ReadJob(AGAIN_RETRY_SECONDS))
 
 
-def finish(step: Step, problem: RunError | None) -> None:
+def finish(decision: Decision, problem: RunError | None) -> None:
     """Record how the run ended and scale the workers down, unless another master continues it.
 
     `problem` is None for a run that has finished.
     """
-    state = step.state
+    state = decision.state
     code = problem.exit_code if problem else 0
-    step.set(activity=Activity.FINISHING, problem=problem)
+    decision.set(activity=Activity.FINISHING, problem=problem)
     if state.hold.lost_to:
-        leave(step)
+        leave(decision)
     elif not state.run.api:
         if state.run.cleanup != "Never":
-            step.log("the workers stay: without a service account the master cannot scale them")
-        store_results(step)
+            decision.log("the workers stay: without a service account the master cannot scale them")
+        store_results(decision)
     elif state.job is None:
-        step.log("the workers are not scaled down: the next run of the release may use them")
-        store_results(step)
+        decision.log("the workers are not scaled down: the next run of the release may use them")
+        store_results(decision)
     elif problem and is_withdrawn(state.job):
         # Nobody else would scale the workers down. The run may go on later.
-        step.set_entry(RUNNING, str(problem))
-        step.write_record(END, within=None)
-    elif state.is_stopped and will_retry(state.job, code, step.wall):
-        store_results(step)
+        decision.set_entry(RUNNING, str(problem))
+        decision.write_record(END, within=None)
+    elif state.is_stopped and will_retry(state.job, code, decision.wall):
+        store_results(decision)
     else:
-        step.set_entry(FAILED if problem else FINISHED, str(problem or ""))
-        step.write_record(END, within=None)
+        decision.set_entry(FAILED if problem else FINISHED, str(problem or ""))
+        decision.write_record(END, within=None)
 
 
-def scale_down(step: Step) -> None:
+def scale_down(decision: Decision) -> None:
     """Scale the workers to 0 if `cleanup` asks for that; an upgrade may have changed it."""
-    state = step.state
-    job = step.state.job or UNREADABLE
+    state = decision.state
+    job = decision.state.job or UNREADABLE
     cleanup = job["metadata"].get("annotations", {}).get(CLEANUP, state.run.cleanup)
     is_wanted = cleanup == "Always" or state.problem is None or is_withdrawn(job)
     # Whatever `cleanup` says, a suspended run has no workers; nor has one that its command has
     # forgotten, or that was withdrawn from it.
     is_forgotten = state.lease.has_ended or bool(state.lease.seconds and is_withdrawn(job))
     if (is_wanted and cleanup != "Never") or is_forgotten or job["spec"].get("suspend"):
-        step.set(are_workers_gone=True)
-        step.do(m.ScaleDown())
+        decision.set(are_workers_gone=True)
+        decision.do(m.ScaleDown())
     else:
-        store_results(step)
+        store_results(decision)
 
 
-def leave_workers(step: Step) -> None:
+def leave_workers(decision: Decision) -> None:
     """Leave the workers as they are: they may be another master's."""
-    names = " ".join(step.state.run.stateful_sets)
-    step.log(
+    names = " ".join(decision.state.run.stateful_sets)
+    decision.log(
         "the workers are not scaled down: nothing shows that no other master has them; to do it "
         f"yourself: kubectl scale statefulset --replicas 0 {names}"
     )
-    store_results(step)
+    store_results(decision)
 
 
-def store_results(step: Step) -> None:
+def store_results(decision: Decision) -> None:
     """Store the results if the run has ended and asks for that; then end this master."""
-    state = step.state
-    run = step.state.run
-    problem = step.state.problem
+    state = decision.state
+    run = decision.state.run
+    problem = decision.state.problem
     is_wanted = run.results_within and (problem is None or run.results_on_failure)
     has_result = not isinstance(problem, InterruptedRunError)
     if not (has_result and is_wanted) or state.results == STORED:
-        leave(step)
+        leave(decision)
         return
-    left = deadline(state.job) - step.wall - END_BEFORE if state.job else run.results_within
-    step.set(activity=Activity.STORING)
-    step.do(m.StoreResults(min(left, run.results_within)))
+    left = deadline(state.job) - decision.wall - END_BEFORE if state.job else run.results_within
+    decision.set(activity=Activity.STORING)
+    decision.do(m.StoreResults(min(left, run.results_within)))
 
 
-def on_results(step: Step, event: m.ResultsStored) -> None:
+def on_results(decision: Decision, event: m.ResultsStored) -> None:
     """The results are stored, or not. Neither changes how the training ended."""
-    state = step.state
-    problem = step.state.problem
-    step.set(results=event.failure or STORED)
+    state = decision.state
+    problem = decision.state.problem
+    decision.set(results=event.failure or STORED)
     if state.entry:
-        step.set(entry={**state.entry, Key.RESULTS: step.state.results})
+        decision.set(entry={**state.entry, Key.RESULTS: decision.state.results})
     # The release of the record, which follows, is tried for seconds only.
-    step.write_record("results", within=None)
+    decision.write_record("results", within=None)
     if not event.failure:
-        step.log("the results are stored")
-        step.report(RunEvent.RESULTS_STORED, "results.command ended with exit code 0")
-        leave(step)
+        decision.log("the results are stored")
+        decision.report(RunEvent.RESULTS_STORED, "results.command ended with exit code 0")
+        leave(decision)
         return
     text = f"the results could not be stored: {event.failure}"
-    step.report(RunEvent.RESULTS_NOT_STORED, text)
+    decision.report(RunEvent.RESULTS_NOT_STORED, text)
     if problem:
-        step.log(text)
+        decision.log(text)
     else:
         # The training has finished: nothing else is in the termination message.
-        step.do(m.ReportFailure(RunError(text)))
+        decision.do(m.ReportFailure(RunError(text)))
     again = InterruptedRunError(text)
-    if state.is_stopped and state.job and will_retry(state.job, again.exit_code, step.wall):
+    if state.is_stopped and state.job and will_retry(state.job, again.exit_code, decision.wall):
         # Another master stores the results.
-        step.set(problem=again)
-    leave(step)
+        decision.set(problem=again)
+    leave(decision)
 
 
-def leave(step: Step) -> None:
+def leave(decision: Decision) -> None:
     """Give the record back and end, or wait for the session's next run."""
-    if not _are_left(step):
-        give_back(step)
-    elif step.state.is_stopped:
-        _begin_stay(step)
-        look_before_end(step)
+    if not _are_left(decision):
+        give_back(decision)
+    elif decision.state.is_stopped:
+        _begin_stay(decision)
+        look_before_end(decision)
     else:
-        stay(step)
+        stay(decision)
 
 
-def _are_left(step: Step) -> bool:
+def _are_left(decision: Decision) -> bool:
     """Whether workers are left for the session's next run, which nobody else would end."""
-    state = step.state
+    state = decision.state
     job = state.job
     # A lease that is known is still looked after where the Job could not be read at the end.
     is_own = job is not None and not is_withdrawn(job)
@@ -263,103 +263,105 @@ def _are_left(step: Step) -> bool:
     return bool(state.lease.seconds and is_own and not (is_replaced or state.are_workers_gone))
 
 
-def stay(step: Step) -> None:
+def stay(decision: Decision) -> None:
     """Wait, while the workers stay for the session's next run, until its lease has ended.
 
     The master keeps the record, so that no other one has the workers. The Job's deadline would end
     this pod before the lease.
     """
-    _begin_stay(step)
-    if step.state.lease.has_ended:
-        end_stay(step)
+    _begin_stay(decision)
+    if decision.state.lease.has_ended:
+        end_stay(decision)
         return
-    step.set_lease(note=LEASE_KEPT)
-    step.write_record("stay")
-    step.log("the workers stay for the session's next run, as long as its lease is renewed")
-    watch_deadline(step, step.state.job or UNREADABLE)
+    decision.set_lease(note=LEASE_KEPT)
+    decision.write_record("stay")
+    decision.log("the workers stay for the session's next run, as long as its lease is renewed")
+    watch_deadline(decision, decision.state.job or UNREADABLE)
 
 
-def _begin_stay(step: Step) -> None:
-    step.set(activity=Activity.STAYING)
-    timers = step.state.timers
-    step.clear_timers(*(name for name in timers if name not in (TimerKind.RENEW, TimerKind.LEASE)))
+def _begin_stay(decision: Decision) -> None:
+    decision.set(activity=Activity.STAYING)
+    timers = decision.state.timers
+    decision.clear_timers(
+        *(name for name in timers if name not in (TimerKind.RENEW, TimerKind.LEASE))
+    )
 
 
-def watch_deadline(step: Step, job: Object) -> None:
+def watch_deadline(decision: Decision, job: Object) -> None:
     """End the stay before the deadline of the Job as it was read now."""
-    left = deadline(job) - step.wall - END_BEFORE
+    left = deadline(job) - decision.wall - END_BEFORE
     if left < float("inf"):
-        step.set_timer(TimerKind.STAY, step.now + max(0.0, left))
+        decision.set_timer(TimerKind.STAY, decision.now + max(0.0, left))
     else:
-        step.clear_timers(TimerKind.STAY)
+        decision.clear_timers(TimerKind.STAY)
 
 
-def look_before_end(step: Step) -> None:
+def look_before_end(decision: Decision) -> None:
     """Read the Job again before this pod, which is asked to end, takes the workers along."""
-    step.do(m.ReadJob(AGAIN_RETRY_SECONDS))
+    decision.do(m.ReadJob(AGAIN_RETRY_SECONDS))
 
 
-def end_terminated(step: Step, job: Object | None) -> None:
+def end_terminated(decision: Decision, job: Object | None) -> None:
     """End the stay of a pod that is asked to end: nobody else would look after the lease.
 
     The workers are another master's if an upgrade has taken the Job's place, or if the Job makes
     another master that goes on with the run.
     """
-    is_unfinished = isinstance(step.state.problem, InterruptedRunError)
-    if job is None or job == UNREADABLE or (is_unfinished and is_continued(job, step.wall)):
-        give_back(step)
+    is_unfinished = isinstance(decision.state.problem, InterruptedRunError)
+    if job is None or job == UNREADABLE or (is_unfinished and is_continued(job, decision.wall)):
+        give_back(decision)
     else:
-        end_stay(step)
+        end_stay(decision)
 
 
-def end_stay(step: Step) -> None:
+def end_stay(decision: Decision) -> None:
     """Let the workers go that have stayed for the session's next run."""
-    if step.state.are_workers_gone:
+    if decision.state.are_workers_gone:
         return
-    if not step.state.lease.has_ended:
-        step.set_lease(note="")
-    step.set(are_workers_gone=True)
-    step.do(m.ScaleDown())
+    if not decision.state.lease.has_ended:
+        decision.set_lease(note="")
+    decision.set(are_workers_gone=True)
+    decision.do(m.ScaleDown())
 
 
-def give_back(step: Step) -> None:
+def give_back(decision: Decision) -> None:
     """Give the record back, and end."""
-    step.set(activity=Activity.OVER, timers={})
-    step.release_record()
+    decision.set(activity=Activity.OVER, timers={})
+    decision.release_record()
 
 
-def is_preempted(step: Step) -> bool:
+def is_preempted(decision: Decision) -> bool:
     """Whether a queue has taken this pod's place away, and the run goes on when it has one again.
 
     Any other interruption in a queue is taken for one.
     """
-    state = step.state
+    state = decision.state
     job = state.job
     is_queued = job is not None and QUEUE in job["metadata"].get("annotations", {})
     is_interrupted = isinstance(state.problem, InterruptedRunError) and state.is_stopped
     return bool(is_interrupted and is_queued and job and not is_withdrawn(job))
 
 
-def hand_over(step: Step) -> None:
+def hand_over(decision: Decision) -> None:
     """Stay until the queue sees another pod of the run, when nothing else is left to do.
 
     Kueue declares a run finished when all pods that it sees have ended, and the workers of a
     preempted run end at the same time, before their StatefulSet makes the first new one.
     """
-    step.set(activity=Activity.HANDING_OVER)
-    look_for_successors(step)
+    decision.set(activity=Activity.HANDING_OVER)
+    look_for_successors(decision)
 
 
-def look_for_successors(step: Step) -> None:
+def look_for_successors(decision: Decision) -> None:
     """List the pods, as long as this pod may stay."""
-    state = step.state
-    if step.now >= state.stopped_at + state.run.grace - KEPT_OF_GRACE:
-        step.do(m.Exit(state.problem))
+    state = decision.state
+    if decision.now >= state.stopped_at + state.run.grace - KEPT_OF_GRACE:
+        decision.do(m.Exit(state.problem))
     else:
-        step.do(m.ListPods(state.attempt.number, ()))
+        decision.do(m.ListPods(state.attempt.number, ()))
 
 
-def on_successors(step: Step, event: m.PodsListed) -> None:
+def on_successors(decision: Decision, event: m.PodsListed) -> None:
     """End if a worker's pod stays, or if nobody makes any: the run has been uninstalled.
 
     Either has to be seen for a time: a queue deletes the pods of a run one after the other.
@@ -369,13 +371,13 @@ def on_successors(step: Step, event: m.PodsListed) -> None:
         seen = STAYS
     elif not event.pods and not event.problem:
         seen = NONE
-    if seen != step.state.successors:
-        step.set(successors=seen, successors_since=step.now)
+    if seen != decision.state.successors:
+        decision.set(successors=seen, successors_since=decision.now)
     within = {STAYS: STAYS_WITHIN, NONE: SUCCESSORS_WITHIN}.get(seen, float("inf"))
-    if step.now - step.state.successors_since >= within:
-        step.do(m.Exit(step.state.problem))
+    if decision.now - decision.state.successors_since >= within:
+        decision.do(m.Exit(decision.state.problem))
     else:
-        step.set_timer(TimerKind.SUCCESSORS, step.now + LOOK_FOR_SUCCESSORS_EVERY)
+        decision.set_timer(TimerKind.SUCCESSORS, decision.now + LOOK_FOR_SUCCESSORS_EVERY)
 
 
 def _will_stay(pod: Object) -> bool:

@@ -18,7 +18,7 @@ from hvd_pods.common.run import Pod
 from hvd_pods.common.run_events import RunEvent
 from hvd_pods.rules import choosing, diagnosis, replacing
 from hvd_pods.rules import messages as m
-from hvd_pods.rules.state import Activity, Gathered, State, Step
+from hvd_pods.rules.state import Activity, Decision, Gathered, State
 from hvd_pods.rules.timers import TimerKind
 from hvd_pods.rules.worker_names import (
     describe_spares,
@@ -40,12 +40,12 @@ LOOK_EVERY = 60.0
 MASTER_OFFLINE_FACTOR = 5
 
 
-def begin(step: Step) -> None:
+def begin(decision: Decision) -> None:
     """Wait for the workers of an attempt that begins."""
-    step.set_timer(TimerKind.PODS, step.now + FIRST_REPORT_AFTER)
-    if _orphan_fence(step.state):
-        step.set_timer(TimerKind.RESUME, step.now + LEFT_WITHIN)
-    extend_deadline(step)
+    decision.set_timer(TimerKind.PODS, decision.now + FIRST_REPORT_AFTER)
+    if _orphan_fence(decision.state):
+        decision.set_timer(TimerKind.RESUME, decision.now + LEFT_WITHIN)
+    extend_deadline(decision)
 
 
 def expect(state: State) -> Gathered:
@@ -65,19 +65,19 @@ def expect(state: State) -> Gathered:
     return Gathered(patience=state.run.shrink_after)
 
 
-def lose_patience(step: Step) -> None:
+def lose_patience(decision: Decision) -> None:
     """Begin without the workers that are missing, where the run can do without them."""
-    step.set_gathered(patience=0.0)
-    start_if_possible(step)
+    decision.set_gathered(patience=0.0)
+    start_if_possible(decision)
 
 
-def _note_enough(step: Step) -> None:
+def _note_enough(decision: Decision) -> None:
     """There are as many workers as the run can do with: wait for the others for some time."""
-    state = step.state
+    state = decision.state
     is_new = state.activity == Activity.GATHERING and TimerKind.SHRINK not in state.timers
     gathered = state.gathered
     if is_new and gathered.patience and choosing.has_least(state.run, gathered.answering):
-        step.set_timer(TimerKind.SHRINK, step.now + state.gathered.patience)
+        decision.set_timer(TimerKind.SHRINK, decision.now + state.gathered.patience)
 
 
 def _find_usable(state: State) -> Mapping[str, Pod]:
@@ -118,96 +118,100 @@ def _has_other_state(state: State) -> bool:
     return not (state.was_training or is_first)
 
 
-def extend_deadline(step: Step) -> None:
+def extend_deadline(decision: Decision) -> None:
     """Wait launch.workersTimeoutSeconds from now on for further workers."""
-    until = step.now + step.state.run.workers_timeout
-    step.set_gathered(deadline=until)
-    step.set_timer(TimerKind.WORKERS, until)
+    until = decision.now + decision.state.run.workers_timeout
+    decision.set_gathered(deadline=until)
+    decision.set_timer(TimerKind.WORKERS, until)
 
 
-def on_answer(step: Step, event: m.WorkerAnswers) -> None:
+def on_answer(decision: Decision, event: m.WorkerAnswers) -> None:
     """A worker answers: it may be the last one that was missing."""
-    gathered = step.state.gathered
+    gathered = decision.state.gathered
     reasons = {name: why for name, why in gathered.reasons.items() if name != event.worker}
     answering = {**gathered.answering, event.worker: event.pod}
-    step.set_gathered(answering=answering, reasons=reasons, all_workers_silent=False)
-    if step.state.activity == Activity.GATHERING and event.worker not in gathered.arrived:
+    decision.set_gathered(answering=answering, reasons=reasons, all_workers_silent=False)
+    if decision.state.activity == Activity.GATHERING and event.worker not in gathered.arrived:
         # An autoscaler may bring one node after the other.
-        step.set_gathered(arrived=gathered.arrived | {event.worker})
-        extend_deadline(step)
-    start_if_possible(step)
+        decision.set_gathered(arrived=gathered.arrived | {event.worker})
+        extend_deadline(decision)
+    start_if_possible(decision)
 
 
-def on_problem(step: Step, event: m.WorkerProblem) -> None:
+def on_problem(decision: Decision, event: m.WorkerProblem) -> None:
     """A worker does not answer. One that did is lost when it has been silent for long."""
-    gathered = step.state.gathered
-    limit = step.state.lost_after
-    step.set_gathered(reasons={**gathered.reasons, event.worker: event.why})
+    gathered = decision.state.gathered
+    limit = decision.state.lost_after
+    decision.set_gathered(reasons={**gathered.reasons, event.worker: event.why})
     if event.why.is_stale and event.why != gathered.reasons.get(event.worker):
-        list_pods(step)
+        list_pods(decision)
     if event.worker not in gathered.answering:
         return
     if event.silent >= limit and event.all_workers_silent:
         limit *= MASTER_OFFLINE_FACTOR
         if not gathered.all_workers_silent:
             why = "no worker responds: this pod may have lost the network"
-            step.log(f"{why}; waiting {limit:.0f} s")
-        step.set_gathered(all_workers_silent=True)
+            decision.log(f"{why}; waiting {limit:.0f} s")
+        decision.set_gathered(all_workers_silent=True)
     if event.silent >= limit:
-        _drop(step, event.worker)
+        _drop(decision, event.worker)
 
 
-def on_gone(step: Step, event: m.WorkerGone) -> None:
+def on_gone(decision: Decision, event: m.WorkerGone) -> None:
     """A worker's pod ends, or is another one now: it no longer counts among those that answer."""
-    _drop(step, event.worker)
-    reasons = step.state.gathered.reasons
-    step.set_gathered(reasons={n: why for n, why in reasons.items() if n != event.worker})
+    _drop(decision, event.worker)
+    reasons = decision.state.gathered.reasons
+    decision.set_gathered(reasons={n: why for n, why in reasons.items() if n != event.worker})
 
 
-def _drop(step: Step, worker: str) -> None:
-    answering = step.state.gathered.answering
-    step.set_gathered(answering={name: pod for name, pod in answering.items() if name != worker})
+def _drop(decision: Decision, worker: str) -> None:
+    answering = decision.state.gathered.answering
+    decision.set_gathered(
+        answering={name: pod for name, pod in answering.items() if name != worker}
+    )
 
 
-def start_if_possible(step: Step) -> None:
+def start_if_possible(decision: Decision) -> None:
     """Hand out the code as soon as enough workers answer and the launcher is prepared."""
-    _note_enough(step)
-    state = step.state
+    _note_enough(decision)
+    state = decision.state
     is_waiting = (
         state.activity == Activity.GATHERING and state.attempt.is_prepared and not state.is_stopped
     )
-    if not is_waiting or not is_enough(step):
+    if not is_waiting or not is_enough(decision):
         return
     run = state.run
     answering = state.gathered.answering
     chosen = choosing.choose_workers(run, _find_usable(state), state.broken)
     for name, pod in chosen.items():
-        step.log(f"worker {name} at {pod.address}, {state.facts.workers[name].slots} slots")
+        decision.log(f"worker {name} at {pod.address}, {state.facts.workers[name].slots} slots")
     spares = describe_spares(run, len(answering) - len(chosen))
-    step.report(RunEvent.WORKERS_READY, f"{len(chosen)} workers respond{spares}")
-    step.clear_timers(TimerKind.WORKERS, TimerKind.RESUME, TimerKind.SHRINK)
+    decision.report(RunEvent.WORKERS_READY, f"{len(chosen)} workers respond{spares}")
+    decision.clear_timers(TimerKind.WORKERS, TimerKind.RESUME, TimerKind.SHRINK)
     if choosing.count_missing_workers(run, chosen):
-        step.do(m.FreezeAddresses([*chosen]))
+        decision.do(m.FreezeAddresses([*chosen]))
     else:
         # Another master may replace the workers while this one ends: it must not do the same. And
         # a pod that is to end still trains until its grace period is over.
-        step.clear_timers(TimerKind.PODS)
-        step.do(m.FreezeAddresses())
-    step.set(activity=Activity.DELIVERING)
-    step.set_attempt(pods=chosen)
+        decision.clear_timers(TimerKind.PODS)
+        decision.do(m.FreezeAddresses())
+    decision.set(activity=Activity.DELIVERING)
+    decision.set_attempt(pods=chosen)
     addresses = {name: pod.address for name, pod in answering.items()}
     saves = _has_other_state(state)
     orphan_fence = _orphan_fence(state)
     orphan_ranks = sum(worker.slots for worker in read_workers(run, state.recorded_workers))
-    step.do(m.Deliver(state.attempt.number, addresses, chosen, saves, orphan_fence, orphan_ranks))
+    decision.do(
+        m.Deliver(state.attempt.number, addresses, chosen, saves, orphan_fence, orphan_ranks)
+    )
 
 
-def is_enough(step: Step) -> bool:
+def is_enough(decision: Decision) -> bool:
     """Whether the attempt can start with the workers that answer.
 
     Until the timer "resume", all workers are waited for whose ranks may have finished.
     """
-    state = step.state
+    state = decision.state
     run = state.run
     usable = _find_usable(state)
     are_missing = len(state.gathered.answering) < len(run.workers)
@@ -223,13 +227,13 @@ def _may_shrink(state: State) -> bool:
     return is_complete or not gathered.patience
 
 
-def list_pods(step: Step) -> None:
+def list_pods(decision: Decision) -> None:
     """Look at the pods of missing workers, unless that is under way."""
-    state = step.state
+    state = decision.state
     if not replacing.may_replace_pods(state):
         return
     has_fewer = replacing.trains_with_fewer(state)
-    step.set_timer(TimerKind.PODS, step.now + (LOOK_EVERY if has_fewer else REPORT_EVERY))
+    decision.set_timer(TimerKind.PODS, decision.now + (LOOK_EVERY if has_fewer else REPORT_EVERY))
     if state.gathered.is_listing:
         return
     missing = []
@@ -239,28 +243,28 @@ def list_pods(step: Step) -> None:
     if not (missing or any(why.is_stale for why in reasons)):
         return
     if not state.run.api:
-        _report_missing(step, m.PodsListed(state.attempt.number))
+        _report_missing(decision, m.PodsListed(state.attempt.number))
         return
-    step.set_gathered(is_listing=True)
-    step.do(m.ListPods(state.attempt.number, [worker.name for worker in missing]))
+    decision.set_gathered(is_listing=True)
+    decision.do(m.ListPods(state.attempt.number, [worker.name for worker in missing]))
 
 
-def on_pods(step: Step, event: m.PodsListed) -> None:
+def on_pods(decision: Decision, event: m.PodsListed) -> None:
     """The pods were listed: replace those in the way, and say why workers are missing, or lost."""
-    state = step.state
-    step.set_gathered(is_listing=False)
+    state = decision.state
+    decision.set_gathered(is_listing=False)
     launch = state.attempt.launch
     if launch and launch.lost:
-        diagnosis.explain_loss(step, event, launch.lost)
+        diagnosis.explain_loss(decision, event, launch.lost)
     if not replacing.may_replace_pods(state):
         return
-    replacing.replace_pods(step, event.pods)
+    replacing.replace_pods(decision, event.pods)
     if state.activity == Activity.GATHERING:
-        _scale_up(step, event)
-        _report_missing(step, event)
+        _scale_up(decision, event)
+        _report_missing(decision, event)
 
 
-def _scale_up(step: Step, event: m.PodsListed) -> None:
+def _scale_up(decision: Decision, event: m.PodsListed) -> None:
     """Scale up the StatefulSets without the pods of missing workers.
 
     An attempt that expected to be the last one scaled them to 0, and then another attempt was made:
@@ -268,36 +272,36 @@ def _scale_up(step: Step, event: m.PodsListed) -> None:
     when the attempt began. A run that ends or trains leaves them alone: it may be the suspension of
     the run that took them away.
     """
-    run = step.state.run
-    missing = choosing.find_missing(run, step.state.gathered.answering)
+    run = decision.state.run
+    missing = choosing.find_missing(run, decision.state.gathered.answering)
     absent = {worker.stateful_set for worker in missing if worker.name not in event.pods}
     if event.problem:
         return
     for name in sorted(absent):
         # A person may have chosen the number of workers, where it may change.
-        step.do(m.ScaleUp(name, run.initial_workers[name], run.least_workers[name]))
+        decision.do(m.ScaleUp(name, run.initial_workers[name], run.least_workers[name]))
 
 
-def _report_missing(step: Step, event: m.PodsListed) -> None:
+def _report_missing(decision: Decision, event: m.PodsListed) -> None:
     """Say why workers are missing, which are waited for longer where they are queued."""
-    missing = choosing.find_missing(step.state.run, step.state.gathered.answering)
+    missing = choosing.find_missing(decision.state.run, decision.state.gathered.answering)
     if not missing:
         return
-    found = diagnosis.note_missing(step, missing, event)
+    found = diagnosis.note_missing(decision, missing, event)
     if any(item.queued for item in found.values()):
         # launch.workersTimeoutSeconds begins when they are admitted, and have their data.
-        extend_deadline(step)
-    diagnosis.report_missing(step, found)
+        extend_deadline(decision)
+    diagnosis.report_missing(decision, found)
 
 
-def time_out(step: Step) -> None:
+def time_out(decision: Decision) -> None:
     """No further worker has come in a whole time-out: fail, with the reasons of those missing."""
-    state = step.state
+    state = decision.state
     has_least = choosing.has_least(state.run, state.gathered.answering)
     if state.activity == Activity.GATHERING and has_least:
-        lose_patience(step)
+        lose_patience(decision)
         return
-    if state.activity != Activity.GATHERING or is_enough(step):
+    if state.activity != Activity.GATHERING or is_enough(decision):
         # Where only the launcher is not prepared yet, that takes its own time.
         return
     missing = choosing.find_missing(state.run, state.gathered.answering)
@@ -307,4 +311,6 @@ def time_out(step: Step) -> None:
         for worker in missing
     }
     what = f"did not answer within launch.workersTimeoutSeconds={state.run.workers_timeout:.0f}"
-    step.then(m.AttemptEnds(diagnosis.missing_error(step, found, what, WorkersTimeoutError)))
+    decision.then(
+        m.AttemptEnds(diagnosis.missing_error(decision, found, what, WorkersTimeoutError))
+    )

@@ -14,7 +14,7 @@ from hvd_pods.common.run import Pod
 from hvd_pods.common.run_events import RunEvent
 from hvd_pods.rules import aborting, choosing, replacing
 from hvd_pods.rules import messages as m
-from hvd_pods.rules.state import Activity, Step
+from hvd_pods.rules.state import Activity, Decision
 from hvd_pods.rules.timers import TimerKind
 from hvd_pods.rules.worker_names import format_workers
 
@@ -30,11 +30,11 @@ LONGEST_PAUSE = 600.0
 AGAIN_AFTER = 30.0
 
 
-def note_size(step: Step) -> None:
+def note_size(decision: Decision) -> None:
     """Say that the ranks start on another number of workers than before."""
-    state = step.state
+    state = decision.state
     launch = state.attempt.launch
-    run = step.state.run
+    run = decision.state.run
     if launch is None or not run.is_adaptive or state.activity != Activity.TRAINING:
         return
     wanted = sum(run.needed_workers.values())
@@ -43,27 +43,29 @@ def note_size(step: Step) -> None:
     pause = state.grow_pause or GROW_EVERY
     what = f"{state.ranks} ranks train on {now} of {wanted} workers"
     if now < before:
-        is_soon = step.now - state.grown_at < 2 * pause
-        step.set(grow_pause=min(2 * pause, LONGEST_PAUSE) if is_soon else GROW_EVERY)
-        step.report(RunEvent.SHRUNK, what)
+        is_soon = decision.now - state.grown_at < 2 * pause
+        decision.set(grow_pause=min(2 * pause, LONGEST_PAUSE) if is_soon else GROW_EVERY)
+        decision.report(RunEvent.SHRUNK, what)
     elif now > before:
-        step.report(RunEvent.GROWN, what)
-    step.set(workers_before=now)
+        decision.report(RunEvent.GROWN, what)
+    decision.set(workers_before=now)
 
 
-def look(step: Step) -> None:
+def look(decision: Decision) -> None:
     """Workers have come or gone: wait a moment for those that could have ranks."""
-    if not find_newcomers(step):
-        step.clear_timers(TimerKind.GROW)
-    elif TimerKind.GROW not in step.state.timers:
-        pause = step.state.grow_pause or GROW_EVERY
-        step.set_timer(TimerKind.GROW, max(step.now + SETTLE, step.state.grown_at + pause))
+    if not find_newcomers(decision):
+        decision.clear_timers(TimerKind.GROW)
+    elif TimerKind.GROW not in decision.state.timers:
+        pause = decision.state.grow_pause or GROW_EVERY
+        decision.set_timer(
+            TimerKind.GROW, max(decision.now + SETTLE, decision.state.grown_at + pause)
+        )
 
 
-def find_newcomers(step: Step) -> Mapping[str, Pod]:
+def find_newcomers(decision: Decision) -> Mapping[str, Pod]:
     """The workers that answer and that the launch lacks; none while it cannot be ended for them."""
-    state = step.state
-    run = step.state.run
+    state = decision.state
+    run = decision.state.run
     launch = state.attempt.launch
     if state.activity != Activity.TRAINING or launch is None or not run.is_adaptive:
         return {}
@@ -82,40 +84,42 @@ def find_newcomers(step: Step) -> Mapping[str, Pod]:
     return found
 
 
-def prepare(step: Step) -> None:
+def prepare(decision: Decision) -> None:
     """Workers have answered for a while: prepare them for the next launch."""
-    launch = step.state.attempt.launch
-    pods = find_newcomers(step)
+    launch = decision.state.attempt.launch
+    pods = find_newcomers(decision)
     if launch and pods:
-        step.set_launch(is_growing=True)
+        decision.set_launch(is_growing=True)
         addresses = {name: pod.address for name, pod in pods.items()}
-        number = step.state.attempt.number
-        step.do(m.PrepareNewcomers(number, addresses, pods, launch.workers))
+        number = decision.state.attempt.number
+        decision.do(m.PrepareNewcomers(number, addresses, pods, launch.workers))
 
 
-def on_ready(step: Step, event: m.NewcomersReady) -> None:
+def on_ready(decision: Decision, event: m.NewcomersReady) -> None:
     """The workers are prepared: end the launch, so that the next one has them."""
-    if step.state.activity != Activity.TRAINING or not step.state.attempt.launch:
+    if decision.state.activity != Activity.TRAINING or not decision.state.attempt.launch:
         return
-    step.set_launch(is_growing=False)
-    came = find_newcomers(step)
+    decision.set_launch(is_growing=False)
+    came = find_newcomers(decision)
     names = format_workers(
-        [step.state.facts.workers[name] for name in event.workers if name in came]
+        [decision.state.facts.workers[name] for name in event.workers if name in came]
     )
     after = AGAIN_AFTER
     if event.problem:
-        replacing.log_once(step, f"{event.problem}; trying again in {AGAIN_AFTER:.0f} s")
+        replacing.log_once(decision, f"{event.problem}; trying again in {AGAIN_AFTER:.0f} s")
     elif names and not event.is_kept:
         # They may have begun a moment ago.
-        refusals = step.state.attempt.launch.refusals
+        refusals = decision.state.attempt.launch.refusals
         after = min(SETTLE * 2**refusals, AGAIN_AFTER)
-        step.set_launch(refusals=refusals + 1)
+        decision.set_launch(refusals=refusals + 1)
         if after == AGAIN_AFTER:
             why = "the ranks do not keep their state in memory (keep), and would lose steps"
-            replacing.log_once(step, f"{names} wait for the next attempt: {why}")
+            replacing.log_once(decision, f"{names} wait for the next attempt: {why}")
     elif names:
-        step.set(grown_at=step.now)
-        aborting.abort(step, ResizedError(f"{names} came: starting the ranks again with them", 1))
+        decision.set(grown_at=decision.now)
+        aborting.abort(
+            decision, ResizedError(f"{names} came: starting the ranks again with them", 1)
+        )
         return
     if came:
-        step.set_timer(TimerKind.GROW, step.now + after)
+        decision.set_timer(TimerKind.GROW, decision.now + after)

@@ -23,7 +23,7 @@ from hvd_pods.common.run_events import RunEvent
 from hvd_pods.rules import aborting, ending
 from hvd_pods.rules import messages as m
 from hvd_pods.rules.progress import Progress
-from hvd_pods.rules.state import END, Activity, Step
+from hvd_pods.rules.state import END, Activity, Decision
 from hvd_pods.rules.timers import TimerKind
 from hvd_pods.rules.worker_names import read_workers
 
@@ -50,19 +50,19 @@ TAKE = "take"
 RENEW = "renew"
 
 
-def begin(step: Step, event: m.Started) -> None:
+def begin(decision: Decision, event: m.Started) -> None:
     """Take the record, or begin at once where this master has no access to the API."""
-    if step.state.run.api:
-        step.do(m.ReadRecord())
+    if decision.state.run.api:
+        decision.do(m.ReadRecord())
     else:
-        step.set_hold(fence=new_fence(0, step.wall))
-        hold(step, {})
+        decision.set_hold(fence=new_fence(0, decision.wall))
+        hold(decision, {})
 
 
-def look(step: Step, event: m.RecordRead | m.RecordChanged) -> None:
+def look(decision: Decision, event: m.RecordRead | m.RecordChanged) -> None:
     """Take the record if it is free; otherwise wait for its holder."""
-    state = step.state
-    facts = step.state.facts
+    state = decision.state
+    facts = decision.state.facts
     data = event.data
     if state.activity != Activity.HOLDING:
         return
@@ -71,123 +71,125 @@ def look(step: Step, event: m.RecordRead | m.RecordChanged) -> None:
         what = (
             f"{other} has taken the workers over from this Job: delete the Job, which is obsolete"
         )
-        step.then(m.EndReached(SupersededError(what)))
+        decision.then(m.EndReached(SupersededError(what)))
         return
     holder = describe_holder(data)
-    is_free = _is_free(step, data)
-    is_silent = renewal(data) == state.hold.seen and step.now - state.hold.seen_at > EXPIRES_AFTER
+    is_free = _is_free(decision, data)
+    is_silent = (
+        renewal(data) == state.hold.seen and decision.now - state.hold.seen_at > EXPIRES_AFTER
+    )
     if is_free or is_silent:
         changes = {}
         if not is_free:
-            step.log(f"{holder} has not renewed its hold: taking over")
+            decision.log(f"{holder} has not renewed its hold: taking over")
             changes[Key.SUPERSEDED] = data.get(Key.HOLDER_UID, "")
-        fence = new_fence(fence_of(data, step.wall) + MOST_UNWRITTEN, step.wall)
-        step.set_hold(fence=fence, data=dict(data))
+        fence = new_fence(fence_of(data, decision.wall) + MOST_UNWRITTEN, decision.wall)
+        decision.set_hold(fence=fence, data=dict(data))
         known = state.hold.changes
-        step.do(m.WriteRecord(TAKE, changes, fence, True, known, TAKE_RETRY_SECONDS))
+        decision.do(m.WriteRecord(TAKE, changes, fence, True, known, TAKE_RETRY_SECONDS))
         return
     if not state.hold.seen:
         message = (
             f"waiting until {holder}, which controls the workers, ends or stops renewing its hold"
         )
-        step.log(message)
-        step.report(RunEvent.WAITING, message)
+        decision.log(message)
+        decision.report(RunEvent.WAITING, message)
     if renewal(data) != state.hold.seen:
-        step.set_hold(seen=renewal(data), seen_at=step.now)
+        decision.set_hold(seen=renewal(data), seen_at=decision.now)
     if state.is_stopped:
-        step.then(
+        decision.then(
             m.EndReached(InterruptedRunError(f"terminated while {holder} controls the workers"))
         )
     else:
-        step.set_timer(TimerKind.LOOK, step.now + LOOK_EVERY)
+        decision.set_timer(TimerKind.LOOK, decision.now + LOOK_EVERY)
 
 
-def hold(step: Step, data: Mapping[str, str]) -> None:
+def hold(decision: Decision, data: Mapping[str, str]) -> None:
     """Go on as the holder of a record that has these data: repeat how the run ended, or run."""
-    state = step.state
-    facts = step.state.facts
-    run = step.state.run
+    state = decision.state
+    facts = decision.state.facts
+    run = decision.state.run
     if state.hold.is_held:
-        step.set_timer(TimerKind.RENEW, step.now + RENEW_EVERY)
+        decision.set_timer(TimerKind.RENEW, decision.now + RENEW_EVERY)
     if data.get(Key.RUN) == run.id and data.get(Key.SETTINGS) == run.settings:
         attempts = number(data.get(Key.ATTEMPTS))
         failures = number(data.get(Key.FAILURES))
         progress = Progress(losses=read_progress(data).losses)
-        step.set(attempts=attempts, failures=failures, launches=attempts, progress=progress)
+        decision.set(attempts=attempts, failures=failures, launches=attempts, progress=progress)
     was_training = bool(run.api) and data.get(Key.TRAINED) == facts.uid
     # The record does not say whether the command had reached a worker: it may have.
-    step.set(was_training=was_training, has_reached=was_training)
-    if step.state.was_training:
-        step.set(orphan_fence=number(data.get(Key.LAUNCHED)))
-        before = read_workers(run, step.state.recorded_workers)
-        step.set(workers_before=len(before))
+    decision.set(was_training=was_training, has_reached=was_training)
+    if decision.state.was_training:
+        decision.set(orphan_fence=number(data.get(Key.LAUNCHED)))
+        before = read_workers(run, decision.state.recorded_workers)
+        decision.set(workers_before=len(before))
     if not run.api:
-        step.then(m.AttemptBegins())
+        decision.then(m.AttemptBegins())
     elif has_ended(run, data, facts.uid):
-        step.set(results=data.get(Key.RESULTS, ""))
-        ending.repeat_end(step, data)
+        decision.set(results=data.get(Key.RESULTS, ""))
+        ending.repeat_end(decision, data)
     else:
-        step.set(activity=Activity.READING)
-        step.do(m.ReadJob(START_RETRY_SECONDS))
+        decision.set(activity=Activity.READING)
+        decision.do(m.ReadJob(START_RETRY_SECONDS))
 
 
-def on_written(step: Step, event: m.RecordWritten) -> None:
+def on_written(decision: Decision, event: m.RecordWritten) -> None:
     """The record is held, was renewed or has the end of the run."""
-    step.set_hold(trouble="")
+    decision.set_hold(trouble="")
     if event.purpose == TAKE:
-        step.set_hold(is_held=True)
-        hold(step, step.state.hold.data)
+        decision.set_hold(is_held=True)
+        hold(decision, decision.state.hold.data)
     elif event.purpose == RENEW:
-        step.set_hold(is_renewing=False)
-    elif event.purpose == END and step.state.activity == Activity.FINISHING:
-        ending.scale_down(step)
+        decision.set_hold(is_renewing=False)
+    elif event.purpose == END and decision.state.activity == Activity.FINISHING:
+        ending.scale_down(decision)
 
 
-def on_changed(step: Step, event: m.RecordChanged) -> None:
+def on_changed(decision: Decision, event: m.RecordChanged) -> None:
     """Somebody else has changed the record: another master, which has taken it, or a person."""
-    step.set_hold(changes=event.changes)
-    if step.state.activity == Activity.OVER:
+    decision.set_hold(changes=event.changes)
+    if decision.state.activity == Activity.OVER:
         return
     if event.is_other:
         # What this master would write about its run, the next one would take for its own.
-        lose(step, LATER_RELEASE)
+        lose(decision, LATER_RELEASE)
         return
     if event.purpose == TAKE:
-        look(step, event)
+        look(decision, event)
         return
     # Another master that has taken it has a higher number, also when it has given it back since.
-    if fence_of(event.data, step.wall) <= step.state.hold.fence:
+    if fence_of(event.data, decision.wall) <= decision.state.hold.fence:
         if event.purpose == RENEW:
-            step.set_hold(is_renewing=False)
-            renew(step)
+            decision.set_hold(is_renewing=False)
+            renew(decision)
         else:
-            step.write_record(event.purpose, within=None if event.purpose == END else 0.0)
+            decision.write_record(event.purpose, within=None if event.purpose == END else 0.0)
         return
-    lose(step, describe_holder(event.data))
+    lose(decision, describe_holder(event.data))
 
 
-def look_again(step: Step, data: Mapping[str, str] | None) -> None:
+def look_again(decision: Decision, data: Mapping[str, str] | None) -> None:
     """Look who has the record, before a failure is counted or workers are scaled.
 
     A worker that serves a newer master refuses this one before this one has seen the record. `data`
     is None where it could not be read.
     """
-    hold_ = step.state.hold
-    if data and hold_.is_held and fence_of(data, step.wall) > hold_.fence:
-        lose(step, describe_holder(data))
+    hold_ = decision.state.hold
+    if data and hold_.is_held and fence_of(data, decision.wall) > hold_.fence:
+        lose(decision, describe_holder(data))
 
 
-def lose(step: Step, holder: str) -> None:
+def lose(decision: Decision, holder: str) -> None:
     """Another master has taken the record: end, and leave the workers to that one."""
-    if step.state.hold.lost_to or step.state.activity == Activity.OVER:
+    if decision.state.hold.lost_to or decision.state.activity == Activity.OVER:
         return
-    step.log(f"{holder} controls the workers now")
-    step.set_hold(lost_to=holder)
-    step.clear_timers(TimerKind.RENEW)
-    attempt = step.state.attempt
-    activity = step.state.activity
+    decision.log(f"{holder} controls the workers now")
+    decision.set_hold(lost_to=holder)
+    decision.clear_timers(TimerKind.RENEW)
+    attempt = decision.state.attempt
+    activity = decision.state.activity
     if activity == Activity.TRAINING:
-        aborting.abort(step, superseded(holder))
+        aborting.abort(decision, superseded(holder))
     elif activity == Activity.JUDGING or (
         activity == Activity.CONCLUDING and attempt.launch and not attempt.problem
     ):
@@ -195,10 +197,10 @@ def lose(step: Step, holder: str) -> None:
         return
     elif activity in (Activity.FINISHING, Activity.STAYING):
         # The training has ended as it has; what is left is the other master's.
-        step.set(activity=Activity.OVER, timers={})
-        step.release_record()
+        decision.set(activity=Activity.OVER, timers={})
+        decision.release_record()
     elif activity != Activity.STORING:
-        step.then(m.EndReached(superseded(holder)))
+        decision.then(m.EndReached(superseded(holder)))
 
 
 def superseded(holder: str) -> RunError:
@@ -206,52 +208,52 @@ def superseded(holder: str) -> RunError:
     return SupersededError(f"{holder} has taken the workers over from this master")
 
 
-def on_failed(step: Step, event: m.RecordFailed) -> None:
+def on_failed(decision: Decision, event: m.RecordFailed) -> None:
     """A call for the record has failed: go on without it where that is safe."""
     if event.purpose == "read":
         if event.status not in (403, 404):
             why = f"cannot read which master controls the workers: {event.message}"
-            step.then(m.EndReached(RunError(why)))
+            decision.then(m.EndReached(RunError(why)))
         else:
-            _continue_without(step, event.message)
+            _continue_without(decision, event.message)
     elif event.purpose == TAKE and event.is_temporary:
-        step.log(f"cannot write the record: {event.message}; trying again during the training")
-        on_written(step, m.RecordWritten(TAKE))
+        decision.log(f"cannot write the record: {event.message}; trying again during the training")
+        on_written(decision, m.RecordWritten(TAKE))
     elif event.purpose == TAKE:
-        _continue_without(step, event.message)
+        _continue_without(decision, event.message)
     else:
         # The training goes on, protected by its fence number; a renewal writes the record later.
-        if event.message != step.state.hold.trouble:
-            step.log(f"cannot write the record of this run: {event.message}")
-        step.set_hold(is_renewing=False, trouble=event.message)
-        if event.purpose == END and step.state.activity == Activity.FINISHING:
+        if event.message != decision.state.hold.trouble:
+            decision.log(f"cannot write the record of this run: {event.message}")
+        decision.set_hold(is_renewing=False, trouble=event.message)
+        if event.purpose == END and decision.state.activity == Activity.FINISHING:
             # Only the holder scales its workers; one that never held the record has no other sign.
-            step.set_hold(is_in_doubt=step.state.hold.is_held)
-            step.do(m.ReadJob(AGAIN_RETRY_SECONDS))
+            decision.set_hold(is_in_doubt=decision.state.hold.is_held)
+            decision.do(m.ReadJob(AGAIN_RETRY_SECONDS))
 
 
-def renew(step: Step) -> None:
+def renew(decision: Decision) -> None:
     """Renew the hold, unless the renewal before is still under way."""
-    if not step.state.hold.is_renewing:
-        step.set_hold(is_renewing=True)
-        step.write_record(RENEW)
-    step.set_timer(TimerKind.RENEW, step.now + RENEW_EVERY)
+    if not decision.state.hold.is_renewing:
+        decision.set_hold(is_renewing=True)
+        decision.write_record(RENEW)
+    decision.set_timer(TimerKind.RENEW, decision.now + RENEW_EVERY)
 
 
-def _continue_without(step: Step, message: str) -> None:
+def _continue_without(decision: Decision, message: str) -> None:
     """Run without holding the record, which cannot be written for this reason."""
-    step.log(f"cannot hold the record: {message}; the workers accept the newest master")
-    step.set_hold(fence=new_fence(0, step.wall))
+    decision.log(f"cannot hold the record: {message}; the workers accept the newest master")
+    decision.set_hold(fence=new_fence(0, decision.wall))
     # What was read of it counts, although it cannot be written.
-    hold(step, step.state.hold.data)
+    hold(decision, decision.state.hold.data)
 
 
-def _is_free(step: Step, data: Mapping[str, str]) -> bool:
+def _is_free(decision: Decision, data: Mapping[str, str]) -> bool:
     """Whether nobody holds the record, or a pod of this very Job that has ended.
 
     The Job controller starts a pod when the one before has ended (podReplacementPolicy).
     """
-    facts = step.state.facts
+    facts = decision.state.facts
     holder = data.get(Key.HOLDER)
     is_of_this_job = facts.uid != "" and data.get(Key.HOLDER_UID) == facts.uid
     return not holder or holder == facts.holder or is_of_this_job

@@ -17,7 +17,7 @@ from hvd_pods.common.hostile import parse_count
 from hvd_pods.common.run_events import RunEvent
 from hvd_pods.rules import aborting, ending
 from hvd_pods.rules import messages as m
-from hvd_pods.rules.state import Activity, Step
+from hvd_pods.rules.state import Activity, Decision
 from hvd_pods.rules.timers import TimerKind
 
 # Looks in the time of a lease, and the seconds between two of them at most.
@@ -31,76 +31,78 @@ def seconds_of(job: Object) -> int:
     return parse_count(job["metadata"].get("annotations", {}).get(LEASE, ""), LONGEST) or 0
 
 
-def begin(step: Step, job: Object | None) -> None:
+def begin(decision: Decision, job: Object | None) -> None:
     """Follow the lease of a Job that was read for the first time, if it has one."""
-    state = step.state
+    state = decision.state
     # The pod of `helm test` has no Job.
     if not state.facts.job or state.lease.seconds or job is None:
         return
     if job == ending.UNREADABLE or seconds_of(job):
-        step.set_lease(seconds=float(seconds_of(job)), renewal=_renewal(job), seen_at=step.now)
-        _look_later(step)
+        decision.set_lease(
+            seconds=float(seconds_of(job)), renewal=_renewal(job), seen_at=decision.now
+        )
+        _look_later(decision)
 
 
-def look(step: Step) -> None:
+def look(decision: Decision) -> None:
     """Read the lease."""
-    step.do(m.ReadLease())
+    decision.do(m.ReadLease())
 
 
-def on_read(step: Step, event: m.LeaseRead) -> None:
+def on_read(decision: Decision, event: m.LeaseRead) -> None:
     """End the run if its lease has not changed for too long; otherwise look again later."""
-    lease = step.state.lease
-    if lease.has_ended or step.state.activity == Activity.OVER or step.state.hold.lost_to:
+    lease = decision.state.lease
+    if lease.has_ended or decision.state.activity == Activity.OVER or decision.state.hold.lost_to:
         return
     if event.job is None:
-        step.set_lease(seen_at=step.now)
-        _look_later(step)
+        decision.set_lease(seen_at=decision.now)
+        _look_later(decision)
         return
     seconds = float(seconds_of(event.job))
     if not seconds:
         # An upgrade has made an ordinary run of it.
-        step.set_lease(seconds=0.0, note="")
-        if step.state.activity == Activity.STAYING:
-            ending.give_back(step)
+        decision.set_lease(seconds=0.0, note="")
+        if decision.state.activity == Activity.STAYING:
+            ending.give_back(decision)
         return
     renewal = _renewal(event.job)
     if renewal != lease.renewal or not lease.seconds:
-        step.set_lease(renewal=renewal, seen_at=step.now)
-    step.set_lease(seconds=seconds)
-    if step.now - step.state.lease.seen_at > seconds:
-        _end(step)
+        decision.set_lease(renewal=renewal, seen_at=decision.now)
+    decision.set_lease(seconds=seconds)
+    if decision.now - decision.state.lease.seen_at > seconds:
+        _end(decision)
     else:
-        _look_later(step)
-        if step.state.activity == Activity.STAYING:
+        _look_later(decision)
+        if decision.state.activity == Activity.STAYING:
             # It may not have been read at the end, and an upgrade may have changed it.
-            ending.watch_deadline(step, event.job)
+            ending.watch_deadline(decision, event.job)
 
 
-def _end(step: Step) -> None:
+def _end(decision: Decision) -> None:
     """End the run, and let its workers go."""
-    seconds = step.state.lease.seconds
+    seconds = decision.state.lease.seconds
     text = (
         f"nobody has renewed the lease of its session for {seconds:.0f} s (session.leaseSeconds): "
         "the command that started it has ended, or its machine sleeps"
     )
-    step.set_lease(has_ended=True, note=text)
-    step.log(f"the run ends: {text}")
-    step.report(RunEvent.LEASE_ENDED, text)
-    activity = step.state.activity
+    decision.set_lease(has_ended=True, note=text)
+    decision.log(f"the run ends: {text}")
+    decision.report(RunEvent.LEASE_ENDED, text)
+    activity = decision.state.activity
     problem = LeaseEndedError(text)
     if activity == Activity.TRAINING:
-        aborting.abort(step, problem)
+        aborting.abort(decision, problem)
     elif activity in (Activity.GATHERING, Activity.DELIVERING, Activity.PAUSING):
-        step.clear_timers(TimerKind.PAUSE)
-        step.then(m.AttemptEnds(problem))
+        decision.clear_timers(TimerKind.PAUSE)
+        decision.then(m.AttemptEnds(problem))
     elif activity == Activity.STAYING:
-        ending.end_stay(step)
+        ending.end_stay(decision)
     # Otherwise the run is about to end, and looks at the lease then.
 
 
-def _look_later(step: Step) -> None:
-    every = step.state.lease.seconds / LOOKS or LOOK_EVERY
-    step.set_timer(TimerKind.LEASE, step.now + min(every, LOOK_EVERY))
+def _look_later(decision: Decision) -> None:
+    every = decision.state.lease.seconds / LOOKS or LOOK_EVERY
+    decision.set_timer(TimerKind.LEASE, decision.now + min(every, LOOK_EVERY))
 
 
 def _renewal(job: Object) -> str:

@@ -15,7 +15,7 @@ from hvd_pods.common.contract import REVISION_LABEL
 from hvd_pods.common.run import Worker
 from hvd_pods.rules import choosing
 from hvd_pods.rules import messages as m
-from hvd_pods.rules.state import Activity, State, Step
+from hvd_pods.rules.state import Activity, Decision, State
 from hvd_pods.rules.worker_names import format_workers
 
 # Grace before a pod that should have ended, on a node that does not say so, is force-deleted.
@@ -42,10 +42,10 @@ def trains_with_fewer(state: State) -> bool:
     return bool(is_short) and state.activity == Activity.TRAINING
 
 
-def replace_pods(step: Step, pods: Mapping[str, Object]) -> None:
+def replace_pods(decision: Decision, pods: Mapping[str, Object]) -> None:
     """Delete pods of an earlier revision, and pods for good that should have ended long ago."""
-    answering = step.state.gathered.answering
-    workers = step.state.facts.workers
+    answering = decision.state.gathered.answering
+    workers = decision.state.facts.workers
     stale = {}
     ending = {}
     for name, worker in workers.items():
@@ -54,40 +54,42 @@ def replace_pods(step: Step, pods: Mapping[str, Object]) -> None:
             continue
         since = item.get("deletionTimestamp")
         is_earlier = is_stale(worker, pods[name])
-        replaced = step.state.gathered.replaced
+        replaced = decision.state.gathered.replaced
         if not is_earlier and name in replaced:
             # Whatever its StatefulSet made before, it has been mended.
-            step.set_gathered(replaced={n: each for n, each in replaced.items() if n != name})
+            decision.set_gathered(replaced={n: each for n, each in replaced.items() if n != name})
         # While ranks train, a stale one may be the next run's.
-        is_in_the_way = since is None and is_earlier and not trains_with_fewer(step.state)
-        if is_in_the_way and _may_replace(step, name, item["uid"]):
+        is_in_the_way = since is None and is_earlier and not trains_with_fewer(decision.state)
+        if is_in_the_way and _may_replace(decision, name, item["uid"]):
             stale[name] = item["uid"]
-        elif since and name not in answering and step.wall - parse_time(since) > GIVE_UP_AFTER:
+        elif since and name not in answering and decision.wall - parse_time(since) > GIVE_UP_AFTER:
             node = pods[name].get("spec", {}).get("nodeName")
-            log_once(step, f"{name} should have ended at {since} on {node}: replacing it")
+            log_once(decision, f"{name} should have ended at {since} on {node}: replacing it")
             ending[name] = item["uid"]
     if stale:
-        log_once(step, f"replacing workers {STALE}: {format_workers([workers[n] for n in stale])}")
-        step.do(m.DeletePods(stale))
+        log_once(
+            decision, f"replacing workers {STALE}: {format_workers([workers[n] for n in stale])}"
+        )
+        decision.do(m.DeletePods(stale))
     if ending:
-        step.do(m.DeletePods(ending, grace=0))
+        decision.do(m.DeletePods(ending, grace=0))
 
 
-def _may_replace(step: Step, name: str, uid: str) -> bool:
+def _may_replace(decision: Decision, name: str, uid: str) -> bool:
     """Whether a stale pod of this worker may be deleted now, which is noted then."""
-    gathered = step.state.gathered
+    gathered = decision.state.gathered
     uids, at = gathered.replaced.get(name, (frozenset(), 0.0))
-    if len(uids | {uid}) > MOST_REPLACED and step.now - at < REPLACE_EVERY:
+    if len(uids | {uid}) > MOST_REPLACED and decision.now - at < REPLACE_EVERY:
         return False
     if len(uids) <= MOST_REPLACED:
         uids |= {uid}
-    step.set_gathered(replaced={**gathered.replaced, name: (uids, step.now)})
+    decision.set_gathered(replaced={**gathered.replaced, name: (uids, decision.now)})
     return True
 
 
-def makes_stale_pods(step: Step, worker: Worker, pod: Object | None) -> bool:
+def makes_stale_pods(decision: Decision, worker: Worker, pod: Object | None) -> bool:
     """Whether a StatefulSet has replaced stale pods of a worker with stale ones repeatedly."""
-    uids, _ = step.state.gathered.replaced.get(worker.name, (frozenset(), 0.0))
+    uids, _ = decision.state.gathered.replaced.get(worker.name, (frozenset(), 0.0))
     # It may have no pod for a moment, after the last one was deleted.
     return len(uids | {pod["metadata"].get("uid")} if pod else uids) > MOST_REPLACED
 
@@ -97,9 +99,9 @@ def is_stale(worker: Worker, pod: Object) -> bool:
     return bool(pod["metadata"].get("labels", {}).get(REVISION_LABEL) != worker.revision)
 
 
-def log_once(step: Step, text: str) -> None:
+def log_once(decision: Decision, text: str) -> None:
     """Log a message once in an attempt, of what is tried again and again."""
-    announced = step.state.gathered.announced
+    announced = decision.state.gathered.announced
     if text not in announced:
-        step.log(text)
-        step.set_gathered(announced=announced | {text})
+        decision.log(text)
+        decision.set_gathered(announced=announced | {text})

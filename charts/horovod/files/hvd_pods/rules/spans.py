@@ -142,7 +142,7 @@ def _has_ended(state: State) -> bool:
 
 
 def _end(before: State, state: State, name: Name, began: float, ended: float) -> Span:
-    """The span that has ended with the step from one state to another."""
+    """The span that has ended with the decision from one state to another."""
     what, fence = name
     facts = state.facts
     problem: RunError | None = None
@@ -181,7 +181,7 @@ def _find_problem(before: State, state: State) -> RunError | None:
     if state.attempt.number == before.attempt.number:
         problem = state.attempt.problem or state.problem
     else:
-        # Without access to the API, the next attempt may begin in the same step.
+        # Without access to the API, the next attempt may begin with the same decision.
         problem = before.attempt.problem or RunError(state.last_failure)
     return None if isinstance(problem, ResizedError) else problem
 

@@ -23,7 +23,7 @@ from hvd_pods.rules.stall_state import (
     Stall,
     describe,
 )
-from hvd_pods.rules.state import Activity, Step
+from hvd_pods.rules.state import Activity, Decision
 from hvd_pods.rules.timers import TimerKind
 from hvd_pods.rules.worker_names import find_worker
 
@@ -42,102 +42,106 @@ STOPPED_FOR = (30.0, STOPPED_AT_MOST)
 STOPPED_FOR_KEPT = (3.0, 10.0)
 
 
-def on_missing_rank(step: Step, event: m.RankMissing) -> None:
+def on_missing_rank(decision: Decision, event: m.RankMissing) -> None:
     """Horovod says that a rank has not joined."""
-    launch = step.state.attempt.launch
-    if event.rank >= sum(worker.slots for worker in step.state.run.workers):
+    launch = decision.state.attempt.launch
+    if event.rank >= sum(worker.slots for worker in decision.state.run.workers):
         # A script has made the message up.
         return
     worker = None
     if launch:
         worker = find_worker(
-            event.rank, [step.state.facts.workers[name] for name in launch.workers]
+            event.rank, [decision.state.facts.workers[name] for name in launch.workers]
         )
     name = worker.name if worker else ""
-    since = step.now - event.seconds
-    stall = Stall(event.rank, name, event.what, since, step.now, event.seconds)
-    add_stall(step, stall._replace(is_measured=False))
+    since = decision.now - event.seconds
+    stall = Stall(event.rank, name, event.what, since, decision.now, event.seconds)
+    add_stall(decision, stall._replace(is_measured=False))
 
 
-def note_idle(step: Step, notice: Mapping[str, Any]) -> None:
+def note_idle(decision: Decision, notice: Mapping[str, Any]) -> None:
     """A rank uses no CPU: it waits for another one, or all wait for one that hangs."""
-    launch = step.launch
-    run = step.state.run
+    launch = decision.launch
+    run = decision.state.run
     known = {**launch.idle, notice["rank"]: notice}
     idle = {
         rank: one
         for rank, one in known.items()
-        if step.now - one["at"] < FORGET_AFTER * max(one["period"], LOOK_EVERY)
+        if decision.now - one["at"] < FORGET_AFTER * max(one["period"], LOOK_EVERY)
     }
-    step.set_launch(idle=idle)
+    decision.set_launch(idle=idle)
     # Those of a command's earlier ranks have the numbers of its present ones.
     over = frozenset() if run.mode == "custom" else launch.over
-    if len(idle) < step.state.ranks - len(over):
+    if len(idle) < decision.state.ranks - len(over):
         return
     # Count from when the last rank became idle: until then, the others may have waited for it.
     since, rank = max((one["at"] - one["seconds"], rank) for rank, one in idle.items())
-    if step.now - since < min(NAME_AFTER, run.stall_timeout or NAME_AFTER):
+    if decision.now - since < min(NAME_AFTER, run.stall_timeout or NAME_AFTER):
         return
     if not launch.stalls.find(rank, since, LOOK_EVERY):
-        step.log(
+        decision.log(
             "no rank computes: each waits for another one, for a file or for the network; a rank "
             "whose stack is outside of a collective operation keeps the others waiting"
         )
     for rank, one in idle.items():
         period = max(one["period"], LOOK_EVERY)
-        add_stall(step, Stall(rank, one["worker"], "uses no CPU", since, step.now, period))
+        add_stall(decision, Stall(rank, one["worker"], "uses no CPU", since, decision.now, period))
 
 
-def report_unfinished(step: Step) -> None:
+def report_unfinished(decision: Decision) -> None:
     """Name the ranks that have not ended after others, and end the attempt if that lasts long.
 
     Ranks that wait for one that has left wait for ever. Those that still make steps do not.
     """
-    launch = step.state.attempt.launch
-    run = step.state.run
-    if step.state.activity != Activity.TRAINING or launch is None or launch.problem:
+    launch = decision.state.attempt.launch
+    run = decision.state.run
+    if decision.state.activity != Activity.TRAINING or launch is None or launch.problem:
         return
     if launch.asked:
         # They have a time.
         return
-    since = max(launch.finished_at, step.state.last_step)
-    waited = step.now - since
+    since = max(launch.finished_at, decision.state.last_step)
+    waited = decision.now - since
     limit = max(run.stall_timeout, NAME_AFTER) if run.stall_timeout else float("inf")
     if waited < NAME_AFTER or (launch.unfinished and waited < limit):
-        step.set_timer(TimerKind.UNFINISHED, since + (limit if launch.unfinished else NAME_AFTER))
+        decision.set_timer(
+            TimerKind.UNFINISHED, since + (limit if launch.unfinished else NAME_AFTER)
+        )
         return
-    unfinished = _find_unfinished(step)
-    text = _describe_unfinished(step, unfinished, waited)
+    unfinished = _find_unfinished(decision)
+    text = _describe_unfinished(decision, unfinished, waited)
     if waited >= limit:
         why = f"{text}, longer than launch.stallTimeoutSeconds={run.stall_timeout:.0f}"
-        aborting.abort(step, LaunchError(why, 1))
+        aborting.abort(decision, LaunchError(why, 1))
         return
     # Where all ranks have ended, no rank keeps the others waiting.
     worker, rank = unfinished[0] if unfinished else ("", NO_RANK)
     what = f"has not ended after {name_ranks(launch.finished[:1])}"
-    step.set_launch(unfinished=Stall(rank, worker, what, since, step.now, float("inf")))
-    _announce_stall(step, text)
+    decision.set_launch(unfinished=Stall(rank, worker, what, since, decision.now, float("inf")))
+    _announce_stall(decision, text)
     if limit < float("inf"):
-        step.set_timer(TimerKind.UNFINISHED, since + limit)
+        decision.set_timer(TimerKind.UNFINISHED, since + limit)
     ranks: dict[str, list[int]] = {}
     for worker, rank in unfinished[:MOST_RANKS]:
         ranks.setdefault(worker, []).append(rank)
     if ranks:
-        step.do(m.ShowStacks(step.state.attempt.number, ranks))
+        decision.do(m.ShowStacks(decision.state.attempt.number, ranks))
 
 
-def _find_unfinished(step: Step) -> list[tuple[str, int]]:
+def _find_unfinished(decision: Decision) -> list[tuple[str, int]]:
     """The ranks (worker, number) that have not ended with 0."""
-    launch = step.launch
+    launch = decision.launch
     over = {rank for _, rank in launch.over}
-    workers = [step.state.facts.workers[name] for name in launch.workers]
-    found = [(rank, find_worker(rank, workers)) for rank in range(step.state.ranks)]
+    workers = [decision.state.facts.workers[name] for name in launch.workers]
+    found = [(rank, find_worker(rank, workers)) for rank in range(decision.state.ranks)]
     return [(worker.name, rank) for rank, worker in found if worker and rank not in over]
 
 
-def _describe_unfinished(step: Step, ranks: Sequence[tuple[str, int]], seconds: float) -> str:
-    launch = step.launch
-    others = name_ranks(ranks) if ranks else f"all ranks have, but {step.state.run.mode}"
+def _describe_unfinished(
+    decision: Decision, ranks: Sequence[tuple[str, int]], seconds: float
+) -> str:
+    launch = decision.launch
+    others = name_ranks(ranks) if ranks else f"all ranks have, but {decision.state.run.mode}"
     first = name_ranks(launch.finished[:1])
     return f"{first} ended with exit code 0, and {others} has not ended for {seconds:.0f} s"
 
@@ -149,87 +153,89 @@ def name_ranks(ranks: Sequence[tuple[str, int]]) -> str:
     return f"{names}{more}"
 
 
-def add_stall(step: Step, stall: Stall) -> None:
+def add_stall(decision: Decision, stall: Stall) -> None:
     """Note a stalled rank, which is reported when the other lines of the message have come."""
-    launch = step.state.attempt.launch
+    launch = decision.state.attempt.launch
     if launch is None:
         return
     # The end of an attempt is not held back; what is only named is, in report_stalls.
-    if TimerKind.STALLS not in step.state.timers or stall.is_measured:
-        at = step.now + COLLECT
-        step.set_timer(TimerKind.STALLS, min(at, step.state.timers.get(TimerKind.STALLS, at)))
-    step.set_launch(stalls=launch.stalls.add(stall))
+    if TimerKind.STALLS not in decision.state.timers or stall.is_measured:
+        at = decision.now + COLLECT
+        decision.set_timer(
+            TimerKind.STALLS, min(at, decision.state.timers.get(TimerKind.STALLS, at))
+        )
+    decision.set_launch(stalls=launch.stalls.add(stall))
 
 
-def report_stalls(step: Step) -> None:
+def report_stalls(decision: Decision) -> None:
     """Name the ranks of a message, and end the attempt if that has lasted too long."""
-    launch = step.state.attempt.launch
-    if launch is None or step.state.activity != Activity.TRAINING:
+    launch = decision.state.attempt.launch
+    if launch is None or decision.state.activity != Activity.TRAINING:
         return
-    lasting = map(step.state.shorten, launch.stalls.new.values())
-    late = [stall for stall in lasting if stall.seen - stall.since >= _find_limit(step, stall)]
-    if not late and step.now < launch.stalls.quiet_until:
-        step.set_timer(TimerKind.STALLS, launch.stalls.quiet_until)
+    lasting = map(decision.state.shorten, launch.stalls.new.values())
+    late = [stall for stall in lasting if stall.seen - stall.since >= _find_limit(decision, stall)]
+    if not late and decision.now < launch.stalls.quiet_until:
+        decision.set_timer(TimerKind.STALLS, launch.stalls.quiet_until)
         return
     stalls, first = launch.stalls.collect()
-    why = f"{describe(late)}, longer than {_describe_limit(step, late[0])}" if late else ""
-    quiet = step.now + REPORT_EVERY if first else stalls.quiet_until
+    why = f"{describe(late)}, longer than {_describe_limit(decision, late[0])}" if late else ""
+    quiet = decision.now + REPORT_EVERY if first else stalls.quiet_until
     # The stacks of ranks that are late may still be on the way.
     late_now = why or launch.stalls.late
-    step.set_launch(stalls=replace(stalls, late=late_now, quiet_until=quiet))
+    decision.set_launch(stalls=replace(stalls, late=late_now, quiet_until=quiet))
     if first:
-        ago = step.now - step.state.last_step
-        known = f"; the last step was {ago:.0f} s ago" if step.state.last_step else ""
-        _announce_stall(step, f"{describe(first)}{known}")
+        ago = decision.now - decision.state.last_step
+        known = f"; the last step was {ago:.0f} s ago" if decision.state.last_step else ""
+        _announce_stall(decision, f"{describe(first)}{known}")
     ranks: dict[str, list[int]] = {}
     for stall in first[:MOST_RANKS]:
         if stall.worker in launch.workers:
             ranks.setdefault(stall.worker, []).append(stall.rank)
     if ranks:
-        step.do(m.ShowStacks(step.state.attempt.number, ranks))
+        decision.do(m.ShowStacks(decision.state.attempt.number, ranks))
     else:
-        end_stalled(step)
+        end_stalled(decision)
 
 
-def _announce_stall(step: Step, text: str) -> None:
+def _announce_stall(decision: Decision, text: str) -> None:
     """Say which ranks the others wait for, and count that."""
-    step.log(f"stalled: {text}")
-    step.report(RunEvent.STALLED, text)
-    step.set(stalls=step.state.stalls + 1)
-    step.write_record("stall")
+    decision.log(f"stalled: {text}")
+    decision.report(RunEvent.STALLED, text)
+    decision.set(stalls=decision.state.stalls + 1)
+    decision.write_record("stall")
 
 
-def _find_limit(step: Step, stall: Stall) -> float:
+def _find_limit(decision: Decision, stall: Stall) -> float:
     """How long a rank may keep the others waiting, in seconds.
 
     A rank that a signal has stopped does not work. Unless launch.stallTimeoutSeconds is set, it has
     the time of so many steps as the ranks have reported.
     """
-    run = step.state.run
+    run = decision.state.run
     limit = run.stall_timeout or float("inf")
     if not (stall.is_stopped and run.stops_follow_steps):
         return limit
-    seconds = step.state.progress.seconds_of_step
-    least, unknown = STOPPED_FOR_KEPT if step.state.is_kept else STOPPED_FOR
+    seconds = decision.state.progress.seconds_of_step
+    least, unknown = STOPPED_FOR_KEPT if decision.state.is_kept else STOPPED_FOR
     steps = unknown if seconds is None else STOPPED_STEPS * seconds
     return min(limit, STOPPED_AT_MOST, max(steps, least))
 
 
-def _describe_limit(step: Step, stall: Stall) -> str:
-    limit = _find_limit(step, stall)
-    if limit == step.state.run.stall_timeout:
+def _describe_limit(decision: Decision, stall: Stall) -> str:
+    limit = _find_limit(decision, stall)
+    if limit == decision.state.run.stall_timeout:
         return f"launch.stallTimeoutSeconds={limit:.0f}"
     return f"{limit:.0f} s, which launch.stallTimeoutSeconds changes"
 
 
-def end_stalled(step: Step, event: m.StacksShown | None = None) -> None:
+def end_stalled(decision: Decision, event: m.StacksShown | None = None) -> None:
     """End the attempt if ranks have stalled too long; their stacks are in the log now."""
-    launch = step.state.attempt.launch
+    launch = decision.state.attempt.launch
     if launch and event:
         places = dict(event.places)
         late = launch.unfinished
         if late:
             late = late._replace(place=places.get(late.rank, late.place))
-        step.set_launch(stalls=launch.stalls.note_places(places), unfinished=late)
+        decision.set_launch(stalls=launch.stalls.note_places(places), unfinished=late)
     if launch and launch.stalls.late:
-        aborting.abort(step, LaunchError(launch.stalls.late, 1))
+        aborting.abort(decision, LaunchError(launch.stalls.late, 1))

@@ -316,7 +316,7 @@ class State:
         }
 
 
-class Step:
+class Decision:
     """One decision: the state, which it changes, and the effects and events that it collects."""
 
     def __init__(self, state: State, moment: m.Moment) -> None:

@@ -35,7 +35,7 @@ from hvd_pods.rules import aborting, diagnosis, ending, stalls
 from hvd_pods.rules import messages as m
 from hvd_pods.rules.aborting import END_WITHIN
 from hvd_pods.rules.stall_state import Stall
-from hvd_pods.rules.state import Activity, Launch, State, Step
+from hvd_pods.rules.state import Activity, Decision, Launch, State
 from hvd_pods.rules.timers import TimerKind
 from hvd_pods.rules.worker_names import describe_loss, record_workers
 
@@ -53,13 +53,13 @@ MOST_NOTICES = 10_000
 TERMINATED = "terminated: deleted, evicted, or its node drained or shut down"
 
 
-def begin(step: Step, event: m.Delivered) -> None:
+def begin(decision: Decision, event: m.Delivered) -> None:
     """The workers have the code: start the launcher on them, or fail."""
-    state = step.state
-    run = step.state.run
+    state = decision.state
+    run = decision.state.run
     if event.is_finished:
-        step.log("all ranks have finished while there was no master")
-        step.then(m.AttemptEnds(None))
+        decision.log("all ranks have finished while there was no master")
+        decision.then(m.AttemptEnds(None))
         return
     answering = state.gathered.answering
     if event.problem or state.is_stopped:
@@ -67,41 +67,43 @@ def begin(step: Step, event: m.Delivered) -> None:
         if any(answering.get(name) != pod for name, pod in state.attempt.pods.items()):
             # What another pod has answered at the address of one that is gone is not final.
             problem = RunError(str(problem))
-        step.then(m.AttemptEnds(problem))
+        decision.then(m.AttemptEnds(problem))
         return
     chosen = [name for name in state.facts.workers if name in event.workers]
     orphan_fence = state.hold.fence if run.mode == "direct" else 0
-    step.set(activity=Activity.TRAINING, was_training=True, orphan_fence=orphan_fence)
-    step.set_attempt(launch=Launch(tuple(chosen)))
+    decision.set(activity=Activity.TRAINING, was_training=True, orphan_fence=orphan_fence)
+    decision.set_attempt(launch=Launch(tuple(chosen)))
     number = state.attempt.number
-    what = f"attempt {number}: {run.mode} starts {step.state.ranks} ranks on {len(chosen)} workers"
-    step.set(launches=state.launches + 1)
-    step.report(RunEvent.TRAINING, what)
+    what = (
+        f"attempt {number}: {run.mode} starts {decision.state.ranks} ranks on {len(chosen)} workers"
+    )
+    decision.set(launches=state.launches + 1)
+    decision.report(RunEvent.TRAINING, what)
     addresses = {name: answering[name].address for name in chosen if name in answering}
     stay = ending.backoff(state.job or {}) + STAY_LONGER
-    step.do(m.StartLauncher(state.attempt.number, chosen, addresses, stay))
-    step.do(m.FollowProgress(state.attempt.number, chosen))
-    step.set(used_workers=record_workers(run, chosen))
-    step.set_entry(RUNNING, state.last_failure)
-    step.write_record("workers")
-    on_workers(step)
+    decision.do(m.StartLauncher(state.attempt.number, chosen, addresses, stay))
+    decision.do(m.FollowProgress(state.attempt.number, chosen))
+    decision.set(used_workers=record_workers(run, chosen))
+    decision.set_entry(RUNNING, state.last_failure)
+    decision.write_record("workers")
+    on_workers(decision)
 
 
-def on_workers(step: Step) -> None:
+def on_workers(decision: Decision) -> None:
     """Workers have come or gone while the launcher runs."""
-    if step.state.activity != Activity.TRAINING:
+    if decision.state.activity != Activity.TRAINING:
         return
-    _look_for_loss(step)
-    _end_leftovers(step)
+    _look_for_loss(decision)
+    _end_leftovers(decision)
 
 
-def _look_for_loss(step: Step) -> None:
+def _look_for_loss(decision: Decision) -> None:
     """End the launch as soon as one of its workers is lost.
 
     The launcher may not notice for minutes: a node without power closes no connection.
     """
-    attempt = step.state.attempt
-    lost = diagnosis.find_silent(step)
+    attempt = decision.state.attempt
+    lost = diagnosis.find_silent(decision)
     answering = attempt.gathered.answering
     if all(worker.name in answering for worker in lost):
         # A connection that breaks is no loss yet.
@@ -109,176 +111,180 @@ def _look_for_loss(step: Step) -> None:
     if not attempt.launch or attempt.launch.problem:
         return
     leaving = attempt.launch.leaving
-    if all(leaving.get(worker.name, 0.0) > step.now for worker in lost):
+    if all(leaving.get(worker.name, 0.0) > decision.now for worker in lost):
         # A worker that was asked to leave no longer answers, and its ranks may be saving.
-        step.set_timer(TimerKind.LOSS, step.now + LOOK_AGAIN_AFTER)
+        decision.set_timer(TimerKind.LOSS, decision.now + LOOK_AGAIN_AFTER)
         return
-    aborting.abort(step, diagnosis.announce_loss(step, lost))
+    aborting.abort(decision, diagnosis.announce_loss(decision, lost))
 
 
-def _end_leftovers(step: Step) -> None:
+def _end_leftovers(decision: Decision) -> None:
     """End what earlier attempts may have left on workers that answer and have no ranks of this one.
 
     Ranks may still run there when the network was cut. A worker that is gone for a while comes back
     with what it did.
     """
-    attempt = step.state.attempt
-    answering = step.state.gathered.answering
-    idle = frozenset(answering) - frozenset(step.launch.workers)
+    attempt = decision.state.attempt
+    answering = decision.state.gathered.answering
+    idle = frozenset(answering) - frozenset(decision.launch.workers)
     new = sorted(idle - attempt.idle)
-    step.set_attempt(idle=idle)
+    decision.set_attempt(idle=idle)
     if new:
         addresses = {name: pod.address for name, pod in answering.items()}
-        step.do(m.EndLeftovers(attempt.number, addresses, new))
+        decision.do(m.EndLeftovers(attempt.number, addresses, new))
 
 
-def terminate(step: Step) -> None:
+def terminate(decision: Decision) -> None:
     """This pod is asked to end: ask the Job whether another master follows, if ranks may go on."""
-    run = step.state.run
-    launch = step.state.attempt.launch
+    run = decision.state.run
+    launch = decision.state.attempt.launch
     is_ending = launch is None or launch.problem or len(launch.workers) == 1
     if run.mode == "direct" and run.api and not is_ending:
         within = min(LEAVE_WITHIN, run.grace / 6)
-        step.set_timer(TimerKind.LEAVE, step.now + within)
-        step.do(m.ReadJob(within, leaves=True))
+        decision.set_timer(TimerKind.LEAVE, decision.now + within)
+        decision.do(m.ReadJob(within, leaves=True))
     else:
-        interrupt(step)
+        interrupt(decision)
 
 
-def interrupt(step: Step, job: Object | None = None) -> None:
+def interrupt(decision: Decision, job: Object | None = None) -> None:
     """This pod is asked to end: let the ranks save, or go on if the Job makes another master."""
-    step.clear_timers(TimerKind.LEAVE)
-    launch = step.launch
-    grace = step.state.run.grace
+    decision.clear_timers(TimerKind.LEAVE)
+    launch = decision.launch
+    grace = decision.state.run.grace
     seconds = grace - min(RESERVE, grace / 2)
-    step.log(f"this pod is terminating: the ranks have {seconds:.0f} s to save")
-    step.set_timer(TimerKind.END, step.now + seconds)
-    step.set_launch(is_asking=True)
-    may_stay = job is not None and ending.is_continued(job, step.wall)
-    step.do(m.AskRanks(step.state.attempt.number, launch.workers, may_stay))
+    decision.log(f"this pod is terminating: the ranks have {seconds:.0f} s to save")
+    decision.set_timer(TimerKind.END, decision.now + seconds)
+    decision.set_launch(is_asking=True)
+    may_stay = job is not None and ending.is_continued(job, decision.wall)
+    decision.do(m.AskRanks(decision.state.attempt.number, launch.workers, may_stay))
 
 
-def on_asked(step: Step, event: m.RanksAsked) -> None:
+def on_asked(decision: Decision, event: m.RanksAsked) -> None:
     """All ranks were asked to end. Ranks that rank/start.py has not started know SIGTERM only."""
-    step.set_launch(is_asking=False)
+    decision.set_launch(is_asking=False)
     if event.go_on:
-        step.log("the ranks go on until another master has come")
-        step.set_timer(TimerKind.KILL, step.now + END_WITHIN)
+        decision.log("the ranks go on until another master has come")
+        decision.set_timer(TimerKind.KILL, decision.now + END_WITHIN)
         return
-    _release(step)
+    _release(decision)
     if not event.number:
-        step.do(m.EndLauncher())
+        decision.do(m.EndLauncher())
 
 
-def on_progress(step: Step, event: m.ProgressReported) -> None:
+def on_progress(decision: Decision, event: m.ProgressReported) -> None:
     """The script has reported its progress; a loss of NaN ends the attempt if the run wants it."""
-    progress = step.state.progress.take(event.progress, step.now, format_time(step.wall))
-    step.set(progress=progress)
-    if progress.is_nan and step.state.run.fail_on_nan:
-        aborting.abort(step, NotANumberError())
-    warn_of_nan(step)
+    progress = decision.state.progress.take(
+        event.progress, decision.now, format_time(decision.wall)
+    )
+    decision.set(progress=progress)
+    if progress.is_nan and decision.state.run.fail_on_nan:
+        aborting.abort(decision, NotANumberError())
+    warn_of_nan(decision)
 
 
-def warn_of_nan(step: Step) -> None:
+def warn_of_nan(decision: Decision) -> None:
     """Say once in an attempt that the loss is NaN, where that does not end it."""
-    state = step.state
+    state = decision.state
     if not state.progress.is_nan or state.run.fail_on_nan or state.attempt.is_nan_logged:
         return
-    step.set_attempt(is_nan_logged=True)
+    decision.set_attempt(is_nan_logged=True)
     step_of = "step {step} of this attempt" if state.progress.is_counted else "step {step}"
     at = step_of.format(step=state.progress.reported["step"])
     text = f"the loss is NaN at {at}: launch.failOnNaN=true ends such a run"
-    step.log(f"warning: {text}")
-    step.report(RunEvent.NOT_A_NUMBER, text)
+    decision.log(f"warning: {text}")
+    decision.report(RunEvent.NOT_A_NUMBER, text)
 
 
-def on_notice(step: Step, event: m.NoticeTaken) -> None:
+def on_notice(decision: Decision, event: m.NoticeTaken) -> None:
     """A worker or a rank has sent a notice, whose kind says what about."""
-    launch = step.state.attempt.launch
+    launch = decision.state.attempt.launch
     if launch is None:
         if event.connection:
-            step.do(m.ReleaseRanks([event.connection]))
+            decision.do(m.ReleaseRanks([event.connection]))
         return
-    notice: dict[str, Any] = {**event.notice, "at": step.now}
+    notice: dict[str, Any] = {**event.notice, "at": decision.now}
     kind = notice["kind"]
     worker = notice["worker"]
     rank = notice.get("rank", -1)
     if kind in (STOPPED, DEBUGGED):
         is_stopped = kind == STOPPED
         what = "is stopped by a signal" if is_stopped else "is stopped by a debugger"
-        since = step.now - notice["seconds"]
-        stall = Stall(rank, worker, what, since, step.now, notice["period"], is_stopped)
-        stalls.add_stall(step, stall)
+        since = decision.now - notice["seconds"]
+        stall = Stall(rank, worker, what, since, decision.now, notice["period"], is_stopped)
+        stalls.add_stall(decision, stall)
     elif kind == IDLE:
-        stalls.note_idle(step, notice)
-    elif kind == KEPT and step.state.run.mode != "custom":
-        _note_kept(step, rank)
+        stalls.note_idle(decision, notice)
+    elif kind == KEPT and decision.state.run.mode != "custom":
+        _note_kept(decision, rank)
     elif kind == RAISED:
-        step.set_launch(raised=(*launch.raised, notice)[-MOST_NOTICES:])
+        decision.set_launch(raised=(*launch.raised, notice)[-MOST_NOTICES:])
     elif kind == FAILED:
-        step.set_launch(failed=(*launch.failed, notice)[-MOST_NOTICES:])
-    elif kind == FINISHED and step.state.run.mode != "custom":
+        decision.set_launch(failed=(*launch.failed, notice)[-MOST_NOTICES:])
+    elif kind == FINISHED and decision.state.run.mode != "custom":
         # A command may start its ranks again and again, as for each call of hvdchart.launch.
         finished = dict.fromkeys((*launch.finished, (worker, rank)))
         if not launch.finished:
-            step.set_launch(finished_at=step.now)
-            step.set_timer(TimerKind.UNFINISHED, step.now + stalls.NAME_AFTER)
-        step.set_launch(finished=tuple(finished)[:MOST_NOTICES])
+            decision.set_launch(finished_at=decision.now)
+            decision.set_timer(TimerKind.UNFINISHED, decision.now + stalls.NAME_AFTER)
+        decision.set_launch(finished=tuple(finished)[:MOST_NOTICES])
     elif kind == ENDED:
         waiting = launch.waiting
         if event.connection:
             waiting = (*waiting, event.connection)
-        step.set_launch(ended=launch.ended | {(worker, rank)}, waiting=waiting)
-        _release(step)
+        decision.set_launch(ended=launch.ended | {(worker, rank)}, waiting=waiting)
+        _release(decision)
     elif kind == ASKED:
-        step.set_launch(asked=launch.asked | {(worker, rank)})
+        decision.set_launch(asked=launch.asked | {(worker, rank)})
     elif kind == LEAVING:
         if worker not in launch.leaving:
-            step.log(f"{worker} is terminating: its ranks have {notice['seconds']:.0f} s to save")
-        leaving = {**launch.leaving, worker: step.now + notice["seconds"]}
-        step.set_launch(leaving=leaving, asked=launch.asked | {(worker, rank)})
+            decision.log(
+                f"{worker} is terminating: its ranks have {notice['seconds']:.0f} s to save"
+            )
+        leaving = {**launch.leaving, worker: decision.now + notice["seconds"]}
+        decision.set_launch(leaving=leaving, asked=launch.asked | {(worker, rank)})
 
 
-def _note_kept(step: Step, rank: int) -> None:
+def _note_kept(decision: Decision, rank: int) -> None:
     """A rank keeps its state in memory: when all do, a silent worker is lost sooner."""
-    if not 0 <= rank < step.state.ranks:
+    if not 0 <= rank < decision.state.ranks:
         # A script has made it up.
         return
-    was_kept = step.state.is_kept
-    step.set_launch(kept=step.launch.kept | {rank})
-    state = step.state
+    was_kept = decision.state.is_kept
+    decision.set_launch(kept=decision.launch.kept | {rank})
+    state = decision.state
     if state.is_kept and not was_kept and state.lost_after != state.run.lost_after:
-        step.do(m.LoseWorkersAfter(state.attempt.number, state.lost_after))
+        decision.do(m.LoseWorkersAfter(state.attempt.number, state.lost_after))
 
 
-def _release(step: Step) -> None:
+def _release(decision: Decision) -> None:
     """Let ranks report their end when the scripts of all that were asked have ended."""
-    launch = step.launch
+    launch = decision.launch
     if launch.waiting and not launch.is_asking and launch.asked <= launch.ended:
-        step.do(m.ReleaseRanks(launch.waiting))
-        step.set_launch(waiting=())
+        decision.do(m.ReleaseRanks(launch.waiting))
+        decision.set_launch(waiting=())
 
 
-def on_worker_reached(step: Step, event: m.WorkerReached) -> None:
+def on_worker_reached(decision: Decision, event: m.WorkerReached) -> None:
     """The launcher has started something in a worker."""
-    step.set(has_reached=True)
+    decision.set(has_reached=True)
 
 
-def on_not_started(step: Step, event: m.LauncherNotStarted) -> None:
+def on_not_started(decision: Decision, event: m.LauncherNotStarted) -> None:
     """The launcher could not be started: the attempt is over."""
-    step.then(m.AttemptEnds(event.problem))
+    decision.then(m.AttemptEnds(event.problem))
 
 
-def on_launcher_ended(step: Step, event: m.LauncherEnded) -> None:
+def on_launcher_ended(decision: Decision, event: m.LauncherEnded) -> None:
     """The launcher has ended: the attempt is over, or why it failed has to be found out."""
-    state = step.state
-    launch = step.launch
-    step.set(activity=Activity.JUDGING)
-    step.clear_timers(TimerKind.LEAVE)
-    step.set_attempt(seconds=event.seconds)
-    step.set_launch(code=event.code)
+    state = decision.state
+    launch = decision.launch
+    decision.set(activity=Activity.JUDGING)
+    decision.clear_timers(TimerKind.LEAVE)
+    decision.set_attempt(seconds=event.seconds)
+    decision.set_launch(code=event.code)
     if launch.waiting:
-        step.do(m.ReleaseRanks(launch.waiting))
+        decision.do(m.ReleaseRanks(launch.waiting))
     terminated = tuple(launch.leaving)
     problem = launch.problem
     # The ranks may have ended in the moment in which a worker was lost. Ranks that were ended for
@@ -290,15 +296,15 @@ def on_launcher_ended(step: Step, event: m.LauncherEnded) -> None:
     if event.code == 0 and (problem is None or may_have_ended):
         if terminated:
             names = ", ".join(terminated)
-            step.log(f"{names} was terminated, but the ranks ended with 0: the run is finished")
-        step.then(m.AttemptEnds(_find_idleness(state)))
+            decision.log(f"{names} was terminated, but the ranks ended with 0: the run is finished")
+        decision.then(m.AttemptEnds(_find_idleness(state)))
     elif problem:
-        step.then(m.AttemptEnds(problem))
+        decision.then(m.AttemptEnds(problem))
     else:
         number = state.attempt.number
         pods = state.attempt.pods
         uids = {name: pods[name].uid for name in terminated if name in pods}
-        step.do(
+        decision.do(
             m.FindCause(
                 number,
                 event.code,
@@ -332,32 +338,34 @@ def _find_idleness(state: State) -> RunError | None:
     )
 
 
-def on_cause(step: Step, event: m.CauseFound) -> None:
+def on_cause(decision: Decision, event: m.CauseFound) -> None:
     """Say why the launcher failed: the first rank that did, unless its worker is gone."""
-    run = step.state.run
-    launch = step.launch
+    run = decision.state.run
+    launch = decision.launch
     code = launch.code
     cause = _choose_cause(event)
     if launch.leaving:
-        step.then(m.AttemptEnds(_explain_leaving(", ".join(launch.leaving), event.evictions, code)))
+        decision.then(
+            m.AttemptEnds(_explain_leaving(", ".join(launch.leaving), event.evictions, code))
+        )
         return
-    silent = diagnosis.find_silent(step)
+    silent = diagnosis.find_silent(decision)
     # At the address of a worker that is silent may be another release's worker, with other keys.
     if cause and cause.is_final and not silent:
-        step.then(m.AttemptEnds(ConfigurationError(cause.text)))
+        decision.then(m.AttemptEnds(ConfigurationError(cause.text)))
     elif silent:
         # What ranks print then is mostly a consequence.
         also = f"; {cause.text}" if cause else ""
-        step.then(m.AttemptEnds(LostWorkerError(describe_loss(silent) + also, code)))
-    elif cause and _note_broken(step, cause.broken_worker):
-        step.then(m.AttemptEnds(LostWorkerError(cause.text, code)))
+        decision.then(m.AttemptEnds(LostWorkerError(describe_loss(silent) + also, code)))
+    elif cause and _note_broken(decision, cause.broken_worker):
+        decision.then(m.AttemptEnds(LostWorkerError(cause.text, code)))
     elif cause:
         repeats = cause.what if cause.is_sure_to_repeat else ""
-        text = cause.text + _describe_finished(step)
-        step.then(m.AttemptEnds(LaunchError(text, code, repeats, cause.is_permanent)))
+        text = cause.text + _describe_finished(decision)
+        decision.then(m.AttemptEnds(LaunchError(text, code, repeats, cause.is_permanent)))
     else:
         why = f"{run.mode} ended with exit code {code}: its last lines above say why"
-        step.then(m.AttemptEnds(LaunchError(why, code)))
+        decision.then(m.AttemptEnds(LaunchError(why, code)))
 
 
 def _choose_cause(event: m.CauseFound) -> m.Cause | None:
@@ -369,22 +377,22 @@ def _choose_cause(event: m.CauseFound) -> m.Cause | None:
     return event.cause
 
 
-def _note_broken(step: Step, worker: str) -> bool:
+def _note_broken(decision: Decision, worker: str) -> bool:
     """Let attempts do without a pod whose GPU has failed; whether nobody knew of it before."""
-    pod = step.state.attempt.pods.get(worker)
-    if pod is None or pod in step.state.broken:
+    pod = decision.state.attempt.pods.get(worker)
+    if pod is None or pod in decision.state.broken:
         return False
-    step.set(broken=step.state.broken | {pod})
+    decision.set(broken=decision.state.broken | {pod})
     text = f"a GPU of {worker} has failed: it is used only where there are too few other workers; "
     text += f"to keep other runs off its node: kubectl cordon {pod.node or 'NODE'}"
-    step.log(text)
-    step.report(RunEvent.GPU_FAILED, text)
+    decision.log(text)
+    decision.report(RunEvent.GPU_FAILED, text)
     return True
 
 
-def _describe_finished(step: Step) -> str:
+def _describe_finished(decision: Decision) -> str:
     """Name the ranks that had ended with 0: the others cannot do without them."""
-    launch = step.launch
+    launch = decision.launch
     if not launch.finished:
         return ""
     return f"; {stalls.name_ranks(launch.finished)} had ended with exit code 0"
