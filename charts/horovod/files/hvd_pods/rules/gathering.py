@@ -1,9 +1,9 @@
 """Rules of the workers: which ones an attempt uses, which are missing and why, which are lost.
 
 A run has a number of workers in each group. It begins as soon as so many of a group answer,
-whichever these are, and leaves the others idle: spares. After a failure the next attempt chooses
-again, so that a spare takes the place of a worker that is gone. A run whose groups have a minimum
-begins without workers that do not come, and takes them later (rules/growing.py).
+whichever these are, and leaves the others without ranks: spares. After a failure the next attempt
+chooses again, so that a spare takes the place of a worker that is gone. A run whose groups have a
+minimum begins without workers that do not come, and takes them later (rules/growing.py).
 """
 
 from __future__ import annotations

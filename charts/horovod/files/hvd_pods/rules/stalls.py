@@ -63,13 +63,13 @@ def note_idle(decision: Decision, notice: Mapping[str, Any]) -> None:
     """A rank uses no CPU: it waits for another one, or all wait for one that hangs."""
     launch = decision.launch
     run = decision.state.run
-    known = {**launch.idle, notice["rank"]: notice}
+    known = {**launch.idle_ranks, notice["rank"]: notice}
     idle = {
         rank: one
         for rank, one in known.items()
         if decision.now - one["at"] < FORGET_AFTER * max(one["period"], LOOK_EVERY)
     }
-    decision.set_launch(idle=idle)
+    decision.set_launch(idle_ranks=idle)
     # Those of a command's earlier ranks have the numbers of its present ones.
     over = frozenset() if run.mode == "custom" else launch.over
     if len(idle) < decision.state.ranks - len(over):

@@ -160,7 +160,7 @@ class Launch:
     unfinished: Stall | None = None
     stalls: Stalls = field(default_factory=Stalls)
     # The last notice of each rank that uses no CPU.
-    idle: Mapping[int, Mapping[str, Any]] = field(default_factory=dict)
+    idle_ranks: Mapping[int, Mapping[str, Any]] = field(default_factory=dict)
     # Workers that were lost, while their pods are being listed to say why.
     lost: tuple[str, ...] = ()
     # Workers that have come are being prepared for the next launch.
@@ -185,8 +185,8 @@ class Attempt:
     launch: Launch | None = None
     # The pods of the launch, to which the code is handed: a worker may be another pod later.
     pods: Mapping[str, Pod] = field(default_factory=dict)
-    # Spares that have been looked after (EndLeftovers).
-    idle: frozenset[str] = frozenset()
+    # Workers without ranks, on which EndLeftovers was asked for.
+    cleared: frozenset[str] = frozenset()
     # How long the launcher ran, in seconds.
     seconds: float = 0.0
     # The log says that the loss is NaN.
@@ -290,7 +290,7 @@ class State:
         over = {rank for _, rank in launch.over} | {NO_RANK}
         found = [stall for stall in found if stall.rank not in over]
         lasting = [self.shorten(stall) for stall in found if stall.seen > self.last_step]
-        idle = {rank: one["at"] - one["seconds"] for rank, one in launch.idle.items()}
+        idle = {rank: one["at"] - one["seconds"] for rank, one in launch.idle_ranks.items()}
         return min(lasting, key=lambda s: (s.since, idle.get(s.rank, 0.0)), default=None)
 
     @property

@@ -126,9 +126,9 @@ def _end_leftovers(decision: Decision) -> None:
     """
     attempt = decision.state.attempt
     answering = decision.state.gathered.answering
-    idle = frozenset(answering) - frozenset(decision.launch.workers)
-    new = sorted(idle - attempt.idle)
-    decision.set_attempt(idle=idle)
+    without_ranks = frozenset(answering) - frozenset(decision.launch.workers)
+    new = sorted(without_ranks - attempt.cleared)
+    decision.set_attempt(cleared=without_ranks)
     if new:
         addresses = {name: pod.address for name, pod in answering.items()}
         decision.do(m.EndLeftovers(attempt.number, addresses, new))

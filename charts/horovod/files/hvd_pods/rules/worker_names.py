@@ -39,10 +39,10 @@ def describe_loss(lost: Mapping[Worker, str]) -> str:
     return "; ".join(f"lost {line}" for line in describe(lost))
 
 
-def describe_spares(run: Run, idle: int) -> str:
-    """Say how many of the run's spares answer and are idle; empty for a run without spares."""
+def describe_spares(run: Run, unused: int) -> str:
+    """Say how many of the run's spares answer and are unused; empty for a run without spares."""
     number = sum(run.initial_workers.values()) - sum(run.needed_workers.values())
-    return f", and {idle} of {number} spares" if number else ""
+    return f", and {unused} of {number} spares" if number else ""
 
 
 def record_workers(run: Run, chosen: Collection[str]) -> str:
