@@ -173,7 +173,7 @@ def test_where_no_rank_computes_the_one_that_began_to_wait_first_is_in_the_recor
 
 def test_metrics_count_launches_and_stalls_and_have_the_stage() -> None:
     def counted() -> tuple[int, int, RunEvent | None]:
-        return world.state.launches, world.state.stalls, world.state.stage
+        return world.state.launches, world.state.stall_count, world.state.stage
 
     world = stalled()
     assert counted() == (1, 1, RunEvent.TRAINING), "a stall is no stage"

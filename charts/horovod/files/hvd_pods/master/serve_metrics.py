@@ -26,7 +26,7 @@ def make_page(state: State, script_file: str) -> str:
         Sample("horovod_ranks", str(state.ranks)),
         Sample("horovod_workers_ready", str(len(state.gathered.answering))),
         Sample("horovod_launches_total", str(state.launches)),
-        Sample("horovod_stalls_total", str(state.stalls)),
+        Sample("horovod_stalls_total", str(state.stall_count)),
         Sample("horovod_ranks_stalled", str(len(stalled))),
         Sample("horovod_lost_seconds_total", f"{state.progress.lost:.1f}"),
     ]

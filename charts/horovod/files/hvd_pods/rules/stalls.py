@@ -201,7 +201,7 @@ def _announce_stall(decision: Decision, text: str) -> None:
     """Say which ranks the others wait for, and count that."""
     decision.log(f"stalled: {text}")
     decision.report(RunEvent.STALLED, text)
-    decision.set(stalls=decision.state.stalls + 1)
+    decision.set(stall_count=decision.state.stall_count + 1)
     decision.write_record("stall")
 
 

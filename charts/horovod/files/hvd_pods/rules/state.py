@@ -241,7 +241,7 @@ class State:
     # The stage of the run, None before the first one, and what the metrics count.
     stage: RunEvent | None = None
     launches: int = 0
-    stalls: int = 0
+    stall_count: int = 0
 
     @property
     def run(self) -> Run:
