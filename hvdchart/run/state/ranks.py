@@ -60,7 +60,7 @@ def pods_of_ranks(run: Run, record: Mapping[str, str]) -> Iterator[str]:
     for worker in run.workers:
         named = used.get(worker.stateful_set)
         if named is None:
-            has_ranks = not worker.optional
+            has_ranks = not worker.is_spare
         else:
             ordinal = int(worker.name.rpartition("-")[2])
             has_ranks = any(ordinal in part for part in named)

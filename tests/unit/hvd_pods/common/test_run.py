@@ -18,7 +18,7 @@ GROUPS = [
 
 def test_spares_are_there_from_the_start() -> None:
     run = make_run(groups=GROUPS)
-    assert [worker.optional for worker in run.workers] == [False, False, True, True]
+    assert [worker.is_spare for worker in run.workers] == [False, False, True, True]
     assert run.ranks == 4
     assert run.needed_workers == {"hvd-cpu": 2, "hvd-gpu": 0}
     assert run.initial_workers == {"hvd-cpu": 3, "hvd-gpu": 1}

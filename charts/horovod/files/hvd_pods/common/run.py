@@ -20,8 +20,8 @@ class Worker:
     slots: int
     stateful_set: str
     revision: str
-    # Beyond the number of ranks: a spare worker.
-    optional: bool = False
+    # Beyond the number of workers that the ranks need.
+    is_spare: bool = False
 
 
 class Pod(NamedTuple):
@@ -104,8 +104,8 @@ class Run:
 
     @property
     def ranks(self) -> int:
-        """The number of ranks to start with: the slots of all workers that are not optional."""
-        return sum(worker.slots for worker in self.workers if not worker.optional)
+        """The number of ranks to start with: the slots of all workers but the spares."""
+        return sum(worker.slots for worker in self.workers if not worker.is_spare)
 
     @property
     def is_adaptive(self) -> bool:
@@ -114,20 +114,20 @@ class Run:
 
     def on(self, workers: Sequence[Worker]) -> Run:
         """This run as one attempt makes it, with ranks on all of these workers and no others."""
-        return replace(self, workers=[replace(worker, optional=False) for worker in workers])
+        return replace(self, workers=[replace(worker, is_spare=False) for worker in workers])
 
     @functools.cached_property
     def needed_workers(self) -> dict[str, int]:
         """How many workers the ranks start on, by the name of the StatefulSet."""
-        return self._count_workers(with_optional=False)
+        return self._count_workers(with_spares=False)
 
     @functools.cached_property
     def initial_workers(self) -> dict[str, int]:
         """How many workers are created to start with, spares among them."""
-        return self._count_workers(with_optional=True)
+        return self._count_workers(with_spares=True)
 
-    def _count_workers(self, with_optional: bool) -> dict[str, int]:
-        workers = (worker for worker in self.workers if with_optional or not worker.optional)
+    def _count_workers(self, with_spares: bool) -> dict[str, int]:
+        workers = (worker for worker in self.workers if with_spares or not worker.is_spare)
         found = Counter(worker.stateful_set for worker in workers)
         return {name: found[name] for name in self.stateful_sets}
 
@@ -148,7 +148,7 @@ def parse_run(text: str) -> Run:
             slots=group["slots"],
             stateful_set=group["statefulSet"],
             revision=group["revision"],
-            optional=ordinal >= group["number"],
+            is_spare=ordinal >= group["number"],
         )
         for group in document["groups"]
         for ordinal in range(group["maximum"])

@@ -65,7 +65,7 @@ def read_workers(run: Run, record: str) -> list[Worker]:
     except (ValueError, TypeError, AttributeError, RecursionError):
         names = set()
     return [worker for worker in run.workers if worker.name in names] or [
-        worker for worker in run.workers if not worker.optional
+        worker for worker in run.workers if not worker.is_spare
     ]
 
 
