@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from hvd_pods.agent.banner import NoAnswer
-from hvd_pods.common.errors import WorkerLeftError
+from hvd_pods.common.errors import WorkerTerminatedError
 from hvd_pods.common.run_events import RunEvent
 from hvd_pods.rules import messages as m
 from hvd_pods.rules.diagnosis import REPEAT_REPORT_AFTER, SERVICE_WITHIN
@@ -355,5 +355,5 @@ def test_workers_save_what_another_run_has_left_before_ranks_remove_it(
     for _ in expected:
         world.settle(until=m.StartLauncher)
         world.effects = [each for each in world.effects if not isinstance(each, m.StartLauncher)]
-        world.put(m.AttemptEnds(WorkerLeftError("w-0 left", 1)))
+        world.put(m.AttemptEnds(WorkerTerminatedError("w-0 left", 1)))
     assert [each.saves for each in world.of(m.Deliver)][:2] == expected

@@ -12,7 +12,7 @@ from hvd_pods.common.errors import (
     NotANumberError,
     ResizedError,
     RunError,
-    WorkerLeftError,
+    WorkerTerminatedError,
 )
 from hvd_pods.rules import messages as m
 from hvd_pods.rules.ending import UNREADABLE
@@ -84,7 +84,7 @@ def test_workers_that_leave_are_no_failures_as_long_as_attempts_come_further(
     retries = Retries(999)
     counted = 0
     for seconds, step in attempts:
-        verdict = retries.judge(WorkerLeftError("w-1 left", 143), seconds, counted, step)
+        verdict = retries.judge(WorkerTerminatedError("w-1 left", 143), seconds, counted, step)
         retries = verdict.retries
         counted = verdict.failures
     assert counted == failures

@@ -51,7 +51,7 @@ class LostWorkerError(LaunchError):
     """Workers were lost while they had ranks, which does not mean that the script is wrong."""
 
 
-class WorkerLeftError(LaunchError):
+class WorkerTerminatedError(LaunchError):
     """The attempt ended because a worker was terminated, which does not count as a failure."""
 
 

@@ -15,8 +15,8 @@ from hvd_pods.common.errors import (
     NotANumberError,
     ResizedError,
     RunError,
-    WorkerLeftError,
     WorkersTimeoutError,
+    WorkerTerminatedError,
 )
 from hvd_pods.common.exit_codes import BAD_CONFIGURATION
 
@@ -83,7 +83,7 @@ class Retries:
             changed = replace(self, furthest=max(self.furthest, step))
             why = "the next attempt begins at once"
             return Verdict(changed, failures, 0.0, why, is_change=True)
-        if isinstance(problem, WorkerLeftError) or (
+        if isinstance(problem, WorkerTerminatedError) or (
             adapts and isinstance(problem, LostWorkerError)
         ):
             came_further = step > self.furthest or seconds >= TRAINED_AFTER

@@ -12,7 +12,7 @@ from hvd_pods.common.errors import (
     NotANumberError,
     ResizedError,
     RunError,
-    WorkerLeftError,
+    WorkerTerminatedError,
 )
 from hvd_pods.common.launcher_options import LAUNCH
 from hvd_pods.common.notices import (
@@ -408,4 +408,4 @@ def _explain_leaving(names: str, evictions: Mapping[str, str], code: int) -> Run
             return LaunchError(f"{name} was evicted: {message}", code)
     why = "; ".join(dict.fromkeys(evictions.values()))
     what = f"evicted: {why}" if why else TERMINATED
-    return WorkerLeftError(f"{names} was {what}", code)
+    return WorkerTerminatedError(f"{names} was {what}", code)
