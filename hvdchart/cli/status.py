@@ -37,7 +37,7 @@ def status(
     else:
         show(*status_report(current, cluster.namespace, time.time()))
     if output == "text" and current.state == "failed":
-        # The end of the last attempt's log explains more than its exit code.
+        # The end of the last master's log explains more than its exit code.
         lines = plain_lines(last_lines(cluster, run), run, current.failed_rank)
         show(*lines[-_LAST_LINES:])
     if current.state == "not found":

@@ -115,7 +115,7 @@ def check(namespace: Namespace, names: list[str]) -> None:
     """No run was lost: each has trained once, and its workers are gone."""
     for name in names:
         namespace.assert_completes(name)
-        assert len(namespace.attempts(name)) == 1, name
+        assert len(namespace.master_pods(name)) == 1, name
         assert namespace.log(name).count("RANK") == 2, namespace.log(name)
     workers = "app.kubernetes.io/component=worker"
 

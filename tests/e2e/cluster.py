@@ -165,8 +165,8 @@ class Namespace:
             log.terminate()
         assert found, f"no line of the log has {texts}:\n{self.log(release)}"
 
-    def attempts(self, release: str) -> list[dict[str, Any]]:
-        """The master's pods: one for each attempt of the Job, in no order."""
+    def master_pods(self, release: str) -> list[dict[str, Any]]:
+        """The pods of the Job, one for each master, in no order."""
         selector = f"batch.kubernetes.io/job-name={self.job(release)}"
         pods: list[dict[str, Any]] = self.get("pods", "--selector", selector)["items"]
         return pods

@@ -132,7 +132,7 @@ def check(namespace: Namespace, sizes: list[int], again: int = 0) -> None:
     assert f"DONE {sizes}" in log
     made = [(int(step), of, float(at)) for step, of, at in STEP.findall(log)]
     assert all(before[0] < after[0] + again for before, after in pairwise(made))
-    assert len(namespace.attempts("hvd")) == 1, "a change of size cost the master"
+    assert len(namespace.master_pods("hvd")) == 1, "a change of size cost the master"
     for before, after in pairwise(made):
         if before[1] != after[1]:
             print(f"[{before[1]}] -> [{after[1]}]: {after[2] - before[2]:.2f} s without a step")

@@ -94,5 +94,5 @@ def test_image_without_python_is_named_and_nothing_waits(
 ) -> None:
     namespace.install("hvd", values(image_values(foreign_images["empty"]), ADD))
     assert namespace.wait_for_end("hvd", 300) == "Failed", namespace.describe("hvd")
-    (attempt,) = namespace.attempts("hvd")
-    assert "use an image with Python 3" in str(problem_of(attempt, [])), attempt["status"]
+    (master,) = namespace.master_pods("hvd")
+    assert "use an image with Python 3" in str(problem_of(master, [])), master["status"]

@@ -203,7 +203,7 @@ class TestLostRanksOfDDP:
     def test_attempts_are_made_by_one_master(
         self, log_of_losses: str, namespace: Namespace
     ) -> None:
-        assert len(namespace.attempts("hvd")) == 1, "a lost rank cost the master"
+        assert len(namespace.master_pods("hvd")) == 1, "a lost rank cost the master"
 
 
 @pytest.mark.rare

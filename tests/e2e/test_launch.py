@@ -139,8 +139,8 @@ def test_failed_rank_ends_the_run_with_its_exit_code(namespace: Namespace) -> No
     with claimed_folder(namespace, "mpi", installed_for_the_image("mpich")):
         namespace.install("hvd", values("libmpi.so.12", FAIL, launch=BOUND))
         assert namespace.wait_for_end("hvd") == "Failed", namespace.describe("hvd")
-    (attempt,) = namespace.attempts("hvd")
-    ended = attempt["status"]["containerStatuses"][0]["state"]["terminated"]
+    (master,) = namespace.master_pods("hvd")
+    ended = master["status"]["containerStatuses"][0]["state"]["terminated"]
     assert ended["exitCode"] == 5
     # Hydra does not name the rank either.
     assert ended["message"] == "rank 2 on hvd-b-0: exit code 5\n"

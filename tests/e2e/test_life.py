@@ -262,7 +262,7 @@ def evicted(namespace: Namespace) -> str:
     """The Job of a run that may not fail, and whose master was evicted; it trains again."""
     namespace.install("hvd", values(cleanup="Always", master=ENDLESS))
     wait_for_training(namespace, 1)
-    (first,) = namespace.attempts("hvd")
+    (first,) = namespace.master_pods("hvd")
     name = first["metadata"]["name"]
     eviction = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": name}}
     path = f"/api/v1/namespaces/{namespace.name}/pods/{name}/eviction"
@@ -299,7 +299,7 @@ def test_failed_run_is_retried_then_scales_its_workers_to_zero(namespace: Namesp
     failing = {"args": ["python3", "-c", "raise SystemExit(3)"], "backoffLimit": 1}
     namespace.install("hvd", values(cleanup="Always", master=failing))
     assert namespace.wait_for_end("hvd") == "Failed"
-    (master,) = namespace.attempts("hvd")
+    (master,) = namespace.master_pods("hvd")
     end = master["status"]["containerStatuses"][0]["state"]["terminated"]
     assert end["exitCode"] == 3
     assert re.fullmatch(r"rank [0-3] on hvd-worker-[01]: exit code 3\n", end["message"])

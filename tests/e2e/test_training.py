@@ -165,15 +165,15 @@ def test_run_trains_without_a_service_account(namespace: Namespace) -> None:
 
 @pytest.fixture(scope="class")
 def terminated(namespace: Namespace) -> dict[str, Any]:
-    """How the only attempt of a run ended whose workers have no image or no runtime class."""
+    """How the only master of a run ended whose workers have no image or no runtime class."""
     groups = [
         {"name": "image", "number": 1, "image": {"repository": "no-such-image"}},
         {"name": "class", "number": 1, "runtimeClassName": "no-such-class"},
     ]
     namespace.install("hvd", values(workerGroups=groups, launch={"workersTimeoutSeconds": 40}))
     assert namespace.wait_for_end("hvd") == "Failed"
-    (attempt,) = namespace.attempts("hvd")
-    ended: dict[str, Any] = attempt["status"]["containerStatuses"][0]["state"]["terminated"]
+    (master,) = namespace.master_pods("hvd")
+    ended: dict[str, Any] = master["status"]["containerStatuses"][0]["state"]["terminated"]
     return ended
 
 
@@ -200,7 +200,7 @@ def test_missing_command_fails_without_retries(namespace: Namespace) -> None:
     namespace.install("hvd", values(master={"args": ["pyhton", "train.py"]}))
     assert namespace.wait_for_end("hvd") == "Failed"
     assert "command 'pyhton' is not on PATH" in namespace.log("hvd")
-    assert len(namespace.attempts("hvd")) == 1
+    assert len(namespace.master_pods("hvd")) == 1
     assert namespace.replicas("hvd-worker") == 2, "a failed run's workers stay for debugging"
 
 

@@ -85,7 +85,7 @@ class TestMetrics:
 
 
 def metrics_of_the_master(namespace: Namespace) -> list[str]:
-    (master,) = namespace.attempts("hvd")
+    (master,) = namespace.master_pods("hvd")
     return fetch(master["status"]["podIP"], 9400, "/metrics").splitlines()
 
 

@@ -47,7 +47,7 @@ def test_api_server_unavailable_at_the_end(training: Training) -> None:
         wait_until(lambda: training.lines("result"), 180, "the training ends")
         time.sleep(AWAY)
     training.finish(fault)
-    assert len(training.namespace.attempts("hvd")) == 1
+    assert len(training.namespace.master_pods("hvd")) == 1
     training.namespace.wait_for_no_workers("hvd")
 
 

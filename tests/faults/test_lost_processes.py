@@ -30,7 +30,7 @@ def test_killed_rank(training: Training) -> None:
         rank.kill()
     training.finish(fault)
     assert {line["fork"] for line in training.lines("ranks")} == {True}
-    assert len(training.namespace.attempts("hvd")) == 1, "a killed rank cost the master"
+    assert len(training.namespace.master_pods("hvd")) == 1, "a killed rank cost the master"
 
 
 @pytest.mark.fault("worker deleted")
@@ -39,7 +39,7 @@ def test_deleted_worker(training: Training) -> None:
         fault = training.run_to(FAULT_AT, STEPS)
         training.namespace.kubectl("delete", "pod", "hvd-worker-1", "--grace-period=0", "--force")
     training.finish(fault)
-    assert len(training.namespace.attempts("hvd")) == 1, "a lost worker cost the master"
+    assert len(training.namespace.master_pods("hvd")) == 1, "a lost worker cost the master"
 
 
 @pytest.mark.rare

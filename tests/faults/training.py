@@ -126,7 +126,7 @@ class Training:
 
     def master(self) -> str:
         """The name of the master's newest pod."""
-        pods = self.namespace.attempts(self.release)
+        pods = self.namespace.master_pods(self.release)
         return str(
             max(pods, key=lambda pod: pod["metadata"]["creationTimestamp"])["metadata"]["name"]
         )
@@ -217,7 +217,7 @@ class Training:
         """Wait for the end of a run that cannot finish; return the reason that a person is told."""
         assert self.wait_for_end(seconds) == "Failed"
         seconds_to_end = round(time.time() - began, 1)
-        (master,) = self.namespace.attempts(self.release)
+        (master,) = self.namespace.master_pods(self.release)
         reason = str(master["status"]["containerStatuses"][0]["state"]["terminated"]["message"])
         self.report({"end": seconds_to_end, "reason": reason.strip()})
         return reason.strip()

@@ -53,7 +53,7 @@ class NewestRun:
 
     @cached_property
     def masters(self) -> tuple[Object, ...]:
-        """The pods of the Job: one for each attempt whose pod is still there."""
+        """The pods of the Job, as far as they are still there: one for each master."""
         return tuple(pod for pod in self.pods if component_of(pod) == "master")
 
     @cached_property
@@ -63,7 +63,7 @@ class NewestRun:
 
     @cached_property
     def last_failure(self) -> str:
-        """What the last attempt that failed has said; empty when none has failed."""
+        """What the last master that failed has said; empty when none has failed."""
         return last_failure(self.masters)
 
     def events_of(self, item: Object) -> list[Object]:

@@ -73,11 +73,11 @@ def waits_for(pod: Object) -> str:
 
 
 def last_failure(masters: Iterable[Object]) -> str:
-    """The termination message of the last failed attempt; without one, its exit code.
+    """The termination message of the last failed master; without one, its exit code.
 
-    Empty when no attempt has failed.
+    Empty when no master has failed.
     """
-    # When each attempt ended, and what it said.
+    # When each master ended, and what it said.
     ended: list[tuple[str, str]] = []
     evicted: list[str] = []
     for pod in masters:
