@@ -11,11 +11,11 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 
 from hvd_pods.common import contract
-from hvd_pods.common.host_program import TAG_OUTPUT
 from hvd_pods.common.hostile import MOST_COUNTED, parse_count
 from hvd_pods.common.launcher_options import LAUNCH, tags_output
 from hvd_pods.common.launcher_output import split_tag
 from hvd_pods.common.ranges import parse_ranges
+from hvd_pods.common.ranks_program import TAG_OUTPUT
 from hvd_pods.common.record import Key
 from hvd_pods.common.run import Run, parse_run
 from hvdchart.errors import ClusterError
@@ -140,7 +140,7 @@ def begins_rank(line: str) -> bool:
 
 
 def _asks_for_tags(stateful_set: Object) -> bool:
-    """Whether lines are to be tagged (hvd_pods/common/host_program.py)."""
+    """Whether lines are to be tagged (hvd_pods/common/ranks_program.py)."""
     pod = stateful_set["spec"].get("template", {}).get("spec", {})
     variables = [each for one in pod.get("containers") or [] for each in one.get("env") or []]
     return any(each.get("name") == TAG_OUTPUT and each.get("value") for each in variables)

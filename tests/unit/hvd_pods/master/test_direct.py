@@ -19,34 +19,34 @@ from hvd_pods.common.run import Worker
 from hvd_pods.master import direct, gateway_client, gloo_store
 from hvd_pods.master.gateway import Gateway
 from hvd_pods.master.gloo_store import GlooStore
-from hvd_pods.rank import host
+from hvd_pods.rank import worker_ranks
 from tests.support.fakes.faults import TIMEOUT
 from tests.support.waiting import wait_until
 from tests.unit.hvd_pods.copies import copy_files
 from tests.unit.hvd_pods.release_keys import ReleaseKeys
 from tests.unit.hvd_pods.scripted_agents import ScriptedAgents
 
-HOSTS = [Worker(f"hvd-{n}", f"hvd-{n}.svc", 2, "hvd", "r1") for n in range(2)]
+WORKERS = [Worker(f"hvd-{n}", f"hvd-{n}.svc", 2, "hvd", "r1") for n in range(2)]
 # What a session with a worker of two slots runs, which takes nothing while it is held.
 SESSION = f"""
 while [ -e hold-$1 ]; do sleep 0.05; done
-HVD_SLOTS=2 HVD_POD=${{1%.svc}} exec {sys.executable} -I -S {host.__file__}
+HVD_SLOTS=2 HVD_POD=${{1%.svc}} exec {sys.executable} -I -S {worker_ranks.__file__}
 """
 Start = Callable[..., "subprocess.Popen[str]"]
 
 
 @pytest.fixture
 def start(tmp_path: Path, release: ReleaseKeys, monkeypatch: pytest.MonkeyPatch) -> Iterator[Start]:
-    """Start a shell's script as four ranks on two hosts, by the gateway of a master's pod."""
+    """Start a shell's script as four ranks on two workers, by the gateway of a master's pod."""
     root = tmp_path / "pod"
     program = copy_files(root, sys.executable) / "hvd_pods/master/direct.py"
     (root / "generated").mkdir()
-    agents = ScriptedAgents(release, tmp_path, HOSTS)
+    agents = ScriptedAgents(release, tmp_path, WORKERS)
     agents.install(SESSION)
     monkeypatch.setattr(gateway_client, "SOCKET", str(root / "generated" / "gateway.sock"))
     Gateway(lambda: agents.reach, lambda event: None).start()
-    hosts = tmp_path / "hostfile"
-    hosts.write_text("hvd-0.svc slots=2\nhvd-1.svc slots=2\n")
+    hostfile = tmp_path / "hostfile"
+    hostfile.write_text("hvd-0.svc slots=2\nhvd-1.svc slots=2\n")
 
     def run(script: str, stay: str = "60", variables: Sequence[str] = ()) -> subprocess.Popen[str]:
         environment = {
@@ -58,7 +58,7 @@ def start(tmp_path: Path, release: ReleaseKeys, monkeypatch: pytest.MonkeyPatch)
             "TOKEN": "hunter2",
         }
         words = [*variables, "4", "sh", "-c", script]
-        command = [sys.executable, "-I", "-S", str(program), str(hosts), *words]
+        command = [sys.executable, "-I", "-S", str(program), str(hostfile), *words]
         pipe = subprocess.PIPE
         return subprocess.Popen(
             command, env=environment, cwd=tmp_path, stdout=pipe, stderr=pipe, text=True
@@ -158,7 +158,7 @@ def test_ranks_that_are_left_go_on_whatever_they_print_until_their_time_is_over(
     wait_until(lambda: not ranks_in(tmp_path), TIMEOUT, "the ranks have ended")
 
 
-def test_host_that_does_not_read_yet_delays_no_other(start: Start, tmp_path: Path) -> None:
+def test_worker_that_does_not_read_yet_delays_no_other(start: Start, tmp_path: Path) -> None:
     """The command line is longer than a pipe takes."""
     (tmp_path / "hold-hvd-0.svc").touch()
     output, _ = start(f"rm -f hold-hvd-0.svc; echo $RANK; : {'x' * 100_000}").communicate(
@@ -179,8 +179,8 @@ def ranks_in(folder: Path) -> list[int]:
     return found
 
 
-def test_places_of_hosts_of_different_size_are_horovods() -> None:
-    """As horovodrun numbers them: among the hosts that have a rank of the same local number."""
+def test_places_of_workers_of_different_size_are_horovods() -> None:
+    """As horovodrun numbers them: among the workers that have a rank of the same local number."""
     placed = direct.place_ranks([("a", 1), ("b", 3), ("c", 2)])
     names = ("RANK", "LOCAL_RANK", "LOCAL_SIZE", "CROSS_RANK", "CROSS_SIZE")
     numbers = [[int(own[f"HOROVOD_{name}"]) for name in names] for ranks in placed for own in ranks]

@@ -18,7 +18,7 @@ import pytest
 from hvd_pods.agent import frames
 from hvd_pods.agent.keys import Keys
 from hvd_pods.common.errors import ConfigurationError, RunError
-from hvd_pods.common.host_program import STAY
+from hvd_pods.common.ranks_program import STAY
 from hvd_pods.master import gateway, gateway_client
 from hvd_pods.master.agent_session import AgentSession, AgentSessionError, Where
 from hvd_pods.master.remote import Reach

@@ -1,11 +1,11 @@
-"""Starts the ranks, with one agent connection for each host: `launch.mode: direct`.
+"""Starts the ranks, with one agent connection for each worker: `launch.mode: direct`.
 
 direct.py HOSTFILE NAME=VALUE... ARGUMENTS, with variables for the ranks, and the arguments of
 rank/start.py, which begin with an option or a number. It is a launcher as mpirun is: it passes on
-what the ranks print, ends them when one of them fails, and exits as that one. A host's ranks are
-started by rank/host.py, over agent connections of the master's gateway (master/gateway.py), so that
-the image needs Python alone. At SIGUSR1 it leaves the ranks, which go on, and exits when all hosts
-have said so.
+what the ranks print, ends them when one of them fails, and exits as that one. A worker's ranks are
+started by rank/worker_ranks.py, over agent connections of the master's gateway (master/gateway.py),
+so that the image needs Python alone. At SIGUSR1 it leaves the ranks, which go on, and exits when
+all workers have said so.
 """
 
 from __future__ import annotations
@@ -28,26 +28,27 @@ from typing import IO, Any, Callable, NamedTuple, Sequence
 sys.path.insert(0, str(Path(__file__).absolute().parents[2]))
 from hvd_pods.cluster.spawn import spawn
 from hvd_pods.common import contract, notices, streams
-from hvd_pods.common.host_program import START_RANKS, STAY
+from hvd_pods.common.ranks_program import START_RANKS, STAY
 from hvd_pods.master import gateway_client
 from hvd_pods.master.gloo_store import GlooStore
 
-# Seconds in which hosts have to end their ranks.
+# Seconds in which workers have to end their ranks.
 END_WITHIN = 5.0
-# What rank/host.py says of the first rank that failed on its host, before it ends the others.
+# What rank/worker_ranks.py says of the first rank that failed on its worker, before it ends the
+# others.
 ENDED = re.compile(rb"^\[hvd\] rank \d+ on \S+ ended (by signal|with exit code) (\d{1,3})$", re.M)
 ASSIGNMENT = re.compile(r"[A-Za-z_]\w*=")
-# What a host says when its ranks go on without a master.
+# What a worker says when its ranks go on without a master.
 STAYS = re.compile(rb"^\[hvd\] ranks on \S+ go on without a master$", re.M)
 
 
-class HostSession(NamedTuple):
-    """The program that starts a host's ranks, what they print, and what is still to be sent.
+class WorkerSession(NamedTuple):
+    """The program that starts a worker's ranks, what they print, and what is still to be sent.
 
     client: the connection to the gateway, which gets the exit code.
     """
 
-    host: str
+    worker: str
     client: socket.socket
     stdin: IO[bytes]
     streams: list[streams.Stream]
@@ -60,15 +61,15 @@ class HostSession(NamedTuple):
         return int(line) if line.strip() else gateway_client.NOT_STARTED
 
 
-def place_ranks(hosts: Sequence[tuple[str, int]]) -> list[list[dict[str, str]]]:
-    """The variables of each rank as Horovod reads them over Gloo, for each host."""
-    sizes = Counter(local for _, slots in hosts for local in range(slots))
+def place_ranks(workers: Sequence[tuple[str, int]]) -> list[list[dict[str, str]]]:
+    """The variables of each rank as Horovod reads them over Gloo, for each worker."""
+    sizes = Counter(local for _, slots in workers for local in range(slots))
     placed: list[list[dict[str, str]]] = []
-    # How many hosts before have a rank of this local number.
+    # How many workers before have a rank of this local number.
     cross: Counter[int] = Counter()
     rank = 0
-    size = sum(slots for _, slots in hosts)
-    for host, slots in hosts:
+    size = sum(slots for _, slots in workers)
+    for worker, slots in workers:
         placed.append([])
         for local in range(slots):
             numbers = {
@@ -80,14 +81,14 @@ def place_ranks(hosts: Sequence[tuple[str, int]]) -> list[list[dict[str, str]]]:
                 "CROSS_SIZE": sizes[local],
             }
             own = {f"HOROVOD_{name}": str(number) for name, number in numbers.items()}
-            placed[-1].append({"HOROVOD_HOSTNAME": host, **own})
+            placed[-1].append({"HOROVOD_HOSTNAME": worker, **own})
             cross[local] += 1
             rank += 1
     return placed
 
 
-def begin(host: str, given: dict[str, Any], look: Callable[[str, bytes], None]) -> HostSession:
-    """Start the ranks of a host; `look` is called with it and lines of its standard error.
+def begin(worker: str, given: dict[str, Any], look: Callable[[str, bytes], None]) -> WorkerSession:
+    """Start the ranks of a worker; `look` is called with it and lines of its standard error.
 
     Raises OSError.
     """
@@ -95,21 +96,21 @@ def begin(host: str, given: dict[str, Any], look: Callable[[str, bytes], None]) 
         os.pipe() for _ in range(3)
     )
     ends = (given_in, given_out, given_errors)
-    client = gateway_client.ask(host, START_RANKS, ends, given["stay"])
+    client = gateway_client.ask(worker, START_RANKS, ends, given["stay"])
     for end in ends:
         os.close(end)
     os.set_blocking(own_in, False)
     output = streams.Stream(own_out, 1)
-    errors = streams.Stream(own_errors, 2, partial(look, host))
+    errors = streams.Stream(own_errors, 2, partial(look, worker))
     line = bytearray(json.dumps(given).encode() + b"\n")
-    # The end of the opened pipe ends the ranks of the host.
-    return HostSession(host, client, open(own_in, "wb", buffering=0), [output, errors], line)
+    # The end of the opened pipe ends the ranks of the worker.
+    return WorkerSession(worker, client, open(own_in, "wb", buffering=0), [output, errors], line)
 
 
-class HostReports:
-    """What hosts have reported: the first failed rank's exit code, and whose ranks go on alone.
+class WorkerReports:
+    """What workers have reported: the first failed rank's exit code, and whose ranks go on alone.
 
-    The failed rank's agent connection may end after those of hosts whose ranks failed as a
+    The failed rank's agent connection may end after those of workers whose ranks failed as a
     consequence.
     """
 
@@ -117,10 +118,10 @@ class HostReports:
         self.code = 0
         self.staying: set[str] = set()
 
-    def look(self, host: str, lines: bytes) -> None:
-        """Find what a host reports in these lines."""
+    def look(self, worker: str, lines: bytes) -> None:
+        """Find what a worker reports in these lines."""
         if STAYS.search(lines):
-            self.staying.add(host)
+            self.staying.add(worker)
         found = None if self.code else ENDED.search(lines)
         if found:
             code = int(found[2]) + (128 if found[1] == b"by signal" else 0)
@@ -128,10 +129,10 @@ class HostReports:
             self.code = code if code < 256 else 0
 
 
-class HostSessions:
+class WorkerSessions:
     """The agent connections, until all have ended."""
 
-    def __init__(self, sessions: Sequence[HostSession], reports: HostReports) -> None:
+    def __init__(self, sessions: Sequence[WorkerSession], reports: WorkerReports) -> None:
         self._reports = reports
         self._sessions = list(sessions)
         self._selector = selectors.DefaultSelector()
@@ -159,7 +160,7 @@ class HostSessions:
                         self._leave()
                     if signal.SIGTERM in numbers:
                         self._end(128 + signal.SIGTERM)
-                elif isinstance(key.data, HostSession):
+                elif isinstance(key.data, WorkerSession):
                     self._give(key.data)
                 elif not key.data.pass_on() and not key.data.is_open:
                     self._selector.unregister(key.fd)
@@ -169,7 +170,7 @@ class HostSessions:
                 if code:
                     self._end(self._reports.code or code)
             is_left = self._is_left and self._reports.staying >= {
-                one.host for one in self._sessions
+                one.worker for one in self._sessions
             }
             if is_left or time.monotonic() >= self._kill_at:
                 break
@@ -178,7 +179,7 @@ class HostSessions:
         return self._code
 
     def _leave(self) -> None:
-        """Let the ranks go on; a host that does not say so in time ends its own."""
+        """Let the ranks go on; a worker that does not say so in time ends its own."""
         if any(session.line for session in self._sessions):
             # Some have not yet got what to start.
             self._end(128 + signal.SIGTERM)
@@ -189,11 +190,11 @@ class HostSessions:
         self._code = 128 + signal.SIGUSR1
         self._kill_at = time.monotonic() + END_WITHIN
         for session in self._sessions:
-            # The gateway passes it on to the host's agent, and that to the ranks.
+            # The gateway passes it on to the worker's agent, and that to the ranks.
             with suppress(OSError):
                 session.client.sendall(STAY)
 
-    def _give(self, session: HostSession) -> None:
+    def _give(self, session: WorkerSession) -> None:
         """Send an agent connection what it takes at once: one that is slow delays no other."""
         if session.stdin.closed:
             return
@@ -206,7 +207,7 @@ class HostSessions:
             self._selector.unregister(session.stdin)
 
     def _end(self, code: int) -> None:
-        """End the ranks of the other hosts, and exit with this code."""
+        """End the ranks of the other workers, and exit with this code."""
         if self._code:
             return
         self._code = code
@@ -221,7 +222,7 @@ def main() -> int:
     """Run the ranks; the exit code is that of the first one that fails."""
     address, _, secret = notices.parse_address(os.environ.get(notices.ADDRESS, ""))
     lines = (line.split(" slots=") for line in Path(sys.argv[1]).read_text().splitlines())
-    hosts = [(host, int(slots)) for host, slots in lines]
+    workers = [(worker, int(slots)) for worker, slots in lines]
     # Also without a meeting: Horovod fails then, where it would be alone with MPI.
     variables = dict.fromkeys(("HOROVOD_CONTROLLER", "HOROVOD_CPU_OPERATIONS"), "gloo")
     variables["PYTHONUNBUFFERED"] = "1"
@@ -238,10 +239,10 @@ def main() -> int:
         "variables": variables,
         "stay": float(os.environ.get(contract.STAY_WITHIN, "0")),
     }
-    reports = HostReports()
-    placed = zip(hosts, place_ranks(hosts))
-    sessions = [begin(host, {**given, "ranks": own}, reports.look) for (host, _), own in placed]
-    return HostSessions(sessions, reports).follow()
+    reports = WorkerReports()
+    placed = zip(workers, place_ranks(workers))
+    sessions = [begin(worker, {**given, "ranks": own}, reports.look) for (worker, _), own in placed]
+    return WorkerSessions(sessions, reports).follow()
 
 
 if __name__ == "__main__":

@@ -23,7 +23,7 @@ from typing import Any, Callable
 from hvd_pods.agent import frames
 from hvd_pods.cluster.spawn import spawn
 from hvd_pods.common.errors import RunError
-from hvd_pods.common.host_program import STAY
+from hvd_pods.common.ranks_program import STAY
 from hvd_pods.common.reporting import log
 from hvd_pods.master import gateway_client
 from hvd_pods.master.agent_session import AgentSession, AgentSessionError, make_request

@@ -15,7 +15,6 @@ from typing import Mapping
 
 from hvd_pods.common import contract
 from hvd_pods.common.errors import ConfigurationError
-from hvd_pods.common.host_program import TAG_OUTPUT
 from hvd_pods.common.launcher_options import (
     LAUNCHER_OPTIONS,
     find_conflicts,
@@ -23,6 +22,7 @@ from hvd_pods.common.launcher_options import (
     tags_output,
 )
 from hvd_pods.common.paths import GENERATED
+from hvd_pods.common.ranks_program import TAG_OUTPUT
 from hvd_pods.common.run import Run, Worker
 
 HOSTFILE = Path(GENERATED, "hostfile")

@@ -28,12 +28,12 @@ sys.path.insert(0, str(Path(__file__).absolute().parents[2]))
 from hvd_pods.agent import frames, keys
 from hvd_pods.agent import start_request as requests
 from hvd_pods.agent.banner import format_banner
-from hvd_pods.common import contract, host_program, paths, processes
+from hvd_pods.common import contract, paths, processes, ranks_program
 from hvd_pods.common.errors import ConfigurationError, RunError
 from hvd_pods.common.reporting import log, report_failure
 
 # Also imported here for its programs, which forks of this process run (worker/supervisor.py).
-from hvd_pods.rank import host as _host  # noqa: F401
+from hvd_pods.rank import worker_ranks as _worker_ranks  # noqa: F401
 from hvd_pods.worker import loop
 from hvd_pods.worker.fence import ChangedProgramsError, Fence, FenceError
 from hvd_pods.worker.limits import AgentLimits, choose_limits
@@ -326,7 +326,7 @@ class Agent:
             program.give(content)
         elif kind == frames.STAY:
             client.may_stay = True
-            program.give(host_program.STAY)
+            program.give(ranks_program.STAY)
         else:
             program.pass_on(frames.NUMBER.unpack(content)[0])
 

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Callable
 
 sys.path.insert(0, str(Path(__file__).absolute().parents[2]))
-from hvd_pods.common import contract, files, host_program, hostile, notices, processes
+from hvd_pods.common import contract, files, hostile, notices, processes, ranks_program
 from hvd_pods.rank import ranks
 from hvd_pods.worker.kept import find_kept
 
@@ -86,8 +86,8 @@ def main() -> int:
 
     With the argument `look`, print how many need not be asked because they may stay, then the fence
     number of a launch whose ranks on this worker have all finished, and their number
-    (rank/host.py). With `kept`, print how many lose nothing but the step that they are at if they
-    are killed now, and another number of ranks goes on.
+    (rank/worker_ranks.py). With `kept`, print how many lose nothing but the step that they are at
+    if they are killed now, and another number of ranks goes on.
     """
     scripts = list(ranks.running())
     kept = find_kept(os.environ.get(contract.RUN_ID, ""))
@@ -102,7 +102,7 @@ def main() -> int:
         saving = (ranks.has_signal(script.pid, signal.SIGTERM, "SigCgt") for script in scripts)
         print(sum(not saves for saves in saving) if kept else 0, end=" ")
         with suppress(OSError):
-            print(hostile.one_line(hostile.read_file(host_program.FINISHED).decode("latin-1")))
+            print(hostile.one_line(hostile.read_file(ranks_program.FINISHED).decode("latin-1")))
         return 0
     for script in scripts:
         if not ranks.was_asked_to_end(script):

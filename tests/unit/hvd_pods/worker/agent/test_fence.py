@@ -279,7 +279,7 @@ def test_guard_of_a_warm_rank_ends_it_or_is_ended_after_a_while(ends: bool, is_l
         "chmod 600 rank/start.py; echo 'print(1)' > rank/start.py",
         "chmod u+w rank; touch rank/ssl.py",
         "chmod u+w rank; rm rank/start.py",
-        "touch -r rank/start.py rank/host.py",
+        "touch -r rank/start.py rank/worker_ranks.py",
         "chmod 600 library/keep/record.py; echo 'print(1)' > library/keep/record.py",
         "mkdir more",
     ],

@@ -1,6 +1,6 @@
-"""Starts the ranks of one host where no launcher of the image does (`launch.mode: direct`).
+"""Starts the ranks of one worker where no launcher of the image does (`launch.mode: direct`).
 
-master/direct.py runs it over one agent connection for each host. The first line of standard input
+master/direct.py runs it over one agent connection for each worker. The first line of standard input
 has the directory, the variables and the command of the ranks as JSON. When standard input ends, or
 a rank fails, the ranks that are left are ended. It exits as the rank that failed first. After a
 line `stay`, the ranks go on without a master for the seconds of the first line, unless the agent
@@ -24,8 +24,8 @@ from contextlib import suppress
 sys.path.insert(0, os.path.abspath(__file__).rsplit("/", 3)[0])
 from hvd_pods.common import streams
 from hvd_pods.common.contract import FENCE
-from hvd_pods.common.host_program import FINISHED, STAY, TAG_OUTPUT
 from hvd_pods.common.processes import die_with_parent
+from hvd_pods.common.ranks_program import FINISHED, STAY, TAG_OUTPUT
 from hvd_pods.rank import start
 
 # Seconds from SIGTERM to SIGKILL: ranks that wait in a collective for the one that failed run no
@@ -77,8 +77,8 @@ def begin(variables: Mapping[str, str], arguments: Sequence[str]) -> Rank:
     return Rank(int(variables["HOROVOD_RANK"]), pid, life, output)
 
 
-class HostRanks:
-    """The ranks of this host."""
+class WorkerRanks:
+    """The ranks of this worker."""
 
     def __init__(self, ranks: Sequence[Rank], stay: float) -> None:
         self._running = {rank.life: rank for rank in ranks}
@@ -184,7 +184,7 @@ class HostRanks:
 
 def main() -> int:
     """Start the ranks and stay until they have ended."""
-    # Read no byte beyond the first line: the lines that follow are for HostRanks.
+    # Read no byte beyond the first line: the lines that follow are for WorkerRanks.
     with open(0, "rb", buffering=0, closefd=False) as stdin:
         line = stdin.readline()
     if not line.endswith(b"\n"):
@@ -196,7 +196,7 @@ def main() -> int:
         os.chdir(given["directory"])
     os.environ.update(given["variables"])
     ranks = [begin(own, given["arguments"]) for own in given["ranks"]]
-    return HostRanks(ranks, given.get("stay", 0.0)).follow()
+    return WorkerRanks(ranks, given.get("stay", 0.0)).follow()
 
 
 if __name__ == "__main__":
