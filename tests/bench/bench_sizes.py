@@ -42,10 +42,26 @@ BETWEEN = 40
 # Seconds in which a training has to go on with another number of ranks.
 LIMIT = 240.0
 WORKERS = 2
+# Debian's PyTorch is built without libuv, which torchrun's stores ask for.
+WITHOUT_LIBUV = """
+import functools, sys
+import torch.distributed as dist
+from torch.distributed.elastic.rendezvous import c10d_rendezvous_backend
+store = functools.partial(dist.TCPStore, use_libuv=False)
+# The package has a function of the same name as this module.
+for module in (dist, sys.modules["torch.distributed.rendezvous"], c10d_rendezvous_backend):
+    module.TCPStore = store
+"""
+TORCHRUN = f"""{WITHOUT_LIBUV}
+from torch.distributed.run import main
+main()
+"""
 SCRIPT = """
 import json, os, sys, time
 import torch
 import torch.distributed as dist
+if "--keep" not in sys.argv:
+    import without_libuv
 dist.init_process_group("gloo")
 size, rank = dist.get_world_size(), dist.get_rank()
 weights, step = torch.zeros(1000), 0
@@ -119,21 +135,19 @@ class ElasticTorchrun(Trainer):
         self.namespace.apply({**GROUP, "kind": "TrainingRuntime", "spec": runtime})
 
     def start(self, command: Sequence[str], output: Path | None = None) -> None:
-        meeting = "--rdzv-endpoint=$(PET_MASTER_ADDR):$(PET_MASTER_PORT)"
-        elastic = [
-            "python3",
-            "-m",
-            "torch.distributed.run",
-            f"--nnodes=1:{WORKERS}",
-            "--nproc-per-node=1",
-            f"--max-restarts={MOST_FAULTS}",
-            "--rdzv-backend=c10d",
-            f"--rdzv-id={NAME}",
-            meeting,
-        ]
+        # torchrun looks for its own name before the cluster's DNS has it, so that it is told where
+        # its store is.
+        elastic = (
+            "python3 /output/torchrun.py --nproc-per-node=1 --rdzv-backend=c10d"
+            f" --nnodes=1:{WORKERS} --max-restarts={MOST_FAULTS} --rdzv-id={NAME}"
+            ' --rdzv-endpoint="$PET_MASTER_ADDR:$PET_MASTER_PORT"'
+            ' --rdzv-conf="is_host=$([ "$JOB_COMPLETION_INDEX" = 0 ]'
+            ' && echo true || echo false)"'
+        )
+        shell = ["sh", "-c", f'exec {elastic} "$@"', "torchrun", *command[1:]]
         spec = {
             "runtimeRef": {"kind": "TrainingRuntime", "name": NAME},
-            "trainer": {"numNodes": WORKERS, "command": [*elastic, *command[1:]]},
+            "trainer": {"numNodes": WORKERS, "command": shell},
         }
         self.namespace.apply({**GROUP, "kind": "TrainJob", "spec": spec})
 
@@ -202,6 +216,8 @@ def measure(contestant: Contestant, lost: str) -> dict[str, Change]:
         folder = Path(name)
         folder.chmod(0o777)
         (folder / "sizes.py").write_text(SCRIPT)
+        (folder / "torchrun.py").write_text(TORCHRUN)
+        (folder / "without_libuv.py").write_text(WITHOUT_LIBUV)
         try:
             contestant.prepare(folder)
             contestant.start(("python3", "/output/sizes.py", *contestant.options), folder)
