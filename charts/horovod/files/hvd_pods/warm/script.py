@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import functools
 import importlib
+import linecache
 import os
 import resource
 import runpy
@@ -168,6 +169,10 @@ def _execute(program: dict[str, Any], main: dict[str, Any]) -> BaseException | N
         else:
             path = main.get("__file__")
             source = Path(path).read_bytes() if path else program["target"] + "\n"
+            if not path and sys.version_info >= (3, 13):
+                # Tracebacks of these versions show the lines of -c.
+                lines = source.splitlines(keepends=True)
+                linecache.cache["<string>"] = (len(source), None, lines, "<string>")
             code = compile(source, path or "<string>", "exec", dont_inherit=True)
             exec(code, main)  # noqa: S102 - this is what a rank is for
     except SystemExit:

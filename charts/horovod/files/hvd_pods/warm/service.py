@@ -176,7 +176,8 @@ def _guard(connection: socket.socket, alive: int, received: list[int]) -> bool:
         os._exit(1)
     os.setsid()
     # worker/fence.py finds guards by this name, and waits until they have ended their ranks.
-    name = COMM.read_bytes()
+    # What is read ends with a newline, which would be written as a part of the name.
+    name = COMM.read_bytes().strip()
     COMM.write_text(warm_client.GUARD)
     set_process_option(PR_SET_CHILD_SUBREAPER, 1)
     reader, writer = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
