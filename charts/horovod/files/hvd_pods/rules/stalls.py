@@ -37,9 +37,9 @@ NAME_AFTER = 60.0
 STOPPED_STEPS = 20
 STOPPED_AT_MOST = 600.0
 # The seconds at least, and those where no steps are reported: in general, and where each rank keeps
-# its state, so that a mistake costs no step.
+# its state. There a mistake costs no step, and less time than the wait for the rank.
 STOPPED_FOR = (30.0, STOPPED_AT_MOST)
-STOPPED_FOR_KEPT = (3.0, 10.0)
+STOPPED_FOR_KEPT = (2.0, 10.0)
 
 
 def on_missing_rank(decision: Decision, event: m.RankMissing) -> None:

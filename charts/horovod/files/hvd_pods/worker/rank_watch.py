@@ -23,8 +23,8 @@ STOPPED = {"T": notices.STOPPED, "t": notices.DEBUGGED}
 # Frameworks that do not report stalled ranks. Under MPI, waiting ranks poll: they are never idle.
 SILENT_FRAMEWORKS = ("torch", "jax")
 # Where the state is kept, an attempt with a stopped rank ends soon: the worker looks, and notifies
-# the master of a stop, each second.
-STOPPED_EVERY = 1.0
+# the master of a stop, every so many seconds.
+STOPPED_EVERY = 0.5
 # The share of a CPU below which a rank, with the processes that it has started, is idle.
 IDLE_SHARE = 0.02
 
