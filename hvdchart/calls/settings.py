@@ -58,7 +58,7 @@ class RunSettings:
     )
 
     def given(self) -> dict[str, Any]:
-        """The settings of these nine that were given, by their names."""
+        """Those of RunSettings that were given, by their names."""
         pairs = ((each.name, getattr(self, each.name)) for each in dataclasses.fields(RunSettings))
         return {name: value for name, value in pairs if value not in (None, "", (), [], {})}
 

@@ -69,7 +69,7 @@ def launch(call: Call) -> list[Any]:
     secrets: Secrets, as "NAME" for variables or "NAME:/PATH" for files.
     volumes: volumes by name, such as {"data": "pvc:CLAIM:/data:ro"}.
     settings: keys of a spec, such as ["image.pullSecrets=[mine]"], as with `hvdchart run --set`.
-    spec: a path or a Spec in the place of the nine settings above; its command is not used.
+    spec: a path or a Spec in the place of workers to settings above; its command is not used.
     code: folder of modules for the function, with their requirements.txt.
     name: name of the release; by default `launch-` and six characters, or that of the spec.
     namespace: namespace of Kubernetes; by default that of the context.

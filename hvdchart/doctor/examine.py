@@ -44,7 +44,8 @@ def examine_tools(helm: str) -> Iterator[Finding]:
     if kubectl:
         yield Finding("kubectl", "ok", kubectl)
     else:
-        remedy = "exec, debug, stack, top, tensorboard and timeline call it: install it"
+        callers = "exec, debug, stack, top, watch, tensorboard, timeline and hvdchart.launch"
+        remedy = f"{callers} call it: install it"
         yield Finding("kubectl", "unknown", "not on PATH", remedy)
 
 

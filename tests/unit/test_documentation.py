@@ -24,6 +24,7 @@ from hvd_pods.common.run_events import RunEvent
 from hvd_pods.master.causes import PERMANENT, SURE_TO_REPEAT
 from hvd_pods.master.gpu_problems import PROBLEMS
 from hvd_pods.master.probing import SUSPECT_EVERY
+from hvd_pods.rules.stalls import STOPPED_FOR_KEPT
 from hvdchart.cli import app
 from tests.support.pages import blocks, tokens
 
@@ -240,3 +241,18 @@ def test_pages_have_one_time_in_which_a_lost_worker_is_detected() -> None:
     found = re.findall(r"^\|.*(?:node|network).*(?:within|at most) (\d+) s\b", text, re.M)
     assert len(found) == 4
     assert {*found} == {f"{seconds:.0f}"}
+
+
+@pytest.mark.parametrize(
+    ("page", "words"),
+    [
+        ("life.md", r"\[keep their state\]\S* \| .*?at least (\d+) s\b"),
+        ("keep.md", r"for 20 steps, at least (\d+) s\b"),
+        ("performance.md", r"s at least, and (\d+) s with `keep`"),
+        ("adr/0017-stalls-and-notices.md", r"costs no step: at least (\d+) s\b"),
+        ("../charts/horovod/README.md", r"from (\d+) where all ranks keep their state"),
+    ],
+)
+def test_page_has_the_time_of_a_stopped_rank_that_keeps_its_state(page: str, words: str) -> None:
+    text = " ".join((DOCS / page).read_text("utf-8").split())
+    assert re.findall(words, text) == [f"{STOPPED_FOR_KEPT[0]:.0f}"]

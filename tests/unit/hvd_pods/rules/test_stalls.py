@@ -236,15 +236,17 @@ def test_rank_that_a_signal_has_stopped_is_waited_for_as_long_as_steps_take(
         world.fire()
     if ends:
         world.settle(until=m.EndLauncher)
+    else:
+        world.answer_all()
     assert bool(world.of(m.EndLauncher)) is ends
 
 
 @pytest.mark.parametrize(
     ("ranks", "seconds", "ends"),
     [
-        pytest.param(4, 2, False, id="for a moment"),
-        pytest.param(4, 4, True, id="no step is lost"),
-        pytest.param(3, 4, False, id="one rank keeps nothing"),
+        pytest.param(4, 1.5, False, id="for a moment"),
+        pytest.param(4, 2.5, True, id="no step is lost"),
+        pytest.param(3, 2.5, False, id="one rank keeps nothing"),
     ],
 )
 def test_stopped_rank_is_waited_for_only_seconds_where_every_rank_keeps_its_state(
@@ -260,6 +262,8 @@ def test_stopped_rank_is_waited_for_only_seconds_where_every_rank_keeps_its_stat
         world.fire()
     if ends:
         world.settle(until=m.EndLauncher)
+    else:
+        world.answer_all()
     assert bool(world.of(m.EndLauncher)) is ends
 
 

@@ -85,7 +85,7 @@ class RankWatch:
         if not self._is_silent:
             return []
         if self._kept and now - self._looked < notices.LOOK_EVERY:
-            # In a second, a rank that waits may do what it does in five.
+            # In so short a time, a rank that waits may do what it does in five seconds.
             return [pid for pid in self._idle if pid in pids]
         used = cpu_seconds(pids)
         limit = IDLE_SHARE * (now - self._looked)
