@@ -20,7 +20,7 @@ from typing import Any, Self
 
 from hvd_pods.common.hostile import one_line, printable
 from hvd_pods.common.pip_output import REQUIREMENTS
-from hvd_pods.common.record import Key
+from hvd_pods.common.record import RecordKey
 from hvdchart.calls.call_image import OwnRun, users_modules
 from hvdchart.calls.connection import (
     Connection,
@@ -437,7 +437,7 @@ class Launcher:
             if status.state == "not found":
                 return f"release {status.name} was removed"
             if status.over or _last_change(run) != deployed.changed:
-                reason = run.release.record.get(Key.REASON) or status.reason
+                reason = run.release.record.get(RecordKey.REASON) or status.reason
                 return one_line(self._word(reason) or str(error))
             gone = [name for name, each in deployed.workers.items() if workers.get(name) != each]
             if gone and not is_lost:
@@ -469,7 +469,9 @@ def _in_arguments(text: str) -> str:
 
 def _last_change(run: RunView) -> tuple[str, str]:
     """Which attempt the record speaks of, and since when."""
-    return run.release.record.get(Key.ATTEMPTS, ""), run.release.record.get(Key.TIME, "")
+    return run.release.record.get(RecordKey.ATTEMPTS, ""), run.release.record.get(
+        RecordKey.TIME, ""
+    )
 
 
 def _workers(run: RunView) -> dict[str, tuple[str, int]]:

@@ -14,7 +14,7 @@ from contextlib import suppress
 from typing import Self
 
 from hvd_pods.common.contract import RENEWED, SESSION
-from hvd_pods.common.record import LEASE_KEPT, Key
+from hvd_pods.common.record import LEASE_KEPT, RecordKey
 from hvdchart.errors import ClusterError, HelmError, HvdchartError, NoRunError
 from hvdchart.run.change.control import remove
 from hvdchart.run.helm import Helm, last_revision, release_chart, release_session, upgrade
@@ -154,12 +154,12 @@ class Session:
         for job in own:
             self._cluster.annotate_job(job, {RENEWED: f"{time.time():.3f}"})
         uids = {job["metadata"].get("uid") for job in own}
-        return lease_end(release) if release.record.get(Key.UID) in uids else ""
+        return lease_end(release) if release.record.get(RecordKey.UID) in uids else ""
 
 
 def lease_end(release: Release) -> str:
     """Why the master has ended the run, if that was for a lease that nobody renewed; or ""."""
-    note = release.record.get(Key.LEASE, "")
+    note = release.record.get(RecordKey.LEASE, "")
     return "" if note == LEASE_KEPT else note
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from hvd_pods.common.hostile import one_line
-from hvd_pods.common.record import LEASE_KEPT, Key
+from hvd_pods.common.record import LEASE_KEPT, RecordKey
 from hvdchart.run.follow.changes import Follower, watch_run
 from hvdchart.run.kube.api import RefusedError, unless_refused
 from hvdchart.run.kube.cluster import Cluster
@@ -174,7 +174,7 @@ class _Following:
             new = [each for each in _warnings(run.release, since) if each not in self.shown]
             self.shown.update(new)
             yield from dict.fromkeys(new)
-        self.keeps_master = run.release.record.get(Key.LEASE) == LEASE_KEPT
+        self.keeps_master = run.release.record.get(RecordKey.LEASE) == LEASE_KEPT
         # `undeploy` and the Job's time to live delete it.
         is_gone = bool(self.first and run.status.state == "not found")
         self.is_over = self.is_over or run.status.over or run.status.is_stuck or is_gone

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-from hvd_pods.common.record import FAILED, FINISHED, LEASE_KEPT, STORED, Key
+from hvd_pods.common.record import FAILED, FINISHED, LEASE_KEPT, STORED, RecordKey
 from hvdchart.run.state.newest import NewestRun
 from hvdchart.run.state.pod_problems import remedy_for_refusal, waits_for
 from hvdchart.run.state.release import Object, Release, component_of, condition_of, is_child
@@ -35,17 +35,17 @@ def judge(run: NewestRun) -> Judgement:
     failed = condition_of(job, "Failed")
     if failed:
         return _failed(failed, run)
-    is_kept = record.get(Key.LEASE) == LEASE_KEPT
-    if is_kept and record.get(Key.STATE) == FINISHED:
+    is_kept = record.get(RecordKey.LEASE) == LEASE_KEPT
+    if is_kept and record.get(RecordKey.STATE) == FINISHED:
         return Judgement("finished", _what_lacks(run.release))
-    if is_kept and record.get(Key.STATE) == FAILED:
-        return Judgement("failed", record.get(Key.REASON, ""))
+    if is_kept and record.get(RecordKey.STATE) == FAILED:
+        return Judgement("failed", record.get(RecordKey.REASON, ""))
     again = f"hvdchart restart {run.release.name} -n {job['metadata'].get('namespace', 'default')}"
     if job["spec"].get("suspend"):
         return Judgement("suspended", "the run is stopped", f"continue it: {again}")
-    if record.get(Key.STATE) in (FINISHED, FAILED):
+    if record.get(RecordKey.STATE) in (FINISHED, FAILED):
         # The master stores results and scales the workers down, which are needed no more.
-        return Judgement("finishing", record.get(Key.REASON, ""))
+        return Judgement("finishing", record.get(RecordKey.REASON, ""))
     if not run.release.stateful_sets:
         reason = "the StatefulSets of the run's workers were deleted"
         return Judgement("waiting", reason, f"create them again: {again}")
@@ -65,11 +65,11 @@ def _judge_without_job(run: NewestRun) -> Judgement:
             "not found", reason, "list the runs: hvdchart list, also with --all-namespaces"
         )
     # For a Job that its time to live or a person has deleted.
-    if run.record.get(Key.STATE) == FINISHED:
+    if run.record.get(RecordKey.STATE) == FINISHED:
         return Judgement("finished", _what_lacks(run.release))
-    if run.record.get(Key.STATE) == FAILED:
-        return Judgement("failed", run.record.get(Key.REASON, ""))
-    if run.record.get(Key.JOB):
+    if run.record.get(RecordKey.STATE) == FAILED:
+        return Judgement("failed", run.record.get(RecordKey.REASON, ""))
+    if run.record.get(RecordKey.JOB):
         remedy = "deploy it again to start a new run"
         return Judgement("not found", "the run's Job was deleted", remedy)
     remedy = "deploy it again, or remove what is there"
@@ -83,7 +83,7 @@ def _judge_by_pods(run: NewestRun, job: Object) -> Judgement:
     reason, remedy = _problems(run, needed, _refusals(run, job, needed))
     if reason:
         return Judgement("waiting", reason, remedy)
-    last = run.record.get(Key.REASON) or run.last_failure
+    last = run.record.get(RecordKey.REASON) or run.last_failure
     if last and not any(pod.get("status", {}).get("phase") == "Running" for pod in run.masters):
         return Judgement("retrying", f"the last attempt failed: {last}")
     if not workers.are_enough or not run.masters:
@@ -122,8 +122,8 @@ def _why_no_job(release: Release) -> str:
 
 def _what_lacks(release: Release) -> str:
     """Why a run that finished has no results or workers; empty where nothing is wrong."""
-    how = release.record.get(Key.RESULTS, "")
-    note = release.record.get(Key.LEASE, "")
+    how = release.record.get(RecordKey.RESULTS, "")
+    note = release.record.get(RecordKey.LEASE, "")
     reasons = []
     if how not in ("", STORED):
         reasons.append(f"the results could not be stored: {how}")

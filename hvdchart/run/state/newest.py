@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
-from hvd_pods.common.record import Key
+from hvd_pods.common.record import RecordKey
 from hvdchart.run.state.pod_problems import Problem, last_failure, problem_of
 from hvdchart.run.state.ranks import count_used
 from hvdchart.run.state.release import Object, Release, component_of, is_event_of
@@ -42,8 +42,8 @@ class NewestRun:
         if self.job is None:
             return record
         metadata = self.job["metadata"]
-        is_own = record.get(Key.JOB) == metadata["name"]
-        uids = {record.get(Key.UID, ""), metadata.get("uid", "")} - {""}
+        is_own = record.get(RecordKey.JOB) == metadata["name"]
+        uids = {record.get(RecordKey.UID, ""), metadata.get("uid", "")} - {""}
         return record if is_own and len(uids) < 2 else {}
 
     @cached_property

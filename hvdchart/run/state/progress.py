@@ -78,7 +78,7 @@ def read_progress(record: Mapping[str, str]) -> Progress | None:
         loss=one_line(loss, _LONGEST_LOSS) if isinstance(loss, str) else loss,
         images_per_second=entry.images_per_second,
         seconds_left=entry.seconds_left,
-        idle_seconds=_idle_seconds(record.get(records.Key.RENEWED, ""), entry.time),
+        idle_seconds=_idle_seconds(record.get(records.RecordKey.RENEWED, ""), entry.time),
         is_counted=entry.is_counted,
     )
 

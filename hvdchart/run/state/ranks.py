@@ -16,7 +16,7 @@ from hvd_pods.common.launcher_options import LAUNCH, tags_output
 from hvd_pods.common.launcher_output import split_tag
 from hvd_pods.common.ranges import parse_ranges
 from hvd_pods.common.ranks_program import TAG_OUTPUT
-from hvd_pods.common.record import Key
+from hvd_pods.common.record import RecordKey
 from hvd_pods.common.run import Run, parse_run
 from hvdchart.errors import ClusterError
 from hvdchart.run.state.release import Object
@@ -77,7 +77,8 @@ def _used(record: Mapping[str, str]) -> dict[str, list[range]]:
     """The ordinals of the workers with ranks, by StatefulSet."""
     try:
         return {
-            name: list(parse_ranges(text)) for name, text in json.loads(record[Key.WORKERS]).items()
+            name: list(parse_ranges(text))
+            for name, text in json.loads(record[RecordKey.WORKERS]).items()
         }
     except (KeyError, ValueError, TypeError, AttributeError, RecursionError):
         # There is no record yet, or somebody has changed it.

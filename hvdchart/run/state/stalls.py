@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from hvd_pods.common.hostile import MOST_COUNTED, one_line
-from hvd_pods.common.record import Key, read_count, read_object
+from hvd_pods.common.record import RecordKey, read_count, read_object
 
 _LONGEST = 200
 
@@ -38,7 +38,7 @@ class Stall:
 
 def read_stall(record: Mapping[str, str]) -> Stall | None:
     """The stall in a release's record; None if there is none, or it is not understood."""
-    content = read_object(record, Key.STALL)
+    content = read_object(record, RecordKey.STALL)
     rank = read_count(content, "rank")
     since = seconds_of(str(content.get("since", "")))
     if rank is None or rank > MOST_COUNTED or not since:

@@ -6,7 +6,7 @@ from contextlib import suppress
 from functools import cached_property
 
 from hvd_pods.common.hostile import MOST_COUNTED, parse_count
-from hvd_pods.common.record import Key
+from hvd_pods.common.record import RecordKey
 from hvdchart.errors import ClusterError
 from hvdchart.run.state.judge import is_stuck, judge
 from hvdchart.run.state.newest import NewestRun
@@ -95,7 +95,7 @@ class RunView(NewestRun):
         attempts = int(self.job["spec"].get("backoffLimit", 6)) + 1
         # The record counts the master's attempts; the Job counts only masters that were lost.
         lost = int(self.job.get("status", {}).get("failed", 0))
-        recorded = parse_count(self.record.get(Key.ATTEMPTS, ""), MOST_COUNTED)
+        recorded = parse_count(self.record.get(RecordKey.ATTEMPTS, ""), MOST_COUNTED)
         attempt = recorded or min(lost + 1, attempts)
         return attempt, attempts
 
@@ -105,8 +105,8 @@ class RunView(NewestRun):
         condition = condition_of(job, "Complete") or condition_of(job, "Failed")
         if condition:
             said = job["status"].get("completionTime") or condition.get("lastTransitionTime")
-            return str(said or self.record.get(Key.TIME, ""))
-        return self.record.get(Key.TIME, "")
+            return str(said or self.record.get(RecordKey.TIME, ""))
+        return self.record.get(RecordKey.TIME, "")
 
     def _pod_status(self, pod: Object) -> PodStatus:
         status = pod.get("status", {})

@@ -88,7 +88,7 @@ def test_a_signature_is_the_published_one(monkeypatch: pytest.MonkeyPatch) -> No
     number = 0xC9AFA9D845BA75166B5C215767B1D6934E50C3DB36E89B127B8A622B120F6721
     nonce = 0xA6E3C57DD01ABE90086538398355DD4C3B17AA873382B0F24D6129493D8AAD60
     monkeypatch.setattr(certificates, "_draw", lambda: nonce)
-    signature = certificates.sign(certificates.Key(number, b""), b"sample")
+    signature = certificates.sign(certificates.PrivateKey(number, b""), b"sample")
     assert signature.hex() == (
         "3046"
         "022100efd48b2aacb6a8fd1140dd9cd45e81d69d2c877b56aaf991c34d0ea84eaf3716"

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hvd_pods.common import record as records
-from hvd_pods.common.record import LARGEST, MOST_LOSSES, Key, ProgressEntry, read_progress
+from hvd_pods.common.record import LARGEST, MOST_LOSSES, ProgressEntry, RecordKey, read_progress
 
 ANYTHING: st.SearchStrategy[Any] = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
@@ -35,13 +35,13 @@ ENTRIES = st.builds(
 
 
 def read(content: Any) -> ProgressEntry:
-    return read_progress({Key.PROGRESS: json.dumps(content)})
+    return read_progress({RecordKey.PROGRESS: json.dumps(content)})
 
 
 @pytest.mark.fuzz
 @given(ENTRIES)
 def test_what_a_master_writes_of_the_progress_is_read_again(entry: ProgressEntry) -> None:
-    assert read_progress({Key.PROGRESS: entry.text()}) == entry
+    assert read_progress({RecordKey.PROGRESS: entry.text()}) == entry
 
 
 def test_an_entry_without_anything_is_empty_in_the_record() -> None:
@@ -53,7 +53,7 @@ def test_an_entry_without_anything_is_empty_in_the_record() -> None:
     "text", ["", "[]", "3", "{", "[" * 9999, '{"losses": 3}', '{"losses": [[1, "x"], 2, [1]]}']
 )
 def test_what_is_no_progress_is_left_out(text: str) -> None:
-    assert read_progress({Key.PROGRESS: text}) == ProgressEntry()
+    assert read_progress({RecordKey.PROGRESS: text}) == ProgressEntry()
 
 
 @pytest.mark.parametrize(
@@ -61,7 +61,7 @@ def test_what_is_no_progress_is_left_out(text: str) -> None:
 )
 def test_a_loss_that_is_not_understood_leaves_the_others(pair: str) -> None:
     text = f'{{"losses": [[20, 0.25], {pair}, [10, 0.5]]}}'
-    assert read_progress({Key.PROGRESS: text}).losses == ((10, 0.5), (20, 0.25))
+    assert read_progress({RecordKey.PROGRESS: text}).losses == ((10, 0.5), (20, 0.25))
 
 
 def test_no_more_losses_are_read_than_a_master_writes() -> None:
@@ -101,7 +101,14 @@ def test_any_progress_is_read(content: dict[str, Any], losses: Any) -> None:
 
 def test_only_this_module_and_the_chart_spell_the_keys() -> None:
     """A key that only one of them renames would be read as missing."""
-    own = {Key.HOLDER_JOB, Key.HOLDER_UID, Key.SUPERSEDED, Key.TRAINED, Key.LAUNCHED, Key.RENEWED}
+    own = {
+        RecordKey.HOLDER_JOB,
+        RecordKey.HOLDER_UID,
+        RecordKey.SUPERSEDED,
+        RecordKey.TRAINED,
+        RecordKey.LAUNCHED,
+        RecordKey.RENEWED,
+    }
     word = re.compile(rf"[\"']({'|'.join(own)})[\"']")
     here = Path(records.__file__).resolve()
     folders = (here.parents[1], here.parents[5] / "hvdchart")

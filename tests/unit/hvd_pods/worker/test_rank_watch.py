@@ -79,7 +79,7 @@ def test_master_is_told_once_of_a_rank_whose_state_is_in_memory(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(kept, "KEPT", tmp_path)
+    monkeypatch.setattr(kept, "KEPT_FOLDER", tmp_path)
     assert watch.look() == notices.LOOK_EVERY
     (tmp_path / "run-1").mkdir()
     (tmp_path / "run-1" / "state-shared.a").touch()

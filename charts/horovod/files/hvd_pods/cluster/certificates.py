@@ -75,7 +75,7 @@ WORKER = Role("horovod-worker", "1.3.6.1.5.5.7.3.1")
 MASTER = Role("horovod-master", "1.3.6.1.5.5.7.3.2")
 
 
-class Key(NamedTuple):
+class PrivateKey(NamedTuple):
     """A private key: a number, and the base point multiplied by it, encoded as SEC 1 says."""
 
     number: int
@@ -91,7 +91,7 @@ class _Owner(NamedTuple):
     """Whom a certificate is about, or who signs it."""
 
     common_name: str
-    key: Key
+    key: PrivateKey
 
 
 def make_files(role: Role, name: str) -> Files:
@@ -112,10 +112,10 @@ def make_files(role: Role, name: str) -> Files:
     }
 
 
-def _make_key() -> Key:
+def _make_key() -> PrivateKey:
     number = _draw()
     x, y = multiply(number)
-    return Key(number, b"\x04" + x.to_bytes(32, "big") + y.to_bytes(32, "big"))
+    return PrivateKey(number, b"\x04" + x.to_bytes(32, "big") + y.to_bytes(32, "big"))
 
 
 def _draw() -> int:
@@ -161,7 +161,7 @@ def multiply(number: int) -> tuple[int, int]:
     return x * square % P, y * square * inverse % P
 
 
-def sign(key: Key, message: bytes) -> bytes:
+def sign(key: PrivateKey, message: bytes) -> bytes:
     """Sign with ECDSA and SHA-256; the signature is encoded as in a certificate."""
     digest = int.from_bytes(hashlib.sha256(message).digest(), "big")
     while True:
@@ -275,7 +275,7 @@ def encode_time(seconds: float) -> bytes:
     return _der(GENERALIZED_TIME, time.strftime("%Y%m%d%H%M%SZ", moment).encode())
 
 
-def _private_key(key: Key) -> bytes:
+def _private_key(key: PrivateKey) -> bytes:
     """Encode a private key, with its curve and its public point: RFC 5915, 3."""
     number = _der(OCTET_STRING, key.number.to_bytes(32, "big"))
     curve = _der(EXPLICIT, CURVE)

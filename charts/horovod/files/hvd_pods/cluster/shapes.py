@@ -15,20 +15,20 @@ AGAIN_RETRY_SECONDS = 2.0
 # Annotations of a Job.
 NOTES = (CLEANUP, QUEUE, LEASE, RENEWED)
 # What decisions need of a pod or a Job: its environment and other annotations may have secrets.
-KEPT = {
+DECISIVE_FIELDS = {
     "metadata": ("name", "uid", "labels", "deletionTimestamp"),
     "spec": ("nodeName", "schedulingGates", "backoffLimit", "activeDeadlineSeconds", "suspend"),
 }
 
 
 def shorten(item: Object) -> Object:
-    """Return what decisions need of an object: fields of KEPT, some annotations, the status.
+    """Return what decisions need of an object: DECISIVE_FIELDS, some annotations, the status.
 
     Parts that the object lacks are empty.
     """
     parts = {
         part: {name: value for name, value in item.get(part, {}).items() if name in names}
-        for part, names in KEPT.items()
+        for part, names in DECISIVE_FIELDS.items()
     }
     annotations = item["metadata"].get("annotations", {})
     kept = {name: annotations[name] for name in NOTES if name in annotations}

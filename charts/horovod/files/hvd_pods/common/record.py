@@ -24,7 +24,7 @@ MOST_LOSSES = 100
 LARGEST = 10**15
 
 
-class Key:
+class RecordKey:
     """The keys of the record."""
 
     # The master that holds it: its pod, its Job and the Job's UID. No pod: nobody holds it.
@@ -108,7 +108,7 @@ class ProgressEntry:
 
 def read_progress(record: Mapping[str, str]) -> ProgressEntry:
     """The progress in a record. What is missing or not understood is left out."""
-    content = read_object(record, Key.PROGRESS)
+    content = read_object(record, RecordKey.PROGRESS)
     loss = content.get("loss")
     return ProgressEntry(
         step=read_count(content, "step"),

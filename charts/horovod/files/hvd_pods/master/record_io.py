@@ -16,7 +16,7 @@ from hvd_pods.cluster.shapes import (
 )
 from hvd_pods.common import contract
 from hvd_pods.common.hostile import printable
-from hvd_pods.common.record import Key
+from hvd_pods.common.record import RecordKey
 from hvd_pods.common.reporting import log
 from hvd_pods.common.run import Run
 from hvd_pods.rules import messages as m
@@ -45,8 +45,8 @@ class RecordClient:
         self._job = facts.uid
         self._labels = dict(part.split("=", 1) for part in facts.run.master_selector.split(","))
         # The pod of `helm test` has no Job.
-        own = {Key.HOLDER: facts.holder, Key.HOLDER_JOB: facts.job or "helm test"}
-        self._own = {**own, Key.HOLDER_UID: facts.uid}
+        own = {RecordKey.HOLDER: facts.holder, RecordKey.HOLDER_JOB: facts.job or "helm test"}
+        self._own = {**own, RecordKey.HOLDER_UID: facts.uid}
         # The version and data of the record as last read, and how many writes found it changed.
         self._version = ""
         self._changes = 0
@@ -71,11 +71,14 @@ class RecordClient:
 
     def release(self, effect: m.ReleaseRecord) -> m.Event:
         """Give the record back, so that another master need not wait."""
-        news = {**effect.data, Key.HOLDER: ""}
+        news = {**effect.data, RecordKey.HOLDER: ""}
         own = m.WriteRecord(RELEASE, news, effect.fence, holds=True, within=RELEASE_RETRY_SECONDS)
         try:
             # A person may change the record meanwhile; another master's is left as it is.
-            while self._data.get(Key.HOLDER) == self._own[Key.HOLDER] and not self._is_other:
+            while (
+                self._data.get(RecordKey.HOLDER) == self._own[RecordKey.HOLDER]
+                and not self._is_other
+            ):
                 self._patch(RELEASE, news, own)
         except ApiError as problem:
             log(f"cannot give the record back: {problem}")
@@ -128,7 +131,7 @@ class RecordClient:
             return m.RecordChanged(purpose, self._data, self._changes, self._is_other)
         if effect.holds:
             now = datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
-            hold = {**self._own, Key.FENCE: str(effect.fence), Key.RENEWED: now}
+            hold = {**self._own, RecordKey.FENCE: str(effect.fence), RecordKey.RENEWED: now}
             # The version makes the API server refuse this if the record is another by now.
             metadata = {"resourceVersion": self._version}
             body = {"data": {**hold, **data}, "metadata": metadata}

@@ -30,7 +30,7 @@ from hvd_pods.common import contract
 from hvd_pods.common.errors import InterruptedRunError, RunError
 from hvd_pods.common.paths import PROGRAMS
 from hvd_pods.common.policy import UNENFORCED
-from hvd_pods.common.record import Key
+from hvd_pods.common.record import RecordKey
 from hvd_pods.common.reporting import log, report_failure
 from hvd_pods.common.run import Run, parse_run
 from hvd_pods.master.effects import Effects
@@ -180,7 +180,7 @@ class TestEffects(Effects):
 def _about_hold(event: m.Event) -> m.Event:
     """The event without what the record says of the release's run, which is not the test's."""
     if isinstance(event, (m.RecordRead, m.RecordChanged)):
-        kept = {key: text for key, text in event.data.items() if key in Key.OF_HOLD}
+        kept = {key: text for key, text in event.data.items() if key in RecordKey.OF_HOLD}
         return replace(event, data=kept)
     return event
 

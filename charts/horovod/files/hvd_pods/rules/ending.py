@@ -14,7 +14,7 @@ from hvd_pods.common.errors import (
     SupersededError,
 )
 from hvd_pods.common.exit_codes import BAD_CONFIGURATION
-from hvd_pods.common.record import FAILED, FINISHED, LEASE_KEPT, RUNNING, STORED, Key
+from hvd_pods.common.record import FAILED, FINISHED, LEASE_KEPT, RUNNING, STORED, RecordKey
 from hvd_pods.common.run_events import RunEvent
 from hvd_pods.rules import messages as m
 from hvd_pods.rules.state import END, Activity, Decision
@@ -132,14 +132,14 @@ def announce(decision: Decision, problem: RunError) -> None:
 
 def repeat_end(decision: Decision, earlier: Mapping[str, str]) -> None:
     """Report how this run ended before, as the record says, instead of running it again."""
-    result = f"this run already {earlier[Key.STATE].lower()} at {earlier.get(Key.TIME)}"
+    result = f"this run already {earlier[RecordKey.STATE].lower()} at {earlier.get(RecordKey.TIME)}"
     remedy = "to run the same values again, increment master.generation"
     problem: RunError | None = None
-    if earlier[Key.STATE] == FINISHED:
+    if earlier[RecordKey.STATE] == FINISHED:
         decision.log(f"{result}: nothing to do; {remedy}")
         decision.report(RunEvent.FINISHED, f"{result}; {remedy}")
     else:
-        problem = ConfigurationError(f"{result}: {earlier.get(Key.REASON)}; {remedy}")
+        problem = ConfigurationError(f"{result}: {earlier.get(RecordKey.REASON)}; {remedy}")
         announce(decision, problem)
     decision.set(activity=Activity.FINISHING, problem=problem)
     decision.do(m.ReadJob(AGAIN_RETRY_SECONDS))
@@ -220,7 +220,7 @@ def on_results(decision: Decision, event: m.ResultsStored) -> None:
     problem = decision.state.problem
     decision.set(results=event.failure or STORED)
     if state.entry:
-        decision.set(entry={**state.entry, Key.RESULTS: decision.state.results})
+        decision.set(entry={**state.entry, RecordKey.RESULTS: decision.state.results})
     # The release of the record, which follows, is tried for seconds only.
     decision.write_record("results", within=None)
     if not event.failure:

@@ -13,7 +13,7 @@ from typing import Mapping
 
 from hvd_pods.common.errors import WorkersTimeoutError
 from hvd_pods.common.pod_problems import Diagnosis
-from hvd_pods.common.record import Key
+from hvd_pods.common.record import RecordKey
 from hvd_pods.common.run import Pod
 from hvd_pods.common.run_events import RunEvent
 from hvd_pods.rules import choosing, diagnosis, replacing
@@ -114,7 +114,7 @@ def _has_other_state(state: State) -> bool:
 
     Ranks that this Job has started before have. Without a record, nothing shows other runs.
     """
-    is_first = state.hold.is_held and not state.hold.data.get(Key.RUN)
+    is_first = state.hold.is_held and not state.hold.data.get(RecordKey.RUN)
     return not (state.was_training or is_first)
 
 

@@ -17,7 +17,7 @@ from typing import Mapping
 from hvd_pods.cluster.shapes import AGAIN_RETRY_SECONDS, START_RETRY_SECONDS
 from hvd_pods.common.errors import InterruptedRunError, RunError, SupersededError
 from hvd_pods.common.hostile import one_line, parse_count
-from hvd_pods.common.record import FAILED, FINISHED, Key, read_progress
+from hvd_pods.common.record import FAILED, FINISHED, RecordKey, read_progress
 from hvd_pods.common.run import Run
 from hvd_pods.common.run_events import RunEvent
 from hvd_pods.rules import aborting, ending
@@ -66,8 +66,8 @@ def look(decision: Decision, event: m.RecordRead | m.RecordChanged) -> None:
     data = event.data
     if state.activity != Activity.HOLDING:
         return
-    if facts.uid != "" and data.get(Key.SUPERSEDED) == facts.uid:
-        other = one_line(str(data.get(Key.HOLDER_JOB)), LONGEST_NAME)
+    if facts.uid != "" and data.get(RecordKey.SUPERSEDED) == facts.uid:
+        other = one_line(str(data.get(RecordKey.HOLDER_JOB)), LONGEST_NAME)
         what = (
             f"{other} has taken the workers over from this Job: delete the Job, which is obsolete"
         )
@@ -82,7 +82,7 @@ def look(decision: Decision, event: m.RecordRead | m.RecordChanged) -> None:
         changes = {}
         if not is_free:
             decision.log(f"{holder} has not renewed its hold: taking over")
-            changes[Key.SUPERSEDED] = data.get(Key.HOLDER_UID, "")
+            changes[RecordKey.SUPERSEDED] = data.get(RecordKey.HOLDER_UID, "")
         fence = new_fence(fence_of(data, decision.wall) + MOST_UNWRITTEN, decision.wall)
         decision.set_hold(fence=fence, data=dict(data))
         known = state.hold.changes
@@ -111,22 +111,22 @@ def hold(decision: Decision, data: Mapping[str, str]) -> None:
     run = decision.state.run
     if state.hold.is_held:
         decision.set_timer(TimerKind.RENEW, decision.now + RENEW_EVERY)
-    if data.get(Key.RUN) == run.id and data.get(Key.SETTINGS) == run.settings:
-        attempts = number(data.get(Key.ATTEMPTS))
-        failures = number(data.get(Key.FAILURES))
+    if data.get(RecordKey.RUN) == run.id and data.get(RecordKey.SETTINGS) == run.settings:
+        attempts = number(data.get(RecordKey.ATTEMPTS))
+        failures = number(data.get(RecordKey.FAILURES))
         progress = Progress(losses=read_progress(data).losses)
         decision.set(attempts=attempts, failures=failures, launches=attempts, progress=progress)
-    was_training = bool(run.api) and data.get(Key.TRAINED) == facts.uid
+    was_training = bool(run.api) and data.get(RecordKey.TRAINED) == facts.uid
     # The record does not say whether the command had reached a worker: it may have.
     decision.set(was_training=was_training, has_reached=was_training)
     if decision.state.was_training:
-        decision.set(orphan_fence=number(data.get(Key.LAUNCHED)))
+        decision.set(orphan_fence=number(data.get(RecordKey.LAUNCHED)))
         before = read_workers(run, decision.state.recorded_workers)
         decision.set(workers_before=len(before))
     if not run.api:
         decision.then(m.AttemptBegins())
     elif has_ended(run, data, facts.uid):
-        decision.set(results=data.get(Key.RESULTS, ""))
+        decision.set(results=data.get(RecordKey.RESULTS, ""))
         ending.repeat_end(decision, data)
     else:
         decision.set(activity=Activity.READING)
@@ -254,8 +254,8 @@ def _is_free(decision: Decision, data: Mapping[str, str]) -> bool:
     The Job controller starts a pod when the one before has ended (podReplacementPolicy).
     """
     facts = decision.state.facts
-    holder = data.get(Key.HOLDER)
-    is_of_this_job = facts.uid != "" and data.get(Key.HOLDER_UID) == facts.uid
+    holder = data.get(RecordKey.HOLDER)
+    is_of_this_job = facts.uid != "" and data.get(RecordKey.HOLDER_UID) == facts.uid
     return not holder or holder == facts.holder or is_of_this_job
 
 
@@ -265,11 +265,11 @@ def has_ended(run: Run, data: Mapping[str, str], uid: str) -> bool:
     A run that finished is never repeated. A run that failed is tried again with other settings, and
     by its own Job (`uid`), whose last attempt may have expected that no other one would follow.
     """
-    if data.get(Key.RUN) != run.id:
+    if data.get(RecordKey.RUN) != run.id:
         return False
-    if data.get(Key.STATE) == FAILED:
-        return data.get(Key.SETTINGS) == run.settings and data.get(Key.UID) != uid
-    return data.get(Key.STATE) == FINISHED
+    if data.get(RecordKey.STATE) == FAILED:
+        return data.get(RecordKey.SETTINGS) == run.settings and data.get(RecordKey.UID) != uid
+    return data.get(RecordKey.STATE) == FINISHED
 
 
 def new_fence(last: int, wall: float) -> int:
@@ -284,16 +284,16 @@ def number(text: str | None) -> int:
 
 def fence_of(data: Mapping[str, str], wall: float) -> int:
     """The fence number of a record; 0 for one that no master has written: workers refuse it."""
-    fence = number(data.get(Key.FENCE))
+    fence = number(data.get(RecordKey.FENCE))
     return fence if fence <= wall * 1000 + MOST_AHEAD else 0
 
 
 def describe_holder(data: Mapping[str, str]) -> str:
     """Name a record's holder in messages."""
-    master = data.get(Key.HOLDER) or "a master"
-    return one_line(f"{master} of {data.get(Key.HOLDER_JOB)}", LONGEST_NAME)
+    master = data.get(RecordKey.HOLDER) or "a master"
+    return one_line(f"{master} of {data.get(RecordKey.HOLDER_JOB)}", LONGEST_NAME)
 
 
 def renewal(data: Mapping[str, str]) -> str:
     """Return what changes with each renewal, and with each holder."""
-    return f"{data.get(Key.HOLDER)} {data.get(Key.FENCE)} {data.get(Key.RENEWED)}"
+    return f"{data.get(RecordKey.HOLDER)} {data.get(RecordKey.FENCE)} {data.get(RecordKey.RENEWED)}"

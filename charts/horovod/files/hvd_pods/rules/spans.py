@@ -13,7 +13,7 @@ from typing import Dict, Mapping, NamedTuple, Tuple, Union
 from hvd_pods.cluster.shapes import parse_time
 from hvd_pods.common.errors import InterruptedRunError, ResizedError, RunError, SupersededError
 from hvd_pods.common.hostile import one_line
-from hvd_pods.common.record import FAILED, FINISHED, Key
+from hvd_pods.common.record import FAILED, FINISHED, RecordKey
 from hvd_pods.rules.ending import is_withdrawn
 from hvd_pods.rules.messages import Moment
 from hvd_pods.rules.state import Activity, Facts, State
@@ -131,7 +131,7 @@ def _is_complete(name: str, state: State) -> bool:
 def _has_ended(state: State) -> bool:
     """Whether the run of this Job has ended with this master, and no other one goes on with it."""
     job = state.job
-    if state.entry.get(Key.STATE) in (FINISHED, FAILED):
+    if state.entry.get(RecordKey.STATE) in (FINISHED, FAILED):
         return True
     if isinstance(state.problem, SupersededError):
         return False
@@ -150,7 +150,7 @@ def _end(before: State, state: State, name: Name, began: float, ended: float) ->
     parent = identify(facts, (PARENTS[what], fence) if what in PARENTS else (RUN, 0))
     if what == RUN:
         parent = ""
-        is_finished = state.entry.get(Key.STATE) == FINISHED
+        is_finished = state.entry.get(RecordKey.STATE) == FINISHED
         problem = None if is_finished else state.problem
         attributes = {
             "horovod.state": FAILED if problem else FINISHED,

@@ -11,7 +11,7 @@ from hvd_pods.agent.banner import NoAnswer
 from hvd_pods.cluster.shapes import Object, format_time
 from hvd_pods.common.errors import RunError
 from hvd_pods.common.pod_problems import Diagnosis
-from hvd_pods.common.record import Key
+from hvd_pods.common.record import RecordKey
 from hvd_pods.common.run import Pod, Run, Worker
 from hvd_pods.common.run_events import RunEvent
 from hvd_pods.rules import messages as m
@@ -251,7 +251,7 @@ class State:
     @property
     def recorded_workers(self) -> str:
         """The workers of the launch that another master has left, as the record names them."""
-        return str(self.hold.data.get(Key.WORKERS, ""))
+        return str(self.hold.data.get(RecordKey.WORKERS, ""))
 
     @property
     def ranks(self) -> int:
@@ -310,9 +310,9 @@ class State:
         stall = self.find_stall(moment.now) if moment else None
         return {
             **self.entry,
-            Key.PROGRESS: self.progress.entry(),
-            Key.WORKERS: self.used_workers,
-            Key.STALL: stall.entry(moment) if stall and moment else "",
+            RecordKey.PROGRESS: self.progress.entry(),
+            RecordKey.WORKERS: self.used_workers,
+            RecordKey.STALL: stall.entry(moment) if stall and moment else "",
         }
 
 
@@ -364,7 +364,7 @@ class Decision:
         """Change what is known of the session's lease."""
         self.set(lease=replace(self.state.lease, **changes))
         if self.state.entry:
-            self.set(entry={**self.state.entry, Key.LEASE: self.state.lease.note})
+            self.set(entry={**self.state.entry, RecordKey.LEASE: self.state.lease.note})
 
     def set_attempt(self, **changes: Any) -> None:
         """Change the present attempt."""
@@ -390,21 +390,21 @@ class Decision:
     def set_entry(self, state: str, reason: str = "") -> None:
         """Set what the record says of the run from the next write on."""
         entry = {
-            Key.RUN: self.state.run.id,
-            Key.SETTINGS: self.state.run.settings,
-            Key.JOB: self.state.facts.job,
-            Key.UID: self.state.facts.uid,
-            Key.ATTEMPTS: str(self.state.attempts),
-            Key.FAILURES: str(self.state.failures),
-            Key.STATE: state,
-            Key.REASON: reason,
-            Key.RESULTS: self.state.results,
-            Key.LEASE: self.state.lease.note,
-            Key.TIME: format_time(self.wall),
+            RecordKey.RUN: self.state.run.id,
+            RecordKey.SETTINGS: self.state.run.settings,
+            RecordKey.JOB: self.state.facts.job,
+            RecordKey.UID: self.state.facts.uid,
+            RecordKey.ATTEMPTS: str(self.state.attempts),
+            RecordKey.FAILURES: str(self.state.failures),
+            RecordKey.STATE: state,
+            RecordKey.REASON: reason,
+            RecordKey.RESULTS: self.state.results,
+            RecordKey.LEASE: self.state.lease.note,
+            RecordKey.TIME: format_time(self.wall),
         }
         if self.state.was_training:
-            entry[Key.TRAINED] = self.state.facts.uid
-            entry[Key.LAUNCHED] = str(self.state.orphan_fence)
+            entry[RecordKey.TRAINED] = self.state.facts.uid
+            entry[RecordKey.LAUNCHED] = str(self.state.orphan_fence)
         self.set(entry=entry)
 
     def write_record(self, purpose: str, within: float | None = 0.0) -> None:
@@ -418,7 +418,7 @@ class Decision:
         """Ask to give the record back, if this master holds it."""
         hold = self.state.hold
         if hold.is_held and not hold.lost_to:
-            results = {Key.RESULTS: self.state.results} if self.state.results else {}
+            results = {RecordKey.RESULTS: self.state.results} if self.state.results else {}
             self.do(m.ReleaseRecord({**self.state.news(), **results}, hold.fence))
         else:
             self.then(m.RecordReleased())

@@ -9,12 +9,12 @@ from hvd_pods.common import contract
 
 # As library/keep/worker.py has it.
 FOLDER = "/dev/shm/hvd-keep"  # noqa: S108 - for the pod's user alone
-KEPT = Path(os.environ.get(contract.KEEP, FOLDER))
+KEPT_FOLDER = Path(os.environ.get(contract.KEEP, FOLDER))
 
 
 def has_states() -> bool:
     """Whether a run has left a state that all of its ranks have alike."""
-    return any(KEPT.glob("*/*-shared.*"))
+    return any(KEPT_FOLDER.glob("*/*-shared.*"))
 
 
 def find_kept(run: str) -> Path | None:
@@ -22,5 +22,5 @@ def find_kept(run: str) -> Path | None:
 
     `run` is the run's identity.
     """
-    folder = KEPT / Path(run).name
+    folder = KEPT_FOLDER / Path(run).name
     return folder if run and any(folder.glob("*-shared.*")) else None

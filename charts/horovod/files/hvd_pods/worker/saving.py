@@ -24,7 +24,7 @@ sys.path.insert(0, str(Path(__file__).absolute().parents[2]))
 from hvd_pods.common.reporting import log
 from hvd_pods.library.keep import record as keep
 from hvd_pods.library.keep.content import BEGIN
-from hvd_pods.worker.kept import KEPT
+from hvd_pods.worker.kept import KEPT_FOLDER
 
 # A file with a state that all ranks have alike.
 SHARED = re.compile(r"([A-Za-z0-9_-]{1,60})-shared\.[ab]")
@@ -174,7 +174,7 @@ def _header_of(path: Path) -> bytes:
 
 def main() -> int:
     """Save what is kept here. Returns 1 where a state could not be saved."""
-    return 0 if save_all(KEPT) else 1
+    return 0 if save_all(KEPT_FOLDER) else 1
 
 
 if __name__ == "__main__":

@@ -213,7 +213,7 @@ def cluster(folder: Path, places: list[int]) -> Iterator[Cluster]:
 def whole_steps(cluster: Cluster, read: Callable[[Path], Any] = keep.read_file) -> list[int]:
     """The steps of which the workers have the shards of all ranks, as their files show."""
     shared = set()
-    shards: dict[int, set[keep.Key]] = {rank: set() for rank in range(len(cluster.places))}
+    shards: dict[int, set[keep.StepKey]] = {rank: set() for rank in range(len(cluster.places))}
     for worker in {*cluster.places}:
         for path in cluster.worker(worker).glob("one/main-*"):
             try:

@@ -99,7 +99,7 @@ def test_a_writer_that_was_cut_off_spoils_no_checkpoint(
     checkpoint: Path, monkeypatch: pytest.MonkeyPatch, call: str
 ) -> None:
     """It goes on to write, or to rename, when its successor has written another one (issue 44)."""
-    newer = keep.pack(keep.Key(0, 200), b"new")
+    newer = keep.pack(keep.StepKey(0, 200), b"new")
     original = getattr(os, call)
 
     def cut_off(*arguments: Any) -> Any:
@@ -110,8 +110,8 @@ def test_a_writer_that_was_cut_off_spoils_no_checkpoint(
 
     monkeypatch.setattr(os, call, cut_off)
     with pytest.raises(FileNotFoundError):
-        checkpoints.write_atomically(checkpoint, keep.pack(keep.Key(0, 100), b"x" * 100_000))
-    assert keep.read_file(checkpoint).key == keep.Key(0, 200)
+        checkpoints.write_atomically(checkpoint, keep.pack(keep.StepKey(0, 100), b"x" * 100_000))
+    assert keep.read_file(checkpoint).key == keep.StepKey(0, 200)
     assert [path.name for path in checkpoint.parent.glob(".*")] == []
 
 
@@ -128,7 +128,7 @@ def test_each_writer_has_a_file_of_its_own(
 
     monkeypatch.setattr(os, "fsync", note)
     for step in (1, 2):
-        checkpoints.write_atomically(checkpoint, keep.pack(keep.Key(0, step), b"x"))
+        checkpoints.write_atomically(checkpoint, keep.pack(keep.StepKey(0, step), b"x"))
     assert len({*names}) == 2
 
 
@@ -175,7 +175,7 @@ def refuse_type(checkpoint: Path, monkeypatch: pytest.MonkeyPatch, kind: str) ->
     value = {"parts": {"weights": b"w" * 8, "losses": []}, "steps of epoch": 0, "run": "one"}
     to_bytes = arrays.to_bytes
     monkeypatch.setattr(arrays, "to_bytes", lambda value: (kind, *to_bytes(value)[1:]))
-    checkpoint.write_bytes(keep.pack(keep.Key(0, 1), value))
+    checkpoint.write_bytes(keep.pack(keep.StepKey(0, 1), value))
     with pytest.raises(ValueError, match=r"keep-main.state has no state of this module"):
         train()
 

@@ -10,7 +10,7 @@ import pytest
 
 from hvd_pods.library.keep.arrays import from_bytes
 from hvd_pods.library.keep.content import LEAF_TEXT, Content, Fixed
-from hvd_pods.library.keep.record import Key, pack, read
+from hvd_pods.library.keep.record import StepKey, pack, read
 from tests.unit.hvd_pods.library.keep import fake_torch
 
 
@@ -54,7 +54,7 @@ def test_the_layout_stays_while_leaves_have_the_same_form(gpu: fake_torch.Gpu) -
 
 def test_keys_may_be_bytes(gpu: fake_torch.Gpu) -> None:
     value = {b"key": b"value", ("pair", b"of key"): b"other"}
-    assert read("here", memoryview(pack(Key(0, 1), value))).value == value
+    assert read("here", memoryview(pack(StepKey(0, 1), value))).value == value
 
 
 def test_a_tensor_of_another_device_is_copied_at_each_commit(gpu: fake_torch.Gpu) -> None:

@@ -48,14 +48,14 @@ def answer(steps: list[int], own: list[int] | None = None) -> tuple[list[int], l
 def test_ranks_agree_on_the_newest_step(
     answers: list[tuple[list[int], list[int]]], chosen: tuple[int, int]
 ) -> None:
-    keys = [[[keep.Key(0, step) for step in each] for each in answer] for answer in answers]
+    keys = [[[keep.StepKey(0, step) for step in each] for each in answer] for answer in answers]
     key, root = restoring.choose([steps for steps, _ in keys], [{*own} for _, own in keys])
     assert (key.step, root) == chosen
 
 
 # What a third rank kept on the worker of rank 1, and a step before on all of them.
-NEWEST = keep.Key(0, 9, 1)
-BEFORE = keep.Key(0, 8, 1)
+NEWEST = keep.StepKey(0, 9, 1)
+BEFORE = keep.StepKey(0, 8, 1)
 
 
 @pytest.mark.parametrize(
@@ -69,7 +69,7 @@ BEFORE = keep.Key(0, 8, 1)
 def test_shards_of_another_number_of_ranks_are_divided_where_all_are_there(
     shards: list[list[int]], own: list[int], step: int, divided: list[int], lost: list[int]
 ) -> None:
-    newer = [keep.Key(0, each, 2) for each in own]
+    newer = [keep.StepKey(0, each, 2) for each in own]
     place = Place("node", "worker")
     before = [{(3, 0): [BEFORE], (3, 1): [BEFORE]}, {(3, 2): [BEFORE]}]
     answers = []
@@ -84,7 +84,7 @@ def test_shards_of_another_number_of_ranks_are_divided_where_all_are_there(
                 newer,
                 {},
                 is_sharded=True,
-                process=keep.Key(-1, 0),
+                process=keep.StepKey(-1, 0),
                 sizes=sizes,
             )
         )
@@ -101,8 +101,8 @@ def test_of_other_runs_shards_of_this_number_of_ranks_come_first(
     own: list[int], chosen: tuple[int, list[int]]
 ) -> None:
     """However many steps a run with another number of ranks has made."""
-    keys = [keep.Key(-1, step, 7) for step in own]
-    theirs = keep.Key(-1, 9, 8)
+    keys = [keep.StepKey(-1, step, 7) for step in own]
+    theirs = keep.StepKey(-1, 9, 8)
     agreed = restoring.agree(
         [
             restoring.Answer(
@@ -111,7 +111,7 @@ def test_of_other_runs_shards_of_this_number_of_ranks_come_first(
                 keys,
                 {},
                 is_sharded=True,
-                process=keep.Key(-1, 0),
+                process=keep.StepKey(-1, 0),
                 sizes={(3, rank): [theirs] for rank in range(3)},
             )
         ]
@@ -295,7 +295,7 @@ def test_a_damaged_shard_of_another_number_of_ranks_is_not_used(
     def tell() -> restoring.Answer:
         sizes = {place: [*records] for place, records in found.sizes.items()}
         place = Place("node", "worker")
-        begin = keep.Key(-1, 0)
+        begin = keep.StepKey(-1, 0)
         return restoring.Answer(
             place, [*found.shared], [], {}, is_sharded=True, process=begin, sizes=sizes
         )

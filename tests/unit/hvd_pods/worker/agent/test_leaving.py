@@ -239,7 +239,7 @@ def test_ranks_may_stay_if_their_state_is_kept_and_they_would_not_save(
         root = worker.pod.root
         folder = root / "shm" / kept
         folder.mkdir(parents=True)
-        packed = pack(keep.Key(0, 1), {"fixed size": "2" if kept == SHARDED else ""})
+        packed = pack(keep.StepKey(0, 1), {"fixed size": "2" if kept == SHARDED else ""})
         run = SHARDED if kept == SHARDED else "run-1"
         (folder / "main-shared.a").write_bytes(packed)
         (worker.pod.generated / "finished").write_text("7 2")

@@ -17,8 +17,8 @@ the log says so. Outside of a run of the chart there are only checkpoints.
 """
 
 from .keras import Callback
-from .record import Key, pack, read_file
+from .record import StepKey, pack, read_file
 from .state import State, last_step
 from .worker import FOLDER
 
-__all__ = ["FOLDER", "Callback", "Key", "State", "last_step", "pack", "read_file"]
+__all__ = ["FOLDER", "Callback", "State", "StepKey", "last_step", "pack", "read_file"]

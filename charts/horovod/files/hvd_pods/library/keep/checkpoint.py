@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Callable
 
 from .log import say
-from .record import Key, Record, read_file
+from .record import Record, StepKey, read_file
 
 OTHER = "set another OUTPUT_PATH"
 
@@ -85,7 +85,7 @@ class Checkpoint:
         # However many steps another run has made, this one's memory is newer. The epochs of its
         # launches may be those of a third run.
         launch = zlib.crc32(f"{record.key.launch} {written_by}".encode())
-        return record._replace(key=Key(-1, record.key.step, launch)), ""
+        return record._replace(key=StepKey(-1, record.key.step, launch)), ""
 
 
 def write_atomically(path: Path, content: bytearray, *, is_raised: bool = True) -> bool:

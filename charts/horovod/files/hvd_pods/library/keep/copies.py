@@ -15,7 +15,7 @@ from .content import BEGIN
 from .finishing import END_WITHIN
 from .log import say
 from .ranks import Ranks
-from .record import Key
+from .record import StepKey
 from .slots import Slots
 from .worker import WorkerMemory
 
@@ -118,7 +118,7 @@ class Copies:
         self._outcome = Outcome(is_kept=True, is_due=False, was_written=True)
         self._problem: Exception | None = None
 
-    def begin(self, key: Key, *, is_ready: bool, was_written: bool) -> None:
+    def begin(self, key: StepKey, *, is_ready: bool, was_written: bool) -> None:
         """Send the record of this rank with this key; all ranks have to call this.
 
         `is_ready` tells the others whether this rank can write a checkpoint after the next step,
@@ -156,7 +156,7 @@ class Copies:
         elif not self._is_apart:
             say("all workers are on one node: a shard and its copy are lost with the node")
 
-    def _exchange(self, key: Key, *, is_ready: bool, was_written: bool) -> Outcome:
+    def _exchange(self, key: StepKey, *, is_ready: bool, was_written: bool) -> Outcome:
         rank = self._ranks.rank
         # What a GPU still writes is waited for.
         shared = bool(self._memory("shared", lambda slots: slots.find(key)) or [])
@@ -176,7 +176,7 @@ class Copies:
             was_written=all(each.was_written for each in reports),
         )
 
-    def _copy(self, key: Key, mine: memoryview, reports: Sequence[RankReport]) -> bool:
+    def _copy(self, key: StepKey, mine: memoryview, reports: Sequence[RankReport]) -> bool:
         """Whether all ranks have taken the records that they lack."""
         room: dict[int, memoryview] = {}
         has_room = True
@@ -198,7 +198,7 @@ class Copies:
         # Nobody makes the next commit before all have this one.
         return all(self._ranks.gather(has_room))
 
-    def _has_copy(self, rank: int, key: Key) -> bool:
+    def _has_copy(self, rank: int, key: StepKey) -> bool:
         found: list[memoryview] | memoryview | None = self._memory(
             f"rank-{rank}", lambda slots: slots.find(key)
         )

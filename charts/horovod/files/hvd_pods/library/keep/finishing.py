@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Callable
 
 from .log import say
-from .record import Key
+from .record import StepKey
 
 # Seconds that the end of the process waits for copies: a GPU may wait for a rank that is lost.
 END_WITHIN = 5.0
@@ -53,7 +53,7 @@ class Unfinished:
     """A record that a GPU still writes, and which counts when it has all its bytes."""
 
     def __init__(
-        self, path: Path, key: Key, view: memoryview, header: bytes, wait: Callable[[], None]
+        self, path: Path, key: StepKey, view: memoryview, header: bytes, wait: Callable[[], None]
     ) -> None:
         self.path = path
         self.key = key

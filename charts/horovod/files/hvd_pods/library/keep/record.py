@@ -34,7 +34,7 @@ UNUSABLE = (
 )
 
 
-class Key(NamedTuple):
+class StepKey(NamedTuple):
     """How far a training has come, in which launch.
 
     `series` grows when its steps are counted anew, as with other steps of an epoch; it is -1 for
@@ -51,7 +51,7 @@ class Key(NamedTuple):
 class Kept(NamedTuple):
     """What a rank has of a step: what all ranks have alike, and what is its own, or nothing."""
 
-    key: Key
+    key: StepKey
     values: dict[str, Any]
     own: dict[str, Any]
 
@@ -59,7 +59,7 @@ class Kept(NamedTuple):
 class Header(NamedTuple):
     """What a record has in front: its key, and the bytes of its description and of all of it."""
 
-    key: Key
+    key: StepKey
     described: int
     size: int
     checksum: int
@@ -76,7 +76,7 @@ class Record(NamedTuple):
 
     place: str
     header: bytes
-    key: Key
+    key: StepKey
     tree: Any
     raw: memoryview
 
@@ -104,7 +104,7 @@ class Record(NamedTuple):
         return build(self.tree)
 
 
-def pack(key: Key, value: Any) -> bytearray:
+def pack(key: StepKey, value: Any) -> bytearray:
     """A record of numbers, texts, bytes, arrays and tensors, in lists, tuples and dicts.
 
     It has a checksum. Raises TypeError for anything else.
@@ -158,7 +158,7 @@ def read_header(place: str, raw: memoryview) -> Header:
         raise ValueError(f"{place} has no complete state")
     if not BEGIN + described <= size <= len(raw):
         raise ValueError(f"{place} is shorter than the state that it should have")
-    return Header(Key(series, step, launch), described, size, checksum, header)
+    return Header(StepKey(series, step, launch), described, size, checksum, header)
 
 
 def read_file(path: Path, *, is_checked: bool = True) -> Record:
@@ -209,7 +209,7 @@ def put(view: memoryview, at: int, tensor: Any) -> None:
     view[at : at + len(data)] = data
 
 
-def header_of(key: Key, content: Content, checksum: int = 0) -> bytes:
+def header_of(key: StepKey, content: Content, checksum: int = 0) -> bytes:
     """What is written last, with which a record counts."""
     described = len(content.description)
     header = HEADER.pack(MARK, *key, described, content.size, checksum)

@@ -7,7 +7,7 @@ from typing import Any, Callable, Mapping, NamedTuple, Sequence
 from .copies import Place
 from .log import say
 from .ranks import Ranks
-from .record import Key, Record, pack, read
+from .record import Record, StepKey, pack, read
 
 
 class Answer(NamedTuple):
@@ -22,15 +22,15 @@ class Answer(NamedTuple):
     """
 
     place: Place
-    steps: list[Key]
-    own: list[Key]
-    others: Mapping[int, list[Key]]
+    steps: list[StepKey]
+    own: list[StepKey]
+    others: Mapping[int, list[StepKey]]
     has_own: bool = False
     is_sharded: bool = False
-    process: Key | None = None
+    process: StepKey | None = None
     problem: str = ""
-    checkpoints: tuple[Key | None, ...] = ()
-    sizes: Mapping[tuple[int, int], list[Key]] = {}
+    checkpoints: tuple[StepKey | None, ...] = ()
+    sizes: Mapping[tuple[int, int], list[StepKey]] = {}
 
 
 class Found(NamedTuple):
@@ -39,12 +39,12 @@ class Found(NamedTuple):
     shards of other numbers of ranks, by such a number and a rank.
     """
 
-    shared: dict[Key, Record]
-    own: dict[Key, Record]
-    others: dict[int, dict[Key, Record]]
+    shared: dict[StepKey, Record]
+    own: dict[StepKey, Record]
+    others: dict[int, dict[StepKey, Record]]
     problem: str
-    checkpoints: tuple[Key | None, ...] = ()
-    sizes: Mapping[tuple[int, int], dict[Key, Record]] = {}
+    checkpoints: tuple[StepKey | None, ...] = ()
+    sizes: Mapping[tuple[int, int], dict[StepKey, Record]] = {}
 
 
 class Send(NamedTuple):
@@ -65,12 +65,12 @@ class Agreement(NamedTuple):
     of ranks, by rank who can read its shard.
     """
 
-    key: Key
+    key: StepKey
     root: int
     lacking: list[int]
     sends: list[Send]
     new: list[int]
-    newest: Key
+    newest: StepKey
     lost: list[int]
     gone: list[int]
     divided: list[int]
@@ -174,12 +174,12 @@ def agree(answers: Sequence[Answer]) -> Agreement:
     )
 
 
-def _find_others(answers: Sequence[Answer]) -> dict[tuple[Key, int], list[int]]:
+def _find_others(answers: Sequence[Answer]) -> dict[tuple[StepKey, int], list[int]]:
     """By steps that other numbers of ranks have made, and such a number, who can read each shard.
 
     The number is -1 where nobody can.
     """
-    found: dict[tuple[Key, int], list[int]] = {}
+    found: dict[tuple[StepKey, int], list[int]] = {}
     for holder, answer in enumerate(answers):
         for (size, rank), keys in answer.sizes.items():
             for key in keys:
@@ -188,9 +188,9 @@ def _find_others(answers: Sequence[Answer]) -> dict[tuple[Key, int], list[int]]:
     return found
 
 
-def _find_holders(answers: Sequence[Answer]) -> list[dict[Key, int]]:
+def _find_holders(answers: Sequence[Answer]) -> list[dict[StepKey, int]]:
     """By rank, who can read what it has kept for itself: it, or else the first rank that can."""
-    holders: list[dict[Key, int]] = [
+    holders: list[dict[StepKey, int]] = [
         dict.fromkeys(answer.own, rank) for rank, answer in enumerate(answers)
     ]
     for holder, answer in enumerate(answers):
@@ -202,7 +202,7 @@ def _find_holders(answers: Sequence[Answer]) -> list[dict[Key, int]]:
     return holders
 
 
-def choose(steps: Sequence[Sequence[Key]], own: Sequence[set[Key]]) -> tuple[Key, int]:
+def choose(steps: Sequence[Sequence[StepKey]], own: Sequence[set[StepKey]]) -> tuple[StepKey, int]:
     """The step to go on from, and the first rank that has it.
 
     By rank, `steps` are those that it can read, `own` those for which it has what is its own. The
@@ -220,8 +220,10 @@ def choose(steps: Sequence[Sequence[Key]], own: Sequence[set[Key]]) -> tuple[Key
 
 
 def choose_whole(
-    steps: Sequence[Sequence[Key]], shards: Sequence[Mapping[Key, int]], begin: Key | None
-) -> tuple[Key, int]:
+    steps: Sequence[Sequence[StepKey]],
+    shards: Sequence[Mapping[StepKey, int]],
+    begin: StepKey | None,
+) -> tuple[StepKey, int]:
     """The newest step of which each rank's shard is somewhere, and the first rank that has it.
 
     By rank, `steps` are those that it can read of what all have alike, `shards` those of its shard.
@@ -232,11 +234,11 @@ def choose_whole(
     return key, _first_with(key, steps)
 
 
-def _first_with(key: Key, steps: Sequence[Sequence[Key]]) -> int:
+def _first_with(key: StepKey, steps: Sequence[Sequence[StepKey]]) -> int:
     return next(rank for rank, each in enumerate(steps) if key in each)
 
 
-def choose_turn(checkpoints: Sequence[Sequence[Key | None]]) -> int:
+def choose_turn(checkpoints: Sequence[Sequence[StepKey | None]]) -> int:
     """Which of the two checkpoints of a sharded state the next one replaces.
 
     By rank, `checkpoints` are the steps of both. The newest one that all ranks have stays.
@@ -248,7 +250,7 @@ def choose_turn(checkpoints: Sequence[Sequence[Key | None]]) -> int:
 
 
 def share(
-    ranks: Ranks, agreed: Agreement, shared: Mapping[Key, Record], read_parts: Callable[[], Any]
+    ranks: Ranks, agreed: Agreement, shared: Mapping[StepKey, Record], read_parts: Callable[[], Any]
 ) -> Record | None:
     """Give all ranks the state of one. `shared` is what this rank can read.
 

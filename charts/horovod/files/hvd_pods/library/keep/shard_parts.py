@@ -13,10 +13,10 @@ from typing import Any, Callable, Iterator, Mapping, Sequence
 from .arrays import numpy_module
 from .jax_arrays import is_array, is_spread, make, named, pieces_of, rebuild
 from .ranks import Ranks
-from .record import UNUSABLE, Key, Record, read
+from .record import UNUSABLE, Record, StepKey, read
 
 # Types whose ranks have different shards of the weights. Those that are kept:
-KEPT = {"FSDPModule", "FullyShardedDataParallel", "DTensor", "ZeroRedundancyOptimizer"}
+SHARDED_TYPES = {"FSDPModule", "FullyShardedDataParallel", "DTensor", "ZeroRedundancyOptimizer"}
 # Those that are not, and what to use.
 KERAS = "keras.distribution"
 REFUSED = {
@@ -39,7 +39,10 @@ def find_sharded(part: Any) -> set[str]:
     modules = part.modules() if _is_module(part) else ()
     parameters = [*_parameters_of(part), *(part.parameters() if modules else ())]
     every = [part, getattr(part, "optimizer", None), *modules, *parameters, *leaves(part)]
-    kinds = {kind.__name__ for each in every for kind in type(each).__mro__} & {*KEPT, *REFUSED}
+    kinds = {kind.__name__ for each in every for kind in type(each).__mro__} & {
+        *SHARDED_TYPES,
+        *REFUSED,
+    }
     kinds.update("FullyShardedDataParallel" for each in parameters if hasattr(each, FLAT))
     kinds.update("jax.Array" for each in every if is_spread(each))
     return kinds
@@ -191,9 +194,9 @@ def _make_whole(value: Any, like: Any) -> Any:
 
 def divide(
     ranks: Ranks,
-    key: Key,
+    key: StepKey,
     holders: Sequence[int],
-    sizes: Mapping[tuple[int, int], Mapping[Key, Record]],
+    sizes: Mapping[tuple[int, int], Mapping[StepKey, Record]],
     parts: Mapping[str, Any],
 ) -> dict[str, Any]:
     """What this rank has of a step that another number of ranks has made, as it would keep it.

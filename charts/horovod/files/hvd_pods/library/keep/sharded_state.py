@@ -10,7 +10,7 @@ from .content import Content
 from .copies import Copies, Outcome
 from .log import say
 from .ranks import Ranks
-from .record import Kept, Key, Record, pack
+from .record import Kept, Record, StepKey, pack
 from .restoring import Answer, Found, choose_turn
 from .shard_parts import find_division, find_shard_difference, form_of_shard, read_shard
 from .slots import Slots
@@ -65,7 +65,7 @@ class ShardedState:
             checkpoint.write(_pack(ranks, read()))
 
     def copy_again(
-        self, ranks: Ranks, answers: Sequence[Answer], key: Key, read: Callable[[], Kept] | None
+        self, ranks: Ranks, answers: Sequence[Answer], key: StepKey, read: Callable[[], Kept] | None
     ) -> None:
         """Let each shard be in two workers again, after one of them was lost.
 
@@ -110,7 +110,7 @@ class ShardedState:
             return find_shard_difference(record, rank, ranks.size, forms_of_ranks[rank])
 
         own = {}
-        sizes: dict[tuple[int, int], dict[Key, Record]] = {}
+        sizes: dict[tuple[int, int], dict[StepKey, Record]] = {}
         disk = self._read_other_sizes(ranks.size, forms_of_ranks[0]) if ranks.rank == 0 else []
         in_memory = [record for each in found.others.values() for record in each.values()]
         for record in [*found.own.values(), *in_memory, *disk]:

@@ -11,7 +11,7 @@ from .content import BEGIN, Content, Layout
 from .finishing import Unfinished, finisher
 from .gpu import Gpu, Memory
 from .log import say
-from .record import Key, Record, fill, header_of, read_file, read_header
+from .record import Record, StepKey, fill, header_of, read_file, read_header
 
 # The memory of a record is a multiple of this many bytes, and stays where its description becomes a
 # little longer or shorter: to register new memory with a GPU takes longer than a commit.
@@ -32,7 +32,7 @@ class Slots:
         # Where the record of another rank is taken.
         self._room: Path | None = None
         # Of those that are complete.
-        self._keys: dict[Path, Key] = {}
+        self._keys: dict[Path, StepKey] = {}
 
     def records(self) -> list[Record]:
         """Read the complete records, at most two. Files with another content are logged."""
@@ -51,14 +51,14 @@ class Slots:
         self._keys = {Path(record.place): record.key for record in found}
         return found
 
-    def keep(self, key: Key) -> None:
+    def keep(self, key: StepKey) -> None:
         """This record is the newest; the next one takes the place of the other.
 
         Where no record that was read has this key, the next one takes the first file.
         """
         self._newest = next((path for path, is_ in self._keys.items() if is_ == key), None)
 
-    def write(self, key: Key, value: Any) -> None:
+    def write(self, key: StepKey, value: Any) -> None:
         """Write a record in place of the older one. What is on a GPU may follow a little later.
 
         Raises OSError where memory is full, TypeError for what cannot be kept, and RuntimeError
@@ -87,7 +87,7 @@ class Slots:
             self._unfinished = Unfinished(path, key, view, header, wait)
             finisher.add(self._unfinished.finish)
 
-    def find(self, key: Key) -> memoryview | None:
+    def find(self, key: StepKey) -> memoryview | None:
         """The bytes of the newest record if it has this key, also of one that a GPU writes."""
         self._settle()
         path = self._newest
@@ -110,13 +110,13 @@ class Slots:
         self._keys.pop(self._room, None)
         return view
 
-    def accept(self, key: Key, header: bytes) -> None:
+    def accept(self, key: StepKey, header: bytes) -> None:
         """Write the header of the record for which there is room: all its bytes are there."""
         assert self._room is not None  # noqa: S101
         self._memory[self._room].map[: len(header)] = header
         self._complete(self._room, key)
 
-    def _complete(self, path: Path, key: Key) -> None:
+    def _complete(self, path: Path, key: StepKey) -> None:
         self._keys[path] = key
         self._newest = path
 

@@ -25,7 +25,7 @@ from .parts import (
     write_part,
 )
 from .ranks import JaxRanks, Ranks, find_ranks, find_sharded_ranks
-from .record import Kept, Key, Record, find_launch, pack
+from .record import Kept, Record, StepKey, find_launch, pack
 from .restoring import Agreement, Answer, Found, agree_on_whole, share, share_own
 from .shard_parts import divide, find_sharded, leaves, write_shard
 from .sharded_state import ShardedState, read_shards
@@ -118,7 +118,7 @@ class State:
         step = self.step + 1 if step is None else int(step)
         launch = find_launch()
         # What is committed once more is not what other ranks may have of the same step.
-        is_anew = step < self.step or Key(self._series, step, launch) == self._key
+        is_anew = step < self.step or StepKey(self._series, step, launch) == self._key
         self._series += bool(is_anew)
         self.step = step
         self._launch = launch
@@ -196,7 +196,7 @@ class State:
 
     def _answer(self, ranks: Ranks, found: Found) -> Answer:
         """What the other ranks have to know of what this one has found."""
-        process = self._key if self.is_restored else Key(-1, self.step)
+        process = self._key if self.is_restored else StepKey(-1, self.step)
         return Answer(
             find_place(self._memory.folder),
             [*found.shared],
@@ -224,8 +224,8 @@ class State:
         return self.step // steps
 
     @property
-    def _key(self) -> Key:
-        return Key(self._series, self.step, self._launch)
+    def _key(self) -> StepKey:
+        return StepKey(self._series, self.step, self._launch)
 
     def _find_ranks(self) -> Ranks:
         return find_sharded_ranks() if self._sharded else find_ranks()

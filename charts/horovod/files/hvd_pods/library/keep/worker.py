@@ -11,7 +11,7 @@ from typing import Any, Callable, Collection
 
 from .log import say
 from .ranks import Ranks
-from .record import Kept, Key, Record, read_file
+from .record import Kept, Record, StepKey, read_file
 from .slots import Slots
 
 # In the memory volume of a worker. Each run has a folder of its own inside.
@@ -72,7 +72,7 @@ class WorkerMemory:
         """Where it is, or an empty text."""
         return str(self._folder or "")
 
-    def remove_shards(self, here: Collection[int], *, but: Key | None = None) -> None:
+    def remove_shards(self, here: Collection[int], *, but: StepKey | None = None) -> None:
         """Remove what ranks that are not `here` have kept here, but for the records of a key."""
         for rank, path in self._find_of_ranks():
             with contextlib.suppress(OSError, ValueError):
@@ -87,9 +87,9 @@ class WorkerMemory:
         matches = [(pattern.fullmatch(path.name), path) for path in self._folder.glob("*")]
         return sorted((int(match[1]), path) for match, path in matches if match)
 
-    def find_of_others(self, rank: int) -> dict[int, dict[Key, Record]]:
+    def find_of_others(self, rank: int) -> dict[int, dict[StepKey, Record]]:
         """By rank, what others than this one have kept here for themselves."""
-        found: dict[int, dict[Key, Record]] = {}
+        found: dict[int, dict[StepKey, Record]] = {}
         for owner, path in self._find_of_ranks():
             if owner == rank:
                 continue
