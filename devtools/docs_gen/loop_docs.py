@@ -14,7 +14,6 @@ from types import ModuleType
 
 from devtools.docs_gen.generated import replace_sections, table
 from hvd_pods.common import contract, ranks_program
-from hvd_pods.master import main
 from hvd_pods.rules import (
     aborting,
     choosing,
@@ -50,7 +49,7 @@ RULES = (
     ending,
 )
 # Variables that users may set and no template sets: the module and the name of each constant.
-OF_USERS = ((main, "EVENTS_FILE"), (ranks_program, "TAG_OUTPUT"))
+OF_USERS = ((ranks_program, "TAG_OUTPUT"),)
 # Heights of a line and of the space around a group, in pixels, and the left edges of the columns.
 LINE = 20
 SPACE = 44

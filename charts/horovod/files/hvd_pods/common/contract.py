@@ -83,6 +83,11 @@ STAY_WITHIN = "HVD_STAY_WITHIN"
 # The descriptor, the signal and the number by which a child reports to its rank.
 SITE = "HVD_SITE"
 
+# == From users
+
+# Another file for the event log of this run than the one in memory, in master.env.
+EVENTS_FILE = "HVD_EVENTS_FILE"
+
 # == Of tests
 
 # Another folder than the worker's memory, for what `keep` keeps.

@@ -34,8 +34,6 @@ from hvd_pods.rules.state import Facts, State
 
 # Port on the pod's loopback interface -> path of the request to end: Istio's proxy and Linkerd's.
 PROXIES = {15020: "/quitquitquit", 4191: "/shutdown"}
-# Another file for the event log of this run than the one in memory, in master.env.
-EVENTS_FILE = "HOROVOD_EVENTS_FILE"
 # Seconds that a timer waits for events that are on the queue already.
 MOST_LATE = 1.0
 
@@ -55,7 +53,7 @@ class Master:
         limit = None if facts.run.api else facts.run.retries
         self.state = State(facts, retries=Retries(limit))
         self.effects = effects(facts, api, job_events, self._queue.put)
-        path = Path(os.environ.get(EVENTS_FILE) or f"{GENERATED}/events.jsonl")
+        path = Path(os.environ.get(contract.EVENTS_FILE) or f"{GENERATED}/events.jsonl")
         self._event_log = EventLog(path, facts, os.environ[contract.RUN])
         self._spans = spans
         # Without the thread that asks the workers, for instance, no loss would be noticed.
