@@ -1,4 +1,6 @@
-{{/* Checks that objects which the values name exist. They need access to the cluster. */}}
+{{/*
+Checks of the values against the cluster: objects that they name exist, and none is in the way. They need access to it.
+*/}}
 {{- define "horovod.checkCluster" -}}
 {{- $ns := .Release.Namespace -}}
 {{- if .facts.hasAccess -}}
