@@ -469,9 +469,8 @@ def _in_arguments(text: str) -> str:
 
 def _last_change(run: RunView) -> tuple[str, str]:
     """Which attempt the record speaks of, and since when."""
-    return run.release.record.get(RecordKey.ATTEMPTS, ""), run.release.record.get(
-        RecordKey.TIME, ""
-    )
+    record = run.release.record
+    return record.get(RecordKey.ATTEMPTS, ""), record.get(RecordKey.TIME, "")
 
 
 def _workers(run: RunView) -> dict[str, tuple[str, int]]:

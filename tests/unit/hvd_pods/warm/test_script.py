@@ -45,7 +45,7 @@ import framework, pickle, subprocess, warnings
 class Own: pass
 print(Own, type(pickle.loads(pickle.dumps(Own()))) is Own)
 x: int = 1
-print(__import__("__main__").__annotations__)
+print(globals().get("__annotations__"), __import__("__main__").__annotations__)
 print(eval("1 if 0 else print.__name__"), 3 / 2)
 warnings.warn("careful")
 print(subprocess.run(["sh", "-c", "echo out; exit 5"], stdout=-1))
@@ -124,7 +124,8 @@ def test_program_of_an_option_runs_as_in_a_new_process(
     folder: Path, cold_worker: Worker, warm_worker: Worker, option: str
 ) -> None:
     names = NAMES.replace("__file__, ", "").replace(", __cached__", "")
-    program = f"{names}{STREAMS}\nraise SystemExit(1 / 0)"
+    annotations = 'globals().get("__annotations__"), __import__("__main__").__annotations__'
+    program = f"{names}x: int = 1\nprint({annotations})\n{STREAMS}\nraise SystemExit(1 / 0)"
     words = [option, program] if option[-1] == "c" else [option, "train.py"]
     (folder / "train.py").write_text(program)
     done = both(cold_worker, warm_worker, "python3", *words, "an argument")
