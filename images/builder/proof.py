@@ -29,6 +29,11 @@ _GPUS = Path("/proc/driver/nvidia/gpus")
 _TESTS = ROOT / "tests" / "images"
 # The tests of images that are tested separately, all of which are for NVIDIA's GPUs.
 SEPARATE = _TESTS / "nvidia"
+# The tests of what only a Horovod with a patch has.
+_OF_PATCHES = {
+    "elastic.patch": _TESTS / "test_elastic.py",
+    "xla-operations.patch": _TESTS / "test_xla.py",
+}
 NEEDS_GPU = "needs a GPU"
 _HEAD = """\
 # Written by `python -m images prove {name}`, which builds the image and runs its tests in it.
@@ -108,8 +113,8 @@ def prove(name: str) -> Path:
 
 def tests_of(image: Image) -> list[Path]:
     """What `prove` runs in an image."""
-    elastic = [_TESTS / "test_elastic.py"] if has_patch(image, "elastic.patch") else []
-    return [_TESTS / "test_runtimes.py", *elastic, SEPARATE]
+    own = [file for patch, file in _OF_PATCHES.items() if has_patch(image, patch)]
+    return [_TESTS / "test_runtimes.py", *own, SEPARATE]
 
 
 def run_tests(name: str, tests: list[Path]) -> tuple[int, int]:

@@ -41,7 +41,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Tests of `image` run in every image with a framework that is tested in every run, or in the
     image of `--prove`; those of a patch only where Horovod has it, and those of images that are
-    tested separately only with `--prove`.
+    tested separately, or of a patch that no other image has, only with `--prove`.
     """
     if "image" not in metafunc.fixturenames:
         return
@@ -52,7 +52,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     for mark in metafunc.definition.iter_markers("patch"):
         names = [name for name in names if has_patch(images[name], *mark.args)]
     rows = [pytest.param(name) for name in names]
-    if not proving and SEPARATE in metafunc.definition.path.parents:
+    if not proving and (not names or SEPARATE in metafunc.definition.path.parents):
         separate = " | ".join(name for name in images if name not in usual)
         skip = pytest.mark.skip(f"tested separately: python -m images prove {separate}")
         rows = [pytest.param("none", marks=skip)]

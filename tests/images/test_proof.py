@@ -59,7 +59,9 @@ def test_tests_of_separate_images_run_only_in_a_proof() -> None:
     common = [tests / "test_runtimes.py", tests / "nvidia"]
     # Its Horovod has the same patch as that of images that are tested in every run.
     elastic = tests / "test_elastic.py"
-    assert proving.tests_of(images["cuda"]) == [common[0], elastic, common[1]]
+    xla = tests / "test_xla.py"
+    assert proving.tests_of(images["cuda"]) == [common[0], elastic, xla, common[1]]
+    assert proving.tests_of(images["pytorch-cuda"]) == [common[0], elastic, common[1]]
     command = [sys.executable, "-m", "pytest", "-q", "-rs", str(common[1])]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert "tested separately: python -m images prove cuda | pytorch-cuda" in done.stdout
