@@ -240,26 +240,23 @@ def test_ranks_that_end_with_0_meanwhile_have_finished() -> None:
     assert world.end() == (0, "")
 
 
+# What a master left that trained on two of the workers.
+RECORD = {
+    "run": "run-1",
+    "settings": "settings-1",
+    "trained": "uid-1",
+    "workers": '{"w": "1-2"}',
+}
+
+
 def test_next_master_goes_on_with_the_workers_of_the_one_before() -> None:
-    record = {
-        "run": "run-1",
-        "settings": "settings-1",
-        "trained": "uid-1",
-        "workers": '{"w": "1-2"}',
-    }
-    world = Adaptive(1, 2, record=record).begin()
+    world = Adaptive(1, 2, record=RECORD).begin()
     assert world.launched() == ["12"]
     assert not world.reported(RunEvent.SHRUNK)
 
 
 def test_next_master_compares_finished_ranks_with_those_of_the_launch_before() -> None:
-    record = {
-        "run": "run-1",
-        "settings": "settings-1",
-        "trained": "uid-1",
-        "workers": '{"w": "1-2"}',
-    }
-    world = Adaptive(0, 1, 2, 3, record={**record, "launched": "7"}).begin()
+    world = Adaptive(0, 1, 2, 3, record={**RECORD, "launched": "7"}).begin()
     (effect,) = world.of(m.Deliver)
     assert (effect.orphan_fence, effect.orphan_ranks) == (7, 4)
 
