@@ -21,7 +21,7 @@ import signal
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from functools import partial
@@ -42,7 +42,7 @@ from tests.faults import storm
 from tests.faults.node import Pod, cut_power
 from tests.faults.training import SCRIPT, Training
 from tests.support.controllers import running
-from tests.support.waiting import wait_until
+from tests.support.waiting import holds
 
 PICTURE = ROOT / "docs" / "pictures" / "storm.svg"
 # Each rank prints when it starts, when the frameworks are imported and when an allreduce is done.
@@ -120,14 +120,6 @@ class Run(Training):
         if not holds(lambda: self.lines("result"), figures.LIMIT):
             return False
         return bool(self.lines("result")[-1]["equal"])
-
-
-def holds(condition: Callable[[], object], seconds: float) -> bool:
-    try:
-        wait_until(condition, seconds, "")
-    except AssertionError:
-        return False
-    return True
 
 
 @contextmanager

@@ -10,7 +10,6 @@ which it writes at each step, in the other, as PyTorch's documentation advises.
 from __future__ import annotations
 
 import argparse
-import json
 import signal
 import statistics
 import sys
@@ -19,7 +18,6 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
-from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -28,13 +26,14 @@ import yaml
 from devtools.docs_gen.generated import table
 from devtools.toolchain.tools import TRAINER, module_folder
 from tests.bench.contestants import NAME, Chart, Contestant, bench_namespace, in_turns
-from tests.bench.mpi_operator import with_output
+from tests.bench.fault_figures import Outcome, pause
 from tests.bench.report import publish
 from tests.bench.trainer import FOLDER, GROUP, Trainer, trainer
 from tests.e2e.cluster import Namespace
 from tests.faults.storm import MOST_FAULTS
+from tests.faults.training import read_lines
 from tests.support.controllers import running
-from tests.support.waiting import wait_until
+from tests.support.waiting import holds, wait_until
 
 RUNTIME = "manifests/base/runtimes/torch_distributed.yaml"
 # Steps that a training makes before the next change.
@@ -102,16 +101,6 @@ class Step(NamedTuple):
     right: bool
 
 
-class Change(NamedTuple):
-    """What another number of ranks cost.
-
-    seconds: the longest time without a step; None: no step in LIMIT. again: steps made twice.
-    """
-
-    seconds: float | None
-    again: int
-
-
 @dataclass(frozen=True)
 class ElasticTorchrun(Trainer):
     """A TrainJob with the runtime that Trainer ships for PyTorch; torchrun is elastic by itself."""
@@ -125,13 +114,7 @@ class ElasticTorchrun(Trainer):
     def prepare(self, output: Path | None = None) -> None:
         runtime = yaml.safe_load((module_folder(FOLDER, TRAINER) / RUNTIME).read_text())["spec"]
         (node,) = runtime["template"]["spec"]["replicatedJobs"]
-        job = node["template"]["spec"]
-        # A pod that is deleted counts as a failure.
-        job["backoffLimit"] = MOST_FAULTS
-        pod = with_output(job["template"]["spec"], output)
-        for each in pod["containers"]:
-            each |= {"image": self.image, "imagePullPolicy": "IfNotPresent"}
-        job["template"]["spec"] = pod
+        self._complete(node["template"]["spec"], output)
         self.namespace.apply({**GROUP, "kind": "TrainingRuntime", "spec": runtime})
 
     def start(self, command: Sequence[str], output: Path | None = None) -> None:
@@ -153,43 +136,26 @@ class ElasticTorchrun(Trainer):
 
 
 def everyone(namespace: Namespace) -> dict[str, tuple[Contestant, str]]:
-    """The contestants, each with the pod of its second rank."""
+    """The contestants, each with the label of the pod that is to be lost.
+
+    It is not the pod of rank 0, where torchrun meets.
+    """
     worker = {"number": WORKERS, "minimum": 1}
     launch = {"mode": "direct", "framework": "torch", "preload": None}
     values = {"cleanup": "Never", "worker": worker, "launch": launch}
-    name = "this chart, `minimum` and `keep`"
+    chart = Chart("this chart, `minimum` and `keep`", namespace, ("--keep",), values)
+    torchrun = ElasticTorchrun("torchrun, elastic, in a TrainJob", namespace)
     return {
-        "chart": (Chart(name, namespace, ("--keep",), values), f"{NAME}-worker-1"),
-        "torchrun": (ElasticTorchrun("torchrun, elastic, in a TrainJob", namespace), ""),
+        "chart": (chart, "apps.kubernetes.io/pod-index=1"),
+        "torchrun": (torchrun, "batch.kubernetes.io/job-completion-index=1"),
     }
 
 
-def second_pod(contestant: Contestant, name: str) -> str:
-    """The name of the pod that is to be lost: not the one of rank 0, where torchrun meets."""
-    if name:
-        return name
-    pods = contestant.namespace.get("pods", "--selector", contestant.launcher_label)["items"]
-    index = "batch.kubernetes.io/job-completion-index"
-    (found,) = [pod for pod in pods if pod["metadata"]["annotations"].get(index) == "1"]
-    return str(found["metadata"]["name"])
-
-
-def limit_pods(namespace: Namespace, number: int) -> None:
-    spec = {"hard": {"pods": str(number)}}
-    metadata = {"name": "small"}
-    namespace.apply(
-        {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": metadata, "spec": spec}
-    )
-
-
 def read_steps(folder: Path) -> list[Step]:
-    path = folder / "steps.jsonl"
-    text = path.read_text() if path.exists() else ""
-    lines = [line for line in text.splitlines(keepends=True) if line.endswith("\n")]
-    return [Step(**json.loads(line)) for line in lines]
+    return [Step(**line) for line in read_lines(folder / "steps.jsonl")]
 
 
-def change(folder: Path, size: int, make: Callable[[], object]) -> Change:
+def change(folder: Path, size: int, make: Callable[[], object]) -> Outcome:
     """Make something that changes the number of ranks to `size`, and wait until they train."""
     at = time.time()
     make()
@@ -198,18 +164,14 @@ def change(folder: Path, size: int, make: Callable[[], object]) -> Change:
         following = [step for step in read_steps(folder) if step.at > at]
         return sum(step.size == size for step in following) >= BETWEEN
 
-    try:
-        wait_until(trains, LIMIT, f"{BETWEEN} steps on {size} ranks")
-    except AssertionError:
-        return Change(None, 0)
+    if not holds(trains, LIMIT):
+        return Outcome(None, 0)
     steps = read_steps(folder)
     assert all(step.right for step in steps), "the weights are wrong"
-    pairs = [(before, after) for before, after in pairwise(steps) if after.at > at]
-    before, after = max(pairs, key=lambda pair: pair[1].at - max(at, pair[0].at))
-    return Change(after.at - max(at, before.at), max(0, before.step - after.step + 1))
+    return pause(steps, at)
 
 
-def measure(contestant: Contestant, lost: str) -> dict[str, Change]:
+def measure(contestant: Contestant, lost: str) -> dict[str, Outcome]:
     """Lose a worker that cannot come back, and then let it come back."""
     namespace = contestant.namespace
     with tempfile.TemporaryDirectory(prefix="hvd-bench-") as name:
@@ -218,7 +180,8 @@ def measure(contestant: Contestant, lost: str) -> dict[str, Change]:
         (folder / "sizes.py").write_text(SCRIPT)
         (folder / "torchrun.py").write_text(TORCHRUN)
         (folder / "without_libuv.py").write_text(WITHOUT_LIBUV)
-        try:
+        with ExitStack() as stack:
+            stack.callback(contestant.remove)
             contestant.prepare(folder)
             contestant.start(("python3", "/output/sizes.py", *contestant.options), folder)
             wait_until(
@@ -226,20 +189,18 @@ def measure(contestant: Contestant, lost: str) -> dict[str, Change]:
                 LIMIT,
                 "all ranks train",
             )
-            limit_pods(namespace, len(namespace.get("pods")["items"]) - 1)
-            pod = second_pod(contestant, lost)
-            gone = ("delete", "pod", pod, "--wait=false", "--grace-period=0", "--force")
+            room = ("delete", "resourcequota", "small", "--ignore-not-found")
+            stack.callback(namespace.kubectl, *room)
+            namespace.limit_pods(len(namespace.get("pods")["items"]) - 1)
+            at_once = ("--wait=false", "--grace-period=0", "--force")
+            gone = ("delete", "pod", "--selector", lost, *at_once)
             shrunk = change(folder, 1, lambda: namespace.kubectl(*gone))
-            room = ("delete", "resourcequota", "small")
             grown = change(folder, WORKERS, lambda: namespace.kubectl(*room))
             print(f"{contestant.name}: {shrunk}, {grown}", flush=True)
-        finally:
-            namespace.kubectl("delete", "resourcequota", "small", "--ignore-not-found")
-            contestant.remove()
     return {"shrunk": shrunk, "grown": grown}
 
 
-def as_cell(changes: Sequence[Change]) -> str:
+def as_cell(changes: Sequence[Outcome]) -> str:
     """The median of the seconds with their range, and the steps that were made again."""
     seconds = [each.seconds for each in changes if each.seconds is not None]
     if len(seconds) < len(changes):
@@ -249,7 +210,7 @@ def as_cell(changes: Sequence[Change]) -> str:
     return f"{middle:.1f} s ({min(seconds):.1f} to {max(seconds):.1f}), {again} steps again"
 
 
-def sizes_table(measured: Mapping[str, Sequence[Mapping[str, Change]]]) -> str:
+def sizes_table(measured: Mapping[str, Sequence[Mapping[str, Outcome]]]) -> str:
     rows = [
         (name, *(as_cell([turn[change] for turn in turns]) for change in ("shrunk", "grown")))
         for name, turns in measured.items()
@@ -266,7 +227,7 @@ def main() -> None:
     with bench_namespace("examples-pytorch", {}) as namespace, ExitStack() as stack:
         stack.enter_context(running(namespace, trainer()))
         contestants = everyone(namespace)
-        measured: dict[str, list[dict[str, Change]]] = {}
+        measured: dict[str, list[dict[str, Outcome]]] = {}
         for short in in_turns([*contestants], options.turns):
             contestant, lost = contestants[short]
             measured.setdefault(contestant.name, []).append(measure(contestant, lost))

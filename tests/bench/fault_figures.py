@@ -8,7 +8,7 @@ import statistics
 import textwrap
 from collections.abc import Mapping, Sequence
 from itertools import accumulate, pairwise
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 from devtools.docs_gen.generated import table
 from tests.bench.report import as_range
@@ -37,6 +37,16 @@ SELECTED = ("chart", "keep", "waiting", "policy")
 NOT_MEASURED = "not measured"
 
 
+class TimedStep(Protocol):
+    """A step that is done: when, and its number."""
+
+    @property
+    def at(self) -> float: ...
+
+    @property
+    def step(self) -> int: ...
+
+
 class Outcome(NamedTuple):
     """What a fault has cost. seconds: without a step; None: it did not recover in LIMIT. again:
     steps made twice. cause: what the contestant told of it.
@@ -47,7 +57,7 @@ class Outcome(NamedTuple):
     cause: str = ""
 
 
-def pause(steps: Sequence[Step], at: float) -> Outcome:
+def pause(steps: Sequence[TimedStep], at: float) -> Outcome:
     """The longest time without a step since a fault, and the steps that were then made again."""
     before = [step for step in steps if step.at <= at]
     after = [step for step in steps if step.at > at]

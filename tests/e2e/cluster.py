@@ -75,6 +75,12 @@ class Namespace:
         """Create an object, or a list of objects, or change it."""
         self.kubectl("apply", "--filename", "-", input=json.dumps(manifest))
 
+    def limit_pods(self, number: int) -> None:
+        """Let the namespace have so many pods, by the quota `small`; those that are there stay."""
+        spec = {"hard": {"pods": str(number)}}
+        quota = {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "small"}}
+        self.apply({**quota, "spec": spec})
+
     def get(self, *arguments: str) -> dict[str, Any]:
         """An object or list of the namespace."""
         answer: dict[str, Any] = json.loads(self.kubectl("get", *arguments, "--output", "json"))

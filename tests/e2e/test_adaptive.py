@@ -138,15 +138,6 @@ def check(namespace: Namespace, sizes: list[int], again: int = 0) -> None:
             print(f"[{before[1]}] -> [{after[1]}]: {after[2] - before[2]:.2f} s without a step")
 
 
-def limit_pods(namespace: Namespace, number: int) -> None:
-    """Let the namespace have so many pods; those that are there stay."""
-    metadata = {"name": "small"}
-    spec = {"hard": {"pods": str(number)}}
-    namespace.apply(
-        {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": metadata, "spec": spec}
-    )
-
-
 def scale_down_and_up(
     namespace: Namespace, values: Values, sizes: list[int], again: int = 0
 ) -> None:
@@ -201,7 +192,7 @@ def test_lost_worker_is_done_without_until_it_is_back(
     namespace.install("hvd", {**values, "launch": launch, "image": pytorch_image})
     namespace.wait_for_line("STEP 20 ", seconds=240)
     # There are four pods: without room for another one, the worker stays lost.
-    limit_pods(namespace, 3)
+    namespace.limit_pods(3)
     namespace.kubectl("delete", "pod", "hvd-worker-1", "--grace-period=0", "--force")
     namespace.wait_for_line("OF [3, 2]", seconds=240)
     namespace.kubectl("delete", "resourcequota", "small")
@@ -217,7 +208,7 @@ def test_run_starts_with_the_workers_that_are_there(namespace: Namespace) -> Non
     values = values_of(ON_TENSORFLOW, sizes)
     values["launch"]["shrinkAfterSeconds"] = 2
     # Room for the master and two workers.
-    limit_pods(namespace, 3)
+    namespace.limit_pods(3)
     namespace.install("hvd", values)
     namespace.wait_for_line("OF [2]", seconds=240)
     namespace.kubectl("delete", "resourcequota", "small")

@@ -41,6 +41,12 @@ class Pause(NamedTuple):
     lost: int
 
 
+def read_lines(path: Path) -> list[dict[str, Any]]:
+    """The complete lines of a file of JSON, which may be written meanwhile, or not be there yet."""
+    text = path.read_text() if path.exists() else ""
+    return [json.loads(line) for line in text.splitlines(keepends=True) if line.endswith("\n")]
+
+
 @dataclass
 class Training:
     """A release that trains tests/faults/train.py, with its output in a folder of this machine.
@@ -100,9 +106,7 @@ class Training:
 
     def lines(self, name: str) -> list[dict[str, Any]]:
         """The complete lines of a file that the ranks write."""
-        path = self.folder / f"{name}.jsonl"
-        text = path.read_text() if path.exists() else ""
-        return [json.loads(line) for line in text.splitlines(keepends=True) if line.endswith("\n")]
+        return read_lines(self.folder / f"{name}.jsonl")
 
     def steps(self) -> list[Step]:
         """The steps so far, in the order in which they were done."""

@@ -27,3 +27,12 @@ def wait_until(
         retry_error_callback=lambda _: False,
     )
     assert attempts(condition), f"not within {seconds} s: {what}"
+
+
+def holds(condition: Callable[[], object], seconds: float) -> bool:
+    """Whether `condition` comes to hold within `seconds`."""
+    try:
+        wait_until(condition, seconds, "")
+    except AssertionError:
+        return False
+    return True
