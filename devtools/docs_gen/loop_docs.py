@@ -162,9 +162,13 @@ def find_reached(sources: Mapping[str, str], known: Collection[str]) -> dict[str
             if isinstance(node, ast.FunctionDef):
                 parts[f"{own}.{node.name}"] = node
         for node in tree.body:
-            if isinstance(node, (ast.Assign, ast.AnnAssign)) and isinstance(node.value, ast.Dict):
+            if isinstance(node, (ast.Assign, ast.AnnAssign)):
                 target = node.target if isinstance(node, ast.AnnAssign) else node.targets[0]
-                parts[f"{own}.{ast.unparse(target)}"] = ast.List(node.value.values, ast.Load())
+                name = f"{own}.{ast.unparse(target)}"
+                if isinstance(node.value, ast.Dict):
+                    parts[name] = ast.List(node.value.values, ast.Load())
+                elif isinstance(node.value, ast.Call) and ast.unparse(node.value.func) == "dict":
+                    parts[name] = node.value
     asked: dict[str, set[str]] = {}
     calls: dict[str, set[str]] = {}
     for place, part in parts.items():

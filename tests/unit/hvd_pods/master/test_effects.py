@@ -11,7 +11,8 @@ from hvd_pods.cluster import kube
 from hvd_pods.cluster.job_events import JobEvents
 from hvd_pods.common.run import Pod, Run
 from hvd_pods.master import probing
-from hvd_pods.master.effects import Effects, Lanes
+from hvd_pods.master.effects import Effects
+from hvd_pods.master.lanes import Lanes
 from hvd_pods.rules import messages as m
 from hvd_pods.rules.state import Facts
 from tests.support.fakes.faults import TIMEOUT

@@ -13,6 +13,7 @@ import traceback
 from contextlib import suppress
 from http.client import HTTPConnection, HTTPException
 from pathlib import Path
+from typing import Callable
 
 sys.path.insert(0, str(Path(__file__).absolute().parents[2]))
 from hvd_pods.cluster.job_events import JobEvents
@@ -28,7 +29,7 @@ from hvd_pods.master.effects import Effects
 from hvd_pods.master.event_log import EventLog
 from hvd_pods.master.span_export import SpanExport
 from hvd_pods.rules.decide import decide
-from hvd_pods.rules.messages import Defect, Event, Moment, Started, Terminated, Timer
+from hvd_pods.rules.messages import Defect, Event, Moment, Put, Started, Terminated, Timer
 from hvd_pods.rules.retries import Retries
 from hvd_pods.rules.state import Facts, State
 
@@ -39,20 +40,22 @@ MOST_LATE = 1.0
 
 
 class Master:
-    """The loop, its queue and its state."""
+    """The loop, its queue and its state.
+
+    `make_effects` makes what carries effects out; it gets the function that puts events on the
+    queue.
+    """
 
     def __init__(
         self,
         facts: Facts,
-        api: Api | None,
-        job_events: JobEvents,
-        effects: type[Effects] = Effects,
+        make_effects: Callable[[Put], Effects],
         spans: SpanExport | None = None,
     ) -> None:
         self._queue: queue.SimpleQueue[Event] = queue.SimpleQueue()
         limit = None if facts.run.api else facts.run.retries
         self.state = State(facts, retries=Retries(limit))
-        self.effects = effects(facts, api, job_events, self._queue.put)
+        self.effects = make_effects(self._queue.put)
         path = Path(os.environ.get(contract.EVENTS_FILE) or f"{GENERATED}/events.jsonl")
         self._event_log = EventLog(path, facts, os.environ[contract.RUN])
         self._spans = spans
@@ -138,7 +141,11 @@ def main() -> int:
     api = Api() if run.api else None
     job_events = JobEvents(api)
     facts = Facts(run, *describe_self())
-    master = Master(facts, api, job_events, spans=span_export.start(facts))
+    master = Master(
+        facts,
+        lambda put: Effects(facts, api, job_events, put),
+        span_export.start(facts),
+    )
     end_on(master, signal.SIGTERM, Terminated())
     file = os.environ.get(contract.METRICS_FILE, "")
     metrics.start(lambda: serve_metrics.make_page(master.state, file))

@@ -19,6 +19,8 @@ from hvd_pods.common.hostile import printable
 from hvd_pods.common.record import RecordKey
 from hvd_pods.common.reporting import log
 from hvd_pods.common.run import Run
+from hvd_pods.master import lanes
+from hvd_pods.master.carrying_out import carries_out
 from hvd_pods.rules import messages as m
 from hvd_pods.rules.ending import DELETED, UNREADABLE, is_over
 from hvd_pods.rules.state import Facts
@@ -56,12 +58,15 @@ class RecordClient:
         self._is_other = False
         self._data: Mapping[str, str] = {}
 
+    @carries_out(m.ReadRecord, lanes.RECORD)
     def read(self, effect: m.ReadRecord) -> m.Event:
+        """Read the record; one that is not there is made."""
         try:
             return m.RecordRead(self._read_or_make())
         except ApiError as problem:
             return _failed("read", problem)
 
+    @carries_out(m.WriteRecord, lanes.RECORD)
     def write(self, effect: m.WriteRecord) -> m.Event:
         """Change the record, with a renewal of the hold if this master has it."""
         try:
@@ -69,6 +74,7 @@ class RecordClient:
         except ApiError as problem:
             return _failed(effect.purpose, problem)
 
+    @carries_out(m.ReleaseRecord, lanes.RECORD)
     def release(self, effect: m.ReleaseRecord) -> m.Event:
         """Give the record back, so that another master need not wait."""
         news = {**effect.data, RecordKey.HOLDER: ""}

@@ -19,6 +19,7 @@ import threading
 import time
 from dataclasses import replace
 from pathlib import Path
+from typing import Callable
 
 sys.path.insert(0, str(Path(__file__).absolute().parents[2]))
 from hvd_pods.agent.banner import MARK
@@ -33,9 +34,10 @@ from hvd_pods.common.policy import UNENFORCED
 from hvd_pods.common.record import RecordKey
 from hvd_pods.common.reporting import log, report_failure
 from hvd_pods.common.run import Run, parse_run
+from hvd_pods.master.cluster_effects import ClusterEffects
 from hvd_pods.master.effects import Effects
 from hvd_pods.master.main import Master, describe_self, end_on
-from hvd_pods.master.record_io import has_ended
+from hvd_pods.master.record_io import RecordClient, has_ended
 from hvd_pods.rules import messages as m
 from hvd_pods.rules.holding import RENEW, TAKE
 from hvd_pods.rules.messages import Terminated
@@ -60,11 +62,40 @@ CONNECT_WITHIN = 2.0
 IN_A_ROW = 3
 
 
-class TestEffects(Effects):
-    """The effects of a run that leaves no trace in the release."""
+class TestRecordClient(RecordClient):
+    """The record of a release, in which the test notes nothing but that it holds it.
 
-    def __init__(self, facts: Facts, api: Api | None, job_events: JobEvents, put: m.Put) -> None:
-        super().__init__(facts, api, job_events, put)
+    `before_release` is called before the record is given back: whoever has it next decides about
+    the workers.
+    """
+
+    def __init__(self, api: Api, facts: Facts, before_release: Callable[[], None]) -> None:
+        super().__init__(api, facts)
+        self._before_release = before_release
+
+    def read(self, effect: m.ReadRecord) -> m.Event:
+        """Read who holds the record."""
+        return _about_hold(super().read(effect))
+
+    def write(self, effect: m.WriteRecord) -> m.Event:
+        """Take the record or renew the hold; nothing else is written."""
+        if effect.purpose == RENEW:
+            effect = replace(effect, data={})
+        elif effect.purpose != TAKE:
+            return m.RecordWritten(effect.purpose)
+        return _about_hold(super().write(effect))
+
+    def release(self, effect: m.ReleaseRecord) -> m.Event:
+        """Give the record back as it was."""
+        self._before_release()
+        return super().release(replace(effect, data={}))
+
+
+class TestClusterEffects(ClusterEffects):
+    """The cluster, of which the test changes the number of workers alone, and for its time."""
+
+    def __init__(self, api: Api, facts: Facts) -> None:
+        super().__init__(api, facts)
         # Workers that the test has scaled up, and their numbers before; None before it begins.
         self._provided: dict[str, int] | None = None
 
@@ -73,32 +104,46 @@ class TestEffects(Effects):
         before = self._provided
         self._provided = {}
         try:
-            if before and has_ended(self._access, os.environ[contract.TESTED_JOB]):
-                scale(self._access, before)
+            if before and has_ended(self._api, os.environ[contract.TESTED_JOB]):
+                scale(self._api, before)
         except ApiError as problem:
             # An upgrade allows the release's master to read the new Job only.
             log(f"the number of workers stays as it is: {problem}")
 
-    def _read_record(self, effect: m.ReadRecord) -> m.Event:
-        return _about_hold(super()._read_record(effect))
+    def read_job(self, effect: m.ReadJob) -> m.Event:
+        """Provide the workers that the test needs; there is no Job to read."""
+        if self._provided is None:
+            self._provided = {}
+            try:
+                provide(self._api, self._run.needed_workers, self._provided)
+            except ApiError as problem:
+                return m.EndReached(RunError(str(problem)))
+        return m.JobRead(_LAST_ATTEMPT, effect.leaves)
 
-    def _write_record(self, effect: m.WriteRecord) -> m.Event:
-        if effect.purpose == RENEW:
-            effect = replace(effect, data={})
-        elif effect.purpose != TAKE:
-            return m.RecordWritten(effect.purpose)
-        return _about_hold(super()._write_record(effect))
+    def scale_down(self, effect: m.ScaleDown) -> m.Event:
+        """Leave the workers until the record is given back."""
+        return m.WorkersScaled()
 
-    def _release_record(self, effect: m.ReleaseRecord) -> m.Event:
-        # Whoever has the record next decides about the workers.
-        self.restore()
-        return super()._release_record(replace(effect, data={}))
 
-    def _stop_progress(self, effect: m.StopProgress) -> m.Event:
+class TestEffects(Effects):
+    """The effects of a run that leaves no trace in the release."""
+
+    def begin_attempt(self, effect: m.Prepare) -> None:
+        """Prepare the launcher; the number of workers stays."""
+        super().begin_attempt(replace(effect, fits=False))
+
+    def report_failure(self, effect: m.ReportFailure) -> None:
+        """Report nothing: `main` reports how the test has ended."""
+
+    def follow_progress(self, effect: m.FollowProgress) -> None:
+        """Follow nothing: the test's program reports no progress."""
+
+    def stop_progress(self, effect: m.StopProgress) -> m.Event:
+        """Say whether the NetworkPolicy is enforced."""
         # The workers are there, and the record is still held.
         if os.environ.get(contract.POLICY) and self._where.addresses:
             log(self._probe_policy(next(iter(self._where.addresses.values()))))
-        return super()._stop_progress(effect)
+        return super().stop_progress(effect)
 
     def _probe_policy(self, worker: str) -> str:
         """Say whether a pod that the NetworkPolicy does not admit reaches a worker's agent."""
@@ -126,7 +171,8 @@ class TestEffects(Effects):
     def _label(self, component: str | None) -> None:
         # By this label, the NetworkPolicy admits a pod (templates/network/networkpolicy.yaml).
         body = {"metadata": {"labels": {contract.COMPONENT_LABEL: component}}}
-        self._access.merge_patch(f"core/pods/{self._facts.holder}", body, retry_seconds=SETTLES)
+        assert self._api  # noqa: S101 - a release without access to the API has no test
+        self._api.merge_patch(f"core/pods/{self._facts.holder}", body, retry_seconds=SETTLES)
 
     def _becomes(self, address: str, *, is_open: bool) -> bool:
         """Whether the agent becomes reachable, or unreachable, within SETTLES.
@@ -153,28 +199,6 @@ class TestEffects(Effects):
                 return stream.read(len(expected)) == expected
         except OSError:
             return False
-
-    def _read_job(self, effect: m.ReadJob) -> m.Event:
-        if self._provided is None:
-            self._provided = {}
-            try:
-                provide(self._access, self._run.needed_workers, self._provided)
-            except ApiError as problem:
-                return m.EndReached(RunError(str(problem)))
-        return m.JobRead(_LAST_ATTEMPT, effect.leaves)
-
-    def _begin_attempt(self, effect: m.Prepare) -> None:
-        super()._begin_attempt(replace(effect, fits=False))
-
-    def _report_failure(self, effect: m.ReportFailure) -> None:
-        # `main` reports how the test has ended.
-        pass
-
-    def _follow_progress(self, effect: m.FollowProgress) -> None:
-        pass
-
-    def _scale_down(self, effect: m.ScaleDown) -> m.Event:
-        return m.WorkersScaled()
 
 
 def _about_hold(event: m.Event) -> m.Event:
@@ -225,10 +249,15 @@ def test(api: Api, run: Run, until: float) -> RunError | None:
     signal.signal(signal.SIGTERM, _end_early)
     wait_for_end(api, os.environ[contract.TESTED_JOB], until)
     hurried = replace(run, workers_timeout=min(run.workers_timeout, until - time.monotonic()))
-    # The events are the run's.
-    master = Master(Facts(hurried, *describe_self()), api, JobEvents(None), TestEffects)
-    effects = master.effects
-    assert isinstance(effects, TestEffects)  # noqa: S101 - that is what makes them
+    facts = Facts(hurried, *describe_self())
+    cluster = TestClusterEffects(api, facts)
+    record = TestRecordClient(api, facts, cluster.restore)
+
+    def make_effects(put: m.Put) -> Effects:
+        # The events are the run's.
+        return TestEffects(facts, api, JobEvents(None), put, record, cluster)
+
+    master = Master(facts, make_effects)
     end_on(master, signal.SIGTERM, Terminated())
     timer = threading.Timer(until + SPARE - time.monotonic(), master.put, [Terminated()])
     timer.daemon = True
@@ -236,13 +265,13 @@ def test(api: Api, run: Run, until: float) -> RunError | None:
     try:
         problem = master.run()
     except Exception:
-        effects.give_up(master.state)
+        master.effects.give_up(master.state)
         raise
     finally:
         timer.cancel()
         # Another master that has taken the record decides about the workers.
         if not master.state.hold.lost_to:
-            effects.restore()
+            cluster.restore()
     if isinstance(problem, InterruptedRunError):
         return InterruptedRunError("the test was terminated")
     return problem

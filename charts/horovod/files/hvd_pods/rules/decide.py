@@ -6,7 +6,7 @@ returns. docs/inside.md shows how a run goes through it.
 
 from __future__ import annotations
 
-from typing import Any, Callable, Mapping
+from typing import Any, Callable, Mapping, Tuple, TypeVar
 
 from hvd_pods.cluster.shapes import AGAIN_RETRY_SECONDS, Object
 from hvd_pods.common.errors import (
@@ -23,7 +23,9 @@ from hvd_pods.rules import messages as m
 from hvd_pods.rules.state import Activity, Attempt, Decision, State
 from hvd_pods.rules.timers import TimerKind
 
+EventType = TypeVar("EventType", bound=m.Event)
 Handler = Callable[[Decision, Any], None]
+_Entry = Tuple[type, Handler]
 
 
 def decide(state: State, event: m.Event, moment: m.Moment) -> tuple[State, tuple[m.Effect, ...]]:
@@ -323,37 +325,46 @@ TIMERS: Mapping[TimerKind, Callable[[Decision], None]] = {
     TimerKind.STAY: ending.end_stay,
     TimerKind.SUCCESSORS: ending.look_for_successors,
 }
-HANDLERS: Mapping[type, Handler] = {
-    m.Started: holding.begin,
-    m.RecordRead: holding.look,
-    m.RecordWritten: holding.on_written,
-    m.RecordChanged: holding.on_changed,
-    m.RecordFailed: holding.on_failed,
-    m.RecordReleased: on_record_released,
-    m.JobRead: on_job,
-    m.LeaseRead: lease.on_read,
-    m.AttemptBegins: on_attempt_begins,
-    m.Prepared: on_prepared,
-    m.WorkerAnswers: on_worker_answers,
-    m.WorkerProblem: on_worker_problem,
-    m.WorkerGone: on_worker_gone,
-    m.PodsListed: on_pods,
-    m.Delivered: on_delivered,
-    m.NewcomersReady: growing.on_ready,
-    m.NoticeTaken: training.on_notice,
-    m.RankMissing: stalls.on_missing_rank,
-    m.StacksShown: stalls.end_stalled,
-    m.RanksAsked: training.on_asked,
-    m.ProgressReported: training.on_progress,
-    m.WorkerReached: training.on_worker_reached,
-    m.LauncherNotStarted: training.on_not_started,
-    m.LauncherEnded: training.on_launcher_ended,
-    m.CauseFound: training.on_cause,
-    m.AttemptEnds: on_attempt_ends,
-    m.ProgressStopped: on_progress_stopped,
-    m.WorkersScaled: on_workers_scaled,
-    m.ResultsStored: ending.on_results,
-    m.EndReached: on_end_reached,
-    m.Terminated: on_terminated,
-    m.Timer: on_timer,
-}
+
+
+def _on(kind: type[EventType], handler: Callable[[Decision, EventType], None]) -> _Entry:
+    """An entry of the table: the handler takes events of this class."""
+    return kind, handler
+
+
+HANDLERS: Mapping[type, Handler] = dict(
+    [
+        _on(m.Started, holding.begin),
+        _on(m.RecordRead, holding.look),
+        _on(m.RecordWritten, holding.on_written),
+        _on(m.RecordChanged, holding.on_changed),
+        _on(m.RecordFailed, holding.on_failed),
+        _on(m.RecordReleased, on_record_released),
+        _on(m.JobRead, on_job),
+        _on(m.LeaseRead, lease.on_read),
+        _on(m.AttemptBegins, on_attempt_begins),
+        _on(m.Prepared, on_prepared),
+        _on(m.WorkerAnswers, on_worker_answers),
+        _on(m.WorkerProblem, on_worker_problem),
+        _on(m.WorkerGone, on_worker_gone),
+        _on(m.PodsListed, on_pods),
+        _on(m.Delivered, on_delivered),
+        _on(m.NewcomersReady, growing.on_ready),
+        _on(m.NoticeTaken, training.on_notice),
+        _on(m.RankMissing, stalls.on_missing_rank),
+        _on(m.StacksShown, stalls.end_stalled),
+        _on(m.RanksAsked, training.on_asked),
+        _on(m.ProgressReported, training.on_progress),
+        _on(m.WorkerReached, training.on_worker_reached),
+        _on(m.LauncherNotStarted, training.on_not_started),
+        _on(m.LauncherEnded, training.on_launcher_ended),
+        _on(m.CauseFound, training.on_cause),
+        _on(m.AttemptEnds, on_attempt_ends),
+        _on(m.ProgressStopped, on_progress_stopped),
+        _on(m.WorkersScaled, on_workers_scaled),
+        _on(m.ResultsStored, ending.on_results),
+        _on(m.EndReached, on_end_reached),
+        _on(m.Terminated, on_terminated),
+        _on(m.Timer, on_timer),
+    ]
+)

@@ -1,0 +1,116 @@
+"""Carries out the effects on pods, StatefulSets and the Job: calls of the API server."""
+
+from __future__ import annotations
+
+import sys
+from concurrent.futures import ThreadPoolExecutor
+
+from hvd_pods.cluster.kube import Api, ApiError
+from hvd_pods.cluster.shapes import shorten
+from hvd_pods.cluster.statefulsets import (
+    creation_failure,
+    fit_to_run,
+    is_gone,
+    scale_to_zero,
+    set_number,
+)
+from hvd_pods.common.reporting import log
+from hvd_pods.master import lanes
+from hvd_pods.master.carrying_out import carries_out
+from hvd_pods.master.record_io import read_job, read_lease
+from hvd_pods.rules import messages as m
+from hvd_pods.rules.state import Facts
+
+# Pods that are deleted at once.
+DELETE_THREADS = 8
+
+
+class ClusterEffects:
+    """What the master reads and changes in the cluster."""
+
+    def __init__(self, api: Api, facts: Facts) -> None:
+        self._api = api
+        self._facts = facts
+        self._run = facts.run
+        # What the log says once in an attempt.
+        self._logged: set[str] = set()
+
+    def begin_attempt(self) -> None:
+        """Say again in the log what an earlier attempt has said."""
+        self._logged = set()
+
+    def fit_workers(self) -> None:
+        """Give each StatefulSet the number of workers that the run starts with."""
+        if not self._api.is_stopped():
+            fit_to_run(self._api, self._run)
+
+    @carries_out(m.ReadJob, lanes.JOB)
+    def read_job(self, effect: m.ReadJob) -> m.Event:
+        """Read the Job, and who has the record."""
+        return read_job(self._api, self._run, effect)
+
+    @carries_out(m.ReadLease, lanes.LEASE)
+    def read_lease(self, effect: m.ReadLease) -> m.Event:
+        """Read the session's lease."""
+        return read_lease(self._api)
+
+    @carries_out(m.ListPods, lanes.PODS)
+    def list_pods(self, effect: m.ListPods) -> m.Event:
+        """List the pods, with the reasons why some were not created."""
+        api = self._api
+        run = self._run
+        refusals = {}
+        query = {"labelSelector": run.worker_selector}
+        try:
+            items, _ = api.list_all("core/pods", query, retry_seconds=0.0)
+        except ApiError as problem:
+            return m.PodsListed(effect.attempt, problem=str(problem))
+        pods = {item["metadata"]["name"]: shorten(item) for item in items}
+        for name in effect.missing:
+            worker = self._facts.workers[name]
+            # The controller stops at the first pod that is refused, which stands for all.
+            if name not in pods and worker.stateful_set not in refusals:
+                refusals[worker.stateful_set] = creation_failure(api, worker.stateful_set)
+        gone = tuple(name for name in refusals if is_gone(api, name))
+        return m.PodsListed(effect.attempt, pods, refusals, gone)
+
+    @carries_out(m.DeletePods, lanes.PODS)
+    def delete_pods(self, effect: m.DeletePods) -> None:
+        """Delete pods that still have the given UIDs."""
+
+        def delete(name: str, uid: str) -> None:
+            try:
+                path = f"core/pods/{name}"
+                self._api.delete(path, uid, retry_seconds=0.0, grace=effect.grace)
+            except ApiError as problem:
+                # Somebody else deleted it, and perhaps there is a new one.
+                if problem.status not in (404, 409):
+                    self._log_once(f"cannot replace {name}: {problem}")
+
+        if not self._api.is_stopped():
+            with ThreadPoolExecutor(DELETE_THREADS) as pool:
+                list(pool.map(delete, effect.uids.keys(), effect.uids.values()))
+
+    @carries_out(m.ScaleUp, lanes.PODS)
+    def scale_up(self, effect: m.ScaleUp) -> None:
+        """Scale a StatefulSet that has too few workers."""
+        name = effect.stateful_set
+        number = effect.number
+        try:
+            if not self._api.is_stopped():
+                kept = range(effect.below, sys.maxsize)
+                set_number(self._api, name, number, 0.0, kept)
+        except ApiError as problem:
+            self._log_once(f"cannot scale {name} to {number}: {problem}")
+
+    @carries_out(m.ScaleDown, lanes.PODS)
+    def scale_down(self, effect: m.ScaleDown) -> m.Event:
+        """Scale the workers to zero."""
+        scale_to_zero(self._api, self._run.stateful_sets)
+        return m.WorkersScaled()
+
+    def _log_once(self, text: str) -> None:
+        """Log a text once in an attempt: deleting and scaling are retried every few seconds."""
+        if text not in self._logged:
+            self._logged.add(text)
+            log(text)

@@ -1,0 +1,55 @@
+"""Threads that make calls in order: what takes time never holds the master's loop up."""
+
+from __future__ import annotations
+
+import queue
+import traceback
+from typing import Callable
+
+from hvd_pods.cluster.spawn import spawn
+from hvd_pods.rules import messages as m
+
+# Writes of the record stay in order. While the API server hangs, what an attempt waits for (the
+# Job, the end of the attempt before) does not wait for calls that may be late.
+RECORD = "record"
+JOB = "job"
+LEASE = "lease"
+PODS = "pods"
+PREPARE = "prepare"
+DELIVER = "deliver"
+GROW = "prepare-newcomers"
+JUDGE = "judge"
+RESULTS = "results"
+ASK = "ask-ranks"
+STACKS = "show-stacks"
+LEFTOVERS = "end-leftovers"
+
+Call = Callable[[], "m.Event | None"]
+
+
+class Lanes:
+    """Threads by name, each from its first call on; a lane makes its calls in their order.
+
+    What a call returns is put on the loop's queue. No lane keeps the pod from ending.
+    """
+
+    def __init__(self, put: m.Put) -> None:
+        self._put = put
+        self._lanes: dict[str, queue.SimpleQueue[Call]] = {}
+
+    def call(self, lane: str, work: Call) -> None:
+        """Make a call when those before it in this lane have returned."""
+        if lane not in self._lanes:
+            self._lanes[lane] = queue.SimpleQueue()
+            spawn(lane, lambda: self._follow(self._lanes[lane]))
+        self._lanes[lane].put(work)
+
+    def _follow(self, calls: queue.SimpleQueue[Call]) -> None:
+        while True:
+            work = calls.get()
+            try:
+                event = work()
+            except Exception:  # noqa: BLE001 - the loop ends with it, and the Job retries
+                event = m.Defect(traceback.format_exc())
+            if event:
+                self._put(event)
