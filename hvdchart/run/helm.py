@@ -4,16 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import re
 import shutil
-import signal
 import subprocess
-import sys
-import threading
-import time
-from collections.abc import Callable, Coroutine, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeVar
 
@@ -21,9 +15,9 @@ import pyhelm3
 
 from hvdchart.chart_files import chart_dir
 from hvdchart.errors import ClusterError, HelmError, NoRunError
-from hvdchart.interrupts import ENDS
 from hvdchart.plan.model import Plan
 from hvdchart.run.helm_errors import UNREACHABLE, remedy_for
+from hvdchart.run.helm_process import run_to_end
 from hvdchart.run.state.release import Object
 from hvdchart.values.check_values import checked_values
 
@@ -34,14 +28,6 @@ _VERSION = re.compile(r"v?((\d+)\.(\d+)\.\S+)")
 _SECRET = re.compile(r"(?m)^kind: Secret$")
 # A value of a ConfigMap's binaryData.
 _ARCHIVE = re.compile(r"(?m)^( +[-._\w]+: )([A-Za-z0-9+/]{100,}={0,2})$")
-# Seconds that Helm has to end after an interrupt, and again after each signal that it gets.
-_GRACE = 10.0
-# Seconds between two looks for an interrupt: Python may handle one only when the wait returns.
-_PART = 0.2
-# Seconds in which a second Ctrl-C is the same as the first.
-_TWICE_WITHIN = 0.3
-# Those that hvdchart may handle as Ctrl-C (interrupts.py).
-_INTERRUPTS = (signal.SIGINT, *ENDS)
 
 
 class _Command(pyhelm3.Command):  # type: ignore[misc] # pyhelm3 has no types
@@ -67,7 +53,7 @@ class _Command(pyhelm3.Command):  # type: ignore[misc] # pyhelm3 has no types
         # Helm refuses the surrogate pairs with which json.dumps escapes emoji and the like.
         text = json.dumps(json.loads(input), ensure_ascii=False) if input else ""
         self._check_found()
-        code, output, message = _run(arguments, text.encode())
+        code, output, message = run_to_end(arguments, text.encode())
         if code:
             raise subprocess.CalledProcessError(code, command, output, message)
         return output.encode()
@@ -308,101 +294,3 @@ def _public(manifest: str) -> str:
     documents = [part.strip() for part in re.split(r"(?m)^---\s*$", manifest)]
     kept = [each for each in documents if each and not _SECRET.search(each)]
     return "".join(f"---\n{each}\n" for each in kept)
-
-
-def _run(command: Sequence[str], values: bytes) -> tuple[int, str, str]:
-    """Run a program to its end, with `values` as its input; its exit code, output and errors.
-
-    Without errors, their place has the exit code in words.
-
-    Ctrl-C does not reach a Helm that changes something: one that is interrupted leaves objects of
-    both revisions, and no revision that has all of them. It has time to end; the next Ctrl-C asks
-    it to end at once. A Helm that reads ends with Ctrl-C, and may ask at the terminal. SIGTERM and
-    SIGHUP are the same as Ctrl-C where this program has handlers of them.
-    """
-    changes = command[1] in ("upgrade", "uninstall") and "--dry-run=server" not in command
-    # Steps after an interrupt, in order; None: only say that hvdchart waits for Helm's change.
-    steps: list[signal.Signals | None] = [signal.SIGTERM, signal.SIGKILL]
-    if changes:
-        steps.insert(0, None)
-    given: bytes | None = values
-    pipe = subprocess.PIPE
-    with (
-        _interrupts() as presses,
-        subprocess.Popen(
-            command, stdin=pipe, stdout=pipe, stderr=pipe, start_new_session=changes
-        ) as process,
-    ):
-        # How many of the steps were taken, and when the last one was.
-        taken = 0
-        last = 0.0
-        while True:
-            with suppress(subprocess.TimeoutExpired):
-                output, errors = process.communicate(given, timeout=_PART)
-                break
-            given = None
-            now = time.monotonic()
-            is_asked = taken < len(presses) and now - presses[0] > _TWICE_WITHIN
-            if is_asked or (taken and now - last > _GRACE):
-                if taken == len(steps):
-                    # It was killed, and what it has started still holds its output open.
-                    output = b""
-                    errors = b""
-                    break
-                _end(process, steps[taken])
-                taken += 1
-                last = now
-    message = errors.decode(errors="replace").strip() or f"exit code {process.returncode}"
-    return process.returncode, output.decode(errors="replace"), message
-
-
-@contextmanager
-def _interrupts() -> Iterator[list[float]]:
-    """The times of Ctrl-C and its like in the block; the handlers get them when it ends."""
-    presses: list[float] = []
-    taken: list[signal.Signals] = []
-    before = {number: signal.getsignal(number) for number in _INTERRUPTS}
-    # No other thread gets signals.
-    if threading.current_thread() is not threading.main_thread():
-        yield presses
-        return
-
-    def press(number: int, _: object) -> None:
-        # A terminal and what forwards its signals may send the first one twice.
-        if not presses or time.monotonic() - presses[0] > _TWICE_WITHIN:
-            presses.append(time.monotonic())
-            taken.append(signal.Signals(number))
-
-    own = {number: handler for number, handler in before.items() if callable(handler)}
-    for number in own:
-        signal.signal(number, press)
-    try:
-        yield presses
-    finally:
-        for number, handler in own.items():
-            signal.signal(number, handler)
-    _repeat([(own[number], number) for number in taken])
-
-
-def _repeat(calls: Sequence[tuple[Callable[..., object], int]]) -> None:
-    """Call handlers of signals, and raise at the end the first KeyboardInterrupt of them."""
-    raised: KeyboardInterrupt | None = None
-    for handler, number in calls:
-        try:
-            handler(number, None)
-        except KeyboardInterrupt as interrupt:
-            raised = raised or interrupt
-    if raised:
-        raise raised
-
-
-def _end(process: subprocess.Popen[bytes], sent: signal.Signals | None) -> None:
-    """Send a signal to Helm, or without one say that its change is waited for."""
-    with suppress(OSError, ValueError):
-        if sent is None:
-            print("hvdchart: waiting for Helm to end; Ctrl-C again stops it", file=sys.stderr)
-        elif os.getpgid(process.pid) == process.pid:
-            # Also the plugin that Helm may have started for credentials.
-            os.killpg(process.pid, sent)
-        else:
-            process.send_signal(sent)
