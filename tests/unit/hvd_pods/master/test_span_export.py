@@ -14,7 +14,7 @@ from hvd_pods.master import span_export
 from hvd_pods.master.span_export import HEADERS, SERVICE_NAME, SpanExport
 from hvd_pods.rules import messages as m
 from hvd_pods.rules.decide import decide
-from hvd_pods.rules.state import State
+from hvd_pods.rules.state import RunState
 from tests.support.fakes import faults
 from tests.support.fakes.faults import Failure
 from tests.support.fakes.server import Api, Certificates, Handler
@@ -83,7 +83,7 @@ def start(world: World, url: str, **environment: str) -> SpanExport:
 
 def tell(export: SpanExport, world: World) -> None:
     """Let the exporter see what the loop has seen."""
-    state = State(world.state.facts)
+    state = RunState(world.state.facts)
     for moment, event, _ in world.history:
         state, _ = decide(state, event, moment)
         export.put(moment, state)

@@ -13,7 +13,7 @@ from hvd_pods.rules import messages as m
 from hvd_pods.rules.decide import decide
 from hvd_pods.rules.retries import Retries
 from hvd_pods.rules.spans import Span, Trace, follow
-from hvd_pods.rules.state import Activity, State
+from hvd_pods.rules.state import Activity, RunState
 from tests.unit.hvd_pods.rules.happenings import happen
 from tests.unit.hvd_pods.rules.trainings import CAUSE, end_with, report, training
 from tests.unit.hvd_pods.rules.world import DELETED, JOB, OTHER, SUSPENDED, WALL, World, one_group
@@ -25,7 +25,7 @@ STARTED = {**JOB, "status": {"startTime": "2026-09-21T14:13:20Z"}}
 def spans_of(world: World) -> list[Span]:
     """The spans of a master that has seen the world's history."""
     facts = world.state.facts
-    state = State(facts, retries=Retries(None if world.run.api else world.run.retries))
+    state = RunState(facts, retries=Retries(None if world.run.api else world.run.retries))
     trace = Trace(state)
     spans: list[Span] = []
     for moment, event, _ in world.history:

@@ -14,7 +14,7 @@ from hvd_pods.rules.ending import UNREADABLE
 from hvd_pods.rules.holding import TAKE
 from hvd_pods.rules.messages import Cause, Moment
 from hvd_pods.rules.retries import Retries
-from hvd_pods.rules.state import Facts, State
+from hvd_pods.rules.state import Facts, RunState
 from tests.unit.hvd_pods.runs import make_run
 
 DELETED = {"metadata": {"deletionTimestamp": "2026-01-01T10:00:00Z"}, "spec": {}}
@@ -64,7 +64,7 @@ class World:
 
     def __post_init__(self) -> None:
         facts = Facts(self.run, "own", "job-1", "uid-1")
-        self.state = State(facts, retries=Retries(None if self.run.api else self.run.retries))
+        self.state = RunState(facts, retries=Retries(None if self.run.api else self.run.retries))
 
     def put(self, event: m.Event, after: float = 0.0) -> list[m.Effect]:
         """Let an event happen; the effects that follow."""

@@ -47,7 +47,7 @@ from hvd_pods.master.progress import ProgressFollower
 from hvd_pods.master.record_io import RecordClient
 from hvd_pods.master.user_code import UserCode
 from hvd_pods.rules import messages as m
-from hvd_pods.rules.state import Facts, State
+from hvd_pods.rules.state import Facts, RunState
 
 # Seconds in which a worker has to end leftovers.
 LEFTOVERS_WITHIN = 60.0
@@ -112,7 +112,7 @@ class Effects:
         else:
             method.call(effect)
 
-    def give_up(self, state: State) -> None:
+    def give_up(self, state: RunState) -> None:
         """After a defect: end what runs, and let another master have the record at once."""
         self.stop_watching(m.StopWatching())
         self.end_launcher(m.EndLauncher())

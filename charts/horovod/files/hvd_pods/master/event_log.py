@@ -26,7 +26,7 @@ from hvd_pods.rules import messages
 from hvd_pods.rules.decide import decide
 from hvd_pods.rules.messages import Cause, Effect, Event, Moment
 from hvd_pods.rules.retries import Retries
-from hvd_pods.rules.state import Activity, Facts, State
+from hvd_pods.rules.state import Activity, Facts, RunState
 from hvd_pods.rules.timers import TimerKind
 
 # Bytes after which nothing more is written: the file is in memory.
@@ -136,11 +136,11 @@ class EventLog:
             line = json.dumps({"at": list(moment), "event": type(event).__name__, **fields})
 
 
-def read(lines: Iterator[str]) -> tuple[State, Iterator[tuple[Moment, Event]]]:
+def read(lines: Iterator[str]) -> tuple[RunState, Iterator[tuple[Moment, Event]]]:
     """Parse an event log: the state before the first event, and the events."""
     head = json.loads(next(lines))
     run = parse_run(head.pop("run"))
-    state = State(Facts(run, **head), retries=Retries(None if run.api else run.retries))
+    state = RunState(Facts(run, **head), retries=Retries(None if run.api else run.retries))
     return state, map(_parse, lines)
 
 
@@ -151,7 +151,7 @@ def _parse(line: str) -> tuple[Moment, Event]:
     return Moment(*at), kind(**{name: decode(value) for name, value in document.items()})
 
 
-def replay(lines: Iterator[str]) -> Iterator[tuple[Moment, Event, State, tuple[Effect, ...]]]:
+def replay(lines: Iterator[str]) -> Iterator[tuple[Moment, Event, RunState, tuple[Effect, ...]]]:
     """Decide about the events once more: each with the state after it, and its effects."""
     state, events = read(lines)
     for moment, event in events:

@@ -31,7 +31,7 @@ from hvd_pods.master.span_export import SpanExport
 from hvd_pods.rules.decide import decide
 from hvd_pods.rules.messages import Defect, Event, Moment, Put, Started, Terminated, Timer
 from hvd_pods.rules.retries import Retries
-from hvd_pods.rules.state import Facts, State
+from hvd_pods.rules.state import Facts, RunState
 
 # Port on the pod's loopback interface -> path of the request to end: Istio's proxy and Linkerd's.
 PROXIES = {15020: "/quitquitquit", 4191: "/shutdown"}
@@ -54,7 +54,7 @@ class Master:
     ) -> None:
         self._queue: queue.SimpleQueue[Event] = queue.SimpleQueue()
         limit = None if facts.run.api else facts.run.retries
-        self.state = State(facts, retries=Retries(limit))
+        self.state = RunState(facts, retries=Retries(limit))
         self.effects = make_effects(self._queue.put)
         path = Path(os.environ.get(contract.EVENTS_FILE) or f"{GENERATED}/events.jsonl")
         self._event_log = EventLog(path, facts, os.environ[contract.RUN])

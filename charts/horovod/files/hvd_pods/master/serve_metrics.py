@@ -7,14 +7,14 @@ from pathlib import Path
 
 from hvd_pods.common.metrics import Sample, format_page, script_samples
 from hvd_pods.common.run_events import RunEvent
-from hvd_pods.rules.state import State
+from hvd_pods.rules.state import RunState
 
 # Before the first stage.
 STARTING = "Starting"
 STAGES = (STARTING, *(event.reason for event in RunEvent if event.is_stage))
 
 
-def make_page(state: State, script_file: str) -> str:
+def make_page(state: RunState, script_file: str) -> str:
     """All metrics of the master as text; `script_file` is metrics.file, empty without one."""
     stage = state.stage.reason if state.stage else STARTING
     samples = [

@@ -23,7 +23,7 @@ from hvd_pods.common.hostile import one_line
 from hvd_pods.common.reporting import log
 from hvd_pods.rules.messages import Moment
 from hvd_pods.rules.spans import Attributes, Span, Trace, follow
-from hvd_pods.rules.state import Facts, State
+from hvd_pods.rules.state import Facts, RunState
 
 PATH = "/v1/traces"
 # Variables of OpenTelemetry, for the master: its headers may have a key, and come from a Secret.
@@ -98,7 +98,7 @@ class SpanExport:
     def __init__(
         self, facts: Facts, collector: Collector, close_within: float = CLOSE_WITHIN
     ) -> None:
-        self._trace = Trace(State(facts))
+        self._trace = Trace(RunState(facts))
         self._collector = collector
         self._close_within = close_within
         self._is_open = True
@@ -107,7 +107,7 @@ class SpanExport:
         self._waiting: queue.SimpleQueue[tuple[Span, ...] | None] = queue.SimpleQueue()
         self._thread = spawn("send-spans", self._send)
 
-    def put(self, moment: Moment, state: State) -> None:
+    def put(self, moment: Moment, state: RunState) -> None:
         """Send the spans soon that have ended with this state."""
         if not self._is_open:
             return

@@ -20,7 +20,7 @@ from hvd_pods.common.record import RUNNING
 from hvd_pods.common.run_events import RunEvent
 from hvd_pods.rules import diagnosis, ending, gathering, growing, holding, lease, stalls, training
 from hvd_pods.rules import messages as m
-from hvd_pods.rules.state import Activity, Attempt, Decision, State
+from hvd_pods.rules.state import Activity, Attempt, Decision, RunState
 from hvd_pods.rules.timers import TimerKind
 
 EventType = TypeVar("EventType", bound=m.Event)
@@ -28,7 +28,9 @@ Handler = Callable[[Decision, Any], None]
 _Entry = Tuple[type, Handler]
 
 
-def decide(state: State, event: m.Event, moment: m.Moment) -> tuple[State, tuple[m.Effect, ...]]:
+def decide(
+    state: RunState, event: m.Event, moment: m.Moment
+) -> tuple[RunState, tuple[m.Effect, ...]]:
     """Return the state after an event, and what is to be done, in this order.
 
     An event of an attempt that is over changes nothing; a rank that waits for an answer gets it.

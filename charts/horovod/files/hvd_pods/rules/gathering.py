@@ -18,7 +18,7 @@ from hvd_pods.common.run import Pod
 from hvd_pods.common.run_events import RunEvent
 from hvd_pods.rules import choosing, diagnosis, replacing
 from hvd_pods.rules import messages as m
-from hvd_pods.rules.state import Activity, Decision, Gathered, State
+from hvd_pods.rules.state import Activity, Decision, Gathered, RunState
 from hvd_pods.rules.timers import TimerKind
 from hvd_pods.rules.worker_names import (
     describe_spares,
@@ -48,7 +48,7 @@ def begin(decision: Decision) -> None:
     extend_deadline(decision)
 
 
-def expect(state: State) -> Gathered:
+def expect(state: RunState) -> Gathered:
     """What the attempt after the present one may count on: workers that should answer at once.
 
     Those of the present attempt that still answer, or of the one that another master has left.
@@ -80,7 +80,7 @@ def _note_enough(decision: Decision) -> None:
         decision.set_timer(TimerKind.SHRINK, decision.now + state.gathered.patience)
 
 
-def _find_usable(state: State) -> Mapping[str, Pod]:
+def _find_usable(state: RunState) -> Mapping[str, Pod]:
     """The workers that answer; of those whose GPU has failed, as many as the others are too few.
 
     While workers are waited for that should answer, the others may be enough yet.
@@ -104,12 +104,12 @@ def _find_usable(state: State) -> Mapping[str, Pod]:
     return usable
 
 
-def _orphan_fence(state: State) -> int:
+def _orphan_fence(state: RunState) -> int:
     """The fence number of the orphaned launch; 0 if another one has begun."""
     return 0 if state.used_workers else state.orphan_fence
 
 
-def _has_other_state(state: State) -> bool:
+def _has_other_state(state: RunState) -> bool:
     """Whether workers may have another run's state in memory, which this run's ranks remove.
 
     Ranks that this Job has started before have. Without a record, nothing shows other runs.
@@ -220,7 +220,7 @@ def is_enough(decision: Decision) -> bool:
     return not is_waiting and (may_start or not choosing.count_missing_workers(run, usable))
 
 
-def _may_shrink(state: State) -> bool:
+def _may_shrink(state: RunState) -> bool:
     """Whether the attempt need not wait for the workers that are missing, if others are enough."""
     gathered = state.gathered
     is_complete = gathered.expected is not None and gathered.expected <= gathered.answering.keys()

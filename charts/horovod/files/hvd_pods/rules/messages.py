@@ -67,7 +67,7 @@ class Terminated(Event):
 
 @dataclass(frozen=True)
 class Timer(Event):
-    """The time of a timer has come (State.timers)."""
+    """The time of a timer has come (RunState.timers)."""
 
     kind: TimerKind
 

@@ -15,7 +15,7 @@ from hvd_pods.common.contract import REVISION_LABEL
 from hvd_pods.common.run import Worker
 from hvd_pods.rules import choosing
 from hvd_pods.rules import messages as m
-from hvd_pods.rules.state import Activity, Decision, State
+from hvd_pods.rules.state import Activity, Decision, RunState
 from hvd_pods.rules.worker_names import format_workers
 
 # Grace before a pod that should have ended, on a node that does not say so, is force-deleted.
@@ -27,7 +27,7 @@ MOST_REPLACED = 3
 REPLACE_EVERY = 20.0
 
 
-def may_replace_pods(state: State) -> bool:
+def may_replace_pods(state: RunState) -> bool:
     """Whether pods in the way are this master's to replace: later they may be the next run's."""
     activities = [Activity.GATHERING]
     if trains_with_fewer(state):
@@ -35,7 +35,7 @@ def may_replace_pods(state: State) -> bool:
     return state.activity in activities and not (state.is_stopped or state.hold.lost_to)
 
 
-def trains_with_fewer(state: State) -> bool:
+def trains_with_fewer(state: RunState) -> bool:
     """Whether ranks train on fewer workers than the run starts with."""
     launch = state.attempt.launch
     is_short = launch and choosing.count_missing_workers(state.run, launch.workers)

@@ -16,7 +16,7 @@ from hvd_pods.common.hostile import one_line
 from hvd_pods.common.record import FAILED, FINISHED, RecordKey
 from hvd_pods.rules.ending import is_withdrawn
 from hvd_pods.rules.messages import Moment
-from hvd_pods.rules.state import Activity, Facts, State
+from hvd_pods.rules.state import Activity, Facts, RunState
 
 RUN = "run"
 ATTEMPT = "attempt"
@@ -69,12 +69,12 @@ class Trace:
     `first` is the first moment of this master, by which all times are given: its clock may be set.
     """
 
-    seen: State
+    seen: RunState
     first: Moment | None = None
     began: Mapping[Name, float] = field(default_factory=dict)
 
 
-def follow(trace: Trace, state: State, moment: Moment) -> tuple[Trace, tuple[Span, ...]]:
+def follow(trace: Trace, state: RunState, moment: Moment) -> tuple[Trace, tuple[Span, ...]]:
     """Return the trace after an event that has made this state, and the spans that have ended."""
     first = trace.first or moment
     time = first.wall + moment.now - first.now
@@ -88,7 +88,7 @@ def follow(trace: Trace, state: State, moment: Moment) -> tuple[Trace, tuple[Spa
     return Trace(state, first, began), spans
 
 
-def _find_present(began: Mapping[Name, float], state: State) -> list[Name]:
+def _find_present(began: Mapping[Name, float], state: RunState) -> list[Name]:
     """The spans that go on in a state, each before those that are in it."""
     activity = state.activity
     fence = state.hold.fence
@@ -110,7 +110,7 @@ def _find_present(began: Mapping[Name, float], state: State) -> list[Name]:
     return present
 
 
-def _begin(name: str, state: State, time: float) -> float:
+def _begin(name: str, state: RunState, time: float) -> float:
     """When a span begins that was not there before; a run begins with its Job, if that is known."""
     status = (state.job or {}).get("status", {})
     if name == RUN and status.get("startTime"):
@@ -118,7 +118,7 @@ def _begin(name: str, state: State, time: float) -> float:
     return time
 
 
-def _is_complete(name: str, state: State) -> bool:
+def _is_complete(name: str, state: RunState) -> bool:
     """Whether what a span stands for has come about when the span ends."""
     if name == RUN:
         return _has_ended(state)
@@ -128,7 +128,7 @@ def _is_complete(name: str, state: State) -> bool:
     return True
 
 
-def _has_ended(state: State) -> bool:
+def _has_ended(state: RunState) -> bool:
     """Whether the run of this Job has ended with this master, and no other one goes on with it."""
     job = state.job
     if state.entry.get(RecordKey.STATE) in (FINISHED, FAILED):
@@ -141,7 +141,7 @@ def _has_ended(state: State) -> bool:
     return not isinstance(state.problem, InterruptedRunError)
 
 
-def _end(before: State, state: State, name: Name, began: float, ended: float) -> Span:
+def _end(before: RunState, state: RunState, name: Name, began: float, ended: float) -> Span:
     """The span that has ended with the decision from one state to another."""
     what, fence = name
     facts = state.facts
@@ -176,7 +176,7 @@ def _end(before: State, state: State, name: Name, began: float, ended: float) ->
     return Span(what, *ids, began, ended, attributes, failure)
 
 
-def _find_problem(before: State, state: State) -> RunError | None:
+def _find_problem(before: RunState, state: RunState) -> RunError | None:
     """Why an attempt failed; an attempt that ended for more workers has not."""
     if state.attempt.number == before.attempt.number:
         problem = state.attempt.problem or state.problem

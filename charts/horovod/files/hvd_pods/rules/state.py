@@ -195,7 +195,7 @@ class Attempt:
 
 
 @dataclass(frozen=True)
-class State:
+class RunState:
     """Everything that the next decision depends on."""
 
     facts: Facts
@@ -319,7 +319,7 @@ class State:
 class Decision:
     """One decision: the state, which it changes, and the effects and events that it collects."""
 
-    def __init__(self, state: State, moment: m.Moment) -> None:
+    def __init__(self, state: RunState, moment: m.Moment) -> None:
         self.state = state
         self.moment = moment
         self.now, self.wall = moment

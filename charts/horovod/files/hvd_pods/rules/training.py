@@ -35,7 +35,7 @@ from hvd_pods.rules import aborting, diagnosis, ending, stalls
 from hvd_pods.rules import messages as m
 from hvd_pods.rules.aborting import END_WITHIN
 from hvd_pods.rules.stall_state import Stall
-from hvd_pods.rules.state import Activity, Decision, Launch, State
+from hvd_pods.rules.state import Activity, Decision, Launch, RunState
 from hvd_pods.rules.timers import TimerKind
 from hvd_pods.rules.worker_names import describe_loss, record_workers
 
@@ -326,7 +326,7 @@ def _may_have_failed_to_bind(run: Run, launch: Launch) -> bool:
     return run.mode == "mpirun" and run.binding.to != "none" and not has_started
 
 
-def _find_idleness(state: State) -> RunError | None:
+def _find_idleness(state: RunState) -> RunError | None:
     """The problem of a command that has ended with 0 while the workers had nothing to do."""
     run = state.run
     if run.mode != "custom" or run.allow_idle_workers or state.has_reached:
