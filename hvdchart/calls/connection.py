@@ -366,7 +366,7 @@ def _raise(failed: tuple[bytes, int], content: bytes, limit: float | None) -> No
     kind, rank = failed
     if kind == wire.GONE:
         if limit:
-            reason = describe_exceeded(limit / (1 << 20), "memory= (or that of the spec)")
+            reason = describe_exceeded(limit / (1 << 20), "`memory=` (or that of the spec)")
             raise RunFailedError(f"rank {rank}: {reason}")
         raise RanksError(f"rank {rank} has ended without a result; its output may say why")
     host, text, problem, pickled = pickle.loads(content)  # noqa: S301 - docs/security.md

@@ -124,8 +124,8 @@ class Launcher:
             self._given = given.spec
         # Where the output goes; it may be another one for the next call.
         self.output = given.output
-        # Who gives no spec knows no keys of it.
-        self._word: Callable[[str], str] = str if given.spec is not None else _in_arguments
+        # Nobody here has a command line, and who gives no spec knows no keys of it.
+        self._word = _in_own_words if given.spec is None else in_arguments
         # A line is reported once.
         self._report_once = cache(self._report)
         # The program may go to another folder.
@@ -133,7 +133,7 @@ class Launcher:
         self._read = partial(read_with_programs, self._given, name, self._code, self._report_once)
         self._plan = plan_calls(self._read(), given.idle)
         self._namespace = given.namespace
-        self._helm = Helm(given.helm, given.context, rephrase=in_arguments)
+        self._helm = Helm(given.helm, given.context, rephrase=self._word)
         self._force = given.force
         self._idle = given.idle
         self._deployed: _Deployed | None = None
@@ -373,7 +373,7 @@ class Launcher:
             deployed.spec = None
             deployed.has_ended = False
         if not self._force:
-            check_before_install(cluster, values, in_arguments)
+            check_before_install(cluster, values, self._word)
         if deployed:
             self._report("the code or the spec has changed: starting the run again with it")
         else:
@@ -462,8 +462,8 @@ class Launcher:
         self._write(f"hvdchart: {printable(text)}\n")
 
 
-def _in_arguments(text: str) -> str:
-    """A text with the arguments of `launch` in the place of keys of a spec and of options."""
+def _in_own_words(text: str) -> str:
+    """A text with arguments of `launch` where it marks values, keys of a spec or options."""
     return in_arguments(in_options(text))
 
 

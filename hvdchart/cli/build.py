@@ -122,9 +122,9 @@ def with_own_image(
         if is_fixed or not has_folder or not (folder / "Dockerfile").is_file():
             return plan
     if image.get("digest"):
-        raise ImageError("image.digest names another image than the one to build: remove it")
+        raise ImageError("`image.digest` names another image than the one to build: remove it")
     if not image.get("repository"):
-        raise ImageError("image.repository is missing: set it to the name of the image to build")
+        raise ImageError("`image.repository` is missing: set it to the name of the image to build")
     source = Source(folder, str(image["repository"]))
     reference = source.reference()
     tag = reference.rpartition(":")[2]

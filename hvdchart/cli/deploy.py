@@ -19,7 +19,7 @@ Build = Annotated[
     typer.Option(
         metavar="FOLDER",
         help="Build this folder's Dockerfile first (default: the spec's folder, where it has one "
-        "and image.tag is not set).",
+        "and `image.tag` is not set).",
     ),
 ]
 NoBuild = Annotated[bool, typer.Option("--no-build", help="Build no image.")]

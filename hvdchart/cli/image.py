@@ -73,4 +73,4 @@ def check(
     unmet = checks.missing(requirements)
     if unmet:
         names = ", ".join(each.name for each in unmet)
-        raise ImageError(f"{image} cannot be used with launch.mode {mode}; missing: {names}")
+        raise ImageError(f"{image} cannot be used with `launch.mode: {mode}`; missing: {names}")

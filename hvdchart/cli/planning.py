@@ -156,7 +156,7 @@ def plan_specs(
     for path in paths:
         if len(path.name) > 1 and path.name.startswith("-"):
             raise typer.BadParameter(
-                f"{path} is no spec: arguments of the ranks' command belong to its train.command"
+                f"{path} is no spec: arguments of the ranks' command belong to its `train.command`"
             )
         check_has_spec(path)
     if not paths:

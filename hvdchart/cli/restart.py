@@ -18,4 +18,4 @@ def restart(
 
     cluster, program = connect_with_helm(context, namespace, helm)
     generation = control.restart(cluster, name, program, say)
-    show(f"run {name} starts again (master.generation {generation})")
+    show(f"run {name} starts again (`master.generation={generation}`)")

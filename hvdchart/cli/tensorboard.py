@@ -38,12 +38,12 @@ def tensorboard(
     service = next((item for item in services if item.endswith("-tensorboard")), None)
     if service is None:
         raise ClusterError(
-            f"run {name} has no TensorBoard: deploy it with --set values.tensorboard.enabled=true"
+            f"run {name} has no TensorBoard: deploy it with `--set values.tensorboard.enabled=true`"
         )
     wait_until_served(cluster, name, say)
     run = cluster.newest_run(name)
     if has_empty_tensorboard(run):
-        remedy = run.rephrase("volumes.output with a pvc")
+        remedy = run.rephrase("`volumes.output.pvc`")
         say(
             f"TensorBoard is empty: its pod has an emptyDir of its own; {remedy} shows it what the "
             "ranks write"

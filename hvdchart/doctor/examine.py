@@ -135,7 +135,7 @@ def check_before_install(cluster: Cluster, given: Values, word: Callable[[str], 
     values = merge_values(default_values(), given)
     missing = _missing(cluster, objects_named(values))
     if missing:
-        force = word("--force where something else creates it later")
+        force = word("`--force` where something else creates it later")
         where = f"in namespace {cluster.namespace}"
         raise ClusterError(f"there is no {join_names(missing)} {where}; create it, or {force}")
     nodes = cluster.list_or_none("nodes")
@@ -145,7 +145,7 @@ def check_before_install(cluster: Cluster, given: Values, word: Callable[[str], 
     if found.state == "ok" and len(nodes) <= _FEW_NODES:
         found = examine_fit(nodes, cluster.seen_pods(), values)
     if found.state == "problem":
-        grows = word("--force where the cluster will grow")
+        grows = word("`--force` where the cluster will grow")
         raise ClusterError(f"{found.text}; {found.remedy}, or {grows}")
 
 

@@ -137,7 +137,7 @@ def examine_image(nodes: Sequence[Object], values: Values) -> Finding:
     remedy = "its registry must have it, and admit the nodes"
     if "/" not in name:
         remedy = "Docker Hub must have it; if not, push it to a registry and name that in "
-        remedy += "image.repository, or load it into all nodes"
+        remedy += "`image.repository`, or load it into all nodes"
     return Finding("image", "unknown", text, remedy)
 
 

@@ -41,7 +41,7 @@ class PodNeeds:
     def key(self, part: str = "") -> str:
         """The key of a spec that sets the pods' resources, or a part of them."""
         component = "master" if self.name == "master" else "worker"
-        return f"values.{component}.resources" + (f".{part}" if part else "")
+        return f"`values.{component}.resources{f'.{part}' if part else ''}`"
 
     @property
     def gpus(self) -> Mapping[str, int]:
@@ -84,13 +84,13 @@ def security_level(values: Values) -> tuple[str, str]:
         if "hostPath" in volume:
             return "privileged", f"the hostPath volume {volume.get('name')}"
     if any(group.get("capabilities") for group in merged_groups(values)):
-        return "privileged", "worker.capabilities"
+        return "privileged", "`worker.capabilities`"
     pod = values.get("podSecurityContext") or {}
     container = values.get("securityContext") or {}
     if pod.get("runAsNonRoot") is False or pod.get("runAsUser") == 0:
         return "baseline", "podSecurityContext allows root"
     if container.get("allowPrivilegeEscalation"):
-        return "baseline", "securityContext.allowPrivilegeEscalation"
+        return "baseline", "`securityContext.allowPrivilegeEscalation`"
     return "restricted", ""
 
 

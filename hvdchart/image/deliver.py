@@ -37,7 +37,7 @@ def provide(
     reference = source.reference()
     if target.pushes and "/" not in source.repository:
         raise ImageError(
-            f"image.repository is {source.repository}, which names no registry to push to: put "
+            f"`image.repository` is {source.repository}, which names no registry to push to: put "
             "REGISTRY/TEAM/ before it, or use --load-with or --no-push"
         )
     if target.loader and is_on_nodes(reference):

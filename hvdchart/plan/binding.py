@@ -64,7 +64,7 @@ def _wanted_binding(spec: Spec, slots: Sequence[int]) -> tuple[str, Reason]:
     if spec.tuning.binding:
         return spec.tuning.binding, rules.override_reason("tuning.binding")
     if any("binding" in option for _, option in given_options(spec.launch.options)):
-        return "none", Reason("launch.options binds or maps the ranks", _SPEC)
+        return "none", Reason("`launch.options` binds or maps the ranks", _SPEC)
     if spec.launch.mode == "custom":
         return "none", Reason("the command line is your own", _SPEC)
     for group, ranks in zip(spec.nodes, slots, strict=True):

@@ -22,7 +22,7 @@ _BY_HOROVOD = (
     "`hvdchart init --template keras` writes such a script"
 )
 _JOINED_BY = {"torch": _BY_TORCH, "jax": _BY_JAX, "flax": _BY_JAX}
-_IS_LINE = "train.command is a line of horovodrun"
+_IS_LINE = "`train.command` is a line of horovodrun"
 # What a worker imports in advance. Both can be forked: they start no threads before they are used.
 _PRELOAD = {"torch": ("torch",), "jax": ("jax",)}
 

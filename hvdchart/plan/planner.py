@@ -102,7 +102,7 @@ def _rendezvous(framework: Framework, groups: Sequence[GroupPlan]) -> Iterator[s
     if framework.nccl and not all(group.group.gpus for group in groups):
         yield (
             f"{framework.nccl}, which needs a GPU for each rank, and workers have none: give "
-            "nodes[].gpus, or choose gloo"
+            "`nodes[].gpus`, or choose gloo"
         )
 
 
@@ -112,16 +112,16 @@ def _check_mpi(spec: Spec, framework: Framework, tree: Node | None) -> None:
         return
     path = ("launch", "mode")
     expected = "mpirun"
-    start = "launch.mode is direct"
+    start = "`launch.mode` is direct"
     if is_line_of_horovodrun(spec):
         path = ("train", "command")
         start = "a line of horovodrun starts over Gloo"
-        expected = "the ranks' command alone, without horovodrun, and launch.mode: mpirun"
+        expected = "the ranks' command alone, without horovodrun, and `launch.mode: mpirun`"
     if spec.train.framework:
-        because = "train.framework is mpi"
+        because = "`train.framework` is mpi"
     else:
         because = framework.reasons["framework"].because
-        expected = f"{expected}; or, if the ranks do not use MPI, another train.framework"
+        expected = f"{expected}; or, if the ranks do not use MPI, another `train.framework`"
     node = nearest_node(tree or from_plain({}, Place("the spec")), path)
     problem = f"{because}, and {start}: each rank would train alone"
     raise SpecError(str(node.place), ".".join(path), problem, expected)

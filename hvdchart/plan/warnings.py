@@ -32,7 +32,7 @@ def warnings(spec: Spec, groups: Sequence[GroupPlan], launching: LaunchPlan) -> 
             yield (
                 f"ranks of {names} are not bound to cores: one binding holds for the whole job, "
                 "and GPU ranks have none; run CPU and GPU nodes as two jobs, or give "
-                "tuning.binding if all groups have coresPerSocket"
+                "`tuning.binding` if all groups have coresPerSocket"
             )
     # Where there are more ranks than cores, the group's own warning says so.
     other = any(g.group.shared or 0 < topology.cores(g.group) < g.slots for g in groups)
@@ -46,12 +46,12 @@ def warnings(spec: Spec, groups: Sequence[GroupPlan], launching: LaunchPlan) -> 
     if any(group.group.rdma for group in groups):
         yield (
             "rdma locks memory: allow that in the nodes' container runtime (LimitMEMLOCK), or run "
-            "as root with values.worker.capabilities: [IPC_LOCK]"
+            "as root with `values.worker.capabilities: [IPC_LOCK]`"
         )
     if all(topology.without_spot(group.group) != group.group for group in groups):
         yield (
             "all groups are on spot nodes: the master runs on other nodes, because it does not "
-            "tolerate spot nodes; to run it there, too, set values.master.tolerations"
+            "tolerate spot nodes; to run it there, too, set `values.master.tolerations`"
         )
     yield from _volumes(spec, sum(group.group.count + group.group.spares for group in groups))
     yield from _overrides(spec)
@@ -61,19 +61,19 @@ def _overrides(spec: Spec) -> Iterator[str]:
     """Values that change the workers behind the plan's back."""
     if spec.values.get("workerGroups"):
         yield (
-            "values.workerGroups replaces the groups of nodes: this plan's ranks, threads and "
+            "`values.workerGroups` replaces the groups of nodes: this plan's ranks, threads and "
             "bindings do not describe them"
         )
     if isinstance(spec.worker_value("env"), list):
         yield (
-            "values.worker.env replaces the planned environment, with its numbers of threads and "
-            "paths; add variables in train.env"
+            "`values.worker.env` replaces the planned environment, with its numbers of threads "
+            "and paths; add variables in `train.env`"
         )
     for name in ("number", "slots"):
         if len(spec.nodes) > 1 and spec.worker_value(name):
             yield (
-                f"values.worker.{name} has no effect: each group has its own number and slots; "
-                "use count or tuning.slots of the nodes"
+                f"`values.worker.{name}` has no effect: each group has its own number and slots; "
+                "use `nodes[].count` or `nodes[].tuning.slots`"
             )
 
 
@@ -95,11 +95,11 @@ def _group(plan: GroupPlan, env: Collection[str]) -> Iterator[str]:
     ):
         yield (
             "reserved cores leave the first socket no core for each of its ranks: ranks may span "
-            "two sockets; lower reserved.cpu"
+            "two sockets; lower `nodes[].reserved.cpu`"
         )
     cores = topology.cores(group)
     if cores and plan.slots > cores:
-        remedy = "check nodes[].coresPerSocket" if group.gpus else "lower tuning.slots"
+        remedy = "check `nodes[].coresPerSocket`" if group.gpus else "lower `nodes[].tuning.slots`"
         yield (
             f"{plan.slots} ranks on {pluralize(cores, 'core')}: ranks that share a core wait for "
             f"each other; {remedy}"
@@ -114,27 +114,28 @@ def _group(plan: GroupPlan, env: Collection[str]) -> Iterator[str]:
     if node and plan.cpu is not None and plan.cpu > node:
         yield (
             f"requests {cpu_text(plan.cpu)} CPUs of a node with {cpu_text(node)}: never "
-            "scheduled; lower tuning.cpu"
+            "scheduled; lower `nodes[].tuning.cpu`"
         )
     if group.memory is not None and plan.memory is not None and plan.memory > group.memory:
         have = memory_text(group.memory)
         yield (
             f"requests {memory_text(plan.memory)} of a node with {have}: never scheduled; "
-            "lower tuning.memory"
+            "lower `nodes[].tuning.memory`"
         )
     needed = topology.import_memory(plan.slots)
     if plan.memory is not None and plan.memory < needed:
         yield (
             f"{memory_text(plan.memory)} of memory for {pluralize(plan.slots, 'rank')}: they and "
             "the process that has imported their framework take up to "
-            f"{memory_text(needed)} before they train; raise nodes[].memory or lower tuning.slots"
+            f"{memory_text(needed)} before they train; raise `nodes[].memory` or lower "
+            "`nodes[].tuning.slots`"
         )
     if group.cpu_manager == "static" and group.reserved.cpu is None:
         reserved = pluralize(topology.kubelet_cpu(group) // 1000, "CPU")
         yield (
             f"cpuManager static: the plan assumes that the kubelet reserves {reserved}; set "
-            "reserved.cpu to the number of CPUs in its reservedSystemCPUs, or else to the sum of "
-            "its kubeReserved and systemReserved"
+            "`nodes[].reserved.cpu` to the number of CPUs in its reservedSystemCPUs, or else to "
+            "the sum of its kubeReserved and systemReserved"
         )
 
 
@@ -143,7 +144,7 @@ def _gpus(plan: GroupPlan, env: Collection[str]) -> Iterator[str]:
     duplicates = topology.warn_of_duplicates(group.gpu_resource, group.node_selector)
     if duplicates and group.gpus > 1 and topology.NCCL_DUPLICATES not in env:
         yield duplicates
-    sizes = {"nodes[].coresPerSocket": plan.cpu, "nodes[].memory": plan.memory}
+    sizes = {"`nodes[].coresPerSocket`": plan.cpu, "`nodes[].memory`": plan.memory}
     missing = [name for name, size in sizes.items() if size is None]
     if group.gpus and missing:
         verb, request = ("are", "neither") if len(missing) == 2 else ("is", "none")
@@ -164,7 +165,7 @@ def _volumes(spec: Spec, workers: int) -> Iterator[str]:
     claims = [name for name, volume in volumes.items() if volume.pvc and not volume.read_only]
     if claims and workers > 1:
         others = [name for name in claims if name != "output"]
-        instead = f"; {join_names(others)} may have readOnly: true instead" if others else ""
+        instead = f"; {join_names(others)} may have `readOnly: true` instead" if others else ""
         yield (
             f"volumes {', '.join(claims)} are claims that several pods write to: they must be "
             f"ReadWriteMany{instead}"
@@ -173,13 +174,13 @@ def _volumes(spec: Spec, workers: int) -> Iterator[str]:
     if output and output.empty_dir is not None:
         yield (
             "output is an emptyDir: results and checkpoints are deleted with their pod; "
-            "volumes.output with a pvc keeps them"
+            "`volumes.output.pvc` keeps them"
         )
         tensorboard = spec.values.get("tensorboard")
         if isinstance(tensorboard, Mapping) and tensorboard.get("enabled") is True:
             yield (
                 "TensorBoard will be empty: its pod has an emptyDir of its own; "
-                "volumes.output with a pvc shows it what the ranks write"
+                "`volumes.output.pvc` shows it what the ranks write"
             )
     if output and output.host_path and workers > 1:
         yield (

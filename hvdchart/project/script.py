@@ -431,7 +431,7 @@ def _volume(text: str) -> tuple[str, Plain]:
         source, *parts = parts
         volume[kind] = source
     elif kind.startswith("/"):
-        expected = f"--volume {name}=hostPath:{rest} for a folder of each node, or {_VOLUME}"
+        expected = f"`--volume {name}=hostPath:{rest}` for a folder of each node, or {_VOLUME}"
         raise SpecError(f"--volume {text}", "", "this is no volume", expected)
     else:
         raise SpecError(f"--volume {text}", "", "this is no volume", _VOLUME)
@@ -440,6 +440,6 @@ def _volume(text: str) -> tuple[str, Plain]:
     if parts:
         volume["mountPath"] = parts[0]
     elif name not in DEFAULT_MOUNTS:
-        expected = f"--volume {name}={rest}:/PATH{':ro' if 'readOnly' in volume else ''}"
+        expected = f"`--volume {name}={rest}:/PATH{':ro' if 'readOnly' in volume else ''}`"
         raise SpecError(f"--volume {text}", "", "it has no path", expected)
     return name, volume

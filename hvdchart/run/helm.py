@@ -118,7 +118,7 @@ class Helm:
     def check_found(self) -> None:
         """Raise HelmError where there is no such program."""
         if shutil.which(self.program) is None:
-            other = self.rephrase("install Helm 4 or 3, or name it with --helm PATH")
+            other = self.rephrase("install Helm 4 or 3, or name it with `--helm PATH`")
             raise HelmError(f"no program {self.program!r} is on PATH: {other}")
 
     def version(self) -> str:
@@ -135,7 +135,7 @@ class Helm:
         if (int(match[2]), int(match[3])) < _OLDEST:
             oldest = ".".join(map(str, _OLDEST))
             other = self.rephrase(
-                f"install Helm 4, or Helm {oldest} or newer, or name one with --helm PATH"
+                f"install Helm 4, or Helm {oldest} or newer, or name one with `--helm PATH`"
             )
             raise HelmError(f"{self.program} is Helm {match[1]}: {other}")
         return match[1]

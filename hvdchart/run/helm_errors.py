@@ -8,7 +8,7 @@ BUSY = "another operation (install/upgrade/rollback) is in progress"
 UNREACHABLE = "cluster unreachable"
 _CREDENTIALS = "the cluster does not accept your credentials: renew those in the kubeconfig"
 _TOO_LARGE = (
-    "Helm keeps all values in a Secret of at most 1 MiB: put large files of --code into an image "
+    "Helm keeps all values in a Secret of at most 1 MiB: put large files of `--code` into an image "
     "or onto a volume"
 )
 # A part of Helm's message, and what to do. The first that matches counts.
@@ -29,8 +29,8 @@ REMEDIES = {
         "another name for the run"
     ),
     'namespaces "{namespace}" not found': (
-        "there is no such namespace: create it with --create-namespace, or choose another with "
-        "--namespace"
+        "there is no such namespace: create it with `--create-namespace`, or choose another with "
+        "`--namespace`"
     ),
     "is forbidden": (
         "ask for this permission; `hvdchart doctor -n {namespace}` lists all that are missing"

@@ -78,7 +78,7 @@ def check_options(spec: Spec) -> Iterator[tuple[KeyPath, str, str]]:
                 "options of the image's MPI only",
             ),
             "binding": (
-                f", but tuning.binding is {binding}",
+                f", but `tuning.binding` is {binding}",
                 "one of the two (binding none leaves it to the options)",
             ),
         }[reason]

@@ -315,10 +315,10 @@ class Launch:
         OneOf(
             launch_modes(),
             {
-                "elastic": "launch.mode: direct (or mpirun), and nodes[].minimum",
-                "horovodrun": "launch.mode: direct over Gloo, with the options in a line of "
-                "horovodrun in train.command; or launch.mode: mpirun over MPI, which horovodrun "
-                "took where Horovod had it, unless --gloo was given",
+                "elastic": "`launch.mode: direct` (or mpirun), and `nodes[].minimum`",
+                "horovodrun": "`launch.mode: direct` over Gloo, with the options in a line of "
+                "horovodrun in `train.command`; or `launch.mode: mpirun` over MPI, which "
+                "horovodrun took where Horovod had it, unless --gloo was given",
             },
         ),
         "what starts the ranks: mpirun, direct (the master itself, without MPI), or custom "
@@ -352,7 +352,7 @@ class Spec:
         ObjectOf(
             Launch,
             {
-                "elastic": "give nodes[].minimum, the fewest workers, in its place",
+                "elastic": "give `nodes[].minimum`, the fewest workers, in its place",
                 "hostsTimeoutSeconds": "write workersTimeoutSeconds in its place",
             },
         ),

@@ -1,14 +1,19 @@
-"""Which option of `hvdchart run` sets which keys, and which argument of `hvdchart.launch` it is.
+"""Words messages for who has no spec: with options of `hvdchart run`, or arguments of `launch`.
 
-A run of a script has no spec that its user could open, so that messages about it name the options.
-Other texts name keys of a spec or values of the chart; `in_options` words them for such a run.
-`in_arguments` words texts with options for `hvdchart.launch`, whose user has no command line.
+Messages mark names with backticks, as Markdown does: values of the chart, keys of a spec, options
+of the command. A run of a script has no spec that its user could open, so that `in_options` words
+what a text marks with options. `in_arguments` words marked options for `hvdchart.launch`, whose
+user has no command line. A worded name keeps its backticks. What is not marked, or not known, stays
+as it is: so do the words of ranks, unless they have the very name of a value between backticks.
 """
 
 from __future__ import annotations
 
+import functools
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from hvdchart.errors import SpecError
 from hvdchart.spec.values_schema import schema_at, values_schema
@@ -22,65 +27,80 @@ FAIL_ON_NAN = "values.launch.failOnNaN"
 
 @dataclass(frozen=True)
 class RunOption:
-    """An option: the keys of the spec that it sets, and what texts call these otherwise.
+    """An option, its argument of `launch`, the keys of the spec that it sets, and other names.
 
-    The names are values of the chart, and keys as the warnings of a plan name them.
+    The names are values of the chart, and what the option stands for in a run of a script.
     """
 
     option: str
-    keys: tuple[str, ...]
+    argument: str
+    keys: tuple[str, ...] = ()
     names: tuple[str, ...] = ()
 
 
 OPTIONS = (
-    RunOption("--name", ("name",)),
-    RunOption("--workers", ("nodes.0.count",), ("worker.number",)),
-    RunOption("--gpus", ("nodes.0.gpus",), ("worker.slots", "tuning.slots", "nodes[].gpus")),
+    RunOption("--name", "name=", ("name",)),
+    RunOption("--workers", "workers=", ("nodes.0.count",), ("worker.number",)),
+    RunOption("--gpus", "gpus=", ("nodes.0.gpus",), ("worker.slots", "nodes[].tuning.slots")),
     RunOption(
         "--cpu",
+        "cpu=",
         ("nodes.0.coresPerSocket", "nodes.0.tuning.cpu"),
-        (
-            "worker.resources.requests.cpu",
-            "worker.resources.limits.cpu",
-            "tuning.cpu",
-            "nodes[].coresPerSocket",
-        ),
+        ("worker.resources.requests.cpu", "worker.resources.limits.cpu"),
     ),
     RunOption(
         "--memory",
+        "memory=",
         ("nodes.0.memory", "nodes.0.tuning.memory"),
         (
+            "worker.resources",
             "worker.resources.requests.memory",
             "worker.resources.limits.memory",
-            "worker.resources",
-            "tuning.memory",
-            "nodes[].memory",
         ),
     ),
-    RunOption("--image", ("image",), ("image.repository", "image.tag", "image.digest")),
-    RunOption("--env", ("train.env",), ("worker.env", "train.env")),
-    RunOption("--secret", ("values.worker.envFrom",), ("worker.envFrom",)),
+    RunOption("--image", "image=", ("image",), ("image.repository", "image.tag")),
+    RunOption("--env", "env=", ("train.env",), ("worker.env",)),
+    RunOption("--secret", "secrets=", ("values.worker.envFrom",)),
+    RunOption("--volume", "volumes=", ("volumes",)),
+    RunOption("--code", "code=", ("values.code.files", "values.code.archive")),
     RunOption(
-        "--volume",
-        ("volumes",),
-        ("volumeMounts", "volumes[].persistentVolumeClaim.claimName"),
+        "--fail-on-nan",
+        f'settings=["{FAIL_ON_NAN}=true"]',
+        (FAIL_ON_NAN,),
+        ("launch.failOnNaN=true",),
     ),
-    RunOption("--fail-on-nan", (FAIL_ON_NAN,), ("launch.failOnNaN", "launch.failOnNaN=true")),
-    RunOption(":ro at the end", (), ("readOnly: true",)),
-    RunOption("--volume output=pvc:CLAIM", (), ("volumes.output with a pvc",)),
+    RunOption("--set", "settings="),
+    RunOption("--namespace", "namespace="),
+    RunOption("--context", "context="),
+    RunOption("--helm", "helm="),
+    RunOption("--force", "force=True"),
+    RunOption("--create-namespace", "kubectl create namespace"),
 )
-# Values of the chart that another key of the spec sets; all others are below `values`.
-_KEYS = {
-    "imagePullSecrets": "image.pullSecrets",
-    "image.pullPolicy": "image.pullPolicy",
-    "nodeSelector": "nodes.0.nodeSelector",
-    "tolerations": "nodes.0.tolerations",
-    "master.activeDeadlineSeconds": "train.deadlineSeconds",
-    "master.backoffLimit": "train.retries",
-    "launch.workersTimeoutSeconds": "launch.workersTimeoutSeconds",
-    "launch.options": "launch.options",
-    "horovod.timeline": "horovod.timeline",
+# Options whose argument is a list or a map.
+_SEVERAL = ("--env", "--secret", "--volume", "--set")
+_ARGUMENTS = {each.option: each.argument for each in OPTIONS}
+_KEYS = {key: each.option for each in OPTIONS for key in each.keys}
+# Names of the chart and of Kubernetes for which another key of a spec is set, or a part of a value.
+_WORDS = {
+    "imagePullSecrets": "--set image.pullSecrets",
+    "nodeSelector": "--set nodes.0.nodeSelector",
+    "tolerations": "--set nodes.0.tolerations",
+    "master.activeDeadlineSeconds": "--set train.deadlineSeconds",
+    "readOnly: true": ":ro",
+    "volumes.output.pvc": "--volume output=pvc:CLAIM",
 }
+_WORDS |= {name: each.option for each in OPTIONS for name in each.names}
+# A key that is one word may be any word of a rank's message.
+_WORDS |= {
+    key.removeprefix("values.").replace(".0.", "[]."): option
+    for key, option in _KEYS.items()
+    if "." in key
+}
+# A name, and the value that it gets: worker.slots, launch.mode: direct, launch.failOnNaN=true.
+_NAME = re.compile(r"`(?P<name>[\w.[\]]+)(?:(?:=|: )(?P<value>[^`\n]+))?`")
+_OPTION = re.compile(r"`(?P<option>--[a-z-]+)(?: (?P<value>[^`\n]+))?`")
+# Names that one option sets.
+_REPEATED = re.compile(r"(`--[^`\n]+`)(?:(?:,| and|, and) \1)+")
 
 
 def option_of(key: str) -> str:
@@ -89,42 +109,21 @@ def option_of(key: str) -> str:
     The most special one counts; empty for a key that --set alone can set.
     """
     steps = re.sub(r"\[(\d+)\]", r".\1", key).split(".")
-    best = ""
-    longest = 0
-    for each in OPTIONS:
-        for own in each.keys:
-            path = own.split(".")
-            if longest < len(path) and steps[: len(path)] == path:
-                best = each.option
-                longest = len(path)
-    return best
+    above = (".".join(steps[:length]) for length in range(len(steps), 0, -1))
+    return next((_KEYS[path] for path in above if path in _KEYS), "")
 
 
 def in_options(text: str) -> str:
-    """A text about a run of a script, with options where it names keys or values.
+    """A text about a run of a script, with options where it marks values or keys.
 
-    What the script has said, what is quoted and what the user has typed stay.
+    Names next to each other that one option sets are named once.
     """
-    text = _NAME_OR_LEFT.sub(_word, text)
-    # Two keys that one option sets are named once.
-    return re.sub(r"(--[a-z]+)(?:(?:,| and|, and) \1)+(?![\w.=-])", r"\1", text)
+    return _REPEATED.sub(r"\1", _NAME.sub(_option, text))
 
 
-def _word(match: re.Match[str]) -> str:
-    """The option for a name; all other texts as they are."""
-    text = match[0]
-    if match["name"] is None:
-        return text
-    return _WORDS.get(text) or (f"--set values.{text}" if _is_value(text) else text)
-
-
-def _is_value(name: str) -> bool:
-    """Whether the chart has this value below one of the objects of its values."""
-    steps = name.split(".")
-    schema = values_schema()
-    first = schema_at(schema, steps[:1]) or {}
-    has_steps = first.get("type") == "object" and "properties" in first
-    return has_steps and schema_at(schema, steps) is not None
+def in_arguments(text: str) -> str:
+    """A text with arguments of `hvdchart.launch` where it marks options of the command."""
+    return _OPTION.sub(_argument, text)
 
 
 def in_words_of_run(error: SpecError) -> SpecError:
@@ -153,55 +152,59 @@ def in_words_of_launch(error: SpecError) -> SpecError:
     """An error of the spec that `hvdchart.launch` has made, with the names of its arguments."""
     errors = []
     for each in in_words_of_run(error).errors:
-        # Both begin with what the user has given, or could give.
-        place, expected = (_GIVEN.sub(_argument, text) for text in (each.place, each.expected))
-        texts = [in_arguments(text) for text in (place, each.path, each.problem, expected)]
-        errors.append(SpecError(*texts))
+        option, _, given = each.place.partition(" ")
+        place = each.place
+        if option in _ARGUMENTS:
+            place = f"{_ARGUMENTS[option].removesuffix('=')} {given}".strip()
+        problem = in_arguments(each.problem)
+        errors.append(SpecError(place, each.path, problem, in_arguments(each.expected)))
     return SpecError.join(errors)
 
 
-def in_arguments(text: str) -> str:
-    """A text with arguments of `hvdchart.launch` where it names options of the command."""
-    return _OPTION.sub(lambda option: _ARGUMENTS.get(option[1]) or f"{_argument(option)}=", text)
+def _option(match: re.Match[str]) -> str:
+    """What sets a marked name in a run of a script; the text as it is for another one."""
+    word = _WORDS.get(match[0].strip("`").removeprefix("values."))
+    key = _key(match["name"])
+    if not word and key:
+        value = match["value"]
+        word = f"--set {key}={value}" if value else f"--set {key}"
+    return f"`{word}`" if word else match[0]
 
 
-def _argument(option: re.Match[str]) -> str:
-    """The name of the argument of `hvdchart.launch` that is an option of `hvdchart run`."""
-    name = option[1]
-    return f"{name}s" if name in ("secret", "volume") else name
+def _argument(match: re.Match[str]) -> str:
+    """The argument for a marked option; the text as it is for one that `launch` does not have."""
+    option = match["option"]
+    value = match["value"] or ""
+    argument = _ARGUMENTS.get(option)
+    if argument is None:
+        return match[0]
+    if value and option in _SEVERAL:
+        return f"`{argument}` with `{value}`"
+    return f"`{argument}{value}`"
 
 
-# Options that no argument has the name of.
-_ARGUMENTS = {
-    "create-namespace": "`kubectl create namespace`",
-    "fail-on-nan": f"settings= with {FAIL_ON_NAN}=true",
-    "force": "force=True",
-    "set": "settings= with",
-}
-# The options of OPTIONS that arguments have the names of.
-_NAMED = tuple(
-    each.option.removeprefix("--")
-    for each in OPTIONS
-    if re.fullmatch(r"--[a-z-]+", each.option) and each.option.removeprefix("--") not in _ARGUMENTS
-)
-# Options of all commands are arguments, too.
-_SHARED = ("code", "namespace", "context", "helm")
-_OPTION = re.compile(
-    rf"(?<![\w-])--({'|'.join((*_NAMED, *_SHARED, *_ARGUMENTS))})(?![\w-])(?: (?=PATH\b))?"
-)
-# An option before its value, or alone.
-_GIVEN = re.compile(rf"^--({'|'.join(_NAMED)})(?= |$)")
-_WORDS = {name: each.option for each in OPTIONS for name in each.names}
-_WORDS |= {name: f"--set {key}" for name, key in _KEYS.items()}
-_LISTED = "|".join(re.escape(name) for name in sorted(_WORDS, key=len, reverse=True))
-# No part of a longer word or path, and nothing that is worded already.
-_NAME = (
-    rf"(?<![\w.=/-])(?<!--set )(?P<name>{_LISTED}|[a-zA-Z]\w*(?:\.[a-zA-Z]\w*)+)(?![\w-])(?!\.\w)"
-)
-# An exception of a rank up to its place, or to a remedy (the pods' master/causes.py); what is in
-# quotes; and a command line in the log.
-_LEFT = (
-    r"(?:\brank \d+(?: on \S+)?|\ba rank): [\w.<>]+: (?:.*, [^\s,]+:\d+|[^;]*)"
-    r"""|(?<!\w)'[^'\n]*'(?!\w)|(?<!\w)"[^"\n]*"|(?<=\] )\$ .*"""
-)
-_NAME_OR_LEFT = re.compile(rf"{_LEFT}|{_NAME}")
+def _key(name: str) -> str:
+    """The key of a spec that sets what is named, for --set; empty for another name."""
+    path = name.replace("[]", ".0")
+    if _has(_spec_schema(), path):
+        return path
+    path = path.removeprefix("values.")
+    return f"values.{path}" if _has(values_schema(), path) else ""
+
+
+def _has(schema: Mapping[str, Any], path: str) -> bool:
+    """Whether a schema has this path, below an object whose keys it lists."""
+    steps = [int(step) if step.isdecimal() else step for step in path.split(".")]
+    # nodes.0 is such an object.
+    top = 2 if len(steps) > 1 and isinstance(steps[1], int) else 1
+    above = schema_at(schema, steps[:top]) or {}
+    return "properties" in above and len(steps) > top and schema_at(schema, steps) is not None
+
+
+@functools.cache
+def _spec_schema() -> dict[str, Any]:
+    """The JSON schema of a spec."""
+    from hvdchart.spec.fields import ObjectOf
+    from hvdchart.spec.model import Spec
+
+    return ObjectOf(Spec).schema()

@@ -225,13 +225,13 @@ def _run(spec: Spec) -> Iterator[Contradiction]:
         yield ("train", "env", name), problem, "another name"
     if spec.train.checkpoints is not None and "output" not in spec.volumes:
         problem = "checkpoints need an output volume"
-        yield ("train", "checkpoints"), problem, "volumes.output"
+        yield ("train", "checkpoints"), problem, "`volumes.output`"
     output = spec.volumes.get("output")
     groups = {group.name for group in spec.nodes}
     # A volume without groups is mounted by all of them.
     on_all = output is not None and (not output.groups or groups <= set(output.groups))
     if spec.horovod.timeline and not on_all:
-        expected = "volumes.output, mounted by all groups"
+        expected = "`volumes.output`, mounted by all groups"
         yield ("horovod", "timeline"), "the timeline needs an output volume", expected
     if (spec.horovod.fusion_threshold or 0) % MI:
         problem = "not a multiple of 1Mi"
@@ -240,8 +240,8 @@ def _run(spec: Spec) -> Iterator[Contradiction]:
     is_custom = spec.launch.mode == "custom"
     has_launch = LAUNCH in spec.train.command
     if has_launch and not is_custom:
-        expected = "launch.mode: custom, or no such argument"
-        yield ("train", "command"), f"{LAUNCH} without launch.mode custom", expected
+        expected = "`launch.mode: custom`, or no such argument"
+        yield ("train", "command"), f"{LAUNCH} without `launch.mode: custom`", expected
     is_line = is_line_of_horovodrun(spec)
     if is_line:
         yield from _horovodrun(spec)
@@ -250,16 +250,17 @@ def _run(spec: Spec) -> Iterator[Contradiction]:
     if not is_line and spec.launch.mode != "direct":
         yield from check_options(spec)
     elif spec.launch.options:
-        alone = "the ranks' command alone, without horovodrun, and launch.mode mpirun"
-        given = "a line of horovodrun" if is_line else "launch.mode direct"
-        expected = f"no options, or {alone if is_line else 'another launch.mode'}"
+        alone = "the ranks' command alone, without horovodrun, and `launch.mode: mpirun`"
+        given = "a line of horovodrun" if is_line else "`launch.mode: direct`"
+        expected = f"no options, or {alone if is_line else 'another `launch.mode`'}"
         yield ("launch", "options"), f"{given} takes no options here", expected
     if spec.launch.allow_idle_workers and not is_custom:
         problem = "a launcher that the chart starts uses the workers"
-        yield ("launch", "allowIdleWorkers"), problem, "launch.mode: custom, or no such key"
+        yield ("launch", "allowIdleWorkers"), problem, "`launch.mode: custom`, or no such key"
     if is_custom and spec.launch.options and not has_launch:
-        problem = "launch.mode custom takes no options"
-        yield ("launch", "options"), problem, "options in train.command, the complete command line"
+        problem = "`launch.mode: custom` takes no options"
+        expected = "options in `train.command`, the complete command line"
+        yield ("launch", "options"), problem, expected
 
 
 def _nested(command: Sequence[str]) -> Iterator[Contradiction]:
@@ -269,7 +270,7 @@ def _nested(command: Sequence[str]) -> Iterator[Contradiction]:
         launcher, started = nested
         shown = f"[{', '.join(started)}]" if started else "the command of one rank alone"
         problem = f"{launcher} starts ranks itself, and the run starts this command in each rank"
-        expected = f"{shown}; nodes and tuning.slots give the numbers of workers and ranks"
+        expected = f"{shown}; `nodes` and `tuning.slots` give the numbers of workers and ranks"
         yield ("train", "command"), problem, expected
 
 
@@ -298,11 +299,12 @@ def _binding(spec: Spec) -> Iterator[Contradiction]:
     has_no_place = mode == "custom" and LAUNCH not in spec.train.command
     for path, binding in given:
         if has_no_place:
-            problem = f"launch.mode {mode} takes no binding"
-            yield path, problem, "no tuning.binding, or launch.mode mpirun or direct"
+            problem = f"`launch.mode: {mode}` takes no binding"
+            expected = "no `tuning.binding`, or `launch.mode: mpirun` or `launch.mode: direct`"
+            yield path, problem, expected
         first_path, first = given[0]
         if binding != first:
-            problem = f"binding {binding} here and {first} in {dotted(first_path)}"
+            problem = f"binding {binding} here and {first} in `{dotted(first_path)}`"
             yield path, problem, "one binding for all groups"
         for group in spec.nodes:
             ranks = slots(group, spec)

@@ -108,7 +108,7 @@ def _check_limits(plan: Plan, values: Mapping[str, Plain]) -> None:
             where = written[0] if written else keys[0]
             other = "requests" if "limits" in where else "limits"
             bound = f"at least {request}" if other == "requests" else f"at most {limits[name]}"
-            expected = f"{bound}, or another {dotted((*path, 'resources', other, name))}"
+            expected = f"{bound}, or another `{dotted((*path, 'resources', other, name))}`"
             with errors.step():
                 problem = f"the limit {limits[name]} is below the request {request}"
                 raise _refused(plan, where, problem, expected=expected)

@@ -184,4 +184,4 @@ class TestDataFromS3:
     ) -> None:
         reported = events(privileged, privileged.job("hvd"))
         assert "Finished" in reported
-        assert "results.command failed with exit code" in reported["ResultsNotStored"]
+        assert "`results.command` failed with exit code" in reported["ResultsNotStored"]

@@ -198,7 +198,7 @@ class TestLostRanksOfDDP:
     def test_stacks_show_which_rank_keeps_the_other_waiting(self, log_of_losses: str) -> None:
         assert "rank 1 on hvd-worker-1 uses no CPU for" in log_of_losses
         assert 'train.py", line 14 in <module>' in log_of_losses
-        assert "longer than launch.stallTimeoutSeconds=10" in log_of_losses
+        assert "longer than `launch.stallTimeoutSeconds=10`" in log_of_losses
 
     def test_attempts_are_made_by_one_master(
         self, log_of_losses: str, namespace: Namespace

@@ -292,7 +292,7 @@ class TestEvictionAndDeadline:
     def test_deadline_is_the_reason_that_is_told(self, limited: str, namespace: Namespace) -> None:
         namespace.wait_for_end("hvd")
         message = events(namespace, "Failed")[-1]["message"]
-        assert "longer than master.activeDeadlineSeconds=1" in message
+        assert "longer than `master.activeDeadlineSeconds=1`" in message
 
 
 def test_failed_run_is_retried_then_scales_its_workers_to_zero(namespace: Namespace) -> None:

@@ -70,4 +70,4 @@ def test_run_that_no_node_can_hold_is_refused(
     script.write_text("pass\n")
     options = ["--workers", "9000", *image_of(python_image)]
     done = hvdchart(namespace, "run", str(script), *options, *here(namespace), code=7)
-    assert "--force where the cluster will grow" in done.stderr
+    assert "`--force` where the cluster will grow" in done.stderr

@@ -189,7 +189,7 @@ class TestWorkersThatCannotStart:
     ) -> None:
         """Also in the termination message, which `kubectl describe` shows."""
         text = namespace.log("hvd") if place == "log" else terminated["message"]
-        assert "2 of 2 workers did not answer within launch.workersTimeoutSeconds=40" in text
+        assert "2 of 2 workers did not answer within `launch.workersTimeoutSeconds=40`" in text
         lines = {line.partition(":")[0].strip(): line for line in text.splitlines()}
         assert "ImagePull" in lines["hvd-image-0"]
         assert "no-such-image" in lines["hvd-image-0"]

@@ -45,7 +45,7 @@ def test_memory_of_one_rank(training: Training) -> None:
     training.install(STEPS, master=failing(training, "memory"), worker=limits)
     reason = end(training, began)
     assert reason.startswith("rank 1 on hvd-worker-1: out of memory: it used 2.0 of 2.0 GiB")
-    assert "raise worker.resources.limits.memory to 4Gi" in reason
+    assert "raise `worker.resources.limits.memory` to 4Gi" in reason
 
 
 @pytest.mark.rare

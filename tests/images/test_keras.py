@@ -57,7 +57,7 @@ def test_script_for_keras_2_runs_with_one_variable_and_names_it_without(cpu: San
     failed = cpu.run("mpirun", "-np", "1", *command[len(TWO_RANKS) :], uid=OWN_UID)
     assert "'list' object is not callable" in failed.stderr
     _, cause = as_master(failed)
-    assert cause.endswith("needs TF_USE_LEGACY_KERAS=1 in worker.env)"), cause
+    assert cause.endswith("needs TF_USE_LEGACY_KERAS=1 in `worker.env`)"), cause
 
 
 TRAINS = """

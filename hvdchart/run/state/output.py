@@ -43,7 +43,7 @@ def timeline_sources(run: RunView) -> tuple[str, list[tuple[str, str]]]:
     paths = [path for path in map(_timeline_path, release.stateful_sets) if path]
     if not paths:
         raise ClusterError(
-            f"run {release.name} writes no timeline: deploy it with --set horovod.timeline=true"
+            f"run {release.name} writes no timeline: deploy it with `--set horovod.timeline=true`"
         )
     path = paths[0]
     first = pod_of(run_of(run.job), "0", run.record) if run.job else ""
@@ -59,7 +59,7 @@ def timeline_sources(run: RunView) -> tuple[str, list[tuple[str, str]]]:
         return path, sorted(sources, key=lambda source: source[0] != first)
     raise ClusterError(
         f"no running pod of run {release.name} has {path}: read it from the volume, or set "
-        "tensorboard.enabled, whose pod stays after the run"
+        "`tensorboard.enabled`, whose pod stays after the run"
     )
 
 

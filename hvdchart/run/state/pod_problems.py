@@ -111,6 +111,6 @@ def _terminated(pod: Object) -> Iterator[Object]:
 
 def _terminated_text(state: Object) -> str:
     if state.get("reason") == "OOMKilled":
-        return "the master ran out of memory (OOMKilled): raise master.resources.limits.memory"
+        return "the master ran out of memory (OOMKilled): raise `master.resources.limits.memory`"
     message = str(state.get("message") or "").strip()
     return message or f"the master ended with exit code {state.get('exitCode')}"

@@ -18,7 +18,7 @@ from hvdchart.run.state.release import Object, condition_of
 from hvdchart.run.state.stalls import read_stall
 from hvdchart.run.state.status import PodStatus, Status
 
-_NOT_A_NUMBER = "the loss is NaN; launch.failOnNaN=true ends such a run"
+_NOT_A_NUMBER = "the loss is NaN; `launch.failOnNaN=true` ends such a run"
 
 
 class RunView(NewestRun):

@@ -57,8 +57,8 @@ def test_the_first_run_makes_a_node_list(
     item: Any = api_server.find("core/configmaps", NODE_LIST)
     assert item["metadata"]["labels"] == {"horovod/record": "staged"}
     assert read_log(capsys) == [
-        f"added to ConfigMap {NODE_LIST}: the data of staging.path are on nodes a, b",
-        "0 of 2 nodes had the data of staging.path before",
+        f"added to ConfigMap {NODE_LIST}: the data of `staging.path` are on nodes a, b",
+        "0 of 2 nodes had the data of `staging.path` before",
     ]
 
 
@@ -72,8 +72,8 @@ def test_later_runs_add_to_the_node_list(
     staged.add_nodes(run, api, on_nodes(run, "b", "c", "c"))
     assert listed(api_server) == ["a", "b", "c"]
     assert read_log(capsys) == [
-        f"added to ConfigMap {NODE_LIST}: the data of staging.path are on nodes c",
-        "1 of 2 nodes had the data of staging.path before",
+        f"added to ConfigMap {NODE_LIST}: the data of `staging.path` are on nodes c",
+        "1 of 2 nodes had the data of `staging.path` before",
     ]
 
 

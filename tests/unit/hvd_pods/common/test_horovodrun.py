@@ -103,8 +103,8 @@ def test_option_with_another_number_of_values_is_refused_with_its_form(
         ("--network-interfaces eth0 t", 1, "network.interface"),
         ("--mpi t", 1, "launch.mode mpirun"),
         ("--config-file a t", 1, "the options that stand for its settings"),
-        ("--zoom t", 1, "launch.mode custom"),
-        ("-vx t", 1, "launch.mode custom"),
+        ("--zoom t", 1, "launch.mode: custom"),
+        ("-vx t", 1, "launch.mode: custom"),
         ("--gloo", 0, "command"),
     ],
 )

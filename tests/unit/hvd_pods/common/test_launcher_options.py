@@ -36,7 +36,7 @@ def pod_ip(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_pod_refuses_options_of_another_mpi(
     options: list[str], implementation: mpi.MpiImplementation, refused: bool
 ) -> None:
-    expected = pytest.raises(ConfigurationError, match=r"launch\.options has ")
+    expected = pytest.raises(ConfigurationError, match=r"launch\.options` has ")
     with expected if refused else nullcontext():
         launch.build_command(make_run(options=options), implementation)
 
@@ -68,7 +68,7 @@ def test_planner_refuses_the_options_that_the_pods_of_every_image_refuse() -> No
         ({"options": ["-np", "4"]}, ["-np", "worker.number and worker.slots"]),
         (
             {"options": ["--bind-to=socket"], "binding": CORES},
-            ["--bind-to=socket", "launch.binding.to is core"],
+            ["--bind-to=socket", "`launch.binding.to` is core"],
         ),
     ],
 )

@@ -23,7 +23,7 @@ Notice = dict[str, Any]
 WORKERS = make_run().workers
 OUT_OF_MEMORY = (
     "ended by SIGKILL (killed, as the kernel does when a container is out of memory "
-    "(worker.resources.limits.memory))"
+    "(`worker.resources.limits.memory`))"
 )
 TYPE_ERROR = """\
 Traceback (most recent call last):
@@ -193,7 +193,7 @@ def test_notes_of_tensorflow_and_open_mpi_are_left_out() -> None:
     cause(NOTES + KEPT, passed=KEPT)
 
 
-KERAS_2 = " (a script for Keras 2 needs TF_USE_LEGACY_KERAS=1 in worker.env)"
+KERAS_2 = " (a script for Keras 2 needs TF_USE_LEGACY_KERAS=1 in `worker.env`)"
 NO_KERAS_2 = " (add tf-keras of TensorFlow's version to requirements.txt, or to the image)"
 
 
@@ -447,7 +447,7 @@ def test_any_output_gives_no_cause_or_one_line_that_can_be_printed(output: str, 
 @pytest.mark.parametrize(
     ("limit", "expected"),
     [
-        (3072.0, "used 3.0 of 3.0 GiB; raise worker.resources.limits.memory to 6Gi"),
+        (3072.0, "used 3.0 of 3.0 GiB; raise `worker.resources.limits.memory` to 6Gi"),
         (512.0, "1024Mi"),
     ],
 )
@@ -483,7 +483,7 @@ def test_two_ranks_on_one_gpu_are_named_as_that() -> None:
     result = cause(ONE_GPU, 1)
     assert result
     assert result.text.startswith("rank 1 on hvd-cpu-0: ")
-    assert "set worker.slots to the number of GPUs" in result.text
+    assert "set `worker.slots` to the number of GPUs" in result.text
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ def test_clients_that_do_not_fit_are_refused_with_the_memory_to_give() -> None:
     for words in (
         "keeps 257 agent connections",
         "may use 1155 MiB",
-        "master.resources.limits.memory to 1156Mi",
+        "master.resources.limits.memory` to 1156Mi",
     ):
         assert words in str(refused.value)
 

@@ -105,7 +105,7 @@ def test_results_that_cannot_be_stored_are_tried_again(unstored: MasterPod, stor
 
 @pytest.mark.slow
 def test_results_that_cannot_be_stored_are_told_with_the_reason(unstored: MasterPod) -> None:
-    failure = "results.command failed with exit code 9; for the reason, see kubectl logs "
+    failure = "`results.command` failed with exit code 9; for the reason, see kubectl logs "
     event = unstored.api.items("core/events")[-1]
     assert (event["reason"], event["type"]) == ("ResultsNotStored", "Warning")
     assert failure in event["message"]
@@ -120,7 +120,7 @@ def test_a_container_that_was_killed_while_it_stored_is_asked_again(
     (exchange / "running").touch()
     first = sidecar(STORE)
     assert first.stdout is not None
-    assert "the container ended while results.command ran" in first.stdout.readline()
+    assert "the container ended while `results.command` ran" in first.stdout.readline()
     wait_until((exchange / "answer").exists, TIMEOUT, "the master is told")
     assert (exchange / "answer").read_text().startswith("137 "), "as of a process that was killed"
     assert results.store(TIMEOUT, lambda: False) == ""

@@ -105,7 +105,7 @@ def test_broken_archive_is_a_wrong_configuration(
 ) -> None:
     mount(mounted, "archive.tgz", archive)
     code = user_code.UserCode(as_in_the_job(mounted))
-    with pytest.raises(ConfigurationError, match=rf"cannot unpack code\.archive: .*({problem})"):
+    with pytest.raises(ConfigurationError, match=rf"cannot unpack `code\.archive`: .*({problem})"):
         code.unpack()
     assert not code.directory.exists()
 

@@ -111,7 +111,7 @@ def test_rank_in_a_wrong_place_ends_the_run_under_hydra(worker: dict[str, str]) 
         (["8", "no-such-command"], "command 'no-such-command' is not on PATH"),
         (
             ["--bind-to", "core", "--cores-per-rank", "999", "8", "echo"],
-            "launch.binding.coresPerRank is 999",
+            "`launch.binding.coresPerRank` is 999",
         ),
     ],
 )

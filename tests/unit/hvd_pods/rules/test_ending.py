@@ -60,7 +60,7 @@ def test_workers_are_scaled_down_as_cleanup_says(
 
 
 EVICTED = "its pod was deleted or evicted"
-TOO_LONG = "longer than master.activeDeadlineSeconds=60"
+TOO_LONG = "longer than `master.activeDeadlineSeconds=60`"
 
 
 @pytest.mark.parametrize(

@@ -82,7 +82,7 @@ def test_changed_module_is_not_run_from_memory(own_worker: Worker) -> None:
 
 @pytest.mark.parametrize(
     ("module", "reason"),
-    [("no_such_module", "ModuleNotFoundError"), ("bad", "SystemExit: 3 (launch.preload)")],
+    [("no_such_module", "ModuleNotFoundError"), ("bad", "SystemExit: 3 (`launch.preload`)")],
 )
 def test_module_that_cannot_be_imported_is_named_and_ranks_start_cold(
     own_worker: Worker, module: str, reason: str

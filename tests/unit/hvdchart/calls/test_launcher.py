@@ -48,7 +48,6 @@ from tests.unit.hvdchart.calls.pod import (
 from tests.unit.hvdchart.nodes import node
 from tests.unit.hvdchart.runs import (
     FAILED,
-    FAILED_MASTER,
     JOB,
     MASTER,
     RUNNING,
@@ -358,7 +357,10 @@ def test_settings_that_cannot_be_meant_are_refused(
         ({"volumes": "data=pvc:x"}, "volumes: got 'data=pvc:x'; expected volumes by"),
         ({"workers": 0}, "^workers: got 0; expected a whole number from 1"),
         ({"gpus": -1}, "^gpus -1: got -1; expected"),
-        ({"volumes": {"other": "pvc:y"}}, "^volumes other=pvc:y: it has no path; expected volumes"),
+        (
+            {"volumes": {"other": "pvc:y"}},
+            "^volumes other=pvc:y: it has no path; expected `volumes",
+        ),
         ({"secrets": "wandb"}, "secrets: got 'wandb'; expected a list"),
     ],
 )
@@ -587,8 +589,9 @@ def test_a_run_that_failed_is_told_once_and_started_again(
     with hvdchart.Launcher(**settings) as launcher:
         assert launcher(own_rank) == [0, 1]
         master.end()
-        play(running, FAILED, FAILED_MASTER)
-        with pytest.raises(RunFailedError, match="boom"):
+        ended = terminated(1, "boom; send files with `--code`")
+        play(running, FAILED, pod(f"{JOB}-x", "master", ended, phase="Failed"))
+        with pytest.raises(RunFailedError, match="boom; send files with `code=`"):
             launcher(own_rank)
         assert call_again(launcher, helm, master) == [0, 1]
         assert helm.commands().count("uninstall") == 1

@@ -74,15 +74,15 @@ def test_wait_tells_why_the_run_has_failed(hvdchart: Command, running: FakeClust
             ["restart"],
             {"master": {"suspend": True}},
             {"master": {"suspend": False, "generation": 2}},
-            "run hvd starts again (master.generation 2)\n",
+            "run hvd starts again (`master.generation=2`)\n",
         ),
         (
             ["restart"],
             {"master": {"generation": 7}},
             {"master": {"suspend": False, "generation": 8}},
-            "(master.generation 8)\n",
+            "(`master.generation=8`)\n",
         ),
-        (["restart"], None, {"master": {"suspend": False, "generation": 2}}, "generation 2)\n"),
+        (["restart"], None, {"master": {"suspend": False, "generation": 2}}, "generation=2`)\n"),
         (
             ["scale", "3"],
             VALUES,

@@ -138,7 +138,7 @@ def test_a_folder_is_not_built_where_a_digest_names_another_image(
     hvdchart: Command, project: Path, other: Path
 ) -> None:
     done = hvdchart("deploy", project, "--build", other, "--set", f"image.digest={DIGEST}")
-    assert (done.code, "image.digest names another image" in done.errors) == (9, True)
+    assert (done.code, "`image.digest` names another image" in done.errors) == (9, True)
 
 
 def test_a_folder_to_build_and_no_build_contradict_each_other(
@@ -222,7 +222,7 @@ def test_an_image_without_a_registry_is_refused_before_it_is_built(
 ) -> None:
     done = hvdchart("deploy", project, "--set", "image.repository=resnet")
     assert (done.code, docker.calls) == (9, [])
-    assert "image.repository is resnet, which names no registry to push to: put" in done.errors
+    assert "`image.repository` is resnet, which names no registry to push to: put" in done.errors
 
 
 @pytest.mark.slow

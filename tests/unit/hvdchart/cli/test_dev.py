@@ -212,13 +212,13 @@ def test_log_of_a_script_names_options(
     own["spec"]["template"]["metadata"] = {"annotations": {COMMAND: RUN}}
     fake_cluster.put("jobs", own)
     fake_cluster.log(
-        f"{JOB}-x", "[hvd] error: raise worker.resources.limits.memory to 6Gi", end=True
+        f"{JOB}-x", "[hvd] error: raise `worker.resources.limits.memory` to 6Gi", end=True
     )
     dev = start("--name", "hvd", is_script=True)
     dev.wait_for_log()
     assert dev.process.stdout is not None
     assert dev.process.stdout.readline() == "last\n"
-    assert dev.process.stdout.readline() == "[hvd] error: raise --memory to 6Gi\n"
+    assert dev.process.stdout.readline() == "[hvd] error: raise `--memory` to 6Gi\n"
 
 
 def test_dev_says_at_which_step_a_run_has_ended(

@@ -106,7 +106,7 @@ def test_run_of_another_namespace_is_not_found(
 @pytest.mark.parametrize(
     ("fault", "says"),
     [
-        ("missing", "no program 'helm' is on PATH: install Helm 4 or 3, or name it with --helm"),
+        ("missing", "no program 'helm' is on PATH: install Helm 4 or 3, or name it with `--helm"),
         ("old", "helm is Helm 3.12.3: install Helm 4, or Helm 3.13 or newer"),
         ("no cluster", "Kubernetes cluster unreachable; the API server does not answer: check"),
     ],

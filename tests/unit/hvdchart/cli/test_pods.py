@@ -221,7 +221,7 @@ def test_tensorboard_says_how_a_run_gets_one(
 ) -> None:
     done = hvdchart("tensorboard", "hvd")
     assert done.code == 7
-    assert "run hvd has no TensorBoard: deploy it with --set values.tens" in done.errors
+    assert "run hvd has no TensorBoard: deploy it with `--set values.tens" in done.errors
 
 
 def test_tensorboard_prints_the_address_when_its_pod_is_ready(

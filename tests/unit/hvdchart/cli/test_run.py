@@ -212,7 +212,7 @@ def test_script_in_the_place_of_a_spec_is_planned_with_the_options_of_run(
     assert done.code == 0, done.errors
     planned = json.loads(done.output)
     assert (planned["name"], planned["workers"], planned["ranks"]) == ("mine", 3, 6)
-    assert planned["warnings"][0].startswith("--cpu and --memory are not given: ")
+    assert planned["warnings"][0].startswith("`--cpu` and `--memory` are not given: ")
 
 
 @pytest.mark.parametrize("command", ["render", "doctor"])
@@ -281,7 +281,7 @@ def test_gpu_that_nccl_needs_is_asked_for_by_the_option(
 ) -> None:
     script.write_text("import torch\ntorch.distributed.init_process_group('nccl')\n")
     done = hvdchart("plan", script)
-    assert re.search("warning: My_Train.py:2 .*nccl.* --gpus", done.output)
+    assert re.search("warning: My_Train.py:2 .*nccl.* `--gpus`", done.output)
 
 
 def test_script_that_lies_beside_a_spec_and_stays_there_is_told(
@@ -452,7 +452,7 @@ def test_status_of_a_script_names_options_in_place_of_values(
     waiting = {"waiting": {"reason": "ImagePullBackOff", "message": "no such host"}}
     play(fake_cluster, made, pod("hvd-master-1a2b3c4d-x", "master", waiting))
     done = hvdchart("status", "hvd")
-    assert "what to do: check --image, --set image.pullSecrets and that" in done.output
+    assert "what to do: check `--image`, `--set image.pullSecrets` and that" in done.output
 
 
 @pytest.mark.parametrize("is_named", [False, True])
@@ -624,7 +624,7 @@ def test_a_finished_run_is_replaced_by_a_script_of_its_name(
         (["{script}", "--shm", "8Gi"], 2, "No such option: --shm; write --set tuning.shm"),
         (["--epochs", "3", "{script}"], 2, "No such option: --epochs."),
         (["{script}", "--memory", "8GB"], 3, "such as 16Gi; did you mean 8Gi?"),
-        (["{script}", "--volume", "data=/mnt"], 3, "--volume data=hostPath:/mnt for a folder of"),
+        (["{script}", "--volume", "data=/mnt"], 3, "`--volume data=hostPath:/mnt` for a folder of"),
         (["{script}", "--memory", "3Q"], 3, "--memory 3Q: got '3Q'; expected an amount of memory"),
         (["{script}", "--cpu", "much"], 3, "--cpu much: got 'much'; expected a number of CPUs"),
         (["{script}", "--env", "A"], 3, "--env A: there is no =; expected NAME=VALUE"),
@@ -637,7 +637,7 @@ def test_a_finished_run_is_replaced_by_a_script_of_its_name(
         (
             ["{script}", "--volume", "other=pvc:y:ro"],
             3,
-            "--volume other=pvc:y:ro: it has no path; expected --volume other=pvc:y:/PATH:ro",
+            "--volume other=pvc:y:ro: it has no path; expected `--volume other=pvc:y:/PATH:ro`",
         ),
         (
             ["{script}", "--set", "values.worker.resources.limits.memory=1Gi"],
@@ -685,4 +685,4 @@ def test_loss_that_is_nan_is_a_warning_of_the_status(
     play(fake_cluster, job_of_run(("Complete", "", "")), ENDED_MASTER)
     tell(fake_cluster, {"step": 3, "loss": "nan"})
     done = hvdchart("status", "hvd")
-    assert re.search("warning: .*NaN.* --fail-on-nan ", done.output)
+    assert re.search("warning: .*NaN.* `--fail-on-nan` ", done.output)

@@ -73,7 +73,7 @@ MASTER_LIMITED = {"requests": {"cpu": "2"}, "limits": {"memory": "8Gi"}}
             {},
             MASTER_LIMITED,
             "quota q requires limits.memory, which master does not set",
-            "set values.master.resources.limits.memory, or ask for a LimitRange with a default",
+            "set `values.master.resources.limits.memory`, or ask for a LimitRange with a default",
         ),
         (
             {},
@@ -81,14 +81,14 @@ MASTER_LIMITED = {"requests": {"cpu": "2"}, "limits": {"memory": "8Gi"}}
             {},
             "limit range r limits memory of worker to 64Mi, which is less than what 1 rank may "
             "take before training: 400Mi",
-            "set values.worker.resources.limits.memory, or ask for a higher default",
+            "set `values.worker.resources.limits.memory`, or ask for a higher default",
         ),
         (
             {},
             {"default": {"memory": "64Mi"}},
             MASTER_LIMITED,
             "limit range r limits memory of master to 64Mi, which is less than its request: 256Mi",
-            "set values.master.resources.limits.memory, or ask for a higher default",
+            "set `values.master.resources.limits.memory`, or ask for a higher default",
         ),
         (
             {"limits.memory": "3Gi"},
@@ -102,7 +102,7 @@ MASTER_LIMITED = {"requests": {"cpu": "2"}, "limits": {"memory": "8Gi"}}
             {"min": {"memory": "1Gi"}},
             {"limits": {"memory": "2Gi"}},
             "limit range r requires 1Gi memory; master has less",
-            "raise memory in values.master.resources, or ask for a lower minimum",
+            "raise memory in `values.master.resources`, or ask for a lower minimum",
         ),
     ],
 )
@@ -127,7 +127,7 @@ def test_remedy_is_that_of_the_problem(
         ("restricted", {"podSecurityContext": {"runAsUser": 0}}, "needs baseline"),
         ("baseline", {"volumes": [{"name": "d", "hostPath": {}}]}, "volume d needs privileged"),
         ("baseline", {"hostNetwork": True}, "hostNetwork needs privileged"),
-        ("baseline", {"worker": {"capabilities": ["IPC_LOCK"]}}, "capabilities needs privileged"),
+        ("baseline", {"worker": {"capabilities": ["IPC_LOCK"]}}, "capabilities` needs privileged"),
         ("privileged", {"hostNetwork": True}, ""),
         (None, {"hostNetwork": True}, ""),
     ],

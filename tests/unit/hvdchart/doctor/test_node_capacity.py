@@ -116,7 +116,7 @@ def test_impossible_run_is_refused_before_helm_is_called(
     fake_cluster.put("nodes", node())
     done = hvdchart("run", script, "--detach", *options)
     assert (done.code, bool(helm.calls)) == (code, code == 0), done.errors
-    assert ("--force where the cluster will grow" in done.errors) == (code == 7)
+    assert ("`--force` where the cluster will grow" in done.errors) == (code == 7)
 
 
 def test_who_may_not_see_nodes_learns_it_from_the_scheduler(

@@ -292,5 +292,5 @@ def test_image_check_says_what_is_missing_for_a_mode(hvdchart: Command, programs
     lacking = hvdchart("image", "check", "image:1", "--engine", "docker", "--mode", "mpirun")
     assert lacking.code == 9
     assert lacking.errors.endswith(
-        "hvdchart: image:1 cannot be used with launch.mode mpirun; missing: Horovod\n"
+        "hvdchart: image:1 cannot be used with `launch.mode: mpirun`; missing: Horovod\n"
     )

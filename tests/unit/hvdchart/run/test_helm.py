@@ -94,7 +94,7 @@ MESSAGES = {
     'Error: Service "run" in namespace "team" exists and cannot be imported into the current '
     "release: invalid ownership metadata": "objects with that name do not belong to this release",
     'Error: INSTALLATION FAILED: create: failed to create: namespaces "team" not found': (
-        "there is no such namespace: create it with --create-namespace"
+        "there is no such namespace: create it with `--create-namespace`"
     ),
     'Error: statefulsets.apps "run-worker" is forbidden: exceeded quota: q': (
         "ask for a larger quota, or use fewer or smaller workers"

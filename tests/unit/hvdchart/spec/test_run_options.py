@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from hvd_pods.common import rank_variables
-from hvdchart.chart_files import is_ranks_variable, read_data
+from hvdchart.chart_files import is_ranks_variable
 from hvdchart.errors import SpecError
 from hvdchart.run.helm_errors import REMEDIES
 from hvdchart.spec.run_options import in_arguments, in_options, in_words_of_run
@@ -14,22 +14,20 @@ from hvdchart.spec.run_options import in_arguments, in_options, in_words_of_run
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("raise worker.resources.limits.memory", "raise --memory"),
-        ("correct image.repository and image.tag, or push it", "correct --image, or push it"),
-        ("set imagePullSecrets", "set --set image.pullSecrets"),
-        ("lower worker.number: few", "lower --workers: few"),
-        ("launch.failOnNaN=true ends it", "--fail-on-nan ends it"),
-        ("NaN (launch.failOnNaN)", "NaN (--fail-on-nan)"),
-        (
-            "raise master.resources.limits.memory",
-            "raise --set values.master.resources.limits.memory",
-        ),
-        ("have readOnly: true", "have :ro at the end"),
-        # Names in paths, in longer words and in what is worded already stay.
-        ("/worker.number.py", "/worker.number.py"),
-        ("add the taint to --set tolerations", "add the taint to --set tolerations"),
-        ("my-worker.number", "my-worker.number"),
-        ("correct volumes[].persistentVolumeClaim.claimName", "correct --volume"),
+        ("raise `worker.resources.limits.memory`", "raise `--memory`"),
+        ("correct `image.repository` and `image.tag`, or push it", "correct `--image`, or push it"),
+        ("set `imagePullSecrets`", "set `--set image.pullSecrets`"),
+        ("lower `nodes[].tuning.cpu`: few", "lower `--cpu`: few"),
+        ("`launch.failOnNaN=true` ends it", "`--fail-on-nan` ends it"),
+        ("NaN (`launch.failOnNaN`)", "NaN (`--fail-on-nan`)"),
+        ("have `readOnly: true`", "have `:ro`"),
+        ("cannot unpack `code.archive`", "cannot unpack `--code`"),
+        # Values and keys of a spec that have no option.
+        ("raise `master.backoffLimit`", "raise `--set values.master.backoffLimit`"),
+        ("`values.worker.spread: None`", "`--set values.worker.spread=None`"),
+        ("lower `values.worker.resources.requests.cpu`", "lower `--cpu`"),
+        ("try `launch.mode: direct`", "try `--set launch.mode=direct`"),
+        ("give `nodes[].minimum`", "give `--set nodes.0.minimum`"),
     ],
 )
 def test_keys_and_values_are_named_by_their_options(text: str, expected: str) -> None:
@@ -39,48 +37,34 @@ def test_keys_and_values_are_named_by_their_options(text: str, expected: str) ->
 @pytest.mark.parametrize(
     "text",
     [
-        # No values of the chart.
-        "imported tensorflow, horovod.tensorflow in 2.3 s: ranks are forks of this",
-        "wrote results.csv in agent.run of agent.py:3",
-        # Values, in what a rank has said or the user has typed.
+        # Not marked.
         "rank 1 on w-1: KeyError: worker.slots; and worker.number, loop.py:8",
-        "attempt 1: a rank: ValueError: launch.mode is no launch.options",
-        'rank 1: exit code 2, after "worker.slots is missing"',
-        "add 'worker.env' to it",
         "[hvd +1.0s] $ mpirun -np 2 python3 train.py worker.number",
+        # No values of the chart, as in what ranks say.
+        "imported tensorflow, `horovod.tensorflow` in 2.3 s",
+        "ValueError: `name` and `image` differ from `values.shape`, `nodes.append` and `image`",
+        "add the taint to `--set tolerations`",
     ],
 )
 def test_ordinary_text_stays(text: str) -> None:
     assert in_options(text) == text
 
 
-def test_remedy_for_an_exception_is_worded() -> None:
-    cause = "rank 1 on w-1: RuntimeError: worker.slots: invalid device ordinal, a.py:8; set "
-    assert in_options(f"{cause}worker.slots to 1") == f"{cause}--gpus to 1"
-    where = "ranks on the node's worker start cold: variables differ from the worker's"
-    assert in_options(f"{where}: set them in worker.env") == f"{where}: set them in --env"
-
-
-def test_no_remedy_for_a_pod_names_a_value_of_the_chart() -> None:
-    problems = read_data("pod_problems.json")
-    remedies = [each["remedy"] for kind in problems.values() for each in kind.values()]
-    named = [text for text in map(in_options, remedies) if "image.repository" in text]
-    assert named == []
+def test_a_lone_backtick_before_a_name_marks_nothing() -> None:
+    assert in_options("a.py:8: it`s; set `worker.slots` to 1") == "a.py:8: it`s; set `--gpus` to 1"
 
 
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("raise --memory to 6Gi", "raise memory= to 6Gi"),
-        ("name another with --helm PATH", "name another with helm=PATH"),
-        ("put files of --code into an image", "put files of code= into an image"),
-        ("or --force where", "or force=True where"),
-        ("give --volume", "give volumes="),
-        ("check --set image.pullSecrets", "check settings= with image.pullSecrets"),
-        ("--fail-on-nan ends it", "settings= with values.launch.failOnNaN=true ends it"),
-        # What is a command, or an option of another program, stays.
-        ("hvdchart discover --fit 3", "hvdchart discover --fit 3"),
-        ("--name-only", "--name-only"),
+        ("raise `--memory` to 6Gi", "raise `memory=` to 6Gi"),
+        ("name another with `--helm PATH`", "name another with `helm=PATH`"),
+        ("or `--force` where", "or `force=True` where"),
+        ("give `--volume a=b`", "give `volumes=` with `a=b`"),
+        ("check `--set image.pullSecrets`", "check `settings=` with `image.pullSecrets`"),
+        # What is a command, an option of another program or not marked stays.
+        ("`hvdchart discover --fit 3`", "`hvdchart discover --fit 3`"),
+        ("`--name-only`, --memory", "`--name-only`, --memory"),
     ],
 )
 def test_options_are_named_by_the_arguments_of_launch(text: str, expected: str) -> None:
@@ -94,16 +78,16 @@ def test_no_remedy_of_helm_has_options_in_the_words_of_launch() -> None:
 @pytest.mark.parametrize(
     ("place", "path", "expected"),
     [
-        ("--memory 3", "nodes[0].memory", "--memory 3: wrong; expected --cpu"),
-        ("hvdchart run", "nodes[0].count", "--workers: wrong; expected --cpu"),
-        ("hvdchart run", "launch.mode", "hvdchart run: launch.mode: wrong; expected --cpu"),
-        ("--set a=1", "a", "--set a=1: a: wrong; expected tuning.cpu"),
+        ("--memory 3", "nodes[0].memory", "--memory 3: wrong; expected `--cpu`"),
+        ("hvdchart run", "nodes[0].count", "--workers: wrong; expected `--cpu`"),
+        ("hvdchart run", "launch.mode", "hvdchart run: launch.mode: wrong; expected `--cpu`"),
+        ("--set a=1", "a", "--set a=1: a: wrong; expected `nodes[].tuning.cpu`"),
     ],
 )
 def test_errors_of_a_spec_name_the_option_that_was_typed(
     place: str, path: str, expected: str
 ) -> None:
-    error = in_words_of_run(SpecError(place, path, "wrong", "tuning.cpu"))
+    error = in_words_of_run(SpecError(place, path, "wrong", "`nodes[].tuning.cpu`"))
     assert str(error) == expected
 
 

@@ -105,7 +105,7 @@ WRONG_VALUES = [
         "  - {name: d, count: 1, coresPerSocket: 2, tuning: {binding: none}}\n"
         "tuning: {binding: core}\ntrain:\n",
         "8:62",
-        "none here and core in tuning.binding",
+        "none here and core in `tuning.binding`",
     ),
     (
         "train:\n",
@@ -208,13 +208,13 @@ def test_spec_at_the_limit_is_right(group: str, rest: str) -> None:
             "coresPerSocket: 4}, {name: y, count: 1, gpus: 1",
             OUTPUT_OF_X,
             "horovod.timeline",
-            "volumes.output, mounted by all groups",
+            "`volumes.output`, mounted by all groups",
         ),
         (
             "coresPerSocket: 4, tuning: {binding: core}",
             "launch: {options: [--bind-to, core]}",
             "launch.options[0]",
-            "but tuning.binding is core",
+            "but `tuning.binding` is core",
         ),
         (
             "gpus: 2",

@@ -118,9 +118,9 @@ def test_a_run_of_a_script_is_told_in_options() -> None:
     release = sample.training()
     template = release.jobs[0]["spec"]["template"]
     template["metadata"] = {"annotations": {"hvdchart/command": "run"}}
-    text = "the loss is NaN: launch.failOnNaN=true ends such a run"
+    text = "the loss is NaN: `launch.failOnNaN=true` ends such a run"
     release.events.append(sample.happened(60, "NotANumber", text))
-    lines = [f"[hvd +1.0s] warning: {text}", "launch.failOnNaN of the script's own"]
+    lines = [f"[hvd +1.0s] warning: {text}", "`launch.failOnNaN` of the script's own"]
     view = build_view(RunView(release), "team", BEGAN + 90, lines=lines)
     texts = [mark.text for mark in view.marks if "NaN" in mark.text]
     assert "--fail-on-nan" in texts[0]

@@ -20,9 +20,9 @@ KEY = "tls.key"
 PEER_AUTHORITY = "peer-ca.crt"
 # What a worker or a master may do about keys that do not belong together.
 REMEDY = (
-    "give all pods of the release the same pair of Secrets, with helm upgrade --reuse-values --set "
-    "agent.generation=N, where N is another number than before, or agent.masterSecret and "
-    "agent.workerSecret"
+    "give all pods of the release the same pair of Secrets, with `helm upgrade --reuse-values "
+    "--set agent.generation=N`, where N is another number than before, or `agent.masterSecret` "
+    "and `agent.workerSecret`"
 )
 KEYS_DIFFER = f"its certificate is not of this release's authority: {REMEDY}"
 # X509_V_ERR_HOSTNAME_MISMATCH and X509_V_FLAG_NO_CHECK_TIME of openssl/x509_vfy.h.

@@ -53,8 +53,8 @@ def find_keys(api: Api | None, run: Run, environment: Mapping[str, str] = os.env
     own = environment.get(contract.KEYS_SECRETS)
     if api is None or not own:
         raise ConfigurationError(
-            f"{KEYS} does not have {', '.join(missing)}: the Secrets of agent.masterSecret and "
-            f"agent.workerSecret must each have {', '.join(IN_SECRET)}"
+            f"{KEYS} does not have {', '.join(missing)}: the Secrets of `agent.masterSecret` and "
+            f"`agent.workerSecret` must each have {', '.join(IN_SECRET)}"
         )
     master_secret, worker_secret = own.split()
     try:
@@ -63,8 +63,8 @@ def find_keys(api: Api | None, run: Run, environment: Mapping[str, str] = os.env
         kind = ConfigurationError if problem.status in (FORBIDDEN, NOT_FOUND) else RunError
         raise kind(
             f"cannot create the keys in Secrets {master_secret} and {worker_secret}: {problem}; "
-            "the master needs the rights get and patch on both, or set agent.masterSecret and "
-            "agent.workerSecret"
+            "the master needs the rights get and patch on both, or set `agent.masterSecret` and "
+            "`agent.workerSecret`"
         ) from problem
     return _write_folder(Path(GENERATED, "keys"), master, worker)
 
@@ -119,7 +119,7 @@ def _read(name: str, secret: Object) -> Files:
         # Workers may use what is there: to replace it would lock them out.
         raise ConfigurationError(
             f"Secret {name} has {', '.join(there)} but not {', '.join(missing)}: set "
-            "agent.generation to a number that the release has not had yet, for new keys"
+            "`agent.generation` to a number that the release has not had yet, for new keys"
         )
     try:
         return {key: base64.b64decode(data[key], validate=True) for key in there}
@@ -150,7 +150,7 @@ def _require_handshake(master: Files, worker: Files, run: Run) -> None:
     except ssl.SSLError as problem:
         raise ConfigurationError(
             f"{ssl.OPENSSL_VERSION} of this image does not accept the keys that the master made: "
-            f"{problem}; set agent.masterSecret and agent.workerSecret"
+            f"{problem}; set `agent.masterSecret` and `agent.workerSecret`"
         ) from problem
 
 

@@ -59,5 +59,5 @@ def _add(api: Api, name: str, nodes: set[str]) -> None:
         shown = ", ".join(new[:MOST_NAMES])
         if len(new) > MOST_NAMES:
             shown += f" and {len(new) - MOST_NAMES} more"
-        log(f"added to ConfigMap {name}: the data of staging.path are on nodes {shown}")
-    log(f"{len(nodes) - len(new)} of {len(nodes)} nodes had the data of staging.path before")
+        log(f"added to ConfigMap {name}: the data of `staging.path` are on nodes {shown}")
+    log(f"{len(nodes) - len(new)} of {len(nodes)} nodes had the data of `staging.path` before")

@@ -51,8 +51,8 @@ def read_topology(allowed: set[int], root: str | os.PathLike[str] = CPUS) -> Top
             core = int(files.read(f"{folder}/core_id"))
         except (OSError, ValueError) as problem:
             raise BindingError(
-                f"launch.binding.to is not none, but this host does not report the socket and core "
-                f"of CPU {cpu} ({problem}): set launch.binding.to to none"
+                f"`launch.binding.to` is not none, but this host does not report the socket and "
+                f"core of CPU {cpu} ({problem}): set `launch.binding.to` to none"
             ) from problem
         cores.setdefault((socket, core), set()).add(cpu)
     sockets: dict[int, list[set[int]]] = {}
@@ -71,9 +71,9 @@ def select_cpus(binding: Binding, topology: Topology, local_rank: int) -> set[in
     socket, place = divmod(local_rank, binding.ranks_per_socket)
     if socket >= len(topology):
         raise BindingError(
-            f"launch.binding.ranksPerSocket is {binding.ranks_per_socket}, so local rank "
+            f"`launch.binding.ranksPerSocket` is {binding.ranks_per_socket}, so local rank "
             f"{local_rank} needs {socket + 1} sockets, but the CPUs of this container are on "
-            f"{len(topology)}: raise it, or lower worker.slots"
+            f"{len(topology)}: raise it, or lower `worker.slots`"
         )
     if binding.to == "socket":
         return set().union(*topology[socket])
@@ -89,9 +89,9 @@ def _take_cores(cores: list[set[int]], binding: Binding, place: int) -> set[int]
     end = (place + 1) * binding.cores_per_rank
     if end > len(cores):
         raise BindingError(
-            f"launch.binding.coresPerRank is {binding.cores_per_rank}, which takes {end} cores for "
-            f"{place + 1} ranks, but this container has {len(cores)} there: lower it, or "
-            "worker.slots"
+            f"`launch.binding.coresPerRank` is {binding.cores_per_rank}, which takes {end} cores "
+            f"for {place + 1} ranks, but this container has {len(cores)} there: lower it, or "
+            "`worker.slots`"
         )
     return set().union(*cores[first:end])
 

@@ -63,7 +63,7 @@ class NotANumberError(LaunchError):
     """The attempt was ended because the loss that the script reports is not a number."""
 
     def __init__(self) -> None:
-        super().__init__("the loss is NaN (launch.failOnNaN)", 1, repeats="NaN")
+        super().__init__("the loss is NaN (`launch.failOnNaN`)", 1, repeats="NaN")
 
 
 class SupersededError(ConfigurationError):

@@ -71,7 +71,7 @@ def take_option(words: Sequence[str], index: int = 0) -> Option:
         has_value = True
         value = word[2:]
     if not entry:
-        rest = "the ranks' command alone, or launch.mode custom for the launcher itself"
+        rest = "the ranks' command alone, or `launch.mode: custom` for the launcher itself"
         raise HorovodrunError(index, f"the option {word} of {NAME} is not known", rest)
     given = words[index : index + (1 if has_value else 1 + entry["arguments"])]
     values = [value] if has_value else given[1:]

@@ -33,7 +33,7 @@ SHORTEST_SECRET = 6
 REASON = re.compile(r"\[Errno -?\d+\] [^'\")]+|timed out|CERTIFICATE_VERIFY_FAILED")
 INSTEAD = (
     "put the packages into an image (hvdchart build), name an index that answers in PIP_INDEX_URL "
-    "of worker.env, or set code.requirements to Ignore"
+    "of `worker.env`, or choose `code.requirements: Ignore`"
 )
 
 

@@ -103,7 +103,7 @@ def _diagnose_scheduling(pod: Object) -> Diagnosis | None:
     if scheduler != SCHEDULER and is_unseen and status.get("phase") == "Pending":
         return Diagnosis(
             f"scheduler {scheduler!r} has not processed the pod",
-            remedy="check that it is installed and running, or correct schedulerName or gang",
+            remedy="check that it is installed and running, or correct `schedulerName` or `gang`",
         )
     return None
 
@@ -189,7 +189,7 @@ def _diagnose_container(container: Object, memory: str) -> Diagnosis | None:
     if ended.get("reason") == "OOMKilled":
         component = "master" if container.get("name") == "master" else "worker"
         used = f": it used all of its {memory}" if memory else ""
-        remedy = f"raise {component}.resources.limits.memory"
+        remedy = f"raise `{component}.resources.limits.memory`"
         # One that was started again works.
         is_problem = "running" not in state
         return Diagnosis(

@@ -145,7 +145,7 @@ def check_meeting(given: Mapping[str, str]) -> None:
     if given.get("NODE_RANK", "0") != "0":
         raise MeetingError(
             "rank 0 is not on the first worker, where the other ranks look for it: remove what "
-            "moves it from launch.options",
+            "moves it from `launch.options`",
             BAD_CONFIGURATION,
         )
     with socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET) as trial:

@@ -34,7 +34,7 @@ def set_threads(environment: MutableMapping[str, str], ranks: int) -> str:
     chosen = choose_threads(environment, ranks, own, own | os.sched_getaffinity(os.getppid()))
     environment.update(chosen)
     pairs = " ".join(f"{name}={value}" for name, value in chosen.items())
-    return f"chosen for the cores of each rank; worker.env overrides: {pairs}" if pairs else ""
+    return f"chosen for the cores of each rank; `worker.env` overrides: {pairs}" if pairs else ""
 
 
 def choose_threads(

@@ -99,5 +99,5 @@ def find_hint(text: str, source: str = "") -> str:
         return " (add tf-keras of TensorFlow's version to requirements.txt, or to the image)"
     is_call = "'list' object is not callable" in text and CALLED.search(source)
     if (is_call or KERAS_2.search(text)) and not os.environ.get(LEGACY):
-        return f" (a script for Keras 2 needs {LEGACY}=1 in worker.env)"
+        return f" (a script for Keras 2 needs {LEGACY}=1 in `worker.env`)"
     return ""

@@ -12,8 +12,8 @@ from hvd_pods.rules.messages import Cause
 
 EXPLANATIONS = {
     signal.SIGKILL: "killed, as the kernel does when a container is out of memory "
-    "(worker.resources.limits.memory)",
-    signal.SIGBUS: "bus error, as when shared memory is full (shm.sizeLimit)",
+    "(`worker.resources.limits.memory`)",
+    signal.SIGBUS: "bus error, as when shared memory is full (`shm.sizeLimit`)",
     signal.SIGILL: "illegal instruction: the image was built for other CPUs than this node's",
     signal.SIGSEGV: "segmentation fault",
     signal.SIGABRT: "aborted, after the message above",
@@ -81,16 +81,16 @@ def of_exception(rank: int | None, worker: str, text: str) -> Cause:
     # Some have a hint of their own (common/tracebacks.py).
     if lacked and not text.endswith(")"):
         package = PACKAGES.get(lacked[1], lacked[1])
-        text += f"; add {package} to requirements.txt, or send the folder that has it (--code)"
+        text += f"; add {package} to requirements.txt, or send the folder that has it (`--code`)"
     if name == "FileNotFoundError":
-        text += "; send files beside the script with --code, and mount data with --volume"
+        text += "; send files beside the script with `--code`, and mount data with `--volume`"
     is_sure = is_full or name in SURE_TO_REPEAT
     return Cause(who, text, is_sure, is_permanent=name in PERMANENT)
 
 
 def of_memory(who: str, limit: float) -> Cause:
     """The cause of a rank that the kernel has killed because of its container's limit, in MiB."""
-    what = describe_exceeded(limit, "worker.resources.limits.memory")
+    what = describe_exceeded(limit, "`worker.resources.limits.memory`")
     return Cause(who, what, is_sure_to_repeat=True, is_permanent=True)
 
 

@@ -25,7 +25,7 @@ class GpuProblem(NamedTuple):
 
 SELECT = (
     "select the one of hvd.local_rank() in the script, as with torch.cuda.set_device, and set "
-    "worker.slots to the number of GPUs of a worker"
+    "`worker.slots` to the number of GPUs of a worker"
 )
 PROBLEMS = (
     GpuProblem(
@@ -39,8 +39,8 @@ PROBLEMS = (
     ),
     GpuProblem(
         ("invalid device ordinal",),
-        "the worker has fewer GPUs than ranks: set worker.slots to the number of GPUs in "
-        "worker.resources.limits",
+        "the worker has fewer GPUs than ranks: set `worker.slots` to the number of GPUs in "
+        "`worker.resources.limits`",
     ),
     GpuProblem(
         (
@@ -48,21 +48,21 @@ PROBLEMS = (
             "The NVIDIA driver on your system is too old",
         ),
         "the node's driver is older than the CUDA of the image needs: update the driver, select "
-        "other nodes with worker.nodeSelector, or use an image with an older CUDA",
+        "other nodes with `worker.nodeSelector`, or use an image with an older CUDA",
     ),
     GpuProblem(
         ("no kernel image is available for execution on the device",),
         "the image was not built for this kind of GPU: use another image, or select other nodes "
-        "with worker.nodeSelector",
+        "with `worker.nodeSelector`",
     ),
     GpuProblem(
         ("no CUDA-capable device is detected", "Found no NVIDIA driver on your system"),
-        "the worker sees no GPU: set nvidia.com/gpu in worker.resources.limits, and "
-        "worker.runtimeClassName where the cluster needs one",
+        "the worker sees no GPU: set nvidia.com/gpu in `worker.resources.limits`, and "
+        "`worker.runtimeClassName` where the cluster needs one",
     ),
     GpuProblem(
         ("ProcessGroupNCCL is only supported with GPUs",),
-        "the worker has no GPU: give it one (--gpus, or gpus of a spec's nodes), or give "
+        "the worker has no GPU: give it one (`--gpus`, or gpus of a spec's nodes), or give "
         "init_process_group the backend gloo",
     ),
     GpuProblem(

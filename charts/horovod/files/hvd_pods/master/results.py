@@ -25,7 +25,7 @@ FIRST_PAUSE = 5.0
 # Seconds in which a container that has ended must be running again.
 READY_WITHIN = 120.0
 LOOK_EVERY = 0.2
-TOO_LONG = "it took longer than results.timeoutSeconds or master.activeDeadlineSeconds allows"
+TOO_LONG = "it took longer than `results.timeoutSeconds` or `master.activeDeadlineSeconds` allows"
 TERMINATED = "the master was terminated meanwhile"
 IsStopped = Callable[[], bool]
 

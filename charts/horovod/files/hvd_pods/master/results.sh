@@ -35,13 +35,13 @@ use a volume that all nodes share, because rank 0 writes on its own node"
     "$@" &
     wait $!
     code=$?
-    if [ "$code" = 0 ]; then report 0 "stored $RESULTS_PATH"; else report "$code" "results.command failed with exit code $code"; fi
+    if [ "$code" = 0 ]; then report 0 "stored $RESULTS_PATH"; else report "$code" "\`results.command\` failed with exit code $code"; fi
 }
 
 # A process with the ID 1 ignores signals that it does not handle, and `wait` can be interrupted.
 trap 'exit 0' TERM
 [ -p "$go" ] || mkfifo -m 666 "$go" || exit 1
-[ ! -e "$running" ] || report 137 "the container ended while results.command ran, for instance because its memory ran out"
+[ ! -e "$running" ] || report 137 "the container ended while \`results.command\` ran, for instance because its memory ran out"
 while :; do
     cat "$go" >/dev/null &
     wait $!

@@ -65,14 +65,14 @@ class UserCode:
             self._content = pack(files)
             unpack(self._content, self.directory)
         except (OSError, tarfile.TarError, EOFError) as problem:
-            raise ConfigurationError(f"cannot unpack code.archive: {problem}") from problem
+            raise ConfigurationError(f"cannot unpack `code.archive`: {problem}") from problem
 
     def _require_own(self, found: str) -> None:
         if found != self._code.sha256:
             raise ConfigurationError(
                 f"the code in ConfigMap {self._code.config_map} has the SHA256 {found}, and the "
                 f"Job says {self._code.sha256}: somebody has changed it. Delete the ConfigMap, and "
-                "run `helm upgrade` with the same values and another master.generation"
+                "run `helm upgrade` with the same values and another `master.generation`"
             )
 
     @property

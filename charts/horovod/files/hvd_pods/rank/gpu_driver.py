@@ -58,5 +58,5 @@ def find_problem(
     return (
         f"the node's driver {driver.decode()}takes CUDA {cuda // 1000}.{cuda % 1000 // 10} and "
         f"older, and the image has CUDA {image}: update the driver, select other nodes with "
-        "worker.nodeSelector, or use an image with an older CUDA"
+        "`worker.nodeSelector`, or use an image with an older CUDA"
     )

@@ -108,7 +108,7 @@ def check_environment(rank: Mapping[str, str], warm: Mapping[str, str]) -> None:
     if differing:
         raise ColdStart(
             f"variables of the ranks differ from the worker's ({', '.join(differing[:5])}): set "
-            "them in worker.env instead"
+            "them in `worker.env` instead"
         )
 
 
@@ -177,7 +177,7 @@ def check_script(program: Program, preloaded: Sequence[str]) -> None:
     if name:
         line = before.count(b"\n", 0, name.start(1)) + 1
         where = f"{program.target}:{line}" if program.kind == "file" else "the program"
-        raise ColdStart(f"{where} sets {name[1].decode()}: set it in worker.env instead")
+        raise ColdStart(f"{where} sets {name[1].decode()}: set it in `worker.env` instead")
 
 
 def check_use(program: Program) -> None:

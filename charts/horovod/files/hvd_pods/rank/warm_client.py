@@ -75,7 +75,7 @@ def run(
     except ColdStart as reason:
         if speaks:
             print(
-                f"[hvd] ranks on {socket.gethostname()} start cold: {reason} (launch.preload)",
+                f"[hvd] ranks on {socket.gethostname()} start cold: {reason} (`launch.preload`)",
                 flush=True,
             )
         return None

@@ -118,7 +118,7 @@ def interruption(job: Object | None, wall: float) -> RunError:
     elif failure_reason(job) == "DeadlineExceeded" or wall + FIRST_BACKOFF >= deadline(job):
         # The controller may end the pod before the Job's condition says why.
         limit = job["spec"].get("activeDeadlineSeconds")
-        why = f"the run took longer than master.activeDeadlineSeconds={limit}"
+        why = f"the run took longer than `master.activeDeadlineSeconds={limit}`"
     else:
         why = "the master was terminated: its pod was deleted or evicted"
     return InterruptedRunError(why)
@@ -133,7 +133,7 @@ def announce(decision: Decision, problem: RunError) -> None:
 def repeat_end(decision: Decision, earlier: Mapping[str, str]) -> None:
     """Report how this run ended before, as the record says, instead of running it again."""
     result = f"this run already {earlier[RecordKey.STATE].lower()} at {earlier.get(RecordKey.TIME)}"
-    remedy = "to run the same values again, increment master.generation"
+    remedy = "to run the same values again, increment `master.generation`"
     problem: RunError | None = None
     if earlier[RecordKey.STATE] == FINISHED:
         decision.log(f"{result}: nothing to do; {remedy}")
@@ -225,7 +225,7 @@ def on_results(decision: Decision, event: m.ResultsStored) -> None:
     decision.write_record("results", within=None)
     if not event.failure:
         decision.log("the results are stored")
-        decision.report(RunEvent.RESULTS_STORED, "results.command ended with exit code 0")
+        decision.report(RunEvent.RESULTS_STORED, "the results are stored")
         leave(decision)
         return
     text = f"the results could not be stored: {event.failure}"

@@ -310,7 +310,8 @@ def time_out(decision: Decision) -> None:
         or Diagnosis(state.gathered.reasons.get(worker.name, diagnosis.NO_ANSWER).reason)
         for worker in missing
     }
-    what = f"did not answer within launch.workersTimeoutSeconds={state.run.workers_timeout:.0f}"
+    limit = f"`launch.workersTimeoutSeconds={state.run.workers_timeout:.0f}`"
+    what = f"did not answer within {limit}"
     decision.then(
         m.AttemptEnds(diagnosis.missing_error(decision, found, what, WorkersTimeoutError))
     )

@@ -82,8 +82,8 @@ def _end(decision: Decision) -> None:
     """End the run, and let its workers go."""
     seconds = decision.state.lease.seconds
     text = (
-        f"nobody has renewed the lease of its session for {seconds:.0f} s (session.leaseSeconds): "
-        "the command that started it has ended, or its machine sleeps"
+        f"nobody has renewed the lease of its session for {seconds:.0f} s "
+        "(`session.leaseSeconds`): the command that started it has ended, or its machine sleeps"
     )
     decision.set_lease(has_ended=True, note=text)
     decision.log(f"the run ends: {text}")

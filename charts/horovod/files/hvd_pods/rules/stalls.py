@@ -111,7 +111,7 @@ def report_unfinished(decision: Decision) -> None:
     unfinished = _find_unfinished(decision)
     text = _describe_unfinished(decision, unfinished, waited)
     if waited >= limit:
-        why = f"{text}, longer than launch.stallTimeoutSeconds={run.stall_timeout:.0f}"
+        why = f"{text}, longer than `launch.stallTimeoutSeconds={run.stall_timeout:.0f}`"
         aborting.abort(decision, LaunchError(why, 1))
         return
     # Where all ranks have ended, no rank keeps the others waiting.
@@ -224,8 +224,8 @@ def _find_limit(decision: Decision, stall: Stall) -> float:
 def _describe_limit(decision: Decision, stall: Stall) -> str:
     limit = _find_limit(decision, stall)
     if limit == decision.state.run.stall_timeout:
-        return f"launch.stallTimeoutSeconds={limit:.0f}"
-    return f"{limit:.0f} s, which launch.stallTimeoutSeconds changes"
+        return f"`launch.stallTimeoutSeconds={limit:.0f}`"
+    return f"{limit:.0f} s, which `launch.stallTimeoutSeconds` changes"
 
 
 def end_stalled(decision: Decision, event: m.StacksShown | None = None) -> None:

@@ -191,7 +191,7 @@ def warn_of_nan(decision: Decision) -> None:
     decision.set_attempt(is_nan_logged=True)
     step_of = "step {step} of this attempt" if state.progress.is_counted else "step {step}"
     at = step_of.format(step=state.progress.reported["step"])
-    text = f"the loss is NaN at {at}: launch.failOnNaN=true ends such a run"
+    text = f"the loss is NaN at {at}: `launch.failOnNaN=true` ends such a run"
     decision.log(f"warning: {text}")
     decision.report(RunEvent.NOT_A_NUMBER, text)
 
@@ -334,7 +334,7 @@ def _find_idleness(state: RunState) -> RunError | None:
     return ConfigurationError(
         "custom ended with exit code 0 and started nothing in a worker: the command ran in the "
         f"master alone. Let it start its ranks with mpirun, ssh or {LAUNCH}, or set "
-        "launch.allowIdleWorkers: true if it needs no worker"
+        "`launch.allowIdleWorkers: true` if it needs no worker"
     )
 
 

@@ -112,7 +112,7 @@ def serve(listener: socket.socket, alive: int, modules: Sequence[str]) -> Rank:
     state.load(modules)
     Path(warm_client.READY).touch()
     if state.problem:
-        log(f"ranks start cold: {state.problem} (launch.preload)")
+        log(f"ranks start cold: {state.problem} (`launch.preload`)")
     else:
         names = ", ".join(modules)
         log(f"imported {names} in {time.monotonic() - began:.1f} s: ranks are forks of this")

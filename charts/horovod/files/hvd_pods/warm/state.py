@@ -146,7 +146,7 @@ class WarmState:
         is_chosen = "OMP_NUM_THREADS" in environment and not placed
         if set(request["cpus"]) == self.cpus or is_chosen:
             return None
-        remedy = f"unset {placed[0]}" if placed else "set OMP_NUM_THREADS in worker.env"
+        remedy = f"unset {placed[0]}" if placed else "set OMP_NUM_THREADS in `worker.env`"
         return f"the rank is bound, and imports have counted the CPUs of the container: {remedy}"
 
     def _find_shadow(self, folder: str, is_complete: bool = True) -> str | None:

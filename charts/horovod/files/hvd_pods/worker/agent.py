@@ -449,7 +449,7 @@ def listen(port: int) -> socket.socket:
     except OSError as problem:
         raise ConfigurationError(
             f"the agent cannot listen on port {port}: {problem}: with hostNetwork, each release on "
-            "a node needs a port of its own: set agent.port"
+            "a node needs a port of its own: set `agent.port`"
         ) from problem
 
 

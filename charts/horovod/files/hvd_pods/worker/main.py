@@ -71,7 +71,7 @@ def start_warm_process(python: str, environment: Mapping[str, str]) -> None:
     if not modules:
         return
     if sys.version_info < (3, 9):
-        log("ranks start cold: forks need Python 3.9 or newer (launch.preload)")
+        log("ranks start cold: forks need Python 3.9 or newer (`launch.preload`)")
         return
     # As rank/start.py sets them: libraries read them when they are imported.
     cpus = os.sched_getaffinity(0)

@@ -31,7 +31,7 @@ fail() {
 
 require_programs() {
     for program in "$@"; do
-        command -v "$program" >/dev/null || fail "the image has no $program: set staging.image to one that has it"
+        command -v "$program" >/dev/null || fail "the image has no $program: set \`staging.image\` to one that has it"
     done
 }
 
@@ -67,7 +67,7 @@ check_links() {
     [ -n "$outside" ] || return 0
     mv "$STAGING_PATH" "$partial"
     fail "what was fetched has links to files or directories outside of it, such as $outside: \
-let staging.command copy what they lead to, make them relative or remove them"
+let \`staging.command\` copy what they lead to, make them relative or remove them"
 }
 
 # Prints the lines HASH  NAME of the input that the checksums of the files do not have.
@@ -144,8 +144,8 @@ report_progress() {
 refuse_to_replace() {
     owner=$(cat "$state/owner" 2>/dev/null) || return 0
     [ "$owner" = "$STAGING_OWNER" ] || [ ! -d "$STAGING_PATH" ] ||
-        fail "$STAGING_PATH was filled by release $owner with another staging.command, image or env, or was changed since: \
-give this release another staging.path or the same settings, or remove $state/owner when that release is gone"
+        fail "$STAGING_PATH was filled by release $owner with another \`staging.command\`, image or env, or was changed since: \
+give this release another \`staging.path\` or the same settings, or remove $state/owner when that release is gone"
 }
 
 fill() {
@@ -176,9 +176,9 @@ fill() {
     echo "$STAGING_KEY" >"$state/key"
 }
 
-[ $# -gt 0 ] || fail "there is no command: set staging.command"
+[ $# -gt 0 ] || fail "there is no command: set \`staging.command\`"
 require_programs find sort uniq stat readlink tr df awk sha256sum flock
-mkdir -p "$state" 2>/dev/null || fail "UID $(id -u) cannot write to ${STAGING_PATH%/*}: make the volume's directory writable for it, or set podSecurityContext.runAsUser"
+mkdir -p "$state" 2>/dev/null || fail "UID $(id -u) cannot write to ${STAGING_PATH%/*}: make the volume's directory writable for it, or set \`podSecurityContext.runAsUser\`"
 exec 9>"$state/lock"
 flock -n 9 || { log "another pod is filling $STAGING_PATH: waiting for it"; flock 9; }
 if is_filled; then

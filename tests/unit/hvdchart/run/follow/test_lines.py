@@ -104,8 +104,8 @@ def test_line_has_the_short_name_of_its_pod(pod: str, name: str) -> None:
 
 def test_words_of_the_master_alone_are_replaced_and_a_gap_is_told_once() -> None:
     said: list[str] = []
-    texts = ("[hvd] raise worker.number", "raise worker.number", NOTE, NOTE)
+    texts = ("[hvd] raise `worker.number`", "raise `worker.number`", NOTE, NOTE)
     lines = [LogLine("train-master-1", text) for text in texts]
     worded = readable_lines(lines, made_by(RUN), said.append)
-    assert [line.text for line in worded] == ["[hvd] raise --workers", "raise worker.number"]
+    assert [line.text for line in worded] == ["[hvd] raise `--workers`", "raise `worker.number`"]
     assert len(said) == 1

@@ -144,7 +144,7 @@ def unschedulable(reason: str, message: str = "") -> list[Any]:
             {"jobs": [LIMIT]},
             "failed",
             "hvd-worker-0: killed for memory (OOMKilled)",
-            "raise worker.resources.limits.memory",
+            "raise `worker.resources.limits.memory`",
         ),
         # Between two attempts, and in a later one.
         (
@@ -237,7 +237,7 @@ def unschedulable(reason: str, message: str = "") -> list[Any]:
             {"events": [MOUNT]},
             "waiting",
             "hvd-worker-1: FailedMount",
-            "exists; check image",
+            "exists; check `image",
         ),
         # The master makes the keys a moment later.
         (beside(state=CREATING), {"events": [NO_KEYS]}, "waiting", "1 of 2 workers", ""),

@@ -106,7 +106,7 @@ class WorkerMemory:
             f"cannot keep the state in memory, so that a fault costs the steps since the last "
             f"checkpoint: {problem}: two copies need {2 * size >> 20} MiB, and of "
             f"{volume.f_frsize * volume.f_blocks >> 20} MiB of shared memory "
-            f"{volume.f_frsize * volume.f_bavail >> 20} MiB are free: raise train.state of the "
-            "spec, or shm.sizeLimit"
+            f"{volume.f_frsize * volume.f_bavail >> 20} MiB are free: raise `train.state` of the "
+            "spec, or `shm.sizeLimit`"
         )
         self._folder = None
