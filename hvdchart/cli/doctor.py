@@ -57,6 +57,7 @@ def doctor(
     from hvdchart.image.engines import ENGINES, working_engines
     from hvdchart.interrupts import interrupting_signals
     from hvdchart.quantity import pluralize
+    from hvdchart.spec.run_options import in_options
 
     values = None
     script = planning.Script.of_words(named or (), given, code)
@@ -84,6 +85,11 @@ def doctor(
     findings = [*examine_tools(helm), builder]
     with interrupting_signals():
         findings += examine_cluster(context, namespace, values, prober)
+    if script:
+        findings = [
+            dataclasses.replace(each, text=in_options(each.text), remedy=in_options(each.remedy))
+            for each in findings
+        ]
     if output != "text":
         print_document([dataclasses.asdict(finding) for finding in findings], output)
     else:

@@ -367,6 +367,16 @@ def test_each_problem_has_a_remedy(hvdchart: Command, spec_with_problems: Path) 
     assert all(each["remedy"] for each in findings if each["state"] == "problem")
 
 
+def test_remedies_for_a_script_name_its_options(
+    hvdchart: Command, cluster: FakeCluster, script: Path
+) -> None:
+    hard = {"limits.cpu": "100"}
+    quota = {"metadata": {"name": "q"}, "spec": {"hard": hard}, "status": {"hard": hard}}
+    cluster.put("resourcequotas", quota)
+    output = hvdchart("doctor", script).output
+    assert "set `--cpu`, `--set values.master.resources.limits.cpu`" in output
+
+
 def test_problems_are_counted(hvdchart: Command, spec_with_problems: Path) -> None:
     done = hvdchart("doctor", spec_with_problems, "-o", "json")
     assert (done.code, done.errors) == (7, "hvdchart: 6 problems found\n")
