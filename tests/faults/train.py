@@ -10,7 +10,7 @@ compares them with those that it then trains alone, and writes the result to res
 With --keep, keep keeps the state after each step instead, and there are no checkpoints. With
 --report, each rank tells its progress. With --fail, the rank of --rank fails at step --at: in every
 attempt, but it hangs in the first one only. With --notice, each rank that is asked to end saves a
-checkpoint first, as docs/life.md tells scripts to.
+checkpoint first, as docs/faults.md tells scripts to.
 
 A benchmark may end a training sooner: at a step whose number it writes to OUTPUT_PATH/end, which
 has to be some steps ahead, so that all ranks read it in time.

@@ -237,7 +237,7 @@ def test_table_of_rules_has_each_module_of_the_rules() -> None:
 def test_pages_have_one_time_in_which_a_lost_worker_is_detected() -> None:
     launch = load_source()["properties"]["launch"]["properties"]
     seconds = launch["lostAfterSeconds"]["effective"] + SUSPECT_EVERY
-    text = "".join((DOCS / name).read_text("utf-8") for name in ("life.md", "comparison.md"))
+    text = "".join((DOCS / name).read_text("utf-8") for name in ("faults.md", "comparison.md"))
     found = re.findall(r"^\|.*(?:node|network).*(?:within|at most) (\d+) s\b", text, re.M)
     assert len(found) == 4
     assert {*found} == {f"{seconds:.0f}"}
@@ -246,7 +246,7 @@ def test_pages_have_one_time_in_which_a_lost_worker_is_detected() -> None:
 @pytest.mark.parametrize(
     ("page", "words"),
     [
-        ("life.md", r"\[keep their state\]\S* \| .*?at least (\d+) s\b"),
+        ("faults.md", r"\[keep their state\]\S* \| .*?at least (\d+) s\b"),
         ("keep.md", r"for 20 steps, at least (\d+) s\b"),
         ("performance.md", r"s at least, and (\d+) s with `keep`"),
         ("adr/0017-stalls-and-notices.md", r"costs no step: at least (\d+) s\b"),

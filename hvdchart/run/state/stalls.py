@@ -1,6 +1,6 @@
 """Which rank the others wait for, since when, and where its script is. Pure.
 
-The chart's hvd_pods/rules/stall_state.py writes it to the record (docs/life.md).
+The chart's hvd_pods/rules/stall_state.py writes it to the record (docs/faults.md).
 """
 
 from __future__ import annotations
