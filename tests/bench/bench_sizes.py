@@ -237,7 +237,7 @@ def main() -> None:
         for name, turns in measured.items()
     }
     text = f"{versions}\n\n{sizes_table(measured)}"
-    publish("bench-sizes", "elastic.md", options.turns, figures, text)
+    publish("bench-sizes", "performance.md", options.turns, figures, text)
 
 
 if __name__ == "__main__":
