@@ -30,7 +30,7 @@ class DifferenceError(HvdchartError):
 
 
 class SpecError(HvdchartError, exit_code=3):
-    """A spec, or an option that stands for a key of one, that is refused.
+    """A refused spec, or a refused option that sets a key of a spec.
 
     The message has the place, the key, the problem, and what was expected. `errors` are all errors
     of the spec. The place and the rest are those of the first; the text has a line for each.
@@ -125,7 +125,7 @@ class RunFailedError(HvdchartError, exit_code=8):
 
 
 class CallError(HvdchartError):
-    """A function, its arguments or a result that cannot travel to or from the pods."""
+    """A function, an argument or a result that cannot be sent to or from the pods."""
 
 
 class ImageError(HvdchartError, exit_code=9):
@@ -133,4 +133,4 @@ class ImageError(HvdchartError, exit_code=9):
 
 
 class TimeLimitError(HvdchartError, exit_code=124):
-    """What was waited for did not happen in time; the exit code is that of timeout(1)."""
+    """A time limit has passed; the exit code is that of timeout(1)."""

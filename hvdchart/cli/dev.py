@@ -65,9 +65,9 @@ def dev(
     """Run the code, and run it again each time that it is saved.
 
     The project's image is built first, as `deploy` does. The workers stay between the runs. Each
-    run has an empty OUTPUT_PATH of its own, and so begins anew. Ctrl-C uninstalls the release, and
-    so do SIGTERM and a terminal that is closed. The cluster ends the run by itself when this
-    command was killed, or its machine sleeps for ten minutes. The options from --workers to --name
+    run has an empty OUTPUT_PATH of its own, and so starts without a checkpoint. Ctrl-C uninstalls
+    the release, and so do SIGTERM and a closed terminal. The cluster ends the run by itself if this
+    command is killed, or its machine sleeps for ten minutes. The options from --workers to --name
     are for a script, as for `run`.
 
     Examples:

@@ -24,7 +24,8 @@ Specs = Annotated[
     list[Path] | None,
     typer.Argument(
         metavar="SPEC...",
-        help=f"Spec files, merged in order; FOLDER: its {SPEC_NAME}; - reads standard input.",
+        help=f"Spec files, merged in order; a folder stands for its {SPEC_NAME}, and - for "
+        "standard input.",
     ),
 ]
 Files = Annotated[
@@ -160,12 +161,14 @@ LoadWith = Annotated[
     typer.Option(
         envvar="HVDCHART_LOAD_WITH",
         metavar="COMMAND",
-        help="Load the image into the cluster with this command, whose last argument it becomes.",
+        help="Load the image into the cluster with this command; the image is its last argument.",
     ),
 ]
 Force = Annotated[
     bool,
-    typer.Option("--force", help="Install what cannot start now: nodes or Secrets will come."),
+    typer.Option(
+        "--force", help="Also install what lacks nodes or Secrets, and so cannot start yet."
+    ),
 ]
 Followed = Annotated[
     bool,
@@ -174,12 +177,13 @@ Followed = Annotated[
     ),
 ]
 Wait = Annotated[
-    bool, typer.Option("--wait", help="Print phases and progress until the run ends, no logs.")
+    bool,
+    typer.Option("--wait", help="Print phases and progress instead of logs until the run ends."),
 ]
 Target = Annotated[
     str,
     typer.Argument(
-        metavar="RANK|POD", help="Number of a rank, or worker-N, or master, or the name of a pod."
+        metavar="RANK|POD", help="Number of a rank, worker-N, master, or the name of a pod."
     ),
 ]
 Words = Annotated[

@@ -23,8 +23,8 @@ def report(
 ) -> None:
     """Write one file about a run: its page, logs, events, values, record and versions.
 
-    What is named like a secret in the values, or looks like one, is masked everywhere. Read the
-    file before you share it: nobody can know each secret that a script prints.
+    Values with names of secrets, and text that looks like a secret, are masked. Read the file
+    before you share it: the command cannot detect every secret that a script prints.
 
     Example:
       hvdchart report resnet50 -w resnet50.html

@@ -11,7 +11,7 @@ def stop(
 
     If the run has ended already, this removes the workers that are left. To continue from the last
     checkpoint, use `restart`. Before the workers end, they write what `keep` holds to OUTPUT_PATH.
-    If that is on no volume, the command warns you.
+    If OUTPUT_PATH is not on a volume, the command prints a warning.
 
     Examples:
       hvdchart stop resnet50

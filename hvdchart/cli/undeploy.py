@@ -20,10 +20,10 @@ def undeploy(
         typer.Option("--keep-data", help="Keep the PersistentVolumeClaims of the release itself."),
     ] = False,
 ) -> None:
-    """Uninstall runs. The contents of its volumes are not deleted.
+    """Uninstall runs. The contents of their volumes are not deleted.
 
     PersistentVolumeClaims that the values themselves create (extraObjects) are part of the release
-    and go with it, unless --keep-data is given.
+    and are removed with it, unless --keep-data is given.
 
     Examples:
       hvdchart undeploy resnet50 --namespace team

@@ -36,7 +36,7 @@ def watch(
 ) -> None:
     """Show a run live: progress, loss, each rank, faults, and the last lines of its log.
 
-    In a terminal, q or Ctrl-C ends the view, and the run goes on. Elsewhere, the command prints a
+    In a terminal, q or Ctrl-C ends the view, and the run continues. Elsewhere, the command prints a
     line for each change.
 
     Examples:

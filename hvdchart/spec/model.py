@@ -154,7 +154,7 @@ class NodeGroup:
     )
     minimum: int | None = optional(
         Integer(1, most_workers()),
-        "number of nodes with which the run goes on when others are missing, with fewer ranks "
+        "number of nodes with which the run continues when others are missing, with fewer ranks "
         "(default: count)",
     )
     sockets: int | None = optional(Integer(1, 64), "CPU sockets of a node (default: 1)")
