@@ -25,12 +25,11 @@ from tests.unit.hvd_pods.copies import FILES
 from tests.unit.hvd_pods.fake_nvml import FakeGpu, FakeNvml
 from tests.unit.hvd_pods.rules.world import World, one_group
 
-PAGE = FILES.parents[2] / "docs" / "watching.md"
+DOCS = FILES.parents[2] / "docs"
 # What scripts may report and what pods serve: a row of a table each.
 METRIC = re.compile(r"^\| `(horovod_\w+)", re.MULTILINE)
-_before, _after = PAGE.read_text().split("## Scrape metrics")
-REPORTED = set(METRIC.findall(_before))
-DOCUMENTED = set(METRIC.findall(_after))
+REPORTED = set(METRIC.findall((DOCS / "watching.md").read_text()))
+DOCUMENTED = set(METRIC.findall((DOCS / "monitoring.md").read_text()))
 STATE = World(one_group()).state
 
 

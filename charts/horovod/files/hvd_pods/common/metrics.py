@@ -21,7 +21,7 @@ from hvd_pods.common import contract, hostile
 from hvd_pods.common.connections import ConnectionServer, Limits
 from hvd_pods.common.reporting import log
 
-# What is served beside the script's own metrics; docs/watching.md explains each.
+# What is served beside the script's own metrics; docs/monitoring.md explains each.
 METRICS = {
     "horovod_stage": "Stages of the run: 1 for the current one, 0 for the others.",
     "horovod_ranks": "Ranks that the run starts with.",
