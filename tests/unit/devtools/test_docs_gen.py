@@ -211,7 +211,7 @@ class TestSite:
             ("checkpoint", "script/"),
             ("resume", "script/"),
             ("environment variable", "script/"),
-            ("pull secret", "code/"),
+            ("pull secret", "images/"),
         ],
     )
     def test_search_finds_a_section_about(self, site: Path, word: str, page: str) -> None:
