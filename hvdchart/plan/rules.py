@@ -123,7 +123,7 @@ def intra_op_threads(per_rank: int, gpus: bool) -> Rule:
 
 
 def inter_op_threads(per_rank: int, gpus: bool) -> Rule:
-    """Two; one where there is one core. With two cores, two measured faster: docs/planning.md.
+    """Two; one where there is one core. With two cores, two measured faster: docs/performance.md.
 
     On GPU nodes these threads also read and decode the input of their GPU.
     """
@@ -142,7 +142,7 @@ def _threads(variable: str, per_rank: int, gpus: bool) -> int | None:
 
 
 def one_dnn(group: NodeGroup) -> Rule:
-    """On for ranks on CPUs. docs/planning.md has what that gains where the default is off."""
+    """On for ranks on CPUs. docs/performance.md has what that gains where the default is off."""
     why = Reason("on every CPU, also where TensorFlow's default is off", _OURS)
     return (None if group.gpus else 1), why
 

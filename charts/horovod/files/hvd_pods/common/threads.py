@@ -16,7 +16,7 @@ from hvd_pods.common.paths import CGROUPS
 # ranks on two cores trained ResNet-50 by a fifth faster (before the patch cycles-in-step).
 YIELD = "OMPI_MCA_mpi_yield_when_idle"
 # Horovod asks all ranks each millisecond which tensors are ready. Over Gloo, that took 14 to 20 %
-# of the speed of ranks of one CPU each, and 7 to 10 % when they asked each 5 ms (docs/scale.md).
+# of the speed of ranks of one CPU each, and 7 to 10 % if asked each 5 ms (docs/performance.md).
 CYCLE = "HOROVOD_CYCLE_TIME"
 GLOO_CYCLE_MS = 5
 # The files with the quota and its period, in cgroup v2 and in v1.
