@@ -77,9 +77,12 @@ def security_level(values: Values) -> tuple[str, str]:
 
     Source: Kubernetes documentation, "Pod Security Standards".
     """
-    for key in ("hostNetwork", "hostPID"):
-        if values.get(key):
-            return "privileged", key
+    if values.get("hostNetwork"):
+        return "privileged", "hostNetwork"
+    for pods in (*merged_groups(values), values.get("master") or {}):
+        for key in ("hostPID", "hostIPC"):
+            if (pods.get("podSpec") or {}).get(key):
+                return "privileged", f"{key} in podSpec"
     for volume in _volumes(values):
         if "hostPath" in volume:
             return "privileged", f"the hostPath volume {volume.get('name')}"

@@ -18,19 +18,17 @@ _OF_EACH = (
     "nodeSelector",
     "affinity",
     "tolerations",
-    "topologySpreadConstraints",
-    "runtimeClassName",
     "terminationGracePeriodSeconds",
 )
+# Fields for which the chart has values of the workers alone, or no values: podSpec takes them.
+_OF_WORKERS = ("topologySpreadConstraints", "runtimeClassName")
+_OF_NONE = ("hostPID", "dnsConfig", "hostAliases")
 _PULL_SECRETS = "imagePullSecrets"
 _OF_ALL = (
     "priorityClassName",
     "schedulerName",
     "hostNetwork",
-    "hostPID",
     _PULL_SECRETS,
-    "dnsConfig",
-    "hostAliases",
 )
 # Fields of a container's security context that the chart sets for the pod.
 _IDENTITY = ("runAsUser", "runAsGroup", "runAsNonRoot", "seccompProfile")
@@ -50,10 +48,13 @@ RUN_AS_ROOT = (
 
 def carry_over_host(ledger: Ledger) -> None:
     """Which of the node's namespaces all pods use, as charts for Helm have it."""
-    for key, new in (("useHostNetwork", "hostNetwork"), ("useHostPID", "hostPID")):
+    for key, new in (
+        ("useHostNetwork", ("hostNetwork",)),
+        ("useHostPID", ("worker", "podSpec", "hostPID")),
+    ):
         if ledger.is_true(key):
-            ledger.carry_over((key,), (new,), "", True)
-            ledger.add_check(f"the Pod Security levels baseline and restricted reject {new}")
+            ledger.carry_over((key,), new, "", True)
+            ledger.add_check(f"the Pod Security levels baseline and restricted reject {new[-1]}")
         else:
             ledger.drop((key,), "the chart's default")
 
@@ -65,6 +66,12 @@ def carry_over_pod(ledger: Ledger, pod: KeyPath, group: str) -> None:
     """
     for key in _OF_EACH:
         ledger.carry_over((*pod, key), (group, key))
+    for key in (*_OF_WORKERS, *_OF_NONE):
+        has_key = group == "worker" and key in _OF_WORKERS
+        if ledger.value_at(*pod, key):
+            ledger.carry_over((*pod, key), (group, key) if has_key else (group, "podSpec", key))
+        else:
+            ledger.drop((*pod, key), "")
     for key in _OF_ALL:
         value = ledger.value_at(*pod, key)
         # The master's image may need one that the workers' does not.

@@ -70,11 +70,10 @@ OUTPUT: Values = {
 PROBE = {"exec": {"command": ["true"]}}
 CONTAINER = {"name": "log-shipper", "image": "registry.example/log:1"}
 NATIVE = {"name": "proxy", "image": "registry.example/proxy:1", "restartPolicy": "Always"}
+HOST_ALIAS = {"ip": "192.0.2.1", "hostnames": ["data.example"]}
 ADDITIONS: Values = {
     "podLabels": {"team": "vision"},
     "podAnnotations": {"cost": "42"},
-    "dnsConfig": {"options": [{"name": "ndots", "value": "2"}]},
-    "hostAliases": [{"ip": "192.0.2.1", "hostnames": ["data.example"]}],
     "extraObjects": [
         {
             "apiVersion": "v1",
@@ -96,7 +95,7 @@ ADDITIONS: Values = {
         "envFrom": [{"configMapRef": {"name": "settings", "optional": True}}],
         "initContainers": [NATIVE],
         "terminationGracePeriodSeconds": 120,
-        "podSpec": {"shareProcessNamespace": True},
+        "podSpec": {"hostAliases": [HOST_ALIAS]},
         "container": {"lifecycle": {"preStop": PROBE}},
     },
 }
@@ -123,10 +122,9 @@ CASES: dict[str, Values] = {
     },
     "network": {
         "hostNetwork": True,
-        "hostPID": True,
         "network": {"ipFamilyPolicy": "PreferDualStack", "interface": "ib0"},
         "podSecurityContext": {"runAsUser": 0, "runAsNonRoot": False},
-        "worker": {"capabilities": ["IPC_LOCK"]},
+        "worker": {"capabilities": ["IPC_LOCK"], "podSpec": {"hostPID": True}},
         "serviceMesh": "Disabled",
     },
     "watching": {

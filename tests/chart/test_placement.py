@@ -61,31 +61,26 @@ def test_pod_anti_affinity_of_the_user_replaces_spread() -> None:
 
 
 ZONES: Values = {"topologyKey": "zone", "maxSkew": 1, "whenUnsatisfiable": "ScheduleAnyway"}
-OF_MASTER: Values = {"runtimeClassName": "kata", "topologySpreadConstraints": [ZONES]}
 
 
-def test_master_has_a_runtime_class_of_its_own() -> None:
-    assert pod_spec(one(render({"master": OF_MASTER}), "Job"))["runtimeClassName"] == "kata"
+def spreading(constraint: Values) -> Manifest:
+    """The only constraint of the workers' pods."""
+    manifests = render({"worker": {"topologySpreadConstraints": [constraint]}})
+    made: Manifest
+    (made,) = pod_spec(one(manifests, "StatefulSet"))["topologySpreadConstraints"]
+    return made
 
 
-def test_master_spreads_among_masters() -> None:
-    spec = pod_spec(one(render({"master": OF_MASTER}), "Job"))
-    (constraint,) = spec["topologySpreadConstraints"]
-    masters = {"app.kubernetes.io/name": "horovod", "app.kubernetes.io/component": "master"}
-    assert constraint == {**ZONES, "labelSelector": {"matchLabels": masters}}
+def test_constraint_without_a_label_selector_spreads_the_workers_of_the_release() -> None:
+    labels = one(render(), "StatefulSet")["spec"]["template"]["metadata"]["labels"]
+    selected = spreading(ZONES)["labelSelector"]["matchLabels"]
+    assert selected.items() <= labels.items()
+    assert selected["app.kubernetes.io/component"] == "worker"
 
 
-def test_workers_do_not_get_the_masters_scheduling() -> None:
-    workers = pod_spec(one(render({"master": OF_MASTER}), "StatefulSet"))
-    assert not workers.keys() & {"runtimeClassName", "topologySpreadConstraints"}
-
-
-@pytest.mark.parametrize("kind", ["Job", "StatefulSet"])
-def test_label_selector_of_the_user_replaces_the_charts(kind: str) -> None:
+def test_label_selector_of_the_user_replaces_the_charts() -> None:
     own = {**ZONES, "labelSelector": {"matchLabels": {"mine": "yes"}}}
-    both = {"topologySpreadConstraints": [own]}
-    manifests = render({"master": both, "worker": both})
-    assert pod_spec(one(manifests, kind))["topologySpreadConstraints"] == [own]
+    assert spreading(own) == own
 
 
 def queued(command: str) -> list[Manifest]:

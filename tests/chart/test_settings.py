@@ -179,7 +179,11 @@ EFFECTS: list[tuple[Values, dict[str, Any]]] = [
     ({"networkPolicy": {"enabled": False}}, {"network policies": 0}),
     ({"hostNetwork": True}, {"network policies": 0}),
     (
-        {"hostNetwork": True, "hostPID": True, "agent": {"port": 29999}},
+        {
+            "hostNetwork": True,
+            "agent": {"port": 29999},
+            "worker": {"podSpec": {"hostPID": True}},
+        },
         {
             "hostNetwork": True,
             "hostPID": True,

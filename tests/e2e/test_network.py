@@ -198,7 +198,8 @@ def test_runs_end_beside_a_proxy_that_is_held(namespace: Namespace) -> None:
 
 
 def test_run_trains_on_the_host_network(privileged: Namespace) -> None:
-    privileged.train("hvd", staying(hostNetwork=True, hostPID=True, agent={"port": 23022}))
+    worker = {"number": 1, "podSpec": {"hostPID": True}}
+    privileged.train("hvd", staying(hostNetwork=True, worker=worker, agent={"port": 23022}))
     status = privileged.get("pod", "hvd-worker-0")["status"]
     assert status["podIP"] == status["hostIP"]
     (first,) = privileged.kubectl("exec", "hvd-worker-0", "--", "cat", "/proc/1/comm").split()

@@ -83,7 +83,7 @@ def test_quota(training: Training) -> None:
 def test_pod_security(training: Training) -> None:
     began = time.time()
     launch = {"preload": [], "workersTimeoutSeconds": 8}
-    training.install(STEPS, hostPID=True, launch=launch)
+    training.install(STEPS, worker={"podSpec": {"hostPID": True}}, launch=launch)
     reason = end(training, began)
     assert 'violates PodSecurity "restricted:latest": host namespaces (hostPID=true)' in reason
     assert "change the fields that the message names" in reason

@@ -55,10 +55,8 @@ def test_stale_dns(training: Training, values: Values) -> None:
     with stale_dns(str(node.gateway_ip), str(node.control_ip)) as dns:
         domain = f"{training.namespace.name}.svc.cluster.local"
         servers = {"nameservers": [str(node.gateway_ip)], "searches": [domain]}
-        policy = {"podSpec": {"dnsPolicy": "None"}}
-        fault = training.run_to(
-            FAULT_AT, STEPS, dnsConfig=servers, master=policy, worker=policy, **values
-        )
+        pods = {"podSpec": {"dnsPolicy": "None", "dnsConfig": servers}}
+        fault = training.run_to(FAULT_AT, STEPS, master=pods, worker=pods, **values)
         dns.stale = True
         after(LATE, lambda: setattr(dns, "stale", False))
         training.namespace.kubectl("delete", "pod", "hvd-worker-1", "--grace-period=0", "--force")

@@ -49,19 +49,16 @@
 {{- end }}
 
 {{/*
-The fields of a pod spec that the chart sets, with the values that change them, or "" where nothing does.
-OF stands for worker, master or the group.
+The fields of a pod spec that the chart sets, with the values that change them, or "" where nothing does. OF stands for
+worker, master or the group. The master's has no runtimeClassName and no topologySpreadConstraints.
 */}}
 {{- define "horovod.ownedPodFields" -}}
 affinity: OF.affinity
 automountServiceAccountToken: worker.automountServiceAccountToken or serviceAccount
 containers: worker.extraContainers
-dnsConfig: dnsConfig
 enableServiceLinks: ""
 ephemeralContainers: ""
-hostAliases: hostAliases
 hostNetwork: hostNetwork
-hostPID: hostPID
 hostname: ""
 imagePullSecrets: imagePullSecrets
 initContainers: OF.initContainers
@@ -106,7 +103,11 @@ volumeMounts: volumeMounts
 {{- define "horovod.checkPod" -}}
 {{- $of := .of -}}
 {{- $owned := include "horovod.ownedPodFields" . | fromYaml -}}
-{{- if .root.Values.hostNetwork -}}{{- $_ := set $owned "dnsPolicy" "hostNetwork" -}}{{- end -}}
+{{- if eq $of "master" -}}
+  {{- $owned = omit $owned "runtimeClassName" "topologySpreadConstraints" -}}
+{{- else if .root.Values.hostNetwork -}}
+  {{- $_ := set $owned "dnsPolicy" "hostNetwork" -}}
+{{- end -}}
 {{- range $field, $value := .values.podSpec -}}
   {{- include "horovod.refuseOwned" (dict "of" $of "in" "podSpec" "field" $field "owned" $owned) -}}
 {{- end -}}

@@ -2,7 +2,7 @@
 {{- define "horovod.retired" -}}
 {
   "useHostNetwork": "hostNetwork",
-  "useHostPID": "hostPID",
+  "useHostPID": "worker.podSpec.hostPID",
   "resources": "worker.resources and master.resources",
   "nodeSelector": "worker.nodeSelector and master.nodeSelector",
   "affinity": "worker.affinity and master.affinity",
@@ -22,6 +22,11 @@
   "launch.mode=horovodrun": "launch.mode=direct over Gloo, with the options in a line of horovodrun in master.args, or launch.mode=mpirun over MPI, which horovodrun took where Horovod had it, unless --gloo was given; and worker.env for HOROVOD_* and NCCL_* of master.env",
   "launch.hostsTimeoutSeconds": "launch.workersTimeoutSeconds, whose default is 1200 and not 600",
   "launch.elastic.minRanks": "worker.minimum, in workers",
-  "launch.elastic.maxRanks": "worker.number, the most workers that the run uses"
+  "launch.elastic.maxRanks": "worker.number, the most workers that the run uses",
+  "hostPID": "worker.podSpec.hostPID",
+  "dnsConfig": "worker.podSpec.dnsConfig and master.podSpec.dnsConfig",
+  "hostAliases": "worker.podSpec.hostAliases and master.podSpec.hostAliases",
+  "master.runtimeClassName": "master.podSpec.runtimeClassName",
+  "master.topologySpreadConstraints": "master.podSpec.topologySpreadConstraints, with a labelSelector"
 }
 {{- end }}

@@ -30,7 +30,7 @@ metadata:
   {{- end }}
 spec:
   restartPolicy: Never
-  {{- include "horovod.placement" (dict "root" . "of" $master "component" "master") | nindent 2 }}
+  {{- include "horovod.schedulingGroup" . | nindent 2 }}
   {{- with .facts.serviceAccount }}
   serviceAccountName: {{ . | quote }}
   {{- end }}

@@ -1,25 +1,28 @@
 {{/* Where pods run, and their labels and annotations. */}}
 
 {{/*
-Fields that place a pod, except its node selector, affinity and tolerations.
-Call with (dict "root" $ "of" $groupOrMaster "component" "worker").
+A group's fields that place its pods, except its node selector, affinity and tolerations.
+Call with (dict "root" $ "group" $group).
 */}}
-{{- define "horovod.placement" -}}
-{{- with .of.runtimeClassName }}
+{{- define "horovod.workerPlacement" -}}
+{{- with .group.runtimeClassName }}
 runtimeClassName: {{ . | quote }}
 {{- end }}
-{{- if eq .root.Values.gang "Kubernetes" }}
-schedulingGroup: {podGroupName: {{ .root.facts.podGroup | quote }}}
-{{- end }}
-{{- with .of.topologySpreadConstraints }}
-  {{- $labels := include "horovod.selector" (dict "root" $.root "component" $.component) | fromYaml }}
-  {{- /* A release has one master, so that the masters of all releases spread. */}}
-  {{- $labels = ternary (omit $labels "app.kubernetes.io/instance") $labels (eq $.component "master") }}
+{{- include "horovod.schedulingGroup" .root }}
+{{- with .group.topologySpreadConstraints }}
+  {{- $labels := include "horovod.selector" (dict "root" $.root "component" "worker") | fromYaml }}
 topologySpreadConstraints:
   {{- range . }}
   {{- $filled := set (deepCopy .) "labelSelector" (dict "matchLabels" $labels) }}
   - {{ ternary . $filled (hasKey . "labelSelector") | toYaml | nindent 4 | trim }}
   {{- end }}
+{{- end }}
+{{- end }}
+
+{{/* The field by which Kubernetes' own scheduler knows the pods of a gang. */}}
+{{- define "horovod.schedulingGroup" -}}
+{{- if eq .Values.gang "Kubernetes" }}
+schedulingGroup: {podGroupName: {{ .facts.podGroup | quote }}}
 {{- end }}
 {{- end }}
 

@@ -45,10 +45,7 @@ automountServiceAccountToken: {{ $group.automountServiceAccountToken }}
 {{- with $group.account }}
 serviceAccountName: {{ . | quote }}
 {{- end }}
-{{- include "horovod.placement" (dict "root" $root "of" $group "component" "worker") }}
-{{- if $root.Values.hostPID }}
-hostPID: true
-{{- end }}
+{{- include "horovod.workerPlacement" . }}
 {{- if $root.Values.hostNetwork }}
   {{- /* The master does not use it: on a node that it shares with a worker, mpirun would treat the worker as the local
   host. */}}

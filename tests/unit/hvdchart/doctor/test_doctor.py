@@ -127,6 +127,8 @@ def test_remedy_is_that_of_the_problem(
         ("restricted", {"podSecurityContext": {"runAsUser": 0}}, "needs baseline"),
         ("baseline", {"volumes": [{"name": "d", "hostPath": {}}]}, "volume d needs privileged"),
         ("baseline", {"hostNetwork": True}, "hostNetwork needs privileged"),
+        ("baseline", {"worker": {"podSpec": {"hostPID": True}}}, "podSpec needs privileged"),
+        ("baseline", {"master": {"podSpec": {"hostIPC": True}}}, "podSpec needs privileged"),
         ("baseline", {"worker": {"capabilities": ["IPC_LOCK"]}}, "capabilities` needs privileged"),
         ("privileged", {"hostNetwork": True}, ""),
         (None, {"hostNetwork": True}, ""),

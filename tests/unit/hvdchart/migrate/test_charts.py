@@ -109,7 +109,7 @@ def test_wrong_value_of_a_chart_is_refused(values: dict[str, Any], message: str)
     ("values", "path", "value"),
     [
         ({"worker": {"number": "4"}}, "worker.number", 4),
-        ({"useHostPID": "On"}, "hostPID", True),
+        ({"useHostPID": "On"}, "worker.podSpec.hostPID", True),
         # One rank for each GPU; shares and parts of GPUs count.
         ({"resources": {"limits": {"nvidia.com/mig-1g.5gb": "3"}}}, "worker.slots", 3),
         ({"master": {"args": ["mpirun -np 4 -npernode 2 a"]}}, "worker", {"number": 2, "slots": 2}),
