@@ -23,7 +23,7 @@ WIDTH = 120
 # What a key may declare as its hash.
 HASHES = ("identity", "settings", "none")
 # Keywords of the source that the schema lacks.
-OF_THIS_FILE = ("default", "effective", "hash")
+OF_THIS_FILE = ("default", "effective", "hash", "unhashed")
 Node = dict[str, Any]
 
 
@@ -171,6 +171,15 @@ def effective_numbers(node: Node, prefix: str = "") -> Iterator[tuple[str, int]]
             yield from effective_numbers(child, f"{prefix}{name}.")
 
 
+def unhashed_keys(node: Node, prefix: str = "") -> Iterator[str]:
+    """Dotted keys whose default is left out of the hashes although it is not empty."""
+    for name, child in node["properties"].items():
+        if child.get("unhashed"):
+            yield f"{prefix}{name}"
+        elif "properties" in child:
+            yield from unhashed_keys(child, f"{prefix}{name}.")
+
+
 def render_table(source: Node) -> str:
     rows = (
         (f"`{key}`", _type(node), _default(node), node["description"])
@@ -191,13 +200,18 @@ def _type(node: Node) -> str:
     if "$ref" in node:
         return {
             "objects": "list of objects",
+            "containers": "list of containers",
             "env": "list of env entries",
+            "capabilities": "list of strings",
             "stringMap": "map of strings",
         }.get(node["$ref"].rsplit("/", 1)[1], "object")
     if "enum" in node:
-        return ", ".join(f"`{choice}`" for choice in node["enum"])
-    kind = node["type"]
-    return " or ".join(kind) if isinstance(kind, list) else str(kind)
+        return ", ".join(f"`{inline(choice)}`" for choice in node["enum"])
+    kinds = node["type"] if isinstance(node["type"], list) else [node["type"]]
+    if "array" in kinds:
+        lists = f"list of {node['items']['type']}s"
+        kinds = [lists if kind == "array" else kind for kind in kinds]
+    return " or ".join(kinds)
 
 
 def _default(node: Node) -> str:
@@ -253,6 +267,9 @@ def generated_texts() -> dict[Path, str]:
         ),
         templates / "generated" / "_hashes.tpl": render_template(
             "hashes", {key: declared for key, declared in hashes.items() if declared != "none"}
+        ),
+        templates / "generated" / "_unhashed.tpl": render_template(
+            "unhashed", list(unhashed_keys(source))
         ),
         readme: replace_sections(readme, {"values table": render_table(source)}),
     }

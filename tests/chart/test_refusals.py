@@ -300,6 +300,6 @@ def test_code_that_does_not_fit_is_refused() -> None:
 @pytest.mark.parametrize(("key", "instead"), load_source()["retired"].items())
 def test_retired_key_is_refused_with_what_to_use_instead(key: str, instead: str) -> None:
     path, is_value, value = key.partition("=")
-    message = refusal(nested(path.split("."), value or True))
+    message = refusal(nested(path.split("."), value if is_value else True))
     kind = "value" if is_value else "key"
     assert f"{key} is a {kind} of older charts; use instead: {instead}" in message

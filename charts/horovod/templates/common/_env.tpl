@@ -8,6 +8,12 @@
 - {name: LOGNAME, value: horovod}
 {{- end }}
 
+{{/* The entry of the framework for the master and the workers; empty for Horovod. */}}
+{{- define "horovod.frameworkVariable" -}}
+{{- $framework := .Values.launch.framework -}}
+{{- if ne $framework "horovod" -}}{name: HVD_FRAMEWORK, value: {{ quote $framework }}}{{- end -}}
+{{- end }}
+
 {{/*
 The entries with each name once, as YAML: server-side apply refuses a list that has a name twice. The last entry of a
 name wins, in the place of the first, because entries between them may refer to it as $(NAME). It must not refer to an

@@ -27,6 +27,9 @@
   "dnsConfig": "worker.podSpec.dnsConfig and master.podSpec.dnsConfig",
   "hostAliases": "worker.podSpec.hostAliases and master.podSpec.hostAliases",
   "master.runtimeClassName": "master.podSpec.runtimeClassName",
-  "master.topologySpreadConstraints": "master.podSpec.topologySpreadConstraints, with a labelSelector"
+  "master.topologySpreadConstraints": "master.podSpec.topologySpreadConstraints, with a labelSelector",
+  "code.requirements=": "code.requirements=Install, the default",
+  "launch.framework=": "launch.framework=horovod, the default",
+  "staging.nodes=": "staging.nodes=Preferred, the default"
 }
 {{- end }}

@@ -97,8 +97,8 @@ spec:
   (hvd_pods/master/mpi.py). */}}
 - {{ . }}
 {{- end }}
-{{- with .Values.launch.framework }}
-- {name: HVD_FRAMEWORK, value: {{ . | quote }}}
+{{- with include "horovod.frameworkVariable" . }}
+- {{ . }}
 {{- end }}
 {{- with .Values.serviceMesh }}
 - {name: HVD_MESH, value: {{ . | quote }}}

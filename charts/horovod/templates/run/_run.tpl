@@ -28,18 +28,20 @@ Call with (dict "root" $ "hash" "identity").
 {{- end }}
 
 {{/*
-Copies the values of some keys of the chart, except a null and an empty default: a key that a newer chart adds changes
-nothing. What the user writes below a key counts as it is, with what is empty or false.
+Copies the values of some keys of the chart, except a null and a default that is empty or unhashed: a key that a newer
+chart adds changes nothing. What the user writes below a key counts as it is, with what is empty or false.
 Call with (dict "into" $copy "from" $values "paths" $keys "defaults" $defaults).
 */}}
 {{- define "horovod.pickSet" -}}
+{{- $unhashed := include "horovod.unhashed" . | fromJsonArray -}}
 {{- range $path := .paths -}}
   {{- $value := $.from -}}
   {{- range splitList "." $path -}}{{- $value = index $value . -}}{{- end -}}
   {{- /* Empty keys of an image override nothing. */ -}}
   {{- if hasSuffix ".image" $path -}}{{- $value = include "horovod.mergedImage" (dict "own" $value) | fromJson -}}{{- end -}}
-  {{- $isEmptyDefault := and (empty $value) (eq (toJson $value) (get $.defaults $path | toJson)) -}}
-  {{- if not (or (kindIs "invalid" $value) $isEmptyDefault) -}}
+  {{- $isDefault := eq (toJson $value) (get $.defaults $path | toJson) -}}
+  {{- $isLeftOut := and $isDefault (or (empty $value) (has $path $unhashed)) -}}
+  {{- if not (or (kindIs "invalid" $value) $isLeftOut) -}}
     {{- include "horovod.restoreDefaults" (dict "into" $.into "defaults" (dict $path $value)) -}}
   {{- end -}}
 {{- end -}}

@@ -138,8 +138,8 @@ The variables that the chart sets in a worker; worker.env overrides them. Call w
 {{- if not (kindIs "invalid" .root.Values.launch.preload) }}
 - {name: HVD_PRELOAD, value: {{ join " " .root.Values.launch.preload | quote }}}
 {{- end }}
-{{- with .root.Values.launch.framework }}
-- {name: HVD_FRAMEWORK, value: {{ . | quote }}}
+{{- with include "horovod.frameworkVariable" .root }}
+- {{ . }}
 {{- end }}
 {{- /* Ranks write their metrics there, in memory. The master reads their progress even when metrics.enabled
 is false. */}}
