@@ -1,7 +1,7 @@
 """What the chart derives from its values, for those who ask before it is rendered.
 
-The rules are those of horovod.prepareNames and horovod.preparePolicies in its templates, with which
-tests/chart/test_facts.py compares them.
+The rules are those of horovod.prepareNames, horovod.preparePolicies and master/role.yaml in its
+templates, with which tests/chart/test_facts.py compares them.
 """
 
 from __future__ import annotations
@@ -19,3 +19,10 @@ def has_policy(values: Mapping[str, Any]) -> bool:
     """Whether a release with these values has a NetworkPolicy for its pods."""
     enabled = (values.get("networkPolicy") or {}).get("enabled")
     return bool(not values.get("hostNetwork") if enabled is None else enabled)
+
+
+def has_role(values: Mapping[str, Any]) -> bool:
+    """Whether a release with these values has a Role, for the ServiceAccount of its master."""
+    account = values.get("serviceAccount") or {}
+    has_account = account.get("create") is not False or bool(account.get("name"))
+    return has_account and (values.get("rbac") or {}).get("create") is not False

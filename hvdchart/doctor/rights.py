@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import cache
 from typing import Any, NamedTuple, TypeAlias
 
-from hvdchart.chart_facts import has_policy, is_in_kueue
+from hvdchart.chart_facts import has_policy, has_role, is_in_kueue
 from hvdchart.doctor.findings import Finding
 
 Values: TypeAlias = Mapping[str, Any]
@@ -20,21 +20,26 @@ class Right(NamedTuple):
     verb: str
 
 
+_Table: TypeAlias = tuple[tuple[str, str, tuple[str, ...]], ...]
+"""Groups of the API, resources and their verbs."""
 _CHANGE = ("get", "create", "patch", "delete")
 _RBAC = "rbac.authorization.k8s.io"
 _NETWORK = "networking.k8s.io"
-# What Helm and the chart's objects need. A Role may only be created by who has its rights: the last
-# ones are the master's (templates/master/role.yaml).
-_DEPLOY: tuple[tuple[str, str, tuple[str, ...]], ...] = (
+# What Helm and the chart's objects need.
+_DEPLOY: _Table = (
     ("", "secrets", ("list", "update", *_CHANGE)),
     ("", "configmaps", ("list", *_CHANGE)),
     ("", "services", _CHANGE),
     ("", "serviceaccounts", _CHANGE),
     ("apps", "statefulsets", ("list", *_CHANGE)),
     ("batch", "jobs", ("list", "watch", *_CHANGE)),
+    (_NETWORK, "networkpolicies", _CHANGE),
+)
+# What the master's Role needs. A Role may only be created by who has its rights: the last ones are
+# the master's (templates/master/role.yaml).
+_ROLE: _Table = (
     (_RBAC, "roles", _CHANGE),
     (_RBAC, "rolebindings", _CHANGE),
-    (_NETWORK, "networkpolicies", _CHANGE),
     ("discovery.k8s.io", "endpointslices", ("list", "watch")),
     ("", "pods", ("list", "delete")),
     ("", "events", ("create", "list")),
@@ -66,16 +71,25 @@ _OPTIONAL = "rights to enter pods"
 
 def needed_rights(purpose: str, values: Values | None) -> Iterator[Right]:
     """The rights that a purpose needs, with those for what the values of a spec enable."""
-    for group, resource, verbs in PURPOSES[purpose]:
-        yield from (Right(group, resource, verb) for verb in verbs)
-    if purpose == "rights to deploy":
-        for (key, switch), (group, resource) in _OPTIONAL_OBJECTS.items():
-            if ((values or {}).get(key) or {}).get(switch):
-                yield from (Right(group, resource, verb) for verb in _CHANGE)
-        if has_policy(values or {}) and not is_in_kueue(values or {}):
+    yield from _rights(PURPOSES[purpose])
+    if purpose != "rights to deploy":
+        return
+    given = values or {}
+    for (key, switch), (group, resource) in _OPTIONAL_OBJECTS.items():
+        if (given.get(key) or {}).get(switch):
+            yield from (Right(group, resource, verb) for verb in _CHANGE)
+    if has_role(given):
+        yield from _rights(_ROLE)
+        if has_policy(given) and not is_in_kueue(given):
             # `helm test` probes the NetworkPolicy, for which it takes off the label of its pod:
             # this is the condition of templates/master/role.yaml.
             yield Right("", "pods", "patch")
+
+
+def _rights(table: _Table) -> Iterator[Right]:
+    """The rights of a table, one for each verb."""
+    for group, resource, verbs in table:
+        yield from (Right(group, resource, verb) for verb in verbs)
 
 
 def examine_rights(

@@ -137,6 +137,7 @@ CASES: dict[str, Values] = {
     },
     "staging": {**DATA, "staging": STAGING, "results": {"command": ["true"], "path": "/data"}},
     "additions to pods": ADDITIONS,
+    "named account": {"serviceAccount": {"create": False, "name": "masters"}},
     "overridden variables": {
         "worker": {"env": [{"name": "I_MPI_PIN", "value": "1"}, {"name": "A", "value": "1"}]},
         # Names that YAML reads as something else than text.

@@ -10,7 +10,7 @@ import pytest
 from devtools.docs_gen.chart_docs import load_source
 from hvd_pods.common import horovodrun
 from hvd_pods.rules import messages as m
-from hvdchart.chart_facts import has_policy, is_in_kueue
+from hvdchart.chart_facts import has_policy, has_role, is_in_kueue
 from hvdchart.chart_files import is_charts_volume, most_workers, read_data
 from hvdchart.cli.options import MOST_WORKERS
 from hvdchart.run.state.ranks import run_of
@@ -34,6 +34,9 @@ CASES: list[Values] = [
     {"queueName": "q"},
     {"queueName": "q", "gang": "Volcano"},
     {"gang": "Volcano"},
+    {"serviceAccount": {"create": False}},
+    {"serviceAccount": {"create": False, "name": "masters"}},
+    {"rbac": {"create": False}},
 ]
 
 
@@ -42,6 +45,7 @@ def test_hvdchart_knows_what_the_chart_derives(values: Values) -> None:
     rendered = render({**values, "tensorboard": {"enabled": False}})
     assert has_policy(values) == bool(of_kind(rendered, "NetworkPolicy"))
     assert is_in_kueue(values) == ("kueue.x-k8s.io/" in json.dumps(rendered))
+    assert has_role(values) == bool(of_kind(rendered, "Role"))
 
 
 def test_hvdchart_knows_the_volumes_of_the_chart() -> None:

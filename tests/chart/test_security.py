@@ -11,7 +11,9 @@ from tests.chart.cases import EVERY_POD
 from tests.chart.render import (
     CHART,
     Manifest,
+    Values,
     containers_of,
+    of_kind,
     one,
     pod_spec,
     pod_specs,
@@ -155,6 +157,35 @@ def test_page_says_what_each_right_allows_that_no_name_bounds() -> None:
         listed = " ".join(row for row in rows if f"`{resource}`" in row)
         assert set(verbs.split(", ")) <= set(re.findall(r"\w+", listed)), resource
     assert [row for row in rows if "ConfigMap of staged data" in row]
+
+
+@pytest.mark.parametrize(
+    ("values", "made", "bound"),
+    [
+        ({}, ["hvd-master"], ["hvd-master"]),
+        ({"serviceAccount": {"name": "own"}}, ["own"], ["own"]),
+        # As in other charts: the Role is also that of an account which is there already.
+        ({"serviceAccount": {"create": False, "name": "own"}}, [], ["own"]),
+        ({"rbac": {"create": False}}, ["hvd-master"], []),
+        ({"serviceAccount": {"create": False, "name": "own"}, "rbac": {"create": False}}, [], []),
+        # Nobody else gets the rights, such as the namespace's default account.
+        ({"serviceAccount": {"create": False}}, [], []),
+    ],
+)
+@pytest.mark.promise("role is bound to the account of the master alone")
+def test_role_is_bound_to_the_account_of_the_master_alone(
+    values: Values, made: list[str], bound: list[str]
+) -> None:
+    manifests = render(values)
+    accounts = of_kind(manifests, "ServiceAccount")
+    assert [account["metadata"]["name"] for account in accounts] == made
+    bindings = of_kind(manifests, "RoleBinding")
+    subjects = [subject for binding in bindings for subject in binding["subjects"]]
+    assert [(each["kind"], each["name"]) for each in subjects] == [
+        ("ServiceAccount", name) for name in bound
+    ]
+    roles = {binding["roleRef"]["name"] for binding in bindings}
+    assert {role["metadata"]["name"] for role in of_kind(manifests, "Role")} == roles
 
 
 @pytest.mark.promise("role grants only the verbs in use")

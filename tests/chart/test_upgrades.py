@@ -491,6 +491,18 @@ def test_objects_that_nobody_creates_are_refused(place: Namespace, missing: str)
     assert f'"{missing}"' in message
 
 
+@pytest.mark.parametrize(("rbac", "answer"), [(True, "yes"), (False, "no")])
+def test_named_account_has_the_rights_of_the_master_from_the_chart_if_that_grants_them(
+    place: Namespace, *, rbac: bool, answer: str
+) -> None:
+    named = {"serviceAccount": {"create": False, "name": "masters"}, "extraObjects": ACCOUNTS[:1]}
+    upgrade(place, "helm4", CHART, RUN, named, {"rbac": {"create": rbac}})
+    right = ("patch", "statefulsets/hvd-worker", "--subresource=scale")
+    account = f"--as=system:serviceaccount:{place.name}:masters"
+    asked = place.client.command("auth", "can-i", *right, account)
+    assert place.call(*asked).stdout.strip() == answer
+
+
 def on_nodes(name: str, port: int) -> Manifest:
     """A StatefulSet of another release, whose pods have a port of their nodes."""
     labels = {"app.kubernetes.io/name": "horovod", "app.kubernetes.io/instance": name}

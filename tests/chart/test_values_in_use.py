@@ -168,6 +168,7 @@ CHANGED: dict[str, Any] = {
     "podSecurityContext": {"runAsNonRoot": False, "fsGroupChangePolicy": "Always"},
     "securityContext": {"allowPrivilegeEscalation": True, "readOnlyRootFilesystem": False},
     "serviceAccount.create": False,
+    "rbac.create": False,
 }
 # Further values that a changed value needs.
 WITH: dict[str, Values] = {

@@ -114,6 +114,7 @@
   "serviceAccount.create": true,
   "serviceAccount.name": "",
   "serviceAccount.annotations": {},
+  "rbac.create": true,
   "extraObjects": []
 }
 {{- end }}

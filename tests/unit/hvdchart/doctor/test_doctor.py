@@ -271,6 +271,18 @@ def test_right_to_patch_pods_is_needed_where_the_masters_role_has_it(
     assert (Right("", "pods", "patch") in needed) is is_needed
 
 
+@pytest.mark.parametrize(
+    "values", [{"rbac": {"create": False}}, {"serviceAccount": {"create": False}}]
+)
+def test_rights_on_roles_are_needed_only_where_the_chart_creates_one(
+    values: dict[str, Any],
+) -> None:
+    """With the ClusterRole `edit`, people may create everything else."""
+    resources = {right.resource for right in needed_rights("rights to deploy", values)}
+    assert "statefulsets" in resources
+    assert not resources & {"roles", "rolebindings", "endpointslices"}
+
+
 def test_each_kind_of_object_that_the_chart_creates_is_among_the_rights() -> None:
     """By default; the other kinds are those that a spec enables."""
     kinds = {
