@@ -69,11 +69,6 @@ def most_workers() -> int:
     return int(read_data("resources.json")["workers"])
 
 
-def longest_release_name() -> int:
-    """The most characters that the name of a release may have."""
-    return int(read_data("resources.json")["releaseName"])
-
-
 def is_charts_volume(name: str) -> bool:
     """Whether the chart's pods have a volume of this name, which values may replace or not."""
     reserved = read_data("resources.json")["reserved"]

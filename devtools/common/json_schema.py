@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 # Keywords whose value maps names, not keywords, to schemas.
-NAMED_SCHEMAS = ("properties", "$defs")
+NAMED_SCHEMAS = ("properties", "patternProperties", "$defs")
 
 
 def forbid_unknown_properties(schema: Any, drop: Callable[[str], bool]) -> Any:

@@ -42,14 +42,18 @@ def load_source() -> Node:
 
 
 def _fill_in(node: Node) -> None:
-    """Replaces the names of limits and of numbers below `node`. Exits for an unknown limit."""
+    """Replaces names of limits, patterns and numbers below `node`. Exits for an unknown limit."""
+    known = read_data("resources.json")
     for name, child in node.get("properties", {}).items():
         _fill_in(child)
-        if isinstance(limit := child.get("maximum"), str):
-            limits = read_data("resources.json")
-            if limit not in limits:
-                sys.exit(f"{SOURCE}: {name}: `maximum` is {limit}, which resources.json has not")
-            child["maximum"] = limits[limit]
+        for keyword in ("maximum", "maxLength"):
+            limit = child.get(keyword)
+            if isinstance(limit, str):
+                if limit not in known:
+                    sys.exit(f"{SOURCE}: {name}: `{keyword}`: resources.json has no {limit}")
+                child[keyword] = known[limit]
+        if "pattern" in child:
+            child["pattern"] = child["pattern"].replace("{hostLabel}", known["hostLabel"])
         if "effective" in child:
             number = str(child["effective"])
             text = child.get("description", "")

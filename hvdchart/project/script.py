@@ -180,7 +180,8 @@ def script_command(script: Path, code: Path | None, arguments: Sequence[str] = (
 def _names_of_files() -> str:
     """The pattern of the names that the chart takes for single files of code."""
     files = schema_at(values_schema(), ("code", "files")) or {}
-    return str(files["propertyNames"]["pattern"])
+    (pattern,) = files["patternProperties"]
+    return str(pattern)
 
 
 def script_name(script: Path) -> str:

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Generic, Protocol, TypeVar, cast
 
-from hvdchart.chart_files import longest_release_name
+from hvdchart.chart_files import read_data
 from hvdchart.errors import ErrorCollector, SpecError
 from hvdchart.quantity import cpu_millis, memory_bytes
 from hvdchart.spec.yaml_tree import CONTROL, Node, Plain, shorten
@@ -382,15 +382,10 @@ def _one_of(names: list[str]) -> str:
 
 
 API_VERSION = "hvdchart/v1"
-# RFC 1035 labels. The length of a group's leaves room for the suffixes that the chart appends.
-RELEASE_NAME = String(
-    "a name of a-z, 0-9 and - that starts with a letter",
-    r"[a-z]([-a-z0-9]*[a-z0-9])?",
-    longest_release_name(),
-)
-GROUP_NAME = String(
-    "a name of a-z, 0-9 and - that starts with a letter", r"[a-z]([-a-z0-9]*[a-z0-9])?", 30
-)
+_NAMES = read_data("resources.json")
+_HOST_LABEL = "a name of a-z, 0-9 and - that starts with a letter"
+RELEASE_NAME = String(_HOST_LABEL, _NAMES["hostLabel"], _NAMES["releaseName"])
+GROUP_NAME = String(_HOST_LABEL, _NAMES["hostLabel"], _NAMES["groupName"])
 OBJECT_NAME = String("the name of a Kubernetes object", r"[a-z0-9]([-.a-z0-9]*[a-z0-9])?", 253)
 LABEL_KEY = String(
     "a label key such as example.com/node-type",

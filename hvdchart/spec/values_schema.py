@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import json
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -42,8 +43,11 @@ def schema_at(schema: Mapping[str, Any], path: Sequence[str | int]) -> Mapping[s
             child = node.get("items", {})
         else:
             # An object without listed properties is a Kubernetes object: any key may follow.
-            others = node.get("additionalProperties", "properties" not in node)
-            child = node.get("properties", {}).get(step, others)
+            child = node.get("additionalProperties", "properties" not in node)
+            for pattern, named in node.get("patternProperties", {}).items():
+                if re.search(pattern, step):
+                    child = named
+            child = node.get("properties", {}).get(step, child)
         if child is False:
             return None
         node = resolve(schema, {} if child is True else child)

@@ -35,7 +35,6 @@ CONTRADICTIONS: list[tuple[Values, list[str]]] = [
         },
         ["StatefulSet", "53", "workerGroups[].name"],
     ),
-    ({"fullnameOverride": "a.b"}, ["fullnameOverride", '"a.b"']),
     ({"nameOverride": "nnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnn"}, ["nameOverride", "48"]),
     (
         {"workerGroups": [{"name": "a", "number": 9000}, {"name": "b", "number": 2000}]},
@@ -248,7 +247,6 @@ CONTRADICTIONS: list[tuple[Values, list[str]]] = [
     ),
     ({"code": {"files": {"a.py": "", "b.py": ""}}}, ["code", "master.args"]),
     ({"code": {"archive": "UEsDBA=="}}, ["code.archive"]),
-    ({"code": {"files": {"train": {"p y": ""}}}}, ["code.files", "train.p y"]),
 ]
 # Values that the schema refuses.
 WRONG_VALUES: list[tuple[Values, list[str]]] = [
@@ -258,6 +256,12 @@ WRONG_VALUES: list[tuple[Values, list[str]]] = [
     ({"agent": {"port": 1023}}, ["/agent/port"]),
     ({"agent": {"generation": 0}}, ["/agent/generation"]),
     ({"launch": {"preload": ["a..b"]}}, ["preload"]),
+    ({"fullnameOverride": "a.b"}, ["/fullnameOverride", "a.b"]),
+    ({"fullnameOverride": "r" * 48}, ["/fullnameOverride", "47"]),
+    ({"workerGroups": [{"name": "1"}]}, ["/workerGroups/0/name"]),
+    ({"code": {"files": {"src/train.py": ""}}}, ["/code/files", "src/train.py"]),
+    # As --set-file makes it of a name without backslashes.
+    ({"code": {"files": {"train": {"p y": ""}}}}, ["/code/files/train", "p y"]),
     *(
         ({"tracing": {"endpoint": url}}, ["/tracing/endpoint"])
         for url in (

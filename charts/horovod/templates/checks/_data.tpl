@@ -3,12 +3,6 @@
 {{- define "horovod.checkCode" -}}
 {{- $code := .Values.code -}}
 {{- $size := .facts.code.size -}}
-{{- range $name, $_ := .facts.code.files -}}
-  {{- if not (regexMatch "^[A-Za-z0-9_][-._A-Za-z0-9]*$" $name) -}}
-    {{- $allowed := "use letters, digits, '.', '-' and '_'; for a folder use code.archive" -}}
-    {{- fail (printf "code.files has the name %q: %s" $name $allowed) -}}
-  {{- end -}}
-{{- end -}}
 {{- $most := int .facts.shared.codeCharacters -}}
 {{- if gt $size $most -}}
   {{- $why := "Helm stores them twice in a Secret of at most 1 MiB; put more into the image or onto a volume" -}}

@@ -5,8 +5,8 @@
 {{- $from := "from the release's name and the chart's alias" -}}
 {{- if eq $fullname .Release.Name -}}{{- $from = "the release's name" -}}{{- end -}}
 {{- if .Values.nameOverride -}}{{- $from = "from the release's name and nameOverride" -}}{{- end -}}
-{{- if .Values.fullnameOverride -}}{{- $from = "fullnameOverride" -}}{{- end -}}
-{{- if not (regexMatch "^[a-z]([-a-z0-9]*[a-z0-9])?$" $fullname) -}}
+{{- /* The schema has checked fullnameOverride. */ -}}
+{{- if not (regexMatch (printf "^(%s)$" .facts.shared.hostLabel) $fullname) -}}
   {{- $rule := "it must consist of lower-case letters, digits and '-' and start with a letter" -}}
   {{- fail (printf "the name of the objects is %q (%s): it becomes part of host names, so %s" $fullname $from $rule) -}}
 {{- end -}}
