@@ -235,9 +235,9 @@ def test_notes_promise_an_end_of_the_workers_where_the_master_has_the_rights(
 @pytest.mark.parametrize(
     ("worker", "says"),
     [
-        ({"number": 1, "slots": 1}, "1 rank on 1 worker. Follow"),
-        ({"number": 1, "slots": 2, "spares": 1}, "2 ranks on 1 worker, with 1 spare. Follow"),
-        ({"number": 2, "slots": 1, "spares": 2}, "2 ranks on 2 workers, with 2 spares. Follow"),
+        ({"number": 1, "slots": 1}, "1 rank on 1 worker."),
+        ({"number": 1, "slots": 2, "spares": 1}, "2 ranks on 1 worker, with 1 spare."),
+        ({"number": 2, "slots": 1, "spares": 2}, "2 ranks on 2 workers, with 2 spares."),
     ],
 )
 def test_notes_count_ranks_and_workers(worker: Values, says: str) -> None:
@@ -246,9 +246,36 @@ def test_notes_count_ranks_and_workers(worker: Values, says: str) -> None:
 
 @pytest.mark.parametrize("values", [EVERY_POD, {**EVERY_POD, "fullnameOverride": "other"}, {}])
 def test_notes_say_how_tensorboard_is_reached(values: Values) -> None:
-    ways = re.findall(r"`kubectl --namespace team port-forward (.+)`", read_notes(values))
+    ways = re.findall(
+        r"^  kubectl --namespace team port-forward (.+)$", read_notes(values), re.MULTILINE
+    )
     names = [each["metadata"]["name"] for each in of_kind(render(values), "Deployment")]
     assert ways == [f"service/{name} 6006" for name in names]
+
+
+TO_OUTPUT: Values = {"worker": {"env": [{"name": "OUTPUT_PATH", "value": "/output"}]}}
+ON_VOLUME: Values = {
+    "volumes": [{"name": "output", "persistentVolumeClaim": {"claimName": "output"}}],
+    "volumeMounts": [{"name": "output", "mountPath": "/output"}],
+}
+
+
+@pytest.mark.parametrize(
+    ("values", "command", "is_lost"),
+    [
+        ({}, None, False),
+        (TO_OUTPUT, "cp hvd-worker-0:/output results", True),
+        ({**TO_OUTPUT, **ON_VOLUME}, "cp hvd-worker-0:/output results", False),
+        (EVERY_POD, "logs job/NAME --container results", False),
+    ],
+)
+def test_notes_say_how_to_get_the_results(
+    values: Values, command: str | None, *, is_lost: bool
+) -> None:
+    notes = read_notes(values)
+    shown = re.findall(r"^  kubectl --namespace team (.+ results)$", notes, re.MULTILINE)
+    assert [re.sub("job/[^ ]+", "job/NAME", each) for each in shown] == [command] * bool(command)
+    assert ("No volume is mounted" in notes) is is_lost
 
 
 @pytest.mark.parametrize(("version", "warns"), [("v1alpha2", True), ("v1beta1", False)])
