@@ -11,6 +11,7 @@ from tests.chart.render import CHART
 
 _TEMPLATES = CHART / "templates"
 _DEFINITION = re.compile(r'{{-? define "horovod\.(\w+)" -?}}(.*?)(?={{-? define |\Z)', re.DOTALL)
+_COMMENTED = re.compile(r'{{/\*((?:(?!\*/).)*)\*/}}\n{{-? define "horovod\.(\w+)"', re.DOTALL)
 _INCLUDED = re.compile(r'include "horovod\.(\w+)"')
 # The facts by any name that a definition gives them: $.root.facts, $facts.
 _WRITTEN = re.compile(r'set [$.\w]*facts "(\w+)"')
@@ -46,16 +47,6 @@ def reached_from(name: str) -> str:
     return "\n".join(seen.values())
 
 
-def table() -> dict[str, list[str]]:
-    """The fields that each step adds, as the comment of horovod.prepare lists them."""
-    text = (_TEMPLATES / "common" / "_prepare.tpl").read_text()
-    rows = text.partition("Adds to .facts\n")[2].partition("\n\n")[0].splitlines()
-    split = [row.split(maxsplit=1) for row in rows]
-    return {
-        name: [] if fields.startswith("nothing:") else fields.split(", ") for name, fields in split
-    }
-
-
 def added_by(step: str) -> list[str]:
     if step == "prepare":
         own = definitions()["prepare"]
@@ -64,25 +55,29 @@ def added_by(step: str) -> list[str]:
     return _WRITTEN.findall(reached_from(step))
 
 
-def test_table_lists_the_steps_in_their_order() -> None:
-    assert ["prepare", *steps()] == list(table())
+def listed_by(step: str) -> list[str]:
+    """The fields in the list of the comment before a definition."""
+    texts = [path.read_text() for path in sorted(_TEMPLATES.rglob("*.tpl"))]
+    comments = dict(pair[::-1] for text in texts for pair in _COMMENTED.findall(text))
+    lines = comments.get(step, "").partition("Adds to .facts:\n")[2].splitlines()
+    rows = (re.match(r"  (\w.*?)  ", line) for line in lines)
+    return [field for row in rows if row for field in row[1].split(", ")]
 
 
-@pytest.mark.parametrize("step", list(table()))
-def test_table_lists_what_a_step_adds(step: str) -> None:
-    assert sorted(table()[step]) == sorted(added_by(step))
+@pytest.mark.parametrize("step", ["prepare", *steps()])
+def test_comment_of_a_step_lists_what_it_adds(step: str) -> None:
+    assert sorted(listed_by(step)) == sorted(added_by(step))
 
 
-@pytest.mark.parametrize("step", [step for step in table() if step != "prepare"])
+@pytest.mark.parametrize("step", steps())
 def test_step_reads_what_it_or_an_earlier_one_has_added(step: str) -> None:
-    order = list(table())
-    known = {field for each in order[: order.index(step) + 1] for field in table()[each]}
+    order = ["prepare", *steps()]
+    known = {field for each in order[: order.index(step) + 1] for field in added_by(each)}
     assert set(_READ.findall(reached_from(step))) - known == set()
 
 
 def test_only_steps_add_facts() -> None:
-    reached = {step: reached_from(step) for step in table() if step != "prepare"}
-    in_steps = sum(len(_WRITTEN.findall(text)) for text in reached.values())
+    in_steps = sum(len(_WRITTEN.findall(reached_from(step))) for step in steps())
     everywhere = [
         field
         for path in _TEMPLATES.rglob("*.*")

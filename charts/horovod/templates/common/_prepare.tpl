@@ -3,28 +3,10 @@
 {{/*
 Every template file includes this first. Helm renders all files of a chart with the same root, so the first call does
 the work and keeps the result in .facts, which later templates read. Each step reads what an earlier one has added, and
-describes its own fields beside its definition. A definition whose name begins with prepare or find adds to .facts; one
-that is named by a noun returns something.
+lists what it adds itself beside its definition. A definition whose name begins with prepare or find adds to .facts; one
+whose name begins with check refuses values; one that is named by a noun returns something.
 
-Step              Adds to .facts
-prepare           shared, metricsPort, hasAccess, effective
-prepareNames      fullname, name, serviceAccount, record, kueue, hasTest
-preparePrograms   programs
-prepareKeys       keys
-preparePolicies   hasPolicy, hasTensorboardPolicy
-prepareGroups     groups, ranks, workers, spares
-prepareGang       gangSize, podGroup, gangApi, gangSpec, schedulerName
-prepareCode       code
-prepareCommand    command, isHorovodrunLine, mode
-preparePaths      resultsPath, logDir
-checks            nothing: refuses values that contradict each other
-findRun           id, settings, job, sets, recordedEnd, ended, end, workersAreDone
-findKeptPrograms  keptPrograms
-checksOfRun       nothing: refuses what contradicts the run in the cluster
-prepareWorkers    nothing: completes each of groups
-prepareMaster     masterPod, jobName
-
-Of the first step:
+Adds to .facts:
   shared       resources.json: what hvdchart and the pods know of names, limits and devices, too
   metricsPort  the port of the metrics of master and workers
   hasAccess    whether Helm can read the cluster
