@@ -575,9 +575,19 @@ def test_upgrade_from_a_chart_with_ssh_removes_its_keys(from_ssh: FromSsh) -> No
     assert "ssh" not in volumes
 
 
-def test_selector_of_an_earlier_version_is_refused_with_the_remedy(place: Namespace) -> None:
-    """In 0.1.0 the instance was fullnameOverride, and Kubernetes never changes a selector."""
-    labels = {"app.kubernetes.io/name": "horovod", "app.kubernetes.io/instance": "lab"}
+@pytest.mark.parametrize("label", ["app.kubernetes.io/instance", "app.kubernetes.io/name"])
+def test_other_selector_is_refused_with_the_remedy(place: Namespace, label: str) -> None:
+    """In 0.1.0 the instance was fullnameOverride; the name is nameOverride.
+
+    Kubernetes never changes a selector.
+    """
+    labels = {
+        "app.kubernetes.io/name": "horovod",
+        "app.kubernetes.io/instance": "hvd",
+        "app.kubernetes.io/component": "worker",
+        "horovod/group": "worker",
+        label: "lab",
+    }
     pod = {"metadata": {"labels": labels}, "spec": {"containers": [{"name": "a", "image": "a"}]}}
     old = {
         "apiVersion": "apps/v1",
@@ -590,7 +600,8 @@ def test_selector_of_an_earlier_version_is_refused_with_the_remedy(place: Namesp
     values = {**RUN, "fullnameOverride": "lab"}
     done = place.helm("upgrade", "--install", "hvd", str(CHART), values=values, version="helm4")
     assert done.returncode != 0
-    for word in ('"lab-worker"', 'instance "lab"', f"--namespace {place.name} delete statefulset"):
+    remedy = f"--namespace {place.name} delete statefulset lab-worker"
+    for word in ('StatefulSet "lab-worker"', f'"{label}":"lab"', remedy):
         assert word in done.stderr
     place.kubectl("delete", "statefulset", "lab-worker")
     upgrade(place, "helm4", CHART, values)

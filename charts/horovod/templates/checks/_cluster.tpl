@@ -9,16 +9,7 @@ Checks of the values against the cluster: objects that they name exist, and none
   {{- range .Values.extraObjects -}}
     {{- $created = append $created (printf "%s/%s" (dig "kind" "" .) (dig "metadata" "name" "" .)) -}}
   {{- end -}}
-  {{- range .facts.groups -}}
-    {{- $old := lookup "apps/v1" "StatefulSet" $ns .statefulSet | default dict -}}
-    {{- $instance := dig "spec" "selector" "matchLabels" "app.kubernetes.io/instance" "" $old -}}
-    {{- if and $instance (ne $instance $.Release.Name) -}}
-      {{- $problem := printf "StatefulSet %q selects pods with the instance %q" .statefulSet $instance -}}
-      {{- $rule := "this version of the chart selects by the release's name, and Kubernetes never changes a selector" -}}
-      {{- $remedy := printf "kubectl --namespace %s delete statefulset %s" $ns .statefulSet -}}
-      {{- fail (printf "%s: %s; end the run, delete it (%s) and upgrade again" $problem $rule $remedy) -}}
-    {{- end -}}
-  {{- end -}}
+  {{- include "horovod.checkSelectors" . -}}
   {{- include "horovod.checkSecrets" (dict "root" . "created" $created) -}}
   {{- include "horovod.checkHostPort" . -}}
   {{- range .facts.groups -}}
@@ -48,6 +39,35 @@ Checks of the values against the cluster: objects that they name exist, and none
       {{- $problem := printf "namespace %q has no such ServiceAccount: create it first, or set serviceAccount.create" $ns -}}
       {{- fail (printf "serviceAccount.name is %q and serviceAccount.create is false, but %s" .name $problem) -}}
     {{- end -}}
+  {{- end -}}
+{{- end -}}
+{{- end }}
+
+{{/*
+An older chart, or another nameOverride, has made objects that select other pods. Helm itself refuses objects of another
+release.
+*/}}
+{{- define "horovod.checkSelectors" -}}
+{{- $ns := .Release.Namespace -}}
+{{- $objects := list -}}
+{{- range .facts.groups -}}
+  {{- $selector := include "horovod.groupSelector" (dict "root" $ "group" .) | fromYaml -}}
+  {{- $objects = append $objects (dict "kind" "StatefulSet" "name" .statefulSet "selector" $selector) -}}
+{{- end -}}
+{{- if .Values.tensorboard.enabled -}}
+  {{- $selector := include "horovod.selector" (dict "root" . "component" "tensorboard") | fromYaml -}}
+  {{- $name := printf "%s-tensorboard" .facts.fullname -}}
+  {{- $objects = append $objects (dict "kind" "Deployment" "name" $name "selector" $selector) -}}
+{{- end -}}
+{{- range $objects -}}
+  {{- $old := lookup "apps/v1" .kind $ns .name | default dict -}}
+  {{- $owner := dig "metadata" "annotations" "meta.helm.sh/release-name" $.Release.Name $old -}}
+  {{- $labels := dig "spec" "selector" "matchLabels" dict $old -}}
+  {{- if and $labels (eq $owner $.Release.Name) (ne (toJson $labels) (toJson .selector)) -}}
+    {{- $problem := printf "%s %q selects pods by %s and not by %s" .kind .name (toJson $labels) (toJson .selector) -}}
+    {{- $remedy := printf "kubectl --namespace %s delete %s %s" $ns (lower .kind) .name -}}
+    {{- $rule := "Kubernetes never changes a selector" -}}
+    {{- fail (printf "%s: %s; end the run, delete it (%s) and upgrade again" $problem $rule $remedy) -}}
   {{- end -}}
 {{- end -}}
 {{- end }}

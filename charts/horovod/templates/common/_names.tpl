@@ -34,6 +34,12 @@ Adds to .facts:
 app.kubernetes.io/component: {{ .component | quote }}
 {{- end }}
 
+{{/* The same of the workers of one group; call with (dict "root" $ "group" $group). */}}
+{{- define "horovod.groupSelector" -}}
+{{ include "horovod.selector" (dict "root" .root "component" "worker") }}
+horovod/group: {{ .group.name | quote }}
+{{- end }}
+
 {{/* Labels that all objects and pods of the release share. */}}
 {{- define "horovod.runSelector" -}}
 app.kubernetes.io/name: {{ .facts.name | quote }}
@@ -56,7 +62,8 @@ app.kubernetes.io/component: {{ . | quote }}
 {{- end }}
 app.kubernetes.io/version: {{ .root.Chart.AppVersion | quote }}
 app.kubernetes.io/managed-by: {{ .root.Release.Service | quote }}
-helm.sh/chart: {{ printf "%s-%s" .root.Chart.Name .root.Chart.Version | replace "+" "_" | quote }}
+{{- $chart := printf "%s-%s" .root.Chart.Name .root.Chart.Version | replace "+" "_" }}
+helm.sh/chart: {{ $chart | trunc 63 | trimSuffix "-" | quote }}
 {{- $own := list .root.Values.labels | include "horovod.layered" | fromYaml }}
 {{- with $own }}
 {{ toYaml . }}
