@@ -2,6 +2,7 @@
 
 {{/* Settings of the pod spec. */}}
 {{- define "horovod.podSettings" -}}
+enableServiceLinks: false
 {{- with .Values.imagePullSecrets }}
 imagePullSecrets:
   {{- toYaml . | nindent 2 }}
@@ -12,7 +13,6 @@ priorityClassName: {{ . | quote }}
 {{- with .facts.schedulerName }}
 schedulerName: {{ . | quote }}
 {{- end }}
-enableServiceLinks: false
 securityContext:
   {{- $context := dict }}
   {{- range $key, $value := .Values.podSecurityContext }}

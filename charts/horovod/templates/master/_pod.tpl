@@ -30,14 +30,16 @@ metadata:
   {{- end }}
 spec:
   restartPolicy: Never
-  {{- include "horovod.schedulingGroup" . | nindent 2 }}
+  {{- with include "horovod.schedulingGroup" . }}
+  {{- . | nindent 2 }}
+  {{- end }}
   {{- with .facts.serviceAccount }}
   serviceAccountName: {{ . | quote }}
   {{- end }}
   automountServiceAccountToken: {{ ne .facts.serviceAccount "" }}
   {{- include "horovod.podSettings" . | nindent 2 }}
   {{- with include "horovod.scheduling" $master }}
-  {{- . | nindent 2 }}
+  {{- . | trim | nindent 2 }}
   {{- end }}
   {{- with include "horovod.addedPodFields" $master }}
   {{- . | trim | nindent 2 }}

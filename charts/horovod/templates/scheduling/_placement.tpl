@@ -8,7 +8,9 @@ Call with (dict "root" $ "group" $group).
 {{- with .group.runtimeClassName }}
 runtimeClassName: {{ . | quote }}
 {{- end }}
-{{- include "horovod.schedulingGroup" .root }}
+{{- with include "horovod.schedulingGroup" .root }}
+{{ . }}
+{{- end }}
 {{- with .group.topologySpreadConstraints }}
   {{- $labels := include "horovod.selector" (dict "root" $.root "component" "worker") | fromYaml }}
 topologySpreadConstraints:
@@ -21,9 +23,9 @@ topologySpreadConstraints:
 
 {{/* The field by which Kubernetes' own scheduler knows the pods of a gang. */}}
 {{- define "horovod.schedulingGroup" -}}
-{{- if eq .Values.gang "Kubernetes" }}
+{{- if eq .Values.gang "Kubernetes" -}}
 schedulingGroup: {podGroupName: {{ .facts.podGroup | quote }}}
-{{- end }}
+{{- end -}}
 {{- end }}
 
 {{/* Node selector, affinity and tolerations. Call with a map that has these, such as .Values.master. */}}

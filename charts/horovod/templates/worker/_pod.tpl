@@ -59,7 +59,7 @@ dnsPolicy: ClusterFirstWithHostNet
 {{- end }}
 {{- $affinity := include "horovod.workerAffinity" . | fromYaml }}
 {{- with include "horovod.scheduling" (set (pick $group "nodeSelector" "tolerations") "affinity" $affinity) }}
-{{ . }}
+{{ trim . }}
 {{- end }}
 {{- $own := include "horovod.addedContainers" (dict "root" $root "containers" $group.initContainers) }}
 {{- with print $own (include "horovod.stagingContainer" .) }}
