@@ -250,7 +250,6 @@ def test_pages_have_one_time_in_which_a_lost_worker_is_detected() -> None:
         ("keep.md", r"for 20 steps, at least (\d+) s\b"),
         ("performance.md", r"s at least, and (\d+) s with `keep`"),
         ("adr/0017-stalls-and-notices.md", r"costs no step: at least (\d+) s\b"),
-        ("../charts/horovod/README.md", r"from (\d+) where all ranks keep their state"),
     ],
 )
 def test_page_has_the_time_of_a_stopped_rank_that_keeps_its_state(page: str, words: str) -> None:
