@@ -27,6 +27,8 @@ from tests.unit.hvdchart.specs import NAMED, NODE, WITHOUT_IMAGE, plan_text, val
         ("{shm: {sizeLimit: abc}}", "6:27", "expected a quantity such as 8Gi"),
         ("{image: {digest: abc}}", "6:26", "expected digest of the image, such as sha256:"),
         ("{worker: null}", "6:18", "null is not of type"),
+        ("{fullnameOverride: a.b}", "6:28", "expected prefix of all object names, of a-z"),
+        ("{code: {files: {a/b: x}}}", "6:25", "no key 'a/b' here"),
         ("{nameOverride: unet}", "6:10", "expected no nameOverride"),
         ('{"a\\nb\\u200b": 1}', "6:10", r"values.a\nb\u200b: the chart has no key"),
     ],
