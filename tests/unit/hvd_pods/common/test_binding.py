@@ -46,9 +46,9 @@ def test_ranks_are_bound_by_their_number_on_the_worker(
 @pytest.mark.parametrize(
     ("asked", "local_rank", "words"),
     [
-        (Binding("core", 3), 2, ["coresPerRank is 3", "9 cores for 3 ranks", "has 8"]),
-        (Binding("core", 3, 2), 1, ["coresPerRank is 3", "6 cores for 2 ranks", "has 4"]),
-        (Binding("socket", 0, 2), 4, ["ranksPerSocket is 2", "rank 4 needs 3 sockets", "on 2"]),
+        (Binding("core", 3), 2, ["coresPerRank` is 3", "9 cores for 3 ranks", "has 8"]),
+        (Binding("core", 3, 2), 1, ["coresPerRank` is 3", "6 cores for 2 ranks", "has 4"]),
+        (Binding("socket", 0, 2), 4, ["ranksPerSocket` is 2", "rank 4 needs 3 sockets", "on 2"]),
     ],
 )
 def test_too_few_cpus_are_refused_with_both_numbers(

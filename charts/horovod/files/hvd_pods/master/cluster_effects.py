@@ -80,8 +80,8 @@ class ClusterEffects:
 
         def delete(name: str, uid: str) -> None:
             try:
-                path = f"core/pods/{name}"
-                self._api.delete(path, uid, retry_seconds=0.0, grace=effect.grace)
+                grace = effect.grace
+                self._api.delete(f"core/pods/{name}", uid, retry_seconds=0.0, grace=grace)
             except ApiError as problem:
                 # Somebody else deleted it, and perhaps there is a new one.
                 if problem.status not in (404, 409):
