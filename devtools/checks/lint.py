@@ -15,7 +15,7 @@ from images.builder.engines import ensure_program
 ROOT = Path(__file__).resolve().parents[2]
 # The chart has no default image, so that it is linted with values that name one.
 LINTED = ("charts/horovod", "--values", "charts/horovod/ci/default-values.yaml")
-# What people write in the shell here; tests/unit/hvdchart/migrate/old has scripts of others.
+# What people write in the shell here; tests/support/old_files/old has scripts of others.
 SHELL = (
     ".ci/run",
     *(

@@ -24,7 +24,7 @@ from pathlib import Path
 from devtools.toolchain.tools import tool
 from tests.bench.report import as_markdown
 from tests.support.fakes.cluster import FakeCluster, write_kubeconfig
-from tests.unit.hvdchart.runs import JOB, MASTER, STATEFUL_SET, WORKERS, job
+from tests.unit.hvdchart.objects import JOB, MASTER, STATEFUL_SET, WORKERS, job
 
 ROOT = Path(__file__).parents[2]
 RUNS = 10

@@ -25,7 +25,7 @@ from tests.chart.render import (
     pod_specs,
     render,
 )
-from tests.unit.hvd_pods.rules.world import World, one_group
+from tests.support.world import World, one_group
 
 CASES: list[Values] = [
     {},

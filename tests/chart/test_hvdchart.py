@@ -20,9 +20,9 @@ from hvdchart.values.check_values import checked_values
 from hvdchart.values.merge import merge_values, omit_needless_nulls
 from tests.chart.render import Manifest, parse_manifests, render, variables
 from tests.support.go_programs import NO_GARBAGE_COLLECTION
-from tests.unit.hvdchart.specs import NAMED, NODE
-from tests.unit.hvdchart.strategies import specs
-from tests.unit.support.launch_cases import Case
+from tests.support.launch_cases import Case
+from tests.support.specs import NAMED, NODE
+from tests.support.strategies import specs
 
 ROOT = Path(__file__).parents[2]
 SPECS = sorted((ROOT / "values").glob("*.spec.yaml"))

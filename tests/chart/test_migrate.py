@@ -12,7 +12,7 @@ from hvdchart.migrate.migration_text import values_text
 from tests.chart.render import parse_manifests
 from tests.e2e.cluster import Namespace
 from tests.support.go_programs import run_program
-from tests.unit.hvdchart.migrate.old_files import FILES, migrate_path
+from tests.support.old_files.migrate import FILES, migrate_path
 
 # Objects of schedulers that the test's cluster does not have.
 FOREIGN = ("PodGroup", "PodMonitor")

@@ -24,8 +24,8 @@ from hvd_pods.worker import main as worker
 from hvd_pods.worker.gpus import Gpus
 from tests.chart.cases import OUTPUT
 from tests.chart.render import Manifest, Values, of_kind, one, pod_spec, render
-from tests.unit.hvd_pods.fake_nvml import FakeGpu, FakeNvml
-from tests.unit.hvd_pods.rules.world import World, one_group
+from tests.support.fakes.nvml import FakeGpu, FakeNvml
+from tests.support.world import World, one_group
 
 MASTER: Values = {"nodeSelector": {"storage": "here"}, "tolerations": [{"operator": "Exists"}]}
 

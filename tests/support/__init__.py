@@ -1,1 +1,1 @@
-"""What tests of several folders use."""
+"""What tests of several folders use. What only one folder uses is in that folder."""

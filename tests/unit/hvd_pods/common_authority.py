@@ -10,7 +10,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
 from hvd_pods.cluster.certificates import Files
-from tests.unit.hvd_pods.release_keys import ReleaseKeys
+from tests.support.release_keys import ReleaseKeys
 
 
 class CommonAuthority:

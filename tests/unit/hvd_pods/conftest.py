@@ -18,12 +18,12 @@ from hvd_pods.rules import gathering
 from tests.support.fakes.api import FakeApi
 from tests.support.fakes.faults import TIMEOUT
 from tests.support.fakes.server import Certificates
-from tests.unit.hvd_pods.fake_worker import Workers
+from tests.support.release_keys import ReleaseKeys
+from tests.support.runs import make_run
 from tests.unit.hvd_pods.master_pod import MasterPod
-from tests.unit.hvd_pods.release_keys import ReleaseKeys
 from tests.unit.hvd_pods.rules.taken_events import TakenEvents
-from tests.unit.hvd_pods.runs import make_run
 from tests.unit.hvd_pods.scripted_agents import ScriptedAgents
+from tests.unit.hvd_pods.workers import Workers
 
 
 @pytest.fixture(autouse=True, scope="session")

@@ -20,7 +20,7 @@ from hvd_pods.master import (
     results,
     user_code,
 )
-from tests.unit.hvd_pods.fake_worker import Workers
+from tests.unit.hvd_pods.workers import Workers
 
 JOB = "hvd-master-1"
 

@@ -12,7 +12,7 @@ import pytest
 
 from hvd_pods.master.notice_server import NoticeServer
 from hvd_pods.rules import messages as m
-from tests.unit.hvd_pods.runs import make_run
+from tests.support.runs import make_run
 
 WORKER = os.uname().nodename
 

@@ -20,7 +20,7 @@ from hvd_pods.common.run import Worker
 from hvd_pods.master.agent_session import Where
 from hvd_pods.master.remote import Reach
 from tests.support.ports import find_port
-from tests.unit.hvd_pods.release_keys import ReleaseKeys
+from tests.support.release_keys import ReleaseKeys
 
 NONCE = "n"
 

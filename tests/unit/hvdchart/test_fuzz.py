@@ -22,7 +22,7 @@ from hvdchart.spec.yaml_tree import parse
 from hvdchart.values.check_values import checked_values
 from hvdchart.values.plan_text import document
 from hvdchart.values.render import render_values
-from tests.unit.hvdchart.strategies import VALUES, as_json, damaged, specs
+from tests.support.strategies import VALUES, as_json, damaged, specs
 
 CASES = [path.read_bytes() for path in sorted(VALUES.glob("*.spec.yaml"))]
 pytestmark = pytest.mark.fuzz

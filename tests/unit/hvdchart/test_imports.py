@@ -9,7 +9,7 @@ import pytest
 
 import hvdchart
 from tests.support.fakes.cluster import FakeCluster
-from tests.unit.hvdchart.runs import MASTER, STATEFUL_SET, WORKERS, job
+from tests.unit.hvdchart.objects import MASTER, STATEFUL_SET, WORKERS, job
 
 # What a person should not wait for: each takes 0.03 s or more.
 SLOW = {

@@ -14,7 +14,7 @@ from hvdchart import Image, NodeGroup, Reserved, Spec, SpecError, Train, Tuning,
 from hvdchart.spec.fields import ObjectOf
 from hvdchart.spec.load import checked_spec, load_spec, parse_spec
 from hvdchart.spec.yaml_tree import Place, from_plain
-from tests.unit.hvdchart.strategies import as_json, specs
+from tests.support.strategies import as_json, specs
 
 ROOT = Path(__file__).parents[3]
 SPECS = sorted((ROOT / "values").glob("*.spec.yaml"))

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from hvd_pods.agent import frames
 from hvd_pods.agent.frames import Channel
 from hvd_pods.agent.keys import Keys, has_name
-from tests.unit.hvd_pods.release_keys import ReleaseKeys
+from tests.support.release_keys import ReleaseKeys
 
 Frames = list[tuple[bytes, bytes]]
 

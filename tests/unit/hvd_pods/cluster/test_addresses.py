@@ -17,9 +17,9 @@ from tests.support.fakes import faults
 from tests.support.fakes.api import FakeApi
 from tests.support.fakes.faults import TIMEOUT
 from tests.support.fakes.server import Handler
+from tests.support.runs import make_run
 from tests.support.waiting import wait_until
-from tests.unit.hvd_pods.fake_worker import SLICES
-from tests.unit.hvd_pods.runs import make_run
+from tests.unit.hvd_pods.workers import SLICES
 
 WORKER, OTHER = (Worker(f"w-{n}", f"w-{n}.hvd", 1, "w", "r1") for n in (0, 1))
 IPV4 = "10.0.0.7"

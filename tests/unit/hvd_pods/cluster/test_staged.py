@@ -10,8 +10,8 @@ from hvd_pods.cluster import kube, staged
 from hvd_pods.common.run import Pod, Run, Worker
 from tests.support.fakes import faults
 from tests.support.fakes.api import FakeApi
+from tests.support.runs import make_run
 from tests.unit.hvd_pods.master_pod import read_log
-from tests.unit.hvd_pods.runs import make_run
 
 NODE_LIST = "horovod-staged-1"
 GROUP = {"statefulSet": "hvd-worker", "number": 3, "maximum": 3, "slots": 1, "revision": "r1"}

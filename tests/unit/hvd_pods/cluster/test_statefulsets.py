@@ -13,8 +13,8 @@ from hvd_pods.rules import messages as m
 from hvd_pods.rules.state import Facts
 from tests.support.fakes import faults
 from tests.support.fakes.api import FakeApi
+from tests.support.runs import make_run
 from tests.unit.hvd_pods.rules.taken_events import TakenEvents
-from tests.unit.hvd_pods.runs import make_run
 
 Capture = pytest.CaptureFixture[str]
 

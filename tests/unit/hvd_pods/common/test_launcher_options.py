@@ -9,9 +9,9 @@ import pytest
 
 from hvd_pods.common.errors import ConfigurationError
 from hvd_pods.master import launch, mpi
-from tests.unit.hvd_pods.runs import make_run
-from tests.unit.support import launch_cases
-from tests.unit.support.launch_cases import Case
+from tests.support import launch_cases
+from tests.support.launch_cases import Case
+from tests.support.runs import make_run
 
 
 @pytest.fixture(autouse=True)

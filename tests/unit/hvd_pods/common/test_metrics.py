@@ -20,10 +20,10 @@ from hvd_pods.common.metrics import Sample
 from hvd_pods.master import serve_metrics as master
 from hvd_pods.worker import main as worker
 from hvd_pods.worker.gpus import Gpus
+from tests.support.fakes.nvml import FakeGpu, FakeNvml
 from tests.support.ports import find_port
+from tests.support.world import World, one_group
 from tests.unit.hvd_pods.copies import FILES
-from tests.unit.hvd_pods.fake_nvml import FakeGpu, FakeNvml
-from tests.unit.hvd_pods.rules.world import World, one_group
 
 DOCS = FILES.parents[2] / "docs"
 # What scripts may report and what pods serve: a row of a table each.

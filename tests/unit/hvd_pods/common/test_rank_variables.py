@@ -14,7 +14,7 @@ from hvd_pods.common.rank_variables import FIRST_PORT, LAUNCHES
 from hvd_pods.master.launch import describe_meeting
 from hvd_pods.rank.warm_checks import check_environment
 from tests.support.ports import find_port
-from tests.unit.hvd_pods.runs import make_run
+from tests.support.runs import make_run
 
 PLACE = {"RANK": "5", "WORLD_SIZE": "8", "LOCAL_RANK": "1", "LOCAL_WORLD_SIZE": "2"}
 JAX = {"JAX_PROCESS_ID": "5", "JAX_NUM_PROCESSES": "8"}

@@ -8,7 +8,7 @@ import pytest
 
 from hvd_pods.common import errors, exit_codes, reporting
 from hvd_pods.common.run import parse_run
-from tests.unit.hvd_pods.runs import describe_run, make_run
+from tests.support.runs import describe_run, make_run
 
 GROUPS = [
     {"statefulSet": "hvd-cpu", "number": 2, "maximum": 3, "slots": 2, "revision": "r1"},

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from hvd_pods.common import fusion, threads
-from tests.unit.support.folders import write
+from tests.support.folders import write
 
 CHOSEN = ("OMP_NUM_THREADS", "TF_NUM_INTRAOP_THREADS", "TF_NUM_INTEROP_THREADS")
 

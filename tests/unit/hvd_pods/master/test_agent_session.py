@@ -19,16 +19,16 @@ from hvd_pods.agent.start_request import Request
 from hvd_pods.common.errors import ConfigurationError
 from hvd_pods.master import agent_session
 from hvd_pods.master.agent_session import AgentSessionError, Where
+from tests.support.fakes.worker import FakeWorker
 from tests.support.ports import find_port
-from tests.unit.hvd_pods.common_authority import CommonAuthority
-from tests.unit.hvd_pods.fake_worker import FakeWorker
-from tests.unit.hvd_pods.programs import Program, make
-from tests.unit.hvd_pods.release_keys import (
+from tests.support.release_keys import (
     MASTER_NAME,
     WORKER_NAME,
     ReleaseKeys,
     keys_of_another_time,
 )
+from tests.unit.hvd_pods.common_authority import CommonAuthority
+from tests.unit.hvd_pods.programs import Program, make
 
 TRUE = make(["true"])
 

@@ -17,9 +17,9 @@ from hvd_pods.rules import messages as m
 from hvd_pods.rules.state import Facts
 from tests.support.fakes.faults import TIMEOUT
 from tests.support.waiting import wait_until
-from tests.unit.hvd_pods.fake_worker import Workers
 from tests.unit.hvd_pods.master_pod import MasterPod
 from tests.unit.hvd_pods.rules.taken_events import TakenEvents
+from tests.unit.hvd_pods.workers import Workers
 
 
 @pytest.fixture

@@ -14,9 +14,9 @@ from hvd_pods.master.event_log import EventLog, replay
 from hvd_pods.rules import messages as m
 from hvd_pods.rules.messages import Moment
 from hvd_pods.rules.state import Facts
+from tests.support.runs import describe_run
+from tests.support.world import World
 from tests.unit.hvd_pods.rules.happenings import happen
-from tests.unit.hvd_pods.rules.world import World
-from tests.unit.hvd_pods.runs import describe_run
 
 DESCRIBED = describe_run(lostAfterSeconds=15, failOnNaN=True)
 

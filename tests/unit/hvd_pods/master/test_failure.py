@@ -16,7 +16,7 @@ from hvd_pods.common.hostile import printable
 from hvd_pods.master.error_output import ErrorOutput
 from hvd_pods.master.stall_reader import StallReader
 from hvd_pods.rules.messages import Cause
-from tests.unit.hvd_pods.runs import make_run
+from tests.support.runs import make_run
 
 Notice = dict[str, Any]
 # Two workers of two slots, then one of four.

@@ -23,8 +23,8 @@ from hvd_pods.master import gateway, gateway_client
 from hvd_pods.master.agent_session import AgentSession, AgentSessionError, Where
 from hvd_pods.master.remote import Reach
 from hvd_pods.rules.messages import Event, WorkerReached
+from tests.support.release_keys import WORKER_NAME, ReleaseKeys
 from tests.support.waiting import wait_until
-from tests.unit.hvd_pods.release_keys import WORKER_NAME, ReleaseKeys
 from tests.unit.hvd_pods.worker.agent.limited import LimitedAgent, start_limited
 
 pytestmark = pytest.mark.slow

@@ -11,7 +11,7 @@ import pytest
 from hvd_pods.common.errors import ConfigurationError
 from hvd_pods.common.run import Run
 from hvd_pods.master import launch, mpi
-from tests.unit.hvd_pods.runs import make_run
+from tests.support.runs import make_run
 
 CORES = {"to": "core", "coresPerRank": 14, "ranksPerSocket": 0}
 CORES_BY_SOCKET = {"to": "core", "coresPerRank": 3, "ranksPerSocket": 2}

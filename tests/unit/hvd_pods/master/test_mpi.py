@@ -10,7 +10,7 @@ import pytest
 from hvd_pods.common.errors import ConfigurationError
 from hvd_pods.common.run import Run
 from hvd_pods.master import mpi
-from tests.unit.hvd_pods.runs import make_run
+from tests.support.runs import make_run
 
 
 # First lines of what each prints, as seen.

@@ -22,8 +22,8 @@ from hvd_pods.master import notice_server
 from hvd_pods.master.notice_server import NoticeServer
 from hvd_pods.rules.messages import NoticeTaken
 from tests.support.fakes.faults import TIMEOUT
+from tests.support.runs import make_run
 from tests.unit.hvd_pods.rules.taken_events import TakenEvents
-from tests.unit.hvd_pods.runs import make_run
 
 Background = Callable[..., Future[Any]]
 FROM = {"worker": "hvd-cpu-0", "rank": 1}

@@ -15,10 +15,11 @@ from hvd_pods.common.run import Pod, Worker
 from hvd_pods.master import probing
 from hvd_pods.rules.messages import WorkerAnswers, WorkerGone, WorkerProblem
 from tests.support.fakes.faults import TIMEOUT
+from tests.support.fakes.worker import FakeWorker
 from tests.support.ports import find_port
 from tests.support.waiting import wait_until
-from tests.unit.hvd_pods.fake_worker import Addresses, FakeWorker
 from tests.unit.hvd_pods.rules.taken_events import TakenEvents
+from tests.unit.hvd_pods.workers import Addresses
 
 WORKER, OTHER = (Worker(f"w-{n}", f"w-{n}.hvd", 1, "w", "r1") for n in (0, 1))
 LOCAL = "127.0.0.1"

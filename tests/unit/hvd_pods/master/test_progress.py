@@ -10,8 +10,8 @@ import pytest
 from hvd_pods.master.progress import Pace, ProgressFollower
 from hvd_pods.rules.messages import ProgressReported
 from tests.support.fakes.faults import TIMEOUT
+from tests.support.runs import make_run
 from tests.unit.hvd_pods.rules.taken_events import TakenEvents
-from tests.unit.hvd_pods.runs import make_run
 from tests.unit.hvd_pods.scripted_agents import ScriptedAgents
 
 Follow = Callable[[str], ProgressFollower]

@@ -28,8 +28,8 @@ from hvd_pods.rules.messages import (
 from hvd_pods.rules.state import Facts
 from tests.support.fakes import faults
 from tests.support.fakes.api import FakeApi
+from tests.support.runs import make_run
 from tests.unit.hvd_pods.master_pod import JOB
-from tests.unit.hvd_pods.runs import make_run
 
 PATH = "core/configmaps/hvd-run"
 COMPONENT = "app.kubernetes.io/component=master"

@@ -11,7 +11,7 @@ import pytest
 
 from hvd_pods.common import paths
 from hvd_pods.master import remote
-from tests.unit.hvd_pods.runs import make_run
+from tests.support.runs import make_run
 from tests.unit.hvd_pods.scripted_agents import ScriptedAgents
 
 FIRST, SECOND, *_ = make_run().workers

@@ -13,8 +13,8 @@ from hvd_pods.cluster.kube import WATCH_SECONDS
 from hvd_pods.rules import messages as m
 from hvd_pods.rules.progress import Progress
 from hvdchart.run.change.session import LEASE_SECONDS, RENEWALS
+from tests.support.world import OTHER, World, leased, one_group
 from tests.unit.hvd_pods.master_pod import MasterPod
-from tests.unit.hvd_pods.rules.world import OTHER, World, leased, one_group
 
 PAGE = Path(__file__).resolve().parents[4] / "docs" / "scale.md"
 HOUR = 3600.0

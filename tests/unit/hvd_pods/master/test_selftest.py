@@ -16,8 +16,8 @@ from tests.support.fakes import faults
 from tests.support.fakes.api import FakeApi
 from tests.support.fakes.faults import TIMEOUT
 from tests.support.fakes.server import Handler
+from tests.support.runs import make_run
 from tests.unit.hvd_pods.master_pod import JOB, MasterPod
-from tests.unit.hvd_pods.runs import make_run
 
 Background = Callable[..., "Future[Any]"]
 

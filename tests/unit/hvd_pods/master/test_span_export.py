@@ -18,9 +18,9 @@ from hvd_pods.rules.state import RunState
 from tests.support.fakes import faults
 from tests.support.fakes.faults import Failure
 from tests.support.fakes.server import Api, Certificates, Handler
+from tests.support.world import World
 from tests.unit.hvd_pods.master_pod import MasterPod
 from tests.unit.hvd_pods.rules.trainings import end_with, training
-from tests.unit.hvd_pods.rules.world import World
 
 # Seconds that a test waits for what must not come.
 SHORT = 0.05

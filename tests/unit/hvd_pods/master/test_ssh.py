@@ -21,9 +21,9 @@ from hvd_pods.master import gateway, gateway_client, launch, mpi
 from hvd_pods.master import ssh as command
 from hvd_pods.master.agent_session import Where
 from hvd_pods.master.remote import Reach
+from tests.support.release_keys import WORKER_NAME, ReleaseKeys
 from tests.support.waiting import wait_until
 from tests.unit.hvd_pods.copies import copy_files
-from tests.unit.hvd_pods.release_keys import WORKER_NAME, ReleaseKeys
 from tests.unit.hvd_pods.worker.agent.limited import LimitedAgent, start_limited
 from tests.unit.hvd_pods.worker.agent.pods import all_commands
 

@@ -16,10 +16,10 @@ from hvd_pods.common import code_archive, packages, paths
 from hvd_pods.common.errors import ConfigurationError, RunError
 from hvd_pods.common.run import Code, Pod
 from hvd_pods.master import user_code
-from tests.unit.hvd_pods.release_keys import ReleaseKeys
-from tests.unit.hvd_pods.runs import make_run
+from tests.support.archives import make_archive, make_member
+from tests.support.release_keys import ReleaseKeys
+from tests.support.runs import make_run
 from tests.unit.hvd_pods.scripted_agents import ScriptedAgents
-from tests.unit.support.archives import make_archive, make_member
 
 
 @pytest.fixture

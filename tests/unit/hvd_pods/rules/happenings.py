@@ -7,7 +7,7 @@ from typing import Any
 from hvd_pods.agent.banner import NoAnswer
 from hvd_pods.common.notices import ASKED, ENDED, FAILED, LEAVING, RAISED, STOPPED
 from hvd_pods.rules import messages as m
-from tests.unit.hvd_pods.rules.world import World, pod
+from tests.support.world import World, pod
 
 NOTICES: list[dict[str, Any]] = [
     {"kind": RAISED, "text": "ValueError: no", "rank": 1},

@@ -14,8 +14,7 @@ from hvd_pods.common.run_events import RunEvent
 from hvd_pods.rules import ending
 from hvd_pods.rules import messages as m
 from hvd_pods.rules.state import END
-from tests.unit.hvd_pods.rules.happenings import happen
-from tests.unit.hvd_pods.rules.world import (
+from tests.support.world import (
     DELETED,
     JOB,
     OTHER,
@@ -24,6 +23,7 @@ from tests.unit.hvd_pods.rules.world import (
     leased,
     one_group,
 )
+from tests.unit.hvd_pods.rules.happenings import happen
 
 RUNS: dict[str, Run] = {
     "plain": one_group(lostAfterSeconds=15),

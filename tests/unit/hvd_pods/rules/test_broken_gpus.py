@@ -11,7 +11,7 @@ from hvd_pods.common.run_events import RunEvent
 from hvd_pods.rules import messages as m
 from hvd_pods.rules.growing import GROW_EVERY
 from hvd_pods.rules.timers import TimerKind
-from tests.unit.hvd_pods.rules.world import World, one_group, pod
+from tests.support.world import World, one_group, pod
 
 ECC = "RuntimeError: CUDA error: uncorrectable ECC error encountered"
 

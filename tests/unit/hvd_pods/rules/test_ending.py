@@ -11,8 +11,8 @@ from hvd_pods.common.record import STORED
 from hvd_pods.common.run import Run
 from hvd_pods.rules import messages as m
 from hvd_pods.rules.ending import UNREADABLE
+from tests.support.world import DELETED, JOB, SUSPENDED, WALL, World, one_group
 from tests.unit.hvd_pods.rules.trainings import training
-from tests.unit.hvd_pods.rules.world import DELETED, JOB, SUSPENDED, WALL, World, one_group
 
 STARTED = {"startTime": "2026-01-01T10:00:00Z"}
 EXCEEDED = {"metadata": {}, "spec": {"activeDeadlineSeconds": 60}, "status": STARTED}

@@ -14,8 +14,8 @@ from hvd_pods.rules.diagnosis import REPEAT_REPORT_AFTER, SERVICE_WITHIN
 from hvd_pods.rules.gathering import FIRST_REPORT_AFTER, MASTER_OFFLINE_FACTOR
 from hvd_pods.rules.replacing import REPLACE_EVERY
 from hvd_pods.rules.state import Activity
-from tests.unit.hvd_pods.rules.world import WALL, World, one_group, pod
-from tests.unit.hvd_pods.runs import make_run
+from tests.support.runs import make_run
+from tests.support.world import WALL, World, one_group, pod
 
 CREATING = {"containerStatuses": [{"name": "worker", "state": {"waiting": {"reason": None}}}]}
 

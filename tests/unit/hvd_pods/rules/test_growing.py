@@ -16,7 +16,7 @@ from hvd_pods.rules.gathering import LOOK_EVERY, MISS_WITHIN
 from hvd_pods.rules.growing import AGAIN_AFTER, GROW_EVERY, SETTLE
 from hvd_pods.rules.state import Activity
 from hvd_pods.rules.timers import TimerKind
-from tests.unit.hvd_pods.rules.world import WALL, World, one_group, pod
+from tests.support.world import WALL, World, one_group, pod
 
 START_AFTER = 30.0
 

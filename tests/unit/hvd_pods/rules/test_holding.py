@@ -15,7 +15,7 @@ from hvd_pods.rules import messages as m
 from hvd_pods.rules.holding import EXPIRES_AFTER, LOOK_EVERY, RENEW, TAKE
 from hvd_pods.rules.state import Activity
 from hvd_pods.rules.timers import TimerKind
-from tests.unit.hvd_pods.rules.world import JOB, LATER, OTHER, WALL, World, one_group
+from tests.support.world import JOB, LATER, OTHER, WALL, World, one_group
 
 HELD = {**OTHER, "renewed": "1"}
 

@@ -13,7 +13,7 @@ from hvd_pods.rules import messages as m
 from hvd_pods.rules.ending import UNREADABLE
 from hvd_pods.rules.state import END, Activity
 from hvd_pods.rules.timers import TimerKind
-from tests.unit.hvd_pods.rules.world import DELETED, JOB, OTHER, WALL, World, leased, one_group
+from tests.support.world import DELETED, JOB, OTHER, WALL, World, leased, one_group
 
 SECONDS = 600
 

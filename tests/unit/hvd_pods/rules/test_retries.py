@@ -17,7 +17,7 @@ from hvd_pods.common.errors import (
 from hvd_pods.rules import messages as m
 from hvd_pods.rules.ending import UNREADABLE
 from hvd_pods.rules.retries import MOST_FREE, Retries
-from tests.unit.hvd_pods.rules.world import DELETED, JOB, World, one_group
+from tests.support.world import DELETED, JOB, World, one_group
 
 FAILED = LaunchError("exit code 1", 1)
 MISTAKE = LaunchError("TypeError", 1, repeats="TypeError")

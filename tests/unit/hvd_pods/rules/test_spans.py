@@ -14,9 +14,9 @@ from hvd_pods.rules.decide import decide
 from hvd_pods.rules.retries import Retries
 from hvd_pods.rules.spans import Span, Trace, follow
 from hvd_pods.rules.state import Activity, RunState
+from tests.support.world import DELETED, JOB, OTHER, SUSPENDED, WALL, World, one_group
 from tests.unit.hvd_pods.rules.happenings import happen
 from tests.unit.hvd_pods.rules.trainings import CAUSE, end_with, report, training
-from tests.unit.hvd_pods.rules.world import DELETED, JOB, OTHER, SUSPENDED, WALL, World, one_group
 
 # A Job that Kubernetes has started at WALL, before its master began.
 STARTED = {**JOB, "status": {"startTime": "2026-09-21T14:13:20Z"}}

@@ -15,6 +15,7 @@ from hvd_pods.rules import messages as m
 from hvd_pods.rules.aborting import END_WITHIN
 from hvd_pods.rules.stalls import NAME_AFTER
 from hvd_pods.rules.timers import TimerKind
+from tests.support.world import WALL, World
 from tests.unit.hvd_pods.rules.trainings import (
     CAUSE,
     end_with,
@@ -25,7 +26,6 @@ from tests.unit.hvd_pods.rules.trainings import (
     training,
     wait_in_launch,
 )
-from tests.unit.hvd_pods.rules.world import WALL, World
 
 
 def test_stalled_ranks_are_named_once_with_their_stacks() -> None:

@@ -18,6 +18,7 @@ from hvd_pods.rules.aborting import END_WITHOUT_WORKERS_WITHIN
 from hvd_pods.rules.state import Activity
 from hvd_pods.rules.timers import TimerKind
 from hvd_pods.rules.training import TERMINATED
+from tests.support.world import World, one_group, pod
 from tests.unit.hvd_pods.rules.trainings import (
     CAUSE,
     end_with,
@@ -28,7 +29,6 @@ from tests.unit.hvd_pods.rules.trainings import (
     report,
     training,
 )
-from tests.unit.hvd_pods.rules.world import World, one_group, pod
 
 BOUND = {"to": "core", "coresPerRank": 2, "ranksPerSocket": 0}
 

@@ -10,7 +10,7 @@ from hvd_pods.common.run import Run
 from hvd_pods.rules import messages as m
 from hvd_pods.rules.messages import Cause
 from hvd_pods.rules.state import Activity
-from tests.unit.hvd_pods.rules.world import World, one_group
+from tests.support.world import World, one_group
 
 CAUSE = Cause("rank 1 on w-0: ", "TypeError: no", is_sure_to_repeat=True)
 

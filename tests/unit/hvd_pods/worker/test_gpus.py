@@ -17,8 +17,8 @@ import pytest
 from hvd_pods.cluster.spawn import spawn
 from hvd_pods.common.metrics import MOST_SERIES, Sample
 from hvd_pods.worker import gpus, main
+from tests.support.fakes.nvml import LOST, FakeGpu, FakeNvml
 from tests.support.ports import find_port
-from tests.unit.hvd_pods.fake_nvml import LOST, FakeGpu, FakeNvml
 
 SECOND = FakeGpu(percent=0, used=1, size=2, name=b"A10", uuid=b"GPU-2")
 FUNCTIONS = [name[1:] for name in vars(FakeNvml) if name.startswith("_nvml")]

@@ -8,7 +8,7 @@ import pytest
 
 from hvd_pods.master import launch, mpi
 from hvdchart.bench import driver
-from tests.unit.hvd_pods.runs import make_run
+from tests.support.runs import make_run
 
 MPIS = [mpi.OPEN_MPI_4, mpi.OPEN_MPI_5, mpi.INTEL_MPI, mpi.MPICH]
 

@@ -46,20 +46,17 @@ from tests.unit.hvdchart.calls.pod import (
     write_pid_and_wait,
 )
 from tests.unit.hvdchart.nodes import node
-from tests.unit.hvdchart.runs import (
+from tests.unit.hvdchart.objects import (
     FAILED,
     JOB,
     MASTER,
     RUNNING,
-    SPEC,
     event,
-    installed_values,
     job,
-    play,
     pod,
     terminated,
-    upgrades,
 )
+from tests.unit.hvdchart.played_runs import SPEC, installed_values, play, upgrades
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 

@@ -18,8 +18,9 @@ from hvdchart import __version__
 from hvdchart.cli import app
 from hvdchart.errors import HvdchartError, SpecError
 from tests.support.fakes.cluster import FakeCluster
-from tests.support.fakes.fixtures import Command
-from tests.unit.hvdchart.runs import DONE, ENDED_MASTER, play
+from tests.unit.hvdchart.command import Command
+from tests.unit.hvdchart.objects import DONE, ENDED_MASTER
+from tests.unit.hvdchart.played_runs import play
 
 ROOT = Path(__file__).parents[4]
 SPEC = ROOT / "values" / "xeon-4.spec.yaml"

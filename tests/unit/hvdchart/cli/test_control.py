@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from tests.support.fakes.cluster import FakeCluster
-from tests.support.fakes.fixtures import Command, answer_as
 from tests.support.fakes.program import StubProgram
-from tests.unit.hvdchart.runs import (
+from tests.unit.hvdchart.command import Command
+from tests.unit.hvdchart.objects import (
     DONE,
     ENDED_MASTER,
     FAILED,
@@ -18,8 +18,11 @@ from tests.unit.hvdchart.runs import (
     MASTER,
     STATEFUL_SET,
     VALUES,
-    installed_values,
     job,
+)
+from tests.unit.hvdchart.played_runs import (
+    answer_as,
+    installed_values,
     meanwhile,
     play,
     tell,

@@ -13,9 +13,9 @@ import yaml
 
 from hvdchart.run.follow import changes as watch
 from tests.support.fakes.cluster import FakeCluster
-from tests.support.fakes.fixtures import Command, answer_as
 from tests.support.fakes.program import StubProgram
-from tests.unit.hvdchart.runs import (
+from tests.unit.hvdchart.command import Command
+from tests.unit.hvdchart.objects import (
     DONE,
     ENDED_MASTER,
     FAILED,
@@ -25,11 +25,14 @@ from tests.unit.hvdchart.runs import (
     MASTER,
     STATEFUL_SET,
     event,
-    installed_values,
     job,
+    pod,
+)
+from tests.unit.hvdchart.played_runs import (
+    answer_as,
+    installed_values,
     meanwhile,
     play,
-    pod,
     tell,
     upgrades,
 )

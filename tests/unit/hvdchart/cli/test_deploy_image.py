@@ -13,10 +13,10 @@ import pytest
 
 from hvdchart.image.build_image import Source
 from tests.support.fakes.cluster import FakeCluster
-from tests.support.fakes.fixtures import Command, answer_as
 from tests.support.fakes.program import StubProgram
 from tests.support.waiting import wait_until
-from tests.unit.hvdchart.runs import SPEC, installed_values, upgrades
+from tests.unit.hvdchart.command import Command
+from tests.unit.hvdchart.played_runs import SPEC, answer_as, installed_values, upgrades
 
 pytestmark = pytest.mark.timeout(120)
 ROOT = Path(__file__).parents[4]

@@ -15,10 +15,10 @@ import pytest
 from hvdchart.chart_files import chart_dir
 from hvdchart.spec.run_options import COMMAND, RUN
 from tests.support.fakes.cluster import FakeCluster
-from tests.support.fakes.fixtures import answer_as
 from tests.support.fakes.program import Call, StubProgram
 from tests.support.waiting import wait_until
-from tests.unit.hvdchart.runs import JOB, LABELS, RUNNING, SPEC, job, play, pod, tell
+from tests.unit.hvdchart.objects import JOB, LABELS, RUNNING, job, pod
+from tests.unit.hvdchart.played_runs import SPEC, answer_as, play, tell
 
 pytestmark = [pytest.mark.timeout(120), pytest.mark.slow]
 ROOT = chart_dir().parents[1]

@@ -15,10 +15,10 @@ import urllib3
 from hvdchart.run import helm_errors
 from tests.support.fakes import faults
 from tests.support.fakes.cluster import FakeCluster
-from tests.support.fakes.fixtures import Command, Outcome
 from tests.support.fakes.program import StubProgram
 from tests.support.waiting import wait_until
-from tests.unit.hvdchart.runs import meanwhile
+from tests.unit.hvdchart.command import Command, Outcome
+from tests.unit.hvdchart.played_runs import meanwhile
 
 pytestmark = pytest.mark.timeout(120)
 ROOT = Path(__file__).resolve().parents[4]

@@ -20,8 +20,8 @@ from hvdchart.run.state.status_text import list_report, status_report
 from hvdchart.run.state.view import RunView
 from tests.support.fakes import faults
 from tests.support.fakes.cluster import FakeCluster
-from tests.support.fakes.fixtures import Command
-from tests.unit.hvdchart.runs import (
+from tests.unit.hvdchart.command import Command
+from tests.unit.hvdchart.objects import (
     CREATING,
     FAILED,
     JOB,
@@ -29,10 +29,10 @@ from tests.unit.hvdchart.runs import (
     STATEFUL_SET,
     event,
     job,
-    play,
     pod,
     terminated,
 )
+from tests.unit.hvdchart.played_runs import play
 
 pytestmark = pytest.mark.timeout(120)
 # It sets the terminal's title, clears the screen, and writes a line of its own.

@@ -15,10 +15,10 @@ import pytest
 from hvdchart.chart_files import chart_dir
 from hvdchart.run.kube.kubectl import IN_CODE, SHELL
 from tests.support.fakes.cluster import FakeCluster
-from tests.support.fakes.fixtures import Command, answer_as
 from tests.support.fakes.program import StubProgram
 from tests.support.waiting import wait_until
-from tests.unit.hvdchart.runs import (
+from tests.unit.hvdchart.command import Command
+from tests.unit.hvdchart.objects import (
     CREATING,
     JOB,
     LABELS,
@@ -26,12 +26,11 @@ from tests.unit.hvdchart.runs import (
     STATEFUL_SET,
     VALUES,
     event,
-    installed_values,
     job,
-    meanwhile,
     of_release,
     pod,
 )
+from tests.unit.hvdchart.played_runs import answer_as, installed_values, meanwhile
 from tests.unit.hvdchart.timelines import OPEN
 
 pytestmark = pytest.mark.timeout(120)

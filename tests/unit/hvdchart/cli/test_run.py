@@ -13,20 +13,10 @@ from typing import Any
 import pytest
 
 from tests.support.fakes.cluster import FakeCluster
-from tests.support.fakes.fixtures import Command, answer_as
 from tests.support.fakes.program import StubProgram
-from tests.unit.hvdchart.runs import (
-    DONE,
-    ENDED_MASTER,
-    MASTER,
-    SPEC,
-    installed_values,
-    job,
-    play,
-    pod,
-    tell,
-    upgrades,
-)
+from tests.unit.hvdchart.command import Command
+from tests.unit.hvdchart.objects import DONE, ENDED_MASTER, MASTER, job, pod
+from tests.unit.hvdchart.played_runs import SPEC, answer_as, installed_values, play, tell, upgrades
 
 pytestmark = pytest.mark.timeout(120)
 

@@ -10,8 +10,8 @@ from yaml import safe_load as parse_yaml
 from hvdchart.run.follow import changes as watch
 from tests.support.fakes import faults
 from tests.support.fakes.cluster import FakeCluster
-from tests.support.fakes.fixtures import Command
-from tests.unit.hvdchart.runs import (
+from tests.unit.hvdchart.command import Command
+from tests.unit.hvdchart.objects import (
     DONE,
     ENDED_MASTER,
     FAILED,
@@ -23,11 +23,10 @@ from tests.unit.hvdchart.runs import (
     STATEFUL_SET,
     event,
     job,
-    play,
     pod,
-    tell,
     terminated,
 )
+from tests.unit.hvdchart.played_runs import play, tell
 
 pytestmark = pytest.mark.timeout(120)
 REPORTED = {"step": 120, "steps": 500, "loss": 0.41, "imagesPerSecond": 32.0, "secondsLeft": 240}

@@ -17,9 +17,9 @@ import pytest
 
 from hvdchart.run.follow import changes as watch
 from tests.support.fakes.cluster import FakeCluster
-from tests.support.fakes.fixtures import Command
 from tests.support.fakes.program import StubProgram
-from tests.unit.hvdchart.runs import (
+from tests.unit.hvdchart.command import Command
+from tests.unit.hvdchart.objects import (
     DONE,
     ENDED_MASTER,
     FAILED,
@@ -28,10 +28,8 @@ from tests.unit.hvdchart.runs import (
     MASTER,
     STATEFUL_SET,
     job,
-    meanwhile,
-    play,
-    tell,
 )
+from tests.unit.hvdchart.played_runs import meanwhile, play, tell
 
 pytestmark = pytest.mark.timeout(120)
 PROBE = "cpu 1000000 10\ncpu 2500000 11\nmemory 209715200\n0:horovod_step 7\n"

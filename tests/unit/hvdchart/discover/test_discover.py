@@ -16,7 +16,7 @@ from hvdchart.run.state.pod_requests import pod_requests
 from hvdchart.spec.load import parse_spec
 from hvdchart.spec.model import NodeGroup, Rdma, Spec
 from tests.support.fakes.cluster import FakeCluster
-from tests.support.fakes.fixtures import Command
+from tests.unit.hvdchart.command import Command
 from tests.unit.hvdchart.nodes import NFD, amd, dgx, discovered, mig, node, pod, xeon
 
 Discovered = tuple[str, Spec]

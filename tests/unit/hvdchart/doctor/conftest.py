@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.fakes.fixtures import answer_as
 from tests.support.fakes.program import StubProgram
+from tests.unit.hvdchart.played_runs import answer_as
 
 
 @pytest.fixture

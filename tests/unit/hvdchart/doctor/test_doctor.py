@@ -21,9 +21,10 @@ from hvdchart.doctor.namespace_quota import (
 from hvdchart.doctor.needs import pod_needs, security_level
 from hvdchart.doctor.rights import Right, needed_rights
 from tests.support.fakes.cluster import FakeCluster
-from tests.support.fakes.fixtures import Command
 from tests.support.fakes.program import StubProgram
-from tests.unit.hvdchart.runs import SPEC, STATEFUL_SET, job
+from tests.unit.hvdchart.command import Command
+from tests.unit.hvdchart.objects import STATEFUL_SET, job
+from tests.unit.hvdchart.played_runs import SPEC
 
 VALUES: dict[str, Any] = {
     "worker": {"number": 4, "resources": {"requests": {"cpu": "2", "memory": "4Gi"}}},

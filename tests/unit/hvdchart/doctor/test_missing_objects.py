@@ -9,8 +9,8 @@ import pytest
 
 from hvdchart.doctor.needs import objects_named
 from tests.support.fakes.cluster import FakeCluster
-from tests.support.fakes.fixtures import Command
 from tests.support.fakes.program import StubProgram
+from tests.unit.hvdchart.command import Command
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from hvdchart.doctor.policies import examine_policies
 from hvdchart.doctor.policy_probe import MARK
 from hvdchart.run.kube.cluster import Cluster
 from tests.support.fakes.cluster import FakeCluster
-from tests.support.fakes.fixtures import Command
+from tests.unit.hvdchart.command import Command
 
 
 class Kubelet:

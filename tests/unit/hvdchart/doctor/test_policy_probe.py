@@ -12,8 +12,8 @@ import pytest
 
 from hvdchart.doctor import policy_probe
 from tests.support.fakes.faults import TIMEOUT
+from tests.support.fakes.worker import FakeWorker
 from tests.support.ports import find_port
-from tests.unit.hvd_pods.fake_worker import FakeWorker
 
 # What a port sends: the greeting, nothing, or nothing before it ends the connection. A proxy of a
 # service mesh does so where it does not reach the server. At a closed port, nothing listens.

@@ -8,7 +8,7 @@ import pytest
 
 from hvdchart.errors import SpecError
 from hvdchart.spec.paths import value_at
-from tests.unit.hvdchart.migrate.old_files import (
+from tests.support.old_files.migrate import (
     PATHS,
     migrate_old,
     migrate_path,

@@ -8,7 +8,7 @@ import pytest
 
 from hvdchart.errors import SpecError
 from hvdchart.spec.paths import value_at
-from tests.unit.hvdchart.migrate.old_files import PATHS, WORKER_POD, migrate_job, migrate_text
+from tests.support.old_files.migrate import PATHS, WORKER_POD, migrate_job, migrate_text
 
 SECRET = {"secretKeyRef": {"name": "s", "key": "k"}}
 LAUNCHERS_ENV = [{"name": "L", "value": "1"}]

@@ -22,8 +22,8 @@ from hvdchart.migrate.ledger import Ledger, leaves
 from hvdchart.migrate.migration_text import report_text
 from hvdchart.spec.paths import dotted, value_at
 from hvdchart.spec.values_schema import values_schema
-from tests.unit.hvdchart.migrate.old_files import FILES, damaged_trees, migrate_line, migrate_tree
-from tests.unit.hvdchart.strategies import MARKS
+from tests.support.old_files.migrate import FILES, damaged_trees, migrate_line, migrate_tree
+from tests.support.strategies import MARKS
 
 pytestmark = pytest.mark.fuzz
 SCHEMA = Draft7Validator(dict(values_schema()))

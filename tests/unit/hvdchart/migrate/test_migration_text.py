@@ -1,6 +1,6 @@
 """What becomes of whole files, two reports word for word, and the command that writes them.
 
-To write both again after a change: `python -m tests.unit.hvdchart.migrate.test_report`.
+To write both again after a change: `python -m tests.unit.hvdchart.migrate.test_migration_text`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from hvdchart.cli.app import app
 from hvdchart.errors import SpecError
 from hvdchart.migrate.migration_text import report_text, values_text
 from hvdchart.spec.yaml_tree import MAX_BYTES
-from tests.unit.hvdchart.migrate.old_files import FILES, PATHS, migrate_old, migrate_path
+from tests.support.old_files.migrate import FILES, FOLDER, PATHS, migrate_old, migrate_path
 
 HERE = Path(__file__).parent
 # One of a file of objects, one of a script.
@@ -51,13 +51,13 @@ class TestWholeFile:
     """`hvdchart migrate` of a file that a user has, or that has each key."""
 
     def test_values_are_those_that_the_file_means(self, name: str) -> None:
-        migration = migrate_path(HERE / name)
+        migration = migrate_path(FOLDER / name)
         read = [migration.source, migration.release, migration.namespace]
         assert (read, migration.values) == (WHOLE_FILES[name]["read"], WHOLE_FILES[name]["values"])
 
     def test_each_thing_to_check_is_told(self, name: str) -> None:
         common = {check for path in SAMPLES for check in migrate_path(path).checks}
-        checks = migrate_path(HERE / name).checks
+        checks = migrate_path(FOLDER / name).checks
         own = [check for check in checks if check not in common]
         starts = WHOLE_FILES[name].get("checks", [])
         pairs = zip_longest(own, starts, fillvalue="")
@@ -65,7 +65,7 @@ class TestWholeFile:
         assert len(checks) - len(own) == WHOLE_FILES[name]["common checks"]
 
     def test_report_says_why_a_value_is_dropped_or_changed(self, name: str) -> None:
-        entries = migrate_path(HERE / name).entries
+        entries = migrate_path(FOLDER / name).entries
         for old, start in WHOLE_FILES[name].get("reasons", {}).items():
             reasons = [entry.reason for entry in entries if entry.old.endswith(old)]
             assert any(reason.startswith(start) for reason in reasons), (old, reasons)

@@ -8,7 +8,7 @@ from hvdchart.errors import SpecError
 from hvdchart.migrate.command_line import parse_command_line
 from hvdchart.migrate.script import is_script
 from hvdchart.spec.paths import value_at
-from tests.unit.hvdchart.migrate.old_files import migrate_line, migrate_text
+from tests.support.old_files.migrate import migrate_line, migrate_text
 
 SHELL = "the line needs a shell before the launcher starts"
 

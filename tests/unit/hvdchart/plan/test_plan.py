@@ -14,7 +14,7 @@ from hvdchart.plan.planner import make_plan
 from hvdchart.quantity import memory_text
 from hvdchart.spec.load import parse_spec
 from hvdchart.values.plan_text import document
-from tests.unit.hvdchart.specs import planned, read
+from tests.support.specs import planned, read
 
 
 def plan_group(group: str, rest: str = "") -> Plan:

@@ -18,7 +18,7 @@ from hvdchart.project.templates import TEMPLATES, Template, make_project
 from hvdchart.spec.load import load_spec
 from hvdchart.values.check_values import checked_values
 from images.builder.catalogue import load_catalogue
-from tests.support.fakes.fixtures import Command
+from tests.unit.hvdchart.command import Command
 
 TEXT = """\
 # The run of the team.

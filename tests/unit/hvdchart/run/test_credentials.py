@@ -16,8 +16,8 @@ import yaml
 from hvdchart.errors import ClusterError
 from hvdchart.run.kube import kubeconfig
 from hvdchart.run.kube.cluster import Cluster
-from tests.support.fakes.fixtures import Command
 from tests.support.fakes.secure import Caller, SecureApi, write_kubeconfig
+from tests.unit.hvdchart.command import Command
 
 pytestmark = pytest.mark.timeout(120)
 V1 = "client.authentication.k8s.io/v1"

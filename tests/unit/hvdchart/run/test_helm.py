@@ -15,9 +15,9 @@ from hvdchart.run.helm import Helm, upgrade
 from hvdchart.values.check_values import checked_values
 from tests.support.fakes.cluster import FakeCluster
 from tests.support.fakes.program import StubProgram
+from tests.support.specs import planned
 from tests.support.waiting import wait_until
 from tests.unit.hvd_pods.warm.worker import is_alive
-from tests.unit.hvdchart.specs import planned
 
 
 def start(helm: Path, script: str, words: list[str]) -> subprocess.Popen[str]:

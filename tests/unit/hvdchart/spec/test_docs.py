@@ -22,7 +22,7 @@ from hvdchart.spec.load import parse_spec
 from hvdchart.spec.values_schema import values_schema
 from hvdchart.values.check_values import checked_values
 from tests.support.pages import blocks
-from tests.unit.hvdchart.strategies import specs
+from tests.support.strategies import specs
 
 # With what a page shows of a spec, it is a whole one.
 REST = {

@@ -12,7 +12,7 @@ from hvdchart.errors import SpecError
 from hvdchart.quantity import GI, MI
 from hvdchart.spec import topology
 from hvdchart.spec.load import parse_spec
-from tests.unit.hvdchart.specs import read
+from tests.support.specs import read
 
 GOOD = """\
 apiVersion: hvdchart/v1

@@ -6,7 +6,7 @@ import pytest
 
 from hvdchart.errors import SpecError
 from hvdchart.values.check_values import checked_values
-from tests.unit.hvdchart.specs import NAMED, NODE, WITHOUT_IMAGE, plan_text, values
+from tests.support.specs import NAMED, NODE, WITHOUT_IMAGE, plan_text, values
 
 
 @pytest.mark.parametrize(

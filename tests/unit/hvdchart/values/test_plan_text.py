@@ -14,7 +14,7 @@ from hvdchart.plan.planner import make_plan
 from hvdchart.spec.load import load_spec
 from hvdchart.values.plan_text import document, tables
 from hvdchart.values.render import render_values
-from tests.unit.hvdchart.specs import planned
+from tests.support.specs import planned
 
 VALUES = Path(__file__).parents[4] / "values"
 SPECS = sorted(VALUES.glob("*.spec.yaml"))

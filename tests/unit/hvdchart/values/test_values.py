@@ -15,7 +15,7 @@ from hvdchart.values.from_plan import explain
 from hvdchart.values.merge import merged_groups
 from hvdchart.values.plan_text import document
 from hvdchart.values.render import dump
-from tests.unit.hvdchart.specs import NAMED, NODE, plan_text, values
+from tests.support.specs import NAMED, NODE, plan_text, values
 
 
 def test_null_deletes_a_planned_value() -> None:

@@ -13,7 +13,7 @@ from hvdchart.run.state.release import Release
 from hvdchart.run.state.view import RunView
 from hvdchart.watch.from_run import build_view
 from hvdchart.watch.model import View
-from tests.unit.hvdchart.runs import JOB, LABELS, RUNNING, event, job, pod
+from tests.unit.hvdchart.objects import JOB, LABELS, RUNNING, event, job, pod
 
 # Seconds since 1970 of the Job's creation.
 BEGAN = datetime(2026, 1, 1, 10, 0, tzinfo=UTC).timestamp()

@@ -11,9 +11,9 @@ import pytest
 
 from hvdchart.watch.masking import MASK, Masker, is_secret_name
 from tests.support.fakes.cluster import FakeCluster
-from tests.support.fakes.fixtures import Command
 from tests.support.fakes.program import StubProgram
-from tests.unit.hvdchart.runs import JOB, event
+from tests.unit.hvdchart.command import Command
+from tests.unit.hvdchart.objects import JOB, event
 
 pytestmark = pytest.mark.timeout(120)
 # Planted in the values, the log, the events and the record.

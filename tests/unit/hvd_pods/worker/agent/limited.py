@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Any
 
 from tests.support.ports import find_port
+from tests.support.release_keys import ReleaseKeys
 from tests.support.waiting import wait_until
 from tests.unit.hvd_pods.copies import FILES
-from tests.unit.hvd_pods.release_keys import ReleaseKeys
 from tests.unit.hvd_pods.worker.agent.pods import REVISION, Served, kill_all
 
 # What worker/agent.py's main() does, with other limits.

@@ -16,10 +16,10 @@ from typing import Any
 
 from hvd_pods.agent.keys import Keys
 from tests.support.ports import find_port
+from tests.support.release_keys import ReleaseKeys
 from tests.support.waiting import wait_until
 from tests.unit.hvd_pods.copies import copy_files, replace_in
 from tests.unit.hvd_pods.programs import Program, make
-from tests.unit.hvd_pods.release_keys import ReleaseKeys
 
 REVISION = "r1"
 # The worker's environment, with values that quoting could damage.

@@ -12,15 +12,15 @@ from hvd_pods.agent import frames
 from hvd_pods.agent.keys import REFUSES_MASTER
 from hvd_pods.cluster.certificates import MASTER, Files, make_files
 from hvd_pods.master.agent_session import AgentSessionError
-from tests.support.waiting import wait_until
-from tests.unit.hvd_pods.common_authority import CommonAuthority
-from tests.unit.hvd_pods.programs import Program, make
-from tests.unit.hvd_pods.release_keys import (
+from tests.support.release_keys import (
     MASTER_NAME,
     WORKER_NAME,
     ReleaseKeys,
     keys_of_another_time,
 )
+from tests.support.waiting import wait_until
+from tests.unit.hvd_pods.common_authority import CommonAuthority
+from tests.unit.hvd_pods.programs import Program, make
 from tests.unit.hvd_pods.worker.agent.clients import (
     Client,
     connect,

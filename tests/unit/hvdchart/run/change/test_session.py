@@ -12,10 +12,10 @@ from hvdchart.run.change.session import Session
 from hvdchart.run.helm import Helm
 from hvdchart.run.kube.cluster import Cluster
 from tests.support.fakes.cluster import FakeCluster
-from tests.support.fakes.fixtures import answer_as
 from tests.support.fakes.program import StubProgram
 from tests.support.waiting import wait_until
-from tests.unit.hvdchart.runs import JOB, installed_values, job
+from tests.unit.hvdchart.objects import JOB, job
+from tests.unit.hvdchart.played_runs import answer_as, installed_values
 
 pytestmark = pytest.mark.timeout(120)
 

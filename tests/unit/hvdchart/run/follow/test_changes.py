@@ -15,7 +15,7 @@ from hvdchart.run.follow.changes import follow_events, wait_for_end, watch_run
 from hvdchart.run.follow.logs import follow
 from hvdchart.run.kube.cluster import Cluster
 from tests.support.fakes.cluster import FakeCluster
-from tests.unit.hvdchart.runs import JOB, MASTER, STATEFUL_SET, WORKERS, event, job
+from tests.unit.hvdchart.objects import JOB, MASTER, STATEFUL_SET, WORKERS, event, job
 
 pytestmark = pytest.mark.timeout(120)
 

@@ -9,7 +9,7 @@ from hvdchart.run.follow.logs import LogLine
 from hvdchart.run.state.newest import NewestRun
 from hvdchart.run.state.release import Release
 from hvdchart.spec.run_options import COMMAND, RUN
-from tests.unit.hvdchart.runs import job
+from tests.unit.hvdchart.objects import job
 
 EDGE = "-" * 74
 BOX = [

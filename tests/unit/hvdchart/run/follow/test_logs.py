@@ -12,7 +12,7 @@ from hvdchart.errors import ClusterError
 from hvdchart.run.follow.logs import LogLine, follow
 from hvdchart.run.kube.cluster import Cluster
 from tests.support.fakes.cluster import FakeCluster
-from tests.unit.hvdchart.runs import CREATING, JOB, RUNNING, event, job, pod, terminated
+from tests.unit.hvdchart.objects import CREATING, JOB, RUNNING, event, job, pod, terminated
 
 pytestmark = pytest.mark.timeout(120)
 

@@ -12,7 +12,7 @@ from hvd_pods.common.run import Run
 from hvdchart.errors import ClusterError, FileError
 from hvdchart.run.inside.timeline import Wait, read_waits, short_name
 from hvdchart.run.state.ranks import check_tagged, lines_of_rank, pod_of, pods_of_ranks, run_of
-from tests.unit.hvdchart.runs import job
+from tests.unit.hvdchart.objects import job
 from tests.unit.hvdchart.timelines import EVENTS, OPEN
 
 

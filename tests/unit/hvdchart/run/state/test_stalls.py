@@ -14,8 +14,9 @@ from hvdchart.run.state.stalls import Stall, read_stall
 from hvdchart.run.state.status_text import status_report
 from hvdchart.run.state.view import RunView
 from tests.support.fakes.cluster import FakeCluster
-from tests.support.fakes.fixtures import Command
-from tests.unit.hvdchart.runs import JOB, MASTER, STATEFUL_SET, WORKERS, job, play
+from tests.unit.hvdchart.command import Command
+from tests.unit.hvdchart.objects import JOB, MASTER, STATEFUL_SET, WORKERS, job
+from tests.unit.hvdchart.played_runs import play
 
 SINCE = "2026-01-01T10:04:45Z"
 PLACE = "data/load.py:41 in next_batch"

@@ -12,7 +12,7 @@ from hvdchart.run.state.status import Status
 from hvdchart.run.state.status_text import list_report, status_report
 from hvdchart.run.state.view import RunView
 from hvdchart.spec.run_options import COMMAND, RUN
-from tests.unit.hvdchart.runs import (
+from tests.unit.hvdchart.objects import (
     CREATING,
     DONE,
     FAILED_MASTER,

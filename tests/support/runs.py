@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 from hvd_pods.common import run
-from tests.unit.hvd_pods.release_keys import MASTER_NAME, WORKER_NAME
+from tests.support.release_keys import MASTER_NAME, WORKER_NAME
 
 
 def describe_run(**changes: Any) -> str:

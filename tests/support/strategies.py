@@ -10,7 +10,7 @@ from typing import Any
 from hypothesis import strategies as st
 from ruamel.yaml import YAML
 
-VALUES = Path(__file__).parents[3] / "values"
+VALUES = Path(__file__).parents[2] / "values"
 EXAMPLES = [YAML(typ="safe", pure=True).load(path) for path in sorted(VALUES.glob("*.spec.yaml"))]
 # The chart's own pod is named `master`.
 NAMES = st.from_regex(r"[a-z]([-a-z0-9]{0,10}[a-z0-9])?", fullmatch=True).filter(

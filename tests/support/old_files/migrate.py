@@ -1,4 +1,4 @@
-"""Files to migrate as users of other charts, of jobs and of launchers write them, and more."""
+"""Migrates files as users of other charts, of jobs and of launchers write them, and more."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from hypothesis import strategies as st
 from hvdchart.migrate.convert import migrate_command_line, migrate_file, read_input
 from hvdchart.migrate.ledger import Ledger
 from hvdchart.spec.values_schema import values_schema
-from tests.unit.hvdchart.strategies import damaged
+from tests.support.strategies import damaged
 
-HERE = Path(__file__).parent
-PATHS = {path.name: path for path in sorted((HERE / "old").iterdir())}
+FOLDER = Path(__file__).parent
+PATHS = {path.name: path for path in sorted((FOLDER / "old").iterdir())}
 # Those, and files that have each key.
-FILES = [*PATHS.values(), *sorted((HERE / "every_key").iterdir())]
+FILES = [*PATHS.values(), *sorted((FOLDER / "every_key").iterdir())]
 
 
 def load_tree(name: str) -> Any:

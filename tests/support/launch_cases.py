@@ -16,7 +16,7 @@ from hvdchart.plan.planner import make_plan
 from hvdchart.spec.load import parse_spec
 from hvdchart.spec.model import Spec
 from hvdchart.spec.validate import find_contradictions
-from tests.unit.hvd_pods.runs import make_run
+from tests.support.runs import make_run
 
 # What no launcher has, what only begins like an option that one has, and what is not an option.
 UNKNOWN = ["no-such-option", "npersocketx", "binding-arg", "bind", "Z", "NP", ""]

@@ -1,21 +1,10 @@
-"""Objects of a run as the API server has them, cut down to what is read, and calls of Helm."""
+"""Objects of a run as the API server has them, cut down to what is read."""
 
 from __future__ import annotations
 
-import json
-import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
-import pytest
-
-from hvdchart.run.follow import changes as watch
-from tests.support.fakes.cluster import FakeCluster
-from tests.support.fakes.fixtures import answer_as
-from tests.support.fakes.program import Call, StubProgram
-from tests.unit.hvd_pods.runs import describe_run
+from tests.support.runs import describe_run
 
 JOB = "hvd-master-1a2b3c4d"
 LABELS = {"app.kubernetes.io/name": "horovod", "app.kubernetes.io/instance": "hvd"}
@@ -141,83 +130,3 @@ DONE = job(("Complete", "", ""))
 FAILED = job(("Failed", "BackoffLimitExceeded", "limit"), failed=4)
 ENDED_MASTER = pod(f"{JOB}-x", "master", terminated(0), phase="Succeeded")
 FAILED_MASTER = pod(f"{JOB}-x", "master", terminated(1, "boom"), phase="Failed")
-# Of two workers with a rank each. Helm installs it as `hvd`.
-SPEC = {
-    "apiVersion": "hvdchart/v1",
-    "name": "hvd",
-    "nodes": [{"name": "n", "count": 2, "coresPerSocket": 4, "memory": "8Gi"}],
-    "image": {"repository": "a"},
-    "train": {"command": ["train"]},
-}
-
-
-def play(cluster: FakeCluster, run: Any, master: Any) -> FakeCluster:
-    """Let the cluster have a run: its Job, its workers, its master and their logs."""
-    cluster.put("jobs", run)
-    cluster.put("statefulsets", STATEFUL_SET)
-    cluster.put("pods", *WORKERS, master)
-    cluster.log(f"{JOB}-x", "first", "last", end=True)
-    for worker in WORKERS:
-        cluster.log(worker["metadata"]["name"])
-    return cluster
-
-
-def upgrades(helm: StubProgram) -> list[Call]:
-    return [call for call in helm.calls if call.arguments[0] == "upgrade"]
-
-
-def installed_values(helm: StubProgram) -> Any:
-    """The values of the last upgrade; None before the first."""
-    calls = upgrades(helm)
-    return json.loads(calls[-1].input) if calls else None
-
-
-def tell(cluster: FakeCluster, progress: object, of: str = JOB) -> None:
-    """Let the master of a Job write the progress into the record."""
-    data = {"job": of, "state": "Running", "progress": json.dumps(progress)}
-    cluster.put("configmaps", {"metadata": {"name": "hvd-run"}, "data": data})
-
-
-@contextmanager
-def meanwhile(work: Callable[[], None]) -> Iterator[None]:
-    """Do something beside the block, and wait for its end."""
-    thread = threading.Thread(target=work)
-    thread.start()
-    yield
-    thread.join()
-
-
-@pytest.fixture
-def spec(tmp_path: Path, helm: StubProgram, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A spec's file. Helm installs it as `hvd`."""
-    monkeypatch.setattr(watch, "SETTLE", 0.0)
-    path = tmp_path / "run.spec.yaml"
-    path.write_text(json.dumps(SPEC))
-    answer_as(helm, "hvd")
-    return path
-
-
-@pytest.fixture
-def running(fake_cluster: FakeCluster) -> FakeCluster:
-    return play(fake_cluster, job(), MASTER)
-
-
-@pytest.fixture
-def finished(fake_cluster: FakeCluster) -> FakeCluster:
-    """A run that has finished; its workers' logs go on."""
-    return play(fake_cluster, DONE, ENDED_MASTER)
-
-
-@pytest.fixture
-def kubectl(programs: Path) -> StubProgram:
-    """A kubectl that does nothing."""
-    return StubProgram(programs, "kubectl")
-
-
-@pytest.fixture
-def docker(programs: Path) -> StubProgram:
-    """A Docker that builds, and has no image yet."""
-    stub = StubProgram(programs, "docker")
-    stub.answer("inspect", code=1)
-    stub.answer("build", "STEP 1/1: FROM a\nother\nSTEP 1/1: FROM a\n")
-    return stub

@@ -15,7 +15,7 @@ from hvd_pods.rules.holding import TAKE
 from hvd_pods.rules.messages import Cause, Moment
 from hvd_pods.rules.retries import Retries
 from hvd_pods.rules.state import Facts, RunState
-from tests.unit.hvd_pods.runs import make_run
+from tests.support.runs import make_run
 
 DELETED = {"metadata": {"deletionTimestamp": "2026-01-01T10:00:00Z"}, "spec": {}}
 SUSPENDED = {"metadata": {}, "spec": {"suspend": True}}

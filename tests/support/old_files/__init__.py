@@ -1,0 +1,1 @@
+"""Files of other charts, of jobs and of launchers, and their migration."""

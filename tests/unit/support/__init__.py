@@ -1,1 +1,0 @@
-"""What unit tests of several folders use."""
