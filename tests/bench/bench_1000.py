@@ -36,8 +36,8 @@ from tests.bench.farm import MOST_HOSTS, NETWORK, PORT, Farm, start_farm
 from tests.bench.process_tree import watch
 from tests.bench.report import figures_file, publish
 from tests.chart.render import Manifest, helm_template, of_kind, one, parse_manifests, run_settings
-from tests.e2e.cluster import Namespace
 from tests.e2e.packages import installed
+from tests.support.namespace import Namespace
 from tests.support.waiting import wait_until
 from tests.unit.hvd_pods.worker.agent.pods import PYTHON
 

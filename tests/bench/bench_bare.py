@@ -27,7 +27,7 @@ from images.trials.sandbox import OWN_UID, RuncSandbox, launch_ranks
 from tests.bench import interleaved_training
 from tests.bench.contestants import NAME, Chart, bench_namespace, choose
 from tests.bench.report import as_share, publish, verdict
-from tests.e2e.cluster import Namespace
+from tests.support.namespace import Namespace
 
 HOST = "host"
 PODS = "pods"

@@ -37,11 +37,11 @@ from tests.bench.curves import draw
 from tests.bench.mpi_operator import Bare, MpiOperator, mpi_operator
 from tests.bench.report import ROOT, commit, figures_file, publish, write_section
 from tests.bench.trainer import Trainer, trainer
-from tests.e2e.cluster import Namespace
 from tests.faults import storm
 from tests.faults.node import Pod, cut_power
 from tests.faults.training import SCRIPT, Training
 from tests.support.controllers import running
+from tests.support.namespace import Namespace
 from tests.support.waiting import holds
 
 PICTURE = ROOT / "docs" / "pictures" / "storm.svg"

@@ -25,7 +25,7 @@ from pathlib import Path
 from devtools.toolchain.tools import tool
 from tests.bench.contestants import NAME, Chart, bench_namespace, read_stamp
 from tests.bench.report import as_range
-from tests.e2e.cluster import CHART, Namespace
+from tests.support.namespace import CHART, Namespace
 
 SCRIPT = """
 import time

@@ -29,10 +29,10 @@ from tests.bench.contestants import NAME, Chart, Contestant, bench_namespace, in
 from tests.bench.fault_figures import Outcome, pause
 from tests.bench.report import publish
 from tests.bench.trainer import FOLDER, GROUP, Trainer, trainer
-from tests.e2e.cluster import Namespace
 from tests.faults.storm import MOST_FAULTS
 from tests.faults.training import read_lines
 from tests.support.controllers import running
+from tests.support.namespace import Namespace
 from tests.support.waiting import holds, wait_until
 
 RUNTIME = "manifests/base/runtimes/torch_distributed.yaml"

@@ -20,9 +20,9 @@ from devtools.common.errors import DevtoolsError
 from devtools.localkube import cluster
 from devtools.localkube.images import load
 from images.builder.build import build
-from tests.e2e.cluster import CHART, Namespace, Values
 from tests.faults.node import Pod
 from tests.faults.storm import LAUNCH, MOST_FAULTS
+from tests.support.namespace import CHART, Namespace, Values
 from tests.support.openssh.image import OPEN_MPI_4
 from tests.support.waiting import PROGRAM_PAUSE, wait_until
 

@@ -12,7 +12,7 @@ import pytest
 from devtools.docs_gen import programs
 from tests.chart.namespaces import empty_namespace
 from tests.chart.render import CHART
-from tests.e2e.cluster import Namespace
+from tests.support.namespace import Namespace
 
 
 @pytest.fixture

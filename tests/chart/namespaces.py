@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from tests.e2e.cluster import Namespace
+from tests.support.namespace import Namespace
 
 
 @contextmanager

@@ -10,7 +10,7 @@ from ruamel.yaml import YAML
 
 from devtools.common.errors import DevtoolsError
 from tests.chart.render import CHART, one, render
-from tests.e2e.cluster import Namespace
+from tests.support.namespace import Namespace
 from tests.support.pages import blocks
 from tests.support.waiting import PROGRAM_PAUSE, wait_until
 

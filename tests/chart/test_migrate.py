@@ -10,8 +10,8 @@ from hvdchart.chart_files import chart_dir
 from hvdchart.migrate.ledger import Ledger
 from hvdchart.migrate.migration_text import values_text
 from tests.chart.render import parse_manifests
-from tests.e2e.cluster import Namespace
 from tests.support.go_programs import run_program
+from tests.support.namespace import Namespace
 from tests.support.old_files.migrate import FILES, migrate_path
 
 # Objects of schedulers that the test's cluster does not have.

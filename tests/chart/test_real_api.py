@@ -12,7 +12,7 @@ import pytest
 
 from tests.chart.cases import CASES
 from tests.chart.render import Values, render
-from tests.e2e.cluster import Namespace
+from tests.support.namespace import Namespace
 
 # What the oldest releases of Kubernetes lack, and the chart passes on.
 NEWER: dict[str, Values] = {

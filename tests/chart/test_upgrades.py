@@ -16,7 +16,7 @@ from hvdchart.values.merge import merge_values
 from tests.chart.cases import STAGING, on_disk
 from tests.chart.namespaces import empty_namespace
 from tests.chart.render import CHART, Manifest, Values, of_kind, parse_manifests, pod_spec
-from tests.e2e.cluster import HELMS, Namespace
+from tests.support.namespace import HELMS, Namespace
 
 # Suspended, so that neither pods nor images are needed.
 RUN: Values = {"master": {"args": ["python", "train.py"], "suspend": True}, "cleanup": "Never"}

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from devtools.toolchain.tools import tool
-from tests.e2e.cluster import Namespace, image_values
+from tests.support.namespace import Namespace, image_values
 
 
 def hvdchart(

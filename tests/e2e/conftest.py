@@ -9,8 +9,8 @@ import pytest
 
 from devtools.localkube.images import load
 from images.builder.build import build
-from tests.conftest import in_cluster
-from tests.e2e.cluster import Namespace, image_values
+from tests.support.images import in_cluster
+from tests.support.namespace import Namespace, image_values
 
 
 @pytest.fixture(scope="class")

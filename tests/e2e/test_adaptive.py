@@ -8,7 +8,7 @@ from textwrap import dedent, indent
 
 import pytest
 
-from tests.e2e.cluster import Namespace, Values
+from tests.support.namespace import Namespace, Values
 
 # Each step adds 1 to the weights on all ranks. Ends when it has made twenty steps on as many ranks
 # as each of SIZES in this order. What a framework has of its own stands for PREPARE (which names

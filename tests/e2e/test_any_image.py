@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from hvdchart.run.state.pod_problems import problem_of
-from tests.e2e.cluster import Namespace, Values, image_values
 from tests.e2e.packages import LOCKS, wheels
-from tests.e2e.volumes import claimed_folder
+from tests.support.namespace import Namespace, Values, image_values
+from tests.support.volumes import claimed_folder
 
 # Each rank adds its number, with nothing but Python's library, and tells who it is, and where.
 ADD = """

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.cluster import Namespace
 from tests.e2e.command import here, hvdchart, write_spec
+from tests.support.namespace import Namespace
 
 SMALL = "--image-size 32 --warmup 1 --rounds 2 --steps 1"
 

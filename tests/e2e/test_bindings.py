@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 from hvdchart import checked_values, make_plan, parse_spec
-from tests.e2e.cluster import Namespace
+from tests.support.namespace import Namespace
 
 CPUS = Path("/sys/devices/system/cpu")
 

@@ -20,8 +20,8 @@ from traitlets.config import Config
 from devtools.toolchain.tools import tool
 from hvdchart import Launcher, RunFailedError, Spec, TimeLimitError, parse_spec
 from hvdchart.calls.connection import RemoteTraceback
-from tests.conftest import in_cluster
-from tests.e2e.cluster import Namespace
+from tests.support.images import in_cluster
+from tests.support.namespace import Namespace
 from tests.support.waiting import wait_until
 
 # The pods do not have this module.

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from devtools.toolchain.tools import tool
-from tests.e2e.cluster import Namespace, Values, node_without_kubelet
+from tests.support.namespace import Namespace, Values, node_without_kubelet
 
 KEYS = {"access": "of-this-test-alone", "secret": "no-secret-anywhere"}
 # Of each rank: it reads the data, and rank 0 writes what came of it.

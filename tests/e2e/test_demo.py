@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from devtools.localkube.instance import current
-from tests.e2e.cluster import Namespace
+from tests.support.namespace import Namespace
 
 ROOT = Path(__file__).resolve().parents[2]
 

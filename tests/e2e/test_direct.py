@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from tests.e2e.cluster import Namespace, Values
+from tests.support.namespace import Namespace, Values
 
 # The ranks meet where the variables say. In the first attempt, one of them is killed after that.
 MEET = """

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from hvd_pods.common.threads import YIELD
-from tests.e2e.cluster import Namespace, Values
+from tests.support.namespace import Namespace, Values
 from tests.support.results import read_result
 
 # In all of them a step is over the same 64 images, and so is the learning rate.

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.cluster import Namespace, Values
+from tests.support.namespace import Namespace, Values
 from tests.support.results import read_result
 
 EXAMPLES = Path(__file__).parents[2] / "examples"

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from tests.e2e.cluster import Namespace, image_values
 from tests.e2e.command import here, hvdchart, write_spec
+from tests.support.namespace import Namespace, image_values
 from tests.support.results import read_result
 from tests.support.waiting import PROGRAM_PAUSE, wait_until
 

@@ -26,12 +26,18 @@ from ruamel.yaml import YAML
 
 from devtools.common.errors import DevtoolsError
 from devtools.toolchain.tools import ARGO, HELM_CONTROLLER, SOURCE_CONTROLLER, module_folder, tool
-from tests.conftest import new_namespace
-from tests.e2e.cluster import CHART, Namespace, Values, image_values, on_shared_cores
-from tests.e2e.volumes import on_node
 from tests.support.controllers import Controller, running
 from tests.support.gitops import documented
+from tests.support.namespace import (
+    CHART,
+    Namespace,
+    Values,
+    image_values,
+    new_namespace,
+    on_shared_cores,
+)
 from tests.support.ports import find_port
+from tests.support.volumes import on_node
 from tests.support.waiting import PROGRAM_PAUSE, wait_until
 
 pytestmark = pytest.mark.rare

@@ -10,16 +10,16 @@ from typing import Any
 import pytest
 
 from devtools.toolchain.tools import KUEUE, module_folder
-from tests.e2e.cluster import (
+from tests.support.controllers import ALONE, CERTIFICATES, Controller, running
+from tests.support.namespace import (
     Namespace,
     Values,
     conditions,
     node_without_kubelet,
     remove_from_nodes_without_kubelet,
 )
-from tests.e2e.volumes import on_node
-from tests.support.controllers import ALONE, CERTIFICATES, Controller, running
 from tests.support.ports import find_port
+from tests.support.volumes import on_node
 from tests.support.waiting import PROGRAM_PAUSE, wait_until
 
 pytestmark = pytest.mark.rare

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from images.builder.catalogue import load_catalogue
-from tests.e2e.cluster import Namespace, Values
 from tests.e2e.packages import installed
-from tests.e2e.volumes import claimed_folder
+from tests.support.namespace import Namespace, Values
+from tests.support.volumes import claimed_folder
 
 MPI = "/opt/mpi"
 # Each rank adds its number, so that the sum tells whether it reached the others.

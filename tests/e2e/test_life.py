@@ -11,17 +11,17 @@ import pytest
 from ruamel.yaml import YAML
 
 from devtools.toolchain.kubectl import Kubectl
-from tests.e2e.cluster import CHART, Namespace, Values
 from tests.e2e.command import hvdchart
-from tests.e2e.runs import assert_trained, events, values
+from tests.e2e.quick_runs import assert_trained, values
 from tests.support.gitops import documented
+from tests.support.namespace import CHART, Namespace, Values
 
 SLEEP = "import time; time.sleep(600)"
 
 
 def stages(namespace: Namespace) -> list[str]:
     """What the master has come to, however long its workers took: a busy machine warns of that."""
-    reasons = [event["reason"] for event in events(namespace)]
+    reasons = [event["reason"] for event in namespace.master_events()]
     return [reason for reason in reasons if reason != "WorkersMissing"]
 
 
@@ -291,7 +291,7 @@ class TestEvictionAndDeadline:
 
     def test_deadline_is_the_reason_that_is_told(self, limited: str, namespace: Namespace) -> None:
         namespace.wait_for_end("hvd")
-        message = events(namespace, "Failed")[-1]["message"]
+        message = namespace.master_events("Failed")[-1]["message"]
         assert "longer than `master.activeDeadlineSeconds=1`" in message
 
 
@@ -303,7 +303,9 @@ def test_failed_run_is_retried_then_scales_its_workers_to_zero(namespace: Namesp
     end = master["status"]["containerStatuses"][0]["state"]["terminated"]
     assert end["exitCode"] == 3
     assert re.fullmatch(r"rank [0-3] on hvd-worker-[01]: exit code 3\n", end["message"])
-    assert len(events(namespace, "Training")) == 2, "the workers of a run that goes on were taken"
+    assert len(namespace.master_events("Training")) == 2, (
+        "the workers of a run that goes on were taken"
+    )
     assert namespace.replicas("hvd-worker") == 0
 
 

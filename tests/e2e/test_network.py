@@ -10,8 +10,8 @@ from contextlib import ExitStack
 import pytest
 from ruamel.yaml import YAML
 
-from tests.e2e.cluster import CHART, Namespace, Values
 from tests.e2e.policy import enforcing
+from tests.support.namespace import CHART, Namespace, Values
 from tests.support.waiting import PROGRAM_PAUSE, wait_until
 
 PORT = 2222

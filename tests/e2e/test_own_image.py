@@ -12,8 +12,8 @@ import pytest
 
 from hvdchart.image.build_image import Source
 from hvdchart.image.engines import choose_engine
-from tests.e2e.cluster import Namespace
 from tests.e2e.command import here, hvdchart, write_spec
+from tests.support.namespace import Namespace
 
 NAME = "hvd-e2e-own-image"
 LOAD = f"{sys.executable} -m devtools.localkube load"

@@ -12,7 +12,7 @@ from devtools.localkube.processes import has_pod_groups
 from hvdchart.plan.planner import make_plan
 from hvdchart.spec.load import parse_spec
 from hvdchart.values.check_values import checked_values
-from tests.e2e.cluster import (
+from tests.support.namespace import (
     CHART,
     Namespace,
     Values,

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from devtools.toolchain.tools import tool
-from tests.e2e.cluster import Namespace, Values
 from tests.e2e.command import here, hvdchart
-from tests.e2e.runs import values
-from tests.e2e.volumes import claimed_folder
+from tests.e2e.quick_runs import values
+from tests.support.namespace import Namespace, Values
+from tests.support.volumes import claimed_folder
 from tests.support.waiting import PROGRAM_PAUSE, wait_until
 
 # Says where it begins, makes a step in each rank's memory, and goes on until it is ended.

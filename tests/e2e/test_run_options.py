@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.cluster import Namespace
 from tests.e2e.command import ask, here, hvdchart
+from tests.support.namespace import Namespace
 
 SHOW = """
 import os

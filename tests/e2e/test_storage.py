@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.cluster import Namespace, Values
+from tests.support.namespace import Namespace, Values
 from tests.support.waiting import PROGRAM_PAUSE, wait_until
 
 # Leaves a line for each time that it runs, and waits until the test opens the FIFO.

@@ -16,10 +16,10 @@ import pytest
 import urllib3
 
 from devtools.localkube.instance import current
-from tests.e2e.cluster import Namespace, Values
 from tests.e2e.packages import installed, wheels
-from tests.e2e.volumes import claimed_folder, on_node
+from tests.support.namespace import Namespace, Values
 from tests.support.pages import blocks
+from tests.support.volumes import claimed_folder, on_node
 from tests.support.waiting import wait_until
 
 # Their packages are 0.3 GB.

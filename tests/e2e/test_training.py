@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from tests.e2e.cluster import CHART, Namespace, Values
-from tests.e2e.runs import assert_trained, values
+from tests.e2e.quick_runs import assert_trained, values
+from tests.support.namespace import CHART, Namespace, Values
 from tests.support.waiting import PROGRAM_PAUSE, wait_until
 
 RELEASES = ("one", "two")

@@ -12,10 +12,9 @@ import pytest
 from ruamel.yaml import YAML
 
 from devtools.toolchain.tools import tool
-from tests.chart.registry import registry
-from tests.conftest import new_namespace
-from tests.e2e.cluster import CHART, Namespace
+from tests.support.namespace import CHART, Namespace, new_namespace
 from tests.support.openssh.image import openssh_image
+from tests.support.registry import registry
 from tests.support.waiting import PROGRAM_PAUSE, wait_until
 
 # `python -m devtools.release keep` packaged them.

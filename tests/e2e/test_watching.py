@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from tests.e2e.cluster import Namespace, Values
-from tests.e2e.volumes import on_node
+from tests.support.namespace import Namespace, Values
+from tests.support.volumes import on_node
 from tests.support.waiting import wait_until
 
 # Writes a metric and waits for the test: a FIFO opens when both of its ends are opened.

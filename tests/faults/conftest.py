@@ -13,10 +13,10 @@ import pytest
 from devtools.localkube import cluster
 from devtools.localkube.images import load
 from devtools.localkube.instance import Instance
-from tests.e2e.cluster import Namespace
-from tests.e2e.volumes import claimed_folder
 from tests.faults.report import PROPERTY, Row
 from tests.faults.training import Training
+from tests.support.namespace import Namespace
+from tests.support.volumes import claimed_folder
 
 Trainings = Callable[[str], Training]
 

@@ -15,7 +15,7 @@ import psutil
 from devtools.localkube.instance import Instance, current
 from devtools.localkube.link import inside
 from devtools.localkube.node_processes import NodeProcesses
-from tests.localkube.conftest import Cluster, number_inside
+from tests.support.localkube import Cluster, number_inside
 
 Pod = dict[str, Any]
 

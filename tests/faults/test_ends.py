@@ -6,9 +6,8 @@ import time
 
 import pytest
 
-from tests.e2e.cluster import Values
-from tests.e2e.runs import events
 from tests.faults.training import Training
+from tests.support.namespace import Values
 
 STEPS = 120
 
@@ -22,7 +21,7 @@ def failing(training: Training, how: str) -> Values:
 def end(training: Training, began: float) -> str:
     """Wait for the end; return the reason, which the termination message and the event have."""
     reason = training.end(began)
-    assert reason in events(training.namespace, "Failed")[-1]["message"]
+    assert reason in training.namespace.master_events("Failed")[-1]["message"]
     return reason
 
 

@@ -7,7 +7,6 @@ import time
 
 import pytest
 
-from tests.e2e.runs import events
 from tests.faults.training import Training
 
 STEPS = 120
@@ -19,9 +18,9 @@ LAUNCH = {"stallTimeoutSeconds": 8}
 def finish(training: Training, fault: float, what: str) -> str:
     """Wait for the end; return the log. The rank was named once, and that is the cause."""
     training.finish(fault)
-    (stalled,) = events(training.namespace, "Stalled")
+    (stalled,) = training.namespace.master_events("Stalled")
     assert re.fullmatch(rf"{what} for (at least )?\d+ s", stalled["message"])
-    (failed,) = events(training.namespace, "Failed")
+    (failed,) = training.namespace.master_events("Failed")
     assert failed["message"].startswith(stalled["message"].rpartition(" for ")[0])
     assert failed["message"].endswith("s, longer than `launch.stallTimeoutSeconds=8`")
     assert len(training.namespace.master_pods("hvd")) == 1, "a stalled rank cost the master"

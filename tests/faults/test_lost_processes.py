@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.runs import events
 from tests.faults.conftest import Trainings
 from tests.faults.node import cut_off
 from tests.faults.training import Training
@@ -68,10 +67,12 @@ def test_cut_worker(training: Training) -> None:
 def test_worker_cut_for_a_while(training: Training) -> None:
     fault = training.run_to(FAULT_AT, STEPS)
     with cut_off(training.host(1)):
-        wait_until(lambda: events(training.namespace, "WorkerLost"), 180, "the master misses it")
+        wait_until(
+            lambda: training.namespace.master_events("WorkerLost"), 180, "the master misses it"
+        )
     # Its ranks of that attempt may still wait for the others.
     training.finish(fault)
-    (failed,) = events(training.namespace, "Failed")
+    (failed,) = training.namespace.master_events("Failed")
     assert failed["message"].startswith("lost hvd-worker-1: ")
 
 
@@ -110,7 +111,7 @@ def test_killed_agent(training: Training) -> None:
         os.chown(folder, int(user), int(user))
     agent.kill()
     training.finish(fault)
-    assert len(events(training.namespace, "Failed")) == 1
+    assert len(training.namespace.master_events("Failed")) == 1
 
 
 @pytest.mark.rare

@@ -6,7 +6,6 @@ import time
 
 import pytest
 
-from tests.e2e.runs import events
 from tests.faults.training import Training
 
 STEPS = 120
@@ -48,7 +47,7 @@ def test_gracefully_terminated_worker(training: Training, spares: int) -> None:
     leaving = training.newest(1)["host"]
     assert finish(training, leaving) == {1}
     assert (training.newest(1)["host"] == leaving) == (spares == 0)
-    (failed,) = events(training.namespace, "Failed")
+    (failed,) = training.namespace.master_events("Failed")
     assert failed["message"].startswith(f"{leaving} was terminated: ")
     assert training.namespace.get("configmap", "hvd-run")["data"]["failures"] == "0"
 

@@ -7,10 +7,10 @@ import time
 import pytest
 
 from devtools.localkube.instance import current
-from tests.e2e.cluster import Values
 from tests.faults.node import after
 from tests.faults.stale_dns import stale_dns
 from tests.faults.training import Training
+from tests.support.namespace import Values
 
 STEPS = 120
 FAULT_AT = 45

@@ -14,8 +14,8 @@ from typing import Any, ClassVar, NamedTuple
 
 import psutil
 
-from tests.e2e.cluster import Namespace, Values
 from tests.faults.node import Pod, find_process
+from tests.support.namespace import Namespace, Values
 from tests.support.waiting import wait_until
 
 SCRIPT = Path(__file__).with_name("train.py")

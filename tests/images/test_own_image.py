@@ -14,7 +14,7 @@ import pytest
 from hvdchart.image.build_image import Source
 from hvdchart.image.deliver import Target, provide, save
 from hvdchart.image.engines import choose_engine
-from tests.chart.registry import registry
+from tests.support.registry import registry
 
 NAME = "hvd-test-own-image"
 

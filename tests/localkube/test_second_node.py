@@ -12,7 +12,9 @@ import pytest
 
 from devtools.localkube.instance import Instance
 from devtools.localkube.node_processes import NodeProcesses
-from tests.localkube.conftest import TIMEOUT_SECONDS, Cluster, probe_pod
+from tests.localkube.machine import TIMEOUT_SECONDS
+from tests.localkube.pods import probe_pod
+from tests.support.localkube import Cluster
 from tests.support.waiting import wait_until
 
 

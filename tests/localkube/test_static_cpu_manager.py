@@ -19,7 +19,9 @@ from devtools.toolchain.tools import tool
 from hvdchart.plan.planner import make_plan
 from hvdchart.run.helm import manifests
 from hvdchart.spec.load import parse_spec
-from tests.localkube.conftest import PROBE_IMAGE, TIMEOUT_SECONDS, Cluster, probe_pod
+from tests.localkube.machine import TIMEOUT_SECONDS
+from tests.localkube.pods import PROBE_IMAGE, probe_pod
+from tests.support.localkube import Cluster
 from tests.support.waiting import wait_until
 
 CORES = os.cpu_count() or 1

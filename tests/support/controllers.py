@@ -18,7 +18,7 @@ import yaml
 from devtools.localkube.instance import current
 from devtools.localkube.pki import Authority
 from devtools.toolchain.tools import tool
-from tests.e2e.cluster import Namespace
+from tests.support.namespace import Namespace
 from tests.support.waiting import wait_until
 
 # The folder below TMPDIR in which controllers of controller-runtime look for their certificate.

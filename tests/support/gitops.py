@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 from ruamel.yaml import YAML
 
-from tests.chart.render import CHART
 from tests.support.pages import blocks
 
-PAGE = CHART.parents[1] / "docs" / "gitops.md"
+PAGE = Path(__file__).parents[2] / "docs" / "gitops.md"
 
 
 def documented(kind: str, number: int = 0) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.conftest import group_of, place_in_order
+from tests.support.scheduling import group_of, place_in_order
 
 
 @pytest.mark.parametrize(

@@ -1,11 +1,10 @@
-"""Runs without a framework, which take seconds, and what a run tells."""
+"""Runs without a framework, which take seconds, and what their ranks show."""
 
 from __future__ import annotations
 
 import json
-from typing import Any
 
-from tests.e2e.cluster import Namespace, Values
+from tests.support.namespace import Namespace, Values
 
 # What each rank prints: where it is and what it sees. No framework, so these tests take seconds.
 SHOW = """
@@ -46,10 +45,3 @@ def assert_trained(namespace: Namespace, release: str, uid: int = 1000) -> None:
     assert [entry["host"] for entry in ranks] == hosts
     assert {entry["mark"] for entry in ranks} == {AWKWARD}
     assert {entry["uid"] for entry in ranks} == {uid}
-
-
-def events(namespace: Namespace, reason: str = "") -> list[dict[str, Any]]:
-    """The events of the master, oldest first: all, or those with one reason."""
-    listed: list[dict[str, Any]] = namespace.get("events", "--sort-by=.eventTime")["items"]
-    own = [event for event in listed if event["source"].get("component") == "horovod-master"]
-    return [event for event in own if reason in ("", event["reason"])]

@@ -1,8 +1,10 @@
-"""Helm and kubectl on a real cluster, for tests."""
+"""A namespace of a real cluster, with Helm and kubectl."""
 
 from __future__ import annotations
 
 import json
+import re
+import secrets
 import subprocess
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -177,6 +179,12 @@ class Namespace:
         pods: list[dict[str, Any]] = self.get("pods", "--selector", selector)["items"]
         return pods
 
+    def master_events(self, reason: str = "") -> list[dict[str, Any]]:
+        """The events of masters, oldest first: all, or those with one reason."""
+        listed: list[dict[str, Any]] = self.get("events", "--sort-by=.eventTime")["items"]
+        own = [event for event in listed if event["source"].get("component") == "horovod-master"]
+        return [event for event in own if reason in ("", event["reason"])]
+
     def wait_for_event(self, reason: str, seconds: int, times: int = 1) -> None:
         """Wait until there have been so many events with this reason in the namespace.
 
@@ -216,6 +224,31 @@ class Namespace:
                 ["logs", "-l", f"{selector},app.kubernetes.io/component=master", "--tail=40"],
             )
         )
+
+
+@contextmanager
+def new_namespace(name: str, kubeconfig: Path, image: str) -> Iterator[Namespace]:
+    """A namespace that enforces Pod Security `restricted`, until the end of the block.
+
+    Its name begins with `name`, with other characters than those of names replaced.
+    """
+    beginning = re.sub("[^a-z0-9]+", "-", name.lower())[:50].strip("-")
+    # A namespace of an earlier run may still be terminating.
+    own_name = f"{beginning}-{secrets.token_hex(4)}"
+    made = Namespace(own_name, kubeconfig, image)
+    labels = {"pod-security.kubernetes.io/enforce": "restricted"}
+    manifest = {
+        "apiVersion": "v1",
+        "kind": "Namespace",
+        "metadata": {"name": own_name, "labels": labels},
+    }
+    made.kubectl("create", "--filename", "-", input=json.dumps(manifest))
+    try:
+        # Without it, pods and tokens are refused.
+        made.kubectl("wait", "serviceaccount/default", "--for=create", "--timeout=180s")
+        yield made
+    finally:
+        made.kubectl("delete", "namespace", own_name, "--wait=false")
 
 
 def conditions(item: Mapping[str, Any]) -> set[str]:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from tests.e2e.cluster import Namespace, Values
+from tests.support.namespace import Namespace, Values
 
 
 def on_node(folder: Path, name: str) -> Values:
