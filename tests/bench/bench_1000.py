@@ -29,6 +29,7 @@ from urllib.parse import urlsplit
 
 import yaml
 
+from devtools.common.waiting import wait_until
 from devtools.docs_gen.generated import table
 from devtools.localkube import cluster
 from devtools.toolchain.tools import KWOK, module_folder, tool
@@ -38,7 +39,6 @@ from tests.bench.report import figures_file, publish
 from tests.chart.render import Manifest, helm_template, of_kind, one, parse_manifests, run_settings
 from tests.e2e.packages import installed
 from tests.support.namespace import Namespace
-from tests.support.waiting import wait_until
 from tests.unit.hvd_pods.worker.agent.pods import PYTHON
 
 # Pods for each node that kwok plays, as kubelets allow.

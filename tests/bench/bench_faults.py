@@ -28,6 +28,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from devtools.common.waiting import holds
 from devtools.localkube import cluster
 from devtools.localkube.images import load
 from devtools.localkube.instance import current
@@ -42,7 +43,6 @@ from tests.faults.node import Pod, cut_power
 from tests.faults.training import SCRIPT, Training
 from tests.support.controllers import running
 from tests.support.namespace import Namespace
-from tests.support.waiting import holds
 
 PICTURE = ROOT / "docs" / "pictures" / "storm.svg"
 # Each rank prints when it starts, when the frameworks are imported and when an allreduce is done.

@@ -19,12 +19,12 @@ from dataclasses import dataclass, field
 
 import psutil
 
+from devtools.common.waiting import wait_until
 from devtools.docs_gen.generated import table
 from devtools.localkube.instance import current
 from tests.bench.contestants import bench_namespace
 from tests.bench.report import as_range, publish
 from tests.support.namespace import Namespace, Values, image_values, on_shared_cores
-from tests.support.waiting import wait_until
 
 # Seconds that each run trains, and between two samples of memory.
 LASTS = 60

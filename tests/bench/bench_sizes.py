@@ -23,6 +23,7 @@ from typing import Any, NamedTuple
 
 import yaml
 
+from devtools.common.waiting import holds, wait_until
 from devtools.docs_gen.generated import table
 from devtools.toolchain.tools import TRAINER, module_folder
 from tests.bench.contestants import NAME, Chart, Contestant, bench_namespace, in_turns
@@ -33,7 +34,6 @@ from tests.faults.storm import MOST_FAULTS
 from tests.faults.training import read_lines
 from tests.support.controllers import running
 from tests.support.namespace import Namespace
-from tests.support.waiting import holds, wait_until
 
 RUNTIME = "manifests/base/runtimes/torch_distributed.yaml"
 # Steps that a training makes before the next change.

@@ -17,6 +17,7 @@ from typing import ClassVar, TypeVar
 
 import hvdchart
 from devtools.common.errors import DevtoolsError
+from devtools.common.waiting import PROGRAM_PAUSE, wait_until
 from devtools.localkube import cluster
 from devtools.localkube.images import load
 from images.builder.build import build
@@ -24,7 +25,6 @@ from tests.faults.node import Pod
 from tests.faults.storm import LAUNCH, MOST_FAULTS
 from tests.support.namespace import CHART, Namespace, Values
 from tests.support.openssh.image import OPEN_MPI_4
-from tests.support.waiting import PROGRAM_PAUSE, wait_until
 
 NAME = "bench"
 # For the script of a contestant with the chart: it tells its progress.

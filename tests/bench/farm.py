@@ -17,8 +17,8 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+from devtools.common.waiting import wait_until
 from tests.support.release_keys import ReleaseKeys
-from tests.support.waiting import wait_until
 from tests.unit.hvd_pods.worker.agent.pods import PYTHON, Pod
 
 # More hosts would keep their one agent busy, and the master would wait for it.

@@ -9,10 +9,10 @@ import pytest
 from ruamel.yaml import YAML
 
 from devtools.common.errors import DevtoolsError
+from devtools.common.waiting import PROGRAM_PAUSE, wait_until
 from tests.chart.render import CHART, one, render
 from tests.support.namespace import Namespace
 from tests.support.pages import blocks
-from tests.support.waiting import PROGRAM_PAUSE, wait_until
 
 PAGE = CHART.parents[1] / "docs" / "administrators.md"
 LABEL = "example.com/most-workers"

@@ -17,12 +17,12 @@ import cloudpickle
 import pytest
 from traitlets.config import Config
 
+from devtools.common.waiting import wait_until
 from devtools.toolchain.tools import tool
 from hvdchart import Launcher, RunFailedError, Spec, TimeLimitError, parse_spec
 from hvdchart.calls.connection import RemoteTraceback
 from tests.support.images import in_cluster
 from tests.support.namespace import Namespace
-from tests.support.waiting import wait_until
 
 # The pods do not have this module.
 cloudpickle.register_pickle_by_value(sys.modules[__name__])

@@ -25,6 +25,7 @@ import pytest
 from ruamel.yaml import YAML
 
 from devtools.common.errors import DevtoolsError
+from devtools.common.waiting import PROGRAM_PAUSE, wait_until
 from devtools.toolchain.tools import ARGO, HELM_CONTROLLER, SOURCE_CONTROLLER, module_folder, tool
 from tests.support.controllers import Controller, running
 from tests.support.gitops import documented
@@ -38,7 +39,6 @@ from tests.support.namespace import (
 )
 from tests.support.ports import find_port
 from tests.support.volumes import on_node
-from tests.support.waiting import PROGRAM_PAUSE, wait_until
 
 pytestmark = pytest.mark.rare
 

@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
+from devtools.common.waiting import PROGRAM_PAUSE, wait_until
 from devtools.localkube.instance import current
 from hvdchart.plan.planner import make_plan
 from hvdchart.spec.load import parse_spec
 from tests.e2e.command import ask, here, hvdchart, write_spec
 from tests.support.namespace import Namespace
-from tests.support.waiting import PROGRAM_PAUSE, wait_until
 
 RANK = "import os; print('I am rank', os.environ['OMPI_COMM_WORLD_RANK'])"
 

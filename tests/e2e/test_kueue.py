@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from devtools.common.waiting import PROGRAM_PAUSE, wait_until
 from devtools.toolchain.tools import KUEUE, module_folder
 from tests.support.controllers import ALONE, CERTIFICATES, Controller, running
 from tests.support.namespace import (
@@ -20,7 +21,6 @@ from tests.support.namespace import (
 )
 from tests.support.ports import find_port
 from tests.support.volumes import on_node
-from tests.support.waiting import PROGRAM_PAUSE, wait_until
 
 pytestmark = pytest.mark.rare
 

@@ -10,9 +10,9 @@ from contextlib import ExitStack
 import pytest
 from ruamel.yaml import YAML
 
+from devtools.common.waiting import PROGRAM_PAUSE, wait_until
 from tests.e2e.policy import enforcing
 from tests.support.namespace import CHART, Namespace, Values
-from tests.support.waiting import PROGRAM_PAUSE, wait_until
 
 PORT = 2222
 # Connects to the address given and says how that went; silence from the other end is "blocked".

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from devtools.common.waiting import wait_until
 from devtools.localkube.processes import has_pod_groups
 from hvdchart.plan.planner import make_plan
 from hvdchart.spec.load import parse_spec
@@ -19,7 +20,6 @@ from tests.support.namespace import (
     node_without_kubelet,
     remove_from_nodes_without_kubelet,
 )
-from tests.support.waiting import wait_until
 
 ARGS = ["python3", "-c", "print('trained')"]
 

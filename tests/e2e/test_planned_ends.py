@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
+from devtools.common.waiting import PROGRAM_PAUSE, wait_until
 from devtools.toolchain.tools import tool
 from tests.e2e.command import here, hvdchart
 from tests.e2e.quick_runs import values
 from tests.support.namespace import Namespace, Values
 from tests.support.volumes import claimed_folder
-from tests.support.waiting import PROGRAM_PAUSE, wait_until
 
 # Says where it begins, makes a step in each rank's memory, and goes on until it is ended.
 TRAIN = """

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from devtools.common.waiting import PROGRAM_PAUSE, wait_until
 from tests.support.namespace import Namespace, Values
-from tests.support.waiting import PROGRAM_PAUSE, wait_until
 
 # Leaves a line for each time that it runs, and waits until the test opens the FIFO.
 FETCH = "date >>../../fetches; cat ../../gate; echo content >part-0; sha256sum part-0 >SHA256SUMS"

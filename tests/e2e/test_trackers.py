@@ -15,12 +15,12 @@ from typing import Any
 import pytest
 import urllib3
 
+from devtools.common.waiting import wait_until
 from devtools.localkube.instance import current
 from tests.e2e.packages import installed, wheels
 from tests.support.namespace import Namespace, Values
 from tests.support.pages import blocks
 from tests.support.volumes import claimed_folder, on_node
-from tests.support.waiting import wait_until
 
 # Their packages are 0.3 GB.
 pytestmark = pytest.mark.rare

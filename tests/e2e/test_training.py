@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
+from devtools.common.waiting import PROGRAM_PAUSE, wait_until
 from tests.e2e.quick_runs import assert_trained, values
 from tests.support.namespace import CHART, Namespace, Values
-from tests.support.waiting import PROGRAM_PAUSE, wait_until
 
 RELEASES = ("one", "two")
 

@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 from ruamel.yaml import YAML
 
+from devtools.common.waiting import PROGRAM_PAUSE, wait_until
 from devtools.toolchain.tools import tool
 from tests.support.namespace import CHART, Namespace, new_namespace
 from tests.support.openssh.image import openssh_image
 from tests.support.registry import registry
-from tests.support.waiting import PROGRAM_PAUSE, wait_until
 
 # `python -m devtools.release keep` packaged them.
 EARLIER = sorted(Path(__file__).parents[1].glob("released/horovod-*.tgz"))

@@ -18,10 +18,10 @@ from typing import Any
 
 import pytest
 
+from devtools.common.waiting import PROGRAM_PAUSE, wait_until
 from devtools.toolchain.tools import tool
 from tests.e2e.command import here, hvdchart, write_spec
 from tests.support.namespace import Namespace
-from tests.support.waiting import PROGRAM_PAUSE, wait_until
 from tests.support.wheels import make_wheel
 
 STEPS = 6000

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
+from devtools.common.waiting import wait_until
 from tests.support.namespace import Namespace, Values
 from tests.support.volumes import on_node
-from tests.support.waiting import wait_until
 
 # Writes a metric and waits for the test: a FIFO opens when both of its ends are opened.
 REPORT = """

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from devtools.common.waiting import wait_until
 from devtools.localkube.instance import Instance
 from tests.faults.training import Training
-from tests.support.waiting import wait_until
 
 STEPS = 120
 FAULT_AT = 45

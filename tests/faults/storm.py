@@ -13,9 +13,9 @@ from itertools import pairwise
 
 import psutil
 
+from devtools.common.waiting import wait_until
 from tests.faults.node import cut_off, pod_processes
 from tests.faults.training import Training
-from tests.support.waiting import wait_until
 
 Fault = Callable[[Training], AbstractContextManager[None]]
 # Steps that an attempt makes before the next fault.

@@ -6,9 +6,9 @@ import time
 
 import pytest
 
+from devtools.common.waiting import wait_until
 from tests.faults.node import paused, restart_runtime
 from tests.faults.training import Training
-from tests.support.waiting import wait_until
 
 STEPS = 120
 FAULT_AT = 45

@@ -14,9 +14,9 @@ from typing import Any, ClassVar, NamedTuple
 
 import psutil
 
+from devtools.common.waiting import wait_until
 from tests.faults.node import Pod, find_process
 from tests.support.namespace import Namespace, Values
-from tests.support.waiting import wait_until
 
 SCRIPT = Path(__file__).with_name("train.py")
 # Of the images that the training does not see.

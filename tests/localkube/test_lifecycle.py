@@ -12,12 +12,12 @@ from pathlib import Path
 
 import pytest
 
+from devtools.common.waiting import wait_until
 from devtools.localkube.node_processes import NodeProcesses
 from devtools.localkube.node_setup import DEVICE_PLUGINS
 from devtools.toolchain.tools import kubernetes_releases
 from tests.localkube.machine import TIMEOUT_SECONDS, machine_state
 from tests.support.localkube import Cluster
-from tests.support.waiting import wait_until
 
 
 class TestClusterThatRuns:

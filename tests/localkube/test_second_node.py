@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
+from devtools.common.waiting import wait_until
 from devtools.localkube.instance import Instance
 from devtools.localkube.node_processes import NodeProcesses
 from tests.localkube.machine import TIMEOUT_SECONDS
 from tests.localkube.pods import probe_pod
 from tests.support.localkube import Cluster
-from tests.support.waiting import wait_until
 
 
 def seconds_for_a_megabyte(address: str) -> float:

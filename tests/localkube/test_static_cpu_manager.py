@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 import yaml
 
+from devtools.common.waiting import wait_until
 from devtools.toolchain.tools import tool
 from hvdchart.plan.planner import make_plan
 from hvdchart.run.helm import manifests
@@ -22,7 +23,6 @@ from hvdchart.spec.load import parse_spec
 from tests.localkube.machine import TIMEOUT_SECONDS
 from tests.localkube.pods import PROBE_IMAGE, probe_pod
 from tests.support.localkube import Cluster
-from tests.support.waiting import wait_until
 
 CORES = os.cpu_count() or 1
 # Not reservedSystemCPUs: with one of two CPUs in such a list, none is left for the master.

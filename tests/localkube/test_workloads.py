@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from devtools.common.waiting import wait_until
 from devtools.localkube.images import find, layer_sizes, pack_missing, read_manifests, untagged_ids
 from tests.localkube.machine import TIMEOUT_SECONDS
 from tests.support.localkube import Cluster
-from tests.support.waiting import wait_until
 
 LAYERS_IMAGE = "docker.io/localkube/three-layers:1"
 

@@ -15,11 +15,11 @@ from typing import Any, NamedTuple
 
 import yaml
 
+from devtools.common.waiting import wait_until
 from devtools.localkube.instance import current
 from devtools.localkube.pki import Authority
 from devtools.toolchain.tools import tool
 from tests.support.namespace import Namespace
-from tests.support.waiting import wait_until
 
 # The folder below TMPDIR in which controllers of controller-runtime look for their certificate.
 CERTIFICATES = "k8s-webhook-server/serving-certs"

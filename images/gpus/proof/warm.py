@@ -10,9 +10,9 @@ import sys
 import time
 from typing import Any
 
+from devtools.common.waiting import wait_until
+from devtools.pods.warm_worker import WarmWorker, is_alive, warm_process, worker_root
 from images.gpus.proof.__main__ import PROJECT
-from tests.support.waiting import wait_until
-from tests.unit.hvd_pods.warm import worker as pod
 
 ROUNDS = 4
 # As mode direct starts the only rank.
@@ -71,7 +71,7 @@ def memory_in_use() -> str:
     return f"{answers[0]}, processes: {answers[1] or 'none'}"
 
 
-class GpuWorker(pod.Worker):
+class GpuWorker(WarmWorker):
     def environment(self) -> dict[str, str]:
         own = super().environment()
         # The programs of the project itself have the paths of a pod.
@@ -145,7 +145,7 @@ def end_one(worker: GpuWorker, *, client: bool) -> dict[str, Any]:
         process.kill()
     else:
         os.kill(rank, 9)
-    wait_until(lambda: not pod.is_alive(rank), 20, "the rank ends")
+    wait_until(lambda: not is_alive(rank), 20, "the rank ends")
     seconds = round(time.monotonic() - began, 3)
     process.communicate()
     return {"memory while it ran": used, "seconds to its end": seconds}
@@ -153,11 +153,11 @@ def end_one(worker: GpuWorker, *, client: bool) -> dict[str, Any]:
 
 def main() -> None:
     found: dict[str, Any] = {"memory before": memory_in_use()}
-    with pod.make_worker({"warm_name": WARM_NAME, "uses_gpu": TOUCHES_GPU}) as plain:
-        worker = GpuWorker(plain.root)
+    with worker_root({"warm_name": WARM_NAME, "uses_gpu": TOUCHES_GPU}) as root:
+        worker = GpuWorker(root)
         found["cold"] = summarize([worker.time_rank() for _ in range(ROUNDS)])
         print("cold", found["cold"], flush=True)
-        with pod.warm(worker, PRELOAD):
+        with warm_process(worker, PRELOAD):
             found["memory while the warm process waits"] = memory_in_use()
             worker.time_rank()
             found["warm"] = summarize([worker.time_rank() for _ in range(ROUNDS)])
@@ -171,7 +171,7 @@ def main() -> None:
             found["seconds until the memory is free"] = round(time.monotonic() - began, 2)
         # A module that opens the GPU while it is imported: ranks start cold, and the log says why.
         worker.socket.unlink(missing_ok=True)
-        with pod.warm(worker, (*PRELOAD, "uses_gpu")):
+        with warm_process(worker, (*PRELOAD, "uses_gpu")):
             one = worker.time_rank()
             found["a preloaded module opens the GPU"] = {
                 "forked": one["forked"],

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from tests.unit.hvd_pods.copies import FILES, FOLDERS, PROGRAMS
+from devtools.pods.copies import FILES, FOLDERS, PROGRAMS
 
 CHART = FILES.parent
 ROOT = CHART.parents[1]

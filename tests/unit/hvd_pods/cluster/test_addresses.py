@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from devtools.common.waiting import wait_until
 from hvd_pods.cluster import addresses, kube
 from hvd_pods.cluster.addresses import DnsAddresses, Endpoint, SliceAddresses
 from hvd_pods.common.run import Worker
@@ -18,7 +19,6 @@ from tests.support.fakes.api import FakeApi
 from tests.support.fakes.faults import TIMEOUT
 from tests.support.fakes.server import Handler
 from tests.support.runs import make_run
-from tests.support.waiting import wait_until
 from tests.unit.hvd_pods.workers import SLICES
 
 WORKER, OTHER = (Worker(f"w-{n}", f"w-{n}.hvd", 1, "w", "r1") for n in (0, 1))

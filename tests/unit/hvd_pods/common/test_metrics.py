@@ -14,6 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from devtools.pods.copies import FILES
 from hvd_pods.cluster.spawn import spawn
 from hvd_pods.common import hostile, metrics
 from hvd_pods.common.metrics import Sample
@@ -23,7 +24,6 @@ from hvd_pods.worker.gpus import Gpus
 from tests.support.fakes.nvml import FakeGpu, FakeNvml
 from tests.support.ports import find_port
 from tests.support.world import World, one_group
-from tests.unit.hvd_pods.copies import FILES
 
 DOCS = FILES.parents[2] / "docs"
 # What scripts may report and what pods serve: a row of a table each.

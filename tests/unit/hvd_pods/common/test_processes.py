@@ -9,8 +9,8 @@ import sys
 
 import pytest
 
+from devtools.pods.copies import FILES
 from hvd_pods.common import processes
-from tests.unit.hvd_pods.copies import FILES
 
 
 def test_process_has_its_parent_and_session_whatever_its_name_is() -> None:

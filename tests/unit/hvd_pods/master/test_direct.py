@@ -15,6 +15,8 @@ from pathlib import Path
 
 import pytest
 
+from devtools.common.waiting import wait_until
+from devtools.pods.copies import copy_files
 from hvd_pods.common.run import Worker
 from hvd_pods.master import direct, gateway_client, gloo_store
 from hvd_pods.master.gateway import Gateway
@@ -22,8 +24,6 @@ from hvd_pods.master.gloo_store import GlooStore
 from hvd_pods.rank import worker_ranks
 from tests.support.fakes.faults import TIMEOUT
 from tests.support.release_keys import ReleaseKeys
-from tests.support.waiting import wait_until
-from tests.unit.hvd_pods.copies import copy_files
 from tests.unit.hvd_pods.scripted_agents import ScriptedAgents
 
 WORKERS = [Worker(f"hvd-{n}", f"hvd-{n}.svc", 2, "hvd", "r1") for n in range(2)]

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
+from devtools.common.waiting import wait_until
 from hvd_pods.cluster import kube
 from hvd_pods.cluster.job_events import JobEvents
 from hvd_pods.common.run import Pod, Run
@@ -16,7 +17,6 @@ from hvd_pods.master.lanes import Lanes
 from hvd_pods.rules import messages as m
 from hvd_pods.rules.state import Facts
 from tests.support.fakes.faults import TIMEOUT
-from tests.support.waiting import wait_until
 from tests.unit.hvd_pods.master_pod import MasterPod
 from tests.unit.hvd_pods.rules.taken_events import TakenEvents
 from tests.unit.hvd_pods.workers import Workers

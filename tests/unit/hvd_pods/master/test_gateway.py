@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from devtools.common.waiting import wait_until
 from hvd_pods.agent import frames
 from hvd_pods.agent.keys import Keys
 from hvd_pods.common.errors import ConfigurationError, RunError
@@ -24,7 +25,6 @@ from hvd_pods.master.agent_session import AgentSession, AgentSessionError, Where
 from hvd_pods.master.remote import Reach
 from hvd_pods.rules.messages import Event, WorkerReached
 from tests.support.release_keys import WORKER_NAME, ReleaseKeys
-from tests.support.waiting import wait_until
 from tests.unit.hvd_pods.worker.agent.limited import LimitedAgent, start_limited
 
 pytestmark = pytest.mark.slow

@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
+from devtools.common.waiting import wait_until
+from devtools.pods.warm_worker import is_alive
 from hvd_pods.master.launcher_process import LauncherProcess
 from hvd_pods.rules.messages import LauncherEnded
 from tests.support.fakes.faults import TIMEOUT
-from tests.support.waiting import wait_until
 from tests.unit.hvd_pods.rules.taken_events import TakenEvents
-from tests.unit.hvd_pods.warm.worker import is_alive
 
 Start = Callable[..., LauncherProcess]
 

@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
+from devtools.common.waiting import wait_until
 from hvd_pods.common import code_archive
 from hvd_pods.master import effects, event_log, probing, record_io, user_code
 from hvd_pods.rules import growing, holding, retries
 from hvd_pods.rules.messages import StartLauncher
 from tests.support.fakes import faults
 from tests.support.fakes.faults import TIMEOUT
-from tests.support.waiting import wait_until
 from tests.unit.hvd_pods.master_pod import MasterPod, read_log
 
 Background = Callable[..., Any]

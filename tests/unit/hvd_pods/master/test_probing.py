@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from devtools.common.waiting import wait_until
 from hvd_pods.agent.banner import NoAnswer, find_banner_problem, format_banner
 from hvd_pods.cluster.addresses import Endpoint
 from hvd_pods.common.run import Pod, Worker
@@ -17,7 +18,6 @@ from hvd_pods.rules.messages import WorkerAnswers, WorkerGone, WorkerProblem
 from tests.support.fakes.faults import TIMEOUT
 from tests.support.fakes.worker import FakeWorker
 from tests.support.ports import find_port
-from tests.support.waiting import wait_until
 from tests.unit.hvd_pods.rules.taken_events import TakenEvents
 from tests.unit.hvd_pods.workers import Addresses
 

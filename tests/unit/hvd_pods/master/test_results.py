@@ -13,10 +13,10 @@ from typing import Any
 
 import pytest
 
+from devtools.common.waiting import wait_until
+from devtools.pods.copies import PROGRAMS
 from hvd_pods.master import results
 from tests.support.fakes.faults import TIMEOUT
-from tests.support.waiting import wait_until
-from tests.unit.hvd_pods.copies import PROGRAMS
 from tests.unit.hvd_pods.master_pod import MasterPod
 
 SCRIPT = PROGRAMS / "master/results.sh"

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from ruamel.yaml import YAML
 
-from tests.unit.hvd_pods.copies import FILES
+from devtools.pods.copies import FILES
 
 ROLE = FILES.parent / "templates" / "master/role.yaml"
 VERBS = {

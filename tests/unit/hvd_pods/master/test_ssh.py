@@ -15,6 +15,8 @@ from typing import Any
 
 import pytest
 
+from devtools.common.waiting import wait_until
+from devtools.pods.copies import copy_files
 from hvd_pods.agent.keys import Keys
 from hvd_pods.common.errors import RunError
 from hvd_pods.master import gateway, gateway_client, launch, mpi
@@ -22,8 +24,6 @@ from hvd_pods.master import ssh as command
 from hvd_pods.master.agent_session import Where
 from hvd_pods.master.remote import Reach
 from tests.support.release_keys import WORKER_NAME, ReleaseKeys
-from tests.support.waiting import wait_until
-from tests.unit.hvd_pods.copies import copy_files
 from tests.unit.hvd_pods.worker.agent.limited import LimitedAgent, start_limited
 from tests.unit.hvd_pods.worker.agent.pods import all_commands
 

@@ -16,8 +16,8 @@ from typing import Any
 
 import pytest
 
-from tests.support.waiting import wait_until
-from tests.unit.hvd_pods.copies import FILES
+from devtools.common.waiting import wait_until
+from devtools.pods.copies import FILES
 
 RANK = """
 import sys

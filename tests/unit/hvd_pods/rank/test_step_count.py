@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from devtools.pods.copies import FILES, PROGRAMS
 from hvd_pods.common import metrics
-from tests.unit.hvd_pods.copies import FILES, PROGRAMS
 
 # Modules with what is used of PyTorch's and of Keras', by the paths of theirs.
 FRAMEWORKS = {

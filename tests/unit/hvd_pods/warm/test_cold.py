@@ -9,7 +9,8 @@ from unittest.mock import patch
 
 import pytest
 
-from tests.unit.hvd_pods.warm.worker import THREADS, Worker, make_worker, warm
+from devtools.pods.warm_worker import THREADS
+from tests.unit.hvd_pods.warm.worker import Worker, make_worker, warm
 
 pytestmark = pytest.mark.slow
 

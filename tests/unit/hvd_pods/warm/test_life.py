@@ -14,8 +14,9 @@ from subprocess import PIPE
 
 import pytest
 
-from tests.support.waiting import wait_until
-from tests.unit.hvd_pods.warm.worker import Worker, children, is_alive, make_worker, running, warm
+from devtools.common.waiting import wait_until
+from devtools.pods.warm_worker import is_alive
+from tests.unit.hvd_pods.warm.worker import Worker, children, make_worker, running, warm
 
 pytestmark = pytest.mark.slow
 

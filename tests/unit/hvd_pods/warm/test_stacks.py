@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.support.waiting import wait_until
+from devtools.common.waiting import wait_until
 from tests.unit.hvd_pods.warm.worker import Worker, running
 
 pytestmark = pytest.mark.slow

@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import subprocess
-import sys
-import tempfile
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from subprocess import PIPE
 from typing import Any
 
-from tests.support.waiting import wait_until
-from tests.unit.hvd_pods.copies import copy_files
+from devtools.pods.warm_worker import WarmWorker, warm_process, worker_root
 
 # It imports what frameworks import, whose state at that time a rank must not inherit.
 FRAMEWORK = """
@@ -53,53 +49,10 @@ ONLY_RANK = {
     "OMPI_COMM_WORLD_LOCAL_SIZE": "1",
     "HVD_SLOTS": "1",
 }
-# As a plan sets them; start.py chooses them otherwise, and says so.
-THREADS = {
-    "OMPI_MCA_mpi_yield_when_idle": "1",
-    "OMP_NUM_THREADS": "1",
-    "TF_ENABLE_ONEDNN_OPTS": "1",
-    "TF_NUM_INTEROP_THREADS": "1",
-    "TF_NUM_INTRAOP_THREADS": "1",
-}
-START = """
-import os, sys
-sys.path.insert(0, sys.argv[1])
-from hvd_pods.worker import main
-main.start_warm_process(sys.executable, os.environ)
-sys.stdin.read()
-"""
 
 
-@dataclass(frozen=True)
-class Worker:
-    """A worker's folders; `modules` is on the path of its Python."""
-
-    root: Path
-
-    @property
-    def modules(self) -> Path:
-        return self.root / "modules"
-
-    @property
-    def socket(self) -> Path:
-        return self.root / "generated" / "warm.sock"
-
-    @property
-    def log(self) -> str:
-        return (self.root / "log").read_text()
-
-    def environment(self) -> dict[str, str]:
-        return {
-            "PATH": f"{Path(sys.executable).parent}:/usr/bin:/bin",
-            "HOME": str(self.root),
-            "PYTHONPATH": str(self.modules),
-            **THREADS,
-        }
-
-    def command(self, *command: str) -> list[str]:
-        """The command line with which a launcher starts a rank."""
-        program = str(self.root / "bin" / "hvd_pods/rank/start.py")
-        return [sys.executable, "-I", "-S", program, "1", *command]
+class Worker(WarmWorker):
+    """A worker whose only rank a test starts."""
 
     def start(
         self, *command: str, variables: Mapping[str, str] | None = None, **options: Any
@@ -124,41 +77,16 @@ class Worker:
 
 @contextmanager
 def make_worker(modules: Mapping[str, str] | None = None) -> Iterator[Worker]:
-    """A worker without a warm process. A path of a Unix socket must be short."""
-    with tempfile.TemporaryDirectory(prefix="warm-") as name:
-        worker = Worker(Path(name))
-        copy_files(worker.root, sys.executable)
-        (worker.root / "generated").mkdir()
-        for module, text in {"framework": FRAMEWORK, **(modules or {})}.items():
-            file = worker.modules / f"{module}.py"
-            file.parent.mkdir(parents=True, exist_ok=True)
-            file.write_text(text)
-        yield worker
+    """A worker without a warm process, with `framework` and these modules."""
+    with worker_root({"framework": FRAMEWORK, **(modules or {})}) as root:
+        yield Worker(root)
 
 
-@contextmanager
 def warm(
     worker: Worker, preload: Sequence[str] = ("framework",), **variables: str
-) -> Iterator[subprocess.Popen[bytes]]:
-    """Start the worker's warm process; it has imported its modules."""
-    environment = {**worker.environment(), "HVD_PRELOAD": ", ".join(preload), **variables}
-    # Of the container's earlier start.
-    for name in ("warm.sock", "warm.json"):
-        (worker.root / "generated" / name).write_text("left")
-    with (worker.root / "log").open("wb") as log:
-        process = subprocess.Popen(
-            [sys.executable, "-I", "-c", START, str(worker.root / "bin")],
-            env=environment,
-            stdin=PIPE,
-            stdout=log,
-            stderr=log,
-        )
-    try:
-        wait_until(lambda: "[hvd] " in worker.log or process.poll() is not None, 60, "it imports")
-        assert process.poll() is None, worker.log
-        yield process
-    finally:
-        process.communicate()
+) -> AbstractContextManager[subprocess.Popen[bytes]]:
+    """The worker's warm process in a block; it has imported its modules."""
+    return warm_process(worker, preload, **variables)
 
 
 @contextmanager
@@ -171,15 +99,6 @@ def running(worker: Worker, script: str) -> Iterator[tuple[subprocess.Popen[byte
             yield client, [int(word) for word in client.stdout.readline().split()]
         finally:
             client.kill()
-
-
-def is_alive(pid: int) -> bool:
-    """Whether a process runs; one that has ended and was not reaped does not."""
-    try:
-        text = Path(f"/proc/{pid}/stat").read_text()
-    except (FileNotFoundError, ProcessLookupError):
-        return False
-    return text.rpartition(")")[2].split()[0] not in ("Z", "X")
 
 
 def children(pid: int) -> list[int]:

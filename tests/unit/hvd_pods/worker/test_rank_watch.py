@@ -12,11 +12,11 @@ from pathlib import Path
 
 import pytest
 
+from devtools.common.waiting import wait_until
 from hvd_pods.common import contract, notices, paths
 from hvd_pods.rank import ranks
 from hvd_pods.worker import kept, rank_watch, stacks
 from hvd_pods.worker.rank_watch import RankWatch
-from tests.support.waiting import wait_until
 from tests.unit.hvd_pods.notices import WORKER, Master
 
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from devtools.common.waiting import wait_until
 from hvdchart.bench.scaling import (
     Measurement,
     bench_plan,
@@ -25,7 +26,6 @@ from hvdchart.values.check_values import checked_values
 from tests.support.fakes.cluster import FakeCluster
 from tests.support.fakes.program import StubProgram
 from tests.support.specs import planned
-from tests.support.waiting import wait_until
 from tests.unit.hvdchart.command import Command, Outcome
 from tests.unit.hvdchart.objects import job, of_release, pod, terminated
 from tests.unit.hvdchart.played_runs import answer_as, installed_values, meanwhile

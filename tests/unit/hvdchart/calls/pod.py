@@ -11,9 +11,9 @@ from pathlib import Path
 
 import cloudpickle
 
+from devtools.common.waiting import wait_until
 from hvdchart.calls.connection import Connection
 from hvdchart.calls.in_pod import rank, server
-from tests.support.waiting import wait_until
 
 # The functions travel by value, as those of a notebook do: the ranks do not have this module.
 cloudpickle.register_pickle_by_value(sys.modules[__name__])

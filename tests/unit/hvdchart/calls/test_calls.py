@@ -20,10 +20,10 @@ from typing import Any
 import cloudpickle
 import pytest
 
+from devtools.common.waiting import wait_until
 from hvdchart.calls.connection import Connection, RemoteTraceback, pack
 from hvdchart.calls.in_pod import rank, wire
 from hvdchart.errors import CallError, ClusterError, HvdchartError, RunFailedError, TimeLimitError
-from tests.support.waiting import wait_until
 from tests.unit.hvdchart.calls.pod import (
     ROOT,
     SECRET,

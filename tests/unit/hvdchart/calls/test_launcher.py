@@ -25,6 +25,7 @@ from typing import Any
 import pytest
 
 import hvdchart
+from devtools.common.waiting import wait_until
 from hvdchart.calls import launcher as launcher_module
 from hvdchart.errors import (
     CallError,
@@ -37,7 +38,6 @@ from hvdchart.errors import (
 )
 from tests.support.fakes.cluster import FakeCluster
 from tests.support.fakes.program import StubProgram
-from tests.support.waiting import wait_until
 from tests.unit.hvdchart.calls.pod import (
     Pod,
     assert_ended,

@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
+from devtools.common.waiting import wait_until
 from hvdchart.image.build_image import Source
 from tests.support.fakes.cluster import FakeCluster
 from tests.support.fakes.program import StubProgram
-from tests.support.waiting import wait_until
 from tests.unit.hvdchart.command import Command
 from tests.unit.hvdchart.played_runs import SPEC, answer_as, installed_values, upgrades
 

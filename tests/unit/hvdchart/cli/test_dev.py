@@ -12,11 +12,11 @@ from typing import Any
 
 import pytest
 
+from devtools.common.waiting import wait_until
 from hvdchart.chart_files import chart_dir
 from hvdchart.spec.run_options import COMMAND, RUN
 from tests.support.fakes.cluster import FakeCluster
 from tests.support.fakes.program import Call, StubProgram
-from tests.support.waiting import wait_until
 from tests.unit.hvdchart.objects import JOB, LABELS, RUNNING, job, pod
 from tests.unit.hvdchart.played_runs import SPEC, answer_as, play, tell
 

@@ -12,11 +12,11 @@ from pathlib import Path
 import pytest
 import urllib3
 
+from devtools.common.waiting import wait_until
 from hvdchart.run import helm_errors
 from tests.support.fakes import faults
 from tests.support.fakes.cluster import FakeCluster
 from tests.support.fakes.program import StubProgram
-from tests.support.waiting import wait_until
 from tests.unit.hvdchart.command import Command, Outcome
 from tests.unit.hvdchart.played_runs import meanwhile
 

@@ -10,14 +10,14 @@ from pathlib import Path
 
 import pytest
 
+from devtools.common.waiting import wait_until
+from devtools.pods.warm_worker import is_alive
 from hvdchart.errors import HelmError
 from hvdchart.run.helm import Helm, upgrade
 from hvdchart.values.check_values import checked_values
 from tests.support.fakes.cluster import FakeCluster
 from tests.support.fakes.program import StubProgram
 from tests.support.specs import planned
-from tests.support.waiting import wait_until
-from tests.unit.hvd_pods.warm.worker import is_alive
 
 
 def start(helm: Path, script: str, words: list[str]) -> subprocess.Popen[str]:

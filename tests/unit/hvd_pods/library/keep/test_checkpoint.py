@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
+from devtools.common.waiting import wait_until
 from hvd_pods.library import keep
 from hvd_pods.library.keep import arrays, parts
 from hvd_pods.library.keep import checkpoint as checkpoints
-from tests.support.waiting import wait_until
 from tests.unit.hvd_pods.library.keep.scripts import resume, train
 
 

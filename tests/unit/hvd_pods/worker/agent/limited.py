@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from devtools.common.waiting import wait_until
+from devtools.pods.copies import FILES
 from tests.support.ports import find_port
 from tests.support.release_keys import ReleaseKeys
-from tests.support.waiting import wait_until
-from tests.unit.hvd_pods.copies import FILES
 from tests.unit.hvd_pods.worker.agent.pods import REVISION, Served, kill_all
 
 # What worker/agent.py's main() does, with other limits.

@@ -14,11 +14,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from devtools.common.waiting import wait_until
+from devtools.pods.copies import copy_files, replace_in
 from hvd_pods.agent.keys import Keys
 from tests.support.ports import find_port
 from tests.support.release_keys import ReleaseKeys
-from tests.support.waiting import wait_until
-from tests.unit.hvd_pods.copies import copy_files, replace_in
 from tests.unit.hvd_pods.programs import Program, make
 
 REVISION = "r1"

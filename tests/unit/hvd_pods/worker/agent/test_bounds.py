@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from devtools.common.waiting import wait_until
 from hvd_pods.master.agent_session import AgentSessionError
 from hvd_pods.worker.limits import choose_limits
 from tests.support.release_keys import ReleaseKeys
-from tests.support.waiting import wait_until
 from tests.unit.hvd_pods.programs import Program
 from tests.unit.hvd_pods.worker.agent.clients import connect, greeted
 from tests.unit.hvd_pods.worker.agent.limited import LimitedAgent, start_limited

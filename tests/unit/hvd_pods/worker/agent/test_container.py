@@ -12,11 +12,11 @@ from pathlib import Path
 
 import pytest
 
+from devtools.common.waiting import wait_until
+from devtools.pods.copies import replace_in
 from hvd_pods.common import exit_codes
 from hvd_pods.master.agent_session import AgentSessionError
 from tests.support.release_keys import ReleaseKeys
-from tests.support.waiting import wait_until
-from tests.unit.hvd_pods.copies import replace_in
 from tests.unit.hvd_pods.worker.agent.pods import PYTHON, AgentPod, Pod, all_commands, start_agent
 
 pytestmark = pytest.mark.slow

@@ -11,11 +11,11 @@ from contextlib import suppress
 
 import pytest
 
+from devtools.common.waiting import wait_until
+from devtools.pods.copies import FILES
 from hvd_pods.common import processes
 from hvd_pods.master.agent_session import AgentSessionError
 from hvd_pods.worker import fence
-from tests.support.waiting import wait_until
-from tests.unit.hvd_pods.copies import FILES
 from tests.unit.hvd_pods.programs import Program
 from tests.unit.hvd_pods.worker.agent.pods import AgentPod, all_commands, start_agent
 

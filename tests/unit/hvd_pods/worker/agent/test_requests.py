@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
+from devtools.common.waiting import wait_until
 from hvd_pods.agent import frames
 from tests.support.release_keys import ReleaseKeys
-from tests.support.waiting import wait_until
 from tests.unit.hvd_pods.worker.agent.clients import GOOD, Client, greeted
 from tests.unit.hvd_pods.worker.agent.limited import LimitedAgent, start_limited
 

@@ -8,8 +8,8 @@ import time
 
 import pytest
 
+from devtools.common.waiting import wait_until
 from hvd_pods.agent import frames
-from tests.support.waiting import wait_until
 from tests.unit.hvd_pods.worker.agent.pods import CONTAINER, AgentPod, all_commands
 
 pytestmark = pytest.mark.slow

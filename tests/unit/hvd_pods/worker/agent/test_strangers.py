@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from devtools.common.waiting import wait_until
 from hvd_pods.agent import frames
 from hvd_pods.agent.keys import REFUSES_MASTER
 from hvd_pods.cluster.certificates import MASTER, Files, make_files
@@ -18,7 +19,6 @@ from tests.support.release_keys import (
     ReleaseKeys,
     keys_of_another_time,
 )
-from tests.support.waiting import wait_until
 from tests.unit.hvd_pods.common_authority import CommonAuthority
 from tests.unit.hvd_pods.programs import Program, make
 from tests.unit.hvd_pods.worker.agent.clients import (

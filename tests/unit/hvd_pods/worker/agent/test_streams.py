@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from devtools.common.waiting import wait_until
 from hvd_pods.agent import frames
 from hvd_pods.master.agent_session import AgentSessionError
 from tests.support.release_keys import ReleaseKeys
-from tests.support.waiting import wait_until
 from tests.unit.hvd_pods.programs import Program
 from tests.unit.hvd_pods.worker.agent.limited import start_limited
 from tests.unit.hvd_pods.worker.agent.pods import AgentPod, all_commands

@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
+from devtools.common.waiting import wait_until
 from hvd_pods.common.contract import RENEWED, SESSION
 from hvdchart.run.change.session import Session
 from hvdchart.run.helm import Helm
 from hvdchart.run.kube.cluster import Cluster
 from tests.support.fakes.cluster import FakeCluster
 from tests.support.fakes.program import StubProgram
-from tests.support.waiting import wait_until
 from tests.unit.hvdchart.objects import JOB, job
 from tests.unit.hvdchart.played_runs import answer_as, installed_values
 

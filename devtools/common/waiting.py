@@ -26,7 +26,8 @@ def wait_until(
         wait=wait_exponential(pause / 10, max=pause),
         retry_error_callback=lambda _: False,
     )
-    assert attempts(condition), f"not within {seconds} s: {what}"
+    if not attempts(condition):
+        raise AssertionError(f"not within {seconds} s: {what}")
 
 
 def holds(condition: Callable[[], object], seconds: float) -> bool:

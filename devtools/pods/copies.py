@@ -1,4 +1,4 @@
-"""Copies of the pods' programs for pods that tests play, laid out as files/unpack.py does."""
+"""Copies of the pods' programs for pods on this machine, laid out as files/unpack.py does."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 # The parent of the package, as /horovod/bin is in a pod.
-FILES = Path(__file__).resolve().parents[3] / "charts" / "horovod" / "files"
+FILES = Path(__file__).resolve().parents[2] / "charts" / "horovod" / "files"
 PROGRAMS = FILES / "hvd_pods"
 FOLDERS = ("agent", "cluster", "common", "library", "master", "rank", "rules", "warm", "worker")
 
 
 @cache
 def _compiled(python: str) -> TemporaryDirectory[str]:
-    """Return a folder of the programs that this Python has compiled, kept until the tests end.
+    """Return a folder of the programs that this Python has compiled, kept until this process ends.
 
     Every program that starts in a new copy would compile them again.
     """
@@ -41,7 +41,8 @@ def copy_files(root: Path, python: str) -> Path:
 
 
 def replace_in(file: Path, before: str, after: str, number: int) -> None:
-    """Replace what occurs in a file as often as expected."""
+    """Replace what occurs in a file so many times. Raises ValueError when it does not."""
     text = file.read_text()
-    assert text.count(before) == number, f"a path of {file.name} was missed"
+    if text.count(before) != number:
+        raise ValueError(f"{file.name} does not have {before} {number} times")
     file.write_text(text.replace(before, after))
