@@ -19,6 +19,7 @@ from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 PROJECT = Path(__file__).resolve().parents[3]
 LIBRARY = PROJECT / "charts/horovod/files/hvd_pods/library"
@@ -128,10 +129,12 @@ def groups(chosen: list[Stage]) -> list[list[Stage]]:
     return found
 
 
-def read(file: Path) -> dict:
+def read(file: Path) -> dict[str, Any]:
+    """What earlier runs have found; no stages where there was none."""
     if not file.exists():
         return {"stages": {}}
-    return json.loads(file.read_text())
+    figures: dict[str, Any] = json.loads(file.read_text())
+    return figures
 
 
 def environment() -> dict[str, str]:
@@ -147,7 +150,7 @@ def environment() -> dict[str, str]:
     }
 
 
-def run(stage: Stage, out: Path, deadline: float) -> dict:
+def run(stage: Stage, out: Path, deadline: float) -> dict[str, Any]:
     """Run a stage to its end, its limit, or the deadline. The last result that it prints counts."""
     began = time.monotonic()
     log = out / f"{stage.name}.txt"
@@ -174,12 +177,13 @@ def run(stage: Stage, out: Path, deadline: float) -> dict:
     return {"day": today, "exit": done.returncode, "seconds": seconds, "result": result}
 
 
-def last_result(text: str) -> dict | None:
+def last_result(text: str) -> dict[str, Any] | None:
     """The last result in an output, whose last line may be cut off."""
     for line in reversed(text.splitlines()):
         # A launcher may print the name of the rank before it.
         with contextlib.suppress(json.JSONDecodeError):
-            return json.loads(line.partition("RESULT ")[2])
+            result: dict[str, Any] = json.loads(line.partition("RESULT ")[2])
+            return result
     return None
 
 
@@ -204,7 +208,7 @@ def install(bundle: Path, out: Path) -> None:
     subprocess.run([*pip, *map(str, built.glob("*.whl"))], check=True)
 
 
-def describe_machine() -> dict:
+def describe_machine() -> dict[str, Any]:
     """Card, driver and versions."""
     fields = "name,driver_version,memory.total,compute_cap"
     query = ["nvidia-smi", f"--query-gpu={fields}", "--format=csv,noheader"]

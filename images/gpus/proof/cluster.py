@@ -157,7 +157,7 @@ def call(command: list[str], *, seconds: float = 60, check: bool = True, **optio
         )
     except subprocess.TimeoutExpired as problem:
         raise RuntimeError(f"{command} took over {seconds} s: {problem.stdout!r}") from problem
-    output = done.stdout + done.stderr
+    output: str = done.stdout + done.stderr
     if check and done.returncode:
         raise RuntimeError(f"{command} exited with status {done.returncode}: {output[-3000:]}")
     return output

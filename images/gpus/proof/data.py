@@ -52,7 +52,7 @@ def make_file(place: tuple[str, int]) -> None:
     Path(folder, f"{number:05}.jpg").write_bytes(raw.getvalue())
 
 
-class Pictures(torch.utils.data.Dataset):
+class Pictures(torch.utils.data.Dataset):  # type: ignore[misc]
     """Decoded and augmented pictures, or the bytes of their files."""
 
     def __init__(self, files: list[Path], length: int, *, decode: bool) -> None:
@@ -81,7 +81,7 @@ def join(batch: list[tuple[torch.Tensor, int]]) -> tuple[torch.Tensor, list[int]
 
 
 def load(files: list[Path], batches: int, *, decode: bool) -> Iterable[Any]:
-    return torch.utils.data.DataLoader(
+    loader: Iterable[Any] = torch.utils.data.DataLoader(
         Pictures(files, batches * BATCH, decode=decode),
         BATCH,
         shuffle=True,
@@ -89,6 +89,7 @@ def load(files: list[Path], batches: int, *, decode: bool) -> Iterable[Any]:
         pin_memory=decode,
         collate_fn=None if decode else join,
     )
+    return loader
 
 
 def ready(loaders: int) -> int:

@@ -6,7 +6,7 @@ import json
 import os
 import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import horovod.torch as hvd
@@ -71,7 +71,7 @@ def seconds_of(call: Callable[[], object]) -> float:
 
 
 def compare(
-    blocks: dict[str, Callable[[], object]], rounds: int, per_block: int
+    blocks: Mapping[str, Callable[[], object]], rounds: int, per_block: int
 ) -> dict[str, list[float]]:
     """Seconds of each way for one of the `per_block` steps of a block, in turns of both orders."""
     for block in blocks.values():

@@ -6,6 +6,7 @@ import statistics
 import sys
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import horovod.torch as hvd
@@ -300,10 +301,7 @@ def times_of_allreduce() -> dict[str, float]:
     found = {}
     for size in (1 << 10, 1 << 20, 25_557_032):
         x = torch.randn(size, device="cuda")
-        seconds = [
-            seconds_of(lambda x=x, size=size: hvd.allreduce_(x, name=f"time{size}"))
-            for _ in range(35)
-        ]
+        seconds = [seconds_of(partial(hvd.allreduce_, x, name=f"time{size}")) for _ in range(35)]
         found[str(4 * size)] = round(1e3 * statistics.median(seconds[5:]), 3)
     return found
 
@@ -313,9 +311,9 @@ def main() -> int:
     for kind in (*FLOATS, *INTEGERS, *OTHERS):
         label = str(kind).partition(".")[2]
         if kind not in OTHERS:
-            check(f"allreduce of {label}", lambda kind=kind: check_reductions(kind))
-            check(f"reducescatter of {label}", lambda kind=kind: check_reducescatter(kind))
-        check(f"allgather, broadcast, alltoall of {label}", lambda kind=kind: check_copies(kind))
+            check(f"allreduce of {label}", partial(check_reductions, kind))
+            check(f"reducescatter of {label}", partial(check_reducescatter, kind))
+        check(f"allgather, broadcast, alltoall of {label}", partial(check_copies, kind))
     check("layouts", check_layouts)
     check("streams", check_streams)
     check("a result that another stream takes", check_other_stream)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import os
 import statistics
+from functools import partial
 from typing import Any
 
 import horovod.torch as hvd
@@ -53,7 +54,7 @@ def main() -> None:
                 loss = step(*ways[way], batches[number % len(batches)])
             assert float(loss) == float(loss), f"{way}: the loss is NaN"
 
-        blocks = {way: (lambda way=way: train(way)) for way in ways}
+        blocks = {way: partial(train, way) for way in ways}
         times = compare(blocks, ROUNDS, STEPS)
         found[f"batch {size}"] = {
             way: {
