@@ -58,7 +58,7 @@ generate: venv ## Write the generated files: values.yaml, schemas, tables and pi
 	@$(PY) -m devtools.docs_gen
 
 pictures: venv ## Take the pictures of the page of a run for the docs, in Chromium
-	@$(PY) -m tests.unit.hvdchart.watch.pictures
+	@$(PY) -m devtools.docs_gen.run_pictures
 
 check-generated: venv
 	@$(PY) -m devtools.docs_gen --check

@@ -16,6 +16,7 @@ from devtools.docs_gen import (
     programs,
     promises,
     reference_docs,
+    run_pictures,
     spec_docs,
     upgrade_docs,
 )
@@ -30,6 +31,7 @@ GENERATORS = (
     gpu_docs,
     reference_docs,
     loop_docs,
+    run_pictures,
     promises,
     upgrade_docs,
     navigation,

@@ -15,9 +15,9 @@ from hvdchart.run.kube.cluster import Cluster
 from hvdchart.run.kube.kubectl import Kubectl
 from hvdchart.watch import notebook
 from hvdchart.watch.notebook import Widget, beside_call, is_notebook
-from tests.support.browser import document_of, needs_browser
 from tests.support.fakes.cluster import FakeCluster
 from tests.unit.hvdchart.watch import sample
+from tests.unit.hvdchart.watch.browser import document_of, needs_browser
 
 pytestmark = pytest.mark.timeout(120)
 BEGINNINGS = "[hvd] rank 0 of 2 on hvd-worker-0, CPUs 0\n[1,1]<stdout>:[hvd] rank 1 of 2 on x\n"

@@ -15,11 +15,12 @@ from urllib.parse import urlsplit
 
 import pytest
 
+from devtools.common.browser import run
 from hvdchart.watch.model import View
 from hvdchart.watch.page import Section, page
 from hvdchart.watch.server import PageServer, serve_page
-from tests.support.browser import document_of, needs_browser, run
 from tests.unit.hvdchart.watch import sample
+from tests.unit.hvdchart.watch.browser import document_of, needs_browser
 
 EVIL = "</script><script>document.title='owned'</script><img src=x onerror=alert(1)>{data}"
 

@@ -1,0 +1,36 @@
+"""A real browser without a window: Debian's Chromium."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from pathlib import Path
+
+from devtools.common.errors import DevtoolsError
+
+PROGRAM = shutil.which("chromium") or shutil.which("chromium-browser")
+# Milliseconds of the page's own time, and seconds of this machine's.
+BUDGET = 3000
+WITHIN = 100
+OPTIONS = (
+    "--headless",
+    # It runs as root in containers.
+    "--no-sandbox",
+    "--disable-gpu",
+    "--hide-scrollbars",
+    "--disable-background-networking",
+    f"--virtual-time-budget={BUDGET}",
+    f"--timeout={2 * BUDGET}",
+)
+
+
+def run(address: str, *options: str, profile: Path) -> subprocess.CompletedProcess[str]:
+    """Open a page in a browser of its own, whose settings are in the folder `profile`.
+
+    Raises DevtoolsError where none is installed, subprocess.CalledProcessError where it fails, and
+    subprocess.TimeoutExpired after WITHIN seconds.
+    """
+    if PROGRAM is None:
+        raise DevtoolsError("no program chromium is on PATH", "apt-get install chromium")
+    command = [PROGRAM, *OPTIONS, f"--user-data-dir={profile}", *options, address]
+    return subprocess.run(command, capture_output=True, text=True, timeout=WITHIN, check=True)

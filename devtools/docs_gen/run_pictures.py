@@ -1,0 +1,94 @@
+"""Draws the view of a run in a terminal, and takes pictures of its page, for docs/watching.md.
+
+`make generate` writes the former. `make pictures` takes the latter, which need a browser.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from rich.console import Console
+
+from devtools.common.browser import run
+from devtools.common.errors import DevtoolsError
+from devtools.common.ui import show_error
+from devtools.docs_gen.sample_run import stalled_view, training_view
+from hvdchart.watch.model import View
+from hvdchart.watch.page import page
+from hvdchart.watch.terminal import Screen
+
+FOLDER = Path(__file__).resolve().parents[2] / "docs" / "pictures"
+TERMINAL = FOLDER / "watch-terminal.svg"
+LIGHT = FOLDER / "watch-light.png"
+DARK = FOLDER / "watch-dark.png"
+# Pixels: as many lines as have the rows of all ranks.
+WIDTH = 1120
+HEIGHT = 1258
+NOTE = 86
+# Bytes of a picture.
+MOST = 150_000
+
+
+def draw_terminal(view: View) -> str:
+    """The view as a terminal shows it, as SVG."""
+    with Path(os.devnull).open("w") as nowhere:
+        console = Console(
+            file=nowhere,
+            width=100,
+            height=34,
+            record=True,
+            force_terminal=True,
+            color_system="truecolor",
+            no_color=False,
+        )
+        console.print(Screen(view))
+    text = console.export_svg(title=f"hvdchart watch {view.name}", unique_id="watch")
+    # The picture loads no font from a network.
+    return re.sub(r"@font-face \{.*?\}\s*", "", text, flags=re.DOTALL)
+
+
+def generated_texts() -> Mapping[Path, str]:
+    """The picture of the terminal."""
+    return {TERMINAL: draw_terminal(stalled_view())}
+
+
+def take_picture(view: View, target: Path, *, is_dark: bool) -> None:
+    """Write a picture of the view's page as PNG, in its light or its dark colours.
+
+    Raises DevtoolsError without a browser, and when the picture is too large.
+    """
+    height = HEIGHT + (NOTE if view.stall else 0)
+    scheme = 0 if is_dark else 1
+    options = (
+        f"--window-size={WIDTH},{height}",
+        f"--blink-settings=preferredColorScheme={scheme}",
+        f"--screenshot={target}",
+    )
+    with TemporaryDirectory() as folder:
+        file = Path(folder, "page.html")
+        file.write_text(page(view))
+        run(file.as_uri(), *options, profile=Path(folder, "profile"))
+    written = target.stat().st_size
+    print(f"{target.name}: {written} bytes")
+    if written > MOST:
+        raise DevtoolsError(f"{target.name} has more than {MOST} bytes", "make its view smaller")
+
+
+def main() -> int:
+    """Take the pictures. Returns 1 when one cannot be taken."""
+    try:
+        take_picture(training_view(), LIGHT, is_dark=False)
+        take_picture(stalled_view(), DARK, is_dark=True)
+    except DevtoolsError as error:
+        show_error(error)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
