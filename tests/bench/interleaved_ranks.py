@@ -55,7 +55,7 @@ class Gradients:
         made = [tf.Variable(tf.ones([size], kind)) for size in sizes]
         share = hvd.allreduce if hvd.size() > 1 else tf.identity
 
-        @tf.function
+        @tf.function  # type: ignore[untyped-decorator]
         def step() -> tf.Tensor:
             shared = [share(each + tf.cast(1, kind)) for each in made]
             return tf.add_n([tf.cast(each[0], tf.float32) for each in shared])

@@ -25,6 +25,7 @@ import signal
 import socket
 import time
 from pathlib import Path
+from typing import Any
 
 import horovod.tensorflow as hvd
 import numpy as np
@@ -139,7 +140,7 @@ def parse_arguments() -> argparse.Namespace:
     return parser.parse_args()
 
 
-def judge(done: int, state: np.ndarray, images: np.ndarray, labels: np.ndarray) -> dict:
+def judge(done: int, state: np.ndarray, images: np.ndarray, labels: np.ndarray) -> dict[str, Any]:
     """Compare the state after so many steps with that of trainings that nothing has disturbed.
 
     One of them has one rank, the other one has as many ranks as this one.

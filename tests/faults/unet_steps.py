@@ -30,7 +30,7 @@ def train(options: argparse.Namespace) -> dict[str, Any]:
             write_line("steps.jsonl", step=step, start=start)
 
     unet.report = tell_step
-    result = example(options)
+    result: dict[str, Any] = example(options)
     if hvd.rank() == 0:
         reported = {name: result[name] for name in REPORTED}
         write_line("result.jsonl", step=result["steps"], **reported)

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import json
 import queue
-import sys
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -54,8 +53,9 @@ class Driver:
 
     def meet(self, *names: str) -> None:
         """Ranks that have lost another one ask for their new numbers, and wait for each other."""
-        for host, slot in names:
-            ready = threading.Thread(target=self.driver.record_ready, args=(host, int(slot)))
+        for name in names:
+            slot = (name[0], int(name[1]))
+            ready = threading.Thread(target=self.driver.record_ready, args=slot)
             ready.daemon = True
             ready.start()
 
@@ -179,4 +179,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

@@ -69,7 +69,7 @@ def torch() -> Training:
 def check_other_errors(training: Training) -> None:
     """An error that is none of Horovod's ends the training as an error."""
 
-    @training.hvd.elastic.run
+    @training.hvd.elastic.run  # type: ignore[untyped-decorator]
     def train(state: Any) -> None:
         raise training.error
 
@@ -87,7 +87,7 @@ def main() -> None:
     check_other_errors(training)
     hvd.init()
 
-    @hvd.elastic.run
+    @hvd.elastic.run  # type: ignore[untyped-decorator]
     def train(state: Any) -> None:
         state.worlds = [*state.worlds, hvd.size()]
         while state.step < STEPS:
@@ -109,4 +109,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

@@ -23,8 +23,11 @@ from torch import nn
 Part = Any
 
 
-class Counts(nn.Module):
+class Counts(nn.Module):  # type: ignore[misc]
     """It has a buffer that is another object after each step, and a state of its own."""
+
+    seen: torch.Tensor
+    hidden: torch.Tensor
 
     def __init__(self) -> None:
         super().__init__()

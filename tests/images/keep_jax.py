@@ -99,7 +99,7 @@ def make() -> tuple[Any, Any]:
     return weights, Momentum(jnp.zeros([], "int32"), jax.tree.map(jnp.zeros_like, weights))
 
 
-@jax.jit
+@jax.jit  # type: ignore[untyped-decorator]
 def train(weights: Any, known: Momentum) -> tuple[Any, Momentum]:
     moments = jax.tree.map(lambda old, x: (0.9 * old + x).astype(x.dtype), known.moments, weights)
     new = jax.tree.map(lambda x, moment: (x - 0.1 * moment).astype(x.dtype), weights, moments)

@@ -66,7 +66,7 @@ def optimizer_of_a_rank_that_joins() -> Any:
 def grow(hvd: Any, state: Any, take_step: Any) -> None:
     """Train alone for some steps, and then with the rank of a second host."""
 
-    @hvd.elastic.run
+    @hvd.elastic.run  # type: ignore[untyped-decorator]
     def train(state: Any) -> None:
         while hvd.size() == 1 or state.step < STEPS:
             if hvd.size() == 1 and state.step == LOST_AT:
@@ -85,7 +85,7 @@ def rank_lost_beside_process_sets() -> Any:
     hvd, make_state, add = training()
     hvd.init(process_sets="dynamic")
 
-    @hvd.elastic.run
+    @hvd.elastic.run  # type: ignore[untyped-decorator]
     def train(state: Any) -> None:
         state.worlds = [*state.worlds, hvd.size()]
         own = [hvd.add_process_set([rank]) for rank in range(hvd.size())][hvd.rank()]
@@ -108,7 +108,7 @@ def rank_lost_while_ranks_meet() -> Any:
     hvd, make_state, add = training()
     hvd.init()
 
-    @hvd.elastic.run
+    @hvd.elastic.run  # type: ignore[untyped-decorator]
     def train(state: Any) -> None:
         state.worlds = [*state.worlds, hvd.size()]
         while state.step < STEPS:

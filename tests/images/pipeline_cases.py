@@ -1,8 +1,12 @@
 """Runs in the examples' image: examples/pipeline.py on real TFRecord files."""
 
+from __future__ import annotations
+
 import json
 import sys
+from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -13,7 +17,7 @@ SIZE = 16
 BATCH = 4
 
 
-def write(number, labels):
+def write(number: int, labels: Iterable[int]) -> None:
     with tf.io.TFRecordWriter(str(FOLDER / f"{number}.tfrecord")) as writer:
         for label in labels:
             # Its colour is its label.
@@ -27,9 +31,9 @@ def write(number, labels):
             writer.write(tf.train.Example(features=features).SerializeToString())
 
 
-def epoch(shards, **options):
+def epoch(shards: Shards, **options: Any) -> tuple[list[int], bool]:
     batches = iter(read_images(shards, SIZE, BATCH, **options))
-    seen = []
+    seen: list[int] = []
     right = True
     for _ in range(shards.steps(BATCH)):
         images, labels = next(batches)
@@ -45,7 +49,7 @@ def epoch(shards, **options):
 FOLDER.mkdir()
 for number in range(4):
     write(number, range(number * 40, number * 40 + 16))
-result = {}
+result: dict[str, Any] = {}
 for name, cache in (("memory", ""), ("disk", "/tmp/cache"), ("none", None)):
     found = [epoch(Shards.of_rank(FOLDER, rank, 2), cache=cache) for rank in (0, 1)]
     result[name] = {"seen": [seen for seen, _ in found], "right": all(ok for _, ok in found)}
