@@ -1,9 +1,10 @@
+"""Sandboxes of images, in which the tests of this folder run."""
+
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack
 from functools import cache
-from typing import Any
 
 import pytest
 
@@ -12,17 +13,11 @@ from images.builder.build import build
 from images.builder.catalogue import Image, When
 from images.builder.content import has_patch
 from images.builder.proof import NEEDS_GPU, SEPARATE, gpu_for
-from images.trials.checks import WITH_TF_KERAS
 from images.trials.sandbox import Sandbox, sandbox
+from tests.images.sandboxes import Sandboxes, in_image
 
 # Collecting the tests reads it many times.
 load_catalogue = cache(catalogue.load_catalogue)
-# What makes tf.keras Keras 3, and Keras 2; `make test` does not repeat a test with the latter.
-EACH_KERAS = (
-    pytest.param({}, id="keras 3"),
-    pytest.param(WITH_TF_KERAS, id="keras 2", marks=pytest.mark.rare),
-)
-Sandboxes = Callable[[str], Sandbox]
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -100,11 +95,6 @@ def gpus(on_gpu: Sandbox) -> int:
     shown = on_gpu.succeed("nvidia-smi", "--list-gpus").splitlines()
     assert shown
     return len(shown)
-
-
-def in_image(name: str) -> Any:
-    """A fixture: the sandbox of this image."""
-    return pytest.fixture(scope="session")(lambda sandboxes: sandboxes(name))
 
 
 cpu = in_image("cpu")

@@ -9,7 +9,7 @@ import pytest
 
 from images.trials.checks import WITH_TF_KERAS
 from images.trials.sandbox import OWN_UID, TWO_RANKS, UNKNOWN_UID, Sandbox, make_open_folder
-from tests.images.conftest import EACH_KERAS
+from tests.images.sandboxes import EACH_KERAS
 from tests.support.results import read_result
 
 DIGITS = ("python", "digits.py")

@@ -21,7 +21,7 @@ from images.trials.sandbox import (
     output_of,
 )
 from images.trials.sandbox import sandbox as open_sandbox
-from tests.images.conftest import EACH_KERAS, Sandboxes
+from tests.images.sandboxes import EACH_KERAS, Sandboxes
 from tests.support.results import result
 
 SCRIPT = Path(__file__).with_name("keep_ranks.py")

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from images.trials.sandbox import OWN_UID, TWO_RANKS
-from tests.images.conftest import Sandboxes
+from tests.images.sandboxes import Sandboxes
 from tests.support.pages import blocks
 
 DOCS = Path(__file__).parents[2] / "docs"

@@ -11,7 +11,7 @@ import pytest
 
 from hvd_pods.common.rank_variables import choose
 from images.trials.sandbox import Sandbox, output_of
-from tests.images.conftest import Sandboxes
+from tests.images.sandboxes import Sandboxes
 
 LOCK = Path(__file__).with_name("libraries.txt")
 SHOW = """

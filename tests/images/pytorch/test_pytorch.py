@@ -19,7 +19,7 @@ from images.trials.sandbox import (
     make_open_folder,
     output_of,
 )
-from tests.images.conftest import in_image
+from tests.images.sandboxes import in_image
 from tests.support.results import result
 
 OF_HOROVOD = Path(__file__).resolve().parents[3] / "images" / "common" / "horovod.cdx.json"
