@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import hashlib
+import secrets
 import shutil
 import ssl
 import subprocess
@@ -87,7 +88,8 @@ def test_a_signature_is_the_published_one(monkeypatch: pytest.MonkeyPatch) -> No
     # RFC 6979, A.2.5: SHA-256 and the message "sample".
     number = 0xC9AFA9D845BA75166B5C215767B1D6934E50C3DB36E89B127B8A622B120F6721
     nonce = 0xA6E3C57DD01ABE90086538398355DD4C3B17AA873382B0F24D6129493D8AAD60
-    monkeypatch.setattr(certificates, "_draw", lambda: nonce)
+    # It is drawn from 0 on, and 0 is no nonce.
+    monkeypatch.setattr(secrets, "randbelow", lambda limit: nonce - 1)
     signature = certificates.sign(certificates.PrivateKey(number, b""), b"sample")
     assert signature.hex() == (
         "3046"

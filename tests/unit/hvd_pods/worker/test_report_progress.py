@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import subprocess
 import sys
@@ -22,11 +23,11 @@ def parsed(text: str) -> metrics.ReportedProgress:
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The directory for metrics, and a report that was made long ago."""
+    """The directory for metrics, of a process that has reported nothing yet."""
+    importlib.reload(hvd_progress)
     monkeypatch.setenv("HVD_METRICS_DIR", str(tmp_path))
     monkeypatch.setenv("OMPI_COMM_WORLD_RANK", "3")
     monkeypatch.setenv("OMPI_COMM_WORLD_SIZE", "8")
-    monkeypatch.setitem(hvd_progress._reported, "at", -1000.0)
     monkeypatch.setattr(hvd_progress, "EVERY", 60.0)
     return tmp_path
 
