@@ -5,25 +5,36 @@ from __future__ import annotations
 import pytest
 
 from tests.chart.cases import EVERY_POD, GPU_GROUPS
-from tests.chart.render import Values, of_kind, one, render, run_pods
+from tests.chart.render import Manifest, Values, of_kind, one, render, run_pods
 
 NO_SIDECAR = {"sidecar.istio.io/inject": "false"}
 
 
+def policy(**values: object) -> Manifest:
+    """The spec of the run's NetworkPolicy."""
+    spec: Manifest = one(render(values), "NetworkPolicy")["spec"]
+    return spec
+
+
 @pytest.mark.promise("network policy selects and admits master and workers")
 def test_network_policy_selects_and_admits_master_and_workers() -> None:
-    prometheus = [{"namespaceSelector": {"matchLabels": {"team": "watching"}}}]
-    metrics = {"enabled": True, "allowFrom": prometheus}
-    limited = one(render({"metrics": metrics}), "NetworkPolicy")["spec"]["ingress"][1]
-    assert limited == {"ports": [{"port": "metrics"}], "from": prometheus}
-    spec = one(render({"metrics": {"enabled": True}}), "NetworkPolicy")["spec"]
+    spec = policy()
     assert spec["policyTypes"] == ["Ingress"], "what goes out stays free"
-    own, scrape = spec["ingress"]
+    (own,) = spec["ingress"]
     assert own == {"from": [{"podSelector": spec["podSelector"]}]}, "all ports, in its namespace"
-    assert scrape == {"ports": [{"port": "metrics"}]}
     assert spec["podSelector"]["matchLabels"]["app.kubernetes.io/instance"] == "hvd"
     (component,) = spec["podSelector"]["matchExpressions"]
     assert component["values"] == ["master", "worker"]
+
+
+@pytest.mark.parametrize(
+    "peers",
+    [[], [{"namespaceSelector": {"matchLabels": {"team": "watching"}}}]],
+    ids=["everybody", "peers"],
+)
+def test_network_policy_admits_to_the_metrics_whom_the_values_name(peers: list[Values]) -> None:
+    scrape = policy(metrics={"enabled": True, "allowFrom": peers})["ingress"][1]
+    assert scrape == {"ports": [{"port": "metrics"}], **({"from": peers} if peers else {})}
 
 
 @pytest.mark.promise("helm test may take off its own label where a policy goes by it")

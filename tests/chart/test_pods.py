@@ -182,24 +182,36 @@ def test_containers_of_the_user_keep_a_security_context_of_their_own() -> None:
     assert with_containers(securityContext=own)["initContainers"][0]["securityContext"] == own
 
 
-@pytest.mark.promise("workers and groups have an identity and no token")
-def test_workers_and_groups_have_an_identity_and_no_token() -> None:
-    """Clouds hand out their own tokens for a ServiceAccount with an annotation."""
+@pytest.fixture(scope="module")
+def with_identities() -> list[Manifest]:
+    """The manifests of three groups: as usual, with an account of the user's, with a token."""
     groups = [
         {"name": "a"},
         {"name": "b", "serviceAccount": {"name": "other", "create": False}},
         {"name": "c", "automountServiceAccountToken": True},
     ]
-    manifests = render({**ADDITIONS, "workerGroups": groups})
-    made = {item["metadata"]["name"]: item for item in of_kind(manifests, "ServiceAccount")}
-    assert made.keys() == {"hvd-master", "hvd-worker"}
-    assert made["hvd-worker"]["metadata"]["annotations"] == {"example/role": "reader"}
-    assert not any(item["automountServiceAccountToken"] for item in made.values())
-    specs = [pod_spec(item) for item in of_kind(manifests, "StatefulSet")]
+    return render({**ADDITIONS, "workerGroups": groups})
+
+
+@pytest.mark.promise("workers and groups have an identity and no token")
+def test_workers_and_groups_have_an_identity_and_no_token(with_identities: list[Manifest]) -> None:
+    specs = [pod_spec(item) for item in of_kind(with_identities, "StatefulSet")]
     names = [spec["serviceAccountName"] for spec in specs]
     assert names == ["hvd-worker", "other", "hvd-worker"]
     assert [spec["automountServiceAccountToken"] for spec in specs] == [False, False, True]
-    (binding,) = of_kind(manifests, "RoleBinding")
+
+
+def test_accounts_have_their_annotations_and_give_no_token(with_identities: list[Manifest]) -> None:
+    """Clouds hand out their own tokens for a ServiceAccount with an annotation."""
+    accounts = of_kind(with_identities, "ServiceAccount")
+    made = {item["metadata"]["name"]: item for item in accounts}
+    assert made.keys() == {"hvd-master", "hvd-worker"}
+    assert made["hvd-worker"]["metadata"]["annotations"] == {"example/role": "reader"}
+    assert not any(item["automountServiceAccountToken"] for item in made.values())
+
+
+def test_only_the_master_has_rights(with_identities: list[Manifest]) -> None:
+    (binding,) = of_kind(with_identities, "RoleBinding")
     assert [subject["name"] for subject in binding["subjects"]] == ["hvd-master"]
 
 

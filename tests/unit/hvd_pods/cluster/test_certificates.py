@@ -144,12 +144,21 @@ def test_a_certificate_is_for_one_name_and_one_use(
     assert common_name(certificate.subject) == role.common_name
     assert [*extension(certificate, x509.SubjectAlternativeName)] == [x509.DNSName(name)]
     assert [*extension(certificate, x509.ExtendedKeyUsage)] == [usage]
-    assert extension(certificate, x509.BasicConstraints).ca is False
-    assert is_critical(certificate, x509.BasicConstraints)
-    assert allowed_uses(certificate) == {"digital_signature"}
-    assert is_critical(certificate, x509.KeyUsage)
-    key = serialization.load_pem_private_key(files["tls.key"], password=None)
-    assert key.public_key() == certificate.public_key()
+
+
+def test_a_certificate_signs_no_other_one(release: Release) -> None:
+    for files in release:
+        certificate = parse(files["tls.crt"])
+        assert extension(certificate, x509.BasicConstraints).ca is False
+        assert is_critical(certificate, x509.BasicConstraints)
+        assert allowed_uses(certificate) == {"digital_signature"}
+        assert is_critical(certificate, x509.KeyUsage)
+
+
+def test_a_certificate_is_of_the_key_beside_it(release: Release) -> None:
+    for files in release:
+        key = serialization.load_pem_private_key(files["tls.key"], password=None)
+        assert key.public_key() == parse(files["tls.crt"]).public_key()
 
 
 def test_an_authority_signs_and_has_none_below_it(release: Release) -> None:

@@ -196,25 +196,20 @@ def test_places_of_workers_of_different_size_are_horovods() -> None:
     assert {own["HOROVOD_SIZE"] for ranks in placed for own in ranks} == {"6"}
 
 
-@pytest.mark.promise("store takes little from a stranger")
-def test_store_takes_little_from_a_stranger(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Strangers filled 222 MiB of the master before they were asked for the secret (issue 44)."""
-    monkeypatch.setattr(gloo_store, "LIMITS", gloo_store.LIMITS._replace(seconds=TIMEOUT))
-    store = GlooStore("127.0.0.1", "s3cret")
-    threading.Thread(target=store.serve, daemon=True).start()
-    with socket.create_connection(("127.0.0.1", store.port), TIMEOUT) as connection:
-        connection.sendall(b"x" * gloo_store.LONGEST_INTRODUCTION)
-        connection.settimeout(TIMEOUT / 2)
-        assert connection.recv(1) == b"", "the request has no end yet"
+VALUE = bytes(range(256)) * 40
 
 
-@pytest.mark.promise("store answers only addresses that have shown the secret")
-def test_store_answers_only_addresses_that_have_shown_the_secret() -> None:
-    store = GlooStore("127.0.0.1", "s3cret")
-    threading.Thread(target=store.serve, daemon=True).start()
+class Store:
+    """A store that serves, and what its clients ask it for."""
 
-    def ask(request: str, body: bytes = b"") -> bytes:
-        with socket.create_connection(("127.0.0.1", store.port), TIMEOUT) as connection:
+    def __init__(self) -> None:
+        served = GlooStore("127.0.0.1", "s3cret")
+        self.port = served.port
+        threading.Thread(target=served.serve, daemon=True).start()
+
+    def ask(self, request: str, body: bytes = b"") -> bytes:
+        """The answer to a request; empty where there is none."""
+        with socket.create_connection(("127.0.0.1", self.port), TIMEOUT) as connection:
             size = f"Content-Length: {len(body)}\r\n" if body else ""
             # The store ends a stranger's connection before it has read all of it.
             with contextlib.suppress(ConnectionError):
@@ -224,20 +219,55 @@ def test_store_answers_only_addresses_that_have_shown_the_secret() -> None:
                 return b"".join(iter(lambda: connection.recv(4096), b""))
             return b""
 
-    def introduce(secret: str) -> bytes:
-        with socket.create_connection(("127.0.0.1", store.port), TIMEOUT) as connection:
+    def status(self, request: str, body: bytes = b"") -> int:
+        """The status of the answer."""
+        return int(self.ask(request, body).split()[1])
+
+    def introduce(self, secret: str) -> bytes:
+        """What the store says to who shows it a secret."""
+        with socket.create_connection(("127.0.0.1", self.port), TIMEOUT) as connection:
             connection.sendall(f"HVD {secret} HTTP/1.0\r\n\r\n".encode())
             return connection.recv(100)
 
-    value = bytes(range(256)) * 40
-    assert [ask("PUT /global/0", value), introduce("guessed"), ask("GET /global/0")] == [b""] * 3
-    assert introduce("s3cret") == b"known"
-    assert b" 404 " in ask("GET /global/0").splitlines()[0]
-    assert b" 200 " in ask("PUT /global/0", value).splitlines()[0]
-    assert ask("GET /global/0").endswith(b"\r\n\r\n" + value)
-    assert b" 200 " in ask("DELETE /global/0").splitlines()[0]
-    assert b" 404 " in ask("GET /global/0").splitlines()[0]
-    # Whoever fills the master's memory is refused.
-    full = [ask(f"PUT /own/{number}", b"x" * 250_000)[:12] for number in range(300)]
-    assert full[0] == b"HTTP/1.0 200"
-    assert full[-1] == b"HTTP/1.0 507"
+
+@pytest.fixture
+def store() -> Store:
+    """A store that knows nobody yet."""
+    return Store()
+
+
+@pytest.fixture
+def known(store: Store) -> Store:
+    """A store to which this address has shown the secret."""
+    assert store.introduce("s3cret") == b"known"
+    return store
+
+
+@pytest.mark.promise("store takes little from a stranger")
+def test_store_takes_little_from_a_stranger(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Strangers filled 222 MiB of the master before they were asked for the secret (issue 44)."""
+    monkeypatch.setattr(gloo_store, "LIMITS", gloo_store.LIMITS._replace(seconds=TIMEOUT))
+    with socket.create_connection(("127.0.0.1", Store().port), TIMEOUT) as connection:
+        connection.sendall(b"x" * gloo_store.LONGEST_INTRODUCTION)
+        connection.settimeout(TIMEOUT / 2)
+        assert connection.recv(1) == b"", "the request has no end yet"
+
+
+@pytest.mark.promise("store answers only addresses that have shown the secret")
+def test_store_answers_only_addresses_that_have_shown_the_secret(store: Store) -> None:
+    answers = [store.ask("PUT /global/0", VALUE), store.introduce("guessed")]
+    assert [*answers, store.ask("GET /global/0")] == [b""] * 3
+    assert store.introduce("s3cret") == b"known"
+    assert store.status("GET /global/0") == 404
+
+
+def test_store_has_what_it_was_given_until_that_is_deleted(known: Store) -> None:
+    assert known.status("PUT /global/0", VALUE) == 200
+    assert known.ask("GET /global/0").endswith(b"\r\n\r\n" + VALUE)
+    assert known.status("DELETE /global/0") == 200
+    assert known.status("GET /global/0") == 404
+
+
+def test_store_refuses_what_would_fill_the_masters_memory(known: Store) -> None:
+    full = [known.status(f"PUT /own/{number}", b"x" * 250_000) for number in range(300)]
+    assert (full[0], full[-1]) == (200, 507)

@@ -48,6 +48,11 @@ class Collector(Api):
             self.spans += [span for scope in sent["scopeSpans"] for span in scope["spans"]]
         handler.send_json(200, {})
 
+    def span(self, name: str) -> dict[str, Any]:
+        """The only span of this name."""
+        (found,) = [span for span in self.spans if span["name"] == name]
+        return found
+
     def names(self) -> list[str]:
         return [span["name"] for span in self.spans]
 
@@ -89,25 +94,47 @@ def tell(export: SpanExport, world: World) -> None:
         export.put(moment, state)
 
 
-def test_spans_are_sent_as_a_collector_takes_them(collector: Collector, world: World) -> None:
+@pytest.fixture
+def informed(collector: Collector, world: World) -> Collector:
+    """A collector below a path, which has got the spans of the world."""
     export = start(world, f"{collector.url}/tenant/")
     tell(export, world)
     export.close()
-    method, path, headers = collector.requests[0]
+    return collector
+
+
+def test_spans_are_sent_as_json_below_the_path_of_the_endpoint(informed: Collector) -> None:
+    method, path, headers = informed.requests[0]
     assert (method, path) == ("POST", "/tenant/v1/traces")
     assert headers["content-type"] == "application/json"
-    (attempt,) = [span for span in collector.spans if span["name"] == "attempt"]
-    (train,) = [span for span in collector.spans if span["name"] == "train"]
+
+
+def test_a_span_names_its_parent_and_its_times_as_opentelemetry_has_them(
+    informed: Collector,
+) -> None:
+    attempt = informed.span("attempt")
     assert (len(attempt["traceId"]), len(attempt["spanId"])) == (32, 16)
-    assert train["parentSpanId"] == attempt["spanId"]
-    assert attempt["status"]["code"] == 2
-    assert attempt["status"]["message"]
-    assert train["status"] == {}
+    assert informed.span("train")["parentSpanId"] == attempt["spanId"]
     began, ended = (int(attempt[key]) for key in ("startTimeUnixNano", "endTimeUnixNano"))
     assert 10**18 < began < ended
-    assert {"key": "horovod.attempt", "value": {"intValue": "1"}} in attempt["attributes"]
-    assert {"key": "error.type", "value": {"stringValue": "LaunchError"}} in attempt["attributes"]
-    assert collector.resources[0] == {
+
+
+def test_only_a_span_that_has_failed_has_the_status_of_an_error(informed: Collector) -> None:
+    attempt = informed.span("attempt")
+    assert attempt["status"]["code"] == 2
+    assert attempt["status"]["message"]
+    assert (
+        values(attempt["attributes"]).items()
+        >= {
+            "horovod.attempt": "1",
+            "error.type": "LaunchError",
+        }.items()
+    )
+    assert informed.span("train")["status"] == {}
+
+
+def test_spans_are_of_the_release_its_job_and_the_masters_pod(informed: Collector) -> None:
+    assert informed.resources[0] == {
         "service.name": "hvd",
         "k8s.namespace.name": "team",
         "k8s.job.name": "job-1",

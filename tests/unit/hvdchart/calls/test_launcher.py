@@ -185,19 +185,24 @@ def test_a_call_that_cannot_reach_its_pods_ends(
         launcher(own_rank)
 
 
-def test_other_settings_take_the_place_of_pods_that_are_idle(
+def test_settings_that_mean_the_same_keep_the_pods(
     settings: dict[str, Any], helm: StubProgram, code: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A quota may not have room for both."""
     monkeypatch.chdir(code)
+    default = {"spec": str(settings["spec"]), "env": {}, "idle": 600, "kwargs": {}}
+    for same in ({"code": code}, {"code": "."}, {"code": code, **default}):
+        assert hvdchart.launch(own_rank, **{**settings, **same}) == [0, 1]
+    assert "uninstall" not in helm.commands()
+    hvdchart.close()
+
+
+def test_other_settings_take_the_place_of_pods_that_are_idle(
+    settings: dict[str, Any], helm: StubProgram, code: Path
+) -> None:
+    """A quota may not have room for both."""
     assert hvdchart.launch(own_rank, **settings) == [0, 1]
-    same = {"spec": str(settings["spec"]), "env": {}, "idle": 600, "kwargs": {}}
-    assert hvdchart.launch(own_rank, **{**settings, **same}) == [0, 1]
-    assert "uninstall" not in helm.commands(), "they are the same"
-    assert hvdchart.launch(own_rank, **settings, code=".") == [0, 1]
-    assert helm.commands().count("uninstall") == 1
     assert hvdchart.launch(own_rank, **settings, code=code) == [0, 1]
-    assert helm.commands().count("uninstall") == 1, "it is the same folder"
+    assert helm.commands().count("uninstall") == 1
     hvdchart.close()
     assert helm.commands().count("uninstall") == 2
 

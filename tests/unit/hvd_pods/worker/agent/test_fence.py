@@ -315,18 +315,20 @@ class TestFenceNumbers:
         monkeypatch.setattr(processes, "all_processes", lambda: iter(()))
         return fence.Fence(os.getpid(), "", gone_within=-1.0)
 
-    def test_first_and_higher_numbers_close_the_fence_until_nothing_is_left(
-        self, tried: fence.Fence
-    ) -> None:
+    def test_first_number_closes_the_fence_until_nothing_is_left(self, tried: fence.Fence) -> None:
         assert tried.admit(5)
         assert tried.is_closed
         assert tried.end_older()
         assert not tried.is_closed
-        assert not tried.admit(5)
-        assert not tried.admit(0)
-        assert not tried.is_closed
-        assert tried.admit(6)
-        assert tried.is_closed
+
+    @pytest.mark.parametrize(("number", "closes"), [(5, False), (0, False), (6, True)])
+    def test_only_a_higher_number_closes_the_fence_again(
+        self, tried: fence.Fence, number: int, *, closes: bool
+    ) -> None:
+        tried.admit(5)
+        tried.end_older()
+        assert tried.admit(number) is closes
+        assert tried.is_closed is closes
 
     def test_lower_number_is_refused(self, tried: fence.Fence) -> None:
         tried.admit(5)
