@@ -104,8 +104,7 @@ def installed(code: Path, index: Index) -> Path:
 
 
 def test_packages_of_an_earlier_run_are_not_installed_again(installed: Path, index: Index) -> None:
-    done = packages.install(installed, LONG)
-    assert done == "nothing: the packages are there from an earlier run"
+    assert packages.install(installed, LONG).startswith("nothing")
     assert index.asked == []
 
 
@@ -169,7 +168,7 @@ def unanswered(code: Path, monkeypatch: pytest.MonkeyPatch) -> RunError:
 
 def test_index_that_does_not_answer_is_named_without_its_password(unanswered: RunError) -> None:
     text = str(unanswered)
-    assert text.startswith("no answer from the package index http://me:****@127.0.0.1:1/simple ([")
+    assert "http://me:****@127.0.0.1:1/simple" in text
     assert "hidden" not in text
 
 

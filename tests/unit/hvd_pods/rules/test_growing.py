@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 
 import pytest
@@ -99,7 +100,8 @@ def test_a_run_starts_with_what_is_there_after_a_while() -> None:
     assert world.launched() == []
     world.run_for(START_AFTER)
     assert world.launched() == ["023"]
-    assert world.reported(RunEvent.SHRUNK) == ["6 ranks train on 3 of 4 workers"]
+    (message,) = world.reported(RunEvent.SHRUNK)
+    assert re.findall(r"\d+", message) == ["6", "3", "4"]
     assert json.loads(world.of(m.WriteRecord)[-1].data["workers"]) == {"w": "0,2-3"}
 
 
@@ -163,7 +165,8 @@ def test_workers_that_come_are_taken_together_without_a_failure() -> None:
     world.run_for(SETTLE / 2)
     world.bring(3)
     assert world.run_for(SETTLE).launched() == ["01", "0123"]
-    assert world.reported(RunEvent.GROWN) == ["8 ranks train on 4 of 4 workers"]
+    (message,) = world.reported(RunEvent.GROWN)
+    assert re.findall(r"\d+", message) == ["8", "4", "4"]
     assert not world.reported(RunEvent.FAILED)
     assert (world.state.failures, world.state.last_failure) == (0, "")
 
@@ -206,7 +209,7 @@ def test_ranks_that_keep_nothing_are_not_ended_for_a_worker() -> None:
     world.run_for(10 * SETTLE)
     assert "wait for the next attempt" not in world.logged(), "they may have begun a moment ago"
     world.run_for(4 * AGAIN_AFTER)
-    assert "w-3 wait for the next attempt: the ranks do not keep" in world.logged()
+    assert "w-3 wait for the next attempt" in world.logged()
     assert world.launched() == ["012"]
     world.are_kept = True
     assert world.run_for(AGAIN_AFTER).launched() == ["012", "0123"]

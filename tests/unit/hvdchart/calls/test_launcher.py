@@ -688,9 +688,9 @@ def test_image_is_that_of_what_the_function_imports(no_cluster: io.StringIO) -> 
     with hvdchart.Launcher(output=no_cluster) as launcher, pytest.raises(ClusterError):
         launcher(use_tensorflow_and_wandb)
     printed = no_cluster.getvalue()
-    assert "image tensorflow/tensorflow:2.20.0, because the function uses tensorflow;" in printed
-    assert "warning: the image lacks what the call uses: add wandb to requirements.txt" in printed
-    assert "a worker requests 250m CPU, and a rank has 1 thread: cpu= gives more\n" in printed
+    assert "image tensorflow/tensorflow:2.20.0, " in printed
+    assert re.search("warning: .* add wandb to requirements.txt", printed)
+    assert "cpu= gives more\n" in printed
 
 
 def test_modules_of_this_machine_that_a_call_uses_are_told(no_cluster: io.StringIO) -> None:

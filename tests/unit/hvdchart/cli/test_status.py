@@ -89,7 +89,7 @@ def test_all_namespaces_are_those_that_one_may_read(
     fake_cluster.fail("GET", "core/namespaces", faults.status(403))
     done = hvdchart("list", "--all-namespaces")
     assert (done.code, "team" in done.output) == (0, True), done.errors
-    assert "you may not list the runs of all namespaces" in done.errors
+    assert "you may not list" in done.errors
 
 
 def test_list_shows_each_run_on_a_line(hvdchart: Command, two_runs: FakeCluster) -> None:
@@ -297,7 +297,9 @@ def test_logs_of_a_rank_need_an_option_of_mpirun(hvdchart: Command, running: Fak
 
 def test_logs_of_an_unknown_rank_are_refused(hvdchart: Command, running: FakeCluster) -> None:
     running.put("jobs", job(options=["--tag-output"]))
-    assert "no rank 2: name one from 0 to 1" in hvdchart("logs", "hvd", "--rank", "2").errors
+    errors = hvdchart("logs", "hvd", "--rank", "2").errors
+    assert "no rank 2" in errors
+    assert "from 0 to 1" in errors
 
 
 @pytest.mark.parametrize("more", [["--no-follow"], []], ids=["read", "followed"])

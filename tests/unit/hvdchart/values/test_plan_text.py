@@ -95,7 +95,8 @@ def test_tables_show_no_batch_where_none_is_known() -> None:
 def test_tables_show_the_binding_and_options() -> None:
     node = "{name: x, count: 1, sockets: 2, coresPerSocket: 7, tuning: {slots: 4}}"
     text = printed(*tables(planned(node, "launch: {options: [--tag-output]}")))
-    assert "bound to core, 3 cores per rank, 2 ranks per socket, --tag-output" in text
+    for part in ("bound to core", "3 cores per rank", "2 ranks per socket", "--tag-output"):
+        assert part in text
 
 
 def test_tables_show_no_volumes_where_there_are_none() -> None:
@@ -104,9 +105,9 @@ def test_tables_show_no_volumes_where_there_are_none() -> None:
 
 
 def test_tables_show_the_batch_size() -> None:
-    assert "global batch 512; your script may set learning rate x 8" in printed(
-        *tables(example("xeon-4"))
-    )
+    text = printed(*tables(example("xeon-4")))
+    assert "global batch 512" in text
+    assert "learning rate x 8" in text
 
 
 def test_tables_show_what_is_unknown_as_dashes() -> None:
