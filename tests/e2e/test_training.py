@@ -196,14 +196,6 @@ class TestWorkersThatCannotStart:
         assert 'RuntimeClass "no-such-class" not found' in lines["hvd-class-0"]
 
 
-def test_missing_command_fails_without_retries(namespace: Namespace) -> None:
-    namespace.install("hvd", values(master={"args": ["pyhton", "train.py"]}))
-    assert namespace.wait_for_end("hvd") == "Failed"
-    assert "command 'pyhton' is not on PATH" in namespace.log("hvd")
-    assert len(namespace.master_pods("hvd")) == 1
-    assert namespace.replicas("hvd-worker") == 2, "a failed run's workers stay for debugging"
-
-
 @pytest.mark.rare
 def test_helm_test_measures_the_allreduce(namespace: Namespace) -> None:
     namespace.install("hvd", values(worker={"slots": 1}))

@@ -108,6 +108,14 @@ def test_cause_that_only_a_person_can_mend_ends_the_run() -> None:
     assert len(world.of(m.StartLauncher)) == 1
 
 
+def test_launch_whose_ranks_cannot_start_ends_the_run() -> None:
+    """Such as for a command that the image does not have."""
+    world = training()
+    end_with(world, 78)
+    assert world.end()[0] == 78
+    assert len(world.of(m.StartLauncher)) == 1
+
+
 @pytest.mark.parametrize("is_gone", [True, False], ids=["is another pod", "is silent"])
 def test_cause_of_a_worker_that_is_not_there_any_more_is_not_final(is_gone: bool) -> None:
     """At its address, on the node's network, may be a worker of another release by now."""
