@@ -2,120 +2,29 @@
 
 from __future__ import annotations
 
-import base64
 import json
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from devtools.toolchain.tools import tool
 from hvdchart.chart_files import read_data
-from hvdchart.values.merge import merge_values
-from tests.chart.cases import STAGING, on_disk
 from tests.chart.namespaces import empty_namespace
-from tests.chart.render import CHART, Manifest, Values, of_kind, parse_manifests, pod_spec
+from tests.chart.releases import (
+    OTHER_COMMAND,
+    RUN,
+    Keys,
+    Seen,
+    end,
+    read_keys,
+    refuse,
+    see,
+    upgrade,
+    wait_for_default_account,
+)
+from tests.chart.render import CHART, Manifest, Values, parse_manifests, pod_spec
 from tests.support.namespace import HELMS, Namespace
-
-# Suspended, so that neither pods nor images are needed.
-RUN: Values = {"master": {"args": ["python", "train.py"], "suspend": True}, "cleanup": "Never"}
-OTHER_COMMAND: Values = {"master": {"args": ["python", "other.py"]}}
-KINDS = "jobs,statefulsets,configmaps"
-
-
-def upgrade(place: Namespace, version: str, chart: Path, *values: Values) -> str:
-    """Upgrade or install with merged values, which must succeed; return the notes."""
-    merged: Values = {}
-    for each in values:
-        merged = merge_values(merged, each)
-    done = place.helm("upgrade", "--install", "hvd", str(chart), values=merged, version=version)
-    assert done.returncode == 0, done.stderr
-    return done.stdout
-
-
-@dataclass(frozen=True)
-class Seen:
-    """What Helm said in an upgrade, and the objects of the run after it."""
-
-    notes: str
-    jobs: list[Manifest]
-    stateful_sets: list[Manifest]
-    config_maps: dict[str, Manifest]
-
-    @property
-    def job(self) -> Manifest:
-        (job,) = self.jobs
-        return job
-
-    @property
-    def job_name(self) -> str:
-        name: str = self.job["metadata"]["name"]
-        return name
-
-    @property
-    def stateful_set(self) -> Manifest:
-        (stateful_set,) = self.stateful_sets
-        return stateful_set
-
-    @property
-    def written(self) -> dict[str, int]:
-        """The Job and the StatefulSet by uid, with how many times their spec was written."""
-        items = (self.job, self.stateful_set)
-        return {item["metadata"]["uid"]: item["metadata"]["generation"] for item in items}
-
-    @property
-    def programs(self) -> set[str]:
-        """The ConfigMaps of programs that the Job's and the StatefulSet's pods mount."""
-        return {
-            volume["configMap"]["name"]
-            for item in (self.job, self.stateful_set)
-            for volume in pod_spec(item)["volumes"]
-            if volume["name"] == "archive"
-        }
-
-    @property
-    def affinity(self) -> Manifest:
-        """The affinity of the workers."""
-        affinity: Manifest = pod_spec(self.stateful_set)["affinity"]
-        return affinity
-
-    @property
-    def revision(self) -> str:
-        """The workers' revision: pods of another one are replaced."""
-        labels = self.stateful_set["spec"]["template"]["metadata"]["labels"]
-        return str(labels["horovod/revision"])
-
-
-def see(place: Namespace, version: str, chart: Path, *values: Values) -> Seen:
-    """Upgrade or install, and look at the objects."""
-    notes = upgrade(place, version, chart, *values)
-    items = place.get(KINDS)["items"]
-    config_maps = of_kind(items, "ConfigMap")
-    return Seen(
-        notes,
-        of_kind(items, "Job"),
-        of_kind(items, "StatefulSet"),
-        {item["metadata"]["name"]: item for item in config_maps},
-    )
-
-
-def end(place: Namespace, *conditions: str) -> None:
-    """Let the run's Job have ended."""
-    now = {"startTime": "2026-01-01T10:00:00Z"}
-    if conditions[-1] == "Complete":
-        now["completionTime"] = "2026-01-01T10:01:00Z"
-    ended = [
-        {"type": kind, "status": "True", "lastTransitionTime": "2026-01-01T10:01:00Z"}
-        for kind in conditions
-    ]
-    patch = json.dumps({"status": {**now, "conditions": ended}})
-    place.kubectl("patch", "job", place.job("hvd"), "--subresource=status", "-p", patch)
-
-
-def wait_for_default_account(place: Namespace) -> None:
-    """Wait for the account that Helm takes as the sign that it can read the cluster."""
-    place.kubectl("wait", "--for=create", "serviceaccount/default", "--timeout=180s")
 
 
 @pytest.fixture(scope="module", params=HELMS)
@@ -360,108 +269,6 @@ def test_manifests_of_a_newer_chart_make_another_job_of_the_same_run(
     assert len({job["metadata"]["labels"]["horovod/run"] for job in jobs}) == 1
 
 
-# The content of the Secret of the master and of that of the workers.
-Keys = tuple[dict[str, str] | None, dict[str, str] | None]
-SECRETS = ("hvd-agent-master", "hvd-agent-worker")
-OF_THE_MASTER = {
-    name: base64.b64encode(name.encode()).decode() for name in ("tls.crt", "tls.key", "ca.crt")
-}
-
-
-def read_keys(place: Namespace, suffix: str = "") -> Keys:
-    """The content of both Secrets; None where one is empty."""
-    master, worker = (place.get("secret", f"{name}{suffix}").get("data") for name in SECRETS)
-    return master, worker
-
-
-def patch_secret(place: Namespace, name: str, kind: str, body: Any) -> None:
-    place.kubectl("patch", "secret", name, f"--type={kind}", f"--patch={json.dumps(body)}")
-
-
-@pytest.fixture(scope="module", params=HELMS)
-def keys(kubeconfig: Path, request: pytest.FixtureRequest) -> dict[str, Keys]:
-    """The keys after each of these upgrades."""
-    found: dict[str, Keys] = {}
-
-    def upgrade_and_look(name: str, suffix: str = "", **values: Any) -> None:
-        upgrade(place, request.param, CHART, RUN, values)
-        found[name] = read_keys(place, suffix)
-
-    with empty_namespace(kubeconfig) as place:
-        wait_for_default_account(place)
-        upgrade_and_look("installed")
-        upgrade_and_look("again")
-        place.kubectl("delete", "secret", SECRETS[0])
-        upgrade_and_look("one was deleted")
-        # As a renderer without access to the cluster leaves it: the master may make them just now.
-        for name in SECRETS:
-            patch_secret(place, name, "json", [{"op": "remove", "path": "/data"}])
-        upgrade_and_look("empty")
-        patch_secret(place, SECRETS[1], "merge", {"data": OF_THE_MASTER})
-        upgrade_and_look("the master makes the second")
-        patch_secret(place, SECRETS[0], "merge", {"data": OF_THE_MASTER})
-        upgrade_and_look("made by the master")
-        upgrade_and_look("next generation", "-2", agent={"generation": 2})
-    return found
-
-
-def test_helm_makes_the_keys(keys: dict[str, Keys]) -> None:
-    for made in keys["installed"]:
-        assert made is not None
-        assert made.keys() == {"tls.crt", "tls.key", "ca.crt"}
-
-
-def test_helm_makes_the_keys_once(keys: dict[str, Keys]) -> None:
-    assert keys["again"] == keys["installed"]
-
-
-def test_helm_makes_both_secrets_again_when_one_was_deleted(keys: dict[str, Keys]) -> None:
-    before = keys["installed"]
-    for made, old in zip(keys["one was deleted"], before, strict=True):
-        assert made is not None
-        assert old is not None
-        assert not set(made.values()) & set(old.values())
-
-
-def test_helm_leaves_empty_secrets_to_the_master(keys: dict[str, Keys]) -> None:
-    assert keys["empty"] == (None, None)
-
-
-def test_helm_leaves_the_rest_to_a_master_that_makes_the_keys(keys: dict[str, Keys]) -> None:
-    assert keys["the master makes the second"] == (None, OF_THE_MASTER)
-
-
-def test_helm_leaves_the_keys_of_the_master(keys: dict[str, Keys]) -> None:
-    assert keys["made by the master"] == (OF_THE_MASTER, OF_THE_MASTER)
-
-
-def test_next_generation_has_other_keys(keys: dict[str, Keys]) -> None:
-    for first, other in zip(keys["installed"], keys["next generation"], strict=True):
-        assert first is not None
-        assert other is not None
-        assert not set(other.values()) & {*OF_THE_MASTER.values(), *first.values()}
-
-
-def refuse(place: Namespace, values: Values) -> str:
-    """Upgrade or install, which must fail; return the message."""
-    command = ("upgrade", "--install", "hvd", str(CHART))
-    done = place.helm(*command, values=merge_values(RUN, values))
-    assert done.returncode != 0
-    return done.stderr
-
-
-@pytest.mark.parametrize("missing", ["tls.crt", "tls.key", "ca.crt"])
-def test_secret_of_the_user_without_a_key_is_refused(place: Namespace, missing: str) -> None:
-    """As cert-manager writes it with an issuer that names no authority, for instance."""
-    wait_for_default_account(place)
-    for name, left_out in (("mine", ""), ("theirs", missing)):
-        literals = [f"--from-literal={key}=x" for key in OF_THE_MASTER if key != left_out]
-        place.kubectl("create", "secret", "generic", name, *literals)
-    message = refuse(place, {"agent": {"masterSecret": "mine", "workerSecret": "theirs"}})
-    assert 'agent.workerSecret is "theirs"' in message
-    assert f'no such Secret with the key "{missing}"' in message
-
-
 CLAIM: Values = {
     "apiVersion": "v1",
     "kind": "PersistentVolumeClaim",
@@ -605,131 +412,3 @@ def test_other_selector_is_refused_with_the_remedy(place: Namespace, label: str)
         assert word in done.stderr
     place.kubectl("delete", "statefulset", "lab-worker")
     upgrade(place, "helm4", CHART, values)
-
-
-STAGED: Values = {**on_disk("/mnt/data"), "staging": STAGING}
-
-
-def named(node: str) -> dict[str, Any]:
-    """The field selector of a node of the list: a label may differ from the node's name."""
-    return {"key": "metadata.name", "operator": "In", "values": [node]}
-
-
-def put_node_list(place: Namespace, *nodes: str) -> str:
-    """Write the list of the nodes with the data as a master does, with its rights.
-
-    Return what Kubernetes says when the master writes another ConfigMap.
-    """
-    rules = place.get("role", "hvd-master")["rules"]
-    (name,) = (
-        name
-        for rule in rules
-        for name in rule.get("resourceNames", [])
-        if "create" in rule["verbs"] and name.startswith("horovod-staged")
-    )
-    metadata = {"name": name, "labels": {"horovod/record": "staged"}}
-    body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata}
-    account = f"--as=system:serviceaccount:{place.name}:hvd-master"
-    apply = ("apply", "--server-side", "--filename", "-", account)
-    place.kubectl(*apply, input=json.dumps(body))
-    data = json.dumps({"data": dict.fromkeys(nodes, "2026-01-01T10:00:00Z")})
-    place.kubectl("patch", "configmap", name, "--type=merge", "-p", data, account)
-    body["metadata"] = {"name": "another"}
-    return place.call(*place.client.command(*apply), input=json.dumps(body)).stderr
-
-
-@dataclass(frozen=True)
-class Staged:
-    """A run that stages data, before and after its master has listed the nodes that have it."""
-
-    installed: Seen
-    refused: str
-    same: Seen
-    other: Seen
-
-
-@pytest.fixture(scope="module", params=HELMS)
-def staged(kubeconfig: Path, request: pytest.FixtureRequest) -> Staged:
-    version = request.param
-    with empty_namespace(kubeconfig) as place:
-        return Staged(
-            installed=see(place, version, CHART, RUN, STAGED),
-            refused=put_node_list(place, "node-b", "node-a"),
-            same=see(place, version, CHART, RUN, STAGED),
-            other=see(place, version, CHART, RUN, STAGED, OTHER_COMMAND),
-        )
-
-
-def test_no_nodes_are_preferred_without_a_node_list(staged: Staged) -> None:
-    assert "have the data" not in staged.installed.notes
-    assert set(staged.installed.affinity) == {"podAntiAffinity"}
-
-
-def test_master_may_write_no_config_map_but_the_node_list(staged: Staged) -> None:
-    assert "cannot" in staged.refused
-
-
-def test_run_that_is_there_stays_as_it_is_when_the_node_list_appears(staged: Staged) -> None:
-    assert set(staged.same.affinity) == {"podAntiAffinity"}
-
-
-@pytest.mark.promise("next run goes to the nodes that have the data")
-def test_next_run_goes_to_the_nodes_that_have_the_data(staged: Staged) -> None:
-    assert staged.other.affinity["nodeAffinity"] == {
-        "preferredDuringSchedulingIgnoredDuringExecution": [
-            {"weight": 100, "preference": {"matchFields": [named(node)]}}
-            for node in ("node-a", "node-b")
-        ]
-    }
-    assert "podAntiAffinity" in staged.other.affinity
-
-
-def test_next_run_says_which_nodes_have_the_data(staged: Staged) -> None:
-    notes = staged.other.notes
-    assert "Nodes that have the data of staging.path already: node-a, node-b." in notes
-    assert "A worker on another node fetches the data" in notes
-
-
-def test_next_run_keeps_the_workers_that_run(staged: Staged) -> None:
-    """They have the data: none is replaced."""
-    assert staged.other.revision == staged.installed.revision
-
-
-POOLS = [
-    {"matchExpressions": [{"key": "pool", "operator": "In", "values": [name]}]}
-    for name in ("a", "b")
-]
-
-
-@pytest.fixture(scope="module")
-def chosen(kubeconfig: Path) -> dict[str, Seen]:
-    """The next run by what the values say of the nodes that have the data."""
-    own = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": POOLS}}
-    required = {"staging": {"nodes": "Required"}, "worker": {"affinity": {"nodeAffinity": own}}}
-    ignored = {"staging": {"nodes": "Any"}}
-    with empty_namespace(kubeconfig) as place:
-        upgrade(place, "helm4", CHART, RUN, STAGED)
-        put_node_list(place, "node-a", "node-b")
-        return {
-            "Any": see(place, "helm3", CHART, RUN, STAGED, OTHER_COMMAND, ignored),
-            "Required": see(place, "helm4", CHART, RUN, STAGED, OTHER_COMMAND, required),
-        }
-
-
-def test_nodes_with_the_data_can_be_ignored(chosen: dict[str, Seen]) -> None:
-    assert set(chosen["Any"].affinity) == {"podAntiAffinity"}
-
-
-def test_nodes_with_the_data_can_be_required_beside_what_the_values_require(
-    chosen: dict[str, Seen],
-) -> None:
-    """Of several terms one is enough for a node: each has one node and all of its conditions."""
-    node_affinity = chosen["Required"].affinity["nodeAffinity"]
-    terms = node_affinity["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"]
-    assert terms == [
-        {**pool, "matchFields": [named(node)]} for node in ("node-a", "node-b") for pool in POOLS
-    ]
-
-
-def test_notes_say_that_workers_run_on_the_required_nodes_only(chosen: dict[str, Seen]) -> None:
-    assert "Workers run on these nodes only." in chosen["Required"].notes
