@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import pytest
 from hypothesis import given
@@ -15,12 +13,8 @@ from hypothesis import strategies as st
 from hvd_pods.common.hostile import printable
 from hvd_pods.master.error_output import ErrorOutput
 from hvd_pods.master.stall_reader import StallReader
-from hvd_pods.rules.messages import Cause
-from tests.support.runs import make_run
+from tests.unit.hvd_pods.master.launcher_output import OPEN_MPI_4, WORKERS, Notice, cause, judged
 
-Notice = dict[str, Any]
-# Two workers of two slots, then one of four.
-WORKERS = make_run().workers
 OUT_OF_MEMORY = (
     "ended by SIGKILL (killed, as the kernel does when a container is out of memory "
     "(`worker.resources.limits.memory`))"
@@ -49,62 +43,12 @@ Traceback (most recent call last):
   File "/code/train.py", line 7, in <module>
 ZeroDivisionError: division by zero
 """
-OPEN_MPI_4 = """\
---------------------------------------------------------------------------
-Primary job  terminated normally, but 1 process returned
-a non-zero exit code. Per user-direction, the job has been aborted.
---------------------------------------------------------------------------
-mpirun detected that one or more processes exited with non-zero status, thus causing
-the job to be terminated. The first process to do so was:
-
-  Process name: [[15055,1],3]
-  Exit code:    {code}
---------------------------------------------------------------------------
-"""
 OPEN_MPI_4_SIGNAL = """\
 mpirun noticed that process rank 1 with PID 0 on node hvd-cpu-0 exited on signal {signal} (Killed).
 """
 OTHER = "Process 1 exit with status code 1.\n"
 TAGGED = "".join(f"[1]<stderr>:{line}\n" for line in TYPE_ERROR.splitlines())
 SYNTAX = '  File "/app/train.py", line 3\n    def (:\n        ^\nSyntaxError: invalid syntax\n'
-
-
-def cause(
-    text: str,
-    code: int = 1,
-    raised: Sequence[Notice] = (),
-    passed: str | None = None,
-    failed: Sequence[Notice] = (),
-    before: str = "",
-) -> Cause | None:
-    """What is found in a launcher's output, which is passed on, unchanged unless `passed`.
-
-    `before` was passed on before the launcher went on.
-    """
-    reader, writer = os.pipe()
-    out, passed_on = os.pipe()
-    with os.fdopen(reader, "rb") as source:
-        output = ErrorOutput(source, passed_on)
-        os.write(writer, before.encode())
-        begun = b""
-        while len(begun) < len(before):
-            begun += os.read(out, 4096)
-        os.write(writer, text.encode())
-        os.close(writer)
-        result = output.find_cause(WORKERS, code, raised, failed)
-    os.close(passed_on)
-    with os.fdopen(out, "rb") as received:
-        assert received.read().decode() == (text if passed is None else passed)
-    return result
-
-
-def judged(
-    text: str, code: int = 1, raised: Sequence[Notice] = (), failed: Sequence[Notice] = ()
-) -> tuple[str, bool]:
-    """The cause that is found, and whether it is sure to repeat."""
-    result = cause(text, code, raised, failed=failed)
-    assert result
-    return result.text, result.is_sure_to_repeat
 
 
 ERROR = "TypeError: 'list' object is not callable"
@@ -458,154 +402,6 @@ def test_rank_that_was_killed_for_memory_tells_how_much_it_had(limit: float, exp
     assert result
     assert (result.is_sure_to_repeat, result.is_permanent) == (True, True)
     assert expected in result.text
-
-
-# What a rank of an H200 printed that shared its GPU with another rank, in mode mpirun.
-ONE_GPU = """\
-Traceback (most recent call last):
-  File "/app/two_ranks.py", line 23, in main
-    total = hvd.allreduce(ones, op=hvd.Sum)
-  File "/usr/lib/python3.12/site-packages/horovod/torch/mpi_ops.py", line 1316, in synchronize
-    raise HorovodInternalError(e)
-horovod.common.exceptions.HorovodInternalError: ncclCommInitRank failed: invalid usage (run with \
-NCCL_DEBUG=WARN for details)
---------------------------------------------------------------------------
-prterun detected that one or more processes exited with non-zero status,
-thus causing the job to be terminated. The first process to do so was:
-
-   Process name: [prterun-vm-1670@1,1]
-   Exit code:    1
---------------------------------------------------------------------------
-"""
-
-
-def test_two_ranks_on_one_gpu_are_named_as_that() -> None:
-    result = cause(ONE_GPU, 1)
-    assert result
-    assert result.text.startswith("rank 1 on hvd-cpu-0: ")
-    assert "set `worker.slots` to the number of GPUs" in result.text
-
-
-@pytest.mark.parametrize(
-    ("text", "remedy", "is_permanent", "broken_worker"),
-    [
-        ("AcceleratorError: CUDA error: invalid device ordinal", "worker.slots", True, ""),
-        ("X: NCCL WARN Multiple Ranks are using the same GPU/Partition. Set", "slots", True, ""),
-        (
-            "RuntimeError: The NVIDIA driver on your system is too old (found version 11040).",
-            "update the driver",
-            True,
-            "",
-        ),
-        (
-            "RuntimeError: CUDA error: no kernel image is available for execution on the device",
-            "not built for this kind of GPU",
-            True,
-            "",
-        ),
-        (
-            "RuntimeError: No CUDA GPUs; no CUDA-capable device is detected",
-            "nvidia.com/gpu",
-            True,
-            "",
-        ),
-        (
-            "ValueError: ProcessGroupNCCL is only supported with GPUs, no GPUs found!",
-            "--gpus",
-            True,
-            "",
-        ),
-        (
-            "RuntimeError: CUDA error: uncorrectable ECC error encountered",
-            "kubectl cordon",
-            False,
-            "hvd-cpu-0",
-        ),
-        ("AcceleratorError: CUDA error: system not yet initialized", "fabric", False, ""),
-        (
-            "RuntimeError: Error 803: system has unsupported display driver / cuda driver "
-            "combination",
-            "cuda-compat",
-            False,
-            "",
-        ),
-    ],
-)
-def test_message_of_cuda_has_its_remedy(
-    text: str, remedy: str, is_permanent: bool, broken_worker: str
-) -> None:
-    raised: Notice = {"rank": 1, "worker": "hvd-cpu-0", "text": text, "at": time.monotonic()}
-    result = cause("", 1, raised=[raised])
-    assert result
-    assert (remedy in result.text, result.is_permanent) == (True, is_permanent)
-    assert result.broken_worker == broken_worker
-
-
-# What the watchdogs of PyTorch write before they abort their ranks; no exception of Python follows.
-WATCHDOGS = """\
-[rank0]:[E1128 09:00:02 ProcessGroupNCCL.cpp:688] [Rank 0] Watchdog caught collective operation \
-timeout: WorkNCCL(SeqNum=7, OpType=ALLREDUCE) ran for 600000 milliseconds before timing out.
-{tag}[E1128 09:00:02 ProcessGroupNCCL.cpp:2068] [PG ID 0] Process group watchdog thread terminated \
-with exception: CUDA error: uncorrectable ECC error encountered
-[hvd] rank 0 on hvd-cpu-0 ended by signal 6
-"""
-
-
-@pytest.mark.parametrize(
-    ("tag", "who", "worker"),
-    [
-        ("[rank3]:", "rank 3 on hvd-cpu-1: ", "hvd-cpu-1"),
-        ("[1,3]<stderr>:", "rank 3 on hvd-cpu-1: ", "hvd-cpu-1"),
-        # The line may be that of any rank: no worker is avoided for it.
-        ("", "a rank: ", ""),
-    ],
-)
-def test_broken_gpu_that_a_watchdog_tells_of_is_the_cause(tag: str, who: str, worker: str) -> None:
-    """Whichever rank has ended first."""
-    result = cause(WATCHDOGS.format(tag=tag), 134)
-    assert result
-    assert result.text.startswith(who)
-    assert "uncorrectable ECC error" in result.text
-    assert result.broken_worker == worker
-
-
-def test_worker_of_the_broken_gpu_is_that_of_the_rank_which_has_met_it() -> None:
-    """Although a sound rank has ended first, and the lines have no rank."""
-    text = "RuntimeError: CUDA error: uncorrectable ECC error encountered"
-    raised: Notice = {"rank": 3, "worker": "hvd-cpu-1", "text": text, "at": time.monotonic()}
-    result = cause(f"{text}\n[hvd] rank 0 on hvd-cpu-0 ended by signal 6\n", 134, raised=[raised])
-    assert result
-    assert result.broken_worker == "hvd-cpu-1"
-
-
-def test_what_a_rank_has_printed_of_a_sound_gpu_is_not_the_cause() -> None:
-    """It may have handled that."""
-    printed = "no second GPU: CUDA error: invalid device ordinal\n"
-    assert judged(f"{printed}[hvd] rank 0 on hvd-cpu-0 ended with exit code 7\n", 7) == (
-        f'rank 0 on hvd-cpu-0: exit code 7, after "{printed.strip()}"',
-        False,
-    )
-
-
-@pytest.mark.parametrize(
-    "lost",
-    [
-        "DistBackendError: remote process exited or there was a network error, NCCL version 2.28",
-        # What CUDA says of a peer on NVLink that was killed.
-        "AcceleratorError: CUDA error: Invalid access of peer GPU memory over nvlink or a hardware "
-        "error",
-    ],
-)
-def test_rank_whose_nccl_lost_its_peer_is_not_the_cause(lost: str) -> None:
-    """Its message came first."""
-    now = time.monotonic()
-    raised: list[Notice] = [
-        {"rank": rank, "worker": "hvd-cpu-0", "text": text, "at": now}
-        for rank, text in ((0, lost), (1, "KeyError: 'x'"))
-    ]
-    result = cause("", 1, raised=raised)
-    assert result
-    assert result.text == "rank 1 on hvd-cpu-0: KeyError: 'x'"
 
 
 @pytest.mark.parametrize(

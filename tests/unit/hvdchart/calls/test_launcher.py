@@ -8,18 +8,13 @@ import inspect
 import io
 import json
 import os
-import re
-import signal
-import sys
 import tarfile
 import threading
 import traceback
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from shlex import join
 from typing import Any
 
 import pytest
@@ -38,8 +33,8 @@ from hvdchart.errors import (
 )
 from tests.support.fakes.cluster import FakeCluster
 from tests.support.fakes.program import StubProgram
+from tests.unit.hvdchart.calls.master import Master
 from tests.unit.hvdchart.calls.pod import (
-    Pod,
     assert_ended,
     give_back,
     own_rank,
@@ -49,62 +44,13 @@ from tests.unit.hvdchart.nodes import node
 from tests.unit.hvdchart.objects import (
     FAILED,
     JOB,
-    MASTER,
     RUNNING,
-    event,
-    job,
     pod,
     terminated,
 )
 from tests.unit.hvdchart.played_runs import SPEC, installed_values, play, upgrades
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
-
-
-class Master:
-    """The call server of a run, which ends with the run."""
-
-    def __init__(self, folder: Path, cluster: FakeCluster) -> None:
-        self.pod = Pod(folder)
-        self._cluster = cluster
-        self._process = self.pod.start()
-
-    def end(self) -> None:
-        self._process.kill()
-        self._process.wait()
-
-    def replace(self) -> None:
-        """Let there be another run."""
-        self.end()
-        self._process = self.pod.start()
-        play(self._cluster, job(), MASTER)
-
-
-@pytest.fixture
-def master(tmp_path: Path, running: FakeCluster) -> Iterator[Master]:
-    (tmp_path / "pod").mkdir()
-    made = Master(tmp_path / "pod", running)
-    yield made
-    made.end()
-
-
-@pytest.fixture
-def settings(running: FakeCluster, spec: Path, programs: Path, master: Master) -> dict[str, Any]:
-    """Of a launcher whose kubectl reaches a call server of this machine."""
-    running.put("events", event(JOB, "Job", "Training", "", type="Normal"))
-    running.created_status = {"allowed": True}
-    (programs / "kubectl").write_text(f"#!/bin/sh\nexec {join(master.pod.command())}\n")
-    (programs / "kubectl").chmod(0o755)
-    return {"spec": spec, "output": io.StringIO()}
-
-
-@pytest.fixture
-def code(tmp_path: Path) -> Path:
-    """A folder with a module."""
-    folder = tmp_path / "code"
-    folder.mkdir()
-    (folder / "m.py").write_text("x = 1")
-    return folder
 
 
 def test_a_call_has_the_code_as_it_is(
@@ -469,96 +415,6 @@ def test_launch_has_the_callers_lines_alone(monkeypatch: pytest.MonkeyPatch) -> 
     assert {frame.filename for frame in frames} == {__file__}
 
 
-def fork(work: Callable[[], object]) -> int:
-    """Do something in a fork of this process; its exit code, or minus the number of a signal.
-
-    0: nothing was raised; 7: RunFailedError.
-    """
-    child = os.fork()
-    if child == 0:
-        signal.alarm(30)
-        code = 1
-        try:
-            work()
-            code = 0
-        except RunFailedError:
-            code = 7
-        finally:
-            os._exit(code)
-    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-
-
-def test_a_fork_that_ends_leaves_the_release(
-    settings: dict[str, Any], helm: StubProgram, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """What was registered for the end of the process is registered in the fork, too."""
-    closes: list[Callable[[], None]] = []
-    monkeypatch.setattr(atexit, "register", closes.append)
-    with hvdchart.Launcher(**settings) as launcher:
-        assert launcher(own_rank) == [0, 1]
-        assert fork(closes[-1]) == 0
-        assert "uninstall" not in helm.commands()
-        assert launcher(own_rank) == [0, 1]
-
-
-def test_a_call_of_a_fork_is_refused_at_once(
-    settings: dict[str, Any], helm: StubProgram, tmp_path: Path
-) -> None:
-    """Also while another thread of its parent makes a call."""
-    folder = tmp_path / "pids"
-    folder.mkdir()
-    with hvdchart.Launcher(**settings) as launcher, ThreadPoolExecutor() as threads:
-        call = threads.submit(launcher, write_pid_and_wait, [str(folder)])
-        wait_until(lambda: len(list(folder.iterdir())) == 2, 30, "both ranks run")
-        assert fork(lambda: launcher(own_rank, timeout=5)) == 7
-        launcher.close()
-        with pytest.raises(RunFailedError, match="closed"):
-            call.result()
-
-
-def test_a_fork_does_not_wait_for_a_launcher_that_its_parent_makes(
-    settings: dict[str, Any], tmp_path: Path
-) -> None:
-    """The thread that makes it is not in the fork, and would never come to its end (issue 44)."""
-    spec = tmp_path / "spec"
-    os.mkfifo(spec)
-
-    def launch_elsewhere() -> None:
-        with pytest.raises(SpecError, match="workers"):
-            hvdchart.launch(own_rank, workers=0)
-
-    with ThreadPoolExecutor() as threads:
-        call = threads.submit(hvdchart.launch, own_rank, **{**settings, "spec": spec})
-        # It opens when the thread reads the spec.
-        with spec.open("wb") as file:
-            assert fork(launch_elsewhere) == 0
-            file.write(b"none")
-        with pytest.raises(SpecError):
-            call.result()
-
-
-@pytest.fixture
-def _default_signals() -> Iterator[None]:
-    """SIGHUP ends this process, as it does a program that nobody has changed."""
-    before = {number: signal.getsignal(number) for number in (signal.SIGHUP, signal.SIGTERM)}
-    signal.signal(signal.SIGHUP, signal.SIG_DFL)
-    yield
-    for number, handler in before.items():
-        signal.signal(number, handler)
-
-
-@pytest.mark.usefixtures("_default_signals")
-def test_terminal_that_is_closed_ends_the_program_in_its_usual_way(
-    settings: dict[str, Any],
-) -> None:
-    """What is registered for that end removes the release (issue 44)."""
-    with hvdchart.Launcher(**settings) as launcher:
-        launcher(own_rank)
-        assert signal.getsignal(signal.SIGHUP) != signal.SIG_DFL
-        with pytest.raises(SystemExit):
-            signal.raise_signal(signal.SIGHUP)
-
-
 def call_again(launcher: hvdchart.Launcher, helm: StubProgram, master: Master) -> list[int]:
     """The results of a call for which Helm installs another run."""
     with ThreadPoolExecutor() as threads:
@@ -614,18 +470,6 @@ def test_worker_that_was_out_of_memory_is_told_with_the_argument_that_gives_more
     assert "--" not in str(raised.value)
 
 
-def test_without_an_image_calls_run_in_that_of_the_framework_that_is_imported(
-    settings: dict[str, Any], helm: StubProgram, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setitem(sys.modules, "torch", sys)
-    output = settings["output"]
-    with hvdchart.Launcher(name="hvd", output=output) as launcher:
-        assert len(launcher(own_rank)) == 2
-    sent = installed_values(helm)
-    assert "image pytorch/pytorch:" in output.getvalue()
-    assert sent["image"]["repository"] == "pytorch/pytorch"
-
-
 def test_settings_of_a_launcher_are_those_of_run(
     settings: dict[str, Any], helm: StubProgram
 ) -> None:
@@ -648,72 +492,3 @@ def test_settings_of_a_launcher_are_those_of_run(
     assert {"name": "A", "value": "b=c"} in sent["worker"]["env"]
     assert sent["worker"]["envFrom"] == [{"secretRef": {"name": "keys"}}]
     assert {"name": "data", "mountPath": "/in", "readOnly": True} in sent["volumeMounts"]
-
-
-def use_tensorflow_and_wandb() -> None:
-    import tensorflow  # noqa: F401
-    import wandb  # type: ignore[import-not-found]  # noqa: F401
-
-
-def use_torch() -> None:
-    import torch  # type: ignore[import-not-found,unused-ignore]  # noqa: F401
-
-
-def test_each_call_gets_the_image_of_its_own_framework(
-    settings: dict[str, Any], helm: StubProgram
-) -> None:
-    chosen = []
-    with hvdchart.Launcher(name="hvd", output=settings["output"]) as launcher:
-        for function in (use_torch, own_rank, use_tensorflow_and_wandb):
-            # The image of these tests has none of them.
-            with suppress(HvdchartError):
-                launcher(function)
-            chosen.append(installed_values(helm)["image"]["repository"])
-    assert chosen == ["pytorch/pytorch", "pytorch/pytorch", "tensorflow/tensorflow"]
-
-
-def use_horovod() -> None:
-    import horovod.torch  # noqa: F401
-
-
-@pytest.fixture
-def no_cluster(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> io.StringIO:
-    """What a launcher without a cluster prints."""
-    monkeypatch.setenv("KUBECONFIG", str(tmp_path / "none"))
-    return io.StringIO()
-
-
-def test_image_is_that_of_what_the_function_imports(no_cluster: io.StringIO) -> None:
-    """Also where it does so when it is called; what the image lacks is told."""
-    with hvdchart.Launcher(output=no_cluster) as launcher, pytest.raises(ClusterError):
-        launcher(use_tensorflow_and_wandb)
-    printed = no_cluster.getvalue()
-    assert "image tensorflow/tensorflow:2.20.0, " in printed
-    assert re.search("warning: .* add wandb to requirements.txt", printed)
-    assert "cpu= gives more\n" in printed
-
-
-def test_modules_of_this_machine_that_a_call_uses_are_told(no_cluster: io.StringIO) -> None:
-    with hvdchart.Launcher(output=no_cluster) as launcher, pytest.raises(ClusterError):
-        launcher(own_rank)
-    folder = Path(__file__).parents[4]
-    line = f"warning: the call uses tests of this machine, .*: code={str(folder)!r}\n"
-    assert re.search(line, no_cluster.getvalue())
-
-
-def test_image_whose_python_is_another_one_is_refused_before_a_cluster_is_looked_for(
-    no_cluster: io.StringIO,
-) -> None:
-    """Another function may be called then."""
-    says = (
-        r"image horovod/horovod:\S+, because the function uses horovod, has Python 3\.8, and .* "
-        r"such as horovod-cpu \(TensorFlow, Python 3\.13\)"
-    )
-    with hvdchart.Launcher(output=no_cluster) as launcher:
-        with pytest.raises(CallError, match=says):
-            launcher(use_horovod)
-        with pytest.raises(ClusterError):
-            launcher(use_tensorflow_and_wandb)
-    named = hvdchart.Launcher(image="horovod/horovod:0.28.1", output=no_cluster)
-    with named, pytest.raises(CallError, match=r"Python 3\.8"):
-        named(own_rank)

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import base64
-import io
 import json
 import re
-import tarfile
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +13,7 @@ from tests.support.fakes.cluster import FakeCluster
 from tests.support.fakes.program import StubProgram
 from tests.unit.hvdchart.command import Command
 from tests.unit.hvdchart.objects import DONE, ENDED_MASTER, MASTER, job, pod
-from tests.unit.hvdchart.played_runs import SPEC, answer_as, installed_values, play, tell, upgrades
+from tests.unit.hvdchart.played_runs import SPEC, installed_values, play, tell, upgrades
 
 pytestmark = pytest.mark.timeout(120)
 
@@ -26,19 +23,6 @@ def job_of_run(*conditions: tuple[str, str, str]) -> Any:
     made = job(*conditions)
     made["spec"]["template"]["metadata"] = {"annotations": {"hvdchart/command": "run"}}
     return made
-
-
-@pytest.fixture
-def script(tmp_path: Path, helm: StubProgram, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A script in a folder with a module that it does not use; Helm installs it as `hvd`."""
-    monkeypatch.delenv("HVDCHART_IMAGE", raising=False)
-    answer_as(helm, "hvd")
-    folder = tmp_path / "project"
-    folder.mkdir()
-    (folder / "model.py").write_text("layers = 2\n")
-    path = folder / "My_Train.py"
-    path.write_text("import json\n")
-    return path
 
 
 def test_a_script_runs_on_two_workers_to_its_end(
@@ -165,35 +149,6 @@ def test_saved_spec_replaces_no_file(
     assert (done.code, helm.calls) == (5, [])
 
 
-@pytest.mark.parametrize(
-    ("text", "gpus", "image", "mode"),
-    [
-        ("import torch.distributed as dist\n", 0, "pytorch/pytorch", "direct"),
-        ("import keras, torch\n", 0, "pytorch/pytorch", "direct"),
-        ("def f():\n    from tensorflow import keras\n", 1, "tensorflow/tensorflow", "direct"),
-        ("import flax\n", 0, "nvcr.io/nvidia/jax", "direct"),
-        ("import torch, horovod.torch as hvd\n", 0, "horovod/horovod", None),
-        ("import torch_fish\n", 0, "python", "direct"),
-    ],
-)
-def test_image_is_that_of_the_framework_that_the_script_imports(
-    hvdchart: Command,
-    fake_cluster: FakeCluster,
-    helm: StubProgram,
-    script: Path,
-    text: str,
-    gpus: int,
-    image: str,
-    mode: str | None,
-) -> None:
-    script.write_text(text)
-    done = hvdchart("run", script, "--detach", "--gpus", str(gpus))
-    assert (done.code, f"image {image}:" in done.errors) == (0, True), done.errors
-    sent = installed_values(helm)
-    assert (sent["image"]["repository"], sent["launch"].get("mode")) == (image, mode)
-    assert sent["image"]["tag"].endswith("-gpu") == (gpus > 0)
-
-
 def test_script_in_the_place_of_a_spec_is_planned_with_the_options_of_run(
     hvdchart: Command, script: Path, programs: Path
 ) -> None:
@@ -274,16 +229,6 @@ def test_gpu_that_nccl_needs_is_asked_for_by_the_option(
     assert re.search("warning: My_Train.py:2 .*nccl.* `--gpus`", done.output)
 
 
-def test_script_that_lies_beside_a_spec_and_stays_there_is_told(
-    hvdchart: Command, tmp_path: Path, programs: Path
-) -> None:
-    folder = tmp_path / "mine"
-    hvdchart("init", "mine", "--folder", folder)
-    alone = hvdchart("plan", folder / "run.spec.yaml")
-    assert f"{folder / 'train.py'} stays on this machine" in alone.errors
-    assert "stays on this machine" not in hvdchart("plan", folder).errors
-
-
 def test_plan_of_a_project_reads_its_code(hvdchart: Command, script: Path) -> None:
     script.write_text("import torch\n")
     train = {"train": {"command": ["python", script.name]}}
@@ -306,79 +251,6 @@ def test_spec_file_is_refused_beside_a_script(hvdchart: Command, script: Path) -
     assert (done.code, "--save-spec" in done.errors) == (2, True)
 
 
-@pytest.mark.parametrize(
-    ("settings", "image"),
-    [
-        (["nodes.0.gpus=1"], "image tensorflow/tensorflow:2.20.0-gpu,"),
-        (["image.repository=team/a", "image.tag=a"], ""),
-    ],
-)
-def test_default_image_is_that_of_what_set_makes_of_the_run(
-    hvdchart: Command, script: Path, programs: Path, settings: list[str], image: str
-) -> None:
-    script.write_text("import tensorflow\n")
-    done = hvdchart("plan", script, *(word for each in settings for word in ("--set", each)))
-    assert done.code == 0, done.errors
-    assert ("image " in done.errors) == bool(image)
-    assert image in done.errors
-
-
-def test_what_the_default_image_lacks_is_told(
-    hvdchart: Command, script: Path, programs: Path
-) -> None:
-    script.write_text("import transformers, wandb\n")
-    (script.parent / "requirements.txt").write_text("wandb\n")
-    done = hvdchart("plan", script, "--code", script.parent, "-o", "json")
-    warning = json.loads(done.output)["warnings"][0]
-    assert warning.endswith(f"add transformers to requirements.txt in {script.parent}")
-
-
-PUBLIC = "tensorflow/tensorflow:2.20.0"
-
-
-@pytest.mark.parametrize(
-    ("text", "image", "lacked"),
-    [
-        ("import torch\n", PUBLIC, "torch"),
-        ("import torch.distributed\n", f"docker.io/{PUBLIC}", "torch"),
-        ("import horovod.torch, torch\n", "pytorch/pytorch:2.8.0", "horovod"),
-        ("import torch\n", "python:3.12-slim", "torch"),
-        ("import torch\n", "pytorch/pytorch:2.8.0", ""),
-        ("import horovod.torch, torch\n", "horovod/horovod:latest", ""),
-        ("import torch\n", "registry.example/tensorflow/tensorflow:1", ""),
-        ("try:\n    import torch\nexcept ImportError:\n    pass\n", PUBLIC, ""),
-    ],
-)
-def test_framework_that_a_named_public_image_lacks_is_told(
-    hvdchart: Command, script: Path, programs: Path, text: str, image: str, lacked: str
-) -> None:
-    script.write_text(text)
-    done = hvdchart("plan", script, "--image", image, "-o", "json")
-    assert done.code == 0, done.errors
-    warnings = [each for each in json.loads(done.output)["warnings"] if "is known to have" in each]
-    assert [each.split()[3].rstrip(",") for each in warnings] == ([lacked] if lacked else [])
-
-
-@pytest.mark.parametrize("package", ["torch", "torchvision"])
-def test_framework_that_requirements_bring_is_not_lacked(
-    hvdchart: Command, script: Path, programs: Path, package: str
-) -> None:
-    script.write_text("import torch\n")
-    (script.parent / "requirements.txt").write_text(f"{package}\n")
-    done = hvdchart("plan", script, "--image", PUBLIC, "--code", script.parent)
-    assert (done.code, "is known to have" in done.output) == (0, False)
-
-
-def test_module_that_the_code_has_is_not_lacked(
-    hvdchart: Command, script: Path, programs: Path
-) -> None:
-    script.write_text("import datasets, trl\n")
-    (script.parent / "datasets").mkdir()
-    (script.parent / "datasets" / "scans.py").write_text("")
-    done = hvdchart("plan", script, "--code", script.parent, "-o", "json")
-    assert "add trl to" in json.loads(done.output)["warnings"][0]
-
-
 @pytest.mark.parametrize(("options", "is_reported"), [([], True), (["--cpu", "2"], False)])
 def test_worker_without_cpu_is_told_to_be_small(
     hvdchart: Command, script: Path, programs: Path, options: list[str], is_reported: bool
@@ -386,46 +258,6 @@ def test_worker_without_cpu_is_told_to_be_small(
     done = hvdchart("plan", script, *options)
     line = "a worker requests 250m CPU, and a rank has 1 thread: --cpu gives more\n"
     assert (line in done.errors) is is_reported
-
-
-@pytest.mark.parametrize(
-    ("text", "warning"),
-    [
-        ("import torhc\n", "the script imports torhc: did you mean torch?"),
-        ("open('data/set.csv')\n", "without data/set.csv beside it: --code"),
-        ("open('other.csv')\nopen('../set.csv')\nimport model_of_mine\n", ""),
-    ],
-    ids=["slip", "data beside the script", "neither"],
-)
-def test_script_that_would_miss_something_is_warned_of(
-    hvdchart: Command, script: Path, programs: Path, text: str, warning: str
-) -> None:
-    (script.parent / "data").mkdir()
-    (script.parent / "data" / "set.csv").touch()
-    script.write_text(text)
-    warnings = json.loads(hvdchart("plan", script, "-o", "json").output)["warnings"]
-    said = [each for each in warnings if "imports" in each or "beside it" in each]
-    assert (len(said), warning in "".join(said)) == (bool(warning), True)
-
-
-def test_script_with_a_wrong_line_is_refused_with_the_line(
-    hvdchart: Command, fake_cluster: FakeCluster, helm: StubProgram, script: Path
-) -> None:
-    script.write_text("import torch\nx = = 1\n")
-    done = hvdchart("run", script)
-    assert (done.code, done.errors) == (5, "hvdchart: My_Train.py:2: invalid syntax: x = = 1\n")
-    assert helm.calls == []
-
-
-def test_script_with_a_wrong_line_may_be_right_for_an_image_whose_python_is_not_known(
-    hvdchart: Command, script: Path, programs: Path
-) -> None:
-    script.write_text("x = = 1\n")
-    done = hvdchart("plan", script, "--image", "team/a:1", "-o", "json")
-    assert done.code == 0
-    assert json.loads(done.output)["warnings"][0].startswith(
-        "My_Train.py:1: invalid syntax: x = = 1; "
-    )
 
 
 def test_deploy_of_a_script_names_the_command_that_runs_it(
@@ -445,50 +277,6 @@ def test_status_of_a_script_names_options_in_place_of_values(
     assert "what to do: check `--image`, `--set image.pullSecrets` and that" in done.output
 
 
-@pytest.mark.parametrize("is_named", [False, True])
-def test_script_that_would_lack_a_module_beside_it_is_refused(
-    hvdchart: Command, fake_cluster: FakeCluster, helm: StubProgram, script: Path, is_named: bool
-) -> None:
-    script.write_text("import model\n")
-    done = hvdchart("run", script, "--detach", *(["--image", "team/a:1"] if is_named else []))
-    # An image of the user's may have the module.
-    assert done.code == (0 if is_named else 5)
-    assert bool(helm.calls) is is_named
-    assert f"--code {script.parent}" in done.errors
-    assert ("warning: only" in done.errors) is is_named
-
-
-def test_module_beside_a_script_may_be_that_of_the_image(
-    hvdchart: Command, script: Path, programs: Path
-) -> None:
-    script.write_text("import torch, tqdm\n")
-    (script.parent / "tqdm.py").write_text("")
-    assert hvdchart("plan", script).code == 0
-
-
-@pytest.mark.parametrize(
-    ("content", "beside"),
-    [
-        ("try:\n    import extras\nexcept ImportError:\n    extras = None\n", "extras.py"),
-        ("if False:\n    import extras\n", "extras.py"),
-        ("def debug():\n    import extras\n", "extras.py"),
-        # A package that is installed comes before a folder without __init__.py.
-        ("import packaging\n", "packaging/download.py"),
-        ("import My_Train\n", "other.py"),
-    ],
-    ids=["guarded", "condition", "function", "folder", "itself"],
-)
-def test_script_that_may_do_without_what_is_beside_it_is_planned(
-    hvdchart: Command, script: Path, programs: Path, content: str, beside: str
-) -> None:
-    script.write_text(f"import torch\n{content}")
-    file = script.parent / beside
-    file.parent.mkdir(exist_ok=True)
-    file.write_text("")
-    done = hvdchart("plan", script)
-    assert done.code == 0, done.errors
-
-
 def test_command_of_mode_custom_may_have_variables_of_launchers(
     hvdchart: Command, spec: Path, programs: Path
 ) -> None:
@@ -497,46 +285,6 @@ def test_command_of_mode_custom_may_have_variables_of_launchers(
     assert done.code == 0, done.errors
     refused = hvdchart("plan", spec, *settings[:2])
     assert (refused.code, "train.env.WORLD_SIZE" in refused.errors) == (3, True)
-
-
-def test_what_a_script_uses_beside_it_and_does_not_take_along_is_told(
-    hvdchart: Command, fake_cluster: FakeCluster, helm: StubProgram, script: Path
-) -> None:
-    script.write_text("import model\n")
-    (script.parent / "requirements.txt").write_text("einops\n")
-    done = hvdchart("run", script, "--code", script, "--detach")
-    folder = script.parent
-    without = "requirements.txt and model.py"
-    assert (
-        f"warning: only {script} goes to the workers, without {without} beside it: --code {folder}"
-        in done.errors
-    )
-    assert installed_values(helm)["master"]["args"] == ["python3", "My_Train.py"]
-
-
-def test_what_a_script_of_a_spec_leaves_behind_is_told(
-    hvdchart: Command, script: Path, spec: Path, programs: Path
-) -> None:
-    script.write_text("import model\n")
-    done = hvdchart("render", spec, "--code", script)
-    assert f"without model.py beside it: --code {script.parent}\n" in done.errors
-
-
-@pytest.mark.slow
-def test_a_folder_comes_with_a_script_in_it(
-    hvdchart: Command, fake_cluster: FakeCluster, helm: StubProgram, script: Path
-) -> None:
-    (script.parent / "requirements.txt").write_text("einops\n")
-    inner = script.parent / "inner" / "train.py"
-    inner.parent.mkdir()
-    inner.write_text("pass\n")
-    done = hvdchart("run", inner, "--code", script.parent, "--detach")
-    assert (done.code, "beside it" in done.errors) == (0, False), done.errors
-    sent = installed_values(helm)
-    assert sent["master"]["args"] == ["python3", "inner/train.py"]
-    with tarfile.open(fileobj=io.BytesIO(base64.b64decode(sent["code"]["archive"]))) as archive:
-        names = {*archive.getnames()}
-    assert names == {"My_Train.py", "model.py", "inner/train.py", "requirements.txt"}
 
 
 @pytest.fixture
