@@ -73,11 +73,7 @@ def test_master_is_told_of_a_rank_that_is_stopped(
 
 
 def test_master_is_told_once_of_a_rank_whose_state_is_in_memory(
-    watch: RankWatch,
-    script: subprocess.Popen[bytes],
-    master: Master,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    watch: RankWatch, master: Master, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(kept, "KEPT_FOLDER", tmp_path)
     assert watch.look() == notices.LOOK_EVERY

@@ -67,7 +67,7 @@ def test_a_checkpoint_is_written_from_memory_without_the_script(
 
 
 def test_another_script_goes_on_from_it(
-    volume: Path, train: Callable[..., Path], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    train: Callable[..., Path], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     saving.save_all(train(812))
     monkeypatch.setenv("HVD_RUN_ID", "two")
@@ -225,7 +225,7 @@ RUN = "import sys; from hvd_pods.worker import kept, saving; sys.exit(saving.mai
     "where", ["keep-main.state", "/etc/passwd", "/tmp/../etc/keep-other.state"]
 )
 def test_a_record_leads_to_no_other_file(
-    volume: Path, train: Callable[..., Path], monkeypatch: pytest.MonkeyPatch, where: str
+    train: Callable[..., Path], monkeypatch: pytest.MonkeyPatch, where: str
 ) -> None:
     monkeypatch.setattr(records, "notes_of", lambda record: {"checkpoint": where})
     assert not saving.save_all(train(12))

@@ -53,9 +53,7 @@ def test_a_fork_that_ends_leaves_the_release(
         assert launcher(own_rank) == [0, 1]
 
 
-def test_a_call_of_a_fork_is_refused_at_once(
-    settings: dict[str, Any], helm: StubProgram, tmp_path: Path
-) -> None:
+def test_a_call_of_a_fork_is_refused_at_once(settings: dict[str, Any], tmp_path: Path) -> None:
     """Also while another thread of its parent makes a call."""
     folder = tmp_path / "pids"
     folder.mkdir()

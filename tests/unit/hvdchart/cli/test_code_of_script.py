@@ -38,7 +38,7 @@ def test_script_that_lies_beside_a_spec_and_stays_there_is_told(
     ids=["slip", "data beside the script", "neither"],
 )
 def test_script_that_would_miss_something_is_warned_of(
-    hvdchart: Command, script: Path, programs: Path, text: str, warning: str
+    hvdchart: Command, script: Path, text: str, warning: str
 ) -> None:
     (script.parent / "data").mkdir()
     (script.parent / "data" / "set.csv").touch()
@@ -58,7 +58,7 @@ def test_script_with_a_wrong_line_is_refused_with_the_line(
 
 
 def test_script_with_a_wrong_line_may_be_right_for_an_image_whose_python_is_not_known(
-    hvdchart: Command, script: Path, programs: Path
+    hvdchart: Command, script: Path
 ) -> None:
     script.write_text("x = = 1\n")
     done = hvdchart("plan", script, "--image", "team/a:1", "-o", "json")
@@ -81,9 +81,7 @@ def test_script_that_would_lack_a_module_beside_it_is_refused(
     assert ("warning: only" in done.errors) is is_named
 
 
-def test_module_beside_a_script_may_be_that_of_the_image(
-    hvdchart: Command, script: Path, programs: Path
-) -> None:
+def test_module_beside_a_script_may_be_that_of_the_image(hvdchart: Command, script: Path) -> None:
     script.write_text("import torch, tqdm\n")
     (script.parent / "tqdm.py").write_text("")
     assert hvdchart("plan", script).code == 0
@@ -102,7 +100,7 @@ def test_module_beside_a_script_may_be_that_of_the_image(
     ids=["guarded", "condition", "function", "folder", "itself"],
 )
 def test_script_that_may_do_without_what_is_beside_it_is_planned(
-    hvdchart: Command, script: Path, programs: Path, content: str, beside: str
+    hvdchart: Command, script: Path, content: str, beside: str
 ) -> None:
     script.write_text(f"import torch\n{content}")
     file = script.parent / beside
@@ -128,7 +126,7 @@ def test_what_a_script_uses_beside_it_and_does_not_take_along_is_told(
 
 
 def test_what_a_script_of_a_spec_leaves_behind_is_told(
-    hvdchart: Command, script: Path, spec: Path, programs: Path
+    hvdchart: Command, script: Path, spec: Path
 ) -> None:
     script.write_text("import model\n")
     done = hvdchart("render", spec, "--code", script)

@@ -52,7 +52,7 @@ def test_image_is_that_of_the_framework_that_the_script_imports(
     ],
 )
 def test_default_image_is_that_of_what_set_makes_of_the_run(
-    hvdchart: Command, script: Path, programs: Path, settings: list[str], image: str
+    hvdchart: Command, script: Path, settings: list[str], image: str
 ) -> None:
     script.write_text("import tensorflow\n")
     done = hvdchart("plan", script, *(word for each in settings for word in ("--set", each)))
@@ -61,9 +61,7 @@ def test_default_image_is_that_of_what_set_makes_of_the_run(
     assert image in done.errors
 
 
-def test_what_the_default_image_lacks_is_told(
-    hvdchart: Command, script: Path, programs: Path
-) -> None:
+def test_what_the_default_image_lacks_is_told(hvdchart: Command, script: Path) -> None:
     script.write_text("import transformers, wandb\n")
     (script.parent / "requirements.txt").write_text("wandb\n")
     done = hvdchart("plan", script, "--code", script.parent, "-o", "json")
@@ -88,7 +86,7 @@ PUBLIC = "tensorflow/tensorflow:2.20.0"
     ],
 )
 def test_framework_that_a_named_public_image_lacks_is_told(
-    hvdchart: Command, script: Path, programs: Path, text: str, image: str, lacked: str
+    hvdchart: Command, script: Path, text: str, image: str, lacked: str
 ) -> None:
     script.write_text(text)
     done = hvdchart("plan", script, "--image", image, "-o", "json")
@@ -99,7 +97,7 @@ def test_framework_that_a_named_public_image_lacks_is_told(
 
 @pytest.mark.parametrize("package", ["torch", "torchvision"])
 def test_framework_that_requirements_bring_is_not_lacked(
-    hvdchart: Command, script: Path, programs: Path, package: str
+    hvdchart: Command, script: Path, package: str
 ) -> None:
     script.write_text("import torch\n")
     (script.parent / "requirements.txt").write_text(f"{package}\n")
@@ -107,9 +105,7 @@ def test_framework_that_requirements_bring_is_not_lacked(
     assert (done.code, "is known to have" in done.output) == (0, False)
 
 
-def test_module_that_the_code_has_is_not_lacked(
-    hvdchart: Command, script: Path, programs: Path
-) -> None:
+def test_module_that_the_code_has_is_not_lacked(hvdchart: Command, script: Path) -> None:
     script.write_text("import datasets, trl\n")
     (script.parent / "datasets").mkdir()
     (script.parent / "datasets" / "scans.py").write_text("")

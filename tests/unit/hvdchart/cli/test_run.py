@@ -150,7 +150,7 @@ def test_saved_spec_replaces_no_file(
 
 
 def test_script_in_the_place_of_a_spec_is_planned_with_the_options_of_run(
-    hvdchart: Command, script: Path, programs: Path
+    hvdchart: Command, script: Path
 ) -> None:
     options = ["--workers", "3", "--gpus", "2", "--name", "mine", "-o", "json"]
     done = hvdchart("plan", script, *options, "--", "--epochs", "./3")
@@ -162,7 +162,7 @@ def test_script_in_the_place_of_a_spec_is_planned_with_the_options_of_run(
 
 @pytest.mark.parametrize("command", ["render", "doctor"])
 def test_commands_that_take_a_script_take_the_options_of_run(
-    hvdchart: Command, fake_cluster: FakeCluster, script: Path, programs: Path, command: str
+    hvdchart: Command, fake_cluster: FakeCluster, script: Path, command: str
 ) -> None:
     done = hvdchart(command, script, "--workers", "3", "--image", "A:1")
     assert (done.code, "--image A:1: got 'A'" in done.errors) == (3, True), done.errors
@@ -221,9 +221,7 @@ def test_misspelt_script_of_dev_is_refused_with_the_right_one(
     assert "'My_Train.py'" in hvdchart("dev", script.with_name("My_Tarin.py")).errors
 
 
-def test_gpu_that_nccl_needs_is_asked_for_by_the_option(
-    hvdchart: Command, script: Path, programs: Path
-) -> None:
+def test_gpu_that_nccl_needs_is_asked_for_by_the_option(hvdchart: Command, script: Path) -> None:
     script.write_text("import torch\ntorch.distributed.init_process_group('nccl')\n")
     done = hvdchart("plan", script)
     assert re.search("warning: My_Train.py:2 .*nccl.* `--gpus`", done.output)
@@ -253,16 +251,14 @@ def test_spec_file_is_refused_beside_a_script(hvdchart: Command, script: Path) -
 
 @pytest.mark.parametrize(("options", "is_reported"), [([], True), (["--cpu", "2"], False)])
 def test_worker_without_cpu_is_told_to_be_small(
-    hvdchart: Command, script: Path, programs: Path, options: list[str], is_reported: bool
+    hvdchart: Command, script: Path, options: list[str], is_reported: bool
 ) -> None:
     done = hvdchart("plan", script, *options)
     line = "a worker requests 250m CPU, and a rank has 1 thread: --cpu gives more\n"
     assert (line in done.errors) is is_reported
 
 
-def test_deploy_of_a_script_names_the_command_that_runs_it(
-    hvdchart: Command, script: Path, programs: Path
-) -> None:
+def test_deploy_of_a_script_names_the_command_that_runs_it(hvdchart: Command, script: Path) -> None:
     done = hvdchart("deploy", script)
     assert (done.code, "hvdchart run" in done.errors) == (2, True)
 
@@ -278,7 +274,7 @@ def test_status_of_a_script_names_options_in_place_of_values(
 
 
 def test_command_of_mode_custom_may_have_variables_of_launchers(
-    hvdchart: Command, spec: Path, programs: Path
+    hvdchart: Command, spec: Path
 ) -> None:
     settings = ["--set", "train.env.WORLD_SIZE=3", "--set", "launch.mode=custom"]
     done = hvdchart("plan", spec, *settings)

@@ -120,7 +120,7 @@ def test_impossible_run_is_refused_before_helm_is_called(
 
 
 def test_who_may_not_see_nodes_learns_it_from_the_scheduler(
-    hvdchart: Command, fake_cluster: FakeCluster, helm: StubProgram, script: Path
+    hvdchart: Command, fake_cluster: FakeCluster, script: Path
 ) -> None:
     fake_cluster.put("nodes", node())
     fake_cluster.fail("GET", "core/nodes", faults.status(403))

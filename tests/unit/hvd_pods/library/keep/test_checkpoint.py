@@ -41,7 +41,7 @@ def test_the_checkpoint_counts_where_all_memory_is_gone(
 
 
 def test_a_checkpoint_of_another_run_is_not_newer_whatever_its_step(
-    worker: Path, checkpoint: Path, monkeypatch: pytest.MonkeyPatch
+    checkpoint: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     train(1, 2).save()
     other = checkpoint.read_bytes()
@@ -53,7 +53,7 @@ def test_a_checkpoint_of_another_run_is_not_newer_whatever_its_step(
 
 
 def test_checkpoints_are_written_beside_the_training(
-    worker: Path, checkpoint: Path, monkeypatch: pytest.MonkeyPatch
+    checkpoint: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # At each commit.
     train(5, minutes=0.0)

@@ -154,7 +154,7 @@ def test_request_is_not_served_on_another_connection(
 
 
 def test_second_request_of_a_connection_starts_nothing_and_ends_the_first(
-    agent: LimitedAgent, master: tuple[Client, str], tmp_path: Path
+    master: tuple[Client, str], tmp_path: Path
 ) -> None:
     client, nonce = master
     first = tmp_path / "first"
