@@ -10,298 +10,35 @@ read-only.
 from __future__ import annotations
 
 import contextlib
-import io
 import json
-import lzma
 import os
 import shutil
 import signal
 import subprocess
 import sys
-import tarfile
 import time
 from collections.abc import Callable, Sequence
-from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from images.gpus.proof.__main__ import PREFIX, PROJECT, SITE
+from images.gpus.proof.machine import WORK, call, environment, mount_cgroups, the_one, unpack
+from images.gpus.proof.machine_image import PACKAGES, mounts, write_image
+from images.gpus.proof.places import PREFIX, PROJECT
+from images.gpus.proof.pod_scripts import JAX, LOST, METRICS, PROBE, STAYS
 
 GPU = os.environ.get("HVD_PROOF_GPU", "real")
 DEVICE = "cuda" if GPU == "real" else "cpu"
-# Disks of such machines may be overlays, on which a container's file system cannot be.
-WORK = Path("/opt/hvd-gpu")
-CACHE = WORK / "cache"
-# Where the packages of the bundle are in pods.
-PACKAGES = Path("/opt/hvd-gpu-prefix")
-IMAGE = "docker.io/local/machine:1"
 # The process of the device plugin.
 PLUGIN = WORK / "plugin.pid"
 NAMESPACE = "gpu"
-# The names of the tools' folders hold the version of Go that built them.
-GO = '#!/bin/sh\n[ "$1 $2" = "env GOVERSION" ] && echo "$HVD_PROOF_GO" || exit 1\n'
 LOST_RUN = "a rank is killed three times, keep, warm ranks"
 BEGAN = time.monotonic()
 found: dict[str, Any] = {}
 
-PROBE = r"""
-import glob, json, os, torch, horovod.torch as hvd
-hvd.init()
-device = os.environ["TEST_DEVICE"]
-if device == "cuda":
-    torch.cuda.set_device(hvd.local_rank())
-x = torch.full((1 << 20,), hvd.rank() + 1.0, device=device)
-y = hvd.allreduce(x, op=hvd.Sum)
-right = float(y.min()) == float(y.max()) == hvd.size() * (hvd.size() + 1) / 2
-shm = os.statvfs("/dev/shm")
-print("RESULT " + json.dumps({
-    "right": right, "device": torch.cuda.get_device_name() if device == "cuda" else "cpu",
-    "NCCL is loaded": "libnccl" in open("/proc/self/maps").read(), "user": os.getuid(),
-    "device files": sorted(glob.glob("/dev/nvidia*")),
-    "OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS"),
-    "MiB of shared memory": shm.f_blocks * shm.f_bsize >> 20}), flush=True)
-"""
-# It loses its rank three times, each time after some seconds of training: an attempt that fails
-# before it has reported a step is followed by a pause.
-LOST = r"""
-import json, os, signal, time
-parts = {"script": time.time()}
-import torch, horovod.torch as hvd, keep
-from hvd_progress import report
-hvd.init()
-parts["hvd.init"] = time.time()
-device = os.environ["TEST_DEVICE"]
-torch.manual_seed(1)
-model = torch.nn.Sequential(torch.nn.Linear(256, 4096), torch.nn.ReLU(), torch.nn.Linear(4096, 256))
-model = model.to(device)
-parts["model"] = time.time()
-optimizer = torch.optim.Adam(model.parameters(), 1e-3)
-optimizer = hvd.DistributedOptimizer(optimizer, model.named_parameters())
-parts["optimizer"] = time.time()
-state = keep.State(model=model, optimizer=optimizer)
-begin = number = state.restore()
-parts["restore"] = time.time()
-print(f"STEP {begin} begins at {time.time():.3f}", flush=True)
-is_last = int(os.environ["HVD_ATTEMPT"]) > 3
-while time.time() < parts["restore"] + (1 if is_last else 5):
-    x = torch.randn(64, 256, generator=torch.Generator().manual_seed(number)).to(device)
-    optimizer.zero_grad()
-    loss = (model(x) - x).square().mean()
-    loss.backward()
-    optimizer.step()
-    state.commit()
-    if number == begin:
-        loss.item()
-        parts["step"] = time.time()
-        print(f"STEP {number} done at {time.time():.3f}", flush=True)
-        print("PARTS " + json.dumps(parts), flush=True)
-    number += 1
-    report(number)
-if not is_last:
-    # A commit is complete some milliseconds after the call.
-    time.sleep(0.1)
-    print(f"STEP {number - 1} killed at {time.time():.3f}", flush=True)
-    os.kill(os.getpid(), signal.SIGKILL)
-print("RESULT " + json.dumps({"begin": begin, "loss": float(loss.detach())}), flush=True)
-"""
-JAX = r"""
-import json, jax, jax.numpy as jnp
-jax.distributed.initialize()
-target = jax.random.normal(jax.random.key(1), (256, 256))
-@jax.jit
-def take_step(weights, x):
-    loss, slope = jax.value_and_grad(lambda w: jnp.square(x @ w - x @ target).mean())(weights)
-    return weights - 30 * slope, loss
-weights, losses = jnp.zeros((256, 256)), []
-for number in range(20):
-    x = jax.random.normal(jax.random.key(number), (512, 256))
-    weights, loss = take_step(weights, x)
-    losses.append(float(loss))
-print("RESULT " + json.dumps({
-    "device": jax.devices()[0].device_kind, "platform": jax.default_backend(),
-    "on the device": weights.devices() == set(jax.local_devices()[:1]),
-    "processes": jax.process_count(), "devices": jax.device_count(),
-    "loss": [round(losses[0], 4), round(losses[-1], 4)], "decreases": losses[-1] < losses[0] / 2,
-    "version": jax.__version__}), flush=True)
-jax.distributed.shutdown()
-"""
-STAYS = r"""
-import os, time, torch
-device = os.environ["TEST_DEVICE"]
-x = torch.ones(1 << 28 if device == "cuda" else 1 << 20, device=device)
-print("STAYS", flush=True)
-until = time.time() + 90
-while time.time() < until:
-    (x * 2).sum().item()
-    time.sleep(0.001)
-"""
-# In a worker: what its metrics say of GPUs.
-METRICS = """
-import urllib.request
-with urllib.request.urlopen("http://127.0.0.1:9400/metrics", timeout=10) as page:
-    for line in page.read().decode().splitlines():
-        if "gpu" in line.lower():
-            print(line)
-"""
-
 
 def say(text: str) -> None:
     print(f"[{time.monotonic() - BEGAN:6.1f}] {text}", flush=True)
-
-
-def call(command: list[str], *, seconds: float = 60, check: bool = True, **options: Any) -> str:
-    """What a command prints. Raises RuntimeError with it when it fails or takes too long."""
-    try:
-        done = subprocess.run(
-            command, capture_output=True, text=True, timeout=seconds, check=False, **options
-        )
-    except subprocess.TimeoutExpired as problem:
-        raise RuntimeError(f"{command} took over {seconds} s: {problem.stdout!r}") from problem
-    output: str = done.stdout + done.stderr
-    if check and done.returncode:
-        raise RuntimeError(f"{command} exited with status {done.returncode}: {output[-3000:]}")
-    return output
-
-
-def unpack_one(place: tuple[Path, Path]) -> None:
-    source, target = place
-    target.parent.mkdir(parents=True, exist_ok=True)
-    with lzma.open(source) as packed, target.open("wb") as out:
-        shutil.copyfileobj(packed, out, 1 << 20)
-    target.chmod(0o755)
-
-
-def unpack(bundle: Path) -> None:
-    """Put the tools where the project looks for them, and Debian's programs on PATH."""
-    if not CACHE.exists():
-        CACHE.mkdir(parents=True)
-        call(["mount", "-t", "tmpfs", "-o", "size=24g,mode=755", "hvd-gpu", str(CACHE)])
-    places = [
-        (file, CACHE / "tools" / file.parent.name / file.stem)
-        for file in bundle.glob("**/tools/*/*.xz")
-    ]
-    (programs,) = bundle.glob("**/programs.tar.xz")
-    places.append((programs, WORK / "programs.tar"))
-    with ProcessPoolExecutor(8) as pool:
-        list(pool.map(unpack_one, places))
-    with tarfile.open(WORK / "programs.tar") as tar:
-        tar.extractall(WORK / "programs", filter="data")
-    for program in (WORK / "programs/bin").iterdir():
-        if not shutil.which(program.name):
-            shutil.copy2(program, "/usr/local/bin")
-    Path("/usr/lib/cni").mkdir(exist_ok=True)
-    for program in (WORK / "programs/cni").iterdir():
-        if not Path("/usr/lib/cni", program.name).exists():
-            shutil.copy2(program, "/usr/lib/cni")
-    known = call(["ldconfig", "-p"])
-    for library in (WORK / "programs/lib").iterdir():
-        if f"\t{library.name} " not in known:
-            shutil.copy2(library, "/usr/local/lib")
-    call(["ldconfig"])
-    shims = {
-        "go": GO,
-        "helm": f'#!/bin/sh\nexec {the_one("tools/helm4-*/helm")} "$@"\n',
-        "kubectl": f'#!/bin/sh\nexec {the_one("tools/kube-*/kube")} kubectl "$@"\n',
-    }
-    for name, text in shims.items():
-        if not shutil.which(name):
-            file = Path("/usr/local/bin", name)
-            file.write_text(text)
-            file.chmod(0o755)
-
-
-def the_one(pattern: str) -> Path:
-    (path,) = CACHE.glob(pattern)
-    return path
-
-
-def environment(bundle: Path) -> dict[str, str]:
-    (go,) = bundle.glob("**/go-version")
-    return {
-        **os.environ,
-        "HVD_CACHE": str(CACHE),
-        "HVD_PROOF_GO": go.read_text().strip(),
-        "PATH": f"{os.environ['PATH']}:/usr/local/sbin:/usr/sbin:/sbin",
-    }
-
-
-def mount_cgroups() -> None:
-    """Such a machine may have none mounted."""
-    mounted = Path("/proc/self/mountinfo").read_text()
-    if " - cgroup" not in mounted:
-        Path("/sys/fs/cgroup").mkdir(exist_ok=True)
-        call(["mount", "-t", "cgroup2", "cgroup2", "/sys/fs/cgroup"])
-
-
-def mounts() -> list[str]:
-    """Folders of the machine that pods need: the system, and that of its Python."""
-    own = "/" + Path(sys.executable).parts[1]
-    return sorted({"/usr", own, "/opt"} - {"/bin"})
-
-
-def write_image() -> Path:
-    """An archive of an image with the links of the machine's root, and what of /etc is needed."""
-    from devtools.localkube import oci
-
-    raw = io.BytesIO()
-    with tarfile.open(fileobj=raw, mode="w", format=tarfile.GNU_FORMAT) as tar:
-
-        def add(
-            name: str, kind: bytes, *, mode: int = 0o755, link: str = "", data: bytes = b""
-        ) -> None:
-            info = tarfile.TarInfo(name)
-            info.type = kind
-            info.mode = mode
-            info.linkname = link
-            info.size = len(data)
-            tar.addfile(info, io.BytesIO(data))
-
-        folders = [
-            "proc",
-            "sys",
-            "dev",
-            "run",
-            "var",
-            "etc",
-            "etc/alternatives",
-            "etc/ld.so.conf.d",
-        ]
-        for name in [*folders, "home", "root", "srv", "mnt", *(m.strip("/") for m in mounts())]:
-            add(name, tarfile.DIRTYPE)
-        add("tmp", tarfile.DIRTYPE, mode=0o1777)
-        for name in ("bin", "sbin", "lib", "lib64", "lib32"):
-            if Path("/", name).is_symlink():
-                add(name, tarfile.SYMTYPE, link=str(Path("/", name).readlink()))
-        files = ["ld.so.cache", "ld.so.conf", "nsswitch.conf", "services", "protocols"]
-        paths = [Path("/etc", name) for name in files]
-        paths += [*Path("/etc/ld.so.conf.d").iterdir(), *Path("/etc/alternatives").iterdir()]
-        for path in paths:
-            if path.is_symlink():
-                add(str(path)[1:], tarfile.SYMTYPE, link=str(path.readlink()))
-            elif path.is_file():
-                add(str(path)[1:], tarfile.REGTYPE, mode=0o644, data=path.read_bytes())
-        users = b"root:x:0:0:root:/root:/bin/sh\nhorovod:x:1000:1000::/home/horovod:/bin/sh\n"
-        add("etc/passwd", tarfile.REGTYPE, mode=0o644, data=users)
-        add("etc/group", tarfile.REGTYPE, mode=0o644, data=b"root:x:0:\nhorovod:x:1000:\n")
-    layer = oci.descriptor(oci.LAYER, raw.getvalue())
-    paths_of_programs = [str(PACKAGES / "bin"), str(Path(sys.executable).parent)]
-    standard = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-    variables = [
-        f"PATH={':'.join(paths_of_programs)}:{standard}",
-        f"PYTHONPATH={PACKAGES / SITE.relative_to(PREFIX)}",
-    ]
-    if os.environ.get("LD_LIBRARY_PATH"):
-        variables.append(f"LD_LIBRARY_PATH={os.environ['LD_LIBRARY_PATH']}")
-    config = {
-        "architecture": "amd64",
-        "os": "linux",
-        "config": {"Env": variables, "User": "1000", "WorkingDir": "/", "Cmd": ["/bin/sh"]},
-        "rootfs": {"type": "layers", "diff_ids": [layer["digest"]]},
-    }
-    archive = WORK / "machine.tar"
-    content = {layer["digest"]: raw.getvalue()}
-    oci.write_archive(archive, IMAGE, oci.to_json(config), [layer], content)
-    return archive
 
 
 class Cluster:

@@ -10,7 +10,8 @@ import sys
 import tempfile
 from pathlib import Path
 
-PROJECT = Path(__file__).resolve().parents[3]
+from images.gpus.proof.places import PROJECT
+
 SWITCHES = {
     "HOROVOD_GPU": "CUDA",
     "HOROVOD_GPU_OPERATIONS": "NCCL",

@@ -12,7 +12,7 @@ from typing import Any
 
 from devtools.common.waiting import wait_until
 from devtools.pods.warm_worker import WarmWorker, is_alive, warm_process, worker_root
-from images.gpus.proof.__main__ import PROJECT
+from images.gpus.proof.places import PROJECT
 
 ROUNDS = 4
 # As mode direct starts the only rank.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import json
 import re
 import sys
@@ -13,9 +12,8 @@ import pytest
 
 from devtools.docs_gen import gpu_docs
 from images.gpus import bundle
-
-proof = importlib.import_module("images.gpus.proof.__main__")
-cluster = importlib.import_module("images.gpus.proof.cluster")
+from images.gpus.proof import cluster, stages
+from images.gpus.proof.__main__ import main
 
 
 def test_packages_of_the_bundle_are_pinned() -> None:
@@ -25,28 +23,28 @@ def test_packages_of_the_bundle_are_pinned() -> None:
 
 
 def test_nothing_is_measured_beside_another_stage() -> None:
-    groups = proof.groups(proof.stages(Path("bundle")))
+    groups = stages.groups(stages.stages(Path("bundle")))
     alone = {group[0].name for group in groups if len(group) == 1}
     assert alone >= {"throughput", "throughput-waiting", "data", "keep-cost", "warm", "cluster"}
 
 
 def test_no_kubernetes_runs_while_something_is_measured() -> None:
-    names = [stage.name for stage in proof.stages(Path("bundle"))]
+    names = [stage.name for stage in stages.stages(Path("bundle"))]
     assert names[names.index("cluster-start") + 1 :] == ["cluster"]
 
 
 def test_a_stage_ends_at_the_deadline_with_the_last_result(tmp_path: Path) -> None:
     text = "import time; [print('RESULT {\"at\":', n, '}', flush=True) for n in (1, 2)]"
-    stage = proof.Stage("one", 60, [sys.executable, "-c", f"{text}; time.sleep(60)"])
-    result = proof.run(stage, tmp_path, time.monotonic() + 2)
+    stage = stages.Stage("one", 60, [sys.executable, "-c", f"{text}; time.sleep(60)"])
+    result = stages.run(stage, tmp_path, time.monotonic() + 2)
     assert result["exit"] == 124
     assert result["result"] == {"at": 2}
 
 
 def test_a_result_that_was_cut_off_is_none() -> None:
     text = 'RESULT {"at": 1}\n[0]<stdout>:RESULT {"at": 2}\nother\nRESULT {"at": {"th'
-    assert proof.last_result(text) == {"at": 2}
-    assert proof.last_result("Traceback") is None
+    assert stages.last_result(text) == {"at": 2}
+    assert stages.last_result("Traceback") is None
 
 
 def test_an_unknown_stage_is_refused_with_those_there_are(
@@ -54,7 +52,7 @@ def test_an_unknown_stage_is_refused_with_those_there_are(
 ) -> None:
     monkeypatch.setattr(sys, "argv", ["proof", "--out", str(tmp_path), "oprations"])
     with pytest.raises(SystemExit):
-        proof.main()
+        main()
     printed = capsys.readouterr().err
     assert "oprations" in printed
     assert "operations" in printed
