@@ -55,10 +55,12 @@ def _is_split_in_two(node: ast.Assign) -> bool:
 
 
 def _is_of_tests(node: ast.ImportFrom) -> bool:
-    """Whether a module such as tests.chart.test_pods, or names of one, are imported."""
-    module = node.module or ""
-    imported = (f"{module}.{each.name}" for each in node.names)
-    return any(".test_" in f".{name}" for name in imported) and module.split(".")[0] == "tests"
+    """Whether tests, such as tests.chart.test_pods, a conftest, or names of one are imported."""
+    folder, *parts = (node.module or "").split(".")
+    names = [*parts, *(each.name for each in node.names)]
+    return folder == "tests" and any(
+        name == "conftest" or name.startswith("test_") for name in names
+    )
 
 
 def markdown_problems(text: str) -> Iterator[tuple[int, str]]:

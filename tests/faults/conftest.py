@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import shutil
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import NamedTuple
 
 import pytest
 
@@ -14,19 +13,9 @@ from devtools.localkube import cluster
 from devtools.localkube.images import load
 from devtools.localkube.instance import Instance
 from tests.faults.report import PROPERTY, Row
-from tests.faults.training import Training
+from tests.faults.training import Place, Training, Trainings
 from tests.support.namespace import Namespace
 from tests.support.volumes import claimed_folder
-
-Trainings = Callable[[str], Training]
-
-
-class Place(NamedTuple):
-    """Where a training runs and writes, and who gets what is measured."""
-
-    namespace: Namespace
-    folder: Path
-    report: Callable[[Row], None]
 
 
 @pytest.fixture

@@ -9,9 +9,8 @@ from pathlib import Path
 import pytest
 
 from devtools.common.waiting import wait_until
-from tests.faults.conftest import Trainings
 from tests.faults.node import cut_off
-from tests.faults.training import Training
+from tests.faults.training import Training, Trainings
 
 STEPS = 120
 # In the middle, and between two checkpoints.

@@ -9,10 +9,9 @@ from typing import Any
 import pytest
 
 from devtools.localkube.instance import Instance
-from tests.faults.conftest import Place
 from tests.faults.node import cut_power
 from tests.faults.second_node import begin
-from tests.faults.training import CHECKPOINT_EVERY, SCRIPT, Training
+from tests.faults.training import CHECKPOINT_EVERY, SCRIPT, Place, Training
 
 STEPS = 120
 # In the middle, and between two checkpoints.

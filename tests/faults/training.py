@@ -47,6 +47,14 @@ def read_lines(path: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in text.splitlines(keepends=True) if line.endswith("\n")]
 
 
+class Place(NamedTuple):
+    """Where a training runs and writes, and who gets what is measured."""
+
+    namespace: Namespace
+    folder: Path
+    report: Callable[[dict[str, Any]], None]
+
+
 @dataclass
 class Training:
     """A release that trains tests/faults/train.py, with its output in a folder of this machine.
@@ -225,3 +233,7 @@ class Training:
         reason = str(master["status"]["containerStatuses"][0]["state"]["terminated"]["message"])
         self.report({"end": seconds_to_end, "reason": reason.strip()})
         return reason.strip()
+
+
+# Makes the training of a release by its name.
+Trainings = Callable[[str], Training]

@@ -12,6 +12,8 @@ from devtools.checks.style import python_problems
     [
         ("from tests.chart.test_pods import render", True),
         ("from tests.chart import cases, test_pods", True),
+        ("from tests.chart.conftest import place", True),
+        ("from tests import conftest", True),
         ("from tests.chart.cases import GROUPS", False),
         ("from hvdchart.test_pods import render", False),
     ],
