@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
@@ -47,6 +48,39 @@ def check_workers(run: Run, launch: m.StartLauncher) -> None:
         assert run.least_workers[name] <= used <= most, "a number that nobody asked for"
 
 
+@dataclass
+class DrivenOnce(World):
+    """A world that fails as soon as a run is driven twice, or by a master that does not hold it."""
+
+    has_launched: bool = False
+    is_stopped: bool = False
+    finished: int = 0
+    ends: list[str] = field(default_factory=list)
+
+    def put(self, event: m.Event, after: float = 0.0) -> list[m.Effect]:
+        self.has_launched = self.has_launched and not isinstance(event, m.LauncherEnded)
+        self.is_stopped = self.is_stopped or isinstance(event, m.Terminated)
+        effects = super().put(event, after)
+        for effect in effects:
+            self._check(effect)
+        return effects
+
+    def _check(self, effect: m.Effect) -> None:
+        if isinstance(effect, m.StartLauncher):
+            assert not self.has_launched, "two launches at once"
+            assert not self.is_stopped, "a launch after SIGTERM"
+            assert not self.finished, "a training that has finished is repeated"
+            self.has_launched = True
+            check_workers(self.run, effect)
+        if isinstance(effect, (m.ScaleDown, m.ScaleUp, m.DeletePods)):
+            assert not self.state.hold.lost_to, "the workers are another master's"
+        if isinstance(effect, m.WriteRecord) and self.ends:
+            assert effect.data["state"] == self.ends[-1], "the record's end is overwritten"
+        if isinstance(effect, m.WriteRecord) and effect.purpose == END:
+            self.ends.append(effect.data["state"])
+        self.finished += isinstance(effect, m.CreateJobEvent) and effect.event == RunEvent.FINISHED
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("name", RUNS)
 @settings(max_examples=200, deadline=None)
@@ -63,7 +97,7 @@ def test_a_run_is_driven_once_and_always_ends(
 
     `job`: what has become of the Job by then.
     """
-    world = World(RUNS[name], record=dict(LEFT) if name == "direct" else {})
+    world = DrivenOnce(RUNS[name], record=dict(LEFT) if name == "direct" else {})
     if name == "lease":
         world.job = leased(60)
         job = {**job, "metadata": {**world.job["metadata"], **job["metadata"]}}
@@ -71,38 +105,6 @@ def test_a_run_is_driven_once_and_always_ends(
         queued = {"annotations": {QUEUE: "team"}}
         world.job = {**world.job, "metadata": {**world.job["metadata"], **queued}}
         job = {**job, "metadata": {**queued, **job["metadata"]}}
-    is_running = is_stopped = False
-    ends: list[str] = []
-    finished = 0
-
-    def check(effects: list[m.Effect]) -> None:
-        nonlocal is_running, finished
-        for effect in effects:
-            if isinstance(effect, m.StartLauncher):
-                assert not is_running, "two launches at once"
-                assert not is_stopped, "a launch after SIGTERM"
-                assert not finished, "a training that has finished is repeated"
-                is_running = True
-                check_workers(world.run, effect)
-            if isinstance(effect, (m.ScaleDown, m.ScaleUp, m.DeletePods)):
-                assert not world.state.hold.lost_to, "the workers are another master's"
-            if isinstance(effect, m.WriteRecord) and ends:
-                assert effect.data["state"] == ends[-1], "the record's end is overwritten"
-            if isinstance(effect, m.WriteRecord) and effect.purpose == END:
-                ends.append(effect.data["state"])
-            finished += isinstance(effect, m.CreateJobEvent) and effect.event == RunEvent.FINISHED
-
-    put = world.put
-
-    def put_and_check(event: m.Event, after: float = 0.0) -> list[m.Effect]:
-        nonlocal is_running, is_stopped
-        is_running = is_running and not isinstance(event, m.LauncherEnded)
-        is_stopped = is_stopped or isinstance(event, m.Terminated)
-        effects = put(event, after)
-        check(effects)
-        return effects
-
-    world.put = put_and_check  # type: ignore[method-assign]
     world.put(m.Started())
     for number, choice in enumerate([*choices, *[0] * 40]):
         if world.exit:
@@ -127,7 +129,7 @@ def test_a_run_is_driven_once_and_always_ends(
     assert world.exit, f"the master still waits {world.state.activity.value}"
     assert len(world.of(m.ScaleDown)) <= 1
     if world.exit.problem is None:
-        assert finished == 1
+        assert world.finished == 1
     is_withdrawn = world.state.job and ending.is_withdrawn(world.state.job) and world.exit.problem
     if is_withdrawn and world.state.hold.is_held and not world.state.hold.lost_to:
         scaled = (m.Prepare, m.ScaleUp, m.ScaleDown)

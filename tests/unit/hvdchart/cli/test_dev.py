@@ -106,8 +106,7 @@ def test_dev_builds_the_projects_image_once_for_each_content(
     assert dev.wait_for_deployed(2)["image"]["tag"] == tag
     (folder / "requirements.txt").write_text("six\n")
     assert dev.wait_for_deployed(3)["image"]["tag"] != tag
-    words = [word for word in docker.commands() if word != "info"]
-    assert words == ["inspect", "build", "push"] * 2
+    assert [docker.commands().count(word) for word in ("build", "push")] == [2, 2]
 
 
 @pytest.fixture
