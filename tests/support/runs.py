@@ -1,4 +1,4 @@
-"""The run that tests of the pod files start from."""
+"""A run as the chart describes it to its master, with what a test changes."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Small real programs and servers that stand in for Helm, container engines and a cluster."""
+"""Small programs and servers that stand in for Helm, engines, a cluster, a worker and a GPU."""
