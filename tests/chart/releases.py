@@ -122,8 +122,10 @@ def read_keys(place: Namespace, suffix: str = "") -> Keys:
 
 
 def refuse(place: Namespace, values: Values) -> str:
-    """Upgrade or install, which must fail; return the message."""
-    command = ("upgrade", "--install", "hvd", str(CHART))
-    done = place.helm(*command, values=merge_values(RUN, values))
+    """Install a release, which must fail and leave no run; return the message."""
+    wait_for_default_account(place)
+    done = place.helm("install", "hvd", str(CHART), values=merge_values(RUN, values))
     assert done.returncode != 0
+    of_release = ("--selector", "app.kubernetes.io/instance=hvd")
+    assert place.get("statefulsets,jobs", *of_release)["items"] == []
     return done.stderr

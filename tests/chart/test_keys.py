@@ -98,10 +98,14 @@ def test_next_generation_has_other_keys(keys: dict[str, Keys]) -> None:
 @pytest.mark.parametrize("missing", ["tls.crt", "tls.key", "ca.crt"])
 def test_secret_of_the_user_without_a_key_is_refused(place: Namespace, missing: str) -> None:
     """As cert-manager writes it with an issuer that names no authority, for instance."""
-    wait_for_default_account(place)
     for name, left_out in (("mine", ""), ("theirs", missing)):
         literals = [f"--from-literal={key}=x" for key in OF_THE_MASTER if key != left_out]
         place.kubectl("create", "secret", "generic", name, *literals)
     message = refuse(place, {"agent": {"masterSecret": "mine", "workerSecret": "theirs"}})
     assert 'agent.workerSecret is "theirs"' in message
     assert f'no such Secret with the key "{missing}"' in message
+
+
+def test_secret_of_the_user_that_does_not_exist_is_refused(place: Namespace) -> None:
+    message = refuse(place, {"agent": {"masterSecret": "none", "workerSecret": "neither"}})
+    assert 'agent.masterSecret is "none"' in message

@@ -329,7 +329,6 @@ def on_nodes(name: str, port: int) -> Manifest:
 
 
 def test_port_that_another_release_has_of_the_nodes_is_refused(place: Namespace) -> None:
-    wait_for_default_account(place)
     place.kubectl("apply", "--filename", "-", input=json.dumps(on_nodes("other", 2222)))
     message = refuse(place, {"hostNetwork": True})
     assert 'agent.port is 2222, but the pods of StatefulSet "other-worker"' in message

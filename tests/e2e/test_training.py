@@ -9,7 +9,7 @@ import pytest
 
 from devtools.common.waiting import PROGRAM_PAUSE, wait_until
 from tests.e2e.quick_runs import assert_trained, values
-from tests.support.namespace import CHART, Namespace, Values
+from tests.support.namespace import CHART, Namespace
 
 RELEASES = ("one", "two")
 
@@ -225,33 +225,6 @@ def test_upgrade_replaces_workers_that_never_started(namespace: Namespace) -> No
     namespace.install("hvd", wrong)
     namespace.upgrade("hvd", values())
     assert_trained(namespace, "hvd")
-
-
-@pytest.mark.parametrize(
-    ("wrong", "words"),
-    [
-        (
-            {"agent": {"masterSecret": "none", "workerSecret": "neither"}},
-            ["agent.masterSecret", "none"],
-        ),
-        (
-            {"volumes": [{"name": "out", "persistentVolumeClaim": {"claimName": "gone"}}]},
-            ["gone", "persistentVolumeClaim"],
-        ),
-        (
-            {"serviceAccount": {"create": False, "name": "nobody"}},
-            ["serviceAccount.name", "nobody"],
-        ),
-    ],
-)
-def test_missing_object_is_named_at_install(
-    namespace: Namespace, wrong: Values, words: list[str]
-) -> None:
-    refused = namespace.helm("install", "hvd", str(CHART), values=values(**wrong))
-    assert refused.returncode != 0
-    for word in words:
-        assert word in refused.stderr
-    assert namespace.get("statefulsets,jobs")["items"] == []
 
 
 def test_upgrade_replaces_running_workers_at_once(namespace: Namespace) -> None:
