@@ -93,12 +93,11 @@ def find_run_of_name(cluster: Cluster, name: str, helm: Helm) -> RunView:
 
     Raises ClusterError when the name is that of another chart's release.
     """
-    from hvdchart.run.helm import release_chart
+    from hvdchart.run.change.control import find_other_chart
 
     run = cluster.newest_run(name)
     # `helm upgrade --install` would turn a release of any other chart into a run.
-    chart = None if run.release.exists else release_chart(name, cluster.namespace, helm)
-    if chart not in (None, "horovod"):
+    if chart := find_other_chart(run, cluster.namespace, helm):
         raise ClusterError(
             f"{name} is the name of a release of chart {chart} in namespace {cluster.namespace}: "
             "choose another with --set name=NAME, or under `run` with --name NAME"

@@ -29,16 +29,17 @@ def undeploy(
       hvdchart undeploy resnet50 --namespace team
       hvdchart undeploy resnet50 resnet101 --keep-data
 
-    Exit codes: 0 uninstalled; 6 Helm failed; 7 there is no such run, or the cluster cannot be
-    used.
+    Exit codes: 0 uninstalled; 6 Helm failed; 7 there is no such run, the name is that of
+    another chart's release, or the cluster cannot be used.
     """
-    from hvdchart.run.change.control import keep_claims, remove
+    from hvdchart.run.change.control import check_is_run, keep_claims, remove
 
     cluster, program = connect_with_helm(context, namespace, helm)
     problem: ClusterError | None = None
     for name in names:
         kept = []
         try:
+            check_is_run(cluster, name, program)
             if keep_data:
                 # Nothing but Helm deletes claims: where it knows no release, they stay.
                 with suppress(NoRunError):

@@ -14,7 +14,14 @@ from typing import Any, TypeAlias
 
 from hvd_pods.common.run import Run
 from hvdchart.errors import ClusterError, NoRunError
-from hvdchart.run.helm import Helm, last_revision, release_values, undeploy, upgrade
+from hvdchart.run.helm import (
+    Helm,
+    last_revision,
+    release_chart,
+    release_values,
+    undeploy,
+    upgrade,
+)
 from hvdchart.run.kube.cluster import Cluster
 from hvdchart.run.state.losses import find_loss
 from hvdchart.run.state.ranks import run_of
@@ -40,6 +47,30 @@ def stop(cluster: Cluster, name: str, helm: Helm, warn: Warn) -> Status:
         for stateful_set in run.release.stateful_sets:
             cluster.scale(str(stateful_set["metadata"]["name"]), 0)
     return before
+
+
+def find_other_chart(run: RunView, namespace: str, helm: Helm) -> str | None:
+    """The chart of the Helm release of a run's name that is no run; None without such a release.
+
+    A chart that has this one as a subchart is a run. Raises HelmError.
+    """
+    if run.release.exists:
+        return None
+    chart = release_chart(run.release.name, namespace, helm)
+    return None if chart == "horovod" else chart
+
+
+def check_is_run(cluster: Cluster, name: str, helm: Helm) -> None:
+    """Raise ClusterError where the name is that of another chart's release, which stays as it is.
+
+    Raises HelmError, and ClusterError for a refused request.
+    """
+    chart = find_other_chart(cluster.newest_run(name), cluster.namespace, helm)
+    if chart:
+        raise ClusterError(
+            f"{name} is a release of chart {chart} in namespace {cluster.namespace}, and no run: "
+            f"to remove it, run helm uninstall {name} -n {cluster.namespace}"
+        )
 
 
 def remove(cluster: Cluster, name: str, helm: Helm) -> list[str]:

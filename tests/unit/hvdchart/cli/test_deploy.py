@@ -429,6 +429,16 @@ def test_undeploy_of_an_unknown_run_says_how_to_list_all(
     assert missing.errors.startswith("hvdchart: no run hvd in namespace team: ")
 
 
+@pytest.mark.parametrize("more", [[], ["--keep-data"]])
+def test_undeploy_leaves_a_release_of_another_chart(
+    hvdchart: Command, fake_cluster: FakeCluster, helm: StubProgram, more: list[str]
+) -> None:
+    helm.answer("get", json.dumps({"name": "hvd", "chart": "postgresql", "version": "12.1.0"}))
+    done = hvdchart("undeploy", "hvd", *more)
+    assert (done.code, set(helm.commands()) <= {"get", "version"}) == (7, True)
+    assert "hvd is a release of chart postgresql in namespace team" in done.errors
+
+
 def owned(item: dict[str, Any], namespace: str = "team") -> dict[str, Any]:
     """An object as Helm creates it for release hvd of this namespace."""
     notes = {"meta.helm.sh/release-name": "hvd", "meta.helm.sh/release-namespace": namespace}
