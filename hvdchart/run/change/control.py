@@ -41,8 +41,9 @@ def stop(cluster: Cluster, name: str, helm: Helm, warn: Warn) -> Status:
     run = cluster.present_run(name)
     before = run.status
     if not before.over:
+        values = installed_values(run, cluster.namespace, helm)
         _warn_of_loss(run, warn)
-        _change(cluster, name, helm, {"master": {"suspend": True}})
+        _change(cluster, name, helm, {"master": {"suspend": True}}, values)
     elif before.workers_left:
         for stateful_set in run.release.stateful_sets:
             cluster.scale(str(stateful_set["metadata"]["name"]), 0)
@@ -93,15 +94,36 @@ def remove(cluster: Cluster, name: str, helm: Helm) -> list[str]:
         if current.is_active and current.state != "suspended" and current.pods:
             where = f"-n {cluster.namespace}"
             raise ClusterError(
-                f"Helm knows no release {name} in namespace {cluster.namespace}, but its run is "
-                f"{current.state}: uninstall it with the tool or HELM_DRIVER that installed it; "
-                f"or, if it is yours, run kubectl delete job {current.job} {where} and try again"
+                f"{_unknown_to_helm(current, cluster.namespace)}: uninstall it with the tool or "
+                "HELM_DRIVER that installed it; or, if it is yours, run kubectl delete job "
+                f"{current.job} {where} and try again"
             ) from None
     removed = []
     for kind, item in rest:
         cluster.delete(kind, item["metadata"]["name"])
         removed.append(f"{kind} {item['metadata']['name']}")
     return removed
+
+
+def _unknown_to_helm(status: Status, namespace: str) -> str:
+    return (
+        f"Helm knows no release {status.name} in namespace {namespace}, but its run is "
+        f"{status.state}"
+    )
+
+
+def installed_values(run: RunView, namespace: str, helm: Helm) -> Object:
+    """The values that the release of a run that is there was installed with.
+
+    Raises ClusterError where Helm does not know the release, as that of Argo CD, and HelmError.
+    """
+    try:
+        return release_values(run.release.name, namespace, helm)
+    except NoRunError:
+        raise ClusterError(
+            f"{_unknown_to_helm(run.status, namespace)}: change its values with the tool or "
+            "HELM_DRIVER that installed it"
+        ) from None
 
 
 def remove_failed_install(cluster: Cluster, name: str, helm: Helm) -> bool:
@@ -123,7 +145,7 @@ def restart(cluster: Cluster, name: str, helm: Helm, warn: Warn) -> int:
     Raises NoRunError without a release, and HelmError and ClusterError.
     """
     run = cluster.present_run(name)
-    values = release_values(name, cluster.namespace, helm)
+    values = installed_values(run, cluster.namespace, helm)
     _warn_of_loss(run, warn)
     generation = int((values.get("master") or {}).get("generation") or 1) + 1
     _change(cluster, name, helm, {"master": {"generation": generation, "suspend": False}}, values)
@@ -140,7 +162,7 @@ def scale(
     have, and without a group where it has several; and HelmError.
     """
     run = cluster.present_run(name)
-    values = release_values(name, cluster.namespace, helm)
+    values = installed_values(run, cluster.namespace, helm)
     groups = values.get("workerGroups") or []
     index = _index_of(groups, group, name)
     is_alive = run.status.state in ("waiting", "running", "retrying")
@@ -207,15 +229,11 @@ def _index_of(groups: list[Any], group: str | None, name: str) -> int | None:
     return names.index(group)
 
 
-def _change(
-    cluster: Cluster, name: str, helm: Helm, changes: Object, values: Object | None = None
-) -> None:
+def _change(cluster: Cluster, name: str, helm: Helm, changes: Object, values: Object) -> None:
     """Upgrade the release with some values changed: one level of maps is merged.
 
-    `values` are those that it was installed with, if they were read already.
+    `values` are those that it was installed with.
     """
-    if values is None:
-        values = release_values(name, cluster.namespace, helm)
     changed = dict(values)
     for key, value in changes.items():
         if isinstance(value, dict):

@@ -6,9 +6,10 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from hvdchart.errors import ClusterError, RunFailedError
+from hvdchart.run.change.control import installed_values
 from hvdchart.run.change.session import Session
 from hvdchart.run.follow.changes import watch_run
-from hvdchart.run.helm import Helm, release_values
+from hvdchart.run.helm import Helm
 from hvdchart.run.kube.cluster import Cluster
 from hvdchart.run.state.phases import TRAINING
 from hvdchart.run.state.ranks import run_of
@@ -34,14 +35,14 @@ def debug_pods(
     ClusterError when there is no such run, or NAME-debug exists already, RunFailedError when the
     pods do not come up, and HelmError.
     """
-    cluster.present_run(name)
+    run = cluster.present_run(name)
     copy = f"{name}-debug"
     if cluster.release(copy).exists:
         raise ClusterError(
             f"{copy} exists already, from another `hvdchart debug {name}`: end that, or run "
             f"hvdchart undeploy {copy} -n {cluster.namespace}"
         )
-    values = release_values(name, cluster.namespace, helm)
+    values = installed_values(run, cluster.namespace, helm)
     launch = values.get("launch") or {}
     # The others are settings of the launcher, which is not started.
     kept = {key: launch[key] for key in ("workersTimeoutSeconds", "preload") if key in launch}

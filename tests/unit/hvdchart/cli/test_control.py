@@ -118,6 +118,17 @@ def test_a_run_is_changed_by_one_upgrade_that_keeps_its_other_values(
     assert call.arguments[-2:] == ["--kube-context", "main"]
 
 
+@pytest.mark.parametrize("words", [["stop"], ["restart"], ["scale", "3"], ["debug"]])
+def test_a_run_that_helm_does_not_know_is_not_taken_for_missing(
+    hvdchart: Command, running: FakeCluster, helm: StubProgram, words: list[str]
+) -> None:
+    """Argo CD, for instance, installs without a release of Helm."""
+    helm.answer("get", errors="Error: release: not found\n", code=1)
+    done = hvdchart(words[0], "hvd", *words[1:])
+    assert (done.code, upgrades(helm)) == (7, [])
+    assert "Helm knows no release hvd in namespace team, but its run is running" in done.errors
+
+
 def workers_with(env: list[Any], *volumes: Any, **more: Any) -> Any:
     """The StatefulSet of a run, whose first volume is mounted at /output."""
     mounts = [{"name": each["name"], "mountPath": "/output"} for each in volumes[:1]]
