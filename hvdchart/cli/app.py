@@ -20,7 +20,7 @@ import typer.main
 from typer.core import TyperGroup
 
 from hvdchart.cli import image
-from hvdchart.cli.terminal import say, show
+from hvdchart.cli.terminal import replace_what_stdout_lacks, say, show
 from hvdchart.cli.usage import Command
 from hvdchart.errors import FileError, HvdchartError
 
@@ -151,6 +151,7 @@ def main() -> None:
     A write to standard output that finds the disk full ends in the same way. Any other exception is
     a defect, and shows a traceback.
     """
+    replace_what_stdout_lacks()
     try:
         # Also where Python was started with -m: completion is for the command of this name.
         command()(prog_name="hvdchart")

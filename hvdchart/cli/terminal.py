@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import sys
 from contextlib import suppress
+from io import TextIOWrapper
 from typing import TYPE_CHECKING, TextIO
 
 import typer
@@ -31,6 +32,15 @@ _UNLIMITED = 10_000
 _COLOURS = ("cyan", "green", "yellow", "magenta", "blue", "bright_red")
 
 
+def replace_what_stdout_lacks() -> None:
+    """Let characters that the encoding of standard output lacks become question marks.
+
+    As in the locale C, or where PYTHONIOENCODING is set: they would end a command otherwise.
+    """
+    if isinstance(sys.stdout, TextIOWrapper):
+        sys.stdout.reconfigure(errors="replace")
+
+
 def show(*lines: str) -> None:
     """Print lines to standard output; each stays one line, whatever is in it."""
     _write(sys.stdout, "".join(f"{printable(line, keeps=chr(9))}\n" for line in lines))
@@ -48,7 +58,9 @@ def say(text: str) -> None:
 
 
 def write_document(text: str) -> None:
-    """Print a text to standard output as it is: a document that other programs read."""
+    """Print a text to standard output as it is: a document that other programs read, in UTF-8."""
+    if isinstance(sys.stdout, TextIOWrapper):
+        sys.stdout.reconfigure(encoding="utf-8")
     _write(sys.stdout, text)
 
 

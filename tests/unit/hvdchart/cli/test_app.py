@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import re
@@ -19,7 +20,7 @@ from hvdchart.cli import app
 from hvdchart.errors import HvdchartError, SpecError
 from tests.support.fakes.cluster import FakeCluster
 from tests.unit.hvdchart.command import Command
-from tests.unit.hvdchart.objects import DONE, ENDED_MASTER
+from tests.unit.hvdchart.objects import DONE, ENDED_MASTER, FAILED
 from tests.unit.hvdchart.played_runs import play
 
 ROOT = Path(__file__).parents[4]
@@ -151,6 +152,34 @@ def test_failure_exits_with_its_code_and_one_message(
     assert (done.code, done.output) == (code, "")
     assert says in " ".join(done.errors.split())
     assert "Traceback" not in done.errors
+
+
+@pytest.mark.parametrize(
+    ("words", "written"),
+    [
+        (["render", "--env", "CITY=Köln"], 'value: "Köln"'.encode()),
+        (["list"], b"not found: K?ln"),
+    ],
+    ids=["document", "lines"],
+)
+def test_output_has_characters_that_the_encoding_of_standard_output_lacks(
+    hvdchart: Command,
+    fake_cluster: FakeCluster,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    words: list[str],
+    written: bytes,
+) -> None:
+    """A document is UTF-8 everywhere, and lines have question marks there."""
+    master = {**ENDED_MASTER, "status": {"phase": "Failed", "message": "not found: Köln"}}
+    play(fake_cluster, FAILED, master)
+    script = tmp_path / "train.py"
+    script.write_text("pass\n")
+    output = io.BytesIO()
+    monkeypatch.setattr("sys.stdout", io.TextIOWrapper(output, encoding="ascii"))
+    more = [script, "--image", "a:1"] if words[0] == "render" else []
+    assert hvdchart(words[0], *more, *words[1:]).code == 0
+    assert written in output.getvalue()
 
 
 def test_missing_argument_that_is_no_run_says_nothing_of_runs(hvdchart: Command) -> None:
