@@ -68,7 +68,8 @@ def _show(views: Iterator["View"]) -> "View":
 
     screen = console()
     shown = next(views)
-    if not screen.is_terminal:
+    # A dumb terminal, as that of an editor, cannot draw over what it shows.
+    if not screen.is_terminal or screen.is_dumb_terminal:
         show(line_of(shown))
         for view in views:
             if line_of(view) != line_of(shown):

@@ -6,6 +6,7 @@ import json
 import os
 import pty
 import re
+import select
 import signal
 import subprocess
 import sys
@@ -129,6 +130,22 @@ def test_the_page_is_served_until_ctrl_c(live: FakeCluster) -> None:
             assert '"step":120' in answer.read().decode()
         process.send_signal(signal.SIGINT)
         assert process.wait(30) == 0
+
+
+@pytest.mark.slow
+def test_a_dumb_terminal_gets_lines_as_soon_as_they_come(
+    live: FakeCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TERM", "dumb")
+    outer, inner = pty.openpty()
+    with started(terminal=inner) as process:
+        os.close(inner)
+        readable, _, _ = select.select([outer], [], [], 30)
+        assert readable, "it shows nothing while the run goes on"
+        assert os.read(outer, 1 << 16).startswith(b"hvd: running, step 120 of 500")
+        process.send_signal(signal.SIGINT)
+        assert process.wait(30) == 0
+    os.close(outer)
 
 
 @pytest.mark.slow
