@@ -142,7 +142,7 @@ class OneOf:
 
 
 # Amounts of memory as people write them elsewhere: 8GB, 8 gb, 8g.
-_BYTES = re.compile(r"(\d+)\s*([kKmMgGtT])[iI]?[bB]?")
+_BYTES = re.compile(r"([0-9]{1,9})\s*([kKmMgGtT])[iI]?[bB]?")
 
 
 @dataclass(frozen=True)
@@ -383,7 +383,7 @@ def _one_of(names: list[str]) -> str:
 
 API_VERSION = "hvdchart/v1"
 _NAMES = read_data("resources.json")
-_HOST_LABEL = "a name of a-z, 0-9 and - that starts with a letter"
+_HOST_LABEL = "a name of a-z, 0-9 and -, with a letter first and no - last"
 RELEASE_NAME = String(_HOST_LABEL, _NAMES["hostLabel"], _NAMES["releaseName"])
 GROUP_NAME = String(_HOST_LABEL, _NAMES["hostLabel"], _NAMES["groupName"])
 OBJECT_NAME = String("the name of a Kubernetes object", r"[a-z0-9]([-.a-z0-9]*[a-z0-9])?", 253)

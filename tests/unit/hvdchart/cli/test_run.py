@@ -339,6 +339,7 @@ def test_a_finished_run_is_replaced_by_a_script_of_its_name(
         (["{folder}/my script.py"], 5, "my script.py: the name"),
         (["{script}", "--code", "{folder}/inner"], 5, "inner: no such file or folder"),
         (["{script}", "--code", "{folder}/project"], 5, "does not contain"),
+        (["{script}", "--name", "a-"], 3, "and no - last"),
         (["{script}", "--name", "A"], 3, "expected a name of a-z, 0-9"),
         (
             ["{script}", "--image", "A:1"],
@@ -411,6 +412,13 @@ def test_script_that_is_not_like_the_misspelt_one_is_not_suggested(
     script.with_name("spawn.py").touch()
     done = hvdchart("run", script.with_name("trian.py"))
     assert (done.code, "did you mean" in done.errors) == (5, False)
+
+
+def test_amount_that_is_as_wrong_as_the_given_one_is_not_suggested(
+    hvdchart: Command, script: Path
+) -> None:
+    done = hvdchart("run", script, "--memory", "\N{ARABIC-INDIC DIGIT THREE}Gi")
+    assert (done.code, "did you mean" in done.errors) == (3, False)
 
 
 def test_loss_that_is_nan_is_a_warning_of_the_status(
