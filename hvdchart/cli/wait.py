@@ -30,6 +30,7 @@ def wait(
     # First, because it needs none of these modules.
     limit = parse_duration(timeout)
     from hvdchart.run.follow.changes import wait_for_end
+    from hvdchart.run.state.progress import duration
 
     cluster, name = connect_to_run(name, context, namespace)
     current = wait_for_end(cluster, name, limit)
@@ -38,7 +39,7 @@ def wait(
     if not (current.over or current.is_stuck):
         reason = f", {current.reason}" if current.reason else ""
         raise TimeLimitError(
-            f"run {name} has not ended within {timeout}: it is {current.state}{reason}"
+            f"run {name} has not ended within {duration(limit or 0)}: it is {current.state}{reason}"
         )
     raise_unless_finished(current)
     show(f"run {name} finished")

@@ -42,9 +42,9 @@ def running(fake_cluster: FakeCluster, helm: StubProgram) -> FakeCluster:
 
 
 def test_wait_ends_when_its_time_is_over(hvdchart: Command, running: FakeCluster) -> None:
-    late = hvdchart("wait", "hvd", "--timeout", "0s")
+    late = hvdchart("wait", "hvd", "--timeout", "0")
     assert (late.code, late.output) == (124, "")
-    assert "within 0s" in late.errors
+    assert "within 0 s" in late.errors
 
 
 def test_wait_tells_that_the_run_has_finished(hvdchart: Command, running: FakeCluster) -> None:
