@@ -130,12 +130,8 @@ def missing_error(
     decision: Decision, found: Mapping[Worker, Diagnosis], what: str, kind: type[RunError]
 ) -> RunError:
     """The end of an attempt without these workers; of this kind, unless no attempt can help."""
-    lines = [
-        f"{_count_missing(decision, list(found))} {what}:",
-        *(f"  {line}" for line in _describe(found)),
-        *_remedies(found),
-    ]
-    text = "\n".join(lines)
+    reasons = "; ".join([*_describe(found), *_remedies(found)])
+    text = f"{_count_missing(decision, list(found))} {what}: {reasons}"
     if any(item.permanent for item in found.values()):
         return ConfigurationError(text)
     return kind(text)
