@@ -55,6 +55,7 @@ def dev(
     create_namespace: options.CreateNamespace = False,
     builder: options.Builder = None,
     load_with: options.LoadWith = "",
+    force: options.Force = False,
     resume: Annotated[
         bool,
         typer.Option(
@@ -66,9 +67,9 @@ def dev(
 
     The project's image is built first, as `deploy` does. The workers stay between the runs. Each
     run has an empty OUTPUT_PATH of its own, and so starts without a checkpoint. Ctrl-C uninstalls
-    the release, and so do SIGTERM and a closed terminal. The cluster ends the run by itself if this
-    command is killed, or its machine sleeps for ten minutes. The options from --workers to --name
-    are for a script, as for `run`.
+    the release, and so do SIGTERM and a closed terminal. A release that is there already is refused
+    for that reason. The cluster ends the run by itself if this command is killed, or its machine
+    sleeps for ten minutes. The options from --workers to --name are for a script, as for `run`.
 
     Examples:
       hvdchart dev my-project
@@ -77,8 +78,8 @@ def dev(
       hvdchart dev run.spec.yaml --code train.py --set nodes.0.count=1
 
     Exit codes: 2, 3, 4 an option, the spec or the values are wrong; 5 the code cannot be read, or
-    is no Python; 6 Helm failed; 7 the cluster cannot be used; 9 the image cannot be built; 130
-    interrupted, and the release is uninstalled.
+    is no Python; 6 Helm failed; 7 the cluster cannot be used, the release exists, or the run cannot
+    start; 9 the image cannot be built; 130 interrupted, and the release is uninstalled.
     """
     from hvdchart.code.changes import code_changes
     from hvdchart.interrupts import interrupting_signals
@@ -98,7 +99,9 @@ def dev(
         build=partial(with_own_image, cluster=cluster, builder=builder, load_with=load_with),
     )
     name = watched.code.resolve().name
-    runs = _Runs(cluster, program, planner.plan, name, create_namespace=create_namespace)
+    runs = _Runs(
+        cluster, program, planner.plan, name, create_namespace=create_namespace, force=force
+    )
     with interrupting_signals(), closing(runs):
         for change in code_changes(watched.code, say):
             if isinstance(change, FileError):
@@ -195,7 +198,7 @@ class _Planner:
 class _Runs:
     """The release of one call of `dev`, from its first run to its end.
 
-    `code` is how its user calls the code.
+    `code` is how its user calls the code. With `force`, it is installed where it cannot start now.
     """
 
     def __init__(
@@ -206,6 +209,7 @@ class _Runs:
         code: str,
         *,
         create_namespace: bool,
+        force: bool,
     ) -> None:
         self._cluster = cluster
         self._helm = helm
@@ -213,6 +217,7 @@ class _Runs:
         self._code = code
         self._begun = 0
         self._create_namespace = create_namespace
+        self._force = force
         self._log = _Log(cluster)
         self._name = ""
         self._session: Session | None = None
@@ -242,6 +247,7 @@ class _Runs:
         self._log.show(plan.spec.name)
 
     def _upgrade(self, plan: "Plan") -> None:
+        from hvdchart.doctor.examine import check_before_install
         from hvdchart.run.change.session import Session
         from hvdchart.values.check_values import checked_values
 
@@ -253,7 +259,11 @@ class _Runs:
             self._session = None
         if self._session is None:
             again = "save a change to run again"
-            self._session = Session(self._cluster, name, self._helm, say, again)
+            session = Session(self._cluster, name, self._helm, say, again)
+            session.require_free()
+            if not self._force:
+                check_before_install(self._cluster, values)
+            self._session = session
             self._name = name
         self._session.upgrade(
             values,

@@ -207,7 +207,7 @@ def release_chart(name: str, namespace: str, helm: Helm) -> str | None:
     try:
         command = _Command(helm).get_metadata(name, namespace)
         return str(helm.call(name, namespace, command)["chart"])
-    except ClusterError:
+    except NoRunError:
         return None
 
 

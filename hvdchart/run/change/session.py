@@ -69,9 +69,9 @@ class Session:
         where = self._cluster.namespace
         if release_chart(self._name, where, self._helm):
             raise ClusterError(
-                f"{self._name} exists already in namespace {where}: another command runs it, or "
-                f"was interrupted; in that case remove it: hvdchart undeploy {self._name} -n "
-                f"{where}"
+                f"release {self._name} exists already in namespace {where}, and this command would "
+                f"remove it at its end: choose another name, or remove that one first, with "
+                f"hvdchart undeploy {self._name} -n {where}"
             )
 
     def upgrade(

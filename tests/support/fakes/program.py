@@ -51,11 +51,12 @@ class StubProgram:
         self._answers[command] = f"{quote(command)}) {said} ;;\n"
         self._write()
 
-    def repeat(self, command: str, of: str, before: str) -> None:
-        """Answer calls with this command with another one's last input; first with `before`."""
+    def repeat(self, command: str, of: str) -> None:
+        """Answer calls with this command with another one's last input; as before, until then."""
         last = f'"$0.d/last-{of}"'
-        said = f"if read -r file <{last}; then cat $file; else printf %s {quote(before)}; fi"
-        self._answers[command] = f"{quote(command)}) {said} 2>/dev/null ;;\n"
+        before = self._answers[command].partition(") ")[2].removesuffix(" ;;\n")
+        said = f"if test -e {last}; then read -r file <{last}; cat $file; else {before}; fi"
+        self._answers[command] = f"{quote(command)}) {said} ;;\n"
         self._write()
 
     @contextmanager

@@ -42,7 +42,6 @@ class Dev:
         self.script.write_text("first")
         self.spec = folder / "run.spec.yaml"
         self.spec.write_text(json.dumps({**WARNED, **more}))
-        answer_as(helm, "hvd")
         self._helm = helm
         self.errors = ""
         files = [str(folder)] if is_project else [str(self.spec), "--code", str(self.script)]
@@ -115,6 +114,8 @@ def start(
 ) -> Iterator[Callable[..., Dev]]:
     """Starts `hvdchart dev` for a run that trains, and kills it at the end of the test."""
     play(fake_cluster, job(), pod(f"{JOB}-x", "master", RUNNING))
+    fake_cluster.put("persistentvolumeclaims", {"metadata": {"name": "results"}})
+    answer_as(helm, "hvd")
     folder = tmp_path / "project"
     folder.mkdir()
     started: list[Dev] = []
@@ -278,7 +279,7 @@ def test_dev_that_is_ended_otherwise_than_by_ctrl_c_leaves_nothing(
     start: Callable[..., Dev], helm: StubProgram, sent: signal.Signals
 ) -> None:
     """A terminal that is closed sends SIGHUP, once itself and once from its shell."""
-    helm.repeat("get", "upgrade", "{}")
+    helm.repeat("get", "upgrade")
     dev = start()
     dev.wait_for_log()
     dev.process.send_signal(sent)
@@ -286,6 +287,27 @@ def test_dev_that_is_ended_otherwise_than_by_ctrl_c_leaves_nothing(
     dev.process.send_signal(sent)
     assert dev.process.wait(30) == -sent
     assert helm.commands()[-1] == "uninstall"
+
+
+@pytest.mark.parametrize("chart", ["horovod", "postgresql"])
+def test_dev_takes_over_no_release_that_is_there(
+    start: Callable[..., Dev], helm: StubProgram, chart: str
+) -> None:
+    """A colleague's run, or a program of another chart: it would be replaced, and removed."""
+    helm.answer("get", json.dumps({"chart": chart}))
+    dev = start()
+    assert dev.process.wait(30) == 7
+    assert not {"upgrade", "uninstall"} & set(helm.commands())
+    assert "hvdchart undeploy hvd -n team" in dev.kill()
+
+
+def test_dev_refuses_what_cannot_start_unless_forced(
+    start: Callable[..., Dev], fake_cluster: FakeCluster, helm: StubProgram
+) -> None:
+    fake_cluster.remove("persistentvolumeclaims", "results")
+    assert start().process.wait(30) == 7
+    assert "upgrade" not in helm.commands()
+    start("--force").wait_for_deployed(1)
 
 
 def test_dev_leaves_a_release_that_is_another_commands_by_now(
@@ -300,15 +322,23 @@ def test_dev_leaves_a_release_that_is_another_commands_by_now(
     assert "another command" in dev.kill()
 
 
-@pytest.mark.parametrize("is_first", [True, False])
 def test_dev_removes_what_a_refused_installation_has_left(
-    start: Callable[..., Dev], helm: StubProgram, is_first: bool
+    start: Callable[..., Dev], helm: StubProgram
 ) -> None:
-    """But nothing of a release that was there before."""
-    dev = start()
     helm.answer("upgrade", errors="Error: exceeded quota", code=1)
-    helm.repeat("get", "upgrade", "{}")
-    if not is_first:
+    helm.repeat("get", "upgrade")
+    dev = start()
+    assert dev.process.wait(30) == 6
+    assert "uninstall" in helm.commands()
+
+
+def test_dev_leaves_a_release_that_has_come_meanwhile(
+    start: Callable[..., Dev], helm: StubProgram
+) -> None:
+    helm.answer("upgrade", errors="Error: exceeded quota", code=1)
+    with helm.hold("upgrade"):
+        dev = start()
+        wait_until(lambda: "upgrade" in helm.commands(), 30, "helm upgrade")
         helm.answer("get", json.dumps({"revision": 3, "status": "failed"}))
     assert dev.process.wait(30) == 6
-    assert ("uninstall" in helm.commands()) is is_first
+    assert "uninstall" not in helm.commands()
