@@ -23,7 +23,7 @@ BROKEN = {
     "lacks a module": ("import pandas_of_nobody\n", "add pandas_of_nobody to requirements.txt"),
     "lacks a file": ("open('/none/data.csv')\n", "No such file or directory: '/none/data.csv'"),
     "is no Python": ("def f(:\n", "SyntaxError"),
-    "takes all memory": ("x = b'x' * (1 << 30)\n", "--memory to 1024Mi"),
+    "takes all memory": ("x = b'x' * (1 << 30)\n", "`--memory` to 1024Mi"),
 }
 
 
