@@ -174,6 +174,14 @@ def test_only_a_commit_of_main_is_released() -> None:
         assert not writes or "environment" in job, f"{name}: no environment, so no rule for tags"
 
 
+def test_a_release_is_checked_as_each_change_is() -> None:
+    """The workflow of the checks may not have ended for the commit of a tag."""
+    jobs = WORKFLOWS["checks"]["jobs"]
+    checks = [jobs[name]["steps"][-1]["run"] for name in ("lint", "unit", "chart")]
+    package = [step.get("run") for step in WORKFLOWS["release"]["jobs"]["package"]["steps"]]
+    assert set(checks) <= set(package)
+
+
 def test_a_release_follows_a_tag_alone() -> None:
     """Whoever may start a workflow by hand could change it on a branch, with its rights."""
     # YAML 1.1 reads the key `on` as true, and 1.2 does not.
@@ -191,7 +199,8 @@ def test_rehearsal_builds_what_a_release_has_and_may_write_nothing() -> None:
     def made(workflow: str) -> set[str]:
         jobs = WORKFLOWS[workflow]["jobs"].values()
         runs = [step.get("run", "") for job in jobs for step in job["steps"]]
-        return {line for run in runs for line in run.splitlines() if line.startswith("make ")}
+        lines = [line for run in runs for line in run.splitlines()]
+        return {line for line in lines if line.startswith("make release")}
 
     assert made("rehearse") == made("release")
 
