@@ -63,7 +63,10 @@ def command_page() -> str:
     # Examples are indented lines at the end of a help.
     page = re.sub(r"^(?:  \S.*\n)+", r"\n```console\n\g<0>```\n", page, flags=re.MULTILINE)
     commands = page.partition("# The command")[2].strip()
-    interrupted = "Exit code 130 means that the command was interrupted; the run continues."
+    interrupted = (
+        "Exit code 130 means that the command was interrupted. The run continues, except that of "
+        "`dev` and `bench`, which uninstall it."
+    )
     return wrap(f"{_HEAD}{exit_codes()}\n\n{interrupted}\n\n## Usage\n\n{commands}\n")
 
 

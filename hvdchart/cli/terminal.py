@@ -1,8 +1,8 @@
 """What several subcommands print: lines, remarks, documents, logs, and how a run ended.
 
-No other module of hvdchart writes to a terminal, but for one fixed line of run/helm.py: what a
-cluster, a file or a program says may have characters that control one, or line ends that forge a
-line of hvdchart's own.
+No other module of hvdchart writes to a terminal, but for one fixed line of run/helm_process.py:
+what a cluster, a file or a program says may have characters that control one, or line ends that
+forge a line of hvdchart's own.
 """
 
 from __future__ import annotations

@@ -180,7 +180,7 @@ def test_status_is_data_as_json(hvdchart: Command, finished: FakeCluster) -> Non
 
 
 def test_status_is_the_same_data_as_yaml(hvdchart: Command, finished: FakeCluster) -> None:
-    """It begins with --- because --watch prints several documents."""
+    """It begins with ---, so that several can be written to one file."""
     shown = hvdchart("status", "hvd", "-o", "yaml").output
     document = json.loads(hvdchart("status", "hvd", "-o", "json").output)
     assert parse_yaml(shown) == document
