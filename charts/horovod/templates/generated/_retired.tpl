@@ -7,7 +7,6 @@
   "nodeSelector": "worker.nodeSelector and master.nodeSelector",
   "affinity": "worker.affinity and master.affinity",
   "tolerations": "worker.tolerations and master.tolerations",
-  "ssh.image": "nothing; no image needs OpenSSH",
   "ssh.port": "agent.port",
   "ssh.generation": "agent.generation",
   "ssh.existingSecret": "agent.masterSecret and agent.workerSecret",
@@ -23,13 +22,6 @@
   "launch.hostsTimeoutSeconds": "launch.workersTimeoutSeconds, whose default is 1200 and not 600",
   "launch.elastic.minRanks": "worker.minimum, in workers",
   "launch.elastic.maxRanks": "worker.number, the most workers that the run uses",
-  "hostPID": "worker.podSpec.hostPID",
-  "dnsConfig": "worker.podSpec.dnsConfig and master.podSpec.dnsConfig",
-  "hostAliases": "worker.podSpec.hostAliases and master.podSpec.hostAliases",
-  "master.runtimeClassName": "master.podSpec.runtimeClassName",
-  "master.topologySpreadConstraints": "master.podSpec.topologySpreadConstraints, with a labelSelector",
-  "code.requirements=": "code.requirements=Install, the default",
-  "launch.framework=": "launch.framework=horovod, the default",
-  "staging.nodes=": "staging.nodes=Preferred, the default"
+  "hostPID": "worker.podSpec.hostPID"
 }
 {{- end }}
