@@ -23,7 +23,7 @@ from hvdchart.spec.paths import KeyPath
 from hvdchart.spec.yaml_tree import shorten
 from hvdchart.text import join_names
 
-MPIJOB_VERSIONS = ("kubeflow.org/v1", "kubeflow.org/v1alpha2", "kubeflow.org/v2beta1")
+MPIJOB_VERSIONS = ("kubeflow.org/v1", "kubeflow.org/v2beta1")
 _REPLICAS: KeyPath = ("spec", "mpiReplicaSpecs")
 VOLCANO_VERSION = "batch.volcano.sh/v1alpha1"
 _LAUNCHER_NAMES = ("master", "launcher", "mpimaster")

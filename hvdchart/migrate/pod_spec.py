@@ -6,7 +6,7 @@ from collections.abc import Collection
 
 from hvdchart.chart_files import is_charts_volume, is_gpu
 from hvdchart.migrate.ledger import Ledger, NewPath
-from hvdchart.spec.model import CHARTS_MOUNTS
+from hvdchart.spec.model import is_charts_mount
 from hvdchart.spec.paths import KeyPath, child_at
 from hvdchart.spec.yaml_tree import Plain
 from hvdchart.text import split_image
@@ -223,12 +223,13 @@ class Volumes:
     def _add_mount(self, path: KeyPath) -> None:
         ledger = self.ledger
         entry = self.ledger.map_at(*path)
-        mount_path = ledger.text_at(*path, "mountPath").rstrip("/")
+        given = ledger.text_at(*path, "mountPath")
         # A name that is no text is refused here.
         name = ledger.text_at(*path, "name")
-        if not mount_path.startswith("/"):
-            raise ledger.error(path, f"the mount path is {mount_path!r}", "an absolute path")
-        if _is_charts(mount_path):
+        if not given.startswith("/"):
+            raise ledger.error(path, f"the mount path is {given!r}", "an absolute path")
+        mount_path = given.rstrip("/") or "/"
+        if is_charts_mount(mount_path):
             ledger.drop(path, f"{mount_path} belongs to the system or to the chart")
             if mount_path != _SHM:
                 ledger.add_check(f"the mount at {mount_path} is dropped: each pod has its own")
@@ -270,7 +271,3 @@ class Volumes:
         if group:
             # This name gives the workers the names that they have without groups.
             self.ledger.put(("workerGroups",), [{"name": "worker", **group}], old)
-
-
-def _is_charts(mount_path: str) -> bool:
-    return mount_path in CHARTS_MOUNTS or mount_path.startswith("/horovod/")

@@ -53,7 +53,7 @@ VOLUME_SOURCES = {
 # What ranks may reduce with. The last three need no Horovod, and torch and jax no MPI either.
 FRAMEWORKS = ("horovod", "torch", "jax", "mpi")
 # Mount paths that the chart or the system uses itself.
-CHARTS_MOUNTS = ("/horovod", "/tmp", "/dev", "/dev/shm", "/etc", "/proc", "/sys")  # noqa: S108
+_CHARTS_MOUNTS = ("/", "/horovod", "/tmp", "/dev", "/dev/shm", "/etc", "/proc", "/sys")  # noqa: S108
 
 
 @dataclass(frozen=True)
@@ -388,6 +388,11 @@ def mount_path(name: str, volume: Volume) -> str:
     """The mount path of a volume in the pods, without a slash at its end."""
     chosen = volume.mount_path or DEFAULT_MOUNTS.get(name, f"/{name}")
     return chosen.rstrip("/") or "/"
+
+
+def is_charts_mount(path: str) -> bool:
+    """Whether the chart or the system uses this path, which has no slash at its end, itself."""
+    return path in _CHARTS_MOUNTS or path.startswith("/horovod/")
 
 
 def json_schema() -> str:

@@ -23,13 +23,13 @@ from hvdchart.spec.launchers import (
     nested_launcher,
 )
 from hvdchart.spec.model import (
-    CHARTS_MOUNTS,
     DEFAULT_MOUNTS,
     VOLUME_SOURCES,
     NodeGroup,
     Reserved,
     Spec,
     Volume,
+    is_charts_mount,
     mount_path,
 )
 from hvdchart.spec.paths import KeyPath, dotted
@@ -208,7 +208,7 @@ def _volume(at: KeyPath, name: str, volume: Volume) -> Iterator[Contradiction]:
         expected = f"mountPath (only {' and '.join(DEFAULT_MOUNTS)} have a default)"
         yield at, "key 'mountPath' is missing", expected
     mount = mount_path(name, volume)
-    if mount == "/" or mount in CHARTS_MOUNTS or mount.startswith("/horovod/"):
+    if is_charts_mount(mount):
         problem = f"{mount} is used by the system or by the chart"
         yield (*at, "mountPath"), problem, "another path, such as /work"
     if name == "output" and volume.read_only:
