@@ -13,7 +13,7 @@ import sys
 
 MARK = "HVD-IMAGE-PROBE "
 PROGRAMS = ("python3", "mpirun")
-FRAMEWORKS = ("tensorflow", "torch", "mxnet")
+FRAMEWORKS = ("tensorflow", "torch")
 # What programs without Horovod import.
 NEEDED = ("torch", "jax")
 FEATURES = ("mpi", "gloo", "nccl")

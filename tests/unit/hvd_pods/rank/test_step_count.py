@@ -183,11 +183,6 @@ def test_a_file_that_the_script_writes_is_left_to_it(tmp_path: Path) -> None:
     assert run(tmp_path, script) == ({"step": 9000}, "")
 
 
-def test_an_older_copy_of_the_module_that_reports_is_in_use(tmp_path: Path) -> None:
-    script = f"import sys, types\nsys.modules['hvd_progress'] = types.ModuleType('old')\n{TORCH}"
-    assert run(tmp_path, script) == ({}, "")
-
-
 def test_callbacks_of_the_script_are_passed_on_as_they_are(tmp_path: Path) -> None:
     script = f"{KERAS}own = (Callback(),)\nassert CallbackList(own, steps=1).given is own\n"
     assert run(tmp_path, script) == ({}, "")

@@ -13,6 +13,7 @@ from types import ModuleType, SimpleNamespace
 import pytest
 
 from hvd_pods.common import metrics
+from hvd_pods.common.launcher_options import LAUNCHER_OPTIONS
 from hvd_pods.library import hvd_progress
 from hvd_pods.worker import main, report_progress
 
@@ -73,6 +74,12 @@ def test_horovod_knows_the_rank_better_than_the_launcher(
     assert hvd_progress.find_rank() == (5, 6)
     fake.is_initialized = lambda: False
     assert hvd_progress.find_rank() == (3, 8)
+
+
+@pytest.mark.parametrize("names", LAUNCHER_OPTIONS["rankVariables"].values())
+def test_each_launcher_tells_the_rank(names: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "environ", {names[0]: "2", names[1]: "4"})
+    assert hvd_progress.find_rank() == (2, 4)
 
 
 def test_the_callback_counts_steps_over_epochs(

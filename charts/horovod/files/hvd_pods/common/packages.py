@@ -40,7 +40,7 @@ REFERS = re.compile(
     r"^[ \t]*(-[rcef]|--(requirement|constraint|editable|find-links)|[-\w.]*/)", re.M
 )
 # What Horovod was compiled for: another version would not work with it.
-FIXED = ("horovod", "mxnet", "torch")
+FIXED = ("horovod", "torch")
 # One package under the names of its builds.
 TENSORFLOW = ("tensorflow", "tensorflow-cpu", "intel-tensorflow")
 # Prints where the image's Python finds packages, and the versions of packages that must stay.

@@ -19,22 +19,22 @@ import os
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 # Seconds between two reports of the same process: a step may take a millisecond.
 EVERY = 1.0
-HOROVOD = ("tensorflow", "torch", "tensorflow.keras", "keras", "mxnet")
-# The variables in which launchers give the rank and the number of ranks.
+HOROVOD = ("tensorflow", "torch", "tensorflow.keras", "keras")
+# The variables in which launchers give the rank and the number of ranks. They are those of
+# common/launcher_options.json, which is not beside a copy of this module in an image.
 VARIABLES = (
     ("HOROVOD_RANK", "HOROVOD_SIZE"),
     ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"),
     ("PMI_RANK", "PMI_SIZE"),
     ("RANK", "WORLD_SIZE"),
 )
-# When this process reported last.
-_reported = {"at": -EVERY}
-# Whether the script reports its progress; rank/step_count.py looks at it.
-is_used = False
+# Whether the script reports its progress, which rank/step_count.py looks at, and when it did last.
+reports = SimpleNamespace(are_made=False, at=-EVERY)
 
 
 def report(
@@ -49,12 +49,12 @@ def report(
     reported. Numbers of NumPy and of the frameworks are taken, too. Each rank may call this after
     each step. What is reported within a second of the last time is left out, but for the last step.
     """
-    globals()["is_used"] = True
+    reports.are_made = True
     folder = os.environ.get("HVD_METRICS_DIR")
     now = time.monotonic()
-    if not folder or (now - _reported["at"] < EVERY and step != steps):
+    if not folder or (now - reports.at < EVERY and step != steps):
         return
-    _reported["at"] = now
+    reports.at = now
     rank, size = find_rank()
     reported = {
         "step": step,

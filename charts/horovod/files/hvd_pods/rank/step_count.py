@@ -110,9 +110,8 @@ class Counter:
 
     def _is_of_script(self) -> bool:
         """Whether the script reports its progress, or writes this file itself."""
-        progress = sys.modules.get("hvd_progress")
-        if getattr(progress, "is_used", progress is not None):
-            # A copy of the module that is older than `is_used` is there to be used.
+        reports = getattr(sys.modules.get("hvd_progress"), "reports", None)
+        if reports is not None and reports.are_made:
             return True
         try:
             is_present = os.stat(self._path).st_mtime >= self._began

@@ -17,8 +17,6 @@ from .content import BEGIN, Content, aligned
 # and the checksum of what follows, 0 in memory. A checksum of these fields is last.
 HEADER = struct.Struct("<8sqqQQQI")
 MARK = b"hvdkeep4"
-# The one before had no tensors with another order of dimensions.
-MARKS = (MARK, b"hvdkeep3")
 SUM = struct.Struct("<I")
 # What building the value of a record raises that another module, or a stranger, has written.
 UNUSABLE = (
@@ -152,9 +150,7 @@ def read_header(place: str, raw: memoryview) -> Header:
         raise ValueError(f"{place} is too short for a state")
     header = bytes(raw[:BEGIN])
     mark, series, step, launch, described, size, checksum = HEADER.unpack_from(header)
-    if mark not in MARKS or SUM.unpack_from(header, HEADER.size)[0] != zlib.crc32(
-        header[: HEADER.size]
-    ):
+    if mark != MARK or SUM.unpack_from(header, HEADER.size)[0] != zlib.crc32(header[: HEADER.size]):
         raise ValueError(f"{place} has no complete state")
     if not BEGIN + described <= size <= len(raw):
         raise ValueError(f"{place} is shorter than the state that it should have")
