@@ -35,7 +35,6 @@ Command = Annotated[
 
 def bench(
     specs: options.Specs = None,
-    files: options.Files = None,
     settings: options.Settings = None,
     namespace: options.Namespace = None,
     context: options.Context = None,
@@ -66,13 +65,13 @@ def bench(
     from hvdchart.bench.scaling import bench_plan, sizes, turns_of
     from hvdchart.interrupts import interrupting_signals
 
-    planning.refuse_script(specs, files)
+    planning.refuse_script(specs)
     chosen = options.parse_numbers("workers", workers)
     words = options.split_words("command", command)
     if not words:
         words = ["python", "benchmark.py", "--model", model, "--batch-size", str(batch_size)]
         words += options.split_words("arguments", arguments)
-    _, plan = planning.plan_specs(specs, files, settings)
+    _, plan = planning.plan_specs(specs, settings)
     planning.print_warnings(plan)
     tried = sizes(plan.workers, chosen)
     trials = turns_of(tried, turns)

@@ -30,7 +30,6 @@ NoPush = Annotated[
 
 def deploy(
     specs: options.Specs = None,
-    files: options.Files = None,
     settings: options.Settings = None,
     fail_on_nan: options.FailOnNan = False,
     values: options.ValuesFiles = None,
@@ -76,9 +75,9 @@ def deploy(
 
     if build and no_build:
         raise typer.BadParameter("--build and --no-build contradict each other")
-    planning.refuse_script(specs, files)
+    planning.refuse_script(specs)
     chosen = options.chosen_settings(settings, fails_on_nan=fail_on_nan)
-    paths, plan = planning.plan_project(specs, files, chosen, code, values)
+    paths, plan = planning.plan_project(specs, chosen, code, values)
     planning.print_warnings(plan)
     # What the chart refuses is reported before the cluster is asked.
     checked = checked_values(plan)

@@ -44,7 +44,6 @@ def dev(
             help="Script or folder to watch and to run (default: the folder of the spec).",
         ),
     ] = None,
-    files: options.Files = None,
     *,
     given: ScriptOptions,
     settings: options.Settings = None,
@@ -85,13 +84,12 @@ def dev(
     from hvdchart.interrupts import interrupting_signals
 
     script = planning.Script.of_words(named or (), given, code)
-    watched = _watched(script, named or (), files, code)
+    watched = _watched(script, named or (), code)
     cluster, found = options.connect_with_helm(context, namespace, helm)
     program = replace(found, revisions=_REVISIONS)
     planner = _Planner(
         watched,
         script=script,
-        files=files,
         settings=[
             *([] if resume else [_ANEW]),
             *options.chosen_settings(settings, fails_on_nan=fail_on_nan),
@@ -120,11 +118,10 @@ class _Watched(NamedTuple):
 def _watched(
     script: planning.Script | None,
     named: "Sequence[str]",
-    files: list[Path] | None,
     code: Path | None,
 ) -> _Watched:
     """What a command line names. Raises BadParameter and FileError for what cannot be watched."""
-    paths = [script.path] if script else planning.spec_files(list(map(Path, named)), files, code)
+    paths = [script.path] if script else planning.spec_files(list(map(Path, named)), code)
     if code is None:
         first = next((path for path in paths if path != Path("-")), None)
         if first is None:
@@ -152,13 +149,11 @@ class _Planner:
         watched: _Watched,
         *,
         script: planning.Script | None,
-        files: list[Path] | None,
         settings: list[str],
         build: "Callable[..., Plan]",
     ) -> None:
         self._watched = watched
         self._script = script
-        self._files = files
         self._settings = settings
         self._build = build
         # The tags of the images that were built.
@@ -187,12 +182,10 @@ class _Planner:
     def _plan(self, version: "Mapping[str, Plain]") -> "Plan":
         values = {**_VALUES, "code": version}
         if self._script:
-            chosen = self._script.plan(
-                self._files, self._settings, values, self._report, is_marked=True
-            )
+            chosen = self._script.plan(self._settings, values, self._report, is_marked=True)
             return chosen.plan
         planning.tell_left_behind(self._watched.code, version, self._report)
-        return planning.plan_specs(self._watched.paths, None, self._settings, values)[1]
+        return planning.plan_specs(self._watched.paths, self._settings, values)[1]
 
 
 class _Runs:

@@ -14,7 +14,6 @@ from hvdchart.errors import ClusterError
 @takes_script
 def doctor(
     named: Named = None,
-    files: options.Files = None,
     code: options.Code = None,
     *,
     given: ScriptOptions,
@@ -61,16 +60,16 @@ def doctor(
 
     values = None
     script = planning.Script.of_words(named or (), given, code)
-    if named or files:
+    if named:
         from hvdchart.spec.values_schema import default_values
         from hvdchart.values.check_values import checked_values
         from hvdchart.values.merge import merge_values
 
         if script:
-            plan = script.plan(files, settings, {}).plan
+            plan = script.plan(settings, {}).plan
         else:
             specs = [Path(word) for word in named or ()]
-            _, plan = planning.plan_project(specs, files, settings, code)
+            _, plan = planning.plan_project(specs, settings, code)
         values = merge_values(default_values(), checked_values(plan))
     engines = working_engines()
     if engines:

@@ -28,12 +28,6 @@ Specs = Annotated[
         "standard input.",
     ),
 ]
-Files = Annotated[
-    list[Path] | None,
-    typer.Option(
-        "--file", "-f", metavar="FILE", help="Merge another spec file after SPEC; can be repeated."
-    ),
-]
 Settings = Annotated[
     list[str] | None,
     typer.Option(

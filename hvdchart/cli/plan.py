@@ -10,17 +10,9 @@ from hvdchart.cli.script_options import Named, ScriptOptions, takes_script
 from hvdchart.cli.terminal import console, print_document
 
 
-def _refuse_expectation(value: str) -> str:
-    if value:
-        problem = "--expect was removed: measure on your own nodes with `hvdchart bench`"
-        raise typer.BadParameter(problem)
-    return value
-
-
 @takes_script
 def plan(
     named: Named = None,
-    files: options.Files = None,
     code: options.Code = None,
     *,
     given: ScriptOptions,
@@ -35,10 +27,6 @@ def plan(
     explain: Annotated[
         bool, typer.Option("--explain", help="Print the reason for each number too.")
     ] = False,
-    expect: Annotated[
-        str,
-        typer.Option("--expect", "--speed", "--gbit", hidden=True, callback=_refuse_expectation),
-    ] = "",
 ) -> None:
     """Print the plan of a spec or a script: groups, ranks, threads, resources and warnings.
 
@@ -58,10 +46,10 @@ def plan(
     chosen = options.chosen_settings(settings, fails_on_nan=fail_on_nan)
     script = planning.Script.of_words(named or (), given, code)
     if script:
-        made = script.plan(files, chosen, {}).plan
+        made = script.plan(chosen, {}).plan
     else:
         specs = [Path(word) for word in named or ()]
-        _, made = planning.plan_project(specs, files, chosen, code)
+        _, made = planning.plan_project(specs, chosen, code)
         checked_values(made, needs_image=False)
     if output != "table":
         print_document(plan_report.document(made), output)

@@ -54,7 +54,6 @@ class Script:
 
     def plan(
         self,
-        files: list[Path] | None,
         settings: Sequence[str] | None,
         values: Mapping[str, Plain],
         report: Callable[[str], object] = note,
@@ -63,18 +62,12 @@ class Script:
     ) -> ScriptPlan:
         """The plan of the script, with warnings about its files; `report` gets the remarks.
 
-        The code is in `values`, or else read. `files` are spec files, which have nothing to be
-        merged into. With `is_marked`, messages about the run have the words of `hvdchart run`.
-        Raises FileError, SpecError and typer.BadParameter.
+        The code is in `values`, or else read. With `is_marked`, messages about the run have the
+        words of `hvdchart run`. Raises FileError, SpecError and typer.BadParameter.
         """
         from hvdchart.code.archive import pack_code
         from hvdchart.project.script import ScriptRun, plan_script, script_name
 
-        if files:
-            raise typer.BadParameter(
-                f"--file {files[0]}: {self.path} is a script, without a spec to merge it into; "
-                "`hvdchart run --save-spec` writes one"
-            )
         command = self.command()
         if "code" not in values:
             values = {**values, "code": pack_code(self.code or self.path, say)}
@@ -123,15 +116,13 @@ def tell_left_behind(
             report(f"warning: {warning}")
 
 
-def spec_files(
-    specs: list[Path] | None, files: list[Path] | None, code: Path | None = None
-) -> list[Path]:
-    """The spec files in order: SPEC first, then those of --file.
+def spec_files(specs: list[Path] | None, code: Path | None = None) -> list[Path]:
+    """The spec files in order.
 
     A folder stands for the spec in it. Without any of them, the spec is that of the folder that
     --code names or is in; empty without --code, too.
     """
-    named = [*(specs or ()), *(files or ())]
+    named = specs or []
     if not named and code is not None:
         named = [code if code.is_dir() else code.parent]
     return [path / SPEC_NAME if path.is_dir() else path for path in named]
@@ -139,7 +130,6 @@ def spec_files(
 
 def plan_specs(
     specs: list[Path] | None,
-    files: list[Path] | None,
     settings: list[str] | None,
     values: Mapping[str, Plain] | None = None,
     code: Path | None = None,
@@ -152,7 +142,7 @@ def plan_specs(
     from hvdchart.plan.planner import plan_tree
     from hvdchart.spec.load import load_specs
 
-    paths = spec_files(specs, files, code)
+    paths = spec_files(specs, code)
     for path in paths:
         if len(path.name) > 1 and path.name.startswith("-"):
             raise typer.BadParameter(
@@ -195,24 +185,22 @@ def is_script(named: Sequence[Path]) -> bool:
     return bool(named) and named[0].suffix in (".py", ".ipynb", ".sh")
 
 
-def refuse_script(specs: list[Path] | None, files: list[Path] | None) -> None:
+def refuse_script(specs: list[Path] | None) -> None:
     """Raise typer.BadParameter for a script where a command takes a spec alone.
 
     Raises FileError for a script that `hvdchart run` would not take either.
     """
-    named = [*(specs or ()), *(files or ())]
-    if is_script(named):
+    if specs and is_script(specs):
         from hvdchart.project.script import script_command
 
-        script_command(named[0], None)
+        script_command(specs[0], None)
         raise typer.BadParameter(
-            f"{named[0]} is a script: hvdchart run {named[0]}, whose --save-spec writes a spec"
+            f"{specs[0]} is a script: hvdchart run {specs[0]}, whose --save-spec writes a spec"
         )
 
 
 def plan_project(
     specs: list[Path] | None,
-    files: list[Path] | None,
     settings: list[str] | None,
     code: Path | None,
     values: list[Path] | None = None,
@@ -223,9 +211,8 @@ def plan_project(
     none.
     """
     if code is None:
-        named = [*(specs or ()), *(files or ())]
-        code = next((path for path in named if path.is_dir()), None)
-    return plan_specs(specs, files, settings, read_values(values, code), code)
+        code = next((path for path in specs or () if path.is_dir()), None)
+    return plan_specs(specs, settings, read_values(values, code), code)
 
 
 def print_warnings(plan: Plan, report: Callable[[str], object] = note) -> None:

@@ -14,7 +14,6 @@ from hvdchart.errors import DifferenceError
 @takes_script
 def render(
     named: Named = None,
-    files: options.Files = None,
     settings: options.Settings = None,
     code: options.Code = None,
     *,
@@ -65,10 +64,10 @@ def render(
     script = planning.Script.of_words(named or (), given, code)
     if script:
         paths = [script.path]
-        plan = script.plan(files, settings, {}).plan
+        plan = script.plan(settings, {}).plan
     else:
         specs = [Path(word) for word in named or ()]
-        paths, plan = planning.plan_project(specs, files, settings, code)
+        paths, plan = planning.plan_project(specs, settings, code)
     planning.print_warnings(plan)
     if manifests:
         from hvdchart.run.helm import manifests as helm_manifests

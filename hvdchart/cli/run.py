@@ -58,7 +58,7 @@ def run(
 
     own = planning.Script(script, arguments or (), given, code)
     chosen = options.chosen_settings(settings, fails_on_nan=fail_on_nan)
-    made = own.plan(None, chosen, {}, is_marked=True)
+    made = own.plan(chosen, {}, is_marked=True)
     plan = made.plan
     planning.print_warnings(plan)
     if save_spec:

@@ -24,7 +24,7 @@ def load_spec(
     """The spec in a file, or on standard input for "-".
 
     Further files are merged into it, and then each `path=value` of `settings` is set, as the
-    command does with --file and --set. `values` are merged last into the spec's `values`. Raises
+    command does with its files and --set. `values` are merged last into the spec's `values`. Raises
     FileError when a file cannot be read and SpecError when the spec is wrong.
     """
     return read_spec(load_specs([path, *more], settings, values))

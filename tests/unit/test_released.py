@@ -21,6 +21,9 @@ GONE = {
     for command in ("render", "discover", "migrate")
     for option in ("-o", "--output")
 }
+GONE |= {
+    f"{command} {option}" for command in ("deploy", "plan", "render") for option in ("-f", "--file")
+}
 # Keys of a spec that are refused with what to use instead, and that its schema does not have.
 GONE |= {f"launch.elastic{key}" for key in ("", ".minRanks", ".maxRanks")}
 GONE |= {"launch.hostsTimeoutSeconds"}

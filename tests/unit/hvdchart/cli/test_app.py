@@ -105,7 +105,6 @@ def test_check_refuses_a_missing_file_and_does_not_create_it(
         (["render"], 2, "no spec"),
         (["render", SPEC, "--check"], 2, "--check needs --write"),
         (["plan", SPEC, "-o", "xml"], 2, "'xml' is not one of 'table', 'json', 'yaml'"),
-        (["plan", SPEC, "--expect", "vgg16", "--speed", "1"], 2, "--expect was removed"),
         (["tune", SPEC, "--intra", "1,2"], 2, "`tune` was removed: set `tuning` in the spec"),
         (["bench", SPEC, "--command", "a 'b"], 2, "no closing quotation"),
         (["migrate"], 2, "give one of FILE and --command-line FILE"),

@@ -312,7 +312,6 @@ def project(spec: Path) -> Path:
     ("words", "key"),
     [
         (["{project}"], "archive"),
-        (["--file", "{project}"], "archive"),
         (["--code", "{project}"], "archive"),
         (["--code", "{project}/train.py"], "files"),
     ],

@@ -244,11 +244,6 @@ def test_option_of_a_script_is_refused_beside_a_spec(
     assert "--workers is an option of scripts: in a spec, --set sets nodes.0.count" in done.errors
 
 
-def test_spec_file_is_refused_beside_a_script(hvdchart: Command, script: Path) -> None:
-    done = hvdchart("plan", script, "--file", "more.yaml")
-    assert (done.code, "--save-spec" in done.errors) == (2, True)
-
-
 @pytest.mark.parametrize(("options", "is_reported"), [([], True), (["--cpu", "2"], False)])
 def test_worker_without_cpu_is_told_to_be_small(
     hvdchart: Command, script: Path, options: list[str], is_reported: bool
