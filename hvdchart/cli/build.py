@@ -87,20 +87,19 @@ def with_own_image(
     specs: list[Path],
     cluster: "Cluster",
     *,
-    folder: Path | None = None,
     pushes: bool = True,
     is_preview: bool = False,
     builder: str | None,
     load_with: str,
     provided: "Collection[str]" = (),
 ) -> "Plan":
-    """The plan with the image of a folder's Dockerfile, which is built and brought to the cluster.
+    """The plan with the image of a project, which is built and brought to the cluster.
 
-    Without a folder: that of the first spec, if it has a Dockerfile and the plan's image neither a
-    tag nor a digest; else the plan is returned as it is. With `is_preview` nothing is built, nor
+    That is of the first spec's folder, if it has a Dockerfile and the plan's image neither a tag
+    nor a digest; else the plan is returned as it is. With `is_preview` nothing is built, nor
     for a tag that is `provided` already. `pushes` says whether the image leaves this machine, and
-    `load_with` is the command that loads it instead of a push. Raises ImageError when the plan's
-    image cannot be the one to build, and when building or delivering it fails, and FileError when a
+    `load_with` is the command that loads it instead of a push. Raises ImageError when the image has
+    no name, and when building or delivering it fails, and FileError when a
     file of the folder cannot be read.
     """
     from dataclasses import replace
@@ -115,14 +114,11 @@ def with_own_image(
     if not isinstance(image, dict):
         # Refused with the other values.
         return plan
-    if folder is None:
-        folder = specs[0].parent
-        is_fixed = bool(image.get("tag") or image.get("digest"))
-        has_folder = specs[0] != Path("-")
-        if is_fixed or not has_folder or not (folder / "Dockerfile").is_file():
-            return plan
-    if image.get("digest"):
-        raise ImageError("`image.digest` names another image than the one to build: remove it")
+    folder = specs[0].parent
+    is_fixed = bool(image.get("tag") or image.get("digest"))
+    has_folder = specs[0] != Path("-")
+    if is_fixed or not has_folder or not (folder / "Dockerfile").is_file():
+        return plan
     if not image.get("repository"):
         raise ImageError("`image.repository` is missing: set it to the name of the image to build")
     source = Source(folder, str(image["repository"]))

@@ -1,6 +1,5 @@
 """The command `deploy`."""
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -14,15 +13,6 @@ DryRun = Annotated[
     bool, typer.Option("--dry-run", help="Print the manifests, checked by the API server.")
 ]
 Diff = Annotated[bool, typer.Option("--diff", help="Print what would change; change nothing.")]
-Build = Annotated[
-    Path | None,
-    typer.Option(
-        metavar="FOLDER",
-        help="Build this folder's Dockerfile first (default: the spec's folder, where it has one "
-        "and `image.tag` is not set).",
-    ),
-]
-NoBuild = Annotated[bool, typer.Option("--no-build", help="Build no image.")]
 NoPush = Annotated[
     bool, typer.Option("--no-push", help="Neither push nor load the image: the nodes have it.")
 ]
@@ -42,8 +32,6 @@ def deploy(
     wait: options.Wait = False,
     dry_run: DryRun = False,
     diff: Diff = False,
-    build: Build = None,
-    no_build: NoBuild = False,
     no_push: NoPush = False,
     builder: options.Builder = None,
     load_with: options.LoadWith = "",
@@ -51,9 +39,10 @@ def deploy(
 ) -> None:
     """Install or upgrade a run, and follow its phases and logs until it ends.
 
-    A folder is a project: its spec and its code. If the project has a Dockerfile, the command first
-    builds its image and pushes it, or loads it with --load-with, unless that was done for the
-    same content. Interrupting the command does not stop the run.
+    A folder is a project: its spec and its code. If the project has a Dockerfile, and the spec's
+    image neither a tag nor a digest, the command first builds its image and pushes it, or loads it
+    with --load-with, unless that was done for the same content. Interrupting the command does not
+    stop the run.
 
     Examples:
       hvdchart deploy run.spec.yaml
@@ -61,7 +50,7 @@ def deploy(
       hvdchart deploy my-project
       hvdchart deploy run.spec.yaml --code train.py --wait
       hvdchart deploy run.spec.yaml --diff
-      hvdchart deploy run.spec.yaml --build . --builder podman
+      hvdchart deploy my-project --builder podman
       hvdchart deploy run.spec.yaml --load-with "minikube image load"
 
     Exit codes: 0 the run finished; 3, 4 the spec or the values are wrong; 6 Helm failed; 7 the
@@ -73,8 +62,6 @@ def deploy(
     from hvdchart.run import helm as helm_module
     from hvdchart.values.check_values import checked_values
 
-    if build and no_build:
-        raise typer.BadParameter("--build and --no-build contradict each other")
     planning.refuse_script(specs)
     chosen = options.chosen_settings(settings, fails_on_nan=fail_on_nan)
     paths, plan = planning.plan_project(specs, chosen, code, values)
@@ -85,21 +72,19 @@ def deploy(
     present = find_run_of_name(cluster, plan.spec.name, program)
     if not (force or dry_run or diff):
         check_before_install(cluster, checked)
-    if not no_build:
-        try:
-            plan = with_own_image(
-                plan,
-                paths,
-                cluster,
-                folder=build,
-                pushes=not no_push,
-                is_preview=dry_run or diff,
-                builder=builder,
-                load_with=load_with,
-            )
-        except KeyboardInterrupt:
-            note("", "nothing was deployed")
-            raise
+    try:
+        plan = with_own_image(
+            plan,
+            paths,
+            cluster,
+            pushes=not no_push,
+            is_preview=dry_run or diff,
+            builder=builder,
+            load_with=load_with,
+        )
+    except KeyboardInterrupt:
+        note("", "nothing was deployed")
+        raise
     if dry_run or diff:
         manifests = helm_module.preview(plan, cluster.namespace, program)
         if not diff:

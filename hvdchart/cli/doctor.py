@@ -21,9 +21,6 @@ def doctor(
     namespace: options.Namespace = None,
     context: options.Context = None,
     helm: options.HelmProgram = "helm",
-    is_builder_needed: Annotated[
-        bool, typer.Option("--builder", help="Count a missing image builder as a problem.")
-    ] = False,
     prober: Annotated[
         str,
         typer.Option(
@@ -77,7 +74,7 @@ def doctor(
     else:
         builder = Finding(
             "image builder",
-            "problem" if is_builder_needed else "unknown",
+            "unknown",
             f"none of {', '.join(ENGINES)} works here",
             "install and start one to build images; --code needs none",
         )

@@ -31,10 +31,10 @@ def project(
     """A spec in a folder with a Dockerfile; its image has no tag. Helm installs it as `hvd`."""
     monkeypatch.delenv("HVDCHART_LOAD_WITH", raising=False)
     answer_as(helm, "hvd")
-    for name in ("project", "other"):
-        (tmp_path / name).mkdir()
-        (tmp_path / name / "Dockerfile").write_text(f"FROM {name}\n")
-    spec = tmp_path / "project" / "run.spec.yaml"
+    folder = tmp_path / "project"
+    folder.mkdir()
+    (folder / "Dockerfile").write_text("FROM project\n")
+    spec = folder / "run.spec.yaml"
     spec.write_text(json.dumps({**SPEC, "image": {"repository": REPOSITORY}}))
     return spec
 
@@ -95,10 +95,10 @@ def test_the_image_is_built_again_when_its_content_changes(
 
 @pytest.mark.parametrize(
     "options",
-    [["--set", "image.tag=v1"], ["--set", f"image.digest={DIGEST}"], ["--no-build"]],
-    ids=["tag", "digest", "no build"],
+    [["--set", "image.tag=v1"], ["--set", f"image.digest={DIGEST}"]],
+    ids=["tag", "digest"],
 )
-def test_no_image_is_built_where_another_is_named_or_none_is_asked_for(
+def test_no_image_is_built_where_another_is_named(
     hvdchart: Command, project: Path, docker: StubProgram, helm: StubProgram, options: list[str]
 ) -> None:
     assert hvdchart("deploy", project, "--detach", *options).code == 0
@@ -117,41 +117,14 @@ def test_no_image_is_built_for_a_spec_on_standard_input(
     assert docker.calls == []
 
 
-@pytest.fixture
-def other(tmp_path: Path, project: Path) -> Path:
-    """Another folder with a Dockerfile than that of the spec."""
-    return tmp_path / "other"
-
-
 @pytest.mark.slow
-def test_a_folder_that_is_asked_for_is_built_whatever_the_tag(
-    hvdchart: Command, project: Path, docker: StubProgram, helm: StubProgram, other: Path
+def test_an_image_that_the_nodes_have_is_built_alone(
+    hvdchart: Command, project: Path, docker: StubProgram, helm: StubProgram
 ) -> None:
-    options = ["--build", other, "--set", "image.tag=v1", "--no-push"]
-    done = hvdchart("deploy", project, "--detach", *options)
+    done = hvdchart("deploy", project, "--detach", "--no-push")
     assert done.code == 0, done.errors
     assert words(docker) == ["inspect", "build"]
-    assert installed_values(helm)["image"]["tag"] == tag_of(other)
-
-
-def test_a_folder_is_not_built_where_a_digest_names_another_image(
-    hvdchart: Command, project: Path, other: Path
-) -> None:
-    done = hvdchart("deploy", project, "--build", other, "--set", f"image.digest={DIGEST}")
-    assert (done.code, "`image.digest` names another image" in done.errors) == (9, True)
-
-
-def test_a_folder_to_build_and_no_build_contradict_each_other(
-    hvdchart: Command, project: Path, other: Path
-) -> None:
-    assert hvdchart("deploy", project, "--build", other, "--no-build").code == 2
-
-
-def test_a_folder_to_build_needs_a_dockerfile(
-    hvdchart: Command, project: Path, other: Path
-) -> None:
-    (other / "Dockerfile").unlink()
-    assert hvdchart("deploy", project, "--build", other).code == 5
+    assert installed_values(helm)["image"]["tag"] == tag_of(project.parent)
 
 
 @pytest.fixture

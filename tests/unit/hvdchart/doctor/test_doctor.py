@@ -416,7 +416,6 @@ def test_problems_are_counted(hvdchart: Command, spec_with_problems: Path) -> No
         ),
         (["version list"], [], 7, {"cluster": "problem", "Helm": "ok"}),
         ([], ["-n", "none"], 7, {"cluster": "ok", "namespace": "problem"}),
-        ([], ["--builder"], 7, {"image builder": "problem", "kubectl": "ok"}),
         ([], [], 0, {"image builder": "unknown", "rights to deploy": "ok"}),
     ],
 )
