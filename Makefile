@@ -109,7 +109,7 @@ lock: venv ## Lock the newest Python packages that requirements/*.in allow
 	    $$name.in -o $$name.txt || exit; done
 
 # Each is tests/bench/bench_NAME.py, with its options in ARGS: `make bench-faults ARGS=--help`.
-BENCHES_APART := bench-faults bench-sizes bench-scale bench-bare bench-pipeline bench-1000 bench-releases
+BENCHES_APART := $(shell sed -nE 's/^(bench-[a-z0-9]+):.*/\1/p' $(MAKEFILE_LIST))
 bench: venv ## Measure rendering, commands and the loop of `hvdchart dev`; checks nothing
 	@for file in $(filter-out $(BENCHES_APART:bench-%=tests/bench/bench_%.py),$(wildcard tests/bench/bench_*.py)); do \
 	  $(PY) -m $$(echo $${file%.py} | tr / .) || exit; done

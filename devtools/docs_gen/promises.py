@@ -19,7 +19,6 @@ from devtools.docs_gen.generated import replace_sections
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "docs" / "security.md"
-MARKER = "pytest.mark.promise"
 _LINK = re.compile(r"\[([^\[\]]+)\]\[\]")
 
 
