@@ -32,11 +32,7 @@ _COMMANDS = {
     "Write a spec": ("init", "plan", "render", "schema", "discover", "migrate"),
     "Prepare and measure": ("doctor", "build", "image", "bench"),
 }
-# Commands that this version does not have, and what to do instead.
-_GONE = {
-    "tune": "set `tuning` in the spec, and compare the settings with `hvdchart bench`",
-}
-# What Helm, kubectl, Docker and schedulers call a command.
+# What Helm, kubectl, Docker, schedulers and version 0.1.0 call a command.
 _OTHER_NAMES = {
     "cancel": "stop",
     "delete": "undeploy",
@@ -45,6 +41,7 @@ _OTHER_NAMES = {
     "ps": "list",
     "rm": "undeploy",
     "submit": "run",
+    "tune": "bench",
     "uninstall": "undeploy",
 }
 # Python has functions of these names: the modules append an underscore to theirs.
@@ -117,22 +114,10 @@ def _add(group: typer.Typer, name: str, function: Callable[..., None]) -> None:
     group.command(name, cls=Command, help=text, short_help=first, epilog=end)(function)
 
 
-def _refuse(name: str, instead: str) -> None:
-    """Add a command that only says that it was removed, and what to do instead."""
-
-    def refuse() -> None:
-        raise typer.BadParameter(f"`{name}` was removed: {instead}")
-
-    ignored = {"ignore_unknown_options": True, "allow_extra_args": True}
-    app.command(name, hidden=True, context_settings=ignored, add_help_option=False)(refuse)
-
-
 for _name in (name for group in _COMMANDS.values() for name in group if name != "image"):
     _module = import_module(f"hvdchart.cli.{_name}")
     _function = f"{_name}_" if _name in _TAKEN else _name
     _add(app, _name, getattr(_module, _function))
-for _name, _instead in _GONE.items():
-    _refuse(_name, _instead)
 _image = typer.Typer(no_args_is_help=True, help="Check container images.")
 _image.callback()(lambda: None)
 _add(_image, "check", image.check)

@@ -11,21 +11,14 @@ from hvdchart.cli.terminal import note, write_document
 
 def migrate(
     file: Annotated[
-        Path | None,
+        Path,
         typer.Argument(
             metavar="FILE",
             help="Values of the old chart, an MPIJob, PyTorchJob, TrainJob, Volcano Job or a "
-            "script with one launcher's line; - reads standard input.",
+            "script with one launcher's line (mpirun, srun, torchrun, horovodrun, accelerate or "
+            "deepspeed); - reads standard input.",
         ),
-    ] = None,
-    command_line: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE",
-            help="Read this file as a script, whatever is in it: mpirun, srun, torchrun, "
-            "horovodrun, accelerate or deepspeed; - reads standard input.",
-        ),
-    ] = None,
+    ],
     output: Output = None,
     report: Annotated[
         Path | None,
@@ -46,20 +39,16 @@ def migrate(
     cannot be read or written.
     """
     from hvdchart.files import write_atomically
-    from hvdchart.migrate.convert import migrate_command_line, migrate_file
+    from hvdchart.migrate.convert import migrate_file
     from hvdchart.migrate.migration_text import report_text, values_text
     from hvdchart.spec.load import read_bytes
     from hvdchart.spec.values_schema import values_schema
 
-    source = file or command_line
-    if source is None or (file and command_line):
-        raise typer.BadParameter("give one of FILE and --command-line FILE")
     if output and report and output.resolve() == report.resolve():
         raise typer.BadParameter("--write and --report name the same file")
-    read = migrate_file if file else migrate_command_line
-    data, name = read_bytes(source)
-    migration = read(data, name, values_schema())
-    values = values_text(migration, source.name if source.name != "-" else "standard input")
+    data, name = read_bytes(file)
+    migration = migrate_file(data, name, values_schema())
+    values = values_text(migration, file.name if file.name != "-" else "standard input")
     lines = report_text(migration)
     if output is not None:
         write_atomically(output, values)

@@ -37,7 +37,7 @@ _RENDER = "or what its chart renders: helm template RELEASE CHART -f FILE | hvdc
 _EXPECTED = (
     f"values of {_STABLE}; an MPIJob ({', '.join(MPIJOB_VERSIONS)}), a PyTorchJob "
     f"({PYTORCHJOB_VERSION}), a TrainJob ({TRAINJOB_VERSION}) or a Volcano Job; {_RENDER}; "
-    "a script with a line that begins with its launcher"
+    "a script, with #! at its beginning or a line that begins with its launcher"
 )
 _ARENA = (
     "values of Arena's chart, which migrate does not convert: migrate the MPIJob that it made, "
@@ -67,7 +67,7 @@ _OPERATORS_OWN = re.compile(
 def migrate_file(data: bytes, file: str, schema: Mapping[str, Any]) -> Ledger:
     """Migrate a file's content; `schema` is that of the chart's values. Raises SpecError."""
     if is_script(data):
-        return migrate_command_line(data, file, schema)
+        return _finish(migrate_script(data, file, schema))
     root, others = read_input(data, file)
     ledger = Ledger(root, schema)
     for other in others:
@@ -75,11 +75,6 @@ def migrate_file(data: bytes, file: str, schema: Mapping[str, Any]) -> Ledger:
     ledger.source, read = _job_reader(ledger.tree) or _find_chart(ledger)
     read(ledger)
     return _finish(ledger)
-
-
-def migrate_command_line(data: bytes, file: str, schema: Mapping[str, Any]) -> Ledger:
-    """Migrate a script with the line of one launcher. Raises SpecError."""
-    return _finish(migrate_script(data, file, schema))
 
 
 def _job_reader(tree: Plain) -> tuple[str, Reader] | None:

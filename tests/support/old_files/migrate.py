@@ -9,7 +9,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from hvdchart.migrate.convert import migrate_command_line, migrate_file, read_input
+from hvdchart.migrate.convert import migrate_file, read_input
 from hvdchart.migrate.ledger import Ledger
 from hvdchart.spec.values_schema import values_schema
 from tests.support.strategies import damaged
@@ -28,8 +28,7 @@ def load_tree(name: str) -> Any:
 @functools.cache
 def migrate_path(path: Path) -> Ledger:
     """The migration of a file; not to be changed."""
-    migrate = migrate_command_line if path.suffix == ".sh" else migrate_file
-    return migrate(path.read_bytes(), path.name, values_schema())
+    return migrate_file(path.read_bytes(), path.name, values_schema())
 
 
 def migrate_text(text: str) -> Ledger:
@@ -37,7 +36,7 @@ def migrate_text(text: str) -> Ledger:
 
 
 def migrate_line(text: str) -> Ledger:
-    return migrate_command_line(text.encode(), "<line>", values_schema())
+    return migrate_file(text.encode(), "<line>", values_schema())
 
 
 def migrate_tree(tree: Any) -> Ledger:

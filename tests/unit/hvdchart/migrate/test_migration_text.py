@@ -105,25 +105,22 @@ def test_values_and_report_cannot_be_one_file(tmp_path: Path) -> None:
 
 def test_command_reads_standard_input_and_prints_values_and_report() -> None:
     line = PATHS["slurm.sh"].read_text()
-    done = CliRunner().invoke(app, ["migrate", "--command-line", "-"], input=line)
+    done = CliRunner().invoke(app, ["migrate", "-"], input=line)
     assert done.exit_code == 0
     expected = whole_report(PATHS["slurm.sh"]).replace("from slurm.sh", "from standard input")
     assert f"{done.stdout}---\n{done.stderr}" == expected
 
 
-@pytest.mark.parametrize("option", [[], ["--command-line"]])
 @pytest.mark.parametrize(
     "content", [b"for a in b: [c", b"a" * (MAX_BYTES + 1), b"a: \xff\xfe"], ids=len
 )
-def test_refused_file_leaves_no_file_behind(
-    tmp_path: Path, option: list[str], content: bytes
-) -> None:
+def test_refused_file_leaves_no_file_behind(tmp_path: Path, content: bytes) -> None:
     given = tmp_path / "in"
     output = tmp_path / "values.yaml"
     report = tmp_path / "report.txt"
     given.write_bytes(content)
     done = CliRunner().invoke(
-        app, ["migrate", *option, str(given), "-w", str(output), "--report", str(report)]
+        app, ["migrate", str(given), "-w", str(output), "--report", str(report)]
     )
     assert isinstance(done.exception, SpecError)
     assert (sorted(tmp_path.iterdir()), done.stdout) == ([given], "")

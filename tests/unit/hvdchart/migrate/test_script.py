@@ -120,8 +120,11 @@ def test_sbatch_values_are_not_found_in_other_text(script: str, number: int, slo
         ("mpirun -np 2 --zoom 1 t", "migrate does not understand option --zoom of mpirun"),
         ("mpirun -np 2 a\nmpirun -np 2 b", "<line>:2:1: line 2: a second line that starts a"),
         ("cat <<EOF\nmpirun -np 2 a\nEOF", "<< begins more than a simple command"),
-        ("for a in 1 2; do mpirun -np 2 a; done", "for begins more than a simple command"),
-        ("run() { mpirun -np 2 a; }", "( begins more than a simple command"),
+        (
+            "#!/bin/sh\nfor a in 1 2; do mpirun -np 2 a; done",
+            "for begins more than a simple command",
+        ),
+        ("#!/bin/sh\nrun() { mpirun -np 2 a; }", "( begins more than a simple command"),
         ("mpirun -np 2 'a", "<line>: what begins with ' in line 1 is not closed"),
         ("horovodrun -np 2 --min-np 4 t", "--min-np is 4, but 1 workers x 2 slots start 2 ranks"),
         ("mpirun -np 2 -ppn 2 -bind-to none -l -mca a b t", "no launcher of mode mpirun has both"),
@@ -152,7 +155,7 @@ def test_line_that_does_not_say_enough_is_refused(line: str, message: str) -> No
             "a line for PBS, which migrate does not read; expected lines",
         ),
         ("#SBATCH --nodes=2-4\nmpirun t", "line 1: #SBATCH: argument -N/--nodes: 2-4 is no whole"),
-        ("python train.py", "no line starts a training; the file begins with python train.py; exp"),
+        ("#!/bin/sh\npython train.py", "no line starts a training"),
     ],
 )
 def test_what_is_no_longer_read_is_refused_with_what_to_write(line: str, message: str) -> None:
@@ -213,7 +216,7 @@ def test_line_of_another_launcher_is_refused_by_name(line: str, message: str) ->
         ("# mpirun -np 9 z\nmpirun -np 1 t '#' a#b", ["t", "#", "a#b"]),
         ('mpirun -np 1 t "a\\"b" \'c\\d\' e\\ f "" "$"', ["t", 'a"b', "c\\d", "e f", "", "$"]),
         ("time nohup mpirun -np 1 t > log 2>&1 &", ["t"]),
-        ("> log mpirun -np 1 -x A t", ["t"]),
+        ("#!/bin/sh\n> log mpirun -np 1 -x A t", ["t"]),
         ("exec > log\necho `a` $(b) $? a\\ > c & mpirun -np 1 t | tee x", ["t"]),
         ('#SBATCH -n 2\nmpirun t ${SLURM_NTASKS}x "$SLURM_NPROCS"', ["t", "2x", "2"]),
     ],
@@ -226,8 +229,8 @@ def test_script_is_read_as_a_shell_reads_it(script: str, arguments: list[str]) -
     ("line", "check"),
     [
         (
-            "pip install x && mpirun -np 1 t",
-            "line 1 is dropped (pip install x): do it in the image",
+            "#!/bin/sh\npip install x && mpirun -np 1 t",
+            "line 2 is dropped (pip install x): do it in the image",
         ),
         (
             "cd /work && mpirun -np 1 t",
