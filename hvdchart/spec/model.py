@@ -363,7 +363,7 @@ class Spec:
         ObjectOf(HorovodSettings), "Horovod's settings", HorovodSettings()
     )
     image: Image | None = optional(
-        ObjectOf(Image, {"ssh": "no image needs OpenSSH any more: remove it"}),
+        ObjectOf(Image),
         "container image of all pods; required unless `values` has one",
     )
     volumes: Mapping[str, Volume] = key(

@@ -107,12 +107,6 @@ WRONG_VALUES = [
         "8:62",
         "none here and core in `tuning.binding`",
     ),
-    (
-        "train:\n",
-        "image: {repository: a, ssh: 'b:1'}\ntrain:\n",
-        "8:24",
-        "image.ssh: no image needs OpenSSH any more: remove it; expected one of the keys",
-    ),
     ("train:\n", "  - {name: master, count: 1, gpus: 1}\ntrain:\n", "8:12", "master"),
     (
         "train:\n",
