@@ -19,7 +19,6 @@ import os
 import sys
 import time
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 # Seconds between two reports of the same process: a step may take a millisecond.
@@ -33,8 +32,8 @@ VARIABLES = (
     ("PMI_RANK", "PMI_SIZE"),
     ("RANK", "WORLD_SIZE"),
 )
-# Whether the script reports its progress, which rank/step_count.py looks at, and when it did last.
-reports = SimpleNamespace(are_made=False, at=-EVERY)
+# When this process reported last.
+_reported = {"at": -EVERY}
 
 
 def report(
@@ -49,12 +48,11 @@ def report(
     reported. Numbers of NumPy and of the frameworks are taken, too. Each rank may call this after
     each step. What is reported within a second of the last time is left out, but for the last step.
     """
-    reports.are_made = True
     folder = os.environ.get("HVD_METRICS_DIR")
     now = time.monotonic()
-    if not folder or (now - reports.at < EVERY and step != steps):
+    if not folder or (now - _reported["at"] < EVERY and step != steps):
         return
-    reports.at = now
+    _reported["at"] = now
     rank, size = find_rank()
     reported = {
         "step": step,

@@ -109,10 +109,7 @@ class Counter:
             self._write(*last)
 
     def _is_of_script(self) -> bool:
-        """Whether the script reports its progress, or writes this file itself."""
-        reports = getattr(sys.modules.get("hvd_progress"), "reports", None)
-        if reports is not None and reports.are_made:
-            return True
+        """Whether the script has written this file, also by hvd_progress."""
         try:
             is_present = os.stat(self._path).st_mtime >= self._began
             with open(self._path, "rb") as file:
