@@ -54,8 +54,6 @@ def command_page() -> str:
     a command, an argument or an option has no help.
     """
     command: Any = get_command(app.app)
-    # Those that only say that they were removed are not described.
-    command.commands = {name: each for name, each in command.commands.items() if not each.hidden}
     if undescribed := [*_undescribed(command, "hvdchart")]:
         sys.exit(f"no help for {', '.join(undescribed)}")
     context = command.context_class(command, info_name="hvdchart")
@@ -75,11 +73,10 @@ def _undescribed(command: Any, name: str) -> Iterator[str]:
     if not command.help:
         yield name
     for parameter in command.params:
-        if not parameter.hidden and not parameter.help:
+        if not parameter.help:
             yield f"{name} {parameter.opts[0]}"
     for word, below in getattr(command, "commands", {}).items():
-        if not below.hidden:
-            yield from _undescribed(below, f"{name} {word}")
+        yield from _undescribed(below, f"{name} {word}")
 
 
 def exit_codes() -> str:

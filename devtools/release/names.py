@@ -45,7 +45,7 @@ def _commands(group: Any, prefix: str) -> Iterator[str]:
         words = f"{prefix}{word}"
         if hasattr(command, "commands"):
             yield from _commands(command, f"{words} ")
-        elif not command.hidden:
+        else:
             yield words
             for option in command.params:
                 for name in (*option.opts, *option.secondary_opts):

@@ -97,7 +97,7 @@ class Command(TyperCommand):
             each for each in self.get_params(ctx) if each.param_type_name == "option"
         ]
         names = {name: each for each in options for name in (*each.opts, *each.secondary_opts)}
-        return {name: not each.is_flag for name, each in names.items() if not each.hidden}
+        return {name: not each.is_flag for name, each in names.items()}
 
     def _meant(self, ctx: Any, unknown: str) -> str:
         """The end of the sentence: which option differs from an unknown one by a slip, if any."""

@@ -27,7 +27,7 @@ GONE |= {
 # Keys of a spec that are refused with what to use instead, and that its schema does not have.
 GONE |= {f"launch.elastic{key}" for key in ("", ".minRanks", ".maxRanks")}
 GONE |= {"launch.hostsTimeoutSeconds"}
-# Commands that went; they say what to use instead.
+# Commands that went; the message names another one.
 GONE_COMMANDS = ("tune",)
 
 
