@@ -17,8 +17,6 @@ from hvd_pods.rules.state import Activity
 from tests.support.runs import make_run
 from tests.support.world import WALL, World, one_group, pod
 
-CREATING = {"containerStatuses": [{"name": "worker", "state": {"waiting": {"reason": None}}}]}
-
 
 def waiting(world: World) -> World:
     """A master that waits for workers, of which none has answered; its launcher is prepared."""

@@ -25,7 +25,6 @@ from tests.unit.hvdchart.played_runs import play
 
 ROOT = Path(__file__).parents[4]
 SPEC = ROOT / "values" / "xeon-4.spec.yaml"
-MIXED = ROOT / "values" / "mixed.spec.yaml"
 GOLDEN = ROOT / "values" / "xeon-4.yaml"
 
 
