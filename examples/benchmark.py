@@ -29,7 +29,7 @@ try:
     from hvd_progress import report
 except ImportError:
 
-    def report(step: int, steps: int, loss: float, images_per_second: float) -> None:
+    def report(step: int, steps: int, loss: float, samples_per_second: float) -> None:
         """This script also runs alone, without the file beside it that tells the progress."""
 
 
@@ -198,7 +198,7 @@ def summarize(options: argparse.Namespace, figures: list[float]) -> dict[str, An
         "ranks": hvd.size(),
         "perRank": [round(float(rank.mean()), 3) for rank in of_ranks],
         # What `hvdchart bench` reads.
-        "imagesPerSecond": round(statistics.fmean(totals), 3),
+        "samplesPerSecond": round(statistics.fmean(totals), 3),
         "interval": round(confidence(totals), 3),
         "rounds": [round(total, 3) for total in totals],
     }
@@ -229,7 +229,7 @@ def main() -> int:
         tf.config.set_visible_devices(gpus[hvd.local_rank()], "GPU")
     result = measure(options)
     if hvd.rank() == 0:
-        total = result["imagesPerSecond"]
+        total = result["samplesPerSecond"]
         interval = result["interval"]
         print(f"{total:.1f} +- {interval:.1f} samples/s on {result['ranks']} ranks")
         print("RESULT", json.dumps(result), flush=True)

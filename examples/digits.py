@@ -193,7 +193,7 @@ def train(options: argparse.Namespace) -> dict[str, Any]:
     return {
         "accuracy": round(float(held["accuracy"]), 4),
         "losses": losses,
-        "images_per_second": throughput(epoch_ends, len(mine.labels) * hvd.size()),
+        "samples_per_second": throughput(epoch_ends, len(mine.labels) * hvd.size()),
         "ranks": hvd.size(),
         "epochs": options.epochs,
         "steps": int(model.optimizer.iterations),
@@ -251,7 +251,7 @@ def main() -> int:
     meet()
 
     result = train(options)
-    speed = result["images_per_second"]
+    speed = result["samples_per_second"]
     if speed:
         say(f"throughput: {speed:.0f} images/s over {hvd.size()} ranks")
     else:

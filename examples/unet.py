@@ -305,7 +305,7 @@ def train(options: argparse.Namespace) -> dict[str, Any]:
         "steps": int(optimizer.iterations),
         "resumed_after_step": done,
         "ranks": hvd.size(),
-        "images_per_second": None if speed is None else speed * hvd.size(),
+        "samples_per_second": None if speed is None else speed * hvd.size(),
         "weights": digest,
         # If the gradients are averaged, the weights are equal bit for bit.
         "ranks_agree": len(set(hvd.allgather_object(digest))) == 1,

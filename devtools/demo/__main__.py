@@ -130,7 +130,7 @@ def show_summary(session: Session, result: dict[str, float], seconds: float) -> 
     console.rule()
     note(
         f"accuracy   {result['accuracy']:.4f} on held-out digits\n"
-        f"throughput {result['images_per_second']:.0f} images/s over {result['ranks']:.0f} ranks\n"
+        f"throughput {result['samples_per_second']:.0f} images/s over {result['ranks']:.0f} ranks\n"
         f"total time {seconds:.0f} s"
     )
     values = VALUES.relative_to(ROOT)

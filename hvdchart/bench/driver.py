@@ -29,7 +29,7 @@ def parse_speed(output: str) -> float | None:
         start = line.find("RESULT {")
         if start >= 0:
             try:
-                return float(json.loads(line[start + len("RESULT ") :])["imagesPerSecond"])
+                return float(json.loads(line[start + len("RESULT ") :])["samplesPerSecond"])
             except (ValueError, KeyError, TypeError):
                 return None
     return None

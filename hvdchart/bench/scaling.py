@@ -121,7 +121,7 @@ def rows(measured: Sequence[Measurement]) -> list[Object]:
             {
                 "workers": size,
                 "ranks": next(iter(turns.values())).ranks,
-                "imagesPerSecond": round(speed, 3),
+                "samplesPerSecond": round(speed, 3),
                 "interval": round(interval, 3),
                 "efficiency": round(efficiency, 4),
                 "efficiencyInterval": round(efficiency_interval, 4),

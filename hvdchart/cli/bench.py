@@ -28,7 +28,7 @@ Command = Annotated[
     str,
     typer.Option(
         metavar="COMMAND",
-        help='Measure this command instead, which prints RESULT {"imagesPerSecond": ...}.',
+        help='Measure this command instead, which prints RESULT {"samplesPerSecond": ...}.',
     ),
 ]
 
@@ -105,7 +105,7 @@ def _print_table(result: "Object") -> None:
     for column in ("workers", "ranks", "samples/s", "a worker", "efficiency"):
         table.add_column(column, justify="right")
     for row in result["rows"]:
-        speed = row["imagesPerSecond"]
+        speed = row["samplesPerSecond"]
         half = row["interval"]
         table.add_row(
             str(row["workers"]),

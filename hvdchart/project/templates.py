@@ -51,7 +51,7 @@ TEMPLATES = {
         ),
         Template(
             "benchmark",
-            "measures images per second with well-known networks and random data",
+            "measures samples per second with well-known networks and random data",
             "benchmark.py",
             _CPU_IMAGE,
             "Horovod with TensorFlow",

@@ -88,7 +88,7 @@ def _rows(ranks: Sequence[str], status: Status, usages: Sequence[Usage]) -> Iter
             node=one_line(pod.node) if pod else "",
             state="Stalled" if is_stalled else _state(pod, status),
             step=_whole(own.get("step")),
-            rate=_finite(own.get("images_per_second")),
+            rate=_finite(own.get("samples_per_second")),
             **_used(usage),
         )
     for pod in status.pods:

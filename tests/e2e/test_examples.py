@@ -35,9 +35,9 @@ def test_benchmark_measures_two_ranks(namespace: Namespace) -> None:
     }
     result = read_result(namespace.train("hvd", values))
     assert (result["ranks"], len(result["perRank"]), len(result["rounds"])) == (2, 2, 3)
-    assert result["imagesPerSecond"] > 0
+    assert result["samplesPerSecond"] > 0
     # Both are means of the same rounds.
-    assert abs(sum(result["perRank"]) - result["imagesPerSecond"]) < 0.01
+    assert abs(sum(result["perRank"]) - result["samplesPerSecond"]) < 0.01
 
 
 def torch_values(image: dict[str, str], **launch: object) -> Values:

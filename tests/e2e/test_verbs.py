@@ -34,7 +34,7 @@ import hvdleaf
 import hvd_progress
 hvd_progress.EVERY = 0.1
 for step in range(1, {STEPS}):
-    hvd_progress.report(step, steps={STEPS}, loss=1 / step, images_per_second=8)
+    hvd_progress.report(step, steps={STEPS}, loss=1 / step, samples_per_second=8)
     print("step", step, time.time(), flush=True)
     if Path("/tmp/go").exists():
         break
@@ -135,7 +135,7 @@ def scaled(restarted: Run) -> Run:
     """One rank trains alone."""
     restarted.change("scale", "hvd", "1")
     wait_until(
-        lambda: (restarted.progress() or {}).get("images_per_second") == 8.0,
+        lambda: (restarted.progress() or {}).get("samples_per_second") == 8.0,
         180,
         "one rank trains alone",
         PROGRAM_PAUSE,
@@ -164,7 +164,7 @@ class TestDailyCommands:
     def test_progress_is_that_of_both_ranks(self, running: Run) -> None:
         shown = running.progress()
         assert shown["steps"] == STEPS
-        assert shown["images_per_second"] == 16.0
+        assert shown["samples_per_second"] == 16.0
 
     def test_status_shows_the_progress(self, running: Run) -> None:
         line = rf"progress: step \d+ of {STEPS}, loss .*16 samples/s"
@@ -207,7 +207,7 @@ class TestDailyCommands:
         assert restarted.progress()["steps"] == STEPS
 
     def test_scaled_run_trains_on_one_rank(self, scaled: Run) -> None:
-        assert scaled.progress()["images_per_second"] == 8.0
+        assert scaled.progress()["samples_per_second"] == 8.0
 
     def test_wait_ends_with_the_run(self, ending: Run) -> None:
         assert ending.ask("wait", "hvd", "--timeout", "180s") == "run hvd finished\n"

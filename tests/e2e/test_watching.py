@@ -18,7 +18,7 @@ from tests.support.volumes import on_node
 REPORT = """
 import os
 if os.environ["OMPI_COMM_WORLD_RANK"] == "0":
-    open("/output/metrics", "w").write("horovod_images_per_second 512.5\\n")
+    open("/output/metrics", "w").write("horovod_samples_per_second 512.5\\n")
     open(os.environ["HVD_METRICS_DIR"] + "/0", "w").write("horovod_step 7\\n")
     open("/output/written", "w").close()
     open("/output/gate").close()
@@ -71,7 +71,7 @@ class TestMetrics:
         assert "horovod_workers_ready 1" in lines
 
     def test_master_has_the_metrics_of_the_scripts_file(self, waiting: Namespace) -> None:
-        assert "horovod_images_per_second 512.5" in metrics_of_the_master(waiting)
+        assert "horovod_samples_per_second 512.5" in metrics_of_the_master(waiting)
 
     def test_worker_has_its_slots_and_the_metrics_of_its_ranks(self, waiting: Namespace) -> None:
         address = waiting.get("pod", "hvd-worker-0")["status"]["podIP"]

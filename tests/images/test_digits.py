@@ -60,7 +60,7 @@ def resumed(example: Example, learnt: Trained) -> Trained:
 def test_two_ranks_learn_to_read_digits(learnt: Trained) -> None:
     assert learnt.result["accuracy"] >= 0.95
     assert learnt.result["ranks"] == 2
-    assert learnt.result["images_per_second"] > 0
+    assert learnt.result["samples_per_second"] > 0
     assert learnt.result["resumed_after_epoch"] == 0
 
 

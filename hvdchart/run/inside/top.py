@@ -32,15 +32,16 @@ _GPU_PROBE = f"""
 [ -S {paths.GPUS_SOCKET} ] && python3 -I -S {paths.GPUS_PROGRAM} 2>/dev/null
 """
 _SHARE = "utilization_ratio"
-_RANK_LINE = re.compile(r"(\d+):horovod_(step|images_per_second) ([-+0-9.eE]+)")
+_RANK_LINE = re.compile(r"(\d+):horovod_(step|samples_per_second) ([-+0-9.eE]+)")
 
 
 @dataclass
 class Usage:
     """What a pod uses: CPUs over a second, and bytes of memory; None where unknown.
 
-    `ranks` has, for each rank that reports them, `step` and `images_per_second`. `gpus` has, by its
-    labels, what is known of each GPU: `utilization_ratio`, `memory_used_bytes` and `memory_bytes`.
+    `ranks` has, for each rank that reports them, `step` and `samples_per_second`. `gpus` has, by
+    its labels, what is known of each GPU: `utilization_ratio`, `memory_used_bytes` and
+    `memory_bytes`.
     """
 
     pod: str
@@ -122,7 +123,7 @@ def usage_table(usages: Sequence[Usage]) -> list[str]:
         ranks = [(str(rank), values) for rank, values in sorted(usage.ranks.items())]
         for rank, values in ranks or [("-", {})]:
             step = f"{values['step']:.0f}" if "step" in values else "-"
-            speed = f"{values['images_per_second']:.1f}" if "images_per_second" in values else "-"
+            speed = f"{values['samples_per_second']:.1f}" if "samples_per_second" in values else "-"
             rows.append((*own, rank, step, speed))
             own = ("",) * len(own)
     return table(rows)

@@ -33,7 +33,7 @@ class Progress:
     step: int
     steps: int | None = None
     loss: float | str | None = None
-    images_per_second: float | None = None
+    samples_per_second: float | None = None
     seconds_left: int | None = None
     idle_seconds: int = 0
     is_counted: bool = False
@@ -55,7 +55,7 @@ class Progress:
         parts = [f"step {self.step}{of_steps}{of_attempt}"]
         if self.loss_text:
             parts.append(f"loss {self.loss_text}")
-        speed = self.images_per_second
+        speed = self.samples_per_second
         if speed is not None:
             digits = ".0f" if speed >= 100 else ".3g"
             parts.append(f"{speed:{digits}} samples/s")
@@ -76,7 +76,7 @@ def read_progress(record: Mapping[str, str]) -> Progress | None:
         step=entry.step,
         steps=entry.steps,
         loss=one_line(loss, _LONGEST_LOSS) if isinstance(loss, str) else loss,
-        images_per_second=entry.images_per_second,
+        samples_per_second=entry.samples_per_second,
         seconds_left=entry.seconds_left,
         idle_seconds=_idle_seconds(record.get(records.RecordKey.RENEWED, ""), entry.time),
         is_counted=entry.is_counted,

@@ -148,8 +148,8 @@
       if (told.loss !== null) {
         tiles.push(tile("Loss", typeof told.loss === "number" ? fine(told.loss) : told.loss));
       }
-      if (told.images_per_second !== null) {
-        tiles.push(tile("Samples per second", speed(told.images_per_second)));
+      if (told.samples_per_second !== null) {
+        tiles.push(tile("Samples per second", speed(told.samples_per_second)));
       }
       const idle = Math.max(told.idle_seconds, view.stall ? view.now - view.stall.since : 0);
       if (view.stall || (!view.over && idle > 60)) tiles.push(tile("Without a step", lasting(idle)));

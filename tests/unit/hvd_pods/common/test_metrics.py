@@ -90,7 +90,7 @@ def test_the_age_of_a_ranks_file_is_served(
 @pytest.mark.parametrize(
     ("line", "sample"),
     [
-        ("horovod_images_per_second 512.3", Sample("horovod_images_per_second", "512.3")),
+        ("horovod_samples_per_second 512.3", Sample("horovod_samples_per_second", "512.3")),
         ('l{a="b", c="d\\"}",}  -1.5e-07', Sample("l", "-1.5e-07", ('a="b"', 'c="d\\"}"'))),
         ('l{c="", a="b"} 5.', Sample("l", "5.", ('a="b"', 'c=""'))),
         ("l{} nan", Sample("l", "nan")),

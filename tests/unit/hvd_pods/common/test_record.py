@@ -26,7 +26,7 @@ ENTRIES = st.builds(
     step=COUNTS,
     steps=st.none() | COUNTS,
     loss=st.none() | NUMBERS | st.just("nan"),
-    images_per_second=st.none() | NUMBERS,
+    samples_per_second=st.none() | NUMBERS,
     seconds_left=st.none() | COUNTS,
     time=st.just("2026-01-01T10:00:00Z"),
     is_counted=st.booleans(),
@@ -88,7 +88,7 @@ def test_the_curve_ends_with_the_loss_of_the_last_step(
 @pytest.mark.fuzz
 @given(
     st.dictionaries(
-        st.sampled_from(["step", "steps", "loss", "imagesPerSecond", "secondsLeft", "time"]),
+        st.sampled_from(["step", "steps", "loss", "samplesPerSecond", "secondsLeft", "time"]),
         ANYTHING,
     ),
     ANYTHING,

@@ -126,7 +126,7 @@ def test_record_of_a_long_run_is_no_larger_than_the_page_says(pod: MasterPod) ->
     record = pod.api.find("core/configmaps", "hvd-run")
     progress = Progress()
     for step in range(20_000):
-        reported = {"step": step, "steps": 20_000, "loss": 1 / 3, "imagesPerSecond": 100 / 3}
+        reported = {"step": step, "steps": 20_000, "loss": 1 / 3, "samplesPerSecond": 100 / 3}
         progress = progress.take(reported, float(step), "2026-01-01T10:00:00Z")
     found = re.search(r"\| the record of a run, .* \| (\d+) kB \|", PAGE.read_text("utf-8"))
     assert found

@@ -271,7 +271,7 @@ def progressed() -> World:
     """A training that has made 50 of 100 steps, 10 in each second."""
     world = training()
     for step in range(1, 6):
-        report(world, 10 * step, steps=100, loss=0.5, imagesPerSecond=2.5, size=4)
+        report(world, 10 * step, steps=100, loss=0.5, samplesPerSecond=2.5, size=4)
     return world
 
 
@@ -281,7 +281,7 @@ def test_nothing_is_recorded_before_progress_is_reported() -> None:
 
 def test_progress_is_recorded_with_its_speed_and_what_is_left() -> None:
     shown = json.loads(progressed().state.news()["progress"])
-    assert (shown["step"], shown["loss"], shown["imagesPerSecond"]) == (50, 0.5, 10.0)
+    assert (shown["step"], shown["loss"], shown["samplesPerSecond"]) == (50, 0.5, 10.0)
     assert shown["secondsLeft"] == 5
 
 

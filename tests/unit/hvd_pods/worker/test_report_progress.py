@@ -34,13 +34,13 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_a_report_is_what_the_worker_reads_and_serves(folder: Path) -> None:
-    hvd_progress.report(120, steps=500, loss=0.41, images_per_second=16.0)
+    hvd_progress.report(120, steps=500, loss=0.41, samples_per_second=16.0)
     assert [file.name for file in folder.iterdir()] == ["3"]
     assert parsed((folder / "3").read_text()) == {
         "step": 120,
         "steps": 500,
         "loss": 0.41,
-        "imagesPerSecond": 16.0,
+        "samplesPerSecond": 16.0,
         "size": 8,
     }
     lines = main.make_page("1", folder).splitlines()
@@ -100,7 +100,7 @@ def test_the_callback_counts_steps_over_epochs(
     callback.on_train_batch_end(0, {"loss": 0.5})
     metrics = parsed((folder / "3").read_text())
     assert (metrics["step"], metrics["steps"], metrics["loss"]) == (11, 20, 0.5)
-    assert metrics["imagesPerSecond"] > 0
+    assert metrics["samplesPerSecond"] > 0
 
 
 @pytest.mark.parametrize(
@@ -113,7 +113,7 @@ def test_the_callback_counts_steps_over_epochs(
         ("horovod_step 3\nhorovod_lo", {"step": 3}),
         ("\0\0\xff\nhorovod_step 3\nEpoch 1/5\n", {"step": 3}),
         ("horovod_step 3\nhorovod_loss NaN", {"step": 3, "loss": "nan"}),
-        ("horovod_step 3\nhorovod_images_per_second Inf", {"step": 3}),
+        ("horovod_step 3\nhorovod_samples_per_second Inf", {"step": 3}),
         ('horovod_step{rank="1"} 3', {}),
         ("horovod_step 9007199254740992", {"step": 2**53}),
         ("horovod_step 9007199254740994", {}),

@@ -87,8 +87,8 @@ def of_two_sizes() -> list[dict[str, Any]]:
 
 def test_speed_is_the_mean_of_the_turns(of_two_sizes: list[dict[str, Any]]) -> None:
     one, two = of_two_sizes
-    assert (one["workers"], one["ranks"], one["imagesPerSecond"]) == (1, 2, 20.0)
-    assert (two["imagesPerSecond"], two["turns"]) == (36.0, [18.0, 36.0, 54.0])
+    assert (one["workers"], one["ranks"], one["samplesPerSecond"]) == (1, 2, 20.0)
+    assert (two["samplesPerSecond"], two["turns"]) == (36.0, [18.0, 36.0, 54.0])
     # 4.303 x 18 / sqrt(3)
     assert two["interval"] == pytest.approx(44.72, abs=0.01)
 

@@ -65,8 +65,8 @@ def test_the_masters_line_stays_for_all_hosts(line: Line) -> None:
 @pytest.mark.parametrize(
     ("output", "speed"),
     [
-        ('x\n[1,0]<stdout>RESULT {"imagesPerSecond": 7}\nbye\n', 7),
-        ('RESULT {"imagesPerSecond": null}', None),
+        ('x\n[1,0]<stdout>RESULT {"samplesPerSecond": 7}\nbye\n', 7),
+        ('RESULT {"samplesPerSecond": null}', None),
         ("RESULT {broken", None),
         ('RESULT {"other": 1}', None),
         ("nothing", None),

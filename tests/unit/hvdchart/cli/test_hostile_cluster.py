@@ -118,7 +118,7 @@ anything = st.recursive(
     lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=8), inner),
     max_leaves=8,
 )
-STEPS = ["step", "steps", "loss", "imagesPerSecond", "secondsLeft", "time"]
+STEPS = ["step", "steps", "loss", "samplesPerSecond", "secondsLeft", "time"]
 STALL = ["rank", "worker", "what", "since", "place"]
 RECORDS = st.fixed_dictionaries(
     {"progress": (anything | st.dictionaries(st.sampled_from(STEPS), anything)).map(json.dumps)},

@@ -36,7 +36,7 @@ from tests.unit.hvdchart.timelines import OPEN
 pytestmark = pytest.mark.timeout(120)
 ROOT = chart_dir().parents[1]
 PROBE = "cpu 1000000 10.0\ncpu 2500000 11.0\nmemory 209715200\n0:horovod_step 7\n"
-PROBE += "0:horovod_images_per_second 16.25\n0:horovod_loss 0.5\n"
+PROBE += "0:horovod_samples_per_second 16.25\n0:horovod_loss 0.5\n"
 
 
 def test_exec_runs_the_command_in_the_pod_of_the_rank(

@@ -29,7 +29,7 @@ from tests.unit.hvdchart.objects import (
 from tests.unit.hvdchart.played_runs import play, tell
 
 pytestmark = pytest.mark.timeout(120)
-REPORTED = {"step": 120, "steps": 500, "loss": 0.41, "imagesPerSecond": 32.0, "secondsLeft": 240}
+REPORTED = {"step": 120, "steps": 500, "loss": 0.41, "samplesPerSecond": 32.0, "secondsLeft": 240}
 
 
 @pytest.fixture

@@ -1,6 +1,6 @@
 """Metrics in Prometheus' text format: what scripts write, and the pages that pods serve.
 
-A script may add metrics of its own as lines such as `horovod_images_per_second 512.3`. Each rank
+A script may add metrics of its own as lines such as `horovod_samples_per_second 512.3`. Each rank
 writes a file of them to the directory that HVD_METRICS_DIR names (worker/main.py). Rank 0
 may also write the file that the value metrics.file names (master/serve_metrics.py). Comments are
 left out, and so are lines of another form, which are counted.
@@ -70,7 +70,7 @@ PROGRESS = {
     "horovod_counted_step": "counted",
     "horovod_steps": "steps",
     "horovod_loss": "loss",
-    "horovod_images_per_second": "imagesPerSecond",
+    "horovod_samples_per_second": "samplesPerSecond",
     "horovod_size": "size",
 }
 # Limits of reported numbers: their characters, and the largest integer that floats count exactly.
@@ -246,9 +246,9 @@ def parse_progress(samples: Iterable[str]) -> ReportedProgress:
         is_finite = abs(number) < float("inf")
         if name == "loss":
             reported[name] = number if is_finite else str(number)
-        elif name == "imagesPerSecond" and is_finite:
+        elif name == "samplesPerSecond" and is_finite:
             reported[name] = number
-        elif name != "imagesPerSecond" and 0 <= number <= LARGEST_COUNT:
+        elif name != "samplesPerSecond" and 0 <= number <= LARGEST_COUNT:
             reported[name] = int(number)
     counted = reported.pop("counted", None)
     if "step" not in reported and counted is not None:

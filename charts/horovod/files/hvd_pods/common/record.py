@@ -68,7 +68,7 @@ class RecordKey:
 class ProgressEntry:
     """What the record has of the progress; None and empty for what the script does not report.
 
-    `loss` is a text, such as nan, when it is not finite. `images_per_second` is that of all ranks.
+    `loss` is a text, such as nan, when it is not finite. `samples_per_second` is that of all ranks.
     `time`: when the step was reported, by the master's clock. `is_counted`: the ranks have counted
     the steps of this attempt, because the script reports none. `losses`: pairs of step and loss,
     over all attempts, in the order of the steps.
@@ -77,7 +77,7 @@ class ProgressEntry:
     step: int | None = None
     steps: int | None = None
     loss: float | str | None = None
-    images_per_second: float | None = None
+    samples_per_second: float | None = None
     seconds_left: int | None = None
     time: str = ""
     is_counted: bool = False
@@ -96,7 +96,7 @@ class ProgressEntry:
             "step": self.step,
             "steps": self.steps,
             "loss": self.loss,
-            "imagesPerSecond": self.images_per_second,
+            "samplesPerSecond": self.samples_per_second,
             "secondsLeft": self.seconds_left,
             "time": self.time or None,
             "isCounted": self.is_counted or None,
@@ -114,7 +114,7 @@ def read_progress(record: Mapping[str, str]) -> ProgressEntry:
         step=read_count(content, "step"),
         steps=read_count(content, "steps"),
         loss=loss if isinstance(loss, str) else _read_number(content, "loss"),
-        images_per_second=_read_number(content, "imagesPerSecond"),
+        samples_per_second=_read_number(content, "samplesPerSecond"),
         seconds_left=read_count(content, "secondsLeft"),
         time=str(content.get("time", "")),
         is_counted=content.get("isCounted") is True,

@@ -3,7 +3,7 @@
     from hvd_progress import keras_callback, report
 
     model.fit(..., callbacks=[keras_callback(batch_size=32)])     # with Keras
-    report(step, steps=500, loss=0.41, images_per_second=16.2)    # in a loop of your own
+    report(step, steps=500, loss=0.41, samples_per_second=16.2)    # in a loop of your own
 
 `hvdchart status` then shows the step, the loss, the speed and the time that is left, and Prometheus
 gets the same numbers. Outside of a run of the chart nothing is written. A file that cannot be
@@ -40,7 +40,7 @@ def report(
     step: int,
     steps: int | None = None,
     loss: float | None = None,
-    images_per_second: float | None = None,
+    samples_per_second: float | None = None,
 ) -> None:
     """Report that this rank has made `step` of `steps` steps; the speed is that of this rank alone.
 
@@ -58,7 +58,7 @@ def report(
         "step": step,
         "steps": steps,
         "loss": loss,
-        "images_per_second": images_per_second,
+        "samples_per_second": samples_per_second,
         "size": size,
     }
     lines = [

@@ -90,14 +90,14 @@ class Progress:
             return ProgressEntry(losses=self.losses).text()
         (began, first) = self.history[0]
         (now, last) = self.history[-1]
-        speed = reported.get("imagesPerSecond")
+        speed = reported.get("samplesPerSecond")
         left = reported.get("steps", 0) - last
         is_known = left >= 0 and last > first
         return ProgressEntry(
             step=reported["step"],
             steps=reported.get("steps"),
             loss=reported.get("loss"),
-            images_per_second=None if speed is None else round(speed * reported.get("size", 1), 3),
+            samples_per_second=None if speed is None else round(speed * reported.get("size", 1), 3),
             seconds_left=round(left * (now - began) / (last - first)) if is_known else None,
             time=self.time,
             is_counted=self.is_counted,

@@ -1,6 +1,6 @@
 """Prints the progress that the ranks of this worker report; for the master.
 
-Each rank may write its step, the number of steps, its loss and its images per second to a file in
+Each rank may write its step, the number of steps, its loss and its samples per second to a file in
 HVD_METRICS_DIR, which the worker serves.
 """
 

@@ -10,7 +10,7 @@ REPORTED = {
     "step": 120,
     "steps": 500,
     "loss": 0.4123456,
-    "imagesPerSecond": 32.04,
+    "samplesPerSecond": 32.04,
     "secondsLeft": 240,
 }
 
