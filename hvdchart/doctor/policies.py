@@ -19,6 +19,8 @@ from hvdchart.run.state.release import Object
 
 _SUBJECT = "network policies"
 _PURPOSE = "policy-probe"
+# Has the name of the pod to which the policy applies.
+_TARGET_LABEL = "hvdchart/target"
 
 
 def examine_policies(cluster: Cluster, image: str) -> Finding:
@@ -31,7 +33,7 @@ def examine_policies(cluster: Cluster, image: str) -> Finding:
     command = ["python3", "-I", "-c", program]
     target = restricted_pod(_PURPOSE, image, [*command, "listen"])
     name = target["metadata"]["name"]
-    target["metadata"]["labels"]["hvdchart/target"] = name
+    target["metadata"]["labels"][_TARGET_LABEL] = name
     try:
         with (
             cluster.present("pods", target) as created,
@@ -70,7 +72,7 @@ def _policy(target: Object) -> Object:
             "ownerReferences": [owner],
         },
         "spec": {
-            "podSelector": {"matchLabels": {"hvdchart/target": metadata["name"]}},
+            "podSelector": {"matchLabels": {_TARGET_LABEL: metadata["name"]}},
             "policyTypes": ["Ingress"],
             "ingress": [{"ports": [{"protocol": "TCP", "port": ADMITTED}]}],
         },

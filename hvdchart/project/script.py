@@ -10,6 +10,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from hvd_pods.common.contract import COMMAND
 from hvd_pods.common.pip_output import REQUIREMENTS
 from hvd_pods.common.ranks_program import TAG_OUTPUT
 from hvdchart.errors import FileError, SpecError
@@ -25,7 +26,7 @@ from hvdchart.spec.fields import IMAGE, OBJECT_NAME, nearest
 from hvdchart.spec.model import DEFAULT_MOUNTS
 from hvdchart.spec.overlays import apply_settings, merge_specs, set_key
 from hvdchart.spec.paths import value_at
-from hvdchart.spec.run_options import COMMAND, RUN, in_options, in_words_of_run
+from hvdchart.spec.run_options import RUN, in_options, in_words_of_run
 from hvdchart.spec.values_schema import schema_at, values_schema
 from hvdchart.spec.yaml_tree import Node, Place, Plain, from_plain
 from hvdchart.text import join_names, split_image

@@ -18,8 +18,7 @@ from typing import Any
 from hvdchart.errors import SpecError
 from hvdchart.spec.values_schema import schema_at, values_schema
 
-# The annotation of the master's pod that says which command has made the run.
-COMMAND = "hvdchart/command"
+# The value of the annotation `contract.COMMAND` in the runs of `hvdchart run`.
 RUN = "run"
 # What --fail-on-nan sets, also for the commands that have a spec.
 FAIL_ON_NAN = "values.launch.failOnNaN"

@@ -76,7 +76,7 @@ class Seen:
     def revision(self) -> str:
         """The workers' revision: pods of another one are replaced."""
         labels = self.stateful_set["spec"]["template"]["metadata"]["labels"]
-        return str(labels["horovod/revision"])
+        return str(labels["hvdchart/revision"])
 
 
 def see(place: Namespace, version: str, chart: Path, *values: Values) -> Seen:

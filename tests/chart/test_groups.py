@@ -152,7 +152,7 @@ def test_spares_are_further_pods_of_their_group(with_spares: list[Manifest]) -> 
 def test_annotation_tells_hvdchart_status_the_spares(with_spares: list[Manifest]) -> None:
     sets = of_kind(with_spares, "StatefulSet")
     notes = {each["metadata"]["name"]: each["metadata"].get("annotations") for each in sets}
-    assert notes == {"hvd-a": {"horovod/spares": "3"}, "hvd-b": None}
+    assert notes == {"hvd-a": {"hvdchart/spares": "3"}, "hvd-b": None}
 
 
 def test_minimum_is_that_of_each_group() -> None:
@@ -161,7 +161,7 @@ def test_minimum_is_that_of_each_group() -> None:
     manifests = render({"worker": {"number": 4, "minimum": 2}, "workerGroups": groups})
     sets = of_kind(manifests, "StatefulSet")
     assert [each["metadata"].get("annotations") for each in sets] == [
-        {"horovod/minimum": "2"},
+        {"hvdchart/minimum": "2"},
         None,
     ]
     run = run_settings(manifests)

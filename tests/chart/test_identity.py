@@ -35,8 +35,8 @@ def hashes(manifests: list[Manifest]) -> tuple[str, str]:
     described = run_settings(manifests)
     job = one(manifests, "Job")["metadata"]["labels"]
     stateful_set = one(manifests, "StatefulSet")["metadata"]["labels"]
-    assert job["horovod/run"] == stateful_set["horovod/run"] == described["id"]
-    assert job["horovod/settings"] == stateful_set["horovod/settings"] == described["settings"]
+    assert job["hvdchart/run"] == stateful_set["hvdchart/run"] == described["id"]
+    assert job["hvdchart/settings"] == stateful_set["hvdchart/settings"] == described["settings"]
     return described["id"], described["settings"]
 
 
@@ -49,8 +49,8 @@ def revision(values: Values) -> str:
     """The workers' revision, which the master waits for."""
     manifests = render(values)
     labels = one(manifests, "StatefulSet")["spec"]["template"]["metadata"]["labels"]
-    assert run_settings(manifests)["groups"][0]["revision"] == labels["horovod/revision"]
-    return str(labels["horovod/revision"])
+    assert run_settings(manifests)["groups"][0]["revision"] == labels["hvdchart/revision"]
+    return str(labels["hvdchart/revision"])
 
 
 @pytest.mark.parametrize(

@@ -35,7 +35,7 @@ def put_node_list(place: Namespace, *nodes: str) -> str:
         for name in rule.get("resourceNames", [])
         if "create" in rule["verbs"] and name.startswith("horovod-staged")
     )
-    metadata = {"name": name, "labels": {"horovod/record": "staged"}}
+    metadata = {"name": name, "labels": {"hvdchart/node-list": "staged"}}
     body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata}
     account = f"--as=system:serviceaccount:{place.name}:hvd-master"
     apply = ("apply", "--server-side", "--filename", "-", account)

@@ -380,8 +380,8 @@ def test_lease_of_a_session_is_on_the_job() -> None:
     session = {"id": "1a2b", "leaseSeconds": 600}
     made = render({"session": session})
     notes = one(made, "Job")["metadata"]["annotations"]
-    assert (notes["horovod/session"], notes["horovod/lease-seconds"]) == ("1a2b", "600")
+    assert (notes["hvdchart/session"], notes["hvdchart/lease-seconds"]) == ("1a2b", "600")
     # Nobody would renew the lease of a run that no command keeps.
     plain = one(render({"session": {"leaseSeconds": 600}}), "Job")["metadata"]["annotations"]
-    assert not {"horovod/session", "horovod/lease-seconds"} & set(plain)
+    assert not {"hvdchart/session", "hvdchart/lease-seconds"} & set(plain)
     assert one(made, "Job")["metadata"]["name"] == one(render(), "Job")["metadata"]["name"]

@@ -138,7 +138,9 @@ CONTRADICTIONS: list[tuple[Values, list[str]]] = [
         ["podLabels", "app.kubernetes.io/component"],
     ),
     ({"labels": {"app.kubernetes.io/managed-by": "x"}}, ["labels", "app.kubernetes.io/managed-by"]),
-    ({"labels": {"horovod/run": "x"}}, ["labels", "horovod/run"]),
+    ({"labels": {"hvdchart/run": "x"}}, ["labels", "hvdchart/run"]),
+    ({"podLabels": {"hvdchart/revision": "x"}}, ["podLabels", "hvdchart/revision"]),
+    ({"podLabels": {"horovod/group": "x"}}, ["podLabels", "horovod/group"]),
     (
         {
             "worker": {"serviceAccount": {"create": True}},

@@ -171,7 +171,7 @@ def failed(kubeconfig: Path, newer: Path, request: pytest.FixtureRequest) -> dic
     with empty_namespace(kubeconfig) as place:
         labels = see(place, version, CHART, RUN).job["metadata"]["labels"]
         end(place, "FailureTarget", "Failed")
-        record = {key: labels[f"horovod/{key}"] for key in ("run", "settings")}
+        record = {key: labels[f"hvdchart/{key}"] for key in ("run", "settings")}
         patch = json.dumps({"data": {**record, "state": "Failed", "time": "2026-01-01T10:01:00Z"}})
         place.kubectl("patch", "configmap", "hvd-run", "--patch", patch)
         seen = {"same": see(place, version, newer, going)}
@@ -213,7 +213,7 @@ def replaced(kubeconfig: Path, request: pytest.FixtureRequest) -> Replaced:
     with empty_namespace(kubeconfig) as place:
         wait_for_default_account(place)
         labels = see(place, version, CHART, RUN).job["metadata"]["labels"]
-        ended = {key: labels[f"horovod/{key}"] for key in ("run", "settings")}
+        ended = {key: labels[f"hvdchart/{key}"] for key in ("run", "settings")}
         patch = json.dumps({"data": {**ended, "state": "Finished", "time": "2026-01-01T10:01:00Z"}})
         place.kubectl("patch", "configmap", "hvd-run", "--patch", patch)
         end(place, "SuccessCriteriaMet", "Complete")
@@ -252,7 +252,7 @@ def test_replaced_secrets_have_the_same_keys(replaced: Replaced) -> None:
 def test_other_command_after_a_replaced_record_is_a_new_run(replaced: Replaced) -> None:
     assert len(replaced.other.jobs) == 1
     record = replaced.other.config_maps["hvd-run"]
-    assert "horovod/ended" not in record["metadata"]["annotations"]
+    assert "hvdchart/ended" not in record["metadata"]["annotations"]
 
 
 def test_manifests_of_a_newer_chart_make_another_job_of_the_same_run(
@@ -266,7 +266,7 @@ def test_manifests_of_a_newer_chart_make_another_job_of_the_same_run(
         place.kubectl("apply", "--server-side", "--filename", "-", input=done.stdout)
     jobs = [place.get("job", name) for name in place.jobs("hvd")]
     assert len(jobs) == 2
-    assert len({job["metadata"]["labels"]["horovod/run"] for job in jobs}) == 1
+    assert len({job["metadata"]["labels"]["hvdchart/run"] for job in jobs}) == 1
 
 
 CLAIM: Values = {

@@ -208,7 +208,7 @@ def changed_hashes(values: list[Values]) -> list[bool]:
     """Whether the identity of the run differs between values, and whether its settings do."""
     texts = [rendered(json.dumps(each)) for each in values]
     return [
-        len({re.findall(rf'horovod/{label}: "?(\w+)', text)[0] for text in texts}) > 1
+        len({re.findall(rf'hvdchart/{label}: "?(\w+)', text)[0] for text in texts}) > 1
         for label in ("run", "settings")
     ]
 

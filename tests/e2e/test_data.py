@@ -111,7 +111,7 @@ def events(namespace: Namespace, job: str) -> dict[str, str]:
 
 def node_list(namespace: Namespace) -> dict[str, str]:
     """The nodes that have the data, as the release has listed them."""
-    (item,) = namespace.get("configmaps", "--selector=horovod/record=staged")["items"]
+    (item,) = namespace.get("configmaps", "--selector=hvdchart/node-list")["items"]
     nodes: dict[str, str] = item["data"]
     return nodes
 

@@ -19,6 +19,7 @@ from ruamel.yaml import YAML
 
 from devtools.docs_gen import promises
 from devtools.docs_gen.chart_docs import load_source
+from hvd_pods.common import contract
 from hvd_pods.common.exit_codes import BAD_CONFIGURATION, LOST_MASTER
 from hvd_pods.common.run_events import RunEvent
 from hvd_pods.master.causes import PERMANENT, SURE_TO_REPEAT
@@ -42,8 +43,8 @@ PAGES = [
     ),
 ]
 FOLDERS = ("charts", "devtools", "docs", "examples", "hvdchart", "images", "tests", "values")
-# The apiVersion of a spec, which looks like a path.
-API = "hvdchart/v1"
+# What looks like a path: the apiVersion of a spec, and labels and annotations of the chart.
+NO_PATHS = {"hvdchart/v1", *(name for name in vars(contract).values() if isinstance(name, str))}
 PATH = re.compile(rf"(?:{'|'.join(FOLDERS)})/[-\w./*{{}},]+")
 # A file of the chart or of its programs, from there.
 OF_CHART = re.compile(r"(?:files|templates)/[\w/.-]+\.\w+")
@@ -101,7 +102,7 @@ def test_make_targets_modules_and_paths_exist(page: Path) -> None:
     for path in spans(page):
         for form, folder in ((OF_CHART, CHART), (OF_PODS, PODS)):
             assert not form.fullmatch(path) or (folder / path).is_file(), f"{path} does not exist"
-        if PATH.fullmatch(path) and path != API:
+        if PATH.fullmatch(path) and path not in NO_PATHS:
             pattern = re.sub(r"\{[^}]*\}|NAME|IMAGE", "*", path).rstrip("/")
             assert any(ROOT.glob(pattern)), f"{path} does not exist"
 

@@ -6,12 +6,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
+from hvd_pods.common.contract import COMMAND
 from hvd_pods.common.record import RecordKey
 from hvdchart.run.state.pod_problems import Problem, last_failure, problem_of
 from hvdchart.run.state.ranks import count_used
 from hvdchart.run.state.release import Object, Release, component_of, is_event_of
 from hvdchart.run.state.workers import Workers, count_workers
-from hvdchart.spec.run_options import COMMAND, RUN, in_options
+from hvdchart.spec.run_options import RUN, in_options
 
 
 @dataclass(frozen=True)

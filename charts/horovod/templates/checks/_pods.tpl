@@ -32,8 +32,8 @@
 {{- end -}}
 {{- include "horovod.checkAccounts" . -}}
 {{- range $key, $value := .Values.labels -}}
-  {{- $isOfChart := regexMatch "^app\\.kubernetes\\.io/(name|instance|component|version|managed-by)$" $key -}}
-  {{- if or $isOfChart (hasPrefix "horovod/" $key) (eq $key "helm.sh/chart") -}}
+  {{- $isOfObjects := regexMatch "^app\\.kubernetes\\.io/(name|instance|component|version|managed-by)$" $key -}}
+  {{- if or $isOfObjects (include "horovod.isOwnLabel" $key) (eq $key "helm.sh/chart") -}}
     {{- fail (printf "labels has %s: the chart sets that label; use another one" $key) -}}
   {{- end -}}
 {{- end -}}
@@ -41,7 +41,8 @@
 {{- range .facts.groups -}}{{- $_ := set $labels (printf "podLabels of group %q" .name) .podLabels -}}{{- end -}}
 {{- range $of, $map := $labels -}}
   {{- range $key, $value := $map -}}
-    {{- if or (hasPrefix "horovod/" $key) (regexMatch "^app\\.kubernetes\\.io/(name|instance|component)$" $key) -}}
+    {{- $isSelected := regexMatch "^app\\.kubernetes\\.io/(name|instance|component)$" $key -}}
+    {{- if or $isSelected (include "horovod.isOwnLabel" $key) -}}
       {{- fail (printf "%s has %s: the chart's selectors need that label; use another one" $of $key) -}}
     {{- end -}}
   {{- end -}}

@@ -87,10 +87,10 @@ All but the hashes are empty without access to a cluster.
 {{- define "horovod.findRun" -}}
 {{- $id := include "horovod.hashedValues" (dict "root" . "hash" "identity") | sha256sum | trunc 10 -}}
 {{- $settings := include "horovod.hashedValues" (dict "root" . "hash" "settings") | sha256sum | trunc 10 -}}
-{{- $own := set (include "horovod.runSelector" . | fromYaml) "horovod/run" $id -}}
+{{- $own := set (include "horovod.runSelector" . | fromYaml) "hvdchart/run" $id -}}
 {{- $job := dict -}}
 {{- range (lookup "batch/v1" "Job" .Release.Namespace "").items -}}
-  {{- $hasSettings := eq (dig "metadata" "labels" "horovod/settings" "" .) $settings -}}
+  {{- $hasSettings := eq (dig "metadata" "labels" "hvdchart/settings" "" .) $settings -}}
   {{- $isKept := or (eq (include "horovod.jobEnd" .) "Finished") $hasSettings -}}
   {{- $isOwn := and (not .metadata.deletionTimestamp) (include "horovod.hasLabels" (dict "of" . "labels" $own)) -}}
   {{- $isNewest := gt .metadata.creationTimestamp (dig "metadata" "creationTimestamp" "" $job) -}}
@@ -99,14 +99,14 @@ All but the hashes are empty without access to a cluster.
 {{- $config := lookup "v1" "ConfigMap" .Release.Namespace .facts.record | default dict -}}
 {{- $record := $config.data | default dict -}}
 {{- if not (get $record "run") -}}
-  {{- $record = dig "metadata" "annotations" "horovod/ended" "{}" $config | fromJson -}}
+  {{- $record = dig "metadata" "annotations" "hvdchart/ended" "{}" $config | fromJson -}}
 {{- end -}}
 {{- $failed := and (eq (get $record "state") "Failed") (eq (get $record "settings") $settings) -}}
 {{- $isOver := or $failed (eq (get $record "state") "Finished") -}}
 {{- $end := ternary $record dict (and $isOver (eq (get $record "run") $id)) -}}
 {{- $sets := dict -}}
 {{- if or $job $end -}}
-  {{- $_ := set $own "horovod/settings" $settings -}}
+  {{- $_ := set $own "hvdchart/settings" $settings -}}
   {{- range (lookup "apps/v1" "StatefulSet" .Release.Namespace "").items -}}
     {{- if include "horovod.hasLabels" (dict "of" . "labels" $own) -}}{{- $_ := set $sets .metadata.name . -}}{{- end -}}
   {{- end -}}
@@ -127,8 +127,8 @@ All but the hashes are empty without access to a cluster.
 
 {{/* Labels with the run of a Job or StatefulSet. */}}
 {{- define "horovod.runLabels" -}}
-horovod/run: {{ .facts.id | quote }}
-horovod/settings: {{ .facts.settings | quote }}
+hvdchart/run: {{ .facts.id | quote }}
+hvdchart/settings: {{ .facts.settings | quote }}
 {{- end }}
 
 {{/*

@@ -27,7 +27,7 @@ Call with (dict "root" $ "group" $group).
 {{- /* The revision names the version of the keys, and tells the master which pods are current. A StatefulSet that the
 upgrade keeps keeps its own. The nodes below are no part of it: running workers are on such nodes already. */ -}}
 {{- $revision := list $metadata.labels $metadata.annotations | toJson | printf "%s %s" $pod | sha256sum | trunc 10 -}}
-{{- with get $facts.sets $name -}}{{- $revision = get .spec.template.metadata.labels "horovod/revision" -}}{{- end -}}
+{{- with get $facts.sets $name -}}{{- $revision = get .spec.template.metadata.labels "hvdchart/revision" -}}{{- end -}}
 {{- $staged := include "horovod.nodeList" . -}}
 {{- $nodes := include "horovod.stagedNodes" (dict "root" .root "list" $staged) | fromJsonArray -}}
 {{- if $nodes -}}
@@ -121,7 +121,7 @@ The variables that the chart sets in a worker; worker.env overrides them. Call w
 - {name: HVD_POD, valueFrom: {fieldRef: {fieldPath: metadata.name}}}
 - {name: HVD_AGENT_PORT, value: {{ .root.Values.agent.port | int | quote }}}
 - {name: HVD_MASTER_NAME, value: {{ .root.facts.keys.names.master | quote }}}
-- {name: HVD_REVISION, valueFrom: {fieldRef: {fieldPath: "metadata.labels['horovod/revision']"}}}
+- {name: HVD_REVISION, valueFrom: {fieldRef: {fieldPath: "metadata.labels['hvdchart/revision']"}}}
 {{- /* Turn off Intel MPI's own binding, because hvd_pods/rank/start.py binds the ranks. */}}
 - {name: I_MPI_PIN, value: "0"}
 {{- /* Not all container runtimes let processes of a pod read each other's memory, as MPICH and UCX would. */}}

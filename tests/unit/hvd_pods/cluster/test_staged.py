@@ -55,7 +55,7 @@ def test_the_first_run_makes_a_node_list(
     staged.add_nodes(run, kube.Api(), on_nodes(run, "a", "b", "b"))
     assert listed(api_server) == ["a", "b"]
     item: Any = api_server.find("core/configmaps", NODE_LIST)
-    assert item["metadata"]["labels"] == {"horovod/record": "staged"}
+    assert item["metadata"]["labels"] == {"hvdchart/node-list": "staged"}
     added, before = read_log(capsys)
     assert NODE_LIST in added
     assert added.endswith("nodes a, b")

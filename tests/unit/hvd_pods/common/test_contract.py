@@ -11,6 +11,8 @@ from hvd_pods.common import contract
 CHART = Path(inspect.getfile(contract)).resolve().parents[3]
 # A variable, or the beginning of names that users must not set.
 NAME = re.compile(r"HVD_[A-Z_]+(?![A-Z_.])")
+# A label or an annotation of the chart's own.
+OWN = r"(?:hvdchart/[a-z-]+|horovod/group)"
 
 
 def names_in(folder: Path, pattern: str) -> set[str]:
@@ -49,24 +51,24 @@ def templates() -> str:
     return "\n".join(file.read_text() for file in files)
 
 
-def test_templates_set_the_annotations_and_labels_but_the_annotation_of_a_renewal() -> None:
-    """The command of a session writes that one."""
-    keys = set(re.findall(r"^ *(horovod/[a-z-]+): ", templates(), re.MULTILINE))
+def test_templates_set_the_annotations_and_labels_but_three() -> None:
+    """The master labels the node lists, and hvdchart writes the renewals and its command."""
+    keys = set(re.findall(rf"^ *({OWN}): ", templates(), re.MULTILINE))
     names = names_of("Annotations") | names_of("Labels")
-    own = {name for name in names if name.startswith("horovod/")}
-    assert own - keys == {contract.RENEWED}
+    own = {name for name in names if re.fullmatch(OWN, name)}
+    assert own - keys == {contract.RENEWED, contract.NODE_LIST_LABEL, contract.COMMAND}
     assert keys <= own
 
 
 def test_templates_read_no_annotation_or_label_that_the_contract_does_not_have() -> None:
-    read = set(re.findall(r"[\"'](horovod/[a-z-]+)[\"']", templates()))
+    read = set(re.findall(rf"[\"']({OWN})[\"']", templates()))
     assert {contract.SETTINGS_LABEL, contract.REVISION_LABEL, contract.ENDED} <= read
     assert read <= names_of("Annotations") | names_of("Labels")
 
 
 def test_labels_of_kubernetes_in_the_contract_are_those_of_all_objects() -> None:
     keys = set(re.findall(r"^ *(app\.kubernetes\.io/[a-z-]+): ", templates(), re.MULTILINE))
-    common = {name for name in names_of("Labels") if not name.startswith("horovod/")}
+    common = {name for name in names_of("Labels") if not re.fullmatch(OWN, name)}
     assert common == {contract.NAME_LABEL, contract.INSTANCE_LABEL, contract.COMPONENT_LABEL}
     assert common <= keys
 

@@ -284,12 +284,12 @@ def read_job(within: float = 0.0) -> Any:
 
 def test_the_job_is_read_without_its_environment(api_server: FakeApi) -> None:
     container = {"name": "master", "env": [{"name": "TOKEN", "value": "secret"}]}
-    annotations = {"horovod/cleanup": "Never", "kubectl/last-applied": "secret"}
+    annotations = {"hvdchart/cleanup": "Never", "kubectl/last-applied": "secret"}
     spec = {"backoffLimit": 2, "template": {"spec": {"containers": [container]}}}
     metadata = {"name": JOB, "annotations": annotations}
     api_server.put("batch/jobs", {"metadata": metadata, "spec": spec, "status": {"failed": 1}})
     assert read_job() == {
-        "metadata": {"name": JOB, "annotations": {"horovod/cleanup": "Never"}},
+        "metadata": {"name": JOB, "annotations": {"hvdchart/cleanup": "Never"}},
         "spec": {"backoffLimit": 2},
         "status": {"failed": 1},
     }

@@ -20,7 +20,7 @@ FAILURE = {"type": "FailureTarget", "status": "True", "reason": "DeadlineExceede
 ENDED_BY_DEADLINE = {**EXCEEDED, "status": {"conditions": [FAILURE]}}
 LAST = {**JOB, "status": {"failed": 2}}
 # It may have been preempted, which is no failure.
-QUEUED = {**LAST, "metadata": {"annotations": {"horovod/queue": "team"}}}
+QUEUED = {**LAST, "metadata": {"annotations": {"hvdchart/queue": "team"}}}
 # Its deadline would pass in the pause before the next master.
 ENDS_SOON = {**EXCEEDED, "status": {"startTime": format_time(WALL + 945)}}
 
@@ -50,7 +50,7 @@ def test_workers_are_scaled_down_as_cleanup_says(
     world = training(cleanup=cleanup)
     world.job = {
         **JOB,
-        "metadata": {"annotations": {"horovod/cleanup": upgraded}} if upgraded else {},
+        "metadata": {"annotations": {"hvdchart/cleanup": upgraded}} if upgraded else {},
     }
     world.end_launcher(code)
     world.settle()

@@ -44,7 +44,7 @@ def list_pods(world: World, *pods: dict[str, Any], **more: Any) -> None:
 
 
 def worker(name: str, revision: str = "r1", uid: str = "", **parts: Any) -> dict[str, Any]:
-    labels = {"horovod/revision": revision}
+    labels = {"hvdchart/revision": revision}
     metadata = {"name": name, "uid": uid or f"uid of {name}", "labels": labels}
     return {"metadata": {**metadata, **parts.pop("metadata", {})}, "status": {}, **parts}
 

@@ -24,7 +24,7 @@ START_AFTER = 30.0
 
 def worker(name: str, **changes: Any) -> tuple[str, dict[str, Any]]:
     """The name of a pod, and the pod."""
-    labels = {"horovod/revision": "r1"}
+    labels = {"hvdchart/revision": "r1"}
     return name, {"metadata": {"name": name, "uid": f"uid of {name}", "labels": labels, **changes}}
 
 

@@ -13,8 +13,9 @@ from typing import Any
 import pytest
 
 from devtools.common.waiting import wait_until
+from hvd_pods.common.contract import COMMAND
 from hvdchart.chart_files import chart_dir
-from hvdchart.spec.run_options import COMMAND, RUN
+from hvdchart.spec.run_options import RUN
 from tests.support.fakes.cluster import FakeCluster
 from tests.support.fakes.program import Call, StubProgram
 from tests.unit.hvdchart.objects import JOB, LABELS, RUNNING, job, pod

@@ -14,10 +14,11 @@ from typing import Mapping
 
 from hvd_pods.cluster.kube import Api, ApiError
 from hvd_pods.cluster.shapes import format_time
+from hvd_pods.common import contract
 from hvd_pods.common.reporting import log
 from hvd_pods.common.run import Pod, Run, Worker
 
-LABELS = {"horovod/record": "staged"}
+LABELS = {contract.NODE_LIST_LABEL: "staged"}
 # A message names at most this many nodes.
 MOST_NAMES = 8
 

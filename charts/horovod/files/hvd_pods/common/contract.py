@@ -98,43 +98,54 @@ CALLS = "HVD_CALLS"
 # == Annotations of the Job
 
 # What becomes of the workers.
-CLEANUP = "horovod/cleanup"
+CLEANUP = "hvdchart/cleanup"
 # The queue of Kueue, whose preemptions are no failures.
-QUEUE = "horovod/queue"
+QUEUE = "hvdchart/queue"
 # The session that the run belongs to.
-SESSION = "horovod/session"
+SESSION = "hvdchart/session"
 # After how many seconds without a renewal the master ends the run.
-LEASE = "horovod/lease-seconds"
+LEASE = "hvdchart/lease-seconds"
 # The last renewal, which the command of the session writes. Only a change of it counts.
-RENEWED = "horovod/lease-renewed"
+RENEWED = "hvdchart/lease-renewed"
+
+# == Annotations of the master's pod
+
+# Which command of hvdchart has made the run.
+COMMAND = "hvdchart/command"
 
 # == Annotations of a StatefulSet
 
 # How many of its workers are spares.
-SPARES = "horovod/spares"
+SPARES = "hvdchart/spares"
 # With how many workers the run goes on.
-MINIMUM = "horovod/minimum"
+MINIMUM = "hvdchart/minimum"
 
 # == Annotations of the record
 
 # How the run has ended, for an upgrade that finds the record without data.
-ENDED = "horovod/ended"
+ENDED = "hvdchart/ended"
 
 # == Labels of the Job and of a StatefulSet
 
 # Hashes of the values that decide what is trained, and of those for what runs and where.
-RUN_LABEL = "horovod/run"
-SETTINGS_LABEL = "horovod/settings"
+RUN_LABEL = "hvdchart/run"
+SETTINGS_LABEL = "hvdchart/settings"
 
 # == Labels of a StatefulSet and of its pods
 
-# The group of workers.
+# The group of workers. Without the prefix of the others: StatefulSets of 0.1.0 have it in their
+# selector, which Kubernetes never changes.
 GROUP_LABEL = "horovod/group"
 
 # == Labels of a worker
 
 # The revision of the release that made the pod, which HVD_REVISION tells it.
-REVISION_LABEL = "horovod/revision"
+REVISION_LABEL = "hvdchart/revision"
+
+# == Labels of a node list
+
+# What the list is about: `staged`, for nodes that have the data.
+NODE_LIST_LABEL = "hvdchart/node-list"
 
 # == Labels of all objects
 

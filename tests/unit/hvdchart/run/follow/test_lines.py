@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import pytest
 
+from hvd_pods.common.contract import COMMAND
 from hvdchart.run.follow.lines import readable_lines
 from hvdchart.run.follow.logs import LogLine
 from hvdchart.run.state.newest import NewestRun
 from hvdchart.run.state.release import Release
-from hvdchart.spec.run_options import COMMAND, RUN
+from hvdchart.spec.run_options import RUN
 from tests.unit.hvdchart.objects import job
 
 EDGE = "-" * 74

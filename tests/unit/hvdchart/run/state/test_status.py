@@ -7,11 +7,12 @@ from typing import Any
 
 import pytest
 
+from hvd_pods.common.contract import COMMAND
 from hvdchart.run.state.release import Release
 from hvdchart.run.state.status import Status
 from hvdchart.run.state.status_text import list_report, status_report
 from hvdchart.run.state.view import RunView
-from hvdchart.spec.run_options import COMMAND, RUN
+from hvdchart.spec.run_options import RUN
 from tests.unit.hvdchart.objects import (
     CREATING,
     DONE,
@@ -313,7 +314,7 @@ def test_status_has_the_attempts_of_no_other_run(changes: dict[str, str], is_own
     assert (current.attempt, current.reason) == expected
 
 
-SPARE = {"name": "hvd-worker", "annotations": {"horovod/spares": "1"}}
+SPARE = {"name": "hvd-worker", "annotations": {"hvdchart/spares": "1"}}
 THREE_WITH_A_SPARE = [{"metadata": SPARE, "spec": {"replicas": 3}}]
 
 
@@ -360,7 +361,7 @@ def test_reports_count_workers_and_spares(standing_in: Status) -> None:
     assert " 2/2+0/1 " in list_report([("team", standing_in)])[1]
 
 
-FEWER = {"name": "hvd-worker", "annotations": {"horovod/minimum": "1"}}
+FEWER = {"name": "hvd-worker", "annotations": {"hvdchart/minimum": "1"}}
 WITH_A_MINIMUM = [{"metadata": FEWER, "spec": {"replicas": 3}}]
 
 
