@@ -221,7 +221,7 @@ def test_each_alert_fires_for_its_reason_only(
     tmp_path: Path, pages: str, changes: dict[str, str], fires: str
 ) -> None:
     alerts = 'count by (alertname) (ALERTS{alertstate="firing"})'
-    expected = [{"labels": f'{{alertname="Horovod{fires}"}}', "value": 1}] if fires else []
+    expected = [{"labels": f'{{alertname="Hvdchart{fires}"}}', "value": 1}] if fires else []
     assert find_problems(tmp_path, make_series(pages, changes), {alerts: expected}) == ""
 
 

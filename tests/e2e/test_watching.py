@@ -18,8 +18,8 @@ from tests.support.volumes import on_node
 REPORT = """
 import os
 if os.environ["OMPI_COMM_WORLD_RANK"] == "0":
-    open("/output/metrics", "w").write("horovod_samples_per_second 512.5\\n")
-    open(os.environ["HVD_METRICS_DIR"] + "/0", "w").write("horovod_step 7\\n")
+    open("/output/metrics", "w").write("hvdchart_samples_per_second 512.5\\n")
+    open(os.environ["HVD_METRICS_DIR"] + "/0", "w").write("hvdchart_step 7\\n")
     open("/output/written", "w").close()
     open("/output/gate").close()
 """
@@ -66,18 +66,18 @@ def waiting(privileged: Namespace, node_folder: Path) -> Namespace:
 class TestMetrics:
     def test_master_has_the_stage_ranks_and_workers(self, waiting: Namespace) -> None:
         lines = metrics_of_the_master(waiting)
-        assert 'horovod_stage{stage="Training"} 1' in lines
-        assert "horovod_ranks 2" in lines
-        assert "horovod_workers_ready 1" in lines
+        assert 'hvdchart_stage{stage="Training"} 1' in lines
+        assert "hvdchart_ranks 2" in lines
+        assert "hvdchart_workers_ready 1" in lines
 
     def test_master_has_the_metrics_of_the_scripts_file(self, waiting: Namespace) -> None:
-        assert "horovod_samples_per_second 512.5" in metrics_of_the_master(waiting)
+        assert "hvdchart_samples_per_second 512.5" in metrics_of_the_master(waiting)
 
     def test_worker_has_its_slots_and_the_metrics_of_its_ranks(self, waiting: Namespace) -> None:
         address = waiting.get("pod", "hvd-worker-0")["status"]["podIP"]
         lines = fetch(address, 9400, "/metrics").splitlines()
-        assert "horovod_slots 2" in lines
-        assert 'horovod_step{rank="0"} 7' in lines
+        assert "hvdchart_slots 2" in lines
+        assert 'hvdchart_step{rank="0"} 7' in lines
 
     def test_run_completes(self, waiting: Namespace, node_folder: Path) -> None:
         (node_folder / "gate").write_text("")

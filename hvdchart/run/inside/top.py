@@ -25,14 +25,14 @@ echo "memory $(cat /sys/fs/cgroup/memory.current 2>/dev/null ||
 """
 # The files of the ranks.
 _RANKS_PROBE = f"""
-cd {paths.METRICS} 2>/dev/null && grep -H '^horovod_' [0-9]* 2>/dev/null
+cd {paths.METRICS} 2>/dev/null && grep -H '^hvdchart_' [0-9]* 2>/dev/null
 """
 # The metrics of the worker's GPUs, where a process reads them.
 _GPU_PROBE = f"""
 [ -S {paths.GPUS_SOCKET} ] && python3 -I -S {paths.GPUS_PROGRAM} 2>/dev/null
 """
 _SHARE = "utilization_ratio"
-_RANK_LINE = re.compile(r"(\d+):horovod_(step|samples_per_second) ([-+0-9.eE]+)")
+_RANK_LINE = re.compile(r"(\d+):hvdchart_(step|samples_per_second) ([-+0-9.eE]+)")
 
 
 @dataclass
@@ -93,7 +93,7 @@ def parse_probe(pod: str, text: str) -> Usage:
                 usage.ranks.setdefault(int(rank[1]), {})[rank[2]] = float(rank[3])
             elif gpu:
                 labels = ",".join(gpu.group(2, 3, 4))
-                name = gpu[1].removeprefix("horovod_gpu_")
+                name = gpu[1].removeprefix("hvdchart_gpu_")
                 usage.gpus.setdefault(labels, {})[name] = float(gpu[5])
             elif words[:1] == ["cpu"]:
                 readings.append((int(words[1]) / 1e6, float(words[2])))

@@ -27,7 +27,7 @@ from tests.support.world import World, one_group
 
 DOCS = FILES.parents[2] / "docs"
 # What scripts may report and what pods serve: a row of a table each.
-METRIC = re.compile(r"^\| `(horovod_\w+)", re.MULTILINE)
+METRIC = re.compile(r"^\| `(hvdchart_\w+)", re.MULTILINE)
 REPORTED = set(METRIC.findall((DOCS / "watching.md").read_text()))
 DOCUMENTED = set(METRIC.findall((DOCS / "monitoring.md").read_text()))
 STATE = World(one_group()).state
@@ -50,27 +50,27 @@ def test_every_metric_is_documented_and_described(tmp_path: Path) -> None:
 
 
 def test_a_worker_serves_the_metrics_of_its_ranks_by_rank(tmp_path: Path) -> None:
-    (tmp_path / "1").write_text('horovod_step 9\nloss{of="the train"} 0.5\n')
-    (tmp_path / "0").write_text('horovod_step 8\nloss{rank="mine"} NaN\n')
+    (tmp_path / "1").write_text('hvdchart_step 9\nloss{of="the train"} 0.5\n')
+    (tmp_path / "0").write_text('hvdchart_step 8\nloss{rank="mine"} NaN\n')
     lines = worker.make_page("2", tmp_path).splitlines()
-    assert [line for line in lines if line.startswith(("horovod_step", "loss"))] == [
-        'horovod_step{rank="0"} 8',
-        'horovod_step{rank="1"} 9',
+    assert [line for line in lines if line.startswith(("hvdchart_step", "loss"))] == [
+        'hvdchart_step{rank="0"} 8',
+        'hvdchart_step{rank="1"} 9',
         'loss{rank="0"} NaN',
         'loss{of="the train",rank="1"} 0.5',
     ]
 
 
 def test_a_rank_cannot_write_a_metric_of_the_master(tmp_path: Path) -> None:
-    (tmp_path / "1").write_text("horovod_step 9\nhorovod_ranks 3\n")
+    (tmp_path / "1").write_text("hvdchart_step 9\nhvdchart_ranks 3\n")
     page = worker.make_page("2", tmp_path)
-    assert "horovod_ranks" not in page
-    assert 'horovod_script_lines_refused{rank="1"} 1' in page.splitlines()
+    assert "hvdchart_ranks" not in page
+    assert 'hvdchart_script_lines_refused{rank="1"} 1' in page.splitlines()
 
 
 def test_a_file_that_is_still_being_written_is_left_out(tmp_path: Path) -> None:
     """It has another name until it is complete."""
-    (tmp_path / ".1").write_text("horovod_step 9\n")
+    (tmp_path / ".1").write_text("hvdchart_step 9\n")
     assert 'rank="' not in worker.make_page("2", tmp_path)
 
 
@@ -83,14 +83,14 @@ def test_the_age_of_a_ranks_file_is_served(
     file.touch()
     os.utime(file, (time.time() + written, time.time() + written))
     page = worker.make_page("2", tmp_path)
-    (age,) = re.findall(r'^horovod_script_age_seconds\{rank="1"\} (.*)$', page, re.M)
+    (age,) = re.findall(r'^hvdchart_script_age_seconds\{rank="1"\} (.*)$', page, re.M)
     assert least <= float(age) <= most
 
 
 @pytest.mark.parametrize(
     ("line", "sample"),
     [
-        ("horovod_samples_per_second 512.3", Sample("horovod_samples_per_second", "512.3")),
+        ("hvdchart_samples_per_second 512.3", Sample("hvdchart_samples_per_second", "512.3")),
         ('l{a="b", c="d\\"}",}  -1.5e-07', Sample("l", "-1.5e-07", ('a="b"', 'c="d\\"}"'))),
         ('l{c="", a="b"} 5.', Sample("l", "5.", ('a="b"', 'c=""'))),
         ("l{} nan", Sample("l", "nan")),
@@ -105,7 +105,7 @@ def test_the_age_of_a_ranks_file_is_served(
         ("l{a=b} 1", None),
         ('l{a="b\\x"} 1', None),
         ('l{a="1",a="2"} 1', None),
-        ('l{__name__="horovod_stage"} 1', None),
+        ('l{__name__="hvdchart_stage"} 1', None),
         ("l -nan", None),
         ("l 1e999", None),
         (f"l{{{','.join(f'a{n}=' + repr('1') for n in range(17))}}} 1".replace("'", '"'), None),
@@ -143,10 +143,10 @@ def test_files_that_are_none_are_left_out(tmp_path: Path) -> None:
     (tmp_path / "1").mkdir()
     (tmp_path / "secret").write_text("secret 1")
     (tmp_path / "2").symlink_to(tmp_path / "secret")
-    (tmp_path / "3").write_text("horovod_step 3")
+    (tmp_path / "3").write_text("hvdchart_step 3")
     lines = worker.make_page("2", tmp_path).splitlines()
-    found = [line for line in lines if line.startswith(("horovod_step", "secret"))]
-    assert found == ['horovod_step{rank="3"} 3', 'secret{rank="secret"} 1']
+    found = [line for line in lines if line.startswith(("hvdchart_step", "secret"))]
+    assert found == ['hvdchart_step{rank="3"} 3', 'secret{rank="secret"} 1']
 
 
 def test_files_with_hard_links_are_left_out(tmp_path: Path) -> None:
@@ -161,14 +161,14 @@ def test_files_with_hard_links_are_left_out(tmp_path: Path) -> None:
 def test_a_page_has_a_limit_of_which_each_rank_has_a_share(tmp_path: Path, ranks: int) -> None:
     for rank in range(ranks):
         text = "".join(f"own_{n} 1\n" for n in range(2000))
-        (tmp_path / str(rank)).write_text(f"horovod_step 9\n{text}")
+        (tmp_path / str(rank)).write_text(f"hvdchart_step 9\n{text}")
     lines = [x for x in worker.make_page("2", tmp_path).splitlines() if not x.startswith("#")]
-    written = [line for line in lines if line.startswith(("own", "horovod_step"))]
+    written = [line for line in lines if line.startswith(("own", "hvdchart_step"))]
     served = min(ranks, worker.MOST_FILES)
     assert metrics.MOST_SERIES - served < len(written) <= metrics.MOST_SERIES
-    assert sum(line.startswith("horovod_step") for line in written) == served
+    assert sum(line.startswith("hvdchart_step") for line in written) == served
     assert len(lines) < 2000, "sampleLimit of the PodMonitor"
-    assert f'horovod_script_lines_refused{{rank="0"}} {2001 - len(written) // served}' in lines
+    assert f'hvdchart_script_lines_refused{{rank="0"}} {2001 - len(written) // served}' in lines
 
 
 def test_line_that_the_limit_cuts_is_left_out(tmp_path: Path) -> None:
@@ -195,7 +195,9 @@ def scrape(port: int, host: str = "127.0.0.1", body: bytes | None = None) -> str
 def test_master_serves_its_state(port: int) -> None:
     page = scrape(port)
     assert page == scrape(port, "[::1]") == master.make_page(STATE, "")
-    assert {'horovod_stage{stage="Starting"} 1', "horovod_workers_ready 0"} <= {*page.splitlines()}
+    lines = page.splitlines()
+    assert 'hvdchart_stage{stage="Starting"} 1' in lines
+    assert "hvdchart_workers_ready 0" in lines
 
 
 def test_only_reads_are_answered_with_metrics(port: int) -> None:
@@ -204,9 +206,9 @@ def test_only_reads_are_answered_with_metrics(port: int) -> None:
 
 
 def test_the_file_that_the_chart_names_is_in_the_masters_page(tmp_path: Path) -> None:
-    (tmp_path / "metrics").write_text("horovod_step 7\n")
+    (tmp_path / "metrics").write_text("hvdchart_step 7\n")
     lines = master.make_page(STATE, str(tmp_path / "metrics")).splitlines()
-    assert {"horovod_step 7", "horovod_script_lines_refused 0"} <= {*lines}
+    assert {"hvdchart_step 7", "hvdchart_script_lines_refused 0"} <= {*lines}
 
 
 def test_page_is_served_again_for_longer_than_it_took(monkeypatch: pytest.MonkeyPatch) -> None:

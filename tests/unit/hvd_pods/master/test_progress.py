@@ -38,11 +38,11 @@ def test_each_line_of_one_worker_is_told_and_the_next_is_followed_when_a_session
     follow: Follow, taken: TakenEvents, tmp_path: Path
 ) -> None:
     """All ranks make the same steps. What is not understood is left out."""
-    lines = r"horovod_step 7\thorovod_loss nan\nWarning: x\n\377\0\nhorovod_steps 9\n"
+    lines = r"hvdchart_step 7\thvdchart_loss nan\nWarning: x\n\377\0\nhvdchart_steps 9\n"
     # A line without an end, as far as it may be long, and the rest of it.
     long = "head -c 5000 /dev/zero | tr '\\0' x"
     note = f'echo "$1" >>{tmp_path}/asked; case "$1" in *cpu-0*) exit 255 ;; esac'
-    follow(f"{note}; printf '{lines}'; {long}; printf '\\nhorovod_step 8\\n'; exec cat")
+    follow(f"{note}; printf '{lines}'; {long}; printf '\\nhvdchart_step 8\\n'; exec cat")
     taken.wait_for(ProgressReported, 2)
     assert taken.events == [
         ProgressReported(2, {"step": 7, "loss": "nan"}),
@@ -55,7 +55,7 @@ def test_each_line_of_one_worker_is_told_and_the_next_is_followed_when_a_session
 def test_last_step_is_waited_for_where_it_is_wanted(
     follow: Follow, taken: TakenEvents, wait_for_last_step: bool
 ) -> None:
-    follower = follow('echo "horovod_step 7"; cat >/dev/null; echo "horovod_step 8"')
+    follower = follow('echo "hvdchart_step 7"; cat >/dev/null; echo "hvdchart_step 8"')
     taken.wait_for(ProgressReported)
     follower.close(wait_for_last_step=wait_for_last_step)
     steps = [event.progress["step"] for event in taken.of(ProgressReported)]

@@ -126,7 +126,7 @@ def test_only_a_span_that_has_failed_has_the_status_of_an_error(informed: Collec
     assert (
         values(attempt["attributes"]).items()
         >= {
-            "horovod.attempt": "1",
+            "hvdchart.attempt": "1",
             "error.type": "LaunchError",
         }.items()
     )
@@ -140,8 +140,8 @@ def test_spans_are_of_the_release_its_job_and_the_masters_pod(informed: Collecto
         "k8s.job.name": "job-1",
         "k8s.job.uid": "uid-1",
         "k8s.pod.name": "own",
-        "horovod.release": "hvd",
-        "horovod.framework": "torch",
+        "hvdchart.release": "hvd",
+        "hvdchart.framework": "torch",
     }
 
 

@@ -179,7 +179,7 @@ def test_trainings_of_a_script_one_after_another_are_added(tmp_path: Path) -> No
 def test_a_file_that_the_script_writes_is_left_to_it(tmp_path: Path) -> None:
     """docs/watching.md names the file, for metrics of the script's own."""
     own = "import os\nfile = open(os.path.join(os.environ['HVD_METRICS_DIR'], '3'), 'w')\n"
-    script = f"{own}file.write('horovod_step 9000\\n')\nfile.close()\n{TORCH}"
+    script = f"{own}file.write('hvdchart_step 9000\\n')\nfile.close()\n{TORCH}"
     assert run(tmp_path, script) == ({"step": 9000}, "")
 
 

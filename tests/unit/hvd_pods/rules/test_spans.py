@@ -96,13 +96,13 @@ def test_a_span_says_what_it_is_of_and_why_it_has_failed() -> None:
     spans = finish(recovered())
     first, second = of(spans, "attempt")
     (run,) = of(spans, "run")
-    size = {"horovod.ranks": 4, "horovod.workers": 2}
+    size = {"hvdchart.ranks": 4, "hvdchart.workers": 2}
     error = {"error.type": "LaunchError", "process.exit.code": 1}
-    assert first.attributes == {"horovod.attempt": 1, **size, **error}
+    assert first.attributes == {"hvdchart.attempt": 1, **size, **error}
     assert CAUSE.text in first.failure
-    assert (second.attributes, second.failure) == ({"horovod.attempt": 2, **size}, "")
-    counts = {"horovod.attempts": 2, "horovod.failures": 1}
-    whole = {"horovod.state": "Finished", "horovod.mode": "mpirun"}
+    assert (second.attributes, second.failure) == ({"hvdchart.attempt": 2, **size}, "")
+    counts = {"hvdchart.attempts": 2, "hvdchart.failures": 1}
+    whole = {"hvdchart.state": "Finished", "hvdchart.mode": "mpirun"}
     assert (run.attributes, run.failure) == ({**whole, **size, **counts}, "")
 
 
@@ -167,7 +167,7 @@ def test_a_run_that_fails_says_why() -> None:
     world.put(m.Prepared(1, ConfigurationError("no mpirun")))
     world.end()
     (run,) = of(spans_of(world), "run")
-    assert run.attributes["horovod.state"] == "Failed"
+    assert run.attributes["hvdchart.state"] == "Failed"
     assert run.attributes["error.type"] == "ConfigurationError"
     assert run.failure == "no mpirun"
 
@@ -219,7 +219,7 @@ def test_the_next_master_goes_on_with_the_trace() -> None:
     spans = [*spans_of(first), *finish(second)]
     assert len({span.trace for span in spans}) == 1
     assert {parent for name, parent in tree(spans) if name == "attempt"} == {"run"}
-    assert [span.attributes["horovod.attempt"] for span in of(spans, "attempt")] == [1, 2]
+    assert [span.attributes["hvdchart.attempt"] for span in of(spans, "attempt")] == [1, 2]
     assert len({span.id for span in spans}) == len(spans)
 
 

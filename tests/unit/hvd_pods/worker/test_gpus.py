@@ -29,7 +29,7 @@ def shown(nvml: Any) -> list[str]:
     short = []
     for name, value, labels in gpus.Gpus(nvml).read():
         gpu = labels[0].split('"')[1]
-        short.append(f"{gpu} {name[len('horovod_gpu_') :]} {value}")
+        short.append(f"{gpu} {name[len('hvdchart_gpu_') :]} {value}")
     return short
 
 
@@ -38,12 +38,12 @@ def test_each_gpu_is_told_with_its_labels() -> None:
     first = ('gpu="0"', 'name="NVIDIA H100 80GB HBM3"', 'uuid="GPU-0a1b"')
     second = ('gpu="1"', 'name="A10"', 'uuid="GPU-2"')
     assert samples == [
-        Sample("horovod_gpu_utilization_ratio", "0.97", first),
-        Sample("horovod_gpu_memory_used_bytes", str(41 << 30), first),
-        Sample("horovod_gpu_memory_bytes", str(80 << 30), first),
-        Sample("horovod_gpu_utilization_ratio", "0", second),
-        Sample("horovod_gpu_memory_used_bytes", "1", second),
-        Sample("horovod_gpu_memory_bytes", "2", second),
+        Sample("hvdchart_gpu_utilization_ratio", "0.97", first),
+        Sample("hvdchart_gpu_memory_used_bytes", str(41 << 30), first),
+        Sample("hvdchart_gpu_memory_bytes", str(80 << 30), first),
+        Sample("hvdchart_gpu_utilization_ratio", "0", second),
+        Sample("hvdchart_gpu_memory_used_bytes", "1", second),
+        Sample("hvdchart_gpu_memory_bytes", "2", second),
     ]
 
 
@@ -171,7 +171,7 @@ def test_process_that_has_ended_costs_the_values_only(folder: Path) -> None:
     assert gpus.Asker(str(folder / "gpus")).read() == []
 
 
-GOOD = 'horovod_gpu_memory_bytes{gpu="0",name="",uuid=""} 1\n'
+GOOD = 'hvdchart_gpu_memory_bytes{gpu="0",name="",uuid=""} 1\n'
 
 
 @pytest.mark.parametrize(
@@ -260,4 +260,4 @@ def test_metrics_of_a_worker_have_those_of_its_gpus(
     with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics") as answer:
         lines = answer.read().decode().splitlines()
     assert gpus.format_lines(gpus.ask(path, 60.0)).splitlines()[0] in lines
-    assert "# TYPE horovod_gpu_utilization_ratio gauge" in lines
+    assert "# TYPE hvdchart_gpu_utilization_ratio gauge" in lines

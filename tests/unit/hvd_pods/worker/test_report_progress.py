@@ -44,8 +44,8 @@ def test_a_report_is_what_the_worker_reads_and_serves(folder: Path) -> None:
         "size": 8,
     }
     lines = main.make_page("1", folder).splitlines()
-    assert 'horovod_step{rank="3"} 120.0' in lines
-    assert 'horovod_script_lines_refused{rank="3"} 0' in lines
+    assert 'hvdchart_step{rank="3"} 120.0' in lines
+    assert 'hvdchart_script_lines_refused{rank="3"} 0' in lines
 
 
 def test_reports_are_made_once_a_second_and_at_the_last_step(folder: Path) -> None:
@@ -107,17 +107,17 @@ def test_the_callback_counts_steps_over_epochs(
     ("text", "expected"),
     [
         ("", {}),
-        ("horovod_step", {}),
-        ("horovod_step -1", {}),
-        (f"horovod_step {'9' * 100_000}", {}),
-        ("horovod_step 3\nhorovod_lo", {"step": 3}),
-        ("\0\0\xff\nhorovod_step 3\nEpoch 1/5\n", {"step": 3}),
-        ("horovod_step 3\nhorovod_loss NaN", {"step": 3, "loss": "nan"}),
-        ("horovod_step 3\nhorovod_samples_per_second Inf", {"step": 3}),
-        ('horovod_step{rank="1"} 3', {}),
-        ("horovod_step 9007199254740992", {"step": 2**53}),
-        ("horovod_step 9007199254740994", {}),
-        (f"horovod_step 3\nhorovod_loss 0.{'0' * 38}", {"step": 3}),
+        ("hvdchart_step", {}),
+        ("hvdchart_step -1", {}),
+        (f"hvdchart_step {'9' * 100_000}", {}),
+        ("hvdchart_step 3\nhvdchart_lo", {"step": 3}),
+        ("\0\0\xff\nhvdchart_step 3\nEpoch 1/5\n", {"step": 3}),
+        ("hvdchart_step 3\nhvdchart_loss NaN", {"step": 3, "loss": "nan"}),
+        ("hvdchart_step 3\nhvdchart_samples_per_second Inf", {"step": 3}),
+        ('hvdchart_step{rank="1"} 3', {}),
+        ("hvdchart_step 9007199254740992", {"step": 2**53}),
+        ("hvdchart_step 9007199254740994", {}),
+        (f"hvdchart_step 3\nhvdchart_loss 0.{'0' * 38}", {"step": 3}),
     ],
 )
 def test_what_is_not_understood_is_left_out(text: str, expected: metrics.ReportedProgress) -> None:
@@ -126,14 +126,14 @@ def test_what_is_not_understood_is_left_out(text: str, expected: metrics.Reporte
 
 def test_the_first_rank_that_has_written_since_is_read(tmp_path: Path) -> None:
     for name, step in (("10", 3), ("2", 2), (".0", 9), ("notes", 9)):
-        (tmp_path / name).write_text(f"horovod_step {step}\n")
-    assert report_progress.read_folder(tmp_path, 0.0) == "horovod_step 2"
+        (tmp_path / name).write_text(f"hvdchart_step {step}\n")
+    assert report_progress.read_folder(tmp_path, 0.0) == "hvdchart_step 2"
     # A link, and a FIFO, whose opening would wait for a writer.
     (tmp_path / "1").symlink_to("10")
     os.mkfifo(tmp_path / "0")
     os.utime(tmp_path / "2", (1000, 1000))
-    assert report_progress.read_folder(tmp_path, 1000.0) == "horovod_step 2"
-    assert report_progress.read_folder(tmp_path, 2000.0) == "horovod_step 3"
+    assert report_progress.read_folder(tmp_path, 1000.0) == "hvdchart_step 2"
+    assert report_progress.read_folder(tmp_path, 2000.0) == "hvdchart_step 3"
     assert report_progress.read_folder(tmp_path / "none", 0.0) == ""
 
 
@@ -143,7 +143,7 @@ def test_the_worker_tells_each_change_once_and_the_last_step(tmp_path: Path) -> 
     rank = tmp_path / "0"
     before = tmp_path / "1"
     # Of the attempt before, whose last loss may be NaN.
-    before.write_text("horovod_step 3\nhorovod_loss nan\n")
+    before.write_text("hvdchart_step 3\nhvdchart_loss nan\n")
     os.utime(before, (time.time() - 61,) * 2)
     command = [sys.executable, "-I", report_progress.__file__, "60"]
     pipe = subprocess.PIPE
@@ -151,8 +151,8 @@ def test_the_worker_tells_each_change_once_and_the_last_step(tmp_path: Path) -> 
         command, env={"HVD_METRICS_DIR": str(tmp_path)}, stdin=pipe, stdout=pipe, text=True
     ) as worker:
         assert worker.stdout
-        rank.write_text("horovod_step 1\n")
-        assert worker.stdout.readline() == "horovod_step 1\n"
-        rank.write_text("horovod_step 2\n")
-        assert worker.communicate(timeout=60)[0] == "horovod_step 2\n"
+        rank.write_text("hvdchart_step 1\n")
+        assert worker.stdout.readline() == "hvdchart_step 1\n"
+        rank.write_text("hvdchart_step 2\n")
+        assert worker.communicate(timeout=60)[0] == "hvdchart_step 2\n"
         assert worker.returncode == 0

@@ -35,8 +35,8 @@ from tests.unit.hvdchart.timelines import OPEN
 
 pytestmark = pytest.mark.timeout(120)
 ROOT = chart_dir().parents[1]
-PROBE = "cpu 1000000 10.0\ncpu 2500000 11.0\nmemory 209715200\n0:horovod_step 7\n"
-PROBE += "0:horovod_samples_per_second 16.25\n0:horovod_loss 0.5\n"
+PROBE = "cpu 1000000 10.0\ncpu 2500000 11.0\nmemory 209715200\n0:hvdchart_step 7\n"
+PROBE += "0:hvdchart_samples_per_second 16.25\n0:hvdchart_loss 0.5\n"
 
 
 def test_exec_runs_the_command_in_the_pod_of_the_rank(
@@ -116,9 +116,9 @@ def test_top_shows_what_the_pods_say_of_themselves_and_of_their_ranks(
 def gpu_lines(gpu: str, used: int, utilization: str = "") -> str:
     """What a pod says of a GPU of 80 GiB that uses so many MiB."""
     labels = f'{{gpu="{gpu}",name="NVIDIA H100",uuid="GPU-1a2b"}}'
-    ratio = f"horovod_gpu_utilization_ratio{labels} {utilization}\n" if utilization else ""
-    memory = f"horovod_gpu_memory_used_bytes{labels} {used << 20}\n"
-    return f"{ratio}{memory}horovod_gpu_memory_bytes{labels} {80 << 30}\n"
+    ratio = f"hvdchart_gpu_utilization_ratio{labels} {utilization}\n" if utilization else ""
+    memory = f"hvdchart_gpu_memory_used_bytes{labels} {used << 20}\n"
+    return f"{ratio}{memory}hvdchart_gpu_memory_bytes{labels} {80 << 30}\n"
 
 
 @pytest.mark.parametrize(
@@ -154,7 +154,7 @@ def test_top_leaves_out_the_master_of_an_earlier_run(
 def test_top_leaves_out_what_it_does_not_understand(
     hvdchart: Command, running: FakeCluster, kubectl: StubProgram
 ) -> None:
-    kubectl.answer("team", "cpu x 1\nmemory much\n0:horovod_step 7\n")
+    kubectl.answer("team", "cpu x 1\nmemory much\n0:hvdchart_step 7\n")
     rows = [line.split() for line in hvdchart("top", "hvd").output.splitlines()]
     assert rows[1] == ["hvd-worker-0", "-", "-", "0", "7", "-"]
 

@@ -33,7 +33,7 @@ from tests.unit.hvdchart.objects import (
 from tests.unit.hvdchart.played_runs import meanwhile, play, tell
 
 pytestmark = pytest.mark.timeout(120)
-PROBE = "cpu 1000000 10\ncpu 2500000 11\nmemory 209715200\n0:horovod_step 7\n"
+PROBE = "cpu 1000000 10\ncpu 2500000 11\nmemory 209715200\n0:hvdchart_step 7\n"
 COMMAND = [sys.executable, "-m", "hvdchart", "watch", "hvd"]
 
 

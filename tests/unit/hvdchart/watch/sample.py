@@ -94,7 +94,7 @@ def usages(step: int, slow: int = -1) -> list[Usage]:
     for rank in range(4):
         speed = 103.2 - 2.7 * rank
         own = step - (1 if rank == slow else 0)
-        ranks = f"{rank}:horovod_step {own}\n{rank}:horovod_samples_per_second {speed}\n"
+        ranks = f"{rank}:hvdchart_step {own}\n{rank}:hvdchart_samples_per_second {speed}\n"
         cpus = 0.02 if rank == slow else 3.61 + 0.07 * rank
         found.append(parse_probe(f"hvd-worker-{rank}", probe(cpus, 5120 + 310 * rank, ranks)))
     return [*found, parse_probe(f"{JOB}-x", probe(0.04, 96))]

@@ -205,7 +205,7 @@ def test_any_record_and_any_answer_of_a_pod_make_a_view(losses: Any, rank: str, 
     progress = json.dumps({"step": 3, "losses": losses, "time": at})
     record = {**run.record, "progress": progress, "renewed": at, "time": at}
     event = {**sample.happened(1, "Failed", EVIL), "lastTimestamp": at}
-    used = parse_probe("hvd-worker-0", f"0:horovod_step {rank}\n0:horovod_step 1e999\n")
+    used = parse_probe("hvd-worker-0", f"0:hvdchart_step {rank}\n0:hvdchart_step 1e999\n")
     release = Release("hvd", run.jobs, run.stateful_sets, run.pods, [event], record)
     view = build_view(RunView(release), "team", BEGAN, usages=[used])
     json.dumps(view.document(), allow_nan=False)

@@ -1,6 +1,6 @@
 """Metrics in Prometheus' text format: what scripts write, and the pages that pods serve.
 
-A script may add metrics of its own as lines such as `horovod_samples_per_second 512.3`. Each rank
+A script may add metrics of its own as lines such as `hvdchart_samples_per_second 512.3`. Each rank
 writes a file of them to the directory that HVD_METRICS_DIR names (worker/main.py). Rank 0
 may also write the file that the value metrics.file names (master/serve_metrics.py). Comments are
 left out, and so are lines of another form, which are counted.
@@ -23,19 +23,19 @@ from hvd_pods.common.reporting import log
 
 # What is served beside the script's own metrics; docs/monitoring.md explains each.
 METRICS = {
-    "horovod_stage": "Stages of the run: 1 for the current one, 0 for the others.",
-    "horovod_ranks": "Ranks that the run starts with.",
-    "horovod_workers_ready": "Workers whose agent answers.",
-    "horovod_launches_total": "Times that the masters of this run have started the ranks.",
-    "horovod_stalls_total": "Times that this master has reported ranks that others wait for.",
-    "horovod_ranks_stalled": "Ranks that others wait for, or all if none computes.",
-    "horovod_lost_seconds_total": "Seconds until attempts came further than those before.",
-    "horovod_slots": "Ranks that this worker runs at most.",
-    "horovod_gpu_utilization_ratio": "Share of the last second or less in which the GPU computed.",
-    "horovod_gpu_memory_used_bytes": "Memory of the GPU in use, also by its driver.",
-    "horovod_gpu_memory_bytes": "Memory that the GPU has.",
-    "horovod_script_age_seconds": "Seconds since the script last wrote its metrics.",
-    "horovod_script_lines_refused": "Lines of the script that are not metrics.",
+    "hvdchart_stage": "Stages of the run: 1 for the current one, 0 for the others.",
+    "hvdchart_ranks": "Ranks that the run starts with.",
+    "hvdchart_workers_ready": "Workers whose agent answers.",
+    "hvdchart_launches_total": "Times that the masters of this run have started the ranks.",
+    "hvdchart_stalls_total": "Times that this master has reported ranks that others wait for.",
+    "hvdchart_ranks_stalled": "Ranks that others wait for, or all if none computes.",
+    "hvdchart_lost_seconds_total": "Seconds until attempts came further than those before.",
+    "hvdchart_slots": "Ranks that this worker runs at most.",
+    "hvdchart_gpu_utilization_ratio": "Share of the last second or less in which the GPU computed.",
+    "hvdchart_gpu_memory_used_bytes": "Memory of the GPU in use, also by its driver.",
+    "hvdchart_gpu_memory_bytes": "Memory that the GPU has.",
+    "hvdchart_script_age_seconds": "Seconds since the script last wrote its metrics.",
+    "hvdchart_script_lines_refused": "Lines of the script that are not metrics.",
 }
 # A sample: a name, labels, a number. No part of a line can match in two ways, which would take
 # quadratic time. A number is one that Prometheus can read: it knows no negative nan.
@@ -47,7 +47,7 @@ SAMPLE = re.compile(
 LABELS = re.compile(f"({LABEL})")
 # A sample of a GPU as worker/gpus.py tells it: the metric, three labels, and the number.
 GPU_SAMPLE = re.compile(
-    r'(horovod_gpu_(?:utilization_ratio|memory_used_bytes|memory_bytes))\{(gpu="[0-9:]{1,9}"),'
+    r'(hvdchart_gpu_(?:utilization_ratio|memory_used_bytes|memory_bytes))\{(gpu="[0-9:]{1,9}"),'
     r'(name="[-A-Za-z0-9 /._]{0,96}"),(uuid="[-A-Za-z0-9 /._]{0,96}")\} '
     r"([0-9]{1,18}(?:\.[0-9]{1,9})?)"
 )
@@ -66,12 +66,12 @@ OTHER = b"HTTP/1.0 405 Method Not Allowed\r\nAllow: GET\r\nContent-Length: 0\r\n
 REUSED = 4.0
 # The samples by which a script reports its progress, and their names in the record.
 PROGRESS = {
-    "horovod_step": "step",
-    "horovod_counted_step": "counted",
-    "horovod_steps": "steps",
-    "horovod_loss": "loss",
-    "horovod_samples_per_second": "samplesPerSecond",
-    "horovod_size": "size",
+    "hvdchart_step": "step",
+    "hvdchart_counted_step": "counted",
+    "hvdchart_steps": "steps",
+    "hvdchart_loss": "loss",
+    "hvdchart_samples_per_second": "samplesPerSecond",
+    "hvdchart_size": "size",
 }
 # Limits of reported numbers: their characters, and the largest integer that floats count exactly.
 LONGEST_NUMBER = 40
@@ -154,13 +154,13 @@ def script_samples(file: Path, label: str = "", most: int = MOST_SERIES) -> Iter
     Without a file, there is only the number of refused lines, which is 0 then.
     """
     samples, refused = parse_samples(read_script_file(file), most)
-    yield Sample("horovod_script_lines_refused", str(refused)).labelled(label)
+    yield Sample("hvdchart_script_lines_refused", str(refused)).labelled(label)
     try:
         age = max(0.0, time.time() - file.lstat().st_mtime)
     except OSError:
         # Not written yet.
         return
-    yield Sample("horovod_script_age_seconds", f"{age:.1f}").labelled(label)
+    yield Sample("hvdchart_script_age_seconds", f"{age:.1f}").labelled(label)
     yield from (sample.labelled(label) for sample in samples)
 
 

@@ -12,7 +12,7 @@ Kind = Literal["stage", "attempt", "fault", "stall", "warning", "end"]
 class RunEvent(enum.Enum):
     """An event by its reason, with its kind in the time line.
 
-    `is_stage`: the run has entered a stage, which the metric horovod_stage shows.
+    `is_stage`: the run has entered a stage, which the metric hvdchart_stage shows.
     """
 
     WAITING = "Waiting", "stage", True

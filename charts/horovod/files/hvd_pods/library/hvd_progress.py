@@ -63,7 +63,7 @@ def report(
     }
     lines = [
         # NumPy's and the frameworks' scalars are numbers.
-        f"horovod_{name} {float(value)!r}\n"
+        f"hvdchart_{name} {float(value)!r}\n"
         for name, value in reported.items()
         if value is not None
     ]

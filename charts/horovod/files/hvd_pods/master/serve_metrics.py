@@ -18,17 +18,17 @@ def make_page(state: RunState, script_file: str) -> str:
     """All metrics of the master as text; `script_file` is metrics.file, empty without one."""
     stage = state.stage.reason if state.stage else STARTING
     samples = [
-        Sample("horovod_stage", str(int(name == stage)), (f'stage="{name}"',)) for name in STAGES
+        Sample("hvdchart_stage", str(int(name == stage)), (f'stage="{name}"',)) for name in STAGES
     ]
     launch = state.attempt.launch
     stalled = launch.stalls.named(time.monotonic()) if launch else []
     samples += [
-        Sample("horovod_ranks", str(state.ranks)),
-        Sample("horovod_workers_ready", str(len(state.gathered.answering))),
-        Sample("horovod_launches_total", str(state.launches)),
-        Sample("horovod_stalls_total", str(state.stall_count)),
-        Sample("horovod_ranks_stalled", str(len(stalled))),
-        Sample("horovod_lost_seconds_total", f"{state.progress.lost:.1f}"),
+        Sample("hvdchart_ranks", str(state.ranks)),
+        Sample("hvdchart_workers_ready", str(len(state.gathered.answering))),
+        Sample("hvdchart_launches_total", str(state.launches)),
+        Sample("hvdchart_stalls_total", str(state.stall_count)),
+        Sample("hvdchart_ranks_stalled", str(len(stalled))),
+        Sample("hvdchart_lost_seconds_total", f"{state.progress.lost:.1f}"),
     ]
     if script_file:
         samples += script_samples(Path(script_file))

@@ -174,10 +174,10 @@ def start(facts: Facts, environment: Mapping[str, str] = os.environ) -> SpanExpo
         "k8s.job.name": facts.job,
         "k8s.job.uid": facts.uid,
         "k8s.pod.name": facts.holder,
-        "horovod.release": document["release"],
+        "hvdchart.release": document["release"],
     }
     if document["framework"]:
-        resource["horovod.framework"] = document["framework"]
+        resource["hvdchart.framework"] = document["framework"]
     headers = parse_headers(environment.get(HEADERS, ""))
     return SpanExport(facts, Collector(document["endpoint"], resource, headers))
 

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 # Seconds between two writes.
 EVERY = 1.0
 # The samples that are written (common/metrics.py).
-COUNTED = b"horovod_counted_step"
-STEP = "horovod_step"
+COUNTED = b"hvdchart_counted_step"
+STEP = "hvdchart_step"
 
 
 def begin(rank: int) -> None:
@@ -126,10 +126,10 @@ class Counter:
         if resumed is not None:
             lines.append(f"{STEP} {step + resumed}\n")
         if steps:
-            lines.append(f"horovod_steps {steps + (resumed or 0)}\n")
+            lines.append(f"hvdchart_steps {steps + (resumed or 0)}\n")
         known = _as_number(loss)
         if known is not None:
-            lines.append(f"horovod_loss {known!r}\n")
+            lines.append(f"hvdchart_loss {known!r}\n")
         # Renamed when it is complete, so that nobody reads half of it.
         new = f"{os.path.dirname(self._path)}/.{os.path.basename(self._path)}.counted"
         with open(new, "w", encoding="ascii") as file:

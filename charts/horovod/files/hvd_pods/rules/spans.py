@@ -153,21 +153,21 @@ def _end(before: RunState, state: RunState, name: Name, began: float, ended: flo
         is_finished = state.entry.get(RecordKey.STATE) == FINISHED
         problem = None if is_finished else state.problem
         attributes = {
-            "horovod.state": FAILED if problem else FINISHED,
-            "horovod.mode": state.run.mode,
-            "horovod.ranks": state.run.ranks,
-            "horovod.workers": sum(state.run.needed_workers.values()),
-            "horovod.attempts": state.attempts,
-            "horovod.failures": state.failures,
+            "hvdchart.state": FAILED if problem else FINISHED,
+            "hvdchart.mode": state.run.mode,
+            "hvdchart.ranks": state.run.ranks,
+            "hvdchart.workers": sum(state.run.needed_workers.values()),
+            "hvdchart.attempts": state.attempts,
+            "hvdchart.failures": state.failures,
         }
     elif what != STORE:
-        attributes = {"horovod.attempt": before.attempt.number}
+        attributes = {"hvdchart.attempt": before.attempt.number}
     if what == ATTEMPT:
         problem = _find_problem(before, state)
         of_attempt = state if state.attempt.number == before.attempt.number else before
         launch = of_attempt.attempt.launch
-        attributes["horovod.ranks"] = of_attempt.ranks
-        attributes["horovod.workers"] = len(launch.workers) if launch else 0
+        attributes["hvdchart.ranks"] = of_attempt.ranks
+        attributes["hvdchart.workers"] = len(launch.workers) if launch else 0
     if problem:
         attributes["error.type"] = type(problem).__name__
         attributes["process.exit.code"] = problem.exit_code

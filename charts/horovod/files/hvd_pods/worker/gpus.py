@@ -107,12 +107,12 @@ class Gpus:
         rates = (c_uint * 2)()
         is_known = self._call("nvmlDeviceGetUtilizationRates", device, byref(rates))
         if is_known and rates[0] <= 100:
-            yield Sample("horovod_gpu_utilization_ratio", f"{rates[0] / 100:g}", labels)
+            yield Sample("hvdchart_gpu_utilization_ratio", f"{rates[0] / 100:g}", labels)
         # nvmlMemory_t: total, free and used, which has the driver's own.
         memory = (c_ulonglong * 3)()
         if self._call("nvmlDeviceGetMemoryInfo", device, byref(memory)) and memory[0]:
-            yield Sample("horovod_gpu_memory_used_bytes", str(memory[2]), labels)
-            yield Sample("horovod_gpu_memory_bytes", str(memory[0]), labels)
+            yield Sample("hvdchart_gpu_memory_used_bytes", str(memory[2]), labels)
+            yield Sample("hvdchart_gpu_memory_bytes", str(memory[0]), labels)
 
     def _text(self, function: str, device: Any) -> str:
         """A text of a device with what no label needs left out; empty where it is unknown."""

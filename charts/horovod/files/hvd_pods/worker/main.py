@@ -136,7 +136,7 @@ def start_metrics(environment: Mapping[str, str]) -> None:
 
 def make_page(slots: str, folder: Path, of_gpus: Iterable[Sample] = ()) -> str:
     """All metrics of a worker as text; its ranks write theirs to `folder`."""
-    samples = [Sample("horovod_slots", slots), *of_gpus]
+    samples = [Sample("hvdchart_slots", slots), *of_gpus]
     files = sorted(file for file in folder.iterdir() if RANK_FILE.fullmatch(file.name))
     served = files[:MOST_FILES]
     for file in served:
