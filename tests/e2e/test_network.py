@@ -125,7 +125,7 @@ def lifted(board: str, enforced: ExitStack) -> None:
 class TestNetworkPolicies:
     @pytest.mark.parametrize("release", ["guarded", "open"])
     def test_run_completes(self, namespace: Namespace, release: str) -> None:
-        """The master's sessions and the ranks' MPI are not in the policy's way."""
+        """The master's agent connections and the ranks' MPI are not in the policy's way."""
         namespace.assert_completes(release)
 
     @pytest.mark.parametrize("target", ["guarded-worker-1", "open-worker-0"])

@@ -77,7 +77,7 @@ def test_worker_cut_for_a_while(training: Training) -> None:
 
 @pytest.mark.rare
 @pytest.mark.fault("worker replaced by one with another address, behind a cut network")
-def test_sessions_with_a_replaced_worker(training: Training) -> None:
+def test_connections_to_a_replaced_worker(training: Training) -> None:
     """Those before learn nothing of that: no packet of the deleted worker comes through."""
     training.run_to(FAULT_AT, STEPS)
     lost = training.worker(1)

@@ -177,7 +177,7 @@ def release() -> ReleaseKeys:
 def agents(
     release: ReleaseKeys, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[ScriptedAgents]:
-    """Agents of the workers of make_run(), which run a shell script in each session."""
+    """Agents of the workers of make_run(), which run a shell script over each connection."""
     monkeypatch.setattr(remote, "LOOK_EVERY", 0.01)
     monkeypatch.setattr(remote, "LOOK_WITHIN", TIMEOUT)
     started = ScriptedAgents(release, tmp_path, make_run().workers)

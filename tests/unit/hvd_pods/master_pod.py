@@ -11,7 +11,7 @@ import pytest
 from hvd_pods.cluster import key_secrets as release_keys
 from hvd_pods.common import paths, reporting
 from hvd_pods.master import (
-    agent_session,
+    agent_connection,
     effects,
     gateway_client,
     launch,
@@ -100,7 +100,7 @@ def _move_paths(patch: pytest.MonkeyPatch, before: str, after: Path) -> None:
         launch,
         mpi,
         main,
-        agent_session,
+        agent_connection,
         results,
         effects,
         user_code,

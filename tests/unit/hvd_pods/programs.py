@@ -1,4 +1,4 @@
-"""Programs that a test starts in a worker as a master does: over a session with its agent."""
+"""Programs that a test starts in a worker as a master does: over an agent connection."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from types import TracebackType
 from hvd_pods.agent import frames
 from hvd_pods.agent.keys import Keys
 from hvd_pods.agent.start_request import Request
-from hvd_pods.master.agent_session import AgentSession
+from hvd_pods.master.agent_connection import AgentConnection
 from hvd_pods.master.remote import wait_for
 
 TIMEOUT = 60.0
@@ -19,7 +19,7 @@ class Program:
     """A program in a worker: what it has written so far, and its exit code when it has ended."""
 
     def __init__(self, address: str, port: int, keys: Keys, request: Request) -> None:
-        self.session = AgentSession(address, port, keys, request)
+        self.connection = AgentConnection(address, port, keys, request)
         self.output = b""
         self.errors = b""
 
@@ -36,19 +36,19 @@ class Program:
 
     @property
     def code(self) -> int | None:
-        return self.session.code
+        return self.connection.code
 
     def close(self) -> None:
-        self.session.close()
+        self.connection.close()
 
     def give(self, content: bytes) -> None:
         """Send standard input; without content, its end."""
-        self.session.send(frames.INPUT, content)
+        self.connection.send(frames.INPUT, content)
 
     def step(self, until: float) -> None:
         """Take what comes next, at most until a moment of time.monotonic()."""
-        wait_for(self.session, until)
-        for kind, content in self.session.step():
+        wait_for(self.connection, until)
+        for kind, content in self.connection.step():
             self.output += content if kind == frames.OUTPUT else b""
             self.errors += content if kind == frames.ERRORS else b""
 

@@ -1,4 +1,4 @@
-"""Agents whose sessions run a shell script of the test, whatever the master asks for."""
+"""Agents whose connections run a shell script of the test, whatever the master asks for."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from hvd_pods.agent import start_request as requests
 from hvd_pods.agent.banner import format_banner
 from hvd_pods.agent.keys import Keys
 from hvd_pods.common.run import Worker
-from hvd_pods.master.agent_session import Where
+from hvd_pods.master.agent_connection import Where
 from hvd_pods.master.remote import Reach
 from tests.support.ports import find_port
 from tests.support.release_keys import ReleaseKeys
@@ -34,7 +34,7 @@ class ScriptedAgents:
 
     def __init__(self, release: ReleaseKeys, folder: Path, workers: Iterable[Worker]) -> None:
         self.port = find_port()
-        self._script = folder / "session.sh"
+        self._script = folder / "program.sh"
         self._keys = release.of_worker(folder / "worker-keys")
         self._listeners: list[socket.socket] = []
         addresses = {}
@@ -48,7 +48,7 @@ class ScriptedAgents:
         self.reach = Reach(keys, Where(self.port, addresses), {})
 
     def install(self, script: str) -> None:
-        """Run this script in each session that begins from now on."""
+        """Run this script over each agent connection that begins from now on."""
         self._script.write_text(f"{script}\n")
 
     def close(self) -> None:
@@ -69,18 +69,18 @@ class ScriptedAgents:
     def _serve(self, connection: socket.socket, worker: Worker) -> None:
         with connection, suppress(OSError):
             connection.sendall(format_banner(worker.revision))
-            serve_session(connection, self._keys, self._script, worker.address)
+            serve_as_agent(connection, self._keys, self._script, worker.address)
 
 
-def serve_session(connection: socket.socket, keys: Keys, script: Path, address: str) -> None:
+def serve_as_agent(connection: socket.socket, keys: Keys, script: Path, address: str) -> None:
     """Serve a connection that has got its banner, as the agent of the worker of this address.
 
     Raises OSError when the master ends the connection.
     """
-    _Session(frames.Channel(connection, keys.server()), script, address).run()
+    _AgentConnection(frames.Channel(connection, keys.server()), script, address).run()
 
 
-class _Session:
+class _AgentConnection:
     def __init__(self, channel: frames.Channel, script: Path, address: str) -> None:
         self._channel = channel
         self._script = script

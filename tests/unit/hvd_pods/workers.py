@@ -14,7 +14,7 @@ from tests.support.fakes.worker import FakeWorker
 from tests.support.ports import find_port
 from tests.support.release_keys import ReleaseKeys
 from tests.support.runs import describe_run
-from tests.unit.hvd_pods.scripted_agents import serve_session
+from tests.unit.hvd_pods.scripted_agents import serve_as_agent
 
 SLICES = "discovery.k8s.io/endpointslices"
 
@@ -38,7 +38,7 @@ class Workers:
     def __init__(self, api: FakeApi, release: ReleaseKeys, folder: Path) -> None:
         self.api = api
         self._keys = release.of_worker(folder / "worker-keys")
-        self._script = folder / "session.sh"
+        self._script = folder / "program.sh"
         self.install("exit 255")
         self.port = find_port()
         self._listening: dict[int, FakeWorker] = {}
@@ -47,7 +47,7 @@ class Workers:
         )
 
     def install(self, script: str) -> None:
-        """Run this script in each session: $1 is the worker, $2 the command line."""
+        """Run this script over each agent connection: $1 is the worker, $2 the command line."""
         self._script.write_text(f"{script}\n")
 
     def address(self, ordinal: int) -> str:
@@ -67,12 +67,9 @@ class Workers:
         for ordinal in ordinals:
             name = f"hvd-worker-{ordinal}"
             address = self.address(ordinal)
-            self._listening[ordinal] = FakeWorker(
-                format_banner("r1"),
-                address,
-                self.port,
-                partial(serve_session, keys=self._keys, script=self._script, address=f"{name}.hvd"),
-            )
+            host = f"{name}.hvd"
+            serve = partial(serve_as_agent, keys=self._keys, script=self._script, address=host)
+            self._listening[ordinal] = FakeWorker(format_banner("r1"), address, self.port, serve)
             endpoint = {
                 "addresses": [address],
                 "targetRef": {"kind": "Pod", "name": name, "uid": ""},

@@ -1,4 +1,4 @@
-"""What the programs need that start for each session and each rank."""
+"""What the programs need that start for each agent connection and each rank."""
 
 from __future__ import annotations
 

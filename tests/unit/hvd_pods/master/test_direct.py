@@ -27,8 +27,8 @@ from tests.support.release_keys import ReleaseKeys
 from tests.unit.hvd_pods.scripted_agents import ScriptedAgents
 
 WORKERS = [Worker(f"hvd-{n}", f"hvd-{n}.svc", 2, "hvd", "r1") for n in range(2)]
-# What a session with a worker of two slots runs, which takes nothing while it is held.
-SESSION = f"""
+# What the agent of a worker with two slots runs, which takes nothing while it is held.
+SCRIPT = f"""
 while [ -e hold-$1 ]; do sleep 0.05; done
 HVD_SLOTS=2 HVD_POD=${{1%.svc}} exec {sys.executable} -I -S {worker_ranks.__file__}
 """
@@ -42,7 +42,7 @@ def start(tmp_path: Path, release: ReleaseKeys, monkeypatch: pytest.MonkeyPatch)
     program = copy_files(root, sys.executable) / "hvd_pods/master/direct.py"
     (root / "generated").mkdir()
     agents = ScriptedAgents(release, tmp_path, WORKERS)
-    agents.install(SESSION)
+    agents.install(SCRIPT)
     monkeypatch.setattr(gateway_client, "SOCKET", str(root / "generated" / "gateway.sock"))
     Gateway(lambda: agents.reach, lambda event: None).start()
     hostfile = tmp_path / "hostfile"

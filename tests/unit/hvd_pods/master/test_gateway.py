@@ -21,7 +21,7 @@ from hvd_pods.agent.keys import Keys
 from hvd_pods.common.errors import ConfigurationError, RunError
 from hvd_pods.common.ranks_program import STAY
 from hvd_pods.master import gateway, gateway_client
-from hvd_pods.master.agent_session import AgentSession, AgentSessionError, Where
+from hvd_pods.master.agent_connection import AgentConnection, AgentConnectionError, Where
 from hvd_pods.master.remote import Reach
 from hvd_pods.rules.messages import Event, WorkerReached
 from tests.support.release_keys import WORKER_NAME, ReleaseKeys
@@ -91,15 +91,15 @@ class Arrived:
 def arrived(monkeypatch: pytest.MonkeyPatch) -> Arrived:
     """What comes to the gateway from now on, also what its client has not read."""
     made = Arrived()
-    step = AgentSession.step
+    step = AgentConnection.step
 
-    def count(session: AgentSession) -> Iterator[tuple[bytes, bytes]]:
-        for kind, content in step(session):
+    def count(connection: AgentConnection) -> Iterator[tuple[bytes, bytes]]:
+        for kind, content in step(connection):
             made.output += len(content) if kind == frames.OUTPUT else 0
             yield kind, content
-        made.has_ended = session.code is not None
+        made.has_ended = connection.code is not None
 
-    monkeypatch.setattr(AgentSession, "step", count)
+    monkeypatch.setattr(AgentConnection, "step", count)
     return made
 
 
@@ -305,7 +305,7 @@ def test_program_that_the_client_leaves_goes_on_for_its_time(
     wait_until(left.exists, 20, "it goes on")
 
 
-def test_output_that_came_before_a_session_broke_reaches_the_client(
+def test_output_that_came_before_an_agent_connection_broke_reaches_the_client(
     served: Served, client: Client, arrived: Arrived
 ) -> None:
     """The last lines of a worker that is lost say why."""
@@ -343,14 +343,14 @@ def test_output_that_came_before_nothing_could_be_sent_reaches_the_client(
 ) -> None:
     failed = []
 
-    def fail(session: AgentSession, kind: bytes, content: bytes = b"") -> None:
+    def fail(connection: AgentConnection, kind: bytes, content: bytes = b"") -> None:
         failed.append(kind)
-        raise AgentSessionError("the connection has ended")
+        raise AgentConnectionError("the connection has ended")
 
     client.ask("head -c 200000 /dev/zero; exec sleep 60")
     # The pipe to the client takes a part of it.
     wait_until(lambda: arrived.output == 200_000, 20, "the gateway has the output")
-    monkeypatch.setattr(AgentSession, "send", fail)
+    monkeypatch.setattr(AgentConnection, "send", fail)
     if kind == frames.INPUT:
         os.write(client.stdin, b"in\n")
     else:

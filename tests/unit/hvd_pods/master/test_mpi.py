@@ -82,7 +82,7 @@ def make_large_run(workers: int, **changes: Any) -> Run:
         ("mpirun", 64, 64),
         ("mpirun", 257, 257),
         ("custom", 257, 257),
-        # The gateway's own process has the sessions.
+        # The gateway's own process has the agent connections.
         ("direct", 257, 0),
     ],
 )

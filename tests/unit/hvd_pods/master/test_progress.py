@@ -1,4 +1,4 @@
-"""The session that follows the ranks' progress, with a shell script as the worker's program."""
+"""The connection that follows the ranks' progress, with a shell script as the worker's program."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Follow = Callable[[str], ProgressFollower]
 
 @pytest.fixture
 def follow(taken: TakenEvents, agents: ScriptedAgents) -> Iterator[Follow]:
-    """Follows the second attempt's ranks on two workers; the sessions run the script given."""
+    """Follows the second attempt's ranks on two workers; the agents run the script given."""
     pace = Pace(first_look=0.0, again_after=0.01, last_within=TIMEOUT)
     started: list[ProgressFollower] = []
 
@@ -34,7 +34,7 @@ def follow(taken: TakenEvents, agents: ScriptedAgents) -> Iterator[Follow]:
         follower.close(wait_for_last_step=False)
 
 
-def test_each_line_of_one_worker_is_told_and_the_next_is_followed_when_a_session_ends(
+def test_each_line_of_one_worker_is_told_and_the_next_is_followed_when_a_connection_ends(
     follow: Follow, taken: TakenEvents, tmp_path: Path
 ) -> None:
     """All ranks make the same steps. What is not understood is left out."""

@@ -1,4 +1,4 @@
-"""The command `ssh` of a master's pod: what it takes, what it refuses, and a session by it."""
+"""The command `ssh` of a master's pod: what it takes, what it refuses, and a connection by it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from hvd_pods.agent.keys import Keys
 from hvd_pods.common.errors import RunError
 from hvd_pods.master import gateway, gateway_client, launch, mpi
 from hvd_pods.master import ssh as command
-from hvd_pods.master.agent_session import Where
+from hvd_pods.master.agent_connection import Where
 from hvd_pods.master.remote import Reach
 from tests.support.release_keys import WORKER_NAME, ReleaseKeys
 from tests.unit.hvd_pods.worker.agent.limited import LimitedAgent, start_limited
@@ -287,7 +287,7 @@ def test_ssh_leaves_the_launchers_output_blocking(pod: Pod) -> None:
 
 @slow
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
-def test_session_ends_when_its_client_is_killed(pod: Pod, number: int) -> None:
+def test_connection_ends_when_its_client_is_killed(pod: Pod, number: int) -> None:
     mark = f"sleep 66{os.getpid()}{int(number)}"
     with pod.start(HOST, f"echo up; {mark}", stdout=PIPE) as process:
         assert process.stdout
@@ -305,7 +305,7 @@ def takes(stream: int) -> bool:
 
 
 @slow
-def test_session_ends_when_its_client_is_killed_while_nobody_reads_its_output(pod: Pod) -> None:
+def test_connection_ends_when_its_client_is_killed_while_nobody_reads_its_output(pod: Pod) -> None:
     mark = f"/bin/sh -c : 67{os.getpid()}; while :; do echo much; done"
     reader, writer = os.pipe()
     try:
@@ -322,7 +322,7 @@ def test_session_ends_when_its_client_is_killed_while_nobody_reads_its_output(po
 
 
 @slow
-def test_session_ends_when_nobody_can_read_its_output(pod: Pod) -> None:
+def test_connection_ends_when_nobody_can_read_its_output(pod: Pod) -> None:
     """As with `| head -1`."""
     mark = f": 68{os.getpid()}; while :; do echo much; done"
     reader, writer = os.pipe()
@@ -350,7 +350,7 @@ def test_output_reaches_a_pipe_that_another_process_has_made_non_blocking(pod: P
 
 
 @slow
-def test_many_sessions_run_side_by_side(pod: Pod) -> None:
+def test_many_connections_run_side_by_side(pod: Pod) -> None:
     started = [
         subprocess.Popen(
             [pod.program, HOST, f"read line; echo {number} $line"],

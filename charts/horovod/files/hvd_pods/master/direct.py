@@ -42,7 +42,7 @@ ASSIGNMENT = re.compile(r"[A-Za-z_]\w*=")
 STAYS = re.compile(rb"^\[hvd\] ranks on \S+ go on without a master$", re.M)
 
 
-class WorkerSession(NamedTuple):
+class WorkerProgram(NamedTuple):
     """The program that starts a worker's ranks, what they print, and what is still to be sent.
 
     client: the connection to the gateway, which gets the exit code.
@@ -87,7 +87,7 @@ def place_ranks(workers: Sequence[tuple[str, int]]) -> list[list[dict[str, str]]
     return placed
 
 
-def begin(worker: str, given: dict[str, Any], look: Callable[[str, bytes], None]) -> WorkerSession:
+def begin(worker: str, given: dict[str, Any], look: Callable[[str, bytes], None]) -> WorkerProgram:
     """Start the ranks of a worker; `look` is called with it and lines of its standard error.
 
     Raises OSError.
@@ -104,7 +104,7 @@ def begin(worker: str, given: dict[str, Any], look: Callable[[str, bytes], None]
     errors = streams.Stream(own_errors, 2, partial(look, worker))
     line = bytearray(json.dumps(given).encode() + b"\n")
     # The end of the opened pipe ends the ranks of the worker.
-    return WorkerSession(worker, client, open(own_in, "wb", buffering=0), [output, errors], line)
+    return WorkerProgram(worker, client, open(own_in, "wb", buffering=0), [output, errors], line)
 
 
 class WorkerReports:
@@ -129,16 +129,16 @@ class WorkerReports:
             self.code = code if code < 256 else 0
 
 
-class WorkerSessions:
-    """The agent connections, until all have ended."""
+class WorkerPrograms:
+    """The programs of all workers, until all have ended."""
 
-    def __init__(self, sessions: Sequence[WorkerSession], reports: WorkerReports) -> None:
+    def __init__(self, programs: Sequence[WorkerProgram], reports: WorkerReports) -> None:
         self._reports = reports
-        self._sessions = list(sessions)
+        self._programs = list(programs)
         self._selector = selectors.DefaultSelector()
-        for session in sessions:
-            self._selector.register(session.stdin, selectors.EVENT_WRITE, session)
-            for stream in session.streams:
+        for program in programs:
+            self._selector.register(program.stdin, selectors.EVENT_WRITE, program)
+            for stream in program.streams:
                 self._selector.register(stream.source, selectors.EVENT_READ, stream)
         reader, writer = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
         signal.set_wakeup_fd(writer)
@@ -151,7 +151,7 @@ class WorkerSessions:
 
     def follow(self) -> int:
         """Pass on the output; the exit code of the first rank or agent connection that failed."""
-        while self._sessions:
+        while self._programs:
             left = self._kill_at - time.monotonic()
             for key, _ in self._selector.select(None if left == float("inf") else max(0.0, left)):
                 if key.data is None:
@@ -160,27 +160,27 @@ class WorkerSessions:
                         self._leave()
                     if signal.SIGTERM in numbers:
                         self._end(128 + signal.SIGTERM)
-                elif isinstance(key.data, WorkerSession):
+                elif isinstance(key.data, WorkerProgram):
                     self._give(key.data)
                 elif not key.data.pass_on() and not key.data.is_open:
                     self._selector.unregister(key.fd)
-            for session in [s for s in self._sessions if not any(o.is_open for o in s.streams)]:
-                self._sessions.remove(session)
-                code = session.wait()
+            for program in [p for p in self._programs if not any(o.is_open for o in p.streams)]:
+                self._programs.remove(program)
+                code = program.wait()
                 if code:
                     self._end(self._reports.code or code)
             is_left = self._is_left and self._reports.staying >= {
-                one.worker for one in self._sessions
+                one.worker for one in self._programs
             }
             if is_left or time.monotonic() >= self._kill_at:
                 break
-        for session in self._sessions:
-            session.client.close()
+        for program in self._programs:
+            program.client.close()
         return self._code
 
     def _leave(self) -> None:
         """Let the ranks go on; a worker that does not say so in time ends its own."""
-        if any(session.line for session in self._sessions):
+        if any(program.line for program in self._programs):
             # Some have not yet got what to start.
             self._end(128 + signal.SIGTERM)
         if self._code:
@@ -189,22 +189,22 @@ class WorkerSessions:
         self._reports.staying.clear()
         self._code = 128 + signal.SIGUSR1
         self._kill_at = time.monotonic() + END_WITHIN
-        for session in self._sessions:
+        for program in self._programs:
             # The gateway passes it on to the worker's agent, and that to the ranks.
             with suppress(OSError):
-                session.client.sendall(STAY)
+                program.client.sendall(STAY)
 
-    def _give(self, session: WorkerSession) -> None:
+    def _give(self, program: WorkerProgram) -> None:
         """Send an agent connection what it takes at once: one that is slow delays no other."""
-        if session.stdin.closed:
+        if program.stdin.closed:
             return
         try:
-            del session.line[: os.write(session.stdin.fileno(), session.line)]
+            del program.line[: os.write(program.stdin.fileno(), program.line)]
         except BrokenPipeError:
-            session.line.clear()
-        if not session.line:
+            program.line.clear()
+        if not program.line:
             # Not closed: the ranks end with it.
-            self._selector.unregister(session.stdin)
+            self._selector.unregister(program.stdin)
 
     def _end(self, code: int) -> None:
         """End the ranks of the other workers, and exit with this code."""
@@ -212,10 +212,10 @@ class WorkerSessions:
             return
         self._code = code
         self._kill_at = time.monotonic() + END_WITHIN
-        for session in self._sessions:
-            if session.line:
-                self._selector.unregister(session.stdin)
-            session.stdin.close()
+        for program in self._programs:
+            if program.line:
+                self._selector.unregister(program.stdin)
+            program.stdin.close()
 
 
 def main() -> int:
@@ -241,8 +241,8 @@ def main() -> int:
     }
     reports = WorkerReports()
     placed = zip(workers, place_ranks(workers))
-    sessions = [begin(worker, {**given, "ranks": own}, reports.look) for (worker, _), own in placed]
-    return WorkerSessions(sessions, reports).follow()
+    programs = [begin(worker, {**given, "ranks": own}, reports.look) for (worker, _), own in placed]
+    return WorkerPrograms(programs, reports).follow()
 
 
 if __name__ == "__main__":

@@ -27,7 +27,7 @@ from hvd_pods.common.errors import RunError
 from hvd_pods.common.reporting import log, report_failure
 from hvd_pods.common.run import Code, Worker
 from hvd_pods.master import lanes, launcher_memory, remote, results
-from hvd_pods.master.agent_session import Where
+from hvd_pods.master.agent_connection import Where
 from hvd_pods.master.carrying_out import carries_out, methods_of
 from hvd_pods.master.cluster_effects import ClusterEffects
 from hvd_pods.master.gateway import Gateway

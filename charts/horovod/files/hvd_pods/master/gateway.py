@@ -26,7 +26,7 @@ from hvd_pods.common.errors import RunError
 from hvd_pods.common.ranks_program import STAY
 from hvd_pods.common.reporting import log
 from hvd_pods.master import gateway_client
-from hvd_pods.master.agent_session import AgentSession, AgentSessionError, make_request
+from hvd_pods.master.agent_connection import AgentConnection, AgentConnectionError, make_request
 from hvd_pods.master.gateway_client import NOT_STARTED
 from hvd_pods.master.remote import Reach
 from hvd_pods.rules.messages import Put, WorkerReached
@@ -94,7 +94,7 @@ class Gateway:
                 time.sleep(AGAIN_AFTER)
                 continue
             try:
-                spawn("session", partial(self._serve, client))
+                spawn("connection", partial(self._serve, client))
             except RuntimeError as problem:
                 log(f"cannot serve a program, as when the pod may have no more threads: {problem}")
                 client.close()
@@ -125,16 +125,17 @@ class Gateway:
             variables = {**reach.variables, **dict(request["variables"])}
             stay = float(request.get("stay", 0.0))
             asked = make_request(list(request["argv"]), variables, stay)
-            session = AgentSession(address, reach.where.port, reach.keys, asked, keeps_output=True)
-        except (AgentSessionError, RunError) as problem:
+            port = reach.where.port
+            connection = AgentConnection(address, port, reach.keys, asked, keeps_output=True)
+        except (AgentConnectionError, RunError) as problem:
             return self._refuse(host, problem, streams[2])
         try:
-            relay = Relay(session, client, streams, lambda: self._note_reached(asked.attempt))
+            relay = Relay(connection, client, streams, lambda: self._note_reached(asked.attempt))
             return relay.follow()
-        except AgentSessionError as problem:
+        except AgentConnectionError as problem:
             return self._refuse(host, problem, streams[2])
         finally:
-            session.close()
+            connection.close()
 
     def _note_reached(self, attempt: int) -> None:
         if not self._has_reported:
@@ -142,7 +143,7 @@ class Gateway:
             self._put(WorkerReached(attempt))
 
     def _refuse(self, host: str, problem: Exception, errors: int) -> int:
-        if isinstance(problem, AgentSessionError) and problem.is_sure:
+        if isinstance(problem, AgentConnectionError) and problem.is_sure:
             self.key_problem = self.key_problem or f"{host}: {problem}"
         with suppress(OSError):
             write(errors, f"[hvd] error: {host}: {problem}\n".encode())
@@ -157,12 +158,12 @@ class Relay:
 
     def __init__(
         self,
-        session: AgentSession,
+        connection: AgentConnection,
         client: socket.socket,
         streams: list[int],
         note_reached: Callable[[], None],
     ) -> None:
-        self._session = session
+        self._connection = connection
         self._note_reached = note_reached
         self._client = client
         self._stdin, stdout, stderr = streams
@@ -175,8 +176,8 @@ class Relay:
         self._is_over = False
 
     def follow(self) -> int:
-        """Return the program's exit code. Raises AgentSessionError."""
-        problem: AgentSessionError | None = None
+        """Return the program's exit code. Raises AgentConnectionError."""
+        problem: AgentConnectionError | None = None
         while self._is_open and (self._unwritten or not self._is_over):
             try:
                 for descriptor in self._wait():
@@ -187,23 +188,23 @@ class Relay:
                 self._write()
                 if not self._is_over:
                     self._step()
-            except AgentSessionError as found:
+            except AgentConnectionError as found:
                 # What the program has written before is passed on first.
                 problem = found
                 self._is_over = True
         if problem:
             raise problem
-        return self._session.code if self._session.code is not None else NOT_STARTED
+        return self._connection.code if self._connection.code is not None else NOT_STARTED
 
     def _step(self) -> None:
-        for kind, content in self._session.step():
+        for kind, content in self._connection.step():
             if kind != frames.EXIT:
                 self._unwritten.append((self._targets[kind], content))
-        if self._session.is_asked:
+        if self._connection.is_asked:
             self._note_reached()
-        self._is_over = self._session.code is not None
+        self._is_over = self._connection.code is not None
         if sum(len(content) for _, content in self._unwritten) > MOST_UNWRITTEN:
-            raise AgentSessionError("it writes more than it may before that is passed on")
+            raise AgentConnectionError("it writes more than it may before that is passed on")
 
     def _wait(self) -> list[int]:
         """Wait until one of the descriptors is ready; return those that can be read."""
@@ -211,10 +212,11 @@ class Relay:
         left = None
         poll = select.poll()
         if not self._is_over:
-            left = self._session.left()
-            sends = self._session.events & selectors.EVENT_WRITE
-            poll.register(self._session.fileno(), select.POLLIN | (select.POLLOUT if sends else 0))
-            if self._reads_stdin and self._session.waiting < MOST_WAITING:
+            left = self._connection.left()
+            sends = self._connection.events & selectors.EVENT_WRITE
+            events = select.POLLIN | (select.POLLOUT if sends else 0)
+            poll.register(self._connection.fileno(), events)
+            if self._reads_stdin and self._connection.waiting < MOST_WAITING:
                 reads.append(self._stdin)
         if self._unwritten:
             poll.register(self._unwritten[0][0], select.POLLOUT)
@@ -226,7 +228,7 @@ class Relay:
         """Take the client's last word; with its end, the agent connection ends."""
         word = self._client.recv(len(STAY))
         if word == STAY:
-            self._session.send(frames.STAY)
+            self._connection.send(frames.STAY)
         elif not word:
             self._is_open = False
 
@@ -238,7 +240,7 @@ class Relay:
         except OSError:
             data = b""
         self._reads_stdin = bool(data)
-        self._session.send(frames.INPUT, data)
+        self._connection.send(frames.INPUT, data)
 
     def _write(self) -> None:
         """Write what the streams take without a wait: the client may end meanwhile."""
@@ -254,7 +256,7 @@ class Relay:
         except OSError:
             # Nobody reads it any more, so the program's agent connection ends.
             self._is_open = False
-        self._session.acknowledge(written)
+        self._connection.acknowledge(written)
 
 
 def _takes(stream: int) -> bool:

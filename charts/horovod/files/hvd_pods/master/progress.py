@@ -19,7 +19,7 @@ from hvd_pods.common.errors import RunError
 from hvd_pods.common.metrics import parse_progress, select_progress
 from hvd_pods.common.run import Worker
 from hvd_pods.master import remote
-from hvd_pods.master.agent_session import AgentSession, AgentSessionError
+from hvd_pods.master.agent_connection import AgentConnection, AgentConnectionError
 from hvd_pods.rules.messages import ProgressReported, Put
 
 # Bytes of a line.
@@ -79,7 +79,7 @@ class ProgressFollower:
         while not self._closed.wait(pause):
             worker = self._workers[number % len(self._workers)]
             # What cannot be followed is tried again on the next worker.
-            with suppress(AgentSessionError, RunError):
+            with suppress(AgentConnectionError, RunError):
                 self._follow_worker(worker)
             number = number + 1
             pause = self._pace.again_after
@@ -89,22 +89,22 @@ class ProgressFollower:
         # How long ago, because the clocks of two nodes differ.
         began = f"{time.monotonic() - self._began:.3f}"
         program = remote.command_line("worker/report_progress.py", began)
-        session = remote.begin(self._reach(), worker, program)
+        connection = remote.begin(self._reach(), worker, program)
         try:
-            self._read(session)
+            self._read(connection)
         finally:
-            session.close()
+            connection.close()
 
-    def _read(self, session: AgentSession) -> None:
+    def _read(self, connection: AgentConnection) -> None:
         rest = b""
         is_asked = False
-        while session.code is None and time.monotonic() < self._until:
+        while connection.code is None and time.monotonic() < self._until:
             if self._closed.is_set() and not is_asked:
                 # The end of its input asks the program for the last step.
                 is_asked = True
-                session.send(frames.INPUT)
-            remote.wait_for(session, self._until, None if is_asked else self._woken)
-            for kind, content in session.step():
+                connection.send(frames.INPUT)
+            remote.wait_for(connection, self._until, None if is_asked else self._woken)
+            for kind, content in connection.step():
                 rest += content if kind == frames.OUTPUT else b""
             *lines, rest = rest.split(b"\n")
             for line in lines:

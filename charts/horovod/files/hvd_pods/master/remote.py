@@ -18,12 +18,17 @@ from hvd_pods.common.hostile import one_line, parse_count
 from hvd_pods.common.paths import PROGRAMS
 from hvd_pods.common.reporting import log
 from hvd_pods.common.run import Worker
-from hvd_pods.master.agent_session import AgentSession, AgentSessionError, Where, make_request
+from hvd_pods.master.agent_connection import (
+    AgentConnection,
+    AgentConnectionError,
+    Where,
+    make_request,
+)
 from hvd_pods.master.gateway_client import NOT_STARTED
 from hvd_pods.rank.warm_client import WAIT_SECONDS
 
 # Agent connections at a time: each has a thread, which waits.
-SESSIONS = 512
+CONNECTIONS = 512
 # Ranks of one worker.
 MOST_RANKS = 10_000
 # Seconds in which a worker has to ask its ranks to end or to report which have ended, and in which
@@ -60,10 +65,11 @@ def command_line(program: str, *arguments: str) -> list[str]:
     return ["python3", "-I", "-S", f"{PROGRAMS}/{program}", *arguments]
 
 
-def begin(reach: Reach, worker: Worker, argv: Sequence[str]) -> AgentSession:
-    """Begin an agent connection with a worker. Raises AgentSessionError and RunError."""
+def begin(reach: Reach, worker: Worker, argv: Sequence[str]) -> AgentConnection:
+    """Begin an agent connection with a worker. Raises AgentConnectionError and RunError."""
     address = reach.where.address(worker.name)
-    return AgentSession(address, reach.where.port, reach.keys, make_request(argv, reach.variables))
+    request = make_request(argv, reach.variables)
+    return AgentConnection(address, reach.where.port, reach.keys, request)
 
 
 def call(
@@ -83,59 +89,59 @@ def call(
 
     def run(worker: Worker) -> tuple[int, str]:
         try:
-            session = begin(reach, worker, command_line(*program))
-        except AgentSessionError as problem:
+            connection = begin(reach, worker, command_line(*program))
+        except AgentConnectionError as problem:
             return _code_of(problem), str(problem)
         except RunError as problem:
             return problem.exit_code, str(problem)
         try:
-            session.send(frames.INPUT, content)
+            connection.send(frames.INPUT, content)
             if content:
-                session.send(frames.INPUT)
-            return _follow(session, seconds, is_stopped)
-        except AgentSessionError as problem:
+                connection.send(frames.INPUT)
+            return _follow(connection, seconds, is_stopped)
+        except AgentConnectionError as problem:
             return _code_of(problem), str(problem)
         finally:
-            session.close()
+            connection.close()
 
-    with ThreadPoolExecutor(SESSIONS) as pool:
+    with ThreadPoolExecutor(CONNECTIONS) as pool:
         return dict(zip(workers, pool.map(run, workers)))
 
 
-def _code_of(problem: AgentSessionError) -> int:
+def _code_of(problem: AgentConnectionError) -> int:
     return BAD_CONFIGURATION if problem.is_sure else NOT_STARTED
 
 
-def wait_for(session: AgentSession, until: float, also: int | None = None) -> None:
+def wait_for(connection: AgentConnection, until: float, also: int | None = None) -> None:
     """Wait until an agent connection can go on, at most until a moment of time.monotonic().
 
     A descriptor that can be read, `also`, ends the wait, too.
     """
     poll = select.poll()
-    is_sending = session.events & selectors.EVENT_WRITE
-    poll.register(session.fileno(), select.POLLIN | (select.POLLOUT if is_sending else 0))
+    is_sending = connection.events & selectors.EVENT_WRITE
+    poll.register(connection.fileno(), select.POLLIN | (select.POLLOUT if is_sending else 0))
     if also is not None:
         poll.register(also, select.POLLIN)
-    at = min(until, session.due)
+    at = min(until, connection.due)
     poll.poll(None if at == float("inf") else 1000 * max(0.0, at - time.monotonic()))
 
 
 def _follow(
-    session: AgentSession, seconds: float, is_stopped: Callable[[], bool]
+    connection: AgentConnection, seconds: float, is_stopped: Callable[[], bool]
 ) -> tuple[int, str]:
-    """Wait for the end of a program; its exit code and its output. Raises AgentSessionError."""
+    """Wait for the end of a program; its exit code and its output. Raises AgentConnectionError."""
     until = time.monotonic() + seconds
     output = b""
-    while session.code is None:
-        wait_for(session, min(until, time.monotonic() + LOOK_EVERY))
-        for kind, part in session.step():
+    while connection.code is None:
+        wait_for(connection, min(until, time.monotonic() + LOOK_EVERY))
+        for kind, part in connection.step():
             output += b"" if kind == frames.EXIT else part
         why = f"no answer within {seconds:.0f} s" if time.monotonic() > until else ""
         why = "asked to end" if is_stopped() else why
-        if session.code is None and (why or len(output) > LONGEST_OUTPUT):
+        if connection.code is None and (why or len(output) > LONGEST_OUTPUT):
             return 1, why or "it prints too much"
     text = output.decode(errors="replace").strip()
-    return session.code, text or f"exit code {session.code}"
+    return connection.code, text or f"exit code {connection.code}"
 
 
 def _numbers(answers: Mapping[Worker, tuple[int, str]]) -> dict[Worker, list[str]]:

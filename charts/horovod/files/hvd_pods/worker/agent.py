@@ -107,7 +107,7 @@ class Agent:
         self._loop.watch(listener.fileno(), loop.READ, self._accept)
         # In the order of their arrival: without a request, and with one.
         self._strangers: list[Client] = []
-        self._sessions: list[Client] = []
+        self._served: list[Client] = []
         # Agent connections that wait until the processes of earlier attempts are gone.
         self._waiting: list[Client] = []
         self._lines: list[float] = []
@@ -131,7 +131,7 @@ class Agent:
                 self._listener = None
                 for client in list(self._strangers):
                     self._drop(client)
-            if self._is_leaving and not self._sessions:
+            if self._is_leaving and not self._served:
                 return
             self._loop.wait(max(0.0, self._next_due() - time.monotonic()))
             for _ in processes.ended_children():
@@ -142,7 +142,7 @@ class Agent:
 
     def _next_due(self) -> float:
         times = [self._accept_at, *(client.until for client in self._strangers)]
-        times += [client.end_at for client in self._sessions]
+        times += [client.end_at for client in self._served]
         if self._fence.is_closed:
             times.append(time.monotonic() + FENCE_EVERY)
         return min(times)
@@ -154,7 +154,7 @@ class Agent:
                 within = self._limits.ask_within
                 self._log(f"{client.address} has sent no request within {within:g} s")
             self._drop(client)
-        for client in [one for one in self._sessions if one.end_at <= now]:
+        for client in [one for one in self._served if one.end_at <= now]:
             # Looked at again: training code may have stopped the supervisor.
             client.end_at = now + self._limits.end_within
             if client.program and client.program.code is None:
@@ -179,7 +179,7 @@ class Agent:
             self._start(client)
 
     def _take_waiting(self) -> list[Client]:
-        waiting = [client for client in self._waiting if client in self._sessions]
+        waiting = [client for client in self._waiting if client in self._served]
         self._waiting = []
         return waiting
 
@@ -282,14 +282,14 @@ class Agent:
         except requests.RequestError as problem:
             raise RefusedError(str(problem)) from problem
         client.request = request
-        if len(self._sessions) >= self._limits.sessions:
-            raise RefusedError(f"refused: this worker has {len(self._sessions)} agent connections")
+        if len(self._served) >= self._limits.agent_connections:
+            raise RefusedError(f"refused: this worker has {len(self._served)} agent connections")
         try:
             is_new = self._fence.admit(request.fence)
         except FenceError as problem:
             raise RefusedError(str(problem)) from problem
         self._strangers.remove(client)
-        self._sessions.append(client)
+        self._served.append(client)
         if is_new:
             # Those that wait are of the attempt before.
             for other in self._take_waiting():
@@ -372,7 +372,7 @@ class Agent:
 
     def _end_orphans(self, client: Client) -> None:
         """Kill the processes below this one that belong to no other agent connection."""
-        others = [one.program.pid for one in self._sessions if one is not client and one.program]
+        others = [one.program.pid for one in self._served if one is not client and one.program]
         for _ in range(LOOKS):
             # In this order: what another agent connection starts meanwhile is not among these.
             found = set(processes.descendants(os.getpid()))
@@ -385,7 +385,7 @@ class Agent:
 
     def _lose(self, client: Client) -> None:
         """Take note of the end of a connection: its program is ended."""
-        if client not in self._sessions or not client.program or client.program.has_ended:
+        if client not in self._served or not client.program or client.program.has_ended:
             self._drop(client)
             return
         self._loop.unwatch(client.connection.fileno())
@@ -407,7 +407,7 @@ class Agent:
 
     def _drop(self, client: Client) -> None:
         """Forget a client, whose program has ended if it had one."""
-        for clients in (self._strangers, self._sessions, self._waiting):
+        for clients in (self._strangers, self._served, self._waiting):
             if client in clients:
                 clients.remove(client)
         if client.program:

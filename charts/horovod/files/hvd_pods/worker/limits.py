@@ -13,7 +13,7 @@ class AgentLimits(NamedTuple):
     per_address: int = 17
     strangers: int = 69
     # Agent connections at a time.
-    sessions: int = 1024
+    agent_connections: int = 1024
     # Seconds that a client may stay connected without sending anything: master/probing.py keeps
     # such connections, to see that this worker is there, and renews them before. And seconds from
     # a client's first byte to its request.
@@ -33,7 +33,7 @@ class AgentLimits(NamedTuple):
 BASE_CONNECTIONS = 16
 SOURCES = 4
 # Open files of an agent connection, and of the agent itself.
-SESSION_FILES = 5
+CONNECTION_FILES = 5
 OWN_FILES = 32
 # The kernel's word for no limit (RLIM_INFINITY), and what is as good.
 MANY_FILES = 1 << 20
@@ -47,8 +47,9 @@ def choose_limits(slots: int, workers: int, files: int) -> AgentLimits:
     """
     half = (files if files >= 0 else MANY_FILES) // 2
     per_address = BASE_CONNECTIONS + slots
+    most = (half - OWN_FILES) // CONNECTION_FILES
     return AgentLimits(
         per_address=per_address,
         strangers=min(SOURCES * per_address + workers, half),
-        sessions=min(AgentLimits().sessions, (half - OWN_FILES) // SESSION_FILES),
+        agent_connections=min(AgentLimits().agent_connections, most),
     )

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from devtools.common.waiting import wait_until
-from hvd_pods.master.agent_session import AgentSessionError
+from hvd_pods.master.agent_connection import AgentConnectionError
 from hvd_pods.worker.limits import choose_limits
 from tests.support.release_keys import ReleaseKeys
 from tests.unit.hvd_pods.programs import Program
@@ -45,7 +45,7 @@ def check_served(agent: LimitedAgent) -> None:
 def is_served(agent: LimitedAgent) -> bool:
     try:
         return agent.run("echo served").output == b"served\n"
-    except AgentSessionError:
+    except AgentConnectionError:
         return False
 
 
@@ -54,14 +54,14 @@ def test_limits_of_a_worker_leave_room_for_its_ranks_and_all_workers() -> None:
         limits = choose_limits(8, 512, files)
         assert limits.per_address == 24
         assert limits.strangers == 4 * 24 + 512
-        assert limits.sessions == 1024
+        assert limits.agent_connections == 1024
 
 
 def test_limits_of_a_worker_fit_into_the_files_that_it_may_open() -> None:
     """Many container runtimes allow a process 1024 files."""
     limits = choose_limits(8, 512, 1024)
-    assert limits.strangers + 5 * limits.sessions < 1024 - 16
-    assert limits.sessions > 90
+    assert limits.strangers + 5 * limits.agent_connections < 1024 - 16
+    assert limits.agent_connections > 90
 
 
 def test_silent_clients_of_an_address_are_few_and_the_oldest_goes_first(
@@ -96,7 +96,7 @@ def test_silent_clients_of_many_addresses_are_few_and_the_oldest_goes_first(
         assert [is_open(one) for one in clients] == [False] * 4 + [True] * 4
 
 
-def test_sessions_are_none_of_the_clients_that_make_room(
+def test_agent_connections_are_none_of_the_clients_that_make_room(
     tmp_path: Path, release: ReleaseKeys
 ) -> None:
     with (
@@ -188,13 +188,15 @@ def test_log_goes_on_about_clients_after_a_while(tmp_path: Path, release: Releas
         wait_until(come_again, 20, "the log has a second line")
 
 
-def test_sessions_are_bounded(tmp_path: Path, release: ReleaseKeys) -> None:
+def test_agent_connections_are_bounded(tmp_path: Path, release: ReleaseKeys) -> None:
     with (
-        start_limited(tmp_path / "agent", release, sessions=1) as agent,
+        start_limited(tmp_path / "agent", release, agent_connections=1) as agent,
         agent.shell("echo up; cat") as first,
     ):
         first.read_until(b"up\n")
-        with pytest.raises(AgentSessionError, match="refused: this worker has 1 agent connections"):
+        with pytest.raises(
+            AgentConnectionError, match="refused: this worker has 1 agent connections"
+        ):
             agent.run("echo second")
         first.give(b"")
         assert first.wait() == 0
@@ -212,7 +214,7 @@ def test_agent_with_too_few_files_refuses_and_goes_on(tmp_path: Path, release: R
                 programs.append(stack.enter_context(agent.shell("echo up; cat")))
                 programs[-1].read_until(b"up\n")
 
-        with pytest.raises(AgentSessionError) as problem:
+        with pytest.raises(AgentConnectionError) as problem:
             start_many()
         assert "cannot start a process: [Errno 24] Too many open files" in str(problem.value)
         for program in programs[:-1]:
@@ -246,7 +248,7 @@ def test_clients_wait_while_the_agent_has_too_many_open_files(
 def test_refusal_reaches_a_master_that_has_sent_much(agent_with_number_9: LimitedAgent) -> None:
     with agent_with_number_9.shell("cat", 8) as late:
         late.give(bytes(3_000_000))
-        with pytest.raises(AgentSessionError, match="fence number is 8, but a newer master"):
+        with pytest.raises(AgentConnectionError, match="fence number is 8, but a newer master"):
             late.wait()
 
 

@@ -15,7 +15,7 @@ import pytest
 from devtools.common.waiting import wait_until
 from devtools.pods.copies import replace_in
 from hvd_pods.common import exit_codes
-from hvd_pods.master.agent_session import AgentSessionError
+from hvd_pods.master.agent_connection import AgentConnectionError
 from tests.support.release_keys import ReleaseKeys
 from tests.unit.hvd_pods.worker.agent.pods import PYTHON, AgentPod, Pod, all_commands, start_agent
 
@@ -67,7 +67,7 @@ def test_worker_that_is_deleted_has_succeeded_except_in_a_queue(in_queue: str, c
 
 def test_training_code_that_kills_the_agent_ends_the_worker(ending: AgentPod) -> None:
     with ending.shell(f"kill -KILL {ending.agent}; sleep 60") as program:
-        with pytest.raises(AgentSessionError):
+        with pytest.raises(AgentConnectionError):
             program.wait()
         assert ending.process.wait(60) == 128 + signal.SIGKILL
 

@@ -14,7 +14,7 @@ import pytest
 from devtools.common.waiting import wait_until
 from devtools.pods.copies import FILES
 from hvd_pods.common import processes
-from hvd_pods.master.agent_session import AgentSessionError
+from hvd_pods.master.agent_connection import AgentConnectionError
 from hvd_pods.worker import fence
 from tests.unit.hvd_pods.programs import Program
 from tests.unit.hvd_pods.worker.agent.pods import AgentPod, all_commands, start_agent
@@ -57,7 +57,7 @@ def test_newer_master_ends_the_programs_of_the_older_one_which_is_then_refused(
         assert fenced.run("echo $HVD_FENCE", number + 1).output == f"{number + 1}\n".encode()
         assert old.wait() == 128 + signal.SIGKILL, "its rank goes on"
     said = f"refused: this master's fence number is {number}, but a newer master"
-    with pytest.raises(AgentSessionError, match=said):
+    with pytest.raises(AgentConnectionError, match=said):
         fenced.run("echo trained", number)
     assert fenced.run("true", number + 1).code == 0
 
@@ -89,7 +89,7 @@ def test_program_without_a_fence_number_runs_beside_those_of_the_present_one(
 def test_whatever_earlier_attempts_have_left_is_ended_before_a_program_of_a_later_one_starts(
     fenced: AgentPod, number: int, how: str
 ) -> None:
-    """Also what runs on, as the session of it does."""
+    """Also what runs on, as the agent connection of it does."""
     mark = f"sleep 64{os.getpid()}{number}"
     line = how.format(program=f"env {mark} </dev/null >/dev/null 2>&1")
     with fenced.ask(["bash", "-c", f"{line}\necho up; cat"], number) as program:
@@ -149,7 +149,7 @@ def test_lock_on_a_file_of_the_worker_hangs_no_later_attempt(fenced: AgentPod, n
 def test_input_that_comes_while_an_earlier_attempt_is_ended_reaches_the_program(
     fenced: AgentPod, number: int
 ) -> None:
-    """As the user's code does, which the first session of an attempt brings."""
+    """As the user's code does, which the first connection of an attempt brings."""
     with fenced.shell("echo up; cat", number) as old:
         old.read_until(b"up\n")
         for later in range(1, 6):
@@ -163,7 +163,7 @@ def end_of(program: Program) -> str:
     """Return a program's exit code, or why it was not started."""
     try:
         return str(program.wait())
-    except AgentSessionError as problem:
+    except AgentConnectionError as problem:
         return str(problem)
 
 
@@ -175,8 +175,8 @@ def test_newest_of_masters_that_come_at_once_is_served(fenced: AgentPod, number:
     ):
         old.read_until(b"up\n")
         # It asks, and the agent may still end what the old one has left.
-        while first.session.due != float("inf"):
-            first.step(first.session.due)
+        while first.connection.due != float("inf"):
+            first.step(first.connection.due)
         assert second.wait() == 0
         assert second.output == b"second\n"
         assert end_of(first) in ("137", "refused: a newer master or attempt uses this worker")
@@ -295,7 +295,7 @@ def test_program_that_training_code_has_changed_does_not_run_for_the_next_launch
         assert worker.run("true", 2).code == 0
         done = worker.run(f"cd {folder} && {change}", 2)
         assert done.code == 0, done.errors
-        with suppress(AgentSessionError):
+        with suppress(AgentConnectionError):
             assert not worker.run("echo runs", 3).output
         worker.process.wait(20)
         assert "has changed since this container unpacked the programs" in worker.log

@@ -98,7 +98,7 @@ def test_all_ranks_of_a_worker_that_is_asked_to_end_save_before_it_does(
     """Also those that save for longer than the first, whose launcher would end the others."""
     folder = leaving.pod.generated
     ended = {**RANK_4, "kind": "ended"}
-    # The master follows the progress until its launch ends, in a session of its own.
+    # The master follows the progress until its launch ends, over a connection of its own.
     with (
         leaving.own("worker/report_progress.py", "1", fence=FENCE) as follows,
         running_rank(leaving, 4) as first,
@@ -187,7 +187,7 @@ def test_worker_without_ranks_ends_at_once(leaving: AgentPod) -> None:
     assert "Traceback" not in leaving.log
 
 
-def test_session_of_a_master_that_does_not_end_keeps_no_worker_that_leaves(
+def test_connection_of_a_master_that_does_not_end_keeps_no_worker_that_leaves(
     leaving: AgentPod, notices: list[dict[str, Any]]
 ) -> None:
     """The grace period, in which nothing would happen any more, may be long."""

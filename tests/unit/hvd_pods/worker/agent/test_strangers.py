@@ -12,7 +12,7 @@ from devtools.common.waiting import wait_until
 from hvd_pods.agent import frames
 from hvd_pods.agent.keys import REFUSES_MASTER
 from hvd_pods.cluster.certificates import MASTER, Files, make_files
-from hvd_pods.master.agent_session import AgentSessionError
+from hvd_pods.master.agent_connection import AgentConnectionError
 from tests.support.release_keys import (
     MASTER_NAME,
     WORKER_NAME,
@@ -130,7 +130,7 @@ def test_master_is_told_that_its_certificate_is_not_valid_now(
     with start_limited(tmp_path / "agent", release) as agent:
         keys = release.of_master(tmp_path / "master")
         with Program("127.0.0.1", agent.port, keys, make(["true"])) as program:
-            with pytest.raises(AgentSessionError, match=f"{REFUSES_MASTER}.*{said}") as refused:
+            with pytest.raises(AgentConnectionError, match=f"{REFUSES_MASTER}.*{said}") as refused:
                 program.wait()
             assert refused.value.is_sure, "another attempt cannot help"
 

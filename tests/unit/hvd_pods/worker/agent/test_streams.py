@@ -11,7 +11,7 @@ import pytest
 
 from devtools.common.waiting import wait_until
 from hvd_pods.agent import frames
-from hvd_pods.master.agent_session import AgentSessionError
+from hvd_pods.master.agent_connection import AgentConnectionError
 from tests.support.release_keys import ReleaseKeys
 from tests.unit.hvd_pods.programs import Program
 from tests.unit.hvd_pods.worker.agent.limited import start_limited
@@ -52,7 +52,7 @@ def test_master_knows_how_much_of_its_input_waits_for_the_program(worker: AgentP
         program.give(b"go on\n" + bytes(1_000_000))
         program.read_until(b"up\n")
         until = time.monotonic() + 60
-        while program.session.waiting > frames.ACKNOWLEDGE_AFTER:
+        while program.connection.waiting > frames.ACKNOWLEDGE_AFTER:
             assert time.monotonic() < until
             program.step(until)
         program.give(b"")
@@ -68,7 +68,7 @@ def _give_for_ever(program: Program) -> None:
 def test_input_that_waits_for_a_program_is_bounded(worker: AgentPod) -> None:
     with worker.shell("echo up; sleep 60") as program:
         program.read_until(b"up\n")
-        with pytest.raises(AgentSessionError, match=r"connection has ended|reset"):
+        with pytest.raises(AgentConnectionError, match=r"connection has ended|reset"):
             _give_for_ever(program)
     assert "more than 67108864 bytes of input wait" in worker.log
 
@@ -116,11 +116,11 @@ def test_program_that_was_left_goes_on_for_its_time_and_is_then_ended(
     with start_limited(tmp_path / "agent", release, end_within=0.1) as agent:
         with agent.shell(line, stay=600.0) as longer:
             longer.read_until(b"\n")
-            longer.session.send(frames.STAY)
+            longer.connection.send(frames.STAY)
             wait_until(written.exists, 20, "it was told to stay")
         with agent.shell(line.replace("written", "beside"), stay=0.5) as shorter:
             process = Path("/proc", shorter.read_until(b"\n").decode().strip())
-            shorter.session.send(frames.STAY)
+            shorter.connection.send(frames.STAY)
             wait_until(beside.exists, 20, "it was told to stay")
         wait_until(lambda: f"ended: {-signal.SIGKILL}" in agent.log, 20, "it is ended", 0.05)
         # Nothing is left of it.
@@ -138,7 +138,7 @@ def test_program_that_was_not_left_does_not_stay(tmp_path: Path, release: Releas
         wait_until(lambda: f"ended: {-signal.SIGKILL}" in agent.log, 20, "it is ended")
 
 
-def test_program_has_no_descriptor_of_another_session(worker: AgentPod) -> None:
+def test_program_has_no_descriptor_of_another_connection(worker: AgentPod) -> None:
     with worker.shell("echo up; cat") as other:
         other.read_until(b"up\n")
         listed = worker.run("ls -l /proc/self/fd /proc/$PPID/fd | grep -c socket:")

@@ -17,8 +17,8 @@ from hvd_pods.agent.banner import find_banner_problem, format_banner
 from hvd_pods.agent.keys import REMEDY, Keys
 from hvd_pods.agent.start_request import Request
 from hvd_pods.common.errors import ConfigurationError
-from hvd_pods.master import agent_session
-from hvd_pods.master.agent_session import AgentSessionError, Where
+from hvd_pods.master import agent_connection
+from hvd_pods.master.agent_connection import AgentConnectionError, Where
 from tests.support.fakes.worker import FakeWorker
 from tests.support.ports import find_port
 from tests.support.release_keys import (
@@ -61,11 +61,11 @@ def agent_of(keys: Keys, *sent: tuple[bytes, bytes], tls_1_2: bool = False) -> I
         thread.join(20)
 
 
-def problem_of(port: int, keys: Keys, request: Request = TRUE) -> AgentSessionError:
-    """Return why a session is of no use."""
+def problem_of(port: int, keys: Keys, request: Request = TRUE) -> AgentConnectionError:
+    """Return why an agent connection is of no use."""
     with (
         Program("127.0.0.1", port, keys, request) as program,
-        pytest.raises(AgentSessionError) as problem,
+        pytest.raises(AgentConnectionError) as problem,
     ):
         program.wait()
     return problem.value
@@ -78,7 +78,7 @@ def keys(release: ReleaseKeys, tmp_path: Path) -> Keys:
 
 
 def check_keys_problem(worker: ReleaseKeys, master: ReleaseKeys, folder: Path, said: str) -> None:
-    """Check that a master and a worker of two releases have no session, and what is said."""
+    """Check that a master and a worker of two releases do not connect, and what is said."""
     with agent_of(worker.of_worker(folder / "worker"), (frames.HELLO, b"n")) as port:
         problem = problem_of(port, master.of_master(folder / "master"))
     assert said in str(problem)
@@ -175,9 +175,9 @@ def test_worker_that_does_not_answer_is_given_up(keys: Keys) -> None:
         FakeWorker(format_banner("r1")) as worker,
         Program("127.0.0.1", worker.port, keys, TRUE) as program,
     ):
-        assert 5 < program.session.due - time.monotonic() <= agent_session.CONNECT_WITHIN
-        program.session.due = time.monotonic() + 0.1
-        with pytest.raises(AgentSessionError, match="timed out"):
+        assert 5 < program.connection.due - time.monotonic() <= agent_connection.CONNECT_WITHIN
+        program.connection.due = time.monotonic() + 0.1
+        with pytest.raises(AgentConnectionError, match="timed out"):
             program.wait()
 
 
@@ -195,7 +195,7 @@ HELLO = (frames.HELLO, b"n")
         pytest.param([HELLO, (b"\0", b"")], id="unknown"),
     ],
 )
-def test_frames_that_no_agent_sends_end_the_session(
+def test_frames_that_no_agent_sends_end_the_connection(
     tmp_path: Path, release: ReleaseKeys, keys: Keys, sent: list[tuple[bytes, bytes]]
 ) -> None:
     with agent_of(release.of_worker(tmp_path / "worker"), *sent) as port:
@@ -229,7 +229,7 @@ def test_output_that_came_before_the_connections_end_is_taken(
         agent_of(worker, HELLO, *output, (b"\0", b"")) as port,
         Program("127.0.0.1", port, keys, TRUE) as program,
     ):
-        with pytest.raises(AgentSessionError):
+        with pytest.raises(AgentConnectionError):
             program.wait()
         assert len(program.output) == 500_000
 
@@ -245,7 +245,7 @@ class TestWhere:
 
     @pytest.mark.parametrize("name", ["", "hvd-1", "10.0.0.2", "-oProxyCommand=x", "localhost"])
     def test_other_workers_are_refused(self, name: str) -> None:
-        with pytest.raises(AgentSessionError, match="is no worker of this run"):
+        with pytest.raises(AgentConnectionError, match="is no worker of this run"):
             self.WHERE.address(name)
 
 

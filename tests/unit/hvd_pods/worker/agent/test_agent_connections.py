@@ -70,7 +70,7 @@ def test_program_gets_a_signal(worker: AgentPod) -> None:
     line = "trap 'echo caught; exit 3' USR1; echo ready; while :; do sleep 0.1; done"
     with worker.shell(line) as it:
         it.read_until(b"ready\n")
-        it.session.send(frames.SIGNAL, frames.NUMBER.pack(signal.SIGUSR1))
+        it.connection.send(frames.SIGNAL, frames.NUMBER.pack(signal.SIGUSR1))
         assert it.wait() == 3
     assert it.output == b"caught\n"
 
@@ -114,7 +114,7 @@ def test_nothing_that_a_program_has_started_outlives_it(worker: AgentPod, how: s
     assert mark.encode() not in all_commands()
 
 
-def test_program_that_forks_and_ends_for_ever_does_not_outlive_its_session(
+def test_program_that_forks_and_ends_for_ever_does_not_outlive_its_connection(
     worker: AgentPod,
 ) -> None:
     """A look at all processes misses the child of one that ends during the look."""

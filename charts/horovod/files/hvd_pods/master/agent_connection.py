@@ -20,7 +20,7 @@ from hvd_pods.common.errors import ConfigurationError
 CONNECT_WITHIN = 10.0
 
 
-class AgentSessionError(Exception):
+class AgentConnectionError(Exception):
     """The agent connection cannot begin, or has ended; `is_sure`: it is about the keys."""
 
     def __init__(self, message: str, *, is_sure: bool = False) -> None:
@@ -35,12 +35,12 @@ class Where(NamedTuple):
     addresses: Mapping[str, str]
 
     def address(self, name: str) -> str:
-        """The address of a worker by one of its names. Raises AgentSessionError for others."""
+        """The address of a worker by one of its names. Raises AgentConnectionError for others."""
         if name in self.addresses:
             return self.addresses[name]
         if name in self.addresses.values():
             return name
-        raise AgentSessionError(f"{name} is no worker of this run")
+        raise AgentConnectionError(f"{name} is no worker of this run")
 
 
 def make_request(argv: Sequence[str], variables: Mapping[str, str], stay: float = 0.0) -> Request:
@@ -55,11 +55,11 @@ def make_request(argv: Sequence[str], variables: Mapping[str, str], stay: float 
     )
 
 
-class AgentSession:
+class AgentConnection:
     """A connection to an agent, and the program that it starts.
 
     Wait for `events` on `fileno()`, at most until `due`, and then take what `step` yields. Nothing
-    here waits. `step` raises AgentSessionError when the agent connection is of no use any more.
+    here waits. `step` raises AgentConnectionError when the agent connection is of no use any more.
 
     keeps_output: the caller passes on the output later, and calls `acknowledge` when it has. The
     program waits while much has not been passed on.
@@ -94,10 +94,10 @@ class AgentSession:
             frames.keep_alive(self._socket)
             code = self._socket.connect_ex((address, port))
         except OSError as problem:
-            raise AgentSessionError(self._no_answer(problem)) from problem
+            raise AgentConnectionError(self._no_answer(problem)) from problem
         if code not in (0, errno.EINPROGRESS):
             self._socket.close()
-            raise AgentSessionError(self._no_answer(OSError(code, os.strerror(code))))
+            raise AgentConnectionError(self._no_answer(OSError(code, os.strerror(code))))
 
     def fileno(self) -> int:
         return self._socket.fileno()
@@ -121,7 +121,7 @@ class AgentSession:
         """Go on; yield kind and content of each frame that has come, EXIT as the last one."""
         try:
             if time.monotonic() > self.due:
-                raise AgentSessionError(self._no_answer(socket.timeout("timed out")))
+                raise AgentConnectionError(self._no_answer(socket.timeout("timed out")))
             if self._channel is None and not self._read_banner():
                 return
             assert self._channel  # noqa: S101
@@ -132,14 +132,14 @@ class AgentSession:
             if self.code is None:
                 raise self._explain(problem) from problem
         except (ConfigurationError, RequestError) as problem:
-            raise AgentSessionError(str(problem), is_sure=True) from problem
+            raise AgentConnectionError(str(problem), is_sure=True) from problem
 
     def _take(self, kind: bytes, content: bytes) -> Iterator[tuple[bytes, bytes]]:
         assert self._channel  # noqa: S101
         if kind == frames.HELLO and not self.is_asked:
             wrong = keys.find_time_problem(self._channel.certificate(), time.time())
             if wrong:
-                raise AgentSessionError(f"the worker's certificate: {wrong}", is_sure=True)
+                raise AgentConnectionError(f"the worker's certificate: {wrong}", is_sure=True)
             self.is_asked = True
             # The worker ends what earlier attempts have left before it starts the program.
             self.due = float("inf")
@@ -150,7 +150,7 @@ class AgentSession:
             self._early = []
         elif kind == frames.REFUSED:
             text = content.decode(errors="replace")
-            raise AgentSessionError(text, is_sure=text.startswith(keys.REFUSES_MASTER))
+            raise AgentConnectionError(text, is_sure=text.startswith(keys.REFUSES_MASTER))
         elif kind == frames.EXIT and len(content) == frames.NUMBER.size:
             number = frames.NUMBER.unpack(content)[0]
             self.code = 128 - number if number < 0 else number
@@ -175,7 +175,7 @@ class AgentSession:
         banner = self._banner.decode("ascii", "replace").strip()
         wrong = find_banner_problem(banner, self._port)
         if wrong:
-            raise AgentSessionError(wrong.reason)
+            raise AgentConnectionError(wrong.reason)
         self._channel = frames.Channel(self._socket, self._keys.client(), self._keys.peer_name)
         self._channel.begin()
         return True
@@ -183,7 +183,7 @@ class AgentSession:
     def send(self, kind: bytes, content: bytes = b"") -> None:
         """Send a frame as soon as the worker has taken the request.
 
-        Raises AgentSessionError when the connection has ended.
+        Raises AgentConnectionError when the connection has ended.
         """
         if not self.is_asked or self._channel is None:
             self._early.append((kind, content))
@@ -200,11 +200,11 @@ class AgentSession:
             with suppress(OSError):
                 self._channel.acknowledge(number)
 
-    def _explain(self, problem: OSError) -> AgentSessionError:
+    def _explain(self, problem: OSError) -> AgentConnectionError:
         if self._channel and not self.is_asked and not isinstance(problem, ConnectionResetError):
             text = keys.explain(problem, self._keys.peer_name)
-            return AgentSessionError(text, is_sure=keys.is_about_keys(problem))
-        return AgentSessionError(self._no_answer(problem))
+            return AgentConnectionError(text, is_sure=keys.is_about_keys(problem))
+        return AgentConnectionError(self._no_answer(problem))
 
     def _no_answer(self, problem: OSError) -> str:
         return f"port {self._port} of {self.address}: {problem.strerror or problem}"
