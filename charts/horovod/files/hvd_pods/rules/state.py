@@ -133,7 +133,7 @@ class Gathered:
 
 
 @dataclass(frozen=True)
-class Launch:
+class LaunchState:
     """The launch of an attempt: what ranks, workers and the launcher's output have reported."""
 
     workers: tuple[str, ...]
@@ -182,7 +182,7 @@ class Attempt:
     number: int
     is_prepared: bool = False
     gathered: Gathered = field(default_factory=Gathered)
-    launch: Launch | None = None
+    launch: LaunchState | None = None
     # The pods of the launch, to which the code is handed: a worker may be another pod later.
     pods: Mapping[str, Pod] = field(default_factory=dict)
     # Workers without ranks, on which EndLeftovers was asked for.
@@ -327,7 +327,7 @@ class Decision:
         self.following: list[m.Event] = []
 
     @property
-    def launch(self) -> Launch:
+    def launch(self) -> LaunchState:
         """The present launch. Raises RuntimeError where none has begun."""
         if self.state.attempt.launch is None:
             raise RuntimeError(f"attempt {self.state.attempt.number} has no launch")

@@ -35,7 +35,7 @@ from hvd_pods.rules import aborting, diagnosis, ending, stalls
 from hvd_pods.rules import messages as m
 from hvd_pods.rules.aborting import END_WITHIN
 from hvd_pods.rules.stall_state import Stall
-from hvd_pods.rules.state import Activity, Decision, Launch, RunState
+from hvd_pods.rules.state import Activity, Decision, LaunchState, RunState
 from hvd_pods.rules.timers import TimerKind
 from hvd_pods.rules.worker_names import describe_loss, record_workers
 
@@ -72,7 +72,7 @@ def begin(decision: Decision, event: m.Delivered) -> None:
     chosen = [name for name in state.facts.workers if name in event.workers]
     orphan_fence = state.hold.fence if run.mode == "direct" else 0
     decision.set(activity=Activity.TRAINING, was_training=True, orphan_fence=orphan_fence)
-    decision.set_attempt(launch=Launch(tuple(chosen)))
+    decision.set_attempt(launch=LaunchState(tuple(chosen)))
     number = state.attempt.number
     what = (
         f"attempt {number}: {run.mode} starts {decision.state.ranks} ranks on {len(chosen)} workers"
@@ -317,7 +317,7 @@ def on_launcher_ended(decision: Decision, event: m.LauncherEnded) -> None:
         )
 
 
-def _may_have_failed_to_bind(run: Run, launch: Launch) -> bool:
+def _may_have_failed_to_bind(run: Run, launch: LaunchState) -> bool:
     """Whether ranks may not have started: Open MPI's daemon crashes where it cannot bind them.
 
     mpirun takes that for a failure of the network.
