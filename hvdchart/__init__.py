@@ -16,7 +16,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from hvdchart.calls.launcher import Launcher as Launcher
+    from hvdchart.calls.caller import Caller as Caller
     from hvdchart.calls.shared import close as close
     from hvdchart.calls.shared import launch as launch
     from hvdchart.errors import CallError as CallError
@@ -55,7 +55,7 @@ __version__ = "0.2.0"
 # The names of the library, by module. A module is imported when one of its names is first used: a
 # command such as `status` needs none of them, and they take 0.2 s.
 _NAMES = {
-    "hvdchart.calls.launcher": ("Launcher",),
+    "hvdchart.calls.caller": ("Caller",),
     "hvdchart.calls.shared": ("close", "launch"),
     "hvdchart.errors": (
         "CallError",

@@ -87,7 +87,7 @@ def users_modules(modules: Iterable[str]) -> dict[str, Path]:
 
 @dataclass
 class OwnRun:
-    """The run of a launcher without a spec.
+    """The run of a caller without a spec.
 
     Where no image is named, it is a public one of the framework that the newest function uses, or
     else an earlier one, or the program.

@@ -1,4 +1,4 @@
-"""The settings of `launch` and `Launcher`: what each may be, and the run that they describe."""
+"""The settings of `launch` and `Caller`: what each may be, and the run that they describe."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ class RunSettings:
 
 @dataclass(frozen=True, kw_only=True)
 class Settings(RunSettings):
-    """What a Launcher takes; `help(hvdchart.launch)` describes each setting."""
+    """What a Caller takes; `help(hvdchart.launch)` describes each setting."""
 
     spec: str | Path | Spec | None = None
     code: str | Path | None = None

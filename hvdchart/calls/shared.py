@@ -12,7 +12,7 @@ from numbers import Real
 from pathlib import Path
 from typing import Any
 
-from hvdchart.calls.launcher import Launcher
+from hvdchart.calls.caller import Caller
 from hvdchart.calls.settings import Call, Settings, Takes
 from hvdchart.calls.traceback_filter import callers_lines
 from hvdchart.errors import HvdchartError
@@ -21,15 +21,15 @@ from hvdchart.project.script import ScriptRun
 
 @dataclass
 class _Pooled:
-    """A launcher of `launch`, and how many calls are made with it now."""
+    """A `Caller` that `launch` has made, and how many calls are made with it now."""
 
-    launcher: Launcher
+    caller: Caller
     calls: int = 0
 
 
-# The launchers of `launch`, by their settings.
+# Those that `launch` has made, by their settings.
 _pool: dict[str, _Pooled] = {}
-# One launcher is made at a time, and one for each key. Besides, CPython up to 3.11 fails when two
+# One caller is made at a time, and one for each key. Besides, CPython up to 3.11 fails when two
 # threads parse programs at once, as planning does (python/cpython#106905).
 _making = threading.Lock()
 
@@ -49,7 +49,7 @@ def launch(call: Call) -> list[Any]:
 
     The first call installs a release. The next call with the same settings uses the same pods,
     which are removed at the end of this program, or by the first call with other settings while
-    they are idle: a Launcher keeps pods beside those of others. `hvdchart.close()` removes them at
+    they are idle: a Caller keeps pods beside those of others. `hvdchart.close()` removes them at
     once.
 
     Raises CallError for what cannot travel, SpecError for wrong settings, the exception of the
@@ -81,8 +81,8 @@ def launch(call: Call) -> list[Any]:
     timeout: seconds after which the ranks are ended, from when the workers are ready.
     """
     settings = {each.name: getattr(call, each.name) for each in dataclasses.fields(Settings)}
-    with _borrow(settings) as launcher:
-        return launcher(call.function, call.args, call.kwargs, timeout=call.timeout)
+    with _borrow(settings) as caller:
+        return caller(call.function, call.args, call.kwargs, timeout=call.timeout)
 
 
 def close() -> None:
@@ -91,35 +91,35 @@ def close() -> None:
     Raises HelmError and ClusterError: then the end of this program removes them.
     """
     with _making:
-        ended = [pooled.launcher for pooled in _pool.values()]
+        ended = [pooled.caller for pooled in _pool.values()]
         _pool.clear()
     with callers_lines, ExitStack() as stack:
-        for launcher in ended:
-            stack.callback(launcher.close)
+        for caller in ended:
+            stack.callback(caller.close)
 
 
 @contextmanager
-def _borrow(arguments: Mapping[str, Any]) -> Iterator[Launcher]:
-    """The launcher of these settings during a call; another one takes the place of idle ones."""
+def _borrow(arguments: Mapping[str, Any]) -> Iterator[Caller]:
+    """The caller of these settings during a call; another one takes the place of idle ones."""
     key = _key(arguments)
     with _making:
         pooled = _pool.get(key)
         idle = {}
         if pooled is None:
-            pooled = _Pooled(Launcher(**arguments))
+            pooled = _Pooled(Caller(**arguments))
             idle = {other: each for other, each in _pool.items() if not each.calls}
             for other in idle:
                 del _pool[other]
             _pool[key] = pooled
-        pooled.launcher.output = arguments["output"]
+        pooled.caller.output = arguments["output"]
         pooled.calls += 1
     try:
         for each in idle.values():
-            each.launcher.output = arguments["output"]
+            each.caller.output = arguments["output"]
             # What cannot be removed now will be at the end of this program.
             with suppress(HvdchartError):
-                each.launcher.close("this call has other settings")
-        yield pooled.launcher
+                each.caller.close("this call has other settings")
+        yield pooled.caller
     finally:
         with _making:
             pooled.calls -= 1

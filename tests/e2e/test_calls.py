@@ -19,7 +19,7 @@ from traitlets.config import Config
 
 from devtools.common.waiting import wait_until
 from devtools.toolchain.tools import tool
-from hvdchart import Launcher, RunFailedError, Spec, TimeLimitError, parse_spec
+from hvdchart import Caller, RunFailedError, Spec, TimeLimitError, parse_spec
 from hvdchart.calls.connection import RemoteTraceback
 from tests.support.images import in_cluster
 from tests.support.namespace import Namespace
@@ -46,7 +46,7 @@ def image(kubeconfig: Path) -> list[str]:
 
 @pytest.fixture(scope="class")
 def settings(namespace: Namespace, image: list[str]) -> Iterator[dict[str, Any]]:
-    """What a launcher needs to reach the namespace."""
+    """What a caller needs to reach the namespace."""
     spec: Spec = parse_spec(SPEC.format(image=image))
     with pytest.MonkeyPatch.context() as patch:
         for name, value in namespace.environment().items():
@@ -101,9 +101,9 @@ EXPECTED = [(0, "yes"), (1, "yes")]
 
 @dataclass(frozen=True)
 class Calls:
-    """A launcher on two warm workers, the ranks' output, and the module that goes with calls."""
+    """A caller on two warm workers, the ranks' output, and the module that goes with calls."""
 
-    launcher: Launcher
+    caller: Caller
     output: io.StringIO
     module: Path
 
@@ -118,9 +118,9 @@ def warm(settings: dict[str, Any], tmp_path_factory: pytest.TempPathFactory) -> 
     module = tmp_path_factory.mktemp("code") / "own_module.py"
     module.write_text("VERSION = 1")
     output = io.StringIO()
-    with Launcher(**settings, code=module.parent, output=output) as launcher:
-        measure("first call, with its install", lambda: launcher(who))
-        yield Calls(launcher, output, module)
+    with Caller(**settings, code=module.parent, output=output) as caller:
+        measure("first call, with its install", lambda: caller(who))
+        yield Calls(caller, output, module)
 
 
 @pytest.fixture(scope="class")
@@ -131,41 +131,41 @@ def history(warm: Calls, namespace: Namespace) -> str:
 
 @pytest.fixture(scope="class")
 def closed(warm: Calls) -> None:
-    """The launcher is closed."""
-    warm.launcher.close()
+    """The caller is closed."""
+    warm.caller.close()
 
 
 class TestWarmWorkers:
     def test_results_are_those_of_the_ranks_in_order(self, warm: Calls) -> None:
         for _ in range(3):
-            result = measure("a call on warm workers", lambda: warm.launcher(who))
+            result = measure("a call on warm workers", lambda: warm.caller(who))
             assert result == EXPECTED
 
     def test_output_of_each_rank_is_there_when_a_call_returns(self, warm: Calls) -> None:
         before = warm.count_outputs()
-        warm.launcher(who)
+        warm.caller(who)
         assert warm.count_outputs() == before + 2
 
     def test_edited_code_goes_with_the_next_call(self, warm: Calls) -> None:
         # The first run's name comes back with its code.
         for number in (2, 1):
             warm.module.write_text(f"VERSION = {number}")
-            versions = measure("call with edited code", lambda: warm.launcher(version))
+            versions = measure("call with edited code", lambda: warm.caller(version))
             assert versions == [number] * 2
 
     def test_result_can_be_large(self, warm: Calls, history: str) -> None:
-        assert warm.launcher(large) == [bytes(100_000_000)] * 2
+        assert warm.caller(large) == [bytes(100_000_000)] * 2
 
     def test_exception_of_a_rank_is_raised_with_its_traceback(self, warm: Calls) -> None:
         with pytest.raises(LookupError, match="no such brain") as caught:
-            measure("a call that fails", lambda: warm.launcher(fail))
+            measure("a call that fails", lambda: warm.caller(fail))
         assert isinstance(caught.value.__cause__, RemoteTraceback)
         assert "rank 1 on calls-worker-1" in str(caught.value.__cause__)
 
     def test_time_limit_ends_a_call_and_the_next_one_works(self, warm: Calls) -> None:
         with pytest.raises(TimeLimitError):
-            warm.launcher(wait, timeout=2)
-        assert warm.launcher(who) == EXPECTED
+            warm.caller(wait, timeout=2)
+        assert warm.caller(who) == EXPECTED
 
     def test_lost_worker_is_named_and_the_next_call_has_another(
         self, warm: Calls, namespace: Namespace
@@ -178,14 +178,14 @@ class TestWarmWorkers:
 
         threading.Thread(target=lose).start()
         with pytest.raises(RunFailedError, match="calls-worker-1") as lost:
-            measure("a call whose worker is lost", lambda: warm.launcher(wait))
+            measure("a call whose worker is lost", lambda: warm.caller(wait))
         print("MEASURED", lost.value)
-        assert measure("the call after it", lambda: warm.launcher(who)) == EXPECTED
+        assert measure("the call after it", lambda: warm.caller(who)) == EXPECTED
 
     def test_no_call_with_the_same_code_upgrades_the_release(
         self, warm: Calls, namespace: Namespace, history: str
     ) -> None:
-        warm.launcher(who)
+        warm.caller(who)
         assert namespace.helm("history", "calls").stdout == history
 
     def test_closed_launcher_leaves_nothing(self, closed: None, namespace: Namespace) -> None:

@@ -104,7 +104,7 @@ def test_wrong_setting_is_refused_by_its_own_text() -> None:
 
 
 def test_names_of_the_library_are_completed_and_known_to_type_checkers() -> None:
-    assert {"Launcher", "close", "launch"} <= set(dir(hvdchart))
+    assert {"Caller", "close", "launch"} <= set(dir(hvdchart))
     tree = ast.parse(Path(str(hvdchart.__file__)).read_text())
     known = {
         name.asname or name.name

@@ -1,4 +1,4 @@
-"""A launcher of calls whose release is in the fake cluster, and whose pods are on this machine."""
+"""A caller of calls whose release is in the fake cluster, and whose pods are on this machine."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def master(tmp_path: Path, running: FakeCluster) -> Iterator[Master]:
 
 @pytest.fixture
 def settings(running: FakeCluster, spec: Path, programs: Path, master: Master) -> dict[str, Any]:
-    """Of a launcher whose kubectl reaches a call server of this machine."""
+    """Of a caller whose kubectl reaches a call server of this machine."""
     running.put("events", event(JOB, "Job", "Training", "", type="Normal"))
     running.created_status = {"allowed": True}
     (programs / "kubectl").write_text(f"#!/bin/sh\nexec {join(master.pod.command())}\n")

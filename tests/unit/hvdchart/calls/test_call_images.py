@@ -25,8 +25,8 @@ def test_without_an_image_calls_run_in_that_of_the_framework_that_is_imported(
 ) -> None:
     monkeypatch.setitem(sys.modules, "torch", sys)
     output = settings["output"]
-    with hvdchart.Launcher(name="hvd", output=output) as launcher:
-        assert len(launcher(own_rank)) == 2
+    with hvdchart.Caller(name="hvd", output=output) as caller:
+        assert len(caller(own_rank)) == 2
     sent = installed_values(helm)
     assert "image pytorch/pytorch:" in output.getvalue()
     assert sent["image"]["repository"] == "pytorch/pytorch"
@@ -45,11 +45,11 @@ def test_each_call_gets_the_image_of_its_own_framework(
     settings: dict[str, Any], helm: StubProgram
 ) -> None:
     chosen = []
-    with hvdchart.Launcher(name="hvd", output=settings["output"]) as launcher:
+    with hvdchart.Caller(name="hvd", output=settings["output"]) as caller:
         for function in (use_torch, own_rank, use_tensorflow_and_wandb):
             # The image of these tests has none of them.
             with suppress(HvdchartError):
-                launcher(function)
+                caller(function)
             chosen.append(installed_values(helm)["image"]["repository"])
     assert chosen == ["pytorch/pytorch", "pytorch/pytorch", "tensorflow/tensorflow"]
 
@@ -60,15 +60,15 @@ def use_horovod() -> None:
 
 @pytest.fixture
 def no_cluster(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> io.StringIO:
-    """What a launcher without a cluster prints."""
+    """What a caller without a cluster prints."""
     monkeypatch.setenv("KUBECONFIG", str(tmp_path / "none"))
     return io.StringIO()
 
 
 def test_image_is_that_of_what_the_function_imports(no_cluster: io.StringIO) -> None:
     """Also where it does so when it is called; what the image lacks is told."""
-    with hvdchart.Launcher(output=no_cluster) as launcher, pytest.raises(ClusterError):
-        launcher(use_tensorflow_and_wandb)
+    with hvdchart.Caller(output=no_cluster) as caller, pytest.raises(ClusterError):
+        caller(use_tensorflow_and_wandb)
     printed = no_cluster.getvalue()
     assert "image tensorflow/tensorflow:2.20.0, " in printed
     assert re.search("warning: .* add wandb to requirements.txt", printed)
@@ -76,8 +76,8 @@ def test_image_is_that_of_what_the_function_imports(no_cluster: io.StringIO) -> 
 
 
 def test_modules_of_this_machine_that_a_call_uses_are_told(no_cluster: io.StringIO) -> None:
-    with hvdchart.Launcher(output=no_cluster) as launcher, pytest.raises(ClusterError):
-        launcher(own_rank)
+    with hvdchart.Caller(output=no_cluster) as caller, pytest.raises(ClusterError):
+        caller(own_rank)
     folder = Path(__file__).parents[4]
     line = f"warning: the call uses tests of this machine, .*: code={str(folder)!r}\n"
     assert re.search(line, no_cluster.getvalue())
@@ -91,11 +91,11 @@ def test_image_whose_python_is_another_one_is_refused_before_a_cluster_is_looked
         r"image horovod/horovod:\S+, because the function uses horovod, has Python 3\.8, and .* "
         r"such as horovod-cpu \(TensorFlow, Python 3\.13\)"
     )
-    with hvdchart.Launcher(output=no_cluster) as launcher:
+    with hvdchart.Caller(output=no_cluster) as caller:
         with pytest.raises(CallError, match=says):
-            launcher(use_horovod)
+            caller(use_horovod)
         with pytest.raises(ClusterError):
-            launcher(use_tensorflow_and_wandb)
-    named = hvdchart.Launcher(image="horovod/horovod:0.28.1", output=no_cluster)
+            caller(use_tensorflow_and_wandb)
+    named = hvdchart.Caller(image="horovod/horovod:0.28.1", output=no_cluster)
     with named, pytest.raises(CallError, match=r"Python 3\.8"):
         named(own_rank)

@@ -1,4 +1,4 @@
-"""Forks and signals of a program with a launcher: who removes the release, and who leaves it."""
+"""Forks and signals of a program with a caller: who removes the release, and who leaves it."""
 
 from __future__ import annotations
 
@@ -46,22 +46,22 @@ def test_a_fork_that_ends_leaves_the_release(
     """What was registered for the end of the process is registered in the fork, too."""
     closes: list[Callable[[], None]] = []
     monkeypatch.setattr(atexit, "register", closes.append)
-    with hvdchart.Launcher(**settings) as launcher:
-        assert launcher(own_rank) == [0, 1]
+    with hvdchart.Caller(**settings) as caller:
+        assert caller(own_rank) == [0, 1]
         assert fork(closes[-1]) == 0
         assert "uninstall" not in helm.commands()
-        assert launcher(own_rank) == [0, 1]
+        assert caller(own_rank) == [0, 1]
 
 
 def test_a_call_of_a_fork_is_refused_at_once(settings: dict[str, Any], tmp_path: Path) -> None:
     """Also while another thread of its parent makes a call."""
     folder = tmp_path / "pids"
     folder.mkdir()
-    with hvdchart.Launcher(**settings) as launcher, ThreadPoolExecutor() as threads:
-        call = threads.submit(launcher, write_pid_and_wait, [str(folder)])
+    with hvdchart.Caller(**settings) as caller, ThreadPoolExecutor() as threads:
+        call = threads.submit(caller, write_pid_and_wait, [str(folder)])
         wait_until(lambda: len(list(folder.iterdir())) == 2, 30, "both ranks run")
-        assert fork(lambda: launcher(own_rank, timeout=5)) == 7
-        launcher.close()
+        assert fork(lambda: caller(own_rank, timeout=5)) == 7
+        caller.close()
         with pytest.raises(RunFailedError, match="closed"):
             call.result()
 
@@ -102,8 +102,8 @@ def test_terminal_that_is_closed_ends_the_program_in_its_usual_way(
     settings: dict[str, Any],
 ) -> None:
     """What is registered for that end removes the release (issue 44)."""
-    with hvdchart.Launcher(**settings) as launcher:
-        launcher(own_rank)
+    with hvdchart.Caller(**settings) as caller:
+        caller(own_rank)
         assert signal.getsignal(signal.SIGHUP) != signal.SIG_DFL
         with pytest.raises(SystemExit):
             signal.raise_signal(signal.SIGHUP)

@@ -73,7 +73,7 @@ _ENTER = Right("", "pods/exec", "create")
 # Limits of `idle` in seconds: a caller needs time to find the server, and timers overflow.
 _LEAST_IDLE = 10.0
 _MOST_IDLE = 1e6
-_CLOSED = "the launcher was closed"
+_CLOSED = "the caller was closed"
 _AFTER_END = "the next call starts it again"
 
 
@@ -100,13 +100,13 @@ class _Deployed:
         self.connection = None
 
 
-class Launcher:
-    """Calls functions on the ranks of a run of its own: `launcher(function, args, kwargs)`.
+class Caller:
+    """Calls functions on the ranks of a run of its own: `caller(function, args, kwargs)`.
 
     The settings are those of `launch`, which `help(hvdchart.launch)` lists. The first call installs
     the release. Later calls use the same pods, with the spec and the code as they then are. The
     pods are removed by `close`, at the end of a `with` block, or of this program. The cluster ends
-    what a program leaves that was killed. A fork of this process cannot use its launchers.
+    what a program leaves that was killed. A fork of this process cannot use its callers.
     """
 
     @Takes(Settings)
@@ -144,7 +144,7 @@ class Launcher:
 
     def __repr__(self) -> str:
         state = ", closed" if self._is_closed else ""
-        return f"<Launcher {self._plan.spec.name}: {self._plan.ranks} ranks{state}>"
+        return f"<Caller {self._plan.spec.name}: {self._plan.ranks} ranks{state}>"
 
     def __enter__(self) -> Self:
         return self
@@ -164,7 +164,7 @@ class Launcher:
 
         Raises CallError for what cannot be pickled, before anything else is done; the exception of
         the first rank that fails, with the rank's traceback as its cause; RunFailedError when ranks
-        are lost, the launcher is closed, or this is a fork of its process; TimeLimitError after
+        are lost, the caller is closed, or this is a fork of its process; TimeLimitError after
         `timeout` seconds, counted from when the workers are ready; and the errors of Helm and the
         cluster. Whatever it raises, the ranks have been ended.
         """
@@ -179,8 +179,8 @@ class Launcher:
         if os.getpid() != self._process:
             raise RunFailedError(
                 f"this process is a fork of the one whose run {self._plan.spec.name} is: call the "
-                "function there, or make a Launcher of another name here; processes that "
-                'multiprocessing.get_context("spawn") starts have launchers of their own'
+                "function there, or make a Caller of another name here; processes that "
+                'multiprocessing.get_context("spawn") starts have callers of their own'
             )
         with self._lock:
             self._prepare(call)
@@ -254,7 +254,7 @@ class Launcher:
             self._remove()
 
     def _check_open(self) -> None:
-        """Raise RunFailedError when the launcher was closed."""
+        """Raise RunFailedError when the caller was closed."""
         if self._is_closed:
             raise RunFailedError(_CLOSED)
 
@@ -277,7 +277,7 @@ class Launcher:
         """The connection of the last call, or another one; deploys what is not there or differs.
 
         A run that has ended while there was no call is started again. Raises RunFailedError when
-        the run has failed, which is removed, or the launcher is closed.
+        the run has failed, which is removed, or the caller is closed.
         """
         while True:
             self._check_open()
@@ -458,7 +458,7 @@ class Launcher:
         output.flush()
 
     def _report(self, text: str) -> None:
-        """Write a remark of the launcher itself, between the ranks' output."""
+        """Write a remark of the caller itself, between the ranks' output."""
         self._write(f"hvdchart: {printable(text)}\n")
 
 

@@ -1,4 +1,4 @@
-"""The launcher of calls: its release is Helm's, and its calls are made on this machine."""
+"""The caller of calls: its release is Helm's, and its calls are made on this machine."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ import pytest
 
 import hvdchart
 from devtools.common.waiting import wait_until
-from hvdchart.calls import launcher as launcher_module
+from hvdchart.calls import caller as caller_module
 from hvdchart.errors import (
     CallError,
     ClusterError,
@@ -57,11 +57,11 @@ def test_a_call_has_the_code_as_it_is(
     settings: dict[str, Any], helm: StubProgram, code: Path
 ) -> None:
     archives = set()
-    with hvdchart.Launcher(**settings, code=code) as launcher:
+    with hvdchart.Caller(**settings, code=code) as caller:
         for number in (1, 2):
             (code / "m.py").write_text(f"x = {number}")
             # Calls with the same code share the upgrade.
-            assert launcher(own_rank) == launcher(own_rank) == [0, 1]
+            assert caller(own_rank) == caller(own_rank) == [0, 1]
             archives.add(installed_values(helm)["code"]["archive"])
             assert len(upgrades(helm)) == len(archives) == number
         assert "uninstall" not in helm.commands()
@@ -71,8 +71,8 @@ def test_a_call_sends_no_secrets_beside_the_code(
     settings: dict[str, Any], helm: StubProgram, code: Path
 ) -> None:
     (code / ".env").write_text("TOKEN=x")
-    with hvdchart.Launcher(**settings, code=code) as launcher:
-        launcher(own_rank)
+    with hvdchart.Caller(**settings, code=code) as caller:
+        caller(own_rank)
     archive = base64.b64decode(installed_values(helm)["code"]["archive"])
     with tarfile.open(fileobj=io.BytesIO(archive)) as sent:
         names = sent.getnames()
@@ -87,18 +87,18 @@ def test_a_call_follows_no_link_out_of_the_code(
     (code / "data.txt").symlink_to("../id_ed25519")
     with (
         pytest.raises(FileError, match=r"data\.txt: is a link"),
-        hvdchart.Launcher(**settings, code=code) as launcher,
+        hvdchart.Caller(**settings, code=code) as caller,
     ):
-        launcher(own_rank)
+        caller(own_rank)
     assert upgrades(helm) == []
 
 
 def test_a_call_has_the_spec_as_it_is(settings: dict[str, Any], helm: StubProgram) -> None:
-    with hvdchart.Launcher(**settings) as launcher:
-        launcher(own_rank)
+    with hvdchart.Caller(**settings) as caller:
+        caller(own_rank)
         text = settings["spec"].read_text()
         settings["spec"].write_text(text.replace("8Gi", "9Gi"))
-        launcher(own_rank)
+        caller(own_rank)
         assert len(upgrades(helm)) == 2
         assert "uninstall" not in helm.commands()
 
@@ -108,8 +108,8 @@ def test_a_call_without_kubectl_is_refused_before_the_install(
 ) -> None:
     (programs / "kubectl").unlink()
     monkeypatch.setenv("PATH", str(programs))
-    with hvdchart.Launcher(**settings) as launcher, pytest.raises(ClusterError, match="kubectl"):
-        launcher(own_rank)
+    with hvdchart.Caller(**settings) as caller, pytest.raises(ClusterError, match="kubectl"):
+        caller(own_rank)
     assert upgrades(helm) == []
 
 
@@ -117,18 +117,18 @@ def test_a_call_without_the_right_to_enter_pods_is_refused_before_the_install(
     settings: dict[str, Any], helm: StubProgram, running: FakeCluster
 ) -> None:
     running.created_status = {"allowed": False}
-    with hvdchart.Launcher(**settings) as launcher, pytest.raises(ClusterError, match="pods/exec"):
-        launcher(own_rank)
+    with hvdchart.Caller(**settings) as caller, pytest.raises(ClusterError, match="pods/exec"):
+        caller(own_rank)
     assert upgrades(helm) == []
 
 
 def test_a_call_that_cannot_reach_its_pods_ends(
     settings: dict[str, Any], programs: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(launcher_module, "ANSWER_WITHIN", 0.5)
+    monkeypatch.setattr(caller_module, "ANSWER_WITHIN", 0.5)
     (programs / "kubectl").write_text("#!/bin/sh\necho 'no route to host' >&2\nexit 1\n")
-    with hvdchart.Launcher(**settings) as launcher, pytest.raises(ClusterError, match="no route"):
-        launcher(own_rank)
+    with hvdchart.Caller(**settings) as caller, pytest.raises(ClusterError, match="no route"):
+        caller(own_rank)
 
 
 def test_settings_that_mean_the_same_keep_the_pods(
@@ -185,14 +185,14 @@ def test_output_goes_to_the_file_of_each_call(settings: dict[str, Any], tmp_path
 def test_removal_that_fails_is_repeated_by_the_next_close(
     settings: dict[str, Any], helm: StubProgram
 ) -> None:
-    launcher = hvdchart.Launcher(**settings)
-    assert launcher(own_rank) == [0, 1]
+    caller = hvdchart.Caller(**settings)
+    assert caller(own_rank) == [0, 1]
     helm.answer("uninstall", errors="Error: timed out", code=1)
     with pytest.raises(HelmError, match="timed out"):
-        launcher.close()
+        caller.close()
     helm.answer("uninstall")
-    launcher.close()
-    launcher.close()
+    caller.close()
+    caller.close()
     assert helm.commands().count("uninstall") == 2
 
 
@@ -217,17 +217,17 @@ def test_close_ends_a_call_of_another_thread(
 ) -> None:
     folder = tmp_path / "pids"
     folder.mkdir()
-    launcher = hvdchart.Launcher(**settings)
+    caller = hvdchart.Caller(**settings)
     with ThreadPoolExecutor() as threads:
-        call = threads.submit(launcher, write_pid_and_wait, [str(folder)])
+        call = threads.submit(caller, write_pid_and_wait, [str(folder)])
         wait_until(lambda: len(list(folder.iterdir())) == 2, 30, "both ranks run")
-        launcher.close()
+        caller.close()
         with pytest.raises(RunFailedError, match="closed"):
             call.result()
     assert_ended(folder)
     assert helm.commands()[-1] == "uninstall"
     with pytest.raises(RunFailedError, match="closed"):
-        launcher(own_rank)
+        caller(own_rank)
 
 
 @pytest.mark.parametrize(
@@ -248,7 +248,7 @@ def test_setting_of_another_kind_is_refused_by_name(setting: str, value: object)
 
 def test_traceback_of_a_wrong_setting_has_the_callers_line_alone() -> None:
     with pytest.raises(SpecError) as raised:
-        hvdchart.Launcher(workers="3")  # type: ignore[arg-type]
+        hvdchart.Caller(workers="3")  # type: ignore[arg-type]
     files = {Path(frame.filename).name for frame in traceback.extract_tb(raised.tb)}
     assert files <= {Path(__file__).name, "contextlib.py"}
 
@@ -271,13 +271,13 @@ def test_function_whose_result_cannot_travel_is_refused(
         hvdchart.launch(function)
 
 
-def test_launcher_refuses_what_cannot_travel_before_it_looks_for_a_cluster(
+def test_caller_refuses_what_cannot_travel_before_it_looks_for_a_cluster(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("KUBECONFIG", str(tmp_path / "none"))
     monkeypatch.setenv("PATH", str(tmp_path))
-    with hvdchart.Launcher() as launcher, pytest.raises(CallError, match="cannot be pickled"):
-        launcher(give_back, [threading.Lock()])
+    with hvdchart.Caller() as caller, pytest.raises(CallError, match="cannot be pickled"):
+        caller(give_back, [threading.Lock()])
 
 
 @pytest.mark.parametrize(
@@ -294,7 +294,7 @@ def test_settings_that_cannot_be_meant_are_refused(
 ) -> None:
     spec = hvdchart.parse_spec(json.dumps({**SPEC, **changes}))
     with pytest.raises(SpecError, match=says):
-        hvdchart.Launcher(spec=spec, **settings)
+        hvdchart.Caller(spec=spec, **settings)
 
 
 @pytest.mark.parametrize(
@@ -314,7 +314,7 @@ def test_settings_that_cannot_be_meant_are_refused(
 )
 def test_settings_of_no_run_are_refused_by_their_names(settings: dict[str, Any], says: str) -> None:
     with pytest.raises(SpecError, match=says):
-        hvdchart.Launcher(**settings)
+        hvdchart.Caller(**settings)
 
 
 def test_traceback_of_a_setting_that_is_refused_has_no_option_of_the_command_line() -> None:
@@ -330,12 +330,12 @@ def test_what_the_nodes_could_never_run_is_refused_before_the_install(
     settings: dict[str, Any], helm: StubProgram, running: FakeCluster, *, force: bool
 ) -> None:
     running.put("nodes", node("n", "8", "1Gi"))
-    with hvdchart.Launcher(**settings, force=force) as launcher:
+    with hvdchart.Caller(**settings, force=force) as caller:
         if force:
-            assert launcher(own_rank) == [0, 1]
+            assert caller(own_rank) == [0, 1]
         else:
             with pytest.raises(ClusterError, match=r"no node that is large enough.*force=True"):
-                launcher(own_rank)
+                caller(own_rank)
     assert bool(upgrades(helm)) == force
 
 
@@ -344,24 +344,24 @@ def test_problem_of_helm_is_worded_with_arguments(
 ) -> None:
     helm.answer("upgrade", errors='Error: namespaces "team" not found', code=1)
     with (
-        hvdchart.Launcher(**settings, namespace="team") as launcher,
+        hvdchart.Caller(**settings, namespace="team") as caller,
         pytest.raises(HelmError) as caught,
     ):
-        launcher(own_rank)
+        caller(own_rank)
     assert "namespace=" in str(caught.value)
     assert "--" not in str(caught.value)
     with (
-        hvdchart.Launcher(**settings, helm="no-such-helm") as launcher,
+        hvdchart.Caller(**settings, helm="no-such-helm") as caller,
         pytest.raises(HelmError, match="helm=PATH"),
     ):
-        launcher(own_rank)
+        caller(own_rank)
 
 
-def test_launcher_shows_what_it_is_of() -> None:
-    launcher = hvdchart.Launcher(spec=hvdchart.parse_spec(json.dumps(SPEC)))
-    assert repr(launcher) == f"<Launcher {SPEC['name']}: 2 ranks>"
-    launcher.close()
-    assert "closed" in repr(launcher)
+def test_caller_shows_what_it_is_of() -> None:
+    caller = hvdchart.Caller(spec=hvdchart.parse_spec(json.dumps(SPEC)))
+    assert repr(caller) == f"<Caller {SPEC['name']}: 2 ranks>"
+    caller.close()
+    assert "closed" in repr(caller)
 
 
 def fail() -> None:
@@ -373,10 +373,10 @@ def test_traceback_of_a_call_that_fails_has_the_callers_lines_alone(
     settings: dict[str, Any], function: Callable[[], object]
 ) -> None:
     with (
-        hvdchart.Launcher(**settings) as launcher,
+        hvdchart.Caller(**settings) as caller,
         pytest.raises((ValueError, HvdchartError)) as caught,
     ):
-        launcher(function)
+        caller(function)
     error: BaseException | None = caught.value
     while error is not None:
         frames = traceback.extract_tb(error.__traceback__)
@@ -386,7 +386,7 @@ def test_traceback_of_a_call_that_fails_has_the_callers_lines_alone(
 
 def test_launch_shows_and_describes_each_setting_of_a_launcher() -> None:
     taken = dict(inspect.signature(hvdchart.launch).parameters)
-    for name, parameter in inspect.signature(hvdchart.Launcher).parameters.items():
+    for name, parameter in inspect.signature(hvdchart.Caller).parameters.items():
         assert taken[name] == parameter
     described = inspect.getdoc(hvdchart.launch) or ""
     assert [name for name in taken if f"\n{name}: " not in described] == []
@@ -397,7 +397,7 @@ def test_launch_shows_and_describes_each_setting_of_a_launcher() -> None:
     [
         (hvdchart.launch, [fail], {"wokers": 2}, r"launch\(\) got an unexpected .* 'wokers'"),
         (hvdchart.launch, [], {}, r"launch\(\) missing a required argument: 'function'"),
-        (hvdchart.Launcher, [2], {}, r"Launcher.__init__\(\) too many positional arguments"),
+        (hvdchart.Caller, [2], {}, r"Caller.__init__\(\) too many positional arguments"),
     ],
 )
 def test_wrong_arguments_are_refused_in_the_words_of_python(
@@ -415,12 +415,12 @@ def test_launch_has_the_callers_lines_alone(monkeypatch: pytest.MonkeyPatch) -> 
     assert {frame.filename for frame in frames} == {__file__}
 
 
-def call_again(launcher: hvdchart.Launcher, helm: StubProgram, master: Master) -> list[int]:
+def call_again(caller: hvdchart.Caller, helm: StubProgram, master: Master) -> list[int]:
     """The results of a call for which Helm installs another run."""
     with ThreadPoolExecutor() as threads:
         before = len(upgrades(helm))
         with helm.hold("upgrade"):
-            call = threads.submit(launcher, own_rank)
+            call = threads.submit(caller, own_rank)
             wait_until(lambda: len(upgrades(helm)) > before, 30, "Helm installs again")
             master.replace()
         return call.result()
@@ -429,44 +429,44 @@ def call_again(launcher: hvdchart.Launcher, helm: StubProgram, master: Master) -
 def test_calls_go_on_after_somebody_has_removed_the_release(
     settings: dict[str, Any], helm: StubProgram, running: FakeCluster, master: Master
 ) -> None:
-    with hvdchart.Launcher(**settings) as launcher:
-        assert launcher(own_rank) == [0, 1]
+    with hvdchart.Caller(**settings) as caller:
+        assert caller(own_rank) == [0, 1]
         for kind in ("jobs", "statefulsets", "pods"):
             for name in running.names(kind):
                 running.remove(kind, name)
         master.end()
         # The connection may have ended by now, or end during the call.
         with pytest.raises(RunFailedError, match=r"removed|deleted|no objects"):
-            launcher(own_rank)
-        assert call_again(launcher, helm, master) == [0, 1]
+            caller(own_rank)
+        assert call_again(caller, helm, master) == [0, 1]
 
 
 def test_a_run_that_failed_is_told_once_and_started_again(
     settings: dict[str, Any], helm: StubProgram, running: FakeCluster, master: Master
 ) -> None:
-    with hvdchart.Launcher(**settings) as launcher:
-        assert launcher(own_rank) == [0, 1]
+    with hvdchart.Caller(**settings) as caller:
+        assert caller(own_rank) == [0, 1]
         master.end()
         ended = terminated(1, "boom; send files with `--code`")
         play(running, FAILED, pod(f"{JOB}-x", "master", ended, phase="Failed"))
         with pytest.raises(RunFailedError, match="boom; send files with `code=`"):
-            launcher(own_rank)
-        assert call_again(launcher, helm, master) == [0, 1]
+            caller(own_rank)
+        assert call_again(caller, helm, master) == [0, 1]
         assert helm.commands().count("uninstall") == 1
 
 
 def test_worker_that_was_out_of_memory_is_told_with_the_argument_that_gives_more(
     settings: dict[str, Any], running: FakeCluster
 ) -> None:
-    with hvdchart.Launcher(name="hvd", image="a", output=settings["output"]) as launcher:
-        assert launcher(own_rank) == [0, 1]
+    with hvdchart.Caller(name="hvd", image="a", output=settings["output"]) as caller:
+        assert caller(own_rank) == [0, 1]
         last = terminated(137, reason="OOMKilled")
         worker = pod("hvd-worker-1", "worker", RUNNING, ready=True, last=last, restarts=1)
         running.put("pods", worker)
         with pytest.raises(
             RunFailedError, match=r"lost hvd-worker-1: .*OOMKilled.*memory="
         ) as raised:
-            launcher(partial(os._exit, 3))
+            caller(partial(os._exit, 3))
     assert "--" not in str(raised.value)
 
 
@@ -482,8 +482,8 @@ def test_settings_of_a_launcher_are_those_of_run(
         "settings": ["image.pullSecrets=[mine]"],
         "force": True,
     }
-    with hvdchart.Launcher(name="hvd", output=settings["output"], **own) as launcher:
-        launcher(own_rank)
+    with hvdchart.Caller(name="hvd", output=settings["output"], **own) as caller:
+        caller(own_rank)
     assert "a worker requests" not in settings["output"].getvalue()
     sent = installed_values(helm)
     requests = sent["worker"]["resources"]["requests"]
