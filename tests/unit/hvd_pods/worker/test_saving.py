@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from hvd_pods.library import keep
-from hvd_pods.library.keep import record as records
+from hvd_pods.library.keep import packed_state
 from hvd_pods.library.keep.content import BEGIN
 from hvd_pods.worker import kept, saving
 
@@ -50,8 +50,8 @@ def train(volume: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Call
 
 def saved(volume: Path) -> tuple[int, bytes]:
     """The step and the weights of the checkpoint, which is complete."""
-    record = keep.read_file(volume / "keep-main.state")
-    return record.key.step, record.value["parts"]["weights"]
+    packed = keep.read_file(volume / "keep-main.state")
+    return packed.key.step, packed.value["parts"]["weights"]
 
 
 def test_a_checkpoint_is_written_from_memory_without_the_script(
@@ -227,7 +227,7 @@ RUN = "import sys; from hvd_pods.worker import kept, saving; sys.exit(saving.mai
 def test_a_record_leads_to_no_other_file(
     train: Callable[..., Path], monkeypatch: pytest.MonkeyPatch, where: str
 ) -> None:
-    monkeypatch.setattr(records, "notes_of", lambda record: {"checkpoint": where})
+    monkeypatch.setattr(packed_state, "notes_of", lambda packed: {"checkpoint": where})
     assert not saving.save_all(train(12))
 
 

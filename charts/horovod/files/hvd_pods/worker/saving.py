@@ -22,7 +22,7 @@ from typing import Iterator
 
 sys.path.insert(0, str(Path(__file__).absolute().parents[2]))
 from hvd_pods.common.reporting import log
-from hvd_pods.library.keep import record as keep
+from hvd_pods.library.keep import packed_state as keep
 from hvd_pods.library.keep.content import BEGIN
 from hvd_pods.worker.kept import KEPT_FOLDER
 
@@ -55,11 +55,11 @@ def save_all(kept: Path) -> bool:
 def _save(run: Path, name: str) -> bool:
     what = f"the state {name!r}"
     for _ in range(TRIES):
-        record = _find_newest(run, name)
-        if record is None:
+        packed = _find_newest(run, name)
+        if packed is None:
             return True
-        what = f"step {record.key.step} of the state {name!r}"
-        path = Path(keep.notes_of(record).get("checkpoint", ""))
+        what = f"step {packed.key.step} of the state {name!r}"
+        path = Path(keep.notes_of(packed).get("checkpoint", ""))
         if path == Path():
             log(
                 f"{what} is lost with this worker's memory: there is no OUTPUT_PATH to save it in, "
@@ -67,7 +67,7 @@ def _save(run: Path, name: str) -> bool:
             )
             return True
         try:
-            is_written = _write(record, path, f"keep-{name}.state")
+            is_written = _write(packed, path, f"keep-{name}.state")
         except ReplacedError:
             continue
         except (OSError, ValueError) as problem:
@@ -87,17 +87,17 @@ def fits_any_number(run: Path) -> bool:
     return bool(newest) and all(one and not keep.notes_of(one).get("fixed size") for one in newest)
 
 
-def _find_newest(run: Path, name: str) -> keep.Record | None:
-    """The newest complete record of a state, as `restore` finds it."""
+def _find_newest(run: Path, name: str) -> keep.PackedState | None:
+    """The newest complete packed state of a state, as `restore` finds it."""
     found = []
     for letter in "ab":
         with suppress(OSError, ValueError):
             found.append(keep.read_file(run / f"{name}-shared.{letter}"))
-    return max(found, key=lambda record: record.key, default=None)
+    return max(found, key=lambda packed: packed.key, default=None)
 
 
-def _write(record: keep.Record, path: Path, name: str) -> bool:
-    """Write a record to its checkpoint of this name; returns False where that is as new.
+def _write(packed: keep.PackedState, path: Path, name: str) -> bool:
+    """Write a packed state to its checkpoint of this name; returns False where that is as new.
 
     Raises OSError where it cannot be written, ValueError for another path, and ReplacedError.
     """
@@ -105,7 +105,7 @@ def _write(record: keep.Record, path: Path, name: str) -> bool:
         raise ValueError(f"this is no path of {name}")
     path.parent.mkdir(parents=True, exist_ok=True)
     with _locked(path):
-        if not _is_newer(record, path):
+        if not _is_newer(packed, path):
             return False
         # Not the name that ranks use for theirs, which remove what others of them have left.
         for left in path.parent.glob(f".{path.name}.*.worker"):
@@ -116,15 +116,15 @@ def _write(record: keep.Record, path: Path, name: str) -> bool:
             with os.fdopen(os.open(beside, flags, 0o666), "wb") as file:
                 file.seek(BEGIN)
                 checksum = 0
-                for at in range(BEGIN, len(record.raw), PIECE):
-                    piece = bytes(record.raw[at : at + PIECE])
+                for at in range(BEGIN, len(packed.raw), PIECE):
+                    piece = bytes(packed.raw[at : at + PIECE])
                     checksum = zlib.crc32(piece, checksum)
                     file.write(piece)
-                # The record's map would show what is there now as well.
-                if _header_of(Path(record.place)) != record.header:
+                # The packed state's map would show what is there now as well.
+                if _header_of(Path(packed.place)) != packed.header:
                     raise ReplacedError
                 file.seek(0)
-                file.write(keep.summed_header(record, checksum))
+                file.write(keep.summed_header(packed, checksum))
                 file.flush()
                 os.fsync(file.fileno())
             beside.replace(path)
@@ -134,15 +134,15 @@ def _write(record: keep.Record, path: Path, name: str) -> bool:
     return True
 
 
-def _is_newer(record: keep.Record, path: Path) -> bool:
+def _is_newer(packed: keep.PackedState, path: Path) -> bool:
     """Whether a state is newer than a checkpoint, or that is none or damaged.
 
     Launches of a release are numbered across its runs; within a run, the steps tell.
     """
     try:
         checkpoint = keep.read_file(path, is_checked=False)
-        is_of_run = keep.notes_of(checkpoint).get("run") == keep.notes_of(record).get("run")
-        if record.key > checkpoint.key if is_of_run else record.key.launch > checkpoint.key.launch:
+        is_of_run = keep.notes_of(checkpoint).get("run") == keep.notes_of(packed).get("run")
+        if packed.key > checkpoint.key if is_of_run else packed.key.launch > checkpoint.key.launch:
             return True
         # Its arrays are read only where it would stay.
         keep.read_file(path)

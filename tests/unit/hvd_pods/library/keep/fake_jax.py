@@ -33,7 +33,7 @@ class Array(Plain):
         self.sharding = SimpleNamespace(spec=spec)
 
     def kept(self) -> Plain:
-        """What is read from a record of it."""
+        """What is read from a packed state of it."""
         return Plain(*self.numbers, dtype=self.dtype)
 
 

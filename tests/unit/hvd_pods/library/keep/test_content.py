@@ -1,4 +1,4 @@
-"""What a record holds, made anew or with the layout of an earlier commit."""
+"""What a packed state holds, made anew or with the layout of an earlier commit."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 
 from hvd_pods.library.keep.arrays import from_bytes
 from hvd_pods.library.keep.content import LEAF_TEXT, Content, Fixed
-from hvd_pods.library.keep.record import StepKey, pack, read
+from hvd_pods.library.keep.packed_state import StepKey, pack, read
 from tests.unit.hvd_pods.library.keep import fake_torch
 
 

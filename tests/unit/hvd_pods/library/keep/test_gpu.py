@@ -225,7 +225,7 @@ def test_tensors_in_any_dense_order_are_copied_by_one_kernel(gpu: fake_torch.Gpu
     columns = gpu.tensor(b"123456", shape=(2, 3), strides=(1, 2))
     state = keep.State(weights=[gpu.tensor(b"1234"), columns, gpu.tensor(b"1")])
     state.commit()
-    # And one brings the snapshot to the memory of the record.
+    # And one brings the snapshot to the memory of the packed state.
     assert gpu.kernels == 2
 
 

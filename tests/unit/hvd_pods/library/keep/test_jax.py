@@ -25,7 +25,7 @@ def imported(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def record_of(part: Any) -> Any:
-    """What is read from a record of a part."""
+    """What is read from a packed state of a part."""
 
     def go(tree: Any) -> Any:
         if isinstance(tree, dict):
@@ -112,7 +112,7 @@ def test_the_form_of_a_shard_has_names_shapes_and_types_in_any_order() -> None:
     assert first not in others
 
 
-# An array that a record takes without NumPy.
+# An array that a packed state takes without NumPy.
 Packed = type("Packed", (Array, bytes), {"__new__": lambda kind, *_, **__: bytes.__new__(kind)})
 
 

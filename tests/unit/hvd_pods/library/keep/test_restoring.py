@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from hvd_pods.library import keep
-from hvd_pods.library.keep import ranks, record, restoring, state
+from hvd_pods.library.keep import packed_state, ranks, restoring, state
 from hvd_pods.library.keep.copies import Place
 from tests.support.fakes.faults import TIMEOUT
 from tests.unit.hvd_pods.library.keep.scripts import resume, train
@@ -146,8 +146,8 @@ def test_a_rank_that_is_no_more_is_named(worker: Path, capsys: pytest.CaptureFix
 
 
 def keep_step(path: Path) -> int:
-    """The step of a record."""
-    return record.read_file(path).key.step
+    """The step of a packed state."""
+    return packed_state.read_file(path).key.step
 
 
 class TwoRanks(ranks.Ranks):
@@ -289,11 +289,11 @@ def test_a_damaged_shard_of_another_number_of_ranks_is_not_used(
             raw = keep.pack(key, b"shard")
             raw[-1] ^= key == NEWEST
             path.write_bytes(raw)
-            read = record.read_file(path, is_checked=False)
+            read = packed_state.read_file(path, is_checked=False)
             found.sizes[2, rank][key] = found.shared[key] = read
 
     def tell() -> restoring.Answer:
-        sizes = {place: [*records] for place, records in found.sizes.items()}
+        sizes = {place: [*packed_states] for place, packed_states in found.sizes.items()}
         place = Place("node", "worker")
         begin = keep.StepKey(-1, 0)
         return restoring.Answer(

@@ -280,7 +280,7 @@ def test_guard_of_a_warm_rank_ends_it_or_is_ended_after_a_while(ends: bool, is_l
         "chmod u+w rank; touch rank/ssl.py",
         "chmod u+w rank; rm rank/start.py",
         "touch -r rank/start.py rank/worker_ranks.py",
-        "chmod 600 library/keep/record.py; echo 'print(1)' > library/keep/record.py",
+        "chmod 600 library/keep/packed_state.py; echo 'print(1)' > library/keep/packed_state.py",
         "mkdir more",
     ],
 )

@@ -11,7 +11,7 @@ import pytest
 
 from devtools.common.waiting import wait_until
 from hvd_pods.library import keep
-from hvd_pods.library.keep.record import pack
+from hvd_pods.library.keep.packed_state import pack
 from tests.unit.hvd_pods.notices import Master
 from tests.unit.hvd_pods.programs import Program
 from tests.unit.hvd_pods.worker.agent.pods import AgentPod, start_agent

@@ -17,7 +17,7 @@ the log says so. Outside of a run of the chart there are only checkpoints.
 """
 
 from .keras import Callback
-from .record import StepKey, pack, read_file
+from .packed_state import StepKey, pack, read_file
 from .state import State, last_step
 from .worker import FOLDER
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Callable
 
 from .log import say
-from .record import Record, StepKey, read_file
+from .packed_state import PackedState, StepKey, read_file
 
 OTHER = "set another OUTPUT_PATH"
 
@@ -36,22 +36,22 @@ class Checkpoint:
         """Whether the last one is old enough, and nothing of it is still written."""
         return self.is_free and time.monotonic() - self._written_at > self._every
 
-    def write_beside(self, record: bytearray) -> None:
-        """Write a record while the training goes on. What goes wrong is logged."""
+    def write_beside(self, packed: bytearray) -> None:
+        """Write a packed state while the training goes on. What goes wrong is logged."""
         self._written_at = time.monotonic()
         self.was_written = False
 
         def write() -> None:
-            self.was_written = write_atomically(self.path, record, is_raised=False)
+            self.was_written = write_atomically(self.path, packed, is_raised=False)
 
         self._writing = threading.Thread(target=write)
         self._writing.start()
 
-    def write(self, record: bytearray) -> None:
-        """Write a record now. Raises OSError where it cannot be written."""
+    def write(self, packed: bytearray) -> None:
+        """Write a packed state now. Raises OSError where it cannot be written."""
         self.wait()
         self.was_written = False
-        self.was_written = write_atomically(self.path, record)
+        self.was_written = write_atomically(self.path, packed)
 
     def wait(self) -> None:
         """Return when nothing of the last one is still written."""
@@ -59,9 +59,9 @@ class Checkpoint:
             self._writing.join()
 
     def read(
-        self, run: str, find_difference: Callable[[Record], str], *, is_checked: bool = True
-    ) -> tuple[Record | None, str]:
-        """The record, and what is wrong with it or its folder.
+        self, run: str, find_difference: Callable[[PackedState], str], *, is_checked: bool = True
+    ) -> tuple[PackedState | None, str]:
+        """The packed state, and what is wrong with it or its folder.
 
         Both are None and empty where there is none yet. One of another run has the series -1.
         Unless `is_checked`, its arrays are not read for that.
@@ -72,20 +72,20 @@ class Checkpoint:
         if not os.access(folder, os.W_OK | os.X_OK):
             return None, f"keep: this user cannot write checkpoints to {folder}: {OTHER}"
         try:
-            record = read_file(self.path, is_checked=is_checked)
-            if wrong := find_difference(record):
+            packed = read_file(self.path, is_checked=is_checked)
+            if wrong := find_difference(packed):
                 return None, f"keep: {wrong}: remove it, or {OTHER}"
         except FileNotFoundError:
             return None, ""
         except (OSError, ValueError) as problem:
             return None, f"keep: {problem}"
-        written_by = record.value["run"]
+        written_by = packed.value["run"]
         if written_by == run:
-            return record, ""
+            return packed, ""
         # However many steps another run has made, this one's memory is newer. The epochs of its
         # launches may be those of a third run.
-        launch = zlib.crc32(f"{record.key.launch} {written_by}".encode())
-        return record._replace(key=StepKey(-1, record.key.step, launch)), ""
+        launch = zlib.crc32(f"{packed.key.launch} {written_by}".encode())
+        return packed._replace(key=StepKey(-1, packed.key.step, launch)), ""
 
 
 def write_atomically(path: Path, content: bytearray, *, is_raised: bool = True) -> bool:

@@ -1,4 +1,4 @@
-"""What a record has to hold of a value: its description, and where arrays and tensors go."""
+"""What a packed state has to hold of a value: its description, and where arrays and tensors go."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any, Dict, List, Mapping, NamedTuple, Tuple
 
 from . import arrays
 
-# The bytes of a record before its description, of which other places are multiples.
+# The bytes of a packed state before its description, of which other places are multiples.
 BEGIN = 64
 # Of values that have no cycles.
 ENCODER = json.JSONEncoder(check_circular=False, separators=(",", ":"))
@@ -30,7 +30,7 @@ FIXED_TEXT = '{{"fixed":{}}}'
 
 class Fixed(Dict[Any, Any]):
     """A dict of tensors, and of dicts of tensors, that nobody changes: what it has to hold of a
-    record is found once.
+    packed state is found once.
     """
 
 
@@ -56,7 +56,7 @@ class Seen(NamedTuple):
 
 
 class Layout(NamedTuple):
-    """Where a record has its arrays and tensors, which most commits have alike.
+    """Where a packed state has its arrays and tensors, which most commits have alike.
 
     forms: what a leaf must have for this. on_gpu: the same of those on GPUs, with where they are
     from the first of them on. orders: those of their dimensions, where they are not their own.
@@ -77,7 +77,7 @@ class Layout(NamedTuple):
 
 
 class Content:
-    """What a record has: its description, arrays that the CPU reads, and tensors on GPUs.
+    """What a packed state has: its description, arrays that the CPU reads, and tensors on GPUs.
 
     The arrays follow the description, and the tensors follow the arrays, so that one copy takes all
     tensors. `parts` and `places` say where they begin. What the content of an earlier value had
@@ -128,7 +128,7 @@ class Content:
         self.size = begin + layout.size
 
     def dense_tensors(self) -> list[Any]:
-        """The tensors on GPUs with their dimensions in the order of the record."""
+        """The tensors on GPUs with their dimensions in the order of the packed state."""
         pairs = zip(self.tensors, self.layout.orders)
         return [tensor if order is None else tensor.permute(order) for tensor, order in pairs]
 

@@ -14,8 +14,8 @@ from typing import NamedTuple, Sequence
 from .content import BEGIN
 from .finishing import END_WITHIN
 from .log import say
+from .packed_state import StepKey
 from .ranks import Ranks
-from .record import StepKey
 from .slots import Slots
 from .worker import WorkerMemory
 
@@ -54,8 +54,8 @@ class Outcome(NamedTuple):
 class RankReport(NamedTuple):
     """What a rank tells the others after a commit.
 
-    header, size: of its record; the size is 0 where it could not keep it. lacks: the ranks whose
-    records it is to take.
+    header, size: of its packed state; the size is 0 where it could not keep it. lacks: the ranks
+    whose packed states it is to take.
     """
 
     header: bytes
@@ -119,7 +119,7 @@ class Copies:
         self._problem: Exception | None = None
 
     def begin(self, key: StepKey, *, is_ready: bool, was_written: bool) -> None:
-        """Send the record of this rank with this key; all ranks have to call this.
+        """Send the packed state of this rank with this key; all ranks have to call this.
 
         `is_ready` tells the others whether this rank can write a checkpoint after the next step,
         and `was_written` whether it has written the last one.
@@ -177,7 +177,7 @@ class Copies:
         )
 
     def _copy(self, key: StepKey, mine: memoryview, reports: Sequence[RankReport]) -> bool:
-        """Whether all ranks have taken the records that they lack."""
+        """Whether all ranks have taken the packed states that they lack."""
         room: dict[int, memoryview] = {}
         has_room = True
         for source in reports[self._ranks.rank].lacks:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Callable
 
 from .log import say
-from .record import StepKey
+from .packed_state import StepKey
 
 # Seconds that the end of the process waits for copies: a GPU may wait for a rank that is lost.
 END_WITHIN = 5.0
@@ -50,7 +50,7 @@ finisher = Finisher()
 
 
 class Unfinished:
-    """A record that a GPU still writes, and which counts when it has all its bytes."""
+    """A packed state that a GPU still writes, and which counts when it has all its bytes."""
 
     def __init__(
         self, path: Path, key: StepKey, view: memoryview, header: bytes, wait: Callable[[], None]

@@ -1,4 +1,4 @@
-"""Brings tensors from GPUs into the memory of records."""
+"""Brings tensors from GPUs into the memory of packed states."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any, Callable
 
 from .content import Content
 from .log import say
-from .record import put
+from .packed_state import put
 
 # A snapshot of the state on the GPU takes at most this part of what is free there.
 SNAPSHOT_PART = 4
@@ -31,7 +31,7 @@ COPIED_TOGETHER = (
 
 
 class Memory:
-    """The memory of a record; `pinned` is a tensor of it, once it is registered with a GPU."""
+    """The memory of a packed state; `pinned` is a tensor of it, once a GPU knows it."""
 
     def __init__(self, descriptor: int, size: int) -> None:
         self.map = mmap.mmap(descriptor, size)
@@ -60,7 +60,7 @@ class Memory:
 
 
 class Gpu:
-    """Copies the tensors of a state from GPUs to the memory of its records.
+    """Copies the tensors of a state from GPUs to the memory of its packed states.
 
     A snapshot on the GPU takes its turn among the kernels of the training. From there, one copy
     writes the memory beside the next step. The snapshot is used again when that copy has ended.
@@ -78,7 +78,7 @@ class Gpu:
         self._has_warned = False
 
     def copy(self, content: Content, memory: Memory, view: memoryview) -> Callable[[], None] | None:
-        """Copy the tensors to a record.
+        """Copy the tensors to a packed state.
 
         Return what waits for the end of the copy and raises RuntimeError if it fails, or None
         where it has ended. Raises RuntimeError for errors of CUDA, also of earlier kernels.
@@ -169,7 +169,7 @@ class Gpu:
             there.copy_(tensor, non_blocking=True)
 
     def _copy_each(self, tensors: list[Any], places: list[int], memory: Memory) -> None:
-        """Copy each tensor directly to the record, and wait once."""
+        """Copy each tensor directly to the packed state, and wait once."""
         for tensor, at in zip(tensors, places):
             size = tensor.numel() * tensor.element_size()
             if size:

@@ -8,7 +8,7 @@ from typing import Any, Iterable, Mapping
 from .arrays import is_variable
 from .content import PLAIN
 from .jax_arrays import NEEDED, form_of_tree, is_spread, is_too_old, named, rebuild
-from .record import UNUSABLE, Record
+from .packed_state import UNUSABLE, PackedState
 from .shard_parts import KERAS, REFUSED, find_sharded, leaves
 
 # A variable of Keras with random numbers, which is the rank's own.
@@ -75,7 +75,7 @@ def write_part(part: Any, kept: Any) -> Any:
             variable.assign(array)
         return part
     if not isinstance(names, (dict, list, tuple)):
-        # What takes the arrays themselves must not see the next record in their memory.
+        # What takes the arrays themselves must not see the next packed state in their memory.
         kept = copy.deepcopy(kept)
     if hasattr(names, "load_state_dict"):
         part.load_state_dict(kept)
@@ -149,19 +149,19 @@ def build_optimizer(name: str, part: Any, parts: Iterable[Any]) -> None:
     build(trained[0])
 
 
-def find_difference(record: Record, parts: Mapping[str, Any]) -> str:
-    """Why a record is not the state of a script with these parts, or an empty text."""
+def find_difference(packed: PackedState, parts: Mapping[str, Any]) -> str:
+    """Why a packed state is not the state of a script with these parts, or an empty text."""
     try:
-        kept = record.value
+        kept = packed.value
         trees = kept["parts"]
         _ = kept["run"]
         if trees.keys() != parts.keys():
-            return f"{record.place} has the parts {[*trees]}, this script {[*parts]}"
+            return f"{packed.place} has the parts {[*trees]}, this script {[*parts]}"
         for name, tree in trees.items():
             here = form_of(parts[name], read_part(parts[name], []))
             there = form_of(parts[name], tree)
             if here != there:
-                return f"{record.place}: {name} has the shapes {there}, here {here}"
+                return f"{packed.place}: {name} has the shapes {there}, here {here}"
     except UNUSABLE as problem:
-        return f"{record.place} has no state of this module: {problem!r}"
+        return f"{packed.place} has no state of this module: {problem!r}"
     return ""

@@ -6,8 +6,8 @@ from typing import Any, Callable, Mapping, NamedTuple, Sequence
 
 from .copies import Place
 from .log import say
+from .packed_state import PackedState, StepKey, pack, read
 from .ranks import Ranks
-from .record import Record, StepKey, pack, read
 
 
 class Answer(NamedTuple):
@@ -39,12 +39,12 @@ class Found(NamedTuple):
     shards of other numbers of ranks, by such a number and a rank.
     """
 
-    shared: dict[StepKey, Record]
-    own: dict[StepKey, Record]
-    others: dict[int, dict[StepKey, Record]]
+    shared: dict[StepKey, PackedState]
+    own: dict[StepKey, PackedState]
+    others: dict[int, dict[StepKey, PackedState]]
     problem: str
     checkpoints: tuple[StepKey | None, ...] = ()
-    sizes: Mapping[tuple[int, int], dict[StepKey, Record]] = {}
+    sizes: Mapping[tuple[int, int], dict[StepKey, PackedState]] = {}
 
 
 class Send(NamedTuple):
@@ -99,15 +99,15 @@ def _drop_damaged(ranks: Ranks, agreed: Agreement, found: Found) -> bool:
     for rank, holder in enumerate(agreed.divided):
         if holder != ranks.rank:
             continue
-        records = found.sizes[len(agreed.divided), rank]
-        record = records[key]
+        packed_states = found.sizes[len(agreed.divided), rank]
+        packed = packed_states[key]
         try:
-            read(record.place, record.raw)
+            read(packed.place, packed.raw)
         except ValueError as problem:
             say(f"{problem}: not used")
             is_damaged = True
-            del records[key]
-            if found.shared.get(key) is record:
+            del packed_states[key]
+            if found.shared.get(key) is packed:
                 del found.shared[key]
     return is_damaged
 
@@ -250,17 +250,20 @@ def choose_turn(checkpoints: Sequence[Sequence[StepKey | None]]) -> int:
 
 
 def share(
-    ranks: Ranks, agreed: Agreement, shared: Mapping[StepKey, Record], read_parts: Callable[[], Any]
-) -> Record | None:
+    ranks: Ranks,
+    agreed: Agreement,
+    shared: Mapping[StepKey, PackedState],
+    read_parts: Callable[[], Any],
+) -> PackedState | None:
     """Give all ranks the state of one. `shared` is what this rank can read.
 
-    Return the record that this rank is to apply. The root has none where it goes on with the state
-    of its process, which `read_parts` returns. All ranks have to call this.
+    Return the packed state that this rank is to apply. The root has none where it goes on with the
+    state of its process, which `read_parts` returns. All ranks have to call this.
     """
     root = agreed.root
-    record = shared.get(agreed.key)
+    packed = shared.get(agreed.key)
     if not agreed.lacking:
-        return record
+        return packed
     for other in shared.values() if ranks.rank in agreed.lacking else ():
         if other.key[:2] == agreed.key[:2]:
             # As a worker that was away has.
@@ -269,15 +272,15 @@ def share(
     raw = None
     if ranks.rank == root:
         # Sent from one rank to all others where a worker is new.
-        raw = record.raw if record else memoryview(pack(agreed.key, read_parts()))
+        raw = packed.raw if packed else memoryview(pack(agreed.key, read_parts()))
     size = ranks.gather(len(raw or b""))[root]
     sent = ranks.broadcast(raw, size, root)
     if ranks.rank in agreed.lacking:
-        record = read(f"rank {root}", sent)
-    return record
+        packed = read(f"rank {root}", sent)
+    return packed
 
 
-def share_own(ranks: Ranks, agreed: Agreement, found: Found) -> Record | None:
+def share_own(ranks: Ranks, agreed: Agreement, found: Found) -> PackedState | None:
     """What this rank has kept for itself, here or on another worker; None if nobody has it.
 
     All ranks have to call this.

@@ -12,8 +12,8 @@ from typing import Any, Callable, Iterator, Mapping, Sequence
 
 from .arrays import numpy_module
 from .jax_arrays import is_array, is_spread, make, named, pieces_of, rebuild
+from .packed_state import UNUSABLE, PackedState, StepKey, read
 from .ranks import Ranks
-from .record import UNUSABLE, Record, StepKey, read
 
 # Types whose ranks have different shards of the weights. Those that are kept:
 SHARDED_TYPES = {"FSDPModule", "FullyShardedDataParallel", "DTensor", "ZeroRedundancyOptimizer"}
@@ -29,7 +29,7 @@ ZERO = "ZeroRedundancyOptimizer"
 FLAT = "_fsdp_flattened"
 # More ranks than there are anywhere.
 MOST = 1 << 20
-# The key of a map that stands for a sharded tensor, of which the record has what is local.
+# The key of a map that stands for a sharded tensor, of which the packed state has what is local.
 LOCAL = "keep.local"
 PLACEMENT = re.compile(r"Shard\(dim=(\d{1,3})\)|Replicate\(\)")
 
@@ -97,7 +97,7 @@ def read_shard(part: Any) -> Any:
 
 def write_shard(part: Any, kept: Any) -> Any:
     """Give a part what this rank had of it; return the part, or the value that replaces it."""
-    # What takes the tensors themselves must not see the next record in their memory.
+    # What takes the tensors themselves must not see the next packed state in their memory.
     kept = copy.deepcopy(kept)
     inner = _inner(part)
     flat = _flat_tensors(part)
@@ -196,7 +196,7 @@ def divide(
     ranks: Ranks,
     key: StepKey,
     holders: Sequence[int],
-    sizes: Mapping[tuple[int, int], Mapping[StepKey, Record]],
+    sizes: Mapping[tuple[int, int], Mapping[StepKey, PackedState]],
     parts: Mapping[str, Any],
 ) -> dict[str, Any]:
     """What this rank has of a step that another number of ranks has made, as it would keep it.
@@ -209,10 +209,10 @@ def divide(
     kept: dict[str, Any] = {"shards": dict.fromkeys(parts)}
     likes = {name: likes_of(part) for name, part in parts.items()}
     for rank, holder in enumerate(holders):
-        record = sizes[len(holders), rank][key] if ranks.rank == holder else None
-        described = (record.place, len(record.raw)) if record is not None else ("", 0)
+        packed = sizes[len(holders), rank][key] if ranks.rank == holder else None
+        described = (packed.place, len(packed.raw)) if packed is not None else ("", 0)
         place, size = ranks.gather(described)[holder]
-        raw = ranks.broadcast(record and record.raw, size, holder)
+        raw = ranks.broadcast(packed and packed.raw, size, holder)
         value = read(place, raw).value
         if rank == ranks.rank:
             kept.update(own=value["own"], seeds=value["seeds"])
@@ -361,13 +361,13 @@ def _form(tree: Any, *, is_whole: bool) -> Any:
     return tuple(tree.shape) if hasattr(tree, "shape") else None
 
 
-def find_division(record: Record, forms: Mapping[str, Sequence[str]]) -> tuple[int, int]:
-    """The number of ranks of which a record has a shard that can be divided, and which one it is.
+def find_division(packed: PackedState, forms: Mapping[str, Sequence[str]]) -> tuple[int, int]:
+    """The number of ranks of which a packed state has a shard that can be divided, and which one.
 
-    Zeros for any other record. `forms` are those of the parts of this script, by their names.
+    Zeros for any other packed state. `forms` are those of the parts of this script, by their names.
     """
     try:
-        kept = record.value
+        kept = packed.value
         there = kept["forms"]
         _ = kept["own"], kept["seeds"], [kept["shards"][name] for name in forms], kept["run"]
         is_alike = all(form[0] and form[0] == there[name][0] for name, form in forms.items())
@@ -379,24 +379,24 @@ def find_division(record: Record, forms: Mapping[str, Sequence[str]]) -> tuple[i
 
 
 def find_shard_difference(
-    record: Record, rank: int, size: int, forms: Mapping[str, Sequence[str]]
+    packed: PackedState, rank: int, size: int, forms: Mapping[str, Sequence[str]]
 ) -> str:
-    """Why a record is not the shard of this rank of so many, or an empty text.
+    """Why a packed state is not the shard of this rank of so many, or an empty text.
 
     `forms` are those of its parts, by their names.
     """
     try:
-        kept = record.value
+        kept = packed.value
         there = kept["forms"]
         if (kept["rank"], kept["size"]) != (rank, size):
             what = f"the shard of rank {kept['rank']} of {kept['size']}"
-            return f"{record.place} has {what}, but this is rank {rank} of {size}"
+            return f"{packed.place} has {what}, but this is rank {rank} of {size}"
         if there.keys() != forms.keys():
-            return f"{record.place} has the sharded parts {[*there]}, this script {[*forms]}"
+            return f"{packed.place} has the sharded parts {[*there]}, this script {[*forms]}"
         others = [name for name, form in forms.items() if form != there[name]]
         _ = kept["own"], kept["seeds"], [kept["shards"][name] for name in forms], kept["run"]
     except UNUSABLE as problem:
-        return f"{record.place} has no shard of this module: {problem!r}"
+        return f"{packed.place} has no shard of this module: {problem!r}"
     if others:
-        return f"{record.place} has shards of other shapes than this script: {others}"
+        return f"{packed.place} has shards of other shapes than this script: {others}"
     return ""

@@ -9,8 +9,8 @@ from .checkpoint import Checkpoint, ShardCheckpoints
 from .content import Content
 from .copies import Copies, Outcome
 from .log import say
+from .packed_state import Kept, PackedState, StepKey, pack
 from .ranks import Ranks
-from .record import Kept, Record, StepKey, pack
 from .restoring import Answer, Found, choose_turn
 from .shard_parts import find_division, find_shard_difference, form_of_shard, read_shard
 from .slots import Slots
@@ -81,7 +81,7 @@ class ShardedState:
             copies.tell()
 
         def keep(slots: Slots) -> None:
-            slots.records()
+            slots.packed_states()
             slots.keep(key)
 
         for rank in copies.taken:
@@ -96,7 +96,7 @@ class ShardedState:
         ranks: Ranks,
         found: Found,
         forms: Mapping[str, list[str]],
-        find_difference: Callable[[Record], str],
+        find_difference: Callable[[PackedState], str],
     ) -> Found:
         """Of what was found in memory, the shards that are this script's, and those of checkpoints.
 
@@ -106,26 +106,28 @@ class ShardedState:
         # What is wrong with a shard on another worker, that worker has to know.
         forms_of_ranks = ranks.gather(forms)
 
-        def find_wrong_shard(record: Record, rank: int = ranks.rank) -> str:
-            return find_shard_difference(record, rank, ranks.size, forms_of_ranks[rank])
+        def find_wrong_shard(packed: PackedState, rank: int = ranks.rank) -> str:
+            return find_shard_difference(packed, rank, ranks.size, forms_of_ranks[rank])
 
         own = {}
-        sizes: dict[tuple[int, int], dict[StepKey, Record]] = {}
+        sizes: dict[tuple[int, int], dict[StepKey, PackedState]] = {}
         disk = self._read_other_sizes(ranks.size, forms_of_ranks[0]) if ranks.rank == 0 else []
-        in_memory = [record for each in found.others.values() for record in each.values()]
-        for record in [*found.own.values(), *in_memory, *disk]:
-            size, rank = find_division(record, forms_of_ranks[ranks.rank])
+        in_memory = [packed for each in found.others.values() for packed in each.values()]
+        for packed in [*found.own.values(), *in_memory, *disk]:
+            size, rank = find_division(packed, forms_of_ranks[ranks.rank])
             if size not in (0, ranks.size):
-                sizes.setdefault((size, rank), {}).setdefault(record.key, record)
-            elif record is not found.own.get(record.key):
+                sizes.setdefault((size, rank), {}).setdefault(packed.key, packed)
+            elif packed is not found.own.get(packed.key):
                 continue
-            elif wrong := find_wrong_shard(record):
+            elif wrong := find_wrong_shard(packed):
                 say(wrong)
             else:
-                own[record.key] = record
+                own[packed.key] = packed
         others = {
-            rank: {key: each for key, each in records.items() if not find_wrong_shard(each, rank)}
-            for rank, records in found.others.items()
+            rank: {
+                key: each for key, each in packed_states.items() if not find_wrong_shard(each, rank)
+            }
+            for rank, packed_states in found.others.items()
             if rank < ranks.size
         }
         shared = found.shared
@@ -136,16 +138,16 @@ class ShardedState:
                 self._folder, self._name, ranks.rank, ranks.size, self._minutes
             )
         read = [each.read(self._run, find_wrong_shard) for each in self._checkpoints.both]
-        on_disk = [record for record, _ in read]
+        on_disk = [packed for packed, _ in read]
         for each in filter(None, on_disk):
             own.setdefault(each.key, each)
             if ranks.rank == 0:
                 shared.setdefault(each.key, each)
         problem = next((problem for _, problem in read if problem), "")
         keys = tuple(each.key if each else None for each in on_disk)
-        for record in disk:
-            if "parts" in record.value and not find_difference(record):
-                shared.setdefault(record.key, record)
+        for packed in disk:
+            if "parts" in packed.value and not find_difference(packed):
+                shared.setdefault(packed.key, packed)
         return Found(shared, own, others, problem, keys, sizes)
 
     def name_other_sizes(self, size: int) -> list[str]:
@@ -158,20 +160,20 @@ class ShardedState:
         paths = self._folder.glob(f"keep-{self._name}-rank-{rank}-of-*.state")
         return [path for path in paths if f"-of-{size}." not in path.name]
 
-    def _read_other_sizes(self, size: int, forms: Mapping[str, list[str]]) -> list[Record]:
+    def _read_other_sizes(self, size: int, forms: Mapping[str, list[str]]) -> list[PackedState]:
         """Checkpoints of shards that can be divided, whose arrays are not read yet.
 
         They are of any number of ranks but `size`.
         """
 
-        def find_difference(record: Record) -> str:
-            return "" if find_division(record, forms)[0] else "other parts"
+        def find_difference(packed: PackedState) -> str:
+            return "" if find_division(packed, forms)[0] else "other parts"
 
         read = [
             Checkpoint(path, self._minutes).read(self._run, find_difference, is_checked=False)[0]
             for path in self._find_other_sizes(size, "*")
         ]
-        return [record for record in read if record is not None]
+        return [packed for packed in read if packed is not None]
 
     def _find_copies(self, call: str) -> Copies:
         if self._copies is None:

@@ -11,15 +11,15 @@ from .content import BEGIN, Content, Layout
 from .finishing import Unfinished, finisher
 from .gpu import Gpu, Memory
 from .log import say
-from .record import Record, StepKey, fill, header_of, read_file, read_header
+from .packed_state import PackedState, StepKey, fill, header_of, read_file, read_header
 
-# The memory of a record is a multiple of this many bytes, and stays where its description becomes a
-# little longer or shorter: to register new memory with a GPU takes longer than a commit.
+# The memory of a packed state is a multiple of this many bytes, and stays where its description
+# becomes a little longer or shorter: to register new memory with a GPU takes longer than a commit.
 ROOM = 1 << 16
 
 
 class Slots:
-    """Two files in the worker's memory; from the first record on, at least one is complete."""
+    """Two files in the worker's memory; from the first commit on, at least one is complete."""
 
     def __init__(self, folder: Path, name: str) -> None:
         self.paths = [folder / f"{name}.{letter}" for letter in "ab"]
@@ -29,13 +29,13 @@ class Slots:
         self._unfinished: Unfinished | None = None
         self._gpu: Gpu | None = None
         self._layout: Layout | None = None
-        # Where the record of another rank is taken.
+        # Where the packed state of another rank is taken.
         self._room: Path | None = None
         # Of those that are complete.
         self._keys: dict[Path, StepKey] = {}
 
-    def records(self) -> list[Record]:
-        """Read the complete records, at most two. Files with another content are logged."""
+    def packed_states(self) -> list[PackedState]:
+        """Read the complete packed states, at most two. Files with another content are logged."""
         # Another State of this process may have been here.
         finisher.wait()
         self._settle()
@@ -46,32 +46,32 @@ class Slots:
             except FileNotFoundError:
                 continue
             except (OSError, ValueError) as problem:
-                # An interrupted commit leaves the other record complete.
+                # An interrupted commit leaves the other packed state complete.
                 say(str(problem))
-        self._keys = {Path(record.place): record.key for record in found}
+        self._keys = {Path(packed.place): packed.key for packed in found}
         return found
 
     def keep(self, key: StepKey) -> None:
-        """This record is the newest; the next one takes the place of the other.
+        """This packed state is the newest; the next one takes the place of the other.
 
-        Where no record that was read has this key, the next one takes the first file.
+        Where no packed state that was read has this key, the next one takes the first file.
         """
         self._newest = next((path for path, is_ in self._keys.items() if is_ == key), None)
 
     def write(self, key: StepKey, value: Any) -> None:
-        """Write a record in place of the older one. What is on a GPU may follow a little later.
+        """Write a packed state in place of the older one. What is on a GPU may follow later.
 
         Raises OSError where memory is full, TypeError for what cannot be kept, and RuntimeError
         for a GPU that fails.
         """
         content = Content(value, self._layout)
         self._layout = content.layout
-        # Until the newest record is complete, the older one is the only one that is.
+        # Until the newest packed state is complete, the older one is the only one that is.
         self._settle()
         path = self.paths[self._newest == self.paths[0]]
         memory = self._fit(path, content.size)
         view = memoryview(memory.map)[: content.size]
-        # Nothing of this record counts until all of it is there.
+        # Nothing of this packed state counts until all of it is there.
         view[:BEGIN] = bytes(BEGIN)
         self._keys.pop(path, None)
         fill(view, content)
@@ -88,7 +88,7 @@ class Slots:
             finisher.add(self._unfinished.finish)
 
     def find(self, key: StepKey) -> memoryview | None:
-        """The bytes of the newest record if it has this key, also of one that a GPU writes."""
+        """The bytes of the newest packed state if it has this key, also while a GPU writes it."""
         self._settle()
         path = self._newest
         if path is None or self._keys.get(path) != key:
@@ -100,7 +100,7 @@ class Slots:
         return view[: read_header(str(path), view).size]
 
     def make_room(self, size: int) -> memoryview:
-        """The memory of the older record, for one that another rank sends.
+        """The memory of the older packed state, for one that another rank sends.
 
         It counts when `accept` gets its header. Raises OSError where memory is full.
         """
@@ -111,7 +111,7 @@ class Slots:
         return view
 
     def accept(self, key: StepKey, header: bytes) -> None:
-        """Write the header of the record for which there is room: all its bytes are there."""
+        """Write the header of the packed state for which there is room: all its bytes are there."""
         assert self._room is not None  # noqa: S101
         self._memory[self._room].map[: len(header)] = header
         self._complete(self._room, key)
@@ -121,7 +121,7 @@ class Slots:
         self._newest = path
 
     def _settle(self) -> None:
-        """Wait until no GPU writes a record. One that has failed makes room for the next."""
+        """Wait until no GPU writes a packed state. One that has failed makes room for the next."""
         if self._unfinished is not None:
             self._unfinished.has_ended.wait()
             if self._unfinished.is_complete:
@@ -129,7 +129,7 @@ class Slots:
             self._unfinished = None
 
     def _fit(self, path: Path, size: int) -> Memory:
-        """The memory of a file, which has room for the record, in bytes.
+        """The memory of a file, which has room for the packed state, in bytes.
 
         Raises OSError where there is no room for it; the file is empty then.
         """

@@ -16,6 +16,7 @@ from .copies import find_place
 from .finishing import finisher
 from .jax_arrays import find_jax, names_axis
 from .log import say
+from .packed_state import Kept, PackedState, StepKey, find_launch, pack
 from .parts import (
     build_optimizer,
     check,
@@ -25,7 +26,6 @@ from .parts import (
     write_part,
 )
 from .ranks import JaxRanks, Ranks, find_ranks, find_sharded_ranks
-from .record import Kept, Record, StepKey, find_launch, pack
 from .restoring import Agreement, Answer, Found, agree_on_whole, share, share_own
 from .shard_parts import divide, find_sharded, leaves, write_shard
 from .sharded_state import ShardedState, read_shards
@@ -167,20 +167,20 @@ class State:
         if key.series < 0:
             # Each rank refuses what cannot be kept before it trains.
             Content(self._values())
-        record = share(ranks, agreed, found.shared, lambda: self._values()[0])
+        packed = share(ranks, agreed, found.shared, lambda: self._values()[0])
         own: dict[str, Any] | None
         if agreed.divided:
             own = divide(ranks, key, agreed.divided, found.sizes, self._parts_sharded)
         else:
             mine = share_own(ranks, agreed, found)
             own = None if mine is None else mine.value
-        if record is not None:
-            self._apply(record)
+        if packed is not None:
+            self._apply(packed)
         if own is not None:
             self._apply_own(own)
         if ranks.rank == agreed.root:
             others = self._shards.name_other_sizes(ranks.size) if self._shards is not None else []
-            self._tell(agreed, record, others)
+            self._tell(agreed, packed, others)
         self.step = key.step
         # Where a process restores once more, or shards are divided, its steps are counted anew.
         is_anew = bool(agreed.divided) or bool(self._sharded and self.is_restored)
@@ -201,13 +201,13 @@ class State:
             find_place(self._memory.folder),
             [*found.shared],
             [*found.own],
-            {rank: [*records] for rank, records in found.others.items()},
+            {rank: [*packed_states] for rank, packed_states in found.others.items()},
             has_own=bool(self._values()[1]),
             is_sharded=bool(self._sharded),
             process=process if ranks.rank == 0 else None,
             problem=found.problem,
             checkpoints=found.checkpoints,
-            sizes={place: [*records] for place, records in found.sizes.items()},
+            sizes={place: [*packed_states] for place, packed_states in found.sizes.items()},
         )
 
     def epochs(self, steps: int) -> int:
@@ -285,16 +285,19 @@ class State:
     def _look(self, ranks: Ranks) -> Found:
         """What this rank can read, in memory and, on rank 0, of the checkpoint.
 
-        Of a sharded state, each rank reads its checkpoints. Records of other scripts are logged.
+        Of a sharded state, each rank reads its checkpoints. What other scripts have packed is
+        logged.
         """
         self._memory.remove_other_runs()
         shared = {}
-        for record in self._memory("shared", Slots.records):
-            if wrong := self._find_difference(record):
+        for packed in self._memory("shared", Slots.packed_states):
+            if wrong := self._find_difference(packed):
                 say(wrong)
             else:
-                shared[record.key] = record
-        own = {record.key: record for record in self._memory(f"rank-{ranks.rank}", Slots.records)}
+                shared[packed.key] = packed
+        own = {
+            packed.key: packed for packed in self._memory(f"rank-{ranks.rank}", Slots.packed_states)
+        }
         others = self._memory.find_of_others(ranks.rank) if ranks.local_rank == 0 else {}
         if self._shards is not None:
             forms = self._values()[1]["forms"]
@@ -317,11 +320,11 @@ class State:
         """The parts of which each rank has a shard."""
         return {name: getattr(self, name) for name in self._sharded}
 
-    def _find_difference(self, record: Record) -> str:
-        return find_difference(record, self._parts_alike)
+    def _find_difference(self, packed: PackedState) -> str:
+        return find_difference(packed, self._parts_alike)
 
-    def _tell(self, agreed: Agreement, record: Record | None, others: list[str]) -> None:
-        """Say on one rank what all go on from: this record, or the state of the process."""
+    def _tell(self, agreed: Agreement, packed: PackedState | None, others: list[str]) -> None:
+        """Say on one rank what all go on from: this packed state, or the state of the process."""
         step = agreed.key.step
         attempt = os.environ.get("HVD_ATTEMPT", "")
         if self._sharded and agreed.lost and agreed.newest > agreed.key:
@@ -329,13 +332,13 @@ class State:
                 f"step {agreed.newest.step} is not complete: no worker has the shards of ranks "
                 f"{agreed.lost}"
             )
-        if record is not None:
+        if packed is not None:
             to = f", sent to {agreed.lacking}" if agreed.lacking else ""
             if agreed.key.series < 0:
                 to += f"; another run has left it: to begin anew, {OTHER}"
             if agreed.divided:
                 to += f"; shards of {len(agreed.divided)} ranks are divided anew"
-            say(f"goes on after step {step}, found in {record.place}{to}")
+            say(f"goes on after step {step}, found in {packed.place}{to}")
             if agreed.new and not self._sharded:
                 say(
                     f"ranks {agreed.new} have no random numbers and the like of their own for step "
@@ -353,9 +356,9 @@ class State:
                 f"begins at step {step}"
             )
 
-    def _apply(self, record: Record) -> None:
-        """Give all parts what a record has of them."""
-        kept = record.value
+    def _apply(self, packed: PackedState) -> None:
+        """Give all parts what a packed state has of them."""
+        kept = packed.value
         self._steps_of_epoch = kept["steps of epoch"]
         for name, tree in kept["parts"].items():
             part = getattr(self, name)

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any, Callable, Collection
 
 from .log import say
+from .packed_state import Kept, PackedState, StepKey, read_file
 from .ranks import Ranks
-from .record import Kept, Record, StepKey, read_file
 from .slots import Slots
 
 # In the memory volume of a worker. Each run has a folder of its own inside.
@@ -73,7 +73,7 @@ class WorkerMemory:
         return str(self._folder or "")
 
     def remove_shards(self, here: Collection[int], *, but: StepKey | None = None) -> None:
-        """Remove what ranks that are not `here` have kept here, but for the records of a key."""
+        """Remove what ranks that are not `here` have kept here, but not what has this key."""
         for rank, path in self._find_of_ranks():
             with contextlib.suppress(OSError, ValueError):
                 if rank not in here and (but is None or read_file(path).key != but):
@@ -87,19 +87,19 @@ class WorkerMemory:
         matches = [(pattern.fullmatch(path.name), path) for path in self._folder.glob("*")]
         return sorted((int(match[1]), path) for match, path in matches if match)
 
-    def find_of_others(self, rank: int) -> dict[int, dict[StepKey, Record]]:
+    def find_of_others(self, rank: int) -> dict[int, dict[StepKey, PackedState]]:
         """By rank, what others than this one have kept here for themselves."""
-        found: dict[int, dict[StepKey, Record]] = {}
+        found: dict[int, dict[StepKey, PackedState]] = {}
         for owner, path in self._find_of_ranks():
             if owner == rank:
                 continue
             with contextlib.suppress(OSError, ValueError):
-                record = read_file(path)
-                found.setdefault(owner, {})[record.key] = record
+                packed = read_file(path)
+                found.setdefault(owner, {})[packed.key] = packed
         return found
 
     def give_up(self, problem: object, size: int) -> None:
-        """Go on without memory, which has no room for records of this size; leave what is there."""
+        """Go on without memory, which has no room for this size; leave what is there."""
         assert self._folder is not None  # noqa: S101
         volume = os.statvfs(next(place for place in self._folder.parents if place.exists()))
         say(

@@ -1,4 +1,4 @@
-"""The format of a record, in memory as in a checkpoint."""
+"""The format of a packed state, in memory as in a checkpoint."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from typing import Any, NamedTuple
 from . import arrays
 from .content import BEGIN, Content, aligned
 
-# What a record begins with: a mark, the key, the bytes of the description and of the whole record,
+# What a packed state begins with: a mark, the key, the bytes of the description and of the whole,
 # and the checksum of what follows, 0 in memory. A checksum of these fields is last.
 HEADER = struct.Struct("<8sqqQQQI")
 MARK = b"hvdkeep4"
 SUM = struct.Struct("<I")
-# What building the value of a record raises that another module, or a stranger, has written.
+# What building the value of a packed state raises that another module, or a stranger, has written.
 UNUSABLE = (
     AttributeError,
     ImportError,
@@ -37,8 +37,8 @@ class StepKey(NamedTuple):
 
     `series` grows when its steps are counted anew, as with other steps of an epoch; it is -1 for
     what another run has left, and for a beginning. `launch` is the fence number of the launch that
-    has made the step. In one launch, the records of ranks belong together, also where each has
-    something of its own; those of two launches do not, although their step is the same.
+    has made the step. In one launch, the packed states of ranks belong together, also where each
+    has something of its own; those of two launches do not, although their step is the same.
     """
 
     series: int
@@ -55,7 +55,7 @@ class Kept(NamedTuple):
 
 
 class Header(NamedTuple):
-    """What a record has in front: its key, and the bytes of its description and of all of it."""
+    """What a packed state has in front: its key, and the bytes of its description and of all."""
 
     key: StepKey
     described: int
@@ -65,11 +65,11 @@ class Header(NamedTuple):
     content: bytes
 
 
-class Record(NamedTuple):
-    """A complete record: where it was read from, how new it is, and its bytes.
+class PackedState(NamedTuple):
+    """A complete packed state: where it was read from, how new it is, and its bytes.
 
-    header: what it began with when it was read. A record of the memory may be replaced later, and
-    `raw` follows that.
+    header: what it began with when it was read. A packed state of the memory may be replaced later,
+    and `raw` follows that.
     """
 
     place: str
@@ -80,9 +80,9 @@ class Record(NamedTuple):
 
     @property
     def value(self) -> Any:
-        """What was kept; its arrays are in the memory of the record.
+        """What was kept; its arrays are in the memory of the packed state.
 
-        Raises LookupError, TypeError or ValueError for a record of another module.
+        Raises LookupError, TypeError or ValueError for a packed state of another module.
         """
         data = aligned(BEGIN + HEADER.unpack_from(self.header)[4])
 
@@ -103,7 +103,7 @@ class Record(NamedTuple):
 
 
 def pack(key: StepKey, value: Any) -> bytearray:
-    """A record of numbers, texts, bytes, arrays and tensors, in lists, tuples and dicts.
+    """A packed state of numbers, texts, bytes, arrays and tensors, in lists, tuples and dicts.
 
     It has a checksum. Raises TypeError for anything else.
     """
@@ -124,8 +124,8 @@ def find_launch() -> int:
     return int(fence) if fence.isdecimal() else 0
 
 
-def read(place: str, raw: memoryview, *, is_checked: bool = True) -> Record:
-    """Read a record, which may be followed by other bytes; `place` is its name in messages.
+def read(place: str, raw: memoryview, *, is_checked: bool = True) -> PackedState:
+    """Read a packed state, which may be followed by other bytes; `place` is its name in messages.
 
     Raises ValueError for one that is incomplete or damaged; unless `is_checked`, its arrays are not
     read for that.
@@ -138,11 +138,11 @@ def read(place: str, raw: memoryview, *, is_checked: bool = True) -> Record:
         tree = json.loads(bytes(raw[BEGIN : BEGIN + header.described]))
     except (ValueError, RecursionError) as problem:
         raise ValueError(f"{place} is damaged: {problem}") from problem
-    return Record(place, header.content, header.key, tree, raw[:size])
+    return PackedState(place, header.content, header.key, tree, raw[:size])
 
 
 def read_header(place: str, raw: memoryview) -> Header:
-    """What a record has in front.
+    """What a packed state has in front.
 
     Raises ValueError for one that is incomplete.
     """
@@ -157,27 +157,27 @@ def read_header(place: str, raw: memoryview) -> Header:
     return Header(StepKey(series, step, launch), described, size, checksum, header)
 
 
-def read_file(path: Path, *, is_checked: bool = True) -> Record:
-    """Read the record of a file, as `read` does.
+def read_file(path: Path, *, is_checked: bool = True) -> PackedState:
+    """Read the packed state of a file, as `read` does.
 
     Raises OSError for a file that cannot be read or is a link, and ValueError for one that is
     empty, incomplete or damaged.
     """
     descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
     try:
-        # The bytes stay readable as long as the record is in use.
+        # The bytes stay readable as long as the packed state is in use.
         raw = memoryview(mmap.mmap(descriptor, 0, access=mmap.ACCESS_COPY))
         return read(str(path), raw, is_checked=is_checked)
     finally:
         os.close(descriptor)
 
 
-def notes_of(record: Record) -> dict[str, str]:
-    """The texts that a record has beside its parts: its run, and the path of its checkpoint.
+def notes_of(packed: PackedState) -> dict[str, str]:
+    """The texts that a packed state has beside its parts: its run, and the path of its checkpoint.
 
     No array of it is built, so that this needs none of the script's libraries.
     """
-    tree = record.tree if isinstance(record.tree, dict) else {}
+    tree = packed.tree if isinstance(packed.tree, dict) else {}
     pairs = tree.get("map")
     found = {}
     for pair in pairs if isinstance(pairs, list) else []:
@@ -186,14 +186,14 @@ def notes_of(record: Record) -> dict[str, str]:
     return found
 
 
-def summed_header(record: Record, checksum: int) -> bytes:
-    """What a record of the memory begins with in a file on a volume: with the checksum of it."""
-    header = HEADER.pack(*HEADER.unpack_from(record.header)[:-1], checksum)
+def summed_header(packed: PackedState, checksum: int) -> bytes:
+    """What a packed state of the memory begins with in a file on a volume: with its checksum."""
+    header = HEADER.pack(*HEADER.unpack_from(packed.header)[:-1], checksum)
     return (header + SUM.pack(zlib.crc32(header))).ljust(BEGIN, b"\0")
 
 
 def fill(view: memoryview, content: Content) -> None:
-    """Write the description of a record, and of its arrays those that the CPU reads."""
+    """Write the description of a packed state, and of its arrays those that the CPU reads."""
     view[BEGIN : BEGIN + len(content.description)] = content.description
     for at, part in content.parts:
         view[at : at + len(part)] = part
@@ -206,7 +206,7 @@ def put(view: memoryview, at: int, tensor: Any) -> None:
 
 
 def header_of(key: StepKey, content: Content, checksum: int = 0) -> bytes:
-    """What is written last, with which a record counts."""
+    """What is written last, with which a packed state counts."""
     described = len(content.description)
     header = HEADER.pack(MARK, *key, described, content.size, checksum)
     return header + SUM.pack(zlib.crc32(header))
