@@ -40,7 +40,7 @@ END_SECONDS = 120
 
 
 @dataclass(frozen=True)
-class Session:
+class Demo:
     """The cluster of this demo, and kubectl in the demo's namespace."""
 
     cluster: clusters.Cluster
@@ -55,7 +55,7 @@ class Session:
         )
 
 
-def make_namespace(session: Session) -> None:
+def make_namespace(demo: Demo) -> None:
     """Creates a namespace that enforces the strictest Pod Security level."""
     manifest = {
         "apiVersion": "v1",
@@ -65,7 +65,7 @@ def make_namespace(session: Session) -> None:
             "labels": {"pod-security.kubernetes.io/enforce": "restricted"},
         },
     }
-    session.kubectl.run("apply", "--filename", "-", input=json.dumps(manifest))
+    demo.kubectl.run("apply", "--filename", "-", input=json.dumps(manifest))
 
 
 def render_values(workers: int | None) -> None:
@@ -76,20 +76,20 @@ def render_values(workers: int | None) -> None:
     subprocess.run(command, cwd=ROOT, check=True)
 
 
-def install(session: Session) -> None:
+def install(demo: Demo) -> None:
     """Replaces the last demo's release."""
     uninstall = ["uninstall", RELEASE, "--ignore-not-found", "--wait"]
-    session.helm(*uninstall, "--timeout", HELM_TIMEOUT)
-    overrides = [f"--set={key}={value}" for key, value in session.cluster.values.items()]
-    session.helm("install", RELEASE, str(CHART), "--values", str(VALUES), *overrides)
+    demo.helm(*uninstall, "--timeout", HELM_TIMEOUT)
+    overrides = [f"--set={key}={value}" for key, value in demo.cluster.values.items()]
+    demo.helm("install", RELEASE, str(CHART), "--values", str(VALUES), *overrides)
 
 
-def follow_training(session: Session) -> dict[str, float]:
+def follow_training(demo: Demo) -> dict[str, float]:
     """Shows the master's log until it ends and returns the training script's result.
 
     Raises DevtoolsError when the Job does not complete; the log has been shown by then.
     """
-    kubectl = session.kubectl
+    kubectl = demo.kubectl
     selector = f"app.kubernetes.io/instance={RELEASE}"
     job = kubectl.run("get", "jobs", f"--selector={selector}", "--output=name").strip()
     name = job.partition("/")[2]
@@ -125,7 +125,7 @@ def follow_training(session: Session) -> dict[str, float]:
     return result
 
 
-def show_summary(session: Session, result: dict[str, float], seconds: float) -> None:
+def show_summary(demo: Demo, result: dict[str, float], seconds: float) -> None:
     """Prints accuracy, throughput, and commands to try next."""
     console.rule()
     note(
@@ -136,13 +136,13 @@ def show_summary(session: Session, result: dict[str, float], seconds: float) -> 
     values = VALUES.relative_to(ROOT)
     note(f"""
 to look around, first run in this shell:
-  export {session.cluster.exports(ROOT / ".venv" / "bin")}
+  export {demo.cluster.exports(ROOT / ".venv" / "bin")}
 and then, for example:
   kubectl -n {NAMESPACE} get pods,jobs
   helm -n {NAMESPACE} upgrade {RELEASE} charts/horovod -f {values} --set worker.number=3
   python -m hvdchart render {SPEC.relative_to(ROOT)} --explain
   helm -n {NAMESPACE} uninstall {RELEASE}
-  {session.cluster.stop_hint}""")
+  {demo.cluster.stop_hint}""")
 
 
 def demo(cluster_kind: str, nodes: int | None) -> None:
@@ -156,15 +156,15 @@ def demo(cluster_kind: str, nodes: int | None) -> None:
     for name in ("helm4", "kubectl"):
         tool(name)
     cluster = clusters.start_localkube(nodes) if nodes else clusters.start(cluster_kind)
-    session = Session(cluster, Kubectl(NAMESPACE, cluster.environment))
+    demo = Demo(cluster, Kubectl(NAMESPACE, cluster.environment))
     with step("render values/local.spec.yaml"):
         render_values(nodes)
     with step(f"helm install {RELEASE} charts/horovod -f {VALUES.relative_to(ROOT)}"):
-        make_namespace(session)
-        install(session)
+        make_namespace(demo)
+        install(demo)
     note(f"the training, in pods (set up in {time.monotonic() - began:.0f} s):")
-    result = follow_training(session)
-    show_summary(session, result, time.monotonic() - began)
+    result = follow_training(demo)
+    show_summary(demo, result, time.monotonic() - began)
 
 
 def main() -> int:
