@@ -53,9 +53,9 @@ def deploy(
       hvdchart deploy my-project --builder podman
       hvdchart deploy run.spec.yaml --load-with "minikube image load"
 
-    Exit codes: 0 the run finished; 3, 4 the spec or the values are wrong; 6 Helm failed; 7 the
-    cluster cannot be used; 8 the run failed; 9 the image cannot be built or pushed; 130
-    interrupted, and the run continues.
+    Exit codes: 0 the run finished; 2, 3, 4 an option, the spec or the values are wrong; 5 a file
+    cannot be read; 6 Helm failed; 7 the cluster cannot be used; 8 the run failed; 9 the image
+    cannot be built or pushed; 130 interrupted, and the run continues.
     """
     from hvdchart.doctor.examine import check_before_install
     from hvdchart.files import text_difference
