@@ -26,6 +26,8 @@ T = TypeVar("T")
 _OLDEST = (3, 13)
 _VERSION = re.compile(r"v?((\d+)\.(\d+)\.\S+)")
 _SECRET = re.compile(r"(?m)^kind: Secret$")
+# A label of each object of this chart.
+_OWN_LABEL = "app.kubernetes.io/component: "
 # A value of a ConfigMap's binaryData.
 _ARCHIVE = re.compile(r"(?m)^( +[-._\w]+: )([A-Za-z0-9+/]{100,}={0,2})$")
 
@@ -191,12 +193,17 @@ def preview(plan: Plan, namespace: str, helm: Helm) -> tuple[str, str]:
     # pyhelm3's own dry_run does not ask the API server, and its get_resources parses the text.
     command = _Command(helm, "--dry-run=server").apply(name, namespace, checked_values(plan))
     after = helm.call(name, namespace, command)["manifest"]
-    get = ["get", "manifest", name, "--namespace", namespace]
     try:
-        before = helm.call(name, namespace, _Command(helm).run(get)).decode()
-    except ClusterError:
+        before = _manifest(name, namespace, helm)
+    except NoRunError:
         before = ""
     return _public(before), _public(str(after))
+
+
+def _manifest(name: str, namespace: str, helm: Helm) -> str:
+    """The objects of a release as Helm has sent them. Raises NoRunError and HelmError."""
+    command = ["get", "manifest", name, "--namespace", namespace]
+    return helm.call(name, namespace, _Command(helm).run(command)).decode()
 
 
 def release_chart(name: str, namespace: str, helm: Helm) -> str | None:
@@ -209,6 +216,18 @@ def release_chart(name: str, namespace: str, helm: Helm) -> str | None:
         return str(helm.call(name, namespace, command)["chart"])
     except NoRunError:
         return None
+
+
+def foreign_chart(name: str, namespace: str, helm: Helm) -> str | None:
+    """The name of a release's chart, if that is not this one; None also without a release.
+
+    Horovod's own chart and that of the old stable repository have the same name: their objects lack
+    the labels of this one. Raises HelmError.
+    """
+    chart = release_chart(name, namespace, helm)
+    if chart == "horovod" and _OWN_LABEL in _manifest(name, namespace, helm):
+        return None
+    return chart
 
 
 class Revision(NamedTuple):

@@ -16,8 +16,8 @@ from hvd_pods.common.run import Run
 from hvdchart.errors import ClusterError, NoRunError
 from hvdchart.run.helm import (
     Helm,
+    foreign_chart,
     last_revision,
-    release_chart,
     release_values,
     undeploy,
     upgrade,
@@ -53,12 +53,9 @@ def stop(cluster: Cluster, name: str, helm: Helm, warn: Warn) -> Status:
 def find_other_chart(run: RunView, namespace: str, helm: Helm) -> str | None:
     """The chart of the Helm release of a run's name that is no run; None without such a release.
 
-    A chart that has this one as a subchart is a run. Raises HelmError.
+    A release of a chart that has this one as a subchart is a run. Raises HelmError.
     """
-    if run.release.exists:
-        return None
-    chart = release_chart(run.release.name, namespace, helm)
-    return None if chart == "horovod" else chart
+    return None if run.release.exists else foreign_chart(run.release.name, namespace, helm)
 
 
 def check_is_run(cluster: Cluster, name: str, helm: Helm) -> None:

@@ -180,19 +180,25 @@ def test_deploy_of_a_run_that_failed_and_helm_leaves_as_it_is_fails_also_unfollo
     assert hvdchart("deploy", spec, "--detach").code == 8
 
 
+# What Helm says of a release of this chart: the same for its metadata and its manifest.
+SENT = {"chart": "horovod", "manifest": "app.kubernetes.io/component: worker"}
+
+
+@pytest.mark.parametrize("chart", ["postgresql", "horovod"])
 def test_deploy_refuses_the_name_of_a_release_of_another_chart(
-    hvdchart: Command, fake_cluster: FakeCluster, spec: Path, helm: StubProgram
+    hvdchart: Command, fake_cluster: FakeCluster, spec: Path, helm: StubProgram, chart: str
 ) -> None:
-    helm.answer("get", json.dumps({"name": "hvd", "chart": "postgresql", "version": "12.1.0"}))
+    """Horovod's own chart has the name of this one, and other labels."""
+    helm.answer("get", json.dumps({"name": "hvd", "chart": chart, "version": "1.0.2"}))
     done = hvdchart("deploy", spec)
     assert (done.code, upgrades(helm)) == (7, [])
-    assert "chart postgresql in namespace team" in done.errors
+    assert f"chart {chart} in namespace team" in done.errors
 
 
 def test_deploy_upgrades_a_release_of_which_helm_could_create_nothing_yet(
     hvdchart: Command, fake_cluster: FakeCluster, spec: Path, helm: StubProgram
 ) -> None:
-    helm.answer("get", json.dumps({"name": "hvd", "chart": "horovod", "version": "0.2.0"}))
+    helm.answer("get", json.dumps(SENT))
     assert hvdchart("deploy", spec, "--detach").code == 0
     assert len(upgrades(helm)) == 1
 
@@ -217,7 +223,7 @@ def test_deploy_removes_what_a_refused_installation_has_left(
     is_removed: bool,
 ) -> None:
     """But nothing of a release that was there before. Its workers would have no master."""
-    found = {"chart": "horovod", "revision": revision, "status": status}
+    found = {**SENT, "revision": revision, "status": status}
     helm.answer("get", json.dumps(found))
     helm.answer("upgrade", errors="Error: exceeded quota: jobs.batch", code=1)
     done = hvdchart("deploy", spec)
@@ -429,13 +435,24 @@ def test_undeploy_of_an_unknown_run_says_how_to_list_all(
 
 
 @pytest.mark.parametrize("more", [[], ["--keep-data"]])
+@pytest.mark.parametrize("chart", ["postgresql", "horovod"])
 def test_undeploy_leaves_a_release_of_another_chart(
-    hvdchart: Command, fake_cluster: FakeCluster, helm: StubProgram, more: list[str]
+    hvdchart: Command, fake_cluster: FakeCluster, helm: StubProgram, more: list[str], chart: str
 ) -> None:
-    helm.answer("get", json.dumps({"name": "hvd", "chart": "postgresql", "version": "12.1.0"}))
+    """Horovod's own chart has the name of this one, and other labels."""
+    helm.answer("get", json.dumps({"name": "hvd", "chart": chart, "version": "1.0.2"}))
     done = hvdchart("undeploy", "hvd", *more)
     assert (done.code, set(helm.commands()) <= {"get", "version"}) == (7, True)
-    assert "hvd is a release of chart postgresql in namespace team" in done.errors
+    assert f"hvd is a release of chart {chart} in namespace team" in done.errors
+
+
+def test_undeploy_removes_a_release_whose_objects_are_gone(
+    hvdchart: Command, fake_cluster: FakeCluster, helm: StubProgram
+) -> None:
+    """Helm alone knows it: what it has sent has the labels of this chart."""
+    helm.answer("get", json.dumps(SENT))
+    assert hvdchart("undeploy", "hvd").code == 0
+    assert "uninstall" in helm.commands()
 
 
 def owned(item: dict[str, Any], namespace: str = "team") -> dict[str, Any]:

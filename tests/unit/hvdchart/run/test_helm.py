@@ -27,7 +27,8 @@ def start(helm: Path, script: str, words: list[str]) -> subprocess.Popen[str]:
     for `helm get`, which finds a release of the chart.
     """
     os.mkfifo(helm.with_name("started"))
-    get = """[ "$1" = get ] && echo '{"chart": "horovod"}' && exit"""
+    found = '{"chart": "horovod", "manifest": "app.kubernetes.io/component: worker"}'
+    get = f"""[ "$1" = get ] && echo '{found}' && exit"""
     # Its input ends when hvdchart waits for it.
     helm.write_text(f"#!/bin/sh\ncd {helm.parent}\ncat >/dev/null\n{get}\n{script}\n")
     helm.chmod(0o755)
