@@ -190,10 +190,11 @@ class TestWorkersThatCannotStart:
         """Also in the termination message, which `kubectl describe` shows."""
         text = namespace.log("hvd") if place == "log" else terminated["message"]
         assert "2 of 2 workers did not answer within `launch.workersTimeoutSeconds=40`" in text
-        lines = {line.partition(":")[0].strip(): line for line in text.splitlines()}
-        assert "ImagePull" in lines["hvd-image-0"]
-        assert "no-such-image" in lines["hvd-image-0"]
-        assert 'RuntimeClass "no-such-class" not found' in lines["hvd-class-0"]
+        # Of each worker, up to the next one.
+        reasons = dict(re.findall(r"(hvd-\w+-0): (.*?)(?=hvd-\w+-0: |what to do|$)", text))
+        assert "ImagePull" in reasons["hvd-image-0"]
+        assert "no-such-image" in reasons["hvd-image-0"]
+        assert 'RuntimeClass "no-such-class" not found' in reasons["hvd-class-0"]
 
 
 @pytest.mark.rare
