@@ -33,7 +33,6 @@ def run_trials(
     last = ""
     values = checked_values(plan)
     with Session(cluster, plan.spec.name, helm, report, "measure again") as session:
-        session.require_free()
         session.upgrade(values)
         for line in follow(cluster, plan.spec.name, warnings=True):
             outcome = parse_outcome(line.text, trials)

@@ -405,7 +405,6 @@ class Caller:
                 "which you do not have: `hvdchart doctor` lists all rights that are missing"
             )
         session = Session(cluster, name, self._helm, self._report, _AFTER_END)
-        session.require_free()
         self._report(f"installing release {name} in namespace {cluster.namespace}")
         self._deployed = _Deployed(cluster, kubectl, session)
         atexit.register(self.close)

@@ -252,11 +252,9 @@ class _Runs:
             self._session = None
         if self._session is None:
             again = "save a change to run again"
-            session = Session(self._cluster, name, self._helm, say, again)
-            session.require_free()
             if not self._force:
                 check_before_install(self._cluster, values)
-            self._session = session
+            self._session = Session(self._cluster, name, self._helm, say, again)
             self._name = name
         self._session.upgrade(
             values,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from hvdchart.errors import ClusterError, RunFailedError
+from hvdchart.errors import RunFailedError
 from hvdchart.run.change.control import installed_values
 from hvdchart.run.change.session import Session
 from hvdchart.run.follow.changes import watch_run
@@ -37,11 +37,6 @@ def debug_pods(
     """
     run = cluster.present_run(name)
     copy = f"{name}-debug"
-    if cluster.release(copy).exists:
-        raise ClusterError(
-            f"{copy} exists already, from another `hvdchart debug {name}`: end that, or run "
-            f"hvdchart undeploy {copy} -n {cluster.namespace}"
-        )
     values = installed_values(run, cluster.namespace, helm)
     launch = values.get("launch") or {}
     # The others are settings of the launcher, which is not started.

@@ -62,25 +62,16 @@ class Session:
     def __exit__(self, *_: object) -> None:
         self.remove()
 
-    def require_free(self) -> None:
-        """Raise ClusterError where a release has the name: it would be replaced, and removed."""
-        # Refused requests end here: Helm would explain them less well.
-        self._cluster.release(self._name)
-        where = self._cluster.namespace
-        if release_chart(self._name, where, self._helm):
-            raise ClusterError(
-                f"release {self._name} exists already in namespace {where}, and this command would "
-                f"remove it at its end: choose another name, or remove that one first, with "
-                f"hvdchart undeploy {self._name} -n {where}"
-            )
-
     def upgrade(
         self, values: Object, *, create_namespace: bool = False, is_validated: bool = True
     ) -> None:
         """Install the release, or change it. What is left of a refused installation is removed.
 
-        Raises HelmError, and ClusterError where Helm cannot reach the cluster.
+        Raises HelmError, and ClusterError where Helm cannot reach the cluster, or a release has the
+        name that is not this session's.
         """
+        if not self.is_begun:
+            self._require_free()
         own = {"leaseSeconds": LEASE_SECONDS, **(values.get("session") or {}), "id": self._id}
         self.is_begun = True
         try:
@@ -100,6 +91,18 @@ class Session:
         seconds = float(own["leaseSeconds"] or 0)
         if seconds and not self._lease:
             self._lease = _Lease(self._renew, seconds, self._report, self._after_end)
+
+    def _require_free(self) -> None:
+        """Raise ClusterError where a release has the name: it would be replaced, and removed."""
+        # Refused requests end here: Helm would explain them less well.
+        self._cluster.release(self._name)
+        where = self._cluster.namespace
+        if release_chart(self._name, where, self._helm):
+            raise ClusterError(
+                f"release {self._name} exists already in namespace {where}, and this command would "
+                "remove it at its end: use another name, or remove that one first, with "
+                f"hvdchart undeploy {self._name} -n {where}"
+            )
 
     def _end_first(self, problem: HvdchartError) -> None:
         """Remove what Helm has created of a release that was not there; the problem is reported."""

@@ -8,21 +8,25 @@ from dataclasses import dataclass
 from pathlib import Path
 from shlex import quote
 
-# The answer depends on the first argument that is not an option; without one prepared: success.
+# The answer depends on the first two arguments that are no options, or on the first one alone;
+# without one prepared: success.
 # It starts no process but `cat`, since tests call it hundreds of times.
 SCRIPT = """#!/bin/sh
 call="$0.d/$$"
 : >"$call.arguments"
 for word; do
   printf '%s\\0' "$word" >>"$call.arguments"
-  case "$word" in -*) ;; *) command=${command:-$word} ;; esac
+  case "$word" in
+    -*) ;;
+    *) if test -z "$command"; then command=$word; else second=${second:-$word}; fi ;;
+  esac
 done
 cat >"$call.input"
 if test -n "$command"; then echo "$call.input" >"$0.d/last-$command"; fi
 # Last, so that another process that reads the calls sees complete ones only.
 echo $$ >>"$0.d/calls"
 while test -e "$0.d/hold-$command"; do sleep 0.01; done
-case "$command" in
+case "$command $second" in
 """
 
 
@@ -46,17 +50,17 @@ class StubProgram:
         self._write()
 
     def answer(self, command: str, output: str = "", errors: str = "", code: int = 0) -> None:
-        """Answer calls with this command from now on."""
+        """Answer calls with this command, of one word or two, from now on."""
         said = f"printf %s {quote(output)}; printf %s {quote(errors)} >&2; exit {code}"
-        self._answers[command] = f"{quote(command)}) {said} ;;\n"
+        self._answers[command] = said
         self._write()
 
     def repeat(self, command: str, of: str) -> None:
         """Answer calls with this command with another one's last input; as before, until then."""
         last = f'"$0.d/last-{of}"'
-        before = self._answers[command].partition(") ")[2].removesuffix(" ;;\n")
+        before = self._answers[command]
         said = f"if test -e {last}; then read -r file <{last}; cat $file; else {before}; fi"
-        self._answers[command] = f"{quote(command)}) {said} ;;\n"
+        self._answers[command] = said
         self._write()
 
     @contextmanager
@@ -72,7 +76,10 @@ class StubProgram:
     def _write(self) -> None:
         # A shell reads its script while it runs: a call that goes on keeps the file it began with.
         script = self._home / "script"
-        script.write_text("".join([SCRIPT, *self._answers.values(), "esac\n"]))
+        # What is answered for two words goes before what is for the first one alone.
+        commands = sorted(self._answers, key=lambda command: " " not in command)
+        cases = [f"{_pattern(each)}) {self._answers[each]} ;;\n" for each in commands]
+        script.write_text("".join([SCRIPT, *cases, "esac\n"]))
         script.chmod(0o755)
         script.rename(self.path)
 
@@ -90,3 +97,8 @@ class StubProgram:
         return [
             next(word for word in call.arguments if not word.startswith("-")) for call in self.calls
         ]
+
+
+def _pattern(command: str) -> str:
+    """The shell's pattern for the first two words of a call."""
+    return quote(command) if " " in command else f"{quote(f'{command} ')}*"

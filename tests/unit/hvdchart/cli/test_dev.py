@@ -290,18 +290,6 @@ def test_dev_that_is_ended_otherwise_than_by_ctrl_c_leaves_nothing(
     assert helm.commands()[-1] == "uninstall"
 
 
-@pytest.mark.parametrize("chart", ["horovod", "postgresql"])
-def test_dev_takes_over_no_release_that_is_there(
-    start: Callable[..., Dev], helm: StubProgram, chart: str
-) -> None:
-    """A colleague's run, or a program of another chart: it would be replaced, and removed."""
-    helm.answer("get", json.dumps({"chart": chart}))
-    dev = start()
-    assert dev.process.wait(30) == 7
-    assert not {"upgrade", "uninstall"} & set(helm.commands())
-    assert "hvdchart undeploy hvd -n team" in dev.kill()
-
-
 def test_dev_refuses_what_cannot_start_unless_forced(
     start: Callable[..., Dev], fake_cluster: FakeCluster, helm: StubProgram
 ) -> None:

@@ -339,8 +339,8 @@ def partly_installed(running: FakeCluster, helm: StubProgram) -> StubProgram:
         "tensorboard": {"enabled": True},
         "launch": {"mode": "direct", "workersTimeoutSeconds": 9, "shrinkAfterSeconds": 5},
     }
-    helm.answer("get", json.dumps(values))
-    helm.repeat("get", "upgrade")
+    helm.answer("get values", json.dumps(values))
+    helm.repeat("get values", "upgrade")
     helm.answer("upgrade", errors="Error: it was installed in part", code=1)
     return helm
 
@@ -372,8 +372,8 @@ def shell(
     running: FakeCluster, helm: StubProgram, kubectl: StubProgram
 ) -> Iterator[subprocess.Popen[bytes]]:
     """A `hvdchart debug`, as a process of its own, whose shell lasts until the test ends it."""
-    helm.answer("get", json.dumps(VALUES))
-    helm.repeat("get", "upgrade")
+    helm.answer("get values", json.dumps(VALUES))
+    helm.repeat("get values", "upgrade")
     answer_as(helm, "hvd-debug")
     command = [sys.executable, "-m", "hvdchart", "debug", "hvd", "master"]
     with kubectl.hold("team"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from typing import Any
 
@@ -9,6 +10,7 @@ import pytest
 
 from devtools.common.waiting import wait_until
 from hvd_pods.common.contract import RENEWED, SESSION
+from hvdchart.errors import ClusterError
 from hvdchart.run.change.session import Session
 from hvdchart.run.helm import Helm
 from hvdchart.run.kube.cluster import Cluster
@@ -84,3 +86,15 @@ def test_lease_of_zero_seconds_is_none(fake_cluster: FakeCluster, helm: StubProg
         made.upgrade({"session": {"leaseSeconds": 0}})
         assert installed_values(helm)["session"]["leaseSeconds"] == 0
         assert not [each for each in fake_cluster.requests if each.verb == "patch"]
+
+
+@pytest.mark.parametrize("chart", ["horovod", "postgresql"])
+def test_release_that_is_there_is_neither_replaced_nor_removed(
+    fake_cluster: FakeCluster, helm: StubProgram, chart: str
+) -> None:
+    """A colleague's run, or a program of another chart."""
+    helm.answer("get", json.dumps({"chart": chart}))
+    session = Session(Cluster.connect(), "hvd", Helm(), print, "")
+    with pytest.raises(ClusterError, match="hvdchart undeploy hvd -n team"), session:
+        session.upgrade({})
+    assert not {"upgrade", "uninstall"} & set(helm.commands())
