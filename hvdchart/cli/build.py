@@ -95,12 +95,12 @@ def with_own_image(
 ) -> "Plan":
     """The plan with the image of a project, which is built and brought to the cluster.
 
-    That is of the first spec's folder, if it has a Dockerfile and the plan's image neither a tag
-    nor a digest; else the plan is returned as it is. With `is_preview` nothing is built, nor
-    for a tag that is `provided` already. `pushes` says whether the image leaves this machine, and
-    `load_with` is the command that loads it instead of a push. Raises ImageError when the image has
-    no name, and when building or delivering it fails, and FileError when a
-    file of the folder cannot be read.
+    The project is the first spec's folder. It is built if it has a Dockerfile and the plan's image
+    neither a tag nor a digest; else the plan is returned as it is. With `is_preview` nothing is
+    built, nor for a tag that is `provided` already. `pushes` says whether the image leaves this
+    machine, and `load_with` is the command that loads it instead of a push. Raises ImageError when
+    the image has no name, and when building or delivering it fails, and FileError when a file of
+    the folder cannot be read.
     """
     from dataclasses import replace
 

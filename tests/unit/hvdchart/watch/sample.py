@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-import math
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
+from devtools.docs_gen.sample_run import losses
 from hvdchart.run.inside.top import Usage, parse_probe
 from hvdchart.run.state.release import Release
 from hvdchart.run.state.view import RunView
@@ -30,16 +30,6 @@ def happened(after: float, reason: str, message: str, about: str = JOB) -> Any:
     kind = "Job" if about == JOB else "Pod"
     name = f"{about}.{reason}.{after:.0f}"
     return event(about, kind, reason, message, at=time(after), name=name)
-
-
-def losses(last: int) -> list[tuple[int, float]]:
-    """A curve as a training has it: it falls, less and less, and is not smooth."""
-    pairs = []
-    for step in range(20, last + 1, 40):
-        noise = 0.05 * math.sin(step / 37) + 0.035 * math.sin(step / 11.0)
-        loss = 0.31 + 2.1 * math.exp(-step / 620) + noise * math.exp(-step / 2600)
-        pairs.append((step, round(loss, 5)))
-    return pairs
 
 
 EVENTS = [

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from devtools.docs_gen.sample_run import losses
 from hvd_pods.common.run_events import RunEvent
 from hvdchart.run.inside.top import parse_probe
 from hvdchart.run.state.release import Release
@@ -31,7 +32,7 @@ def test_a_run_that_trains_has_its_progress_and_its_losses() -> None:
     assert view.progress
     assert (view.state, view.progress.step, view.progress.steps) == ("running", 3140, 5000)
     assert (view.started, view.seconds, view.attempt) == (BEGAN, 1102, 2)
-    assert view.losses[0] == (20, sample.losses(20)[0][1])
+    assert view.losses[0] == (20, losses(20)[0][1])
     assert view.losses[-1][0] == 3140
 
 

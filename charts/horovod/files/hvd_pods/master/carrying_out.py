@@ -31,8 +31,8 @@ def carries_out(
     """
 
     def mark(
-        method: Callable[[Owner, EffectType], Answer],
-    ) -> Callable[[Owner, EffectType], Answer]:
+        method: Carrier[Owner, EffectType, Answer],
+    ) -> Carrier[Owner, EffectType, Answer]:
         setattr(method, MARK, (effect, lane))
         return method
 
