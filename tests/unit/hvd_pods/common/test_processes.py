@@ -30,6 +30,13 @@ def test_process_whose_parent_has_exited_before_ends_at_once() -> None:
     assert done.returncode == 128 + signal.SIGKILL
 
 
+def test_descendants_come_after_their_parents(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A shell whose program is killed first would end with 137, or start the next one."""
+    found = [(8, "S", 9, 9), (9, "S", 100, 9), (10, "Z", 9, 9), (11, "S", 1, 11)]
+    monkeypatch.setattr(processes, "all_processes", lambda: iter(found))
+    assert list(processes.descendants(100)) == [9, 8]
+
+
 SLOW = {"argparse", "ast", "dataclasses", "inspect", "pathlib", "shutil", "typing"}
 
 

@@ -37,16 +37,21 @@ def all_processes() -> Iterator[tuple[int, str, int, int]]:
 
 
 def descendants(ancestor: int) -> Iterator[int]:
-    """Yield the processes below `ancestor` that run, in any order; not those that are zombies."""
-    found = {pid: (state, parent) for pid, state, parent, _ in all_processes()}
-    below = {ancestor}
-    grows = True
-    while grows:
-        new = {pid for pid, (_, parent) in found.items() if parent in below and pid not in below}
-        grows = bool(new)
-        below |= new
-    below.discard(ancestor)
-    yield from (pid for pid in below if found[pid][0] not in "ZX")
+    """Yield the processes below `ancestor` that run, each after its parent; not zombies.
+
+    Who kills them in this order kills a shell before the program that it waits for, so that the
+    shell does not go on after the program's end.
+    """
+    states = {}
+    children: dict[int, list[int]] = {}
+    for pid, state, parent, _ in all_processes():
+        states[pid] = state
+        children.setdefault(parent, []).append(pid)
+    below = [ancestor]
+    # The list grows while it is read.
+    for parent in below:
+        below += children.pop(parent, [])
+    yield from (pid for pid in below[1:] if states[pid] not in "ZX")
 
 
 def ended_children() -> Iterator[tuple[int, int]]:
