@@ -1,7 +1,8 @@
 """Creates the Python environment that everything else here runs in (standard library only).
 
-The environment is cached outside the checkout under a key of the lock file and the interpreter, and
-`.venv` links to it: a fresh clone on a machine that has the environment can be used at once.
+The packages are cached outside the checkout under a key of the lock file and the interpreter. A
+checkout's `.venv` has nothing but their place and that of the checkout's own packages, as an
+editable installation does: a fresh clone on a machine that has the packages can be used at once.
 """
 
 import fcntl
@@ -12,11 +13,14 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import venv
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 LOCK = ROOT / "requirements" / "dev.txt"
-LINK = ROOT / ".venv"
+CHECKOUT = ROOT / ".venv"
+# The folders of this repository's packages: hvdchart, devtools and others, and hvd_pods.
+SOURCES = (ROOT, ROOT / "charts" / "horovod" / "files")
 
 
 def environment_dir(lock: Path = LOCK) -> Path:
@@ -76,19 +80,39 @@ def relocate(script: Path, staging: Path, target: Path) -> None:
     script.write_bytes(content.replace(str(staging).encode(), str(target).encode()))
 
 
+def link_checkout(packages: Path) -> None:
+    """Creates `.venv` for this checkout and the environment `packages`, unless it is there."""
+    (own,) = [path.relative_to(packages) for path in packages.glob("lib/python*/site-packages")]
+    text = f"import site; site.addsitedir({str(packages / own)!r})\n"
+    text += "".join(f"{path}\n" for path in SOURCES)
+    paths = CHECKOUT / own / "checkout.pth"
+    if not CHECKOUT.is_symlink() and paths.exists() and paths.read_text() == text:
+        return
+    if CHECKOUT.is_symlink():
+        CHECKOUT.unlink()
+    elif CHECKOUT.exists() and not (CHECKOUT / "pyvenv.cfg").exists():
+        sys.exit(f"bootstrap: {CHECKOUT} is no Python environment: move it away first")
+    venv.create(CHECKOUT, clear=True, symlinks=True)
+    for program in (packages / "bin").iterdir():
+        own_program = CHECKOUT / "bin" / program.name
+        if own_program.exists():
+            continue
+        if program.read_bytes()[:2] == b"#!":
+            shutil.copy2(program, own_program)
+            relocate(own_program, packages, CHECKOUT)
+        else:
+            own_program.symlink_to(program)
+    # Last, so that what was interrupted is done again.
+    paths.write_text(text)
+
+
 def main() -> None:
-    """Creates the environment unless it exists, and links .venv to it."""
+    """Creates the environment and the checkout's `.venv` unless they exist."""
     if sys.version_info < (3, 11):  # noqa: UP036  (older ones get a clear message)
         sys.exit(f"bootstrap: this is Python {sys.version.split()[0]}; install 3.11 or newer")
     target = environment_dir()
     ensure(target)
-    if LINK.is_symlink() and LINK.readlink() == target:
-        return
-    if LINK.is_symlink():
-        LINK.unlink()
-    elif LINK.exists():
-        sys.exit(f"bootstrap: {LINK} is not a link that this script made: move it away first")
-    LINK.symlink_to(target)
+    link_checkout(target)
 
 
 if __name__ == "__main__":

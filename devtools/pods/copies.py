@@ -11,7 +11,6 @@ from tempfile import TemporaryDirectory
 # The parent of the package, as /horovod/bin is in a pod.
 FILES = Path(__file__).resolve().parents[2] / "charts" / "horovod" / "files"
 PROGRAMS = FILES / "hvd_pods"
-FOLDERS = ("agent", "cluster", "common", "library", "master", "rank", "rules", "warm", "worker")
 
 
 @cache
@@ -21,9 +20,8 @@ def _compiled(python: str) -> TemporaryDirectory[str]:
     Every program that starts in a new copy would compile them again.
     """
     folder = TemporaryDirectory(prefix="pod-files-")
-    for name in FOLDERS:
-        target = Path(folder.name) / "bin" / "hvd_pods" / name
-        shutil.copytree(PROGRAMS / name, target, ignore=shutil.ignore_patterns("__pycache__"))
+    target = Path(folder.name) / "bin" / PROGRAMS.name
+    shutil.copytree(PROGRAMS, target, ignore=shutil.ignore_patterns("__pycache__"))
     command = [python, "-I", "-m", "compileall", "-q", folder.name]
     subprocess.run(command, check=True)
     return folder

@@ -26,7 +26,6 @@ from tests.support.namespace import Namespace
 
 # The pods do not have this module.
 cloudpickle.register_pickle_by_value(sys.modules[__name__])
-ROOT = Path(__file__).resolve().parents[2]
 SPEC = """
 apiVersion: hvdchart/v1
 name: calls
@@ -250,7 +249,6 @@ def cells(
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("TEST_NAMESPACE", settings["namespace"])
         patch.setenv("TEST_HELM", settings["helm"])
-        patch.setenv("PYTHONPATH", str(ROOT))
         patch.setenv("JUPYTER_RUNTIME_DIR", str(folder / "runtime"))
         nbclient.NotebookClient(notebook, timeout=240, resources=place, config=patient).execute()
     return [cell.outputs for cell in notebook.cells]

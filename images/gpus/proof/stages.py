@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from images.gpus.proof.places import LIBRARY, PREFIX, PROJECT, SITE
+from images.gpus.proof.places import LIBRARY, PREFIX, PROGRAMS, PROJECT, SITE
 
 ONE_RANK = ["mpirun", "-np", "1", "--bind-to", "none"]
 TWO_RANKS = ["mpirun", "-np", "2", "--bind-to", "none", "--oversubscribe"]
@@ -90,7 +90,8 @@ def groups(chosen: list[Stage]) -> list[list[Stage]]:
 
 def environment() -> dict[str, str]:
     """Variables of all stages: the packages that were brought, this project, and `keep`."""
-    paths = [str(SITE), str(PROJECT), str(LIBRARY), os.environ.get("PYTHONPATH", "")]
+    own = [SITE, PROJECT, PROGRAMS, LIBRARY]
+    paths = [*map(str, own), os.environ.get("PYTHONPATH", "")]
     programs = [str(PREFIX / "bin"), os.environ["PATH"], "/usr/local/nvidia/bin"]
     return {
         **os.environ,

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import re
 
-from devtools.pods.copies import FILES, FOLDERS, PROGRAMS
+from devtools.pods.copies import FILES, PROGRAMS
 
 CHART = FILES.parent
 ROOT = CHART.parents[1]
+FOLDERS = [file.parent.name for file in PROGRAMS.glob("*/__init__.py")]
 BESIDE = ("docs", "files", "hvdchart", "images", "templates", "tests")
 NAMED = re.compile(
     rf"(?<![\w./-])(?:{'|'.join((*FOLDERS, *BESIDE))})/[\w/-]+\.(?:json|md|py|tpl|yaml)\b"
