@@ -19,12 +19,13 @@ from hvd_pods.rules import (
     choosing,
     decide,
     diagnosis,
+    effects,
     ending,
+    events,
     gathering,
     growing,
     holding,
     lease,
-    messages,
     replacing,
     stalls,
     training,
@@ -70,22 +71,23 @@ HEAD = (
 
 def groups() -> dict[str, list[str]]:
     """The events and effects by the comments above them, in the order of the code."""
-    leaves = find_leaves(messages, messages.Event, messages.Effect)
     found: dict[str, list[str]] = {}
-    for line in inspect.getsource(messages).splitlines():
-        title = re.fullmatch(r"# (E\w+ .*):", line)
-        name = re.match(r"class (\w+)\(", line)
-        if title:
-            found[title[1]] = []
-        elif name and name[1] in leaves:
-            found[list(found)[-1]].append(name[1])
+    for module, base in ((events, events.Event), (effects, effects.Effect)):
+        leaves = find_leaves(module, base)
+        for line in inspect.getsource(module).splitlines():
+            title = re.fullmatch(r"# (E\w+ .*):", line)
+            name = re.match(r"class (\w+)\(", line)
+            if title:
+                found[title[1]] = []
+            elif name and name[1] in leaves:
+                found[list(found)[-1]].append(name[1])
     return found
 
 
-def find_leaves(module: ModuleType, *bases: type) -> set[str]:
-    """The classes of a module that derive from one of `bases`, and from which none derives."""
+def find_leaves(module: ModuleType, base: type) -> set[str]:
+    """The classes of a module that derive from `base`, and from which none derives."""
     classes = {item for item in vars(module).values() if isinstance(item, type)}
-    derived = {item for item in classes if issubclass(item, bases) and item not in bases}
+    derived = {item for item in classes if issubclass(item, base) and item is not base}
     above = {base for item in derived for base in item.__mro__[1:]}
     return {item.__name__ for item in derived - above}
 
@@ -176,14 +178,14 @@ def find_reached(sources: Mapping[str, str], known: Collection[str]) -> dict[str
         nodes = list(ast.walk(part))
         words = {ast.unparse(node) for node in nodes if isinstance(node, (ast.Name, ast.Attribute))}
         calls[place] = {_full_name(own, word) for word in words}
-        asked[place] = {w[2:] for w in words if w[2:] in known}
+        asked[place] = words & set(known)
         for call in (node for node in nodes if isinstance(node, ast.Call)):
             if isinstance(call.func, ast.Subscript):
                 name = _full_name(own, ast.unparse(call.func.value))
                 if name not in parts:
                     sys.exit(f"{place} calls what is in {name}: make it a dictionary of the module")
             elif ast.unparse(call.func) == "decision.then" and isinstance(call.args[0], ast.Call):
-                asked[place].add(ast.unparse(call.args[0].func).removeprefix("m."))
+                asked[place].add(ast.unparse(call.args[0].func))
     for _ in asked:
         for name in asked:
             asked[name] |= {e for called in calls[name] & asked.keys() for e in asked[called]}
@@ -195,18 +197,18 @@ def _full_name(own: str, name: str) -> str:
     return name if "." in name else f"{own}.{name}"
 
 
-def events() -> str:
+def event_table() -> str:
     """Each event, what it says, and the effects and events that may follow at once."""
-    effects = reached()
+    following = reached()
     rows = []
     for title, names in groups().items():
         for name in names if title.startswith("Events") else []:
-            handler = decide.HANDLERS.get(getattr(messages, name))
+            handler = decide.HANDLERS.get(getattr(events, name))
             if handler is None:
                 continue
             where = f"{handler.__module__.rpartition('.')[2]}.{handler.__name__}"
-            text = (inspect.getdoc(getattr(messages, name)) or "").split("\n\n")[0]
-            follow = ", ".join(sorted(effects[where])) or "nothing"
+            text = (inspect.getdoc(getattr(events, name)) or "").split("\n\n")[0]
+            follow = ", ".join(sorted(following[where])) or "nothing"
             rows.append((f"`{name}`", " ".join(text.split()), follow))
     return table(("Event", "What has happened", "May follow at once"), rows)
 
@@ -237,5 +239,5 @@ def _constants(module: ModuleType) -> Iterator[tuple[str, str, str]]:
 
 
 def generated_texts() -> dict[Path, str]:
-    sections = {"events of the master": events(), "variables": variables()}
+    sections = {"events of the master": event_table(), "variables": variables()}
     return {PICTURE: picture(), PAGE: replace_sections(PAGE, sections)}

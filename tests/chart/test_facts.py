@@ -9,7 +9,7 @@ import pytest
 
 from devtools.docs_gen.chart_docs import load_source
 from hvd_pods.common import horovodrun
-from hvd_pods.rules import messages as m
+from hvd_pods.rules.effects import ScaleDown, WriteRecord
 from hvdchart.chart_facts import has_policy, has_role, is_in_kueue
 from hvdchart.chart_files import is_charts_volume, most_workers, read_data
 from hvdchart.cli.options import MOST_WORKERS
@@ -114,8 +114,8 @@ def test_chart_and_master_remove_the_workers_of_the_same_ends(
     world.answer_all()
     world.end_launcher(ENDS[end])
     world.settle()
-    assert world.of(m.WriteRecord)[-1].data["state"] == end
-    assert bool(removals[f"{end} {cleanup}"]) is bool(world.of(m.ScaleDown))
+    assert world.of(WriteRecord)[-1].data["state"] == end
+    assert bool(removals[f"{end} {cleanup}"]) is bool(world.of(ScaleDown))
 
 
 @pytest.mark.parametrize("key", ["number", "spares", "minimum"])

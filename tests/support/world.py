@@ -8,13 +8,60 @@ from typing import Any
 from hvd_pods.common.contract import CLEANUP, LEASE, RENEWED
 from hvd_pods.common.errors import ConfigurationError, RunError
 from hvd_pods.common.run import Pod, Run
-from hvd_pods.rules import messages as m
 from hvd_pods.rules.decide import decide
+from hvd_pods.rules.effects import (
+    AskRanks,
+    Deliver,
+    Effect,
+    EndLauncher,
+    Exit,
+    FindCause,
+    ListPods,
+    Log,
+    Prepare,
+    PrepareNewcomers,
+    ReadJob,
+    ReadLease,
+    ReadRecord,
+    ReleaseRecord,
+    ScaleDown,
+    ShowStacks,
+    StartLauncher,
+    StopProgress,
+    StoreResults,
+    WatchWorkers,
+    WriteRecord,
+)
 from hvd_pods.rules.ending import UNREADABLE
+from hvd_pods.rules.events import (
+    Cause,
+    CauseFound,
+    Delivered,
+    Event,
+    JobRead,
+    LauncherEnded,
+    LeaseRead,
+    Moment,
+    NewcomersReady,
+    PodsListed,
+    Prepared,
+    ProgressStopped,
+    RanksAsked,
+    RecordChanged,
+    RecordFailed,
+    RecordRead,
+    RecordReleased,
+    RecordWritten,
+    ResultsStored,
+    StacksShown,
+    Started,
+    Timer,
+    WorkerAnswers,
+    WorkersScaled,
+)
 from hvd_pods.rules.holding import TAKE
-from hvd_pods.rules.messages import Cause, Moment
 from hvd_pods.rules.retries import Retries
-from hvd_pods.rules.state import Facts, RunState
+from hvd_pods.rules.state import Assignment, RunState
 from tests.support.runs import make_run
 
 DELETED = {"metadata": {"deletionTimestamp": "2026-01-01T10:00:00Z"}, "spec": {}}
@@ -55,18 +102,20 @@ class World:
     job: Any = field(default_factory=lambda: JOB)
     record: dict[str, str] = field(default_factory=dict)
     now: float = 1000.0
-    effects: list[m.Effect] = field(default_factory=list)
-    history: list[tuple[Moment, m.Event, tuple[m.Effect, ...]]] = field(default_factory=list)
+    effects: list[Effect] = field(default_factory=list)
+    history: list[tuple[Moment, Event, tuple[Effect, ...]]] = field(default_factory=list)
     # Each with the effect that it answers.
-    answers: list[tuple[m.Effect, m.Event]] = field(default_factory=list)
+    answers: list[tuple[Effect, Event]] = field(default_factory=list)
     is_running: bool = False
-    exit: m.Exit | None = None
+    exit: Exit | None = None
 
     def __post_init__(self) -> None:
-        facts = Facts(self.run, "own", "job-1", "uid-1")
-        self.state = RunState(facts, retries=Retries(None if self.run.api else self.run.retries))
+        assignment = Assignment(self.run, "own", "job-1", "uid-1")
+        self.state = RunState(
+            assignment, retries=Retries(None if self.run.api else self.run.retries)
+        )
 
-    def put(self, event: m.Event, after: float = 0.0) -> list[m.Effect]:
+    def put(self, event: Event, after: float = 0.0) -> list[Effect]:
         """Let an event happen; the effects that follow."""
         self.now += after
         moment = Moment(self.now, WALL + self.now)
@@ -95,7 +144,7 @@ class World:
         problem = self.exit.problem
         return (problem.exit_code, str(problem)) if problem else (0, "")
 
-    def settle(self, *, until: type[m.Effect] = m.Exit, most: int = 400) -> None:
+    def settle(self, *, until: type[Effect] = Exit, most: int = 400) -> None:
         """Deliver answers and let timers come until an effect was asked for, or nothing is left."""
         for _ in range(most):
             if any(isinstance(effect, until) for effect in self.effects):
@@ -113,7 +162,7 @@ class World:
             return False
         kind = min(timers, key=lambda kind: timers[kind])
         self.now = max(self.now, timers[kind])
-        self.put(m.Timer(kind))
+        self.put(Timer(kind))
         return True
 
     def of(self, kind: type[Any]) -> list[Any]:
@@ -121,39 +170,39 @@ class World:
         return [effect for effect in self.effects if isinstance(effect, kind)]
 
     def logged(self) -> str:
-        return "\n".join(effect.message for effect in self.of(m.Log))
+        return "\n".join(effect.message for effect in self.of(Log))
 
     def end_launcher(self, code: int = 0, seconds: float = 1.0) -> None:
         self.is_running = False
-        self.put(m.LauncherEnded(self.state.attempt.number, code, seconds))
+        self.put(LauncherEnded(self.state.attempt.number, code, seconds))
 
     def train(self) -> int:
         """Come to the training; the attempt's number."""
-        self.put(m.Started())
-        self.settle(until=m.StartLauncher)
+        self.put(Started())
+        self.settle(until=StartLauncher)
         return self.state.attempt.number
 
-    def answers_to(self, effect: m.Effect) -> list[m.Event]:
+    def answers_to(self, effect: Effect) -> list[Event]:
         """What may follow an effect, the usual answer first."""
         kind = type(effect)
         problem = RunError("no luck")
         attempt: int = getattr(effect, "attempt", 0)
-        if isinstance(effect, m.WriteRecord):
+        if isinstance(effect, WriteRecord):
             is_other = self.record.get("holder") == OTHER["holder"]
             if effect.holds and is_other and effect.purpose != TAKE:
                 changes = effect.changes + 1
-                return [m.RecordChanged(effect.purpose, dict(self.record), changes)]
-            failed = m.RecordFailed(effect.purpose, 503, "away")
-            return [m.RecordWritten(effect.purpose), failed]
-        if isinstance(effect, m.Deliver):
+                return [RecordChanged(effect.purpose, dict(self.record), changes)]
+            failed = RecordFailed(effect.purpose, 503, "away")
+            return [RecordWritten(effect.purpose), failed]
+        if isinstance(effect, Deliver):
             names = list(effect.pods)
-            others = [m.Delivered(attempt, names[1:], problem)]
+            others = [Delivered(attempt, names[1:], problem)]
             if effect.orphan_fence:
-                others.append(m.Delivered(attempt, [], is_finished=True))
-            return [m.Delivered(attempt, names), *others]
-        if isinstance(effect, m.WatchWorkers):
+                others.append(Delivered(attempt, [], is_finished=True))
+            return [Delivered(attempt, names), *others]
+        if isinstance(effect, WatchWorkers):
             names = [worker.name for worker in self.run.workers]
-            return [m.WorkerAnswers(attempt, name, pod(name)) for name in names]
+            return [WorkerAnswers(attempt, name, pod(name)) for name in names]
         cause = Cause("rank 1 on w-0: ", "TypeError: no", is_sure_to_repeat=True)
         if attempt % 2:
             cause = Cause("rank 1 on w-0: ", "ECC error", False, broken_worker="w-0")
@@ -163,52 +212,64 @@ class World:
             }
             for worker in self.run.workers[1:]
         }
-        several: dict[type[Any], list[m.Event]] = {
-            m.ReadRecord: [m.RecordRead(dict(self.record)), m.RecordFailed("read", 403, "no")],
-            m.ReadJob: [
-                m.JobRead(job, getattr(effect, "leaves", False), record)
+        several: dict[type[Any], list[Event]] = {
+            ReadRecord: [
+                RecordRead(dict(self.record)),
+                RecordFailed("read", 403, "no"),
+            ],
+            ReadJob: [
+                JobRead(job, getattr(effect, "leaves", False), record)
                 for job, record in (
                     (self.job, dict(self.record)),
                     (None, dict(self.record)),
                     (UNREADABLE, None),
                 )
             ],
-            m.ReadLease: [m.LeaseRead(self.job), m.LeaseRead(None)],
-            m.Prepare: [m.Prepared(attempt), m.Prepared(attempt, ConfigurationError("no mpirun"))],
-            m.PrepareNewcomers: [
-                m.NewcomersReady(attempt, list(getattr(effect, "pods", ())), is_kept=True),
-                m.NewcomersReady(attempt, list(getattr(effect, "pods", ())), is_kept=False),
-                m.NewcomersReady(attempt, [], is_kept=True, problem=problem),
+            ReadLease: [LeaseRead(self.job), LeaseRead(None)],
+            Prepare: [
+                Prepared(attempt),
+                Prepared(attempt, ConfigurationError("no mpirun")),
             ],
-            m.ListPods: [m.PodsListed(attempt, pods), m.PodsListed(attempt, problem="away")],
-            m.FindCause: [m.CauseFound(attempt, None), m.CauseFound(attempt, cause)],
-            m.AskRanks: [
-                m.RanksAsked(attempt, 4),
-                m.RanksAsked(attempt, 0),
-                *([m.RanksAsked(attempt, 0, True)] if getattr(effect, "may_stay", False) else []),
+            PrepareNewcomers: [
+                NewcomersReady(attempt, list(getattr(effect, "pods", ())), is_kept=True),
+                NewcomersReady(attempt, list(getattr(effect, "pods", ())), is_kept=False),
+                NewcomersReady(attempt, [], is_kept=True, problem=problem),
             ],
-            m.ShowStacks: [m.StacksShown(attempt)],
-            m.StopProgress: [m.ProgressStopped(attempt)],
-            m.ScaleDown: [m.WorkersScaled()],
-            m.StoreResults: [m.ResultsStored(""), m.ResultsStored("exit code 1")],
-            m.ReleaseRecord: [m.RecordReleased()],
+            ListPods: [
+                PodsListed(attempt, pods),
+                PodsListed(attempt, problem="away"),
+            ],
+            FindCause: [
+                CauseFound(attempt, None),
+                CauseFound(attempt, cause),
+            ],
+            AskRanks: [
+                RanksAsked(attempt, 4),
+                RanksAsked(attempt, 0),
+                *([RanksAsked(attempt, 0, True)] if getattr(effect, "may_stay", False) else []),
+            ],
+            ShowStacks: [StacksShown(attempt)],
+            StopProgress: [ProgressStopped(attempt)],
+            ScaleDown: [WorkersScaled()],
+            StoreResults: [ResultsStored(""), ResultsStored("exit code 1")],
+            ReleaseRecord: [RecordReleased()],
         }
         return several.get(kind, [])
 
-    def _take(self, effect: m.Effect) -> None:
-        if isinstance(effect, m.StartLauncher):
+    def _take(self, effect: Effect) -> None:
+        if isinstance(effect, StartLauncher):
             self.is_running = True
-        if isinstance(effect, m.Exit):
+        if isinstance(effect, Exit):
             self.exit = effect
-        if isinstance(effect, m.WriteRecord) and effect.purpose == TAKE:
+        if isinstance(effect, WriteRecord) and effect.purpose == TAKE:
             # The other one is gone.
             self.record = {}
-        if isinstance(effect, m.WatchWorkers):
+        if isinstance(effect, WatchWorkers):
             self.answers += [(effect, event) for event in self.answers_to(effect)]
-        elif isinstance(effect, m.EndLauncher):
+        elif isinstance(effect, EndLauncher):
             if self.is_running:
                 self.is_running = False
-                ended = m.LauncherEnded(self.state.attempt.number, 143, 1.0)
+                ended = LauncherEnded(self.state.attempt.number, 143, 1.0)
                 self.answers.append((effect, ended))
         else:
             self.answers += [(effect, event) for event in self.answers_to(effect)[:1]]

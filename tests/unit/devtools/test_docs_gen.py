@@ -13,8 +13,8 @@ import pytest
 from devtools.docs_gen import chart_docs, loop_docs, upgrade_docs
 from devtools.docs_gen.build_site import ROOT, build
 from devtools.docs_gen.generated import write_or_compare
-from hvd_pods.rules import messages
-from hvd_pods.rules.messages import Effect, Event
+from hvd_pods.rules.effects import Effect
+from hvd_pods.rules.events import Event
 
 
 @dataclass(frozen=True)
@@ -100,16 +100,16 @@ def test_value_that_describes_another_default_than_the_chart_takes_is_named(
 
 
 RULES = """
-TABLE = {Kind.A: helper, Kind.B: lambda decision: decision.do(m.Exit())}
+TABLE = {Kind.A: helper, Kind.B: lambda decision: decision.do(Exit())}
 
 def helper(decision):
-    decision.do(m.Wait())
+    decision.do(Wait())
 
 def on_event(decision, event):
     TABLE[event.kind](decision)
 
-def on_other(decision, event: m.Exit):
-    decision.then(m.Ended())
+def on_other(decision, event: Other):
+    decision.then(Ended())
 """
 
 
@@ -139,7 +139,7 @@ def test_effects_of_all_timers_may_follow_a_timer() -> None:
 def names_of(kind: type) -> set[str]:
     """The events or effects: the classes below `kind` that have none below them."""
     below: list[type] = kind.__subclasses__()
-    own = {kind.__name__} if kind.__module__ == messages.__name__ else set()
+    own = {kind.__name__} if kind.__module__.startswith("hvd_pods.rules.") else set()
     return set().union(*map(names_of, below)) if below else own
 
 
@@ -150,12 +150,12 @@ def test_picture_shows_each_event_and_each_effect_once() -> None:
 
 def test_table_has_a_row_for_each_event_that_the_rules_decide_about() -> None:
     """The loop itself ends on a defect."""
-    rows = re.findall(r"^\| `(\w+)`", loop_docs.events(), re.MULTILINE)
+    rows = re.findall(r"^\| `(\w+)`", loop_docs.event_table(), re.MULTILINE)
     assert sorted(rows) == sorted(names_of(Event) - {"Defect"})
 
 
 def test_each_effect_but_a_line_of_the_log_is_in_the_row_of_an_event() -> None:
-    rows = re.findall(r"^\| `\w+` .*\| (.*) \|$", loop_docs.events(), re.MULTILINE)
+    rows = re.findall(r"^\| `\w+` .*\| (.*) \|$", loop_docs.event_table(), re.MULTILINE)
     named = {name for row in rows for name in row.split(", ")}
     assert names_of(Effect) - named == {"Log"}
 

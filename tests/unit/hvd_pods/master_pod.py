@@ -12,12 +12,12 @@ from hvd_pods.cluster import key_secrets as release_keys
 from hvd_pods.common import paths, reporting
 from hvd_pods.master import (
     agent_connection,
-    effects,
     gateway_client,
     launch,
     main,
     mpi,
     results,
+    run_effects,
     user_code,
 )
 from tests.unit.hvd_pods.workers import Workers
@@ -102,7 +102,8 @@ def _move_paths(patch: pytest.MonkeyPatch, before: str, after: Path) -> None:
         main,
         agent_connection,
         results,
-        effects,
+        run_effects,
+        run_effects,
         user_code,
     )
     for module in modules:

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from hvd_pods.master.notice_server import NoticeServer
-from hvd_pods.rules import messages as m
+from hvd_pods.rules.events import Event, NoticeTaken
 from tests.support.runs import make_run
 
 WORKER = os.uname().nodename
@@ -35,8 +35,8 @@ class Master:
         """The environment by which a rank finds this master."""
         return {"HVD_FENCE": "7", "HVD_NOTICES": self.server.address}
 
-    def _take(self, event: m.Event) -> None:
-        assert isinstance(event, m.NoticeTaken)
+    def _take(self, event: Event) -> None:
+        assert isinstance(event, NoticeTaken)
         notice = dict(event.notice)
         self.taken.put(notice)
         self.on_wait(notice, event.connection)

@@ -10,7 +10,7 @@
 {{/*
 Whether all ranks of the run would choose the same size of Horovod's fusion buffer, so that they may choose it: empty or
 "yes". It is what a rank cannot see: that all groups run over MPI and on CPUs, and have the same variables from env, a
-Secret and the image. What a rank sees is decided there (hvd_pods/common/fusion.py): the size, and whether its own
+Secret and the image. What a rank sees is decided there (hvd_pods/rank/fusion.py): the size, and whether its own
 environment has one already.
 */}}
 {{- define "horovod.fusesByRanks" -}}

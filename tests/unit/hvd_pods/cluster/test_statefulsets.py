@@ -8,9 +8,10 @@ import pytest
 
 from hvd_pods.cluster import kube, statefulsets
 from hvd_pods.cluster.job_events import JobEvents
-from hvd_pods.master.effects import Effects
-from hvd_pods.rules import messages as m
-from hvd_pods.rules.state import Facts
+from hvd_pods.master.run_effects import Effects
+from hvd_pods.rules.effects import DeletePods, Effect, ListPods, ScaleUp
+from hvd_pods.rules.events import PodsListed
+from hvd_pods.rules.state import Assignment
 from tests.support.fakes import faults
 from tests.support.fakes.api import FakeApi
 from tests.support.runs import make_run
@@ -155,18 +156,18 @@ class Master:
 
     def __init__(self, api: kube.Api) -> None:
         self.taken = TakenEvents()
-        facts = Facts(make_run(), "own", "hvd-master-1", "uid-1")
-        self.effects = Effects(facts, api, JobEvents(None), self.taken)
+        assignment = Assignment(make_run(), "own", "hvd-master-1", "uid-1")
+        self.effects = Effects(assignment, api, JobEvents(None), self.taken)
 
-    def do(self, *effects: m.Effect) -> None:
+    def do(self, *effects: Effect) -> None:
         for effect in effects:
             self.effects.carry_out(effect)
 
-    def list_pods(self, *missing: str) -> m.PodsListed:
+    def list_pods(self, *missing: str) -> PodsListed:
         """List the pods, when all that was asked for before is done."""
-        number = len(self.taken.of(m.PodsListed)) + 1
-        self.do(m.ListPods(2, missing))
-        return self.taken.wait_for(m.PodsListed, number)
+        number = len(self.taken.of(PodsListed)) + 1
+        self.do(ListPods(2, missing))
+        return self.taken.wait_for(PodsListed, number)
 
 
 @pytest.fixture
@@ -202,7 +203,7 @@ def test_pods_are_listed_without_what_may_be_secret(api_server: FakeApi, master:
     api_server.put("pods", {"metadata": {"name": "other", "labels": {}}})
     listed = master.list_pods()
     labels = {"app.kubernetes.io/instance": "hvd"}
-    assert listed == m.PodsListed(
+    assert listed == PodsListed(
         2,
         {
             "hvd-cpu-0": {
@@ -235,7 +236,7 @@ def test_pods_that_cannot_be_read_are_told_with_the_reason(
     api_server: FakeApi, master: Master
 ) -> None:
     api_server.fail("GET", "core/pods", faults.status(503, "away"))
-    assert master.list_pods("hvd-cpu-0") == m.PodsListed(2, problem="503: away")
+    assert master.list_pods("hvd-cpu-0") == PodsListed(2, problem="503: away")
 
 
 def test_only_the_pod_that_was_meant_is_deleted(
@@ -244,7 +245,7 @@ def test_only_the_pod_that_was_meant_is_deleted(
     """A StatefulSet makes another one of its name; somebody else may have deleted it."""
     put_pod(api_server, "hvd-cpu-0")
     put_pod(api_server, "hvd-cpu-1", uid="u2")
-    master.do(m.DeletePods(dict.fromkeys(("hvd-cpu-0", "hvd-cpu-1", "gone"), "u1")))
+    master.do(DeletePods(dict.fromkeys(("hvd-cpu-0", "hvd-cpu-1", "gone"), "u1")))
     assert [*master.list_pods().pods] == ["hvd-cpu-1"]
     assert "cannot replace" not in capsys.readouterr().out
 
@@ -255,7 +256,7 @@ def test_pod_that_cannot_be_deleted_is_named(
     put_pod(api_server, "hvd-cpu-0")
     put_pod(api_server, "hvd-gpu-0")
     api_server.fail("DELETE", "core/pods/hvd-gpu-0", faults.status(403))
-    master.do(m.DeletePods(dict.fromkeys(("hvd-gpu-0", "hvd-cpu-0"), "u1")))
+    master.do(DeletePods(dict.fromkeys(("hvd-gpu-0", "hvd-cpu-0"), "u1")))
     assert [*master.list_pods().pods] == ["hvd-gpu-0"], "the others are deleted"
     assert "cannot replace hvd-gpu-0: 403" in capsys.readouterr().out
 
@@ -266,7 +267,7 @@ def test_pod_is_deleted_with_its_own_grace_or_at_once(
 ) -> None:
     """At once where its node does not say that it has ended."""
     put_pod(api_server, "hvd-gpu-0")
-    master.do(m.DeletePods({"hvd-gpu-0": "u1"}, grace))
+    master.do(DeletePods({"hvd-gpu-0": "u1"}, grace))
     assert not master.list_pods().pods
     (request,) = api_server.asked("DELETE", "core/pods/hvd-gpu-0")
     assert request.body.get("gracePeriodSeconds") == grace
@@ -275,7 +276,7 @@ def test_pod_is_deleted_with_its_own_grace_or_at_once(
 def test_statefulset_is_scaled_up_unless_it_has_enough_workers(
     api_server: FakeApi, master: Master
 ) -> None:
-    master.do(m.ScaleUp("hvd-cpu", 3, below=2), m.ScaleUp("hvd-gpu", 3, below=1))
+    master.do(ScaleUp("hvd-cpu", 3, below=2), ScaleUp("hvd-gpu", 3, below=1))
     master.list_pods()
     assert replicas(api_server) == (2, 3)
 
@@ -284,7 +285,7 @@ def test_statefulset_that_cannot_be_scaled_up_is_named(
     api_server: FakeApi, master: Master, capsys: Capture
 ) -> None:
     api_server.fail("GET", "apps/statefulsets/hvd-cpu", faults.status(403))
-    master.do(m.ScaleUp("hvd-cpu", 3, below=3))
+    master.do(ScaleUp("hvd-cpu", 3, below=3))
     master.list_pods()
     assert replicas(api_server) == (2, 0)
     assert "cannot scale hvd-cpu to 3: 403" in capsys.readouterr().out

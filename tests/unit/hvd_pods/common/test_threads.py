@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from hvd_pods.common import fusion, threads
+from hvd_pods.common import threads
+from hvd_pods.rank import fusion
 from tests.support.folders import write
 
 CHOSEN = ("OMP_NUM_THREADS", "TF_NUM_INTRAOP_THREADS", "TF_NUM_INTEROP_THREADS")

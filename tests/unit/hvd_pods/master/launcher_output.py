@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from hvd_pods.master.error_output import ErrorOutput
-from hvd_pods.rules.messages import Cause
+from hvd_pods.rules.events import Cause
 from tests.support.runs import make_run
 
 Notice = dict[str, Any]

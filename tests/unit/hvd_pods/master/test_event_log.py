@@ -11,9 +11,8 @@ import pytest
 
 from hvd_pods.common.run import parse_run
 from hvd_pods.master.event_log import EventLog, replay
-from hvd_pods.rules import messages as m
-from hvd_pods.rules.messages import Moment
-from hvd_pods.rules.state import Facts
+from hvd_pods.rules.events import Moment, NoticeTaken, Started, WorkerGone
+from hvd_pods.rules.state import Assignment
 from tests.support.runs import describe_run
 from tests.support.world import World
 from tests.unit.hvd_pods.rules.happenings import happen
@@ -27,8 +26,8 @@ def path(tmp_path: Path) -> Path:
 
 
 def start(path: Path, **limits: Any) -> EventLog:
-    facts = Facts(parse_run(DESCRIBED), "own", "job-1", "uid-1")
-    return EventLog(path, facts, DESCRIBED, **limits)
+    assignment = Assignment(parse_run(DESCRIBED), "own", "job-1", "uid-1")
+    return EventLog(path, assignment, DESCRIBED, **limits)
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -36,7 +35,7 @@ def test_replayed_run_is_decided_alike(path: Path, seed: int) -> None:
     """Whatever happens in it."""
     world = World(parse_run(DESCRIBED))
     chance = random.Random(seed)  # noqa: S311
-    world.put(m.Started())
+    world.put(Started())
     for _ in range(200):
         happen(world, chance.randrange(14 * 200))
     event_log = start(path)
@@ -52,7 +51,7 @@ def test_event_log_ends_at_its_limit(path: Path) -> None:
     """It is in the pod's memory."""
     event_log = start(path, longest=4000)
     for _ in range(100):
-        event_log.put(Moment(1.0, 2.0), m.WorkerGone(1, "w-0"))
+        event_log.put(Moment(1.0, 2.0), WorkerGone(1, "w-0"))
     event_log.close()
     assert 3800 < path.stat().st_size < 4000
 
@@ -62,7 +61,7 @@ def test_file_that_hangs_does_not_keep_the_master(path: Path) -> None:
     os.mkfifo(path)
     event_log = start(path, close_within=0.01, most_waiting=5)
     for _ in range(9):
-        event_log.put(Moment(1.0, 2.0), m.WorkerGone(1, "w-0"))
+        event_log.put(Moment(1.0, 2.0), WorkerGone(1, "w-0"))
     event_log.close()
     with path.open() as reader:
         lines = [*reader]
@@ -75,8 +74,8 @@ def test_event_log_that_cannot_be_written_ends_and_nothing_else_does(
 ) -> None:
     (tmp_path / "link").symlink_to(tmp_path / "target")
     event_log = start(tmp_path / file)
-    event_log.put(Moment(1.0, 2.0), m.Started())
-    event_log.put(Moment(1.0, 2.0), m.NoticeTaken(1, {"not": {"of": {"JSON"}}}))
+    event_log.put(Moment(1.0, 2.0), Started())
+    event_log.put(Moment(1.0, 2.0), NoticeTaken(1, {"not": {"of": {"JSON"}}}))
     event_log.close()
     assert "cannot write the event log of this run" in capsys.readouterr().out
     assert not (tmp_path / "target").exists()

@@ -23,7 +23,7 @@ from hvd_pods.common.ranks_program import STAY
 from hvd_pods.master import gateway, gateway_client
 from hvd_pods.master.agent_connection import AgentConnection, AgentConnectionError, Where
 from hvd_pods.master.remote import Reach
-from hvd_pods.rules.messages import Event, WorkerReached
+from hvd_pods.rules.events import Event, WorkerReached
 from tests.support.release_keys import WORKER_NAME, ReleaseKeys
 from tests.unit.hvd_pods.worker.agent.limited import LimitedAgent, start_limited
 

@@ -13,7 +13,7 @@ import pytest
 from devtools.common.waiting import wait_until
 from devtools.pods.warm_worker import is_alive
 from hvd_pods.master.launcher_process import LauncherProcess
-from hvd_pods.rules.messages import LauncherEnded
+from hvd_pods.rules.events import LauncherEnded
 from tests.support.fakes.faults import TIMEOUT
 from tests.unit.hvd_pods.rules.taken_events import TakenEvents
 

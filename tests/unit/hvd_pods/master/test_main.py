@@ -11,9 +11,9 @@ import pytest
 
 from devtools.common.waiting import wait_until
 from hvd_pods.common import code_archive
-from hvd_pods.master import effects, event_log, probing, record_io, user_code
+from hvd_pods.master import event_log, probing, record_io, run_effects, user_code
 from hvd_pods.rules import growing, holding, retries
-from hvd_pods.rules.messages import StartLauncher
+from hvd_pods.rules.effects import StartLauncher
 from tests.support.fakes import faults
 from tests.support.fakes.faults import TIMEOUT
 from tests.unit.hvd_pods.master_pod import MasterPod
@@ -167,7 +167,9 @@ def test_an_image_without_the_launcher_fails_at_once(pod: MasterPod) -> None:
 
 
 @pytest.mark.parametrize(
-    "where", [(effects, "build_command"), (probing, "find_banner_problem")], ids=["lane", "source"]
+    "where",
+    [(run_effects, "build_command"), (probing, "find_banner_problem")],
+    ids=["lane", "source"],
 )
 def test_a_defect_of_the_master_is_left_to_another_master(
     pod: MasterPod,

@@ -20,7 +20,7 @@ from hvd_pods.common import notices
 from hvd_pods.common.hostile import printable
 from hvd_pods.master import notice_server
 from hvd_pods.master.notice_server import NoticeServer
-from hvd_pods.rules.messages import NoticeTaken
+from hvd_pods.rules.events import NoticeTaken
 from tests.support.fakes.faults import TIMEOUT
 from tests.support.runs import make_run
 from tests.unit.hvd_pods.rules.taken_events import TakenEvents

@@ -14,7 +14,7 @@ from hvd_pods.agent.banner import NoAnswer, find_banner_problem, format_banner
 from hvd_pods.cluster.addresses import Endpoint
 from hvd_pods.common.run import Pod, Worker
 from hvd_pods.master import probing
-from hvd_pods.rules.messages import WorkerAnswers, WorkerGone, WorkerProblem
+from hvd_pods.rules.events import WorkerAnswers, WorkerGone, WorkerProblem
 from tests.support.fakes.faults import TIMEOUT
 from tests.support.fakes.worker import FakeWorker
 from tests.support.ports import find_port

@@ -13,19 +13,16 @@ from hvd_pods.common.contract import LEASE, RENEWED
 from hvd_pods.master import record_io
 from hvd_pods.master.record_io import RecordClient
 from hvd_pods.rules import ending
-from hvd_pods.rules.messages import (
+from hvd_pods.rules.effects import ReadJob, ReadRecord, ReleaseRecord, WriteRecord
+from hvd_pods.rules.events import (
     JobRead,
-    ReadJob,
-    ReadRecord,
     RecordChanged,
     RecordFailed,
     RecordRead,
     RecordReleased,
     RecordWritten,
-    ReleaseRecord,
-    WriteRecord,
 )
-from hvd_pods.rules.state import Facts
+from hvd_pods.rules.state import Assignment
 from tests.support.fakes import faults
 from tests.support.fakes.api import FakeApi
 from tests.support.runs import make_run
@@ -68,7 +65,7 @@ class Record:
         return {**found["data"]}
 
     def client(self) -> RecordClient:
-        return RecordClient(kube.Api(), Facts(RUN, "own", "hvd-master-1", "uid-1"))
+        return RecordClient(kube.Api(), Assignment(RUN, "own", "hvd-master-1", "uid-1"))
 
     def held(self) -> RecordClient:
         """A client of the master that holds the record."""

@@ -10,8 +10,18 @@ from pathlib import Path
 import pytest
 
 from hvd_pods.cluster.kube import WATCH_SECONDS
-from hvd_pods.rules import messages as m
-from hvd_pods.rules.progress import Progress
+from hvd_pods.rules.effects import (
+    CreateJobEvent,
+    ListPods,
+    ReadJob,
+    ReadLease,
+    ReadRecord,
+    StartLauncher,
+    WatchWorkers,
+    WriteRecord,
+)
+from hvd_pods.rules.events import Event, Started, WorkerAnswers
+from hvd_pods.rules.reported_progress import Progress
 from hvdchart.run.change.session import LEASE_SECONDS, RENEWALS
 from tests.support.world import OTHER, World, leased, one_group
 from tests.unit.hvd_pods.master_pod import MasterPod
@@ -20,12 +30,12 @@ PAGE = Path(__file__).resolve().parents[4] / "docs" / "scale.md"
 HOUR = 3600.0
 # Requests of an effect, where all goes well and the pods of missing workers exist.
 COSTS = {
-    m.WriteRecord: 1,
-    m.ReadRecord: 1,
-    m.ReadLease: 1,
-    m.ListPods: 1,
-    m.ReadJob: 2,
-    m.CreateJobEvent: 1,
+    WriteRecord: 1,
+    ReadRecord: 1,
+    ReadLease: 1,
+    ListPods: 1,
+    ReadJob: 2,
+    CreateJobEvent: 1,
 }
 # A watch of the workers' addresses begins with a list.
 WATCH = 2 * 60 / WATCH_SECONDS
@@ -52,28 +62,28 @@ def is_kept() -> World:
 
 def trains_on_fewer() -> World:
     world = World(one_group(2, minimum=1))
-    world.put(m.Started())
-    world.settle(until=m.WatchWorkers)
+    world.put(Started())
+    world.settle(until=WatchWorkers)
     world.answers = [one for one in world.answers if not is_of_second_worker(one[1])]
-    world.settle(until=m.StartLauncher)
+    world.settle(until=StartLauncher)
     return world
 
 
-def is_of_second_worker(event: m.Event) -> bool:
-    return isinstance(event, m.WorkerAnswers) and event.worker == "w-1"
+def is_of_second_worker(event: Event) -> bool:
+    return isinstance(event, WorkerAnswers) and event.worker == "w-1"
 
 
 def waits_for_workers() -> World:
     world = World(one_group(workersTimeoutSeconds=9 * HOUR))
-    world.put(m.Started())
-    world.settle(until=m.WatchWorkers)
-    world.answers = [one for one in world.answers if not isinstance(one[1], m.WorkerAnswers)]
+    world.put(Started())
+    world.settle(until=WatchWorkers)
+    world.answers = [one for one in world.answers if not isinstance(one[1], WorkerAnswers)]
     return world
 
 
 def waits_for_another() -> World:
     world = World(one_group(), record=dict(OTHER))
-    world.put(m.Started())
+    world.put(Started())
     world.answer_all()
     return world
 

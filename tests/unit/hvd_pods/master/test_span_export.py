@@ -12,8 +12,8 @@ import pytest
 from hvd_pods.common import contract
 from hvd_pods.master import span_export
 from hvd_pods.master.span_export import HEADERS, SERVICE_NAME, SpanExport
-from hvd_pods.rules import messages as m
 from hvd_pods.rules.decide import decide
+from hvd_pods.rules.effects import FollowProgress
 from hvd_pods.rules.state import RunState
 from tests.support.fakes import faults
 from tests.support.fakes.faults import Failure
@@ -74,21 +74,21 @@ def world() -> World:
     world = training()
     end_with(world, 1)
     world.end_launcher()
-    world.settle(until=m.FollowProgress)
+    world.settle(until=FollowProgress)
     return world
 
 
 def start(world: World, url: str, **environment: str) -> SpanExport:
     described = {"endpoint": url, "release": "hvd", "namespace": "team", "framework": "torch"}
     environment = {contract.TRACING: json.dumps(described), **environment}
-    export = span_export.start(world.state.facts, environment)
+    export = span_export.start(world.state.assignment, environment)
     assert export
     return export
 
 
 def tell(export: SpanExport, world: World) -> None:
     """Let the exporter see what the loop has seen."""
-    state = RunState(world.state.facts)
+    state = RunState(world.state.assignment)
     for moment, event, _ in world.history:
         state, _ = decide(state, event, moment)
         export.put(moment, state)
@@ -218,7 +218,7 @@ def test_a_slow_collector_does_not_keep_the_master(
     collector.failures = [failure] * 9
     resource: dict[str, str | int] = {}
     to = span_export.Collector(collector.url, resource, {})
-    export = SpanExport(world.state.facts, to, close_within=SHORT)
+    export = SpanExport(world.state.assignment, to, close_within=SHORT)
     tell(export, world)
     export.close()
     assert len(collector.requests) <= 1
@@ -228,7 +228,7 @@ def test_a_slow_collector_does_not_keep_the_master(
 def test_a_collector_that_never_answers_is_given_up(collector: Collector, world: World) -> None:
     collector.failures = [faults.silence]
     to = span_export.Collector(collector.url, {}, {}, answer_within=SHORT)
-    export = SpanExport(world.state.facts, to)
+    export = SpanExport(world.state.assignment, to)
     tell(export, world)
     export.close()
     assert "gather workers" in collector.names()

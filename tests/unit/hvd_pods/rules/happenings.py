@@ -6,7 +6,14 @@ from typing import Any
 
 from hvd_pods.agent.banner import NoAnswer
 from hvd_pods.common.notices import ASKED, ENDED, FAILED, LEAVING, RAISED, STOPPED
-from hvd_pods.rules import messages as m
+from hvd_pods.rules.events import (
+    NoticeTaken,
+    ProgressReported,
+    WorkerAnswers,
+    WorkerGone,
+    WorkerProblem,
+    WorkerReached,
+)
 from tests.support.world import World, pod
 
 NOTICES: list[dict[str, Any]] = [
@@ -34,22 +41,20 @@ def happen(world: World, choice: int) -> None:
         world.end_launcher((0, 1, 137, 143)[rest % 4], float(rest % 200))
     elif kind == 6:
         world.put(
-            m.WorkerProblem(attempt, worker, NoAnswer("closed"), float(rest % 100), rest % 7 == 0),
+            WorkerProblem(attempt, worker, NoAnswer("closed"), float(rest % 100), rest % 7 == 0),
             0.5,
         )
     elif kind == 7:
         event = (
-            m.WorkerGone(attempt, worker)
-            if rest % 2
-            else m.WorkerAnswers(attempt, worker, pod(worker))
+            WorkerGone(attempt, worker) if rest % 2 else WorkerAnswers(attempt, worker, pod(worker))
         )
         world.put(event, 0.5)
     elif kind == 8:
         notice = {**NOTICES[rest % len(NOTICES)], "worker": worker}
-        world.put(m.NoticeTaken(attempt, notice, rest % 3), 0.1)
+        world.put(NoticeTaken(attempt, notice, rest % 3), 0.1)
     elif kind == 9:
         loss = "nan" if rest % 5 == 0 else 0.5
-        world.put(m.ProgressReported(attempt, {"step": rest % 50, "loss": loss}), 1.0)
-        world.put(m.WorkerReached(attempt))
+        world.put(ProgressReported(attempt, {"step": rest % 50, "loss": loss}), 1.0)
+        world.put(WorkerReached(attempt))
     else:
         world.fire()

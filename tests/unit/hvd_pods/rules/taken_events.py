@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from hvd_pods.rules.messages import Event
+from hvd_pods.rules.events import Event
 from tests.support.fakes.faults import TIMEOUT
 
 Kind = TypeVar("Kind", bound=Event)

@@ -13,7 +13,17 @@ from hvd_pods.common.contract import QUEUE
 from hvd_pods.common.run import Run
 from hvd_pods.common.run_events import RunEvent
 from hvd_pods.rules import ending
-from hvd_pods.rules import messages as m
+from hvd_pods.rules.effects import (
+    CreateJobEvent,
+    DeletePods,
+    Effect,
+    Prepare,
+    ScaleDown,
+    ScaleUp,
+    StartLauncher,
+    WriteRecord,
+)
+from hvd_pods.rules.events import Event, LauncherEnded, RecordChanged, Started, Terminated
 from hvd_pods.rules.state import END
 from tests.support.world import (
     DELETED,
@@ -41,7 +51,7 @@ RUNS: dict[str, Run] = {
 LEFT = {"run": RUNS["direct"].id, "state": "Running", "trained": "uid-1", "launched": "7"}
 
 
-def check_workers(run: Run, launch: m.StartLauncher) -> None:
+def check_workers(run: Run, launch: StartLauncher) -> None:
     """A launch has at least the minimum of each group, and at most the number."""
     for name, most in run.needed_workers.items():
         used = sum(worker.rpartition("-")[0] == name for worker in launch.workers)
@@ -57,28 +67,28 @@ class DrivenOnce(World):
     finished: int = 0
     ends: list[str] = field(default_factory=list)
 
-    def put(self, event: m.Event, after: float = 0.0) -> list[m.Effect]:
-        self.has_launched = self.has_launched and not isinstance(event, m.LauncherEnded)
-        self.is_stopped = self.is_stopped or isinstance(event, m.Terminated)
+    def put(self, event: Event, after: float = 0.0) -> list[Effect]:
+        self.has_launched = self.has_launched and not isinstance(event, LauncherEnded)
+        self.is_stopped = self.is_stopped or isinstance(event, Terminated)
         effects = super().put(event, after)
         for effect in effects:
             self._check(effect)
         return effects
 
-    def _check(self, effect: m.Effect) -> None:
-        if isinstance(effect, m.StartLauncher):
+    def _check(self, effect: Effect) -> None:
+        if isinstance(effect, StartLauncher):
             assert not self.has_launched, "two launches at once"
             assert not self.is_stopped, "a launch after SIGTERM"
             assert not self.finished, "a training that has finished is repeated"
             self.has_launched = True
             check_workers(self.run, effect)
-        if isinstance(effect, (m.ScaleDown, m.ScaleUp, m.DeletePods)):
+        if isinstance(effect, (ScaleDown, ScaleUp, DeletePods)):
             assert not self.state.hold.lost_to, "the workers are another master's"
-        if isinstance(effect, m.WriteRecord) and self.ends:
+        if isinstance(effect, WriteRecord) and self.ends:
             assert effect.data["state"] == self.ends[-1], "the record's end is overwritten"
-        if isinstance(effect, m.WriteRecord) and effect.purpose == END:
+        if isinstance(effect, WriteRecord) and effect.purpose == END:
             self.ends.append(effect.data["state"])
-        self.finished += isinstance(effect, m.CreateJobEvent) and effect.event == RunEvent.FINISHED
+        self.finished += isinstance(effect, CreateJobEvent) and effect.event == RunEvent.FINISHED
 
 
 @pytest.mark.slow
@@ -105,16 +115,16 @@ def test_a_run_is_driven_once_and_always_ends(
         queued = {"annotations": {QUEUE: "team"}}
         world.job = {**world.job, "metadata": {**world.job["metadata"], **queued}}
         job = {**job, "metadata": {**queued, **job["metadata"]}}
-    world.put(m.Started())
+    world.put(Started())
     for number, choice in enumerate([*choices, *[0] * 40]):
         if world.exit:
             break
         if number == stopped_at:
             world.job = job
-            world.put(m.Terminated())
+            world.put(Terminated())
         if number == lost_at and world.state.hold.is_held:
             world.record = dict(OTHER)
-            world.put(m.RecordChanged("renew", dict(OTHER), 1))
+            world.put(RecordChanged("renew", dict(OTHER), 1))
         happen(world, choice)
     # Whatever has happened: from now on all goes as usual, and the run comes to its end.
     for _ in range(300):
@@ -127,11 +137,11 @@ def test_a_run_is_driven_once_and_always_ends(
         else:
             world.fire()
     assert world.exit, f"the master still waits {world.state.activity.value}"
-    assert len(world.of(m.ScaleDown)) <= 1
+    assert len(world.of(ScaleDown)) <= 1
     if world.exit.problem is None:
         assert world.finished == 1
     is_withdrawn = world.state.job and ending.is_withdrawn(world.state.job) and world.exit.problem
     if is_withdrawn and world.state.hold.is_held and not world.state.hold.lost_to:
-        scaled = (m.Prepare, m.ScaleUp, m.ScaleDown)
+        scaled = (Prepare, ScaleUp, ScaleDown)
         last = [effect for effect in world.effects if isinstance(effect, scaled)][-1]
-        assert isinstance(last, m.ScaleDown), "workers are left of a run that was stopped"
+        assert isinstance(last, ScaleDown), "workers are left of a run that was stopped"

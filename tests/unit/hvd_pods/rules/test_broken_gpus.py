@@ -8,7 +8,8 @@ import pytest
 
 from hvd_pods.common.run import Pod, Run
 from hvd_pods.common.run_events import RunEvent
-from hvd_pods.rules import messages as m
+from hvd_pods.rules.effects import CreateJobEvent, Effect, FindCause, StartLauncher, WatchWorkers
+from hvd_pods.rules.events import Cause, CauseFound, Event, Started, WorkerAnswers
 from hvd_pods.rules.growing import GROW_EVERY
 from hvd_pods.rules.timers import TimerKind
 from tests.support.world import World, one_group, pod
@@ -27,14 +28,14 @@ class Training(World):
     broken: str = ""
     pods: dict[str, Pod] = field(default_factory=dict)
 
-    def answers_to(self, effect: m.Effect) -> list[m.Event]:
-        if isinstance(effect, m.FindCause):
-            cause = m.Cause(f"rank 0 on {self.broken}: ", ECC, False, broken_worker=self.broken)
-            return [m.CauseFound(effect.attempt, cause)]
-        if isinstance(effect, m.WatchWorkers):
+    def answers_to(self, effect: Effect) -> list[Event]:
+        if isinstance(effect, FindCause):
+            cause = Cause(f"rank 0 on {self.broken}: ", ECC, False, broken_worker=self.broken)
+            return [CauseFound(effect.attempt, cause)]
+        if isinstance(effect, WatchWorkers):
             names = [worker.name for worker in self.run.workers]
             pods = [(name, self.pods.get(name, pod(name))) for name in names]
-            return [m.WorkerAnswers(effect.attempt, name, found) for name, found in pods]
+            return [WorkerAnswers(effect.attempt, name, found) for name, found in pods]
         return super().answers_to(effect)
 
     def fail(self, *workers: str) -> None:
@@ -51,20 +52,20 @@ class Training(World):
         while len(self.launched()) == before:
             if self.answers:
                 effects = [effect for effect, _ in self.answers]
-                others = [n for n, e in enumerate(effects) if not isinstance(e, m.WatchWorkers)]
+                others = [n for n, e in enumerate(effects) if not isinstance(e, WatchWorkers)]
                 self.answer(min(others, default=0))
             else:
                 assert self.fire(), "the master waits for nothing"
 
     def launched(self) -> list[str]:
         """The ordinals of the workers of each launch."""
-        return ["".join(name[2:] for name in launch.workers) for launch in self.of(m.StartLauncher)]
+        return ["".join(name[2:] for name in launch.workers) for launch in self.of(StartLauncher)]
 
 
 def training(run: Run) -> Training:
     """A run whose ranks train."""
     world = Training(run)
-    world.put(m.Started())
+    world.put(Started())
     world.launch()
     return world
 
@@ -95,9 +96,7 @@ def test_broken_gpu_is_told_with_the_command_that_keeps_runs_off_its_node() -> N
     world = training(one_group(2, 3))
     world.fail("w-0")
     (message,) = [
-        effect.message
-        for effect in world.of(m.CreateJobEvent)
-        if effect.event == RunEvent.GPU_FAILED
+        effect.message for effect in world.of(CreateJobEvent) if effect.event == RunEvent.GPU_FAILED
     ]
     assert "w-0" in message
     assert "kubectl cordon node of w-0" in message

@@ -9,8 +9,19 @@ import pytest
 from hvd_pods.cluster.shapes import format_time
 from hvd_pods.common.record import STORED
 from hvd_pods.common.run import Run
-from hvd_pods.rules import messages as m
+from hvd_pods.rules.effects import (
+    AskRanks,
+    EndLauncher,
+    ListPods,
+    ReadJob,
+    ReleaseRecord,
+    ScaleDown,
+    StartLauncher,
+    StoreResults,
+    WriteRecord,
+)
 from hvd_pods.rules.ending import UNREADABLE
+from hvd_pods.rules.events import PodsListed, RanksAsked, Started, Terminated
 from tests.support.world import DELETED, JOB, SUSPENDED, WALL, World, one_group
 from tests.unit.hvd_pods.rules.trainings import training
 
@@ -27,10 +38,10 @@ ENDS_SOON = {**EXCEEDED, "status": {"startTime": format_time(WALL + 945)}}
 
 def test_training_that_ends_as_its_master_is_asked_to_end_has_finished() -> None:
     world = training()
-    world.put(m.Terminated())
+    world.put(Terminated())
     world.end_launcher(0)
     assert world.end() == (0, "")
-    assert world.of(m.WriteRecord)[-1].data["state"] == "Finished"
+    assert world.of(WriteRecord)[-1].data["state"] == "Finished"
 
 
 @pytest.mark.parametrize(
@@ -54,8 +65,8 @@ def test_workers_are_scaled_down_as_cleanup_says(
     }
     world.end_launcher(code)
     world.settle()
-    assert bool(world.of(m.ScaleDown)) is is_scaled
-    end = world.of(m.WriteRecord)[-1].data["state"]
+    assert bool(world.of(ScaleDown)) is is_scaled
+    end = world.of(WriteRecord)[-1].data["state"]
     assert end == ("Finished" if code == 0 else "Failed")
 
 
@@ -83,10 +94,10 @@ def test_workers_of_a_run_that_is_stopped_stay_where_somebody_needs_them(
 ) -> None:
     world = training(cleanup=cleanup)
     world.job = job
-    world.put(m.Terminated())
+    world.put(Terminated())
     assert reason in world.end()[1]
-    assert world.of(m.WriteRecord)[-1].data["state"] == state
-    assert bool(world.of(m.ScaleDown)) is is_scaled
+    assert world.of(WriteRecord)[-1].data["state"] == state
+    assert bool(world.of(ScaleDown)) is is_scaled
 
 
 def pod(phase: str, **metadata: str) -> Any:
@@ -100,19 +111,19 @@ def preempted(job: Any = QUEUED) -> World:
     """A master that a queue has asked to end, and that has given the record back."""
     world = training(gracePeriodSeconds=60)
     world.job = job
-    world.put(m.Terminated())
-    world.settle(until=m.ReleaseRecord)
-    while not (world.exit or any(isinstance(effect, m.ListPods) for effect, _ in world.answers)):
+    world.put(Terminated())
+    world.settle(until=ReleaseRecord)
+    while not (world.exit or any(isinstance(effect, ListPods) for effect, _ in world.answers)):
         world.answer()
     return world
 
 
 def see(world: World, *pods: Any) -> bool:
     """Let the pods be listed like this; whether the master ends then."""
-    (effect,) = (effect for effect, _ in world.answers if isinstance(effect, m.ListPods))
+    (effect,) = (effect for effect, _ in world.answers if isinstance(effect, ListPods))
     world.answers.clear()
     listed = {f"hvd-worker-{index}": pod for index, pod in enumerate(pods)}
-    world.put(m.PodsListed(effect.attempt, listed), 0.01)
+    world.put(PodsListed(effect.attempt, listed), 0.01)
     return world.exit is not None
 
 
@@ -154,13 +165,13 @@ def test_master_out_of_a_queue_or_of_a_run_that_was_removed_ends_at_once(job: An
     assert preempted(job).exit
 
 
-def ask(world: World) -> m.AskRanks:
+def ask(world: World) -> AskRanks:
     """Let the master be asked to end, and what it asks the ranks then."""
-    world.put(m.Terminated())
-    while not world.of(m.AskRanks):
+    world.put(Terminated())
+    while not world.of(AskRanks):
         world.answer()
-    (asking,) = world.of(m.AskRanks)
-    assert isinstance(asking, m.AskRanks)
+    (asking,) = world.of(AskRanks)
+    assert isinstance(asking, AskRanks)
     return asking
 
 
@@ -185,23 +196,23 @@ def test_ranks_may_go_on_only_if_another_master_follows(run: Run, job: Any, may_
 
 def test_ranks_are_asked_once_if_the_job_cannot_be_read_in_time() -> None:
     world = training(mode="direct", gracePeriodSeconds=6)
-    world.put(m.Terminated())
+    world.put(Terminated())
     world.fire()
-    assert world.of(m.ReadJob)[-1].within == 1, "a sixth of the grace period"
+    assert world.of(ReadJob)[-1].within == 1, "a sixth of the grace period"
     world.answer_all()
-    assert [effect.may_stay for effect in world.of(m.AskRanks)] == [False]
+    assert [effect.may_stay for effect in world.of(AskRanks)] == [False]
 
 
 def test_master_that_has_left_its_ranks_ends_neither_them_nor_the_run() -> None:
     world = training(mode="direct", cleanup="Always")
     ask(world)
     world.answers.clear()
-    world.put(m.RanksAsked(1, 0, go_on=True))
-    assert not world.of(m.EndLauncher)
+    world.put(RanksAsked(1, 0, go_on=True))
+    assert not world.of(EndLauncher)
     world.end_launcher(138)
     assert EVICTED in world.end()[1]
-    assert world.of(m.WriteRecord)[-1].data["state"] == "Running"
-    assert not world.of(m.ScaleDown)
+    assert world.of(WriteRecord)[-1].data["state"] == "Running"
+    assert not world.of(ScaleDown)
 
 
 def test_an_upgrade_may_change_the_number_of_retries_during_the_run() -> None:
@@ -211,7 +222,7 @@ def test_an_upgrade_may_change_the_number_of_retries_during_the_run() -> None:
         if world.is_running:
             world.end_launcher(1)
         world.answer() if world.answers else world.fire()
-    assert len(world.of(m.StartLauncher)) == 5
+    assert len(world.of(StartLauncher)) == 5
 
 
 @pytest.mark.parametrize(("run", "number", "goes_on"), [("run-1", 5, False), ("run-0", 1, True)])
@@ -223,8 +234,8 @@ def test_new_master_counts_on_and_another_run_anew(run: str, number: int, goes_o
     assert world.train() == number
     world.effects.clear()
     world.end_launcher(1)
-    world.settle(until=m.StartLauncher)
-    assert bool(world.of(m.StartLauncher)) is goes_on
+    world.settle(until=StartLauncher)
+    assert bool(world.of(StartLauncher)) is goes_on
 
 
 @pytest.mark.parametrize(("code", "on_failure"), [(0, False), (78, False), (78, True)])
@@ -234,15 +245,15 @@ def test_results_are_stored_once_after_the_end_is_recorded(code: int, on_failure
     world.end_launcher(code)
     world.end()
     is_stored = code == 0 or on_failure
-    assert bool(world.of(m.StoreResults)) is is_stored
-    record = world.of(m.ReleaseRecord)[0].data
+    assert bool(world.of(StoreResults)) is is_stored
+    record = world.of(ReleaseRecord)[0].data
     assert record.get("results") == (STORED if is_stored else "")
     kinds = [type(effect) for effect in world.effects]
-    assert not is_stored or kinds.index(m.ScaleDown) < kinds.index(m.StoreResults)
+    assert not is_stored or kinds.index(ScaleDown) < kinds.index(StoreResults)
     again = World(run, record={**record, "uid": "uid-0"})
-    again.put(m.Started())
+    again.put(Started())
     again.end()
-    assert not again.of(m.StoreResults), "the record says that they are stored"
+    assert not again.of(StoreResults), "the record says that they are stored"
 
 
 def test_storing_ends_before_the_jobs_deadline() -> None:
@@ -252,4 +263,4 @@ def test_storing_ends_before_the_jobs_deadline() -> None:
     world.job = {**JOB, "spec": {"activeDeadlineSeconds": 50}, "status": began}
     world.end_launcher(0)
     world.end()
-    assert world.of(m.StoreResults)[0].within <= 50 - 15
+    assert world.of(StoreResults)[0].within <= 50 - 15

@@ -9,8 +9,28 @@ import pytest
 from hvd_pods.agent.banner import NoAnswer
 from hvd_pods.common.errors import WorkerTerminatedError
 from hvd_pods.common.run_events import RunEvent
-from hvd_pods.rules import messages as m
 from hvd_pods.rules.diagnosis import REPEAT_REPORT_AFTER, SERVICE_WITHIN
+from hvd_pods.rules.effects import (
+    CreateJobEvent,
+    DeletePods,
+    Deliver,
+    EndLauncher,
+    FreezeAddresses,
+    ListPods,
+    Prepare,
+    ScaleUp,
+    StartLauncher,
+    WriteRecord,
+)
+from hvd_pods.rules.events import (
+    AttemptOver,
+    PodsListed,
+    Prepared,
+    Started,
+    Terminated,
+    WorkerAnswers,
+    WorkerProblem,
+)
 from hvd_pods.rules.gathering import FIRST_REPORT_AFTER, MASTER_OFFLINE_FACTOR
 from hvd_pods.rules.replacing import REPLACE_EVERY
 from hvd_pods.rules.state import Activity
@@ -20,9 +40,9 @@ from tests.support.world import WALL, World, one_group, pod
 
 def waiting(world: World) -> World:
     """A master that waits for workers, of which none has answered; its launcher is prepared."""
-    world.put(m.Started())
-    world.settle(until=m.Prepare)
-    world.answers = [item for item in world.answers if not isinstance(item[1], m.WorkerAnswers)]
+    world.put(Started())
+    world.settle(until=Prepare)
+    world.answers = [item for item in world.answers if not isinstance(item[1], WorkerAnswers)]
     world.answer_all()
     assert world.state.activity == Activity.GATHERING
     return world
@@ -30,17 +50,17 @@ def waiting(world: World) -> World:
 
 def answer(world: World, *workers: str) -> None:
     for worker in workers:
-        world.put(m.WorkerAnswers(world.state.attempt.number, worker, pod(worker)), 0.1)
+        world.put(WorkerAnswers(world.state.attempt.number, worker, pod(worker)), 0.1)
 
 
 def list_pods(world: World, *pods: dict[str, Any], **more: Any) -> None:
     """Let the pods be listed as soon as the master asks for it."""
-    before = len(world.of(m.ListPods))
-    while len(world.of(m.ListPods)) == before:
+    before = len(world.of(ListPods))
+    while len(world.of(ListPods)) == before:
         world.fire()
     world.answers.clear()
     listed = {item["metadata"]["name"]: item for item in pods}
-    world.put(m.PodsListed(world.state.attempt.number, listed, **more))
+    world.put(PodsListed(world.state.attempt.number, listed, **more))
 
 
 def worker(name: str, revision: str = "r1", uid: str = "", **parts: Any) -> dict[str, Any]:
@@ -61,7 +81,7 @@ def test_run_does_not_start_before_there_are_enough_workers_of_each_group(
 ) -> None:
     world = waiting(World(make_run(groups=GROUPS)))
     answer(world, *workers)
-    assert not world.of(m.Deliver)
+    assert not world.of(Deliver)
 
 
 @pytest.mark.parametrize(
@@ -76,11 +96,11 @@ def test_run_starts_in_its_order_with_enough_workers_of_each_group(
 ) -> None:
     world = waiting(World(make_run(groups=GROUPS)))
     answer(world, *workers)
-    world.settle(until=m.StartLauncher)
-    assert [list(launch.addresses) for launch in world.of(m.StartLauncher)] == [used]
-    assert world.of(m.FreezeAddresses), "only a run with a minimum has a use for others later"
-    assert "of 1 spares" in world.of(m.CreateJobEvent)[-2].message
-    assert world.of(m.WriteRecord)[-1].data["workers"] == recorded
+    world.settle(until=StartLauncher)
+    assert [list(launch.addresses) for launch in world.of(StartLauncher)] == [used]
+    assert world.of(FreezeAddresses), "only a run with a minimum has a use for others later"
+    assert "of 1 spares" in world.of(CreateJobEvent)[-2].message
+    assert world.of(WriteRecord)[-1].data["workers"] == recorded
 
 
 def test_each_worker_that_comes_extends_the_deadline() -> None:
@@ -103,7 +123,7 @@ def test_run_whose_workers_do_not_come_fails_for_good() -> None:
     code, problem = world.end()
     assert code == 1
     assert "1 of 3 workers did not answer within" in problem
-    assert len(world.of(m.Prepare)) == 1
+    assert len(world.of(Prepare)) == 1
 
 
 REFUSALS = {"w": "exceeded quota: small"}
@@ -112,7 +132,7 @@ REFUSALS = {"w": "exceeded quota: small"}
 def test_missing_workers_are_reported_with_what_pods_and_connections_say() -> None:
     world = waiting(World(one_group()))
     attempt = world.state.attempt.number
-    world.put(m.WorkerProblem(attempt, "w-0", NoAnswer("port 2222 does not answer")))
+    world.put(WorkerProblem(attempt, "w-0", NoAnswer("port 2222 does not answer")))
     began = world.now
     list_pods(world, worker("w-0"), refusals=REFUSALS)
     assert world.now - began <= FIRST_REPORT_AFTER
@@ -142,8 +162,8 @@ def test_a_thousand_missing_workers_cost_one_list_and_a_short_message() -> None:
     world = waiting(World(one_group(1000)))
     refusals = {"w": "exceeded quota: " + "x" * 5000}
     list_pods(world, *[worker(f"w-{n}") for n in range(0, 1000, 2)], refusals=refusals)
-    assert len(world.of(m.ListPods)) == 1
-    assert not world.of(m.DeletePods)
+    assert len(world.of(ListPods)) == 1
+    assert not world.of(DeletePods)
     (line,) = [line for line in world.logged().splitlines() if line.startswith("waiting for 1000")]
     assert len(line) < 1000
     assert "w-[0,2,4,6,8,10,12,14,...] (500 workers)" in line
@@ -152,7 +172,7 @@ def test_a_thousand_missing_workers_cost_one_list_and_a_short_message() -> None:
 def test_workers_that_are_missing_are_created_again() -> None:
     world = waiting(World(one_group(2, 3)))
     list_pods(world, worker("w-0"))
-    (effect,) = world.of(m.ScaleUp)
+    (effect,) = world.of(ScaleUp)
     assert (effect.stateful_set, effect.number, effect.below) == ("w", 3, 2)
 
 
@@ -170,7 +190,7 @@ def test_pods_in_the_way_are_replaced() -> None:
         list_pods(world, *pods)
     replaced = [({"w-0": "uid of w-0"}, None), ({"w-1": "uid of w-1"}, 0)]
     # A deletion that has failed is tried again.
-    assert [(e.uids, e.grace) for e in world.of(m.DeletePods)] == 2 * replaced
+    assert [(e.uids, e.grace) for e in world.of(DeletePods)] == 2 * replaced
     assert world.logged().count("replacing") == 2, "each is said once"
 
 
@@ -183,7 +203,7 @@ def test_stateful_set_that_makes_pods_of_another_revision_ends_the_run_unless_it
     began = world.now
     made = 0
     while world.state.activity == Activity.GATHERING and world.now < began + 4 * SERVICE_WITHIN:
-        deleted = len(world.of(m.DeletePods))
+        deleted = len(world.of(DeletePods))
         is_back = is_mended and world.now > began + 0.75 * SERVICE_WITHIN
         if made == deleted:
             # It has no pod for a moment.
@@ -192,7 +212,7 @@ def test_stateful_set_that_makes_pods_of_another_revision_ends_the_run_unless_it
             pod_ = worker("w-0", "r1" if is_back else "r0", uid=f"uid {made}")
         list_pods(world, pod_)
     assert "StatefulSet w makes pods" in world.logged()
-    assert len(world.of(m.DeletePods)) <= 3 + (world.now - began) / REPLACE_EVERY
+    assert len(world.of(DeletePods)) <= 3 + (world.now - began) / REPLACE_EVERY
     assert (world.state.activity == Activity.GATHERING) is is_mended
     if not is_mended:
         code, problem = world.end()
@@ -215,10 +235,8 @@ def test_deleted_stateful_set_is_named_and_not_waited_for_as_long_as_workers(
 
 def test_stale_worker_that_answers_is_looked_at_at_once() -> None:
     world = waiting(World(one_group()))
-    problem = m.WorkerProblem(
-        world.state.attempt.number, "w-0", NoAnswer("it sent x", is_stale=True)
-    )
-    assert any(isinstance(effect, m.ListPods) for effect in world.put(problem))
+    problem = WorkerProblem(world.state.attempt.number, "w-0", NoAnswer("it sent x", is_stale=True))
+    assert any(isinstance(effect, ListPods) for effect in world.put(problem))
 
 
 def test_master_that_ends_or_trains_replaces_no_pods() -> None:
@@ -229,11 +247,11 @@ def test_master_that_ends_or_trains_replaces_no_pods() -> None:
     trains.train()
     over.train()
     over.end_launcher(0)
-    stopped.put(m.Terminated())
+    stopped.put(Terminated())
     for world in (trains, over, stopped):
         stale = {"w-0": worker("w-0", "r0")}
-        world.put(m.PodsListed(world.state.attempt.number, stale))
-        assert not world.of(m.DeletePods)
+        world.put(PodsListed(world.state.attempt.number, stale))
+        assert not world.of(DeletePods)
 
 
 IMAGE = {"reason": "InvalidImageName", "message": "couldn't parse image"}
@@ -247,7 +265,7 @@ def test_problem_that_lasts_ends_the_run_unless_spares_are_left(spares: int, end
         if world.state.activity != Activity.GATHERING:
             break
         list_pods(world, worker("w-0", status=BROKEN), worker("w-1"))
-    warnings = [e for e in world.of(m.CreateJobEvent) if e.event == RunEvent.WORKERS_MISSING]
+    warnings = [e for e in world.of(CreateJobEvent) if e.event == RunEvent.WORKERS_MISSING]
     assert len(warnings) == 1, "announced once"
     assert (world.state.activity != Activity.GATHERING) is ends
     if ends:
@@ -268,15 +286,13 @@ def test_only_a_deleted_service_is_not_waited_for_as_long_as_workers(
     trained: str, status: dict[str, Any], is_deleted: bool
 ) -> None:
     world = waiting(World(one_group(1, workersTimeoutSeconds=1200), record={"trained": trained}))
-    world.put(m.WorkerProblem(world.state.attempt.number, "w-0", NoAnswer("x", lacks_service=True)))
+    world.put(WorkerProblem(world.state.attempt.number, "w-0", NoAnswer("x", lacks_service=True)))
     until = world.now + SERVICE_WITHIN + 10
     while world.state.activity == Activity.GATHERING and world.now < until:
         list_pods(world, worker("w-0", status=status))
     assert (world.state.activity != Activity.GATHERING) is is_deleted
     remedy = "what to do: create the deleted Service again"
-    warnings = [
-        e.message for e in world.of(m.CreateJobEvent) if e.event == RunEvent.WORKERS_MISSING
-    ]
+    warnings = [e.message for e in world.of(CreateJobEvent) if e.event == RunEvent.WORKERS_MISSING]
     assert [remedy in message for message in warnings] == [True] * is_deleted
 
 
@@ -303,17 +319,17 @@ def test_worker_is_lost_when_it_is_silent_for_long_and_the_master_is_not_offline
 ) -> None:
     world = World(one_group(lostAfterSeconds=15))
     attempt = world.train()
-    world.put(m.WorkerProblem(attempt, "w-1", NoAnswer("closed"), 0.0, all_workers_silent))
-    assert not world.of(m.EndLauncher), "a connection that breaks is no loss yet"
-    world.put(m.WorkerProblem(attempt, "w-1", NoAnswer("closed"), silent, all_workers_silent))
-    assert bool(world.of(m.EndLauncher)) is is_lost
+    world.put(WorkerProblem(attempt, "w-1", NoAnswer("closed"), 0.0, all_workers_silent))
+    assert not world.of(EndLauncher), "a connection that breaks is no loss yet"
+    world.put(WorkerProblem(attempt, "w-1", NoAnswer("closed"), silent, all_workers_silent))
+    assert bool(world.of(EndLauncher)) is is_lost
     alone = "this pod may have lost the network"
     assert (alone in world.logged()) is all_workers_silent
 
 
 def test_master_that_is_asked_to_end_waits_for_no_workers() -> None:
     world = waiting(World(one_group()))
-    world.put(m.Terminated())
+    world.put(Terminated())
     code, problem = world.end()
     assert code == 143
     assert "its pod was deleted or evicted" in problem
@@ -322,16 +338,16 @@ def test_master_that_is_asked_to_end_waits_for_no_workers() -> None:
 def test_workers_that_have_come_wait_for_a_launcher_that_takes_long_to_prepare() -> None:
     """Such as packages in the master, which the deadline of workers is not for."""
     world = World(one_group(workersTimeoutSeconds=10))
-    world.put(m.Started())
-    world.settle(until=m.Prepare)
-    prepared = next(item for item in world.answers if isinstance(item[1], m.Prepared))
+    world.put(Started())
+    world.settle(until=Prepare)
+    prepared = next(item for item in world.answers if isinstance(item[1], Prepared))
     world.answers.remove(prepared)
     for _ in range(20):
         world.answer() if world.answers else world.fire()
     world.now += 600
     assert world.state.activity == Activity.GATHERING
     world.put(prepared[1])
-    assert world.of(m.Deliver)
+    assert world.of(Deliver)
 
 
 GATHERED = {"run": "run-1", "settings": "settings-1", "attempts": "1"}
@@ -351,9 +367,9 @@ def test_workers_save_what_another_run_has_left_before_ranks_remove_it(
     before: dict[str, str], api: bool, expected: list[bool]
 ) -> None:
     world = World(one_group(id="run-1", api=api, retries=2), record=before)
-    world.put(m.Started())
+    world.put(Started())
     for _ in expected:
-        world.settle(until=m.StartLauncher)
-        world.effects = [each for each in world.effects if not isinstance(each, m.StartLauncher)]
-        world.put(m.AttemptEnds(WorkerTerminatedError("w-0 left", 1)))
-    assert [each.saves for each in world.of(m.Deliver)][:2] == expected
+        world.settle(until=StartLauncher)
+        world.effects = [each for each in world.effects if not isinstance(each, StartLauncher)]
+        world.put(AttemptOver(WorkerTerminatedError("w-0 left", 1)))
+    assert [each.saves for each in world.of(Deliver)][:2] == expected

@@ -12,7 +12,31 @@ from hvd_pods.agent.banner import NoAnswer
 from hvd_pods.common.errors import LostWorkerError
 from hvd_pods.common.notices import FINISHED, LEAVING
 from hvd_pods.common.run_events import RunEvent
-from hvd_pods.rules import messages as m
+from hvd_pods.rules.effects import (
+    CreateJobEvent,
+    DeletePods,
+    Deliver,
+    Effect,
+    EndLauncher,
+    FreezeAddresses,
+    ListPods,
+    PrepareNewcomers,
+    ScaleUp,
+    StartLauncher,
+    WatchWorkers,
+    WriteRecord,
+)
+from hvd_pods.rules.events import (
+    Event,
+    NewcomersReady,
+    NoticeTaken,
+    PodsListed,
+    Started,
+    Terminated,
+    Timer,
+    WorkerAnswers,
+    WorkerProblem,
+)
 from hvd_pods.rules.gathering import LOOK_EVERY, MISS_WITHIN
 from hvd_pods.rules.growing import AGAIN_AFTER, GROW_EVERY, SETTLE
 from hvd_pods.rules.state import Activity
@@ -47,14 +71,14 @@ class Adaptive(World):
         # Pods that do not answer.
         self.others: dict[str, Any] = {}
 
-    def answers_to(self, effect: m.Effect) -> list[m.Event]:
+    def answers_to(self, effect: Effect) -> list[Event]:
         answers = super().answers_to(effect)
-        if isinstance(effect, m.WatchWorkers):
-            return [a for a in answers if isinstance(a, m.WorkerAnswers) and a.worker in self.there]
-        if isinstance(effect, m.PrepareNewcomers):
-            return [m.NewcomersReady(effect.attempt, [*effect.pods], self.are_kept)]
-        if isinstance(effect, m.ListPods):
-            return [m.PodsListed(effect.attempt, {**dict(map(worker, self.there)), **self.others})]
+        if isinstance(effect, WatchWorkers):
+            return [a for a in answers if isinstance(a, WorkerAnswers) and a.worker in self.there]
+        if isinstance(effect, PrepareNewcomers):
+            return [NewcomersReady(effect.attempt, [*effect.pods], self.are_kept)]
+        if isinstance(effect, ListPods):
+            return [PodsListed(effect.attempt, {**dict(map(worker, self.there)), **self.others})]
         return answers
 
     def run_for(self, seconds: float) -> Adaptive:
@@ -69,30 +93,28 @@ class Adaptive(World):
         return self
 
     def begin(self) -> Adaptive:
-        self.put(m.Started())
+        self.put(Started())
         return self.run_for(0.5)
 
     def lose(self, *numbers: int) -> None:
         for number in numbers:
             self.there.discard(f"w-{number}")
             self.put(
-                m.WorkerProblem(self.state.attempt.number, f"w-{number}", NoAnswer("closed"), 3.0)
+                WorkerProblem(self.state.attempt.number, f"w-{number}", NoAnswer("closed"), 3.0)
             )
 
     def bring(self, *numbers: int) -> None:
         for number in numbers:
             self.there.add(f"w-{number}")
             attempt = self.state.attempt.number
-            self.put(m.WorkerAnswers(attempt, f"w-{number}", pod(f"w-{number}")))
+            self.put(WorkerAnswers(attempt, f"w-{number}", pod(f"w-{number}")))
 
     def launched(self) -> list[str]:
         """The ordinals of the workers of each launch."""
-        return [
-            "".join(n[2:] for n in sorted(launch.workers)) for launch in self.of(m.StartLauncher)
-        ]
+        return ["".join(n[2:] for n in sorted(launch.workers)) for launch in self.of(StartLauncher)]
 
     def reported(self, event: RunEvent) -> list[str]:
-        return [effect.message for effect in self.of(m.CreateJobEvent) if effect.event == event]
+        return [effect.message for effect in self.of(CreateJobEvent) if effect.event == event]
 
 
 def test_a_run_starts_with_what_is_there_after_a_while() -> None:
@@ -102,7 +124,7 @@ def test_a_run_starts_with_what_is_there_after_a_while() -> None:
     assert world.launched() == ["023"]
     (message,) = world.reported(RunEvent.SHRUNK)
     assert re.findall(r"\d+", message) == ["6", "3", "4"]
-    assert json.loads(world.of(m.WriteRecord)[-1].data["workers"]) == {"w": "0,2-3"}
+    assert json.loads(world.of(WriteRecord)[-1].data["workers"]) == {"w": "0,2-3"}
 
 
 def test_a_run_waits_for_nobody_when_all_are_there_and_for_the_minimum_for_ever() -> None:
@@ -136,7 +158,7 @@ def test_a_worker_that_is_drained_is_not_waited_for() -> None:
     """Its agent may still answer for a moment."""
     world = Adaptive(0, 1, 2, 3).begin()
     leaving = {"kind": LEAVING, "worker": "w-1", "rank": 2, "seconds": 30.0}
-    world.put(m.NoticeTaken(1, leaving))
+    world.put(NoticeTaken(1, leaving))
     world.there.remove("w-1")
     world.end_launcher(143)
     assert world.run_for(0.5).launched() == ["0123", "023"]
@@ -173,10 +195,10 @@ def test_workers_that_come_are_taken_together_without_a_failure() -> None:
 
 def test_only_workers_of_the_launch_keep_their_addresses_while_others_may_come() -> None:
     world = Adaptive(0, 1).begin().run_for(START_AFTER)
-    assert [effect.workers for effect in world.of(m.FreezeAddresses)] == [["w-0", "w-1"]]
+    assert [effect.workers for effect in world.of(FreezeAddresses)] == [["w-0", "w-1"]]
     world.bring(2, 3)
     world.run_for(SETTLE)
-    assert world.of(m.FreezeAddresses)[-1].workers is None
+    assert world.of(FreezeAddresses)[-1].workers is None
 
 
 def test_worker_that_goes_again_is_not_taken() -> None:
@@ -185,7 +207,7 @@ def test_worker_that_goes_again_is_not_taken() -> None:
     world.run_for(SETTLE / 2)
     world.lose(3)
     assert world.run_for(60).launched() == ["012"]
-    assert not world.of(m.PrepareNewcomers)
+    assert not world.of(PrepareNewcomers)
 
 
 def test_worker_that_comes_and_goes_does_not_stop_the_training() -> None:
@@ -220,20 +242,20 @@ def test_nothing_is_begun_for_a_worker_when_the_launch_ends_anyway(kind: str) ->
     world = Adaptive(0, 1, 2).begin().run_for(START_AFTER)
     world.bring(3)
     if kind == "finished":
-        world.put(m.NoticeTaken(1, {"kind": FINISHED, "worker": "w-0", "rank": 0}))
+        world.put(NoticeTaken(1, {"kind": FINISHED, "worker": "w-0", "rank": 0}))
     elif kind == "terminated":
-        world.put(m.Terminated())
+        world.put(Terminated())
     else:
-        world.put(m.WorkerProblem(1, "w-1", NoAnswer("closed"), 3.0))
+        world.put(WorkerProblem(1, "w-1", NoAnswer("closed"), 3.0))
         assert isinstance(world.state.attempt.launch.problem, LostWorkerError)  # type: ignore[union-attr]
-    world.put(m.Timer(TimerKind.GROW))
-    assert not world.of(m.PrepareNewcomers)
+    world.put(Timer(TimerKind.GROW))
+    assert not world.of(PrepareNewcomers)
 
 
 def test_ranks_that_end_with_0_meanwhile_have_finished() -> None:
     world = Adaptive(0, 1, 2).begin().run_for(START_AFTER)
     world.bring(3)
-    while not world.of(m.EndLauncher):
+    while not world.of(EndLauncher):
         if world.answers:
             world.answer()
         else:
@@ -260,7 +282,7 @@ def test_next_master_goes_on_with_the_workers_of_the_one_before() -> None:
 
 def test_next_master_compares_finished_ranks_with_those_of_the_launch_before() -> None:
     world = Adaptive(0, 1, 2, 3, record={**RECORD, "launched": "7"}).begin()
-    (effect,) = world.of(m.Deliver)
+    (effect,) = world.of(Deliver)
     assert (effect.orphan_fence, effect.orphan_ranks) == (7, 4)
 
 
@@ -270,14 +292,14 @@ def test_pod_of_a_dead_node_is_replaced_while_others_train() -> None:
     assert WALL > 1_789_957_000, "which is long ago"
     world.others = dict([worker("w-3", deletionTimestamp="2026-09-21T00:00:00Z")])
     world.run_for(LOOK_EVERY)
-    replaced = [(effect.uids, effect.grace) for effect in world.of(m.DeletePods)]
+    replaced = [(effect.uids, effect.grace) for effect in world.of(DeletePods)]
     assert replaced == [({"w-3": "uid of w-3"}, 0)]
 
 
 def test_number_of_workers_that_a_person_has_chosen_stays() -> None:
     world = Adaptive(0).begin()
     world.run_for(10)
-    assert {(effect.number, effect.below) for effect in world.of(m.ScaleUp)} == {(4, 2)}
+    assert {(effect.number, effect.below) for effect in world.of(ScaleUp)} == {(4, 2)}
 
 
 def test_growth_waits_after_the_last_one() -> None:

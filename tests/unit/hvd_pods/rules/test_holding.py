@@ -11,7 +11,26 @@ from hypothesis import strategies as st
 
 from hvd_pods.common.run_events import RunEvent
 from hvd_pods.rules import holding
-from hvd_pods.rules import messages as m
+from hvd_pods.rules.effects import (
+    CreateJobEvent,
+    EndLauncher,
+    Exit,
+    Prepare,
+    ReleaseRecord,
+    ScaleDown,
+    StartLauncher,
+    WriteRecord,
+)
+from hvd_pods.rules.events import (
+    Event,
+    JobRead,
+    ProgressReported,
+    RecordChanged,
+    RecordFailed,
+    RecordWritten,
+    Started,
+    Terminated,
+)
 from hvd_pods.rules.holding import EXPIRES_AFTER, LOOK_EVERY, RENEW, TAKE
 from hvd_pods.rules.state import Activity
 from hvd_pods.rules.timers import TimerKind
@@ -23,7 +42,7 @@ HELD = {**OTHER, "renewed": "1"}
 def started(record: dict[str, str], **changes: Any) -> World:
     """A master that has read a record."""
     world = World(one_group(**changes), record=record)
-    world.put(m.Started())
+    world.put(Started())
     world.answer()
     return world
 
@@ -40,48 +59,52 @@ def started(record: dict[str, str], **changes: Any) -> World:
 )
 def test_free_record_is_taken_at_once_with_a_new_fence_number(record: dict[str, str]) -> None:
     world = started({**record, "fence": "5"})
-    (write,) = world.of(m.WriteRecord)
+    (write,) = world.of(WriteRecord)
     assert (write.purpose, write.holds, write.data) == (TAKE, True, {})
     assert write.fence >= (WALL + world.now) * 1000 - 20
-    newer = started({**record, "fence": str(LATER)}).of(m.WriteRecord)[0]
+    newer = started({**record, "fence": str(LATER)}).of(WriteRecord)[0]
     assert newer.fence > LATER + 999, "the earlier holder may have begun attempts since"
 
 
 def test_holder_is_waited_for_until_it_gives_the_record_back() -> None:
     world = started(dict(HELD))
-    assert world.of(m.CreateJobEvent)[0].event == RunEvent.WAITING
+    assert world.of(CreateJobEvent)[0].event == RunEvent.WAITING
     for renewed in range(3):
         world.record["renewed"] = str(renewed)
         world.fire()
         world.answer()
-    assert len(world.of(m.CreateJobEvent)) == 1, "said once"
-    assert not world.of(m.WriteRecord)
+    assert len(world.of(CreateJobEvent)) == 1, "said once"
+    assert not world.of(WriteRecord)
     world.record = {**HELD, "holder": ""}
     world.fire()
     world.answer()
-    assert world.of(m.WriteRecord)
+    assert world.of(WriteRecord)
 
 
 def test_holder_that_does_not_renew_is_replaced_and_told_so() -> None:
     world = started(dict(HELD))
     began = world.now
-    world.settle(until=m.WriteRecord)
+    world.settle(until=WriteRecord)
     assert world.now - began == pytest.approx(EXPIRES_AFTER, abs=2 * LOOK_EVERY)
-    assert world.of(m.WriteRecord)[0].data == {"superseded": "uid-2"}
+    assert world.of(WriteRecord)[0].data == {"superseded": "uid-2"}
 
 
 @pytest.mark.parametrize(
     ("record", "event", "code"),
-    [({**HELD, "superseded": "uid-1"}, None, 78), (HELD, m.Terminated(), 143)],
+    [({**HELD, "superseded": "uid-1"}, None, 78), (HELD, Terminated(), 143)],
 )
 def test_master_that_may_not_have_the_record_ends_and_changes_nothing(
-    record: dict[str, str], event: m.Event | None, code: int
+    record: dict[str, str], event: Event | None, code: int
 ) -> None:
     world = started(dict(record))
     if event:
         world.put(event)
     assert world.end()[0] == code
-    assert not [*world.of(m.WriteRecord), *world.of(m.ReleaseRecord), *world.of(m.ScaleDown)]
+    assert not [
+        *world.of(WriteRecord),
+        *world.of(ReleaseRecord),
+        *world.of(ScaleDown),
+    ]
 
 
 @pytest.mark.parametrize(("status", "goes_on"), [(403, True), (404, True), (503, False)])
@@ -89,11 +112,11 @@ def test_record_that_cannot_be_read_is_done_without_only_where_nobody_may_read_i
     status: int, goes_on: bool
 ) -> None:
     world = World(one_group())
-    world.put(m.Started())
+    world.put(Started())
     world.answers.clear()
-    world.put(m.RecordFailed("read", status, "no", is_temporary=status == 503))
-    world.settle(until=m.StartLauncher if goes_on else m.Exit)
-    assert bool(world.of(m.StartLauncher)) is goes_on
+    world.put(RecordFailed("read", status, "no", is_temporary=status == 503))
+    world.settle(until=StartLauncher if goes_on else Exit)
+    assert bool(world.of(StartLauncher)) is goes_on
 
 
 @pytest.mark.parametrize(("is_temporary", "is_held"), [(True, True), (False, False)])
@@ -102,8 +125,8 @@ def test_training_begins_although_the_record_cannot_be_written(
 ) -> None:
     world = started({})
     world.answers.clear()
-    world.put(m.RecordFailed(TAKE, 503 if is_temporary else 403, "no", is_temporary))
-    world.settle(until=m.StartLauncher)
+    world.put(RecordFailed(TAKE, 503 if is_temporary else 403, "no", is_temporary))
+    world.settle(until=StartLauncher)
     assert world.state.hold.is_held is is_held
     assert (TimerKind.RENEW in world.state.timers) is is_held
 
@@ -112,13 +135,13 @@ def test_the_curve_of_the_loss_goes_on_where_the_master_before_has_left_it() -> 
     progress = json.dumps({"step": 20, "losses": [[10, 0.5], [20, 0.25]]})
     run = {"run": "run-1", "settings": "settings-1", "attempts": "1", "progress": progress}
     world = started(run)
-    world.settle(until=m.StartLauncher)
+    world.settle(until=StartLauncher)
     assert json.loads(world.state.news()["progress"]) == {"losses": [[10, 0.5], [20, 0.25]]}
     reported = {"step": 15, "loss": 0.375}
-    world.put(m.ProgressReported(world.state.attempt.number, reported), 1.0)
+    world.put(ProgressReported(world.state.attempt.number, reported), 1.0)
     assert json.loads(world.state.news()["progress"])["losses"] == [[10, 0.5], [15, 0.375]]
     other = started({**run, "run": "run-0"})
-    other.settle(until=m.StartLauncher)
+    other.settle(until=StartLauncher)
     assert other.state.news()["progress"] == ""
 
 
@@ -129,10 +152,10 @@ def test_renewals_do_not_pile_up_while_the_api_server_is_slow() -> None:
     world.effects.clear()
     for _ in range(3):
         world.fire()
-    assert [effect.purpose for effect in world.of(m.WriteRecord)] == [RENEW]
-    world.put(m.RecordFailed(RENEW, 503, "away"))
+    assert [effect.purpose for effect in world.of(WriteRecord)] == [RENEW]
+    world.put(RecordFailed(RENEW, 503, "away"))
     world.fire()
-    assert [effect.purpose for effect in world.of(m.WriteRecord)] == [RENEW, RENEW]
+    assert [effect.purpose for effect in world.of(WriteRecord)] == [RENEW, RENEW]
 
 
 @pytest.mark.parametrize(
@@ -154,9 +177,9 @@ def test_record_that_was_changed_is_lost_only_to_another_master(
 ) -> None:
     world = World(one_group())
     world.train()
-    effects = world.put(m.RecordChanged(RENEW, data, 1))
-    assert any(isinstance(effect, m.EndLauncher) for effect in effects) is is_lost
-    writes = [effect for effect in effects if isinstance(effect, m.WriteRecord)]
+    effects = world.put(RecordChanged(RENEW, data, 1))
+    assert any(isinstance(effect, EndLauncher) for effect in effects) is is_lost
+    writes = [effect for effect in effects if isinstance(effect, WriteRecord)]
     assert [write.changes for write in writes] == ([] if is_lost else [1])
 
 
@@ -167,11 +190,11 @@ def test_record_of_a_later_release_of_the_name_ends_the_master_of_the_earlier_on
     """It would tell the next run of its own attempts, and begin that one's second (issue 44)."""
     world = World(one_group(cleanup="Always"))
     world.train()
-    effects = world.put(m.RecordChanged(purpose, {}, 1, is_other=True))
-    assert any(isinstance(effect, m.EndLauncher) for effect in effects)
+    effects = world.put(RecordChanged(purpose, {}, 1, is_other=True))
+    assert any(isinstance(effect, EndLauncher) for effect in effects)
     code, problem = world.end()
     assert (code, "later release" in problem) == (78, True)
-    assert not world.of(m.ScaleDown)
+    assert not world.of(ScaleDown)
 
 
 @pytest.mark.parametrize(
@@ -193,18 +216,18 @@ def test_training_that_has_finished_is_a_success_although_the_record_is_lost_aft
     while world.state.activity != activity:
         world.answer()
     world.record = dict(OTHER)
-    world.put(m.RecordChanged(RENEW, dict(OTHER), 1))
+    world.put(RecordChanged(RENEW, dict(OTHER), 1))
     assert world.end()[0] == of_the_master
-    assert not world.of(m.ScaleDown), "the workers are the other master's"
+    assert not world.of(ScaleDown), "the workers are the other master's"
 
 
 def conclude(world: World, record: dict[str, str] | None) -> None:
     """Let the Job be read after a failed launch, and the record with it."""
     world.end_launcher(1)
-    while not any(isinstance(event, m.JobRead) for _, event in world.answers):
+    while not any(isinstance(event, JobRead) for _, event in world.answers):
         world.answer()
-    world.answers = [each for each in world.answers if not isinstance(each[1], m.JobRead)]
-    world.put(m.JobRead(JOB, record=record))
+    world.answers = [each for each in world.answers if not isinstance(each[1], JobRead)]
+    world.put(JobRead(JOB, record=record))
 
 
 def test_master_that_was_replaced_counts_no_failure_and_leaves_the_workers() -> None:
@@ -214,8 +237,8 @@ def test_master_that_was_replaced_counts_no_failure_and_leaves_the_workers() -> 
     conclude(world, dict(OTHER))
     assert world.end()[0] == 78
     assert world.state.failures == 0
-    assert len(world.of(m.Prepare)) == 1
-    assert not world.of(m.ScaleDown)
+    assert len(world.of(Prepare)) == 1
+    assert not world.of(ScaleDown)
 
 
 @pytest.mark.parametrize("record", [None, {}, {"holder": "own", "fence": "1"}])
@@ -241,27 +264,27 @@ def test_workers_are_scaled_without_the_record_only_if_no_other_master_has_it(
     world = started({}, cleanup="Always")
     if not is_held:
         world.answers.clear()
-        world.put(m.RecordFailed(TAKE, 403, "forbidden", is_temporary=False))
-    world.settle(until=m.StartLauncher)
+        world.put(RecordFailed(TAKE, 403, "forbidden", is_temporary=False))
+    world.settle(until=StartLauncher)
     world.end_launcher(0)
     while world.state.activity != Activity.FINISHING:
         world.answer()
     world.answers.clear()
-    world.put(m.RecordFailed("end", 403, "forbidden", is_temporary=False))
+    world.put(RecordFailed("end", 403, "forbidden", is_temporary=False))
     world.answers.clear()
-    world.put(m.JobRead(JOB, record=record))
+    world.put(JobRead(JOB, record=record))
     assert world.end() == (0, "")
-    assert bool(world.of(m.ScaleDown)) is scales
+    assert bool(world.of(ScaleDown)) is scales
 
 
 def test_record_that_cannot_be_written_is_told_once_for_each_reason() -> None:
     world = World(one_group())
     world.train()
     for reason in ["404: gone"] * 9 + ["403: forbidden"] * 9:
-        world.put(m.RecordFailed(RENEW, 404, reason, is_temporary=False))
+        world.put(RecordFailed(RENEW, 404, reason, is_temporary=False))
     assert world.logged().count("cannot write the record") == 2
-    world.put(m.RecordWritten(RENEW))
-    world.put(m.RecordFailed(RENEW, 403, "403: forbidden", is_temporary=False))
+    world.put(RecordWritten(RENEW))
+    world.put(RecordFailed(RENEW, 403, "403: forbidden", is_temporary=False))
     assert world.logged().count("cannot write the record") == 3
 
 
@@ -285,12 +308,12 @@ def test_run_that_has_ended_is_repeated_only_if_it_is_another_one(
     data: dict[str, str], code: int | None
 ) -> None:
     world = started(data)
-    world.settle(until=m.StartLauncher)
-    assert bool(world.of(m.StartLauncher)) is (code is None)
+    world.settle(until=StartLauncher)
+    assert bool(world.of(StartLauncher)) is (code is None)
     if code is not None:
         assert world.end()[0] == code
-        assert all(write.purpose == TAKE for write in world.of(m.WriteRecord))
-        assert bool(world.of(m.ScaleDown)) is (code == 0), "as `cleanup` says"
+        assert all(write.purpose == TAKE for write in world.of(WriteRecord))
+        assert bool(world.of(ScaleDown)) is (code == 0), "as `cleanup` says"
 
 
 # A fence number that workers accept just now.
@@ -321,18 +344,18 @@ def test_any_record_leads_to_a_run_or_to_an_end_that_workers_and_logs_accept(
 ) -> None:
     """Somebody may edit it by hand, and whoever may edit ConfigMaps may write what they like."""
     world = started({**record, **counts, "progress": curve})
-    world.settle(until=m.StartLauncher)
+    world.settle(until=StartLauncher)
     # The workers' clocks may be an hour behind.
     latest = (WALL + world.now - 3600) * 1000 + 2 * holding.MOST_AHEAD
-    assert all(write.fence <= latest for write in world.of(m.WriteRecord))
-    assert world.of(m.StartLauncher) or world.exit
-    for effect in world.of(m.CreateJobEvent):
+    assert all(write.fence <= latest for write in world.of(WriteRecord))
+    assert world.of(StartLauncher) or world.exit
+    for effect in world.of(CreateJobEvent):
         assert len(effect.message) < 2000
 
 
 def test_run_that_has_ended_is_not_repeated_where_its_record_can_be_read_only() -> None:
     world = started({**ENDED, "state": "Finished"})
     world.answers.clear()
-    world.put(m.RecordFailed(TAKE, 403, "forbidden", is_temporary=False))
+    world.put(RecordFailed(TAKE, 403, "forbidden", is_temporary=False))
     assert world.end() == (0, "")
-    assert not world.of(m.StartLauncher)
+    assert not world.of(StartLauncher)

@@ -9,8 +9,24 @@ import pytest
 from hvd_pods.cluster.shapes import format_time
 from hvd_pods.common.record import LEASE_KEPT
 from hvd_pods.common.run_events import RunEvent
-from hvd_pods.rules import messages as m
+from hvd_pods.rules.effects import (
+    CreateJobEvent,
+    ReadLease,
+    ReleaseRecord,
+    ScaleDown,
+    StoreResults,
+    WriteRecord,
+)
 from hvd_pods.rules.ending import UNREADABLE
+from hvd_pods.rules.events import (
+    JobRead,
+    LeaseRead,
+    RecordChanged,
+    RecordWritten,
+    Started,
+    Terminated,
+    WorkersScaled,
+)
 from hvd_pods.rules.state import END, Activity
 from hvd_pods.rules.timers import TimerKind
 from tests.support.world import DELETED, JOB, OTHER, WALL, World, leased, one_group
@@ -32,7 +48,7 @@ def pass_time(world: World, seconds: float, *, renews: bool = False, answers: bo
         world.fire()
         while world.answers:
             effect = world.answers[0][0]
-            world.answer(is_usual=answers or not isinstance(effect, m.ReadLease))
+            world.answer(is_usual=answers or not isinstance(effect, ReadLease))
 
 
 def ended(world: World, code: int = 0) -> World:
@@ -50,8 +66,8 @@ def test_training_that_its_command_has_forgotten_is_ended_with_its_workers() -> 
     pass_time(world, SECONDS + 100)
     code, text = world.end()
     assert (code, "nobody has renewed the lease" in text) == (78, True)
-    assert len(world.of(m.ScaleDown)) == 1, "although cleanup is Never"
-    (end,) = [write.data for write in world.of(m.WriteRecord) if write.purpose == END]
+    assert len(world.of(ScaleDown)) == 1, "although cleanup is Never"
+    (end,) = [write.data for write in world.of(WriteRecord) if write.purpose == END]
     assert (end["state"], end["reason"]) == ("Failed", text)
 
 
@@ -62,9 +78,7 @@ def test_training_goes_on_while_its_command_renews_the_lease() -> None:
     assert world.is_running
     began = world.now
     pass_time(world, 2 * SECONDS)
-    (reported,) = [
-        emit for emit in world.of(m.CreateJobEvent) if emit.event == RunEvent.LEASE_ENDED
-    ]
+    (reported,) = [emit for emit in world.of(CreateJobEvent) if emit.event == RunEvent.LEASE_ENDED]
     assert not world.is_running
     assert world.now - began >= SECONDS, reported
 
@@ -84,20 +98,20 @@ def test_run_without_a_lease_is_never_looked_after() -> None:
     world.train()
     pass_time(world, 10 * SECONDS)
     assert world.is_running
-    assert not world.of(m.ReadLease)
+    assert not world.of(ReadLease)
 
 
 def test_waiting_for_workers_ends_with_the_lease_too() -> None:
     world = session()
     world.run = one_group()
-    world.put(m.Started())
+    world.put(Started())
     world.answers = []
-    world.put(m.RecordWritten("take"))
-    world.put(m.JobRead(leased(SECONDS)))
+    world.put(RecordWritten("take"))
+    world.put(JobRead(leased(SECONDS)))
     world.answers = []
     pass_time(world, SECONDS + 100)
     world.answer_all()
-    assert world.of(m.ScaleDown)
+    assert world.of(ScaleDown)
 
 
 def test_no_attempt_follows_a_lease_that_ends_before_it() -> None:
@@ -110,14 +124,14 @@ def test_no_attempt_follows_a_lease_that_ends_before_it() -> None:
             world.end_launcher(1)
         world.answer()
     attempts = world.state.attempts
-    world.put(m.LeaseRead(world.job), SECONDS + 1)
-    while not world.of(m.ScaleDown):
+    world.put(LeaseRead(world.job), SECONDS + 1)
+    while not world.of(ScaleDown):
         world.answer()
     world.answers.clear()
     for _ in range(10):
         world.fire()
     assert world.state.attempts == attempts
-    world.put(m.WorkersScaled())
+    world.put(WorkersScaled())
     assert world.end()[0] == 78
 
 
@@ -127,13 +141,13 @@ def test_workers_stay_for_the_next_run_until_the_lease_ends(code: int) -> None:
     world.job["spec"] = {"backoffLimit": 0}
     ended(world, code)
     assert world.state.activity == Activity.STAYING
-    assert world.of(m.WriteRecord)[-1].data["lease"] == LEASE_KEPT
+    assert world.of(WriteRecord)[-1].data["lease"] == LEASE_KEPT
     pass_time(world, 3 * SECONDS, renews=True)
-    assert not world.of(m.ScaleDown)
+    assert not world.of(ScaleDown)
     pass_time(world, 2 * SECONDS)
-    assert world.of(m.ScaleDown)
+    assert world.of(ScaleDown)
     assert world.end()[0] == code
-    assert "nobody has renewed the lease" in world.of(m.ReleaseRecord)[0].data["lease"]
+    assert "nobody has renewed the lease" in world.of(ReleaseRecord)[0].data["lease"]
 
 
 def test_workers_stay_although_the_job_cannot_be_read_at_the_end() -> None:
@@ -146,7 +160,7 @@ def test_workers_stay_although_the_job_cannot_be_read_at_the_end() -> None:
     assert world.state.activity == Activity.STAYING
     world.job = leased(SECONDS)
     pass_time(world, 2 * SECONDS)
-    assert world.of(m.ScaleDown)
+    assert world.of(ScaleDown)
 
 
 @pytest.mark.parametrize(
@@ -164,11 +178,11 @@ def test_master_that_stays_takes_the_workers_along_unless_another_one_has_them(
     """The Job of a run that has finished makes no other master."""
     world = ended(session())
     world.job = job
-    world.put(m.Terminated())
+    world.put(Terminated())
     world.answer_all()
     assert world.exit
-    assert bool(world.of(m.ScaleDown)) is takes
-    (release,) = world.of(m.ReleaseRecord)
+    assert bool(world.of(ScaleDown)) is takes
+    (release,) = world.of(ReleaseRecord)
     assert (release.data["lease"] == LEASE_KEPT) is not takes
 
 
@@ -193,20 +207,20 @@ def test_run_that_ends_while_its_pod_terminates_takes_its_workers_along(
     if job and job != UNREADABLE:
         job = {**job, "spec": {"backoffLimit": 0}}
     world.job = job
-    world.put(m.Terminated())
+    world.put(Terminated())
     world.end_launcher(code)
     world.end()
-    assert len(world.of(m.ScaleDown)) == takes
+    assert len(world.of(ScaleDown)) == takes
 
 
 def test_run_that_another_master_continues_keeps_its_workers() -> None:
     world = session()
     world.train()
     world.answer_all()
-    world.put(m.Terminated())
+    world.put(Terminated())
     world.end_launcher(1)
     world.end()
-    assert not world.of(m.ScaleDown)
+    assert not world.of(ScaleDown)
 
 
 def test_workers_of_a_job_that_was_replaced_while_results_were_stored_stay() -> None:
@@ -215,11 +229,11 @@ def test_workers_of_a_job_that_was_replaced_while_results_were_stored_stay() -> 
     world.train()
     world.answer_all()
     world.end_launcher(0)
-    world.settle(until=m.StoreResults)
-    world.put(m.Terminated())
+    world.settle(until=StoreResults)
+    world.put(Terminated())
     world.job = None
     world.end()
-    assert not world.of(m.ScaleDown)
+    assert not world.of(ScaleDown)
 
 
 def test_master_that_stays_leaves_the_workers_of_another_one() -> None:
@@ -227,19 +241,19 @@ def test_master_that_stays_leaves_the_workers_of_another_one() -> None:
     world.record = dict(OTHER)
     pass_time(world, 3 * SECONDS)
     assert world.exit
-    assert not world.of(m.ScaleDown)
+    assert not world.of(ScaleDown)
 
 
 def test_master_that_was_replaced_neither_stays_nor_takes_the_workers_along() -> None:
     world = session()
     world.train()
     world.answer_all()
-    world.put(m.RecordChanged("renew", dict(OTHER), 1))
+    world.put(RecordChanged("renew", dict(OTHER), 1))
     world.record = dict(OTHER)
     world.end_launcher(1)
     world.answer_all()
     assert world.exit
-    assert not world.of(m.ScaleDown)
+    assert not world.of(ScaleDown)
 
 
 def test_master_that_stays_ends_when_an_upgrade_takes_the_lease_away() -> None:
@@ -247,8 +261,8 @@ def test_master_that_stays_ends_when_an_upgrade_takes_the_lease_away() -> None:
     world.job = JOB
     pass_time(world, 100)
     assert world.end() == (0, "")
-    assert not world.of(m.ScaleDown)
-    assert world.of(m.ReleaseRecord)[0].data["lease"] == ""
+    assert not world.of(ScaleDown)
+    assert world.of(ReleaseRecord)[0].data["lease"] == ""
 
 
 def test_master_that_stays_ends_its_workers_before_the_jobs_deadline() -> None:
@@ -277,5 +291,5 @@ def test_deadline_that_could_not_be_read_at_the_end_is_watched_as_soon_as_it_can
         world.job = {**leased(SECONDS, str(world.now)), "spec": limited, "status": started}
         world.fire()
         world.answer_all()
-    assert len(world.of(m.ScaleDown)) == 1
+    assert len(world.of(ScaleDown)) == 1
     assert world.now < began + 3 * SECONDS

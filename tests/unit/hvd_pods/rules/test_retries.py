@@ -14,7 +14,7 @@ from hvd_pods.common.errors import (
     RunError,
     WorkerTerminatedError,
 )
-from hvd_pods.rules import messages as m
+from hvd_pods.rules.effects import ScaleDown, StartLauncher
 from hvd_pods.rules.ending import UNREADABLE
 from hvd_pods.rules.retries import MOST_FREE, Retries
 from tests.support.world import DELETED, JOB, World, one_group
@@ -125,6 +125,6 @@ def test_another_attempt_follows_unless_the_job_is_known_to_be_gone(
     world.job = job
     world.effects.clear()
     world.end_launcher(1)
-    world.settle(until=m.StartLauncher)
-    assert bool(world.of(m.StartLauncher)) is follows
-    assert not (follows and world.of(m.ScaleDown))
+    world.settle(until=StartLauncher)
+    assert bool(world.of(StartLauncher)) is follows
+    assert not (follows and world.of(ScaleDown))

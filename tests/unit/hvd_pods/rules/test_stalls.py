@@ -11,8 +11,15 @@ import pytest
 from hvd_pods.cluster.shapes import format_time
 from hvd_pods.common.notices import DEBUGGED, ENDED, FINISHED, IDLE, KEPT, STOPPED
 from hvd_pods.common.run_events import RunEvent
-from hvd_pods.rules import messages as m
 from hvd_pods.rules.aborting import END_WITHIN
+from hvd_pods.rules.effects import (
+    CreateJobEvent,
+    EndLauncher,
+    ShowStacks,
+    StartLauncher,
+    WriteRecord,
+)
+from hvd_pods.rules.events import ProgressReported, RankMissing, StacksShown, Timer
 from hvd_pods.rules.stalls import NAME_AFTER
 from hvd_pods.rules.timers import TimerKind
 from tests.support.world import WALL, World
@@ -32,46 +39,46 @@ def test_stalled_ranks_are_named_once_with_their_stacks() -> None:
     world = training()
     for period in range(4):
         for rank in (1, 3):
-            world.put(m.RankMissing(1, rank, "has not joined grads", 60.0 * (period + 1)))
+            world.put(RankMissing(1, rank, "has not joined grads", 60.0 * (period + 1)))
         while TimerKind.STALLS in world.state.timers:
             world.fire()
         world.now += 60
-    (named,) = (e.message for e in world.of(m.CreateJobEvent) if e.event == RunEvent.STALLED)
+    (named,) = (e.message for e in world.of(CreateJobEvent) if e.event == RunEvent.STALLED)
     for part, who in zip(named.split("; "), ("rank 1 on w-0", "rank 3 on w-1"), strict=True):
         assert part.startswith(f"{who} has not joined grads")
         assert "60 s" in part
-    assert [effect.ranks for effect in world.of(m.ShowStacks)] == [{"w-0": [1], "w-1": [3]}]
-    assert not world.of(m.EndLauncher), "launch.stallTimeoutSeconds is 0"
+    assert [effect.ranks for effect in world.of(ShowStacks)] == [{"w-0": [1], "w-1": [3]}]
+    assert not world.of(EndLauncher), "launch.stallTimeoutSeconds is 0"
 
 
 def test_stall_is_told_with_the_time_since_the_last_step() -> None:
     """Horovod, which looks now and then, says only that it has lasted for a while."""
     world = training()
     report(world, 1)
-    world.put(m.RankMissing(1, 3, "has not joined grads", 15.0), after=58.0)
+    world.put(RankMissing(1, 3, "has not joined grads", 15.0), after=58.0)
     while TimerKind.STALLS in world.state.timers:
         world.fire()
-    message = next(e.message for e in world.of(m.CreateJobEvent) if e.event == RunEvent.STALLED)
+    message = next(e.message for e in world.of(CreateJobEvent) if e.event == RunEvent.STALLED)
     assert "for at least 15 s" in message
     assert re.search(r"last step was 5[89] s ago", message), message
 
 
 def recorded_stall(world: World) -> dict[str, Any]:
     """What the last write of the record says of a stall."""
-    found: dict[str, Any] = json.loads(world.of(m.WriteRecord)[-1].data["stall"] or "{}")
+    found: dict[str, Any] = json.loads(world.of(WriteRecord)[-1].data["stall"] or "{}")
     return found
 
 
 def renew(world: World, after: float = 0.0) -> None:
     """Let the master write the record after some seconds, as it does now and then."""
     world.answer_all()
-    world.put(m.Timer(TimerKind.RENEW), after)
+    world.put(Timer(TimerKind.RENEW), after)
 
 
 def test_stalled_rank_is_in_the_record_at_once_and_then_where_it_is() -> None:
     world = training()
     began = world.now
-    world.put(m.RankMissing(1, 3, "has not joined grads", 60.0))
+    world.put(RankMissing(1, 3, "has not joined grads", 60.0))
     while TimerKind.STALLS in world.state.timers:
         world.fire()
     expected = {
@@ -82,11 +89,11 @@ def test_stalled_rank_is_in_the_record_at_once_and_then_where_it_is() -> None:
         "place": "",
     }
     assert recorded_stall(world) == expected
-    world.put(m.StacksShown(1, [(3, "train.py:41 in load"), (1, "x")]))
+    world.put(StacksShown(1, [(3, "train.py:41 in load"), (1, "x")]))
     renew(world)
     assert recorded_stall(world) == {**expected, "place": "train.py:41 in load"}
     # Horovod names it again.
-    world.put(m.RankMissing(1, 3, "has not joined grads", 60.0), after=60.0)
+    world.put(RankMissing(1, 3, "has not joined grads", 60.0), after=60.0)
     while TimerKind.STALLS in world.state.timers:
         world.fire()
     renew(world)
@@ -106,7 +113,7 @@ def test_rank_that_others_have_waited_for_longest_is_in_the_record() -> None:
 def test_stall_leaves_the_record_when_the_training_goes_on(how: str) -> None:
     world = training()
     report(world, 1)
-    world.put(m.RankMissing(1, 3, "has not joined grads", 15.0), after=20.0)
+    world.put(RankMissing(1, 3, "has not joined grads", 15.0), after=20.0)
     while TimerKind.STALLS in world.state.timers:
         world.fire()
     report(world, 1)
@@ -128,7 +135,7 @@ def test_rank_that_does_not_end_is_in_the_record_until_a_step() -> None:
     for rank in (1, 2):
         notice(world, FINISHED, f"w-{rank // 2}", rank=rank)
     wait_in_launch(world, NAME_AFTER + 1)
-    world.put(m.StacksShown(1, [(3, "train.py:41 in load")]))
+    world.put(StacksShown(1, [(3, "train.py:41 in load")]))
     renew(world, 500.0)
     stall = recorded_stall(world)
     assert (stall["rank"], stall["worker"], stall["place"]) == (3, "w-1", "train.py:41 in load")
@@ -142,15 +149,15 @@ def test_rank_that_is_late_in_each_step_does_not_stall_from_the_first_one_on() -
     """Horovod names it in each step, and a slow run is no stalled one."""
     world = training(stallTimeoutSeconds=600)
     for number in range(1, 41):
-        world.put(m.RankMissing(1, 3, "has not joined grads", 15.0), after=20.0)
+        world.put(RankMissing(1, 3, "has not joined grads", 15.0), after=20.0)
         while TimerKind.STALLS in world.state.timers:
             world.fire()
         stepped = world.now = world.now + 10
         report(world, number)
-    world.put(m.RankMissing(1, 3, "has not joined grads", 15.0), after=20.0)
+    world.put(RankMissing(1, 3, "has not joined grads", 15.0), after=20.0)
     while TimerKind.STALLS in world.state.timers:
         world.fire()
-    assert not world.of(m.EndLauncher)
+    assert not world.of(EndLauncher)
     stall = world.state.find_stall(world.now)
     assert stall
     assert stall.since >= stepped
@@ -176,7 +183,7 @@ def test_metrics_count_launches_and_stalls_and_have_the_stage() -> None:
     assert counted() == (1, 1, RunEvent.TRAINING), "a stall is no stage"
     end_with(world, 143)
     world.effects.clear()
-    world.settle(until=m.StartLauncher)
+    world.settle(until=StartLauncher)
     assert counted() == (2, 1, RunEvent.TRAINING)
     world.end_launcher()
     world.settle()
@@ -192,7 +199,7 @@ def test_stopped_rank_is_named_once_until_it_stops_anew() -> None:
         notice(world, STOPPED, "w-1", rank=3, seconds=seconds, period=15.0)
         while TimerKind.STALLS in world.state.timers:
             world.fire()
-        named.append(len([e for e in world.of(m.CreateJobEvent) if e.event == RunEvent.STALLED]))
+        named.append(len([e for e in world.of(CreateJobEvent) if e.event == RunEvent.STALLED]))
     assert named == [1, 1, 2]
 
 
@@ -200,7 +207,7 @@ def stalled() -> World:
     """A training with a rank that is stopped for too long; its stack was asked for."""
     world = training(stallTimeoutSeconds=100)
     notice(world, STOPPED, "w-1", rank=3, seconds=120.0, period=15.0)
-    while not world.of(m.ShowStacks):
+    while not world.of(ShowStacks):
         world.fire()
     return world
 
@@ -232,10 +239,10 @@ def test_rank_that_a_signal_has_stopped_is_waited_for_as_long_as_steps_take(
     while world.state.timers.get(TimerKind.STALLS, float("inf")) < world.now + 5:
         world.fire()
     if ends:
-        world.settle(until=m.EndLauncher)
+        world.settle(until=EndLauncher)
     else:
         world.answer_all()
-    assert bool(world.of(m.EndLauncher)) is ends
+    assert bool(world.of(EndLauncher)) is ends
 
 
 @pytest.mark.parametrize(
@@ -251,34 +258,34 @@ def test_stopped_rank_is_waited_for_only_seconds_where_every_rank_keeps_its_stat
 ) -> None:
     world = training(stallTimeoutSeconds=3600, stopsFollowSteps=True)
     for number in (1, 2, 3):
-        world.put(m.ProgressReported(1, {"step": number}), 0.05)
+        world.put(ProgressReported(1, {"step": number}), 0.05)
     keep_state(world, ranks=ranks)
     world.now += seconds
     notice(world, STOPPED, "w-1", rank=3, seconds=seconds, period=1.0)
     while world.state.timers.get(TimerKind.STALLS, float("inf")) < world.now + 5:
         world.fire()
     if ends:
-        world.settle(until=m.EndLauncher)
+        world.settle(until=EndLauncher)
     else:
         world.answer_all()
-    assert bool(world.of(m.EndLauncher)) is ends
+    assert bool(world.of(EndLauncher)) is ends
 
 
 def test_attempt_knows_how_long_steps_take_before_it_has_made_some() -> None:
     world = training(stallTimeoutSeconds=3600, stopsFollowSteps=True)
     for number in (1, 2, 3):
-        world.put(m.ProgressReported(1, {"step": number}), 0.05)
+        world.put(ProgressReported(1, {"step": number}), 0.05)
     lose(world)
     world.end_launcher(1)
-    while len(world.of(m.StartLauncher)) == 1:
+    while len(world.of(StartLauncher)) == 1:
         world.answer() if world.answers else world.fire()
     number = world.state.attempt.number
     for rank in range(4):
         notice(world, KEPT, f"w-{rank // 2}", rank=rank)
     began = world.now
-    ended = len(world.of(m.EndLauncher))
+    ended = len(world.of(EndLauncher))
     notice(world, STOPPED, "w-1", rank=3, seconds=4.0, period=1.0)
-    while len(world.of(m.EndLauncher)) == ended and world.now < began + 5:
+    while len(world.of(EndLauncher)) == ended and world.now < began + 5:
         world.answer() if world.answers else world.fire()
     assert (world.state.attempt.number, world.now < began + 5) == (number, True)
 
@@ -287,14 +294,14 @@ def test_stop_that_goes_on_is_not_held_back_as_lines_of_output_are() -> None:
     """The next report of those comes five seconds later: a script could write them without end."""
     world = training(stallTimeoutSeconds=3600, stopsFollowSteps=True)
     for number in (1, 2, 3):
-        world.put(m.ProgressReported(1, {"step": number}), 0.05)
+        world.put(ProgressReported(1, {"step": number}), 0.05)
     keep_state(world)
     began = world.now
     for seconds in (1.0, 2.0, 3.0):
         world.now = began + seconds
         notice(world, STOPPED, "w-1", rank=3, seconds=seconds, period=1.0)
         world.fire()
-    world.settle(until=m.EndLauncher)
+    world.settle(until=EndLauncher)
     assert world.now - began < 4
 
 
@@ -302,32 +309,32 @@ def test_rank_that_is_named_each_second_ends_the_attempt_in_time() -> None:
     """With HOROVOD_STALL_CHECK_TIME_SECONDS=1, names come more often than the log has them."""
     world = training(stallTimeoutSeconds=30)
     began = world.now
-    while not world.of(m.EndLauncher) and world.now < began + 60:
-        world.put(m.RankMissing(1, 3, "has not joined grads", 1.0), after=1.0)
+    while not world.of(EndLauncher) and world.now < began + 60:
+        world.put(RankMissing(1, 3, "has not joined grads", 1.0), after=1.0)
         for _ in range(3):
             if world.answers:
                 world.answer()
             elif min(world.state.timers.values(), default=world.now + 1) <= world.now:
                 world.fire()
     assert 28 <= world.now - began <= 34
-    assert len([e for e in world.of(m.CreateJobEvent) if e.event == RunEvent.STALLED]) == 1
+    assert len([e for e in world.of(CreateJobEvent) if e.event == RunEvent.STALLED]) == 1
 
 
 def test_stall_that_lasts_ends_the_attempt_after_its_stacks() -> None:
     world = stalled()
-    assert not world.of(m.EndLauncher)
-    world.settle(until=m.EndLauncher)
+    assert not world.of(EndLauncher)
+    world.settle(until=EndLauncher)
     problem = end_with(world, 0)
     assert "rank 3 on w-1 is stopped" in problem, "whatever its handlers make of the end"
 
 
 def test_launcher_that_does_not_end_is_killed() -> None:
     world = stalled()
-    world.settle(until=m.EndLauncher)
+    world.settle(until=EndLauncher)
     assert world.state.timers[TimerKind.KILL] == pytest.approx(world.now + END_WITHIN, abs=0.1)
     world.answers.clear()
     world.fire()
-    assert world.of(m.EndLauncher)[-1].kills
+    assert world.of(EndLauncher)[-1].kills
 
 
 @pytest.mark.parametrize(
@@ -345,8 +352,8 @@ def test_ranks_stall_when_none_of_them_computes(
     notice(world, IDLE, "w-1", rank=3, seconds=101.0, period=15.0)
     assert (TimerKind.STALLS in world.state.timers) is is_stall
     if is_stall:
-        world.settle(until=m.EndLauncher)
-        assert [e.ranks for e in world.of(m.ShowStacks)] == [{"w-0": [0, 1], "w-1": [2, 3]}]
+        world.settle(until=EndLauncher)
+        assert [e.ranks for e in world.of(ShowStacks)] == [{"w-0": [0, 1], "w-1": [2, 3]}]
         assert "rank 2 on w-1 uses no CPU for 101 s" in end_with(world, 143)
 
 
@@ -361,16 +368,16 @@ def test_pauses_of_all_ranks_do_not_add_up(idle: float, times_named: int) -> Non
         world.answer_all()
         while TimerKind.STALLS in world.state.timers:
             world.fire()
-    named = [e.message for e in world.of(m.CreateJobEvent) if e.event == RunEvent.STALLED]
+    named = [e.message for e in world.of(CreateJobEvent) if e.event == RunEvent.STALLED]
     assert len(named) == times_named
     assert all(f"rank {rank} on" in message for message in named for rank in range(4))
-    assert not world.of(m.EndLauncher)
+    assert not world.of(EndLauncher)
 
 
 def test_ranks_that_there_are_not_are_not_kept() -> None:
     world = training()
     for rank in range(3, 50):
-        world.put(m.RankMissing(1, rank, "has not joined grads", 60.0))
+        world.put(RankMissing(1, rank, "has not joined grads", 60.0))
     assert world.state.attempt.launch
     assert [*world.state.attempt.launch.stalls.new] == [3]
 
@@ -379,11 +386,11 @@ def test_stalls_that_are_new_all_the_time_are_reported_now_and_then() -> None:
     world = training()
     began = world.now
     while world.now < began + 60:
-        world.put(m.RankMissing(1, 3, "has not joined grads", 60.0), after=0.2)
-        world.put(m.RankMissing(1, 3, "has not joined grads", 1.0), after=0.2)
+        world.put(RankMissing(1, 3, "has not joined grads", 60.0), after=0.2)
+        world.put(RankMissing(1, 3, "has not joined grads", 1.0), after=0.2)
         if world.state.timers.get(TimerKind.STALLS, world.now + 1) <= world.now:
             world.fire()
-    assert len([e for e in world.of(m.CreateJobEvent) if e.event == RunEvent.STALLED]) <= 13
+    assert len([e for e in world.of(CreateJobEvent) if e.event == RunEvent.STALLED]) <= 13
 
 
 def test_rank_that_does_not_end_after_another_one_is_named_with_its_stack() -> None:
@@ -394,13 +401,13 @@ def test_rank_that_does_not_end_after_another_one_is_named_with_its_stack() -> N
         notice(world, FINISHED, f"w-{rank // 2}", rank=rank)
     wait_in_launch(world, NAME_AFTER)
     (message,) = [
-        effect.message for effect in world.of(m.CreateJobEvent) if effect.event == RunEvent.STALLED
+        effect.message for effect in world.of(CreateJobEvent) if effect.event == RunEvent.STALLED
     ]
     assert "rank 0 on w-0" in message
     assert "rank 3 on w-1" in message
-    shown = next(iter(world.of(m.ShowStacks)))
+    shown = next(iter(world.of(ShowStacks)))
     assert dict(shown.ranks)["w-1"] == [2, 3]
-    assert not world.of(m.EndLauncher)
+    assert not world.of(EndLauncher)
 
 
 @pytest.mark.parametrize(
@@ -419,7 +426,7 @@ def test_rank_that_never_ends_after_another_one_ends_the_attempt_at_the_stalls_l
     world = training(stallTimeoutSeconds=limit)
     notice(world, FINISHED, "w-0", rank=0)
     wait_in_launch(world, seconds)
-    assert bool(world.of(m.EndLauncher)) is ends
+    assert bool(world.of(EndLauncher)) is ends
     problem = end_with(world, 143)
     assert ("rank 0 on w-0 ended with exit code 0" in problem) is ends
 
@@ -431,9 +438,9 @@ def test_ranks_that_make_steps_may_go_on_after_another_one() -> None:
     for number in range(1, 7):
         report(world, number)
         wait_in_launch(world, 50)
-    assert not world.of(m.EndLauncher)
+    assert not world.of(EndLauncher)
     wait_in_launch(world, 101)
-    assert world.of(m.EndLauncher)
+    assert world.of(EndLauncher)
 
 
 def test_ranks_that_have_left_do_not_hide_that_no_other_computes() -> None:
@@ -441,7 +448,7 @@ def test_ranks_that_have_left_do_not_hide_that_no_other_computes() -> None:
     notice(world, FINISHED, "w-0", rank=0)
     for rank in (1, 2, 3):
         notice(world, IDLE, f"w-{rank // 2}", rank=rank, seconds=101.0, period=15.0)
-    world.settle(until=m.EndLauncher)
+    world.settle(until=EndLauncher)
     assert "uses no CPU for 101 s" in end_with(world, 143)
 
 
@@ -454,6 +461,6 @@ def test_command_may_launch_ranks_as_often_as_it_likes(kind: str) -> None:
     wait_in_launch(world, 1000)
     notice(world, IDLE, "w-0", rank=1, seconds=101.0, period=15.0)
     wait_in_launch(world, 10)
-    assert not [effect for effect in world.of(m.CreateJobEvent) if effect.event == RunEvent.STALLED]
-    assert not world.of(m.EndLauncher)
+    assert not [effect for effect in world.of(CreateJobEvent) if effect.event == RunEvent.STALLED]
+    assert not world.of(EndLauncher)
     assert "ended with exit code 0" not in end_with(world, 1, CAUSE)

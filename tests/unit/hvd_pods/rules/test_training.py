@@ -13,8 +13,40 @@ from hvd_pods.agent.banner import NoAnswer
 from hvd_pods.common.errors import ConfigurationError, RunError
 from hvd_pods.common.notices import ASKED, ENDED, FAILED, FINISHED, KEPT, LEAVING, RAISED
 from hvd_pods.common.run_events import RunEvent
-from hvd_pods.rules import messages as m
 from hvd_pods.rules.aborting import END_WITHOUT_WORKERS_WITHIN
+from hvd_pods.rules.effects import (
+    AskRanks,
+    CreateJobEvent,
+    DeletePods,
+    Deliver,
+    EndLauncher,
+    EndLeftovers,
+    FindCause,
+    FollowProgress,
+    ListPods,
+    LoseWorkersAfter,
+    Prepare,
+    ReadRecord,
+    ReleaseRanks,
+    ReportFailure,
+    StartLauncher,
+    WatchWorkers,
+    WriteRecord,
+)
+from hvd_pods.rules.events import (
+    Cause,
+    CauseFound,
+    Delivered,
+    LauncherNotStarted,
+    ProgressReported,
+    RanksAsked,
+    Started,
+    Terminated,
+    WorkerAnswers,
+    WorkerGone,
+    WorkerProblem,
+    WorkerReached,
+)
 from hvd_pods.rules.state import Activity
 from hvd_pods.rules.timers import TimerKind
 from hvd_pods.rules.training import TERMINATED
@@ -58,7 +90,7 @@ def test_command_that_leaves_the_workers_idle_has_not_finished(
 ) -> None:
     world = training(mode=mode, allowIdleWorkers=allowed)
     if reached:
-        world.put(m.WorkerReached(world.state.attempt.number))
+        world.put(WorkerReached(world.state.attempt.number))
     world.end_launcher(0)
     code, problem = world.end()
     assert (code, problem[: len(ends[1])]) == ends
@@ -68,23 +100,23 @@ def test_command_that_leaves_the_workers_idle_has_not_finished(
 def test_log_and_events_name_the_attempt_that_begins() -> None:
     """Systems for logs tell the lines of attempts apart by it: the pods are the same."""
     world = training(mode="custom")
-    world.put(m.WorkerReached(world.state.attempt.number))
+    world.put(WorkerReached(world.state.attempt.number))
     world.end_launcher(1)
     while world.state.attempt.number < 2:
         assert world.fire() or world.answers
         world.answer_all()
     assert "attempt 2" in world.logged()
-    assert [e.event for e in world.of(m.CreateJobEvent) if "attempt 2" in e.message][:1] == [
+    assert [e.event for e in world.of(CreateJobEvent) if "attempt 2" in e.message][:1] == [
         RunEvent.STARTED
     ]
 
 
 def test_later_attempt_may_find_nothing_left_to_do() -> None:
     world = training(mode="custom")
-    world.put(m.WorkerReached(world.state.attempt.number))
+    world.put(WorkerReached(world.state.attempt.number))
     world.end_launcher(1)
-    world.settle(until=m.StartLauncher, most=40)
-    while len(world.of(m.StartLauncher)) < 2:
+    world.settle(until=StartLauncher, most=40)
+    while len(world.of(StartLauncher)) < 2:
         assert world.fire() or world.answers
         world.answer_all()
     world.end_launcher(0)
@@ -105,7 +137,7 @@ def test_cause_that_only_a_person_can_mend_ends_the_run() -> None:
     world = training()
     end_with(world, 255, CAUSE._replace(is_final=True))
     assert world.end()[0] == 78
-    assert len(world.of(m.StartLauncher)) == 1
+    assert len(world.of(StartLauncher)) == 1
 
 
 def test_launch_whose_ranks_cannot_start_ends_the_run() -> None:
@@ -113,7 +145,7 @@ def test_launch_whose_ranks_cannot_start_ends_the_run() -> None:
     world = training()
     end_with(world, 78)
     assert world.end()[0] == 78
-    assert len(world.of(m.StartLauncher)) == 1
+    assert len(world.of(StartLauncher)) == 1
 
 
 @pytest.mark.parametrize("is_gone", [True, False], ids=["is another pod", "is silent"])
@@ -122,9 +154,9 @@ def test_cause_of_a_worker_that_is_not_there_any_more_is_not_final(is_gone: bool
     world = training()
     attempt = world.state.attempt.number
     if is_gone:
-        world.put(m.WorkerGone(attempt, "w-1"))
+        world.put(WorkerGone(attempt, "w-1"))
     else:
-        world.put(m.WorkerProblem(attempt, "w-1", NoAnswer("port 2222 is closed"), 0.0))
+        world.put(WorkerProblem(attempt, "w-1", NoAnswer("port 2222 is closed"), 0.0))
     problem = end_with(world, 255, CAUSE._replace(is_final=True))
     assert "lost w-1" in problem
     world.answer_all()
@@ -133,31 +165,31 @@ def test_cause_of_a_worker_that_is_not_there_any_more_is_not_final(is_gone: bool
 
 def test_failed_delivery_to_a_worker_that_is_not_there_any_more_is_not_final() -> None:
     world = World(one_group())
-    world.put(m.Started())
-    world.settle(until=m.Deliver)
+    world.put(Started())
+    world.settle(until=Deliver)
     world.answers.clear()
     attempt = world.state.attempt.number
-    world.put(m.WorkerGone(attempt, "w-1"))
+    world.put(WorkerGone(attempt, "w-1"))
     wrong = ConfigurationError("w-1: its certificate is of another release")
-    world.put(m.Delivered(attempt, ["w-0"], wrong))
+    world.put(Delivered(attempt, ["w-0"], wrong))
     world.answer_all()
     assert world.state.attempts == 2
 
 
 def test_failed_delivery_to_a_worker_that_is_there_is_final() -> None:
     world = World(one_group())
-    world.put(m.Started())
-    world.settle(until=m.Deliver)
+    world.put(Started())
+    world.settle(until=Deliver)
     world.answers.clear()
     wrong = ConfigurationError("w-1: its certificate is of another release")
-    world.put(m.Delivered(world.state.attempt.number, ["w-0"], wrong))
+    world.put(Delivered(world.state.attempt.number, ["w-0"], wrong))
     assert world.end() == (78, str(wrong))
 
 
 def test_lost_worker_ends_the_launch() -> None:
     world = training()
     lose(world)
-    (ending,) = world.of(m.EndLauncher)
+    (ending,) = world.of(EndLauncher)
     assert not ending.kills
     assert world.state.timers[TimerKind.KILL] == pytest.approx(
         world.now + END_WITHOUT_WORKERS_WITHIN
@@ -167,12 +199,12 @@ def test_lost_worker_ends_the_launch() -> None:
 def test_lost_worker_explains_the_end_of_the_attempt() -> None:
     world = training()
     lose(world)
-    (listing,) = world.of(m.ListPods)
+    (listing,) = world.of(ListPods)
     assert listing.missing == ["w-1"]
-    world.settle(until=m.FollowProgress)
+    world.settle(until=FollowProgress)
     assert end_with(world, 143) == "lost w-1: port 2222 is closed"
     assert "lost w-1: " in world.logged()
-    assert not world.of(m.DeletePods), "another master may use the workers"
+    assert not world.of(DeletePods), "another master may use the workers"
 
 
 def test_ranks_that_end_in_the_moment_in_which_a_worker_is_lost_have_finished() -> None:
@@ -187,7 +219,7 @@ def test_workers_that_leave_are_waited_for_as_long_as_they_may_save() -> None:
     notice(world, LEAVING, "w-1", seconds=20.0)
     lose(world)
     began = world.now
-    while not world.of(m.EndLauncher):
+    while not world.of(EndLauncher):
         world.fire()
     assert world.now - began >= 20.0
 
@@ -208,12 +240,12 @@ def test_only_a_worker_that_the_kubelet_evicted_for_its_own_use_has_failed(
     world = training()
     notice(world, LEAVING, "w-1", seconds=20.0)
     world.end_launcher(137)
-    (search,) = world.of(m.FindCause)
+    (search,) = world.of(FindCause)
     assert search.terminated == {"w-1": "uid of w-1"}
-    world.answers = [(search, m.CauseFound(1, CAUSE, evictions={"w-1": why} if why else {}))]
-    while len(world.of(m.StartLauncher)) == 1:
+    world.answers = [(search, CauseFound(1, CAUSE, evictions={"w-1": why} if why else {}))]
+    while len(world.of(StartLauncher)) == 1:
         world.answer()
-    assert str(world.of(m.ReportFailure)[0].problem) == problem.format(why)
+    assert str(world.of(ReportFailure)[0].problem) == problem.format(why)
     assert world.state.failures == failures
 
 
@@ -224,47 +256,47 @@ def test_ranks_that_were_asked_to_end_report_their_end_together(is_over: bool) -
     for rank in (0, 1):
         notice(world, ASKED, rank=rank)
     notice(world, ENDED, connection=5)
-    assert not world.of(m.ReleaseRanks)
+    assert not world.of(ReleaseRanks)
     if is_over:
         world.end_launcher(1)
     else:
         notice(world, ENDED, connection=6, rank=1)
-    (release,) = world.of(m.ReleaseRanks)
+    (release,) = world.of(ReleaseRanks)
     assert release.connections == ((5,) if is_over else (5, 6))
 
 
 def asking(number: int, **changes: Any) -> World:
     """A master that is asked to end; it has asked so many ranks to end."""
     world = training(**changes)
-    world.put(m.Terminated())
+    world.put(Terminated())
     world.answers.clear()
-    world.put(m.RanksAsked(1, number))
+    world.put(RanksAsked(1, number))
     return world
 
 
 def test_ranks_are_released_when_all_of_them_have_been_asked_to_end() -> None:
     world = training()
-    world.put(m.Terminated())
-    (effect,) = world.of(m.AskRanks)
+    world.put(Terminated())
+    (effect,) = world.of(AskRanks)
     assert effect.workers == ("w-0", "w-1")
     notice(world, ENDED, connection=5)
-    assert not world.of(m.ReleaseRanks), "not all of them have been asked yet"
+    assert not world.of(ReleaseRanks), "not all of them have been asked yet"
     world.answers.clear()
-    world.put(m.RanksAsked(1, 4))
-    assert world.of(m.ReleaseRanks)
+    world.put(RanksAsked(1, 4))
+    assert world.of(ReleaseRanks)
 
 
 def test_master_that_is_asked_to_end_lets_the_ranks_save() -> None:
     world = asking(4, gracePeriodSeconds=60)
-    assert not world.of(m.EndLauncher)
+    assert not world.of(EndLauncher)
     began = world.now
-    while not world.of(m.EndLauncher):
+    while not world.of(EndLauncher):
         world.fire()
     assert world.now - began == pytest.approx(45.0)
 
 
 def test_ranks_that_know_sigterm_only_are_ended_through_their_launcher() -> None:
-    assert asking(0).of(m.EndLauncher)
+    assert asking(0).of(EndLauncher)
 
 
 def progressed() -> World:
@@ -301,7 +333,7 @@ def test_losses_of_the_whole_run_are_recorded_in_a_few_pairs() -> None:
 def test_a_step_that_is_made_again_has_the_loss_of_the_last_attempt() -> None:
     world = progressed()
     world.end_launcher(1, seconds=90.0)
-    world.settle(until=m.StartLauncher)
+    world.settle(until=StartLauncher)
     report(world, 30, loss=0.25)
     report(world, 40, loss="nan")
     losses = json.loads(world.state.news()["progress"])["losses"]
@@ -323,7 +355,7 @@ def test_the_time_until_an_attempt_comes_further_than_the_one_before_is_lost() -
     began = world.now
     world.end_launcher(1, seconds=90.0)
     world.effects.clear()
-    world.settle(until=m.StartLauncher)
+    world.settle(until=StartLauncher)
     for step in (10, 20):
         report(world, step)
         assert world.state.progress.lost == 0, "these steps were made before"
@@ -338,7 +370,7 @@ def test_the_time_until_an_attempt_comes_further_than_the_one_before_is_lost() -
 def test_loss_that_is_nan_ends_only_a_run_that_asks_for_that(is_wanted: bool) -> None:
     world = training(failOnNaN=is_wanted)
     report(world, 3, loss="nan")
-    assert bool(world.of(m.EndLauncher)) is is_wanted
+    assert bool(world.of(EndLauncher)) is is_wanted
 
 
 def test_loss_that_is_nan_is_told_once_where_the_run_goes_on() -> None:
@@ -346,7 +378,7 @@ def test_loss_that_is_nan_is_told_once_where_the_run_goes_on() -> None:
     for step in (3, 4):
         report(world, step, loss="nan")
     reported = [
-        effect for effect in world.of(m.CreateJobEvent) if effect.event == RunEvent.NOT_A_NUMBER
+        effect for effect in world.of(CreateJobEvent) if effect.event == RunEvent.NOT_A_NUMBER
     ]
     assert len(reported) == 1
     assert "step 3" in reported[0].message
@@ -356,7 +388,7 @@ def test_loss_that_is_nan_is_told_once_where_the_run_goes_on() -> None:
 def test_loss_that_only_the_last_report_tells_counts_as_well(is_wanted: bool) -> None:
     world = training(failOnNaN=is_wanted)
     world.end_launcher(0)
-    world.answers.insert(0, (m.ReadRecord(), m.ProgressReported(1, {"step": 3, "loss": "nan"})))
+    world.answers.insert(0, (ReadRecord(), ProgressReported(1, {"step": 3, "loss": "nan"})))
     judge(world)
     assert (world.state.attempt.problem is not None) is is_wanted
 
@@ -364,7 +396,7 @@ def test_loss_that_only_the_last_report_tells_counts_as_well(is_wanted: bool) ->
 def test_steps_that_were_only_counted_say_nothing_about_how_far_the_run_is() -> None:
     """Only the script knows where the next attempt resumes."""
     world = training(failOnNaN=False)
-    world.put(m.ProgressReported(1, {"step": 40, "isCounted": True, "loss": "nan"}), 1.0)
+    world.put(ProgressReported(1, {"step": 40, "isCounted": True, "loss": "nan"}), 1.0)
     progress = world.state.progress
     assert (progress.step, progress.furthest) == (0, (0.0, 0))
     assert "the loss is NaN at step 40 of this attempt" in world.logged()
@@ -374,9 +406,9 @@ def test_time_left_is_that_of_the_steps_that_the_script_reports() -> None:
     """It may have counted others before, from which nothing follows."""
     world = training()
     for step in (40, 80):
-        world.put(m.ProgressReported(1, {"step": step, "isCounted": True}), 1.0)
+        world.put(ProgressReported(1, {"step": step, "isCounted": True}), 1.0)
     for step in (100_100, 100_140):
-        world.put(m.ProgressReported(1, {"step": step, "steps": 200_140}), 1.0)
+        world.put(ProgressReported(1, {"step": step, "steps": 200_140}), 1.0)
     assert json.loads(world.state.progress.entry())["secondsLeft"] == 2500
 
 
@@ -402,9 +434,9 @@ def test_silent_worker_is_lost_after_seconds_where_every_rank_keeps_its_state(
 ) -> None:
     world = training(one_group(lostAfterSeconds=12, lossFollowsState=is_default))
     keep_state(world, ranks=ranks)
-    assert [effect.seconds for effect in world.of(m.LoseWorkersAfter)] == [3.0] * ends
-    world.put(m.WorkerProblem(1, "w-1", NoAnswer("port 2222 is closed"), 3.5))
-    assert bool(world.of(m.EndLauncher)) is ends
+    assert [effect.seconds for effect in world.of(LoseWorkersAfter)] == [3.0] * ends
+    world.put(WorkerProblem(1, "w-1", NoAnswer("port 2222 is closed"), 3.5))
+    assert bool(world.of(EndLauncher)) is ends
 
 
 def test_next_attempt_knows_nothing_of_the_state_of_its_ranks() -> None:
@@ -413,7 +445,7 @@ def test_next_attempt_knows_nothing_of_the_state_of_its_ranks() -> None:
     keep_state(world)
     lose(world)
     world.end_launcher(1)
-    while len(world.of(m.StartLauncher)) == 1:
+    while len(world.of(StartLauncher)) == 1:
         world.answer() if world.answers else world.fire()
     assert world.state.lost_after == 12.0
 
@@ -424,8 +456,8 @@ def test_ranks_that_had_left_with_0_are_named_beside_the_one_that_failed() -> No
     notice(world, FINISHED, "w-0", rank=1)
     notice(world, FAILED, rank=0, status=1)
     world.end_launcher(1)
-    cause = m.Cause("rank 0 on w-0: ", "exit code 1", is_sure_to_repeat=False)
-    world.put(m.CauseFound(world.state.attempt.number, cause))
+    cause = Cause("rank 0 on w-0: ", "exit code 1", is_sure_to_repeat=False)
+    world.put(CauseFound(world.state.attempt.number, cause))
     problem = world.state.attempt.problem
     failed, left = str(problem).split("; ")
     assert failed == "rank 0 on w-0: exit code 1"
@@ -436,13 +468,13 @@ def test_ranks_that_had_left_with_0_are_named_beside_the_one_that_failed() -> No
 @pytest.mark.parametrize(
     "found",
     [
-        m.CauseFound(1, CAUSE, key_problem="the reason"),
-        m.CauseFound(1, CAUSE, binding_problem="the reason"),
+        CauseFound(1, CAUSE, key_problem="the reason"),
+        CauseFound(1, CAUSE, binding_problem="the reason"),
     ],
     ids=["keys", "binding"],
 )
 def test_what_keeps_ranks_from_starting_explains_an_end_before_their_output(
-    found: m.CauseFound,
+    found: CauseFound,
 ) -> None:
     world = training()
     world.end_launcher(1)
@@ -469,7 +501,7 @@ def test_workers_are_asked_for_binding_only_where_mpirun_may_have_failed_by_it(
     for kind in notices:
         notice(world, kind, text="TypeError: no")
     world.end_launcher(205)
-    (search,) = world.of(m.FindCause)
+    (search,) = world.of(FindCause)
     assert search.asks_for_binding is asks
 
 
@@ -477,9 +509,9 @@ def test_launcher_that_cannot_be_started_ends_its_own_attempt_alone() -> None:
     world = training()
     number = world.state.attempt.number
     problem = RunError("no worker is left")
-    world.put(m.LauncherNotStarted(number - 1, problem))
+    world.put(LauncherNotStarted(number - 1, problem))
     assert world.state.activity == Activity.TRAINING
-    world.put(m.LauncherNotStarted(number, problem))
+    world.put(LauncherNotStarted(number, problem))
     assert world.state.attempt.problem is problem
 
 
@@ -489,19 +521,19 @@ def test_notices_of_failed_ranks_reach_the_search_for_the_cause() -> None:
     notice(world, FAILED, rank=1, status=-9)
     notice(world, FAILED, rank=2, status=1)
     world.end_launcher(1)
-    (search,) = world.of(m.FindCause)
+    (search,) = world.of(FindCause)
     assert [item["text"] for item in search.raised] == ["ValueError: a"]
     assert [item["rank"] for item in search.failed] == [1, 2]
 
 
 def test_idle_workers_end_what_earlier_attempts_have_left() -> None:
     world = training(one_group(1, 2, lostAfterSeconds=15))
-    (effect,) = world.of(m.EndLeftovers)
+    (effect,) = world.of(EndLeftovers)
     assert effect.workers == ["w-1"]
     lose(world)
-    world.put(m.WorkerAnswers(1, "w-1", pod("w-1")))
-    assert len(world.of(m.EndLeftovers)) == 2, "it comes back with what it did"
-    assert not world.of(m.EndLauncher), "a spare is no loss"
+    world.put(WorkerAnswers(1, "w-1", pod("w-1")))
+    assert len(world.of(EndLeftovers)) == 2, "it comes back with what it did"
+    assert not world.of(EndLauncher), "a spare is no loss"
 
 
 def left_by_another_master(**record: str) -> World:
@@ -510,8 +542,8 @@ def left_by_another_master(**record: str) -> World:
     entry = {"run": run.id, "settings": run.settings, "state": "Running", "attempts": "1"}
     entry |= {"trained": "uid-1", "launched": "7", **record}
     world = World(run, record=entry)
-    world.put(m.Started())
-    world.settle(until=m.WatchWorkers)
+    world.put(Started())
+    world.settle(until=WatchWorkers)
     return world
 
 
@@ -522,17 +554,17 @@ def test_first_attempt_of_a_master_looks_whether_its_job_s_ranks_have_finished(
     record: dict[str, str], left: int
 ) -> None:
     world = left_by_another_master(**record)
-    world.settle(until=m.StartLauncher)
+    world.settle(until=StartLauncher)
     assert world.now < 1001
     world.end_launcher(1)
     world.answer_all()
     world.fire()
     world.answer_all()
-    first, *later = world.of(m.Deliver)
+    first, *later = world.of(Deliver)
     assert (first.orphan_fence, {*first.addresses}) == (left, {"w-0", "w-1", "w-2"})
     assert [effect.orphan_fence for effect in later] == [0]
-    launched = [effect.data.get("launched") for effect in world.of(m.WriteRecord)]
-    assert launched[-1] == str(world.of(m.Prepare)[-1].fence)
+    launched = [effect.data.get("launched") for effect in world.of(WriteRecord)]
+    assert launched[-1] == str(world.of(Prepare)[-1].fence)
 
 
 def test_worker_whose_ranks_may_have_finished_is_waited_for() -> None:
@@ -540,21 +572,21 @@ def test_worker_whose_ranks_may_have_finished_is_waited_for() -> None:
     world.answers = [one for one in world.answers if getattr(one[1], "worker", "") != "w-2"]
     began = world.now
     world.answer_all()
-    assert not world.of(m.Deliver)
-    world.settle(until=m.Deliver)
+    assert not world.of(Deliver)
+    world.settle(until=Deliver)
     assert 4.9 < world.now - began < 5.1
 
 
 @pytest.mark.parametrize("is_stopped", [False, True])
 def test_training_that_has_finished_without_a_master_is_not_repeated(is_stopped: bool) -> None:
     world = left_by_another_master()
-    world.settle(until=m.Deliver)
+    world.settle(until=Deliver)
     if is_stopped:
-        world.put(m.Terminated())
-    world.answers = [one for one in world.answers if not isinstance(one[0], m.Deliver)]
-    world.put(m.Delivered(world.state.attempt.number, [], is_finished=True))
+        world.put(Terminated())
+    world.answers = [one for one in world.answers if not isinstance(one[0], Deliver)]
+    world.put(Delivered(world.state.attempt.number, [], is_finished=True))
     code, problem = world.end()
     assert (code == 0) is not is_stopped, problem
-    assert not world.of(m.StartLauncher)
-    state = world.of(m.WriteRecord)[-1].data
+    assert not world.of(StartLauncher)
+    state = world.of(WriteRecord)[-1].data
     assert (state["state"], state["launched"]) == ("Running" if is_stopped else "Finished", "7")

@@ -7,8 +7,8 @@ from typing import Any
 from hvd_pods.agent.banner import NoAnswer
 from hvd_pods.common.notices import KEPT
 from hvd_pods.common.run import Run
-from hvd_pods.rules import messages as m
-from hvd_pods.rules.messages import Cause
+from hvd_pods.rules.effects import FindCause
+from hvd_pods.rules.events import Cause, CauseFound, NoticeTaken, ProgressReported, WorkerProblem
 from hvd_pods.rules.state import Activity
 from tests.support.world import World, one_group
 
@@ -24,12 +24,12 @@ def training(run: Run | None = None, **changes: Any) -> World:
 
 def notice(world: World, kind: str, worker: str = "w-0", connection: int = 0, **more: Any) -> None:
     content = {"kind": kind, "worker": worker, "rank": 0, **more}
-    world.put(m.NoticeTaken(world.state.attempt.number, content, connection))
+    world.put(NoticeTaken(world.state.attempt.number, content, connection))
 
 
 def lose(world: World, worker: str = "w-1") -> None:
     world.put(
-        m.WorkerProblem(world.state.attempt.number, worker, NoAnswer("port 2222 is closed"), 15.0)
+        WorkerProblem(world.state.attempt.number, worker, NoAnswer("port 2222 is closed"), 15.0)
     )
 
 
@@ -43,15 +43,15 @@ def end_with(world: World, code: int, cause: Cause | None = None) -> str:
     """Let the launcher end, and return why the attempt failed."""
     world.end_launcher(code)
     for number, (effect, _) in enumerate(world.answers):
-        if isinstance(effect, m.FindCause):
-            world.answers[number] = (effect, m.CauseFound(effect.attempt, cause))
+        if isinstance(effect, FindCause):
+            world.answers[number] = (effect, CauseFound(effect.attempt, cause))
     judge(world)
     return str(world.state.attempt.problem or "")
 
 
 def report(world: World, step: int, **more: Any) -> None:
     progress = {"step": step, **more}
-    world.put(m.ProgressReported(world.state.attempt.number, progress), 1.0)
+    world.put(ProgressReported(world.state.attempt.number, progress), 1.0)
 
 
 def keep_state(world: World, *, ranks: int = 4) -> None:

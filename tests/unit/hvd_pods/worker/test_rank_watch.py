@@ -15,7 +15,7 @@ import pytest
 from devtools.common.waiting import wait_until
 from hvd_pods.common import contract, notices, paths
 from hvd_pods.rank import ranks
-from hvd_pods.worker import kept, rank_watch, stacks
+from hvd_pods.worker import kept_states, rank_watch, stacks
 from hvd_pods.worker.rank_watch import RankWatch
 from tests.unit.hvd_pods.notices import WORKER, Master
 
@@ -75,7 +75,7 @@ def test_master_is_told_of_a_rank_that_is_stopped(
 def test_master_is_told_once_of_a_rank_whose_state_is_in_memory(
     watch: RankWatch, master: Master, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(kept, "KEPT_FOLDER", tmp_path)
+    monkeypatch.setattr(kept_states, "KEPT_FOLDER", tmp_path)
     assert watch.look() == notices.LOOK_EVERY
     (tmp_path / "run-1").mkdir()
     (tmp_path / "run-1" / "state-shared.a").touch()

@@ -18,7 +18,7 @@ import pytest
 from hvd_pods.library import keep
 from hvd_pods.library.keep import packed_state
 from hvd_pods.library.keep.content import BEGIN
-from hvd_pods.worker import kept, saving
+from hvd_pods.worker import kept_states, saving
 
 FENCE = 1_790_000_000_000
 
@@ -218,7 +218,7 @@ def test_volume_that_cannot_be_written_fails_and_leaves_the_checkpoint(
     assert not [*volume.glob(".*.worker")]
 
 
-RUN = "import sys; from hvd_pods.worker import kept, saving; sys.exit(saving.main())"
+RUN = "import sys; from hvd_pods.worker import kept_states, saving; sys.exit(saving.main())"
 
 
 @pytest.mark.parametrize(
@@ -232,4 +232,4 @@ def test_a_record_leads_to_no_other_file(
 
 
 def test_workers_look_where_the_library_keeps_states() -> None:
-    assert kept.FOLDER == keep.FOLDER
+    assert kept_states.FOLDER == keep.FOLDER

@@ -12,7 +12,7 @@ Kind = Literal["stage", "attempt", "fault", "stall", "warning", "end"]
 class RunEvent(enum.Enum):
     """An event by its reason, with its kind in the time line.
 
-    `is_stage`: the run has entered a stage, which the metric hvdchart_stage shows.
+    `sets_stage`: the run has entered a stage, which the metric hvdchart_stage shows.
     """
 
     WAITING = "Waiting", "stage", True
@@ -32,10 +32,10 @@ class RunEvent(enum.Enum):
     LEASE_ENDED = "LeaseEnded", "warning"
     FAILED = "Failed", "fault", True
 
-    def __init__(self, reason: str, kind: Kind, is_stage: bool = False) -> None:
+    def __init__(self, reason: str, kind: Kind, sets_stage: bool = False) -> None:
         self.reason = reason
         self.kind = kind
-        self.is_stage = is_stage
+        self.sets_stage = sets_stage
 
     @property
     def is_warning(self) -> bool:

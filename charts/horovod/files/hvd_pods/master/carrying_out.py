@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import Any, Callable, Mapping, NamedTuple, Optional, TypeVar
 
-from hvd_pods.rules import messages as m
+from hvd_pods.rules.effects import Effect
+from hvd_pods.rules.events import Event
 
 Owner = TypeVar("Owner")
-EffectType = TypeVar("EffectType", bound=m.Effect)
-Answer = TypeVar("Answer", bound=Optional[m.Event])
+EffectType = TypeVar("EffectType", bound=Effect)
+Answer = TypeVar("Answer", bound=Optional[Event])
 Carrier = Callable[[Owner, EffectType], Answer]
 # The attribute of a marked method.
 MARK = "carries_out"
@@ -18,7 +19,7 @@ class Method(NamedTuple):
     """A method that carries an effect out in a lane, or at once where `lane` is empty."""
 
     lane: str
-    call: Callable[[Any], m.Event | None]
+    call: Callable[[Any], Event | None]
 
 
 def carries_out(

@@ -8,7 +8,7 @@ import signal
 from hvd_pods.common.container_memory import describe_exceeded
 from hvd_pods.common.python_packages import PACKAGES
 from hvd_pods.master.gpu_problems import find_gpu_problem
-from hvd_pods.rules.messages import Cause
+from hvd_pods.rules.events import Cause
 
 EXPLANATIONS = {
     signal.SIGKILL: "killed, as the kernel does when a container is out of memory "

@@ -18,8 +18,9 @@ from hvd_pods.common.reporting import log
 from hvd_pods.master import lanes
 from hvd_pods.master.carrying_out import carries_out
 from hvd_pods.master.record_io import read_job, read_lease
-from hvd_pods.rules import messages as m
-from hvd_pods.rules.state import Facts
+from hvd_pods.rules.effects import DeletePods, ListPods, ReadJob, ReadLease, ScaleDown, ScaleUp
+from hvd_pods.rules.events import Event, PodsListed, WorkersScaled
+from hvd_pods.rules.state import Assignment
 
 # Pods that are deleted at once.
 DELETE_THREADS = 8
@@ -28,10 +29,10 @@ DELETE_THREADS = 8
 class ClusterEffects:
     """What the master reads and changes in the cluster."""
 
-    def __init__(self, api: Api, facts: Facts) -> None:
+    def __init__(self, api: Api, assignment: Assignment) -> None:
         self._api = api
-        self._facts = facts
-        self._run = facts.run
+        self._assignment = assignment
+        self._run = assignment.run
         # What the log says once in an attempt.
         self._logged: set[str] = set()
 
@@ -44,18 +45,18 @@ class ClusterEffects:
         if not self._api.is_stopped():
             fit_to_run(self._api, self._run)
 
-    @carries_out(m.ReadJob, lanes.JOB)
-    def read_job(self, effect: m.ReadJob) -> m.Event:
+    @carries_out(ReadJob, lanes.JOB)
+    def read_job(self, effect: ReadJob) -> Event:
         """Read the Job, and who has the record."""
         return read_job(self._api, self._run, effect)
 
-    @carries_out(m.ReadLease, lanes.LEASE)
-    def read_lease(self, effect: m.ReadLease) -> m.Event:
+    @carries_out(ReadLease, lanes.LEASE)
+    def read_lease(self, effect: ReadLease) -> Event:
         """Read the session's lease."""
         return read_lease(self._api)
 
-    @carries_out(m.ListPods, lanes.PODS)
-    def list_pods(self, effect: m.ListPods) -> m.Event:
+    @carries_out(ListPods, lanes.PODS)
+    def list_pods(self, effect: ListPods) -> Event:
         """List the pods, with the reasons why some were not created."""
         api = self._api
         run = self._run
@@ -64,18 +65,18 @@ class ClusterEffects:
         try:
             items, _ = api.list_all("core/pods", query, retry_seconds=0.0)
         except ApiError as problem:
-            return m.PodsListed(effect.attempt, problem=str(problem))
+            return PodsListed(effect.attempt, problem=str(problem))
         pods = {item["metadata"]["name"]: shorten(item) for item in items}
         for name in effect.missing:
-            worker = self._facts.workers[name]
+            worker = self._assignment.workers[name]
             # The controller stops at the first pod that is refused, which stands for all.
             if name not in pods and worker.stateful_set not in refusals:
                 refusals[worker.stateful_set] = creation_failure(api, worker.stateful_set)
         gone = tuple(name for name in refusals if is_gone(api, name))
-        return m.PodsListed(effect.attempt, pods, refusals, gone)
+        return PodsListed(effect.attempt, pods, refusals, gone)
 
-    @carries_out(m.DeletePods, lanes.PODS)
-    def delete_pods(self, effect: m.DeletePods) -> None:
+    @carries_out(DeletePods, lanes.PODS)
+    def delete_pods(self, effect: DeletePods) -> None:
         """Delete pods that still have the given UIDs."""
 
         def delete(name: str, uid: str) -> None:
@@ -91,8 +92,8 @@ class ClusterEffects:
             with ThreadPoolExecutor(DELETE_THREADS) as pool:
                 list(pool.map(delete, effect.uids.keys(), effect.uids.values()))
 
-    @carries_out(m.ScaleUp, lanes.PODS)
-    def scale_up(self, effect: m.ScaleUp) -> None:
+    @carries_out(ScaleUp, lanes.PODS)
+    def scale_up(self, effect: ScaleUp) -> None:
         """Scale a StatefulSet that has too few workers."""
         name = effect.stateful_set
         number = effect.number
@@ -103,11 +104,11 @@ class ClusterEffects:
         except ApiError as problem:
             self._log_once(f"cannot scale {name} to {number}: {problem}")
 
-    @carries_out(m.ScaleDown, lanes.PODS)
-    def scale_down(self, effect: m.ScaleDown) -> m.Event:
+    @carries_out(ScaleDown, lanes.PODS)
+    def scale_down(self, effect: ScaleDown) -> Event:
         """Scale the workers to zero."""
         scale_to_zero(self._api, self._run.stateful_sets)
-        return m.WorkersScaled()
+        return WorkersScaled()
 
     def _log_once(self, text: str) -> None:
         """Log a text once in an attempt: deleting and scaling are retried every few seconds."""

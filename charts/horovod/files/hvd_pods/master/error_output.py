@@ -20,7 +20,7 @@ from hvd_pods.common.streams import write
 from hvd_pods.common.tracebacks import TracebackReader
 from hvd_pods.master import failure
 from hvd_pods.master.failure import Evidence, Line
-from hvd_pods.rules.messages import Cause
+from hvd_pods.rules.events import Cause
 
 # Lines of the launcher's end that are searched, and the seconds before it in which the cause was
 # printed: a script may print tracebacks of errors that it has handled.

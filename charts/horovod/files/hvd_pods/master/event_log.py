@@ -22,11 +22,14 @@ from hvd_pods.cluster.spawn import spawn
 from hvd_pods.common import errors
 from hvd_pods.common.reporting import log
 from hvd_pods.common.run import Pod, parse_run
-from hvd_pods.rules import messages
+
+# GONE
+from hvd_pods.rules import events
 from hvd_pods.rules.decide import decide
-from hvd_pods.rules.messages import Cause, Effect, Event, Moment
+from hvd_pods.rules.effects import Effect
+from hvd_pods.rules.events import Cause, Event, Moment
 from hvd_pods.rules.retries import Retries
-from hvd_pods.rules.state import Activity, Facts, RunState
+from hvd_pods.rules.state import Activity, Assignment, RunState
 from hvd_pods.rules.timers import TimerKind
 
 # Bytes after which nothing more is written: the file is in memory.
@@ -36,7 +39,7 @@ MOST_WAITING = 10_000
 CLOSE_WITHIN = 2.0
 TUPLES = {"Pod": Pod, "Cause": Cause, "NoAnswer": NoAnswer}
 # What the first line has beside the run.
-OF_FACTS = ("holder", "job", "uid")
+OF_ASSIGNMENT = ("holder", "job", "uid")
 
 
 def encode(value: Any) -> Any:
@@ -75,7 +78,7 @@ class EventLog:
     def __init__(
         self,
         path: Path,
-        facts: Facts,
+        assignment: Assignment,
         run: str,
         *,
         longest: int = LONGEST,
@@ -85,7 +88,7 @@ class EventLog:
         self._longest = longest
         self._close_within = close_within
         self._path = path
-        self._facts = facts
+        self._assignment = assignment
         self._run = run
         self._waiting: queue.Queue[tuple[Moment, Event] | None] = queue.Queue(most_waiting)
         self._is_open = True
@@ -117,7 +120,7 @@ class EventLog:
         self._is_open = False
 
     def _write(self, file: TextIO) -> None:
-        own = {name: getattr(self._facts, name) for name in OF_FACTS}
+        own = {name: getattr(self._assignment, name) for name in OF_ASSIGNMENT}
         line = json.dumps({"run": self._run, **own})
         written = 0
         while written + len(line) < self._longest:
@@ -140,36 +143,36 @@ def read(lines: Iterator[str]) -> tuple[RunState, Iterator[tuple[Moment, Event]]
     """Parse an event log: the state before the first event, and the events."""
     head = json.loads(next(lines))
     run = parse_run(head.pop("run"))
-    state = RunState(Facts(run, **head), retries=Retries(None if run.api else run.retries))
+    state = RunState(Assignment(run, **head), retries=Retries(None if run.api else run.retries))
     return state, map(_parse, lines)
 
 
 def _parse(line: str) -> tuple[Moment, Event]:
     document = json.loads(line)
     at = document.pop("at")
-    kind = getattr(messages, document.pop("event"))
+    kind = getattr(events, document.pop("event"))
     return Moment(*at), kind(**{name: decode(value) for name, value in document.items()})
 
 
 def replay(lines: Iterator[str]) -> Iterator[tuple[Moment, Event, RunState, tuple[Effect, ...]]]:
     """Decide about the events once more: each with the state after it, and its effects."""
-    state, events = read(lines)
-    for moment, event in events:
-        state, effects = decide(state, event, moment)
-        yield moment, event, state, effects
+    state, recorded = read(lines)
+    for moment, event in recorded:
+        state, following = decide(state, event, moment)
+        yield moment, event, state, following
 
 
 def main() -> int:
     began = 0.0
-    activity = Activity.HOLDING
+    activity = Activity.WAITING_FOR_RECORD
     with Path(sys.argv[1]).open(encoding="utf-8") as lines:
-        for moment, event, state, effects in replay(lines):
+        for moment, event, state, following in replay(lines):
             began = began or moment.now
             print(f"+{moment.now - began:8.3f}  {event}"[:300])
             if state.activity != activity:
                 activity = state.activity
                 print(f"{'':11}waits {activity.value}")
-            for effect in effects:
+            for effect in following:
                 print(f"{'':11}-> {effect}"[:300])
     return 0
 

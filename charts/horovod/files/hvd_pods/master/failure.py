@@ -17,7 +17,7 @@ from hvd_pods.common.launcher_output import HYDRA_REPORT, REPORT
 from hvd_pods.common.run import Worker
 from hvd_pods.master import causes
 from hvd_pods.master.gpu_problems import find_gpu_problem
-from hvd_pods.rules.messages import Cause
+from hvd_pods.rules.events import Cause
 from hvd_pods.rules.worker_names import find_worker
 
 # What PyTorch puts before messages of its own.

@@ -29,7 +29,7 @@ from hvd_pods.master import gateway_client
 from hvd_pods.master.agent_connection import AgentConnection, AgentConnectionError, make_request
 from hvd_pods.master.gateway_client import NOT_STARTED
 from hvd_pods.master.remote import Reach
-from hvd_pods.rules.messages import Put, WorkerReached
+from hvd_pods.rules.events import Put, WorkerReached
 
 LONGEST_REQUEST = 1 << 17
 # Bytes that wait for the program before the client's standard input is read on. And bytes of the

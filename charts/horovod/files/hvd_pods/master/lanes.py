@@ -7,7 +7,7 @@ import traceback
 from typing import Callable
 
 from hvd_pods.cluster.spawn import spawn
-from hvd_pods.rules import messages as m
+from hvd_pods.rules.events import Defect, Event, Put
 
 # Writes of the record stay in order. While the API server hangs, what an attempt waits for (the
 # Job, the end of the attempt before) does not wait for calls that may be late.
@@ -24,7 +24,7 @@ ASK = "ask-ranks"
 STACKS = "show-stacks"
 LEFTOVERS = "end-leftovers"
 
-Call = Callable[[], "m.Event | None"]
+Call = Callable[[], "Event | None"]
 
 
 class Lanes:
@@ -33,7 +33,7 @@ class Lanes:
     What a call returns is put on the loop's queue. No lane keeps the pod from ending.
     """
 
-    def __init__(self, put: m.Put) -> None:
+    def __init__(self, put: Put) -> None:
         self._put = put
         self._lanes: dict[str, queue.SimpleQueue[Call]] = {}
 
@@ -50,6 +50,6 @@ class Lanes:
             try:
                 event = work()
             except Exception:  # noqa: BLE001 - the loop ends with it, and the Job retries
-                event = m.Defect(traceback.format_exc())
+                event = Defect(traceback.format_exc())
             if event:
                 self._put(event)

@@ -18,7 +18,7 @@ from hvd_pods.common.processes import all_processes
 from hvd_pods.common.reporting import log
 from hvd_pods.master.error_output import ErrorOutput
 from hvd_pods.master.stall_reader import StallReader
-from hvd_pods.rules.messages import LauncherEnded, Put, RankMissing
+from hvd_pods.rules.events import LauncherEnded, Put, RankMissing
 
 
 class LauncherProcess:

@@ -25,13 +25,13 @@ from hvd_pods.common.paths import GENERATED
 from hvd_pods.common.reporting import log, report_end
 from hvd_pods.common.run import parse_run
 from hvd_pods.master import launcher_memory, serve_metrics, span_export
-from hvd_pods.master.effects import Effects
 from hvd_pods.master.event_log import EventLog
+from hvd_pods.master.run_effects import Effects
 from hvd_pods.master.span_export import SpanExport
 from hvd_pods.rules.decide import decide
-from hvd_pods.rules.messages import Defect, Event, Moment, Put, Started, Terminated, Timer
+from hvd_pods.rules.events import Defect, Event, Moment, Put, Started, Terminated, Timer
 from hvd_pods.rules.retries import Retries
-from hvd_pods.rules.state import Facts, RunState
+from hvd_pods.rules.state import Assignment, RunState
 
 # Port on the pod's loopback interface -> path of the request to end: Istio's proxy and Linkerd's.
 PROXIES = {15020: "/quitquitquit", 4191: "/shutdown"}
@@ -48,16 +48,16 @@ class Master:
 
     def __init__(
         self,
-        facts: Facts,
+        assignment: Assignment,
         make_effects: Callable[[Put], Effects],
         spans: SpanExport | None = None,
     ) -> None:
         self._queue: queue.SimpleQueue[Event] = queue.SimpleQueue()
-        limit = None if facts.run.api else facts.run.retries
-        self.state = RunState(facts, retries=Retries(limit))
+        limit = None if assignment.run.api else assignment.run.retries
+        self.state = RunState(assignment, retries=Retries(limit))
         self.effects = make_effects(self._queue.put)
         path = Path(os.environ.get(contract.EVENTS_FILE) or f"{GENERATED}/events.jsonl")
-        self._event_log = EventLog(path, facts, os.environ[contract.RUN])
+        self._event_log = EventLog(path, assignment, os.environ[contract.RUN])
         self._spans = spans
         # Without the thread that asks the workers, for instance, no loss would be noticed.
         threading.excepthook = self._put_defect
@@ -87,10 +87,10 @@ class Master:
             raise RuntimeError(event.traceback)  # noqa: TRY004 - no wrong type
         moment = Moment(time.monotonic(), time.time())
         self._event_log.put(moment, event)
-        self.state, effects = decide(self.state, event, moment)
+        self.state, following = decide(self.state, event, moment)
         if self._spans:
             self._spans.put(moment, self.state)
-        for effect in effects:
+        for effect in following:
             self.effects.carry_out(effect)
 
     def _next(self) -> Event:
@@ -140,11 +140,11 @@ def main() -> int:
     launcher_memory.raise_file_limit(len(run.workers))
     api = Api() if run.api else None
     job_events = JobEvents(api)
-    facts = Facts(run, *describe_self())
+    assignment = Assignment(run, *describe_self())
     master = Master(
-        facts,
-        lambda put: Effects(facts, api, job_events, put),
-        span_export.start(facts),
+        assignment,
+        lambda put: Effects(assignment, api, job_events, put),
+        span_export.start(assignment),
     )
     end_on(master, signal.SIGTERM, Terminated())
     file = os.environ.get(contract.METRICS_FILE, "")

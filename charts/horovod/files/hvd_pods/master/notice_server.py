@@ -30,7 +30,7 @@ from hvd_pods.common.notices import (
     STOPPED,
 )
 from hvd_pods.common.run import Run
-from hvd_pods.rules.messages import NoticeTaken, Put
+from hvd_pods.rules.events import NoticeTaken, Put
 
 LONGEST_NOTICE = 4096
 # Connections at a time beside one of each worker; the launcher needs open files, too.

@@ -32,8 +32,8 @@ from hvd_pods.agent.banner import LONGEST_BANNER, NoAnswer, find_banner_problem
 from hvd_pods.cluster.addresses import DnsAddresses, Endpoint, SliceAddresses
 from hvd_pods.cluster.spawn import spawn
 from hvd_pods.common.run import Pod, Worker
-from hvd_pods.rules import messages as m
 from hvd_pods.rules.diagnosis import NO_ANSWER
+from hvd_pods.rules.events import Put, WorkerAnswers, WorkerGone, WorkerProblem
 
 # Seconds between two attempts on a worker: at least, at most, and as a part of its time so far.
 FIRST_PAUSE = 0.05
@@ -97,7 +97,7 @@ class Prober:
         workers: Sequence[Worker],
         port: int,
         source: SliceAddresses | DnsAddresses,
-        put: m.Put,
+        put: Put,
         attempt: int,
         lost_after: float = 0.0,
     ) -> None:
@@ -203,9 +203,7 @@ class Prober:
         held = (item.held for item in self._targets if item.held)
         limit = HEARD_WITHIN * keepalive_times(self._lost_after)[0]
         all_workers_silent = target.has_answered and all(silence(one) >= limit for one in held)
-        self._put(
-            m.WorkerProblem(self.attempt, target.worker.name, why, silent, all_workers_silent)
-        )
+        self._put(WorkerProblem(self.attempt, target.worker.name, why, silent, all_workers_silent))
 
     def _follow_endpoints(self) -> None:
         """Try workers that have a new address or begin to serve; forget those that are gone."""
@@ -225,7 +223,7 @@ class Prober:
                 self._disconnect(target)
                 if target.has_answered:
                     target.has_answered = target.is_reported = False
-                    self._put(m.WorkerGone(self.attempt, target.worker.name))
+                    self._put(WorkerGone(self.attempt, target.worker.name))
                 self._report(target, NO_ANSWER if target.endpoint else self._source.missing)
             if not target.has_answered and not target.connection:
                 self._set_timer(target, now if target.endpoint else None)
@@ -355,7 +353,7 @@ class Prober:
         where = target.endpoint
         pod = Pod(where.address, where.uid, where.node)
         if not target.is_reported:
-            self._put(m.WorkerAnswers(self.attempt, target.worker.name, pod))
+            self._put(WorkerAnswers(self.attempt, target.worker.name, pod))
         target.is_reported = True
         if self._lost_after:
             self._keep(target)

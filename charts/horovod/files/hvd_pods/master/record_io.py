@@ -21,9 +21,19 @@ from hvd_pods.common.reporting import log
 from hvd_pods.common.run import Run
 from hvd_pods.master import lanes
 from hvd_pods.master.carrying_out import carries_out
-from hvd_pods.rules import messages as m
+from hvd_pods.rules.effects import ReadJob, ReadRecord, ReleaseRecord, WriteRecord
 from hvd_pods.rules.ending import DELETED, UNREADABLE, is_over
-from hvd_pods.rules.state import Facts
+from hvd_pods.rules.events import (
+    Event,
+    JobRead,
+    LeaseRead,
+    RecordChanged,
+    RecordFailed,
+    RecordRead,
+    RecordReleased,
+    RecordWritten,
+)
+from hvd_pods.rules.state import Assignment
 
 # Seconds for which giving the record back is tried.
 RELEASE_RETRY_SECONDS = 10.0
@@ -41,14 +51,19 @@ class RecordClient:
     A record that somebody has deleted is made again as long as this master's Job is there.
     """
 
-    def __init__(self, api: Api, facts: Facts) -> None:
+    def __init__(self, api: Api, assignment: Assignment) -> None:
         self._api = api
-        self._name = facts.run.record
-        self._job = facts.uid
-        self._labels = dict(part.split("=", 1) for part in facts.run.master_selector.split(","))
+        self._name = assignment.run.record
+        self._job = assignment.uid
+        self._labels = dict(
+            part.split("=", 1) for part in assignment.run.master_selector.split(",")
+        )
         # The pod of `helm test` has no Job.
-        own = {RecordKey.HOLDER: facts.holder, RecordKey.HOLDER_JOB: facts.job or "helm test"}
-        self._own = {**own, RecordKey.HOLDER_UID: facts.uid}
+        own = {
+            RecordKey.HOLDER: assignment.holder,
+            RecordKey.HOLDER_JOB: assignment.job or "helm test",
+        }
+        self._own = {**own, RecordKey.HOLDER_UID: assignment.uid}
         # The version and data of the record as last read, and how many writes found it changed.
         self._version = ""
         self._changes = 0
@@ -58,27 +73,27 @@ class RecordClient:
         self._is_other = False
         self._data: Mapping[str, str] = {}
 
-    @carries_out(m.ReadRecord, lanes.RECORD)
-    def read(self, effect: m.ReadRecord) -> m.Event:
+    @carries_out(ReadRecord, lanes.RECORD)
+    def read(self, effect: ReadRecord) -> Event:
         """Read the record; one that is not there is made."""
         try:
-            return m.RecordRead(self._read_or_make())
+            return RecordRead(self._read_or_make())
         except ApiError as problem:
             return _failed("read", problem)
 
-    @carries_out(m.WriteRecord, lanes.RECORD)
-    def write(self, effect: m.WriteRecord) -> m.Event:
+    @carries_out(WriteRecord, lanes.RECORD)
+    def write(self, effect: WriteRecord) -> Event:
         """Change the record, with a renewal of the hold if this master has it."""
         try:
             return self._patch(effect.purpose, effect.data, effect)
         except ApiError as problem:
             return _failed(effect.purpose, problem)
 
-    @carries_out(m.ReleaseRecord, lanes.RECORD)
-    def release(self, effect: m.ReleaseRecord) -> m.Event:
+    @carries_out(ReleaseRecord, lanes.RECORD)
+    def release(self, effect: ReleaseRecord) -> Event:
         """Give the record back, so that another master need not wait."""
         news = {**effect.data, RecordKey.HOLDER: ""}
-        own = m.WriteRecord(RELEASE, news, effect.fence, holds=True, within=RELEASE_RETRY_SECONDS)
+        own = WriteRecord(RELEASE, news, effect.fence, holds=True, within=RELEASE_RETRY_SECONDS)
         try:
             # A person may change the record meanwhile; another master's is left as it is.
             while (
@@ -88,7 +103,7 @@ class RecordClient:
                 self._patch(RELEASE, news, own)
         except ApiError as problem:
             log(f"cannot give the record back: {problem}")
-        return m.RecordReleased()
+        return RecordReleased()
 
     def _read_or_make(self) -> Mapping[str, str]:
         """Read the record. One that is not there is made, unless the release is gone, too."""
@@ -128,13 +143,13 @@ class RecordClient:
         is_own = metadata.get("uid", self._job) == self._job
         return is_own and "deletionTimestamp" not in metadata
 
-    def _patch(self, purpose: str, data: Mapping[str, str], effect: m.WriteRecord) -> m.Event:
+    def _patch(self, purpose: str, data: Mapping[str, str], effect: WriteRecord) -> Event:
         # What ranks have raised may have any character.
         data = {name: printable(text) for name, text in data.items()}
         body: dict[str, Any] = {"data": data}
         if self._is_other or (effect.changes != self._changes and purpose != RELEASE):
             # Written now, it would take back the record that another master has taken.
-            return m.RecordChanged(purpose, self._data, self._changes, self._is_other)
+            return RecordChanged(purpose, self._data, self._changes, self._is_other)
         if effect.holds:
             now = datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
             hold = {**self._own, RecordKey.FENCE: str(effect.fence), RecordKey.RENEWED: now}
@@ -148,34 +163,34 @@ class RecordClient:
                 raise
             self._changes += 1
             found = self._read_or_make()
-            return m.RecordChanged(purpose, found, self._changes, self._is_other)
+            return RecordChanged(purpose, found, self._changes, self._is_other)
         if effect.holds:
             self._version = item["metadata"].get("resourceVersion", "")
             self._data = item.get("data") or {}
-        return m.RecordWritten(purpose)
+        return RecordWritten(purpose)
 
 
-def _failed(purpose: str, problem: ApiError) -> m.Event:
-    return m.RecordFailed(purpose, problem.status, str(problem), problem.is_temporary)
+def _failed(purpose: str, problem: ApiError) -> Event:
+    return RecordFailed(purpose, problem.status, str(problem), problem.is_temporary)
 
 
-def read_job(api: Api, run: Run, effect: m.ReadJob) -> m.JobRead:
+def read_job(api: Api, run: Run, effect: ReadJob) -> JobRead:
     """Read the Job, and who has the record: what is decided about the Job is the holder's to do."""
     began = time.monotonic()
     job = _read_job(api, run, effect)
     if effect.leaves:
-        return m.JobRead(job, leaves=True)
+        return JobRead(job, leaves=True)
     within = effect.within
     left = None if within is None else max(0.0, within - (time.monotonic() - began))
     try:
         item = api.get(f"core/configmaps/{run.record}", retry_seconds=left, timeout=left)
     except ApiError as problem:
         log(f"cannot read which master controls the workers: {problem}")
-        return m.JobRead(job)
-    return m.JobRead(job, record=item.get("data") or {})
+        return JobRead(job)
+    return JobRead(job, record=item.get("data") or {})
 
 
-def _read_job(api: Api, run: Run, effect: m.ReadJob) -> Object | None:
+def _read_job(api: Api, run: Run, effect: ReadJob) -> Object | None:
     """Read the Job, or what stands for one that this master does not see any more.
 
     Only what was seen counts: another Job's master, or twice that there is no Job (404). A refusal
@@ -206,17 +221,17 @@ def _read_job(api: Api, run: Run, effect: m.ReadJob) -> Object | None:
     return shorten(job)
 
 
-def read_lease(api: Api) -> m.LeaseRead:
+def read_lease(api: Api) -> LeaseRead:
     """Read the session's lease of this master's Job, and of no other one of its name."""
     try:
         job = api.get(f"batch/jobs/{os.environ[contract.JOB]}", retry_seconds=0.0)
     except ApiError:
-        return m.LeaseRead(None)
+        return LeaseRead(None)
     own = os.environ[contract.JOB_UID]
-    return m.LeaseRead(shorten(job) if job["metadata"].get("uid", own) == own else None)
+    return LeaseRead(shorten(job) if job["metadata"].get("uid", own) == own else None)
 
 
-def _is_gone(api: Api, name: str, effect: m.ReadJob) -> bool:
+def _is_gone(api: Api, name: str, effect: ReadJob) -> bool:
     """Whether a second look, after a pause, does not find the Job either."""
     time.sleep(LOOK_AGAIN_AFTER)
     try:

@@ -29,19 +29,39 @@ from hvd_pods.cluster.shapes import Object
 from hvd_pods.cluster.statefulsets import provide, scale
 from hvd_pods.common import contract
 from hvd_pods.common.errors import InterruptedRunError, RunError
+from hvd_pods.common.network_policies import UNENFORCED
 from hvd_pods.common.paths import PROGRAMS
-from hvd_pods.common.policy import UNENFORCED
 from hvd_pods.common.record import RecordKey
 from hvd_pods.common.reporting import log, report_failure
 from hvd_pods.common.run import Run, parse_run
 from hvd_pods.master.cluster_effects import ClusterEffects
-from hvd_pods.master.effects import Effects
 from hvd_pods.master.main import Master, describe_self, end_on
 from hvd_pods.master.record_io import RecordClient, has_ended
-from hvd_pods.rules import messages as m
+from hvd_pods.master.run_effects import Effects
+from hvd_pods.rules.effects import (
+    FollowProgress,
+    Prepare,
+    ReadJob,
+    ReadRecord,
+    ReleaseRecord,
+    ReportFailure,
+    ScaleDown,
+    StopProgress,
+    WriteRecord,
+)
+from hvd_pods.rules.events import (
+    EndReached,
+    Event,
+    JobRead,
+    Put,
+    RecordChanged,
+    RecordRead,
+    RecordWritten,
+    Terminated,
+    WorkersScaled,
+)
 from hvd_pods.rules.holding import RENEW, TAKE
-from hvd_pods.rules.messages import Terminated
-from hvd_pods.rules.state import Facts
+from hvd_pods.rules.state import Assignment
 
 # Seconds until the test ends, whatever it waits for. Helm's default time-out is 300 s, and counts
 # the start of the pod, too.
@@ -69,23 +89,25 @@ class TestRecordClient(RecordClient):
     the workers.
     """
 
-    def __init__(self, api: Api, facts: Facts, before_release: Callable[[], None]) -> None:
-        super().__init__(api, facts)
+    def __init__(
+        self, api: Api, assignment: Assignment, before_release: Callable[[], None]
+    ) -> None:
+        super().__init__(api, assignment)
         self._before_release = before_release
 
-    def read(self, effect: m.ReadRecord) -> m.Event:
+    def read(self, effect: ReadRecord) -> Event:
         """Read who holds the record."""
         return _about_hold(super().read(effect))
 
-    def write(self, effect: m.WriteRecord) -> m.Event:
+    def write(self, effect: WriteRecord) -> Event:
         """Take the record or renew the hold; nothing else is written."""
         if effect.purpose == RENEW:
             effect = replace(effect, data={})
         elif effect.purpose != TAKE:
-            return m.RecordWritten(effect.purpose)
+            return RecordWritten(effect.purpose)
         return _about_hold(super().write(effect))
 
-    def release(self, effect: m.ReleaseRecord) -> m.Event:
+    def release(self, effect: ReleaseRecord) -> Event:
         """Give the record back as it was."""
         self._before_release()
         return super().release(replace(effect, data={}))
@@ -94,8 +116,8 @@ class TestRecordClient(RecordClient):
 class TestClusterEffects(ClusterEffects):
     """The cluster, of which the test changes the number of workers alone, and for its time."""
 
-    def __init__(self, api: Api, facts: Facts) -> None:
-        super().__init__(api, facts)
+    def __init__(self, api: Api, assignment: Assignment) -> None:
+        super().__init__(api, assignment)
         # Workers that the test has scaled up, and their numbers before; None before it begins.
         self._provided: dict[str, int] | None = None
 
@@ -110,35 +132,35 @@ class TestClusterEffects(ClusterEffects):
             # An upgrade allows the release's master to read the new Job only.
             log(f"the number of workers stays as it is: {problem}")
 
-    def read_job(self, effect: m.ReadJob) -> m.Event:
+    def read_job(self, effect: ReadJob) -> Event:
         """Provide the workers that the test needs; there is no Job to read."""
         if self._provided is None:
             self._provided = {}
             try:
                 provide(self._api, self._run.needed_workers, self._provided)
             except ApiError as problem:
-                return m.EndReached(RunError(str(problem)))
-        return m.JobRead(_LAST_ATTEMPT, effect.leaves)
+                return EndReached(RunError(str(problem)))
+        return JobRead(_LAST_ATTEMPT, effect.leaves)
 
-    def scale_down(self, effect: m.ScaleDown) -> m.Event:
+    def scale_down(self, effect: ScaleDown) -> Event:
         """Leave the workers until the record is given back."""
-        return m.WorkersScaled()
+        return WorkersScaled()
 
 
 class TestEffects(Effects):
     """The effects of a run that leaves no trace in the release."""
 
-    def begin_attempt(self, effect: m.Prepare) -> None:
+    def begin_attempt(self, effect: Prepare) -> None:
         """Prepare the launcher; the number of workers stays."""
         super().begin_attempt(replace(effect, fits=False))
 
-    def report_failure(self, effect: m.ReportFailure) -> None:
+    def report_failure(self, effect: ReportFailure) -> None:
         """Report nothing: `main` reports how the test has ended."""
 
-    def follow_progress(self, effect: m.FollowProgress) -> None:
+    def follow_progress(self, effect: FollowProgress) -> None:
         """Follow nothing: the test's program reports no progress."""
 
-    def stop_progress(self, effect: m.StopProgress) -> m.Event:
+    def stop_progress(self, effect: StopProgress) -> Event:
         """Say whether the NetworkPolicy is enforced."""
         # The workers are there, and the record is still held.
         if os.environ.get(contract.POLICY) and self._where.addresses:
@@ -172,7 +194,7 @@ class TestEffects(Effects):
         # By this label, the NetworkPolicy admits a pod (templates/network/networkpolicy.yaml).
         body = {"metadata": {"labels": {contract.COMPONENT_LABEL: component}}}
         assert self._api  # noqa: S101 - a release without access to the API has no test
-        self._api.merge_patch(f"core/pods/{self._facts.holder}", body, retry_seconds=SETTLES)
+        self._api.merge_patch(f"core/pods/{self._assignment.holder}", body, retry_seconds=SETTLES)
 
     def _becomes(self, address: str, *, is_open: bool) -> bool:
         """Whether the agent becomes reachable, or unreachable, within SETTLES.
@@ -201,9 +223,9 @@ class TestEffects(Effects):
             return False
 
 
-def _about_hold(event: m.Event) -> m.Event:
+def _about_hold(event: Event) -> Event:
     """The event without what the record says of the release's run, which is not the test's."""
-    if isinstance(event, (m.RecordRead, m.RecordChanged)):
+    if isinstance(event, (RecordRead, RecordChanged)):
         kept = {key: text for key, text in event.data.items() if key in RecordKey.OF_HOLD}
         return replace(event, data=kept)
     return event
@@ -249,15 +271,15 @@ def test(api: Api, run: Run, until: float) -> RunError | None:
     signal.signal(signal.SIGTERM, _end_early)
     wait_for_end(api, os.environ[contract.TESTED_JOB], until)
     hurried = replace(run, workers_timeout=min(run.workers_timeout, until - time.monotonic()))
-    facts = Facts(hurried, *describe_self())
-    cluster = TestClusterEffects(api, facts)
-    record = TestRecordClient(api, facts, cluster.restore)
+    assignment = Assignment(hurried, *describe_self())
+    cluster = TestClusterEffects(api, assignment)
+    record = TestRecordClient(api, assignment, cluster.restore)
 
-    def make_effects(put: m.Put) -> Effects:
+    def make_effects(put: Put) -> Effects:
         # The events are the run's.
-        return TestEffects(facts, api, JobEvents(None), put, record, cluster)
+        return TestEffects(assignment, api, JobEvents(None), put, record, cluster)
 
-    master = Master(facts, make_effects)
+    master = Master(assignment, make_effects)
     end_on(master, signal.SIGTERM, Terminated())
     timer = threading.Timer(until + SPARE - time.monotonic(), master.put, [Terminated()])
     timer.daemon = True

@@ -11,7 +11,7 @@ from hvd_pods.rules.state import RunState
 
 # Before the first stage.
 STARTING = "Starting"
-STAGES = (STARTING, *(event.reason for event in RunEvent if event.is_stage))
+STAGES = (STARTING, *(event.reason for event in RunEvent if event.sets_stage))
 
 
 def make_page(state: RunState, script_file: str) -> str:

@@ -1,4 +1,4 @@
-"""Sends the spans of a run (rules/spans.py) to a collector of OpenTelemetry, as JSON over HTTP.
+"""Sends the spans of a run (master/spans.py) to a collector of OpenTelemetry, as JSON over HTTP.
 
 The master needs so little of OpenTelemetry that no image needs a package of it. A collector that is
 away, slow or wrong delays and ends nothing.
@@ -21,9 +21,9 @@ from hvd_pods.cluster.spawn import spawn
 from hvd_pods.common import contract
 from hvd_pods.common.hostile import one_line
 from hvd_pods.common.reporting import log
-from hvd_pods.rules.messages import Moment
-from hvd_pods.rules.spans import Attributes, Span, Trace, follow
-from hvd_pods.rules.state import Facts, RunState
+from hvd_pods.master.spans import Attributes, Span, Trace, follow
+from hvd_pods.rules.events import Moment
+from hvd_pods.rules.state import Assignment, RunState
 
 PATH = "/v1/traces"
 # Variables of OpenTelemetry, for the master: its headers may have a key, and come from a Secret.
@@ -96,9 +96,9 @@ class SpanExport:
     """Follows the states of the loop, and sends what has ended in a thread of its own."""
 
     def __init__(
-        self, facts: Facts, collector: Collector, close_within: float = CLOSE_WITHIN
+        self, assignment: Assignment, collector: Collector, close_within: float = CLOSE_WITHIN
     ) -> None:
-        self._trace = Trace(RunState(facts))
+        self._trace = Trace(RunState(assignment))
         self._collector = collector
         self._close_within = close_within
         self._is_open = True
@@ -162,7 +162,7 @@ class SpanExport:
                 return spans, False
 
 
-def start(facts: Facts, environment: Mapping[str, str] = os.environ) -> SpanExport | None:
+def start(assignment: Assignment, environment: Mapping[str, str] = os.environ) -> SpanExport | None:
     """Export the spans of a run if the chart says where to, in HVD_TRACING."""
     described = environment.get(contract.TRACING)
     if not described:
@@ -171,15 +171,15 @@ def start(facts: Facts, environment: Mapping[str, str] = os.environ) -> SpanExpo
     resource: Attributes = {
         "service.name": environment.get(SERVICE_NAME) or document["release"],
         "k8s.namespace.name": document["namespace"],
-        "k8s.job.name": facts.job,
-        "k8s.job.uid": facts.uid,
-        "k8s.pod.name": facts.holder,
+        "k8s.job.name": assignment.job,
+        "k8s.job.uid": assignment.uid,
+        "k8s.pod.name": assignment.holder,
         "hvdchart.release": document["release"],
     }
     if document["framework"]:
         resource["hvdchart.framework"] = document["framework"]
     headers = parse_headers(environment.get(HEADERS, ""))
-    return SpanExport(facts, Collector(document["endpoint"], resource, headers))
+    return SpanExport(assignment, Collector(document["endpoint"], resource, headers))
 
 
 def parse_headers(text: str) -> dict[str, str]:

@@ -18,12 +18,12 @@ from contextlib import suppress
 from functools import partial
 
 sys.path.insert(0, os.path.abspath(__file__).rsplit("/", 3)[0])
-from hvd_pods.common import contract, files, fusion, notices, rank_variables, threads
+from hvd_pods.common import contract, files, notices, rank_variables, threads
 from hvd_pods.common.binding import Binding, BindingError, bind
 from hvd_pods.common.exit_codes import BAD_CONFIGURATION
 from hvd_pods.common.launcher_options import LAUNCHER_OPTIONS
 from hvd_pods.common.ranges import format_ranges
-from hvd_pods.rank import child_rank, rank_end, ranks, warm_client
+from hvd_pods.rank import child_rank, fusion, rank_end, ranks, warm_client
 
 # Seconds in which the server where ranks of Horovod meet has to answer, and between two attempts.
 INTRODUCE_WITHIN = 60.0

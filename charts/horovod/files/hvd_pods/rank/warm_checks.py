@@ -1,7 +1,7 @@
 """Whether a rank's command may run in a fork of the warm process: what the rank itself checks.
 
 A rank that would not see the same world as a newly started Python starts cold, for a reason that
-the log gives. warm/state.py checks what only the warm process can tell.
+the log gives. warm/warm_state.py checks what only the warm process can tell.
 """
 
 from __future__ import annotations

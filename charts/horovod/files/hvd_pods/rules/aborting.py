@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from hvd_pods.common.errors import LostWorkerError, ResizedError, RunError
-from hvd_pods.rules import messages as m
+from hvd_pods.rules.effects import EndLauncher
 from hvd_pods.rules.state import Activity, Decision
 from hvd_pods.rules.timers import TimerKind
 
@@ -25,4 +25,4 @@ def abort(decision: Decision, problem: RunError) -> None:
         is_direct = decision.state.run.mode == "direct"
         within = END_DIRECT_WITHIN if is_direct else END_WITHOUT_WORKERS_WITHIN
     decision.set_timer(TimerKind.KILL, decision.now + within)
-    decision.do(m.EndLauncher())
+    decision.do(EndLauncher())

@@ -19,18 +19,65 @@ from hvd_pods.common.errors import (
 from hvd_pods.common.record import RUNNING
 from hvd_pods.common.run_events import RunEvent
 from hvd_pods.rules import diagnosis, ending, gathering, growing, holding, lease, stalls, training
-from hvd_pods.rules import messages as m
+from hvd_pods.rules.effects import (
+    Effect,
+    EndLauncher,
+    Exit,
+    Interrupt,
+    Prepare,
+    ReadJob,
+    ReadRecord,
+    ReleaseRanks,
+    StopProgress,
+    StopWatching,
+    WatchWorkers,
+)
+from hvd_pods.rules.events import (
+    AttemptDue,
+    AttemptEvent,
+    AttemptOver,
+    CauseFound,
+    Delivered,
+    EndReached,
+    Event,
+    JobRead,
+    LauncherEnded,
+    LauncherNotStarted,
+    LeaseRead,
+    Moment,
+    NewcomersReady,
+    NoticeTaken,
+    PodsListed,
+    Prepared,
+    ProgressReported,
+    ProgressStopped,
+    RankMissing,
+    RanksAsked,
+    RecordChanged,
+    RecordFailed,
+    RecordRead,
+    RecordReleased,
+    RecordWritten,
+    ResultsStored,
+    StacksShown,
+    Started,
+    Terminated,
+    Timer,
+    WorkerAnswers,
+    WorkerGone,
+    WorkerProblem,
+    WorkerReached,
+    WorkersScaled,
+)
 from hvd_pods.rules.state import Activity, Attempt, Decision, RunState
 from hvd_pods.rules.timers import TimerKind
 
-EventType = TypeVar("EventType", bound=m.Event)
+EventType = TypeVar("EventType", bound=Event)
 Handler = Callable[[Decision, Any], None]
 _Entry = Tuple[type, Handler]
 
 
-def decide(
-    state: RunState, event: m.Event, moment: m.Moment
-) -> tuple[RunState, tuple[m.Effect, ...]]:
+def decide(state: RunState, event: Event, moment: Moment) -> tuple[RunState, tuple[Effect, ...]]:
     """Return the state after an event, and what is to be done, in this order.
 
     An event of an attempt that is over changes nothing; a rank that waits for an answer gets it.
@@ -41,17 +88,15 @@ def decide(
     while decision.following:
         event = decision.following.pop(0)
         # It comes too late when its attempt has ended.
-        is_late = (
-            isinstance(event, m.AttemptEvent) and event.attempt != decision.state.attempt.number
-        )
+        is_late = isinstance(event, AttemptEvent) and event.attempt != decision.state.attempt.number
         if not is_late:
             HANDLERS[type(event)](decision, event)
-        elif isinstance(event, m.NoticeTaken) and event.connection:
-            decision.do(m.ReleaseRanks([event.connection]))
+        elif isinstance(event, NoticeTaken) and event.connection:
+            decision.do(ReleaseRanks([event.connection]))
     return decision.state, tuple(decision.effects)
 
 
-def on_attempt_begins(decision: Decision, event: m.AttemptBegins) -> None:
+def on_attempt_begins(decision: Decision, event: AttemptDue) -> None:
     """Begin an attempt: ask the workers, and prepare the launcher meanwhile."""
     state = decision.state
     run = decision.state.run
@@ -60,9 +105,9 @@ def on_attempt_begins(decision: Decision, event: m.AttemptBegins) -> None:
         _read_job(decision)
         return
     if before and before.lost:
-        diagnosis.explain_loss(decision, m.PodsListed(0, problem="no answer yet"), before.lost)
+        diagnosis.explain_loss(decision, PodsListed(0, problem="no answer yet"), before.lost)
     if before and before.waiting:
-        decision.do(m.ReleaseRanks(before.waiting))
+        decision.do(ReleaseRanks(before.waiting))
     number = state.attempts + 1
     fence = state.hold.fence + 1
     decision.set_hold(fence=fence)
@@ -71,38 +116,38 @@ def on_attempt_begins(decision: Decision, event: m.AttemptBegins) -> None:
     decision.set(attempts=number, attempt=attempt, progress=progress, activity=Activity.GATHERING)
     decision.set_entry(RUNNING, state.last_failure)
     decision.write_record("begin")
-    decision.do(m.WatchWorkers(number), m.Prepare(number, fence, fits=run.api))
+    decision.do(WatchWorkers(number), Prepare(number, fence, fits=run.api))
     what = f"attempt {number} waits for workers of {run.ranks} ranks"
     decision.report(RunEvent.STARTED, what)
     decision.log(f"{what}, at most {run.workers_timeout:.0f} s")
     gathering.begin(decision)
 
 
-def on_prepared(decision: Decision, event: m.Prepared) -> None:
+def on_prepared(decision: Decision, event: Prepared) -> None:
     """The launcher is prepared, which the workers may have waited for, or the attempt fails."""
     if decision.state.activity != Activity.GATHERING:
         return
     if event.problem:
-        decision.then(m.AttemptEnds(event.problem))
+        decision.then(AttemptOver(event.problem))
         return
     decision.set_attempt(is_prepared=True)
     gathering.extend_deadline(decision)
     gathering.start_if_possible(decision)
 
 
-def on_worker_answers(decision: Decision, event: m.WorkerAnswers) -> None:
+def on_worker_answers(decision: Decision, event: WorkerAnswers) -> None:
     """A worker answers, for the first time or again."""
     gathering.on_answer(decision, event)
     _follow_workers(decision)
 
 
-def on_worker_problem(decision: Decision, event: m.WorkerProblem) -> None:
+def on_worker_problem(decision: Decision, event: WorkerProblem) -> None:
     """A worker does not answer."""
     gathering.on_problem(decision, event)
     _follow_workers(decision)
 
 
-def on_worker_gone(decision: Decision, event: m.WorkerGone) -> None:
+def on_worker_gone(decision: Decision, event: WorkerGone) -> None:
     """A worker has another pod, or none."""
     gathering.on_gone(decision, event)
     _follow_workers(decision)
@@ -114,7 +159,7 @@ def _follow_workers(decision: Decision) -> None:
     growing.look(decision)
 
 
-def on_delivered(decision: Decision, event: m.Delivered) -> None:
+def on_delivered(decision: Decision, event: Delivered) -> None:
     """The workers of a launch have the user's code."""
     if decision.state.activity == Activity.DELIVERING:
         training.begin(decision, event)
@@ -122,20 +167,20 @@ def on_delivered(decision: Decision, event: m.Delivered) -> None:
         growing.look(decision)
 
 
-def on_attempt_ends(decision: Decision, event: m.AttemptEnds) -> None:
+def on_attempt_ends(decision: Decision, event: AttemptOver) -> None:
     """The attempt is over: take the last step that was reported, then read the Job."""
     attempt = decision.state.attempt
     decision.clear_timers(*(kind for kind in TimerKind if kind.is_of_attempt))
     decision.set_attempt(problem=event.problem)
     decision.set(activity=Activity.JUDGING)
-    decision.do(m.StopWatching())
+    decision.do(StopWatching())
     # The next attempt is compared with the last step. A worker that is lost cannot report it, and
     # one that has come is waiting.
     is_known = not isinstance(event.problem, (LostWorkerError, ResizedError))
-    decision.do(m.StopProgress(attempt.number, wait_for_last_step=is_known))
+    decision.do(StopProgress(attempt.number, wait_for_last_step=is_known))
 
 
-def on_progress_stopped(decision: Decision, event: m.ProgressStopped) -> None:
+def on_progress_stopped(decision: Decision, event: ProgressStopped) -> None:
     """Everything that an attempt has reported is known: read what the Job says of another one."""
     state = decision.state
     if state.activity != Activity.JUDGING:
@@ -146,7 +191,7 @@ def on_progress_stopped(decision: Decision, event: m.ProgressStopped) -> None:
     problem = decision.state.attempt.problem
     lost_to = state.hold.lost_to
     if lost_to and problem:
-        decision.then(m.EndReached(holding.superseded(lost_to)))
+        decision.then(EndReached(holding.superseded(lost_to)))
     elif lost_to:
         conclude(decision, state.job)
     else:
@@ -162,10 +207,10 @@ def _read_job(decision: Decision) -> None:
         return
     # Only the end depends on what the Job says: another attempt does not wait long for it.
     is_failure = state.attempt.problem is not None and not state.is_stopped
-    decision.do(m.ReadJob(AGAIN_RETRY_SECONDS if is_failure else None))
+    decision.do(ReadJob(AGAIN_RETRY_SECONDS if is_failure else None))
 
 
-def on_pods(decision: Decision, event: m.PodsListed) -> None:
+def on_pods(decision: Decision, event: PodsListed) -> None:
     """The pods were listed, for missing workers or for the end in a queue."""
     if decision.state.activity == Activity.HANDING_OVER:
         ending.on_successors(decision, event)
@@ -173,7 +218,7 @@ def on_pods(decision: Decision, event: m.PodsListed) -> None:
         gathering.on_pods(decision, event)
 
 
-def on_job(decision: Decision, event: m.JobRead) -> None:
+def on_job(decision: Decision, event: JobRead) -> None:
     """The Job was read, for what the master waits for or for ranks that may go on."""
     state = decision.state
     if event.leaves:
@@ -194,7 +239,7 @@ def on_job(decision: Decision, event: m.JobRead) -> None:
         ending.scale_down(decision)
     elif state.activity == Activity.READING:
         decision.set(retries=state.retries.note_job(event.job))
-        decision.then(m.AttemptBegins())
+        decision.then(AttemptDue())
     elif state.activity == Activity.STAYING:
         ending.end_terminated(decision, event.job)
 
@@ -242,26 +287,26 @@ def _retry(decision: Decision, problem: RunError, is_over: bool) -> None:
         decision.set(activity=Activity.PAUSING)
         decision.set_timer(TimerKind.PAUSE, decision.now + verdict.pause)
     else:
-        decision.then(m.AttemptBegins())
+        decision.then(AttemptDue())
 
 
 def _end_pause(decision: Decision) -> None:
     """Begin the next attempt, unless the run has ended meanwhile."""
     if decision.state.activity == Activity.PAUSING:
-        decision.then(m.AttemptBegins())
+        decision.then(AttemptDue())
 
 
-def on_end_reached(decision: Decision, event: m.EndReached) -> None:
+def on_end_reached(decision: Decision, event: EndReached) -> None:
     """End this master, and leave record and workers as they are."""
     if decision.state.activity == Activity.OVER:
         return
     ending.announce(decision, event.problem)
     decision.set(problem=event.problem)
-    decision.do(m.StopWatching())
+    decision.do(StopWatching())
     ending.leave(decision)
 
 
-def on_workers_scaled(decision: Decision, event: m.WorkersScaled) -> None:
+def on_workers_scaled(decision: Decision, event: WorkersScaled) -> None:
     """The workers are gone, or the log says which are not."""
     if decision.state.activity == Activity.FINISHING:
         ending.store_results(decision)
@@ -269,15 +314,15 @@ def on_workers_scaled(decision: Decision, event: m.WorkersScaled) -> None:
         ending.give_back(decision)
 
 
-def on_record_released(decision: Decision, event: m.RecordReleased) -> None:
+def on_record_released(decision: Decision, event: RecordReleased) -> None:
     """Nothing is left to do, unless a queue would take the run for over."""
     if ending.is_preempted(decision):
         ending.hand_over(decision)
     else:
-        decision.do(m.Exit(decision.state.problem))
+        decision.do(Exit(decision.state.problem))
 
 
-def on_timer(decision: Decision, event: m.Timer) -> None:
+def on_timer(decision: Decision, event: Timer) -> None:
     """The time of a timer has come. One that was cleared meanwhile does nothing."""
     if event.kind not in decision.state.timers:
         return
@@ -285,22 +330,25 @@ def on_timer(decision: Decision, event: m.Timer) -> None:
     TIMERS[event.kind](decision)
 
 
-def on_terminated(decision: Decision, event: m.Terminated) -> None:
+def on_terminated(decision: Decision, event: Terminated) -> None:
     """This pod is asked to end: ranks may save, and nothing new begins."""
     if decision.state.is_stopped:
         return
     decision.set(is_stopped=True, stopped_at=decision.now)
-    decision.do(m.Interrupt())
+    decision.do(Interrupt())
     if decision.state.activity == Activity.TRAINING:
         training.terminate(decision)
         return
     decision.log("this pod is terminating")
     if decision.state.activity == Activity.GATHERING:
-        decision.then(m.AttemptEnds(InterruptedRunError("terminated while waiting for workers")))
-    elif decision.state.activity == Activity.HOLDING and TimerKind.LOOK in decision.state.timers:
+        decision.then(AttemptOver(InterruptedRunError("terminated while waiting for workers")))
+    elif (
+        decision.state.activity == Activity.WAITING_FOR_RECORD
+        and TimerKind.LOOK in decision.state.timers
+    ):
         # The next look ends this master.
         decision.clear_timers(TimerKind.LOOK)
-        decision.do(m.ReadRecord())
+        decision.do(ReadRecord())
     elif decision.state.activity == Activity.PAUSING:
         decision.clear_timers(TimerKind.PAUSE)
         _read_job(decision)
@@ -309,7 +357,7 @@ def on_terminated(decision: Decision, event: m.Terminated) -> None:
 
 
 TIMERS: Mapping[TimerKind, Callable[[Decision], None]] = {
-    TimerKind.LOOK: lambda decision: decision.do(m.ReadRecord()),
+    TimerKind.LOOK: lambda decision: decision.do(ReadRecord()),
     TimerKind.RENEW: holding.renew,
     TimerKind.WORKERS: gathering.time_out,
     TimerKind.SHRINK: gathering.lose_patience,
@@ -320,8 +368,8 @@ TIMERS: Mapping[TimerKind, Callable[[Decision], None]] = {
     TimerKind.STALLS: stalls.report_stalls,
     TimerKind.UNFINISHED: stalls.report_unfinished,
     TimerKind.LEAVE: training.interrupt,
-    TimerKind.KILL: lambda decision: decision.do(m.EndLauncher(kills=True)),
-    TimerKind.END: lambda decision: decision.do(m.EndLauncher()),
+    TimerKind.KILL: lambda decision: decision.do(EndLauncher(kills=True)),
+    TimerKind.END: lambda decision: decision.do(EndLauncher()),
     TimerKind.PAUSE: _end_pause,
     TimerKind.LEASE: lease.look,
     TimerKind.STAY: ending.end_stay,
@@ -336,37 +384,37 @@ def _on(kind: type[EventType], handler: Callable[[Decision, EventType], None]) -
 
 HANDLERS: Mapping[type, Handler] = dict(
     [
-        _on(m.Started, holding.begin),
-        _on(m.RecordRead, holding.look),
-        _on(m.RecordWritten, holding.on_written),
-        _on(m.RecordChanged, holding.on_changed),
-        _on(m.RecordFailed, holding.on_failed),
-        _on(m.RecordReleased, on_record_released),
-        _on(m.JobRead, on_job),
-        _on(m.LeaseRead, lease.on_read),
-        _on(m.AttemptBegins, on_attempt_begins),
-        _on(m.Prepared, on_prepared),
-        _on(m.WorkerAnswers, on_worker_answers),
-        _on(m.WorkerProblem, on_worker_problem),
-        _on(m.WorkerGone, on_worker_gone),
-        _on(m.PodsListed, on_pods),
-        _on(m.Delivered, on_delivered),
-        _on(m.NewcomersReady, growing.on_ready),
-        _on(m.NoticeTaken, training.on_notice),
-        _on(m.RankMissing, stalls.on_missing_rank),
-        _on(m.StacksShown, stalls.end_stalled),
-        _on(m.RanksAsked, training.on_asked),
-        _on(m.ProgressReported, training.on_progress),
-        _on(m.WorkerReached, training.on_worker_reached),
-        _on(m.LauncherNotStarted, training.on_not_started),
-        _on(m.LauncherEnded, training.on_launcher_ended),
-        _on(m.CauseFound, training.on_cause),
-        _on(m.AttemptEnds, on_attempt_ends),
-        _on(m.ProgressStopped, on_progress_stopped),
-        _on(m.WorkersScaled, on_workers_scaled),
-        _on(m.ResultsStored, ending.on_results),
-        _on(m.EndReached, on_end_reached),
-        _on(m.Terminated, on_terminated),
-        _on(m.Timer, on_timer),
+        _on(Started, holding.begin),
+        _on(RecordRead, holding.look),
+        _on(RecordWritten, holding.on_written),
+        _on(RecordChanged, holding.on_changed),
+        _on(RecordFailed, holding.on_failed),
+        _on(RecordReleased, on_record_released),
+        _on(JobRead, on_job),
+        _on(LeaseRead, lease.on_read),
+        _on(AttemptDue, on_attempt_begins),
+        _on(Prepared, on_prepared),
+        _on(WorkerAnswers, on_worker_answers),
+        _on(WorkerProblem, on_worker_problem),
+        _on(WorkerGone, on_worker_gone),
+        _on(PodsListed, on_pods),
+        _on(Delivered, on_delivered),
+        _on(NewcomersReady, growing.on_ready),
+        _on(NoticeTaken, training.on_notice),
+        _on(RankMissing, stalls.on_missing_rank),
+        _on(StacksShown, stalls.end_stalled),
+        _on(RanksAsked, training.on_asked),
+        _on(ProgressReported, training.on_progress),
+        _on(WorkerReached, training.on_worker_reached),
+        _on(LauncherNotStarted, training.on_not_started),
+        _on(LauncherEnded, training.on_launcher_ended),
+        _on(CauseFound, training.on_cause),
+        _on(AttemptOver, on_attempt_ends),
+        _on(ProgressStopped, on_progress_stopped),
+        _on(WorkersScaled, on_workers_scaled),
+        _on(ResultsStored, ending.on_results),
+        _on(EndReached, on_end_reached),
+        _on(Terminated, on_terminated),
+        _on(Timer, on_timer),
     ]
 )

@@ -12,7 +12,8 @@ from hvd_pods.common.pod_problems import Diagnosis
 from hvd_pods.common.run import Run, Worker
 from hvd_pods.common.run_events import RunEvent
 from hvd_pods.rules import choosing, replacing
-from hvd_pods.rules import messages as m
+from hvd_pods.rules.effects import ListPods
+from hvd_pods.rules.events import AttemptOver, PodsListed
 from hvd_pods.rules.state import Decision
 from hvd_pods.rules.worker_names import describe, describe_loss
 
@@ -26,7 +27,7 @@ NO_ANSWER = NoAnswer("it has not responded yet")
 
 
 def diagnose(
-    decision: Decision, workers: Sequence[Worker], event: m.PodsListed
+    decision: Decision, workers: Sequence[Worker], event: PodsListed
 ) -> dict[Worker, Diagnosis]:
     """Explain why each of these workers is missing or lost."""
     reasons = decision.state.gathered.reasons
@@ -71,7 +72,7 @@ def _broken(worker: Worker, what: str, remedy: str) -> Diagnosis:
 
 
 def note_missing(
-    decision: Decision, missing: Sequence[Worker], event: m.PodsListed
+    decision: Decision, missing: Sequence[Worker], event: PodsListed
 ) -> Mapping[Worker, Diagnosis]:
     """Note why these workers are missing, and since when those that somebody must mend."""
     gathered = decision.state.gathered
@@ -106,7 +107,7 @@ def report_missing(decision: Decision, found: Mapping[Worker, Diagnosis]) -> Non
         if decision.now - gathered.since[worker.name] >= (item.wait_seconds or 0.0)
     ]
     if _is_too_few(decision.state.run, lasting):
-        decision.then(m.AttemptEnds(missing_error(decision, found, "cannot start", RunError)))
+        decision.then(AttemptOver(missing_error(decision, found, "cannot start", RunError)))
 
 
 def _is_too_few(run: Run, lasting: Collection[Worker]) -> bool:
@@ -151,7 +152,7 @@ def _remedies(found: Mapping[Worker, Diagnosis]) -> list[str]:
 def find_silent(decision: Decision) -> dict[Worker, str]:
     """Return the workers of the launch that do not answer at this moment, and why."""
     attempt = decision.state.attempt
-    workers = decision.state.facts.workers
+    workers = decision.state.assignment.workers
     used = attempt.launch.workers if attempt.launch else ()
     answering = attempt.gathered.answering
     reasons = attempt.gathered.reasons
@@ -167,15 +168,15 @@ def announce_loss(decision: Decision, lost: Mapping[Worker, str]) -> LostWorkerE
     names = [worker.name for worker in lost]
     decision.set_launch(lost=tuple(names))
     if decision.state.run.api:
-        decision.do(m.ListPods(decision.state.attempt.number, names))
+        decision.do(ListPods(decision.state.attempt.number, names))
     else:
-        explain_loss(decision, m.PodsListed(decision.state.attempt.number), names)
+        explain_loss(decision, PodsListed(decision.state.attempt.number), names)
     return LostWorkerError(describe_loss(lost), 1)
 
 
-def explain_loss(decision: Decision, event: m.PodsListed, lost: Sequence[str]) -> None:
+def explain_loss(decision: Decision, event: PodsListed, lost: Sequence[str]) -> None:
     """Say which workers were lost, and what is known of their pods."""
-    workers = [decision.state.facts.workers[name] for name in lost]
+    workers = [decision.state.assignment.workers[name] for name in lost]
     text = f"lost {'; '.join(_describe(diagnose(decision, workers, event)))}"
     decision.log(f"{text}: ending this attempt")
     decision.report(RunEvent.WORKER_LOST, text)

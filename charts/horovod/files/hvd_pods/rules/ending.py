@@ -16,7 +16,8 @@ from hvd_pods.common.errors import (
 from hvd_pods.common.exit_codes import BAD_CONFIGURATION
 from hvd_pods.common.record import FAILED, FINISHED, LEASE_KEPT, RUNNING, STORED, RecordKey
 from hvd_pods.common.run_events import RunEvent
-from hvd_pods.rules import messages as m
+from hvd_pods.rules.effects import Exit, ListPods, ReadJob, ReportFailure, ScaleDown, StoreResults
+from hvd_pods.rules.events import PodsListed, ResultsStored
 from hvd_pods.rules.state import END, Activity, Decision
 from hvd_pods.rules.timers import TimerKind
 
@@ -126,7 +127,7 @@ def interruption(job: Object | None, wall: float) -> RunError:
 
 def announce(decision: Decision, problem: RunError) -> None:
     """Write why the run failed to the log, the termination message and an event."""
-    decision.do(m.ReportFailure(problem))
+    decision.do(ReportFailure(problem))
     decision.report(RunEvent.FAILED, str(problem))
 
 
@@ -142,7 +143,7 @@ def repeat_end(decision: Decision, earlier: Mapping[str, str]) -> None:
         problem = ConfigurationError(f"{result}: {earlier.get(RecordKey.REASON)}; {remedy}")
         announce(decision, problem)
     decision.set(activity=Activity.FINISHING, problem=problem)
-    decision.do(m.ReadJob(AGAIN_RETRY_SECONDS))
+    decision.do(ReadJob(AGAIN_RETRY_SECONDS))
 
 
 def finish(decision: Decision, problem: RunError | None) -> None:
@@ -184,7 +185,7 @@ def scale_down(decision: Decision) -> None:
     is_forgotten = state.lease.has_ended or bool(state.lease.seconds and is_withdrawn(job))
     if (is_wanted and cleanup != "Never") or is_forgotten or job["spec"].get("suspend"):
         decision.set(are_workers_gone=True)
-        decision.do(m.ScaleDown())
+        decision.do(ScaleDown())
     else:
         store_results(decision)
 
@@ -211,10 +212,10 @@ def store_results(decision: Decision) -> None:
         return
     left = deadline(state.job) - decision.wall - END_BEFORE if state.job else run.results_within
     decision.set(activity=Activity.STORING)
-    decision.do(m.StoreResults(min(left, run.results_within)))
+    decision.do(StoreResults(min(left, run.results_within)))
 
 
-def on_results(decision: Decision, event: m.ResultsStored) -> None:
+def on_results(decision: Decision, event: ResultsStored) -> None:
     """The results are stored, or not. Neither changes how the training ended."""
     state = decision.state
     problem = decision.state.problem
@@ -234,7 +235,7 @@ def on_results(decision: Decision, event: m.ResultsStored) -> None:
         decision.log(text)
     else:
         # The training has finished: nothing else is in the termination message.
-        decision.do(m.ReportFailure(RunError(text)))
+        decision.do(ReportFailure(RunError(text)))
     again = InterruptedRunError(text)
     if state.is_stopped and state.job and will_retry(state.job, again.exit_code, decision.wall):
         # Another master stores the results.
@@ -298,7 +299,7 @@ def watch_deadline(decision: Decision, job: Object) -> None:
 
 def look_before_end(decision: Decision) -> None:
     """Read the Job again before this pod, which is asked to end, takes the workers along."""
-    decision.do(m.ReadJob(AGAIN_RETRY_SECONDS))
+    decision.do(ReadJob(AGAIN_RETRY_SECONDS))
 
 
 def end_terminated(decision: Decision, job: Object | None) -> None:
@@ -321,7 +322,7 @@ def end_stay(decision: Decision) -> None:
     if not decision.state.lease.has_ended:
         decision.set_lease(note="")
     decision.set(are_workers_gone=True)
-    decision.do(m.ScaleDown())
+    decision.do(ScaleDown())
 
 
 def give_back(decision: Decision) -> None:
@@ -356,12 +357,12 @@ def look_for_successors(decision: Decision) -> None:
     """List the pods, as long as this pod may stay."""
     state = decision.state
     if decision.now >= state.stopped_at + state.run.grace - KEPT_OF_GRACE:
-        decision.do(m.Exit(state.problem))
+        decision.do(Exit(state.problem))
     else:
-        decision.do(m.ListPods(state.attempt.number, ()))
+        decision.do(ListPods(state.attempt.number, ()))
 
 
-def on_successors(decision: Decision, event: m.PodsListed) -> None:
+def on_successors(decision: Decision, event: PodsListed) -> None:
     """End if a worker's pod stays, or if nobody makes any: the run has been uninstalled.
 
     Either has to be seen for a time: a queue deletes the pods of a run one after the other.
@@ -375,7 +376,7 @@ def on_successors(decision: Decision, event: m.PodsListed) -> None:
         decision.set(successors=seen, successors_since=decision.now)
     within = {STAYS: STAYS_WITHIN, NONE: SUCCESSORS_WITHIN}.get(seen, float("inf"))
     if decision.now - decision.state.successors_since >= within:
-        decision.do(m.Exit(decision.state.problem))
+        decision.do(Exit(decision.state.problem))
     else:
         decision.set_timer(TimerKind.SUCCESSORS, decision.now + LOOK_FOR_SUCCESSORS_EVERY)
 

@@ -17,7 +17,8 @@ from hvd_pods.common.record import RecordKey
 from hvd_pods.common.run import Pod
 from hvd_pods.common.run_events import RunEvent
 from hvd_pods.rules import choosing, diagnosis, replacing
-from hvd_pods.rules import messages as m
+from hvd_pods.rules.effects import Deliver, FreezeAddresses, ListPods, ScaleUp
+from hvd_pods.rules.events import AttemptOver, PodsListed, WorkerAnswers, WorkerGone, WorkerProblem
 from hvd_pods.rules.state import Activity, Decision, Gathered, RunState
 from hvd_pods.rules.timers import TimerKind
 from hvd_pods.rules.worker_names import (
@@ -125,7 +126,7 @@ def extend_deadline(decision: Decision) -> None:
     decision.set_timer(TimerKind.WORKERS, until)
 
 
-def on_answer(decision: Decision, event: m.WorkerAnswers) -> None:
+def on_answer(decision: Decision, event: WorkerAnswers) -> None:
     """A worker answers: it may be the last one that was missing."""
     gathered = decision.state.gathered
     reasons = {name: why for name, why in gathered.reasons.items() if name != event.worker}
@@ -138,7 +139,7 @@ def on_answer(decision: Decision, event: m.WorkerAnswers) -> None:
     start_if_possible(decision)
 
 
-def on_problem(decision: Decision, event: m.WorkerProblem) -> None:
+def on_problem(decision: Decision, event: WorkerProblem) -> None:
     """A worker does not answer. One that did is lost when it has been silent for long."""
     gathered = decision.state.gathered
     limit = decision.state.lost_after
@@ -157,7 +158,7 @@ def on_problem(decision: Decision, event: m.WorkerProblem) -> None:
         _drop(decision, event.worker)
 
 
-def on_gone(decision: Decision, event: m.WorkerGone) -> None:
+def on_gone(decision: Decision, event: WorkerGone) -> None:
     """A worker's pod ends, or is another one now: it no longer counts among those that answer."""
     _drop(decision, event.worker)
     reasons = decision.state.gathered.reasons
@@ -184,26 +185,26 @@ def start_if_possible(decision: Decision) -> None:
     answering = state.gathered.answering
     chosen = choosing.choose_workers(run, _find_usable(state), state.broken)
     for name, pod in chosen.items():
-        decision.log(f"worker {name} at {pod.address}, {state.facts.workers[name].slots} slots")
+        decision.log(
+            f"worker {name} at {pod.address}, {state.assignment.workers[name].slots} slots"
+        )
     spares = describe_spares(run, len(answering) - len(chosen))
     decision.report(RunEvent.WORKERS_READY, f"{len(chosen)} workers respond{spares}")
     decision.clear_timers(TimerKind.WORKERS, TimerKind.RESUME, TimerKind.SHRINK)
     if choosing.count_missing_workers(run, chosen):
-        decision.do(m.FreezeAddresses([*chosen]))
+        decision.do(FreezeAddresses([*chosen]))
     else:
         # Another master may replace the workers while this one ends: it must not do the same. And
         # a pod that is to end still trains until its grace period is over.
         decision.clear_timers(TimerKind.PODS)
-        decision.do(m.FreezeAddresses())
+        decision.do(FreezeAddresses())
     decision.set(activity=Activity.DELIVERING)
     decision.set_attempt(pods=chosen)
     addresses = {name: pod.address for name, pod in answering.items()}
     saves = _has_other_state(state)
     orphan_fence = _orphan_fence(state)
     orphan_ranks = sum(worker.slots for worker in read_workers(run, state.recorded_workers))
-    decision.do(
-        m.Deliver(state.attempt.number, addresses, chosen, saves, orphan_fence, orphan_ranks)
-    )
+    decision.do(Deliver(state.attempt.number, addresses, chosen, saves, orphan_fence, orphan_ranks))
 
 
 def is_enough(decision: Decision) -> bool:
@@ -243,13 +244,13 @@ def list_pods(decision: Decision) -> None:
     if not (missing or any(why.is_stale for why in reasons)):
         return
     if not state.run.api:
-        _report_missing(decision, m.PodsListed(state.attempt.number))
+        _report_missing(decision, PodsListed(state.attempt.number))
         return
     decision.set_gathered(is_listing=True)
-    decision.do(m.ListPods(state.attempt.number, [worker.name for worker in missing]))
+    decision.do(ListPods(state.attempt.number, [worker.name for worker in missing]))
 
 
-def on_pods(decision: Decision, event: m.PodsListed) -> None:
+def on_pods(decision: Decision, event: PodsListed) -> None:
     """The pods were listed: replace those in the way, and say why workers are missing, or lost."""
     state = decision.state
     decision.set_gathered(is_listing=False)
@@ -264,7 +265,7 @@ def on_pods(decision: Decision, event: m.PodsListed) -> None:
         _report_missing(decision, event)
 
 
-def _scale_up(decision: Decision, event: m.PodsListed) -> None:
+def _scale_up(decision: Decision, event: PodsListed) -> None:
     """Scale up the StatefulSets without the pods of missing workers.
 
     An attempt that expected to be the last one scaled them to 0, and then another attempt was made:
@@ -279,10 +280,10 @@ def _scale_up(decision: Decision, event: m.PodsListed) -> None:
         return
     for name in sorted(absent):
         # A person may have chosen the number of workers, where it may change.
-        decision.do(m.ScaleUp(name, run.initial_workers[name], run.least_workers[name]))
+        decision.do(ScaleUp(name, run.initial_workers[name], run.least_workers[name]))
 
 
-def _report_missing(decision: Decision, event: m.PodsListed) -> None:
+def _report_missing(decision: Decision, event: PodsListed) -> None:
     """Say why workers are missing, which are waited for longer where they are queued."""
     missing = choosing.find_missing(decision.state.run, decision.state.gathered.answering)
     if not missing:
@@ -312,6 +313,4 @@ def time_out(decision: Decision) -> None:
     }
     limit = f"`launch.workersTimeoutSeconds={state.run.workers_timeout:.0f}`"
     what = f"did not answer within {limit}"
-    decision.then(
-        m.AttemptEnds(diagnosis.missing_error(decision, found, what, WorkersTimeoutError))
-    )
+    decision.then(AttemptOver(diagnosis.missing_error(decision, found, what, WorkersTimeoutError)))

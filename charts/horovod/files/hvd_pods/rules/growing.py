@@ -13,7 +13,8 @@ from hvd_pods.common.errors import ResizedError
 from hvd_pods.common.run import Pod
 from hvd_pods.common.run_events import RunEvent
 from hvd_pods.rules import aborting, choosing, replacing
-from hvd_pods.rules import messages as m
+from hvd_pods.rules.effects import PrepareNewcomers
+from hvd_pods.rules.events import NewcomersReady
 from hvd_pods.rules.state import Activity, Decision
 from hvd_pods.rules.timers import TimerKind
 from hvd_pods.rules.worker_names import format_workers
@@ -92,17 +93,17 @@ def prepare(decision: Decision) -> None:
         decision.set_launch(is_growing=True)
         addresses = {name: pod.address for name, pod in pods.items()}
         number = decision.state.attempt.number
-        decision.do(m.PrepareNewcomers(number, addresses, pods, launch.workers))
+        decision.do(PrepareNewcomers(number, addresses, pods, launch.workers))
 
 
-def on_ready(decision: Decision, event: m.NewcomersReady) -> None:
+def on_ready(decision: Decision, event: NewcomersReady) -> None:
     """The workers are prepared: end the launch, so that the next one has them."""
     if decision.state.activity != Activity.TRAINING or not decision.state.attempt.launch:
         return
     decision.set_launch(is_growing=False)
     came = find_newcomers(decision)
     names = format_workers(
-        [decision.state.facts.workers[name] for name in event.workers if name in came]
+        [decision.state.assignment.workers[name] for name in event.workers if name in came]
     )
     after = AGAIN_AFTER
     if event.problem:

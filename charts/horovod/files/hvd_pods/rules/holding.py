@@ -21,8 +21,17 @@ from hvd_pods.common.record import FAILED, FINISHED, RecordKey, read_progress
 from hvd_pods.common.run import Run
 from hvd_pods.common.run_events import RunEvent
 from hvd_pods.rules import aborting, ending
-from hvd_pods.rules import messages as m
-from hvd_pods.rules.progress import Progress
+from hvd_pods.rules.effects import ReadJob, ReadRecord, WriteRecord
+from hvd_pods.rules.events import (
+    AttemptDue,
+    EndReached,
+    RecordChanged,
+    RecordFailed,
+    RecordRead,
+    RecordWritten,
+    Started,
+)
+from hvd_pods.rules.reported_progress import Progress
 from hvd_pods.rules.state import END, Activity, Decision
 from hvd_pods.rules.timers import TimerKind
 from hvd_pods.rules.worker_names import read_workers
@@ -50,28 +59,28 @@ TAKE = "take"
 RENEW = "renew"
 
 
-def begin(decision: Decision, event: m.Started) -> None:
+def begin(decision: Decision, event: Started) -> None:
     """Take the record, or begin at once where this master has no access to the API."""
     if decision.state.run.api:
-        decision.do(m.ReadRecord())
+        decision.do(ReadRecord())
     else:
         decision.set_hold(fence=new_fence(0, decision.wall))
         hold(decision, {})
 
 
-def look(decision: Decision, event: m.RecordRead | m.RecordChanged) -> None:
+def look(decision: Decision, event: RecordRead | RecordChanged) -> None:
     """Take the record if it is free; otherwise wait for its holder."""
     state = decision.state
-    facts = decision.state.facts
+    assignment = decision.state.assignment
     data = event.data
-    if state.activity != Activity.HOLDING:
+    if state.activity != Activity.WAITING_FOR_RECORD:
         return
-    if facts.uid != "" and data.get(RecordKey.SUPERSEDED) == facts.uid:
+    if assignment.uid != "" and data.get(RecordKey.SUPERSEDED) == assignment.uid:
         other = one_line(str(data.get(RecordKey.HOLDER_JOB)), LONGEST_NAME)
         what = (
             f"{other} has taken the workers over from this Job: delete the Job, which is obsolete"
         )
-        decision.then(m.EndReached(SupersededError(what)))
+        decision.then(EndReached(SupersededError(what)))
         return
     holder = describe_holder(data)
     is_free = _is_free(decision, data)
@@ -86,7 +95,7 @@ def look(decision: Decision, event: m.RecordRead | m.RecordChanged) -> None:
         fence = new_fence(fence_of(data, decision.wall) + MOST_UNWRITTEN, decision.wall)
         decision.set_hold(fence=fence, data=dict(data))
         known = state.hold.changes
-        decision.do(m.WriteRecord(TAKE, changes, fence, True, known, TAKE_RETRY_SECONDS))
+        decision.do(WriteRecord(TAKE, changes, fence, True, known, TAKE_RETRY_SECONDS))
         return
     if not state.hold.seen:
         message = (
@@ -98,7 +107,7 @@ def look(decision: Decision, event: m.RecordRead | m.RecordChanged) -> None:
         decision.set_hold(seen=renewal(data), seen_at=decision.now)
     if state.is_stopped:
         decision.then(
-            m.EndReached(InterruptedRunError(f"terminated while {holder} controls the workers"))
+            EndReached(InterruptedRunError(f"terminated while {holder} controls the workers"))
         )
     else:
         decision.set_timer(TimerKind.LOOK, decision.now + LOOK_EVERY)
@@ -107,7 +116,7 @@ def look(decision: Decision, event: m.RecordRead | m.RecordChanged) -> None:
 def hold(decision: Decision, data: Mapping[str, str]) -> None:
     """Go on as the holder of a record that has these data: repeat how the run ended, or run."""
     state = decision.state
-    facts = decision.state.facts
+    assignment = decision.state.assignment
     run = decision.state.run
     if state.hold.is_held:
         decision.set_timer(TimerKind.RENEW, decision.now + RENEW_EVERY)
@@ -116,7 +125,7 @@ def hold(decision: Decision, data: Mapping[str, str]) -> None:
         failures = number(data.get(RecordKey.FAILURES))
         progress = Progress(losses=read_progress(data).losses)
         decision.set(attempts=attempts, failures=failures, launches=attempts, progress=progress)
-    was_training = bool(run.api) and data.get(RecordKey.TRAINED) == facts.uid
+    was_training = bool(run.api) and data.get(RecordKey.TRAINED) == assignment.uid
     # The record does not say whether the command had reached a worker: it may have.
     decision.set(was_training=was_training, has_reached=was_training)
     if decision.state.was_training:
@@ -124,16 +133,16 @@ def hold(decision: Decision, data: Mapping[str, str]) -> None:
         before = read_workers(run, decision.state.recorded_workers)
         decision.set(workers_before=len(before))
     if not run.api:
-        decision.then(m.AttemptBegins())
-    elif has_ended(run, data, facts.uid):
+        decision.then(AttemptDue())
+    elif has_ended(run, data, assignment.uid):
         decision.set(results=data.get(RecordKey.RESULTS, ""))
         ending.repeat_end(decision, data)
     else:
         decision.set(activity=Activity.READING)
-        decision.do(m.ReadJob(START_RETRY_SECONDS))
+        decision.do(ReadJob(START_RETRY_SECONDS))
 
 
-def on_written(decision: Decision, event: m.RecordWritten) -> None:
+def on_written(decision: Decision, event: RecordWritten) -> None:
     """The record is held, was renewed or has the end of the run."""
     decision.set_hold(trouble="")
     if event.purpose == TAKE:
@@ -145,7 +154,7 @@ def on_written(decision: Decision, event: m.RecordWritten) -> None:
         ending.scale_down(decision)
 
 
-def on_changed(decision: Decision, event: m.RecordChanged) -> None:
+def on_changed(decision: Decision, event: RecordChanged) -> None:
     """Somebody else has changed the record: another master, which has taken it, or a person."""
     decision.set_hold(changes=event.changes)
     if decision.state.activity == Activity.OVER:
@@ -200,7 +209,7 @@ def lose(decision: Decision, holder: str) -> None:
         decision.set(activity=Activity.OVER, timers={})
         decision.release_record()
     elif activity != Activity.STORING:
-        decision.then(m.EndReached(superseded(holder)))
+        decision.then(EndReached(superseded(holder)))
 
 
 def superseded(holder: str) -> RunError:
@@ -208,17 +217,17 @@ def superseded(holder: str) -> RunError:
     return SupersededError(f"{holder} has taken the workers over from this master")
 
 
-def on_failed(decision: Decision, event: m.RecordFailed) -> None:
+def on_failed(decision: Decision, event: RecordFailed) -> None:
     """A call for the record has failed: go on without it where that is safe."""
     if event.purpose == "read":
         if event.status not in (403, 404):
             why = f"cannot read which master controls the workers: {event.message}"
-            decision.then(m.EndReached(RunError(why)))
+            decision.then(EndReached(RunError(why)))
         else:
             _continue_without(decision, event.message)
     elif event.purpose == TAKE and event.is_temporary:
         decision.log(f"cannot write the record: {event.message}; trying again during the training")
-        on_written(decision, m.RecordWritten(TAKE))
+        on_written(decision, RecordWritten(TAKE))
     elif event.purpose == TAKE:
         _continue_without(decision, event.message)
     else:
@@ -229,7 +238,7 @@ def on_failed(decision: Decision, event: m.RecordFailed) -> None:
         if event.purpose == END and decision.state.activity == Activity.FINISHING:
             # Only the holder scales its workers; one that never held the record has no other sign.
             decision.set_hold(is_in_doubt=decision.state.hold.is_held)
-            decision.do(m.ReadJob(AGAIN_RETRY_SECONDS))
+            decision.do(ReadJob(AGAIN_RETRY_SECONDS))
 
 
 def renew(decision: Decision) -> None:
@@ -253,10 +262,10 @@ def _is_free(decision: Decision, data: Mapping[str, str]) -> bool:
 
     The Job controller starts a pod when the one before has ended (podReplacementPolicy).
     """
-    facts = decision.state.facts
+    assignment = decision.state.assignment
     holder = data.get(RecordKey.HOLDER)
-    is_of_this_job = facts.uid != "" and data.get(RecordKey.HOLDER_UID) == facts.uid
-    return not holder or holder == facts.holder or is_of_this_job
+    is_of_this_job = assignment.uid != "" and data.get(RecordKey.HOLDER_UID) == assignment.uid
+    return not holder or holder == assignment.holder or is_of_this_job
 
 
 def has_ended(run: Run, data: Mapping[str, str], uid: str) -> bool:

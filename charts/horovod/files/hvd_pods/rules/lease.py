@@ -16,7 +16,8 @@ from hvd_pods.common.errors import LeaseEndedError
 from hvd_pods.common.hostile import parse_count
 from hvd_pods.common.run_events import RunEvent
 from hvd_pods.rules import aborting, ending
-from hvd_pods.rules import messages as m
+from hvd_pods.rules.effects import ReadLease
+from hvd_pods.rules.events import AttemptOver, LeaseRead
 from hvd_pods.rules.state import Activity, Decision
 from hvd_pods.rules.timers import TimerKind
 
@@ -35,7 +36,7 @@ def begin(decision: Decision, job: Object | None) -> None:
     """Follow the lease of a Job that was read for the first time, if it has one."""
     state = decision.state
     # The pod of `helm test` has no Job.
-    if not state.facts.job or state.lease.seconds or job is None:
+    if not state.assignment.job or state.lease.seconds or job is None:
         return
     if job == ending.UNREADABLE or seconds_of(job):
         decision.set_lease(
@@ -46,10 +47,10 @@ def begin(decision: Decision, job: Object | None) -> None:
 
 def look(decision: Decision) -> None:
     """Read the lease."""
-    decision.do(m.ReadLease())
+    decision.do(ReadLease())
 
 
-def on_read(decision: Decision, event: m.LeaseRead) -> None:
+def on_read(decision: Decision, event: LeaseRead) -> None:
     """End the run if its lease has not changed for too long; otherwise look again later."""
     lease = decision.state.lease
     if lease.has_ended or decision.state.activity == Activity.OVER or decision.state.hold.lost_to:
@@ -94,7 +95,7 @@ def _end(decision: Decision) -> None:
         aborting.abort(decision, problem)
     elif activity in (Activity.GATHERING, Activity.DELIVERING, Activity.PAUSING):
         decision.clear_timers(TimerKind.PAUSE)
-        decision.then(m.AttemptEnds(problem))
+        decision.then(AttemptOver(problem))
     elif activity == Activity.STAYING:
         ending.end_stay(decision)
     # Otherwise the run is about to end, and looks at the lease then.

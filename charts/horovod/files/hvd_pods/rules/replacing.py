@@ -14,7 +14,7 @@ from hvd_pods.cluster.shapes import Object, parse_time
 from hvd_pods.common.contract import REVISION_LABEL
 from hvd_pods.common.run import Worker
 from hvd_pods.rules import choosing
-from hvd_pods.rules import messages as m
+from hvd_pods.rules.effects import DeletePods
 from hvd_pods.rules.state import Activity, Decision, RunState
 from hvd_pods.rules.worker_names import format_workers
 
@@ -45,7 +45,7 @@ def trains_with_fewer(state: RunState) -> bool:
 def replace_pods(decision: Decision, pods: Mapping[str, Object]) -> None:
     """Delete pods of an earlier revision, and pods for good that should have ended long ago."""
     answering = decision.state.gathered.answering
-    workers = decision.state.facts.workers
+    workers = decision.state.assignment.workers
     stale = {}
     ending = {}
     for name, worker in workers.items():
@@ -70,9 +70,9 @@ def replace_pods(decision: Decision, pods: Mapping[str, Object]) -> None:
         log_once(
             decision, f"replacing workers {STALE}: {format_workers([workers[n] for n in stale])}"
         )
-        decision.do(m.DeletePods(stale))
+        decision.do(DeletePods(stale))
     if ending:
-        decision.do(m.DeletePods(ending, grace=0))
+        decision.do(DeletePods(ending, grace=0))
 
 
 def _may_replace(decision: Decision, name: str, uid: str) -> bool:

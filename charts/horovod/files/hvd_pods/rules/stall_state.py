@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import Mapping, NamedTuple, Sequence
 
 from hvd_pods.cluster.shapes import format_time
-from hvd_pods.rules.messages import Moment
+from hvd_pods.rules.events import Moment
 
 # Seconds in which the lines of a message arrive.
 COLLECT = 0.5

@@ -14,7 +14,8 @@ from hvd_pods.common.errors import LaunchError
 from hvd_pods.common.notices import LOOK_EVERY
 from hvd_pods.common.run_events import RunEvent
 from hvd_pods.rules import aborting
-from hvd_pods.rules import messages as m
+from hvd_pods.rules.effects import ShowStacks
+from hvd_pods.rules.events import RankMissing, StacksShown
 from hvd_pods.rules.stall_state import (
     COLLECT,
     FORGET_AFTER,
@@ -42,7 +43,7 @@ STOPPED_FOR = (30.0, STOPPED_AT_MOST)
 STOPPED_FOR_KEPT = (2.0, 10.0)
 
 
-def on_missing_rank(decision: Decision, event: m.RankMissing) -> None:
+def on_missing_rank(decision: Decision, event: RankMissing) -> None:
     """Horovod says that a rank has not joined."""
     launch = decision.state.attempt.launch
     if event.rank >= sum(worker.slots for worker in decision.state.run.workers):
@@ -51,7 +52,7 @@ def on_missing_rank(decision: Decision, event: m.RankMissing) -> None:
     worker = None
     if launch:
         worker = find_worker(
-            event.rank, [decision.state.facts.workers[name] for name in launch.workers]
+            event.rank, [decision.state.assignment.workers[name] for name in launch.workers]
         )
     name = worker.name if worker else ""
     since = decision.now - event.seconds
@@ -125,14 +126,14 @@ def report_unfinished(decision: Decision) -> None:
     for worker, rank in unfinished[:MOST_RANKS]:
         ranks.setdefault(worker, []).append(rank)
     if ranks:
-        decision.do(m.ShowStacks(decision.state.attempt.number, ranks))
+        decision.do(ShowStacks(decision.state.attempt.number, ranks))
 
 
 def _find_unfinished(decision: Decision) -> list[tuple[str, int]]:
     """The ranks (worker, number) that have not ended with 0."""
     launch = decision.launch
     over = {rank for _, rank in launch.over}
-    workers = [decision.state.facts.workers[name] for name in launch.workers]
+    workers = [decision.state.assignment.workers[name] for name in launch.workers]
     found = [(rank, find_worker(rank, workers)) for rank in range(decision.state.ranks)]
     return [(worker.name, rank) for rank, worker in found if worker and rank not in over]
 
@@ -192,7 +193,7 @@ def report_stalls(decision: Decision) -> None:
         if stall.worker in launch.workers:
             ranks.setdefault(stall.worker, []).append(stall.rank)
     if ranks:
-        decision.do(m.ShowStacks(decision.state.attempt.number, ranks))
+        decision.do(ShowStacks(decision.state.attempt.number, ranks))
     else:
         end_stalled(decision)
 
@@ -228,7 +229,7 @@ def _describe_limit(decision: Decision, stall: Stall) -> str:
     return f"{limit:.0f} s, which `launch.stallTimeoutSeconds` changes"
 
 
-def end_stalled(decision: Decision, event: m.StacksShown | None = None) -> None:
+def end_stalled(decision: Decision, event: StacksShown | None = None) -> None:
     """End the attempt if ranks have stalled too long; their stacks are in the log now."""
     launch = decision.state.attempt.launch
     if launch and event:

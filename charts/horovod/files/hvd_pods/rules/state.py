@@ -14,8 +14,9 @@ from hvd_pods.common.pod_problems import Diagnosis
 from hvd_pods.common.record import RecordKey
 from hvd_pods.common.run import Pod, Run, Worker
 from hvd_pods.common.run_events import RunEvent
-from hvd_pods.rules import messages as m
-from hvd_pods.rules.progress import Progress
+from hvd_pods.rules.effects import CreateJobEvent, Effect, Log, ReleaseRecord, WriteRecord
+from hvd_pods.rules.events import Event, Moment, RecordReleased
+from hvd_pods.rules.reported_progress import Progress
 from hvd_pods.rules.retries import Retries
 from hvd_pods.rules.stall_state import NO_RANK, Stall, Stalls
 from hvd_pods.rules.timers import TimerKind
@@ -33,7 +34,7 @@ class Activity(enum.Enum):
     From CONCLUDING it may go back to GATHERING.
     """
 
-    HOLDING = "until it holds the record"
+    WAITING_FOR_RECORD = "until it holds the record"
     READING = "until it knows whether the run has ended, and how often it may be tried"
     GATHERING = "until enough workers respond"
     DELIVERING = "until the workers have the user's code"
@@ -49,7 +50,7 @@ class Activity(enum.Enum):
 
 
 @dataclass(frozen=True)
-class Facts:
+class Assignment:
     """What does not change: the run, and who this master is.
 
     `holder` is this pod's name, `job` and `uid` are the name and the UID of its Job.
@@ -198,8 +199,8 @@ class Attempt:
 class RunState:
     """Everything that the next decision depends on."""
 
-    facts: Facts
-    activity: Activity = Activity.HOLDING
+    assignment: Assignment
+    activity: Activity = Activity.WAITING_FOR_RECORD
     is_stopped: bool = False
     # When this pod was asked to end, on the loop's clock.
     stopped_at: float = 0.0
@@ -246,7 +247,7 @@ class RunState:
     @property
     def run(self) -> Run:
         """The run, which no event changes."""
-        return self.facts.run
+        return self.assignment.run
 
     @property
     def recorded_workers(self) -> str:
@@ -259,7 +260,7 @@ class RunState:
         launch = self.attempt.launch
         if launch is None:
             return self.run.ranks
-        return sum(self.facts.workers[name].slots for name in launch.workers)
+        return sum(self.assignment.workers[name].slots for name in launch.workers)
 
     @property
     def is_kept(self) -> bool:
@@ -303,7 +304,7 @@ class RunState:
         """A stall that begins with the last step: the rank has joined the others for that."""
         return stall._replace(since=max(stall.since, self.last_step))
 
-    def news(self, moment: m.Moment | None = None) -> dict[str, str]:
+    def news(self, moment: Moment | None = None) -> dict[str, str]:
         """Return what each write of the record says of the run; at a moment, also of a stall."""
         if not self.entry:
             return {}
@@ -319,12 +320,12 @@ class RunState:
 class Decision:
     """One decision: the state, which it changes, and the effects and events that it collects."""
 
-    def __init__(self, state: RunState, moment: m.Moment) -> None:
+    def __init__(self, state: RunState, moment: Moment) -> None:
         self.state = state
         self.moment = moment
         self.now, self.wall = moment
-        self.effects: list[m.Effect] = []
-        self.following: list[m.Event] = []
+        self.effects: list[Effect] = []
+        self.following: list[Event] = []
 
     @property
     def launch(self) -> LaunchState:
@@ -333,22 +334,21 @@ class Decision:
             raise RuntimeError(f"attempt {self.state.attempt.number} has no launch")
         return self.state.attempt.launch
 
-    def do(self, *effects: m.Effect) -> None:
+    def do(self, *more: Effect) -> None:
         """Ask for effects, in this order."""
-        for effect in effects:
-            self.effects.append(effect)
+        self.effects.extend(more)
 
     def report(self, event: RunEvent, message: str) -> None:
         """Ask for an event about the Job; one that is a stage is the run's from now on."""
-        if event.is_stage:
+        if event.sets_stage:
             self.set(stage=event)
-        self.do(m.CreateJobEvent(event, message))
+        self.do(CreateJobEvent(event, message))
 
     def log(self, message: str) -> None:
         """Ask for a line of the log."""
-        self.do(m.Log(message))
+        self.do(Log(message))
 
-    def then(self, event: m.Event) -> None:
+    def then(self, event: Event) -> None:
         """Let an event follow at once that this decision has caused."""
         self.following.append(event)
 
@@ -392,8 +392,8 @@ class Decision:
         entry = {
             RecordKey.RUN: self.state.run.id,
             RecordKey.SETTINGS: self.state.run.settings,
-            RecordKey.JOB: self.state.facts.job,
-            RecordKey.UID: self.state.facts.uid,
+            RecordKey.JOB: self.state.assignment.job,
+            RecordKey.UID: self.state.assignment.uid,
             RecordKey.ATTEMPTS: str(self.state.attempts),
             RecordKey.FAILURES: str(self.state.failures),
             RecordKey.STATE: state,
@@ -403,7 +403,7 @@ class Decision:
             RecordKey.TIME: format_time(self.wall),
         }
         if self.state.was_training:
-            entry[RecordKey.TRAINED] = self.state.facts.uid
+            entry[RecordKey.TRAINED] = self.state.assignment.uid
             entry[RecordKey.LAUNCHED] = str(self.state.orphan_fence)
         self.set(entry=entry)
 
@@ -412,13 +412,13 @@ class Decision:
         hold = self.state.hold
         if self.state.run.api and not hold.lost_to:
             news = self.state.news(self.moment)
-            self.do(m.WriteRecord(purpose, news, hold.fence, hold.is_held, hold.changes, within))
+            self.do(WriteRecord(purpose, news, hold.fence, hold.is_held, hold.changes, within))
 
     def release_record(self) -> None:
         """Ask to give the record back, if this master holds it."""
         hold = self.state.hold
         if hold.is_held and not hold.lost_to:
             results = {RecordKey.RESULTS: self.state.results} if self.state.results else {}
-            self.do(m.ReleaseRecord({**self.state.news(), **results}, hold.fence))
+            self.do(ReleaseRecord({**self.state.news(), **results}, hold.fence))
         else:
-            self.then(m.RecordReleased())
+            self.then(RecordReleased())

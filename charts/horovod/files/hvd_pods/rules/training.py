@@ -32,8 +32,30 @@ from hvd_pods.common.record import RUNNING
 from hvd_pods.common.run import Run
 from hvd_pods.common.run_events import RunEvent
 from hvd_pods.rules import aborting, diagnosis, ending, stalls
-from hvd_pods.rules import messages as m
 from hvd_pods.rules.aborting import END_WITHIN
+from hvd_pods.rules.effects import (
+    AskRanks,
+    EndLauncher,
+    EndLeftovers,
+    FindCause,
+    FollowProgress,
+    LoseWorkersAfter,
+    ReadJob,
+    ReleaseRanks,
+    StartLauncher,
+)
+from hvd_pods.rules.events import (
+    AttemptOver,
+    Cause,
+    CauseFound,
+    Delivered,
+    LauncherEnded,
+    LauncherNotStarted,
+    NoticeTaken,
+    ProgressReported,
+    RanksAsked,
+    WorkerReached,
+)
 from hvd_pods.rules.stall_state import Stall
 from hvd_pods.rules.state import Activity, Decision, LaunchState, RunState
 from hvd_pods.rules.timers import TimerKind
@@ -53,13 +75,13 @@ MOST_NOTICES = 10_000
 TERMINATED = "terminated: deleted, evicted, or its node drained or shut down"
 
 
-def begin(decision: Decision, event: m.Delivered) -> None:
+def begin(decision: Decision, event: Delivered) -> None:
     """The workers have the code: start the launcher on them, or fail."""
     state = decision.state
     run = decision.state.run
     if event.is_finished:
         decision.log("all ranks have finished while there was no master")
-        decision.then(m.AttemptEnds(None))
+        decision.then(AttemptOver(None))
         return
     answering = state.gathered.answering
     if event.problem or state.is_stopped:
@@ -67,9 +89,9 @@ def begin(decision: Decision, event: m.Delivered) -> None:
         if any(answering.get(name) != pod for name, pod in state.attempt.pods.items()):
             # What another pod has answered at the address of one that is gone is not final.
             problem = RunError(str(problem))
-        decision.then(m.AttemptEnds(problem))
+        decision.then(AttemptOver(problem))
         return
-    chosen = [name for name in state.facts.workers if name in event.workers]
+    chosen = [name for name in state.assignment.workers if name in event.workers]
     orphan_fence = state.hold.fence if run.mode == "direct" else 0
     decision.set(activity=Activity.TRAINING, was_training=True, orphan_fence=orphan_fence)
     decision.set_attempt(launch=LaunchState(tuple(chosen)))
@@ -81,8 +103,8 @@ def begin(decision: Decision, event: m.Delivered) -> None:
     decision.report(RunEvent.TRAINING, what)
     addresses = {name: answering[name].address for name in chosen if name in answering}
     stay = ending.backoff(state.job or {}) + STAY_LONGER
-    decision.do(m.StartLauncher(state.attempt.number, chosen, addresses, stay))
-    decision.do(m.FollowProgress(state.attempt.number, chosen))
+    decision.do(StartLauncher(state.attempt.number, chosen, addresses, stay))
+    decision.do(FollowProgress(state.attempt.number, chosen))
     decision.set(used_workers=record_workers(run, chosen))
     decision.set_entry(RUNNING, state.last_failure)
     decision.write_record("workers")
@@ -131,7 +153,7 @@ def _end_leftovers(decision: Decision) -> None:
     decision.set_attempt(cleared=without_ranks)
     if new:
         addresses = {name: pod.address for name, pod in answering.items()}
-        decision.do(m.EndLeftovers(attempt.number, addresses, new))
+        decision.do(EndLeftovers(attempt.number, addresses, new))
 
 
 def terminate(decision: Decision) -> None:
@@ -142,7 +164,7 @@ def terminate(decision: Decision) -> None:
     if run.mode == "direct" and run.api and not is_ending:
         within = min(LEAVE_WITHIN, run.grace / 6)
         decision.set_timer(TimerKind.LEAVE, decision.now + within)
-        decision.do(m.ReadJob(within, leaves=True))
+        decision.do(ReadJob(within, leaves=True))
     else:
         interrupt(decision)
 
@@ -157,10 +179,10 @@ def interrupt(decision: Decision, job: Object | None = None) -> None:
     decision.set_timer(TimerKind.END, decision.now + seconds)
     decision.set_launch(is_asking=True)
     may_stay = job is not None and ending.is_continued(job, decision.wall)
-    decision.do(m.AskRanks(decision.state.attempt.number, launch.workers, may_stay))
+    decision.do(AskRanks(decision.state.attempt.number, launch.workers, may_stay))
 
 
-def on_asked(decision: Decision, event: m.RanksAsked) -> None:
+def on_asked(decision: Decision, event: RanksAsked) -> None:
     """All ranks were asked to end. Ranks that rank/start.py has not started know SIGTERM only."""
     decision.set_launch(is_asking=False)
     if event.go_on:
@@ -169,10 +191,10 @@ def on_asked(decision: Decision, event: m.RanksAsked) -> None:
         return
     _release(decision)
     if not event.number:
-        decision.do(m.EndLauncher())
+        decision.do(EndLauncher())
 
 
-def on_progress(decision: Decision, event: m.ProgressReported) -> None:
+def on_progress(decision: Decision, event: ProgressReported) -> None:
     """The script has reported its progress; a loss of NaN ends the attempt if the run wants it."""
     progress = decision.state.progress.take(
         event.progress, decision.now, format_time(decision.wall)
@@ -196,12 +218,12 @@ def warn_of_nan(decision: Decision) -> None:
     decision.report(RunEvent.NOT_A_NUMBER, text)
 
 
-def on_notice(decision: Decision, event: m.NoticeTaken) -> None:
+def on_notice(decision: Decision, event: NoticeTaken) -> None:
     """A worker or a rank has sent a notice, whose kind says what about."""
     launch = decision.state.attempt.launch
     if launch is None:
         if event.connection:
-            decision.do(m.ReleaseRanks([event.connection]))
+            decision.do(ReleaseRanks([event.connection]))
         return
     notice: dict[str, Any] = {**event.notice, "at": decision.now}
     kind = notice["kind"]
@@ -254,28 +276,28 @@ def _note_kept(decision: Decision, rank: int) -> None:
     decision.set_launch(kept=decision.launch.kept | {rank})
     state = decision.state
     if state.is_kept and not was_kept and state.lost_after != state.run.lost_after:
-        decision.do(m.LoseWorkersAfter(state.attempt.number, state.lost_after))
+        decision.do(LoseWorkersAfter(state.attempt.number, state.lost_after))
 
 
 def _release(decision: Decision) -> None:
     """Let ranks report their end when the scripts of all that were asked have ended."""
     launch = decision.launch
     if launch.waiting and not launch.is_asking and launch.asked <= launch.ended:
-        decision.do(m.ReleaseRanks(launch.waiting))
+        decision.do(ReleaseRanks(launch.waiting))
         decision.set_launch(waiting=())
 
 
-def on_worker_reached(decision: Decision, event: m.WorkerReached) -> None:
+def on_worker_reached(decision: Decision, event: WorkerReached) -> None:
     """The launcher has started something in a worker."""
     decision.set(has_reached=True)
 
 
-def on_not_started(decision: Decision, event: m.LauncherNotStarted) -> None:
+def on_not_started(decision: Decision, event: LauncherNotStarted) -> None:
     """The launcher could not be started: the attempt is over."""
-    decision.then(m.AttemptEnds(event.problem))
+    decision.then(AttemptOver(event.problem))
 
 
-def on_launcher_ended(decision: Decision, event: m.LauncherEnded) -> None:
+def on_launcher_ended(decision: Decision, event: LauncherEnded) -> None:
     """The launcher has ended: the attempt is over, or why it failed has to be found out."""
     state = decision.state
     launch = decision.launch
@@ -284,7 +306,7 @@ def on_launcher_ended(decision: Decision, event: m.LauncherEnded) -> None:
     decision.set_attempt(seconds=event.seconds)
     decision.set_launch(code=event.code)
     if launch.waiting:
-        decision.do(m.ReleaseRanks(launch.waiting))
+        decision.do(ReleaseRanks(launch.waiting))
     terminated = tuple(launch.leaving)
     problem = launch.problem
     # The ranks may have ended in the moment in which a worker was lost. Ranks that were ended for
@@ -297,15 +319,15 @@ def on_launcher_ended(decision: Decision, event: m.LauncherEnded) -> None:
         if terminated:
             names = ", ".join(terminated)
             decision.log(f"{names} was terminated, but the ranks ended with 0: the run is finished")
-        decision.then(m.AttemptEnds(_find_idleness(state)))
+        decision.then(AttemptOver(_find_idleness(state)))
     elif problem:
-        decision.then(m.AttemptEnds(problem))
+        decision.then(AttemptOver(problem))
     else:
         number = state.attempt.number
         pods = state.attempt.pods
         uids = {name: pods[name].uid for name in terminated if name in pods}
         decision.do(
-            m.FindCause(
+            FindCause(
                 number,
                 event.code,
                 launch.workers,
@@ -338,7 +360,7 @@ def _find_idleness(state: RunState) -> RunError | None:
     )
 
 
-def on_cause(decision: Decision, event: m.CauseFound) -> None:
+def on_cause(decision: Decision, event: CauseFound) -> None:
     """Say why the launcher failed: the first rank that did, unless its worker is gone."""
     run = decision.state.run
     launch = decision.launch
@@ -346,34 +368,34 @@ def on_cause(decision: Decision, event: m.CauseFound) -> None:
     cause = _choose_cause(event)
     if launch.leaving:
         decision.then(
-            m.AttemptEnds(_explain_leaving(", ".join(launch.leaving), event.evictions, code))
+            AttemptOver(_explain_leaving(", ".join(launch.leaving), event.evictions, code))
         )
         return
     silent = diagnosis.find_silent(decision)
     # At the address of a worker that is silent may be another release's worker, with other keys.
     if cause and cause.is_final and not silent:
-        decision.then(m.AttemptEnds(ConfigurationError(cause.text)))
+        decision.then(AttemptOver(ConfigurationError(cause.text)))
     elif silent:
         # What ranks print then is mostly a consequence.
         also = f"; {cause.text}" if cause else ""
-        decision.then(m.AttemptEnds(LostWorkerError(describe_loss(silent) + also, code)))
+        decision.then(AttemptOver(LostWorkerError(describe_loss(silent) + also, code)))
     elif cause and _note_broken(decision, cause.broken_worker):
-        decision.then(m.AttemptEnds(LostWorkerError(cause.text, code)))
+        decision.then(AttemptOver(LostWorkerError(cause.text, code)))
     elif cause:
         repeats = cause.what if cause.is_sure_to_repeat else ""
         text = cause.text + _describe_finished(decision)
-        decision.then(m.AttemptEnds(LaunchError(text, code, repeats, cause.is_permanent)))
+        decision.then(AttemptOver(LaunchError(text, code, repeats, cause.is_permanent)))
     else:
         why = f"{run.mode} ended with exit code {code}: its last lines above say why"
-        decision.then(m.AttemptEnds(LaunchError(why, code)))
+        decision.then(AttemptOver(LaunchError(why, code)))
 
 
-def _choose_cause(event: m.CauseFound) -> m.Cause | None:
+def _choose_cause(event: CauseFound) -> Cause | None:
     """The cause that explains the others: without keys, or bound, no rank has started."""
     if event.key_problem:
-        return m.Cause("a worker: ", event.key_problem, is_sure_to_repeat=True, is_final=True)
+        return Cause("a worker: ", event.key_problem, is_sure_to_repeat=True, is_final=True)
     if event.binding_problem:
-        return m.Cause("", event.binding_problem, is_sure_to_repeat=True, is_final=True)
+        return Cause("", event.binding_problem, is_sure_to_repeat=True, is_final=True)
     return event.cause
 
 

@@ -28,7 +28,7 @@ from hvd_pods.common.processes import (
 )
 from hvd_pods.rank import exception_notice, ranks, step_count, warm_client
 from hvd_pods.warm import script
-from hvd_pods.warm.state import WarmState
+from hvd_pods.warm.warm_state import WarmState
 
 # How often the importing process is started: only a lack of memory ever kills it.
 STARTS = 3

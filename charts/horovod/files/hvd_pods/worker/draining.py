@@ -19,7 +19,7 @@ from typing import Callable
 sys.path.insert(0, str(Path(__file__).absolute().parents[2]))
 from hvd_pods.common import contract, files, hostile, notices, processes, ranks_program
 from hvd_pods.rank import ranks
-from hvd_pods.worker.kept import find_kept
+from hvd_pods.worker.kept_states import find_kept
 
 # Seconds after the end of the ranks in which the launcher's daemon reports how they ended, and
 # after its own end, in which the agent sends its output.

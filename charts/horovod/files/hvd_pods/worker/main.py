@@ -28,7 +28,7 @@ from hvd_pods.common.paths import CODE, GENERATED, GPUS_PROGRAM, GPUS_SOCKET, PR
 from hvd_pods.common.private_files import write_private_file
 from hvd_pods.common.reporting import log
 from hvd_pods.rank import warm_client
-from hvd_pods.worker import draining, gpus, kept, rank_watch
+from hvd_pods.worker import draining, gpus, kept_states, rank_watch
 
 # Names of ranks' metrics files (unfinished ones begin with a dot), and how many files are served.
 RANK_FILE = re.compile(r"[a-zA-Z0-9][-a-zA-Z0-9_.]*")
@@ -181,7 +181,7 @@ class Saver:
         """Run the program, unless it runs or has run; `is_last`: no rank is left."""
         if self.is_running or not self._was_begun.isdisjoint({is_last, True}):
             return
-        if kept.has_states():
+        if kept_states.has_states():
             self._was_begun.add(is_last)
             program = f"{PROGRAMS}/worker/saving.py"
             arguments = [sys.executable, "-I", "-S", program]

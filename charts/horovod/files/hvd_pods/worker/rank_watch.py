@@ -13,7 +13,7 @@ from typing import Collection, Iterable, Mapping
 
 from hvd_pods.common import contract, notices, processes
 from hvd_pods.rank import ranks
-from hvd_pods.worker import kept
+from hvd_pods.worker import kept_states
 
 # Horovod's own variable: the seconds between two of its reports of ranks that have not joined.
 PERIOD = "HOROVOD_STALL_CHECK_TIME_SECONDS"
@@ -75,7 +75,7 @@ class RankWatch:
         """Notify the master once of each rank whose state is in memory."""
         self._kept.intersection_update(scripts)
         for script in scripts:
-            if script not in self._kept and kept.find_kept(script.run) is not None:
+            if script not in self._kept and kept_states.find_kept(script.run) is not None:
                 if not ranks.notify(script, kind=notices.KEPT):
                     break
                 self._kept.add(script)

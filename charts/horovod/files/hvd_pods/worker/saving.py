@@ -24,7 +24,7 @@ sys.path.insert(0, str(Path(__file__).absolute().parents[2]))
 from hvd_pods.common.reporting import log
 from hvd_pods.library.keep import packed_state as keep
 from hvd_pods.library.keep.content import BEGIN
-from hvd_pods.worker.kept import KEPT_FOLDER
+from hvd_pods.worker.kept_states import KEPT_FOLDER
 
 # A file with a state that all ranks have alike.
 SHARED = re.compile(r"([A-Za-z0-9_-]{1,60})-shared\.[ab]")

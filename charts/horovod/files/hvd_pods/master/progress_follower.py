@@ -20,7 +20,7 @@ from hvd_pods.common.metrics import parse_progress, select_progress
 from hvd_pods.common.run import Worker
 from hvd_pods.master import remote
 from hvd_pods.master.agent_connection import AgentConnection, AgentConnectionError
-from hvd_pods.rules.messages import ProgressReported, Put
+from hvd_pods.rules.events import ProgressReported, Put
 
 # Bytes of a line.
 LONGEST_LINE = 4096

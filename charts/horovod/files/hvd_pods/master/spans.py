@@ -15,8 +15,8 @@ from hvd_pods.common.errors import InterruptedRunError, ResizedError, RunError, 
 from hvd_pods.common.hostile import one_line
 from hvd_pods.common.record import FAILED, FINISHED, RecordKey
 from hvd_pods.rules.ending import is_withdrawn
-from hvd_pods.rules.messages import Moment
-from hvd_pods.rules.state import Activity, Facts, RunState
+from hvd_pods.rules.events import Moment
+from hvd_pods.rules.state import Activity, Assignment, RunState
 
 RUN = "run"
 ATTEMPT = "attempt"
@@ -144,10 +144,10 @@ def _has_ended(state: RunState) -> bool:
 def _end(before: RunState, state: RunState, name: Name, began: float, ended: float) -> Span:
     """The span that has ended with the decision from one state to another."""
     what, fence = name
-    facts = state.facts
+    assignment = state.assignment
     problem: RunError | None = None
     attributes: Attributes = {}
-    parent = identify(facts, (PARENTS[what], fence) if what in PARENTS else (RUN, 0))
+    parent = identify(assignment, (PARENTS[what], fence) if what in PARENTS else (RUN, 0))
     if what == RUN:
         parent = ""
         is_finished = state.entry.get(RecordKey.STATE) == FINISHED
@@ -172,7 +172,7 @@ def _end(before: RunState, state: RunState, name: Name, began: float, ended: flo
         attributes["error.type"] = type(problem).__name__
         attributes["process.exit.code"] = problem.exit_code
     failure = (one_line(str(problem)) or type(problem).__name__) if problem else ""
-    ids = (_hash(facts)[:32], identify(facts, name), parent)
+    ids = (_hash(assignment)[:32], identify(assignment, name), parent)
     return Span(what, *ids, began, ended, attributes, failure)
 
 
@@ -186,12 +186,12 @@ def _find_problem(before: RunState, state: RunState) -> RunError | None:
     return None if isinstance(problem, ResizedError) else problem
 
 
-def identify(facts: Facts, name: Name) -> str:
+def identify(assignment: Assignment, name: Name) -> str:
     """The identifier of a span in its trace."""
-    return _hash(facts, *name)[:16]
+    return _hash(assignment, *name)[:16]
 
 
-def _hash(facts: Facts, *words: object) -> str:
+def _hash(assignment: Assignment, *words: object) -> str:
     """A hash of a span of the Job, whichever of its masters asks; without words, of its trace."""
-    text = "\n".join(map(str, (facts.job, facts.uid, facts.run.id, *words)))
+    text = "\n".join(map(str, (assignment.job, assignment.uid, assignment.run.id, *words)))
     return hashlib.sha256(text.encode()).hexdigest()

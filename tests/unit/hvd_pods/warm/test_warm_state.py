@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from hvd_pods.warm import state
+from hvd_pods.warm import warm_state as checked
+from hvd_pods.warm.warm_state import WarmState
 from tests.unit.hvd_pods.warm.worker import RANDOM_MODULES, make_worker, warm
 
 
@@ -26,10 +27,10 @@ def request(**changes: Any) -> dict[str, Any]:
 
 
 @pytest.fixture
-def warm_state(monkeypatch: pytest.MonkeyPatch) -> state.WarmState:
+def warm_state(monkeypatch: pytest.MonkeyPatch) -> WarmState:
     """A warm process of one thread."""
-    monkeypatch.setattr(state, "threads", lambda: 1)
-    return state.WarmState()
+    monkeypatch.setattr(checked, "threads", lambda: 1)
+    return WarmState()
 
 
 @pytest.mark.parametrize(
@@ -41,20 +42,22 @@ def warm_state(monkeypatch: pytest.MonkeyPatch) -> state.WarmState:
     ],
 )
 def test_bound_rank_must_not_have_counted_other_cpus(
-    warm_state: state.WarmState, environment: dict[str, str], remedy: str | None
+    warm_state: WarmState, environment: dict[str, str], remedy: str | None
 ) -> None:
     reason = warm_state.find_reason(request(cpus=[999], environment=environment))
     assert (remedy in reason) if remedy and reason else (reason == remedy)
 
 
-def test_relative_path_has_another_meaning_in_another_folder(warm_state: state.WarmState) -> None:
+def test_relative_path_has_another_meaning_in_another_folder(
+    warm_state: WarmState,
+) -> None:
     for path, is_refused in (("/a:src", True), ("/a:/b:", False)):
         reason = warm_state.find_reason(request(environment={"PYTHONPATH": path}))
         assert reason == ("PYTHONPATH has the relative path src" if is_refused else None)
 
 
 def test_descriptor_that_an_import_has_opened_is_not_replaced(
-    warm_state: state.WarmState, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    warm_state: WarmState, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(gc, "freeze", lambda: None)
     with (tmp_path / "file").open("w") as file:
@@ -69,7 +72,7 @@ def test_descriptor_that_an_import_has_opened_is_not_replaced(
     assert other is None
 
 
-def test_module_that_uses_a_gpu_is_not_forked(warm_state: state.WarmState) -> None:
+def test_module_that_uses_a_gpu_is_not_forked(warm_state: WarmState) -> None:
     """Its context cannot be used in a fork."""
     warm_state.opened = {5: "/dev/null", 7: "/dev/nvidia0"}
     reason = "an imported module uses the GPU (/dev/nvidia0)"
@@ -91,7 +94,7 @@ def test_module_that_uses_a_gpu_is_not_forked(warm_state: state.WarmState) -> No
     ],
 )
 def test_module_beside_the_script_takes_precedence(
-    warm_state: state.WarmState, tmp_path: Path, entry: str, shadows: bool
+    warm_state: WarmState, tmp_path: Path, entry: str, shadows: bool
 ) -> None:
     (tmp_path / entry).parent.mkdir(exist_ok=True)
     (tmp_path / entry).touch()

@@ -12,10 +12,26 @@ from hvd_pods.cluster import kube
 from hvd_pods.cluster.job_events import JobEvents
 from hvd_pods.common.run import Pod, Run
 from hvd_pods.master import probing
-from hvd_pods.master.effects import Effects
 from hvd_pods.master.lanes import Lanes
-from hvd_pods.rules import messages as m
-from hvd_pods.rules.state import Facts
+from hvd_pods.master.run_effects import Effects
+from hvd_pods.rules.effects import (
+    Deliver,
+    Effect,
+    EndLeftovers,
+    FreezeAddresses,
+    StopWatching,
+    WatchWorkers,
+)
+from hvd_pods.rules.events import (
+    Defect,
+    Delivered,
+    RankMissing,
+    ResultsStored,
+    WorkerAnswers,
+    WorkerGone,
+    WorkerProblem,
+)
+from hvd_pods.rules.state import Assignment
 from tests.support.fakes.faults import TIMEOUT
 from tests.unit.hvd_pods.master_pod import MasterPod
 from tests.unit.hvd_pods.rules.taken_events import TakenEvents
@@ -29,15 +45,15 @@ def watch(pod: MasterPod, taken: TakenEvents) -> Iterator[Callable[[Run], Effect
 
     def begin(run: Run) -> Effects:
         api = kube.Api() if run.api else None
-        facts = Facts(run, "own", "hvd-master-1", "uid-1")
-        started.append(Effects(facts, api, JobEvents(None), taken))
-        started[-1].carry_out(m.WatchWorkers(2))
-        taken.wait_for(m.WorkerAnswers, 2)
+        assignment = Assignment(run, "own", "hvd-master-1", "uid-1")
+        started.append(Effects(assignment, api, JobEvents(None), taken))
+        started[-1].carry_out(WatchWorkers(2))
+        taken.wait_for(WorkerAnswers, 2)
         return started[-1]
 
     yield begin
     for effects in started:
-        effects.carry_out(m.StopWatching())
+        effects.carry_out(StopWatching())
 
 
 Watch = Callable[[Run], Effects]
@@ -48,17 +64,15 @@ def test_addresses_of_the_training_stay_when_they_are_withdrawn(
 ) -> None:
     """A pod that terminates has none any more, and its ranks may still save."""
     monkeypatch.setattr(probing, "SUSPECT_EVERY", 0.02)
-    watch(workers.run(lostAfterSeconds=15)).carry_out(m.FreezeAddresses())
+    watch(workers.run(lostAfterSeconds=15)).carry_out(FreezeAddresses())
     workers.stop(0)
-    taken.wait(lambda: any(event.silent for event in taken.of(m.WorkerProblem)))
-    assert not taken.of(m.WorkerGone)
+    taken.wait(lambda: any(event.silent for event in taken.of(WorkerProblem)))
+    assert not taken.of(WorkerGone)
 
 
-@pytest.mark.parametrize(
-    "effect", [m.FreezeAddresses(), m.StopWatching()], ids=["frozen", "stopped"]
-)
+@pytest.mark.parametrize("effect", [FreezeAddresses(), StopWatching()], ids=["frozen", "stopped"])
 def test_workers_that_cannot_be_lost_are_asked_no_longer_than_needed(
-    workers: Workers, watch: Watch, taken: TakenEvents, effect: m.Effect
+    workers: Workers, watch: Watch, taken: TakenEvents, effect: Effect
 ) -> None:
     before = {*threading.enumerate()}
     watch(workers.run()).carry_out(effect)
@@ -83,7 +97,7 @@ def test_leftovers_are_ended_while_the_workers_are_watched(
     first_two = [f"hvd-worker-{n}" for n in range(2)]
     effects = watch(pod.workers.run(2, maximum=3))
     addresses = {f"hvd-worker-{n}": pod.workers.address(n) for n in range(3)}
-    effects.carry_out(m.EndLeftovers(2, addresses, first_two))
+    effects.carry_out(EndLeftovers(2, addresses, first_two))
     output = [""]
 
     def is_logged() -> bool:
@@ -99,12 +113,12 @@ def test_leftovers_are_ended_while_the_workers_are_watched(
 
     assert asked() == expected[:2]
     # Between two attempts, nothing is asked for.
-    effects.carry_out(m.StopWatching())
-    effects.carry_out(m.EndLeftovers(2, addresses, first_two))
-    effects.carry_out(m.WatchWorkers(3))
-    taken.wait_for(m.WorkerAnswers, 2, attempt=3)
+    effects.carry_out(StopWatching())
+    effects.carry_out(EndLeftovers(2, addresses, first_two))
+    effects.carry_out(WatchWorkers(3))
+    taken.wait_for(WorkerAnswers, 2, attempt=3)
     pod.workers.start(2)
-    effects.carry_out(m.EndLeftovers(3, addresses, ["hvd-worker-2"]))
+    effects.carry_out(EndLeftovers(3, addresses, ["hvd-worker-2"]))
     wait_until(lambda: expected[2] in asked(), TIMEOUT, "the next attempt asks")
     assert asked() == expected
 
@@ -117,8 +131,8 @@ def test_workers_save_what_another_run_has_left_before_they_get_code(
     pod.workers.install('echo "$1 ${2##*hvd_pods/}" >>"$OUT/asked"')
     addresses = {f"hvd-worker-{n}": pod.workers.address(n) for n in range(2)}
     pods = {"hvd-worker-0": Pod(addresses["hvd-worker-0"])}
-    watch(pod.workers.run(1, maximum=2)).carry_out(m.Deliver(2, addresses, pods, saves))
-    taken.wait_for(m.Delivered)
+    watch(pod.workers.run(1, maximum=2)).carry_out(Deliver(2, addresses, pods, saves))
+    taken.wait_for(Delivered)
     asked = pod.generated.parent / "asked"
     lines = asked.read_text().splitlines() if asked.exists() else []
     assert sorted(lines) == [f"{name}.hvd worker/saving.py" for name in addresses if saves]
@@ -133,13 +147,13 @@ def test_calls_of_a_lane_keep_their_order_and_others_do_not_wait(taken: TakenEve
         may_end.wait(TIMEOUT)
 
     lanes.call("a", wait_for_end)
-    lanes.call("a", lambda: m.RankMissing(1, 1 // 0, "", 0.0))
-    lanes.call("a", lambda: m.ResultsStored("later"))
-    lanes.call("b", lambda: m.ResultsStored("other"))
-    taken.wait_for(m.ResultsStored)
+    lanes.call("a", lambda: RankMissing(1, 1 // 0, "", 0.0))
+    lanes.call("a", lambda: ResultsStored("later"))
+    lanes.call("b", lambda: ResultsStored("other"))
+    taken.wait_for(ResultsStored)
     may_end.set()
-    taken.wait_for(m.ResultsStored, failure="later")
+    taken.wait_for(ResultsStored, failure="later")
     other, defect, later = taken.events
-    assert (other, later) == (m.ResultsStored("other"), m.ResultsStored("later"))
-    assert isinstance(defect, m.Defect)
+    assert (other, later) == (ResultsStored("other"), ResultsStored("later"))
+    assert isinstance(defect, Defect)
     assert "ZeroDivisionError" in defect.traceback

@@ -43,11 +43,50 @@ from hvd_pods.master.launcher_process import LauncherProcess
 from hvd_pods.master.mpi import HOSTFILE, MpiImplementation, count_clients, format_hostfile
 from hvd_pods.master.notice_server import NoticeServer
 from hvd_pods.master.probing import Prober
-from hvd_pods.master.progress import ProgressFollower
+from hvd_pods.master.progress_follower import ProgressFollower
 from hvd_pods.master.record_io import RecordClient
 from hvd_pods.master.user_code import UserCode
-from hvd_pods.rules import messages as m
-from hvd_pods.rules.state import Facts, RunState
+from hvd_pods.rules.effects import (
+    AskRanks,
+    CreateJobEvent,
+    Deliver,
+    Effect,
+    EndLauncher,
+    EndLeftovers,
+    Exit,
+    FindCause,
+    FollowProgress,
+    FreezeAddresses,
+    Interrupt,
+    Log,
+    LoseWorkersAfter,
+    Prepare,
+    PrepareNewcomers,
+    ReleaseRanks,
+    ReleaseRecord,
+    ReportFailure,
+    ShowStacks,
+    StartLauncher,
+    StopProgress,
+    StopWatching,
+    StoreResults,
+    WatchWorkers,
+    WorkerEffect,
+)
+from hvd_pods.rules.events import (
+    CauseFound,
+    Delivered,
+    Event,
+    LauncherNotStarted,
+    NewcomersReady,
+    Prepared,
+    ProgressStopped,
+    Put,
+    RanksAsked,
+    ResultsStored,
+    StacksShown,
+)
+from hvd_pods.rules.state import Assignment, RunState
 
 # Seconds in which a worker has to end leftovers.
 LEFTOVERS_WITHIN = 60.0
@@ -58,25 +97,25 @@ class Effects:
 
     def __init__(
         self,
-        facts: Facts,
+        assignment: Assignment,
         api: Api | None,
         job_events: JobEvents,
-        put: m.Put,
+        put: Put,
         record: RecordClient | None = None,
         cluster: ClusterEffects | None = None,
     ) -> None:
-        self._facts = facts
-        self._run = facts.run
+        self._assignment = assignment
+        self._run = assignment.run
         self._api = api
         self._put = put
-        self._notices = NoticeServer(os.environ[contract.POD_IP], facts.run, put)
+        self._notices = NoticeServer(os.environ[contract.POD_IP], assignment.run, put)
         self._job_events = job_events
         self._lanes = lanes.Lanes(put)
         # This pod was asked to end.
         self._stopped = threading.Event()
         # Without access to the API nothing asks for what these two do.
-        self._record = record or (RecordClient(api, facts) if api else None)
-        self._cluster = cluster or (ClusterEffects(api, facts) if api else None)
+        self._record = record or (RecordClient(api, assignment) if api else None)
+        self._cluster = cluster or (ClusterEffects(api, assignment) if api else None)
         # What all attempts share; the first one that needs it prepares it. It would be on the way
         # of each restart: a request to the API server, and a call of mpirun.
         self._code = UserCode(Code())
@@ -93,7 +132,7 @@ class Effects:
         self._prober: Prober | None = None
         self._launcher: LauncherProcess | None = None
         self._progress: ProgressFollower | None = None
-        self.exit: m.Exit | None = None
+        self.exit: Exit | None = None
         if api:
             api.is_stopped = self._stopped.is_set
         self._methods = {
@@ -102,9 +141,9 @@ class Effects:
             **methods_of(self._cluster),
         }
 
-    def carry_out(self, effect: m.Effect) -> None:
+    def carry_out(self, effect: Effect) -> None:
         """Carry an effect out, or ask a lane for it."""
-        if isinstance(effect, m.WorkerEffect):
+        if isinstance(effect, WorkerEffect):
             self._note_addresses(effect.addresses)
         method = self._methods[type(effect)]
         if method.lane:
@@ -114,43 +153,43 @@ class Effects:
 
     def give_up(self, state: RunState) -> None:
         """After a defect: end what runs, and let another master have the record at once."""
-        self.stop_watching(m.StopWatching())
-        self.end_launcher(m.EndLauncher())
+        self.stop_watching(StopWatching())
+        self.end_launcher(EndLauncher())
         hold = state.hold
         if self._record and hold.is_held and not hold.lost_to:
-            self._record.release(m.ReleaseRecord(state.news(), hold.fence))
+            self._record.release(ReleaseRecord(state.news(), hold.fence))
 
     def _of(self, names: Sequence[str]) -> list[Worker]:
-        return [self._facts.workers[name] for name in names]
+        return [self._assignment.workers[name] for name in names]
 
-    @carries_out(m.Exit)
-    def end_master(self, effect: m.Exit) -> None:
+    @carries_out(Exit)
+    def end_master(self, effect: Exit) -> None:
         """Let the loop end."""
         self.exit = effect
 
-    @carries_out(m.Log)
-    def log(self, effect: m.Log) -> None:
+    @carries_out(Log)
+    def log(self, effect: Log) -> None:
         """Print a line."""
         log(effect.message)
 
-    @carries_out(m.CreateJobEvent)
-    def create_job_event(self, effect: m.CreateJobEvent) -> None:
+    @carries_out(CreateJobEvent)
+    def create_job_event(self, effect: CreateJobEvent) -> None:
         """Queue a Kubernetes event."""
         event = effect.event
         self._job_events.put(event.reason, effect.message, event.is_warning)
 
-    @carries_out(m.ReportFailure)
-    def report_failure(self, effect: m.ReportFailure) -> None:
+    @carries_out(ReportFailure)
+    def report_failure(self, effect: ReportFailure) -> None:
         """Write why the run failed to the log and the termination message."""
         report_failure(effect.problem)
 
-    @carries_out(m.ReleaseRanks)
-    def release_ranks(self, effect: m.ReleaseRanks) -> None:
+    @carries_out(ReleaseRanks)
+    def release_ranks(self, effect: ReleaseRanks) -> None:
         """Answer ranks that wait to report their end."""
         self._notices.release(effect.connections)
 
-    @carries_out(m.Interrupt)
-    def interrupt(self, effect: m.Interrupt) -> None:
+    @carries_out(Interrupt)
+    def interrupt(self, effect: Interrupt) -> None:
         """Let calls that wait give up soon."""
         self._stopped.set()
 
@@ -175,13 +214,13 @@ class Effects:
 
         The loop's thread alone does so; other threads read what it has replaced.
         """
-        workers = {self._facts.workers[name]: address for name, address in addresses.items()}
+        workers = {self._assignment.workers[name]: address for name, address in addresses.items()}
         found = {name: a for worker, a in workers.items() for name in (worker.name, worker.address)}
         # Workers of a launch stay known while others are looked at.
         self._where = self._where._replace(addresses={**self._where.addresses, **found})
 
-    @carries_out(m.Prepare)
-    def begin_attempt(self, effect: m.Prepare) -> None:
+    @carries_out(Prepare)
+    def begin_attempt(self, effect: Prepare) -> None:
         """Let workers know the attempt, and prepare its launcher."""
         self._notices.begin(effect.attempt, effect.fence)
         # Each request has them (worker/fence.py), and the launcher inherits them.
@@ -197,8 +236,8 @@ class Effects:
             self._lanes.call(lanes.PODS, self._cluster.fit_workers)
         self._lanes.call(lanes.PREPARE, partial(self._prepare, effect))
 
-    @carries_out(m.WatchWorkers)
-    def watch_workers(self, effect: m.WatchWorkers) -> None:
+    @carries_out(WatchWorkers)
+    def watch_workers(self, effect: WatchWorkers) -> None:
         """Ask all workers whether they answer."""
         run = self._run
         api = self._api
@@ -214,31 +253,31 @@ class Effects:
         with suppress(RunError):
             self._take_keys()
 
-    @carries_out(m.FreezeAddresses)
-    def freeze_addresses(self, effect: m.FreezeAddresses) -> None:
+    @carries_out(FreezeAddresses)
+    def freeze_addresses(self, effect: FreezeAddresses) -> None:
         """Follow the addresses of these workers no longer."""
         if self._prober:
             self._prober.freeze(effect.workers)
 
-    @carries_out(m.LoseWorkersAfter)
-    def lose_workers_after(self, effect: m.LoseWorkersAfter) -> None:
+    @carries_out(LoseWorkersAfter)
+    def lose_workers_after(self, effect: LoseWorkersAfter) -> None:
         """Notice sooner that a worker is silent."""
         if self._prober and self._prober.attempt == effect.attempt:
             self._prober.lose_after(effect.seconds)
 
-    @carries_out(m.EndLauncher)
-    def end_launcher(self, effect: m.EndLauncher) -> None:
+    @carries_out(EndLauncher)
+    def end_launcher(self, effect: EndLauncher) -> None:
         """Send the launcher a signal."""
         if self._launcher:
             self._launcher.send(signal.SIGKILL if effect.kills else signal.SIGTERM)
 
-    @carries_out(m.StopWatching)
-    def stop_watching(self, effect: m.StopWatching) -> None:
+    @carries_out(StopWatching)
+    def stop_watching(self, effect: StopWatching) -> None:
         """Ask the workers no longer."""
         if self._prober:
             self._prober.close()
 
-    def _prepare(self, effect: m.Prepare) -> m.Event:
+    def _prepare(self, effect: Prepare) -> Event:
         run = self._run
         try:
             if not self._is_prepared:
@@ -258,17 +297,17 @@ class Effects:
             self._code.forget()
             self._arguments = build_command(run, self._mpi)
         except RunError as problem:
-            return m.Prepared(effect.attempt, problem)
-        return m.Prepared(effect.attempt)
+            return Prepared(effect.attempt, problem)
+        return Prepared(effect.attempt)
 
-    @carries_out(m.Deliver, lanes.DELIVER)
-    def deliver(self, effect: m.Deliver) -> m.Event:
+    @carries_out(Deliver, lanes.DELIVER)
+    def deliver(self, effect: Deliver) -> Event:
         """Hand workers the user's code."""
-        pods = {self._facts.workers[name]: pod for name, pod in effect.pods.items()}
+        pods = {self._assignment.workers[name]: pod for name, pod in effect.pods.items()}
         # Also those without ranks.
         answering = self._of([*effect.addresses])
         if effect.orphan_fence and self._have_finished(effect, answering):
-            return m.Delivered(effect.attempt, [], is_finished=True)
+            return Delivered(effect.attempt, [], is_finished=True)
         if effect.saves:
             remote.save_kept(self._reach(), answering, self._stopped.is_set)
         problem = None
@@ -278,13 +317,13 @@ class Effects:
             problem = error
         add_nodes(self._run, self._api, pods)
         reached = [worker.name for worker, pod in pods.items() if self._code.is_on(worker, pod)]
-        return m.Delivered(effect.attempt, reached, problem)
+        return Delivered(effect.attempt, reached, problem)
 
-    @carries_out(m.PrepareNewcomers, lanes.GROW)
-    def prepare_newcomers(self, effect: m.PrepareNewcomers) -> m.Event:
+    @carries_out(PrepareNewcomers, lanes.GROW)
+    def prepare_newcomers(self, effect: PrepareNewcomers) -> Event:
         """Let workers that have come import what the script imports."""
         workers = self._of(effect.workers)
-        pods = {self._facts.workers[name]: pod for name, pod in effect.pods.items()}
+        pods = {self._assignment.workers[name]: pod for name, pod in effect.pods.items()}
         watched = self._prober
         # The next attempt hands the code out again, and finds the packages installed.
         code = copy.copy(self._code)
@@ -295,23 +334,25 @@ class Effects:
 
         try:
             if not remote.are_kept(self._reach(), workers):
-                return m.NewcomersReady(effect.attempt, [*effect.pods], is_kept=False)
+                return NewcomersReady(effect.attempt, [*effect.pods], is_kept=False)
             code.deliver(self._reach(), pods)
             ready = remote.wait_until_warm(self._reach(), [*pods], is_over)
         except RunError as problem:
-            return m.NewcomersReady(effect.attempt, [], is_kept=True, problem=problem)
-        return m.NewcomersReady(effect.attempt, [worker.name for worker in ready], is_kept=True)
+            return NewcomersReady(effect.attempt, [], is_kept=True, problem=problem)
+        return NewcomersReady(effect.attempt, [worker.name for worker in ready], is_kept=True)
 
-    def _have_finished(self, effect: m.Deliver, workers: Sequence[Worker]) -> bool:
+    def _have_finished(self, effect: Deliver, workers: Sequence[Worker]) -> bool:
         number = remote.count_finished(
             self._reach(), workers, effect.orphan_fence, self._stopped.is_set
         )
         return number == effect.orphan_ranks
 
-    @carries_out(m.StartLauncher)
-    def start_launcher(self, effect: m.StartLauncher) -> None:
+    @carries_out(StartLauncher)
+    def start_launcher(self, effect: StartLauncher) -> None:
         """Start the launcher on the workers of an attempt."""
-        addresses = {self._facts.workers[n]: address for n, address in effect.addresses.items()}
+        addresses = {
+            self._assignment.workers[n]: address for n, address in effect.addresses.items()
+        }
         HOSTFILE.write_text(format_hostfile(addresses, self._mpi))
         self._gateway.forget()
         try:
@@ -323,10 +364,10 @@ class Effects:
             to_run = (self._arguments, variables, self._code.directory)
             self._launcher = LauncherProcess(*to_run, self._put, effect.attempt)
         except RunError as problem:
-            self._put(m.LauncherNotStarted(effect.attempt, problem))
+            self._put(LauncherNotStarted(effect.attempt, problem))
 
-    @carries_out(m.FindCause, lanes.JUDGE)
-    def find_cause(self, effect: m.FindCause) -> m.Event:
+    @carries_out(FindCause, lanes.JUDGE)
+    def find_cause(self, effect: FindCause) -> Event:
         """Look for why the launcher has failed."""
         assert self._launcher  # noqa: S101 - it has ended
         workers = self._of(effect.workers)
@@ -341,27 +382,27 @@ class Effects:
         evictions = {}
         if effect.terminated and self._api:
             evictions = find_evictions(self._api, effect.terminated, AGAIN_RETRY_SECONDS)
-        return m.CauseFound(effect.attempt, cause, key_problem, binding_problem, evictions)
+        return CauseFound(effect.attempt, cause, key_problem, binding_problem, evictions)
 
-    @carries_out(m.AskRanks, lanes.ASK)
-    def ask_ranks(self, effect: m.AskRanks) -> m.Event:
+    @carries_out(AskRanks, lanes.ASK)
+    def ask_ranks(self, effect: AskRanks) -> Event:
         """Ask all ranks to end, unless they may stay."""
         workers = self._of(effect.workers)
         if effect.may_stay and self._launcher and remote.may_stay(self._reach(), workers):
             self._launcher.send(signal.SIGUSR1)
-            return m.RanksAsked(effect.attempt, 0, go_on=True)
-        return m.RanksAsked(effect.attempt, remote.ask_ranks(self._reach(), workers))
+            return RanksAsked(effect.attempt, 0, go_on=True)
+        return RanksAsked(effect.attempt, remote.ask_ranks(self._reach(), workers))
 
-    @carries_out(m.ShowStacks, lanes.STACKS)
-    def show_stacks(self, effect: m.ShowStacks) -> m.Event:
+    @carries_out(ShowStacks, lanes.STACKS)
+    def show_stacks(self, effect: ShowStacks) -> Event:
         """Let ranks write their stacks to the log."""
         places = []
         for name, ranks in effect.ranks.items():
-            places += remote.show_stacks(self._reach(), self._facts.workers[name], ranks)
-        return m.StacksShown(effect.attempt, places)
+            places += remote.show_stacks(self._reach(), self._assignment.workers[name], ranks)
+        return StacksShown(effect.attempt, places)
 
-    @carries_out(m.EndLeftovers, lanes.LEFTOVERS)
-    def end_leftovers(self, effect: m.EndLeftovers) -> None:
+    @carries_out(EndLeftovers, lanes.LEFTOVERS)
+    def end_leftovers(self, effect: EndLeftovers) -> None:
         """End what earlier attempts have left on other workers."""
         watched = self._prober
         if watched is None or watched.is_closed or watched.attempt != effect.attempt:
@@ -386,22 +427,22 @@ class Effects:
             if code and not watched.is_closed:
                 log(f"cannot end what earlier attempts may have left on {worker.name}: {output}")
 
-    @carries_out(m.FollowProgress)
-    def follow_progress(self, effect: m.FollowProgress) -> None:
+    @carries_out(FollowProgress)
+    def follow_progress(self, effect: FollowProgress) -> None:
         """Read the progress that ranks report."""
         workers = self._of(effect.workers)
         self._progress = ProgressFollower(self._reach, workers, self._put, effect.attempt)
 
-    @carries_out(m.StopProgress, lanes.JUDGE)
-    def stop_progress(self, effect: m.StopProgress) -> m.Event:
+    @carries_out(StopProgress, lanes.JUDGE)
+    def stop_progress(self, effect: StopProgress) -> Event:
         """Stop reading progress, after the last step where it is waited for."""
         progress = self._progress
         self._progress = None
         if progress:
             progress.close(wait_for_last_step=effect.wait_for_last_step)
-        return m.ProgressStopped(effect.attempt)
+        return ProgressStopped(effect.attempt)
 
-    @carries_out(m.StoreResults, lanes.RESULTS)
-    def store_results(self, effect: m.StoreResults) -> m.Event:
+    @carries_out(StoreResults, lanes.RESULTS)
+    def store_results(self, effect: StoreResults) -> Event:
         """Let the sidecar store the results."""
-        return m.ResultsStored(results.store(effect.within, self._stopped.is_set))
+        return ResultsStored(results.store(effect.within, self._stopped.is_set))

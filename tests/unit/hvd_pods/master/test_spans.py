@@ -9,10 +9,19 @@ from typing import Any
 import pytest
 
 from hvd_pods.common.errors import ConfigurationError, ResizedError
-from hvd_pods.rules import messages as m
+from hvd_pods.master.spans import Span, Trace, follow
 from hvd_pods.rules.decide import decide
+from hvd_pods.rules.effects import Prepare
+from hvd_pods.rules.events import (
+    AttemptOver,
+    Cause,
+    Moment,
+    Prepared,
+    RecordChanged,
+    Started,
+    Terminated,
+)
 from hvd_pods.rules.retries import Retries
-from hvd_pods.rules.spans import Span, Trace, follow
 from hvd_pods.rules.state import Activity, RunState
 from tests.support.world import DELETED, JOB, OTHER, SUSPENDED, WALL, World, one_group
 from tests.unit.hvd_pods.rules.happenings import happen
@@ -24,8 +33,8 @@ STARTED = {**JOB, "status": {"startTime": "2026-09-21T14:13:20Z"}}
 
 def spans_of(world: World) -> list[Span]:
     """The spans of a master that has seen the world's history."""
-    facts = world.state.facts
-    state = RunState(facts, retries=Retries(None if world.run.api else world.run.retries))
+    assignment = world.state.assignment
+    state = RunState(assignment, retries=Retries(None if world.run.api else world.run.retries))
     trace = Trace(state)
     spans: list[Span] = []
     for moment, event, _ in world.history:
@@ -53,7 +62,7 @@ def finish(world: World) -> list[Span]:
     return spans_of(world)
 
 
-def fail(world: World, cause: m.Cause | None = None) -> None:
+def fail(world: World, cause: Cause | None = None) -> None:
     """Let the attempt fail, and the next one begin to train."""
     end_with(world, 1, cause)
     begin(world)
@@ -127,7 +136,7 @@ def test_a_clock_that_is_set_moves_no_span() -> None:
     finish(world)
     before = spans_of(world)
     world.history = [
-        (m.Moment(now, wall + 5000.0 * (number > 9)), event, effects)
+        (Moment(now, wall + 5000.0 * (number > 9)), event, effects)
         for number, ((now, wall), event, effects) in enumerate(world.history)
     ]
     # The Job's start is told by another clock.
@@ -155,16 +164,16 @@ def test_a_pause_between_two_attempts_is_in_none_of_them() -> None:
 
 def test_an_attempt_that_ends_for_more_workers_has_not_failed() -> None:
     world = training()
-    world.put(m.AttemptEnds(ResizedError("workers have come", 143)))
+    world.put(AttemptOver(ResizedError("workers have come", 143)))
     spans = finish(world)
     assert [span.failure for span in of(spans, "attempt")] == ["", ""]
 
 
 def test_a_run_that_fails_says_why() -> None:
     world = World(one_group())
-    world.put(m.Started())
-    world.settle(until=m.Prepare)
-    world.put(m.Prepared(1, ConfigurationError("no mpirun")))
+    world.put(Started())
+    world.settle(until=Prepare)
+    world.put(Prepared(1, ConfigurationError("no mpirun")))
     world.end()
     (run,) = of(spans_of(world), "run")
     assert run.attributes["hvdchart.state"] == "Failed"
@@ -177,13 +186,13 @@ def terminate(job: Any) -> Callable[[World], None]:
 
     def terminate(world: World) -> None:
         world.job = job
-        world.put(m.Terminated())
+        world.put(Terminated())
 
     return terminate
 
 
 def replace(world: World) -> None:
-    world.put(m.RecordChanged("renew", OTHER))
+    world.put(RecordChanged("renew", OTHER))
 
 
 @pytest.mark.parametrize(
@@ -226,7 +235,7 @@ def test_the_next_master_goes_on_with_the_trace() -> None:
 def test_a_master_that_repeats_the_end_of_a_run_has_no_span() -> None:
     run = one_group()
     world = World(run, record={"run": run.id, "state": "Finished"})
-    world.put(m.Started())
+    world.put(Started())
     world.end()
     assert spans_of(world) == []
 
@@ -239,7 +248,7 @@ def test_whatever_happens_spans_are_in_their_parents(seed: int, api: bool) -> No
     world.train()
     for _ in range(300):
         happen(world, chance.randrange(14 * 200))
-    world.put(m.Terminated())
+    world.put(Terminated())
     world.end()
     spans = spans_of(world)
     by_id = {span.id: span for span in spans}

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from hvd_pods.master.progress import Pace, ProgressFollower
-from hvd_pods.rules.messages import ProgressReported
+from hvd_pods.master.progress_follower import Pace, ProgressFollower
+from hvd_pods.rules.events import ProgressReported
 from tests.support.fakes.faults import TIMEOUT
 from tests.support.runs import make_run
 from tests.unit.hvd_pods.rules.taken_events import TakenEvents
