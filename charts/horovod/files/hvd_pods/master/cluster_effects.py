@@ -36,7 +36,7 @@ class ClusterEffects:
         # What the log says once in an attempt.
         self._logged: set[str] = set()
 
-    def begin_attempt(self) -> None:
+    def log_again(self) -> None:
         """Say again in the log what an earlier attempt has said."""
         self._logged = set()
 

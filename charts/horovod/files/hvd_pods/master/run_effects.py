@@ -11,7 +11,7 @@ from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeoutError
 from contextlib import suppress
 from functools import partial
-from typing import Mapping, Sequence
+from typing import Mapping, NamedTuple, Sequence
 
 from hvd_pods.agent.keys import Keys
 from hvd_pods.cluster.addresses import DnsAddresses, SliceAddresses
@@ -92,6 +92,16 @@ from hvd_pods.rules.state import Assignment, RunState
 LEFTOVERS_WITHIN = 60.0
 
 
+class LauncherSetup(NamedTuple):
+    """What a lane has prepared for the launcher of an attempt.
+
+    `mpi` is None where the chart starts the ranks.
+    """
+
+    mpi: MpiImplementation | None
+    variables: Mapping[str, str]
+
+
 class Effects:
     """Everything that the master does. `exit` is set by the last effect, an Exit."""
 
@@ -119,16 +129,12 @@ class Effects:
         # What all attempts share; the first one that needs it prepares it. It would be on the way
         # of each restart: a request to the API server, and a call of mpirun.
         self._code = UserCode(Code())
-        # None where the chart starts the ranks.
-        self._mpi: MpiImplementation | None = None
-        self._is_prepared = False
+        self._launcher_setup: LauncherSetup | None = None
         self._keys: Future[Keys] = Future()
         self._where = Where(self._run.agent_port, {})
         self._gateway = Gateway(self._reach, put)
         # The variables of the present attempt. Threads read them: they are replaced, never changed.
         self._of_attempt: Mapping[str, str] = {}
-        self._variables: dict[str, str] = {}
-        self._arguments: Sequence[str] = ()
         self._prober: Prober | None = None
         self._launcher: LauncherProcess | None = None
         self._progress: ProgressFollower | None = None
@@ -220,7 +226,7 @@ class Effects:
         self._where = self._where._replace(addresses={**self._where.addresses, **found})
 
     @carries_out(Prepare)
-    def begin_attempt(self, effect: Prepare) -> None:
+    def prepare(self, effect: Prepare) -> None:
         """Let workers know the attempt, and prepare its launcher."""
         self._notices.begin(effect.attempt, effect.fence)
         # Each request has them (worker/fence.py), and the launcher inherits them.
@@ -231,10 +237,10 @@ class Effects:
             NOTICES: self._notices.address,
         }
         if self._cluster:
-            self._cluster.begin_attempt()
+            self._cluster.log_again()
         if self._cluster and effect.fits:
             self._lanes.call(lanes.PODS, self._cluster.fit_workers)
-        self._lanes.call(lanes.PREPARE, partial(self._prepare, effect))
+        self._lanes.call(lanes.PREPARE, partial(self._set_up_launcher, effect))
 
     @carries_out(WatchWorkers)
     def watch_workers(self, effect: WatchWorkers) -> None:
@@ -277,10 +283,11 @@ class Effects:
         if self._prober:
             self._prober.close()
 
-    def _prepare(self, effect: Prepare) -> Event:
+    def _set_up_launcher(self, effect: Prepare) -> Event:
         run = self._run
+        before = self._launcher_setup
         try:
-            if not self._is_prepared:
+            if before is None:
                 self._take_keys()
                 write_ssh(sys.executable)
                 self._gateway.start()
@@ -289,13 +296,14 @@ class Effects:
                 self._code.unpack()
                 check_line(run)
             inherited = build_environment(run, {**os.environ, **self._of_attempt})
-            self._variables = self._code.prepare_launcher(run.mode, inherited)
-            if not self._is_prepared:
-                self._mpi = select_mpi(run, self._variables)
-                self._is_prepared = True
+            variables = self._code.prepare_launcher(run.mode, inherited)
+            mpi = before.mpi if before else select_mpi(run, variables)
+            # Once, by the first attempt that comes so far.
+            self._launcher_setup = LauncherSetup(mpi, variables)
             launcher_memory.prepare(count_clients(run), len(run.workers))
             self._code.forget()
-            self._arguments = build_command(run, self._mpi)
+            # A command that cannot be built is found before there are workers.
+            build_command(run, mpi)
         except RunError as problem:
             return Prepared(effect.attempt, problem)
         return Prepared(effect.attempt)
@@ -353,15 +361,17 @@ class Effects:
         addresses = {
             self._assignment.workers[n]: address for n, address in effect.addresses.items()
         }
-        HOSTFILE.write_text(format_hostfile(addresses, self._mpi))
+        assert self._launcher_setup  # noqa: S101 - Prepared came before
+        mpi, prepared_variables = self._launcher_setup
+        HOSTFILE.write_text(format_hostfile(addresses, mpi))
         self._gateway.forget()
         try:
             meeting = describe_meeting(self._run, addresses, effect.attempt)
             stay = {contract.STAY_WITHIN: str(effect.stay)}
-            variables = {**self._variables, MEETING: meeting, **stay}
+            variables = {**prepared_variables, MEETING: meeting, **stay}
             # There may be fewer ranks than in the launch before.
-            self._arguments = build_command(self._run.on(self._of(effect.workers)), self._mpi)
-            to_run = (self._arguments, variables, self._code.directory)
+            arguments = build_command(self._run.on(self._of(effect.workers)), mpi)
+            to_run = (arguments, variables, self._code.directory)
             self._launcher = LauncherProcess(*to_run, self._put, effect.attempt)
         except RunError as problem:
             self._put(LauncherNotStarted(effect.attempt, problem))
@@ -376,7 +386,8 @@ class Effects:
         key_problem = self._gateway.key_problem
         binding_problem = ""
         # Hydra binds no ranks. Workers that have other keys would not answer.
-        is_hydra = self._mpi is not None and self._mpi.hydra
+        setup = self._launcher_setup
+        is_hydra = setup is not None and setup.mpi is not None and setup.mpi.hydra
         if effect.asks_for_binding and not is_hydra and not key_problem:
             binding_problem = remote.find_binding_problem(self._reach(), workers, self._run.binding)
         evictions = {}

@@ -150,9 +150,9 @@ class TestClusterEffects(ClusterEffects):
 class TestEffects(Effects):
     """The effects of a run that leaves no trace in the release."""
 
-    def begin_attempt(self, effect: Prepare) -> None:
+    def prepare(self, effect: Prepare) -> None:
         """Prepare the launcher; the number of workers stays."""
-        super().begin_attempt(replace(effect, fits=False))
+        super().prepare(replace(effect, fits=False))
 
     def report_failure(self, effect: ReportFailure) -> None:
         """Report nothing: `main` reports how the test has ended."""

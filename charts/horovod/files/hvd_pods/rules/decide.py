@@ -18,7 +18,17 @@ from hvd_pods.common.errors import (
 )
 from hvd_pods.common.record import RUNNING
 from hvd_pods.common.run_events import RunEvent
-from hvd_pods.rules import diagnosis, ending, gathering, growing, holding, lease, stalls, training
+from hvd_pods.rules import (
+    diagnosis,
+    ending,
+    gathering,
+    growing,
+    holding,
+    lease,
+    rank_notices,
+    stalls,
+    training,
+)
 from hvd_pods.rules.effects import (
     Effect,
     EndLauncher,
@@ -400,7 +410,7 @@ HANDLERS: Mapping[type, Handler] = dict(
         _on(PodsListed, on_pods),
         _on(Delivered, on_delivered),
         _on(NewcomersReady, growing.on_ready),
-        _on(NoticeTaken, training.on_notice),
+        _on(NoticeTaken, rank_notices.on_notice),
         _on(RankMissing, stalls.on_missing_rank),
         _on(StacksShown, stalls.end_stalled),
         _on(RanksAsked, training.on_asked),

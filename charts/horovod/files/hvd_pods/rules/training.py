@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Mapping
+from typing import Mapping
 
 from hvd_pods.cluster.shapes import Object, format_time
 from hvd_pods.common.errors import (
@@ -15,23 +15,11 @@ from hvd_pods.common.errors import (
     WorkerTerminatedError,
 )
 from hvd_pods.common.launcher_options import LAUNCH
-from hvd_pods.common.notices import (
-    ASKED,
-    DEBUGGED,
-    ENDED,
-    FAILED,
-    FINISHED,
-    IDLE,
-    KEPT,
-    LEAVING,
-    RAISED,
-    STOPPED,
-)
 from hvd_pods.common.pod_problems import exceeds_own_limit
 from hvd_pods.common.record import RUNNING
 from hvd_pods.common.run import Run
 from hvd_pods.common.run_events import RunEvent
-from hvd_pods.rules import aborting, diagnosis, ending, stalls
+from hvd_pods.rules import aborting, diagnosis, ending, rank_notices, stalls
 from hvd_pods.rules.aborting import END_WITHIN
 from hvd_pods.rules.effects import (
     AskRanks,
@@ -39,7 +27,6 @@ from hvd_pods.rules.effects import (
     EndLeftovers,
     FindCause,
     FollowProgress,
-    LoseWorkersAfter,
     ReadJob,
     ReleaseRanks,
     StartLauncher,
@@ -51,12 +38,10 @@ from hvd_pods.rules.events import (
     Delivered,
     LauncherEnded,
     LauncherNotStarted,
-    NoticeTaken,
     ProgressReported,
     RanksAsked,
     WorkerReached,
 )
-from hvd_pods.rules.stall_state import Stall
 from hvd_pods.rules.state import Activity, Decision, LaunchState, RunState
 from hvd_pods.rules.timers import TimerKind
 from hvd_pods.rules.worker_names import describe_loss, record_workers
@@ -70,8 +55,6 @@ STAY_LONGER = 60.0
 RESERVE = 15.0
 # Seconds between two looks at lost workers whose ranks may still save.
 LOOK_AGAIN_AFTER = 1.0
-# Notices of a kind that are kept: training code can send them without end.
-MOST_NOTICES = 10_000
 TERMINATED = "terminated: deleted, evicted, or its node drained or shut down"
 
 
@@ -189,7 +172,7 @@ def on_asked(decision: Decision, event: RanksAsked) -> None:
         decision.log("the ranks go on until another master has come")
         decision.set_timer(TimerKind.KILL, decision.now + END_WITHIN)
         return
-    _release(decision)
+    rank_notices.release_ended(decision)
     if not event.number:
         decision.do(EndLauncher())
 
@@ -216,75 +199,6 @@ def warn_of_nan(decision: Decision) -> None:
     text = f"the loss is NaN at {at}: `launch.failOnNaN=true` ends such a run"
     decision.log(f"warning: {text}")
     decision.report(RunEvent.NOT_A_NUMBER, text)
-
-
-def on_notice(decision: Decision, event: NoticeTaken) -> None:
-    """A worker or a rank has sent a notice, whose kind says what about."""
-    launch = decision.state.attempt.launch
-    if launch is None:
-        if event.connection:
-            decision.do(ReleaseRanks([event.connection]))
-        return
-    notice: dict[str, Any] = {**event.notice, "at": decision.now}
-    kind = notice["kind"]
-    worker = notice["worker"]
-    rank = notice.get("rank", -1)
-    if kind in (STOPPED, DEBUGGED):
-        is_stopped = kind == STOPPED
-        what = "is stopped by a signal" if is_stopped else "is stopped by a debugger"
-        since = decision.now - notice["seconds"]
-        stall = Stall(rank, worker, what, since, decision.now, notice["period"], is_stopped)
-        stalls.add_stall(decision, stall)
-    elif kind == IDLE:
-        stalls.note_idle(decision, notice)
-    elif kind == KEPT and decision.state.run.mode != "custom":
-        _note_kept(decision, rank)
-    elif kind == RAISED:
-        decision.set_launch(raised=(*launch.raised, notice)[-MOST_NOTICES:])
-    elif kind == FAILED:
-        decision.set_launch(failed=(*launch.failed, notice)[-MOST_NOTICES:])
-    elif kind == FINISHED and decision.state.run.mode != "custom":
-        # A command may start its ranks again and again, as for each call of hvdchart.launch.
-        finished = dict.fromkeys((*launch.finished, (worker, rank)))
-        if not launch.finished:
-            decision.set_launch(finished_at=decision.now)
-            decision.set_timer(TimerKind.UNFINISHED, decision.now + stalls.NAME_AFTER)
-        decision.set_launch(finished=tuple(finished)[:MOST_NOTICES])
-    elif kind == ENDED:
-        waiting = launch.waiting
-        if event.connection:
-            waiting = (*waiting, event.connection)
-        decision.set_launch(ended=launch.ended | {(worker, rank)}, waiting=waiting)
-        _release(decision)
-    elif kind == ASKED:
-        decision.set_launch(asked=launch.asked | {(worker, rank)})
-    elif kind == LEAVING:
-        if worker not in launch.leaving:
-            decision.log(
-                f"{worker} is terminating: its ranks have {notice['seconds']:.0f} s to save"
-            )
-        leaving = {**launch.leaving, worker: decision.now + notice["seconds"]}
-        decision.set_launch(leaving=leaving, asked=launch.asked | {(worker, rank)})
-
-
-def _note_kept(decision: Decision, rank: int) -> None:
-    """A rank keeps its state in memory: when all do, a silent worker is lost sooner."""
-    if not 0 <= rank < decision.state.ranks:
-        # A script has made it up.
-        return
-    was_kept = decision.state.is_kept
-    decision.set_launch(kept=decision.launch.kept | {rank})
-    state = decision.state
-    if state.is_kept and not was_kept and state.lost_after != state.run.lost_after:
-        decision.do(LoseWorkersAfter(state.attempt.number, state.lost_after))
-
-
-def _release(decision: Decision) -> None:
-    """Let ranks report their end when the scripts of all that were asked have ended."""
-    launch = decision.launch
-    if launch.waiting and not launch.is_asking and launch.asked <= launch.ended:
-        decision.do(ReleaseRanks(launch.waiting))
-        decision.set_launch(waiting=())
 
 
 def on_worker_reached(decision: Decision, event: WorkerReached) -> None:

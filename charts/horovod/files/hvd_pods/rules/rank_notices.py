@@ -1,0 +1,156 @@
+"""Rules about notices: what workers and ranks report about ranks (common/notices.py)."""
+
+from __future__ import annotations
+
+from typing import Any, Mapping
+
+from hvd_pods.common.notices import (
+    ASKED,
+    DEBUGGED,
+    ENDED,
+    FAILED,
+    FINISHED,
+    IDLE,
+    KEPT,
+    LEAVING,
+    RAISED,
+    STOPPED,
+)
+from hvd_pods.rules import stalls
+from hvd_pods.rules.effects import LoseWorkersAfter, ReleaseRanks
+from hvd_pods.rules.events import NoticeTaken
+from hvd_pods.rules.stall_state import Stall
+from hvd_pods.rules.state import Decision
+from hvd_pods.rules.timers import TimerKind
+
+# Notices of a kind that are kept: training code can send them without end.
+MOST_NOTICES = 10_000
+
+Notice = Mapping[str, Any]
+
+
+def on_notice(decision: Decision, event: NoticeTaken) -> None:
+    """A worker or a rank has sent a notice, whose kind says what about."""
+    if decision.state.attempt.launch is None:
+        if event.connection:
+            decision.do(ReleaseRanks([event.connection]))
+        return
+    kind = event.notice["kind"]
+    if kind in KINDS:
+        KINDS[kind](decision, {**event.notice, "at": decision.now}, event.connection)
+
+
+def note_stopped(decision: Decision, notice: Notice, connection: int) -> None:
+    """A signal has stopped a rank."""
+    _add_stall(decision, notice, "is stopped by a signal", is_stopped=True)
+
+
+def note_debugged(decision: Decision, notice: Notice, connection: int) -> None:
+    """A debugger holds a rank."""
+    _add_stall(decision, notice, "is stopped by a debugger", is_stopped=False)
+
+
+def _add_stall(decision: Decision, notice: Notice, what: str, *, is_stopped: bool) -> None:
+    place = (_rank_of(notice), notice["worker"])
+    since = decision.now - notice["seconds"]
+    stall = Stall(*place, what, since, decision.now, notice["period"], is_stopped)
+    stalls.add_stall(decision, stall)
+
+
+def note_idle(decision: Decision, notice: Notice, connection: int) -> None:
+    """A rank uses no CPU."""
+    stalls.note_idle(decision, notice)
+
+
+def note_kept(decision: Decision, notice: Notice, connection: int) -> None:
+    """A rank keeps its state in memory: when all do, a silent worker is lost sooner."""
+    rank = _rank_of(notice)
+    is_made_up = not 0 <= rank < decision.state.ranks
+    if is_made_up or _starts_ranks_itself(decision):
+        return
+    was_kept = decision.state.is_kept
+    decision.set_launch(kept=decision.launch.kept | {rank})
+    state = decision.state
+    if state.is_kept and not was_kept and state.lost_after != state.run.lost_after:
+        decision.do(LoseWorkersAfter(state.attempt.number, state.lost_after))
+
+
+def note_raised(decision: Decision, notice: Notice, connection: int) -> None:
+    """An exception has ended a rank."""
+    decision.set_launch(raised=(*decision.launch.raised, notice)[-MOST_NOTICES:])
+
+
+def note_failed(decision: Decision, notice: Notice, connection: int) -> None:
+    """A rank has ended with an exit code other than 0, or by a signal."""
+    decision.set_launch(failed=(*decision.launch.failed, notice)[-MOST_NOTICES:])
+
+
+def note_finished(decision: Decision, notice: Notice, connection: int) -> None:
+    """A rank has ended with 0 without being asked to."""
+    if _starts_ranks_itself(decision):
+        return
+    launch = decision.launch
+    finished = dict.fromkeys((*launch.finished, _place_of(notice)))
+    if not launch.finished:
+        decision.set_launch(finished_at=decision.now)
+        decision.set_timer(TimerKind.UNFINISHED, decision.now + stalls.NAME_AFTER)
+    decision.set_launch(finished=tuple(finished)[:MOST_NOTICES])
+
+
+def note_ended(decision: Decision, notice: Notice, connection: int) -> None:
+    """The script of a rank that was asked to end has ended; the rank may wait for an answer."""
+    launch = decision.launch
+    waiting = (*launch.waiting, connection) if connection else launch.waiting
+    decision.set_launch(ended=launch.ended | {_place_of(notice)}, waiting=waiting)
+    release_ended(decision)
+
+
+def note_asked(decision: Decision, notice: Notice, connection: int) -> None:
+    """A rank was asked to end."""
+    decision.set_launch(asked=decision.launch.asked | {_place_of(notice)})
+
+
+def note_leaving(decision: Decision, notice: Notice, connection: int) -> None:
+    """A worker is terminating; its ranks may save for some seconds."""
+    launch = decision.launch
+    worker = notice["worker"]
+    seconds = notice["seconds"]
+    if worker not in launch.leaving:
+        decision.log(f"{worker} is terminating: its ranks have {seconds:.0f} s to save")
+    leaving = {**launch.leaving, worker: decision.now + seconds}
+    decision.set_launch(leaving=leaving, asked=launch.asked | {_place_of(notice)})
+
+
+def release_ended(decision: Decision) -> None:
+    """Let ranks report their end when the scripts of all that were asked have ended."""
+    launch = decision.launch
+    if launch.waiting and not launch.is_asking and launch.asked <= launch.ended:
+        decision.do(ReleaseRanks(launch.waiting))
+        decision.set_launch(waiting=())
+
+
+def _rank_of(notice: Notice) -> int:
+    return int(notice.get("rank", -1))
+
+
+def _place_of(notice: Notice) -> tuple[str, int]:
+    return notice["worker"], _rank_of(notice)
+
+
+def _starts_ranks_itself(decision: Decision) -> bool:
+    """Whether a command may start ranks again and again, as for each call of hvdchart.launch."""
+    return decision.state.run.mode == "custom"
+
+
+KINDS = {
+    STOPPED: note_stopped,
+    DEBUGGED: note_debugged,
+    IDLE: note_idle,
+    KEPT: note_kept,
+    RAISED: note_raised,
+    FAILED: note_failed,
+    FINISHED: note_finished,
+    ENDED: note_ended,
+    ASKED: note_asked,
+    LEAVING: note_leaving,
+}
