@@ -275,13 +275,13 @@ def test_connections_that_are_kept_follow_a_shorter_time(
     """Of workers whose ranks keep their state, which is known when they have been training."""
     current, _, _ = two
     given: list[float] = []
-    set_times = probing.keep_alive
+    set_times = probing.watch_silence
 
-    def keep_alive(connection: socket.socket, lost_after: float) -> None:
+    def watch_silence(connection: socket.socket, lost_after: float) -> None:
         given.append(lost_after)
         set_times(connection, lost_after)
 
-    monkeypatch.setattr(probing, "keep_alive", keep_alive)
+    monkeypatch.setattr(probing, "watch_silence", watch_silence)
     current.prober.lose_after(3.0)
     wait_until(lambda: given == [3.0, 3.0], TIMEOUT, "both have it", 0.01)
 
@@ -307,7 +307,7 @@ def test_the_kernel_asks_an_idle_worker_and_gives_it_up_within_the_time() -> Non
             (3.0, (1, 1, 2)),
             (1.0, (1, 1, 1)),
         ):
-            probing.keep_alive(connection, lost_after)
+            probing.watch_silence(connection, lost_after)
             assert connection.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE) == 1
             idle, interval, number = (
                 connection.getsockopt(socket.IPPROTO_TCP, option)

@@ -64,7 +64,7 @@ LAST_HEARD = 56
 TCP_INFO_SIZE = 104
 
 
-class Target:
+class ProbedWorker:
     """A worker, and where the attempts on it stand."""
 
     def __init__(self, number: int, worker: Worker) -> None:
@@ -79,8 +79,8 @@ class Target:
         self.connection: socket.socket | None = None
         self.received = b""
         # The connection that is kept, and since when.
-        self.held: socket.socket | None = None
-        self.held_since = 0.0
+        self.watched: socket.socket | None = None
+        self.watched_since = 0.0
         # The worker has answered at this address, and nothing else was reported since.
         self.has_answered = self.is_reported = False
         # Since when a worker that answered has been silent; infinite while it is not.
@@ -103,7 +103,7 @@ class Prober:
     ) -> None:
         self.attempt = attempt
         self._lost_after = lost_after
-        self._targets = [Target(number, worker) for number, worker in enumerate(workers)]
+        self._probed = [ProbedWorker(number, worker) for number, worker in enumerate(workers)]
         self._port = port
         self._source = source
         self._put = put
@@ -115,12 +115,12 @@ class Prober:
         self._woken.setblocking(False)
         self._waker.setblocking(False)
         self._selector.register(self._woken, selectors.EVENT_READ)
-        # (due, number of the target); entries that no longer match the target's `due` are skipped.
+        # (due, number of the worker); entries that no longer match its `due` are skipped.
         self._timers: list[tuple[float, int]] = []
-        # Targets to try as soon as there are fewer connections.
-        self._queue: deque[Target] = deque()
+        # Workers to try as soon as there are fewer connections.
+        self._queue: deque[ProbedWorker] = deque()
         # How many workers have an address and do not answer, and how many have an open connection.
-        self._waiting = self._held = 0
+        self._waiting = self._watched_count = 0
         self.is_closed = False
         # The time after which workers are lost is another one since the connections were made.
         self._is_changed = False
@@ -163,8 +163,8 @@ class Prober:
         self.wake()
 
     def _run(self) -> None:
-        for target in self._targets:
-            self._report(target, self._source.missing)
+        for probed in self._probed:
+            self._report(probed, self._source.missing)
         self._follow_endpoints()
         while not self.is_closed:
             self._handle_due()
@@ -179,10 +179,10 @@ class Prober:
                     self._follow_endpoints()
                 elif key.fileobj is key.data.connection:
                     self._receive(key.data)
-                elif key.fileobj is key.data.held:
+                elif key.fileobj is key.data.watched:
                     self._watch(key.data)
-        for target in self._targets:
-            self._disconnect(target)
+        for probed in self._probed:
+            self._disconnect(probed)
         self._selector.close()
         self._woken.close()
         self._waker.close()
@@ -191,19 +191,19 @@ class Prober:
         """Let the kernel end the kept connections within the time that holds now."""
         if self._is_changed:
             self._is_changed = False
-            for target in self._targets:
-                if target.held:
-                    keep_alive(target.held, self._lost_after)
+            for probed in self._probed:
+                if probed.watched:
+                    watch_silence(probed.watched, self._lost_after)
 
-    def _report(self, target: Target, why: NoAnswer, silent: float = 0.0) -> None:
+    def _report(self, probed: ProbedWorker, why: NoAnswer, silent: float = 0.0) -> None:
         """Report why a worker does not answer, if that is news, and each time of one that did."""
-        if why == target.why and not target.has_answered:
+        if why == probed.why and not probed.has_answered:
             return
-        target.why = why
-        held = (item.held for item in self._targets if item.held)
+        probed.why = why
+        watched = (item.watched for item in self._probed if item.watched)
         limit = HEARD_WITHIN * keepalive_times(self._lost_after)[0]
-        all_workers_silent = target.has_answered and all(silence(one) >= limit for one in held)
-        self._put(WorkerProblem(self.attempt, target.worker.name, why, silent, all_workers_silent))
+        all_workers_silent = probed.has_answered and all(silence(one) >= limit for one in watched)
+        self._put(WorkerProblem(self.attempt, probed.worker.name, why, silent, all_workers_silent))
 
     def _follow_endpoints(self) -> None:
         """Try workers that have a new address or begin to serve; forget those that are gone."""
@@ -211,182 +211,182 @@ class Prober:
         if not self._is_frozen:
             endpoints = {**self._source.endpoints(), **self._frozen}
         now = time.monotonic()
-        for target in self._targets:
-            before = target.endpoint
-            target.endpoint = endpoints.get(target.worker.name)
-            if target.endpoint == before:
-                if target.endpoint is None:
-                    self._report(target, self._source.missing)
+        for probed in self._probed:
+            before = probed.endpoint
+            probed.endpoint = endpoints.get(probed.worker.name)
+            if probed.endpoint == before:
+                if probed.endpoint is None:
+                    self._report(probed, self._source.missing)
                 continue
-            target.since = now
-            if not (before and before.is_same_pod(target.endpoint)):
-                self._disconnect(target)
-                if target.has_answered:
-                    target.has_answered = target.is_reported = False
-                    self._put(WorkerGone(self.attempt, target.worker.name))
-                self._report(target, NO_ANSWER if target.endpoint else self._source.missing)
-            if not target.has_answered and not target.connection:
-                self._set_timer(target, now if target.endpoint else None)
-        self._waiting = sum(1 for t in self._targets if t.endpoint and not t.has_answered)
+            probed.since = now
+            if not (before and before.is_same_pod(probed.endpoint)):
+                self._disconnect(probed)
+                if probed.has_answered:
+                    probed.has_answered = probed.is_reported = False
+                    self._put(WorkerGone(self.attempt, probed.worker.name))
+                self._report(probed, NO_ANSWER if probed.endpoint else self._source.missing)
+            if not probed.has_answered and not probed.connection:
+                self._set_timer(probed, now if probed.endpoint else None)
+        self._waiting = sum(1 for t in self._probed if t.endpoint and not t.has_answered)
 
-    def _set_timer(self, target: Target, due: float | None) -> None:
-        target.due = due
+    def _set_timer(self, probed: ProbedWorker, due: float | None) -> None:
+        probed.due = due
         if due is not None:
-            heapq.heappush(self._timers, (due, target.number))
+            heapq.heappush(self._timers, (due, probed.number))
 
     def _handle_due(self) -> None:
         """Begin the attempts that are due, and end those that took too long."""
         while self._timers and self._timers[0][0] <= time.monotonic():
             due, number = heapq.heappop(self._timers)
-            target = self._targets[number]
-            if target.due != due:
+            probed = self._probed[number]
+            if probed.due != due:
                 continue
-            if target.connection and target.has_answered and _is_accepted(target.connection):
+            if probed.connection and probed.has_answered and _is_accepted(probed.connection):
                 # The agent waits for CPU time, memory or a disk.
-                self._keep(target)
-            elif target.connection:
-                self._fail(target, self._no_answer(socket.timeout("timed out")))
-            elif not target.is_queued:
-                target.is_queued = True
-                self._queue.append(target)
+                self._adopt(probed)
+            elif probed.connection:
+                self._fail(probed, self._no_answer(socket.timeout("timed out")))
+            elif not probed.is_queued:
+                probed.is_queued = True
+                self._queue.append(probed)
         # The selector's first file is the one that wakes it.
-        while self._queue and len(self._selector.get_map()) - 1 - self._held < MOST_OPEN:
-            target = self._queue.popleft()
-            target.is_queued = False
-            if target.endpoint:
-                self._connect(target, target.endpoint.address)
+        while self._queue and len(self._selector.get_map()) - 1 - self._watched_count < MOST_OPEN:
+            probed = self._queue.popleft()
+            probed.is_queued = False
+            if probed.endpoint:
+                self._connect(probed, probed.endpoint.address)
 
-    def _connect(self, target: Target, address: str) -> None:
+    def _connect(self, probed: ProbedWorker, address: str) -> None:
         family = socket.AF_INET6 if ":" in address else socket.AF_INET
         try:
-            target.connection = socket.socket(family, socket.SOCK_STREAM)
+            probed.connection = socket.socket(family, socket.SOCK_STREAM)
         except OSError as problem:
-            self._fail(target, self._no_answer(problem))
+            self._fail(probed, self._no_answer(problem))
             return
-        target.connection.setblocking(False)
+        probed.connection.setblocking(False)
         if self._lost_after:
-            keep_alive(target.connection, self._lost_after)
-        code = target.connection.connect_ex((address, self._port))
+            watch_silence(probed.connection, self._lost_after)
+        code = probed.connection.connect_ex((address, self._port))
         if code not in (0, errno.EINPROGRESS):
-            self._fail(target, self._no_answer(OSError(code, os.strerror(code))))
+            self._fail(probed, self._no_answer(OSError(code, os.strerror(code))))
             return
         # A connection that fails becomes readable, too.
-        self._selector.register(target.connection, selectors.EVENT_READ, target)
+        self._selector.register(probed.connection, selectors.EVENT_READ, probed)
         now = time.monotonic()
-        lost_at = max(now + LAST_TRY, target.silent_since + self._lost_after)
-        self._set_timer(target, min(now + PROBE_TIMEOUT, lost_at))
+        lost_at = max(now + LAST_TRY, probed.silent_since + self._lost_after)
+        self._set_timer(probed, min(now + PROBE_TIMEOUT, lost_at))
 
-    def _receive(self, target: Target) -> None:
-        assert target.connection  # noqa: S101
+    def _receive(self, probed: ProbedWorker) -> None:
+        assert probed.connection  # noqa: S101
         try:
-            data = target.connection.recv(LONGEST_BANNER)
+            data = probed.connection.recv(LONGEST_BANNER)
         except BlockingIOError:
             return
         except OSError as problem:
-            self._fail(target, self._no_answer(problem))
+            self._fail(probed, self._no_answer(problem))
             return
-        target.received += data
-        is_complete = b"\n" in target.received or len(target.received) >= LONGEST_BANNER
+        probed.received += data
+        is_complete = b"\n" in probed.received or len(probed.received) >= LONGEST_BANNER
         if is_complete or not data:
-            line = target.received.partition(b"\n")[0][:LONGEST_BANNER]
+            line = probed.received.partition(b"\n")[0][:LONGEST_BANNER]
             banner = line.decode("ascii", "replace").strip()
-            wrong = find_banner_problem(banner, self._port, target.worker.revision)
-            if target.has_answered and not banner:
-                self._end_attempt(target)
-                target.silent_since = math.inf
-                self._set_timer(target, time.monotonic() + SUSPECT_EVERY)
+            wrong = find_banner_problem(banner, self._port, probed.worker.revision)
+            if probed.has_answered and not banner:
+                self._end_attempt(probed)
+                probed.silent_since = math.inf
+                self._set_timer(probed, time.monotonic() + SUSPECT_EVERY)
             elif wrong:
                 # Another server is at this address now.
-                self._release(target)
-                self._fail(target, wrong)
+                self._release(probed)
+                self._fail(probed, wrong)
             else:
-                self._hold(target)
+                self._settle(probed)
 
-    def _watch(self, target: Target) -> None:
+    def _watch(self, probed: ProbedWorker) -> None:
         """Read from the connection that is kept: mostly, that it has ended."""
-        assert target.held  # noqa: S101
+        assert probed.watched  # noqa: S101
         now = time.monotonic()
         why = NoAnswer(f"port {self._port} closed the connection")
         try:
-            if target.held.recv(LONGEST_BANNER):
-                if not target.is_reported and not target.connection:
+            if probed.watched.recv(LONGEST_BANNER):
+                if not probed.is_reported and not probed.connection:
                     # A banner that comes late: the agent answers again.
-                    self._set_timer(target, now)
+                    self._set_timer(probed, now)
                 return
         except BlockingIOError:
             return
         except OSError as problem:
             why = self._no_answer(problem)
-        target.is_reported = False
-        target.silent_since = min(target.silent_since, now - silence(target.held))
-        self._release(target)
+        probed.is_reported = False
+        probed.silent_since = min(probed.silent_since, now - silence(probed.watched))
+        self._release(probed)
         # A connection that breaks says less than a worker that does not accept another one.
-        self._report(target, why)
-        if not target.connection:
-            is_first = now - target.held_since > SUSPECT_EVERY
-            self._set_timer(target, now if is_first else now + SUSPECT_EVERY)
+        self._report(probed, why)
+        if not probed.connection:
+            is_first = now - probed.watched_since > SUSPECT_EVERY
+            self._set_timer(probed, now if is_first else now + SUSPECT_EVERY)
 
     def _no_answer(self, problem: OSError) -> NoAnswer:
         return NoAnswer(f"port {self._port} does not answer: {problem.strerror or problem}")
 
-    def _fail(self, target: Target, why: NoAnswer) -> None:
+    def _fail(self, probed: ProbedWorker, why: NoAnswer) -> None:
         """Report that a worker does not answer, and try it again later."""
         now = time.monotonic()
-        self._end_attempt(target)
-        if not target.has_answered:
-            self._report(target, why)
-            pause = min(max(FIRST_PAUSE, (now - target.since) * PART_OF_TIME), LONGEST_PAUSE)
-            self._set_timer(target, now + max(pause, self._waiting / HIGHEST_RATE))
+        self._end_attempt(probed)
+        if not probed.has_answered:
+            self._report(probed, why)
+            pause = min(max(FIRST_PAUSE, (now - probed.since) * PART_OF_TIME), LONGEST_PAUSE)
+            self._set_timer(probed, now + max(pause, self._waiting / HIGHEST_RATE))
             return
-        if not target.held:
-            target.is_reported = False
-            target.silent_since = min(target.silent_since, now)
-            self._report(target, why, now - target.silent_since)
-        self._set_timer(target, now + SUSPECT_EVERY)
+        if not probed.watched:
+            probed.is_reported = False
+            probed.silent_since = min(probed.silent_since, now)
+            self._report(probed, why, now - probed.silent_since)
+        self._set_timer(probed, now + SUSPECT_EVERY)
 
-    def _hold(self, target: Target) -> None:
+    def _settle(self, probed: ProbedWorker) -> None:
         """Report that a worker answers, and keep its connection to see when it no longer does."""
-        assert target.endpoint  # noqa: S101
-        target.why = None
-        self._waiting -= not target.has_answered
-        target.has_answered = True
-        where = target.endpoint
+        assert probed.endpoint  # noqa: S101
+        probed.why = None
+        self._waiting -= not probed.has_answered
+        probed.has_answered = True
+        where = probed.endpoint
         pod = Pod(where.address, where.uid, where.node)
-        if not target.is_reported:
-            self._put(WorkerAnswers(self.attempt, target.worker.name, pod))
-        target.is_reported = True
+        if not probed.is_reported:
+            self._put(WorkerAnswers(self.attempt, probed.worker.name, pod))
+        probed.is_reported = True
         if self._lost_after:
-            self._keep(target)
+            self._adopt(probed)
         else:
-            self._set_timer(target, None)
-            self._end_attempt(target)
+            self._set_timer(probed, None)
+            self._end_attempt(probed)
 
-    def _keep(self, target: Target) -> None:
+    def _adopt(self, probed: ProbedWorker) -> None:
         """Keep the connection of an attempt in place of the one before."""
-        self._release(target)
-        target.held = target.connection
-        target.connection = None
-        target.received = b""
-        target.held_since = time.monotonic()
-        target.silent_since = math.inf
-        self._held += 1
-        self._set_timer(target, target.held_since + RENEW_EVERY)
+        self._release(probed)
+        probed.watched = probed.connection
+        probed.connection = None
+        probed.received = b""
+        probed.watched_since = time.monotonic()
+        probed.silent_since = math.inf
+        self._watched_count += 1
+        self._set_timer(probed, probed.watched_since + RENEW_EVERY)
 
-    def _release(self, target: Target) -> None:
-        if target.held:
-            self._close(target.held)
-            target.held = None
-            self._held -= 1
+    def _release(self, probed: ProbedWorker) -> None:
+        if probed.watched:
+            self._close(probed.watched)
+            probed.watched = None
+            self._watched_count -= 1
 
-    def _end_attempt(self, target: Target) -> None:
-        if target.connection:
-            self._close(target.connection)
-            target.connection = None
-            target.received = b""
+    def _end_attempt(self, probed: ProbedWorker) -> None:
+        if probed.connection:
+            self._close(probed.connection)
+            probed.connection = None
+            probed.received = b""
 
-    def _disconnect(self, target: Target) -> None:
-        self._end_attempt(target)
-        self._release(target)
+    def _disconnect(self, probed: ProbedWorker) -> None:
+        self._end_attempt(probed)
+        self._release(probed)
 
     def _close(self, connection: socket.socket) -> None:
         with contextlib.suppress(KeyError, ValueError):
@@ -408,7 +408,7 @@ def keepalive_times(lost_after: float) -> tuple[int, int]:
     return (IDLE, INTERVAL) if lost_after >= PATIENT else (SHORT, SHORT)
 
 
-def keep_alive(connection: socket.socket, lost_after: float) -> None:
+def watch_silence(connection: socket.socket, lost_after: float) -> None:
     """Let the kernel end this connection when the other end has been silent for about so long."""
     idle, interval = keepalive_times(lost_after)
     # The kernel takes no larger number.
