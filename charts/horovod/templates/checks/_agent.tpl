@@ -2,7 +2,7 @@
 
 {{- define "horovod.checkAgent" -}}
 {{- $agent := .Values.agent -}}
-{{- $metricsPort := .facts.metricsPort | int -}}
+{{- $metricsPort := .facts.shared.metricsPort | int -}}
 {{- if and .Values.metrics.enabled (eq (int $agent.port) $metricsPort) -}}
   {{- $remedy := "a worker's metrics are on that port; choose another one" -}}
   {{- fail (printf "metrics.enabled is true but agent.port is %d: %s" $metricsPort $remedy) -}}

@@ -12,34 +12,45 @@ Checks of the values against the cluster: objects that they name exist, and none
   {{- include "horovod.checkSelectors" . -}}
   {{- include "horovod.checkSecrets" (dict "root" . "created" $created) -}}
   {{- include "horovod.checkHostPort" . -}}
+  {{- $needed := dict "root" . "created" $created -}}
   {{- range .facts.groups -}}
     {{- range $volume := .volumes -}}
       {{- $claim := dig "persistentVolumeClaim" "claimName" "" $volume -}}
-      {{- $isCreated := has (printf "PersistentVolumeClaim/%s" $claim) $created -}}
-      {{- if and $claim (not $isCreated) (not (lookup "v1" "PersistentVolumeClaim" $ns $claim)) -}}
-        {{- $remedy := "create it first, or correct volumes[].persistentVolumeClaim.claimName" -}}
-        {{- $problem := printf "which namespace %q does not have" $ns -}}
-        {{- fail (printf "volume %q names the PersistentVolumeClaim %q, %s: %s" $volume.name $claim $problem $remedy) -}}
-      {{- end -}}
+      {{- $subject := printf "volumes[%s].persistentVolumeClaim.claimName" $volume.name -}}
+      {{- $remedy := "create it first, or correct the name" -}}
+      {{- $claim := dict "kind" "PersistentVolumeClaim" "name" $claim "subject" $subject "remedy" $remedy -}}
+      {{- include "horovod.requireObject" (merge $claim $needed) -}}
+    {{- end -}}
+    {{- if not .serviceAccount.create -}}
+      {{- $subject := printf "worker.serviceAccount.name (group %s)" .name -}}
+      {{- $remedy := "create it first, or set worker.serviceAccount.create" -}}
+      {{- $account := dict "kind" "ServiceAccount" "name" .serviceAccount.name "subject" $subject "remedy" $remedy -}}
+      {{- include "horovod.requireObject" (merge $account $needed) -}}
     {{- end -}}
   {{- end -}}
-  {{- range .facts.groups -}}
-    {{- $isCreated := has (printf "ServiceAccount/%s" .serviceAccount.name) $created -}}
-    {{- if and .serviceAccount.name (not .serviceAccount.create) (not $isCreated) -}}
-      {{- if not (lookup "v1" "ServiceAccount" $ns .serviceAccount.name) -}}
-        {{- $subject := printf "worker.serviceAccount.name is %q (group %q)" .serviceAccount.name .name -}}
-        {{- $problem := printf "namespace %q has no such ServiceAccount" $ns -}}
-        {{- fail (printf "%s, but %s: create it first, or set worker.serviceAccount.create" $subject $problem) -}}
-      {{- end -}}
-    {{- end -}}
+  {{- if not .Values.serviceAccount.create -}}
+    {{- $remedy := "create it first, or set serviceAccount.create" -}}
+    {{- $name := .Values.serviceAccount.name -}}
+    {{- $account := dict "kind" "ServiceAccount" "name" $name "subject" "serviceAccount.name" "remedy" $remedy -}}
+    {{- include "horovod.requireObject" (merge $account $needed) -}}
   {{- end -}}
-  {{- with .Values.serviceAccount -}}
-    {{- $isCreated := has (printf "ServiceAccount/%s" .name) $created -}}
-    {{- if and .name (not .create) (not $isCreated) (not (lookup "v1" "ServiceAccount" $ns .name)) -}}
-      {{- $problem := printf "namespace %q has no such ServiceAccount: create it first, or set serviceAccount.create" $ns -}}
-      {{- fail (printf "serviceAccount.name is %q and serviceAccount.create is false, but %s" .name $problem) -}}
-    {{- end -}}
-  {{- end -}}
+{{- end -}}
+{{- end }}
+
+{{/*
+Refuses a value that names an object of the namespace which does not exist; an empty name names none. The argument has:
+  root           the context of the chart
+  created        kinds and names of the objects that the release creates beside its own
+  kind, name     of the object, in the API group v1
+  subject        the value
+  remedy         what to do
+*/}}
+{{- define "horovod.requireObject" -}}
+{{- $ns := .root.Release.Namespace -}}
+{{- $isCreated := has (printf "%s/%s" .kind .name) .created -}}
+{{- if and .name (not $isCreated) (not (lookup "v1" .kind $ns .name)) -}}
+  {{- $problem := printf "but namespace %q has no such %s" $ns .kind -}}
+  {{- fail (printf "%s is %q, %s: %s" .subject .name $problem .remedy) -}}
 {{- end -}}
 {{- end }}
 
@@ -52,7 +63,7 @@ release.
 {{- $objects := list -}}
 {{- range .facts.groups -}}
   {{- $selector := include "horovod.groupSelector" (dict "root" $ "group" .) | fromYaml -}}
-  {{- $objects = append $objects (dict "kind" "StatefulSet" "name" .statefulSet "selector" $selector) -}}
+  {{- $objects = append $objects (dict "kind" "StatefulSet" "name" .objectName "selector" $selector) -}}
 {{- end -}}
 {{- if .Values.tensorboard.enabled -}}
   {{- $selector := include "horovod.selector" (dict "root" . "component" "tensorboard") | fromYaml -}}

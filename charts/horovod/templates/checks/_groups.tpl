@@ -4,8 +4,8 @@
 {{- $names := list -}}
 {{- $longest := ternary "alone" "inQueue" (empty .facts.kueue) | get .facts.shared.statefulSetName | int -}}
 {{- range .facts.groups -}}
-  {{- if gt (len .statefulSet) $longest -}}
-    {{- $subject := printf "StatefulSet name %q has %d characters: use at most %d" .statefulSet (len .statefulSet) $longest -}}
+  {{- if gt (len .objectName) $longest -}}
+    {{- $subject := printf "StatefulSet name %q has %d characters: use at most %d" .objectName (len .objectName) $longest -}}
     {{- $reason := "because a label of its pods adds hashes to it and must not exceed 63" -}}
     {{- fail (printf "%s, %s; shorten the release's name or workerGroups[].name" $subject $reason) -}}
   {{- end -}}
@@ -46,7 +46,7 @@
     {{- if get $group $key -}}
       {{- $given := printf "group %q: %s is %d" $group.name $key (int (get $group $key)) -}}
       {{- range $root.Values.master.args -}}
-        {{- with regexFind (printf "\\b%s-[0-9]+" $group.statefulSet) . -}}
+        {{- with regexFind (printf "\\b%s-[0-9]+" $group.objectName) . -}}
           {{- $remedy := "take the workers from the file $(HOSTFILE), or from the launcher's line $(LAUNCH)" -}}
           {{- fail (printf "%s but master.args names the worker %q, which the run may do without: %s" $given . $remedy) -}}
         {{- end -}}

@@ -8,7 +8,6 @@ whose name begins with check refuses values; one that is named by a noun returns
 
 Adds to .facts:
   shared       resources.json: what hvdchart and the pods know of names, limits and devices, too
-  metricsPort  the port of the metrics of master and workers
   hasAccess    whether Helm can read the cluster
   effective    .Values, with a number in the place of each null that stands for one
 */}}
@@ -17,7 +16,7 @@ Adds to .facts:
   {{- $shared := .Files.Get "files/hvd_pods/common/resources.json" | fromJson -}}
   {{- /* The namespace's default ServiceAccount proves that Helm can read the cluster. */ -}}
   {{- $hasAccess := not (empty (lookup "v1" "ServiceAccount" .Release.Namespace "default")) -}}
-  {{- $_ := set . "facts" (dict "shared" $shared "metricsPort" 9400 "hasAccess" $hasAccess) -}}
+  {{- $_ := set . "facts" (dict "shared" $shared "hasAccess" $hasAccess) -}}
   {{- $defaults := include "horovod.defaults" . | fromJson -}}
   {{- include "horovod.restoreDefaults" (dict "into" .Values "defaults" $defaults) -}}
   {{- /* Null stays in .Values, from which the hashes of a run are made. */ -}}

@@ -63,7 +63,7 @@ spec:
       {{- end }}
       {{- if .Values.metrics.enabled }}
       ports:
-        - {name: metrics, containerPort: {{ .facts.metricsPort }}}
+        - {name: metrics, containerPort: {{ .facts.shared.metricsPort }}}
       {{- end }}
       {{- with $master.resources }}
       resources:
@@ -107,7 +107,7 @@ spec:
 {{- end }}
 {{- if .Values.metrics.enabled }}
   {{- /* For hvd_pods/master/serve_metrics.py. */}}
-- {name: HVD_METRICS_PORT, value: {{ .facts.metricsPort | quote }}}
+- {name: HVD_METRICS_PORT, value: {{ .facts.shared.metricsPort | quote }}}
 - {name: HVD_METRICS_FILE, value: {{ .Values.metrics.file | quote }}}
 {{- end }}
 {{- with .Values.tracing.endpoint }}

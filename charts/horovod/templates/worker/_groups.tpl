@@ -3,7 +3,7 @@
 {{/*
 Adds to .facts:
   groups                the worker groups. A group has every key of `worker`, and: name, volumes, volumeMounts,
-                        statefulSet and account (names of its objects), grace (seconds to end) and maximum (the most
+                        objectName and account (names of its objects), grace (seconds to end) and maximum (the most
                         workers that it may have, with spares)
   ranks, workers, spares  the ranks of all groups, the workers that they need, and the workers that wait
 Call with (dict "root" $ "defaults" $defaultsOfTheChart).
@@ -31,7 +31,7 @@ Call with (dict "root" $ "defaults" $defaultsOfTheChart).
   {{- include "horovod.restoreDefaults" (dict "into" $effective "defaults" $numbers) -}}
   {{- $account := ternary (printf "%s-worker" $facts.fullname) "" $group.serviceAccount.create -}}
   {{- $_ := set $group "maximum" (add $group.number $effective.worker.spares | int) -}}
-  {{- $_ := set $group "statefulSet" (printf "%s-%s" $facts.fullname $group.name) -}}
+  {{- $_ := set $group "objectName" (printf "%s-%s" $facts.fullname $group.name) -}}
   {{- $_ := set $group "account" ($group.serviceAccount.name | default $account) -}}
   {{- $_ := set $group "grace" (int $effective.worker.terminationGracePeriodSeconds) -}}
   {{- $groups = append $groups $group -}}
@@ -59,7 +59,7 @@ StatefulSet or finds none. Call with (dict "root" $ "group" $group).
 */}}
 {{- define "horovod.replicas" -}}
 {{- $facts := .root.facts -}}
-{{- $name := .group.statefulSet -}}
+{{- $name := .group.objectName -}}
 {{- if or .root.Values.master.suspend $facts.workersAreDone -}}
 0
 {{- else if $facts.end -}}

@@ -20,8 +20,8 @@ Call with (dict "root" $ "group" $group).
 {{- define "horovod.workerPod" -}}
 {{- $facts := .root.facts -}}
 {{- /* A master in a queue cannot replace the pods of the run before, so that each run has StatefulSets of its own. */ -}}
-{{- $ofRun := printf "%s-%s" .group.statefulSet (trunc 8 $facts.settings) -}}
-{{- $name := ternary .group.statefulSet $ofRun (empty $facts.kueue) -}}
+{{- $ofRun := printf "%s-%s" .group.objectName (trunc 8 $facts.settings) -}}
+{{- $name := ternary .group.objectName $ofRun (empty $facts.kueue) -}}
 {{- $metadata := include "horovod.podMetadata" (dict "root" .root "of" .group) | fromJson -}}
 {{- $pod := include "horovod.workerPodSpec" . -}}
 {{- /* The revision names the version of the keys, and tells the master which pods are current. A StatefulSet that the
@@ -75,7 +75,7 @@ containers:
     ports:
       - {name: agent, containerPort: {{ int $root.Values.agent.port }}}
       {{- if $root.Values.metrics.enabled }}
-      - {name: metrics, containerPort: {{ $root.facts.metricsPort }}}
+      - {name: metrics, containerPort: {{ $root.facts.shared.metricsPort }}}
       {{- end }}
     env:
       {{- $variables := include "horovod.workerVariables" . | fromYamlArray }}
@@ -145,7 +145,7 @@ The variables that the chart sets in a worker; worker.env overrides them. Call w
 is false. */}}
 - {name: HVD_METRICS_DIR, value: /horovod/generated/metrics}
 {{- if .root.Values.metrics.enabled }}
-- {name: HVD_METRICS_PORT, value: {{ .root.facts.metricsPort | quote }}}
+- {name: HVD_METRICS_PORT, value: {{ .root.facts.shared.metricsPort | quote }}}
 {{- end }}
 {{- with include "horovod.networkVariables" .root }}
 {{ . }}
