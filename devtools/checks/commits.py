@@ -1,4 +1,6 @@
-"""What reviews ask of each commit: the form of its message, and generated files that fit.
+"""The form of each commit: its message, and generated files that fit.
+
+What a message says is for reviews.
 
 `python -m devtools.checks.commits FILE` checks the message in a file, as git's hook commit-msg has
 it, with the staged changes. With `--since REVISION` it checks the messages of the commits since
@@ -48,37 +50,16 @@ SCOPES = (
     "ci",
     "release",
 )
-SCOPE = re.compile(r"([a-z][\w./, -]*): (\S+)")
+SCOPE = re.compile(r"([a-z][\w./, -]*): \S")
 # A commit with at most so many changed lines explains itself, as does one of pages alone.
 SMALL = 10
 PAGES = re.compile(r"docs/|.*\.md$")
 # Lines that cannot be broken.
 LONG = re.compile(r"\S+://|[A-Z][a-z]+(?:-[a-z]+)*-by: ")
-# A sentence that begins so tells of a second change.
-ANOTHER = re.compile(r"(?:^|[.:;]\s+)(Also|Besides|Moreover|In addition)\b")
-NUMBERED = re.compile(r"\bissues? #?\d+", re.IGNORECASE)
 # What git puts below the message in an editor, with `--verbose`.
 SCISSORS = re.compile(r"^# -+ >8 -+\n.*", re.MULTILINE | re.DOTALL)
 # What git writes for other commits, and what it takes away again in a rebase.
 OF_GIT = re.compile(r'Revert "|Merge |(fixup|squash|amend)! ')
-# A first word with such an end tells what was done, is done or is there.
-ENDS = re.compile(r"[a-z]+(ed|ing|[^s]s)")
-IMPERATIVES = {
-    "alias",
-    "bias",
-    "bring",
-    "embed",
-    "exceed",
-    "feed",
-    "focus",
-    "need",
-    "ping",
-    "proceed",
-    "seed",
-    "shed",
-    "speed",
-    "string",
-}
 
 
 def subject_problems(subject: str) -> Iterator[str]:
@@ -87,18 +68,12 @@ def subject_problems(subject: str) -> Iterator[str]:
         return
     if len(subject) > LONGEST:
         yield f"{len(subject)} characters: use at most {LONGEST}, and move reasons to the body"
-    if subject.endswith("."):
-        yield "a subject ends without a full stop"
-    if ", and " in subject:
-        yield "a subject with `, and` names two changes: make a commit of each"
     scoped = SCOPE.match(subject)
     if scoped is None:
         yield "no scope: begin with the part that changes, such as `chart: `"
         return
     if unknown := [scope for scope in scoped[1].split(", ") if scope not in SCOPES]:
         yield f"no scope is called {', '.join(unknown)}: use one of {', '.join(SCOPES)}"
-    if ENDS.fullmatch(verb := scoped[2]) and verb not in IMPERATIVES:
-        yield f"{verb!r} is not imperative: begin with a verb such as `add`, after the scope"
 
 
 def message_problems(message: str, changes: str) -> Iterator[str]:
@@ -118,11 +93,6 @@ def message_problems(message: str, changes: str) -> Iterator[str]:
     for line in rest[1:]:
         if len(line) > LONGEST and not LONG.search(line):
             yield f"a line of the body has {len(line)} characters: use at most {LONGEST}"
-    for paragraph in re.split(r"\n\s*\n", body):
-        if found := ANOTHER.search(paragraph.strip()):
-            yield f"a sentence begins with `{found[1]}`: make another commit of what it describes"
-        if "://" not in paragraph and (number := NUMBERED.search(paragraph)):
-            yield f"{number[0]!r} is no issue of this repository: name its URL"
 
 
 def _needs_reasons(changes: str) -> bool:
