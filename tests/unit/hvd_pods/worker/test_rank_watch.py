@@ -14,7 +14,7 @@ import pytest
 
 from devtools.common.waiting import wait_until
 from hvd_pods.common import contract, notices, paths
-from hvd_pods.rank import ranks
+from hvd_pods.rank import rank_registry
 from hvd_pods.worker import kept_states, rank_watch, stacks
 from hvd_pods.worker.rank_watch import RankWatch
 from tests.unit.hvd_pods.notices import WORKER, Master
@@ -23,7 +23,7 @@ from tests.unit.hvd_pods.notices import WORKER, Master
 @pytest.fixture(autouse=True)
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The worker's list of its ranks."""
-    monkeypatch.setattr(ranks, "FOLDER", str(tmp_path / "ranks"))
+    monkeypatch.setattr(rank_registry, "FOLDER", str(tmp_path / "ranks"))
     monkeypatch.setattr(paths, "GENERATED", str(tmp_path))
     return tmp_path / "ranks"
 
@@ -39,7 +39,7 @@ def script(master: Master, monkeypatch: pytest.MonkeyPatch) -> Iterator[subproce
     """The script of rank 3 of run-1."""
     monkeypatch.setenv(contract.RUN_ID, "run-1")
     with subprocess.Popen(["sleep", "600"]) as process:
-        ranks.register(3, process.pid)
+        rank_registry.register(3, process.pid)
         yield process
         process.kill()
 
@@ -81,7 +81,7 @@ def test_master_is_told_once_of_a_rank_whose_state_is_in_memory(
     (tmp_path / "run-1" / "state-shared.a").touch()
     assert watch.look() < notices.LOOK_EVERY, "its end costs nothing, so that a stop is seen soon"
     watch.look()
-    assert ranks.notify(next(ranks.running()), kind=notices.ASKED)
+    assert rank_registry.notify(next(rank_registry.running()), kind=notices.ASKED)
     notice, _ = master.all(2)
     assert (notice["kind"], notice["rank"], notice["worker"]) == (notices.KEPT, 3, WORKER)
 
@@ -111,7 +111,7 @@ def test_master_is_told_once_in_a_period_of_stall_checks(
     stop(script)
     for _ in range(3):
         watch.look()
-    assert ranks.notify(next(ranks.running()), kind=notices.ASKED)
+    assert rank_registry.notify(next(rank_registry.running()), kind=notices.ASKED)
     assert [notice["kind"] for notice in master.all(1)] == [notices.ASKED]
 
 
@@ -133,7 +133,7 @@ def test_master_is_told_of_a_rank_that_uses_no_cpu_where_no_framework_tells(
     command = ["sh", "-c", f"({script}); true"]
     with subprocess.Popen(command, start_new_session=True) as process:
         try:
-            ranks.register(3, process.pid)
+            rank_registry.register(3, process.pid)
             watch.look()
             if computes:
                 used = partial(rank_watch.cpu_seconds, [process.pid])
@@ -141,7 +141,7 @@ def test_master_is_told_of_a_rank_that_uses_no_cpu_where_no_framework_tells(
             elif kinds:
                 wait_until(is_reported, 20, "it has started, and is idle")
             watch.look()
-            assert ranks.notify(next(ranks.running()), kind=notices.ASKED)
+            assert rank_registry.notify(next(rank_registry.running()), kind=notices.ASKED)
             found = iter(lambda: master.taken.get(timeout=20)["kind"], notices.ASKED)
             assert set(found) == kinds
         finally:
@@ -150,25 +150,25 @@ def test_master_is_told_of_a_rank_that_uses_no_cpu_where_no_framework_tells(
 
 @pytest.mark.usefixtures("script")
 def test_no_entry_that_a_script_has_made_up_is_a_rank(folder: Path) -> None:
-    (entry,) = ranks.running()
+    (entry,) = rank_registry.running()
     for number, content in enumerate(["", "3", "[1]", "{}", json.dumps([*entry, 1])]):
         (folder / str(100 + number)).write_text(content)
     (folder / "5").mkdir()
-    assert list(ranks.running()) == [entry]
+    assert list(rank_registry.running()) == [entry]
 
 
 @pytest.mark.usefixtures("script")
 def test_process_that_got_the_number_of_one_that_has_ended_is_no_rank(folder: Path) -> None:
     entry = json.loads((folder / "3").read_text())
     (folder / "3").write_text(json.dumps([*entry[:2], "1", *entry[3:]]))
-    assert list(ranks.running()) == []
+    assert list(rank_registry.running()) == []
 
 
 def test_script_that_has_ended_is_no_rank(script: subprocess.Popen[bytes]) -> None:
     """Also when it is not reaped yet."""
-    assert list(ranks.running())
+    assert list(rank_registry.running())
     os.kill(script.pid, signal.SIGKILL)
-    wait_until(lambda: not list(ranks.running()), 20, "it has ended")
+    wait_until(lambda: not list(rank_registry.running()), 20, "it has ended")
 
 
 Show = Callable[..., list[str]]

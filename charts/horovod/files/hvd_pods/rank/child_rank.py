@@ -14,7 +14,7 @@ from types import FrameType
 
 from hvd_pods.common import contract, paths, processes
 from hvd_pods.common.processes import die_with_parent
-from hvd_pods.rank.ranks import STACK_SIGNAL
+from hvd_pods.rank.rank_registry import STACK_SIGNAL
 
 # Python itself ignores these two in each of its processes.
 IGNORED_BY_PYTHON = {signal.SIGPIPE, signal.SIGXFSZ}

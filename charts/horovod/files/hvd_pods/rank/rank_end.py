@@ -20,7 +20,7 @@ from contextlib import suppress
 
 from hvd_pods.common import contract
 from hvd_pods.common.notices import ENDED, FAILED, FINISHED, SEND_WITHIN
-from hvd_pods.rank import ranks
+from hvd_pods.rank import rank_registry
 
 # Signals that launchers use to stop a rank.
 END = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT)
@@ -31,15 +31,15 @@ def report(rank: int, status: int) -> None:
 
     When it returns, the launcher may know, too.
     """
-    script = ranks.find(rank)
-    if script is None or not ranks.was_asked_to_end(script):
+    script = rank_registry.find(rank)
+    if script is None or not rank_registry.was_asked_to_end(script):
         if script and status:
             # Before the launcher ends the other ranks: not all of them name a rank and its signal.
-            ranks.notify(script, kind=FAILED, status=status, **_memory(status))
+            rank_registry.notify(script, kind=FAILED, status=status, **_memory(status))
         elif script:
             # What fails in the others may follow from that. No master is there where ranks go on.
             with suppress(OSError, ValueError):
-                ranks.send(script, SEND_WITHIN, kind=FINISHED)
+                rank_registry.send(script, SEND_WITHIN, kind=FINISHED)
     elif script.notices:
         _report_end(script, status)
 
@@ -57,7 +57,7 @@ def _memory(status: int) -> dict[str, float]:
     return {"limit": limit / (1 << 20)}
 
 
-def _report_end(script: ranks.Script, status: int) -> None:
+def _report_end(script: rank_registry.Script, status: int) -> None:
     """Report to the master; after a failure, wait until the launcher may know of it.
 
     A master that does not answer is waited for as long as the pod's grace period, HVD_GRACE.
@@ -69,8 +69,8 @@ def _report_end(script: ranks.Script, status: int) -> None:
     # The kubelet kills the worker at the end of the grace period.
     answer_within = float(os.environ.get(contract.GRACE, "30"))
     # An error means that the master did not answer, or that a rank did not end in time.
-    with ranks.waiting(), suppress(OSError, ValueError):
-        ranks.send(script, answer_within, kind=ENDED, waits=bool(status))
+    with rank_registry.waiting(), suppress(OSError, ValueError):
+        rank_registry.send(script, answer_within, kind=ENDED, waits=bool(status))
 
 
 def abort_under_hydra(code: int) -> None:

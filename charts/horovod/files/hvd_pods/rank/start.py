@@ -23,7 +23,7 @@ from hvd_pods.common.binding import Binding, BindingError, bind
 from hvd_pods.common.exit_codes import BAD_CONFIGURATION
 from hvd_pods.common.launcher_options import LAUNCHER_OPTIONS
 from hvd_pods.common.ranges import format_ranges
-from hvd_pods.rank import child_rank, fusion, rank_end, ranks, warm_client
+from hvd_pods.rank import child_rank, fusion, rank_end, rank_registry, warm_client
 
 # Seconds in which the server where ranks of Horovod meet has to answer, and between two attempts.
 INTRODUCE_WITHIN = 60.0
@@ -136,8 +136,8 @@ def introduce(variables: Mapping[str, str]) -> None:
 
 def begin_cold(rank: int, program: str, pid: int) -> None:
     """Prepare a script's process before the script begins; called in that process."""
-    child_rank.prepare_python(program, rank, ranks.open_stack_file(rank))
-    ranks.register(rank, pid)
+    child_rank.prepare_python(program, rank, rank_registry.open_stack_file(rank))
+    rank_registry.register(rank, pid)
 
 
 def fail(problem: object, code: int) -> int:
@@ -176,7 +176,7 @@ def main() -> int:
             exception_notice.notify(os.environ, place.rank, error)
             return fail(error, error.code)
     introduce(os.environ)
-    register = partial(ranks.register, place.rank)
+    register = partial(rank_registry.register, place.rank)
     speaks = place.local_rank == 0
     command = arguments.command
     status = warm_client.run(command, place.rank, register, speaks)

@@ -116,7 +116,7 @@ def _ask(connection: socket.socket, rank: int, command: Sequence[str], program: 
 def describe(command: Sequence[str], program: Program) -> dict[str, Any]:
     """All that a program started in place of this process would find, for JSON.
 
-    warm/script.py takes it over. `first path` is that of sys.path, `cpus` are those of this
+    warm/rank_fork.py takes it over. `first path` is that of sys.path, `cpus` are those of this
     process, and `ignored` and `blocked` are the numbers of signals. `limits` has the soft and the
     hard one of each resource but RLIMIT_OFILE, which is another name of RLIMIT_NOFILE.
     """

@@ -26,8 +26,8 @@ from hvd_pods.common.processes import (
     ended_children,
     set_process_option,
 )
-from hvd_pods.rank import exception_notice, ranks, step_count, warm_client
-from hvd_pods.warm import script
+from hvd_pods.rank import exception_notice, rank_registry, step_count, warm_client
+from hvd_pods.warm import rank_fork
 from hvd_pods.warm.warm_state import WarmState
 
 # How often the importing process is started: only a lack of memory ever kills it.
@@ -64,14 +64,15 @@ def main(main_namespace: dict[str, Any]) -> None:
     rank = supervise(listener, modules)
     if rank is not None:
         request, received = rank
-        script.take_over(request, received)
-        script.set_up_python(request)
-        faulthandler.register(ranks.STACK_SIGNAL, ranks.open_stack_file(request["rank"]))
+        rank_fork.take_over(request, received)
+        rank_fork.set_up_python(request)
+        stacks = rank_registry.open_stack_file(request["rank"])
+        faulthandler.register(rank_registry.STACK_SIGNAL, stacks)
         step_count.begin(request["rank"])
         variables = request["environment"]
         number = request["rank"]
         raised = functools.partial(exception_notice.notify, variables, number)
-        script.run(request["program"], main_namespace, raised)
+        rank_fork.run(request["program"], main_namespace, raised)
 
 
 def supervise(listener: socket.socket, modules: Sequence[str]) -> Rank | None:

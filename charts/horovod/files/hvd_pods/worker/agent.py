@@ -34,7 +34,7 @@ from hvd_pods.common.reporting import log, report_failure
 
 # Also imported here for its programs, which forks of this process run (worker/supervisor.py).
 from hvd_pods.rank import worker_ranks as _worker_ranks  # noqa: F401
-from hvd_pods.worker import loop
+from hvd_pods.worker import io_loop
 from hvd_pods.worker.fence import ChangedProgramsError, Fence, FenceError
 from hvd_pods.worker.limits import AgentLimits, choose_limits
 from hvd_pods.worker.program import Listener, Program
@@ -103,8 +103,8 @@ class Agent:
         self._fence = fence
         self._environment = dict(environment)
         self._limits = limits
-        self._loop = loop.Loop()
-        self._loop.watch(listener.fileno(), loop.READ, self._accept)
+        self._loop = io_loop.Loop()
+        self._loop.watch(listener.fileno(), io_loop.READ, self._accept)
         # In the order of their arrival: without a request, and with one.
         self._strangers: list[Client] = []
         self._served: list[Client] = []
@@ -115,7 +115,7 @@ class Agent:
         signal.set_wakeup_fd(writer)
         signal.signal(signal.SIGCHLD, lambda *_: None)
         signal.signal(signal.SIGTERM, self._leave)
-        self._loop.watch(reader, loop.READ, lambda: _read_away(reader))
+        self._loop.watch(reader, io_loop.READ, lambda: _read_away(reader))
         self._is_leaving = False
 
     def _leave(self, number: int, frame: FrameType | None) -> None:
@@ -165,7 +165,7 @@ class Agent:
             self._look_at_fence()
         if self._accept_at <= now and self._listener:
             self._accept_at = NEVER
-            self._loop.watch(self._listener.fileno(), loop.READ, self._accept)
+            self._loop.watch(self._listener.fileno(), io_loop.READ, self._accept)
 
     def _look_at_fence(self) -> None:
         try:
@@ -212,7 +212,7 @@ class Agent:
         except OSError:
             self._drop(client)
             return
-        self._loop.watch(connection.fileno(), loop.READ, lambda: self._ready(client))
+        self._loop.watch(connection.fileno(), io_loop.READ, lambda: self._ready(client))
 
     def _ready(self, client: Client) -> None:
         """Read what a client has sent, and send what it has not got yet."""

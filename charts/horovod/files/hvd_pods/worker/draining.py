@@ -18,7 +18,7 @@ from typing import Callable
 
 sys.path.insert(0, str(Path(__file__).absolute().parents[2]))
 from hvd_pods.common import contract, files, hostile, notices, processes, ranks_program
-from hvd_pods.rank import ranks
+from hvd_pods.rank import rank_registry
 from hvd_pods.worker.kept_states import find_kept
 
 # Seconds after the end of the ranks in which the launcher's daemon reports how they ended, and
@@ -46,23 +46,23 @@ def leave(
     save_at = time.monotonic() + RANKS_SHARE * grace
     # No other attempt may begin here: the agent listens no longer, and ends with its last program.
     agent.terminate()
-    notified: set[ranks.Script] = set()
+    notified: set[rank_registry.Script] = set()
     # A master that does not answer would cost each rank seconds of the grace period.
     is_heard = True
     # Until a rank has been found, there is nothing to be reported.
     give_up_at = 0.0
     while True:
-        scripts = list(ranks.running())
-        if scripts or ranks.is_any_waiting():
+        scripts = list(rank_registry.running())
+        if scripts or rank_registry.is_any_waiting():
             give_up_at = time.monotonic() + REPORT_WITHIN
         # The master must know before a rank ends: this is the cause of the attempt's end, and the
         # launcher waits for the other ranks.
         for script in scripts:
             if script not in notified and is_heard:
                 notified.add(script)
-                is_heard = ranks.notify(script, kind=notices.LEAVING, seconds=grace)
+                is_heard = rank_registry.notify(script, kind=notices.LEAVING, seconds=grace)
         for script in scripts:
-            ranks.ask_to_end(script)
+            rank_registry.ask_to_end(script)
         if not scripts or time.monotonic() > save_at:
             save(not scripts)
         left = list(processes.descendants(agent.pid))
@@ -89,7 +89,7 @@ def main() -> int:
     (rank/worker_ranks.py). With `kept`, print how many lose nothing but the step that they are at
     if they are killed now, and another number of ranks goes on.
     """
-    scripts = list(ranks.running())
+    scripts = list(rank_registry.running())
     kept = find_kept(os.environ.get(contract.RUN_ID, ""))
     if sys.argv[1:] == ["kept"]:
         # Not above: the worker's main program imports this module, and the library imports slowly.
@@ -99,16 +99,18 @@ def main() -> int:
         return 0
     if sys.argv[1:] == ["look"]:
         # A rank without a handler would save nothing at SIGTERM.
-        saving = (ranks.has_signal(script.pid, signal.SIGTERM, "SigCgt") for script in scripts)
+        saving = (
+            rank_registry.has_signal(script.pid, signal.SIGTERM, "SigCgt") for script in scripts
+        )
         print(sum(not saves for saves in saving) if kept else 0, end=" ")
         with suppress(OSError):
             print(hostile.one_line(hostile.read_file(ranks_program.FINISHED).decode("latin-1")))
         return 0
     for script in scripts:
-        if not ranks.was_asked_to_end(script):
-            ranks.notify(script, kind=notices.ASKED)
+        if not rank_registry.was_asked_to_end(script):
+            rank_registry.notify(script, kind=notices.ASKED)
     for script in scripts:
-        ranks.ask_to_end(script)
+        rank_registry.ask_to_end(script)
     print(len(scripts))
     return 0
 

@@ -9,7 +9,7 @@ from typing import Callable, Mapping, NamedTuple, Sequence
 
 from hvd_pods.agent import frames
 from hvd_pods.common import processes
-from hvd_pods.worker import loop, supervisor
+from hvd_pods.worker import io_loop, supervisor
 
 # Bytes that are read or written at once.
 CHUNK = 1 << 16
@@ -32,7 +32,7 @@ class Program:
 
     def __init__(
         self,
-        own_loop: loop.Loop,
+        own_loop: io_loop.Loop,
         argv: Sequence[str],
         environment: Mapping[str, str],
         listener: Listener,
@@ -64,7 +64,7 @@ class Program:
         self._outputs = {out: frames.OUTPUT, errors: frames.ERRORS}
         self._status: int | None = status
         self.read_output(True)
-        self._loop.watch(status, loop.READ, self._take_status)
+        self._loop.watch(status, io_loop.READ, self._take_status)
 
     @property
     def has_ended(self) -> bool:
@@ -78,7 +78,7 @@ class Program:
     def read_output(self, is_wanted: bool) -> None:
         """Take what the program writes from now on, or let it wait."""
         for end in self._outputs:
-            self._loop.watch(end, loop.READ if is_wanted else 0, self._reader(end))
+            self._loop.watch(end, io_loop.READ if is_wanted else 0, self._reader(end))
 
     def give(self, content: bytes) -> None:
         """Give the program input; without content, the end of it."""
@@ -127,7 +127,7 @@ class Program:
                 del self._unread[:number]
                 taken += number
         except BlockingIOError:
-            self._loop.watch(self._stdin or 0, loop.WRITE, self._write)
+            self._loop.watch(self._stdin or 0, io_loop.WRITE, self._write)
         except OSError:
             # The program has closed it, and goes on.
             self._input_has_ended = True

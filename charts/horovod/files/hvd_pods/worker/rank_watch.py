@@ -12,7 +12,7 @@ from contextlib import suppress
 from typing import Collection, Iterable, Mapping
 
 from hvd_pods.common import contract, notices, processes
-from hvd_pods.rank import ranks
+from hvd_pods.rank import rank_registry
 from hvd_pods.worker import kept_states
 
 # Horovod's own variable: the seconds between two of its reports of ranks that have not joined.
@@ -45,11 +45,11 @@ class RankWatch:
         self._looked = 0.0
         self._idle: list[int] = []
         # The scripts whose state is kept, as far as the master knows.
-        self._kept: set[ranks.Script] = set()
+        self._kept: set[rank_registry.Script] = set()
 
     def look(self) -> float:
         """Look once, and return the seconds until the next look."""
-        scripts = {script.pid: script for script in ranks.running()}
+        scripts = {script.pid: script for script in rank_registry.running()}
         now = time.monotonic()
         kinds = dict.fromkeys(self._find_idle(scripts, now), notices.IDLE)
         stopped = {pid: find_stop(pid) for pid in scripts}
@@ -61,22 +61,22 @@ class RankWatch:
             if now - reported >= period:
                 self._seen[pid, kind] = (since, now)
                 content = {"kind": kind, "seconds": now - since, "period": period}
-                if not ranks.notify(scripts[pid], **content):
+                if not rank_registry.notify(scripts[pid], **content):
                     # The master does not answer: the others wait for the next look.
                     break
         return STOPPED_EVERY if self._kept else notices.LOOK_EVERY
 
-    def _period_of(self, kind: str, script: ranks.Script) -> float:
+    def _period_of(self, kind: str, script: rank_registry.Script) -> float:
         """The seconds between two notices of a kind about a script."""
         is_often = kind == notices.STOPPED and script in self._kept
         return min(STOPPED_EVERY, self._period) if is_often else self._period
 
-    def _notify_of_kept(self, scripts: Collection[ranks.Script]) -> None:
+    def _notify_of_kept(self, scripts: Collection[rank_registry.Script]) -> None:
         """Notify the master once of each rank whose state is in memory."""
         self._kept.intersection_update(scripts)
         for script in scripts:
             if script not in self._kept and kept_states.find_kept(script.run) is not None:
-                if not ranks.notify(script, kind=notices.KEPT):
+                if not rank_registry.notify(script, kind=notices.KEPT):
                     break
                 self._kept.add(script)
 

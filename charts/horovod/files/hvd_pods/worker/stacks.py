@@ -20,8 +20,8 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).absolute().parents[2]))
 from hvd_pods.common import hostile, paths, processes
-from hvd_pods.rank import ranks
-from hvd_pods.rank.ranks import STACK_SIGNAL
+from hvd_pods.rank import rank_registry
+from hvd_pods.rank.rank_registry import STACK_SIGNAL
 
 STATES = {
     "T": "is stopped by a signal: something has sent it SIGSTOP",
@@ -42,19 +42,19 @@ LIBRARIES = ("/site-packages/", "/dist-packages/", "/lib/python", "/horovod/", "
 LONGEST_PLACE = 200
 
 
-def ask(script: ranks.Script) -> str | None:
+def ask(script: rank_registry.Script) -> str | None:
     """Ask a rank for its stack: what to say, or None while it writes it. Raises OSError."""
     state = STATES.get(processes.read_stat(script.pid)[0], "")
     if state:
         return state
     # Without a handler, it would end the process.
-    if not ranks.has_signal(script.pid, STACK_SIGNAL, "SigCgt"):
+    if not rank_registry.has_signal(script.pid, STACK_SIGNAL, "SigCgt"):
         return (
             "shows no Python stack: it is still starting, or its command is not python, or has the "
             "option -E, -I or -S"
         )
     with suppress(OSError):
-        os.truncate(ranks.stack_file(script.rank), 0)
+        os.truncate(rank_registry.stack_file(script.rank), 0)
     os.kill(script.pid, STACK_SIGNAL)
     return None
 
@@ -70,9 +70,9 @@ def read(rank: int, pid: int, until: float) -> str:
         # In this order: what was written until then is read.
         is_late = time.monotonic() > until
         # The process has taken the signal, and its handler, which blocks it, has ended.
-        has_ended = not ranks.has_signal(pid, STACK_SIGNAL, "ShdPnd", "SigBlk")
+        has_ended = not rank_registry.has_signal(pid, STACK_SIGNAL, "ShdPnd", "SigBlk")
         with suppress(OSError):
-            now = hostile.read_file(Path(ranks.stack_file(rank)))
+            now = hostile.read_file(Path(rank_registry.stack_file(rank)))
         # A script may block the signal for ever.
         if now and (is_late or (now == before and has_ended)):
             return "shows its Python stack:\n" + OWN_FRAME.sub("", now.decode(errors="replace"))
@@ -97,7 +97,7 @@ def main() -> int:
     """Print what each rank does: a line, and its stack."""
     is_json = sys.argv[1:2] == ["--json"]
     numbers = sys.argv[2 if is_json else 1 :]
-    running = {script.rank: script for script in ranks.running()}
+    running = {script.rank: script for script in rank_registry.running()}
     asked = {}
     for rank in list(map(int, numbers)) or list(running):
         try:
