@@ -38,8 +38,8 @@ images: venv ## Run the tests inside the images, which are built first
 lifecycle: venv ## Run the tests that start, break and stop a local cluster
 	@$(PY) -m pytest -q tests/localkube
 
-gpu-bundle: venv ## Write what a machine with a GPU and no network needs for the proof (WHEEL=FILE)
-	@$(PY) -m images.gpus bundle $(if $(WHEEL),--wheel $(WHEEL))
+gpu-bundle: venv ## Write what a machine with a GPU and no network needs
+	@$(PY) -m images.gpus.bundle
 
 e2e: venv ## Run the tests that train on a real cluster
 	@$(PY) -m pytest -q tests/e2e

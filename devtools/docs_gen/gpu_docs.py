@@ -1,4 +1,4 @@
-"""Writes what docs/gpus.md says of the runs on a GPU, from images/gpus/gpu-proof.json."""
+"""Writes what docs/gpus.md says of the runs on a GPU, from images/gpus/figures.json."""
 
 from __future__ import annotations
 
@@ -10,9 +10,8 @@ from devtools.docs_gen.generated import replace_sections, table, wrap
 from images.builder.catalogue import ROOT
 
 PAGE = ROOT / "docs" / "gpus.md"
-# What `python3 -m images.gpus.proof` has written on the machine.
-FIGURES = ROOT / "images" / "gpus" / "gpu-proof.json"
-NOT_RUN: dict[str, Any] = {"result": {}}
+# What `python3 -m images.gpus` has written on the machine.
+FIGURES = ROOT / "images" / "gpus" / "figures.json"
 LOST = "a rank is killed three times, keep, warm ranks"
 
 
@@ -37,13 +36,12 @@ def measured(figures: dict[str, Any]) -> str:
         ),
         *(
             (f"ResNet-50, {batch}, each step waits for the GPU", rates(by_way))
-            for batch, by_way in stages.get("throughput-waiting", NOT_RUN)["result"].items()
+            for batch, by_way in stages["throughput-waiting"]["result"].items()
         ),
         ("JPEGs in place of synthetic images", data(stages["data"]["result"])),
         *(
             (f"`keep`, {name}", keep_cost(found))
             for name, found in stages["keep-cost"]["result"].items()
-            if isinstance(found, dict)
         ),
         ("`keep`, a killed rank", keep_restored(stages["keep-restored"]["result"])),
         ("Warm ranks", warm(stages["warm"]["result"])),
@@ -94,11 +92,11 @@ def data(found: dict[str, Any]) -> str:
         "JPEGs, GPU decodes": "the GPU decodes",
         "JPEGs, both decode": "these processes decode two of three batches, and the GPU the third",
     }
-    alone = found.get("alone") or {"JPEGs": found["loader alone"]}
     texts = []
     for way, who in ways.items():
         if way in found["gap in percent"]:
-            rate = f" ({alone[way]:,.0f} images/s while nothing trains)" if way in alone else ""
+            alone = found["alone"].get(way)
+            rate = f" ({alone:,.0f} images/s while nothing trains)" if alone else ""
             texts.append(f"{found['gap in percent'][way]:.0f} % slower where {who}{rate}")
     return "; ".join(texts)
 
@@ -146,20 +144,10 @@ def cluster(found: dict[str, Any]) -> list[tuple[str, str]]:
         rows.append((f"The chart with `nvidia.com/gpu: 1`, {name}", text))
     lost = found.get(LOST)
     if isinstance(lost, dict):
-        rows.append(("The chart, a rank killed three times", describe_kills(lost)))
+        times = ", ".join(f"{kill['seconds to the next step']:.1f}" for kill in lost["kills"])
+        text = f"{times} s from a kill to the end of the next step"
+        rows.append(("The chart, a rank killed three times", text))
     return rows
-
-
-def describe_kills(lost: dict[str, Any]) -> str:
-    kills = lost.get("kills")
-    if kills is None:
-        seconds = lost["seconds from a kill to the next step"]
-        more = ", with what the attempt waits for"
-    else:
-        seconds = [kill["seconds to the next step"] for kill in kills]
-        more = ""
-    times = ", ".join(f"{each:.1f}" for each in seconds)
-    return f"{times} s from a kill to the end of the next step{more}"
 
 
 def generated_texts() -> dict[Path, str]:

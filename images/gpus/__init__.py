@@ -1,1 +1,5 @@
-"""The proof on a GPU: what is brought to a machine that has one, and what runs there."""
+"""What is checked and measured on a GPU: `python3 -m images.gpus`, on a machine without a network.
+
+bundle.py writes what such a machine lacks. Each other program is a stage, or a part of one, and
+uses the Python, PyTorch and CUDA of that machine.
+"""

@@ -1,28 +1,79 @@
-"""`python -m images.gpus bundle [--wheel FILE]`."""
+"""Check and measure on this machine's GPU: `python3 -m images.gpus --out FOLDER [STAGE...]`.
+
+Without names of stages, all of them run. What a stage prints goes to FOLDER/STAGE.txt, and what it
+found to FOLDER/figures.json, together with what earlier runs have found there.
+"""
 
 from __future__ import annotations
 
 import argparse
+import json
+import os
+import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
-from devtools.common.errors import DevtoolsError
-from devtools.common.ui import show_error
-from images.gpus.bundle import write_bundle
+from images.gpus.install import install
+from images.gpus.stages import GROUPS, environment, run
+
+GPU_FIELDS = "name,driver_version,memory.total,compute_cap"
+VERSIONS = """
+import json, torch
+nccl = ".".join(map(str, torch.cuda.nccl.version()))
+print(json.dumps({"torch": torch.__version__, "cuda": torch.version.cuda, "nccl": nccl}))
+"""
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="python -m images.gpus")
-    commands = parser.add_subparsers(required=True, dest="command")
-    bundle = commands.add_parser("bundle", help="write what a GPU machine without a network needs")
-    bundle.add_argument("--wheel", type=Path, help="Horovod for that machine; it compiles without")
+    """Run the stages. Returns 1 when one of them has failed."""
+    parser = argparse.ArgumentParser(prog="python3 -m images.gpus")
+    parser.add_argument("--out", type=Path, required=True, help="folder of the results")
+    parser.add_argument("stages", nargs="*", help="names of stages; all without them")
     options = parser.parse_args()
-    try:
-        write_bundle(options.wheel)
-    except DevtoolsError as error:
-        show_error(error)
-        return 1
-    return 0
+    names = [stage.name for group in GROUPS for stage in group]
+    if unknown := {*options.stages} - {*names}:
+        parser.error(f"{', '.join(sorted(unknown))}: expected {', '.join(names)}")
+    chosen = options.stages or names
+    options.out.mkdir(parents=True, exist_ok=True)
+    install(options.out)
+    file = options.out / "figures.json"
+    figures = json.loads(file.read_text()) if file.exists() else {"stages": {}}
+    figures["machine"] = describe_machine()
+    failed = []
+    for group in GROUPS:
+        together = [stage for stage in group if stage.name in chosen]
+        with ThreadPoolExecutor(len(group)) as pool:
+            results = [*pool.map(lambda stage: run(stage, options.out), together)]
+        for stage, result in zip(together, results, strict=True):
+            figures["stages"][stage.name] = result
+            if result["exit"] and not stage.may_fail:
+                failed.append(stage.name)
+        file.write_text(json.dumps(figures, indent=1) + "\n")
+    print("failed:", ", ".join(failed) or "none", flush=True)
+    return 1 if failed else 0
+
+
+def describe_machine() -> dict[str, Any]:
+    """Card, driver and versions."""
+    gpus = answer_of("nvidia-smi", f"--query-gpu={GPU_FIELDS}", "--format=csv,noheader")
+    return {
+        "gpus": [
+            dict(zip(GPU_FIELDS.split(","), line.split(", "), strict=False))
+            for line in gpus.splitlines()
+        ],
+        "cpus": os.cpu_count(),
+        "python": ".".join(map(str, sys.version_info[:3])),
+        **json.loads(answer_of(sys.executable, "-c", VERSIONS) or "{}"),
+    }
+
+
+def answer_of(*command: str) -> str:
+    """What a command prints; nothing when it fails."""
+    return subprocess.run(
+        command, env=environment(), capture_output=True, text=True, check=False
+    ).stdout
 
 
 if __name__ == "__main__":

@@ -1,25 +1,25 @@
-"""Writes what a machine with a GPU and no network needs for the proof: `make gpu-bundle`."""
+"""Writes what a machine with a GPU and no network needs to `.gpu`: `make gpu-bundle`."""
 
 from __future__ import annotations
 
-import lzma
 import shutil
 import subprocess
 import sys
 import tarfile
+import tempfile
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from devtools.common.commands import read_output
 from devtools.common.errors import DevtoolsError
-from devtools.common.ui import note
+from devtools.common.ui import note, show_error
 from devtools.localkube.config import CNI_PLUGINS
 from devtools.localkube.preflight import PACKAGES
 from devtools.toolchain.tools import tool
-from images.builder.catalogue import ROOT
 from images.builder.sdist import write_sdist
+from images.gpus import machine
+from images.gpus.stages import BUNDLE
 
-FOLDER = ROOT / ".gpu"
 # A part travels in one piece; some ways to such a machine take no more.
 PART_BYTES = 60 << 20
 # Python of the machine, and what the project and Horovod import there. Frameworks, NumPy and what
@@ -36,27 +36,23 @@ REQUIREMENTS = Path(__file__).with_name("requirements.txt")
 OF_THE_SYSTEM = ("libc", "libm", "libdl", "libpthread", "librt", "libresolv")
 
 
-def write_bundle(wheel: Path | None) -> list[Path]:
-    """Writes the parts, folders below `.gpu`, and returns them.
-
-    wheel: Horovod, compiled for that machine's Python and PyTorch. Without one that fits, the
-    machine compiles the source, which takes 16 cores two minutes. Raises DevtoolsError when a part
-    is too large.
-    """
-    shutil.rmtree(FOLDER, ignore_errors=True)
-    first = FOLDER / "1"
-    second = FOLDER / "2"
+def write_bundle() -> None:
+    """Writes the parts, folders below `.gpu`. Raises DevtoolsError when a part is too large."""
+    shutil.rmtree(BUNDLE, ignore_errors=True)
+    first = BUNDLE / "1"
+    second = BUNDLE / "2"
     for part in (first, second):
         part.mkdir(parents=True)
     note("fetching packages for Python")
     fetch_packages(first / "packages")
     write_sdist(first)
-    if wheel is not None:
-        shutil.copy2(wheel, first / "packages")
     note("packing the local Kubernetes")
-    pack_tools({"kube": first, "coredns": second, "pause": second, "helm4": second})
-    (second / "go-version").write_text(read_output(["go", "env", "GOVERSION"], remedy="install Go"))
-    pack_programs(second / "programs.tar.xz")
+    kube, *others = map(tool, ("kube", "coredns", "pause", "helm4"))
+    with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor() as pool:
+        content = [in_cache([kube]), in_cache(others) | write_scripts(kube, Path(folder))]
+        content[1] |= debian_programs()
+        archives = [part / machine.ARCHIVE for part in (first, second)]
+        list(pool.map(pack, content, archives))
     for part in (first, second):
         size = sum(file.stat().st_size for file in part.rglob("*") if file.is_file())
         note(f"{part}: {size / (1 << 20):.1f} MiB")
@@ -65,7 +61,6 @@ def write_bundle(wheel: Path | None) -> list[Path]:
                 f"{part} has {size >> 20} MiB, and a part may have {PART_BYTES >> 20}",
                 "move some of its content to another part in images/gpus/bundle.py",
             )
-    return [first, second]
 
 
 def fetch_packages(folder: Path) -> None:
@@ -77,40 +72,45 @@ def fetch_packages(folder: Path) -> None:
     subprocess.run([*command, "-d", str(folder), "-r", str(REQUIREMENTS)], check=True)
 
 
-def pack_tools(places: dict[str, Path]) -> None:
-    """Compresses tools of the toolchain to PART/tools/FOLDER/PROGRAM.xz."""
-
-    def pack(name: str) -> None:
-        program = tool(name)
-        folder = places[name] / "tools" / program.parent.name
-        folder.mkdir(parents=True)
-        compress(program, folder / f"{program.name}.xz")
-
-    with ThreadPoolExecutor(2) as pool:
-        list(pool.map(pack, places))
+def in_cache(tools: list[Path]) -> dict[Path, Path]:
+    """Where programs of the toolchain go, and where they are."""
+    return {machine.CACHE / "tools" / path.parent.name / path.name: path for path in tools}
 
 
-def compress(source: Path, target: Path) -> None:
-    with source.open("rb") as file, lzma.open(target, "wb", preset=6) as packed:
-        shutil.copyfileobj(file, packed, 1 << 20)
+def write_scripts(kube: Path, folder: Path) -> dict[Path, Path]:
+    """Writes scripts for programs that the project calls by name; returns where they go.
+
+    The names of the tools' folders hold the version of Go, for which alone Go is called.
+    """
+    version = read_output(["go", "env", "GOVERSION"], remedy="install Go").strip()
+    (there,) = in_cache([kube])
+    texts = {
+        "go": f'[ "$1 $2" = "env GOVERSION" ] && echo {version} || exit 1',
+        "helm": f'exec {machine.CACHE}/tools/helm4-*/helm "$@"',
+        "kubectl": f'exec {there} kubectl "$@"',
+    }
+    for name, text in texts.items():
+        (folder / name).write_text(f"#!/bin/sh\n{text}\n")
+        (folder / name).chmod(0o755)
+    return {machine.PROGRAMS / name: folder / name for name in texts}
 
 
-def pack_programs(target: Path) -> None:
-    """Packs Debian's programs that the local Kubernetes needs, with their libraries."""
+def debian_programs() -> dict[Path, Path]:
+    """Where Debian's programs that the local Kubernetes needs go, with their libraries, and where
+    they are.
+    """
     names = {name for programs in PACKAGES.values() for name in programs}
-    names -= {"mount", "umount", "unshare"}
-    with lzma.open(target, "wb", preset=6) as packed, tarfile.open(fileobj=packed, mode="w") as tar:
-        libraries: dict[str, Path] = {}
-        for name in sorted(names):
-            found = shutil.which(name, path=f"{CNI_PLUGINS}:/usr/sbin:/usr/bin:/sbin:/bin")
-            program = Path(name) if name.startswith("/") else Path(found or "")
-            if not program.is_file():
-                raise DevtoolsError(f"{name} is not installed", "start the local cluster once")
-            folder = "cni" if CNI_PLUGINS in program.parents else "bin"
-            tar.add(program.resolve(), f"{folder}/{program.name}")
-            libraries |= libraries_of(program)
-        for name, path in sorted(libraries.items()):
-            tar.add(path.resolve(), f"lib/{name}")
+    found: dict[Path, Path] = {}
+    for name in sorted(names - {"mount", "umount", "unshare"}):
+        program = Path(shutil.which(name, path="/usr/sbin:/usr/bin:/sbin:/bin") or "")
+        if not program.is_file():
+            raise DevtoolsError(f"{name} is not installed", "start the local cluster once")
+        is_plugin = CNI_PLUGINS in program.parents
+        folder = machine.CNI_PLUGINS if is_plugin else machine.PROGRAMS
+        found[folder / program.name] = program.resolve()
+        for library, path in libraries_of(program).items():
+            found[machine.LIBRARIES / library] = path.resolve()
+    return found
 
 
 def libraries_of(program: Path) -> dict[str, Path]:
@@ -122,3 +122,23 @@ def libraries_of(program: Path) -> dict[str, Path]:
         if arrow and rest.startswith("/") and name.partition(".so")[0] not in OF_THE_SYSTEM:
             found[name] = Path(rest.split()[0])
     return found
+
+
+def pack(content: dict[Path, Path], archive: Path) -> None:
+    """Compresses files; each is below machine.WORK there."""
+    with tarfile.open(archive, "w:xz", preset=6) as tar:
+        for there, here in content.items():
+            tar.add(here, str(there.relative_to(machine.WORK)))
+
+
+def main() -> int:
+    try:
+        write_bundle()
+    except DevtoolsError as error:
+        show_error(error)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,7 +1,7 @@
 """What messages of CUDA and NCCL mean for a run, and what to do about it.
 
 The messages of two ranks on one GPU and of a GPU that is not there are those of an H200 with CUDA
-13.0 and NCCL 2.28 (images/gpus/gpu-proof.json); the others are from the sources of PyTorch 2.11
+13.0 and NCCL 2.28 (images/gpus/figures.json); the others are from the sources of PyTorch 2.11
 and NCCL 2.30, and from the texts of `cudaError_t` in CUDA's runtime.
 """
 

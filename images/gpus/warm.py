@@ -12,9 +12,12 @@ from typing import Any
 
 from devtools.common.waiting import wait_until
 from devtools.pods.warm_worker import WarmWorker, is_alive, warm_process, worker_root
-from images.gpus.proof.places import PROJECT
+from images.gpus.stages import PROJECT
 
 ROUNDS = 4
+# Of a rank's start.
+PARTS = ("script", "imports", "hvd.init", "CUDA context", "first allreduce")
+TOTAL = "start to first allreduce"
 # As mode direct starts the only rank.
 ONLY_RANK = {
     "HOROVOD_CONTROLLER": "gloo",
@@ -84,31 +87,29 @@ class GpuWorker(WarmWorker):
         }
         return {**own, **brought, "PYTHONPATH": ":".join(paths), "OMP_NUM_THREADS": "8"}
 
-    def launch(self, *arguments: str) -> tuple[float, subprocess.Popen[str]]:
-        """Start a rank; return when, and its client."""
+    def launch(self, *arguments: str) -> subprocess.Popen[str]:
+        """Start a rank; return its client."""
         script = self.root / "train.py"
         script.write_text(SCRIPT)
-        began = time.time()
-        process = subprocess.Popen(
+        return subprocess.Popen(
             self.command("python3", str(script), *arguments),
             env={**self.environment(), **ONLY_RANK},
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
         )
-        return began, process
 
     def time_rank(self) -> dict[str, Any]:
         """Seconds of each part of a rank's start. Raises SystemExit where it fails."""
-        began, process = self.launch()
-        output, _ = process.communicate(timeout=60)
+        began = time.time()
+        output, _ = self.launch().communicate(timeout=60)
         times = times_in(output)
         found: dict[str, Any] = {"forked": times["forked"], "nccl": times["nccl"]}
         last = began
-        for part in ("script", "imports", "hvd.init", "CUDA context", "first allreduce"):
+        for part in PARTS:
             found[part] = times[part] - last
             last = times[part]
-        found["start to first allreduce"] = last - began
+        found[TOTAL] = last - began
         return found
 
 
@@ -122,10 +123,11 @@ def times_in(output: str) -> dict[str, Any]:
 
 def summarize(rows: list[dict[str, Any]]) -> dict[str, Any]:
     """Medians of seconds, and how many ranks were forks and had loaded NCCL."""
-    parts = [name for name, value in rows[0].items() if isinstance(value, float)]
-    totals = [row["start to first allreduce"] for row in rows]
+    totals = [row[TOTAL] for row in rows]
     return {
-        **{part: round(statistics.median(row[part] for row in rows), 3) for part in parts},
+        **{
+            part: round(statistics.median(row[part] for row in rows), 3) for part in (*PARTS, TOTAL)
+        },
         "range": [round(min(totals), 3), round(max(totals), 3)],
         "forked": sum(row["forked"] for row in rows),
         "loaded NCCL": sum(row["nccl"] for row in rows),
@@ -135,7 +137,7 @@ def summarize(rows: list[dict[str, Any]]) -> dict[str, Any]:
 
 def end_one(worker: GpuWorker, *, client: bool) -> dict[str, Any]:
     """Kill a rank that holds memory of the GPU, or its client, as when the master is gone."""
-    _, process = worker.launch("60")
+    process = worker.launch("60")
     assert process.stdout is not None
     line = next(line for line in process.stdout if "TIMES " in line)
     rank = times_in(line)["pid"]
@@ -164,7 +166,7 @@ def main() -> None:
             print("warm", found["warm"], flush=True)
             found["killed rank"] = end_one(worker, client=False)
             after = worker.time_rank()
-            found["next rank after it"] = round(after["start to first allreduce"], 3)
+            found["next rank after it"] = round(after[TOTAL], 3)
             found["killed client"] = end_one(worker, client=True)
             began = time.monotonic()
             wait_until(lambda: memory_in_use().startswith("0 MiB"), 20, "the GPU's memory is free")

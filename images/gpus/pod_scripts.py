@@ -1,24 +1,23 @@
-"""What runs in the pods of the proof: each script prints what the cluster's part reads."""
+"""What runs in the pods: each script prints what the stage `cluster` reads."""
 
 PROBE = r"""
 import glob, json, os, torch, horovod.torch as hvd
 hvd.init()
-device = os.environ["TEST_DEVICE"]
-if device == "cuda":
-    torch.cuda.set_device(hvd.local_rank())
-x = torch.full((1 << 20,), hvd.rank() + 1.0, device=device)
+torch.cuda.set_device(hvd.local_rank())
+x = torch.full((1 << 20,), hvd.rank() + 1.0, device="cuda")
 y = hvd.allreduce(x, op=hvd.Sum)
 right = float(y.min()) == float(y.max()) == hvd.size() * (hvd.size() + 1) / 2
 shm = os.statvfs("/dev/shm")
 print("RESULT " + json.dumps({
-    "right": right, "device": torch.cuda.get_device_name() if device == "cuda" else "cpu",
+    "right": right, "device": torch.cuda.get_device_name(),
     "NCCL is loaded": "libnccl" in open("/proc/self/maps").read(), "user": os.getuid(),
     "device files": sorted(glob.glob("/dev/nvidia*")),
     "OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS"),
     "MiB of shared memory": shm.f_blocks * shm.f_bsize >> 20}), flush=True)
 """
 # It loses its rank three times, each time after some seconds of training: an attempt that fails
-# before it has reported a step is followed by a pause.
+# before it has reported a step is followed by a pause. What a kill costs stays in the worker's
+# memory, as what `keep` has.
 LOST = r"""
 import json, os, signal, time
 parts = {"script": time.time()}
@@ -26,10 +25,9 @@ import torch, horovod.torch as hvd, keep
 from hvd_progress import report
 hvd.init()
 parts["hvd.init"] = time.time()
-device = os.environ["TEST_DEVICE"]
 torch.manual_seed(1)
 model = torch.nn.Sequential(torch.nn.Linear(256, 4096), torch.nn.ReLU(), torch.nn.Linear(4096, 256))
-model = model.to(device)
+model = model.to("cuda")
 parts["model"] = time.time()
 optimizer = torch.optim.Adam(model.parameters(), 1e-3)
 optimizer = hvd.DistributedOptimizer(optimizer, model.named_parameters())
@@ -37,28 +35,31 @@ parts["optimizer"] = time.time()
 state = keep.State(model=model, optimizer=optimizer)
 begin = number = state.restore()
 parts["restore"] = time.time()
-print(f"STEP {begin} begins at {time.time():.3f}", flush=True)
-is_last = int(os.environ["HVD_ATTEMPT"]) > 3
+file = "/dev/shm/kills.json"
+killed_at, kills = json.load(open(file)) if os.path.exists(file) else (None, [])
+is_last = len(kills) == 2
 while time.time() < parts["restore"] + (1 if is_last else 5):
-    x = torch.randn(64, 256, generator=torch.Generator().manual_seed(number)).to(device)
+    x = torch.randn(64, 256, generator=torch.Generator().manual_seed(number)).to("cuda")
     optimizer.zero_grad()
     loss = (model(x) - x).square().mean()
     loss.backward()
     optimizer.step()
     state.commit()
-    if number == begin:
+    if number == begin and killed_at:
         loss.item()
         parts["step"] = time.time()
-        print(f"STEP {number} done at {time.time():.3f}", flush=True)
-        print("PARTS " + json.dumps(parts), flush=True)
+        seconds = {part: round(at - killed_at, 2) for part, at in parts.items()}
+        kills += [{"seconds to the next step": seconds["step"], "seconds to the end of": seconds}]
     number += 1
     report(number)
 if not is_last:
     # A commit is complete some milliseconds after the call.
     time.sleep(0.1)
-    print(f"STEP {number - 1} killed at {time.time():.3f}", flush=True)
+    with open(file, "w") as out:
+        json.dump([time.time(), kills], out)
     os.kill(os.getpid(), signal.SIGKILL)
-print("RESULT " + json.dumps({"begin": begin, "loss": float(loss.detach())}), flush=True)
+print("RESULT " + json.dumps(
+    {"begin": begin, "loss": float(loss.detach()), "kills": kills}), flush=True)
 """
 JAX = r"""
 import json, jax, jax.numpy as jnp
@@ -82,9 +83,8 @@ print("RESULT " + json.dumps({
 jax.distributed.shutdown()
 """
 STAYS = r"""
-import os, time, torch
-device = os.environ["TEST_DEVICE"]
-x = torch.ones(1 << 28 if device == "cuda" else 1 << 20, device=device)
+import time, torch
+x = torch.ones(1 << 28, device="cuda")
 print("STAYS", flush=True)
 until = time.time() + 90
 while time.time() < until:

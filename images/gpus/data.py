@@ -21,7 +21,7 @@ from PIL import Image
 from torchvision import transforms
 from torchvision.io import ImageReadMode, decode_jpeg
 
-from images.gpus.proof.helpers import images, resnet, start, step, tell
+from images.gpus.training import images, resnet, start, step, tell
 
 BATCH = 256
 STEPS = 50
@@ -29,6 +29,9 @@ FILES = 768
 LOADERS = len(os.sched_getaffinity(0))
 # Those that only read files for the GPU.
 READERS = 4
+# Batches that loaders have ready when the first step begins, beside two of each process: they are
+# not counted.
+READY = 8
 # Of so many batches, the GPU decodes one where the loader decodes the others.
 GPU_DECODES_EACH = 3
 SIZE = 224
@@ -90,11 +93,6 @@ def load(files: list[Path], batches: int, *, decode: bool) -> Iterable[Any]:
         collate_fn=None if decode else join,
     )
     return loader
-
-
-def ready(loaders: int) -> int:
-    """Batches that loaders have ready when the first step begins: they are not counted."""
-    return 2 * loaders + 8
 
 
 def choose_crops(number: int, width: int, height: int) -> torch.Tensor:
@@ -173,7 +171,9 @@ def ahead(
             yield made
 
 
-def rate(stream: Iterable[Any], use: Callable[[Any], object], skipped: int, steps: int) -> float:
+def rate(
+    stream: Iterable[Any], use: Callable[[Any], object], skipped: int, steps: int = STEPS
+) -> float:
     """Images a second of `steps` batches, after so many that are not counted."""
     for number, batch in enumerate(stream):
         if number == skipped:
@@ -186,71 +186,86 @@ def rate(stream: Iterable[Any], use: Callable[[Any], object], skipped: int, step
     raise SystemExit("the loader has too few batches")
 
 
+class Training:
+    """A model that is trained with each kind of batch; `rate` of each gives images a second."""
+
+    def __init__(self, files: list[Path]) -> None:
+        self.files = files
+        self.model = resnet()
+        self.optimizer = hvd.DistributedOptimizer(
+            torch.optim.SGD(self.model.parameters(), 0.1, momentum=0.9),
+            self.model.named_parameters(),
+        )
+        self.mean = MEAN.cuda()
+        self.deviation = DEVIATION.cuda()
+        self.fixed = images(BATCH)
+
+    def train(self, batch: tuple[torch.Tensor, torch.Tensor]) -> None:
+        step(self.model, self.optimizer, batch)
+
+    def train_decoded(self, batch: tuple[torch.Tensor, torch.Tensor]) -> None:
+        # The pictures are in channels_last as they come.
+        x = batch[0].cuda(non_blocking=True).permute(0, 3, 1, 2).float()
+        x = x.sub_(self.mean).div_(self.deviation)
+        self.train((x, batch[1].cuda(non_blocking=True)))
+
+    def synthetic(self, steps: int = STEPS) -> float:
+        batches = (self.fixed[each % len(self.fixed)] for each in range(5 + steps))
+        return rate(batches, self.train, 5, steps)
+
+    def by_loader(self, use: Callable[[Any], object]) -> float:
+        skipped = READY + 2 * LOADERS
+        return rate(load(self.files, skipped + STEPS, decode=True), use, skipped)
+
+    def by_gpu(self, use: Callable[[Any], object]) -> float:
+        skipped = READY + 2 * READERS
+        stream = load(self.files, skipped + STEPS, decode=False)
+        return rate(ahead(stream, decode_raw), use, skipped)
+
+    def by_both(self) -> float:
+        skipped = READY + 2 * LOADERS
+        total = skipped + STEPS
+        decoded = iter(load(self.files, total, decode=True))
+        raw = ahead(load(self.files, total, decode=False), decode_raw)
+        turns = (number % GPU_DECODES_EACH == 0 for number in range(total))
+        stream = (
+            (self.train, next(raw)) if gpu else (self.train_decoded, next(decoded)) for gpu in turns
+        )
+        return rate(stream, lambda turn: turn[0](turn[1]), skipped)
+
+
+def use_nothing(_batch: object) -> None:
+    """What is measured is the loader alone."""
+
+
 def main() -> None:
     start()
     torch.backends.cudnn.benchmark = True
     folder = tempfile.mkdtemp(prefix="hvd-jpegs-")
     with multiprocessing.get_context("fork").Pool(LOADERS) as pool:
         pool.map(make_file, [(folder, number) for number in range(FILES)], chunksize=8)
-    files = sorted(Path(folder).glob("*.jpg"))
-    mean = MEAN.cuda()
-    deviation = DEVIATION.cuda()
-    model = resnet()
-    optimizer = hvd.DistributedOptimizer(
-        torch.optim.SGD(model.parameters(), 0.1, momentum=0.9), model.named_parameters()
-    )
-
-    def train(batch: tuple[torch.Tensor, torch.Tensor]) -> None:
-        step(model, optimizer, batch)
-
-    def train_decoded(batch: tuple[torch.Tensor, torch.Tensor]) -> None:
-        # The pictures are in channels_last as they come.
-        x = batch[0].cuda(non_blocking=True).permute(0, 3, 1, 2).float()
-        train((x.sub_(mean).div_(deviation), batch[1].cuda(non_blocking=True)))
-
-    fixed = images(BATCH)
-
-    def synthetic(number: int) -> Iterable[Any]:
-        return (fixed[each % len(fixed)] for each in range(number))
-
-    ways = ("synthetic", "JPEGs", "JPEGs, GPU decodes", "JPEGs, both decode")
-    rates: dict[str, list[float]] = {way: [] for way in ways}
-    alone: dict[str, float] = {}
+    training = Training(sorted(Path(folder).glob("*.jpg")))
+    training.synthetic(10)
+    alone = {"JPEGs": training.by_loader(use_nothing)}
     problem = ""
-
-    def measure_loader(use: Callable[[Any], object]) -> float:
-        skipped = ready(LOADERS)
-        return rate(load(files, skipped + STEPS, decode=True), use, skipped, STEPS)
-
-    def measure_gpu(use: Callable[[Any], object]) -> float:
-        skipped = ready(READERS)
-        stream = load(files, skipped + STEPS, decode=False)
-        return rate(ahead(stream, decode_raw), use, skipped, STEPS)
-
-    def measure_both() -> float:
-        skipped = ready(LOADERS)
-        total = skipped + STEPS
-        decoded = iter(load(files, total, decode=True))
-        by_gpu = ahead(load(files, total, decode=False), decode_raw)
-        turns = (number % GPU_DECODES_EACH == 0 for number in range(total))
-        stream = ((train, next(by_gpu)) if gpu else (train_decoded, next(decoded)) for gpu in turns)
-        return rate(stream, lambda turn: turn[0](turn[1]), skipped, STEPS)
-
-    rate(synthetic(15), train, 5, 10)
-    alone["JPEGs"] = measure_loader(lambda batch: None)
     try:
-        alone["JPEGs, GPU decodes"] = measure_gpu(lambda batch: None)
+        alone["JPEGs, GPU decodes"] = training.by_gpu(use_nothing)
     except RuntimeError as error:
         # A torchvision may lack the decoder.
         problem = str(error)[:300]
+    ways: dict[str, Callable[[], float]] = {
+        "synthetic": training.synthetic,
+        "JPEGs": lambda: training.by_loader(training.train_decoded),
+    }
+    if not problem:
+        ways["JPEGs, GPU decodes"] = lambda: training.by_gpu(training.train)
+        ways["JPEGs, both decode"] = training.by_both
+    rates: dict[str, list[float]] = {way: [] for way in ways}
     for _ in range(2):
-        rates["JPEGs"].append(measure_loader(train_decoded))
-        rates["synthetic"].append(rate(synthetic(5 + STEPS), train, 5, STEPS))
-        if not problem:
-            rates["JPEGs, GPU decodes"].append(measure_gpu(train))
-            rates["JPEGs, both decode"].append(measure_both())
+        for way, measure in ways.items():
+            rates[way].append(measure())
         print(rates, flush=True)
-    middle = {name: statistics.median(values) for name, values in rates.items() if values}
+    middle = {way: statistics.median(found) for way, found in rates.items()}
     tell(
         {
             "images per second": rates,
@@ -259,8 +274,7 @@ def main() -> None:
             "processes that read for the GPU": READERS,
             "the GPU decodes": problem or "yes",
             "gap in percent": {
-                name: round(100 * (1 - value / middle["synthetic"]), 1)
-                for name, value in middle.items()
+                way: round(100 * (1 - middle[way] / middle["synthetic"]), 1) for way in ways
             },
         }
     )

@@ -1,8 +1,7 @@
 """A device plugin for the kubelet: one `nvidia.com/gpu`, with the device files of the machine.
 
-`plugin real|fake FOLDER`; fake offers /dev/zero, for a rehearsal without a GPU. FOLDER is where the
-kubelet has its socket. It is for a machine where NVIDIA's own plugin cannot be had. The messages of
-the kubelet's API (v1beta1) are few, and encoded by hand.
+`device_plugin FOLDER`, where the kubelet has its socket. It is for a machine where NVIDIA's own
+plugin cannot be had. The messages of the kubelet's API (v1beta1) are few, and encoded by hand.
 """
 
 from __future__ import annotations
@@ -16,12 +15,10 @@ from typing import Any
 
 import grpc
 
-SOCKET = "proof-gpu.sock"
+SOCKET = "hvd-gpu.sock"
 
 
 def devices() -> list[str]:
-    if sys.argv[1] == "fake":
-        return ["/dev/zero"]
     return [str(path) for path in sorted(Path("/dev").glob("nvidia*")) if not path.is_dir()]
 
 
@@ -39,52 +36,33 @@ def field(number: int, value: str | bytes) -> bytes:
     return varint(number << 3 | 2) + varint(len(raw)) + raw
 
 
-def count_requests(raw: bytes) -> int:
-    """How many containers an AllocateRequest is for: it has one field for each."""
-    number = 0
-    at = 0
-    while at < len(raw):
-        at += 1
-        length = 0
-        shift = 0
-        while raw[at] & 128:
-            length |= (raw[at] & 127) << shift
-            shift += 7
-            at += 1
-        length |= raw[at] << shift
-        at += 1 + length
-        number += 1
-    return number
-
-
 def watch(_request: bytes, context: Any) -> Iterator[bytes]:
     yield field(1, field(1, "gpu-0") + field(2, "Healthy"))
     while context.is_active():
         time.sleep(1)
 
 
-def allocate(raw: bytes, _context: Any) -> bytes:
+def allocate(_request: bytes, _context: Any) -> bytes:
+    """What the one container of a request gets: the kubelet asks for each container by itself."""
     given = b"".join(
         field(3, field(1, device) + field(2, device) + field(3, "rw")) for device in devices()
     )
     variable = field(1, field(1, "NVIDIA_VISIBLE_DEVICES") + field(2, "all"))
-    return field(1, variable + given) * count_requests(raw)
+    return field(1, variable + given)
 
 
-def answer_nothing(_request: bytes, _context: Any) -> bytes:
+def no_options(_request: bytes, _context: Any) -> bytes:
+    """Without options, the kubelet calls no further method."""
     return b""
 
 
 def main() -> None:
-    folder = Path(sys.argv[2])
+    folder = Path(sys.argv[1])
     bytes_only: Any = {"request_deserializer": bytes, "response_serializer": bytes}
-    unary = grpc.unary_unary_rpc_method_handler
     methods = {
-        "Allocate": unary(allocate, **bytes_only),
-        "GetDevicePluginOptions": unary(answer_nothing, **bytes_only),
-        "GetPreferredAllocation": unary(answer_nothing, **bytes_only),
+        "Allocate": grpc.unary_unary_rpc_method_handler(allocate, **bytes_only),
+        "GetDevicePluginOptions": grpc.unary_unary_rpc_method_handler(no_options, **bytes_only),
         "ListAndWatch": grpc.unary_stream_rpc_method_handler(watch, **bytes_only),
-        "PreStartContainer": unary(answer_nothing, **bytes_only),
     }
     server = grpc.server(futures.ThreadPoolExecutor(8))
     handler = grpc.method_handlers_generic_handler("v1beta1.DevicePlugin", methods)

@@ -1,0 +1,211 @@
+"""ResNet-50 with `keep`: what a commit costs, and what is restored after a kill.
+
+`keeping cost` measures `keep.State.commit()` in each step and in each tenth. `keeping restored`
+kills a training after a commit and goes on from what `keep` has, bit for bit as one without a kill;
+`keeping train NAME UNTIL` is one of its trainings.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import Any
+
+import horovod.torch as hvd
+import keep
+import torch
+
+from images.gpus.training import (
+    compare,
+    cost,
+    images,
+    milliseconds,
+    resnet,
+    start,
+    step,
+    tell,
+)
+
+OPTIMIZERS = {
+    "SGD with momentum": lambda p: torch.optim.SGD(p, 0.1, momentum=0.9),
+    "Adam": lambda p: torch.optim.Adam(p, 1e-3),
+}
+# With the smaller batch, the CPU that starts the kernels takes as long as the GPU.
+SIZES = (128, 256)
+STEPS_OF_A_BLOCK = 10
+ROUNDS = 6
+# Of a training that is killed.
+STEPS = 6
+KILLED_AFTER = 3
+# A folder for each of these trainings, in memory as that of a worker.
+KEPT = f"{keep.FOLDER}-killed"
+
+
+def make(name: str) -> tuple[torch.nn.Module, Any]:
+    model = resnet()
+    optimizer = OPTIMIZERS[name](model.parameters())
+    return model, hvd.DistributedOptimizer(optimizer, model.named_parameters())
+
+
+def tensors_of(tree: Any) -> Iterator[torch.Tensor]:
+    """All tensors of a state, in their order."""
+    if isinstance(tree, torch.Tensor):
+        yield tree
+    elif isinstance(tree, (dict, list, tuple)):
+        for each in tree.values() if isinstance(tree, dict) else tree:
+            yield from tensors_of(each)
+
+
+def measure(name: str, size: int) -> dict[str, Any]:
+    model, optimizer = make(name)
+    batches = images(size)
+    for each in batches:
+        step(model, optimizer, each)
+    state = keep.State(name=f"{name[:3]}-{size}", model=model, optimizer=optimizer)
+    state.restore()
+    calls: list[float] = []
+
+    def commit() -> None:
+        began = time.perf_counter()
+        state.commit()
+        calls.append(time.perf_counter() - began)
+
+    def train(every: int) -> None:
+        for number in range(STEPS_OF_A_BLOCK):
+            step(model, optimizer, batches[number % len(batches)])
+            if every and number % every == every - 1:
+                commit()
+
+    for _ in range(4):
+        commit()
+    calls.clear()
+    blocks = {"none": 0, "each step": 1, "each tenth step": 10}
+    times = compare(
+        {way: partial(train, every) for way, every in blocks.items()}, ROUNDS, STEPS_OF_A_BLOCK
+    )
+    sizes = [
+        tensor.numel() * tensor.element_size()
+        for tensor in tensors_of([model.state_dict(), optimizer.state_dict()])
+    ]
+    found = {
+        "tensors": len(sizes),
+        "megabytes": round(sum(sizes) / 1e6, 1),
+        "milliseconds of a step": {way: milliseconds(times[way]) for way in times},
+        "milliseconds of a call": milliseconds(calls),
+        "longest call": round(1e3 * max(calls), 2),
+        "cost": {way: cost(times[way], times["none"]) for way in times if way != "none"},
+        "GPU memory in MiB": torch.cuda.max_memory_allocated() >> 20,
+    }
+    print(name, size, found, flush=True)
+    began = time.perf_counter()
+    state.save()
+    found["milliseconds to save"] = round(1e3 * (time.perf_counter() - began), 1)
+    return found
+
+
+def measure_all() -> None:
+    shutil.rmtree(keep.FOLDER, ignore_errors=True)
+    start()
+    torch.backends.cudnn.benchmark = True
+    tell({f"{name}, batch {size}": measure(name, size) for name in OPTIMIZERS for size in SIZES})
+    shutil.rmtree(keep.FOLDER, ignore_errors=True)
+    os._exit(0)
+
+
+def digest(tree: Any) -> str:
+    """A checksum of all tensors of a state."""
+    found = hashlib.sha256()
+    for tensor in tensors_of(tree):
+        flat = tensor.detach().cpu().contiguous().reshape(-1)
+        found.update(flat.view(torch.uint8).numpy().tobytes())
+    return found.hexdigest()
+
+
+def train(name: str, until: int) -> None:
+    """Train to a step, from what is kept; kill this process there, unless it is the last step."""
+    start()
+    torch.use_deterministic_algorithms(True, warn_only=True)
+    model, optimizer = make(name)
+    state = keep.State(model=model, optimizer=optimizer)
+    begin = state.restore()
+    digests = {}
+    if begin:
+        digests[begin] = digest([model.state_dict(), optimizer.state_dict()])
+    for number in range(begin, until):
+        generator = torch.Generator().manual_seed(number)
+        x = torch.randn(32, 3, 224, 224, generator=generator).cuda()
+        y = torch.randint(0, 1000, (32,), generator=generator).cuda()
+        step(model, optimizer, (x.contiguous(memory_format=torch.channels_last), y))
+        state.commit()
+        if number + 1 in (KILLED_AFTER, STEPS):
+            digests[number + 1] = digest([model.state_dict(), optimizer.state_dict()])
+    torch.cuda.synchronize()
+    # A commit is complete some milliseconds after the call.
+    time.sleep(0.5)
+    print("PART", json.dumps({"begin": begin, "digests": digests}), flush=True)
+    if until < STEPS:
+        os.kill(os.getpid(), signal.SIGKILL)
+    os._exit(0)
+
+
+def run(name: str, label: str, until: int) -> dict[str, Any]:
+    """Train in a process. Raises SystemExit with its output if it does not come to the step."""
+    command = [sys.executable, "-m", __spec__.name, "train", name, str(until)]
+    # A run removes what others have kept in its worker; and each process is one of MPI of its own.
+    own = {"HVD_KEEP": f"{KEPT}/{label}", "HVD_RUN_ID": "gpu", "TMPDIR": tempfile.mkdtemp()}
+    done = subprocess.run(
+        command, env={**os.environ, **own}, capture_output=True, text=True, check=False
+    )
+    lines = [line for line in done.stdout.splitlines() if line.startswith("PART ")]
+    if not lines:
+        raise SystemExit(done.stdout + done.stderr)
+    found: dict[str, Any] = json.loads(lines[0].removeprefix("PART "))
+    return found
+
+
+def kill_one(name: str) -> dict[str, Any]:
+    """Train without a kill, and beside it with one."""
+    label = name.partition(" ")[0]
+    with ThreadPoolExecutor(1) as pool:
+        future = pool.submit(run, name, f"{label}-whole", STEPS)
+        first = run(name, label, KILLED_AFTER)["digests"]
+        second = run(name, label, STEPS)
+        whole = future.result()["digests"]
+    at = str(KILLED_AFTER)
+    end = str(STEPS)
+    return {
+        "killed after step": KILLED_AFTER,
+        "went on after step": second["begin"],
+        "restored what was committed": second["digests"].get(at) == first[at],
+        "two trainings are equal at all": whole[at] == first[at],
+        "ended as the training that nobody killed": second["digests"][end] == whole[end],
+    }
+
+
+def restore_all() -> None:
+    shutil.rmtree(KEPT, ignore_errors=True)
+    with ThreadPoolExecutor(len(OPTIMIZERS)) as pool:
+        found = dict(zip(OPTIMIZERS, pool.map(kill_one, OPTIMIZERS), strict=True))
+    print("RESULT", json.dumps(found), flush=True)
+    shutil.rmtree(KEPT, ignore_errors=True)
+    right = all(
+        one["restored what was committed"] and one["went on after step"] == KILLED_AFTER
+        for one in found.values()
+    )
+    sys.exit(0 if right else 1)
+
+
+if __name__ == "__main__":
+    if sys.argv[1] == "train":
+        train(sys.argv[2], int(sys.argv[3]))
+    {"cost": measure_all, "restored": restore_all}[sys.argv[1]]()

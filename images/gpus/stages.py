@@ -1,0 +1,130 @@
+"""The stages: which there are, how one runs, and what it has found."""
+
+from __future__ import annotations
+
+import contextlib
+import datetime
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+PROJECT = Path(__file__).resolve().parents[2]
+# What was brought: the folders that `make gpu-bundle` writes.
+BUNDLE = PROJECT / ".gpu"
+# Outside of the project, which may be on a small or a read-only disk.
+PREFIX = Path("/tmp/hvd-gpu/prefix")  # noqa: S108 - no other user has such a machine
+# Open MPI's wheel has programs and libraries besides, and Horovod finds them four folders up.
+SITE = PREFIX / f"lib/python{sys.version_info[0]}.{sys.version_info[1]}/site-packages"
+# What the pods run, and what scripts import of it.
+OF_PODS = (PROJECT / "charts/horovod/files", PROJECT / "charts/horovod/files/hvd_pods/library")
+# Open MPI refuses root without its two, and a rank that waits for another one fails in time.
+VARIABLES = {
+    "HOROVOD_STALL_CHECK_TIME_SECONDS": "20",
+    "HOROVOD_STALL_SHUTDOWN_TIME_SECONDS": "60",
+    "OMPI_ALLOW_RUN_AS_ROOT": "1",
+    "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
+    "PYTHONUNBUFFERED": "1",
+}
+
+
+@dataclass(frozen=True)
+class Stage:
+    """A program that prints a line `RESULT` with JSON; it is killed after `seconds`."""
+
+    name: str
+    seconds: int
+    command: list[str]
+    may_fail: bool = False
+    variables: Mapping[str, str] = field(default_factory=dict)
+
+
+def program(name: str, *arguments: str) -> list[str]:
+    return [sys.executable, "-m", f"images.gpus.{name}", *arguments]
+
+
+OVER_MPI = ("mpirun", "--bind-to", "none", "--oversubscribe", "-np")
+OVER_GLOO = ("horovodrun", "-np", "1", "-H", "localhost:1", "--gloo")
+TWO_RANKS = [*OVER_MPI, "2", *program("operations", "two-ranks")]
+# In the order in which they run: no Kubernetes is up while something is measured.
+MEASURED = (
+    Stage("throughput", 110, program("throughput")),
+    # Each step waits for the GPU, as Horovod does by itself without this project's patches.
+    Stage(
+        "throughput-waiting",
+        60,
+        program("throughput", "waiting"),
+        variables={"HOROVOD_ENABLE_ASYNC_COMPLETION": "0"},
+    ),
+    Stage("keep-cost", 100, program("keeping", "cost"), variables={"HVD_RUN_ID": "gpu"}),
+    Stage("warm", 80, program("warm")),
+    Stage("data", 100, program("data")),
+)
+CHECKED = (
+    Stage("operations", 90, [*OVER_MPI, "1", *program("operations")]),
+    Stage("operations-gloo", 90, [*OVER_GLOO, *program("operations")]),
+    Stage("two-ranks-same-gpu", 60, [*TWO_RANKS, "same"], may_fail=True),
+    Stage("two-ranks-own-gpu", 60, [*TWO_RANKS, "own"], may_fail=True),
+    Stage(
+        "keep-restored",
+        90,
+        program("keeping", "restored"),
+        # cuBLAS is deterministic with this.
+        variables={"CUBLAS_WORKSPACE_CONFIG": ":4096:8"},
+    ),
+    # It leaves the local Kubernetes running for `cluster`.
+    Stage("cluster-start", 100, program("cluster", "start")),
+)
+CLUSTER = Stage("cluster", 200, program("cluster", "run"))
+# The stages of a group run at the same time.
+GROUPS = (*((stage,) for stage in MEASURED), CHECKED, (CLUSTER,))
+
+
+def environment() -> dict[str, str]:
+    """Variables of all stages: the packages that were brought, this project, and `keep`."""
+    paths = [*map(str, (SITE, PROJECT, *OF_PODS)), os.environ.get("PYTHONPATH", "")]
+    programs = [str(PREFIX / "bin"), os.environ["PATH"], "/usr/local/nvidia/bin"]
+    return {
+        **os.environ,
+        **VARIABLES,
+        "HOME": "/root",
+        "PATH": ":".join(programs),
+        "PYTHONPATH": ":".join(filter(None, paths)),
+    }
+
+
+def run(stage: Stage, out: Path) -> dict[str, Any]:
+    """Run a stage to its end or its limit. The last result that it prints counts."""
+    began = time.monotonic()
+    log = out / f"{stage.name}.txt"
+    command = ["timeout", "--kill-after=5", str(stage.seconds), *stage.command]
+    variables = {**environment(), **stage.variables}
+    if stage.command[0] == "mpirun":
+        # Those that run beside each other keep what they need to meet in folders of their own.
+        folder = PREFIX.parent / stage.name
+        folder.mkdir(parents=True, exist_ok=True)
+        variables["TMPDIR"] = str(folder)
+    with log.open("w") as file:
+        done = subprocess.run(
+            command, env=variables, stdout=file, stderr=subprocess.STDOUT, check=False
+        )
+    seconds = round(time.monotonic() - began, 1)
+    print(f"{stage.name}: exit code {done.returncode} after {seconds} s", flush=True)
+    result = last_result(log.read_text(errors="replace"))
+    today = datetime.datetime.now(datetime.UTC).date().isoformat()
+    return {"day": today, "exit": done.returncode, "seconds": seconds, "result": result}
+
+
+def last_result(text: str) -> dict[str, Any] | None:
+    """The last result in an output, whose last line may be cut off."""
+    for line in reversed(text.splitlines()):
+        # A launcher may print the name of the rank before it.
+        with contextlib.suppress(json.JSONDecodeError):
+            result: dict[str, Any] = json.loads(line.partition("RESULT ")[2])
+            return result
+    return None
