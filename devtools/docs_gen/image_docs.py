@@ -19,7 +19,7 @@ from devtools.docs_gen.generated import replace_sections, table
 from images.builder.catalogue import ROOT, Image, When, load_catalogue
 from images.builder.content import build_arguments, environment_lines
 from images.builder.proof import read
-from images.builder.sdist import FOLDER as SOURCE
+from images.builder.sdist import PATCHES
 from images.common import build_horovod
 
 PAGE = ROOT / "images" / "README.md"
@@ -71,7 +71,7 @@ def patch_table(images: Mapping[str, Image]) -> str:
     for image in images.values():
         for patch in build_horovod.patches(image.folder):
             users.setdefault(patch, []).append(f"`{image.name}`")
-    for patch in build_horovod.patches(SOURCE):
+    for patch in build_horovod.patches(PATCHES):
         users.setdefault(patch, []).append("source")
     rows = [
         (

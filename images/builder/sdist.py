@@ -11,8 +11,8 @@ from devtools.common.errors import DevtoolsError
 from images.builder.catalogue import ROOT
 from images.common import build_horovod
 
-# Has the series of an image, and no image of its own.
-FOLDER = ROOT / "images" / "sdist"
+# It has a series as an image has one, of all patches.
+PATCHES = ROOT / "images" / "patches"
 # What the version has after the plus sign, also that of wheels built from it; what
 # HOROVOD_LOCAL_VERSION says follows it, as a version has one plus sign.
 LABEL = "patched"
@@ -35,7 +35,7 @@ def write_sdist(out: Path) -> Path:
     if not out.is_dir():
         raise DevtoolsError(f"{out}: no such folder", "create it first, or name another one")
     with tempfile.TemporaryDirectory() as work:
-        source = build_horovod.patched_source(Path(work), build_horovod.patches(FOLDER))
+        source = build_horovod.patched_source(Path(work), build_horovod.patches(PATCHES))
         metadata = source / "PKG-INFO"
         _replace(source / "setup.py", _OWN_LABEL, _BOTH_LABELS)
         version = source.name.removeprefix("horovod-")

@@ -23,7 +23,7 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass
 
 from devtools.docs_gen.generated import table
-from images.trials.sandbox import OWN_UID, RuncSandbox, launch_ranks
+from images.inside.sandbox import OWN_UID, RuncSandbox, launch_ranks
 from tests.bench import interleaved_training
 from tests.bench.contestants import NAME, Chart, bench_namespace, choose
 from tests.bench.report import as_share, publish, verdict

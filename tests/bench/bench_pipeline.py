@@ -17,7 +17,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from devtools.docs_gen.generated import table
-from images.trials.sandbox import Sandbox, launch_ranks
+from images.inside.sandbox import Sandbox, launch_ranks
 from tests.bench import interleaved_training
 from tests.bench.report import as_share, publish, verdict
 

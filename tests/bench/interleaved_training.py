@@ -22,7 +22,7 @@ from typing import Any
 
 from hvd_pods.common.threads import YIELD
 from images.builder.build import build
-from images.trials.sandbox import Sandbox, sandbox
+from images.inside.sandbox import Sandbox, sandbox
 from tests.bench.contestants import in_turns
 
 SCRIPT = Path(__file__).with_name("interleaved_ranks.py")

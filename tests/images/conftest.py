@@ -13,7 +13,7 @@ from images.builder.build import build
 from images.builder.catalogue import Image, When
 from images.builder.content import has_patch
 from images.builder.proof import NEEDS_GPU, SEPARATE, gpu_for
-from images.trials.sandbox import Sandbox, sandbox
+from images.inside.sandbox import Sandbox, sandbox
 from tests.images.sandboxes import Sandboxes, in_image
 
 # Collecting the tests reads it many times.

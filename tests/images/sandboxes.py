@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from images.trials.checks import WITH_TF_KERAS
-from images.trials.sandbox import Sandbox
+from images.inside.checks import WITH_TF_KERAS
+from images.inside.sandbox import Sandbox
 
 # What makes tf.keras Keras 3, and Keras 2; `make test` does not repeat a test with the latter.
 EACH_KERAS = (

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from images.builder.engines import Build
-from images.trials.sandbox import Sandbox
+from images.inside.sandbox import Sandbox
 
 CHANGED = "hvd-test-changed-image:1"
 

@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from images.trials.checks import WITH_TF_KERAS
-from images.trials.sandbox import OWN_UID, TWO_RANKS, UNKNOWN_UID, Sandbox, make_open_folder
+from images.inside.checks import WITH_TF_KERAS
+from images.inside.sandbox import OWN_UID, TWO_RANKS, UNKNOWN_UID, Sandbox, make_open_folder
 from tests.images.sandboxes import EACH_KERAS
 from tests.support.results import read_result
 

@@ -12,15 +12,15 @@ import pytest
 
 from hvd_pods.library import keep
 from images.builder.build import build
-from images.trials.checks import WITH_TF_KERAS
-from images.trials.sandbox import (
+from images.inside.checks import WITH_TF_KERAS
+from images.inside.sandbox import (
     TWO_RANKS,
     UNKNOWN_UID,
     Sandbox,
     make_open_folder,
     output_of,
 )
-from images.trials.sandbox import sandbox as open_sandbox
+from images.inside.sandbox import sandbox as open_sandbox
 from tests.images.sandboxes import EACH_KERAS, Sandboxes
 from tests.support.results import result
 

@@ -10,8 +10,8 @@ import pytest
 
 from images.builder.catalogue import load_catalogue
 from images.common import build_horovod
-from images.trials.checks import STALLS, WITH_TF_KERAS
-from images.trials.sandbox import OWN_UID, TWO_RANKS, Sandbox
+from images.inside.checks import STALLS, WITH_TF_KERAS
+from images.inside.sandbox import OWN_UID, TWO_RANKS, Sandbox
 
 HERE = Path(__file__).parent
 SCRIPT = HERE / "mended_defects_ranks.py"

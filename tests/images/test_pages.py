@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from images.trials.sandbox import OWN_UID, TWO_RANKS
+from images.inside.sandbox import OWN_UID, TWO_RANKS
 from tests.images.sandboxes import Sandboxes
 from tests.support.pages import blocks
 

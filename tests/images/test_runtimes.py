@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 from images.builder.catalogue import Image
-from images.trials.sandbox import OWN_UID, TWO_RANKS, TWO_RANKS_OVER_GLOO, UNKNOWN_UID, Sandbox
+from images.inside.sandbox import OWN_UID, TWO_RANKS, TWO_RANKS_OVER_GLOO, UNKNOWN_UID, Sandbox
 
 # Bytes, unpacked, by image.
 LARGEST = {

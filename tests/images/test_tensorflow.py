@@ -6,7 +6,7 @@ import pytest
 
 from hvdchart.plan import rules
 from images.builder.build import build
-from images.trials.sandbox import Sandbox
+from images.inside.sandbox import Sandbox
 from tests.images.slimmed import KERAS_3
 
 

@@ -16,11 +16,10 @@ import pytest
 from devtools.common.errors import DevtoolsError
 from images.builder.build import build, wheel
 from images.builder.catalogue import ROOT, load_catalogue
-from images.builder.sdist import FOLDER as SOURCE
-from images.builder.sdist import write_sdist
+from images.builder.sdist import PATCHES, write_sdist
 from images.common import build_horovod
-from images.trials.checks import COMMON, RANKS, describe_failures, parse_results
-from images.trials.sandbox import TWO_RANKS, TWO_RANKS_OVER_GLOO, Result, Sandbox, sandbox
+from images.inside.checks import COMMON, RANKS, describe_failures, parse_results
+from images.inside.sandbox import TWO_RANKS, TWO_RANKS_OVER_GLOO, Result, Sandbox, sandbox
 
 # Python and packages that have nothing to do with Horovod.
 PLAIN = ROOT / "tests" / "e2e" / "images" / "versions.yaml"
@@ -315,7 +314,7 @@ def test_kernels_are_compiled_for_architectures_with_a_suffix(
             for image in load_catalogue().values()
             if build_horovod.patches(image.folder)
         ),
-        SOURCE,
+        PATCHES,
     ],
     ids=lambda folder: folder.name,
 )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from images.trials.sandbox import Sandbox
+from images.inside.sandbox import Sandbox
 
 pytestmark = pytest.mark.patch("xla-operations.patch")
 

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import pytest
 
 from images.builder.catalogue import Image
-from images.trials.checks import (
+from images.inside.checks import (
     COMMON,
     OF_KERAS_2,
     OF_KERAS_3,
@@ -16,7 +16,7 @@ from images.trials.checks import (
     assert_all_pass,
     install_tf_keras,
 )
-from images.trials.sandbox import TWO_RANKS, TWO_RANKS_OVER_GLOO, Sandbox
+from images.inside.sandbox import TWO_RANKS, TWO_RANKS_OVER_GLOO, Sandbox
 from tests.images.slimmed import KERAS_3, TORCH
 
 PACKAGES = "/usr/local/lib/python3.11/site-packages"

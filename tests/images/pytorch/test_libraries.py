@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from hvd_pods.common.rank_variables import choose
-from images.trials.sandbox import Sandbox, output_of
+from images.inside.sandbox import Sandbox, output_of
 from tests.images.sandboxes import Sandboxes
 
 LOCK = Path(__file__).with_name("libraries.txt")

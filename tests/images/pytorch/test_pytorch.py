@@ -10,8 +10,8 @@ from urllib.parse import quote
 import pytest
 
 from images.builder.inspection import sbom
-from images.trials.checks import assert_all_pass
-from images.trials.sandbox import (
+from images.inside.checks import assert_all_pass
+from images.inside.sandbox import (
     TWO_RANKS,
     TWO_RANKS_OVER_GLOO,
     Result,

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import tempfile
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import horovod.keras as hvd_of_keras
 import horovod.tensorflow as hvd_of_tensorflow
@@ -90,7 +92,7 @@ def gradients_of_several_passes_are_sent_at_once() -> None:
         for steps in (1, 2):
             # Of the first step, one pass is made already.
             train(mine, steps)
-            assert_trained_as_one(mine, steps, lambda r=rate: keras.optimizers.SGD(r))
+            assert_trained_as_one(mine, steps, partial(keras.optimizers.SGD, rate))
         assert int(mine.optimizer.iterations) == 4
 
 
@@ -169,6 +171,7 @@ def local_layers_keep_their_gradients() -> None:
 
 
 def the_learning_rate_warms_up_and_follows_a_schedule() -> None:
+    mine: Any
     rates: list[float] = []
     watch = keras.callbacks.LambdaCallback(
         on_train_batch_end=lambda batch, logs: rates.append(float(mine.optimizer.learning_rate))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import tempfile
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -42,7 +43,7 @@ def what_is_not_supported_is_named() -> None:
         raises(
             TypeError,
             "use tf.keras, or `import tf_keras as keras`",
-            lambda module=horovod: module.DistributedOptimizer(other),
+            partial(horovod.DistributedOptimizer, other),
         )
     scaled = keras.mixed_precision.LossScaleOptimizer(hvd.DistributedOptimizer(sgd()))
     mine = model(optimizer=scaled)

@@ -9,10 +9,9 @@ import horovod.torch as hvd
 import numpy as np
 import torch
 from torch import nn
+from torch.optim import Optimizer
 
 from .plain import BATCH, RATE, assert_close, data, raises
-
-Optimizer = torch.optim.Optimizer
 
 
 def sgd(parameters: Any) -> Optimizer:

@@ -75,7 +75,7 @@ def a_wrapped_optimizer_keeps_its_state() -> None:
     assert_trained_as_one(first, 2, make)
 
 
-class Halving(keras.optimizers.schedules.LearningRateSchedule):
+class Halving(keras.optimizers.schedules.LearningRateSchedule):  # type: ignore[misc]
     """A schedule that Keras does not know by name."""
 
     def __call__(self, step: Any) -> Any:
