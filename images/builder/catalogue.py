@@ -110,29 +110,14 @@ def load_catalogue(
     """
     document = YAML(typ="safe").load(file)
     entries = document["images"]
-    bases = document["bases"]
-    shared = document.get("versions", {})
+    source = _Source(file, root, document["bases"], document.get("versions", {}), untested)
     chain = _ancestry(entries, target)
     images: dict[str, Image] = {}
     for name, written in entries.items():
-        where = f"{file}: images.{name}"
-        compiled = "framework" in written
-        entry = _with_usual_layout(name, written, root) if compiled else written
-        if wrong := sorted(set(entry) - _KEYS):
-            keys = ", ".join(sorted(_KEYS))
-            raise DevtoolsError(f"{where} has unknown keys: {', '.join(wrong)}", f"use {keys}")
+        entry = _with_usual_layout(name, written, root) if "framework" in written else written
+        parent = images.get(entry.get("from", ""))
         wanted = dict(overrides or {}) if not chain or name in chain else {}
-        images[name] = _read_image(
-            name,
-            entry,
-            images.get(entry.get("from", "")),
-            wanted,
-            where,
-            root,
-            bases,
-            shared if compiled else {},
-            untested,
-        )
+        images[name] = source.read_image(name, entry, parent, wanted)
     known = {key for name in chain or images if name in images for key in images[name].parameters}
     for key in sorted(set(overrides or {}) - known):
         whose = f"{target} has no" if chain else "no image has"
@@ -184,68 +169,102 @@ def _with_usual_layout(name: str, entry: Mapping[str, Any], root: Path) -> dict[
     }
 
 
-def _read_image(
-    name: str,
-    entry: Mapping[str, Any],
-    parent: Image | None,
-    overrides: Mapping[str, str],
-    where: str,
-    root: Path,
-    bases: Mapping[str, str],
-    shared: Mapping[str, str],
-    untested: bool,
-) -> Image:
-    versions = entry["versions"]
-    listed = isinstance(versions, list)
-    rows = read_rows(f"{where}.versions", versions if listed else [versions], shared)
-    options = {
-        key: read_option(f"{where}.options.{key}", value)
-        for key, value in entry.get("options", {}).items()
-    }
-    own = {key: values[0] for key, values in rows[0].items()} if rows else {}
-    own |= {key: option.default for key, option in options.items()}
-    combinations = rows if listed else []
-    wanted = {
-        key: _check_override(f"--set {key}", value, options.get(key))
-        for key, value in overrides.items()
-        if key in own
-    }
-    chosen = choose(name, own, combinations, wanted, untested=untested)
-    if "from" in entry and parent is None:
-        raise DevtoolsError(
-            f"{where}.from is {entry['from']!r}, and no image above has that name",
-            "put the image that it builds on above it",
+@dataclass(frozen=True)
+class _Parameters:
+    """What `--set` can change of an image, beside the parameters of its parent."""
+
+    options: Mapping[str, Option]
+    combinations: tuple[Row, ...]
+    defaults: Mapping[str, str]
+    chosen: Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class _Source:
+    """What all entries of a versions.yaml are read with."""
+
+    file: Path
+    root: Path
+    bases: Mapping[str, str]
+    shared: Mapping[str, str]  # versions of all images that Horovod is compiled in
+    untested: bool
+
+    def read_image(
+        self,
+        name: str,
+        entry: Mapping[str, Any],
+        parent: Image | None,
+        overrides: Mapping[str, str],
+    ) -> Image:
+        where = f"{self.file}: images.{name}"
+        self._check(where, entry, parent)
+        own = self._read_parameters(name, where, entry, overrides)
+        parameters = {**(parent.parameters if parent else {}), **own.chosen}
+        defaults = {**(parent.defaults if parent else {}), **own.defaults}
+        options = {*own.options, *(parent.options if parent else ())}
+        environment = entry.get("environment", {})
+        return Image(
+            name=name,
+            reference=_reference(entry["reference"], parameters, defaults, overrides),
+            context=self.root / entry["context"],
+            contents=tuple(self.root / path for path in entry["contents"]),
+            dockerfile=self.root / entry["dockerfile"],
+            locks={self.root / path: Lock(kind) for path, kind in entry.get("locks", {}).items()},
+            versions={k: v for k, v in parameters.items() if k not in {*options, "suite"}},
+            defaults=defaults,
+            options={key: value for key, value in parameters.items() if key in options},
+            parent=parent.name if parent else None,
+            base=None if parent else self._base(where, parameters.get("suite")),
+            suite=parameters.get("suite"),
+            suites=tuple(self.bases),
+            framework=entry.get("framework"),
+            features=tuple(entry.get("features", ())),
+            packages=tuple(sorted(entry.get("packages", ()))),
+            environment=tuple(f"{key}={value}" for key, value in environment.items()),
+            choices=own.options,
+            combinations=own.combinations,
+            tested=When(entry.get("tested", When.ALWAYS)),
         )
-    parameters = {**(parent.parameters if parent else {}), **chosen}
-    if parent is None and parameters.get("suite") not in bases:
-        raise DevtoolsError(
-            f"{where}: suite {parameters.get('suite')!r} has no base",
-            f"use one of {', '.join(bases)}, or add its public image to `bases`",
-        )
-    defaults = {**(parent.defaults if parent else {}), **own}
-    all_options = {*options, *(parent.options if parent else ())}
-    return Image(
-        name=name,
-        reference=_reference(entry["reference"], parameters, defaults, overrides),
-        context=root / entry["context"],
-        contents=tuple(root / path for path in entry["contents"]),
-        dockerfile=root / entry["dockerfile"],
-        locks={root / source: Lock(kind) for source, kind in entry.get("locks", {}).items()},
-        versions={k: v for k, v in parameters.items() if k not in all_options and k != "suite"},
-        defaults=defaults,
-        options={key: value for key, value in parameters.items() if key in all_options},
-        parent=parent.name if parent else None,
-        base=None if parent else bases[parameters["suite"]],
-        suite=parameters.get("suite"),
-        suites=tuple(bases),
-        framework=entry.get("framework"),
-        features=tuple(entry.get("features", ())),
-        packages=tuple(sorted(entry.get("packages", ()))),
-        environment=tuple(f"{key}={value}" for key, value in entry.get("environment", {}).items()),
-        choices=options,
-        combinations=tuple(combinations),
-        tested=When(entry.get("tested", When.ALWAYS)),
-    )
+
+    def _check(self, where: str, entry: Mapping[str, Any], parent: Image | None) -> None:
+        if wrong := sorted(set(entry) - _KEYS):
+            keys = ", ".join(sorted(_KEYS))
+            raise DevtoolsError(f"{where} has unknown keys: {', '.join(wrong)}", f"use {keys}")
+        if "from" in entry and parent is None:
+            raise DevtoolsError(
+                f"{where}.from is {entry['from']!r}, and no image above has that name",
+                "put the image that it builds on above it",
+            )
+
+    def _read_parameters(
+        self, name: str, where: str, entry: Mapping[str, Any], overrides: Mapping[str, str]
+    ) -> _Parameters:
+        versions = entry["versions"]
+        listed = isinstance(versions, list)
+        shared = self.shared if "framework" in entry else {}
+        rows = tuple(read_rows(f"{where}.versions", versions if listed else [versions], shared))
+        options = {
+            key: read_option(f"{where}.options.{key}", value)
+            for key, value in entry.get("options", {}).items()
+        }
+        defaults = {key: values[0] for key, values in rows[0].items()} if rows else {}
+        defaults |= {key: option.default for key, option in options.items()}
+        wanted = {
+            key: _check_override(f"--set {key}", value, options.get(key))
+            for key, value in overrides.items()
+            if key in defaults
+        }
+        combinations = rows if listed else ()
+        chosen = choose(name, defaults, combinations, wanted, untested=self.untested)
+        return _Parameters(options, combinations, defaults, chosen)
+
+    def _base(self, where: str, suite: str | None) -> str:
+        if suite is None or suite not in self.bases:
+            raise DevtoolsError(
+                f"{where}: suite {suite!r} has no base",
+                f"use one of {', '.join(self.bases)}, or add its public image to `bases`",
+            )
+        return self.bases[suite]
 
 
 def _reference(
