@@ -112,26 +112,18 @@ def choose_crops(number: int, width: int, height: int) -> torch.Tensor:
 
 
 def augment(pictures: list[torch.Tensor]) -> torch.Tensor:
-    """Crop, resize, mirror and normalise decoded pictures, all of one size at once."""
+    """Crop, resize, mirror and normalise decoded pictures, which are of one size as those of
+    make_file: of others, do it with those of each size.
+    """
     device = pictures[0].device
-    shape = (len(pictures), 3, SIZE, SIZE)
-    made = torch.empty(shape, device=device, memory_format=torch.channels_last)
-    of_size: dict[torch.Size, list[int]] = {}
-    for number, picture in enumerate(pictures):
-        of_size.setdefault(picture.shape, []).append(number)
-    for (_, height, width), numbers in of_size.items():
-        crops = choose_crops(len(numbers), width, height).to(device)
-        grid = torch.nn.functional.affine_grid(
-            crops, [len(numbers), *shape[1:]], align_corners=False
-        )
-        whole = torch.stack([pictures[number] for number in numbers]).float()
-        part = torch.nn.functional.grid_sample(
-            whole, grid, padding_mode="border", align_corners=False
-        )
-        if len(of_size) == 1:
-            made.copy_(part)
-        else:
-            made[torch.tensor(numbers, device=device)] = part
+    _, height, width = pictures[0].shape
+    crops = choose_crops(len(pictures), width, height).to(device)
+    grid = torch.nn.functional.affine_grid(
+        crops, [len(pictures), 3, SIZE, SIZE], align_corners=False
+    )
+    whole = torch.stack(pictures).float()
+    part = torch.nn.functional.grid_sample(whole, grid, padding_mode="border", align_corners=False)
+    made = part.contiguous(memory_format=torch.channels_last)
     return made.sub_(MEAN.to(device)).div_(DEVIATION.to(device))
 
 

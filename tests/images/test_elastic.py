@@ -9,6 +9,7 @@ import pytest
 
 from images.builder.catalogue import Image
 from images.inside.sandbox import OWN_UID, Sandbox
+from tests.images.sandboxes import put, put_hosts
 
 HERE = Path(__file__).parent
 # Two hosts, as the driver sees it. The run needs both, and the one that fails comes back.
@@ -35,13 +36,6 @@ ELASTIC = (
     "1",
 )
 pytestmark = pytest.mark.patch("elastic.patch")
-
-
-def discover(inside: Sandbox, *hosts: str) -> None:
-    """Write the script that lists these hosts with a slot each: /output/hosts."""
-    script = inside.folder / "hosts"
-    script.write_text("\n".join(["#!/bin/sh", *(f"echo {host}:1" for host in hosts)]) + "\n")
-    script.chmod(0o755)
 
 
 def test_driver_replaces_processes_that_have_ended_and_all_ranks_synchronize(
@@ -75,8 +69,6 @@ def test_training_goes_on_after_a_rank_was_lost_that_it_cannot_do_without(
     image: Image, inside: Sandbox
 ) -> None:
     """A grouped allreduce fails, the host gets a process again, and autotuning begins anew."""
-    discover(inside, "localhost", "127.0.0.1")
-    script = inside.folder / "elastic_ranks.py"
-    script.write_text((HERE / script.name).read_text())
-    ranks = ("python3", f"/output/{script.name}", str(image.framework))
+    put_hosts(inside, "localhost", "127.0.0.1")
+    ranks = ("python3", put(inside, HERE / "elastic_ranks.py"), str(image.framework))
     assert "DONE 60 [2, 2]" in inside.succeed(*ELASTIC, *ranks, uid=OWN_UID)

@@ -6,22 +6,22 @@ import shutil
 from collections.abc import Mapping
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
 
 from hvd_pods.library import keep
 from images.builder.build import build
-from images.inside.checks import WITH_TF_KERAS
 from images.inside.sandbox import (
     TWO_RANKS,
     UNKNOWN_UID,
+    Result,
     Sandbox,
     make_open_folder,
     output_of,
 )
 from images.inside.sandbox import sandbox as open_sandbox
-from tests.images.sandboxes import EACH_KERAS, Sandboxes
+from tests.images.sandboxes import EACH_KERAS, Sandboxes, put
 from tests.support.results import result
 
 SCRIPT = Path(__file__).with_name("keep_ranks.py")
@@ -111,49 +111,59 @@ STEPS_OF_SHARDS = {
 }
 
 
-class Kept(NamedTuple):
-    """What each of two ranks found in each case: the step, and a digest of what it had at the end.
-
-    keras: what chooses the Keras of tf.keras; None with PyTorch.
-    """
-
-    keras: Mapping[str, str] | None
-    ranks: list[dict[str, list[Any]]]
+# In each case the step, and a digest of what a rank had at the end.
+Found = dict[str, list[Any]]
+# Each Keras, and PyTorch.
+KERAS_3, KERAS_2 = EACH_KERAS
+PYTORCH = pytest.param(None, id="pytorch")
 
 
-@pytest.fixture(scope="module", params=[*EACH_KERAS, pytest.param(None, id="pytorch")])
-def kept(request: pytest.FixtureRequest, sandboxes: Sandboxes) -> Kept:
-    """What came of keep_ranks.py with each framework, and each Keras."""
+def train(
+    sandbox: Sandbox, script: Path, *arguments: str, launcher: tuple[str, ...] = (), **more: str
+) -> Result:
+    """Runs a script that uses `keep`, to its end."""
+    command = (*launcher, "python3", put(sandbox, script), *arguments)
+    variables = {"PYTHONPATH": "/examples", **more}
+    done = sandbox.run(*command, uid=UNKNOWN_UID, **variables)
+    assert done.returncode == 0, output_of(done)
+    return done
+
+
+@pytest.fixture(scope="module", params=[KERAS_3, KERAS_2, PYTORCH])
+def kept(request: pytest.FixtureRequest, sandboxes: Sandboxes) -> list[Found]:
+    """What each of two ranks found in keep_ranks.py, with each framework and each Keras."""
     keras = request.param
     framework = "torch" if keras is None else "tensorflow"
     sandbox = sandboxes("examples-pytorch" if keras is None else "examples")
     folder = make_open_folder(sandbox.folder / ("kept-by-keras-2" if keras else "kept"))
-    shutil.copy(SCRIPT, sandbox.folder)
-    command = (*TWO_RANKS, "python3", f"/output/{SCRIPT.name}", framework, f"/output/{folder.name}")
-    done = sandbox.run(*command, PYTHONPATH="/examples", **(keras or {}))
-    assert done.returncode == 0, output_of(done)
-    return Kept(keras, result(done)["ranks"])
+    place = f"/output/{folder.name}"
+    done = train(sandbox, SCRIPT, framework, place, launcher=TWO_RANKS, **(keras or {}))
+    ranks: list[Found] = result(done)["ranks"]
+    return ranks
 
 
-def test_ranks_go_on_with_the_newest_state_that_any_of_them_has(kept: Kept) -> None:
-    found = [{case: step for case, (step, _) in rank.items()} for rank in kept.ranks]
+def test_ranks_go_on_with_the_newest_state_that_any_of_them_has(kept: list[Found]) -> None:
+    found = [{case: step for case, (step, _) in rank.items()} for rank in kept]
     assert found == [STEPS, STEPS]
 
 
+# Keras 2 has no seeds of its own: its dropout is not part of the state.
+WITHOUT_SEEDS = pytest.param(*KERAS_2.values, id="keras 2", marks=pytest.mark.skip("no seeds"))
+
+
+@pytest.mark.parametrize("kept", [KERAS_3, WITHOUT_SEEDS, PYTORCH], indirect=True)
 @pytest.mark.parametrize("case", ["all are there", "interrupted"])
-def test_ranks_that_go_on_end_as_if_undisturbed(kept: Kept, case: str) -> None:
-    if kept.keras == WITH_TF_KERAS:
-        pytest.skip("without seeds of Keras' own, the dropout is not part of the state")
-    for rank in kept.ranks:
-        assert rank[case][1] == rank["undisturbed"][1]
+def test_ranks_that_go_on_end_as_if_undisturbed(kept: list[Found], case: str) -> None:
+    ends = [rank[case][1] for rank in kept]
+    assert ends == [rank["undisturbed"][1] for rank in kept]
 
 
 # PyTorch's statistics of a batch are each rank's own.
 @pytest.mark.parametrize("kept", EACH_KERAS, indirect=True)
 @pytest.mark.parametrize("case", STEPS)
-def test_both_ranks_end_with_the_same_weights(kept: Kept, case: str) -> None:
+def test_both_ranks_end_with_the_same_weights(kept: list[Found], case: str) -> None:
     """New random numbers of a new rank change them on both: all weights are averaged."""
-    first, second = (rank[case][1] for rank in kept.ranks)
+    first, second = (rank[case][1] for rank in kept)
     assert first == second
 
 
@@ -161,16 +171,19 @@ def test_both_ranks_end_with_the_same_weights(kept: Kept, case: str) -> None:
 CPU_STREAMS = "import torch; print(hasattr(torch.cpu.Stream, 'record_event'))"
 
 
-@pytest.mark.parametrize("kind", ["fsdp1", "fsdp1-orig", "fsdp2", "zero"])
-def test_a_sharded_model_goes_on_as_if_undisturbed(sandboxes: Sandboxes, kind: str) -> None:
+@pytest.fixture
+def pytorch(sandboxes: Sandboxes, kind: str) -> Sandbox:
+    """A sandbox whose PyTorch has this kind of sharding."""
     sandbox = sandboxes("examples-pytorch")
     if kind == "fsdp2" and sandbox.succeed("python3", "-c", CPU_STREAMS).strip() != "True":
         pytest.skip("this PyTorch has no fully_shard on CPUs")
-    make_open_folder(sandbox.folder / f"shards-{kind}")
-    shutil.copy(SHARDS, sandbox.folder)
-    place = f"/output/shards-{kind}"
-    done = sandbox.run("python3", f"/output/{SHARDS.name}", kind, place, PYTHONPATH="/examples")
-    assert done.returncode == 0, output_of(done)
+    return sandbox
+
+
+@pytest.mark.parametrize("kind", ["fsdp1", "fsdp1-orig", "fsdp2", "zero"])
+def test_a_sharded_model_goes_on_as_if_undisturbed(pytorch: Sandbox, kind: str) -> None:
+    make_open_folder(pytorch.folder / f"shards-{kind}")
+    done = train(pytorch, SHARDS, kind, f"/output/shards-{kind}")
     for rank in result(done)["ranks"]:
         assert {case: step for case, (step, _) in rank.items()} == STEPS_OF_SHARDS
         assert {digest for _, digest in rank.values()} == {rank["undisturbed"][1]}
@@ -186,15 +199,9 @@ def assert_divided(attempts: list[list[Any]]) -> None:
 
 
 @pytest.mark.parametrize("kind", ["dtensor", "fsdp2"])
-def test_shards_are_divided_among_another_number_of_ranks(sandboxes: Sandboxes, kind: str) -> None:
-    sandbox = sandboxes("examples-pytorch")
-    if kind == "fsdp2" and sandbox.succeed("python3", "-c", CPU_STREAMS).strip() != "True":
-        pytest.skip("this PyTorch has no fully_shard on CPUs")
-    make_open_folder(sandbox.folder / f"sizes-{kind}")
-    shutil.copy(SIZES, sandbox.folder)
-    place = f"/output/sizes-{kind}"
-    done = sandbox.run("python3", f"/output/{SIZES.name}", kind, place, PYTHONPATH="/examples")
-    assert done.returncode == 0, output_of(done)
+def test_shards_are_divided_among_another_number_of_ranks(pytorch: Sandbox, kind: str) -> None:
+    make_open_folder(pytorch.folder / f"sizes-{kind}")
+    done = train(pytorch, SIZES, kind, f"/output/sizes-{kind}")
     attempts = result(done)["attempts"]
     ranks_and_steps = [[4, 0], [3, 5], [2, 8], [3, 10], [3, 10], [3, 10], [4, 11]]
     assert [each[:2] for each in attempts] == ranks_and_steps
@@ -205,11 +212,8 @@ def test_shards_are_divided_among_another_number_of_ranks(sandboxes: Sandboxes, 
 
 def test_what_changes_between_two_commits_is_kept(sandboxes: Sandboxes) -> None:
     sandbox = sandboxes("examples-pytorch")
-    shutil.copy(CHANGES, sandbox.folder)
     make_open_folder(sandbox.folder / "changes")
-    command = ("python3", f"/output/{CHANGES.name}", "/output/changes/memory")
-    done = sandbox.run(*command, PYTHONPATH="/examples")
-    assert done.returncode == 0, output_of(done)
+    done = train(sandbox, CHANGES, "/output/changes/memory")
     assert {case: wrong for case, wrong in result(done).items() if wrong} == {}
 
 
@@ -217,10 +221,8 @@ def test_arrays_of_jax_are_kept_and_divided(tmp_path: Path) -> None:
     wheels = build("wheels", versions=OTHER_IMAGES)
     with open_sandbox(wheels, tmp_path / "output") as sandbox:
         make_open_folder(sandbox.folder / "kept")
-        shutil.copy(JAX, sandbox.folder)
         shutil.copytree(KEEP, sandbox.folder / "keep")
-        done = sandbox.run("python3", f"/output/{JAX.name}", "/output/kept", PYTHONPATH="/output")
-    assert done.returncode == 0, output_of(done)
+        done = train(sandbox, JAX, "/output/kept", PYTHONPATH="/output")
     attempts = result(done)["attempts"]
     assert [each[:2] for each in attempts] == [[3, 0], [3, 5], [2, 5], [2, 8], [3, 10]]
     assert_divided(attempts)

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import shutil
-import subprocess
 from pathlib import Path
 
 import pytest
 
-from images.builder.catalogue import load_catalogue
-from images.common import build_horovod
 from images.inside.checks import STALLS, WITH_TF_KERAS
 from images.inside.sandbox import OWN_UID, TWO_RANKS, Sandbox
+from tests.images.sandboxes import printed_by_ranks, put, put_hosts
 
 HERE = Path(__file__).parent
 SCRIPT = HERE / "mended_defects_ranks.py"
@@ -26,14 +23,9 @@ def results(
     inside: Sandbox, launcher: tuple[str, ...], case: str, *hosts: str, **environment: str
 ) -> list[str]:
     """What each rank that came to the end printed."""
-    script = inside.folder / "hosts"
-    script.write_text("".join(["#!/bin/sh\n", *(f"echo {host}:1\n" for host in hosts)]))
-    script.chmod(0o777)
-    for file in (SCRIPT, TRAINING):
-        (inside.folder / file.name).write_text(file.read_text())
-    command = (*launcher, "python3", f"/output/{SCRIPT.name}", case)
-    printed = inside.succeed(*command, uid=OWN_UID, **STALLS, **environment)
-    return [line.partition("RESULT ")[2] for line in printed.splitlines() if "RESULT " in line]
+    put_hosts(inside, *hosts)
+    command = (*launcher, "python3", put(inside, SCRIPT, TRAINING), case)
+    return printed_by_ranks(inside.succeed(*command, uid=OWN_UID, **STALLS, **environment))
 
 
 def test_dense_and_sparse_gradients_are_reduced_in_one_group(cpu: Sandbox) -> None:
@@ -69,31 +61,3 @@ def test_run_goes_on_with_the_host_of_a_lost_rank(cpu: Sandbox, case: str) -> No
     hosts = ("localhost", "127.0.0.1")
     soon = {"HOROVOD_GLOO_TIMEOUT_SECONDS": "20"}
     assert results(cpu, NEEDS_TWO, case, *hosts, **soon) == ["[6, [2, 2]]"] * 2
-
-
-@pytest.mark.skipif(shutil.which("cmake") is None, reason="needs CMake")
-def test_cmake_says_in_a_line_why_a_framework_is_not_found(tmp_path: Path) -> None:
-    """horovod#3902: pip compiles in an environment of its own, which has no framework."""
-    series = build_horovod.patches(load_catalogue()["cpu"].folder)
-    modules = build_horovod.patched_source(tmp_path / "work", series) / "cmake" / "Modules"
-    python = tmp_path / "python"
-    python.write_text("#!/bin/sh\necho 'Traceback:' >&2\necho 'Error: none' >&2\nexit 1\n")
-    python.chmod(0o755)
-    script = tmp_path / "find.cmake"
-    script.write_text(
-        f'list(APPEND CMAKE_MODULE_PATH "{modules}")\nset(PY_EXE "{python}")\n'
-        "find_package(Mxnet)\nfind_package(Tensorflow)\nfind_package(Pytorch REQUIRED)\n"
-    )
-    done = subprocess.run(
-        ["cmake", "-P", script], capture_output=True, text=True, check=False, cwd=tmp_path
-    )
-    assert done.returncode != 0
-    assert "Traceback" not in done.stderr
-    for framework, said in {
-        "mxnet": done.stdout,
-        "tensorflow": done.stdout,
-        "torch": done.stderr,
-    }.items():
-        text = " ".join(said.split())
-        assert f"{python} cannot import {framework} (Error: none)." in text
-        assert "--no-build-isolation" in text

@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import pytest
+
 from images.builder.catalogue import Image
 from images.inside.sandbox import OWN_UID, TWO_RANKS, TWO_RANKS_OVER_GLOO, UNKNOWN_UID, Sandbox
 
@@ -124,25 +126,36 @@ def test_every_module_has_a_current_pyc(inside: Sandbox) -> None:
     assert stale == ""
 
 
+@pytest.fixture
+def thresholds(inside: Sandbox) -> list[str]:
+    """Python's own thresholds of garbage collections: without what the image does at its start."""
+    return inside.succeed("python3", "-S", "-c", "import gc; print(*gc.get_threshold())").split()
+
+
 def test_import_causes_no_garbage_collection_and_later_ones_leave_its_objects_out(
-    image: Image, inside: Sandbox
+    image: Image, inside: Sandbox, thresholds: list[str]
 ) -> None:
     code = (
         "import gc; count = lambda: sum(s['collections'] for s in gc.get_stats());"
         f"before = count(); import {image.framework};"
         "print(count() - before, gc.get_freeze_count() > 100_000, *gc.get_threshold())"
     )
-    # -S: without what the image does at Python's start.
-    usual = inside.succeed("python3", "-S", "-c", "import gc; print(*gc.get_threshold())")
-    assert inside.python(code).split() == ["0", "True", *usual.split()]
-    # Without a framework, the first collection brings back Python's own thresholds.
+    assert inside.python(code).split() == ["0", "True", *thresholds]
+
+
+def test_first_garbage_collection_brings_back_thresholds_where_no_framework_is_imported(
+    inside: Sandbox, thresholds: list[str]
+) -> None:
     show = "print(*gc.get_threshold()); "
-    first, *then = inside.python(f"import gc; {show}gc.collect(); {show}").splitlines()
-    assert (first.split()[0], then) == ("1000000", usual.splitlines())
+    first, then = inside.python(f"import gc; {show}gc.collect(); {show}").splitlines()
+    assert (first.split()[0], then.split()) == ("1000000", thresholds)
 
 
-def test_python_has_tls_1_3_for_the_agent_and_nothing_serves_ssh(inside: Sandbox) -> None:
+def test_python_has_tls_1_3_for_the_agent(inside: Sandbox) -> None:
     assert inside.python("import ssl; print(ssl.HAS_TLSv1_3)") == "True\n"
+
+
+def test_nothing_serves_ssh(inside: Sandbox) -> None:
     look = inside.run("sh", "-c", "PATH=$PATH:/usr/sbin:/sbin; command -v sshd", uid=0)
     assert look.stdout == ""
 

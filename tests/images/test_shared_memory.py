@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from images.inside.sandbox import OWN_UID, TWO_RANKS, TWO_RANKS_OVER_GLOO, Sandbox, output_of
+from tests.images.sandboxes import printed_by_ranks, put
 
 SCRIPT = Path(__file__).with_name("shared_memory_ranks.py")
 # /dev/shm of the sandbox has 64 MiB, and Horovod needs 5 of them. Python needs a little.
@@ -17,13 +18,11 @@ def results(
     inside: Sandbox, launcher: tuple[str, ...], *case: str, **environment: str
 ) -> list[str]:
     """What the ranks printed, in the order of the alphabet."""
-    (inside.folder / SCRIPT.name).write_text(SCRIPT.read_text())
-    command = (*launcher, "python3", f"/output/{SCRIPT.name}", *case)
+    command = (*launcher, "python3", put(inside, SCRIPT), *case)
     done = inside.run(*command, uid=OWN_UID, **environment)
     # Where a rank dies, the launcher fails.
     assert bool(done.returncode) == bool(case), output_of(done)
-    lines = done.stdout.splitlines()
-    return sorted(line.partition("RESULT ")[2] for line in lines if "RESULT " in line)
+    return sorted(printed_by_ranks(done.stdout))
 
 
 @pytest.fixture(scope="module")

@@ -5,15 +5,18 @@ from __future__ import annotations
 import pytest
 
 from hvdchart.plan import rules
-from images.builder.build import build
+from images.builder.build import BuiltImage, build
 from images.inside.sandbox import Sandbox
 from tests.images.slimmed import KERAS_3
 
 
-def test_removed_files_are_not_needed_and_onednn_is_on(cpu: Sandbox) -> None:
+def test_removed_files_are_not_needed(cpu: Sandbox) -> None:
     cpu.python(KERAS_3)
     cpu.succeed("tensorboard", "--version")
-    # TensorFlow leaves it off on some CPUs.
+
+
+def test_onednn_is_on(cpu: Sandbox) -> None:
+    """TensorFlow leaves it off on some CPUs."""
     assert cpu.succeed("printenv", "TF_ENABLE_ONEDNN_OPTS") == "1\n"
 
 
@@ -39,16 +42,26 @@ def test_modules_that_workers_import_leave_one_thread_after_a_fork(cpu: Sandbox)
     assert cpu.python(count) == "['tensorflow', 'horovod.tensorflow'] 1\n"
 
 
-def test_second_build_builds_nothing(cpu: Sandbox, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def built(cpu: Sandbox, monkeypatch: pytest.MonkeyPatch) -> BuiltImage:
+    """An image that was built, where nothing may be built any more."""
+
     def refuse(*_: object) -> None:
         raise AssertionError("it was built again")
 
-    image = cpu.image
-    monkeypatch.setattr(type(image.engine), "build", refuse)
-    assert build("cpu").key == image.key
-    # Nor after another state of the tree got the reference: the earlier build is kept.
-    image.engine.remove(image.reference)
-    assert build("cpu").key == image.key
+    monkeypatch.setattr(type(cpu.image.engine), "build", refuse)
+    return cpu.image
+
+
+def test_second_build_builds_nothing(built: BuiltImage) -> None:
+    assert build("cpu").key == built.key
+
+
+def test_earlier_build_is_kept_when_another_state_of_the_tree_got_the_reference(
+    built: BuiltImage,
+) -> None:
+    built.engine.remove(built.reference)
+    assert build("cpu").key == built.key
 
 
 TRAIN = """

@@ -14,6 +14,7 @@ from xdist.scheduler import LoadScopeScheduling
 SHARED_RESOURCES = {
     "tests/images/test_wheels.py": "wheels and defects of Horovod",
     "tests/images/test_mended_defects.py": "wheels and defects of Horovod",
+    "tests/images/test_source.py": "source of Horovod",
     "tests/images/": "ranks of images",
     "tests/localkube/": "a second cluster",
     "tests/chart/test_kubernetes_versions.py": "renders of all cases",

@@ -101,14 +101,21 @@ def test_allreduce_is_over_the_nccl_that_the_image_says_it_has(
     assert log.count("Init COMPLETE") == gpus
 
 
+def train_with_torch(on_gpu: Sandbox, gpus: int) -> None:
+    ranks = launch_ranks(gpus)
+    printed = on_gpu.succeed(*ranks, "python3", "-c", TRAIN, uid=OWN_UID, **STALLS)
+    assert printed.count("RIGHT") == gpus
+
+
+def train_with_tensorflow(on_gpu: Sandbox, gpus: int) -> None:
+    # The checks leave the choice of the GPU to the environment.
+    own_gpu = ("sh", "-c", 'CUDA_VISIBLE_DEVICES=$OMPI_COMM_WORLD_LOCAL_RANK exec "$@"', "sh")
+    assert_all_pass(on_gpu, (*launch_ranks(gpus), *own_gpu), COMMON[0])
+
+
 def test_training_on_gpus_equals_one_process_with_all_batches(
     image: Image, on_gpu: Sandbox, gpus: int
 ) -> None:
-    ranks = launch_ranks(gpus)
-    if image.framework == "torch":
-        printed = on_gpu.succeed(*ranks, "python3", "-c", TRAIN, uid=OWN_UID, **STALLS)
-        assert printed.count("RIGHT") == gpus
-    else:
-        # The checks leave the choice of the GPU to the environment.
-        own_gpu = ("sh", "-c", 'CUDA_VISIBLE_DEVICES=$OMPI_COMM_WORLD_LOCAL_RANK exec "$@"', "sh")
-        assert_all_pass(on_gpu, (*ranks, *own_gpu), COMMON[0])
+    {"torch": train_with_torch, "tensorflow": train_with_tensorflow}[image.framework or ""](
+        on_gpu, gpus
+    )

@@ -113,11 +113,12 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 class Framework(NamedTuple):
     for_cuda: str  # an expression that is true where it was compiled for CUDA
     libraries: str  # those in memory when Horovod is loaded, which never looks for them
+    first: str = ""  # what is imported before its libraries find each other
 
 
 FRAMEWORKS = {
     "tensorflow": Framework("tensorflow.test.is_built_with_cuda()", "tensorflow/lib*.so.*"),
-    "torch": Framework("torch.version.cuda is not None", "torch/lib/lib*.so"),
+    "torch": Framework("torch.version.cuda is not None", "torch/lib/lib*.so", "import torch\n"),
 }
 # The compiled kernels are in Horovod's library: packed blocks, each a header and entries with a
 # header of their own, which says for what GPU it is, and whether as machine code or to be compiled
@@ -216,10 +217,8 @@ def test_image_requests_driver_capabilities(inside: Sandbox) -> None:
 def test_library_that_the_framework_opens_loads(
     framework: str, inside: Sandbox, library: str
 ) -> None:
-    # TensorFlow's libraries find each other without it.
-    first = "import torch\n" if framework == "torch" else ""
     inside.python(
-        f"{first}import ctypes, pathlib\n"
+        f"{FRAMEWORKS[framework].first}import ctypes, pathlib\n"
         f"(file,) = pathlib.Path('{PACKAGES}/nvidia').glob('*/lib/lib{library}.so.*[0-9]')\n"
         "ctypes.CDLL(str(file))"
     )
@@ -233,8 +232,14 @@ def test_removed_files_are_not_needed(image: Image, inside: Sandbox) -> None:
     inside.python(CASES[image.name].uses)
 
 
-def test_training_works_without_a_gpu(inside: Sandbox, training: Training) -> None:
+@pytest.fixture
+def equipped(inside: Sandbox, training: Training) -> Sandbox:
+    """A sandbox with the Keras of a training."""
     if training.environment == WITH_TF_KERAS:
         install_tf_keras(inside)
-    passed = assert_all_pass(inside, training.launcher, *training.checks, **training.environment)
+    return inside
+
+
+def test_training_works_without_a_gpu(equipped: Sandbox, training: Training) -> None:
+    passed = assert_all_pass(equipped, training.launcher, *training.checks, **training.environment)
     assert training.includes in passed

@@ -40,14 +40,16 @@ def libraries(sandboxes: Sandboxes) -> Sandbox:
     return inside
 
 
+def start_of_rank(rank: int) -> str:
+    """The line of a shell that shows a rank's place, with the variables of the chart."""
+    given = {"HVD_MEETING": "127.0.0.1 61004 a:0-1", "HVD_POD": f"a-{rank}"}
+    variables = choose((rank, 2, 0, 1), given)
+    words = " ".join(f"{name}={value}" for name, value in variables.items())
+    return f'env {words} timeout 280 python3 -c "$0" &'
+
+
 def test_libraries_know_their_place_among_the_ranks(libraries: Sandbox) -> None:
-    commands = []
-    for rank in (0, 1):
-        given = {"HVD_MEETING": "127.0.0.1 61004 a:0-1", "HVD_POD": f"a-{rank}"}
-        variables = choose((rank, 2, 0, 1), given)
-        words = " ".join(f"{name}={value}" for name, value in variables.items())
-        commands.append(f'env {words} timeout 280 python3 -c "$0" &')
-    script = f"{' '.join(commands)} wait"
+    script = f"{start_of_rank(0)} {start_of_rank(1)} wait"
     done = libraries.run("bash", "-c", script, SHOW, OMP_NUM_THREADS="1", GLOO_SOCKET_IFNAME="lo")
     lines = [
         line.partition(" ")[2] for line in done.stdout.splitlines() if line.startswith("PLACE")
