@@ -1,8 +1,9 @@
 """What several subcommands print: lines, remarks, documents, logs, and how a run ended.
 
-No other module of hvdchart writes to a terminal, but for one fixed line of run/helm_process.py:
-what a cluster, a file or a program says may have characters that control one, or line ends that
-forge a line of hvdchart's own.
+Commands print through this module alone, because what a cluster, a file or a program says may have
+characters that control a terminal, or line ends that forge a line of hvdchart's own. Three modules
+that cannot import a command's write on their own: run/helm_process.py one fixed line, interrupts.py
+the error of a program that a signal ends, and calls/caller.py the output of a call.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The one place where the master starts threads."""
+"""Starts the threads of the master, but for the one that serves its metrics (common/metrics.py)."""
 
 from __future__ import annotations
 
