@@ -7,7 +7,7 @@
     print(render_values(plan))
 
 These functions use no network, no cluster and no other process; `launch` calls a function on the
-ranks of a cluster. See docs/library.md and docs/notebook.md.
+ranks of a cluster. See docs/python.md.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 """Draws the master's events and effects, docs/pictures/loop.svg, and writes the tables in
-docs/events.md: from the code in charts/horovod/files/hvd_pods.
+docs/inside.md: from the code in charts/horovod/files/hvd_pods.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from hvd_pods.rules import (
 from hvd_pods.rules.state import Decision
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGE = ROOT / "docs" / "events.md"
+PAGE = ROOT / "docs" / "inside.md"
 PICTURE = ROOT / "docs" / "pictures" / "loop.svg"
 RULES = (
     decide,

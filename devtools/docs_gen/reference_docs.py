@@ -222,7 +222,7 @@ def generated_texts() -> dict[Path, str]:
         wrong = "is not described" if event in created else "is one that nothing creates"
         sys.exit(f"{EVENTS_PAGE}: the event {event} {wrong}")
     sections = {
-        "library.md": {"exports": exports_of_the_library()},
+        "python.md": {"exports": exports_of_the_library()},
         "troubleshooting.md": {"pod problems": pod_table(), "messages of Helm": helm_table()},
         "compatibility.md": {"versions": versions()},
     }

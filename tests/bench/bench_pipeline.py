@@ -4,7 +4,7 @@ Trains MobileNetV2 (96 x 96, batch 8) on one and two ranks, a core each, in the 
 one batch that stays in memory (synthetic), and on the same JPEG images in TFRecord files, read as a
 first script would do it (naive) and with examples/pipeline.py. The sources take turns within one
 training; a gap is the part of the synthetic speed that a source loses in the same turn, the mean of
-all turns with its 95 % interval. Prints a table, and writes it to docs/pipeline.md. Needs an
+all turns with its 95 % interval. Prints a table, and writes it to docs/performance.md. Needs an
 otherwise idle machine.
 """
 
@@ -80,7 +80,7 @@ def main() -> None:
     turns = parser.parse_args().turns
     with interleaved_training.examples(SCRIPT) as inside:
         measured = {ranks: measure(inside, ranks, turns) for ranks in (1, 2)}
-    publish("bench-pipeline", "pipeline.md", turns, {"speeds": measured}, speeds_table(measured))
+    publish("bench-pipeline", "performance.md", turns, {"speeds": measured}, speeds_table(measured))
 
 
 if __name__ == "__main__":

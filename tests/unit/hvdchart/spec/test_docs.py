@@ -45,9 +45,10 @@ def documents(page: Path) -> list[dict[str, Any]]:
     return [document for each in loaded for document in each if isinstance(document, dict)]
 
 
-def test_library_page_prints_what_its_code_prints() -> None:
+def test_page_about_python_prints_what_its_code_prints() -> None:
     """Each block of Python prints the block of text after it."""
-    page = (DOCS / "library.md").read_text().partition("## All exports")[0]
+    page = (DOCS / "python.md").read_text().partition("## Plan in Python")[2]
+    page = page.partition("## All exports")[0]
     blocks = re.findall(r"```(python|text)\n(.*?)```", page, re.DOTALL)
     scope: dict[str, Any] = {}
     printed = ""
@@ -56,7 +57,7 @@ def test_library_page_prints_what_its_code_prints() -> None:
         if kind == "python":
             stream = io.StringIO()
             with contextlib.redirect_stdout(stream):
-                exec(compile(block, "docs/library.md", "exec"), scope)  # noqa: S102
+                exec(compile(block, "docs/python.md", "exec"), scope)  # noqa: S102
             printed = stream.getvalue()
         else:
             assert printed == block

@@ -1,6 +1,6 @@
 """The variables, annotations and labels by which the chart, the pods and hvdchart know each other.
 
-The comment above a name says what it has. docs/events.md shows the variables, from here.
+The comment above a name says what it has. docs/inside.md shows the variables, from here.
 """
 
 from __future__ import annotations
