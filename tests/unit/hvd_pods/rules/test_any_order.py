@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -49,6 +50,12 @@ RUNS: dict[str, Run] = {
 }
 # An earlier master of the Job has left ranks that went on.
 LEFT = {"run": RUNS["direct"].id, "state": "Running", "trained": "uid-1", "launched": "7"}
+# The record and the Job of a run, where they differ.
+BEFORE: dict[str, tuple[dict[str, str], Any]] = {
+    "direct": (LEFT, JOB),
+    "lease": ({}, leased(60)),
+    "queue": ({}, {**JOB, "metadata": {"annotations": {QUEUE: "team"}}}),
+}
 
 
 def check_workers(run: Run, launch: StartLauncher) -> None:
@@ -91,57 +98,83 @@ class DrivenOnce(World):
         self.finished += isinstance(effect, CreateJobEvent) and effect.event == RunEvent.FINISHED
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("name", RUNS)
-@settings(max_examples=200, deadline=None)
-@given(
-    choices=st.lists(st.integers(0, 14 * 200), max_size=120),
-    stopped_at=st.none() | st.integers(0, 40),
-    lost_at=st.none() | st.integers(0, 40),
-    job=st.sampled_from([JOB, SUSPENDED, DELETED]),
-)
-def test_a_run_is_driven_once_and_always_ends(
-    name: str, choices: list[int], stopped_at: int | None, lost_at: int | None, job: Any
-) -> None:
-    """This pod is asked to end, and another master takes the record, before these choices.
-
-    `job`: what has become of the Job by then.
-    """
-    world = DrivenOnce(RUNS[name], record=dict(LEFT) if name == "direct" else {})
-    if name == "lease":
-        world.job = leased(60)
-        job = {**job, "metadata": {**world.job["metadata"], **job["metadata"]}}
-    if name == "queue":
-        queued = {"annotations": {QUEUE: "team"}}
-        world.job = {**world.job, "metadata": {**world.job["metadata"], **queued}}
-        job = {**job, "metadata": {**queued, **job["metadata"]}}
+def begin(name: str) -> DrivenOnce:
+    """A run whose master has started."""
+    record, job = BEFORE.get(name, ({}, JOB))
+    world = DrivenOnce(RUNS[name], record=dict(record), job=job)
     world.put(Started())
-    for number, choice in enumerate([*choices, *[0] * 40]):
-        if world.exit:
-            break
-        if number == stopped_at:
-            world.job = job
-            world.put(Terminated())
-        if number == lost_at and world.state.hold.is_held:
-            world.record = dict(OTHER)
-            world.put(RecordChanged("renew", dict(OTHER), 1))
-        happen(world, choice)
-    # Whatever has happened: from now on all goes as usual, and the run comes to its end.
+    return world
+
+
+def lose_record(world: World) -> None:
+    if world.state.hold.is_held:
+        world.record = dict(OTHER)
+        world.put(RecordChanged("renew", dict(OTHER), 1))
+
+
+def stop(world: World, job: Any) -> None:
+    """Ask the master to end. Its Job keeps its metadata."""
+    world.job = {**job, "metadata": {**world.job["metadata"], **job["metadata"]}}
+    world.put(Terminated())
+
+
+def drive(world: World, choices: list[int], events: dict[int, list[Callable[[], None]]]) -> None:
+    """Let things happen, and before the choice of a number what `events` has for it."""
+    for number, choice in enumerate(choices):
+        for event in events.get(number, []):
+            if not world.exit:
+                event()
+        if not world.exit:
+            happen(world, choice)
+
+
+def go_as_usual(world: World) -> None:
+    """Let the run come to its end, whatever has happened before."""
     for _ in range(300):
         if world.exit:
-            break
+            return
         if world.answers:
             world.answer()
         elif world.is_running:
             world.end_launcher(0, 100.0)
         else:
             world.fire()
+
+
+def leaves_workers(world: World) -> bool:
+    """Whether a run that was withdrawn has left workers that its master should have ended."""
+    is_withdrawn = world.state.job and ending.is_withdrawn(world.state.job)
+    assert world.exit
+    if not (is_withdrawn and world.exit.problem) or not world.state.hold.is_held:
+        return False
+    scaled = [
+        effect for effect in world.effects if isinstance(effect, (Prepare, ScaleUp, ScaleDown))
+    ]
+    return not world.state.hold.lost_to and not isinstance(scaled[-1], ScaleDown)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", RUNS)
+@settings(max_examples=200, deadline=None)
+@given(
+    choices=st.lists(st.integers(0, 14 * 200), max_size=120),
+    stopped_at=st.integers(-1, 40),
+    lost_at=st.integers(-1, 40),
+    job=st.sampled_from([JOB, SUSPENDED, DELETED]),
+)
+def test_a_run_is_driven_once_and_always_ends(
+    name: str, choices: list[int], stopped_at: int, lost_at: int, job: Any
+) -> None:
+    """This pod is asked to end, and another master takes the record, before these choices.
+
+    `job`: what has become of the Job by then.
+    """
+    world = begin(name)
+    events: dict[int, list[Callable[[], None]]] = {stopped_at: [lambda: stop(world, job)]}
+    events.setdefault(lost_at, []).append(lambda: lose_record(world))
+    drive(world, [*choices, *[0] * 40], events)
+    go_as_usual(world)
     assert world.exit, f"the master still waits {world.state.activity.value}"
     assert len(world.of(ScaleDown)) <= 1
-    if world.exit.problem is None:
-        assert world.finished == 1
-    is_withdrawn = world.state.job and ending.is_withdrawn(world.state.job) and world.exit.problem
-    if is_withdrawn and world.state.hold.is_held and not world.state.hold.lost_to:
-        scaled = (Prepare, ScaleUp, ScaleDown)
-        last = [effect for effect in world.effects if isinstance(effect, scaled)][-1]
-        assert isinstance(last, ScaleDown), "workers are left of a run that was stopped"
+    assert world.exit.problem or world.finished == 1
+    assert not leaves_workers(world)

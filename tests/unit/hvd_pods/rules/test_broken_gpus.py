@@ -115,8 +115,7 @@ def test_ranks_are_not_ended_for_a_worker_with_a_broken_gpu() -> None:
     world = training(adaptive(3, 3, 2))
     world.fail("w-0")
     world.now += 10 * GROW_EVERY
-    while world.answers:
-        world.answer()
+    world.answer_all()
     assert TimerKind.GROW not in world.state.timers
 
 

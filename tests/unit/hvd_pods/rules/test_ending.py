@@ -23,7 +23,7 @@ from hvd_pods.rules.effects import (
 from hvd_pods.rules.ending import UNREADABLE
 from hvd_pods.rules.events import PodsListed, RanksAsked, Started, Terminated
 from tests.support.world import DELETED, JOB, SUSPENDED, WALL, World, one_group
-from tests.unit.hvd_pods.rules.trainings import training
+from tests.unit.hvd_pods.rules.trainings import go_on, launch_again, training
 
 STARTED = {"startTime": "2026-01-01T10:00:00Z"}
 EXCEEDED = {"metadata": {}, "spec": {"activeDeadlineSeconds": 60}, "status": STARTED}
@@ -113,8 +113,10 @@ def preempted(job: Any = QUEUED) -> World:
     world.job = job
     world.put(Terminated())
     world.settle(until=ReleaseRecord)
-    while not (world.exit or any(isinstance(effect, ListPods) for effect, _ in world.answers)):
-        world.answer()
+    go_on(
+        world,
+        lambda: world.exit or any(isinstance(effect, ListPods) for effect, _ in world.answers),
+    )
     return world
 
 
@@ -127,36 +129,43 @@ def see(world: World, *pods: Any) -> bool:
     return world.exit is not None
 
 
+def sees_next(world: World, *pods: Any) -> bool:
+    """As see(), when the pods are listed for the next time after this."""
+    is_over = see(world, *pods)
+    world.fire()
+    return is_over
+
+
+def keep_seeing(world: World, *pods: Any) -> None:
+    """Let the pods be listed like this until the master ends."""
+    while not (world.exit or see(world, *pods)):
+        world.fire()
+
+
 def test_master_that_was_preempted_stays_until_the_queue_sees_another_worker() -> None:
     world = preempted()
-    for last in (pod("Running", **ENDING), pod("Failed", **ENDING), pod("Failed")):
-        assert not see(world, last)
-        world.fire()
-    while not see(world, pod("Failed"), pod("Pending")):
-        world.fire()
+    lasts = [pod("Running", **ENDING), pod("Failed", **ENDING), pod("Failed")]
+    assert not any(sees_next(world, last) for last in lasts)
+    keep_seeing(world, pod("Failed"), pod("Pending"))
     assert EVICTED in world.end()[1]
 
 
 def test_worker_that_the_queue_has_not_deleted_yet_is_no_successor() -> None:
     world = preempted()
-    for last in (pod("Running"), pod("Running", **ENDING), pod("Running")):
-        assert not see(world, last)
-        world.fire()
+    lasts = [pod("Running"), pod("Running", **ENDING), pod("Running")]
+    assert not any(sees_next(world, last) for last in lasts)
 
 
 def test_master_that_was_preempted_stays_no_longer_than_it_may() -> None:
     world = preempted()
-    while not world.exit:
-        see(world, pod("Running", **ENDING))
-        world.fire()
+    keep_seeing(world, pod("Running", **ENDING))
     assert 50 < world.now - world.state.stopped_at < 60
 
 
 def test_master_of_a_run_that_nobody_continues_does_not_wait_for_workers() -> None:
     world = preempted()
     began = world.now
-    while not see(world):
-        world.fire()
+    keep_seeing(world)
     assert 4 < world.now - began < 7
 
 
@@ -218,10 +227,17 @@ def test_master_that_has_left_its_ranks_ends_neither_them_nor_the_run() -> None:
 def test_an_upgrade_may_change_the_number_of_retries_during_the_run() -> None:
     world = training()
     world.job = {**JOB, "spec": {"backoffLimit": 4}}
-    while not world.exit:
-        if world.is_running:
-            world.end_launcher(1)
-        world.answer() if world.answers else world.fire()
+
+    def fail() -> None:
+        world.end_launcher(1)
+        launch_again(world)
+
+    fail()
+    fail()
+    fail()
+    fail()
+    world.end_launcher(1)
+    world.end()
     assert len(world.of(StartLauncher)) == 5
 
 

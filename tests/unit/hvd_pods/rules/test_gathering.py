@@ -36,6 +36,7 @@ from hvd_pods.rules.replacing import REPLACE_EVERY
 from hvd_pods.rules.state import Activity
 from tests.support.runs import make_run
 from tests.support.world import WALL, World, one_group, pod
+from tests.unit.hvd_pods.rules.trainings import go_on, launch_again
 
 
 def waiting(world: World) -> World:
@@ -61,6 +62,26 @@ def list_pods(world: World, *pods: dict[str, Any], **more: Any) -> None:
     world.answers.clear()
     listed = {item["metadata"]["name"]: item for item in pods}
     world.put(PodsListed(world.state.attempt.number, listed, **more))
+
+
+def list_pods_for(world: World, seconds: float, *pods: dict[str, Any], **more: Any) -> None:
+    """As list_pods(), for some time or until the master no longer waits for workers."""
+    until = world.now + seconds
+    while world.state.activity == Activity.GATHERING and world.now < until:
+        list_pods(world, *pods, **more)
+
+
+def keep_listing(world: World, *pods: dict[str, Any], times: int, **more: Any) -> None:
+    """As list_pods(), so many times or until the master no longer waits for workers."""
+    for _ in range(times):
+        if world.state.activity == Activity.GATHERING:
+            list_pods(world, *pods, **more)
+
+
+def missing_workers(world: World) -> list[str]:
+    """The messages of the Events of missing workers."""
+    events = world.of(CreateJobEvent)
+    return [event.message for event in events if event.event == RunEvent.WORKERS_MISSING]
 
 
 def worker(name: str, revision: str = "r1", uid: str = "", **parts: Any) -> dict[str, Any]:
@@ -111,8 +132,7 @@ def test_each_worker_that_comes_extends_the_deadline() -> None:
     answer(world, "w-1")
     world.now += 50
     assert world.state.activity == Activity.GATHERING
-    while world.state.activity == Activity.GATHERING:
-        world.answer() if world.answers else world.fire()
+    go_on(world, lambda: world.state.activity != Activity.GATHERING)
     assert world.now - began == pytest.approx(50 + 60, abs=2)
 
 
@@ -143,8 +163,8 @@ def test_missing_workers_are_reported_with_what_pods_and_connections_say() -> No
 
 def test_unchanged_report_is_repeated_only_after_a_while() -> None:
     world = waiting(World(one_group()))
-    for _ in range(2):
-        list_pods(world, worker("w-0"), refusals=REFUSALS)
+    list_pods(world, worker("w-0"), refusals=REFUSALS)
+    list_pods(world, worker("w-0"), refusals=REFUSALS)
     assert world.logged().count("waiting for 2 of 2") == 1
     world.now += REPEAT_REPORT_AFTER
     list_pods(world, worker("w-0"), refusals=REFUSALS)
@@ -186,51 +206,61 @@ def test_pods_in_the_way_are_replaced() -> None:
         worker("w-2", "r0", metadata={"deletionTimestamp": "2036-01-01T00:00:00Z"}),
         worker("w-3"),
     ]
-    for _ in range(2):
-        list_pods(world, *pods)
+    list_pods(world, *pods)
+    list_pods(world, *pods)
     replaced = [({"w-0": "uid of w-0"}, None), ({"w-1": "uid of w-1"}, 0)]
     # A deletion that has failed is tried again.
     assert [(e.uids, e.grace) for e in world.of(DeletePods)] == 2 * replaced
     assert world.logged().count("replacing") == 2, "each is said once"
 
 
-@pytest.mark.parametrize("is_mended", [False, True])
-def test_stateful_set_that_makes_pods_of_another_revision_ends_the_run_unless_it_is_mended(
-    is_mended: bool,
-) -> None:
+def make_pods(world: World, revision: str, seconds: float) -> None:
+    """Let the StatefulSet make another pod of this revision for each that the master deletes."""
+    until = world.now + seconds
+    while world.state.activity == Activity.GATHERING and world.now < until:
+        deleted = len(world.of(DeletePods))
+        # It has no pod for a moment.
+        list_pods(world)
+        made = worker("w-0", revision, uid=f"uid {world.now}")
+        while (
+            world.state.activity == Activity.GATHERING
+            and world.now < until
+            and len(world.of(DeletePods)) == deleted
+        ):
+            list_pods(world, made)
+
+
+def test_stateful_set_that_makes_pods_of_another_revision_ends_the_run() -> None:
     """A rolled-back StatefulSet would do so for ever, and each would be deleted."""
     world = waiting(World(one_group(1, workersTimeoutSeconds=3600)))
     began = world.now
-    made = 0
-    while world.state.activity == Activity.GATHERING and world.now < began + 4 * SERVICE_WITHIN:
-        deleted = len(world.of(DeletePods))
-        is_back = is_mended and world.now > began + 0.75 * SERVICE_WITHIN
-        if made == deleted:
-            # It has no pod for a moment.
-            list_pods(world)
-            made += 1
-            pod_ = worker("w-0", "r1" if is_back else "r0", uid=f"uid {made}")
-        list_pods(world, pod_)
+    make_pods(world, "r0", 4 * SERVICE_WITHIN)
     assert "StatefulSet w makes pods" in world.logged()
     assert len(world.of(DeletePods)) <= 3 + (world.now - began) / REPLACE_EVERY
-    assert (world.state.activity == Activity.GATHERING) is is_mended
-    if not is_mended:
-        code, problem = world.end()
-        assert (code, "helm upgrade" in problem) == (78, True), "no attempt can help"
+    code, problem = world.end()
+    assert (code, "helm upgrade" in problem) == (78, True), "no attempt can help"
 
 
-@pytest.mark.parametrize("comes_back", [False, True])
-def test_deleted_stateful_set_is_named_and_not_waited_for_as_long_as_workers(
-    comes_back: bool,
-) -> None:
+def test_stateful_set_that_makes_pods_of_another_revision_may_be_mended() -> None:
     world = waiting(World(one_group(1, workersTimeoutSeconds=3600)))
-    began = world.now
-    while world.state.activity == Activity.GATHERING and world.now < began + 2 * SERVICE_WITHIN:
-        is_back = comes_back and world.now > began + SERVICE_WITHIN / 2
-        list_pods(world, gone=[] if is_back else ["w"])
+    make_pods(world, "r0", 0.75 * SERVICE_WITHIN)
+    assert world.of(DeletePods)
+    make_pods(world, "r1", 3 * SERVICE_WITHIN)
+    assert world.state.activity == Activity.GATHERING
+
+
+def test_deleted_stateful_set_is_named_and_not_waited_for_as_long_as_workers() -> None:
+    world = waiting(World(one_group(1, workersTimeoutSeconds=3600)))
+    list_pods_for(world, 2 * SERVICE_WITHIN, gone=["w"])
     assert "StatefulSet w" in world.logged()
-    assert (world.state.activity == Activity.GATHERING) is comes_back
-    assert comes_back or world.end()[0] == 78
+    assert world.end()[0] == 78
+
+
+def test_deleted_stateful_set_may_come_back() -> None:
+    world = waiting(World(one_group(1, workersTimeoutSeconds=3600)))
+    list_pods_for(world, SERVICE_WITHIN / 2, gone=["w"])
+    list_pods_for(world, 1.5 * SERVICE_WITHIN)
+    assert world.state.activity == Activity.GATHERING
 
 
 def test_stale_worker_that_answers_is_looked_at_at_once() -> None:
@@ -248,30 +278,33 @@ def test_master_that_ends_or_trains_replaces_no_pods() -> None:
     over.train()
     over.end_launcher(0)
     stopped.put(Terminated())
-    for world in (trains, over, stopped):
+
+    def replaces_stale(world: World) -> bool:
         stale = {"w-0": worker("w-0", "r0")}
         world.put(PodsListed(world.state.attempt.number, stale))
-        assert not world.of(DeletePods)
+        return bool(world.of(DeletePods))
+
+    assert [replaces_stale(world) for world in (trains, over, stopped)] == [False] * 3
 
 
 IMAGE = {"reason": "InvalidImageName", "message": "couldn't parse image"}
 BROKEN = {"containerStatuses": [{"name": "w", "image": "?", "state": {"waiting": IMAGE}}]}
 
 
-@pytest.mark.parametrize(("spares", "ends"), [(0, True), (1, False)])
-def test_problem_that_lasts_ends_the_run_unless_spares_are_left(spares: int, ends: bool) -> None:
-    world = waiting(World(one_group(1, 1 + spares, workersTimeoutSeconds=600)))
-    for _ in range(30):
-        if world.state.activity != Activity.GATHERING:
-            break
-        list_pods(world, worker("w-0", status=BROKEN), worker("w-1"))
-    warnings = [e for e in world.of(CreateJobEvent) if e.event == RunEvent.WORKERS_MISSING]
-    assert len(warnings) == 1, "announced once"
-    assert (world.state.activity != Activity.GATHERING) is ends
-    if ends:
-        code, text = world.end()
-        assert code == 78, "no attempt can help"
-        assert "; what to do: " in text, "the log and hvdchart show it as one line"
+def test_problem_that_lasts_ends_the_run() -> None:
+    world = waiting(World(one_group(1, workersTimeoutSeconds=600)))
+    keep_listing(world, worker("w-0", status=BROKEN), times=30)
+    assert len(missing_workers(world)) == 1, "announced once"
+    code, text = world.end()
+    assert code == 78, "no attempt can help"
+    assert "; what to do: " in text, "the log and hvdchart show it as one line"
+
+
+def test_problem_that_lasts_does_not_end_the_run_while_spares_are_left() -> None:
+    world = waiting(World(one_group(1, 2, workersTimeoutSeconds=600)))
+    keep_listing(world, worker("w-0", status=BROKEN), worker("w-1"), times=30)
+    assert len(missing_workers(world)) == 1, "announced once"
+    assert world.state.activity == Activity.GATHERING
 
 
 GATED = {"type": "PodScheduled", "status": "False", "reason": "SchedulingGated"}
@@ -287,20 +320,16 @@ def test_only_a_deleted_service_is_not_waited_for_as_long_as_workers(
 ) -> None:
     world = waiting(World(one_group(1, workersTimeoutSeconds=1200), record={"trained": trained}))
     world.put(WorkerProblem(world.state.attempt.number, "w-0", NoAnswer("x", lacks_service=True)))
-    until = world.now + SERVICE_WITHIN + 10
-    while world.state.activity == Activity.GATHERING and world.now < until:
-        list_pods(world, worker("w-0", status=status))
+    list_pods_for(world, SERVICE_WITHIN + 10, worker("w-0", status=status))
     assert (world.state.activity != Activity.GATHERING) is is_deleted
     remedy = "what to do: create the deleted Service again"
-    warnings = [e.message for e in world.of(CreateJobEvent) if e.event == RunEvent.WORKERS_MISSING]
-    assert [remedy in message for message in warnings] == [True] * is_deleted
+    assert [remedy in message for message in missing_workers(world)] == [True] * is_deleted
 
 
 def test_time_in_a_queue_does_not_count() -> None:
     pods = [worker(f"w-{n}", status={"conditions": [GATED]}) for n in (0, 1)]
     world = waiting(World(one_group()))
-    for _ in range(100):
-        list_pods(world, *pods)
+    keep_listing(world, *pods, times=100)
     assert world.state.activity == Activity.GATHERING
     assert world.state.gathered.deadline > world.now
 
@@ -342,8 +371,7 @@ def test_workers_that_have_come_wait_for_a_launcher_that_takes_long_to_prepare()
     world.settle(until=Prepare)
     prepared = next(item for item in world.answers if isinstance(item[1], Prepared))
     world.answers.remove(prepared)
-    for _ in range(20):
-        world.answer() if world.answers else world.fire()
+    go_on(world, lambda: world.state.activity == Activity.GATHERING and not world.answers)
     world.now += 600
     assert world.state.activity == Activity.GATHERING
     world.put(prepared[1])
@@ -367,9 +395,7 @@ def test_workers_save_what_another_run_has_left_before_ranks_remove_it(
     before: dict[str, str], api: bool, expected: list[bool]
 ) -> None:
     world = World(one_group(id="run-1", api=api, retries=2), record=before)
-    world.put(Started())
-    for _ in expected:
-        world.settle(until=StartLauncher)
-        world.effects = [each for each in world.effects if not isinstance(each, StartLauncher)]
-        world.put(AttemptOver(WorkerTerminatedError("w-0 left", 1)))
-    assert [each.saves for each in world.of(Deliver)][:2] == expected
+    world.train()
+    world.put(AttemptOver(WorkerTerminatedError("w-0 left", 1)))
+    launch_again(world)
+    assert [each.saves for each in world.of(Deliver)] == expected

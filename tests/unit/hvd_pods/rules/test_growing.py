@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 from hvd_pods.agent.banner import NoAnswer
-from hvd_pods.common.errors import LostWorkerError
 from hvd_pods.common.notices import FINISHED, LEAVING
 from hvd_pods.common.run_events import RunEvent
 from hvd_pods.rules.effects import (
@@ -210,14 +209,19 @@ def test_worker_that_goes_again_is_not_taken() -> None:
     assert not world.of(PrepareNewcomers)
 
 
-def test_worker_that_comes_and_goes_does_not_stop_the_training() -> None:
-    world = Adaptive(0, 1, 2).begin().run_for(START_AFTER)
-    began = world.now
-    for _ in range(400):
+def come_and_go(world: Adaptive, times: int) -> None:
+    """Let a worker come and be lost again and again."""
+    for _ in range(times):
         world.bring(3)
         world.run_for(SETTLE + 1)
         world.lose(3)
         world.run_for(1)
+
+
+def test_worker_that_comes_and_goes_does_not_stop_the_training() -> None:
+    world = Adaptive(0, 1, 2).begin().run_for(START_AFTER)
+    began = world.now
+    come_and_go(world, times=400)
     grown = len([workers for workers in world.launched() if workers == "0123"])
     assert world.now - began > 4 * 400
     assert 3 < grown < 8
@@ -237,17 +241,18 @@ def test_ranks_that_keep_nothing_are_not_ended_for_a_worker() -> None:
     assert world.run_for(AGAIN_AFTER).launched() == ["012", "0123"]
 
 
-@pytest.mark.parametrize("kind", ["finished", "terminated", "lost"])
-def test_nothing_is_begun_for_a_worker_when_the_launch_ends_anyway(kind: str) -> None:
+@pytest.mark.parametrize(
+    "event",
+    [
+        pytest.param(NoticeTaken(1, {"kind": FINISHED, "worker": "w-0", "rank": 0}), id="finished"),
+        pytest.param(Terminated(), id="terminated"),
+        pytest.param(WorkerProblem(1, "w-1", NoAnswer("closed"), 3.0), id="lost"),
+    ],
+)
+def test_nothing_is_begun_for_a_worker_when_the_launch_ends_anyway(event: Event) -> None:
     world = Adaptive(0, 1, 2).begin().run_for(START_AFTER)
     world.bring(3)
-    if kind == "finished":
-        world.put(NoticeTaken(1, {"kind": FINISHED, "worker": "w-0", "rank": 0}))
-    elif kind == "terminated":
-        world.put(Terminated())
-    else:
-        world.put(WorkerProblem(1, "w-1", NoAnswer("closed"), 3.0))
-        assert isinstance(world.state.attempt.launch.problem, LostWorkerError)  # type: ignore[union-attr]
+    world.put(event)
     world.put(Timer(TimerKind.GROW))
     assert not world.of(PrepareNewcomers)
 
@@ -255,11 +260,7 @@ def test_nothing_is_begun_for_a_worker_when_the_launch_ends_anyway(kind: str) ->
 def test_ranks_that_end_with_0_meanwhile_have_finished() -> None:
     world = Adaptive(0, 1, 2).begin().run_for(START_AFTER)
     world.bring(3)
-    while not world.of(EndLauncher):
-        if world.answers:
-            world.answer()
-        else:
-            world.fire()
+    world.settle(until=EndLauncher)
     world.answers.clear()
     world.end_launcher(0)
     assert world.end() == (0, "")

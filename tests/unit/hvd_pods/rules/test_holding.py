@@ -35,15 +35,19 @@ from hvd_pods.rules.holding import EXPIRES_AFTER, LOOK_EVERY, RENEW, TAKE
 from hvd_pods.rules.state import Activity
 from hvd_pods.rules.timers import TimerKind
 from tests.support.world import JOB, LATER, OTHER, WALL, World, one_group
+from tests.unit.hvd_pods.rules.trainings import go_on, put_each
 
 HELD = {**OTHER, "renewed": "1"}
+HELD_NOW = RecordWritten(TAKE)
+FORBIDDEN = RecordFailed(TAKE, 403, "forbidden", is_temporary=False)
 
 
-def started(record: dict[str, str], **changes: Any) -> World:
-    """A master that has read a record."""
+def started(record: dict[str, str], *events: Event, **changes: Any) -> World:
+    """A master that has read a record, after which these events happen."""
     world = World(one_group(**changes), record=record)
     world.put(Started())
     world.answer()
+    put_each(world, events)
     return world
 
 
@@ -69,10 +73,14 @@ def test_free_record_is_taken_at_once_with_a_new_fence_number(record: dict[str, 
 def test_holder_is_waited_for_until_it_gives_the_record_back() -> None:
     world = started(dict(HELD))
     assert world.of(CreateJobEvent)[0].event == RunEvent.WAITING
-    for renewed in range(3):
-        world.record["renewed"] = str(renewed)
+
+    def renew(renewed: str) -> None:
+        world.record["renewed"] = renewed
         world.fire()
         world.answer()
+
+    renew("2")
+    renew("3")
     assert len(world.of(CreateJobEvent)) == 1, "said once"
     assert not world.of(WriteRecord)
     world.record = {**HELD, "holder": ""}
@@ -90,15 +98,13 @@ def test_holder_that_does_not_renew_is_replaced_and_told_so() -> None:
 
 
 @pytest.mark.parametrize(
-    ("record", "event", "code"),
-    [({**HELD, "superseded": "uid-1"}, None, 78), (HELD, Terminated(), 143)],
+    ("record", "events", "code"),
+    [({**HELD, "superseded": "uid-1"}, [], 78), (HELD, [Terminated()], 143)],
 )
 def test_master_that_may_not_have_the_record_ends_and_changes_nothing(
-    record: dict[str, str], event: Event | None, code: int
+    record: dict[str, str], events: list[Event], code: int
 ) -> None:
-    world = started(dict(record))
-    if event:
-        world.put(event)
+    world = started(dict(record), *events)
     assert world.end()[0] == code
     assert not [
         *world.of(WriteRecord),
@@ -150,8 +156,8 @@ def test_renewals_do_not_pile_up_while_the_api_server_is_slow() -> None:
     world.train()
     world.answers.clear()
     world.effects.clear()
-    for _ in range(3):
-        world.fire()
+    world.fire()
+    world.fire()
     assert [effect.purpose for effect in world.of(WriteRecord)] == [RENEW]
     world.put(RecordFailed(RENEW, 503, "away"))
     world.fire()
@@ -213,8 +219,7 @@ def test_training_that_has_finished_is_a_success_although_the_record_is_lost_aft
     world = World(one_group(cleanup="Always"))
     world.train()
     world.end_launcher(code)
-    while world.state.activity != activity:
-        world.answer()
+    go_on(world, lambda: world.state.activity == activity)
     world.record = dict(OTHER)
     world.put(RecordChanged(RENEW, dict(OTHER), 1))
     assert world.end()[0] == of_the_master
@@ -250,25 +255,23 @@ def test_master_that_was_not_replaced_counts_its_failure(record: dict[str, str] 
 
 
 @pytest.mark.parametrize(
-    ("record", "is_held", "scales"),
+    ("record", "taken", "scales"),
     [
-        pytest.param({"holder": "own", "fence": "1"}, True, True, id="it holds the record"),
-        pytest.param(dict(OTHER), True, False, id="another master does"),
-        pytest.param(None, True, False, id="nobody can tell"),
-        pytest.param(None, False, True, id="nobody ever held it"),
+        pytest.param({"holder": "own", "fence": "1"}, HELD_NOW, True, id="it holds the record"),
+        pytest.param(dict(OTHER), HELD_NOW, False, id="another master does"),
+        pytest.param(None, HELD_NOW, False, id="nobody can tell"),
+        pytest.param(None, FORBIDDEN, True, id="nobody ever held it"),
     ],
 )
 def test_workers_are_scaled_without_the_record_only_if_no_other_master_has_it(
-    record: dict[str, str] | None, is_held: bool, scales: bool
+    record: dict[str, str] | None, taken: Event, scales: bool
 ) -> None:
     world = started({}, cleanup="Always")
-    if not is_held:
-        world.answers.clear()
-        world.put(RecordFailed(TAKE, 403, "forbidden", is_temporary=False))
+    world.answers.clear()
+    world.put(taken)
     world.settle(until=StartLauncher)
     world.end_launcher(0)
-    while world.state.activity != Activity.FINISHING:
-        world.answer()
+    go_on(world, lambda: world.state.activity == Activity.FINISHING)
     world.answers.clear()
     world.put(RecordFailed("end", 403, "forbidden", is_temporary=False))
     world.answers.clear()
@@ -280,8 +283,10 @@ def test_workers_are_scaled_without_the_record_only_if_no_other_master_has_it(
 def test_record_that_cannot_be_written_is_told_once_for_each_reason() -> None:
     world = World(one_group())
     world.train()
-    for reason in ["404: gone"] * 9 + ["403: forbidden"] * 9:
-        world.put(RecordFailed(RENEW, 404, reason, is_temporary=False))
+    world.put(RecordFailed(RENEW, 404, "404: gone", is_temporary=False))
+    world.put(RecordFailed(RENEW, 404, "404: gone", is_temporary=False))
+    world.put(RecordFailed(RENEW, 403, "403: forbidden", is_temporary=False))
+    world.put(RecordFailed(RENEW, 403, "403: forbidden", is_temporary=False))
     assert world.logged().count("cannot write the record") == 2
     world.put(RecordWritten(RENEW))
     world.put(RecordFailed(RENEW, 403, "403: forbidden", is_temporary=False))
@@ -297,23 +302,30 @@ ENDED = {"run": "run-1", "settings": "settings-1", "uid": "uid-0", "time": "t"}
         ({**ENDED, "state": "Finished"}, 0),
         ({**ENDED, "state": "Finished", "settings": "others"}, 0),
         ({**ENDED, "state": "Failed", "reason": "no"}, 78),
-        ({**ENDED, "state": "Failed", "settings": "others"}, None),
-        # The last attempt of this Job may have expected that no other one would follow.
-        ({**ENDED, "state": "Failed", "uid": "uid-1"}, None),
-        ({**ENDED, "state": "Running"}, None),
-        ({**ENDED, "state": "Finished", "run": "run-0"}, None),
     ],
 )
-def test_run_that_has_ended_is_repeated_only_if_it_is_another_one(
-    data: dict[str, str], code: int | None
-) -> None:
+def test_run_that_has_ended_is_not_repeated(data: dict[str, str], code: int) -> None:
+    world = started(data)
+    assert world.end()[0] == code
+    assert not world.of(StartLauncher)
+    assert all(write.purpose == TAKE for write in world.of(WriteRecord))
+    assert bool(world.of(ScaleDown)) is (code == 0), "as `cleanup` says"
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        {**ENDED, "state": "Failed", "settings": "others"},
+        # The last attempt of this Job may have expected that no other one would follow.
+        {**ENDED, "state": "Failed", "uid": "uid-1"},
+        {**ENDED, "state": "Running"},
+        {**ENDED, "state": "Finished", "run": "run-0"},
+    ],
+)
+def test_run_is_begun_if_another_one_has_ended_or_this_one_has_not(data: dict[str, str]) -> None:
     world = started(data)
     world.settle(until=StartLauncher)
-    assert bool(world.of(StartLauncher)) is (code is None)
-    if code is not None:
-        assert world.end()[0] == code
-        assert all(write.purpose == TAKE for write in world.of(WriteRecord))
-        assert bool(world.of(ScaleDown)) is (code == 0), "as `cleanup` says"
+    assert world.of(StartLauncher)
 
 
 # A fence number that workers accept just now.
@@ -349,8 +361,7 @@ def test_any_record_leads_to_a_run_or_to_an_end_that_workers_and_logs_accept(
     latest = (WALL + world.now - 3600) * 1000 + 2 * holding.MOST_AHEAD
     assert all(write.fence <= latest for write in world.of(WriteRecord))
     assert world.of(StartLauncher) or world.exit
-    for effect in world.of(CreateJobEvent):
-        assert len(effect.message) < 2000
+    assert all(len(effect.message) < 2000 for effect in world.of(CreateJobEvent))
 
 
 def test_run_that_has_ended_is_not_repeated_where_its_record_can_be_read_only() -> None:

@@ -30,8 +30,11 @@ from hvd_pods.rules.events import (
 from hvd_pods.rules.state import END, Activity
 from hvd_pods.rules.timers import TimerKind
 from tests.support.world import DELETED, JOB, OTHER, WALL, World, leased, one_group
+from tests.unit.hvd_pods.rules.trainings import go_on, launch_again, wait_in_launch
 
 SECONDS = 600
+# The spec of a Job with one attempt.
+ONCE = {"spec": {"backoffLimit": 0}}
 
 
 def session() -> World:
@@ -39,12 +42,17 @@ def session() -> World:
     return World(one_group(cleanup="Never"), job=leased(SECONDS))
 
 
-def pass_time(world: World, seconds: float, *, renews: bool = False, answers: bool = True) -> None:
-    """Let time pass. The command `renews` its lease, or not; and the API server `answers`."""
+def pass_time(
+    world: World, seconds: float, *, renews: bool = False, answers: bool = True, **job: Any
+) -> None:
+    """Let time pass. The command `renews` its lease, or not; and the API server `answers`.
+
+    job: what differs in the Job whose lease is renewed.
+    """
     until = world.now + seconds
     while world.exit is None and min(world.state.timers.values()) <= until:
         if renews:
-            world.job = leased(SECONDS, str(world.now))
+            world.job = {**leased(SECONDS, str(world.now)), **job}
         world.fire()
         while world.answers:
             effect = world.answers[0][0]
@@ -119,17 +127,15 @@ def test_no_attempt_follows_a_lease_that_ends_before_it() -> None:
     world = session()
     world.job["spec"] = {"backoffLimit": 5}
     world.train()
-    while world.state.activity != Activity.PAUSING:
-        if world.is_running:
-            world.end_launcher(1)
-        world.answer()
+    world.end_launcher(1)
+    launch_again(world)
+    world.end_launcher(1)
+    go_on(world, lambda: world.state.activity == Activity.PAUSING)
     attempts = world.state.attempts
     world.put(LeaseRead(world.job), SECONDS + 1)
-    while not world.of(ScaleDown):
-        world.answer()
+    world.settle(until=ScaleDown)
     world.answers.clear()
-    for _ in range(10):
-        world.fire()
+    wait_in_launch(world, SECONDS)
     assert world.state.attempts == attempts
     world.put(WorkersScaled())
     assert world.end()[0] == 78
@@ -191,8 +197,8 @@ def test_master_that_stays_takes_the_workers_along_unless_another_one_has_them(
     [
         pytest.param(None, False, id="another one takes its place"),
         pytest.param(UNREADABLE, False, id="another one may do so"),
-        pytest.param(DELETED, True, id="deleted"),
-        pytest.param(leased(SECONDS), True, id="its pod is drained"),
+        pytest.param({**DELETED, **ONCE}, True, id="deleted"),
+        pytest.param({**leased(SECONDS), **ONCE}, True, id="its pod is drained"),
     ],
 )
 @pytest.mark.parametrize("code", [0, 1])
@@ -204,8 +210,6 @@ def test_run_that_ends_while_its_pod_terminates_takes_its_workers_along(
     world.job["spec"] = {"backoffLimit": 0}
     world.train()
     world.answer_all()
-    if job and job != UNREADABLE:
-        job = {**job, "spec": {"backoffLimit": 0}}
     world.job = job
     world.put(Terminated())
     world.end_launcher(code)
@@ -286,10 +290,6 @@ def test_deadline_that_could_not_be_read_at_the_end_is_watched_as_soon_as_it_can
     limited = {**job["spec"], "activeDeadlineSeconds": 3 * SECONDS}
     started = {"startTime": format_time(WALL + world.now)}
     began = world.now
-    while world.exit is None and world.now < began + 5 * SECONDS:
-        # The command renews its lease all the time.
-        world.job = {**leased(SECONDS, str(world.now)), "spec": limited, "status": started}
-        world.fire()
-        world.answer_all()
+    pass_time(world, 5 * SECONDS, renews=True, spec=limited, status=started)
     assert len(world.of(ScaleDown)) == 1
     assert world.now < began + 3 * SECONDS

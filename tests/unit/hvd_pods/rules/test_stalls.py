@@ -4,22 +4,17 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterable
 from typing import Any
 
 import pytest
 
 from hvd_pods.cluster.shapes import format_time
-from hvd_pods.common.notices import DEBUGGED, ENDED, FINISHED, IDLE, KEPT, STOPPED
+from hvd_pods.common.notices import DEBUGGED, ENDED, FINISHED, IDLE, STOPPED
 from hvd_pods.common.run_events import RunEvent
 from hvd_pods.rules.aborting import END_WITHIN
-from hvd_pods.rules.effects import (
-    CreateJobEvent,
-    EndLauncher,
-    ShowStacks,
-    StartLauncher,
-    WriteRecord,
-)
-from hvd_pods.rules.events import ProgressReported, RankMissing, StacksShown, Timer
+from hvd_pods.rules.effects import EndLauncher, ShowStacks, StartLauncher, WriteRecord
+from hvd_pods.rules.events import RankMissing, StacksShown, Timer
 from hvd_pods.rules.stalls import NAME_AFTER
 from hvd_pods.rules.timers import TimerKind
 from tests.support.world import WALL, World
@@ -27,26 +22,36 @@ from tests.unit.hvd_pods.rules.trainings import (
     CAUSE,
     end_with,
     keep_state,
+    launch_again,
     lose,
+    name_stalls,
+    named_stalls,
     notice,
+    notice_each,
     report,
+    report_each,
     training,
     wait_in_launch,
 )
 
 
+def miss(world: World, *ranks: int, seconds: float = 15.0, after: float = 0.0) -> None:
+    """Let Horovod name ranks that have not joined for these seconds."""
+    world.now += after
+    for rank in ranks:
+        world.put(RankMissing(1, rank, "has not joined grads", seconds))
+
+
 def test_stalled_ranks_are_named_once_with_their_stacks() -> None:
     world = training()
-    for period in range(4):
-        for rank in (1, 3):
-            world.put(RankMissing(1, rank, "has not joined grads", 60.0 * (period + 1)))
-        while TimerKind.STALLS in world.state.timers:
-            world.fire()
-        world.now += 60
-    (named,) = (e.message for e in world.of(CreateJobEvent) if e.event == RunEvent.STALLED)
-    for part, who in zip(named.split("; "), ("rank 1 on w-0", "rank 3 on w-1"), strict=True):
-        assert part.startswith(f"{who} has not joined grads")
-        assert "60 s" in part
+    miss(world, 1, 3, seconds=60.0)
+    name_stalls(world)
+    miss(world, 1, 3, seconds=120.0, after=60.0)
+    name_stalls(world)
+    (named,) = named_stalls(world)
+    missing = r"rank {} has not joined grads .*60 s.*"
+    both = "; ".join(missing.format(who) for who in ("1 on w-0", "3 on w-1"))
+    assert re.fullmatch(both, named)
     assert [effect.ranks for effect in world.of(ShowStacks)] == [{"w-0": [1], "w-1": [3]}]
     assert not world.of(EndLauncher), "launch.stallTimeoutSeconds is 0"
 
@@ -55,10 +60,9 @@ def test_stall_is_told_with_the_time_since_the_last_step() -> None:
     """Horovod, which looks now and then, says only that it has lasted for a while."""
     world = training()
     report(world, 1)
-    world.put(RankMissing(1, 3, "has not joined grads", 15.0), after=58.0)
-    while TimerKind.STALLS in world.state.timers:
-        world.fire()
-    message = next(e.message for e in world.of(CreateJobEvent) if e.event == RunEvent.STALLED)
+    miss(world, 3, after=58.0)
+    name_stalls(world)
+    message = named_stalls(world)[0]
     assert "for at least 15 s" in message
     assert re.search(r"last step was 5[89] s ago", message), message
 
@@ -78,9 +82,8 @@ def renew(world: World, after: float = 0.0) -> None:
 def test_stalled_rank_is_in_the_record_at_once_and_then_where_it_is() -> None:
     world = training()
     began = world.now
-    world.put(RankMissing(1, 3, "has not joined grads", 60.0))
-    while TimerKind.STALLS in world.state.timers:
-        world.fire()
+    miss(world, 3, seconds=60.0)
+    name_stalls(world)
     expected = {
         "rank": 3,
         "worker": "w-1",
@@ -93,9 +96,8 @@ def test_stalled_rank_is_in_the_record_at_once_and_then_where_it_is() -> None:
     renew(world)
     assert recorded_stall(world) == {**expected, "place": "train.py:41 in load"}
     # Horovod names it again.
-    world.put(RankMissing(1, 3, "has not joined grads", 60.0), after=60.0)
-    while TimerKind.STALLS in world.state.timers:
-        world.fire()
+    miss(world, 3, seconds=60.0, after=60.0)
+    name_stalls(world)
     renew(world)
     assert recorded_stall(world) == {**expected, "place": "train.py:41 in load"}
 
@@ -104,36 +106,52 @@ def test_rank_that_others_have_waited_for_longest_is_in_the_record() -> None:
     world = training()
     notice(world, STOPPED, "w-1", rank=3, seconds=40.0, period=15.0)
     notice(world, STOPPED, "w-0", rank=1, seconds=90.0, period=15.0)
-    while TimerKind.STALLS in world.state.timers:
-        world.fire()
+    name_stalls(world)
     assert recorded_stall(world)["rank"] == 1
 
 
-@pytest.mark.parametrize("how", ["a step", "it is no longer named", "the attempt ends"])
-def test_stall_leaves_the_record_when_the_training_goes_on(how: str) -> None:
+@pytest.fixture
+def with_recorded_stall() -> World:
+    """A training in whose first step a rank has stalled."""
     world = training()
     report(world, 1)
-    world.put(RankMissing(1, 3, "has not joined grads", 15.0), after=20.0)
-    while TimerKind.STALLS in world.state.timers:
-        world.fire()
-    report(world, 1)
-    renew(world, 30.0)
-    assert recorded_stall(world), "neither a report of the same step nor some time ends it"
-    if how == "a step":
-        report(world, 2)
-    elif how == "the attempt ends":
-        world.answer_all()
-        world.end_launcher(1)
-        world.answers.clear()
-    renew(world, 30.0 if how == "it is no longer named" else 1.0)
-    assert not recorded_stall(world)
+    miss(world, 3, after=20.0)
+    name_stalls(world)
+    return world
+
+
+def test_stall_stays_in_the_record_for_a_while_and_while_the_step_is_reported_again(
+    with_recorded_stall: World,
+) -> None:
+    report(with_recorded_stall, 1)
+    renew(with_recorded_stall, 30.0)
+    assert recorded_stall(with_recorded_stall)
+
+
+def test_stall_leaves_the_record_with_a_step(with_recorded_stall: World) -> None:
+    report(with_recorded_stall, 2)
+    renew(with_recorded_stall)
+    assert not recorded_stall(with_recorded_stall)
+
+
+def test_stall_leaves_the_record_when_its_rank_is_no_longer_named(
+    with_recorded_stall: World,
+) -> None:
+    renew(with_recorded_stall, 60.0)
+    assert not recorded_stall(with_recorded_stall)
+
+
+def test_stall_leaves_the_record_with_its_attempt(with_recorded_stall: World) -> None:
+    with_recorded_stall.answer_all()
+    with_recorded_stall.end_launcher(1)
+    with_recorded_stall.answers.clear()
+    renew(with_recorded_stall)
+    assert not recorded_stall(with_recorded_stall)
 
 
 def test_rank_that_does_not_end_is_in_the_record_until_a_step() -> None:
     world = training()
-    notice(world, FINISHED, "w-0", rank=0)
-    for rank in (1, 2):
-        notice(world, FINISHED, f"w-{rank // 2}", rank=rank)
+    notice_each(world, FINISHED, range(3))
     wait_in_launch(world, NAME_AFTER + 1)
     world.put(StacksShown(1, [(3, "train.py:41 in load")]))
     renew(world, 500.0)
@@ -148,15 +166,18 @@ def test_rank_that_does_not_end_is_in_the_record_until_a_step() -> None:
 def test_rank_that_is_late_in_each_step_does_not_stall_from_the_first_one_on() -> None:
     """Horovod names it in each step, and a slow run is no stalled one."""
     world = training(stallTimeoutSeconds=600)
-    for number in range(1, 41):
-        world.put(RankMissing(1, 3, "has not joined grads", 15.0), after=20.0)
-        while TimerKind.STALLS in world.state.timers:
-            world.fire()
-        stepped = world.now = world.now + 10
-        report(world, number)
-    world.put(RankMissing(1, 3, "has not joined grads", 15.0), after=20.0)
-    while TimerKind.STALLS in world.state.timers:
-        world.fire()
+
+    def make_steps(steps: Iterable[int]) -> None:
+        for step in steps:
+            miss(world, 3, after=20.0)
+            name_stalls(world)
+            world.now += 10
+            report(world, step)
+
+    make_steps(range(1, 41))
+    stepped = world.now - 1
+    miss(world, 3, after=20.0)
+    name_stalls(world)
     assert not world.of(EndLauncher)
     stall = world.state.find_stall(world.now)
     assert stall
@@ -165,11 +186,9 @@ def test_rank_that_is_late_in_each_step_does_not_stall_from_the_first_one_on() -
 
 def test_where_no_rank_computes_the_one_that_began_to_wait_first_is_in_the_record() -> None:
     world = training(stallTimeoutSeconds=600)
-    for rank in range(4):
-        seconds = 121.0 if rank == 3 else 101.0
-        notice(world, IDLE, f"w-{rank // 2}", rank=rank, seconds=seconds, period=15.0)
-    while TimerKind.STALLS in world.state.timers:
-        world.fire()
+    notice_each(world, IDLE, range(3), seconds=101.0, period=15.0)
+    notice_each(world, IDLE, [3], seconds=121.0, period=15.0)
+    name_stalls(world)
     stall = world.state.find_stall(world.now)
     assert stall
     assert stall.rank == 3
@@ -193,14 +212,14 @@ def test_metrics_count_launches_and_stalls_and_have_the_stage() -> None:
 def test_stopped_rank_is_named_once_until_it_stops_anew() -> None:
     """Although notices take a moment to arrive."""
     world = training()
-    named = []
-    for after, seconds in ((20.0, 20.0), (15.5, 35.0), (20.0, 6.0)):
+
+    def named_after(after: float, seconds: float) -> int:
         world.now += after
         notice(world, STOPPED, "w-1", rank=3, seconds=seconds, period=15.0)
-        while TimerKind.STALLS in world.state.timers:
-            world.fire()
-        named.append(len([e for e in world.of(CreateJobEvent) if e.event == RunEvent.STALLED]))
-    assert named == [1, 1, 2]
+        name_stalls(world)
+        return len(named_stalls(world))
+
+    assert [named_after(20.0, 20.0), named_after(15.5, 35.0), named_after(20.0, 6.0)] == [1, 1, 2]
 
 
 def stalled() -> World:
@@ -212,37 +231,35 @@ def stalled() -> World:
     return world
 
 
+def ends_at_once(world: World) -> bool:
+    """Whether the master ends the attempt for a stall that it names within five seconds."""
+    wait_in_launch(world, 5)
+    world.answer_all()
+    return bool(world.of(EndLauncher))
+
+
 @pytest.mark.parametrize(
-    ("kind", "steps", "seconds", "ends"),
+    ("kind", "steps", "step_seconds", "seconds", "ends"),
     [
-        pytest.param(STOPPED, (), 590, False, id="no steps are reported"),
-        pytest.param(STOPPED, (), 610, True, id="ten minutes"),
-        pytest.param(STOPPED, (1, 2, 3), 29, False, id="short steps, and some seconds at least"),
-        pytest.param(STOPPED, (1, 2, 3), 31, True, id="short steps"),
-        pytest.param(STOPPED, (10, 20, 30), 190, False, id="within twenty steps"),
-        pytest.param(STOPPED, (10, 20, 30), 210, True, id="beyond twenty steps"),
-        pytest.param(STOPPED, (100, 200, 300), 610, True, id="long steps, ten minutes at most"),
-        pytest.param(DEBUGGED, (1, 2, 3), 3590, False, id="somebody looks at it"),
-        pytest.param(DEBUGGED, (1, 2, 3), 3610, True, id="for too long"),
+        pytest.param(STOPPED, 0, 0, 590, False, id="no steps are reported"),
+        pytest.param(STOPPED, 0, 0, 610, True, id="ten minutes"),
+        pytest.param(STOPPED, 3, 1, 29, False, id="short steps, and some seconds at least"),
+        pytest.param(STOPPED, 3, 1, 31, True, id="short steps"),
+        pytest.param(STOPPED, 3, 10, 190, False, id="within twenty steps"),
+        pytest.param(STOPPED, 3, 10, 210, True, id="beyond twenty steps"),
+        pytest.param(STOPPED, 3, 100, 610, True, id="long steps, ten minutes at most"),
+        pytest.param(DEBUGGED, 3, 1, 3590, False, id="somebody looks at it"),
+        pytest.param(DEBUGGED, 3, 1, 3610, True, id="for too long"),
     ],
 )
 def test_rank_that_a_signal_has_stopped_is_waited_for_as_long_as_steps_take(
-    kind: str, steps: tuple[float, ...], seconds: float, ends: bool
+    kind: str, steps: int, step_seconds: float, seconds: float, ends: bool
 ) -> None:
     world = training(stallTimeoutSeconds=3600, stopsFollowSteps=True)
-    began = world.now
-    for number, at in enumerate(steps, 1):
-        world.now = began + at
-        report(world, number)
+    report_each(world, range(1, steps + 1), after=step_seconds)
     world.now += seconds
     notice(world, kind, "w-1", rank=3, seconds=float(seconds), period=15.0)
-    while world.state.timers.get(TimerKind.STALLS, float("inf")) < world.now + 5:
-        world.fire()
-    if ends:
-        world.settle(until=EndLauncher)
-    else:
-        world.answer_all()
-    assert bool(world.of(EndLauncher)) is ends
+    assert ends_at_once(world) is ends
 
 
 @pytest.mark.parametrize(
@@ -257,50 +274,40 @@ def test_stopped_rank_is_waited_for_only_seconds_where_every_rank_keeps_its_stat
     ranks: int, seconds: float, ends: bool
 ) -> None:
     world = training(stallTimeoutSeconds=3600, stopsFollowSteps=True)
-    for number in (1, 2, 3):
-        world.put(ProgressReported(1, {"step": number}), 0.05)
+    report_each(world, (1, 2, 3), after=0.05)
     keep_state(world, ranks=ranks)
     world.now += seconds
     notice(world, STOPPED, "w-1", rank=3, seconds=seconds, period=1.0)
-    while world.state.timers.get(TimerKind.STALLS, float("inf")) < world.now + 5:
-        world.fire()
-    if ends:
-        world.settle(until=EndLauncher)
-    else:
-        world.answer_all()
-    assert bool(world.of(EndLauncher)) is ends
+    assert ends_at_once(world) is ends
 
 
 def test_attempt_knows_how_long_steps_take_before_it_has_made_some() -> None:
     world = training(stallTimeoutSeconds=3600, stopsFollowSteps=True)
-    for number in (1, 2, 3):
-        world.put(ProgressReported(1, {"step": number}), 0.05)
+    report_each(world, (1, 2, 3), after=0.05)
     lose(world)
     world.end_launcher(1)
-    while len(world.of(StartLauncher)) == 1:
-        world.answer() if world.answers else world.fire()
-    number = world.state.attempt.number
-    for rank in range(4):
-        notice(world, KEPT, f"w-{rank // 2}", rank=rank)
-    began = world.now
-    ended = len(world.of(EndLauncher))
+    launch_again(world)
+    keep_state(world)
+    world.effects.clear()
     notice(world, STOPPED, "w-1", rank=3, seconds=4.0, period=1.0)
-    while len(world.of(EndLauncher)) == ended and world.now < began + 5:
-        world.answer() if world.answers else world.fire()
-    assert (world.state.attempt.number, world.now < began + 5) == (number, True)
+    assert ends_at_once(world)
 
 
 def test_stop_that_goes_on_is_not_held_back_as_lines_of_output_are() -> None:
     """The next report of those comes five seconds later: a script could write them without end."""
     world = training(stallTimeoutSeconds=3600, stopsFollowSteps=True)
-    for number in (1, 2, 3):
-        world.put(ProgressReported(1, {"step": number}), 0.05)
+    report_each(world, (1, 2, 3), after=0.05)
     keep_state(world)
     began = world.now
-    for seconds in (1.0, 2.0, 3.0):
+
+    def tell(seconds: float) -> None:
         world.now = began + seconds
         notice(world, STOPPED, "w-1", rank=3, seconds=seconds, period=1.0)
         world.fire()
+
+    tell(1.0)
+    tell(2.0)
+    tell(3.0)
     world.settle(until=EndLauncher)
     assert world.now - began < 4
 
@@ -308,16 +315,18 @@ def test_stop_that_goes_on_is_not_held_back_as_lines_of_output_are() -> None:
 def test_rank_that_is_named_each_second_ends_the_attempt_in_time() -> None:
     """With HOROVOD_STALL_CHECK_TIME_SECONDS=1, names come more often than the log has them."""
     world = training(stallTimeoutSeconds=30)
-    began = world.now
-    while not world.of(EndLauncher) and world.now < began + 60:
-        world.put(RankMissing(1, 3, "has not joined grads", 1.0), after=1.0)
-        for _ in range(3):
-            if world.answers:
-                world.answer()
-            elif min(world.state.timers.values(), default=world.now + 1) <= world.now:
-                world.fire()
-    assert 28 <= world.now - began <= 34
-    assert len([e for e in world.of(CreateJobEvent) if e.event == RunEvent.STALLED]) == 1
+
+    def name_for(seconds: int) -> None:
+        for _ in range(seconds):
+            miss(world, 3, seconds=1.0)
+            wait_in_launch(world, 1.0)
+            world.answer_all()
+
+    name_for(28)
+    assert not world.of(EndLauncher)
+    name_for(6)
+    assert world.of(EndLauncher)
+    assert len(named_stalls(world)) == 1
 
 
 def test_stall_that_lasts_ends_the_attempt_after_its_stacks() -> None:
@@ -337,38 +346,40 @@ def test_launcher_that_does_not_end_is_killed() -> None:
     assert world.of(EndLauncher)[-1].kills
 
 
-@pytest.mark.parametrize(
-    ("first", "pause", "is_stall"),
-    [((0, 1, 2), 0, True), ((0, 1), 0, False), ((0, 1, 2), 60, False)],
-)
-def test_ranks_stall_when_none_of_them_computes(
-    first: tuple[int, ...], pause: int, is_stall: bool
-) -> None:
-    """One that computes may be what the others wait for, for as long as it likes."""
+def test_ranks_stall_when_none_of_them_computes() -> None:
     world = training(stallTimeoutSeconds=100)
-    for rank in first:
-        notice(world, IDLE, f"w-{rank // 2}", rank=rank, seconds=101.0, period=15.0)
+    notice_each(world, IDLE, range(4), seconds=101.0, period=15.0)
+    world.settle(until=EndLauncher)
+    assert [e.ranks for e in world.of(ShowStacks)] == [{"w-0": [0, 1], "w-1": [2, 3]}]
+    assert "rank 2 on w-1 uses no CPU for 101 s" in end_with(world, 143)
+
+
+@pytest.mark.parametrize(
+    ("first", "pause"), [((0, 1), 0), ((0, 1, 2), 60)], ids=["one computes", "one did until now"]
+)
+def test_ranks_do_not_stall_while_one_of_them_computes(first: tuple[int, ...], pause: int) -> None:
+    """It may be what the others wait for, for as long as it likes."""
+    world = training(stallTimeoutSeconds=100)
+    notice_each(world, IDLE, first, seconds=101.0, period=15.0)
     world.now += pause
-    notice(world, IDLE, "w-1", rank=3, seconds=101.0, period=15.0)
-    assert (TimerKind.STALLS in world.state.timers) is is_stall
-    if is_stall:
-        world.settle(until=EndLauncher)
-        assert [e.ranks for e in world.of(ShowStacks)] == [{"w-0": [0, 1], "w-1": [2, 3]}]
-        assert "rank 2 on w-1 uses no CPU for 101 s" in end_with(world, 143)
+    notice_each(world, IDLE, [3], seconds=101.0, period=15.0)
+    assert TimerKind.STALLS not in world.state.timers
 
 
-@pytest.mark.parametrize(("idle", "times_named"), [(28.0, 0), (70.0, 5)])
+@pytest.mark.parametrize(("idle", "times_named"), [(28.0, 0), (70.0, 2)])
 def test_pauses_of_all_ranks_do_not_add_up(idle: float, times_named: int) -> None:
     """Such as those of a training that waits for its data; each stall names all ranks."""
     world = training(stallTimeoutSeconds=100)
-    for _ in range(5):
+
+    def pause() -> None:
         world.now += idle + 6.0
-        for rank in range(4):
-            notice(world, IDLE, f"w-{rank // 2}", rank=rank, seconds=idle, period=15.0)
+        notice_each(world, IDLE, range(4), seconds=idle, period=15.0)
         world.answer_all()
-        while TimerKind.STALLS in world.state.timers:
-            world.fire()
-    named = [e.message for e in world.of(CreateJobEvent) if e.event == RunEvent.STALLED]
+        name_stalls(world)
+
+    pause()
+    pause()
+    named = named_stalls(world)
     assert len(named) == times_named
     assert all(f"rank {rank} on" in message for message in named for rank in range(4))
     assert not world.of(EndLauncher)
@@ -376,33 +387,32 @@ def test_pauses_of_all_ranks_do_not_add_up(idle: float, times_named: int) -> Non
 
 def test_ranks_that_there_are_not_are_not_kept() -> None:
     world = training()
-    for rank in range(3, 50):
-        world.put(RankMissing(1, rank, "has not joined grads", 60.0))
+    miss(world, *range(3, 50))
     assert world.state.attempt.launch
     assert [*world.state.attempt.launch.stalls.new] == [3]
 
 
 def test_stalls_that_are_new_all_the_time_are_reported_now_and_then() -> None:
     world = training()
-    began = world.now
-    while world.now < began + 60:
-        world.put(RankMissing(1, 3, "has not joined grads", 60.0), after=0.2)
-        world.put(RankMissing(1, 3, "has not joined grads", 1.0), after=0.2)
-        if world.state.timers.get(TimerKind.STALLS, world.now + 1) <= world.now:
-            world.fire()
-    assert len([e for e in world.of(CreateJobEvent) if e.event == RunEvent.STALLED]) <= 13
+
+    def begin_anew(times: int) -> None:
+        for _ in range(times):
+            miss(world, 3, seconds=60.0)
+            wait_in_launch(world, 0.2)
+            miss(world, 3, seconds=1.0)
+            wait_in_launch(world, 0.2)
+
+    begin_anew(150)
+    assert len(named_stalls(world)) <= 13, "in one minute"
 
 
 def test_rank_that_does_not_end_after_another_one_is_named_with_its_stack() -> None:
     world = training(stallTimeoutSeconds=600)
     notice(world, FINISHED, "w-0", rank=0)
     wait_in_launch(world, NAME_AFTER + 1)
-    for rank in (1, 2):
-        notice(world, FINISHED, f"w-{rank // 2}", rank=rank)
+    notice_each(world, FINISHED, (1, 2))
     wait_in_launch(world, NAME_AFTER)
-    (message,) = [
-        effect.message for effect in world.of(CreateJobEvent) if effect.event == RunEvent.STALLED
-    ]
+    (message,) = named_stalls(world)
     assert "rank 0 on w-0" in message
     assert "rank 3 on w-1" in message
     shown = next(iter(world.of(ShowStacks)))
@@ -435,9 +445,14 @@ def test_ranks_that_make_steps_may_go_on_after_another_one() -> None:
     """Each may have work of its own."""
     world = training(stallTimeoutSeconds=100)
     notice(world, FINISHED, "w-0", rank=0)
-    for number in range(1, 7):
+
+    def make_step(number: int) -> None:
         report(world, number)
         wait_in_launch(world, 50)
+
+    make_step(1)
+    make_step(2)
+    make_step(3)
     assert not world.of(EndLauncher)
     wait_in_launch(world, 101)
     assert world.of(EndLauncher)
@@ -446,8 +461,7 @@ def test_ranks_that_make_steps_may_go_on_after_another_one() -> None:
 def test_ranks_that_have_left_do_not_hide_that_no_other_computes() -> None:
     world = training(stallTimeoutSeconds=100)
     notice(world, FINISHED, "w-0", rank=0)
-    for rank in (1, 2, 3):
-        notice(world, IDLE, f"w-{rank // 2}", rank=rank, seconds=101.0, period=15.0)
+    notice_each(world, IDLE, (1, 2, 3), seconds=101.0, period=15.0)
     world.settle(until=EndLauncher)
     assert "uses no CPU for 101 s" in end_with(world, 143)
 
@@ -456,11 +470,10 @@ def test_ranks_that_have_left_do_not_hide_that_no_other_computes() -> None:
 def test_command_may_launch_ranks_as_often_as_it_likes(kind: str) -> None:
     """Such as hvdchart.launch, whose calls may also have nothing to do for hours."""
     world = training(mode="custom", stallTimeoutSeconds=100)
-    for rank in range(4):
-        notice(world, kind, f"w-{rank // 2}", rank=rank)
+    notice_each(world, kind, range(4))
     wait_in_launch(world, 1000)
     notice(world, IDLE, "w-0", rank=1, seconds=101.0, period=15.0)
     wait_in_launch(world, 10)
-    assert not [effect for effect in world.of(CreateJobEvent) if effect.event == RunEvent.STALLED]
+    assert not named_stalls(world)
     assert not world.of(EndLauncher)
     assert "ended with exit code 0" not in end_with(world, 1, CAUSE)

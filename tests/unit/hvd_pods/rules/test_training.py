@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -37,6 +36,7 @@ from hvd_pods.rules.events import (
     Cause,
     CauseFound,
     Delivered,
+    Event,
     LauncherNotStarted,
     ProgressReported,
     RanksAsked,
@@ -54,11 +54,16 @@ from tests.support.world import World, one_group, pod
 from tests.unit.hvd_pods.rules.trainings import (
     CAUSE,
     end_with,
+    go_on,
     judge,
     keep_state,
+    launch_again,
     lose,
     notice,
+    notice_each,
+    put_each,
     report,
+    report_each,
     training,
 )
 
@@ -72,29 +77,28 @@ def test_launch_fails_for_the_cause_that_the_ranks_tell() -> None:
 
 
 @pytest.mark.parametrize(
-    ("reached", "allowed", "mode", "ends"),
-    [
-        (
-            False,
-            False,
-            "custom",
-            (78, "custom ended with exit code 0 and started nothing in a worker"),
-        ),
-        (True, False, "custom", (0, "")),
-        (False, True, "custom", (0, "")),
-        (False, False, "mpirun", (0, "")),
-    ],
+    ("allowed", "mode", "code"),
+    [(False, "custom", 78), (True, "custom", 0), (False, "mpirun", 0)],
 )
-def test_command_that_leaves_the_workers_idle_has_not_finished(
-    reached: bool, allowed: bool, mode: str, ends: tuple[int, str]
+def test_command_that_leaves_the_workers_idle_has_finished_only_where_that_is_allowed(
+    allowed: bool, mode: str, code: int
 ) -> None:
     world = training(mode=mode, allowIdleWorkers=allowed)
-    if reached:
-        world.put(WorkerReached(world.state.attempt.number))
     world.end_launcher(0)
-    code, problem = world.end()
-    assert (code, problem[: len(ends[1])]) == ends
-    assert bool(problem) == ("launch.allowIdleWorkers: true" in problem)
+    assert world.end()[0] == code
+
+
+def test_command_that_has_left_the_workers_idle_is_told_how_to_allow_that() -> None:
+    world = training(mode="custom")
+    world.end_launcher(0)
+    assert "launch.allowIdleWorkers: true" in world.end()[1]
+
+
+def test_command_that_has_reached_a_worker_has_finished() -> None:
+    world = training(mode="custom")
+    world.put(WorkerReached(world.state.attempt.number))
+    world.end_launcher(0)
+    assert world.end() == (0, "")
 
 
 def test_log_and_events_name_the_attempt_that_begins() -> None:
@@ -102,9 +106,7 @@ def test_log_and_events_name_the_attempt_that_begins() -> None:
     world = training(mode="custom")
     world.put(WorkerReached(world.state.attempt.number))
     world.end_launcher(1)
-    while world.state.attempt.number < 2:
-        assert world.fire() or world.answers
-        world.answer_all()
+    go_on(world, lambda: world.state.attempt.number == 2)
     assert "attempt 2" in world.logged()
     assert [e.event for e in world.of(CreateJobEvent) if "attempt 2" in e.message][:1] == [
         RunEvent.STARTED
@@ -115,10 +117,7 @@ def test_later_attempt_may_find_nothing_left_to_do() -> None:
     world = training(mode="custom")
     world.put(WorkerReached(world.state.attempt.number))
     world.end_launcher(1)
-    world.settle(until=StartLauncher, most=40)
-    while len(world.of(StartLauncher)) < 2:
-        assert world.fire() or world.answers
-        world.answer_all()
+    launch_again(world)
     world.end_launcher(0)
     assert world.end() == (0, "")
 
@@ -148,15 +147,17 @@ def test_launch_whose_ranks_cannot_start_ends_the_run() -> None:
     assert len(world.of(StartLauncher)) == 1
 
 
-@pytest.mark.parametrize("is_gone", [True, False], ids=["is another pod", "is silent"])
-def test_cause_of_a_worker_that_is_not_there_any_more_is_not_final(is_gone: bool) -> None:
+@pytest.mark.parametrize(
+    "event",
+    [
+        pytest.param(WorkerGone(1, "w-1"), id="is another pod"),
+        pytest.param(WorkerProblem(1, "w-1", NoAnswer("closed"), 0.0), id="is silent"),
+    ],
+)
+def test_cause_of_a_worker_that_is_not_there_any_more_is_not_final(event: Event) -> None:
     """At its address, on the node's network, may be a worker of another release by now."""
     world = training()
-    attempt = world.state.attempt.number
-    if is_gone:
-        world.put(WorkerGone(attempt, "w-1"))
-    else:
-        world.put(WorkerProblem(attempt, "w-1", NoAnswer("port 2222 is closed"), 0.0))
+    world.put(event)
     problem = end_with(world, 255, CAUSE._replace(is_final=True))
     assert "lost w-1" in problem
     world.answer_all()
@@ -219,8 +220,7 @@ def test_workers_that_leave_are_waited_for_as_long_as_they_may_save() -> None:
     notice(world, LEAVING, "w-1", seconds=20.0)
     lose(world)
     began = world.now
-    while not world.of(EndLauncher):
-        world.fire()
+    world.settle(until=EndLauncher)
     assert world.now - began >= 20.0
 
 
@@ -243,26 +243,28 @@ def test_only_a_worker_that_the_kubelet_evicted_for_its_own_use_has_failed(
     (search,) = world.of(FindCause)
     assert search.terminated == {"w-1": "uid of w-1"}
     world.answers = [(search, CauseFound(1, CAUSE, evictions={"w-1": why} if why else {}))]
-    while len(world.of(StartLauncher)) == 1:
-        world.answer()
+    launch_again(world)
     assert str(world.of(ReportFailure)[0].problem) == problem.format(why)
     assert world.state.failures == failures
 
 
-@pytest.mark.parametrize("is_over", [False, True])
-def test_ranks_that_were_asked_to_end_report_their_end_together(is_over: bool) -> None:
-    """And nothing waits for the end of a launch that is over."""
+def test_ranks_that_were_asked_to_end_report_their_end_together() -> None:
     world = training()
-    for rank in (0, 1):
-        notice(world, ASKED, rank=rank)
+    notice_each(world, ASKED, (0, 1))
     notice(world, ENDED, connection=5)
     assert not world.of(ReleaseRanks)
-    if is_over:
-        world.end_launcher(1)
-    else:
-        notice(world, ENDED, connection=6, rank=1)
+    notice(world, ENDED, connection=6, rank=1)
     (release,) = world.of(ReleaseRanks)
-    assert release.connections == ((5,) if is_over else (5, 6))
+    assert release.connections == (5, 6)
+
+
+def test_rank_that_was_asked_to_end_does_not_wait_for_others_of_a_launch_that_is_over() -> None:
+    world = training()
+    notice_each(world, ASKED, (0, 1))
+    notice(world, ENDED, connection=5)
+    world.end_launcher(1)
+    (release,) = world.of(ReleaseRanks)
+    assert release.connections == (5,)
 
 
 def asking(number: int, **changes: Any) -> World:
@@ -290,8 +292,7 @@ def test_master_that_is_asked_to_end_lets_the_ranks_save() -> None:
     world = asking(4, gracePeriodSeconds=60)
     assert not world.of(EndLauncher)
     began = world.now
-    while not world.of(EndLauncher):
-        world.fire()
+    world.settle(until=EndLauncher)
     assert world.now - began == pytest.approx(45.0)
 
 
@@ -319,12 +320,11 @@ def test_progress_is_recorded_with_its_speed_and_what_is_left() -> None:
 
 def test_losses_of_the_whole_run_are_recorded_in_a_few_pairs() -> None:
     world = training()
-    for step in range(1, 1001):
-        report(world, step, loss=1000.0 - step)
+    report_each(world, range(1, 1001), loss=0.5)
     losses = json.loads(world.state.news()["progress"])["losses"]
     steps = [step for step, _ in losses]
     assert steps == sorted(set(steps))
-    assert all(loss == 1000.0 - step for step, loss in losses)
+    assert {loss for _, loss in losses} == {0.5}
     assert (steps[0], steps[-1] > 950, 40 <= len(steps) <= 100) == (1, True, True)
     # No part of the curve is left out.
     assert max(b - a for a, b in pairwise(steps)) < 50
@@ -356,9 +356,8 @@ def test_the_time_until_an_attempt_comes_further_than_the_one_before_is_lost() -
     world.end_launcher(1, seconds=90.0)
     world.effects.clear()
     world.settle(until=StartLauncher)
-    for step in (10, 20):
-        report(world, step)
-        assert world.state.progress.lost == 0, "these steps were made before"
+    report_each(world, (10, 20))
+    assert world.state.progress.lost == 0, "these steps were made before"
     report(world, 21)
     lost = world.now - began
     assert lost > 3
@@ -375,8 +374,7 @@ def test_loss_that_is_nan_ends_only_a_run_that_asks_for_that(is_wanted: bool) ->
 
 def test_loss_that_is_nan_is_told_once_where_the_run_goes_on() -> None:
     world = training(failOnNaN=False)
-    for step in (3, 4):
-        report(world, step, loss="nan")
+    report_each(world, (3, 4), loss="nan")
     reported = [
         effect for effect in world.of(CreateJobEvent) if effect.event == RunEvent.NOT_A_NUMBER
     ]
@@ -405,10 +403,8 @@ def test_steps_that_were_only_counted_say_nothing_about_how_far_the_run_is() -> 
 def test_time_left_is_that_of_the_steps_that_the_script_reports() -> None:
     """It may have counted others before, from which nothing follows."""
     world = training()
-    for step in (40, 80):
-        world.put(ProgressReported(1, {"step": step, "isCounted": True}), 1.0)
-    for step in (100_100, 100_140):
-        world.put(ProgressReported(1, {"step": step, "steps": 200_140}), 1.0)
+    report_each(world, (40, 80), isCounted=True)
+    report_each(world, (100_100, 100_140), steps=200_140)
     assert json.loads(world.state.progress.entry())["secondsLeft"] == 2500
 
 
@@ -445,8 +441,7 @@ def test_next_attempt_knows_nothing_of_the_state_of_its_ranks() -> None:
     keep_state(world)
     lose(world)
     world.end_launcher(1)
-    while len(world.of(StartLauncher)) == 1:
-        world.answer() if world.answers else world.fire()
+    launch_again(world)
     assert world.state.lost_after == 12.0
 
 
@@ -485,21 +480,20 @@ def test_what_keeps_ranks_from_starting_explains_an_end_before_their_output(
 
 
 @pytest.mark.parametrize(
-    ("changes", "notices", "asks"),
+    ("changes", "started", "asks"),
     [
-        ({"binding": BOUND}, (), True),
-        ({"binding": BOUND}, (RAISED,), False),
-        ({"binding": BOUND, "mode": "custom"}, (), False),
-        ({}, (), False),
+        ({"binding": BOUND}, [], True),
+        ({"binding": BOUND}, [0], False),
+        ({"binding": BOUND, "mode": "custom"}, [], False),
+        ({}, [], False),
     ],
     ids=["no rank has started", "a rank has", "a command", "not bound"],
 )
 def test_workers_are_asked_for_binding_only_where_mpirun_may_have_failed_by_it(
-    changes: dict[str, Any], notices: Sequence[str], asks: bool
+    changes: dict[str, Any], started: list[int], asks: bool
 ) -> None:
     world = training(**changes)
-    for kind in notices:
-        notice(world, kind, text="TypeError: no")
+    notice_each(world, RAISED, started, text="TypeError: no")
     world.end_launcher(205)
     (search,) = world.of(FindCause)
     assert search.asks_for_binding is asks
@@ -577,16 +571,20 @@ def test_worker_whose_ranks_may_have_finished_is_waited_for() -> None:
     assert 4.9 < world.now - began < 5.1
 
 
-@pytest.mark.parametrize("is_stopped", [False, True])
-def test_training_that_has_finished_without_a_master_is_not_repeated(is_stopped: bool) -> None:
+@pytest.mark.parametrize(
+    ("events", "code", "state"),
+    [([], 0, "Finished"), ([Terminated()], 143, "Running")],
+    ids=["at once", "by the next master"],
+)
+def test_training_that_has_finished_without_a_master_is_not_repeated(
+    events: list[Event], code: int, state: str
+) -> None:
     world = left_by_another_master()
     world.settle(until=Deliver)
-    if is_stopped:
-        world.put(Terminated())
+    put_each(world, events)
     world.answers = [one for one in world.answers if not isinstance(one[0], Deliver)]
     world.put(Delivered(world.state.attempt.number, [], is_finished=True))
-    code, problem = world.end()
-    assert (code == 0) is not is_stopped, problem
+    assert world.end()[0] == code
     assert not world.of(StartLauncher)
-    state = world.of(WriteRecord)[-1].data
-    assert (state["state"], state["launched"]) == ("Running" if is_stopped else "Finished", "7")
+    written = world.of(WriteRecord)[-1].data
+    assert (written["state"], written["launched"]) == (state, "7")

@@ -2,14 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from hvd_pods.agent.banner import NoAnswer
 from hvd_pods.common.notices import KEPT
 from hvd_pods.common.run import Run
-from hvd_pods.rules.effects import FindCause
-from hvd_pods.rules.events import Cause, CauseFound, NoticeTaken, ProgressReported, WorkerProblem
+from hvd_pods.common.run_events import RunEvent
+from hvd_pods.rules.effects import CreateJobEvent, FindCause, StartLauncher
+from hvd_pods.rules.events import (
+    Cause,
+    CauseFound,
+    Event,
+    NoticeTaken,
+    ProgressReported,
+    WorkerProblem,
+)
 from hvd_pods.rules.state import Activity
+from hvd_pods.rules.timers import TimerKind
 from tests.support.world import World, one_group
 
 CAUSE = Cause("rank 1 on w-0: ", "TypeError: no", is_sure_to_repeat=True)
@@ -22,9 +32,21 @@ def training(run: Run | None = None, **changes: Any) -> World:
     return world
 
 
+def put_each(world: World, events: Iterable[Event]) -> None:
+    """Let events happen one after the other."""
+    for event in events:
+        world.put(event)
+
+
 def notice(world: World, kind: str, worker: str = "w-0", connection: int = 0, **more: Any) -> None:
     content = {"kind": kind, "worker": worker, "rank": 0, **more}
     world.put(NoticeTaken(world.state.attempt.number, content, connection))
+
+
+def notice_each(world: World, kind: str, ranks: Iterable[int], **more: Any) -> None:
+    """Let each of these ranks send a notice, of which a worker has two."""
+    for rank in ranks:
+        notice(world, kind, f"w-{rank // 2}", rank=rank, **more)
 
 
 def lose(world: World, worker: str = "w-1") -> None:
@@ -49,15 +71,20 @@ def end_with(world: World, code: int, cause: Cause | None = None) -> str:
     return str(world.state.attempt.problem or "")
 
 
-def report(world: World, step: int, **more: Any) -> None:
+def report(world: World, step: int, *, after: float = 1.0, **more: Any) -> None:
     progress = {"step": step, **more}
-    world.put(ProgressReported(world.state.attempt.number, progress), 1.0)
+    world.put(ProgressReported(world.state.attempt.number, progress), after)
+
+
+def report_each(world: World, steps: Iterable[int], /, *, after: float = 1.0, **more: Any) -> None:
+    """Report one step after the other, each `after` seconds."""
+    for step in steps:
+        report(world, step, after=after, **more)
 
 
 def keep_state(world: World, *, ranks: int = 4) -> None:
     """Let so many of the four ranks keep their state in memory."""
-    for rank in range(ranks):
-        notice(world, KEPT, f"w-{rank // 2}", rank=rank)
+    notice_each(world, KEPT, range(ranks))
 
 
 def wait_in_launch(world: World, seconds: float) -> None:
@@ -66,3 +93,36 @@ def wait_in_launch(world: World, seconds: float) -> None:
     while world.state.timers and min(world.state.timers.values()) <= until:
         world.fire()
     world.now = until
+
+
+def go_on(world: World, is_over: Callable[[], object], most: int = 400) -> None:
+    """Deliver answers, and let timers come where there are none, until a condition holds.
+
+    Raises AssertionError when it does not hold after `most` of them.
+    """
+    for _ in range(most):
+        if is_over():
+            return
+        if world.answers:
+            world.answer()
+        else:
+            world.fire()
+    raise AssertionError(f"no end: the master waits {world.state.activity.value}")
+
+
+def launch_again(world: World) -> None:
+    """Go on until the next attempt starts its launcher."""
+    before = len(world.of(StartLauncher))
+    go_on(world, lambda: len(world.of(StartLauncher)) > before)
+
+
+def name_stalls(world: World) -> None:
+    """Let the timers come until the master has named the ranks that stall."""
+    while TimerKind.STALLS in world.state.timers:
+        world.fire()
+
+
+def named_stalls(world: World) -> list[str]:
+    """The messages of the Events of stalls."""
+    events = world.of(CreateJobEvent)
+    return [event.message for event in events if event.event == RunEvent.STALLED]
