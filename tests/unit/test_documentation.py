@@ -24,7 +24,7 @@ from hvd_pods.common.exit_codes import BAD_CONFIGURATION, LOST_MASTER
 from hvd_pods.common.run_events import RunEvent
 from hvd_pods.master.causes import PERMANENT, SURE_TO_REPEAT
 from hvd_pods.master.gpu_problems import PROBLEMS
-from hvd_pods.master.probing import SUSPECT_EVERY
+from hvd_pods.master.probing import ProbeLimits
 from hvd_pods.rules.stalls import STOPPED_FOR_KEPT
 from hvdchart.cli import app
 from tests.support.pages import blocks, tokens
@@ -237,7 +237,7 @@ def test_table_of_rules_has_each_module_of_the_rules() -> None:
 
 def test_pages_have_one_time_in_which_a_lost_worker_is_detected() -> None:
     launch = load_source()["properties"]["launch"]["properties"]
-    seconds = launch["lostAfterSeconds"]["effective"] + SUSPECT_EVERY
+    seconds = launch["lostAfterSeconds"]["effective"] + ProbeLimits().suspect_every
     text = "".join((DOCS / name).read_text("utf-8") for name in ("faults.md", "comparison.md"))
     found = re.findall(r"^\|.*(?:node|network).*(?:within|at most) (\d+) s\b", text, re.M)
     assert len(found) == 4

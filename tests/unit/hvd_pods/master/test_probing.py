@@ -14,6 +14,7 @@ from hvd_pods.agent.banner import NoAnswer, find_banner_problem, format_banner
 from hvd_pods.cluster.addresses import Endpoint
 from hvd_pods.common.run import Pod, Worker
 from hvd_pods.master import probing
+from hvd_pods.master.probing import DEFAULT_LIMITS, ProbeLimits, Prober
 from hvd_pods.rules.events import WorkerAnswers, WorkerGone, WorkerProblem
 from tests.support.fakes.faults import TIMEOUT
 from tests.support.fakes.worker import FakeWorker
@@ -28,10 +29,12 @@ LOCAL = "127.0.0.1"
 class Probing(TakenEvents):
     """A prober of the third attempt, endpoints that a test changes, and what is told."""
 
-    def __init__(self, workers: list[Worker], port: int, lost_after: float) -> None:
+    def __init__(
+        self, workers: list[Worker], port: int, lost_after: float, limits: ProbeLimits
+    ) -> None:
         super().__init__()
         self.source = Addresses()
-        self.prober = probing.Prober(workers, port, self.source, self, 3, lost_after)
+        self.prober = Prober(workers, port, self.source, self, 3, lost_after, limits)
         self.prober.start()
 
     def put(
@@ -57,8 +60,8 @@ def probe() -> Iterator[Probe]:
     """Starts probers, which end with the test."""
     started: list[Probing] = []
 
-    def start(workers: list[Worker], port: int, lost_after: float = 0.0) -> Probing:
-        started.append(Probing(workers, port, lost_after))
+    def start(workers: list[Worker], port: int, lost_after: float = 0.0, **limits: Any) -> Probing:
+        started.append(Probing(workers, port, lost_after, DEFAULT_LIMITS._replace(**limits)))
         return started[-1]
 
     yield start
@@ -84,12 +87,9 @@ def test_what_listens_is_judged_by_its_first_line(probe: Probe, sent: bytes, ban
         assert not current.of(WorkerAnswers)
 
 
-def test_server_that_sends_nothing_has_not_answered(
-    probe: Probe, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(probing, "PROBE_TIMEOUT", 0.05)
+def test_server_that_sends_nothing_has_not_answered(probe: Probe) -> None:
     with FakeWorker(None) as worker:
-        current = probe([WORKER], worker.port)
+        current = probe([WORKER], worker.port, answer_within=0.05)
         current.put(WORKER)
         timed_out = NoAnswer(f"port {worker.port} does not answer: timed out")
         current.wait_for(WorkerProblem, why=timed_out)
@@ -148,29 +148,27 @@ def test_worker_whose_address_is_frozen_stays_while_others_come(probe: Probe) ->
 
 
 @pytest.mark.parametrize("lost_after", [0.0, 60.0], ids=["closed", "kept"])
-def test_workers_that_have_answered_leave_room_for_others(
-    probe: Probe, monkeypatch: pytest.MonkeyPatch, lost_after: float
-) -> None:
+def test_workers_that_have_answered_leave_room_for_others(probe: Probe, lost_after: float) -> None:
     """Whether or not their connections are kept."""
-    monkeypatch.setattr(probing, "MOST_OPEN", 3)
     workers = [Worker(f"w-{n}", f"w-{n}.hvd", 1, "w", "r1") for n in range(9)]
     with FakeWorker(format_banner("r1")) as worker:
-        current = probe(workers, worker.port, lost_after)
-        # The second time, other pods have the same addresses.
-        for answers, uid in ((9, "a"), (18, "b")):
+        current = probe(workers, worker.port, lost_after, most_open=3)
+
+        def put_all(uid: str) -> None:
             current.source.known = {one.name: Endpoint(LOCAL, uid=uid) for one in workers}
             current.prober.wake()
-            current.wait_for(WorkerAnswers, answers)
+
+        put_all("a")
+        current.wait_for(WorkerAnswers, 9)
+        # Now, other pods have the same addresses.
+        put_all("b")
+        current.wait_for(WorkerAnswers, 18)
         assert {event.pod.uid for event in current.of(WorkerAnswers)[9:]} == {"b"}
 
 
-def test_worker_that_the_kubelet_has_seen_listen_is_asked_at_once(
-    probe: Probe, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(probing, "FIRST_PAUSE", 2 * TIMEOUT)
-    monkeypatch.setattr(probing, "LONGEST_PAUSE", 2 * TIMEOUT)
+def test_worker_that_the_kubelet_has_seen_listen_is_asked_at_once(probe: Probe) -> None:
     port = find_port()
-    current = probe([WORKER], port)
+    current = probe([WORKER], port, first_pause=2 * TIMEOUT, longest_pause=2 * TIMEOUT)
     current.put(WORKER)
     current.wait_for(
         WorkerProblem, why=NoAnswer(f"port {port} does not answer: Connection refused")
@@ -181,14 +179,13 @@ def test_worker_that_the_kubelet_has_seen_listen_is_asked_at_once(
 
 
 @pytest.fixture
-def two(probe: Probe, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Probing, Any, Any]]:
+def two(probe: Probe) -> Iterator[tuple[Probing, Any, Any]]:
     """Two workers that can be lost and have answered."""
-    monkeypatch.setattr(probing, "SUSPECT_EVERY", 0.02)
     with (
         FakeWorker(format_banner("r1"), "127.0.1.1") as first,
         FakeWorker(format_banner("r1"), "127.0.1.2", first.port) as second,
     ):
-        current = probe([WORKER, OTHER], first.port, lost_after=15.0)
+        current = probe([WORKER, OTHER], first.port, lost_after=15.0, suspect_every=0.02)
         current.put(WORKER, "127.0.1.1")
         current.put(OTHER, "127.0.1.2")
         current.wait_for(WorkerAnswers, 2)
@@ -215,14 +212,11 @@ def test_silence_of_a_worker_is_told_again_and_again_until_it_answers(two: Two) 
     assert not current.of(WorkerGone)
 
 
-def test_kept_connection_stays_until_another_one_has_a_banner(
-    probe: Probe, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_kept_connection_stays_until_another_one_has_a_banner(probe: Probe) -> None:
     """The agent ends connections that ask for nothing for long; each renewal tells nothing."""
-    monkeypatch.setattr(probing, "RENEW_EVERY", 0.05)
-    monkeypatch.setattr(probing, "PROBE_TIMEOUT", TIMEOUT)
+    times = {"renew_every": 0.05, "answer_within": TIMEOUT}
     with FakeWorker(None) as worker:
-        current = probe([WORKER], worker.port, lost_after=15.0)
+        current = probe([WORKER], worker.port, lost_after=15.0, **times)
         current.put(WORKER)
         wait_until(lambda: worker.connections, TIMEOUT, "a connection", 0.01)
         worker.connections[0].sendall(format_banner("r1"))
@@ -243,26 +237,26 @@ def test_kept_connection_stays_until_another_one_has_a_banner(
 @pytest.mark.parametrize("banner", [None, b""], ids=["silent", "closes"])
 @pytest.mark.promise("worker whose kernel accepts connections is there whatever its agent says")
 def test_worker_whose_kernel_accepts_connections_is_there_whatever_its_agent_says(
-    probe: Probe, monkeypatch: pytest.MonkeyPatch, banner: bytes | None
+    probe: Probe, banner: bytes | None
 ) -> None:
     """As without CPU time, memory or a further process, or with too many connections of others.
 
     Otherwise, whoever connects often enough could end a training. Old connections end meanwhile.
     """
-    for name in ("SUSPECT_EVERY", "PROBE_TIMEOUT", "RENEW_EVERY"):
-        monkeypatch.setattr(probing, name, 0.05)
+    times = dict.fromkeys(("suspect_every", "answer_within", "renew_every"), 0.05)
     with FakeWorker(format_banner("r1")) as worker:
-        current = probe([WORKER], worker.port, lost_after=15.0)
+        current = probe([WORKER], worker.port, lost_after=15.0, **times)
         current.put(WORKER)
         current.wait_for(WorkerAnswers)
         worker.banner = banner
 
-        def end(number: int) -> None:
-            wait_until(lambda: len(worker.connections) > number, TIMEOUT, "asked", 0.01)
-            worker.connections[number - 1].close()
+        def seven_have_ended() -> bool:
+            """Ends each connection as soon as another one is there."""
+            for connection in worker.connections[:-1]:
+                connection.close()
+            return len(worker.connections) > 7
 
-        for number in range(1, 8):
-            end(number)
+        wait_until(seven_have_ended, TIMEOUT, "connections are renewed", 0.01)
         assert not any(event.silent for event in current.of(WorkerProblem))
         # It is told again when the agent answers.
         worker.banner = format_banner("r1")
@@ -298,19 +292,16 @@ def test_all_workers_are_silent_when_no_other_one_is_heard(
     current.wait_for(WorkerProblem, worker="w-1", all_workers_silent=True)
 
 
-def test_the_kernel_asks_an_idle_worker_and_gives_it_up_within_the_time() -> None:
+@pytest.mark.parametrize(
+    ("lost_after", "times"),
+    [(12.0, (3, 2, 4)), (60.0, (3, 2, 28)), (3.0, (1, 1, 2)), (1.0, (1, 1, 1))],
+)
+def test_the_kernel_asks_an_idle_worker_and_gives_it_up_within_the_time(
+    lost_after: float, times: tuple[int, int, int]
+) -> None:
     """Three seconds may have passed since the last answer when the network is cut."""
     with socket.socket() as connection:
-        for lost_after, times in (
-            (12.0, (3, 2, 4)),
-            (60.0, (3, 2, 28)),
-            (3.0, (1, 1, 2)),
-            (1.0, (1, 1, 1)),
-        ):
-            probing.watch_silence(connection, lost_after)
-            assert connection.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE) == 1
-            idle, interval, number = (
-                connection.getsockopt(socket.IPPROTO_TCP, option)
-                for option in (socket.TCP_KEEPIDLE, socket.TCP_KEEPINTVL, socket.TCP_KEEPCNT)
-            )
-            assert (idle, interval, number) == times
+        probing.watch_silence(connection, lost_after)
+        assert connection.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE) == 1
+        options = (socket.TCP_KEEPIDLE, socket.TCP_KEEPINTVL, socket.TCP_KEEPCNT)
+        assert times == tuple(connection.getsockopt(socket.IPPROTO_TCP, each) for each in options)

@@ -11,7 +11,6 @@ from devtools.common.waiting import wait_until
 from hvd_pods.cluster import kube
 from hvd_pods.cluster.job_events import JobEvents
 from hvd_pods.common.run import Pod, Run
-from hvd_pods.master import probing
 from hvd_pods.master.lanes import Lanes
 from hvd_pods.master.run_effects import Effects
 from hvd_pods.rules.effects import (
@@ -60,10 +59,9 @@ Watch = Callable[[Run], Effects]
 
 
 def test_addresses_of_the_training_stay_when_they_are_withdrawn(
-    workers: Workers, watch: Watch, taken: TakenEvents, monkeypatch: pytest.MonkeyPatch
+    workers: Workers, watch: Watch, taken: TakenEvents
 ) -> None:
     """A pod that terminates has none any more, and its ranks may still save."""
-    monkeypatch.setattr(probing, "SUSPECT_EVERY", 0.02)
     watch(workers.run(lostAfterSeconds=15)).carry_out(FreezeAddresses())
     workers.stop(0)
     taken.wait(lambda: any(event.silent for event in taken.of(WorkerProblem)))
@@ -75,11 +73,15 @@ def test_workers_that_cannot_be_lost_are_asked_no_longer_than_needed(
     workers: Workers, watch: Watch, taken: TakenEvents, effect: Effect
 ) -> None:
     before = {*threading.enumerate()}
-    watch(workers.run()).carry_out(effect)
-    for thread in {*threading.enumerate()} - before:
-        if thread.name == "probe-workers":
-            thread.join(TIMEOUT)
-            assert not thread.is_alive()
+
+    def probers() -> list[str]:
+        started = {*threading.enumerate()} - before
+        return [thread.name for thread in started if thread.name == "probe-workers"]
+
+    effects = watch(workers.run())
+    assert probers()
+    effects.carry_out(effect)
+    wait_until(lambda: not probers(), TIMEOUT, "the prober ends")
     number = len(taken.events)
     workers.stop(0)
     assert len(taken.events) == number

@@ -26,7 +26,7 @@ import socket
 import struct
 import time
 from collections import deque
-from typing import Collection, Mapping, Sequence
+from typing import Collection, Mapping, NamedTuple, Sequence
 
 from hvd_pods.agent.banner import LONGEST_BANNER, NoAnswer, find_banner_problem
 from hvd_pods.cluster.addresses import DnsAddresses, Endpoint, SliceAddresses
@@ -35,20 +35,10 @@ from hvd_pods.common.run import Pod, Worker
 from hvd_pods.rules.diagnosis import NO_ANSWER
 from hvd_pods.rules.events import Put, WorkerAnswers, WorkerGone, WorkerProblem
 
-# Seconds between two attempts on a worker: at least, at most, and as a part of its time so far.
-FIRST_PAUSE = 0.05
-LONGEST_PAUSE = 2.0
+# Seconds between two attempts on a worker, as a part of its time so far.
 PART_OF_TIME = 0.1
 # Attempts a second on all workers together, beyond the first one on each.
 HIGHEST_RATE = 1000.0
-# Seconds that a worker has to accept a connection and to send its banner.
-PROBE_TIMEOUT = 2.0
-# Connections that are open at once: many systems allow a process 1024 files.
-MOST_OPEN = 400
-# Seconds between two attempts on a worker that answered and is silent, and between two connections.
-SUSPECT_EVERY = 1.0
-# Seconds until a kept connection is renewed: before `silent_within` of worker/limits.py is over.
-RENEW_EVERY = 60.0
 # TCP keepalive: idle seconds before the first probe, and between probes; SHORT stands for both if
 # a worker counts as lost sooner than after PATIENT seconds.
 IDLE = 3
@@ -62,6 +52,25 @@ LAST_TRY = 0.5
 # The member tcpi_last_ack_recv of the kernel's struct tcp_info: milliseconds.
 LAST_HEARD = 56
 TCP_INFO_SIZE = 104
+
+
+class ProbeLimits(NamedTuple):
+    """Seconds, and a number of connections. Tests have smaller ones."""
+
+    # Between two attempts on a worker, at least and at most.
+    first_pause: float = 0.05
+    longest_pause: float = 2.0
+    # That a worker has to accept a connection and to send its banner.
+    answer_within: float = 2.0
+    # Between two attempts on a worker that answered and is silent, and between two connections.
+    suspect_every: float = 1.0
+    # Until a kept connection is renewed: before `silent_within` of worker/limits.py is over.
+    renew_every: float = 60.0
+    # Connections that are open at once: many systems allow a process 1024 files.
+    most_open: int = 400
+
+
+DEFAULT_LIMITS = ProbeLimits()
 
 
 class ProbedWorker:
@@ -100,8 +109,10 @@ class Prober:
         put: Put,
         attempt: int,
         lost_after: float = 0.0,
+        limits: ProbeLimits = DEFAULT_LIMITS,
     ) -> None:
         self.attempt = attempt
+        self._limits = limits
         self._lost_after = lost_after
         self._probed = [ProbedWorker(number, worker) for number, worker in enumerate(workers)]
         self._port = port
@@ -250,7 +261,10 @@ class Prober:
                 probed.is_queued = True
                 self._queue.append(probed)
         # The selector's first file is the one that wakes it.
-        while self._queue and len(self._selector.get_map()) - 1 - self._watched_count < MOST_OPEN:
+        while (
+            self._queue
+            and len(self._selector.get_map()) - 1 - self._watched_count < self._limits.most_open
+        ):
             probed = self._queue.popleft()
             probed.is_queued = False
             if probed.endpoint:
@@ -274,7 +288,7 @@ class Prober:
         self._selector.register(probed.connection, selectors.EVENT_READ, probed)
         now = time.monotonic()
         lost_at = max(now + LAST_TRY, probed.silent_since + self._lost_after)
-        self._set_timer(probed, min(now + PROBE_TIMEOUT, lost_at))
+        self._set_timer(probed, min(now + self._limits.answer_within, lost_at))
 
     def _receive(self, probed: ProbedWorker) -> None:
         assert probed.connection  # noqa: S101
@@ -294,7 +308,7 @@ class Prober:
             if probed.has_answered and not banner:
                 self._end_attempt(probed)
                 probed.silent_since = math.inf
-                self._set_timer(probed, time.monotonic() + SUSPECT_EVERY)
+                self._set_timer(probed, time.monotonic() + self._limits.suspect_every)
             elif wrong:
                 # Another server is at this address now.
                 self._release(probed)
@@ -323,8 +337,8 @@ class Prober:
         # A connection that breaks says less than a worker that does not accept another one.
         self._report(probed, why)
         if not probed.connection:
-            is_first = now - probed.watched_since > SUSPECT_EVERY
-            self._set_timer(probed, now if is_first else now + SUSPECT_EVERY)
+            is_first = now - probed.watched_since > self._limits.suspect_every
+            self._set_timer(probed, now if is_first else now + self._limits.suspect_every)
 
     def _no_answer(self, problem: OSError) -> NoAnswer:
         return NoAnswer(f"port {self._port} does not answer: {problem.strerror or problem}")
@@ -335,14 +349,17 @@ class Prober:
         self._end_attempt(probed)
         if not probed.has_answered:
             self._report(probed, why)
-            pause = min(max(FIRST_PAUSE, (now - probed.since) * PART_OF_TIME), LONGEST_PAUSE)
+            pause = min(
+                max(self._limits.first_pause, (now - probed.since) * PART_OF_TIME),
+                self._limits.longest_pause,
+            )
             self._set_timer(probed, now + max(pause, self._waiting / HIGHEST_RATE))
             return
         if not probed.watched:
             probed.is_reported = False
             probed.silent_since = min(probed.silent_since, now)
             self._report(probed, why, now - probed.silent_since)
-        self._set_timer(probed, now + SUSPECT_EVERY)
+        self._set_timer(probed, now + self._limits.suspect_every)
 
     def _settle(self, probed: ProbedWorker) -> None:
         """Report that a worker answers, and keep its connection to see when it no longer does."""
@@ -370,7 +387,7 @@ class Prober:
         probed.watched_since = time.monotonic()
         probed.silent_since = math.inf
         self._watched_count += 1
-        self._set_timer(probed, probed.watched_since + RENEW_EVERY)
+        self._set_timer(probed, probed.watched_since + self._limits.renew_every)
 
     def _release(self, probed: ProbedWorker) -> None:
         if probed.watched:
