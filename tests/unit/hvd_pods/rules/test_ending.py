@@ -70,6 +70,13 @@ def test_workers_are_scaled_down_as_cleanup_says(
     assert end == ("Finished" if code == 0 else "Failed")
 
 
+def test_workers_stay_where_the_master_has_no_service_account() -> None:
+    world = training(api=False, retries=0, cleanup="Always")
+    world.end_launcher(0)
+    assert world.end() == (0, "")
+    assert not world.of(ScaleDown)
+
+
 EVICTED = "its pod was deleted or evicted"
 TOO_LONG = "longer than `master.activeDeadlineSeconds=60`"
 
