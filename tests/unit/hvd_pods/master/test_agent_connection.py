@@ -239,9 +239,9 @@ class TestWhere:
 
     WHERE = Where(2222, {"hvd-0": "10.0.0.1", "hvd-0.hvd": "10.0.0.1"})
 
-    def test_worker_is_found_by_each_of_its_names_and_by_its_address(self) -> None:
-        for name in ("hvd-0", "hvd-0.hvd", "10.0.0.1"):
-            assert self.WHERE.address(name) == "10.0.0.1"
+    @pytest.mark.parametrize("name", ["hvd-0", "hvd-0.hvd", "10.0.0.1"])
+    def test_worker_is_found_by_each_of_its_names_and_by_its_address(self, name: str) -> None:
+        assert self.WHERE.address(name) == "10.0.0.1"
 
     @pytest.mark.parametrize("name", ["", "hvd-1", "10.0.0.2", "-oProxyCommand=x", "localhost"])
     def test_other_workers_are_refused(self, name: str) -> None:

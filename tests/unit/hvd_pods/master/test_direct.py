@@ -9,7 +9,6 @@ import socket
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
@@ -128,33 +127,38 @@ def test_first_rank_that_fails_ends_the_others_at_once(
     wait_until(lambda: not ranks_in(tmp_path), TIMEOUT, "no rank is left")
 
 
-def test_ranks_end_when_the_master_is_asked_to_end_or_is_killed(
-    start: Start, tmp_path: Path
-) -> None:
-    for number in (signal.SIGTERM, signal.SIGKILL):
-        process = start("sleep 600")
-        while len(ranks_in(tmp_path)) < 4:
-            time.sleep(0.05)
-        process.send_signal(number)
-        process.communicate(timeout=TIMEOUT)
-        assert process.returncode == (143 if number == signal.SIGTERM else -signal.SIGKILL)
-        while ranks_in(tmp_path):
-            time.sleep(0.05)
+@pytest.mark.parametrize(
+    ("number", "code"),
+    [(signal.SIGTERM, 128 + signal.SIGTERM), (signal.SIGKILL, -signal.SIGKILL)],
+    ids=["asked to end", "killed"],
+)
+def test_ranks_end_with_their_master(start: Start, tmp_path: Path, number: int, code: int) -> None:
+    process = start("sleep 600")
+    wait_until(lambda: len(ranks_in(tmp_path)) >= 4, TIMEOUT, "the ranks run")
+    process.send_signal(number)
+    process.communicate(timeout=TIMEOUT)
+    assert process.returncode == code
+    wait_until(lambda: not ranks_in(tmp_path), TIMEOUT, "the ranks have ended")
 
 
-@pytest.mark.parametrize("stay", ["60", "0.1"], ids=["go on", "end in time"])
-def test_ranks_that_are_left_go_on_whatever_they_print_until_their_time_is_over(
-    start: Start, tmp_path: Path, stay: str
-) -> None:
+def leave(start: Start, folder: Path, stay: str) -> None:
+    """Let a master leave its ranks, which may go on for `stay` seconds."""
     waits = "until [ -e go-on ]; do sleep 0.05; done; for _ in 1 2 3; do echo x; sleep 0.1; done"
     process = start(f"touch began-$RANK; {waits}; touch done-$RANK", stay=stay)
-    wait_until(lambda: len([*tmp_path.glob("began-*")]) == 4, TIMEOUT, "the ranks run")
+    wait_until(lambda: len([*folder.glob("began-*")]) == 4, TIMEOUT, "the ranks run")
     process.send_signal(signal.SIGUSR1)
     process.communicate(timeout=TIMEOUT)
     assert process.returncode == 128 + signal.SIGUSR1
-    if stay == "60":
-        (tmp_path / "go-on").touch()
-        wait_until(lambda: len([*tmp_path.glob("done-*")]) == 4, TIMEOUT, "they have gone on")
+
+
+def test_ranks_that_are_left_go_on_whatever_they_print(start: Start, tmp_path: Path) -> None:
+    leave(start, tmp_path, stay="60")
+    (tmp_path / "go-on").touch()
+    wait_until(lambda: len([*tmp_path.glob("done-*")]) == 4, TIMEOUT, "they have gone on")
+
+
+def test_ranks_that_are_left_end_when_their_time_is_over(start: Start, tmp_path: Path) -> None:
+    leave(start, tmp_path, stay="0.1")
     wait_until(lambda: not ranks_in(tmp_path), TIMEOUT, "the ranks have ended")
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -11,11 +12,11 @@ import pytest
 
 from hvd_pods.common.run import parse_run
 from hvd_pods.master.event_log import EventLog, replay
-from hvd_pods.rules.events import Moment, NoticeTaken, Started, WorkerGone
+from hvd_pods.rules.events import Event, Moment, NoticeTaken, Started, WorkerGone
 from hvd_pods.rules.state import Assignment
 from tests.support.runs import describe_run
 from tests.support.world import World
-from tests.unit.hvd_pods.rules.happenings import happen
+from tests.unit.hvd_pods.rules.happenings import happen_by
 
 DESCRIBED = describe_run(lostAfterSeconds=15, failOnNaN=True)
 
@@ -30,17 +31,20 @@ def start(path: Path, **limits: Any) -> EventLog:
     return EventLog(path, assignment, DESCRIBED, **limits)
 
 
+def put_all(event_log: EventLog, happened: Iterable[tuple[Moment, Event]]) -> None:
+    for moment, event in happened:
+        event_log.put(moment, event)
+
+
 @pytest.mark.parametrize("seed", range(5))
 def test_replayed_run_is_decided_alike(path: Path, seed: int) -> None:
     """Whatever happens in it."""
     world = World(parse_run(DESCRIBED))
     chance = random.Random(seed)  # noqa: S311
     world.put(Started())
-    for _ in range(200):
-        happen(world, chance.randrange(14 * 200))
+    happen_by(world, chance, times=200)
     event_log = start(path)
-    for moment, event, _ in world.history:
-        event_log.put(moment, event)
+    put_all(event_log, [(moment, event) for moment, event, _ in world.history])
     event_log.close()
     replayed = [*replay(iter(path.read_text().splitlines()))]
     assert [repr(effects) for *_, effects in replayed] == [repr(e) for *_, e in world.history]
@@ -50,8 +54,7 @@ def test_replayed_run_is_decided_alike(path: Path, seed: int) -> None:
 def test_event_log_ends_at_its_limit(path: Path) -> None:
     """It is in the pod's memory."""
     event_log = start(path, longest=4000)
-    for _ in range(100):
-        event_log.put(Moment(1.0, 2.0), WorkerGone(1, "w-0"))
+    put_all(event_log, [(Moment(1.0, 2.0), WorkerGone(1, "w-0"))] * 100)
     event_log.close()
     assert 3800 < path.stat().st_size < 4000
 
@@ -60,8 +63,7 @@ def test_file_that_hangs_does_not_keep_the_master(path: Path) -> None:
     """As one of a server that is away: nobody reads from this FIFO."""
     os.mkfifo(path)
     event_log = start(path, close_within=0.01, most_waiting=5)
-    for _ in range(9):
-        event_log.put(Moment(1.0, 2.0), WorkerGone(1, "w-0"))
+    put_all(event_log, [(Moment(1.0, 2.0), WorkerGone(1, "w-0"))] * 9)
     event_log.close()
     with path.open() as reader:
         lines = [*reader]

@@ -8,7 +8,7 @@ import json
 import os
 import resource
 import socket
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
@@ -207,11 +207,15 @@ def open_files() -> dict[int, str]:
     return found
 
 
+def send_often(content: bytes, descriptors: list[int], times: int) -> None:
+    for _ in range(times):
+        send(content, descriptors)
+
+
 def test_more_descriptors_than_three_are_not_kept(served: Served, client: Client) -> None:
     before = len(open_files())
     content = json.dumps(GOOD).encode() + b"\n"
-    for _ in range(20):
-        send(content, client.streams * 10)
+    send_often(content, client.streams * 10, times=20)
     wait_until(lambda: len(open_files()) <= before + 2, 20, "they are closed")
 
 
@@ -274,18 +278,26 @@ def test_keys_that_are_gone_are_told_to_the_client(
     assert b"the keys are not there" in read(client.stderr)
 
 
-@pytest.mark.parametrize(("host", "expected"), [(HOST, [WorkerReached(7)]), ("elsewhere", [])])
+@pytest.mark.parametrize(
+    ("host", "code", "expected"),
+    [(HOST, 1, [WorkerReached(7)]), ("elsewhere", 255, [])],
+    ids=["reached", "not reached"],
+)
 def test_attempt_that_has_reached_a_worker_is_told_once(
-    served: Served, monkeypatch: pytest.MonkeyPatch, host: str, expected: list[Event]
+    served: Served, monkeypatch: pytest.MonkeyPatch, host: str, code: int, expected: list[Event]
 ) -> None:
     monkeypatch.setattr(served, "reach", served.reach._replace(variables={"HVD_ATTEMPT": "7"}))
     served.events.clear()
     served.gateway.forget()
-    for _ in range(2):
+
+    def connect() -> int:
         client = Client()
         client.ask("exit 1", host)
-        assert client.code() == (1 if expected else 255)
+        code = client.code()
         client.close()
+        return code
+
+    assert [connect(), connect()] == [code] * 2
     assert served.events == expected
 
 
@@ -337,9 +349,21 @@ def test_last_output_of_a_connection_that_breaks_reaches_the_client(
         assert b"error: hvd-worker-0: port " in read(client.stderr)
 
 
-@pytest.mark.parametrize("kind", [frames.INPUT, frames.STAY])
+@pytest.mark.parametrize(
+    ("kind", "cause"),
+    [
+        (frames.INPUT, lambda client: os.write(client.stdin, b"in\n")),
+        (frames.STAY, lambda client: client.connection.sendall(STAY)),
+    ],
+    ids=["input", "stay"],
+)
 def test_output_that_came_before_nothing_could_be_sent_reaches_the_client(
-    served: Served, client: Client, arrived: Arrived, monkeypatch: pytest.MonkeyPatch, kind: bytes
+    served: Served,
+    client: Client,
+    arrived: Arrived,
+    monkeypatch: pytest.MonkeyPatch,
+    kind: bytes,
+    cause: Callable[[Client], object],
 ) -> None:
     failed = []
 
@@ -351,25 +375,23 @@ def test_output_that_came_before_nothing_could_be_sent_reaches_the_client(
     # The pipe to the client takes a part of it.
     wait_until(lambda: arrived.output == 200_000, 20, "the gateway has the output")
     monkeypatch.setattr(AgentConnection, "send", fail)
-    if kind == frames.INPUT:
-        os.write(client.stdin, b"in\n")
-    else:
-        client.connection.sendall(STAY)
+    cause(client)
     wait_until(lambda: failed, 20, "the gateway has tried to send it")
     assert failed == [kind]
     assert len(read(client.stdout)) == 200_000
     assert client.code() == 255
 
 
+@pytest.mark.skipif(
+    -1 < resource.getrlimit(resource.RLIMIT_NOFILE)[1] < 3000,
+    reason="this machine allows too few files",
+)
 def test_streams_have_any_numbers(served: Served, client: Client, arrived: Arrived) -> None:
     """A launch on many workers has thousands of descriptors, more than select() takes."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if hard != resource.RLIM_INFINITY and hard < 3000:
-        pytest.skip("this machine allows too few files")
     resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, 3000), hard))
     with ExitStack() as stack:
-        for _ in range(1100):
-            stack.callback(os.close, os.open(os.devnull, os.O_RDONLY))
+        [stack.enter_context(Path(os.devnull).open()) for _ in range(1100)]
         os.set_blocking(client.streams[1], False)
         client.ask("head -c 500000 /dev/zero")
         full = fcntl.fcntl(client.stdout, fcntl.F_GETPIPE_SZ)

@@ -181,18 +181,22 @@ def test_custom_command_in_an_image_without_an_mpi_has_the_line_of_direct() -> N
     assert launch.build_command(wrapped, None) == ["time", *line]
 
 
-def test_only_mode_mpirun_needs_an_mpi(tmp_path: Path) -> None:
-    environment = {"PATH": str(tmp_path)}
-    for run in (make_run(mode="direct"), make_run(mode="custom", args=["$(LAUNCH)"])):
-        assert launch.select_mpi(run, environment) is None
-    with pytest.raises(ConfigurationError, match="no mpirun on PATH"):
-        launch.select_mpi(make_run(), environment)
+@pytest.mark.parametrize(
+    "run", [make_run(mode="direct"), make_run(mode="custom", args=["$(LAUNCH)"])], ids=str
+)
+def test_modes_without_mpirun_need_no_mpi(tmp_path: Path, run: Run) -> None:
+    assert launch.select_mpi(run, {"PATH": str(tmp_path)}) is None
+
+
+def test_mode_mpirun_needs_an_mpi(tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError):
+        launch.select_mpi(make_run(), {"PATH": str(tmp_path)})
 
 
 def test_ranks_of_an_mpi_program_are_not_started_without_an_mpi(tmp_path: Path) -> None:
     """Each of them would train alone."""
     environment = {"PATH": str(tmp_path), "HVD_FRAMEWORK": "mpi"}
-    with pytest.raises(ConfigurationError, match="no mpirun on PATH"):
+    with pytest.raises(ConfigurationError):
         launch.select_mpi(make_run(mode="custom", args=["$(LAUNCH)", "python", "t"]), environment)
     own = make_run(mode="custom", args=["./run.sh"])
     assert launch.select_mpi(own, environment) is None

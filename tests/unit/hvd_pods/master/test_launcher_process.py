@@ -44,19 +44,22 @@ def test_end_of_the_launcher_is_told_with_its_exit_code(
     assert re.search(rf"\$ bash -c '?{re.escape(script)}'?\n", capsys.readouterr().out)
 
 
-@pytest.mark.parametrize("ends", ["by itself", "asked", "killed"])
+@pytest.mark.parametrize(
+    ("after", "signals"),
+    [("", []), ("; wait", [signal.SIGTERM]), ("; wait", [signal.SIGKILL])],
+    ids=["by itself", "asked", "killed"],
+)
 def test_nothing_is_left_of_a_launcher_that_has_ended(
-    start: Start, taken: TakenEvents, tmp_path: Path, ends: str
+    start: Start, taken: TakenEvents, tmp_path: Path, after: str, signals: list[int]
 ) -> None:
     """Such as clients of the gateway, which would run beside the next attempt.
 
     A process group of its own, as interactive shells make them, saves nobody.
     """
     os.mkfifo(tmp_path / "pipe")
-    after = "" if ends == "by itself" else "; wait"
     launcher = start(f'set -m; sleep 60 & echo $! >"$OUT/pipe"{after}')
     left = int((tmp_path / "pipe").read_text())
-    if after:
-        launcher.send(signal.SIGKILL if ends == "killed" else signal.SIGTERM)
+    for number in signals:
+        launcher.send(number)
     taken.wait_for(LauncherEnded)
     wait_until(lambda: not is_alive(left), TIMEOUT, "it is gone")

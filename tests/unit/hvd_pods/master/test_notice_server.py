@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import select
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from concurrent.futures import Future
 from typing import Any
 
@@ -45,6 +45,11 @@ class Port(TakenEvents):
     def send(self, **content: object) -> None:
         """Send a notice as workers do, and wait until the master has closed the connection."""
         notices.send(self.variable, "7", TIMEOUT, **content)
+
+    def send_each(self, contents: Iterable[dict[str, Any]], **more: object) -> None:
+        """Send one notice after the other, with `more` beside what it contains."""
+        for content in contents:
+            self.send(**content, **more)
 
     def connect(self) -> socket.socket:
         return socket.create_connection(self.address, TIMEOUT)
@@ -86,8 +91,7 @@ def test_notices_of_each_kind_are_taken_with_what_belongs_to_it(address: str) ->
         {**STOPPED, "kind": notices.IDLE},
         {"kind": notices.LEAVING, "worker": "hvd-gpu-0", "rank": -1, "seconds": 30.0},
     ]
-    for content in sent:
-        port.send(**content, more="left out")
+    port.send_each(sent, more="left out")
     assert port.events == [NoticeTaken(2, content) for content in sent]
 
 
@@ -95,10 +99,13 @@ def test_notice_that_waits_is_answered_when_it_is_released(
     port: Port, background: Background
 ) -> None:
     """The end of the connection is the answer."""
-    waiting: list[Future[None]] = []
-    for rank in (0, 1):
-        waiting.append(background(port.send, **{**ASKED, "rank": rank}, waits=True))
+
+    def wait(rank: int) -> Future[None]:
+        sent: Future[None] = background(port.send, **{**ASKED, "rank": rank}, waits=True)
         port.wait_for(NoticeTaken, rank + 1)
+        return sent
+
+    waiting = [wait(0), wait(1)]
     first, second = (event.connection for event in port.of(NoticeTaken))
     assert 0 < first < second
     # Neither one that did not wait nor one that was answered before is a mistake.
@@ -173,18 +180,24 @@ def test_any_line_of_a_sender_that_knows_the_secret_is_a_notice_with_its_fields_
     start = json.dumps({"secret": port.secret, "fence": "7"})[:-1].encode()
     with port.connect() as connection:
         connection.sendall(start + b", " + rest.replace(b"\n", b"")[:3000] + b"\n")
-    for notice in port.taken():
-        assert notice.keys() == {"kind", "worker", "rank", *notice_server.FIELDS[notice["kind"]]}
-        values = [str(value) for value in notice.values()]
-        assert all(printable(value, "") == value and len(value) < 7000 for value in values)
+    taken = port.taken()
+    assert [notice.keys() for notice in taken] == [
+        {"kind", "worker", "rank", *notice_server.FIELDS[notice["kind"]]} for notice in taken
+    ]
+    values = [str(value) for notice in taken for value in notice.values()]
+    assert all(printable(value, "") == value and len(value) < 7000 for value in values)
 
 
 def test_ranks_that_wait_are_limited(port: Port) -> None:
     """Training code knows the secret, and the master's files are limited."""
+
     # The run has eight ranks.
-    waiting = [port.connect() for _ in range(9)]
-    for number, connection in enumerate(waiting):
+    def wait(number: int) -> socket.socket:
+        connection = port.connect()
         connection.sendall(with_secret(port, **ASKED, waits=True))
         port.wait_for(NoticeTaken, number + 1)
+        return connection
+
+    waiting = [wait(number) for number in range(9)]
     assert waiting[0].recv(1) == b""
     assert select.select(waiting[1:], [], [], 0)[0] == []

@@ -39,18 +39,28 @@ def job(*conditions: tuple[str, str], suspend: bool = False) -> dict[str, Any]:
 OVER = [job(("Complete", "True")), job(("FailureTarget", "True"), ("Failed", "True"))]
 
 
-@pytest.mark.parametrize("end", [*OVER, job(suspend=True), None])
-def test_a_run_is_waited_for_until_it_ends_is_suspended_or_deleted(
-    api_server: FakeApi, background: Background, end: dict[str, Any] | None
-) -> None:
+@pytest.fixture
+def waiting(api_server: FakeApi, background: Background) -> Future[None]:
+    """A test that waits for the end of a run, whose Job is about to fail."""
     api_server.put("batch/jobs", job(("Complete", "False"), ("FailureTarget", "True")))
-    waiting = background(selftest.wait_for_end, kube.Api(), JOB, time.monotonic() + TIMEOUT)
+    wait = background(selftest.wait_for_end, kube.Api(), JOB, time.monotonic() + TIMEOUT)
     api_server.wait(lambda: len(api_server.requests) > 2)
-    assert not waiting.done()
-    if end:
-        api_server.put("batch/jobs", end)
-    else:
-        api_server.remove("batch/jobs", JOB)
+    assert not wait.done()
+    return wait
+
+
+@pytest.mark.parametrize("end", [*OVER, job(suspend=True)])
+def test_a_run_is_waited_for_until_it_ends_or_is_suspended(
+    api_server: FakeApi, waiting: Future[None], end: dict[str, Any]
+) -> None:
+    api_server.put("batch/jobs", end)
+    waiting.result(TIMEOUT)
+
+
+def test_a_run_is_waited_for_until_it_is_deleted(
+    api_server: FakeApi, waiting: Future[None]
+) -> None:
+    api_server.remove("batch/jobs", JOB)
     waiting.result(TIMEOUT)
 
 
@@ -268,17 +278,16 @@ def limited(ended: MasterPod, monkeypatch: pytest.MonkeyPatch) -> MasterPod:
 
 @pytest.mark.slow
 @pytest.mark.timeout(TIMEOUT)
-@pytest.mark.parametrize("is_away", [False, True])
+@pytest.mark.parametrize("failures", [0, 100_000], ids=["too early", "no API server"])
 @pytest.mark.usefixtures("patient")
 def test_a_test_that_is_started_too_early_ends_and_touches_nothing(
-    limited: MasterPod, monkeypatch: pytest.MonkeyPatch, is_away: bool
+    limited: MasterPod, monkeypatch: pytest.MonkeyPatch, failures: int
 ) -> None:
     """Or when the API server is away."""
     # A call that is repeated for longer than the test may take does not end.
     monkeypatch.setattr(kube, "RETRY_SECONDS", 1e6)
     limited.put_job()
-    if is_away:
-        limited.api.fail("GET", "batch/jobs", faults.status(503), times=100000)
+    limited.api.fail("GET", "batch/jobs", faults.status(503), times=failures)
     limited.environment()
     assert selftest.main() == 1
     assert scales(limited) == []

@@ -8,10 +8,10 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from subprocess import DEVNULL, PIPE
-from typing import Any
+from typing import IO, Any, NamedTuple
 
 import pytest
 
@@ -263,26 +263,35 @@ def test_pod_whose_master_takes_no_programs_is_told(
     pod: Pod, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     socket = Path(gateway_client.SOCKET)
-    hidden = socket.rename(socket.with_suffix(".hidden"))
-    try:
+    with ExitStack() as stack:
+        hidden = socket.rename(socket.with_suffix(".hidden"))
+        stack.callback(hidden.rename, socket)
         code, _, errors = pod.run(HOST, "true")
-    finally:
-        hidden.rename(socket)
     assert code == 255
     assert b"the master does not take programs for workers: " in errors
 
 
-@slow
-def test_ssh_leaves_the_launchers_output_blocking(pod: Pod) -> None:
-    """Open MPI drops what is left at its end when a pipe takes no more: lines would be missing."""
+class Pipe(NamedTuple):
+    """Both ends of a pipe, without a buffer."""
+
+    reader: IO[bytes]
+    writer: IO[bytes]
+
+
+@pytest.fixture
+def pipe() -> Iterator[Pipe]:
     reader, writer = os.pipe()
-    try:
-        with pod.start(HOST, "echo up; exec sleep 60", stdout=writer, stderr=writer):
-            assert os.read(reader, 3) == b"up\n"
-            assert os.get_blocking(writer)
-    finally:
-        for end in (reader, writer):
-            os.close(end)
+    with os.fdopen(reader, "rb", 0) as readable, os.fdopen(writer, "wb", 0) as writable:
+        yield Pipe(readable, writable)
+
+
+@slow
+def test_ssh_leaves_the_launchers_output_blocking(pod: Pod, pipe: Pipe) -> None:
+    """Open MPI drops what is left at its end when a pipe takes no more: lines would be missing."""
+    reader, writer = pipe
+    with pod.start(HOST, "echo up; exec sleep 60", stdout=writer, stderr=writer):
+        assert reader.read(3) == b"up\n"
+        assert os.get_blocking(writer.fileno())
 
 
 @slow
@@ -297,7 +306,7 @@ def test_connection_ends_when_its_client_is_killed(pod: Pod, number: int) -> Non
         wait_until(lambda: mark.encode() not in all_commands(), 20, "the program is ended")
 
 
-def takes(stream: int) -> bool:
+def takes(stream: IO[bytes]) -> bool:
     """Whether a pipe is not full."""
     poll = select.poll()
     poll.register(stream, select.POLLOUT)
@@ -305,48 +314,41 @@ def takes(stream: int) -> bool:
 
 
 @slow
-def test_connection_ends_when_its_client_is_killed_while_nobody_reads_its_output(pod: Pod) -> None:
+def test_connection_ends_when_its_client_is_killed_while_nobody_reads_its_output(
+    pod: Pod, pipe: Pipe
+) -> None:
     mark = f"/bin/sh -c : 67{os.getpid()}; while :; do echo much; done"
-    reader, writer = os.pipe()
-    try:
-        with pod.start(HOST, mark, stdout=writer) as process:
-            wait_until(lambda: mark.encode() in all_commands(), 20, "it runs")
-            # The pipe is full.
-            wait_until(lambda: not takes(writer), 20, "nothing is written any more")
-            process.kill()
-            process.wait(20)
-            wait_until(lambda: mark.encode() not in all_commands(), 20, "the program is ended")
-    finally:
-        for end in (reader, writer):
-            os.close(end)
+    with pod.start(HOST, mark, stdout=pipe.writer) as process:
+        wait_until(lambda: mark.encode() in all_commands(), 20, "it runs")
+        # The pipe is full.
+        wait_until(lambda: not takes(pipe.writer), 20, "nothing is written any more")
+        process.kill()
+        process.wait(20)
+        wait_until(lambda: mark.encode() not in all_commands(), 20, "the program is ended")
 
 
 @slow
-def test_connection_ends_when_nobody_can_read_its_output(pod: Pod) -> None:
+def test_connection_ends_when_nobody_can_read_its_output(pod: Pod, pipe: Pipe) -> None:
     """As with `| head -1`."""
     mark = f": 68{os.getpid()}; while :; do echo much; done"
-    reader, writer = os.pipe()
-    with pod.start(HOST, mark, stdout=writer) as process:
-        os.close(writer)
-        assert os.read(reader, 5) == b"much\n"
-        os.close(reader)
+    with pod.start(HOST, mark, stdout=pipe.writer) as process:
+        pipe.writer.close()
+        assert pipe.reader.read(5) == b"much\n"
+        pipe.reader.close()
         assert process.wait(20) == 255
     wait_until(lambda: mark.encode() not in all_commands(), 20, "the program is ended")
 
 
 @slow
-def test_output_reaches_a_pipe_that_another_process_has_made_non_blocking(pod: Pod) -> None:
-    reader, writer = os.pipe()
-    os.set_blocking(writer, False)
-    received = 0
-    with pod.start(HOST, "head -c 1000000 /dev/zero; echo end", stdout=writer) as process:
-        wait_until(lambda: not takes(writer), 20, "the pipe is full")
-        os.close(writer)
-        while part := os.read(reader, 65536):
-            received += len(part)
+def test_output_reaches_a_pipe_that_another_process_has_made_non_blocking(
+    pod: Pod, pipe: Pipe
+) -> None:
+    os.set_blocking(pipe.writer.fileno(), False)
+    with pod.start(HOST, "head -c 1000000 /dev/zero; echo end", stdout=pipe.writer) as process:
+        wait_until(lambda: not takes(pipe.writer), 20, "the pipe is full")
+        pipe.writer.close()
+        assert len(pipe.reader.read()) == 1_000_004
         assert process.wait(20) == 0
-    os.close(reader)
-    assert received == 1_000_004
 
 
 @slow
@@ -360,6 +362,6 @@ def test_many_connections_run_side_by_side(pod: Pod) -> None:
         )
         for number in range(8)
     ]
-    for number, process in reversed([*enumerate(started)]):
-        assert process.communicate(b"x\n", timeout=60)[0] == f"{number} x\n".encode()
-        assert process.returncode == 0
+    output = [process.communicate(b"x\n", timeout=60)[0] for process in reversed(started)]
+    assert output == [f"{number} x\n".encode() for number in reversed(range(8))]
+    assert [process.returncode for process in started] == [0] * 8

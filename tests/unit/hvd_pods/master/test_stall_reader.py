@@ -29,13 +29,14 @@ def test_horovods_messages_about_missing_ranks_are_read_among_other_lines() -> N
 def test_message_whose_pieces_open_mpi_has_tagged_is_read() -> None:
     reader = StallReader(lambda: 0.0)
     tag = "[1,0]<stderr>:"
-    for line in (
+    lines = [
         f"{tag}[{tag}One or more tensors are waiting for remainder of {tag}ranks for more than 15 "
         f"seconds{tag}.",
         f"{tag}Missing ranks:",
-    ):
-        assert reader.read(split_tag(line)[1]) is None
-    assert reader.read(split_tag(f"{tag}1: [grads]{tag}")[1]) == (1, "has not joined grads", 15.0)
+        f"{tag}1: [grads]{tag}",
+    ]
+    found = [reader.read(split_tag(line)[1]) for line in lines]
+    assert found == [None, None, (1, "has not joined grads", 15.0)]
 
 
 def test_messages_that_a_script_makes_up_cost_the_master_little() -> None:

@@ -152,10 +152,15 @@ def test_each_attempt_hands_out_the_code_anew(mounted: Path, agents: ScriptedAge
     agents.install('echo "$1" >>asked; cat >/dev/null')
     worker = make_run().workers[0]
     code = unpacked(mounted)
-    for uid in ("uid-1", "uid-1", "uid-2"):
+
+    def attempt(uid: str) -> None:
         code.forget()
         code.deliver(agents.reach, {worker: Pod("10.0.0.1", uid)})
         code.deliver(agents.reach, {worker: Pod("10.0.0.1", uid)})
+
+    attempt("uid-1")
+    attempt("uid-1")
+    attempt("uid-2")
     asked = (mounted.parent / "asked").read_text().split()
     assert asked == [worker.address] * 3
 

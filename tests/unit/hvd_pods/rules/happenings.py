@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from typing import Any
 
 from hvd_pods.agent.banner import NoAnswer
@@ -24,6 +25,12 @@ NOTICES: list[dict[str, Any]] = [
     {"kind": STOPPED, "rank": 1, "seconds": 100.0, "period": 60.0},
     {"kind": LEAVING, "rank": 0, "seconds": 30.0},
 ]
+
+
+def happen_by(world: World, chance: random.Random, times: int) -> None:
+    """Let something happen so many times, by chance."""
+    for _ in range(times):
+        happen(world, chance.randrange(14 * 200))
 
 
 def happen(world: World, choice: int) -> None:
