@@ -275,9 +275,10 @@ def test_dns_server_that_does_not_answer_says_nothing_about_a_worker(
 ) -> None:
     names[WORKER.address] = []
     # The other worker shows that WORKER was looked up meanwhile.
-    for address in ("10.0.0.6", "10.0.0.7"):
-        names[OTHER.address] = [address]
-        resolved.wait_for(OTHER, address)
+    names[OTHER.address] = ["10.0.0.6"]
+    resolved.wait_for(OTHER, "10.0.0.6")
+    names[OTHER.address] = ["10.0.0.7"]
+    resolved.wait_for(OTHER, "10.0.0.7")
     assert resolved.find(WORKER) == "10.0.0.3"
 
 

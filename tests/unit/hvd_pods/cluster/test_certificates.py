@@ -30,6 +30,10 @@ WRONG_USE = r"unsuitable certificate purpose|unsupported certificate purpose"
 One = TypeVar("One", bound=x509.ExtensionType)
 
 
+# In the order of a Release.
+OWNERS = ("master", "worker")
+
+
 class Release(NamedTuple):
     """What the two Secrets of a release have."""
 
@@ -129,47 +133,54 @@ def common_name(name: x509.Name) -> str | bytes:
 
 
 @pytest.mark.parametrize(
-    ("role", "name", "usage"),
+    ("number", "role", "name", "usage"),
     [
-        (MASTER, MASTER_NAME, ExtendedKeyUsageOID.CLIENT_AUTH),
-        (WORKER, WORKER_NAME, ExtendedKeyUsageOID.SERVER_AUTH),
+        (0, MASTER, MASTER_NAME, ExtendedKeyUsageOID.CLIENT_AUTH),
+        (1, WORKER, WORKER_NAME, ExtendedKeyUsageOID.SERVER_AUTH),
     ],
+    ids=OWNERS,
 )
 def test_a_certificate_is_for_one_name_and_one_use(
-    release: Release, role: certificates.Role, name: str, usage: x509.ObjectIdentifier
+    release: Release, number: int, role: certificates.Role, name: str, usage: x509.ObjectIdentifier
 ) -> None:
-    files = release.master if role == MASTER else release.worker
-    certificate = parse(files["tls.crt"])
+    certificate = parse(release[number]["tls.crt"])
     assert certificate.version == x509.Version.v3
     assert common_name(certificate.subject) == role.common_name
     assert [*extension(certificate, x509.SubjectAlternativeName)] == [x509.DNSName(name)]
     assert [*extension(certificate, x509.ExtendedKeyUsage)] == [usage]
 
 
-def test_a_certificate_signs_no_other_one(release: Release) -> None:
-    for files in release:
-        certificate = parse(files["tls.crt"])
-        assert extension(certificate, x509.BasicConstraints).ca is False
-        assert is_critical(certificate, x509.BasicConstraints)
-        assert allowed_uses(certificate) == {"digital_signature"}
-        assert is_critical(certificate, x509.KeyUsage)
+@pytest.fixture(params=[0, 1], ids=OWNERS)
+def files(release: Release, request: pytest.FixtureRequest) -> Files:
+    """What one of the two Secrets has."""
+    found: Files = release[request.param]
+    return found
 
 
-def test_a_certificate_is_of_the_key_beside_it(release: Release) -> None:
-    for files in release:
-        key = serialization.load_pem_private_key(files["tls.key"], password=None)
-        assert key.public_key() == parse(files["tls.crt"]).public_key()
+def test_a_certificate_signs_no_other_one(files: Files) -> None:
+    certificate = parse(files["tls.crt"])
+    assert extension(certificate, x509.BasicConstraints).ca is False
+    assert is_critical(certificate, x509.BasicConstraints)
+    assert allowed_uses(certificate) == {"digital_signature"}
+    assert is_critical(certificate, x509.KeyUsage)
 
 
-def test_an_authority_signs_and_has_none_below_it(release: Release) -> None:
-    for files in release:
-        authority = parse(files["ca.crt"])
-        authority.verify_directly_issued_by(authority)
-        parse(files["tls.crt"]).verify_directly_issued_by(authority)
-        assert extension(authority, x509.BasicConstraints) == x509.BasicConstraints(True, 0)
-        assert is_critical(authority, x509.BasicConstraints)
-        assert allowed_uses(authority) == {"key_cert_sign"}
-        assert is_critical(authority, x509.KeyUsage)
+def test_a_certificate_is_of_the_key_beside_it(files: Files) -> None:
+    key = serialization.load_pem_private_key(files["tls.key"], password=None)
+    assert key.public_key() == parse(files["tls.crt"]).public_key()
+
+
+def test_an_authority_signs_and_has_none_below_it(files: Files) -> None:
+    authority = parse(files["ca.crt"])
+    authority.verify_directly_issued_by(authority)
+    parse(files["tls.crt"]).verify_directly_issued_by(authority)
+    assert extension(authority, x509.BasicConstraints) == x509.BasicConstraints(True, 0)
+    assert is_critical(authority, x509.BasicConstraints)
+    assert allowed_uses(authority) == {"key_cert_sign"}
+    assert is_critical(authority, x509.KeyUsage)
+
+
+def test_authorities_and_certificates_have_names_of_their_own(release: Release) -> None:
     owners = [common_name(parse(text).subject) for text in texts(release)]
     assert len(set(owners)) == 4, "OpenSSL finds an authority by its name first"
 
@@ -186,14 +197,12 @@ def texts(release: Release) -> list[bytes]:
     return [files[name] for files in release for name in ("tls.crt", "ca.crt")]
 
 
-def test_certificates_name_keys_as_rfc_7093_says(release: Release) -> None:
-    for files in release:
-        authority = parse(files["ca.crt"])
-        for certificate in (authority, parse(files["tls.crt"])):
-            own = extension(certificate, x509.SubjectKeyIdentifier).digest
-            assert own == identify(certificate)
-            signer = extension(certificate, x509.AuthorityKeyIdentifier).key_identifier
-            assert signer == identify(authority)
+@pytest.mark.parametrize("name", ["tls.crt", "ca.crt"])
+def test_certificates_name_keys_as_rfc_7093_says(files: Files, name: str) -> None:
+    certificate = parse(files[name])
+    assert extension(certificate, x509.SubjectKeyIdentifier).digest == identify(certificate)
+    signer = extension(certificate, x509.AuthorityKeyIdentifier).key_identifier
+    assert signer == identify(parse(files["ca.crt"]))
 
 
 def identify(certificate: x509.Certificate) -> bytes:
@@ -203,16 +212,16 @@ def identify(certificate: x509.Certificate) -> bytes:
     return hashlib.sha256(point).digest()[:20]
 
 
+@pytest.mark.parametrize("name", ["tls.crt", "ca.crt"])
 def test_certificates_are_valid_for_ten_years_and_on_clocks_that_are_behind(
-    release: Release,
+    files: Files, name: str
 ) -> None:
     now = dt.datetime.now(dt.UTC)
-    for text in texts(release):
-        certificate = parse(text)
-        assert now - dt.timedelta(days=2) < certificate.not_valid_before_utc
-        assert certificate.not_valid_before_utc < now - dt.timedelta(hours=23)
-        left = certificate.not_valid_after_utc - now
-        assert dt.timedelta(days=3649) < left <= dt.timedelta(days=3650)
+    certificate = parse(files[name])
+    assert now - dt.timedelta(days=2) < certificate.not_valid_before_utc
+    assert certificate.not_valid_before_utc < now - dt.timedelta(hours=23)
+    left = certificate.not_valid_after_utc - now
+    assert dt.timedelta(days=3649) < left <= dt.timedelta(days=3650)
 
 
 def test_no_two_keys_and_serial_numbers_are_the_same(release: Release) -> None:
@@ -280,20 +289,27 @@ def test_keys_of_the_same_names_from_another_time_are_refused(
 
 @pytest.mark.slow
 @pytest.mark.skipif(not shutil.which("openssl"), reason="there is no program openssl")
-def test_the_program_openssl_agrees(release: Release, tmp_path: Path) -> None:
-    for files, purpose, name in [
-        (release.master, "sslclient", MASTER_NAME),
-        (release.worker, "sslserver", WORKER_NAME),
-    ]:
-        for file, content in files.items():
-            (tmp_path / file).write_bytes(content)
-        trusted = ["-CAfile", "ca.crt", "-verify_hostname", name]
-        strictly = ["-x509_strict", "-check_ss_sig", "-purpose", purpose]
-        assert openssl(tmp_path, "verify", *trusted, *strictly, "tls.crt") == "tls.crt: OK\n"
-        text = openssl(tmp_path, "x509", "-noout", "-text", "-in", "tls.crt")
-        assert f"DNS:{name}\n" in text
-        assert "NIST CURVE: P-256" in text
-        assert "EC Key valid" in openssl(tmp_path, "ec", "-check", "-noout", "-in", "tls.key")
+@pytest.mark.parametrize(
+    ("number", "purpose", "name"),
+    [(0, "sslclient", MASTER_NAME), (1, "sslserver", WORKER_NAME)],
+    ids=OWNERS,
+)
+def test_the_program_openssl_agrees(
+    release: Release, tmp_path: Path, number: int, purpose: str, name: str
+) -> None:
+    write(release[number], tmp_path)
+    trusted = ["-CAfile", "ca.crt", "-verify_hostname", name]
+    strictly = ["-x509_strict", "-check_ss_sig", "-purpose", purpose]
+    assert openssl(tmp_path, "verify", *trusted, *strictly, "tls.crt") == "tls.crt: OK\n"
+    text = openssl(tmp_path, "x509", "-noout", "-text", "-in", "tls.crt")
+    assert f"DNS:{name}\n" in text
+    assert "NIST CURVE: P-256" in text
+    assert "EC Key valid" in openssl(tmp_path, "ec", "-check", "-noout", "-in", "tls.key")
+
+
+def write(files: Files, folder: Path) -> None:
+    for name, content in files.items():
+        (folder / name).write_bytes(content)
 
 
 def openssl(folder: Path, *arguments: str) -> str:

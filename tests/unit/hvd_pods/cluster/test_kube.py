@@ -15,6 +15,7 @@ from devtools.localkube.pki import Authority
 from hvd_pods.cluster import kube
 from tests.support.fakes import faults
 from tests.support.fakes.api import FakeApi
+from tests.support.fakes.faults import TIMEOUT
 
 POD: dict[str, Any] = {"metadata": {"name": "a", "uid": "u"}, "spec": {}}
 
@@ -59,24 +60,29 @@ def test_a_list_has_what_the_query_selects_and_the_version_to_watch_from(
     assert request.query == {"fieldSelector": "metadata.name=a", "limit": "500"}
 
 
+def put_pods(api_server: FakeApi, names: str) -> None:
+    for name in names:
+        api_server.put("core/pods", {"metadata": {"name": name}})
+
+
 def test_a_long_list_is_read_in_parts(
     api: kube.Api, api_server: FakeApi, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(kube, "PAGE", 2)
-    for name in "bcde":
-        api_server.put("core/pods", {"metadata": {"name": name}})
+    put_pods(api_server, "bcde")
     items, _ = api.list_all("core/pods", {"labelSelector": ""})
     assert [item["metadata"]["name"] for item in items] == ["a", "b", "c", "d", "e"]
     assert [request.query.get("continue") for request in api_server.requests] == [None, "2", "4"]
 
 
-BROKEN: dict[str, tuple[faults.Failure, type[Exception]]] = {
-    "reset": (faults.reset, OSError),
-    "cut": (faults.cut_answer, http.client.IncompleteRead),
-    "json": (faults.text(200, '{"metadata": {"na'), json.JSONDecodeError),
-    "nested": (faults.text(200, "[" * 100_000), RecursionError),
-    "list": (faults.text(200, "[]"), ValueError),
-    "slow": (faults.silence, TimeoutError),
+# Each with the exception that it raises, and the seconds for which it is waited for.
+BROKEN: dict[str, tuple[faults.Failure, type[Exception], float]] = {
+    "reset": (faults.reset, OSError, TIMEOUT),
+    "cut": (faults.cut_answer, http.client.IncompleteRead, TIMEOUT),
+    "json": (faults.text(200, '{"metadata": {"na'), json.JSONDecodeError, TIMEOUT),
+    "nested": (faults.text(200, "[" * 100_000), RecursionError, TIMEOUT),
+    "list": (faults.text(200, "[]"), ValueError, TIMEOUT),
+    "slow": (faults.silence, TimeoutError, 0.05),
 }
 CALLS: dict[str, Callable[[kube.Api], object]] = {
     "GET": lambda api: api.get("core/pods/a"),
@@ -92,10 +98,9 @@ CALLS: dict[str, Callable[[kube.Api], object]] = {
 def test_an_incomplete_answer_is_an_api_error(
     api: kube.Api, api_server: FakeApi, what: str, call: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    failure, cause = BROKEN[what]
-    if failure is faults.silence:
-        monkeypatch.setattr(kube, "CALL_TIMEOUT", 0.05)
-        monkeypatch.setattr(kube, "WATCH_SECONDS", 0.05)
+    failure, cause, seconds = BROKEN[what]
+    monkeypatch.setattr(kube, "CALL_TIMEOUT", seconds)
+    monkeypatch.setattr(kube, "WATCH_SECONDS", seconds)
     api_server.fail("GET", "core/pods", failure)
     with pytest.raises(kube.ApiError, match=r"complete response .* core/pods\S* \(\w+: ") as raised:
         CALLS[call](api)
@@ -190,15 +195,18 @@ def count_requests(api: kube.Api, api_server: FakeApi, retry_seconds: float | No
 
 @pytest.mark.usefixtures("patient")
 @pytest.mark.parametrize("failure", TEMPORARY.values(), ids=TEMPORARY)
+@pytest.mark.parametrize("method", ["GET", "PATCH", "POST", "DELETE"])
 def test_calls_are_repeated_until_the_api_server_is_back(
-    api: kube.Api, api_server: FakeApi, failure: faults.Failure, capsys: pytest.CaptureFixture[str]
+    api: kube.Api,
+    api_server: FakeApi,
+    failure: faults.Failure,
+    method: str,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
-    for method in ("GET", "PATCH", "POST", "DELETE"):
-        api_server.requests.clear()
-        api_server.fail(method, "core/pods", failure, times=3)
-        CALLS[method](api)
-        assert len(api_server.requests) == 4
-        assert capsys.readouterr().out.count("trying again") == 1, "an outage is logged once"
+    api_server.fail(method, "core/pods", failure, times=3)
+    CALLS[method](api)
+    assert len(api_server.requests) == 4
+    assert capsys.readouterr().out.count("trying again") == 1, "an outage is logged once"
 
 
 @pytest.mark.usefixtures("patient")
@@ -273,6 +281,6 @@ def test_a_pod_that_is_asked_to_end_waits_no_longer_than_the_kubelet(
     began = clock.now
     api.is_stopped = lambda: clock.now >= began + stopped_after
     fail_until(api_server, clock, began + 60 * MINUTE, faults.status(503))
-    for _ in range(2):
-        count_requests(api, api_server)
+    count_requests(api, api_server)
+    count_requests(api, api_server)
     assert stopped_after + 5 < clock.now - began <= stopped_after + 11

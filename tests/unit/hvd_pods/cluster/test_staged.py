@@ -76,13 +76,15 @@ def test_later_runs_add_to_the_node_list(
     assert before.startswith("1 of 2 nodes")
 
 
-@pytest.mark.parametrize(("method", "exists"), [("GET", True), ("PATCH", False), ("PATCH", True)])
+@pytest.mark.parametrize(
+    ("method", "there"), [("GET", [NODE_LIST]), ("PATCH", []), ("PATCH", [NODE_LIST])]
+)
 def test_a_node_list_that_cannot_be_written_is_logged_and_asked_for_once(
-    api_server: FakeApi, method: str, exists: bool, capsys: pytest.CaptureFixture[str]
+    api_server: FakeApi, method: str, there: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     run = staging_run()
-    if exists:
-        api_server.put("core/configmaps", {"metadata": {"name": NODE_LIST}})
+    for name in there:
+        api_server.put("core/configmaps", {"metadata": {"name": name}})
     api_server.fail(method, f"core/configmaps/{NODE_LIST}", faults.status(503))
     staged.add_nodes(run, kube.Api(), on_nodes(run, "a", "b", "c"))
     assert len(api_server.asked(method, f"core/configmaps/{NODE_LIST}")) == 1

@@ -5,9 +5,11 @@ from __future__ import annotations
 import select
 import socket
 import threading
+from contextlib import ExitStack, suppress
 
 import pytest
 
+from devtools.common.waiting import wait_until
 from hvd_pods.common.connections import ConnectionServer, Limits
 from tests.support.fakes.faults import TIMEOUT
 
@@ -57,18 +59,21 @@ def test_request_may_come_in_parts_and_its_connection_be_kept() -> None:
         assert read(connection) == b"hello"
 
 
+def has_ended_or_sends(connection: socket.socket) -> bool:
+    """Whether a connection has ended; otherwise, it sends a byte."""
+    has_ended = bool(select.select([connection], [], [], 0)[0])
+    return has_ended or not connection.send(b" ")
+
+
 @pytest.mark.promise("clients that send slowly or nothing or do not read are given up")
 def test_clients_that_send_slowly_or_nothing_or_do_not_read_are_given_up() -> None:
     """A byte at a time does not give a connection more time."""
     port = start(limits=Limits(1.0, 4096, 16))
     with connect(port) as silent, connect(port) as slow, connect(port) as deaf:
         deaf.sendall(b"long\n")
-        try:
-            while not select.select([slow], [], [], 0.01)[0]:
-                slow.sendall(b" ")
-        except OSError:
-            # Its last byte came after the end.
-            pass
+        # Its last byte may come after the end.
+        with suppress(OSError):
+            wait_until(lambda: has_ended_or_sends(slow), TIMEOUT, "it is given up", 0.01)
         assert silent.recv(1) == b""
         assert len(read(deaf)) < len(LONG)
     assert ask(port, b"hello") == b"hello"
@@ -95,13 +100,12 @@ def test_oldest_connection_makes_room_for_a_new_one() -> None:
     """Silent connections, of which anybody can make many, keep no client away."""
     port = start(limits=Limits(TIMEOUT, 4096, 3))
     before = {*threading.enumerate()}
-    silent = [connect(port) for _ in range(4)]
-    assert silent[0].recv(1) == b""
-    assert ask(port, b"hello") == b"hello"
-    assert silent[1].recv(1) == b""
-    assert {*threading.enumerate()} <= before, "no connection has a thread"
-    for connection in silent:
-        connection.close()
+    with ExitStack() as stack:
+        silent = [stack.enter_context(connect(port)) for _ in range(4)]
+        assert silent[0].recv(1) == b""
+        assert ask(port, b"hello") == b"hello"
+        assert silent[1].recv(1) == b""
+        assert {*threading.enumerate()} <= before, "no connection has a thread"
 
 
 def test_defect_of_the_answer_ends_one_connection_and_is_logged_once(

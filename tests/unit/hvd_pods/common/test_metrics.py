@@ -8,6 +8,7 @@ import re
 import time
 import urllib.error
 import urllib.request
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
@@ -152,16 +153,19 @@ def test_files_that_are_none_are_left_out(tmp_path: Path) -> None:
 def test_files_with_hard_links_are_left_out(tmp_path: Path) -> None:
     """One file of 1 MiB was served 256 times (issue 44)."""
     (tmp_path / "0").write_text("own 1")
-    for number in range(1, 5):
-        (tmp_path / str(number)).hardlink_to(tmp_path / "0")
+    (tmp_path / "1").hardlink_to(tmp_path / "0")
     assert "own" not in worker.make_page("2", tmp_path)
+
+
+def write_for_each(folder: Path, ranks: Iterable[int], text: str) -> None:
+    for rank in ranks:
+        (folder / str(rank)).write_text(text)
 
 
 @pytest.mark.parametrize("ranks", [1, 8, 256, 400])
 def test_a_page_has_a_limit_of_which_each_rank_has_a_share(tmp_path: Path, ranks: int) -> None:
-    for rank in range(ranks):
-        text = "".join(f"own_{n} 1\n" for n in range(2000))
-        (tmp_path / str(rank)).write_text(f"hvdchart_step 9\n{text}")
+    text = "".join(f"own_{n} 1\n" for n in range(2000))
+    write_for_each(tmp_path, range(ranks), f"hvdchart_step 9\n{text}")
     lines = [x for x in worker.make_page("2", tmp_path).splitlines() if not x.startswith("#")]
     written = [line for line in lines if line.startswith(("own", "hvdchart_step"))]
     served = min(ranks, worker.MOST_FILES)

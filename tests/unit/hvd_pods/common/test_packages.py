@@ -125,6 +125,12 @@ def test_what_an_interrupted_pip_leaves_is_not_taken_for_complete(code: Path, in
     assert version_in_a_rank("hvdleaf") == "1.0"
 
 
+def plant(folder: Path, *names: str) -> None:
+    """Write modules that make a folder where they are imported."""
+    for name in names:
+        (folder / name).write_text("import os; os.mkdir(os.environ['HVD_PLANTED'])")
+
+
 @pytest.mark.parametrize("more", ["", ":"], ids=["", "PYTHONPATH names this folder"])
 def test_modules_that_an_earlier_run_has_left_beside_the_packages_do_not_run(
     code: Path, index: Index, more: str, monkeypatch: pytest.MonkeyPatch
@@ -132,8 +138,7 @@ def test_modules_that_an_earlier_run_has_left_beside_the_packages_do_not_run(
     """Many images end PYTHONPATH with a colon, which stands for the working directory."""
     monkeypatch.setenv("PYTHONPATH", os.environ["PYTHONPATH"] + more)
     packages.FOLDER.mkdir()
-    for name in ("json.py", "hvdimage.py", "sitecustomize.py"):
-        (packages.FOLDER / name).write_text("import os; os.mkdir(os.environ['HVD_PLANTED'])")
+    plant(packages.FOLDER, "json.py", "hvdimage.py", "sitecustomize.py")
     monkeypatch.setenv("HVD_PLANTED", str(code / "planted"))
     ask(code, TEXT)
     assert packages.install(code, LONG) == "hvdleaf-1.0"
@@ -292,8 +297,8 @@ def test_exec_finds_what_a_rank_finds(tmp_path: Path, monkeypatch: pytest.Monkey
     monkeypatch.setattr(packages, "FOLDER", Path(paths.PACKAGES.replace(paths.CODE, code)))
     current = packages.FOLDER / packages.CURRENT
     version = tmp_path / "code" / "3c5f0e8d21"
-    for folder in (current, version):
-        folder.mkdir(parents=True)
+    current.mkdir(parents=True)
+    version.mkdir(parents=True)
     environment = {"PATH": "/usr/bin:/bin", "PYTHONPATH": "/own"}
     line = [word.replace(paths.CODE, code) for word in IN_CODE]
     show = "import os; print([os.getcwd(), *map(os.environ.get, ('PYTHONPATH', 'PATH'))])"
@@ -303,14 +308,14 @@ def test_exec_finds_what_a_rank_finds(tmp_path: Path, monkeypatch: pytest.Monkey
     assert shown.stdout == f"{[str(version), expected['PYTHONPATH'], expected['PATH']]}\n"
 
 
-@pytest.mark.parametrize("has_mpi", [False, True])
-def test_libraries_of_an_mpi_are_found_where_the_image_has_none(
-    tmp_path: Path, has_mpi: bool
-) -> None:
-    """The mpirun of an image that has one would start ranks with its own libraries' rivals."""
-    if has_mpi:
-        (tmp_path / "mpirun").touch(0o755)
+def test_libraries_of_an_mpi_are_found_where_the_image_has_none(tmp_path: Path) -> None:
     before = {"PATH": str(tmp_path), "LD_LIBRARY_PATH": "/opt/lib"}
     after = packages.add_to(before)["LD_LIBRARY_PATH"]
-    expected = "/opt/lib" if has_mpi else f"/opt/lib:{packages.FOLDER}/current/lib"
-    assert after == expected
+    assert after == f"/opt/lib:{packages.FOLDER}/current/lib"
+
+
+def test_libraries_of_an_mpi_are_not_added_to_those_of_the_images_own(tmp_path: Path) -> None:
+    """Its mpirun would start ranks with its own libraries' rivals."""
+    (tmp_path / "mpirun").touch(0o755)
+    before = {"PATH": str(tmp_path), "LD_LIBRARY_PATH": "/opt/lib"}
+    assert packages.add_to(before)["LD_LIBRARY_PATH"] == "/opt/lib"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -11,11 +12,9 @@ from hvd_pods.common.private_files import write_private_file
 
 
 def test_a_file_is_private_from_its_first_moment(tmp_path: Path) -> None:
-    before = os.umask(0)
-    try:
+    with ExitStack() as stack:
+        stack.callback(os.umask, os.umask(0))
         write_private_file(tmp_path / "key", b"secret")
-    finally:
-        os.umask(before)
     assert (tmp_path / "key").read_bytes() == b"secret"
     assert (tmp_path / "key").stat().st_mode & 0o777 == 0o600
 

@@ -78,33 +78,37 @@ def test_master_tells_all_workers_of_a_launch_where_its_first_one_is() -> None:
     assert (chosen["MASTER_ADDR"], chosen["NODE_RANK"]) == ("10.0.0.0", "1")
 
 
+def check_code(given: dict[str, str]) -> int:
+    """The exit code with which a rank of these variables ends before it waits; 0 for none."""
+    try:
+        rank_variables.check_meeting(given)
+    except rank_variables.MeetingError as problem:
+        return problem.code
+    return os.EX_OK
+
+
 @pytest.mark.parametrize(
-    ("before", "changes", "found"),
+    ("before", "changes", "code"),
     [
-        (0, {"HVD_FRAMEWORK": "torch"}, "port"),
-        (0, {"HVD_FRAMEWORK": "torch", "NODE_RANK": "1"}, "first worker"),
-        (0, {"HVD_FRAMEWORK": "torch", "MASTER_ADDR": "10.0.0.9"}, ""),
-        (0, {"HVD_FRAMEWORK": "jax"}, ""),
-        (1, {"HVD_FRAMEWORK": "jax"}, "port"),
-        (0, {"HVD_FRAMEWORK": "horovod", "NODE_RANK": "1"}, ""),
-        (0, {}, ""),
-        (0, {"HVD_MEETING": ""}, ""),
+        (0, {"HVD_FRAMEWORK": "torch"}, os.EX_TEMPFAIL),
+        (0, {"HVD_FRAMEWORK": "torch", "NODE_RANK": "1"}, os.EX_CONFIG),
+        (0, {"HVD_FRAMEWORK": "torch", "MASTER_ADDR": "10.0.0.9"}, os.EX_OK),
+        (0, {"HVD_FRAMEWORK": "jax"}, os.EX_OK),
+        (1, {"HVD_FRAMEWORK": "jax"}, os.EX_TEMPFAIL),
+        (0, {"HVD_FRAMEWORK": "horovod", "NODE_RANK": "1"}, os.EX_OK),
+        (0, {}, os.EX_OK),
+        (0, {"HVD_MEETING": ""}, os.EX_OK),
     ],
 )
 def test_ranks_that_cannot_meet_are_found_before_they_wait(
-    before: int, changes: dict[str, str], found: str
+    before: int, changes: dict[str, str], code: int
 ) -> None:
     """Another program has the port of PyTorch, or the next one, which is JAX's."""
     with socket.create_server(("127.0.0.1", find_port())) as other:
         meeting = f"127.0.0.1 {other.getsockname()[1] - before} a:0"
         given = {"HVD_MEETING": meeting, **changes}
         given.update(rank_variables.choose((0, 2, 0, 1), given))
-        if not found:
-            rank_variables.check_meeting(given)
-            return
-        with pytest.raises(rank_variables.MeetingError, match=found) as raised:
-            rank_variables.check_meeting(given)
-    assert raised.value.code == (os.EX_TEMPFAIL if found == "port" else os.EX_CONFIG)
+        assert check_code(given) == code
 
 
 def test_launch_without_a_worker_fails() -> None:
