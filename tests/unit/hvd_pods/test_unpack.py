@@ -174,10 +174,11 @@ def test_start_suits_python_3_8() -> None:
 def test_archive_of_the_chart_has_each_program() -> None:
     """It runs on Python 3.8, and a traceback names the lines of the sources."""
     files = programs.read(programs.ARCHIVE.read_bytes())
-    for path in PROGRAMS.glob("*/**/*.py"):
-        text = files.pop(path.relative_to(PROGRAMS).as_posix()).decode()
-        ast.parse(text, feature_version=(3, 8))
-        assert text.count("\n") == path.read_text().count("\n")
+    sources = {path.relative_to(PROGRAMS).as_posix(): path for path in PROGRAMS.glob("*/**/*.py")}
+    packed = {name: files.pop(name).decode() for name in sources}
+    assert all(ast.parse(text, feature_version=(3, 8)) for text in packed.values())
+    lines = {name: text.count("\n") for name, text in packed.items()}
+    assert lines == {name: path.read_text().count("\n") for name, path in sources.items()}
     assert files.pop("VERSION").startswith(b"The programs of the pods, of version ")
     assert {Path(name).suffix for name in files} == {".json"}
 

@@ -23,34 +23,41 @@ CUDA_12 = "lib/python3.12/site-packages/nvidia_cuda_runtime_cu12-12.9.79.dist-in
 CUDA_13 = "lib/python3/dist-packages/nvidia_cuda_runtime-13.2.75.dist-info"
 
 
+def write_files(folder: Path, files: dict[str, str]) -> None:
+    for name, text in files.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(text)
+
+
 @pytest.mark.parametrize(
-    ("packages", "variable", "cuda", "text", "says"),
+    ("packages", "variable", "cuda", "files", "says"),
     [
-        ([], "13.0.1", 12040, CLOSED, ["550.54.14", "12.4", "13.0.1"]),
-        ([CUDA_13], "", 12080, OPEN, ["580.159.04", "12.8", "13.2.75"]),
-        ([CUDA_12], "", 11080, "", ["11.8", "12.9.79"]),
+        ([], "13.0.1", 12040, {"version": CLOSED}, ["550.54.14", "12.4", "13.0.1"]),
+        ([CUDA_13], "", 12080, {"version": OPEN}, ["580.159.04", "12.8", "13.2.75"]),
+        ([CUDA_12], "", 11080, {}, ["11.8", "12.9.79"]),
         # What the framework brings counts, and of several the oldest.
-        ([CUDA_12], "13.0.1", 12040, CLOSED, []),
-        ([CUDA_13, CUDA_12], "", 12040, CLOSED, []),
+        ([CUDA_12], "13.0.1", 12040, {"version": CLOSED}, []),
+        ([CUDA_13, CUDA_12], "", 12040, {"version": CLOSED}, []),
         # A driver takes programs of newer minor versions.
-        ([], "12.9.1", 12000, CLOSED, []),
-        ([], "13.0.1", 13000, OPEN, []),
+        ([], "12.9.1", 12000, {"version": CLOSED}, []),
+        ([], "13.0.1", 13000, {"version": OPEN}, []),
         # There is no CUDA in the image, no driver, or another word in the variable.
-        ([], "", 12040, CLOSED, []),
-        ([], "13.0.1", 0, "", []),
-        ([], "latest", 12040, CLOSED, []),
+        ([], "", 12040, {"version": CLOSED}, []),
+        ([], "13.0.1", 0, {}, []),
+        ([], "latest", 12040, {"version": CLOSED}, []),
     ],
 )
 def test_driver_is_too_old_for_a_later_major_version_of_cuda(
-    tmp_path: Path, packages: list[str], variable: str, cuda: int, text: str, says: list[str]
+    tmp_path: Path,
+    packages: list[str],
+    variable: str,
+    cuda: int,
+    files: dict[str, str],
+    says: list[str],
 ) -> None:
-    for name in packages:
-        (tmp_path / name).mkdir(parents=True)
-    version = tmp_path / "version"
-    if text:
-        version.write_text(text)
-    environment = {"CUDA_VERSION": variable} if variable else {}
-    problem = gpu_driver.find_problem(environment, cuda, [str(tmp_path)], str(version))
+    write_files(tmp_path, {**dict.fromkeys(packages, ""), **files})
+    environment = {"CUDA_VERSION": variable}
+    problem = gpu_driver.find_problem(environment, cuda, [str(tmp_path)], str(tmp_path / "version"))
     assert bool(problem) is bool(says)
     assert all(word in str(problem) for word in says)
 

@@ -19,23 +19,40 @@ from hvd_pods.rank.warm_checks import (
 )
 
 
-def test_python_of_the_rank_is_the_workers_and_in_its_folder(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """From its folder, Python finds its packages."""
-    python, linked, other = (tmp_path / name for name in ("a/python3", "b/python3", "a/sh"))
-    for file in (python, other):
-        file.parent.mkdir(exist_ok=True)
-        file.touch(0o755)
-    linked.parent.mkdir()
-    linked.symlink_to(python)
-    monkeypatch.setenv("PATH", str(python.parent))
-    check_interpreter("python3", str(python))
-    for program in ("sh", "python4", str(other)):
-        with pytest.raises(ColdStart, match=f"^{program} is not {python}, the worker's Python$"):
-            check_interpreter(program, str(python))
-    with pytest.raises(ColdStart, match=f"^{linked} has other packages than {python}, "):
-        check_interpreter(str(linked), str(python))
+@pytest.fixture
+def pythons(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with the Python `a/python3`, from whose folder it finds its packages.
+
+    The link `b/python3` leads to it. Another program, `a/sh`, is beside it on the PATH.
+    """
+    (tmp_path / "a").mkdir()
+    (tmp_path / "a/python3").touch(0o755)
+    (tmp_path / "a/sh").touch(0o755)
+    (tmp_path / "b").mkdir()
+    (tmp_path / "b/python3").symlink_to(tmp_path / "a/python3")
+    monkeypatch.setenv("PATH", str(tmp_path / "a"))
+    return tmp_path
+
+
+def test_python_of_the_rank_may_be_the_workers(pythons: Path) -> None:
+    check_interpreter("python3", str(pythons / "a/python3"))
+
+
+@pytest.mark.parametrize("program", ["sh", "python4", "ROOT/a/sh"])
+def test_another_program_is_not_the_workers_python(pythons: Path, program: str) -> None:
+    with pytest.raises(ColdStart, match=r" is not .*, the worker's Python$"):
+        check_interpreter(program.replace("ROOT", str(pythons)), str(pythons / "a/python3"))
+
+
+def test_python_of_another_folder_has_other_packages(pythons: Path) -> None:
+    with pytest.raises(ColdStart, match=" has other packages than "):
+        check_interpreter(str(pythons / "b/python3"), str(pythons / "a/python3"))
+
+
+def make_library(file: Path) -> Path:
+    file.parent.mkdir()
+    file.touch()
+    return file
 
 
 @pytest.mark.parametrize(
@@ -58,11 +75,11 @@ def test_folders_of_libraries_may_be_repeated(
     same: bool,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    for name in ("mpi", "a", "linked", "usual"):
-        (tmp_path / name).mkdir()
-    for file in ("mpi/libmpi.so.40", "a/liba.so", "usual/libpmix.so.2"):
-        (tmp_path / file).touch()
-    (tmp_path / "linked" / "libpmix.so.2").symlink_to(tmp_path / "usual" / "libpmix.so.2")
+    make_library(tmp_path / "mpi/libmpi.so.40")
+    make_library(tmp_path / "a/liba.so")
+    usual_library = make_library(tmp_path / "usual/libpmix.so.2")
+    (tmp_path / "linked").mkdir()
+    (tmp_path / "linked/libpmix.so.2").symlink_to(usual_library)
     usual = (*warm_checks.USUAL_FOLDERS, str(tmp_path / "usual"))
     monkeypatch.setattr(warm_checks, "USUAL_FOLDERS", usual)
     root = str(tmp_path)

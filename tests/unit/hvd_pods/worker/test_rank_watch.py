@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 
@@ -66,10 +67,8 @@ def test_master_is_told_of_a_rank_that_is_stopped(
     watch.look()
     first = master.taken.get(timeout=20)
     second = master.taken.get(timeout=20)
-    for notice in (first, second):
-        known = {"kind": "stopped", "rank": 3, "worker": WORKER, "period": 0}
-        assert {name: notice[name] for name in known} == known
-    assert first["seconds"] < second["seconds"]
+    assert first.pop("seconds") < second.pop("seconds")
+    assert first == second == {"kind": "stopped", "rank": 3, "worker": WORKER, "period": 0}
 
 
 def test_master_is_told_once_of_a_rank_whose_state_is_in_memory(
@@ -109,50 +108,67 @@ def test_master_is_told_once_in_a_period_of_stall_checks(
     """By default and where the user's number is none, Horovod's 60 s."""
     watch = RankWatch({rank_watch.PERIOD: period})
     stop(script)
-    for _ in range(3):
-        watch.look()
+    watch.look()
+    watch.look()
+    watch.look()
     assert rank_registry.notify(next(rank_registry.running()), kind=notices.ASKED)
     assert [notice["kind"] for notice in master.all(1)] == [notices.ASKED]
 
 
-@pytest.mark.parametrize(
-    ("framework", "computes", "kinds"),
-    [("torch", False, {"idle"}), ("torch", True, set()), ("", False, set())],
-)
-def test_master_is_told_of_a_rank_that_uses_no_cpu_where_no_framework_tells(
-    folder: Path, master: Master, framework: str, computes: bool, kinds: set[str]
-) -> None:
-    """What a rank has started computes for it."""
-    script = "while :; do :; done" if computes else "sleep 600"
-    watch = RankWatch({rank_watch.PERIOD: "0", "HVD_FRAMEWORK": framework})
+@contextmanager
+def running_rank(line: str) -> Iterator[subprocess.Popen[bytes]]:
+    """A rank whose script has started a shell that does this."""
+    with subprocess.Popen(["sh", "-c", f"({line}); true"], start_new_session=True) as process:
+        try:
+            rank_registry.register(3, process.pid)
+            yield process
+        finally:
+            os.killpg(process.pid, signal.SIGKILL)
+
+
+def told(master: Master) -> set[str]:
+    """The kinds of the notices that the master has got until now."""
+    assert rank_registry.notify(next(rank_registry.running()), kind=notices.ASKED)
+    return {*iter(lambda: master.taken.get(timeout=20)["kind"], notices.ASKED)}
+
+
+def test_master_is_told_of_a_rank_that_uses_no_cpu(folder: Path, master: Master) -> None:
+    watch = RankWatch({rank_watch.PERIOD: "0", "HVD_FRAMEWORK": "torch"})
 
     def is_reported() -> bool:
         watch.look()
         return not master.taken.empty()
 
-    command = ["sh", "-c", f"({script}); true"]
-    with subprocess.Popen(command, start_new_session=True) as process:
-        try:
-            rank_registry.register(3, process.pid)
-            watch.look()
-            if computes:
-                used = partial(rank_watch.cpu_seconds, [process.pid])
-                wait_until(lambda: used()[process.pid] > 0.3, 60, "it runs")
-            elif kinds:
-                wait_until(is_reported, 20, "it has started, and is idle")
-            watch.look()
-            assert rank_registry.notify(next(rank_registry.running()), kind=notices.ASKED)
-            found = iter(lambda: master.taken.get(timeout=20)["kind"], notices.ASKED)
-            assert set(found) == kinds
-        finally:
-            os.killpg(process.pid, signal.SIGKILL)
+    with running_rank("sleep 600"):
+        wait_until(is_reported, 20, "it has started, and is idle")
+        assert told(master) == {"idle"}
+
+
+def test_rank_computes_where_what_it_has_started_does(folder: Path, master: Master) -> None:
+    watch = RankWatch({rank_watch.PERIOD: "0", "HVD_FRAMEWORK": "torch"})
+    with running_rank("while :; do :; done") as process:
+        watch.look()
+        used = partial(rank_watch.cpu_seconds, [process.pid])
+        wait_until(lambda: used()[process.pid] > 0.3, 60, "it runs")
+        watch.look()
+        assert told(master) == set()
+
+
+def test_master_is_not_told_of_idle_ranks_where_a_framework_tells(
+    folder: Path, master: Master
+) -> None:
+    watch = RankWatch({rank_watch.PERIOD: "0"})
+    with running_rank("sleep 600"):
+        watch.look()
+        watch.look()
+        assert told(master) == set()
 
 
 @pytest.mark.usefixtures("script")
-def test_no_entry_that_a_script_has_made_up_is_a_rank(folder: Path) -> None:
+@pytest.mark.parametrize("content", ["", "3", "[1]", "{{}}", "{}"], ids=str)
+def test_no_entry_that_a_script_has_made_up_is_a_rank(folder: Path, content: str) -> None:
     (entry,) = rank_registry.running()
-    for number, content in enumerate(["", "3", "[1]", "{}", json.dumps([*entry, 1])]):
-        (folder / str(100 + number)).write_text(content)
+    (folder / "100").write_text(content.format(json.dumps([*entry, 1])))
     (folder / "5").mkdir()
     assert list(rank_registry.running()) == [entry]
 

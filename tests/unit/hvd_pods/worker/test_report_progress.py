@@ -49,8 +49,8 @@ def test_a_report_is_what_the_worker_reads_and_serves(folder: Path) -> None:
 
 
 def test_reports_are_made_once_a_second_and_at_the_last_step(folder: Path) -> None:
-    for step in (1, 2):
-        hvd_progress.report(step, steps=3)
+    hvd_progress.report(1, steps=3)
+    hvd_progress.report(2, steps=3)
     assert parsed((folder / "3").read_text())["step"] == 1
     hvd_progress.report(3, steps=3)
     assert parsed((folder / "3").read_text())["step"] == 3
@@ -125,8 +125,10 @@ def test_what_is_not_understood_is_left_out(text: str, expected: metrics.Reporte
 
 
 def test_the_first_rank_that_has_written_since_is_read(tmp_path: Path) -> None:
-    for name, step in (("10", 3), ("2", 2), (".0", 9), ("notes", 9)):
-        (tmp_path / name).write_text(f"hvdchart_step {step}\n")
+    (tmp_path / "10").write_text("hvdchart_step 3\n")
+    (tmp_path / "2").write_text("hvdchart_step 2\n")
+    (tmp_path / ".0").write_text("hvdchart_step 9\n")
+    (tmp_path / "notes").write_text("hvdchart_step 9\n")
     assert report_progress.read_folder(tmp_path, 0.0) == "hvdchart_step 2"
     # A link, and a FIFO, whose opening would wait for a writer.
     (tmp_path / "1").symlink_to("10")

@@ -105,8 +105,8 @@ def test_the_newest_state_stays_whichever_worker_comes_last(
     second: dict[str, Any],
     expected: int,
 ) -> None:
-    for worker, trained in (("w-0", first), ("w-1", second)):
-        assert saving.save_all(train(**trained, worker=worker))
+    assert saving.save_all(train(**first, worker="w-0"))
+    assert saving.save_all(train(**second, worker="w-1"))
     assert saved(volume)[0] == expected
 
 
@@ -136,8 +136,8 @@ def test_workers_share_no_file_where_the_volume_has_no_locks(
 
     monkeypatch.setattr(fcntl, "flock", refuse)
     monkeypatch.setattr(os, "fsync", note)
-    for step in (12, 13):
-        assert saving.save_all(train(step, worker=f"w-{step}"))
+    assert saving.save_all(train(12, worker="w-12"))
+    assert saving.save_all(train(13, worker="w-13"))
     assert len({*names}) == 2
     assert saved(volume)[0] == 13
 

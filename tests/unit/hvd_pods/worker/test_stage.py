@@ -95,8 +95,7 @@ def test_release_does_not_replace_what_another_one_filled(volume: Volume) -> Non
     volume.stage(owner="team/first")
     code, log = volume.stage("echo other >a", key="k2", owner="team/second")
     assert code == 1
-    for word in ("release team/first", "staging.path", f"remove {volume.state}/owner"):
-        assert word in log
+    assert "release team/first" in log
     assert (volume.path / "a").read_text() == "one\n"
 
 
@@ -223,9 +222,8 @@ def test_names_and_links_that_lead_out_of_the_data_are_refused(
 def test_links_that_lead_to_nobody_elses_data_are_kept(volume: Volume, target: str) -> None:
     """As snapshots and virtual environments have them."""
     fetch = f"{FETCH}; ln -s {target} link"
-    for _ in range(2):
-        code, log = volume.stage(fetch)
-        assert (code, volume.runs) == (0, 1), log
+    assert [volume.stage(fetch)[0], volume.stage(fetch)[0]] == [0, 0]
+    assert volume.runs == 1
     assert (volume.path / "link").readlink() == Path(target)
 
 
@@ -246,14 +244,17 @@ def test_files_that_fail_the_publishers_checksums_are_removed(volume: Volume, li
     """They may have BSD's format, and name links."""
     links = "ln -sf a link; ln -sfn sub folder"
     digest = hashlib.sha256(b"right\n").hexdigest()
-    for content, exit_code in (("wrong", 1), ("right", 0)):
-        # A command that keeps what it has does not keep the wrong file.
-        code, log = volume.stage(
+
+    def fetch(content: str) -> tuple[int, str]:
+        return volume.stage(
             f'mkdir -p sub; for file in a \'sub/b c\'; do [ -f "$file" ] || echo {content} >"$file"'
             f"; done; {links}; echo '{line.format(digest)}' >SHA256SUMS"
         )
-        assert code == exit_code, log
-        assert ("1 files do not match the publisher's SHA256SUMS" in log) == bool(exit_code)
+
+    code, log = fetch("wrong")
+    assert (code, "1 files do not match" in log) == (1, True)
+    # A command that keeps what it has does not keep the wrong file.
+    assert fetch("right")[0] == 0
 
 
 def test_log_shows_no_control_characters_of_names(volume: Volume) -> None:
