@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from devtools.common.waiting import wait_until
 from hvd_pods.cluster.spawn import spawn
 from hvd_pods.common.metrics import MOST_SERIES, Sample
 from hvd_pods.worker import gpus, main
@@ -114,24 +115,24 @@ def listen(path: Path) -> socket.socket:
     return listener
 
 
+Serve = Callable[..., str]
+
+
 @pytest.fixture
-def serve(folder: Path) -> Callable[[Any], str]:
+def serve(folder: Path) -> Serve:
     """Serves the GPUs of a library; returns the path of the socket."""
 
-    def start(nvml: Any) -> str:
+    def start(nvml: Any, **limits: float) -> str:
         listener = listen(folder / "gpus")
-        spawn("serve-gpus", lambda: gpus.serve(listener, gpus.Gpus(nvml)))
+        spawn("serve-gpus", lambda: gpus.serve(listener, gpus.Gpus(nvml), **limits))
         return str(folder / "gpus")
 
     return start
 
 
-def test_whoever_asks_often_gets_the_same_answer(
-    serve: Callable[[Any], str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(gpus, "REUSED", 1e9)
+def test_whoever_asks_often_gets_the_same_answer(serve: Serve) -> None:
     nvml = FakeNvml(FakeGpu(), [SECOND] * (gpus.MOST_GPUS + 9))
-    path = serve(nvml)
+    path = serve(nvml, reused=1e9)
     answers = [gpus.ask(path, 60.0) for _ in range(2)]
     assert answers[0] == answers[1] == gpus.Gpus(nvml).read()
     assert len(answers[0]) == 3 * gpus.MOST_GPUS < MOST_SERIES / 2, "sampleLimit of the PodMonitor"
@@ -149,21 +150,24 @@ class Hanging(FakeNvml):
         self.goes_on.wait()
 
 
-def test_driver_that_hangs_is_waited_for_once_and_not_asked_again_soon(
-    serve: Callable[[Any], str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_driver_that_hangs_is_waited_for_once_and_not_asked_again_soon(serve: Serve) -> None:
     nvml = Hanging()
     path = serve(nvml)
-    monkeypatch.setattr(gpus, "WORKER_WAITS", 0.05)
-    asker = gpus.Asker(path)
+    asker = gpus.Asker(path, waits=0.05)
     assert asker.read() == []
     nvml.goes_on.set()
     # The process itself answers others again.
     assert gpus.ask(path, 60.0)
     assert asker.read() == []
-    monkeypatch.setattr(gpus, "ASK_AGAIN_AFTER", 0.0)
-    monkeypatch.setattr(gpus, "WORKER_WAITS", 60.0)
-    assert gpus.Asker(path).read()
+
+
+def test_driver_that_hung_is_asked_again_after_a_while(serve: Serve) -> None:
+    nvml = Hanging()
+    path = serve(nvml)
+    asker = gpus.Asker(path, waits=0.05, again_after=0.0)
+    assert asker.read() == []
+    nvml.goes_on.set()
+    wait_until(asker.read, 60, "it answers")
 
 
 def test_process_that_has_ended_costs_the_values_only(folder: Path) -> None:
@@ -250,13 +254,12 @@ def test_process_that_cannot_be_started_is_logged(
 
 
 def test_metrics_of_a_worker_have_those_of_its_gpus(
-    serve: Callable[[Any], str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    serve: Serve, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = serve(FakeNvml(FakeGpu()))
-    monkeypatch.setattr(gpus.Asker.__init__, "__defaults__", (path,))
     port = find_port()
     monkeypatch.setenv("HVD_METRICS_PORT", str(port))
-    main.start_metrics({"HVD_METRICS_DIR": str(tmp_path / "metrics")})
+    main.start_metrics({"HVD_METRICS_DIR": str(tmp_path / "metrics")}, path)
     with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics") as answer:
         lines = answer.read().decode().splitlines()
     assert gpus.format_lines(gpus.ask(path, 60.0)).splitlines()[0] in lines

@@ -182,10 +182,11 @@ def format_page(samples: Iterable[Sample]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def make_server(page: Callable[[], str], port: int) -> ConnectionServer:
+def make_server(page: Callable[[], str], port: int, reused: float = REUSED) -> ConnectionServer:
     """A server that answers each request with `page()`. Raises OSError if the port is in use.
 
-    Whoever asks all the time gets the same page, so that most of the time is left for others.
+    Whoever asks all the time gets the same page, for `reused` times as long as it took, so that
+    most of the time is left for others.
     """
     answer = b""
     until = 0.0
@@ -199,7 +200,7 @@ def make_server(page: Callable[[], str], port: int) -> ConnectionServer:
             body = page().encode()
             answer = f"{HEAD}Content-Length: {len(body)}\r\n\r\n".encode() + body
             now = time.monotonic()
-            until = now + REUSED * (now - began)
+            until = now + reused * (now - began)
         return answer
 
     return ConnectionServer("", port, b"\r\n\r\n", serve_page, LIMITS)

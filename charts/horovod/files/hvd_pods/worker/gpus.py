@@ -125,19 +125,27 @@ class Gpus:
 
 
 class Asker:
-    """Asks for the metrics of the GPUs; where there is no answer, only once a minute."""
+    """Asks for the metrics of the GPUs at the socket `path`.
 
-    def __init__(self, path: str = GPUS_SOCKET) -> None:
+    It waits at most `waits` seconds, and where it gets no answer asks again `again_after` seconds
+    later.
+    """
+
+    def __init__(
+        self, path: str, waits: float = WORKER_WAITS, again_after: float = ASK_AGAIN_AFTER
+    ) -> None:
         self._path = path
+        self._waits = waits
+        self._again_after = again_after
         self._not_before = 0.0
 
     def read(self) -> list[Sample]:
         """The metrics of the GPUs; none where nobody answers at once, or shortly before."""
         if time.monotonic() < self._not_before:
             return []
-        samples = ask(self._path, WORKER_WAITS)
+        samples = ask(self._path, self._waits)
         if not samples:
-            self._not_before = time.monotonic() + ASK_AGAIN_AFTER
+            self._not_before = time.monotonic() + self._again_after
         return samples
 
 
@@ -174,8 +182,11 @@ def format_lines(samples: Iterable[Sample]) -> str:
     return "".join(f"{name}{{{','.join(labels)}}} {value}\n" for name, value, labels in samples)
 
 
-def serve(listener: socket.socket, gpus: Gpus) -> None:
-    """Answer each connection with what the GPUs do. Raises OSError without the listener."""
+def serve(listener: socket.socket, gpus: Gpus, reused: float = REUSED) -> None:
+    """Answer each connection with what the GPUs do; for `reused` seconds, with the same answer.
+
+    Raises OSError without the listener.
+    """
     answer = b""
     until = 0.0
     while True:
@@ -183,7 +194,7 @@ def serve(listener: socket.socket, gpus: Gpus) -> None:
         with connection, suppress(OSError):
             if time.monotonic() >= until:
                 answer = format_lines(gpus.read()).encode()
-                until = time.monotonic() + REUSED
+                until = time.monotonic() + reused
             connection.settimeout(SEND_WITHIN)
             connection.sendall(answer)
 

@@ -123,14 +123,14 @@ def start_gpus(devices: str, path: str = GPUS_SOCKET) -> None:
         log(f"cannot read the use of GPUs: {problem}")
 
 
-def start_metrics(environment: Mapping[str, str]) -> None:
+def start_metrics(environment: Mapping[str, str], gpus_socket: str = GPUS_SOCKET) -> None:
     """Make the directory for the ranks' metrics, and serve them if the chart enables that."""
     folder = Path(environment[contract.METRICS_DIR])
     # A container that is restarted finds what ranks have left.
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(exist_ok=True)
     slots = environment.get(contract.SLOTS, "1")
-    asker = gpus.Asker()
+    asker = gpus.Asker(gpus_socket)
     metrics.start(lambda: make_page(slots, folder, asker.read()))
 
 
