@@ -172,8 +172,9 @@ def test_killed_warm_process_imports_again_after_the_last_of_its_ranks(watched: 
 
 
 def test_warm_process_that_is_killed_three_times_is_given_up(watched: Watched) -> None:
-    for number in (1, 2, 3):
-        watched.kill(number)
+    watched.kill(1)
+    watched.kill(2)
+    watched.kill(3)
     wait_until(lambda: not is_alive(watched.watching), 20, "it gives up")
     assert "ranks start cold from now on" in watched.worker.log
     shown = watched.worker.show("import framework")
@@ -194,10 +195,15 @@ def test_warm_process_ends_with_its_worker() -> None:
         wait_until(lambda: not is_alive(watching) and not is_alive(importing), 20, "both are gone")
 
 
+def open_to_all(*paths: Path) -> None:
+    for path in paths:
+        path.chmod(0o777)
+
+
 @pytest.mark.promise("socket is open to the workers user only")
 def test_socket_is_open_to_the_workers_user_only(warm_worker: Worker) -> None:
-    for name in ("warm.sock", "warm.json"):
-        assert (warm_worker.root / "generated" / name).stat().st_mode & 0o777 == 0o600
+    files = [warm_worker.root / "generated" / name for name in ("warm.sock", "warm.json")]
+    assert [file.stat().st_mode & 0o777 for file in files] == [0o600] * 2
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
@@ -209,8 +215,7 @@ def test_other_user_gets_no_fork() -> None:
         "s.connect(sys.argv[1]); print(s.recv(10))"
     )
     with make_worker() as worker, warm(worker):
-        for path in (worker.root, worker.root / "generated", worker.socket):
-            path.chmod(0o777)
+        open_to_all(worker.root, worker.root / "generated", worker.socket)
         done = subprocess.run(
             [sys.executable, "-I", "-c", ask, str(worker.socket)], capture_output=True, check=False
         )
@@ -228,8 +233,7 @@ def test_rank_is_not_handed_to_another_user() -> None:
         "s.bind(sys.argv[1]); s.listen(); print(flush=True); sys.stdin.read()"
     )
     with make_worker() as worker, warm(worker):
-        for path in (worker.root, worker.root / "generated"):
-            path.chmod(0o777)
+        open_to_all(worker.root, worker.root / "generated")
         worker.socket.unlink()
         command = [sys.executable, "-I", "-c", listen, str(worker.socket)]
         with subprocess.Popen(command, stdin=PIPE, stdout=PIPE) as other:

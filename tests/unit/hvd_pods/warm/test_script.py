@@ -197,8 +197,8 @@ def test_open_files_of_the_launcher_reach_the_script_and_nothing_else(
     reader, writer = os.pipe()
     high = os.dup2(writer, 157)
     done = both(cold_worker, warm_worker, "python3", "train.py", pass_fds=[high, writer])
-    for descriptor in (writer, high):
-        os.close(descriptor)
+    os.close(writer)
+    os.close(high)
     with os.fdopen(reader, "rb") as pipe:
         # It ends: neither the guard nor the warm process has the other end.
         assert pipe.read() == b"from the rank " * 2

@@ -75,11 +75,16 @@ def test_a_checkpoint_of_another_script_is_refused(
         train()
 
 
-def test_a_checkpoint_can_be_written_before_the_training_begins(worker: Path) -> None:
+@pytest.mark.parametrize("folder", ["file", "file/in"])
+def test_a_checkpoint_that_cannot_be_written_is_told_before_the_training_begins(
+    worker: Path, folder: str
+) -> None:
     (worker.parent / "file").touch()
-    for folder in (worker.parent / "file", worker.parent / "file" / "in"):
-        with pytest.raises(ValueError, match=r"cannot write checkpoints to .*file.*OUTPUT_PATH"):
-            train(output=folder)
+    with pytest.raises(ValueError, match=r"cannot write checkpoints to .*file.*OUTPUT_PATH"):
+        train(output=worker.parent / folder)
+
+
+def test_the_folder_of_checkpoints_is_made(worker: Path) -> None:
     train(1, output=worker.parent / "new").save()
     assert (worker.parent / "new" / "keep-main.state").exists()
 
@@ -127,8 +132,8 @@ def test_each_writer_has_a_file_of_its_own(
         sync(descriptor)
 
     monkeypatch.setattr(os, "fsync", note)
-    for step in (1, 2):
-        checkpoints.write_atomically(checkpoint, keep.pack(keep.StepKey(0, step), b"x"))
+    checkpoints.write_atomically(checkpoint, keep.pack(keep.StepKey(0, 1), b"x"))
+    checkpoints.write_atomically(checkpoint, keep.pack(keep.StepKey(0, 2), b"x"))
     assert len({*names}) == 2
 
 

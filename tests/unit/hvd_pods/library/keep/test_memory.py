@@ -85,8 +85,9 @@ def test_training_goes_on_where_memory_is_full(
 ) -> None:
     state = train(weights=bytes(1 << 20))
     state.weights = bytes(3 << 20)
-    for _ in range(3):
-        state.commit()
+    state.commit()
+    state.commit()
+    state.commit()
     assert state.step == 3
     log = capsys.readouterr().err
     assert log.count("cannot keep the state in memory") == 1

@@ -58,6 +58,25 @@ NEWEST = keep.StepKey(0, 9, 1)
 BEFORE = keep.StepKey(0, 8, 1)
 
 
+def answer_with(
+    newer: list[keep.StepKey], before: list[int], newest: list[int]
+) -> restoring.Answer:
+    """What a rank says that has these shards of three, of the step before and of the newest."""
+    sizes: dict[tuple[int, int], list[keep.StepKey]] = {}
+    for key, shards in ((NEWEST, newest), (BEFORE, before)):
+        for shard in shards:
+            sizes.setdefault((3, shard), []).append(key)
+    return restoring.Answer(
+        Place("node", "worker"),
+        [BEFORE, NEWEST, *newer],
+        newer,
+        {},
+        is_sharded=True,
+        process=keep.StepKey(-1, 0),
+        sizes=sizes,
+    )
+
+
 @pytest.mark.parametrize(
     ("shards", "own", "step", "divided", "lost"),
     [
@@ -70,24 +89,10 @@ def test_shards_of_another_number_of_ranks_are_divided_where_all_are_there(
     shards: list[list[int]], own: list[int], step: int, divided: list[int], lost: list[int]
 ) -> None:
     newer = [keep.StepKey(0, each, 2) for each in own]
-    place = Place("node", "worker")
-    before = [{(3, 0): [BEFORE], (3, 1): [BEFORE]}, {(3, 2): [BEFORE]}]
-    answers = []
-    for rank, each in enumerate(shards):
-        sizes = {(3, of): [NEWEST] for of in each}
-        for there, keys in before[rank].items():
-            sizes[there] = sizes.get(there, []) + keys
-        answers.append(
-            restoring.Answer(
-                place,
-                [BEFORE, NEWEST, *newer],
-                newer,
-                {},
-                is_sharded=True,
-                process=keep.StepKey(-1, 0),
-                sizes=sizes,
-            )
-        )
+    answers = [
+        answer_with(newer, before=[0, 1], newest=shards[0]),
+        answer_with(newer, before=[2], newest=shards[1]),
+    ]
     agreed = restoring.agree(answers)
     assert (agreed.key.step, agreed.divided) == (step, divided)
     assert (agreed.lost if agreed.newest > agreed.key else []) == lost
@@ -119,12 +124,20 @@ def test_of_other_runs_shards_of_this_number_of_ranks_come_first(
     assert (agreed.key.step, agreed.divided) == chosen
 
 
+def rename_rank(worker: Path, before: int, *after: int) -> None:
+    """Let what a rank has kept be that of other ranks, or of none."""
+    for path in [*worker.glob(f"one/*-rank-{before}.*")]:
+        content = path.read_bytes()
+        path.unlink()
+        for rank in after:
+            path.with_name(path.name.replace(f"rank-{before}", f"rank-{rank}")).write_bytes(content)
+
+
 def test_a_rank_without_a_state_of_its_own_is_named(
     worker: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     train(1, 2, own=b"numbers")
-    for path in worker.glob("one/*-rank-0.*"):
-        path.unlink()
+    rename_rank(worker, 0)
     state = train(own=b"new numbers")
     assert (state.step, state.own) == (2, b"new numbers")
     assert "ranks [0] have no random numbers" in capsys.readouterr().err
@@ -133,11 +146,7 @@ def test_a_rank_without_a_state_of_its_own_is_named(
 def test_a_rank_that_is_no_more_is_named(worker: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Of a run that goes on with fewer ranks. What it has of an earlier step says nothing."""
     train(1, 2, own=b"numbers")
-    for path in worker.glob("one/*-rank-0.*"):
-        for rank in (1, 2):
-            path.with_name(path.name.replace("rank-0", f"rank-{rank}")).write_bytes(
-                path.read_bytes()
-            )
+    rename_rank(worker, 0, 0, 1, 2)
     (newest,) = (path for path in worker.glob("one/*-rank-2.*") if keep_step(path) == 2)
     newest.unlink()
     state = train(own=b"new numbers")
@@ -214,11 +223,15 @@ def test_ranks_go_on_with_equal_weights_although_two_have_a_state_of_the_step(
     workers: Workers, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One of them was away, and has come back with its own step 5 (issue 44)."""
-    for rank, weights in enumerate((b"OLD", b"NEW")):
+
+    def make_step_5(rank: int, weights: bytes) -> None:
         monkeypatch.setenv("HVD_FENCE", str(100 + rank))
         state = workers.state(rank, weights=weights)
         state.commit(4)
         state.commit(5)
+
+    make_step_5(0, b"OLD")
+    make_step_5(1, b"NEW")
     states = [workers.state(rank, weights=b"???") for rank in (0, 1)]
     assert workers.together(states) == [5, 5]
     assert [bytes(state.weights) for state in states] == [b"NEW", b"NEW"]
@@ -241,8 +254,8 @@ def test_ranks_go_on_with_equal_weights_although_one_has_committed_the_step_once
 
 def test_ranks_of_one_launch_keep_what_differs_between_them(workers: Workers) -> None:
     """As PyTorch's statistics of a batch do, which are a part of the model."""
-    for rank, weights in enumerate((b"one", b"two")):
-        workers.state(rank, weights=weights).commit(5)
+    workers.state(0, weights=b"one").commit(5)
+    workers.state(1, weights=b"two").commit(5)
     states = [workers.state(rank, weights=b"???") for rank in (0, 1)]
     assert workers.together(states) == [5, 5]
     assert [bytes(state.weights) for state in states] == [b"one", b"two"]
@@ -283,14 +296,19 @@ def test_a_damaged_shard_of_another_number_of_ranks_is_not_used(
 ) -> None:
     """All ranks go on with the checkpoint before, which has none."""
     found = restoring.Found({}, {}, {}, "", sizes={(2, rank): {} for rank in (0, 1)})
-    for key in (BEFORE, NEWEST):
-        for rank in (0, 1):
-            path = tmp_path / f"{rank}-{key.step}"
-            raw = keep.pack(key, b"shard")
-            raw[-1] ^= key == NEWEST
-            path.write_bytes(raw)
-            read = packed_state.read_file(path, is_checked=False)
-            found.sizes[2, rank][key] = found.shared[key] = read
+
+    def put(rank: int, key: keep.StepKey, *, damage: int = 0) -> None:
+        path = tmp_path / f"{rank}-{key.step}"
+        raw = keep.pack(key, b"shard")
+        raw[-1] ^= damage
+        path.write_bytes(raw)
+        read = packed_state.read_file(path, is_checked=False)
+        found.sizes[2, rank][key] = found.shared[key] = read
+
+    put(0, BEFORE)
+    put(1, BEFORE)
+    put(0, NEWEST, damage=1)
+    put(1, NEWEST, damage=1)
 
     def tell() -> restoring.Answer:
         sizes = {place: [*packed_states] for place, packed_states in found.sizes.items()}

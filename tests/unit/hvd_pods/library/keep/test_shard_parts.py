@@ -5,6 +5,7 @@ from __future__ import annotations
 import resource
 import sys
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -57,16 +58,20 @@ def test_copies_are_with_other_workers(places: str, holders: list[int | None]) -
 def test_the_loss_of_a_worker_costs_no_step(trained: Cluster, lost: int) -> None:
     trained.lose(lost)
     attempt = trained.train(0)
-    assert [attempt.restored[rank].step for rank in range(3)] == [3, 3, 3]
-    for rank in range(3):
-        assert attempt.restored[rank].shard == trained.shard(rank, [1, 1, 1])
+    restored = [attempt.restored[rank] for rank in range(3)]
+    assert [each.step for each in restored] == [3, 3, 3]
+    shards = [trained.shard(rank, [1, 1, 1]) for rank in range(3)]
+    assert [each.shard for each in restored] == shards
 
 
 def test_each_worker_may_be_lost_after_the_other(trained: Cluster) -> None:
     """Each time, what was lost is copied again before a step is made."""
-    for lost in (0, 1, 2, 1, 0):
-        trained.lose(lost)
-        assert not trained.train(0).problems
+
+    def lose(worker: int) -> list[RuntimeError]:
+        trained.lose(worker)
+        return trained.train(0).problems
+
+    assert [lose(worker) for worker in (0, 1, 2, 1, 0)] == [[]] * 5
     assert steps_of(trained) == [3, 3, 3]
 
 
@@ -101,8 +106,9 @@ def test_two_workers_at_once_cost_the_steps_since_the_checkpoint(
     # A commit tells that the next one is written; it may still be written when the third is made.
     assert steps_of(trained, output=tmp_path / "output") == [3, 3, 3]
     trained.train(1, output=tmp_path / "output")
-    for lost in (0, 1, 2):
-        trained.lose(lost)
+    trained.lose(0)
+    trained.lose(1)
+    trained.lose(2)
     attempt = trained.train(0, output=tmp_path / "output")
     steps = {each.step for each in attempt.restored.values()}
     assert steps in ({4}, {5})
@@ -143,14 +149,13 @@ def test_training_goes_on_where_the_memory_of_one_worker_is_full(
 ) -> None:
     """All ranks give up then: what one of them lacks is no use to the others."""
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    # Rank 1 has a larger shard.
-    resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 16, before[1]))
-    try:
-        with cluster(tmp_path, [0, 1, 2]) as trained:
-            assert not trained.train(3).problems
-            assert steps_of(trained) == [0, 0, 0]
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    with ExitStack() as stack:
+        stack.callback(resource.setrlimit, resource.RLIMIT_FSIZE, before)
+        # Rank 1 has a larger shard.
+        resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 16, before[1]))
+        trained = stack.enter_context(cluster(tmp_path, [0, 1, 2]))
+        assert not trained.train(3).problems
+        assert steps_of(trained) == [0, 0, 0]
     log = capfd.readouterr().err
     assert log.count("cannot keep the state in memory") == 3
     assert "another rank has no room" in log
