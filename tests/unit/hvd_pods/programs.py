@@ -62,6 +62,11 @@ class Program:
         before, _, self.output = self.output.partition(text)
         return before + text
 
+    def wait_for_answer(self) -> None:
+        """Wait until the agent has begun the program, or said that it will not."""
+        while self.connection.due != float("inf"):
+            self.step(self.connection.due)
+
     def wait(self, seconds: float = TIMEOUT) -> int:
         """Return the exit code when the program has ended."""
         until = time.monotonic() + seconds

@@ -40,6 +40,19 @@ def connect(port: int, source: str = "127.0.0.1") -> Iterator[socket.socket]:
         yield connection
 
 
+def read_to_the_end(connection: socket.socket) -> bytes:
+    """Return what the agent still sends before it ends a connection."""
+    return b"".join(iter(lambda: connection.recv(4096), b""))
+
+
+def ask_as_browsers_do(port: int, times: int = 1) -> None:
+    """Send requests that are not of the protocol, each over a connection of its own."""
+    for _ in range(times):
+        with connect(port) as connection:
+            connection.sendall(b"GET /secret-path HTTP/1.1\r\n\r\n")
+            read_to_the_end(connection)
+
+
 class Client:
     """A client after its handshake."""
 
@@ -53,6 +66,10 @@ class Client:
         """Return the next frame. Raises OSError, ConnectionResetError at the end."""
         kind, length = frames.HEADER.unpack(self._read(frames.HEADER.size))
         return kind, self._read(length)
+
+    def receive_until(self, kind: bytes) -> bytes:
+        """Return the content of the next frame of a kind; others are left out."""
+        return next(content for got, content in iter(self.receive, None) if got == kind)
 
     def ask(self, nonce: str, argv: list[str], **fields: Any) -> None:
         request = {**GOOD, "nonce": nonce, "argv": argv, **fields}

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
-import time
+from collections.abc import Callable
+from contextlib import ExitStack
+from pathlib import Path
 
 import pytest
 
 from devtools.common.waiting import wait_until
 from hvd_pods.agent import frames
+from tests.unit.hvd_pods.programs import Program
 from tests.unit.hvd_pods.worker.agent.pods import CONTAINER, AgentPod, all_commands
 
 pytestmark = pytest.mark.slow
@@ -49,21 +53,28 @@ def test_large_input_and_output_come_whole(worker: AgentPod) -> None:
     assert program.output == content
 
 
+def rests_since_last_call(process: int) -> Callable[[], bool]:
+    """A condition that holds when a process has read nothing since it was looked at last."""
+    seen = [""]
+
+    def rests() -> bool:
+        (read,) = re.findall(r"rchar: (\d+)", Path(f"/proc/{process}/io").read_text())
+        seen.append(read)
+        return seen[-2] == seen[-1]
+
+    return rests
+
+
 @pytest.mark.promise("program waits while its master does not read")
 def test_program_waits_while_its_master_does_not_read(worker: AgentPod) -> None:
     with worker.shell("head -c 100000000 /dev/zero & wait; echo end >&2") as program:
-        while not program.output:
-            program.step(time.monotonic() + 1)
+        program.read_until(b"\0")
+        rests = rests_since_last_call(worker.agent)
         # Kernel's buffers and the agent's own hold a small part of it.
-        time.sleep(0.3)
-        rss = int(
-            next(
-                line.split()[1]
-                for line in open(f"/proc/{worker.agent}/status")  # noqa: SIM115, PTH123
-                if line.startswith("VmRSS")
-            )
-        )
-        assert rss < 60_000, "the agent keeps what its master has not read"
+        wait_until(rests, 60, "the agent reads no more")
+        status = Path(f"/proc/{worker.agent}/status").read_text()
+        (kib,) = re.findall(r"VmRSS:\s+(\d+) kB", status)
+        assert int(kib) < 60_000, "the agent keeps what its master has not read"
 
 
 def test_program_gets_a_signal(worker: AgentPod) -> None:
@@ -114,24 +125,25 @@ def test_nothing_that_a_program_has_started_outlives_it(worker: AgentPod, how: s
     assert mark.encode() not in all_commands()
 
 
+@pytest.mark.parametrize("number", range(5))
 def test_program_that_forks_and_ends_for_ever_does_not_outlive_its_connection(
-    worker: AgentPod,
+    worker: AgentPod, number: int
 ) -> None:
     """A look at all processes misses the child of one that ends during the look."""
     script = worker.pod.generated / "forks.py"
     # Bounded, so that a red test leaves nothing for ever.
     script.write_text(FORKS)
-    for number in range(5):
-        mark = f"mark-{os.getpid()}-{number}"
-        begun = worker.pod.generated / mark
-        program = worker.run(
-            f"setsid -f python3 -I {script} {mark} {begun} >/dev/null 2>&1; "
-            f"until [ -e {begun} ]; do sleep 0.01; done"
-        )
-        assert program.code == 0
-        assert mark.encode() not in all_commands()
-        time.sleep(0.02)
-        assert mark.encode() not in all_commands()
+    mark = f"mark-{os.getpid()}-{number}"
+    begun = worker.pod.generated / mark
+    program = worker.run(
+        f"setsid -f python3 -I {script} {mark} {begun} >/dev/null 2>&1; "
+        f"until [ -e {begun} ]; do sleep 0.01; done"
+    )
+    assert program.code == 0
+    assert mark.encode() not in all_commands()
+    # One that was missed would have started another one meanwhile.
+    assert worker.run("true").code == 0
+    assert mark.encode() not in all_commands()
 
 
 @pytest.mark.promise("end of the connection ends the program with all that it has started")
@@ -153,14 +165,18 @@ def test_program_whose_supervisor_is_killed_is_ended(worker: AgentPod) -> None:
 
 
 def test_programs_run_side_by_side(worker: AgentPod) -> None:
-    many = [worker.shell("echo ready; read line; echo $line") for _ in range(10)]
-    for number, program in enumerate(many):
-        program.read_until(b"ready\n")
-        program.give(f"{number}\n".encode())
-    for number, program in reversed([*enumerate(many)]):
-        assert program.wait() == 0
-        assert program.output == f"{number}\n".encode()
-        program.close()
+    with ExitStack() as stack:
+
+        def start(number: int) -> Program:
+            program = stack.enter_context(worker.shell("echo ready; read line; echo $line"))
+            program.read_until(b"ready\n")
+            program.give(f"{number}\n".encode())
+            return program
+
+        many = [start(number) for number in range(10)]
+        assert [program.wait() for program in reversed(many)] == [0] * 10
+        output = [program.output for program in many]
+    assert output == [f"{number}\n".encode() for number in range(10)]
 
 
 @pytest.mark.promise("log has peer fence number and hash of a connection and no values")

@@ -146,17 +146,22 @@ def test_lock_on_a_file_of_the_worker_hangs_no_later_attempt(fenced: AgentPod, n
         assert fenced.run("echo next", number + 1).output == b"next\n"
 
 
+def count_input(worker: AgentPod, number: int) -> bytes:
+    """Give input to a program that counts it and stays."""
+    with worker.shell("wc -c; sleep 60", number) as program:
+        program.give(bytes(200_000))
+        program.give(b"")
+        return program.read_until(b"\n")
+
+
 def test_input_that_comes_while_an_earlier_attempt_is_ended_reaches_the_program(
     fenced: AgentPod, number: int
 ) -> None:
     """As the user's code does, which the first connection of an attempt brings."""
     with fenced.shell("echo up; cat", number) as old:
         old.read_until(b"up\n")
-        for later in range(1, 6):
-            with fenced.shell("wc -c; sleep 60", number + later) as new:
-                new.give(bytes(200_000))
-                new.give(b"")
-                new.read_until(b"200000\n")
+        counted = [count_input(fenced, number + later) for later in range(1, 6)]
+    assert counted == [b"200000\n"] * 5
 
 
 def end_of(program: Program) -> str:
@@ -175,8 +180,7 @@ def test_newest_of_masters_that_come_at_once_is_served(fenced: AgentPod, number:
     ):
         old.read_until(b"up\n")
         # It asks, and the agent may still end what the old one has left.
-        while first.connection.due != float("inf"):
-            first.step(first.connection.due)
+        first.wait_for_answer()
         assert second.wait() == 0
         assert second.output == b"second\n"
         assert end_of(first) in ("137", "refused: a newer master or attempt uses this worker")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -21,6 +21,7 @@ pytestmark = pytest.mark.slow
 FENCE = 7
 RANK_4 = {"worker": os.uname().nodename, "rank": 4}
 LEAVING = {**RANK_4, "kind": "leaving", "seconds": 77.0}
+ENDED = {**RANK_4, "kind": "ended"}
 # Waits for a signal, says that it saves, and does so when the test lets it.
 SCRIPT = """
 import os, signal, sys
@@ -92,12 +93,24 @@ def ask(worker: AgentPod, *words: str, run: str = "") -> tuple[int, bytes, bytes
     return code, program.output, program.errors
 
 
-def test_all_ranks_of_a_worker_that_is_asked_to_end_save_before_it_does(
-    leaving: AgentPod, notices: list[dict[str, Any]]
-) -> None:
-    """Also those that save for longer than the first, whose launcher would end the others."""
-    folder = leaving.pod.generated
-    ended = {**RANK_4, "kind": "ended"}
+class Saving(NamedTuple):
+    """A worker that was asked to end, and its two ranks, which save."""
+
+    worker: AgentPod
+    first: Program
+    second: Program
+
+    def let_save(self, rank: int) -> None:
+        (self.worker.pod.generated / f"go-{rank}").write_text("")
+
+    def saved(self, rank: int) -> str:
+        """How often a rank has saved: an x each time."""
+        checkpoint = self.worker.pod.generated / f"checkpoint-{rank}"
+        return checkpoint.read_text() if checkpoint.exists() else ""
+
+
+@pytest.fixture
+def saving(leaving: AgentPod, notices: object) -> Iterator[Saving]:
     # The master follows the progress until its launch ends, over a connection of its own.
     with (
         leaving.own("worker/report_progress.py", "1", fence=FENCE) as follows,
@@ -108,22 +121,40 @@ def test_all_ranks_of_a_worker_that_is_asked_to_end_save_before_it_does(
         leaving.process.terminate()
         first.read_until(b"saving\n")
         second.read_until(b"saving\n")
-        assert notices == [LEAVING, {**LEAVING, "rank": 5}], "the master does not know why"
-        wait_until(lambda: not leaving.banner(), 20, "the next attempt could begin here")
-        leaving.process.terminate()
-        (folder / "go-4").write_text("")
-        wait_until(lambda: ended in notices, 60, "the master knows that one rank has ended")
-        assert first.code is None, "its launcher would end the other rank now"
-        assert not (folder / "checkpoint-5").exists()
-        assert leaving.process.poll() is None
-        (folder / "go-5").write_text("")
-        assert first.wait() == second.wait() == 143, "the launcher does not learn how"
-        first.close()
-        second.close()
-        assert leaving.process.wait(9) == 0
-    assert [(folder / f"checkpoint-{rank}").read_text() for rank in (4, 5)] == ["x", "x"]
-    assert notices[2:] == [ended, {**ended, "rank": 5}]
-    assert "Traceback" not in leaving.log
+        yield Saving(leaving, first, second)
+
+
+def test_worker_that_is_asked_to_end_tells_the_master_and_takes_no_attempt(
+    saving: Saving, notices: list[dict[str, Any]]
+) -> None:
+    assert notices == [LEAVING, {**LEAVING, "rank": 5}], "the master does not know why"
+    wait_until(lambda: not saving.worker.banner(), 20, "the next attempt cannot begin here")
+
+
+def test_launcher_of_a_rank_that_has_saved_does_not_end_those_that_save(
+    saving: Saving, notices: list[dict[str, Any]]
+) -> None:
+    """It would when it learns that the first one has ended."""
+    saving.let_save(4)
+    wait_until(lambda: ENDED in notices, 60, "the master knows that one rank has ended")
+    assert (saving.first.code, saving.saved(5)) == (None, "")
+    assert saving.worker.process.poll() is None
+
+
+def test_all_ranks_of_a_worker_that_is_asked_to_end_save_before_it_does(
+    saving: Saving, notices: list[dict[str, Any]]
+) -> None:
+    """Once, although the kubelet may ask again."""
+    saving.worker.process.terminate()
+    saving.let_save(4)
+    wait_until(lambda: ENDED in notices, 60, "the master knows that one rank has ended")
+    saving.let_save(5)
+    assert saving.first.wait() == saving.second.wait() == 143, "the launcher does not learn how"
+    saving.first.close()
+    saving.second.close()
+    assert saving.worker.process.wait(9) == 0
+    assert [saving.saved(4), saving.saved(5)] == ["x", "x"]
+    assert notices[2:] == [ENDED, {**ENDED, "rank": 5}]
 
 
 KEEPS = """
@@ -141,16 +172,14 @@ while True:
     except BaseException:
         continue
 """
+STUBBORN = f"import signal; signal.signal(signal.SIGTERM, lambda *_: None){KEEPS}"
 
 
-@pytest.mark.parametrize("stubborn", [False, True], ids=["ranks end", "ranks never end"])
+@pytest.mark.parametrize("content", [KEEPS, STUBBORN], ids=["ranks end", "ranks never end"])
 def test_worker_that_is_asked_to_end_saves_what_is_kept_in_its_memory(
-    notices: object, stubborn: bool
+    notices: object, content: str
 ) -> None:
     """A planned end is no crash; also where ranks do not end before the kubelet kills them."""
-    content = KEEPS
-    if stubborn:
-        content = "import signal; signal.signal(signal.SIGTERM, lambda *_: None)" + content
     with start_agent(HVD_GRACE="2") as worker:
         root = worker.pod.root
         with running_rank(worker, content=content):
@@ -205,16 +234,19 @@ def test_master_that_is_asked_to_end_asks_each_rank_once(
     leaving: AgentPod, notices: list[dict[str, Any]]
 ) -> None:
     with running_rank(leaving) as rank:
-        for _ in range(2):
-            assert ask(leaving) == (0, b"1\n", b"")
-            assert notices == [{**RANK_4, "kind": "asked"}]
+        assert [ask(leaving), ask(leaving)] == [(0, b"1\n", b"")] * 2
         rank.read_until(b"saving\n")
         (leaving.pod.generated / "go-4").write_text("")
         assert rank.wait() == 143
         assert rank.output == b"", "it was asked again while it saved"
-    assert (leaving.pod.generated / "checkpoint-4").read_text() == "x"
     assert notices == [{**RANK_4, "kind": "asked"}, {**RANK_4, "kind": "ended"}]
+
+
+def test_master_that_is_asked_to_end_learns_that_there_are_no_ranks(
+    leaving: AgentPod, notices: list[dict[str, Any]]
+) -> None:
     assert ask(leaving) == (0, b"0\n", b"")
+    assert notices == []
 
 
 # The run whose state is sharded.

@@ -26,6 +26,7 @@ from tests.unit.hvd_pods.worker.agent.clients import (
     connect,
     context_of,
     greeted,
+    read_to_the_end,
     shake_hands,
 )
 from tests.unit.hvd_pods.worker.agent.limited import LimitedAgent, start_limited
@@ -198,9 +199,7 @@ def test_plain_text_is_refused_and_not_repeated_in_the_log(
     before = len(agent.log)
     with connect(agent.port) as connection:
         connection.sendall(content)
-        received = b""
-        while part := connection.recv(4096):
-            received += part
+        received = read_to_the_end(connection)
     # An alert of TLS is all that it is told.
     assert received[:1] in (b"", b"\x15")
     wait_until(lambda: "is refused: " in agent.log[before:], 20, "the log has the reason")
@@ -214,8 +213,7 @@ def test_no_session_can_be_resumed_without_the_certificate(
     context = context_of(tmp_path, agent.release.worker, agent.release.master)
     with shake_hands(agent.port, context, WORKER_NAME) as client:
         client.ask(client.receive()[1].decode(), ["/bin/true"])
-        while client.receive()[0] != frames.EXIT:
-            continue
+        client.receive_until(frames.EXIT)
         session = client.connection.session
         assert session is None or not session.has_ticket
     with shake_hands(agent.port, context, WORKER_NAME, session) as client:

@@ -31,6 +31,12 @@ def test_program_that_does_not_read_its_input_is_ended_with_its_connection(
     wait_until(lambda: mark.encode() not in all_commands(), 20, "the program is ended")
 
 
+def give_often(program: Program, content: bytes, times: int) -> None:
+    for _ in range(times):
+        program.give(content)
+        program.step(time.monotonic() + 0.05)
+
+
 def test_program_that_closes_its_input_goes_on_while_its_master_sends_more(
     worker: AgentPod,
 ) -> None:
@@ -39,9 +45,7 @@ def test_program_that_closes_its_input_goes_on_while_its_master_sends_more(
     with worker.shell(line) as program:
         program.give(bytes(300_000))
         program.read_until(b"closed\n")
-        for _ in range(3):
-            program.give(b"more\n")
-            program.step(time.monotonic() + 0.05)
+        give_often(program, b"more\n", times=3)
         sent.touch()
         assert program.wait() == 0
     assert program.output == b"end\n"
@@ -51,25 +55,21 @@ def test_master_knows_how_much_of_its_input_waits_for_the_program(worker: AgentP
     with worker.shell("echo up; read line; exec cat >/dev/null") as program:
         program.give(b"go on\n" + bytes(1_000_000))
         program.read_until(b"up\n")
-        until = time.monotonic() + 60
-        while program.connection.waiting > frames.ACKNOWLEDGE_AFTER:
-            assert time.monotonic() < until
-            program.step(until)
+
+        def is_taken() -> bool:
+            program.step(time.monotonic() + 0.1)
+            return program.connection.waiting <= frames.ACKNOWLEDGE_AFTER
+
+        wait_until(is_taken, 60, "the program has read it")
         program.give(b"")
         assert program.wait() == 0
-
-
-def _give_for_ever(program: Program) -> None:
-    while True:
-        program.give(bytes(1_000_000))
-        program.step(time.monotonic() + 0.01)
 
 
 def test_input_that_waits_for_a_program_is_bounded(worker: AgentPod) -> None:
     with worker.shell("echo up; sleep 60") as program:
         program.read_until(b"up\n")
         with pytest.raises(AgentConnectionError, match=r"connection has ended|reset"):
-            _give_for_ever(program)
+            give_often(program, bytes(1_000_000), times=1000)
     assert "more than 67108864 bytes of input wait" in worker.log
 
 
@@ -82,6 +82,7 @@ def test_all_output_comes_to_a_master_that_reads_it_late(
         agent.shell("echo up; head -c 5000000 /dev/zero; echo end") as program,
     ):
         program.read_until(b"up\n")
+        # Longer than `end_within`: only time shows that this limit does not count yet.
         time.sleep(1)
         assert program.wait() == 0
         assert len(program.output) == 5_000_004
