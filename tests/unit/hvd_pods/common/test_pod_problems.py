@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -51,46 +52,60 @@ def test_a_pods_status_becomes_a_reason(status: dict[str, Any], reason: str) -> 
     assert pod_problems.diagnose({"status": status}).reason == reason
 
 
-def known() -> list[Any]:
-    """Every entry of the table."""
+def known(*sections: str) -> list[Any]:
+    """Every entry of these sections of the table."""
     return [
         pytest.param(section, sign, entry, id=f"{section} {sign}")
-        for section, entries in pod_problems.PROBLEMS.items()
-        for sign, entry in entries.items()
+        for section in sections
+        for sign, entry in pod_problems.PROBLEMS[section].items()
     ]
 
 
-@pytest.mark.parametrize(("section", "sign", "entry"), known())
-def test_pods_and_library_judge_each_known_reason_alike(
+def start_error(sign: str) -> dict[str, Any]:
+    ended = {"exitCode": 128, "reason": "StartError", "message": f"x: {sign}: unknown"}
+    return statuses(waiting("CrashLoopBackOff"), terminated=ended)
+
+
+# The status of a pod that has a problem, by the section of the table.
+STATUSES: dict[str, Callable[[str], dict[str, Any]]] = {
+    "scheduling": lambda sign: unschedulable(f"0/3 nodes are available: 3 {sign}."),
+    "image": lambda sign: statuses(waiting("ErrImagePull", f"code = Unknown desc = {sign}: x")),
+    "exit": start_error,
+}
+OF_WAITING = [each for each in pod_problems.PROBLEMS if each not in {*STATUSES, "refusal", "event"}]
+STATUSES.update({each: lambda sign: statuses(waiting(sign)) for each in OF_WAITING})
+WORKER: dict[str, Any] = {"metadata": {"name": "hvd-worker-0"}}
+
+
+@pytest.mark.parametrize(("section", "sign", "entry"), known(*STATUSES))
+def test_pods_and_library_judge_each_known_status_alike(
     section: str, sign: str, entry: dict[str, Any]
 ) -> None:
-    pod: dict[str, Any] = {"metadata": {"name": "hvd-worker-0"}, "status": {}}
-    events: list[dict[str, Any]] = []
-    if section == "refusal":
-        diagnosis = pod_problems.diagnose_refusal(f'pods "hvd-worker-0" is forbidden: {sign} x')
-        remedy = of_hvdchart.remedy_for_refusal(diagnosis.reason)
-    else:
-        if section == "scheduling":
-            pod["status"] = unschedulable(f"0/3 nodes are available: 3 {sign}.")
-        elif section == "image":
-            pod["status"] = statuses(waiting("ErrImagePull", f"code = Unknown desc = {sign}: x"))
-        elif section == "event":
-            about = {"involvedObject": {"name": "hvd-worker-0"}, "type": "Warning", "reason": sign}
-            events.append(about)
-            pod["status"] = statuses(waiting("ContainerCreating"))
-        elif section == "exit":
-            ended = {"exitCode": 128, "reason": "StartError", "message": f"x: {sign}: unknown"}
-            pod["status"] = statuses(waiting("CrashLoopBackOff"), terminated=ended)
-        else:
-            pod["status"] = statuses(waiting(sign))
-        diagnosis = pod_problems.diagnose(pod)
-        problem = of_hvdchart.problem_of(pod, events)
-        assert problem
-        remedy = problem.remedy
-    assert remedy == entry["remedy"]
-    # The master reads no events of pods.
-    if section != "event":
-        assert (diagnosis.permanent, diagnosis.remedy) == (entry["permanent"], entry["remedy"])
+    pod = {**WORKER, "status": STATUSES[section](sign)}
+    diagnosis = pod_problems.diagnose(pod)
+    assert (diagnosis.permanent, diagnosis.remedy) == (entry["permanent"], entry["remedy"])
+    problem = of_hvdchart.problem_of(pod, [])
+    assert problem
+    assert problem.remedy == entry["remedy"]
+
+
+@pytest.mark.parametrize(("section", "sign", "entry"), known("refusal"))
+def test_pods_and_library_judge_each_known_refusal_alike(
+    section: str, sign: str, entry: dict[str, Any]
+) -> None:
+    diagnosis = pod_problems.diagnose_refusal(f'pods "hvd-worker-0" is forbidden: {sign} x')
+    assert (diagnosis.permanent, diagnosis.remedy) == (entry["permanent"], entry["remedy"])
+    assert of_hvdchart.remedy_for_refusal(diagnosis.reason) == entry["remedy"]
+
+
+@pytest.mark.parametrize(("section", "sign", "entry"), known("event"))
+def test_library_judges_each_known_event(section: str, sign: str, entry: dict[str, Any]) -> None:
+    """The master reads no events of pods."""
+    about = {"involvedObject": {"name": "hvd-worker-0"}, "type": "Warning", "reason": sign}
+    pod = {**WORKER, "status": statuses(waiting("ContainerCreating"))}
+    problem = of_hvdchart.problem_of(pod, [about])
+    assert problem
+    assert problem.remedy == entry["remedy"]
 
 
 KILLED = {"exitCode": 137, "reason": "OOMKilled"}

@@ -233,26 +233,47 @@ def test_command_of_the_users_own_finds_the_packages_in_the_master(
     assert own["PYTHONPATH"].endswith("/site:/data"), "Hydra gives it to the ranks"
 
 
-@pytest.mark.parametrize("keeps", [True, False])
-def test_worker_keeps_the_code_that_it_gets_and_no_other(
-    mounted: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], keeps: bool
-) -> None:
-    code = Path(paths.CODE)
-    monkeypatch.setattr(packages, "FOLDER", code / ".packages")
-    for folder in (code / "v1", code / ".packages"):
-        folder.mkdir()
-    (code / "left by a person").touch()
-    words = ["code_archive.py", "v2", *(["keep-packages"] if keeps else [])]
-    monkeypatch.setattr(sys, "argv", words)
+class CodeOfWorker:
+    """A worker with the code v1 of a run, and with packages, that is to get the code v2."""
 
-    def receive(content: bytes) -> int:
-        monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=io.BytesIO(content)))
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self._patch = monkeypatch
+        self.folder = Path(paths.CODE)
+        (self.folder / "v1").mkdir()
+        (self.folder / ".packages").mkdir()
+        (self.folder / "left by a person").touch()
+        monkeypatch.setattr(packages, "FOLDER", self.folder / ".packages")
+
+    def receive(self, content: bytes, *words: str) -> int:
+        """Run the program that unpacks the code; its exit code."""
+        self._patch.setattr(sys, "argv", ["code_archive.py", "v2", *words])
+        self._patch.setattr(sys, "stdin", SimpleNamespace(buffer=io.BytesIO(content)))
         return code_archive.main()
 
-    assert receive(b"no archive") == 1
-    assert f"cannot unpack the code in {code}/v2: " in capsys.readouterr().err
-    assert (code / "v1").is_dir(), "the code of a run that may go on"
-    assert receive(make_archive(make_member("train.py", b"train"))) == 0
-    assert list_files(code / "v2") == {"train.py": b"train"}
-    kept = sorted(path.name for path in code.iterdir() if path.is_dir())
-    assert kept == ([".packages", "v2"] if keeps else ["v2"])
+    def folders(self) -> list[str]:
+        return sorted(path.name for path in self.folder.iterdir() if path.is_dir())
+
+
+@pytest.fixture
+def of_worker(mounted: Path, monkeypatch: pytest.MonkeyPatch) -> CodeOfWorker:
+    return CodeOfWorker(monkeypatch)
+
+
+def test_code_that_cannot_be_unpacked_replaces_no_other(
+    of_worker: CodeOfWorker, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The run of the other one may go on."""
+    assert of_worker.receive(b"no archive") == 1
+    assert f"cannot unpack the code in {of_worker.folder}/v2: " in capsys.readouterr().err
+    assert "v1" in of_worker.folders()
+
+
+@pytest.mark.parametrize(
+    ("words", "kept"), [([], ["v2"]), (["keep-packages"], [".packages", "v2"])], ids=str
+)
+def test_worker_keeps_the_code_that_it_gets_and_no_other(
+    of_worker: CodeOfWorker, words: list[str], kept: list[str]
+) -> None:
+    assert of_worker.receive(make_archive(make_member("train.py", b"train")), *words) == 0
+    assert list_files(of_worker.folder / "v2") == {"train.py": b"train"}
+    assert of_worker.folders() == kept

@@ -16,7 +16,7 @@ from hvd_pods.common.errors import (
 )
 from hvd_pods.rules.effects import ScaleDown, StartLauncher
 from hvd_pods.rules.ending import UNREADABLE
-from hvd_pods.rules.retries import MOST_FREE, Retries
+from hvd_pods.rules.retries import MOST_FREE, Retries, Verdict
 from tests.support.world import DELETED, JOB, World, one_group
 
 FAILED = LaunchError("exit code 1", 1)
@@ -24,16 +24,13 @@ MISTAKE = LaunchError("TypeError", 1, repeats="TypeError")
 LACKED = LaunchError("No module", 1, repeats="No module", is_permanent=True)
 
 
-def pauses(*attempts: tuple[RunError, float, int]) -> list[float | None]:
-    """The pauses after attempts: what failed, after how many seconds, at which step."""
-    retries = Retries(99)
-    failures = 0
+def judge(*attempts: tuple[RunError, float, int]) -> list[Verdict]:
+    """The verdicts on attempts: what failed, after how many seconds, at which step."""
+    verdict = Verdict(Retries(999), failures=0, pause=None)
     found = []
     for problem, seconds, step in attempts:
-        verdict = retries.judge(problem, seconds, failures, step)
-        retries = verdict.retries
-        failures = verdict.failures
-        found.append(verdict.pause)
+        verdict = verdict.retries.judge(problem, seconds, verdict.failures, step)
+        found.append(verdict)
     return found
 
 
@@ -62,7 +59,7 @@ def pauses(*attempts: tuple[RunError, float, int]) -> list[float | None]:
 def test_pauses_follow_from_how_far_attempts_came(
     attempts: list[tuple[RunError, float, int]], expected: list[float | None]
 ) -> None:
-    assert pauses(*attempts) == expected
+    assert [verdict.pause for verdict in judge(*attempts)] == expected
 
 
 @pytest.mark.parametrize(
@@ -81,13 +78,8 @@ def test_pauses_follow_from_how_far_attempts_came(
 def test_workers_that_leave_are_no_failures_as_long_as_attempts_come_further(
     attempts: list[tuple[float, int]], failures: int
 ) -> None:
-    retries = Retries(999)
-    counted = 0
-    for seconds, step in attempts:
-        verdict = retries.judge(WorkerTerminatedError("w-1 left", 143), seconds, counted, step)
-        retries = verdict.retries
-        counted = verdict.failures
-    assert counted == failures
+    left = WorkerTerminatedError("w-1 left", 143)
+    assert judge(*[(left, *attempt) for attempt in attempts])[-1].failures == failures
 
 
 @pytest.mark.parametrize(
