@@ -14,9 +14,8 @@ def migrate(
         Path,
         typer.Argument(
             metavar="FILE",
-            help="Values of the old chart, an MPIJob, PyTorchJob, TrainJob, Volcano Job or a "
-            "script with one launcher's line (mpirun, srun, torchrun, horovodrun, accelerate or "
-            "deepspeed); - reads standard input.",
+            help="Values of the old chart, an MPIJob, PyTorchJob, TrainJob or a script with one "
+            "launcher's line (mpirun, srun, torchrun or horovodrun); - reads standard input.",
         ),
     ],
     output: Output = None,

@@ -6,12 +6,10 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 
 from hvdchart.chart_files import device_plugin
-from hvdchart.migrate.command_line import CommandLine, parse_command_line
+from hvdchart.migrate.command_line import WORKER_MINIMUM, CommandLine, parse_command_line
 from hvdchart.migrate.ledger import Ledger, NewPath
-from hvdchart.migrate.shell_words import Word
 from hvdchart.spec.paths import KeyPath, child_at, value_at
 from hvdchart.spec.yaml_tree import Plain
-from hvdchart.text import join_names
 
 # Where MPI Operator mounts its host file; scripts name it.
 MPI_OPERATOR_HOSTFILE = "/etc/mpi/hostfile"
@@ -20,7 +18,19 @@ NO_MINIMUM = "no minimum: all workers are needed"
 _TMP = "/tmp/"  # noqa: S108  a path of the image to recognize, no file of this process
 
 
-def carry_over_command(ledger: Ledger, old: KeyPath, words: Sequence[str | Word]) -> CommandLine:
+def command_at(ledger: Ledger, container: KeyPath) -> tuple[KeyPath, list[KeyPath]]:
+    """Where a container's command line is, and the paths of all its words, arguments too."""
+    command = (*container, "command")
+    arguments = (*container, "args")
+    words = [*ledger.items_at(*command), *ledger.items_at(*arguments)]
+    if not ledger.list_at(*command):
+        return arguments, words
+    if ledger.has(arguments):
+        ledger.change(arguments, ("master", "args"), "the rest of the command line")
+    return command, words
+
+
+def carry_over_command(ledger: Ledger, old: KeyPath, words: Sequence[str]) -> CommandLine:
     """The launcher's command line at `old` -> master.args and launch; returns the parsed line."""
     line = parse_command_line(words)
     if line.mode == "custom":
@@ -52,8 +62,7 @@ def carry_over_line(ledger: Ledger, old: KeyPath, line: CommandLine) -> None:
 
     Those that give a minimum get theirs with the size.
     """
-    line.old = old
-    ledger.put(("master", "args"), line.command, old)
+    ledger.put(("master", "args"), list(line.command), old)
     ledger.add_part(old, "the training command", "master.args", "without its launcher")
     if line.mode != "mpirun":
         ledger.put(("launch", "mode"), line.mode, old)
@@ -61,92 +70,63 @@ def carry_over_line(ledger: Ledger, old: KeyPath, line: CommandLine) -> None:
     if line.framework:
         ledger.put(("launch", "framework"), line.framework, old)
         ledger.add_part(old, line.launcher, "launch.framework", line.framework)
-    _carry_over_interfaces(ledger, old, line)
     if line.options:
-        ledger.put(("launch", "options"), line.options, old)
+        ledger.put(("launch", "options"), list(line.options), old)
     # Exports get their entries with the environment, which knows their values.
     for part in line.parts:
-        ledger.add_part(old, *part)
+        if part.new != WORKER_MINIMUM:
+            ledger.add_part(old, *part)
     for check in line.checks:
         ledger.add_check(check)
-    if line.discovery:
+    if line.size.discovery:
         ledger.add_check(
-            f"the host discovery script {line.discovery} is not used: the master follows its "
+            f"the host discovery script {line.size.discovery} is not used: the master follows its "
             "workers itself"
         )
-    if line.unknown:
-        ledger.add_check(
-            f"the shell knew the value of {line.unknown} in an option that the chart sets: compare "
-            "worker.number and worker.slots with it"
-        )
 
 
-def _carry_over_interfaces(ledger: Ledger, old: KeyPath, line: CommandLine) -> None:
-    """The one interface that a line names -> network.interface."""
-    names = list(dict.fromkeys(name for _, given in line.interfaces for name in given))
-    is_one = len(names) == 1
-    for option, _ in line.interfaces:
-        new, reason = (
-            ("network.interface", "unchanged") if is_one else ("", "the key is one interface")
-        )
-        ledger.add_part(old, option, new, reason)
-    if is_one:
-        ledger.put(("network", "interface"), names[0], old)
-        ledger.add_check(
-            f"network.interface is {names[0]}: check that the pods have it, or remove it"
-        )
-    elif names:
-        ledger.add_check(
-            f"network.interface is not set: the line names {join_names(names)}. Set it to one "
-            "interface of the pods, if they have more than one"
-        )
-
-
-def check_size(ledger: Ledger, line: CommandLine, workers: int, slots: int, old: KeyPath) -> None:
-    """Add a check when the command line asked for another number of ranks than the chart starts.
-
-    The fewest ranks that it goes on with become worker.minimum.
-    """
-    ranks = workers * slots
-    size = f"{workers} workers x {slots} slots start {workers * slots}"
-    if line.ranks is not None and line.ranks != ranks:
-        ledger.add_check(f"the old command line started {line.ranks} ranks; {size}")
-    elif line.per_host is not None and line.per_host != slots:
-        ledger.add_check(
-            f"the old command line started {line.per_host} ranks on each host; worker.slots is "
-            f"{slots}"
-        )
-    _carry_over_limits(ledger, line, workers, slots, old)
-
-
-def _carry_over_limits(
-    ledger: Ledger, line: CommandLine, workers: int, slots: int, old: KeyPath
+def check_size(
+    ledger: Ledger, old: KeyPath, line: CommandLine, workers: int, slots: int, sized: KeyPath
 ) -> None:
+    """Add a check when the line at `old` asked for another number of ranks than the chart starts.
+
+    The fewest ranks that it goes on with become worker.minimum. `sized` is where the number of
+    workers is.
+    """
+    asked = line.size
     ranks = workers * slots
     size = f"{workers} workers x {slots} slots start {ranks}"
+    if asked.ranks is not None and asked.ranks != ranks:
+        ledger.add_check(f"the old command line started {asked.ranks} ranks; {size}")
+    elif asked.per_host is not None and asked.per_host != slots:
+        ledger.add_check(
+            f"the old command line started {asked.per_host} ranks on each host; worker.slots is "
+            f"{slots}"
+        )
     expected = "limits that contain the ranks at the start"
-    if line.min_ranks and line.min_ranks > ranks:
-        raise ledger.error(old, f"--min-np is {line.min_ranks}, but {size} ranks", expected)
-    if line.max_ranks and line.max_ranks < ranks:
-        raise ledger.error(old, f"--max-np is {line.max_ranks}, but {size} ranks", expected)
-    minimum = line.minimum or -(-(line.min_ranks or 0) // slots)
+    if asked.min_ranks and asked.min_ranks > ranks:
+        raise ledger.error(sized, f"--min-np is {asked.min_ranks}, but {size} ranks", expected)
+    if asked.max_ranks and asked.max_ranks < ranks:
+        raise ledger.error(sized, f"--max-np is {asked.max_ranks}, but {size} ranks", expected)
+    minimum = asked.min_workers or -(-(asked.min_ranks or 0) // slots)
+    least = [part.words for part in line.parts if part.new == WORKER_MINIMUM]
     if minimum > workers:
-        problem = f"{' '.join(line.least)} has {minimum} workers as the fewest, but {size} ranks"
-        raise ledger.error(line.old, problem, expected)
+        problem = f"{' '.join(least)} has {minimum} workers as the fewest, but {size} ranks"
+        raise ledger.error(old, problem, expected)
     is_put = 0 < minimum < workers
     if is_put:
-        ledger.put(("worker", "minimum"), minimum, old)
+        ledger.put(("worker", "minimum"), minimum, sized)
         ledger.add_check(
             "the run goes on with fewer workers, down to worker.minimum: the ranks start again, "
             "from what the script keeps (keep)"
         )
     reason = f"{minimum} of {workers} workers" if is_put else NO_MINIMUM
-    for option in line.least:
-        ledger.add_part(line.old, option, "worker.minimum" if is_put else "", reason)
-    if line.max_ranks and line.max_ranks > ranks:
+    for option in least:
+        ledger.add_part(old, option, WORKER_MINIMUM if is_put else "", reason)
+    if asked.max_ranks and asked.max_ranks > ranks:
         ledger.add_check(
-            f"the old run could grow to {line.max_ranks} ranks: for that set worker.number to "
-            f"{line.max_ranks // slots}, and worker.minimum to the fewest workers"
+            f"the old run could grow to {asked.max_ranks} ranks: for that set worker.number to "
+            f"{asked.max_ranks // slots}, and worker.minimum to the fewest workers"
         )
 
 
@@ -275,7 +255,11 @@ def exported(
     winning: dict[str, Variable] = {}
     if line.exports_all:
         winning = {name: launcher[name] for name in launcher if name not in of_pod}
-    gone = of_pod if line.exports_all else {each[1] for each in line.exports if each[2] is None}
+    gone = (
+        of_pod
+        if line.exports_all
+        else {each.variable for each in line.exports if each.value is None}
+    )
     if lost := sorted(of_pod & gone):
         ledger.add_check(
             f"the launcher gave {', '.join(lost)} to all ranks, which name its own pod: here they "

@@ -1,7 +1,6 @@
 """Converts values of the old chart, a job's manifest or a script to values of this chart.
 
-Each value of the input has an entry in the report; a file of an unknown kind is refused, and the
-message says what it looks like.
+Each value of the input has an entry in the report; a file of an unknown kind is refused.
 """
 
 from __future__ import annotations
@@ -14,8 +13,8 @@ from typing import Any, TypeAlias
 from hvd_pods.common.contract import COMPONENT_LABEL, INSTANCE_LABEL
 from hvdchart.errors import SpecError
 from hvdchart.migrate import stable_chart
-from hvdchart.migrate.jobs import MPIJOB_VERSIONS, VOLCANO_VERSION, migrate_mpijob, migrate_volcano
 from hvdchart.migrate.ledger import Ledger
+from hvdchart.migrate.mpijob import MPIJOB_VERSIONS, migrate_mpijob
 from hvdchart.migrate.script import is_script, migrate_script
 from hvdchart.migrate.torch_jobs import (
     PYTORCHJOB_VERSION,
@@ -24,7 +23,7 @@ from hvdchart.migrate.torch_jobs import (
     migrate_trainjob,
 )
 from hvdchart.spec.fields import RELEASE_NAME
-from hvdchart.spec.paths import KeyPath, child_at, nearest_node, value_at
+from hvdchart.spec.paths import child_at, nearest_node, value_at
 from hvdchart.spec.yaml_tree import Node, Plain, parse_all, shorten
 from hvdchart.text import join_names
 
@@ -36,32 +35,15 @@ _THIS_CHART_KEYS = ("workerGroups", "launch", "shm", "podSecurityContext", "clea
 _RENDER = "or what its chart renders: helm template RELEASE CHART -f FILE | hvdchart migrate -"
 _EXPECTED = (
     f"values of {_STABLE}; an MPIJob ({', '.join(MPIJOB_VERSIONS)}), a PyTorchJob "
-    f"({PYTORCHJOB_VERSION}), a TrainJob ({TRAINJOB_VERSION}) or a Volcano Job; {_RENDER}; "
+    f"({PYTORCHJOB_VERSION}) or a TrainJob ({TRAINJOB_VERSION}); {_RENDER}; "
     "a script, with #! at its beginning or a line that begins with its launcher"
 )
-_ARENA = (
-    "values of Arena's chart, which migrate does not convert: migrate the MPIJob that it made, "
-    "kubectl get mpijob NAME -o yaml | hvdchart migrate -"
-)
-# Other files that people have, recognised by a key, and what such a file is.
-_LOOKS: dict[KeyPath, str] = {
-    ("services",): "a Compose file",
-    ("nodes",): "a spec of hvdchart, for hvdchart render",
-    ("gpuCount",): _ARENA,
-    ("launcherOnMaster",): _ARENA,
-    ("mountsOnLauncher",): _ARENA,
-    ("trainingType",): _ARENA,
-}
 _JOBS: dict[tuple[str, str], tuple[str, Reader]] = {
     **{("MPIJob", version): ("MPIJob", migrate_mpijob) for version in MPIJOB_VERSIONS},
     ("PyTorchJob", PYTORCHJOB_VERSION): ("PyTorchJob", migrate_pytorchjob),
     ("TrainJob", TRAINJOB_VERSION): ("TrainJob", migrate_trainjob),
-    ("Job", VOLCANO_VERSION): ("Volcano Job", migrate_volcano),
 }
-_TEMPLATE = re.compile(r"\{\{.*?\}\}|\{%.*?%\}")
-_OPERATORS_OWN = re.compile(
-    r"training\.kubeflow\.org/[\w.-]+|mpi[-_]job[-_](?:name|role)|volcano\.sh/[\w.-]+"
-)
+_OPERATORS_OWN = re.compile(r"training\.kubeflow\.org/[\w.-]+|mpi[-_]job[-_](?:name|role)")
 
 
 def migrate_file(data: bytes, file: str, schema: Mapping[str, Any]) -> Ledger:
@@ -87,11 +69,6 @@ def _job_reader(tree: Plain) -> tuple[str, Reader] | None:
 
 def _finish(ledger: Ledger) -> Ledger:
     text = json.dumps(ledger.values)
-    for template in sorted(set(_TEMPLATE.findall(text))):
-        ledger.add_check(
-            f"{shorten(template)} is a template, which is not rendered: migrate what helm template "
-            "RELEASE CHART or helm get values RELEASE --all prints"
-        )
     # Values that select pods by labels which only the operator of the old job set.
     for gone in sorted(set(_OPERATORS_OWN.findall(text))):
         ledger.add_check(
@@ -121,9 +98,8 @@ def _find_chart(ledger: Ledger) -> tuple[str, Reader]:
     if any(ledger.has(path) for path in stable_chart.MARKS):
         return _STABLE, stable_chart.migrate_chart
     keys = join_names(sorted(ledger.tree), 6) or "none"
-    looks = [f"it looks like {text}" for path, text in _LOOKS.items() if ledger.has(path)]
-    problem = looks[0] if looks else "no chart that migrate knows has them"
-    raise SpecError(place, "", f"its keys are {keys}; {problem}", _EXPECTED)
+    problem = f"its keys are {keys}; no chart that migrate knows has them"
+    raise SpecError(place, "", problem, _EXPECTED)
 
 
 def read_input(data: bytes, file: str) -> tuple[Node, list[str]]:

@@ -1,64 +1,27 @@
-"""Reads the `#SBATCH` header of a script: the nodes and tasks that it asks Slurm for. Pure.
+"""Reads how many nodes and tasks a script asks Slurm for. Pure.
 
-As sbatch, it reads the lines above the first command only, and what follows # in such a line is a
-comment.
+As sbatch, it reads the `#SBATCH` lines above the first command only, and what follows # in such a
+line is a comment.
 """
 
 from __future__ import annotations
 
-import argparse
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
-from hvdchart.migrate.parser import NotUnderstoodError, Parser, count
+from hvdchart.migrate.line_size import LineSize, NotUnderstoodError, read_count
 from hvdchart.migrate.shell_words import read_statements
+from hvdchart.quantity import pluralize
 
 PREFIX = "#SBATCH"
-# The options of sbatch and srun that take a value and say nothing of nodes and tasks.
-WITH_VALUE: tuple[tuple[str, ...], ...] = (
-    ("-A", "--account"),
-    ("-a", "--array"),
-    ("-b", "--begin"),
-    ("-c", "--cpus-per-task"),
-    ("-C", "--constraint"),
-    ("-d", "--dependency"),
-    ("-D", "--chdir"),
-    ("-e", "--error"),
-    ("-G", "--gpus"),
-    ("-i", "--input"),
-    ("-J", "--job-name"),
-    ("-L", "--licenses"),
-    ("-m", "--distribution"),
-    ("-o", "--output"),
-    ("-p", "--partition"),
-    ("-q", "--qos"),
-    ("-t", "--time"),
-    ("-w", "--nodelist"),
-    ("-x", "--exclude"),
-    ("--comment",),
-    ("--cpu-bind",),
-    ("--cpus-per-gpu",),
-    ("--export",),
-    ("--gpu-bind",),
-    ("--gpus-per-node",),
-    ("--gpus-per-task",),
-    ("--gres",),
-    ("--mail-type",),
-    ("--mail-user",),
-    ("--mem",),
-    ("--mem-bind",),
-    ("--mem-per-cpu",),
-    ("--mem-per-gpu",),
-    ("--open-mode",),
-    ("--reservation",),
-    ("--signal",),
-)
-_TAKING_VALUE = frozenset(name for names in WITH_VALUE for name in names)
+_NODES = ("-N", "--nodes")
+_TASKS = ("-n", "--ntasks")
+_TASKS_PER_NODE = ("--ntasks-per-node",)
 
 
 @dataclass(frozen=True)
-class Size:
-    """What Slurm is asked for, None for what a header does not say."""
+class SlurmSize:
+    """What Slurm is asked for, None for what a script does not say."""
 
     nodes: int | None = None
     tasks: int | None = None
@@ -79,14 +42,53 @@ class Size:
         }
         return {name: str(number) for name, number in given.items() if number}
 
+    def take(self, words: Sequence[str]) -> tuple[SlurmSize, int]:
+        """The size with what the first option says, and the number of words of that option.
 
-def add_size_options(parser: argparse.ArgumentParser) -> None:
-    """Add what sbatch and srun call nodes and tasks, and their options that say nothing of them."""
-    parser.add_argument("-N", "--nodes", type=count)
-    parser.add_argument("-n", "--ntasks", type=count)
-    parser.add_argument("--ntasks-per-node", type=count)
-    for names in WITH_VALUE:
-        parser.add_argument(*names)
+        That number is 0 for an option that says nothing of nodes and tasks. Raises
+        NotUnderstoodError for a value that is no number, such as the range 2-4.
+        """
+        is_long = words[0].startswith("--")
+        name, _, value = words[0].partition("=") if is_long else (words[0][:2], "", words[0][2:])
+        if name not in (*_NODES, *_TASKS, *_TASKS_PER_NODE):
+            return self, 0
+        width = 1 if value else 2
+        number = read_count(name, value or "".join(words[1:2]))
+        if name in _NODES:
+            return replace(self, nodes=number), width
+        if name in _TASKS:
+            return replace(self, tasks=number), width
+        return replace(self, tasks_per_node=number), width
+
+    def fill(self, size: LineSize) -> LineSize:
+        """The size of a launcher's line, and for what it does not say, that of Slurm.
+
+        Launchers fill one node after the other. Raises NotUnderstoodError.
+        """
+        each = self.tasks_per_node
+        if size.hosts or size.host_file or not (self.nodes or self.tasks or (each and size.ranks)):
+            return size
+        if size.per_host is not None:
+            of_nodes = self.nodes and self.nodes * size.per_host
+            return replace(size, ranks=size.ranks or of_nodes or self.tasks)
+        ranks = size.ranks or self.tasks or (self.nodes or 1) * (each or 1)
+        if self.nodes and (self.tasks or not each):
+            # Slurm takes --ntasks-per-node for the maximum beside --ntasks.
+            each = (self.tasks or ranks) // self.nodes
+        per_host = ranks if each is None else min(ranks, each)
+        if not per_host or ranks % per_host or ranks > (self.nodes or ranks) * per_host:
+            where = f"the {self.nodes} nodes" if self.nodes else f"nodes of {each} tasks"
+            problem = f"{ranks} ranks on {where} of Slurm"
+            raise NotUnderstoodError(problem, "as many ranks on each node")
+        return replace(size, ranks=ranks, per_host=per_host if self.nodes or each else None)
+
+
+def explain_size(size: LineSize) -> str:
+    """What to check of the ranks on each node that Slurm gives a line."""
+    return (
+        f"nodes and tasks of Slurm give a worker {pluralize(size.per_host or 1, 'slot')} of the "
+        f"{pluralize(size.ranks or 1, 'rank')}: correct worker.number and worker.slots if not so"
+    )
 
 
 def header_lines(text: str) -> dict[int, str]:
@@ -100,35 +102,16 @@ def header_lines(text: str) -> dict[int, str]:
     return lines
 
 
-def read_line(line: str) -> Mapping[str, int]:
-    """The `nodes`, `ntasks` and `ntasks_per_node` of a `#SBATCH` line.
-
-    Raises NotUnderstoodError for a value that is no number, such as the range 2-4.
-    """
+def read_line(line: str, size: SlurmSize) -> SlurmSize:
+    """The size with what a `#SBATCH` line says. Raises NotUnderstoodError."""
     try:
         statements = read_statements(line.removeprefix(PREFIX))
     except ValueError as error:
         raise NotUnderstoodError(str(error)) from None
-    words = [word.text for statement in statements for word in statement.words]
-    parser = Parser(PREFIX)
-    add_size_options(parser)
-    given, _ = parser.parse_known_args(_bind_values(words))
-    sizes = ("nodes", "ntasks", "ntasks_per_node")
-    return {name: getattr(given, name) for name in sizes if getattr(given, name)}
-
-
-def _bind_values(words: Sequence[str]) -> list[str]:
-    """Each option and its value as one word, because a value may begin with a dash."""
-    bound = []
-    rest = list(words)
-    while rest:
-        word = rest.pop(0)
-        if rest and word in _TAKING_VALUE:
-            word += ("=" if word.startswith("--") else "") + rest.pop(0)
-        bound.append(word)
-    return bound
-
-
-def read_size(given: Mapping[str, int]) -> Size:
-    """The size from the numbers of all lines."""
-    return Size(given.get("nodes"), given.get("ntasks"), given.get("ntasks_per_node"))
+    # A word with a space is the value of another option.
+    every = [word.text for statement in statements for word in statement.words]
+    words = [word for word in every if " " not in word]
+    while words:
+        size, width = size.take(words)
+        words = words[width or 1 :]
+    return size

@@ -114,19 +114,19 @@ def _carry_over_workers(ledger: Ledger, head: str, line: CommandLine, gpus: int 
     if number is None:
         number = DEFAULT_WORKERS
         ledger.add_check(f"worker.number is the old chart's default, {number}")
-    slots = gpus or line.per_host or 1
+    slots = gpus or line.size.per_host or 1
     if gpus is not None:
         ledger.put(("worker", "slots"), gpus, ("resources",))
         ledger.add_part(("resources",), f"{gpus} GPUs", "worker.slots", "one rank for each GPU")
     elif slots > 1:
         ledger.put(("worker", "slots"), slots, (head, "args"))
     reason = ""
-    if line.ranks is not None and number * slots < line.ranks <= (number + 1) * slots:
+    if line.size.ranks is not None and number * slots < line.size.ranks <= (number + 1) * slots:
         number += 1
-        reason = f"-np {line.ranks}: the old master ran ranks too, this one runs none"
+        reason = f"-np {line.size.ranks}: the old master ran ranks too, this one runs none"
     ledger.put(path, number, path)
     ledger.carry_over(path, path, reason, number)
-    carry_over.check_size(ledger, line, number, slots, path)
+    carry_over.check_size(ledger, (head, "args"), line, number, slots, path)
 
 
 def _carry_over_network(ledger: Ledger) -> None:

@@ -7,12 +7,13 @@ trainer.kubeflow.org/v1alpha1.
 
 from __future__ import annotations
 
-from hvd_pods.common.hostile import parse_count
+from dataclasses import replace
+
 from hvdchart.migrate import carry_over, pod_spec
 from hvdchart.migrate.command_line import CommandLine
 from hvdchart.migrate.launch_lines import parse_container
 from hvdchart.migrate.ledger import Ledger
-from hvdchart.migrate.parser import MOST, NotUnderstoodError
+from hvdchart.migrate.line_size import LineSize, NotUnderstoodError, read_count
 from hvdchart.migrate.roles import (
     Role,
     carry_over_container,
@@ -131,17 +132,18 @@ def _carry_over_training(
     gpus = pod_spec.carry_over_resources(ledger, (*container, resources))
     asked = _processes(ledger, each)
     ledger.change(each, ("worker", "slots"))
-    line = _carry_over_command(ledger, container, number, asked, gpus)
-    line.minimum = minimum or line.minimum
+    old, line = _carry_over_command(ledger, container, number, asked, gpus)
+    if minimum:
+        line = replace(line, size=replace(line.size, min_workers=minimum))
     variables = carry_over.variables_at(ledger, (*container, "env"))
     won = carry_over.exported(ledger, container, line, variables)
     carry_over.carry_over_variables(
         ledger, {(*container, "env"): ""}, ("worker", "env"), won, (*container, resources)
     )
-    slots = (asked or gpus or 1) if line.mode == "mpirun" else line.per_host or 1
+    slots = (asked or gpus or 1) if line.mode == "mpirun" else line.size.per_host or 1
     ledger.put(("worker", "number"), number, owner)
     ledger.put(("worker", "slots"), slots, owner)
-    carry_over.check_size(ledger, line, number, slots, owner)
+    carry_over.check_size(ledger, old, line, number, slots, owner)
     if gpus and gpus != slots:
         ledger.add_check(
             f"a pod had {pluralize(gpus, 'GPU')}, and worker.slots is {slots}, the number of its "
@@ -171,28 +173,25 @@ def _processes(ledger: Ledger, path: KeyPath) -> int | None:
         if text == "cpu":
             ledger.add_check("the job started a process for each CPU: set worker.slots")
         return None
-    if number := parse_count(text, MOST):
-        return number
-    raise ledger.type_error(path, "a number, auto, gpu or cpu")
+    try:
+        return read_count("it", text)
+    except NotUnderstoodError:
+        raise ledger.type_error(path, "a number, auto, gpu or cpu") from None
 
 
 def _carry_over_command(
     ledger: Ledger, container: KeyPath, number: int, asked: int | None, gpus: int | None
-) -> CommandLine:
-    command = (*container, "command")
-    arguments = (*container, "args")
-    items = [*ledger.items_at(*command), *ledger.items_at(*arguments)]
+) -> tuple[KeyPath, CommandLine]:
+    """The command line, and where it is."""
+    old, items = carry_over.command_at(ledger, container)
     if not items:
         ledger.add_check(
             "the job has no command, so that of its image or runtime ran; this chart runs a check "
             "of allreduce instead. Put the command into master.args"
         )
-        line = CommandLine("direct", framework="torch", per_host=asked or gpus)
+        line = CommandLine("direct", framework="torch", size=LineSize(per_host=asked or gpus))
         carry_over.carry_over_line(ledger, container, line)
-        return line
-    old = command if ledger.list_at(*command) else arguments
-    if old == command and ledger.has(arguments):
-        ledger.change(arguments, ("master", "args"), "the rest of the command line")
+        return container, line
     ledger.change(old, ("master", "args"), "each part has a line of its own")
     each = asked or gpus or 1
     # What the operators set in each pod.
@@ -213,7 +212,7 @@ def _carry_over_command(
     except NotUnderstoodError as error:
         raise ledger.error(old, str(error), _ALONE) from None
     carry_over.carry_over_line(ledger, old, line)
-    return line
+    return old, line
 
 
 def _carry_over_volumes(ledger: Ledger, role: Role) -> None:

@@ -4,8 +4,8 @@ pushd /data
 : --- ; ### ; =====
 printf x
 mkdir -p out
-readonly R=3; typeset -i N=2; local L=4
+readonly R=3
 source env.sh
 TOKEN=secret
 #SBATCH --nodes=8
-exec mpirun -n 2 -x OMPI_MCA_a --hostfile hosts -npernode 2 t 5 2> errors < in | tee log
+mpirun -n 2 -x OMPI_MCA_a --hostfile hosts -npernode 2 t 5 2> errors < in | tee log

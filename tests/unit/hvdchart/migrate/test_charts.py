@@ -26,13 +26,8 @@ JOB = PATHS["mpijob-v2beta1.yaml"].read_text()
             "workersCount: 2\nexperimentName: a",
             "its keys are experimentName, workersCount; no chart that migrate knows has them",
         ),
-        ("services: {}\nversion: '3'", "its keys are services, version; it looks like a Compose"),
         ("kind: TFJob\napiVersion: kubeflow.org/v1", "kind 'TFJob'"),
         ("some text", "got 'some text'; expected values of the old horovod chart; an MPIJob"),
-        (
-            "workers: 2\ngpuCount: 4",
-            "it looks like values of Arena's chart, which migrate does not",
-        ),
         (
             "worker: {number: 2}\nworkerGroups: []",
             "<old>:2:15: workerGroups is a key of this chart: the file needs no migration",

@@ -1,4 +1,4 @@
-"""Fields of MPIJobs and Volcano Jobs that no file of old/ or every_key/ has, or not so."""
+"""Fields of MPIJobs that no file of old/ or every_key/ has, or not so."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 
 from hvdchart.errors import SpecError
 from hvdchart.spec.paths import value_at
-from tests.support.old_files.migrate import PATHS, WORKER_POD, migrate_job, migrate_text
+from tests.support.old_files.migrate import WORKER_POD, migrate_job
 
 SECRET = {"secretKeyRef": {"name": "s", "key": "k"}}
 LAUNCHERS_ENV = [{"name": "L", "value": "1"}]
@@ -177,7 +177,6 @@ WAITER = {"name": "w", "image": "a", "command": ["kubectl", "wait", "-lmpi-job-n
             },
             "/dev/shm had no limit: here it has the default of shm.sizeLimit",
         ),
-        ({"worker_container__image": "a/{{ b }}:1"}, "{{ b }} is a template, which is not"),
         (
             {"worker_container__securityContext": {"runAsUser": 1000}},
             "the root file system is read-only",
@@ -272,19 +271,4 @@ def test_job_that_cannot_be_converted_is_refused_at_its_place(
 ) -> None:
     with pytest.raises(SpecError) as error:
         migrate_job(**fields)
-    assert message in str(error.value)
-
-
-@pytest.mark.parametrize(
-    ("old", "new", "message"),
-    [
-        ("name: mpimaster", "name: chief", "the tasks are chief, mpiworker; expected two tasks"),
-        ("replicas: 1", "replicas: 3", "spec.tasks[0].replicas: got 3; expected one launcher"),
-    ],
-)
-def test_volcano_job_of_another_shape_is_refused(old: str, new: str, message: str) -> None:
-    text = PATHS["volcano.yaml"].read_text()
-    assert old in text
-    with pytest.raises(SpecError) as error:
-        migrate_text(text.replace(old, new))
     assert message in str(error.value)

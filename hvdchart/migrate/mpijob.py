@@ -1,10 +1,11 @@
-"""Converts jobs of one launcher and its workers: MPIJobs of Kubeflow and Jobs of Volcano. Pure.
+"""Converts MPIJobs of Kubeflow: one launcher and its workers. Pure.
 
-Sources of the fields: MPI Operator's types kubeflow.org/v1 and v2beta1 (mpi-operator 0.6), and
-Volcano's Job with its plugin `mpi`.
+Sources of the fields: MPI Operator's types kubeflow.org/v1 and v2beta1 (mpi-operator 0.6).
 """
 
 from __future__ import annotations
+
+from dataclasses import replace
 
 from hvdchart.migrate import carry_over, pod_spec
 from hvdchart.migrate.command_line import CommandLine, only_starts_sshd
@@ -15,7 +16,6 @@ from hvdchart.migrate.roles import (
     carry_over_names,
     carry_over_run_policy,
     carry_over_template,
-    clean_up_for_ttl,
     drop_all,
     find_role,
 )
@@ -25,27 +25,13 @@ from hvdchart.text import join_names
 
 MPIJOB_VERSIONS = ("kubeflow.org/v1", "kubeflow.org/v2beta1")
 _REPLICAS: KeyPath = ("spec", "mpiReplicaSpecs")
-VOLCANO_VERSION = "batch.volcano.sh/v1alpha1"
-_LAUNCHER_NAMES = ("master", "launcher", "mpimaster")
-# Fields that only the operators need, and what the chart does instead.
+# Fields that only the operator needs, and what the chart does instead.
 _MPIJOBS_OWN = {
     "sshAuthMountPath": "the chart needs no SSH keys",
     "launcherCreationPolicy": "the master starts at once and waits for the workers",
     "mainContainer": "the values are those of this container",
     "mpiImplementation": "the chart detects the image's MPI",
     "mpiDistribution": "the chart detects the image's MPI",
-}
-_RETRIES = "the master waits for its workers, retries, and ends the run"
-_GANG = "the gang is the master and all workers"
-_VOLCANOS_OWN = {
-    "plugins": "the chart sets up the agents, the Service and the host file",
-    **dict.fromkeys(("minAvailable", "minSuccess"), _GANG),
-    **dict.fromkeys(("policies", "runningEstimate", "networkTopology"), _RETRIES),
-}
-_TASKS_OWN = {
-    "name": "the chart names its pods worker and master",
-    **dict.fromkeys(("minAvailable", "topologyPolicy", "partitionPolicy"), _GANG),
-    **dict.fromkeys(("policies", "maxRetry", "dependsOn"), _RETRIES),
 }
 
 
@@ -58,7 +44,7 @@ def migrate_mpijob(ledger: Ledger) -> None:
         "spec", "mpiDistribution"
     )
     exports_all = implementation in ("Intel", "IntelMPI", "MPICH")
-    line = _carry_over_roles(ledger, launcher, worker, exports_all=exports_all)
+    old, line = _carry_over_roles(ledger, launcher, worker, exports_all=exports_all)
     as_worker = ("spec", "runLauncherAsWorker")
     more = int(ledger.is_true(*as_worker))
     resources = (*launcher.container, "resources")
@@ -69,7 +55,7 @@ def migrate_mpijob(ledger: Ledger) -> None:
     else:
         ledger.carry_over(resources, ("master", "resources"))
     ledger.drop(as_worker, "the master runs no ranks")
-    _carry_over_workers(ledger, worker, line, ("spec", "slotsPerWorker"), more)
+    _carry_over_workers(ledger, worker, old, line, more)
     carry_over_run_policy(ledger)
     drop_all(ledger, ("spec",), _MPIJOBS_OWN)
     if implementation not in ("", "OpenMPI"):
@@ -77,60 +63,15 @@ def migrate_mpijob(ledger: Ledger) -> None:
     ledger.close()
 
 
-def migrate_volcano(ledger: Ledger) -> None:
-    tasks = ledger.items_at("spec", "tasks")
-    launcher_task, worker_task = _find_tasks(ledger, tasks)
-    carry_over_names(ledger, "Volcano Job")
-    launcher = find_role(ledger, launcher_task)
-    worker = find_role(ledger, worker_task)
-    line = _carry_over_roles(ledger, launcher, worker)
-    ledger.carry_over((*launcher.container, "resources"), ("master", "resources"))
-    if line.mode == "custom":
-        ledger.add_check(
-            "the master's command reads Volcano's files below /etc/volcano or has a step of its "
-            "own: put the training command alone into master.args and remove launch.mode"
-        )
-    _carry_over_workers(ledger, worker, line, ())
-    scheduler = ("spec", "schedulerName")
-    if ledger.text_at(*scheduler) in ("", "volcano"):
-        ledger.put(("gang",), "Volcano", ("spec",))
-        ledger.drop(scheduler, "gang Volcano names its scheduler")
-    else:
-        ledger.carry_over(scheduler, ("schedulerName",))
-    ledger.carry_over(("spec", "queue"), ("queueName",), "Volcano's queue")
-    ledger.carry_over(("spec", "priorityClassName"), ("priorityClassName",))
-    for key, new in (("maxRetry", "backoffLimit"), ("ttlSecondsAfterFinished",) * 2):
-        ledger.carry_over(("spec", key), ("master", new), "", ledger.integer_at("spec", key))
-    clean_up_for_ttl(ledger)
-    drop_all(ledger, ("spec",), _VOLCANOS_OWN)
-    ledger.leave_out(("spec", "volumes"), "mount its claims with volumes and volumeMounts")
-    for task in tasks:
-        drop_all(ledger, task, _TASKS_OWN)
-    ledger.close()
-
-
-def _find_tasks(ledger: Ledger, tasks: list[KeyPath]) -> tuple[KeyPath, KeyPath]:
-    names = {ledger.text_at(*task, "name"): task for task in tasks}
-    wanted = [name for name in names if name.lower() in _LAUNCHER_NAMES]
-    if len(tasks) != 2 or len(names) != 2 or len(wanted) != 1:
-        problem = f"the tasks are {', '.join(names) or 'missing'}"
-        expected = "two tasks: one called master, mpimaster or launcher, and its workers"
-        raise ledger.error(("spec", "tasks"), problem, expected)
-    if (ledger.integer_at(*names[wanted[0]], "replicas") or 1) != 1:
-        raise ledger.type_error((*names[wanted[0]], "replicas"), "one launcher")
-    (workers,) = set(names) - set(wanted)
-    return names[wanted[0]], names[workers]
-
-
 def _carry_over_roles(
-    ledger: Ledger, launcher: Role, worker: Role, *, exports_all: bool = False
-) -> CommandLine:
-    """Everything in the two pod templates except resources; returns the launcher's line.
+    ledger: Ledger, launcher: Role, worker: Role, *, exports_all: bool
+) -> tuple[KeyPath, CommandLine]:
+    """Everything in the two pod templates except resources; the launcher's line and where it is.
 
     `exports_all` is true where the MPI gives the launcher's variables to all ranks.
     """
     _carry_over_images(ledger, worker.container, launcher.container)
-    line = _carry_over_command(ledger, worker.container, launcher.container, exports_all)
+    old, line = _carry_over_command(ledger, worker.container, launcher.container, exports_all)
     for role, group in ((worker, "worker"), (launcher, "master")):
         carry_over_template(ledger, role, group)
     pod_spec.carry_over_security(ledger, worker.pod, worker.container)
@@ -157,27 +98,27 @@ def _carry_over_roles(
     for role, group in ((worker, "worker"), (launcher, "master")):
         carry_over_container(ledger, role, group)
     ledger.drop((*launcher.owner, "replicas"), "the chart has one master")
-    return line
+    return old, line
 
 
 def _carry_over_workers(
-    ledger: Ledger, worker: Role, line: CommandLine, slots: KeyPath, more: int = 0
+    ledger: Ledger, worker: Role, old: KeyPath, line: CommandLine, more: int
 ) -> None:
-    """The workers, `more` than the replicas, and their slots, whose number is at `slots`."""
+    """The workers, `more` than the replicas, and their slots; `old` is where the line is."""
     replicas = (*worker.owner, "replicas")
     number = ledger.integer_at(*replicas)
     number = (1 if number is None else number) + more
     ledger.put(("worker", "number"), number, replicas)
     ledger.carry_over(replicas, ("worker", "number"), "", number)
     gpus = pod_spec.carry_over_resources(ledger, (*worker.container, "resources"))
-    wanted = ledger.integer_at(*slots) if slots else None
-    given = wanted or line.per_host or 1
+    slots = ("spec", "slotsPerWorker")
+    wanted = ledger.integer_at(*slots)
+    given = wanted or line.size.per_host or 1
     if gpus is not None and gpus != given:
         ledger.add_check(f"worker.slots is {gpus}, the number of GPUs; the job had {given}")
-    if slots:
-        ledger.carry_over(slots, ("worker", "slots"), "", gpus or wanted)
-    ledger.put(("worker", "slots"), gpus or given, slots or replicas)
-    carry_over.check_size(ledger, line, number, gpus or given, replicas)
+    ledger.carry_over(slots, ("worker", "slots"), "", gpus or wanted)
+    ledger.put(("worker", "slots"), gpus or given, slots)
+    carry_over.check_size(ledger, old, line, number, gpus or given, replicas)
 
 
 def _carry_over_images(ledger: Ledger, worker: KeyPath, launcher: KeyPath) -> None:
@@ -199,11 +140,8 @@ def _carry_over_images(ledger: Ledger, worker: KeyPath, launcher: KeyPath) -> No
 
 def _carry_over_command(
     ledger: Ledger, worker: KeyPath, launcher: KeyPath, exports_all: bool
-) -> CommandLine:
-    command = (*launcher, "command")
-    arguments = (*launcher, "args")
-    items = [*ledger.items_at(*command), *ledger.items_at(*arguments)]
-    old = command if ledger.list_at(*command) else arguments
+) -> tuple[KeyPath, CommandLine]:
+    old, items = carry_over.command_at(ledger, launcher)
     variables = carry_over.variables_at(ledger, (*launcher, "env"))
     line = CommandLine("mpirun")
     if items:
@@ -211,9 +149,7 @@ def _carry_over_command(
             carry_over.expand_references(ledger, at, ledger.text_at(*at), variables) for at in items
         ]
         line = carry_over.carry_over_command(ledger, old, words)
-        if old == command and ledger.has(arguments):
-            ledger.change(arguments, ("master", "args"), "the rest of the command line")
-        if not ledger.list_at(*command):
+        if old[-1] == "args":
             ledger.add_check(
                 "the launcher has arguments and no command, so the image's entry point got them; "
                 "here they are the whole command line"
@@ -223,14 +159,14 @@ def _carry_over_command(
             "the launcher has no command, so the image's own ran; this chart runs a check of "
             "allreduce instead. Put the command into master.args"
         )
-    if exports_all and line.exports_all is None and line.mode == "mpirun":
-        line.exports_all = True
+    if exports_all and line.mode == "mpirun":
+        line = replace(line, exports_all=True)
     won = carry_over.exported(ledger, old, line, variables)
     carry_over.carry_over_variables(
         ledger, {(*worker, "env"): ""}, ("worker", "env"), won, (*worker, "resources")
     )
     carry_over.carry_over_variables(ledger, {(*launcher, "env"): ""}, ("master", "env"), {})
-    return line
+    return old, line
 
 
 def _carry_over_worker_command(ledger: Ledger, worker: Role) -> None:
