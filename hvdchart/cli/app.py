@@ -29,7 +29,7 @@ _COMMANDS = {
     "Train": ("run", "dev", "deploy", "undeploy", "stop", "restart", "scale", "wait"),
     "Watch": ("list", "status", "watch", "logs", "events", "top", "tensorboard", "timeline"),
     "Look inside": ("stack", "debug", "exec", "report"),
-    "Write a spec": ("init", "plan", "render", "schema", "discover", "migrate"),
+    "Write a spec": ("init", "plan", "render", "discover", "migrate"),
     "Prepare and measure": ("doctor", "build", "image", "bench"),
 }
 # What Helm, kubectl, Docker, schedulers and version 0.1.0 call a command.

@@ -7,12 +7,15 @@ import typer
 from hvdchart.cli import options, planning
 from hvdchart.cli.build import with_own_image
 from hvdchart.cli.following import find_run_of_name, install_and_follow
-from hvdchart.cli.terminal import note, show, write_document
+from hvdchart.cli.terminal import note, show
 
-DryRun = Annotated[
-    bool, typer.Option("--dry-run", help="Print the manifests, checked by the API server.")
+Diff = Annotated[
+    bool,
+    typer.Option(
+        "--diff",
+        help="Print what would change, checked by the API server; change nothing.",
+    ),
 ]
-Diff = Annotated[bool, typer.Option("--diff", help="Print what would change; change nothing.")]
 NoPush = Annotated[
     bool, typer.Option("--no-push", help="Neither push nor load the image: the nodes have it.")
 ]
@@ -28,9 +31,8 @@ def deploy(
     context: options.Context = None,
     helm: options.HelmProgram = "helm",
     create_namespace: options.CreateNamespace = False,
-    is_followed: options.Followed = True,
+    detach: options.Detach = False,
     wait: options.Wait = False,
-    dry_run: DryRun = False,
     diff: Diff = False,
     no_push: NoPush = False,
     builder: options.Builder = None,
@@ -70,7 +72,7 @@ def deploy(
     checked = checked_values(plan)
     cluster, program = options.connect_with_helm(context, namespace, helm)
     present = find_run_of_name(cluster, plan.spec.name, program)
-    if not (force or dry_run or diff):
+    if not (force or diff):
         check_before_install(cluster, checked)
     try:
         plan = with_own_image(
@@ -78,18 +80,15 @@ def deploy(
             paths,
             cluster,
             pushes=not no_push,
-            is_preview=dry_run or diff,
+            is_preview=diff,
             builder=builder,
             load_with=load_with,
         )
     except KeyboardInterrupt:
         note("", "nothing was deployed")
         raise
-    if dry_run or diff:
+    if diff:
         manifests = helm_module.preview(plan, cluster.namespace, program)
-        if not diff:
-            write_document(manifests[1])
-            return
         before, after = map(helm_module.without_archives, manifests)
         show(*text_difference(before, after, "installed", "deploy").splitlines())
         return
@@ -99,6 +98,6 @@ def deploy(
         program,
         present,
         create_namespace=create_namespace,
-        is_followed=is_followed,
+        detach=detach,
         wait=wait,
     )

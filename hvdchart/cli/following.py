@@ -25,16 +25,15 @@ def install_and_follow(
     before: RunView | None = None,
     *,
     create_namespace: bool,
-    is_followed: bool,
+    detach: bool,
     wait: bool,
 ) -> None:
     """Install or upgrade a run, and follow it; `before` is the one so far, if it was read.
 
-    With `wait`, phases and progress are printed instead of logs. With neither `is_followed` nor
-    `wait`, returns when Helm has changed the release. A run that has ended and that nothing has
-    changed is not followed: its state is printed. Raises the errors of Helm and the cluster, and
-    RunFailedError for such a run that failed, and when the one that is followed fails or is
-    replaced.
+    With `wait`, phases and progress are printed instead of logs. With `detach`, returns when Helm
+    has changed the release. A run that has ended and that nothing has changed is not followed: its
+    state is printed. Raises the errors of Helm and the cluster, and RunFailedError for such a run
+    that failed, and when the one that is followed fails or is replaced.
     """
     from hvdchart.quantity import pluralize
     from hvdchart.run.change.control import remove_failed_install
@@ -78,7 +77,7 @@ def install_and_follow(
     if earlier.is_active and current.job != earlier.job:
         step = f" at {earlier.progress.text(is_over=True)}" if earlier.progress else ""
         say(f"this run replaces the earlier one, which was {earlier.state}{step}")
-    if not (is_followed or wait):
+    if detach:
         note(f"next: hvdchart logs {where}")
         return
     try:

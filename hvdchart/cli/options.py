@@ -164,11 +164,8 @@ Force = Annotated[
         "--force", help="Also install what lacks nodes or Secrets, and so cannot start yet."
     ),
 ]
-Followed = Annotated[
-    bool,
-    typer.Option(
-        "--follow/--detach", help="Print phases and logs until the run ends, or return at once."
-    ),
+Detach = Annotated[
+    bool, typer.Option("--detach", help="Return when the run is installed; print no logs.")
 ]
 Wait = Annotated[
     bool,

@@ -33,7 +33,7 @@ def run(
     context: options.Context = None,
     helm: options.HelmProgram = "helm",
     create_namespace: options.CreateNamespace = False,
-    is_followed: options.Followed = True,
+    detach: options.Detach = False,
     wait: options.Wait = False,
     force: options.Force = False,
 ) -> None:
@@ -80,6 +80,6 @@ def run(
         cluster,
         program,
         create_namespace=create_namespace,
-        is_followed=is_followed,
+        detach=detach,
         wait=wait,
     )

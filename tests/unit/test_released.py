@@ -27,8 +27,8 @@ GONE |= {
 # Keys of a spec that are refused with what to use instead, and that its schema does not have.
 GONE |= {f"launch.elastic{key}" for key in ("", ".minRanks", ".maxRanks")}
 GONE |= {"launch.hostsTimeoutSeconds"}
-# Commands that went; the message names another one.
-GONE_COMMANDS = ("tune",)
+# Commands that went; the changelog names what to use instead.
+GONE_COMMANDS = ("schema", "tune")
 
 
 def test_every_file_names_the_same_version() -> None:

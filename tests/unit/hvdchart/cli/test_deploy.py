@@ -357,18 +357,10 @@ def changed(running: FakeCluster, spec: Path, helm: StubProgram) -> FakeCluster:
     return running
 
 
-def test_dry_run_prints_the_manifests_without_secrets(
-    hvdchart: Command, changed: FakeCluster, spec: Path
+def test_diff_is_checked_by_the_server(
+    hvdchart: Command, changed: FakeCluster, spec: Path, helm: StubProgram
 ) -> None:
-    dry = hvdchart("deploy", spec, "--dry-run")
-    assert (dry.code, dry.output) == (0, "---\n# Source: j\nkind: Job\nspec: {a: 2}\n")
-
-
-@pytest.mark.parametrize("option", ["--dry-run", "--diff"])
-def test_preview_prints_what_the_server_has_checked(
-    hvdchart: Command, changed: FakeCluster, spec: Path, helm: StubProgram, option: str
-) -> None:
-    hvdchart("deploy", spec, option)
+    hvdchart("deploy", spec, "--diff")
     (call,) = upgrades(helm)
     assert "--dry-run=server" in call.arguments
 
@@ -394,11 +386,12 @@ def test_diff_tells_an_archive_by_its_digest(
     assert "+  a.tgz: (404 characters of base64, sha256 " in shown
 
 
-def test_diff_of_a_new_release_is_all_of_it(
+def test_diff_of_a_new_release_is_all_of_it_but_secrets(
     hvdchart: Command, changed: FakeCluster, spec: Path, helm: StubProgram
 ) -> None:
     helm.answer("get", errors="Error: release: not found", code=1)
-    assert "+kind: Job" in hvdchart("deploy", spec, "--diff").output
+    shown = hvdchart("deploy", spec, "--diff").output
+    assert ("+kind: Job" in shown, "private" in shown) == (True, False)
 
 
 def test_undeploy_uninstalls_the_release(
