@@ -38,7 +38,7 @@ def bench(
     settings: options.Settings = None,
     namespace: options.Namespace = None,
     context: options.Context = None,
-    helm: options.HelmProgram = "helm",
+    helm_program: options.HelmProgram = "helm",
     workers: Workers = "",
     turns: Turns = 3,
     model: options.Model = "resnet50",
@@ -76,7 +76,7 @@ def bench(
     tried = sizes(plan.workers, chosen)
     trials = turns_of(tried, turns)
     made = bench_plan(plan, trials, words)
-    cluster, program = options.connect_with_helm(context, namespace, helm)
+    cluster, helm = options.connect_with_helm(context, namespace, helm_program)
     say(f"{', '.join(map(str, tried))} workers, {turns} turns, in run {made.spec.name}")
     result = {
         "name": plan.spec.name,
@@ -85,7 +85,7 @@ def bench(
         "time": datetime.now(UTC).isoformat(timespec="seconds"),
     }
     with interrupting_signals():
-        result |= measure(cluster, made, trials, turns, say, program)
+        result |= measure(cluster, made, trials, turns, say, helm)
     if written is not None:
         import json
 

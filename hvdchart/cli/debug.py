@@ -19,7 +19,7 @@ def debug(
     command: Words = None,
     namespace: Namespace = None,
     context: Context = None,
-    helm: HelmProgram = "helm",
+    helm_program: HelmProgram = "helm",
 ) -> None:
     """Start a copy of a run's pods without the training, and open a shell in one.
 
@@ -35,6 +35,6 @@ def debug(
     from hvdchart.interrupts import interrupting_signals
     from hvdchart.run.change.debug import debug_pods
 
-    cluster, program = connect_with_helm(context, namespace, helm)
-    with interrupting_signals(), debug_pods(cluster, name, program, say) as run:
+    cluster, helm = connect_with_helm(context, namespace, helm_program)
+    with interrupting_signals(), debug_pods(cluster, name, helm, say) as run:
         run_in_pod(cluster, run, target, command, context)

@@ -7,6 +7,7 @@ import typer
 from hvdchart.cli import options, planning
 from hvdchart.cli.build import with_own_image
 from hvdchart.cli.following import find_run_of_name, install_and_follow
+from hvdchart.cli.option_groups import takes_groups
 from hvdchart.cli.terminal import note, show
 
 Diff = Annotated[
@@ -21,23 +22,21 @@ NoPush = Annotated[
 ]
 
 
+@takes_groups
 def deploy(
     specs: options.Specs = None,
     settings: options.Settings = None,
     fail_on_nan: options.FailOnNan = False,
     values: options.ValuesFiles = None,
     code: options.Code = None,
-    namespace: options.Namespace = None,
-    context: options.Context = None,
-    helm: options.HelmProgram = "helm",
-    create_namespace: options.CreateNamespace = False,
+    *,
+    install: options.InstallOptions,
     detach: options.Detach = False,
     wait: options.Wait = False,
     diff: Diff = False,
     no_push: NoPush = False,
     builder: options.Builder = None,
     load_with: options.LoadWith = "",
-    force: options.Force = False,
 ) -> None:
     """Install or upgrade a run, and follow its phases and logs until it ends.
 
@@ -61,7 +60,7 @@ def deploy(
     """
     from hvdchart.doctor.examine import check_before_install
     from hvdchart.files import text_difference
-    from hvdchart.run import helm as helm_module
+    from hvdchart.run.helm import preview, without_archives
     from hvdchart.values.check_values import checked_values
 
     planning.refuse_script(specs)
@@ -70,9 +69,9 @@ def deploy(
     planning.print_warnings(plan)
     # What the chart refuses is reported before the cluster is asked.
     checked = checked_values(plan)
-    cluster, program = options.connect_with_helm(context, namespace, helm)
-    present = find_run_of_name(cluster, plan.spec.name, program)
-    if not (force or diff):
+    cluster, helm = install.connect()
+    present = find_run_of_name(cluster, plan.spec.name, helm)
+    if not (install.force or diff):
         check_before_install(cluster, checked)
     try:
         plan = with_own_image(
@@ -88,16 +87,16 @@ def deploy(
         note("", "nothing was deployed")
         raise
     if diff:
-        manifests = helm_module.preview(plan, cluster.namespace, program)
-        before, after = map(helm_module.without_archives, manifests)
+        manifests = preview(plan, cluster.namespace, helm)
+        before, after = map(without_archives, manifests)
         show(*text_difference(before, after, "installed", "deploy").splitlines())
         return
     install_and_follow(
         plan,
         cluster,
-        program,
+        helm,
         present,
-        create_namespace=create_namespace,
+        create_namespace=install.create_namespace,
         detach=detach,
         wait=wait,
     )

@@ -11,7 +11,8 @@ import typer
 
 from hvdchart.cli import options, planning
 from hvdchart.cli.build import with_own_image
-from hvdchart.cli.script_options import Named, ScriptOptions, takes_script
+from hvdchart.cli.option_groups import takes_groups
+from hvdchart.cli.script_options import Named, ScriptOptions
 from hvdchart.cli.terminal import note, print_log, say
 from hvdchart.errors import FileError, HvdchartError
 
@@ -34,7 +35,7 @@ _ANEW = 'train.env.OUTPUT_PER_RUN="1"'
 _REVISIONS = 2
 
 
-@takes_script
+@takes_groups
 def dev(
     named: Named = None,
     code: Annotated[
@@ -48,13 +49,9 @@ def dev(
     given: ScriptOptions,
     settings: options.Settings = None,
     fail_on_nan: options.FailOnNan = False,
-    namespace: options.Namespace = None,
-    context: options.Context = None,
-    helm: options.HelmProgram = "helm",
-    create_namespace: options.CreateNamespace = False,
+    install: options.InstallOptions,
     builder: options.Builder = None,
     load_with: options.LoadWith = "",
-    force: options.Force = False,
     resume: Annotated[
         bool,
         typer.Option(
@@ -85,8 +82,8 @@ def dev(
 
     script = planning.Script.of_words(named or (), given, code)
     watched = _watched(script, named or (), code)
-    cluster, found = options.connect_with_helm(context, namespace, helm)
-    program = replace(found, revisions=_REVISIONS)
+    cluster, helm = install.connect()
+    helm = replace(helm, revisions=_REVISIONS)
     planner = _Planner(
         watched,
         script=script,
@@ -98,7 +95,12 @@ def dev(
     )
     name = watched.code.resolve().name
     runs = _Runs(
-        cluster, program, planner.plan, name, create_namespace=create_namespace, force=force
+        cluster,
+        helm,
+        planner.plan,
+        name,
+        create_namespace=install.create_namespace,
+        force=install.force,
     )
     with interrupting_signals(), closing(runs):
         for change in code_changes(watched.code, say):

@@ -6,12 +6,13 @@ from typing import Annotated
 import typer
 
 from hvdchart.cli import options, planning
-from hvdchart.cli.script_options import Named, ScriptOptions, takes_script
+from hvdchart.cli.option_groups import takes_groups
+from hvdchart.cli.script_options import Named, ScriptOptions
 from hvdchart.cli.terminal import print_document, show
 from hvdchart.errors import ClusterError
 
 
-@takes_script
+@takes_groups
 def doctor(
     named: Named = None,
     code: options.Code = None,
@@ -20,7 +21,7 @@ def doctor(
     settings: options.Settings = None,
     namespace: options.Namespace = None,
     context: options.Context = None,
-    helm: options.HelmProgram = "helm",
+    helm_program: options.HelmProgram = "helm",
     prober: Annotated[
         str,
         typer.Option(
@@ -78,7 +79,7 @@ def doctor(
             f"none of {', '.join(ENGINES)} works here",
             "install and start one to build images; --code needs none",
         )
-    findings = [*examine_tools(helm), builder]
+    findings = [*examine_tools(helm_program), builder]
     with interrupting_signals():
         findings += examine_cluster(context, namespace, values, prober)
     if script:

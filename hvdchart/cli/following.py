@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 def install_and_follow(
     plan: Plan,
     cluster: Cluster,
-    program: Helm,
+    helm: Helm,
     before: RunView | None = None,
     *,
     create_namespace: bool,
@@ -42,13 +42,11 @@ def install_and_follow(
     from hvdchart.values.check_values import checked_values
 
     name = plan.spec.name
-    earlier = (before or find_run_of_name(cluster, name, program)).status
+    earlier = (before or find_run_of_name(cluster, name, helm)).status
     where = f"{name} --namespace {cluster.namespace}"
     values = checked_values(plan)
     try:
-        revision = upgrade(
-            name, cluster.namespace, values, program, create_namespace=create_namespace
-        )
+        revision = upgrade(name, cluster.namespace, values, helm, create_namespace=create_namespace)
     except KeyboardInterrupt:
         note(
             "",
@@ -59,7 +57,7 @@ def install_and_follow(
     except (HelmError, ClusterError):
         # The error of Helm is the one to report.
         with suppress(HelmError, ClusterError):
-            if not earlier.job and remove_failed_install(cluster, name, program):
+            if not earlier.job and remove_failed_install(cluster, name, helm):
                 note(f"what Helm had created of release {name} is removed again")
         raise
     run = cluster.newest_run(name)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -144,7 +145,7 @@ Format = Annotated[
     typer.Option("--output", "-o", metavar="FORMAT", help="Output format: text, json or yaml."),
 ]
 HelmProgram = Annotated[
-    str, typer.Option(metavar="PROGRAM", help="Helm program, a name on PATH or a path.")
+    str, typer.Option("--helm", metavar="PROGRAM", help="Helm program, a name on PATH or a path.")
 ]
 Builder = Annotated[
     str | None,
@@ -190,17 +191,32 @@ def connect(context: str | None, namespace: str | None = None) -> Cluster:
 
 
 def connect_with_helm(
-    context: str | None, namespace: str | None, helm: str
+    context: str | None, namespace: str | None, program: str
 ) -> tuple[Cluster, Helm]:
-    """The cluster, and the program of --helm, which is looked for first.
+    """The cluster, and Helm, whose program is looked for first.
 
     Raises HelmError without the program, and ClusterError when the cluster cannot be used.
     """
     from hvdchart.run.helm import Helm
 
-    program = Helm(helm, context)
-    program.check_found()
-    return connect(context, namespace), program
+    helm = Helm(program, context)
+    helm.check_found()
+    return connect(context, namespace), helm
+
+
+@dataclass(frozen=True)
+class InstallOptions:
+    """The options of each command that installs a run."""
+
+    namespace: Namespace = None
+    context: Context = None
+    helm_program: HelmProgram = "helm"
+    create_namespace: CreateNamespace = False
+    force: Force = False
+
+    def connect(self) -> tuple[Cluster, Helm]:
+        """As `connect_with_helm`."""
+        return connect_with_helm(self.context, self.namespace, self.helm_program)
 
 
 def connect_to_run(

@@ -6,11 +6,12 @@ from typing import Annotated, Literal
 import typer
 
 from hvdchart.cli import options, planning
-from hvdchart.cli.script_options import Named, ScriptOptions, takes_script
+from hvdchart.cli.option_groups import takes_groups
+from hvdchart.cli.script_options import Named, ScriptOptions
 from hvdchart.cli.terminal import console, print_document
 
 
-@takes_script
+@takes_groups
 def plan(
     named: Named = None,
     code: options.Code = None,

@@ -6,12 +6,13 @@ from typing import Annotated
 import typer
 
 from hvdchart.cli import options, planning
-from hvdchart.cli.script_options import Named, ScriptOptions, takes_script
+from hvdchart.cli.option_groups import takes_groups
+from hvdchart.cli.script_options import Named, ScriptOptions
 from hvdchart.cli.terminal import console, note, write_output
 from hvdchart.errors import DifferenceError
 
 
-@takes_script
+@takes_groups
 def render(
     named: Named = None,
     settings: options.Settings = None,
@@ -38,8 +39,8 @@ def render(
             help="Namespace for --manifests.",
         ),
     ] = "default",
-    helm: Annotated[
-        str, typer.Option(metavar="PROGRAM", help="Helm program for --manifests.")
+    helm_program: Annotated[
+        str, typer.Option("--helm", metavar="PROGRAM", help="Helm program for --manifests.")
     ] = "helm",
 ) -> None:
     """Render the chart's values for a spec.
@@ -70,9 +71,9 @@ def render(
         paths, plan = planning.plan_project(specs, settings, code)
     planning.print_warnings(plan)
     if manifests:
-        from hvdchart.run.helm import manifests as helm_manifests
+        from hvdchart.run.helm import render_manifests
 
-        text = helm_manifests(plan, namespace, helm)
+        text = render_manifests(plan, namespace, helm_program)
     else:
         text = render_values(plan, " ".join(path.name for path in paths))
     if explain:

@@ -19,7 +19,7 @@ def report(
             "--write", "-w", metavar="FILE", help="Write to this file (default: NAME-report.html)."
         ),
     ] = None,
-    helm: HelmProgram = "helm",
+    helm_program: HelmProgram = "helm",
 ) -> None:
     """Write one file about a run: its page, logs, events, values, record and versions.
 
@@ -36,7 +36,7 @@ def report(
     from hvdchart.watch.report_file import make_report
 
     cluster, name = connect_to_run(name, context, namespace)
-    text = make_report(cluster, name, Helm(helm, context))
+    text = make_report(cluster, name, Helm(helm_program, context))
     path = output or Path(f"{name}-report.html")
     write_output(path, text)
     say(f"wrote {path}")

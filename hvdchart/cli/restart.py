@@ -5,7 +5,10 @@ from hvdchart.cli.terminal import say, show
 
 
 def restart(
-    name: Name, namespace: Namespace = None, context: Context = None, helm: HelmProgram = "helm"
+    name: Name,
+    namespace: Namespace = None,
+    context: Context = None,
+    helm_program: HelmProgram = "helm",
 ) -> None:
     """Start a run again, whether it has ended or not; the script resumes if it can.
 
@@ -16,6 +19,6 @@ def restart(
     """
     from hvdchart.run.change import control
 
-    cluster, program = connect_with_helm(context, namespace, helm)
-    generation = control.restart(cluster, name, program, say)
+    cluster, helm = connect_with_helm(context, namespace, helm_program)
+    generation = control.restart(cluster, name, helm, say)
     show(f"run {name} starts again (`master.generation={generation}`)")

@@ -7,12 +7,13 @@ import typer
 
 from hvdchart.cli import options, planning
 from hvdchart.cli.following import install_and_follow
-from hvdchart.cli.script_options import ScriptOptions, takes_script
+from hvdchart.cli.option_groups import takes_groups
+from hvdchart.cli.script_options import ScriptOptions
 from hvdchart.cli.terminal import say
 from hvdchart.errors import ClusterError
 
 
-@takes_script
+@takes_groups
 def run(
     script: Annotated[Path, typer.Argument(metavar="SCRIPT", help="A Python script.")],
     arguments: Annotated[
@@ -29,13 +30,9 @@ def run(
             "--save-spec", metavar="FILE", help="Also write the run as a spec, for `deploy`."
         ),
     ] = None,
-    namespace: options.Namespace = None,
-    context: options.Context = None,
-    helm: options.HelmProgram = "helm",
-    create_namespace: options.CreateNamespace = False,
+    install: options.InstallOptions,
     detach: options.Detach = False,
     wait: options.Wait = False,
-    force: options.Force = False,
 ) -> None:
     """Run a script on a few workers, without a spec.
 
@@ -64,7 +61,7 @@ def run(
     if save_spec:
         made.save(save_spec, code or script)
         say(f"{save_spec} written: hvdchart deploy {save_spec} --code {code or script}")
-    cluster, program = options.connect_with_helm(context, namespace, helm)
+    cluster, helm = install.connect()
     if not given.name:
         # Many scripts have the same name, and the present run may be of somebody else's.
         current = cluster.newest_run(plan.spec.name).status
@@ -73,13 +70,13 @@ def run(
                 f"run {current.name} in namespace {cluster.namespace} is {current.state}: --name "
                 f"{current.name} replaces it, any other --name starts another run beside it"
             )
-    if not force:
+    if not install.force:
         check_before_install(cluster, checked_values(plan))
     install_and_follow(
         plan,
         cluster,
-        program,
-        create_namespace=create_namespace,
+        helm,
+        create_namespace=install.create_namespace,
         detach=detach,
         wait=wait,
     )

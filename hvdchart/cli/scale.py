@@ -25,7 +25,7 @@ def scale(
     ] = None,
     namespace: Namespace = None,
     context: Context = None,
-    helm: HelmProgram = "helm",
+    helm_program: HelmProgram = "helm",
 ) -> None:
     """Change the number of a run's workers.
 
@@ -43,8 +43,8 @@ def scale(
     from hvdchart.quantity import pluralize
     from hvdchart.run.change import control
 
-    cluster, program = connect_with_helm(context, namespace, helm)
-    goes_on = control.scale(cluster, name, number, group, program, say)
+    cluster, helm = connect_with_helm(context, namespace, helm_program)
+    goes_on = control.scale(cluster, name, number, group, helm, say)
     has = f"run {name} has {pluralize(number, 'worker')}"
     if goes_on:
         show(f"{has} and continues; a deploy of the same spec leaves that number")

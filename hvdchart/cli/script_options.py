@@ -1,12 +1,9 @@
 """The options of a script, which each command that takes one has."""
 
 import dataclasses
-import inspect
 import os
-from collections.abc import Callable
 from dataclasses import dataclass
-from functools import wraps
-from typing import Annotated, Any, get_type_hints
+from typing import Annotated, Any
 
 import typer
 
@@ -109,28 +106,3 @@ class ScriptOptions:
                 raise typer.BadParameter(
                     f"{each.option} is an option of scripts: in a spec, --set sets {keys}"
                 )
-
-
-def takes_script(command: Callable[..., None]) -> Callable[..., None]:
-    """Let a command have the options of a script, which it takes as its parameter `given`."""
-    hints = get_type_hints(ScriptOptions, include_extras=True)
-    fields = dataclasses.fields(ScriptOptions)
-    own = inspect.signature(command)
-    parameters = []
-    for parameter in own.parameters.values():
-        if parameter.name == "given":
-            parameters += [
-                parameter.replace(name=each.name, default=each.default, annotation=hints[each.name])
-                for each in fields
-            ]
-        else:
-            parameters.append(parameter)
-
-    @wraps(command)
-    def call(**values: Any) -> None:
-        given = ScriptOptions(**{each.name: values.pop(each.name) for each in fields})
-        command(**values, given=given)
-
-    # Typer reads it.
-    call.__signature__ = own.replace(parameters=parameters)  # type: ignore[attr-defined]
-    return call

@@ -5,7 +5,10 @@ from hvdchart.cli.terminal import say, show
 
 
 def stop(
-    name: Name, namespace: Namespace = None, context: Context = None, helm: HelmProgram = "helm"
+    name: Name,
+    namespace: Namespace = None,
+    context: Context = None,
+    helm_program: HelmProgram = "helm",
 ) -> None:
     """Stop a run: remove its pods and keep the release.
 
@@ -22,8 +25,8 @@ def stop(
     """
     from hvdchart.run.change import control
 
-    cluster, program = connect_with_helm(context, namespace, helm)
-    before = control.stop(cluster, name, program, say)
+    cluster, helm = connect_with_helm(context, namespace, helm_program)
+    before = control.stop(cluster, name, helm, say)
     again = f"start it again: hvdchart restart {name} -n {cluster.namespace}"
     if not before.over:
         show(f"run {name} stopped; {again}")

@@ -14,7 +14,7 @@ def undeploy(
     names: Names,
     namespace: Namespace = None,
     context: Context = None,
-    helm: HelmProgram = "helm",
+    helm_program: HelmProgram = "helm",
     keep_data: Annotated[
         bool,
         typer.Option("--keep-data", help="Keep the PersistentVolumeClaims of the release itself."),
@@ -34,17 +34,17 @@ def undeploy(
     """
     from hvdchart.run.change.control import check_is_run, keep_claims, remove
 
-    cluster, program = connect_with_helm(context, namespace, helm)
+    cluster, helm = connect_with_helm(context, namespace, helm_program)
     problem: ClusterError | None = None
     for name in names:
         kept = []
         try:
-            check_is_run(cluster, name, program)
+            check_is_run(cluster, name, helm)
             if keep_data:
                 # Nothing but Helm deletes claims: where it knows no release, they stay.
                 with suppress(NoRunError):
-                    kept = keep_claims(cluster, name, program)
-            removed = remove(cluster, name, program)
+                    kept = keep_claims(cluster, name, helm)
+            removed = remove(cluster, name, helm)
         except NoRunError as error:
             if len(names) == 1:
                 raise

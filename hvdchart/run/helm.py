@@ -143,7 +143,7 @@ class Helm:
         return match[1]
 
 
-def manifests(plan: Plan, namespace: str, program: str = "helm") -> str:
+def render_manifests(plan: Plan, namespace: str, program: str = "helm") -> str:
     """The manifests that `helm install` would send to the cluster, as Helm writes them.
 
     `program` is Helm's: a name on PATH or a path. The cluster is not contacted, so the chart cannot

@@ -14,7 +14,7 @@ from ruamel.yaml import YAML
 
 from devtools.toolchain.tools import tool
 from hvdchart.plan.planner import make_plan
-from hvdchart.run.helm import manifests
+from hvdchart.run.helm import render_manifests
 from hvdchart.spec.load import load_spec, parse_spec
 from hvdchart.values.check_values import checked_values
 from hvdchart.values.merge import merge_values, omit_needless_nulls
@@ -111,7 +111,7 @@ def is_test(manifest: Manifest) -> bool:
 def test_manifests_equal_helm_template_of_the_values(spec: Path) -> None:
     values = YAML(typ="safe").load(spec.with_name(spec.name.replace(".spec", "")).read_text())
     plan = make_plan(load_spec(spec))
-    text = manifests(plan, "team", str(tool("helm4")))
+    text = render_manifests(plan, "team", str(tool("helm4")))
     ours = parse_manifests(text)
     theirs = [document for document in render(values, plan.spec.name) if not is_test(document)]
     assert ours == theirs
@@ -125,7 +125,7 @@ def test_chart_accepts_rendered_values(spec: dict[str, Any]) -> None:
     """The chart's templates, too, refuse values that contradict each other."""
     spec.setdefault("image", {"repository": "registry.example/team/app"})
     plan = make_plan(parse_spec(json.dumps(spec, ensure_ascii=False).encode()))
-    assert manifests(plan, "team", str(tool("helm4")))
+    assert render_manifests(plan, "team", str(tool("helm4")))
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ import yaml
 from devtools.common.waiting import wait_until
 from devtools.toolchain.tools import tool
 from hvdchart.plan.planner import make_plan
-from hvdchart.run.helm import manifests
+from hvdchart.run.helm import render_manifests
 from hvdchart.spec.load import parse_spec
 from tests.localkube.machine import TIMEOUT_SECONDS
 from tests.localkube.pods import PROBE_IMAGE, probe_pod
@@ -88,7 +88,7 @@ def static_kubelet(probe: Cluster) -> Iterator[Kubelet]:
 
 def rendered_objects() -> Iterator[dict[str, Any]]:
     """What Helm renders for the plan, with the waiting program in all containers."""
-    text = manifests(make_plan(parse_spec(SPEC)), "default", str(tool("helm4")))
+    text = render_manifests(make_plan(parse_spec(SPEC)), "default", str(tool("helm4")))
     for item in yaml.safe_load_all(text):
         template = (item or {}).get("spec", {}).get("template")
         if template:
