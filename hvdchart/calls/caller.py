@@ -7,21 +7,19 @@ import dataclasses
 import os
 import sys
 import threading
-import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import (
-    AbstractContextManager,
     suppress,
 )
 from functools import cache, partial
 from pathlib import Path
 from secrets import token_hex
-from typing import Any, Self
+from typing import Any, NoReturn, Self
 
-from hvd_pods.common.hostile import one_line, printable
+from hvd_pods.common.hostile import printable
 from hvd_pods.common.pip_output import REQUIREMENTS
-from hvd_pods.common.record import RecordKey
 from hvdchart.calls.call_image import OwnRun, users_modules
+from hvdchart.calls.call_release import CallRelease
 from hvdchart.calls.connection import (
     Connection,
     LostError,
@@ -29,11 +27,10 @@ from hvdchart.calls.connection import (
     RanksError,
     pack,
 )
-from hvdchart.calls.own_spec import PROGRAMS, plan_calls, read_with_programs
+from hvdchart.calls.own_spec import plan_calls, read_with_programs
 from hvdchart.calls.settings import Settings, Takes, check_kinds
 from hvdchart.calls.traceback_filter import callers_lines
 from hvdchart.doctor.examine import check_before_install
-from hvdchart.doctor.rights import Right
 from hvdchart.errors import (
     ClusterError,
     HelmError,
@@ -44,60 +41,19 @@ from hvdchart.errors import (
 from hvdchart.interrupts import exit_on_signals
 from hvdchart.project.default_images import misspelt
 from hvdchart.project.script import read_text, small_worker, without_own
-from hvdchart.run.change.session import Session, lease_end
-from hvdchart.run.follow.changes import watch_run
 from hvdchart.run.helm import Helm
-from hvdchart.run.kube.api import unless_refused
 from hvdchart.run.kube.cluster import Cluster
-from hvdchart.run.kube.kubectl import IN_CODE, Kubectl
-from hvdchart.run.state.output import running_pod
-from hvdchart.run.state.phases import TRAINING
-from hvdchart.run.state.pod_problems import why_ended
-from hvdchart.run.state.release import component_of
 from hvdchart.run.state.status_text import status_report
 from hvdchart.run.state.view import RunView
 from hvdchart.spec.model import Spec
 from hvdchart.spec.run_options import in_arguments, in_options
-from hvdchart.text import join_names
 from hvdchart.values.check_values import checked_values
 from hvdchart.watch.notebook import beside_call
 
-# Seconds until the cluster shows that a worker is gone, and until the master says what it has lost.
-_MISS_WITHIN = 2.0
-_RECORD_WITHIN = 30.0
-# Seconds for which a server that should be there may not answer: the next attempt may be about to
-# begin.
-ANSWER_WITHIN = 60.0
-# What a call does in the namespace, beside what installs and follows a run.
-_ENTER = Right("", "pods/exec", "create")
 # Limits of `idle` in seconds: a caller needs time to find the server, and timers overflow.
 _LEAST_IDLE = 10.0
 _MOST_IDLE = 1e6
 _CLOSED = "the caller was closed"
-_AFTER_END = "the next call starts it again"
-
-
-@dataclasses.dataclass
-class _Deployed:
-    """A release that is installed, and what the calls know of its run."""
-
-    cluster: Cluster
-    kubectl: Kubectl
-    session: Session
-    # As it was installed last; None where that has failed, or its removal.
-    spec: Spec | None = None
-    connection: Connection | None = None
-    # A call has found that the run has ended.
-    has_ended: bool = False
-    # The record's last change, and the workers, at the time of the connection.
-    changed: tuple[str, str] = ("", "")
-    workers: dict[str, tuple[str, int]] = dataclasses.field(default_factory=dict)
-
-    def disconnect(self) -> None:
-        """End the connection, if there is one; the run goes on."""
-        if self.connection:
-            self.connection.close()
-        self.connection = None
 
 
 class Caller:
@@ -136,7 +92,7 @@ class Caller:
         self._helm = Helm(given.helm, given.context, rephrase=self._word)
         self._force = given.force
         self._idle = given.idle
-        self._deployed: _Deployed | None = None
+        self._release: CallRelease | None = None
         # A fork has this object, too, and must leave the release to the process that made it.
         self._process = os.getpid()
         self._lock = threading.RLock()
@@ -184,13 +140,18 @@ class Caller:
             )
         with self._lock:
             self._prepare(call)
-            connection = self._connect()
+            release, connection = self._connect()
+            name = self._plan.spec.name
+            is_shown = self.output is None
             try:
                 self._check_open()
-                with self._shown() as write:
+                # A notebook shows the run during the call.
+                with beside_call(
+                    release.cluster, name, release.kubectl, self._write, is_shown
+                ) as write:
                     return connection.call(call.content, self._plan.ranks, timeout, write)
             except (LostError, RanksError) as error:
-                reason = self._explain(error, connection)
+                reason = release.explain(error, connection)
                 if not reason:
                     raise
                 raise RunFailedError(
@@ -198,9 +159,9 @@ class Caller:
                     "have done a part of its work, and the next call waits for the workers"
                 ) from error
             finally:
-                if not connection.is_reusable and self._deployed:
+                if not connection.is_reusable:
                     # Also after Ctrl-C: the server ends the ranks of a caller that goes.
-                    self._deployed.disconnect()
+                    release.disconnect()
 
     def _prepare(self, call: Packed) -> None:
         """Choose the image for what a call uses, and report what the ranks will lack.
@@ -245,11 +206,11 @@ class Caller:
         if os.getpid() != self._process:
             return
         self._is_closed = True
-        deployed = self._deployed
-        if why and deployed:
+        release = self._release
+        if why and release:
             self._report(f"removing release {self._plan.spec.name}: {why}")
-        if deployed and deployed.connection:
-            deployed.connection.end(RunFailedError(_CLOSED))
+        if release and release.connection:
+            release.connection.end(RunFailedError(_CLOSED))
         with self._lock:
             self._remove()
 
@@ -258,23 +219,15 @@ class Caller:
         if self._is_closed:
             raise RunFailedError(_CLOSED)
 
-    @property
-    def _release(self) -> _Deployed:
-        """The release of a call that is being made."""
-        assert self._deployed  # noqa: S101 - a call installs it first
-        return self._deployed
-
     def _remove(self) -> None:
         """Remove the release, if there is one; the next call installs another one."""
-        if self._deployed:
-            self._deployed.disconnect()
-            self._deployed.spec = None
-            self._deployed.session.remove()
+        if self._release:
+            self._release.remove()
         atexit.unregister(self.close)
-        self._deployed = None
+        self._release = None
 
-    def _connect(self) -> Connection:
-        """The connection of the last call, or another one; deploys what is not there or differs.
+    def _connect(self) -> tuple[CallRelease, Connection]:
+        """The connection of the last call, or another one; installs what is not there or differs.
 
         A run that has ended while there was no call is started again. Raises RunFailedError when
         the run has failed, which is removed, or the caller is closed.
@@ -282,104 +235,63 @@ class Caller:
         while True:
             self._check_open()
             spec = self._read()
-            deployed = self._deployed
-            is_new = deployed is None or spec != deployed.spec
-            if deployed and not is_new and deployed.connection and deployed.connection.is_open:
-                return deployed.connection
-            if deployed:
-                deployed.disconnect()
-            if is_new:
-                self._deploy(spec)
-            connection = self._wait_for_ranks(is_new=is_new)
-            if connection:
-                return connection
+            release = self._release
+            is_new = release is None or spec != release.spec
+            if release and not is_new and release.connection and release.connection.is_open:
+                return release, release.connection
+            if release:
+                release.disconnect()
+            if is_new or release is None:
+                release = self._install(spec)
+            answer = release.connect(self._check_open)
+            if isinstance(answer, Connection):
+                return release, answer
+            why = release.why_again(answer, is_new=is_new, idle=self._idle)
+            if not why:
+                self._give_up(answer, release.cluster.namespace)
+            self._report(why)
+            self._remove()
 
-    def _wait_for_ranks(self, *, is_new: bool) -> Connection | None:
-        """A connection to the run when it takes calls; None when it has ended and was removed.
+    def _give_up(self, run: RunView, namespace: str) -> NoReturn:
+        """Remove a run that has failed, and raise RunFailedError."""
+        status = dataclasses.replace(
+            run.status, reason=self._word(run.status.reason), remedy=self._word(run.status.remedy)
+        )
+        lines = "\n".join(status_report(status, namespace))
+        # The next call installs another one; a removal that fails now is repeated then.
+        with suppress(HvdchartError):
+            self._remove()
+        what = "cannot start" if status.is_stuck else "has ended"
+        raise RunFailedError(f"the run {what}, and the next call starts another:\n{lines}")
 
-        is_new: whether it was just installed or changed. Raises RunFailedError for a run that has
-        failed, and ClusterError when a server that should be there does not answer.
-        """
-        deployed = self._release
-        began = time.monotonic()
-        last = ""
-        problem = ""
-        silent_since: float | None = None
-        for run in watch_run(deployed.cluster, self._plan.spec.name):
-            self._check_open()
-            if run.status.over or run.status.is_stuck or run.status.state == "not found":
-                self._end_run(run, is_new=is_new)
-                return None
-            if run.phase.name == TRAINING:
-                try:
-                    pod = running_pod(run, "master")["metadata"]["name"]
-                    deployed.connection = Connection(self._command(pod))
-                except ClusterError as error:
-                    # The next attempt may be about to begin.
-                    silent_since = silent_since or time.monotonic()
-                    if time.monotonic() - silent_since > ANSWER_WITHIN:
-                        raise
-                    problem = f"; {error}"
-                else:
-                    now = deployed.cluster.newest_run(self._plan.spec.name)
-                    deployed.changed = _last_change(now)
-                    deployed.workers = _workers(now)
-                    return deployed.connection
-            shown = self._word(f"{run.phase}{problem}")
-            if shown != last:
-                self._report(f"{time.monotonic() - began:5.1f} s  {shown}")
-            last = shown
-        return None
-
-    def _end_run(self, run: RunView, *, is_new: bool) -> None:
-        """Remove a run that has ended, so that another one can be installed; say why it is gone.
-
-        Raises RunFailedError for one that has failed, or is gone although it `is_new`.
-        """
-        status = run.status
-        if status.state == "finished":
-            self._report(f"the workers have ended after {self._idle:g} s without a call")
-        elif status.state == "not found" and not is_new:
-            self._report(f"release {status.name} was removed by somebody else: installing it again")
-        elif self._release.has_ended or lease_end(run.release):
-            self._report(f"the run has ended: {one_line(status.reason)}; starting it again")
-        else:
-            status = dataclasses.replace(
-                status, reason=self._word(status.reason), remedy=self._word(status.remedy)
-            )
-            lines = "\n".join(status_report(status, self._release.cluster.namespace))
-            # The next call installs another one; a removal that fails now is repeated then.
-            with suppress(HvdchartError):
-                self._remove()
-            what = "cannot start" if status.is_stuck else "has ended"
-            raise RunFailedError(f"the run {what}, and the next call starts another:\n{lines}")
-        self._remove()
-
-    def _deploy(self, spec: Spec) -> None:
+    def _install(self, spec: Spec) -> CallRelease:
         """Install the release, or change it. What fails leaves none, and the next call installs."""
         plan = plan_calls(spec, self._idle)
-        deployed = self._deployed
-        if deployed and (spec.name != self._plan.spec.name or deployed.spec is None):
+        release = self._release
+        if release and (spec.name != self._plan.spec.name or release.spec is None):
             # What could not be removed before.
             self._remove()
-            deployed = None
+            release = None
         self._plan = plan
         values = checked_values(plan)
-        cluster = (
-            deployed.cluster if deployed else Cluster.connect(self._helm.context, self._namespace)
-        )
-        if deployed:
-            # Whatever fails from here on, the next call installs.
-            deployed.spec = None
-            deployed.has_ended = False
+        if release:
+            cluster = release.cluster
+            release.invalidate()
+        else:
+            cluster = Cluster.connect(self._helm.context, self._namespace)
         if not self._force:
             check_before_install(cluster, values, self._word)
-        if deployed:
+        if release:
             self._report("the code or the spec has changed: starting the run again with it")
         else:
-            deployed = self._begin(cluster, spec.name)
+            release = CallRelease(cluster, spec.name, self._helm, self._word, self._report)
+            self._report(f"installing release {spec.name} in namespace {cluster.namespace}")
+            # From here on it is removed however this program ends.
+            self._release = release
+            atexit.register(self.close)
+            exit_on_signals()
         try:
-            deployed.session.upgrade(values)
+            release.install(spec, values)
         except (HelmError, ClusterError):
             # That is the error to report.
             with suppress(HelmError, ClusterError):
@@ -388,67 +300,7 @@ class Caller:
         except BaseException:
             self._remove()
             raise
-        deployed.spec = spec
-
-    def _begin(self, cluster: Cluster, name: str) -> _Deployed:
-        """A session for a release that is not there yet, removed however this program ends.
-
-        Raises ClusterError without kubectl, without the right to enter pods, and for a name that is
-        taken: a call would wait for pods that it cannot reach.
-        """
-        kubectl = Kubectl(cluster.namespace, self._helm.context)
-        kubectl.command()
-        # Who may not ask learns it from the call.
-        if not unless_refused(partial(cluster.is_allowed, *_ENTER), True):
-            raise ClusterError(
-                f"calls need the right to create pods/exec in namespace {cluster.namespace}, "
-                "which you do not have: `hvdchart doctor` lists all rights that are missing"
-            )
-        session = Session(cluster, name, self._helm, self._report, _AFTER_END)
-        self._report(f"installing release {name} in namespace {cluster.namespace}")
-        self._deployed = _Deployed(cluster, kubectl, session)
-        atexit.register(self.close)
-        exit_on_signals()
-        return self._deployed
-
-    def _command(self, pod: str) -> list[str]:
-        """The command line that joins its standard streams with the server in the master's pod."""
-        program = ("python3", f"{PROGRAMS}/server.py", "connect")
-        return self._release.kubectl.command(
-            "exec", "-i", pod, "-c", "master", "--", *IN_CODE, *program
-        )
-
-    def _shown(self) -> AbstractContextManager[Callable[[str], object]]:
-        """Show the run in a notebook during a call; gives what writes the ranks' output."""
-        at = self._release
-        name = self._plan.spec.name
-        return beside_call(at.cluster, name, at.kubectl, self._write, self.output is None)
-
-    def _explain(self, error: LostError | RanksError, connection: Connection) -> str:
-        """Which worker was lost, or why the master ended the server; empty for ranks' own end."""
-        deployed = self._release
-        is_lost = isinstance(error, LostError)
-        within = _RECORD_WITHIN if is_lost else _MISS_WITHIN
-        for run in watch_run(deployed.cluster, self._plan.spec.name, within):
-            status = run.status
-            workers = _workers(run)
-            deployed.has_ended = deployed.has_ended or status.over
-            if status.state == "not found":
-                return f"release {status.name} was removed"
-            if status.over or _last_change(run) != deployed.changed:
-                reason = run.release.record.get(RecordKey.REASON) or status.reason
-                return one_line(self._word(reason) or str(error))
-            gone = [name for name, each in deployed.workers.items() if workers.get(name) != each]
-            if gone and not is_lost:
-                # The caller sees the loss before the master, which may wait for the host's answer.
-                connection.end_server()
-                lost = [pod for pod in run.pods if pod["metadata"]["name"] in gone]
-                problem = next(filter(None, map(why_ended, lost)), None)
-                why = "its pod has ended, or was replaced"
-                if problem:
-                    why = self._word(f"{problem.reason}; {problem.remedy}".rstrip("; "))
-                return f"lost {join_names(gone)}: {why}"
-        return str(error) if is_lost else ""
+        return release
 
     def _write(self, text: str) -> None:
         """Write the ranks' output as it is."""
@@ -464,20 +316,3 @@ class Caller:
 def _in_own_words(text: str) -> str:
     """A text with arguments of `launch` where it marks values, keys of a spec or options."""
     return in_arguments(in_options(text))
-
-
-def _last_change(run: RunView) -> tuple[str, str]:
-    """Which attempt the record speaks of, and since when."""
-    record = run.release.record
-    return record.get(RecordKey.ATTEMPTS, ""), record.get(RecordKey.TIME, "")
-
-
-def _workers(run: RunView) -> dict[str, tuple[str, int]]:
-    """The running workers by name: the pod's UID, and how often it was started again."""
-    restarts = {pod.name: pod.restarts for pod in run.status.pods}
-    workers = {}
-    for pod in run.pods:
-        if component_of(pod) == "worker" and pod["status"].get("phase") == "Running":
-            name = pod["metadata"]["name"]
-            workers[name] = (pod["metadata"]["uid"], restarts[name])
-    return workers

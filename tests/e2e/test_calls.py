@@ -187,7 +187,7 @@ class TestWarmWorkers:
         warm.caller(who)
         assert namespace.helm("history", "calls").stdout == history
 
-    def test_closed_launcher_leaves_nothing(self, closed: None, namespace: Namespace) -> None:
+    def test_closed_caller_leaves_nothing(self, closed: None, namespace: Namespace) -> None:
         namespace.wait_until_gone("all,secrets")
         assert namespace.helm("list", "--short").stdout == ""
 

@@ -21,7 +21,7 @@ import pytest
 
 import hvdchart
 from devtools.common.waiting import wait_until
-from hvdchart.calls import caller as caller_module
+from hvdchart.calls import call_release
 from hvdchart.errors import (
     CallError,
     ClusterError,
@@ -125,7 +125,7 @@ def test_a_call_without_the_right_to_enter_pods_is_refused_before_the_install(
 def test_a_call_that_cannot_reach_its_pods_ends(
     settings: dict[str, Any], programs: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(caller_module, "ANSWER_WITHIN", 0.5)
+    monkeypatch.setattr(call_release, "ANSWER_WITHIN", 0.5)
     (programs / "kubectl").write_text("#!/bin/sh\necho 'no route to host' >&2\nexit 1\n")
     with hvdchart.Caller(**settings) as caller, pytest.raises(ClusterError, match="no route"):
         caller(own_rank)
@@ -384,7 +384,7 @@ def test_traceback_of_a_call_that_fails_has_the_callers_lines_alone(
         error = error.__context__ if error.__cause__ is None else error.__cause__
 
 
-def test_launch_shows_and_describes_each_setting_of_a_launcher() -> None:
+def test_launch_shows_and_describes_each_setting_of_a_caller() -> None:
     taken = dict(inspect.signature(hvdchart.launch).parameters)
     for name, parameter in inspect.signature(hvdchart.Caller).parameters.items():
         assert taken[name] == parameter
@@ -470,9 +470,7 @@ def test_worker_that_was_out_of_memory_is_told_with_the_argument_that_gives_more
     assert "--" not in str(raised.value)
 
 
-def test_settings_of_a_launcher_are_those_of_run(
-    settings: dict[str, Any], helm: StubProgram
-) -> None:
+def test_settings_of_a_caller_are_those_of_run(settings: dict[str, Any], helm: StubProgram) -> None:
     own: dict[str, Any] = {
         "cpu": 2,
         "memory": "6Gi",

@@ -66,7 +66,7 @@ def test_a_call_of_a_fork_is_refused_at_once(settings: dict[str, Any], tmp_path:
             call.result()
 
 
-def test_a_fork_does_not_wait_for_a_launcher_that_its_parent_makes(
+def test_a_fork_does_not_wait_for_a_caller_that_its_parent_makes(
     settings: dict[str, Any], tmp_path: Path
 ) -> None:
     """The thread that makes it is not in the fork, and would never come to its end (issue 44)."""
