@@ -47,8 +47,8 @@ def test_each_call_gets_the_image_of_its_own_framework(
     chosen = []
     with hvdchart.Caller(name="hvd", output=settings["output"]) as caller:
         for function in (use_torch, own_rank, use_tensorflow_and_wandb):
-            # The image of these tests has none of them.
-            with suppress(HvdchartError):
+            # This machine has none of them.
+            with suppress(HvdchartError, ImportError):
                 caller(function)
             chosen.append(installed_values(helm)["image"]["repository"])
     assert chosen == ["pytorch/pytorch", "pytorch/pytorch", "tensorflow/tensorflow"]
