@@ -12,6 +12,7 @@ from hvdchart.plan.model import Plan
 from hvdchart.quantity import pluralize
 from hvdchart.run.helm import Helm
 from hvdchart.run.kube.cluster import Cluster
+from hvdchart.run.kube.runs import read_release
 from hvdchart.run.state.release import Object
 
 
@@ -36,7 +37,7 @@ def measure(
         if outcome.speed is None:
             raise RunFailedError(f"cannot measure {workers} workers: {outcome.error}")
         if not measured:
-            place.update(placement(cluster.release(plan.spec.name).pods))
+            place.update(placement(read_release(cluster, plan.spec.name).pods))
         turn = outcome.trial * turns // len(trials)
         measured.append(Measurement(turn, workers, outcome.ranks, outcome.speed))
         size = f"{pluralize(workers, 'worker')}, {pluralize(outcome.ranks, 'rank')}"

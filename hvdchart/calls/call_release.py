@@ -19,6 +19,7 @@ from hvdchart.run.helm import Helm
 from hvdchart.run.kube.api import unless_refused
 from hvdchart.run.kube.cluster import Cluster
 from hvdchart.run.kube.kubectl import IN_CODE, Kubectl
+from hvdchart.run.kube.runs import newest_run
 from hvdchart.run.state.output import running_pod
 from hvdchart.run.state.phases import TRAINING
 from hvdchart.run.state.pod_problems import why_ended
@@ -121,7 +122,7 @@ class CallRelease:
                         raise
                     problem = f"; {error}"
                 else:
-                    now = self.cluster.newest_run(self._name)
+                    now = newest_run(self.cluster, self._name)
                     self._changed = _last_change(now)
                     self._workers = _running_workers(now)
                     return self.connection

@@ -314,10 +314,11 @@ class _Log:
 
     def _print_run(self) -> None:
         from hvdchart.run.follow.lines import readable_lines
+        from hvdchart.run.kube.runs import newest_run
 
-        run = self._cluster.newest_run(self._name)
+        run = newest_run(self._cluster, self._name)
         print_log(readable_lines(self._lines(), run))
-        current = self._cluster.newest_run(self._name).status
+        current = newest_run(self._cluster, self._name).status
         # A run that replaced another one may have been printed together with it.
         if current.job in (self._reported, ""):
             return

@@ -26,17 +26,18 @@ def events(
     be used; 130 interrupted.
     """
     from hvdchart.run.follow.changes import follow_events
+    from hvdchart.run.kube.runs import present_run, read_release
     from hvdchart.run.state.status_text import event_lines
 
     cluster, name = connect_to_run(name, context, namespace)
     is_empty = True
-    events = follow_events(cluster, name) if is_followed else cluster.release(name).events
+    events = follow_events(cluster, name) if is_followed else read_release(cluster, name).events
     for line in event_lines(events):
         is_empty = False
         show(line)
     if is_empty:
         # Kubernetes may have deleted the events of a run, but none are left of a misspelt one.
-        cluster.present_run(name)
+        present_run(cluster, name)
         note(
             f"no events about {name} in namespace {cluster.namespace}; Kubernetes deletes events "
             "after an hour by default"

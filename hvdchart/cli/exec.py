@@ -26,8 +26,10 @@ def exec_(
 
     Exit codes: that of the command; 7 there is no such pod, or the cluster cannot be used.
     """
+    from hvdchart.run.kube.runs import present_run
+
     cluster = connect(context, namespace)
-    run_in_pod(cluster, cluster.present_run(name), target, command, context)
+    run_in_pod(cluster, present_run(cluster, name), target, command, context)
 
 
 def run_in_pod(

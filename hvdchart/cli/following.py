@@ -38,6 +38,7 @@ def install_and_follow(
     from hvdchart.quantity import pluralize
     from hvdchart.run.change.control import remove_failed_install
     from hvdchart.run.helm import upgrade
+    from hvdchart.run.kube.runs import newest_run
     from hvdchart.run.state.status_text import status_report
     from hvdchart.values.check_values import checked_values
 
@@ -60,7 +61,7 @@ def install_and_follow(
             if not earlier.job and remove_failed_install(cluster, name, helm):
                 note(f"what Helm had created of release {name} is removed again")
         raise
-    run = cluster.newest_run(name)
+    run = newest_run(cluster, name)
     current = run.status
     # The run that was replaced may be someone else's.
     if current.job == earlier.job and earlier.over:
@@ -91,8 +92,9 @@ def find_run_of_name(cluster: Cluster, name: str, helm: Helm) -> RunView:
     Raises ClusterError when the name is that of another chart's release.
     """
     from hvdchart.run.change.control import find_other_chart
+    from hvdchart.run.kube.runs import newest_run
 
-    run = cluster.newest_run(name)
+    run = newest_run(cluster, name)
     # `helm upgrade --install` would turn a release of any other chart into a run.
     if chart := find_other_chart(run, cluster.namespace, helm):
         raise ClusterError(
@@ -110,6 +112,7 @@ def _follow(cluster: Cluster, run: RunView, *, has_logs: bool) -> None:
     from hvdchart.run.follow.changes import wait_for_end
     from hvdchart.run.follow.lines import readable_lines
     from hvdchart.run.follow.logs import follow
+    from hvdchart.run.kube.runs import newest_run
     from hvdchart.run.state.status_text import status_report
 
     current = run.status
@@ -122,7 +125,7 @@ def _follow(cluster: Cluster, run: RunView, *, has_logs: bool) -> None:
         else:
             wait_for_end(cluster, name, seen=seen)
         job = current.job
-        current = cluster.newest_run(name).status
+        current = newest_run(cluster, name).status
         # A Job that has ended may have been deleted.
         if current.job not in (job, ""):
             raise RunFailedError(

@@ -49,7 +49,7 @@ def check(
     from hvdchart.image import check_image as checks
     from hvdchart.image.engines import run_in
     from hvdchart.image.probe import NEEDED
-    from hvdchart.run.kube.pods import UNKNOWN_USER
+    from hvdchart.run.kube.pods import UNKNOWN_USER, run_pod
     from hvdchart.spec.model import FRAMEWORKS
 
     if framework not in FRAMEWORKS:
@@ -61,7 +61,7 @@ def check(
     if in_cluster:
         from hvdchart.run.kube.cluster import Cluster
 
-        output = Cluster.connect(context, namespace).run_pod(checks.probe_pod(image))
+        output = run_pod(Cluster.connect(context, namespace), checks.probe_pod(image))
         errors = ""
     else:
         done = run_in(image, checks.probe_command(), UNKNOWN_USER, engine)

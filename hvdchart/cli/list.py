@@ -29,14 +29,15 @@ def list_(
     Exit codes: 0 listed, also when there is no run; 7 there is no such namespace, or the cluster
     cannot be used.
     """
+    from hvdchart.run.kube.runs import newest_runs, readable_runs
     from hvdchart.run.state.status_text import list_report, removal
 
     cluster = connect(context, namespace)
     is_all = True
     if all_namespaces:
-        found, is_all = cluster.readable_runs()
+        found, is_all = readable_runs(cluster)
     else:
-        found = cluster.newest_runs()
+        found = newest_runs(cluster)
     if not is_all:
         say("you may not list the runs of all namespaces: these are those that you may read")
     runs = [(place, run.status) for place, run in found]

@@ -59,10 +59,11 @@ def logs(
     seconds = parse_duration(since)
     from hvdchart.run.follow.lines import readable_lines
     from hvdchart.run.follow.logs import LogLine, follow, read_logged_lines
+    from hvdchart.run.kube.runs import present_run
     from hvdchart.run.state.ranks import check_tagged, lines_of_rank, pods_of_ranks, run_of
 
     cluster, name = connect_to_run(name, context, namespace)
-    run = cluster.present_run(name)
+    run = present_run(cluster, name)
     if rank is not None and run.job:
         described = run_of(run.job)
         check_tagged(described, run.release.stateful_sets)

@@ -102,11 +102,12 @@ Model = Annotated[
 def _complete_name(context: typer.Context, incomplete: str) -> list[str]:
     """The names of the runs that the Tab key offers; none where the cluster cannot be asked."""
     from hvdchart.errors import HvdchartError
+    from hvdchart.run.kube.runs import newest_runs
 
     given = context.params
     try:
         cluster = connect(given.get("context"), given.get("namespace"))
-        names = [run.release.name for _, run in cluster.newest_runs()]
+        names = [run.release.name for _, run in newest_runs(cluster)]
     except HvdchartError:
         return []
     return [name for name in names if name.startswith(incomplete)]
@@ -226,8 +227,10 @@ def connect_to_run(
 
     Raises ClusterError where the cluster cannot be used, or has none or several that may be meant.
     """
+    from hvdchart.run.kube.runs import only_run
+
     cluster = connect(context, namespace)
-    return cluster, name if name is not None else cluster.only_run()
+    return cluster, name if name is not None else only_run(cluster)
 
 
 def parse_duration(text: str | None) -> int | None:

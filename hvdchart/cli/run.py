@@ -51,6 +51,7 @@ def run(
     interrupted, and the run continues.
     """
     from hvdchart.doctor.examine import check_before_install
+    from hvdchart.run.kube.runs import newest_run
     from hvdchart.values.check_values import checked_values
 
     own = planning.Script(script, arguments or (), given, code)
@@ -64,7 +65,7 @@ def run(
     cluster, helm = install.connect()
     if not given.name:
         # Many scripts have the same name, and the present run may be of somebody else's.
-        current = cluster.newest_run(plan.spec.name).status
+        current = newest_run(cluster, plan.spec.name).status
         if current.is_active:
             raise ClusterError(
                 f"run {current.name} in namespace {cluster.namespace} is {current.state}: --name "

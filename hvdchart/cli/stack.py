@@ -29,8 +29,9 @@ def stack(
     """
     from hvdchart.run.inside.stacks import read_stacks
     from hvdchart.run.kube.kubectl import Kubectl
+    from hvdchart.run.kube.runs import present_run
 
     cluster = connect(context, namespace)
-    run = cluster.present_run(name)
+    run = present_run(cluster, name)
     for text in read_stacks(run, target, Kubectl(cluster.namespace, context)):
         show(*text.splitlines())

@@ -27,10 +27,11 @@ def status(
     """
     from hvdchart.run.follow.lines import plain_lines
     from hvdchart.run.follow.logs import last_lines
+    from hvdchart.run.kube.runs import newest_run
     from hvdchart.run.state.status_text import status_report
 
     cluster, name = connect_to_run(name, context, namespace)
-    run = cluster.newest_run(name)
+    run = newest_run(cluster, name)
     current = run.status
     if output != "text":
         print_document(current.document(), output)

@@ -28,12 +28,13 @@ def tensorboard(
     """
     from hvdchart.run.follow.changes import wait_until_served
     from hvdchart.run.kube.kubectl import Kubectl
+    from hvdchart.run.kube.runs import newest_run, present_run
     from hvdchart.run.state.output import has_empty_tensorboard
 
     cluster, name = connect_to_run(name, context, namespace)
     kubectl = Kubectl(cluster.namespace, context)
     kubectl.command()
-    cluster.present_run(name)
+    present_run(cluster, name)
     services = [str(item["metadata"]["name"]) for item in cluster.services(name)]
     service = next((item for item in services if item.endswith("-tensorboard")), None)
     if service is None:
@@ -41,7 +42,7 @@ def tensorboard(
             f"run {name} has no TensorBoard: deploy it with `--set values.tensorboard.enabled=true`"
         )
     wait_until_served(cluster, name, say)
-    run = cluster.newest_run(name)
+    run = newest_run(cluster, name)
     if has_empty_tensorboard(run):
         remedy = run.rephrase("`volumes.output.pvc`")
         say(

@@ -31,10 +31,11 @@ def timeline(
     from hvdchart.files import write_atomically
     from hvdchart.run.inside.timeline import read_waits, waits_report
     from hvdchart.run.kube.kubectl import Kubectl
+    from hvdchart.run.kube.runs import present_run
     from hvdchart.run.state.output import timeline_sources
 
     cluster, name = connect_to_run(name, context, namespace)
-    path, sources = timeline_sources(cluster.present_run(name))
+    path, sources = timeline_sources(present_run(cluster, name))
     pod, content = Kubectl(cluster.namespace, context).read_first(sources, ["cat", path])
     if file is not None:
         write_atomically(file, content)

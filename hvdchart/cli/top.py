@@ -17,7 +17,8 @@ def top(name: MaybeName = None, namespace: Namespace = None, context: Context = 
     """
     from hvdchart.run.inside.top import read_usage, usage_table
     from hvdchart.run.kube.kubectl import Kubectl
+    from hvdchart.run.kube.runs import present_run
 
     cluster, name = connect_to_run(name, context, namespace)
-    usages = read_usage(cluster.present_run(name), Kubectl(cluster.namespace, context))
+    usages = read_usage(present_run(cluster, name), Kubectl(cluster.namespace, context))
     show(*usage_table(usages))

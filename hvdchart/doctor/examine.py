@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 
 from hvdchart.doctor.findings import Finding
 from hvdchart.doctor.namespace_quota import (
@@ -23,6 +24,7 @@ from hvdchart.errors import ClusterError, HelmError
 from hvdchart.run.helm import Helm
 from hvdchart.run.kube.api import unless_refused
 from hvdchart.run.kube.cluster import Cluster
+from hvdchart.run.kube.runs import newest_runs
 from hvdchart.run.state.view import RunView
 from hvdchart.spec.values_schema import default_values
 from hvdchart.text import join_names
@@ -80,7 +82,7 @@ def _examine_namespace(cluster: Cluster, values: Values | None, prober: str) -> 
     if details:
         yield examine_security(details, *security_level(values or {}))
     yield from _examine_room(cluster, values)
-    runs: list[tuple[str, RunView]] = unless_refused(cluster.newest_runs, [])
+    runs: list[tuple[str, RunView]] = unless_refused(partial(newest_runs, cluster), [])
     yield from examine_workers([run.status for _, run in runs], namespace)
     if prober:
         yield examine_policies(cluster, prober)

@@ -14,7 +14,7 @@ from hvdchart.doctor.findings import Finding
 from hvdchart.doctor.policy_probe import ADMITTED, MARK
 from hvdchart.errors import ClusterError
 from hvdchart.run.kube.cluster import Cluster
-from hvdchart.run.kube.pods import restricted_pod
+from hvdchart.run.kube.pods import restricted_pod, run_pod, wait_for_pod
 from hvdchart.run.state.release import Object
 
 _SUBJECT = "network policies"
@@ -39,10 +39,10 @@ def examine_policies(cluster: Cluster, image: str) -> Finding:
             cluster.present("pods", target) as created,
             cluster.present("networkpolicies", _policy(created)),
         ):
-            pod = cluster.wait_for_pod(name, ("Running", "Succeeded", "Failed"))
+            pod = wait_for_pod(cluster, name, ("Running", "Succeeded", "Failed"))
             address = pod["status"].get("podIP", "")
-            output = cluster.run_pod(
-                restricted_pod(_PURPOSE, image, [*command, "connect", address])
+            output = run_pod(
+                cluster, restricted_pod(_PURPOSE, image, [*command, "connect", address])
             )
     except ClusterError as error:
         return Finding(_SUBJECT, "unknown", str(error))

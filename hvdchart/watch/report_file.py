@@ -17,6 +17,7 @@ from hvdchart.errors import HvdchartError
 from hvdchart.run.follow.logs import created_at, has_log
 from hvdchart.run.helm import Helm, release_values
 from hvdchart.run.kube.cluster import Cluster
+from hvdchart.run.kube.runs import present_run
 from hvdchart.run.state.release import Release, component_of
 from hvdchart.run.state.status_text import event_lines
 from hvdchart.text import plain_line
@@ -38,7 +39,7 @@ def make_report(cluster: Cluster, name: str, helm: Helm) -> str:
 
     What cannot be read beside the run itself is said in its place.
     """
-    run = cluster.present_run(name)
+    run = present_run(cluster, name)
     release = run.release
     masker = Masker()
     # First: what is a secret of the values is one in each other text.

@@ -20,6 +20,7 @@ from hvdchart.run.inside.top import Usage, read_usage
 from hvdchart.run.kube.api import RefusedError
 from hvdchart.run.kube.cluster import Cluster
 from hvdchart.run.kube.kubectl import Kubectl
+from hvdchart.run.kube.runs import present_run
 from hvdchart.run.state.view import RunView
 from hvdchart.watch.from_run import build_view
 from hvdchart.watch.model import View
@@ -88,7 +89,7 @@ def follow_views(cluster: Cluster, name: str, kubectl: Kubectl | None) -> Iterat
     Without kubectl, they have no CPU and memory, and no step of each rank. Raises NoRunError
     without such a run, and ClusterError when the API server refuses a request.
     """
-    run = cluster.present_run(name)
+    run = present_run(cluster, name)
     if run.job is None:
         # The Job has a time to live: only the record is left.
         lines = last_lines(cluster, run)

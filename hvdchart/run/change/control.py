@@ -23,6 +23,7 @@ from hvdchart.run.helm import (
     upgrade,
 )
 from hvdchart.run.kube.cluster import Cluster
+from hvdchart.run.kube.runs import find_leftovers, newest_run, present_run, read_release
 from hvdchart.run.state.losses import find_loss
 from hvdchart.run.state.ranks import run_of
 from hvdchart.run.state.release import Object
@@ -38,7 +39,7 @@ def stop(cluster: Cluster, name: str, helm: Helm, warn: Warn) -> Status:
     Returns the status before. Of a run that has ended, only the workers that it has left end.
     Raises NoRunError without a release, and HelmError and ClusterError.
     """
-    run = cluster.present_run(name)
+    run = present_run(cluster, name)
     before = run.status
     if not before.over:
         values = installed_values(run, cluster.namespace, helm)
@@ -63,7 +64,7 @@ def check_is_run(cluster: Cluster, name: str, helm: Helm) -> None:
 
     Raises HelmError, and ClusterError for a refused request.
     """
-    chart = find_other_chart(cluster.newest_run(name), cluster.namespace, helm)
+    chart = find_other_chart(newest_run(cluster, name), cluster.namespace, helm)
     if chart:
         raise ClusterError(
             f"{name} is a release of chart {chart} in namespace {cluster.namespace}, and no run: "
@@ -80,14 +81,14 @@ def remove(cluster: Cluster, name: str, helm: Helm) -> list[str]:
     """
     try:
         undeploy(name, cluster.namespace, helm)
-        rest = cluster.leftovers(name)
+        rest = find_leftovers(cluster, name)
     except NoRunError:
-        rest = cluster.leftovers(name)
+        rest = find_leftovers(cluster, name)
         if not rest:
             raise
         # The run may be one of Helm's own, kept where it does not look.
         jobs = [item for kind, item in rest if kind == "jobs"]
-        current = RunView(replace(cluster.release(name), jobs=jobs)).status
+        current = RunView(replace(read_release(cluster, name), jobs=jobs)).status
         if current.is_active and current.state != "suspended" and current.pods:
             where = f"-n {cluster.namespace}"
             raise ClusterError(
@@ -141,7 +142,7 @@ def restart(cluster: Cluster, name: str, helm: Helm, warn: Warn) -> int:
 
     Raises NoRunError without a release, and HelmError and ClusterError.
     """
-    run = cluster.present_run(name)
+    run = present_run(cluster, name)
     values = installed_values(run, cluster.namespace, helm)
     _warn_of_loss(run, warn)
     generation = int((values.get("master") or {}).get("generation") or 1) + 1
@@ -158,7 +159,7 @@ def scale(
     takes its place. Raises NoRunError without a release; ClusterError for a group that it does not
     have, and without a group where it has several; and HelmError.
     """
-    run = cluster.present_run(name)
+    run = present_run(cluster, name)
     values = installed_values(run, cluster.namespace, helm)
     groups = values.get("workerGroups") or []
     index = _index_of(groups, group, name)

@@ -11,6 +11,7 @@ from hvdchart.run.change.session import Session
 from hvdchart.run.follow.changes import watch_run
 from hvdchart.run.helm import Helm
 from hvdchart.run.kube.cluster import Cluster
+from hvdchart.run.kube.runs import present_run
 from hvdchart.run.state.phases import TRAINING
 from hvdchart.run.state.ranks import run_of
 from hvdchart.run.state.view import RunView
@@ -35,7 +36,7 @@ def debug_pods(
     ClusterError when there is no such run, or NAME-debug exists already, RunFailedError when the
     pods do not come up, and HelmError.
     """
-    run = cluster.present_run(name)
+    run = present_run(cluster, name)
     copy = f"{name}-debug"
     values = installed_values(run, cluster.namespace, helm)
     launch = values.get("launch") or {}

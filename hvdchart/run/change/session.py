@@ -20,6 +20,7 @@ from hvdchart.run.change.control import remove
 from hvdchart.run.helm import Helm, last_revision, release_chart, release_session, upgrade
 from hvdchart.run.helm_errors import BUSY
 from hvdchart.run.kube.cluster import Cluster
+from hvdchart.run.kube.runs import read_release
 from hvdchart.run.state.release import Object, Release
 
 # Seconds without a renewal after which the cluster ends the run; session.leaseSeconds may differ.
@@ -95,7 +96,7 @@ class Session:
     def _require_free(self) -> None:
         """Raise ClusterError where a release has the name: it would be replaced, and removed."""
         # Refused requests end here: Helm would explain them less well.
-        self._cluster.release(self._name)
+        read_release(self._cluster, self._name)
         where = self._cluster.namespace
         if release_chart(self._name, where, self._helm):
             raise ClusterError(
@@ -152,7 +153,7 @@ class Session:
 
         Raises ClusterError.
         """
-        release = self._cluster.release(self._name)
+        release = read_release(self._cluster, self._name)
         own = [job for job in release.jobs if _session_of(job) == self._id]
         for job in own:
             self._cluster.annotate_job(job, {RENEWED: f"{time.time():.3f}"})

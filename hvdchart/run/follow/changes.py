@@ -16,6 +16,7 @@ from typing import Generic, Self, TypeVar
 from hvdchart.errors import ClusterError
 from hvdchart.run.kube.api import RefusedError
 from hvdchart.run.kube.cluster import Cluster
+from hvdchart.run.kube.runs import newest_run
 from hvdchart.run.state.release import Object, component_of, event_time, is_about, is_ready
 from hvdchart.run.state.status import Status
 from hvdchart.run.state.view import RunView
@@ -49,7 +50,7 @@ def watch_run(
             follower.start(partial(_watch, cluster, kind, name, follower))
         while True:
             read_at = time.monotonic()
-            yield call_with_retries(lambda: cluster.newest_run(name))
+            yield call_with_retries(lambda: newest_run(cluster, name))
             left = deadline - time.monotonic()
             if left <= 0:
                 return

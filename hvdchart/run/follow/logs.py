@@ -12,6 +12,7 @@ from hvd_pods.common.record import LEASE_KEPT, RecordKey
 from hvdchart.run.follow.changes import Follower, watch_run
 from hvdchart.run.kube.api import RefusedError, unless_refused
 from hvdchart.run.kube.cluster import Cluster
+from hvdchart.run.kube.runs import read_release
 from hvdchart.run.state.pod_problems import may_pass
 from hvdchart.run.state.release import Object, Release, component_of, event_time
 from hvdchart.run.state.view import RunView
@@ -63,7 +64,7 @@ def read_logged_lines(
     `tail` is the number of last lines of each pod, and `component` restricts the pods, as in
     `follow`. Raises ClusterError when the API server refuses a request.
     """
-    for pod in cluster.release(release).pods:
+    for pod in read_release(cluster, release).pods:
         if has_log(pod) and component in ("", component_of(pod)):
             name = pod["metadata"]["name"]
             for line in cluster.log(name, component_of(pod), follow=False, tail=tail, since=since):

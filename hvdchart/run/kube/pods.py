@@ -1,11 +1,14 @@
-"""Pods of the client's own, for a short time, under the chart's own restrictions. Pure."""
+"""Pods of the client's own, for a short time, under the chart's own restrictions."""
 
 from __future__ import annotations
 
 import secrets
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from hvd_pods.common.contract import NAME_LABEL
+from hvdchart.errors import ClusterError
+from hvdchart.run.kube.cluster import Cluster
+from hvdchart.run.state.pod_problems import problem_of
 from hvdchart.run.state.release import Object
 
 # A user ID without an entry in the image's /etc/passwd, from the range that OpenShift assigns.
@@ -54,3 +57,29 @@ def restricted_pod(purpose: str, image: str, command: Sequence[str]) -> Object:
             "volumes": [{"name": "tmp", "emptyDir": {}}],
         },
     }
+
+
+def wait_for_pod(cluster: Cluster, name: str, phases: Collection[str]) -> Object:
+    """Wait until a pod is in one of these phases; the pod.
+
+    Raises ClusterError when it cannot start, and when it is in none after POD_SECONDS.
+    """
+    for _, pod in cluster.watch("pods", POD_SECONDS, field=f"metadata.name={name}"):
+        if pod["status"].get("phase") in phases:
+            return pod
+        problem = problem_of(pod, [])
+        if problem:
+            raise ClusterError(f"pod {name}: {problem.reason}; {problem.remedy}")
+    raise ClusterError(f"pod {name} is not {' or '.join(phases)} after {POD_SECONDS} s")
+
+
+def run_pod(cluster: Cluster, pod: Object) -> str:
+    """Create a pod of one container, wait for its end, delete it; returns what it printed.
+
+    Raises ClusterError as `wait_for_pod` does. How the pod has ended does not matter.
+    """
+    name = pod["metadata"]["name"]
+    with cluster.present("pods", pod):
+        wait_for_pod(cluster, name, ("Succeeded", "Failed"))
+        (container,) = pod["spec"]["containers"]
+        return "\n".join(cluster.log(name, container["name"], follow=False))

@@ -49,14 +49,14 @@ def test_a_server_that_is_away_for_a_while_is_waited_for(
     cluster: Cluster, fake_cluster: FakeCluster
 ) -> None:
     answers = iter(["away"])
-    whole: Any = cluster.release
+    whole = cluster.objects
 
-    def release(name: str) -> Any:
+    def objects(kind: str, labels: str = "", *, everywhere: bool = False) -> Any:
         if next(answers, None):
             raise ClusterError("cannot list jobs: the API server does not answer")
-        return whole(name)
+        return whole(kind, labels, everywhere=everywhere)
 
-    cluster.release = release  # type: ignore[method-assign]
+    cluster.objects = objects  # type: ignore[method-assign]
     fake_cluster.refusals["pods watch"] = (503, "starting")
     fake_cluster.put("jobs", job(("Complete", "", "")))
     assert wait_for_end(cluster, "hvd").state == "finished"

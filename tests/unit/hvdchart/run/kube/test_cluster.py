@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ from hvdchart.errors import ClusterError
 from hvdchart.run.kube.api import LONGEST_LINE
 from hvdchart.run.kube.cluster import Cluster
 from hvdchart.run.kube.kubectl import Kubectl
+from hvdchart.run.kube.runs import find_leftovers, read_release
 from hvdchart.run.state.release import Release
 from tests.support.fakes import faults
 from tests.support.fakes.cluster import FakeCluster
@@ -52,7 +54,7 @@ def release(fake_cluster: FakeCluster) -> Release:
         event("hvd-worker-0", "Pod", "First", "", at="2026-01-01T10:00:01Z"),
         event("other", "Pod", "Third", ""),
     )
-    return Cluster.connect().release("hvd")
+    return read_release(Cluster.connect(), "hvd")
 
 
 def test_release_has_its_own_objects(release: Release) -> None:
@@ -102,7 +104,7 @@ def test_a_redirect_is_not_followed(fake_cluster: FakeCluster, place: str) -> No
     fake_cluster.fail("GET", "core/pods", faults.status(307, "moved", Location=f"{place}/x"))
     match = rf"redirects to {place}/x \(HTTP 307\).*cluster\.server"
     with pytest.raises(ClusterError, match=match):
-        Cluster.connect().release("hvd")
+        read_release(Cluster.connect(), "hvd")
     assert not any(request.path.endswith("/x") for request in fake_cluster.requests)
 
 
@@ -142,3 +144,15 @@ def test_failure_of_a_block_is_told_where_the_deletion_is_refused(
         Cluster.connect().present("pods", {"metadata": {"name": "probe"}}),
     ):
         raise ClusterError("it does not start")
+
+
+@pytest.mark.parametrize("version", ["v1alpha2", "v1alpha3", "v1beta1"])
+def test_gang_is_looked_for_in_the_version_that_the_cluster_has(
+    fake_cluster: FakeCluster, version: str
+) -> None:
+    """As the chart makes it: an older cluster has no v1beta1."""
+    group = {"versions": [{"version": version}]}
+    fake_cluster.fail("GET", "apis/scheduling.k8s.io", faults.text(200, json.dumps(group)))
+    find_leftovers(Cluster.connect(), "hvd")
+    path = f"/apis/scheduling.k8s.io/{version}/namespaces/team/podgroups"
+    assert path in [request.url for request in fake_cluster.requests]

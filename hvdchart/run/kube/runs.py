@@ -1,0 +1,136 @@
+"""Reads runs from a cluster: the objects of releases of the chart.
+
+Every refusal, time-out and missing object raises a ClusterError that names the request.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+
+from hvd_pods.common.contract import INSTANCE_LABEL
+from hvdchart.errors import ClusterError, NoRunError
+from hvdchart.run.kube.api import unless_refused
+from hvdchart.run.kube.cluster import CHARTS_KINDS, Cluster
+from hvdchart.run.state.release import (
+    CHART_SELECTOR,
+    Object,
+    Release,
+    event_order,
+    is_about,
+    prefix_of,
+    selector,
+)
+from hvdchart.run.state.view import RunView
+from hvdchart.text import join_names
+
+# Of so many releases, each one's record is read for a list.
+_FEW = 50
+
+
+def read_release(cluster: Cluster, name: str) -> Release:
+    """The objects of one release of the chart that show its state.
+
+    A release that does not exist has none of them.
+    """
+    jobs = cluster.objects("jobs", selector(name))
+    stateful_sets = cluster.objects("statefulsets", selector(name))
+    pods = cluster.objects("pods", selector(name))
+    prefix = prefix_of(jobs, name)
+    # Kubernetes deletes events after a time.
+    events = [event for event in cluster.objects("events") if is_about(event, prefix)]
+    record = _read_record(cluster, prefix)
+    return Release(name, jobs, stateful_sets, pods, sorted(events, key=event_order), record)
+
+
+def _read_record(cluster: Cluster, prefix: str) -> dict[str, str]:
+    """What the master has written about the release's last run; empty before it does."""
+    record = unless_refused(partial(cluster.config_map, f"{prefix}-run"), Object(), [404])
+    return record.get("data") or {}
+
+
+def newest_run(cluster: Cluster, name: str) -> RunView:
+    """The newest run of a release, as it is now; its state may be that there is none."""
+    return RunView(read_release(cluster, name))
+
+
+def present_run(cluster: Cluster, name: str) -> RunView:
+    """As `newest_run`; raises NoRunError when the release has no objects."""
+    run = newest_run(cluster, name)
+    if not run.release.exists:
+        raise NoRunError(name, cluster.namespace)
+    return run
+
+
+def only_run(cluster: Cluster) -> str:
+    """The name of the only run of the namespace that has not ended, or else of the only run.
+
+    Raises ClusterError where that names no run, or several.
+    """
+    runs = [run for _, run in newest_runs(cluster)]
+    if not runs:
+        raise ClusterError(f"there is no run in namespace {cluster.namespace}")
+    chosen = [run for run in runs if not run.status.over] or runs
+    if len(chosen) > 1:
+        names = join_names([run.release.name for run in chosen])
+        raise ClusterError(f"namespace {cluster.namespace} has the runs {names}: name one of them")
+    return chosen[0].release.name
+
+
+def newest_runs(cluster: Cluster, *, everywhere: bool = False) -> list[tuple[str, RunView]]:
+    """The newest run of each release in the namespace, or in all, each with its namespace.
+
+    They are sorted by namespace and name, and without their events.
+    """
+    by_release: dict[tuple[str, str], dict[str, list[Object]]] = {}
+    for kind in ("jobs", "statefulsets", "pods"):
+        for item in cluster.objects(kind, CHART_SELECTOR, everywhere=everywhere):
+            metadata = item["metadata"]
+            name = metadata["labels"].get(INSTANCE_LABEL, "")
+            place = metadata.get("namespace", cluster.namespace)
+            by_release.setdefault((place, name), {}).setdefault(kind, []).append(item)
+    runs = []
+    has_few = len(by_release) <= _FEW
+    for (place, name), objects in sorted(by_release.items()):
+        jobs = objects.get("jobs", [])
+        stateful_sets = objects.get("statefulsets", [])
+        pods = objects.get("pods", [])
+        # Without its Job, only the record says how a run has ended. It also has the progress.
+        needs_record = has_few or not jobs
+        own = cluster.in_namespace(place)
+        record = _read_record(own, prefix_of(jobs, name)) if needs_record else {}
+        release = Release(name, jobs, stateful_sets, pods, [], record)
+        runs.append((place, RunView(release)))
+    return runs
+
+
+def readable_runs(cluster: Cluster) -> tuple[list[tuple[str, RunView]], bool]:
+    """Those of all namespaces that one may read, and whether these are all there are."""
+    everywhere = unless_refused(partial(newest_runs, cluster, everywhere=True), None, [403])
+    if everywhere is not None:
+        return everywhere, True
+    found: list[tuple[str, RunView]] = []
+    names = [str(item["metadata"]["name"]) for item in cluster.list_or_none("namespaces") or []]
+    for name in sorted({*names, cluster.namespace}):
+        found += unless_refused(partial(newest_runs, cluster.in_namespace(name)), [], [403])
+    return found, False
+
+
+def find_leftovers(cluster: Cluster, release: str) -> list[tuple[str, Object]]:
+    """What Helm has created for a release and not deleted: the kind and the object of each.
+
+    Kinds that one may not list are left out, as are objects that are being deleted, and those
+    that their annotation helm.sh/resource-policy keeps.
+    """
+    rest = []
+    for kind in CHARTS_KINDS:
+        items: list[Object] = unless_refused(partial(cluster.objects, kind, selector(release)), [])
+        for item in items:
+            notes = item["metadata"].get("annotations") or {}
+            is_own = (
+                notes.get("meta.helm.sh/release-name") == release
+                and notes.get("meta.helm.sh/release-namespace") == cluster.namespace
+            )
+            is_kept = notes.get("helm.sh/resource-policy") == "keep"
+            if is_own and not is_kept and "deletionTimestamp" not in item["metadata"]:
+                rest.append((kind, item))
+    return rest
