@@ -18,9 +18,9 @@ from devtools.common.browser import run
 from devtools.common.errors import DevtoolsError
 from devtools.common.ui import show_error
 from devtools.docs_gen.sample_run import stalled_view, training_view
-from hvdchart.watch.model import View
 from hvdchart.watch.page import page
 from hvdchart.watch.terminal import Screen
+from hvdchart.watch.view_model import View
 
 FOLDER = Path(__file__).resolve().parents[2] / "docs" / "pictures"
 TERMINAL = FOLDER / "watch-terminal.svg"

@@ -8,7 +8,7 @@ from datetime import datetime
 
 from hvdchart.run.state.progress import Progress
 from hvdchart.run.state.stalls import Stall
-from hvdchart.watch.model import Mark, Row, Span, View
+from hvdchart.watch.view_model import Mark, Row, Span, View
 
 NAME = "resnet50"
 MASTER = f"{NAME}-master-1a2b3c4d-x"

@@ -12,7 +12,7 @@ import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from hvdchart.bench.trials import trials_plan
+from hvdchart.bench.outcomes import trials_plan
 from hvdchart.chart_files import example
 from hvdchart.errors import RunFailedError, SpecError
 from hvdchart.plan.model import Plan
@@ -79,8 +79,8 @@ def bench_plan(plan: Plan, trials: Sequence[int], command: Sequence[str]) -> Pla
 def placement(pods: Sequence[Object]) -> Object:
     """The workers' image and nodes among a release's pods, as JSON data.
 
-    Two results are of one session if they ran in the same pods. Raises RunFailedError where the
-    workers have different images.
+    `firstPod` is the UID of the first worker's pod: two results with the same ran in the same pods.
+    Raises RunFailedError where the workers have different images.
     """
     workers = sorted(
         (pod for pod in pods if component_of(pod) == "worker"),
@@ -94,8 +94,8 @@ def placement(pods: Sequence[Object]) -> Object:
             "comparable; name the image by a tag that does not move, or by its digest"
         )
     nodes = {pod["metadata"]["name"]: str(pod["spec"].get("nodeName", "")) for pod in workers}
-    session = workers[0]["metadata"]["uid"] if workers else ""
-    return {"session": session, "image": "".join(images), "nodes": nodes}
+    first = workers[0]["metadata"]["uid"] if workers else ""
+    return {"firstPod": first, "image": "".join(images), "nodes": nodes}
 
 
 def rows(measured: Sequence[Measurement]) -> list[Object]:

@@ -14,7 +14,7 @@ from types import CodeType
 from hvd_pods.common.pip_output import REQUIREMENTS
 from hvdchart.errors import CallError, SpecError
 from hvdchart.project.default_images import DefaultImage, default_image, python_of
-from hvdchart.project.script import ScriptRun, script_tree
+from hvdchart.project.script_run import ScriptRun, script_tree
 from hvdchart.spec.load import read_spec
 from hvdchart.spec.model import Spec
 from hvdchart.spec.run_options import in_words_of_launch

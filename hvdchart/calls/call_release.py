@@ -135,7 +135,7 @@ class CallRelease:
     def _server_command(self, run: RunView) -> list[str]:
         """The command line that joins its standard streams with the server in the master's pod."""
         pod = running_pod(run, "master")["metadata"]["name"]
-        program = ("python3", f"{PROGRAMS}/server.py", "connect")
+        program = ("python3", f"{PROGRAMS}/call_server.py", "connect")
         return self.kubectl.command("exec", "-i", pod, "-c", "master", "--", *IN_CODE, *program)
 
     def why_again(self, run: RunView, *, is_new: bool, idle: float) -> str:

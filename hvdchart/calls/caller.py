@@ -40,7 +40,7 @@ from hvdchart.errors import (
 )
 from hvdchart.interrupts import exit_on_signals
 from hvdchart.project.default_images import misspelt
-from hvdchart.project.script import read_text, small_worker, without_own
+from hvdchart.project.script_run import read_text, small_worker, without_own
 from hvdchart.run.helm import Helm
 from hvdchart.run.kube.cluster import Cluster
 from hvdchart.run.state.status_text import status_report

@@ -58,6 +58,6 @@ def read_with_programs(
 
 def plan_calls(spec: Spec, idle: float) -> Plan:
     """The plan of the run that takes the calls, and ends after `idle` seconds without one."""
-    server = ("python3", f"{PROGRAMS}/server.py", f"{idle:g}")
+    server = ("python3", f"{PROGRAMS}/call_server.py", f"{idle:g}")
     rank = ("python3", f"{PROGRAMS}/rank.py")
     return command_plan(make_plan(spec), (*server, LAUNCH, *rank), _RETRIES)

@@ -13,7 +13,7 @@ from typing import Any, Concatenate, Generic, ParamSpec, TextIO, TypeVar, overlo
 
 from hvdchart.calls.traceback_filter import callers_lines
 from hvdchart.errors import SpecError
-from hvdchart.project.script import ScriptRun
+from hvdchart.project.script_run import ScriptRun
 from hvdchart.spec.model import Spec
 from hvdchart.text import join_names
 

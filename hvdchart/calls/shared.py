@@ -16,7 +16,7 @@ from hvdchart.calls.caller import Caller
 from hvdchart.calls.settings import Call, Settings, Takes
 from hvdchart.calls.traceback_filter import callers_lines
 from hvdchart.errors import HvdchartError
-from hvdchart.project.script import ScriptRun
+from hvdchart.project.script_run import ScriptRun
 
 
 @dataclass

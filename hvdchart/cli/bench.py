@@ -61,7 +61,7 @@ def bench(
     Exit codes: 0 measured; 3, 4 the spec or the values are wrong; 5 the file cannot be written; 6
     Helm failed; 7 the cluster cannot be used; 8 a measurement failed.
     """
-    from hvdchart.bench.run import measure
+    from hvdchart.bench.measure import measure
     from hvdchart.bench.scaling import bench_plan, sizes, turns_of
     from hvdchart.interrupts import interrupting_signals
 

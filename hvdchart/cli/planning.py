@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from hvdchart.plan.model import Plan
-    from hvdchart.project.script import ScriptPlan
+    from hvdchart.project.script_run import ScriptPlan
     from hvdchart.spec.yaml_tree import Plain
 
 
@@ -48,7 +48,7 @@ class Script:
 
     def command(self) -> list[str]:
         """The ranks' command. Raises FileError for a script that cannot be run."""
-        from hvdchart.project.script import script_command
+        from hvdchart.project.script_run import script_command
 
         return script_command(self.path, self.code, list(map(str, self.arguments)))
 
@@ -66,7 +66,7 @@ class Script:
         words of `hvdchart run`. Raises FileError, SpecError and typer.BadParameter.
         """
         from hvdchart.code.archive import pack_code
-        from hvdchart.project.script import ScriptRun, plan_script, script_name
+        from hvdchart.project.script_run import ScriptRun, plan_script, script_name
 
         command = self.command()
         if "code" not in values:
@@ -107,8 +107,8 @@ def tell_left_behind(
     code: Path, packed: Mapping[str, Plain], report: Callable[[str], object] = note
 ) -> None:
     """Warn of what a script that --code names uses of its folder; `packed` is the chart's value."""
-    from hvdchart.plan.program import used_modules
-    from hvdchart.project.script import left_behind
+    from hvdchart.plan.user_code import used_modules
+    from hvdchart.project.script_run import left_behind
 
     if code.is_file():
         modules = [module for _, module in used_modules(packed, [code.name])]
@@ -191,7 +191,7 @@ def refuse_script(specs: list[Path] | None) -> None:
     Raises FileError for a script that `hvdchart run` would not take either.
     """
     if specs and is_script(specs):
-        from hvdchart.project.script import script_command
+        from hvdchart.project.script_run import script_command
 
         script_command(specs[0], None)
         raise typer.BadParameter(

@@ -17,7 +17,7 @@ from hvdchart.cli.terminal import console, note, show
 from hvdchart.errors import RunFailedError
 
 if TYPE_CHECKING:
-    from hvdchart.watch.model import View
+    from hvdchart.watch.view_model import View
 
 
 def watch(
@@ -92,7 +92,7 @@ def _show(views: Iterator["View"]) -> "View":
 
 def _serve(views: Iterator["View"], port: int) -> "View":
     """Serve the page, also when the run is over, until it is interrupted."""
-    from hvdchart.watch.server import serve_page
+    from hvdchart.watch.page_server import serve_page
 
     first = next(views)
     with ExitStack() as stack:

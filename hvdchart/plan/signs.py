@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from hvdchart.plan.program import LONGEST_LINE, imports_of, modules_of, program_files
+from hvdchart.plan.user_code import LONGEST_LINE, imports_of, modules_of, program_files
 from hvdchart.spec.yaml_tree import shorten
 
 # A program that uses one of these modules reduces with the framework.

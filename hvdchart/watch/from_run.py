@@ -18,7 +18,7 @@ from hvdchart.run.state.release import Object, event_time, is_event_of
 from hvdchart.run.state.stalls import seconds_of
 from hvdchart.run.state.status import PodStatus, Status
 from hvdchart.run.state.view import RunView
-from hvdchart.watch.model import Mark, Part, Row, Span, View
+from hvdchart.watch.view_model import Mark, Period, Row, Span, View
 
 # Rows, marks and lines of the log that a view has, and characters of a mark, a line and a reason.
 MOST_ROWS = 256
@@ -174,14 +174,14 @@ def _marks_of_events(events: Iterable[Object], job: Object) -> Iterator[Mark]:
 
 def _spans(marks: Sequence[Mark], until: float) -> Iterator[Span]:
     """The time line: until the ranks start, while they run, and what is lost between attempts."""
-    part: Part = "waiting"
+    period: Period = "waiting"
     begin = math.nan
     attempt = 0
     for mark in marks:
-        after: Part | None = None
+        after: Period | None = None
         if mark.kind == "attempt":
             after = "training"
-        elif mark.kind == "fault" and part == "training":
+        elif mark.kind == "fault" and period == "training":
             after = "lost"
         elif mark.kind == "end":
             after = "ending"
@@ -189,9 +189,9 @@ def _spans(marks: Sequence[Mark], until: float) -> Iterator[Span]:
             begin = mark.at
         if after is not None:
             if mark.at > begin:
-                yield Span(begin, mark.at, part, attempt)
-            part = after
+                yield Span(begin, mark.at, period, attempt)
+            period = after
             begin = mark.at
         attempt += mark.kind == "attempt"
     if until > begin:
-        yield Span(begin, until, part, attempt)
+        yield Span(begin, until, period, attempt)

@@ -19,9 +19,9 @@ from hvdchart.errors import HvdchartError
 from hvdchart.run.kube.cluster import Cluster
 from hvdchart.run.kube.kubectl import Kubectl
 from hvdchart.run.state.ranks import begins_rank
-from hvdchart.watch.model import View
 from hvdchart.watch.page import page
 from hvdchart.watch.updates import follow_views
+from hvdchart.watch.view_model import View
 
 # Seconds of a call before the view is shown, which a short call needs not; and between two views,
 # because a browser draws each one anew.

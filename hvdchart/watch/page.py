@@ -16,7 +16,7 @@ from html import escape
 from pathlib import Path
 
 from hvdchart import __version__
-from hvdchart.watch.model import View
+from hvdchart.watch.view_model import View
 
 _FOLDER = Path(__file__).parent / "page"
 

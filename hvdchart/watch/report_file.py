@@ -23,8 +23,8 @@ from hvdchart.run.state.status_text import event_lines
 from hvdchart.text import plain_line
 from hvdchart.watch.from_run import build_view
 from hvdchart.watch.masking import Masker
-from hvdchart.watch.model import View
 from hvdchart.watch.page import Section, page
+from hvdchart.watch.view_model import View
 
 # The last lines of a master's and of a worker's log, characters of a line, and pods whose logs a
 # report has.

@@ -15,7 +15,7 @@ from rich.text import Text
 
 from hvdchart.run.state.progress import duration
 from hvdchart.text import percent_range
-from hvdchart.watch.model import Mark, Row, View
+from hvdchart.watch.view_model import Mark, Row, View
 
 _BLOCKS = " ▁▂▃▄▅▆▇█"
 _CURVE_HEIGHT = 4
@@ -38,7 +38,7 @@ _SIGNS = {
     "warning": ("!", "yellow"),
     "end": ("■", "green"),
 }
-_PARTS = {
+_PERIODS = {
     "waiting": ("░", "yellow"),
     "training": ("█", "green"),
     "lost": ("▒", "red"),
@@ -198,10 +198,10 @@ def _time_line(view: View, width: int) -> list[RenderableType]:
 
     bar = Text()
     for span in view.spans:
-        sign, style = _PARTS[span.part]
+        sign, style = _PERIODS[span.period]
         cells = column(span.end) - column(span.begin)
         bar.append(sign * cells, style=style)
-    bar.append(_PARTS[view.spans[-1].part][0], style=_PARTS[view.spans[-1].part][1])
+    bar.append(_PERIODS[view.spans[-1].period][0], style=_PERIODS[view.spans[-1].period][1])
     below: list[tuple[str, str]] = [(" ", "")] * width
     for mark in view.marks:
         if mark.kind != "stage":

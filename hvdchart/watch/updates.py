@@ -23,7 +23,7 @@ from hvdchart.run.kube.kubectl import Kubectl
 from hvdchart.run.kube.runs import present_run
 from hvdchart.run.state.view import RunView
 from hvdchart.watch.from_run import build_view
-from hvdchart.watch.model import View
+from hvdchart.watch.view_model import View
 
 # Seconds between two looks at the pods' usage, of which one takes a second itself, and after a
 # refusal; and for how long the usage of a pod is shown that does not answer again.

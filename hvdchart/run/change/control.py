@@ -14,6 +14,7 @@ from typing import Any, TypeAlias
 
 from hvd_pods.common.run import Run
 from hvdchart.errors import ClusterError, NoRunError
+from hvdchart.run.change.losses import find_loss
 from hvdchart.run.helm import (
     Helm,
     foreign_chart,
@@ -24,7 +25,6 @@ from hvdchart.run.helm import (
 )
 from hvdchart.run.kube.cluster import Cluster
 from hvdchart.run.kube.runs import find_leftovers, newest_run, present_run, read_release
-from hvdchart.run.state.losses import find_loss
 from hvdchart.run.state.ranks import run_of
 from hvdchart.run.state.release import Object
 from hvdchart.run.state.status import Status

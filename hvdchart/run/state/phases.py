@@ -18,8 +18,8 @@ STARTING = "starting"
 WORKERS_READY = "workers ready"
 TRAINING = "training"
 DONE = "done"
-# What the stages that the master reports are called.
-_STAGES = {
+# The phase that begins with an event of the master.
+_PHASES = {
     RunEvent.WORKERS_READY.reason: WORKERS_READY,
     RunEvent.TRAINING.reason: TRAINING,
     RunEvent.STARTED.reason: STARTING,
@@ -50,13 +50,13 @@ def find_phase(run: NewestRun, status: Status) -> Phase:
         return Phase(QUEUED)
     if job["spec"].get("suspend"):
         return Phase(QUEUED, "the Job is suspended")
-    stage = ""
+    name = ""
     # The last event that the master has written about its Job counts.
     for event in run.events_of(job):
-        stage = _STAGES.get(event.get("reason", ""), stage)
-    if stage == TRAINING:
+        name = _PHASES.get(event.get("reason", ""), name)
+    if name == TRAINING:
         return Phase(TRAINING, status.progress.text() if status.progress else "")
-    return _phase_of_pods(run) or Phase(stage or STARTING)
+    return _phase_of_pods(run) or Phase(name or STARTING)
 
 
 def _phase_of_pods(run: NewestRun) -> Phase | None:

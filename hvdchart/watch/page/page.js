@@ -13,7 +13,7 @@
   const KINDS = {
     attempt: "attempt", fault: "fault", stall: "stall", warning: "warning", end: "end", stage: "stage",
   };
-  const PARTS = {
+  const PERIODS = {
     waiting: "waiting for pods", training: "training", lost: "lost to a fault", ending: "ending",
   };
   // What each kind of mark looks like, in a box of 14 by 14: the shape, not the colour alone, tells.
@@ -249,9 +249,9 @@
     const bars = s("g", { "clip-path": "url(#ends)" });
     for (const span of view.spans) {
       const from = x(span.begin);
-      const bar = s("rect", { x: from, y: top, width: Math.max(2, x(span.end) - from - 1.5), height: thick, class: span.part });
+      const bar = s("rect", { x: from, y: top, width: Math.max(2, x(span.end) - from - 1.5), height: thick, class: span.period });
       const of = span.attempt ? `, attempt ${span.attempt}` : "";
-      bar.append(s("title", {}, `${PARTS[span.part]}${of}: ${lasting(span.end - span.begin)}`));
+      bar.append(s("title", {}, `${PERIODS[span.period]}${of}: ${lasting(span.end - span.begin)}`));
       bars.append(bar);
     }
     picture.append(clip, bars);
@@ -273,11 +273,11 @@
       picture.append(s("text", { x: part * width, y: height - 8, "text-anchor": anchor },
         clock(begin + part * extent, extent < 1200)));
     }
-    const parts = [...new Set(view.spans.map((span) => span.part))];
+    const periods = [...new Set(view.spans.map((span) => span.period))];
     const kinds = [...new Set(view.marks.map((mark) => mark.kind))].filter((kind) => kind !== "stage");
     const legend = h("div", "legend",
-      parts.map((part) => h("span", "", s("svg", { viewBox: "0 0 10 10" },
-        s("rect", { width: 10, height: 10, rx: 3, class: part })), PARTS[part])),
+      periods.map((period) => h("span", "", s("svg", { viewBox: "0 0 10 10" },
+        s("rect", { width: 10, height: 10, rx: 3, class: period })), PERIODS[period])),
       kinds.map((kind) => h("span", "", icon(kind, 12), KINDS[kind])));
     const told = showsAll ? view.marks : view.marks.slice(-SHOWN_MARKS);
     const list = h("ol", "marks", told.toReversed().map((mark) => {

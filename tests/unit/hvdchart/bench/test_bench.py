@@ -199,7 +199,7 @@ def test_results_are_written_as_json(measured: Outcome, tmp_path: Path) -> None:
     result = json.loads(text)
     assert text == json.dumps(result, indent=1) + "\n"
     assert [row["turns"] for row in result["rows"]] == [[10.0, 11.0], [19.0, 21.0]]
-    assert result["session"] == worker(0)["metadata"]["uid"]
+    assert result["firstPod"] == worker(0)["metadata"]["uid"]
     assert result["nodes"][f"{NAME}-worker-1"] == "n1"
 
 

@@ -13,7 +13,7 @@ import cloudpickle
 
 from devtools.common.waiting import wait_until
 from hvdchart.calls.connection import Connection
-from hvdchart.calls.in_pod import rank, server
+from hvdchart.calls.in_pod import call_server, rank
 
 # The functions travel by value, as those of a notebook do: the ranks do not have this module.
 cloudpickle.register_pickle_by_value(sys.modules[__name__])
@@ -61,9 +61,9 @@ sys.exit(max(abs(rank.returncode) for rank in ranks))
 SERVER = f"""\
 import sys
 sys.path.insert(0, {str(ROOT)!r})
-from hvdchart.calls.in_pod import server, wire
+from hvdchart.calls.in_pod import call_server, wire
 wire.BEAT_EVERY, wire.SILENT_FOR = 0.1, float(sys.argv[1])
-sys.exit(server.serve(float(sys.argv[2]), sys.argv[3:]))
+sys.exit(call_server.serve(float(sys.argv[2]), sys.argv[3:]))
 """
 
 
@@ -104,7 +104,7 @@ class Pod:
     def command(self) -> list[str]:
         """What `kubectl exec` does."""
         variable = f"HVD_CALLS={self._environment['HVD_CALLS']}"
-        return ["env", variable, sys.executable, server.__file__, "connect"]
+        return ["env", variable, sys.executable, call_server.__file__, "connect"]
 
     def connect(self, **seconds: float) -> Connection:
         return Connection(self.command(), **seconds)

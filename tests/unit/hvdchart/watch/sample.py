@@ -12,7 +12,7 @@ from hvdchart.run.inside.top import Usage, parse_probe
 from hvdchart.run.state.release import Release
 from hvdchart.run.state.view import RunView
 from hvdchart.watch.from_run import build_view
-from hvdchart.watch.model import View
+from hvdchart.watch.view_model import View
 from tests.unit.hvdchart.objects import JOB, LABELS, RUNNING, event, job, pod
 
 # Seconds since 1970 of the Job's creation.

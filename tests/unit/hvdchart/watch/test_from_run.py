@@ -16,7 +16,7 @@ from hvdchart.run.inside.top import parse_probe
 from hvdchart.run.state.release import Release
 from hvdchart.run.state.view import RunView
 from hvdchart.watch.from_run import MOST_LINES, MOST_MARKS, MOST_ROWS, build_view
-from hvdchart.watch.model import Mark, View
+from hvdchart.watch.view_model import Mark, View
 from tests.unit.hvdchart.watch import sample
 from tests.unit.hvdchart.watch.sample import BEGAN
 
@@ -97,7 +97,7 @@ def test_attempts_and_faults_are_marks_on_the_time_line() -> None:
     view = sample.training_view()
     # The loss of a worker is told twice by the master, and is one mark.
     assert kinds(view) == ["warning", "attempt", "fault", "attempt"]
-    assert [(span.part, span.attempt) for span in view.spans] == [
+    assert [(span.period, span.attempt) for span in view.spans] == [
         ("waiting", 0),
         ("training", 1),
         ("lost", 1),

@@ -16,9 +16,9 @@ from urllib.parse import urlsplit
 import pytest
 
 from devtools.common.browser import run
-from hvdchart.watch.model import View
 from hvdchart.watch.page import Section, page
-from hvdchart.watch.server import PageServer, serve_page
+from hvdchart.watch.page_server import PageServer, serve_page
+from hvdchart.watch.view_model import View
 from tests.unit.hvdchart.watch import sample
 from tests.unit.hvdchart.watch.browser import document_of, needs_browser
 

@@ -7,8 +7,8 @@ from typing import Literal
 import pytest
 from rich.console import Console
 
-from hvdchart.watch.model import View
 from hvdchart.watch.terminal import Screen, line_of, sparkline
+from hvdchart.watch.view_model import View
 from tests.unit.hvdchart.watch import sample
 
 

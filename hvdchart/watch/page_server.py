@@ -15,8 +15,8 @@ from contextlib import contextmanager
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
-from hvdchart.watch.model import View
 from hvdchart.watch.page import document, page, policy
+from hvdchart.watch.view_model import View
 
 _ADDRESS = "127.0.0.1"
 # Seconds after which a stream without news sends a comment: a browser that has gone shows then.

@@ -17,7 +17,7 @@ from hvdchart.errors import FileError, SpecError
 from hvdchart.files import write_atomically
 from hvdchart.plan.model import Plan
 from hvdchart.plan.planner import plan_tree
-from hvdchart.plan.program import needed_modules, used_modules
+from hvdchart.plan.user_code import needed_modules, used_modules
 from hvdchart.project import SPEC_NAME
 from hvdchart.project.default_images import DefaultImage, default_image, misspelt
 from hvdchart.project.named_image import lacked_frameworks

@@ -14,7 +14,7 @@ from hvdchart.run.state.progress import Progress
 from hvdchart.run.state.stalls import Stall
 from hvdchart.run.state.status import State
 
-Part: TypeAlias = Literal["waiting", "training", "lost", "ending"]
+Period: TypeAlias = Literal["waiting", "training", "lost", "ending"]
 
 
 @dataclass(frozen=True)
@@ -49,11 +49,11 @@ class Mark:
 
 @dataclass(frozen=True)
 class Span:
-    """A part of the time line, and which attempt it is of (0 before the first one)."""
+    """A period of the time line, and which attempt it is of (0 before the first one)."""
 
     begin: float
     end: float
-    part: Part
+    period: Period
     attempt: int
 
 

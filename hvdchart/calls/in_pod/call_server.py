@@ -1,8 +1,8 @@
 """Takes calls in the master and starts the ranks of each, one call after the other.
 
-`server.py SECONDS LINE...` is the run's launcher. LINE starts the ranks; it ends when there was no
-call for so many seconds. `server.py connect` joins its standard streams with the server's socket,
-for a caller that starts it with `kubectl exec`. A call ends when its caller goes.
+`call_server.py SECONDS LINE...` is the run's launcher. LINE starts the ranks; it ends when there
+was no call for so many seconds. `call_server.py connect` joins its standard streams with the
+server's socket, for a caller that starts it with `kubectl exec`. A call ends when its caller goes.
 """
 
 from __future__ import annotations
