@@ -36,10 +36,8 @@ class _Command(pyhelm3.Command):  # type: ignore[misc] # pyhelm3 has no types
     """pyhelm3's commands of Helm, started from a list of arguments: pyhelm3 uses a shell."""
 
     def __init__(self, helm: Helm, *options: str) -> None:
-        super().__init__(
-            executable=helm.program, kubecontext=helm.context, history_max_revisions=helm.revisions
-        )
-        self._check_found = helm.check_found
+        super().__init__(history_max_revisions=helm.revisions)
+        self._helm = helm
         self._options = options
 
     async def run(self, command: list[Any], input: bytes | None = None) -> bytes:
@@ -49,12 +47,12 @@ class _Command(pyhelm3.Command):  # type: ignore[misc] # pyhelm3 has no types
         Raises CalledProcessError, whose `stderr` is text, when Helm fails, and HelmError without
         the program.
         """
-        arguments = [self._executable, *map(str, command), *self._options]
-        if self._kubecontext:
-            arguments += ["--kube-context", self._kubecontext]
+        arguments = [self._helm.program, *map(str, command), *self._options]
+        if self._helm.context:
+            arguments += ["--kube-context", self._helm.context]
         # Helm refuses the surrogate pairs with which json.dumps escapes emoji and the like.
         text = json.dumps(json.loads(input), ensure_ascii=False) if input else ""
-        self._check_found()
+        self._helm.check_found()
         code, output, message = run_to_end(arguments, text.encode())
         if code:
             raise subprocess.CalledProcessError(code, command, output, message)
