@@ -31,53 +31,60 @@ IN_A_ROW = 3
 BACKLOG = 1024
 
 
-def is_reached(address: str, port: int) -> bool:
+def is_reached(address: str, port: int, within: float = WITHIN) -> bool:
     """Whether the other pod is reached, which sends the greeting to whoever connects.
 
     That a connection is accepted says nothing: the proxy of a service mesh accepts it in the
     client's own pod, before it connects to the other one.
     """
     try:
-        connection = socket.create_connection((address, port), WITHIN)
+        connection = socket.create_connection((address, port), within)
         with connection, connection.makefile("rb") as stream:
             return stream.read(len(GREETING)) == GREETING
     except OSError:
         return False
 
 
-def probe(address: str) -> str:
+def probe(
+    address: str,
+    admitted: int = ADMITTED,
+    guarded: int = GUARDED,
+    settles: float = SETTLES,
+    within: float = WITHIN,
+    pause: float = PAUSE,
+) -> str:
     """What a pod sees that the policy admits to one port: enforced, open or unknown."""
-    until = time.monotonic() + SETTLES
+    until = time.monotonic() + settles
     found = "unknown"
     failed = 0
     # Failures that have begun are followed to the last one, which may come after the time.
     while failed or time.monotonic() < until:
         # Before and after each failure: the other pod listens.
-        if not is_reached(address, ADMITTED):
+        if not is_reached(address, admitted, within):
             failed = 0
         elif failed == IN_A_ROW:
             return "enforced"
-        elif is_reached(address, GUARDED):
+        elif is_reached(address, guarded, within):
             failed = 0
             found = "open"
         else:
             failed += 1
-        time.sleep(PAUSE)
+        time.sleep(pause)
     return found
 
 
-def serve() -> None:
-    """Send the greeting to whoever connects to one of the ports, for LISTENS seconds.
+def serve(admitted: int = ADMITTED, guarded: int = GUARDED, seconds: float = LISTENS) -> None:
+    """Send the greeting to whoever connects to one of the ports, for so many seconds.
 
     One loop has both ports: as long as the admitted one answers, the guarded one does.
     """
     began = time.monotonic()
     with ExitStack() as stack:
         selector = stack.enter_context(selectors.DefaultSelector())
-        for port in (GUARDED, ADMITTED):
+        for port in (guarded, admitted):
             server = stack.enter_context(_listen(port))
             selector.register(server, selectors.EVENT_READ, server)
-        while time.monotonic() - began < LISTENS:
+        while time.monotonic() - began < seconds:
             for key, _ in selector.select(PAUSE):
                 # A client may have gone.
                 with suppress(OSError), key.data.accept()[0] as connection:

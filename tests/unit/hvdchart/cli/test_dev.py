@@ -131,36 +131,59 @@ def start(
         dev.process.communicate()
 
 
-def test_each_saved_change_is_deployed_on_workers_that_stay(
-    start: Callable[..., Dev], helm: StubProgram
-) -> None:
-    """Also after one that Helm could not deploy. A warning of the plan comes at the first one.
-
-    Kubernetes validates what it has not validated yet: it would drop a misspelt field. Helm keeps
-    two revisions, because it reads all of them several times.
-    """
-    dev = start("--fail-on-nan")
-    values = dev.wait_for_deployed(1)
+def test_the_first_run_begins_anew_and_is_not_repeated(start: Callable[..., Dev]) -> None:
+    values = start("--fail-on-nan").wait_for_deployed(1)
     assert values["launch"]["failOnNaN"] is True
     assert {"name": "OUTPUT_PER_RUN", "value": "1"} in values["worker"]["env"]
-    assert values["code"] == {"files": {"train.py": "first"}}
     assert (values["cleanup"], values["master"]["backoffLimit"]) == ("Never", 0)
+
+
+def test_each_saved_change_is_deployed_also_after_one_that_helm_refuses(
+    start: Callable[..., Dev], helm: StubProgram
+) -> None:
+    dev = start()
     dev.wait_for_log()
     dev.save("second")
     dev.wait_for_error_line("train.py saved: run 2")
-    assert dev.wait_for_deployed(2)["code"] == {"files": {"train.py": "second"}}
+    dev.wait_for_deployed(2)
     helm.answer("upgrade", errors="Error: quota exceeded", code=1)
     dev.save("third")
     dev.wait_for_error_line("quota exceeded")
     answer_as(helm, "hvd")
-    dev.spec.write_text(json.dumps({**WARNED, "values": {"worker": {"podSpec": {"hostnam": "x"}}}}))
     dev.save("fourth")
-    assert dev.wait_for_deployed(4)["code"] == {"files": {"train.py": "fourth"}}
+    dev.wait_for_deployed(4)
+    code = [values["code"] for values in dev.deployed()]
+    texts = ("first", "second", "third", "fourth")
+    assert code == [{"files": {"train.py": text}} for text in texts]
+
+
+@pytest.fixture
+def changed(start: Callable[..., Dev]) -> Dev:
+    """One that has deployed a run, then another script, and then values of its own."""
+    dev = start()
+    dev.wait_for_log()
+    dev.save("second")
+    dev.wait_for_deployed(2)
+    dev.spec.write_text(json.dumps({**WARNED, "values": {"worker": {"podSpec": {"hostnam": "x"}}}}))
+    dev.save("third")
+    dev.wait_for_deployed(3)
+    return dev
+
+
+def test_kubernetes_validates_what_it_has_not_validated_yet(changed: Dev) -> None:
+    """It would drop a misspelt field."""
     without = "--disable-openapi-validation"
-    assert [without in call.arguments for call in dev.upgrades()] == [False, True, True, False]
-    kept = {call.arguments[call.arguments.index("--history-max") + 1] for call in dev.upgrades()}
-    assert kept == {"2"}
-    assert dev.kill().count("warning: volumes output are claims") == 1
+    assert [without in call.arguments for call in changed.upgrades()] == [False, True, False]
+
+
+def test_helm_keeps_two_revisions(changed: Dev) -> None:
+    """It reads all of them several times."""
+    each = [call.arguments for call in changed.upgrades()]
+    assert {words[words.index("--history-max") + 1] for words in each} == {"2"}
+
+
+def test_a_warning_of_the_plan_is_told_once(changed: Dev) -> None:
+    assert changed.kill().count("warning: volumes output are claims") == 1
 
 
 def test_a_change_that_is_no_python_any_more_is_not_deployed(start: Callable[..., Dev]) -> None:

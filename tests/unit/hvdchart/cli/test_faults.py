@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import threading
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -102,13 +103,31 @@ def test_run_of_another_namespace_is_not_found(
     assert "namespace other" in said(done)
 
 
+def be_missing(helm: StubProgram) -> None:
+    helm.path.unlink()
+
+
+def be_old(helm: StubProgram) -> None:
+    fail_all(helm, "unknown flag")
+    helm.answer("version", "v3.12.3")
+
+
+def reach_nothing(helm: StubProgram) -> None:
+    fail_all(helm, "Kubernetes cluster unreachable")
+
+
+def fail_all(helm: StubProgram, why: str) -> None:
+    for command in ("upgrade", "uninstall", "get", "template"):
+        helm.answer(command, errors=f"Error: {why}", code=1)
+
+
 @pytest.mark.parametrize("words", HELM_COMMANDS.values(), ids=HELM_COMMANDS)
 @pytest.mark.parametrize(
-    ("fault", "says"),
+    ("fault", "code", "says"),
     [
-        ("missing", "no program 'helm' is on PATH: install Helm 4 or 3, or name it with `--helm"),
-        ("old", "helm is Helm 3.12.3: install Helm 4, or Helm 3.13 or newer"),
-        ("no cluster", "Kubernetes cluster unreachable; the API server does not answer: check"),
+        (be_missing, 6, "no program 'helm' is on PATH: install Helm 4 or 3, or name it with `--he"),
+        (be_old, 6, "helm is Helm 3.12.3: install Helm 4, or Helm 3.13 or newer"),
+        (reach_nothing, 7, "Kubernetes cluster unreachable; the API server does not answer: check"),
     ],
 )
 def test_helm_that_cannot_be_used_is_named_with_the_remedy(
@@ -116,19 +135,13 @@ def test_helm_that_cannot_be_used_is_named_with_the_remedy(
     running: FakeCluster,
     helm: StubProgram,
     words: tuple[str, ...],
-    fault: str,
+    fault: Callable[[StubProgram], None],
+    code: int,
     says: str,
 ) -> None:
-    unreachable = fault == "no cluster"
-    for command in ("upgrade", "uninstall", "get", "template"):
-        why = "Kubernetes cluster unreachable" if unreachable else "unknown flag"
-        helm.answer(command, errors=f"Error: {why}", code=1)
-    if fault == "old":
-        helm.answer("version", "v3.12.3")
-    if fault == "missing":
-        helm.path.unlink()
+    fault(helm)
     done = hvdchart(*words)
-    assert done.code == (7 if unreachable else 6), done.errors
+    assert done.code == code, done.errors
     assert says in said(done)
 
 

@@ -4,95 +4,92 @@ from __future__ import annotations
 
 import socket
 import threading
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
 
 import pytest
 
+from devtools.common.waiting import wait_until
 from hvdchart.doctor import policy_probe
 from tests.support.fakes.faults import TIMEOUT
 from tests.support.fakes.worker import FakeWorker
 from tests.support.ports import find_port
 
+ADDRESS = "127.0.0.1"
 # What a port sends: the greeting, nothing, or nothing before it ends the connection. A proxy of a
-# service mesh does so where it does not reach the server. At a closed port, nothing listens.
+# service mesh does so where it does not reach the server.
 GREETING = policy_probe.GREETING
 SILENT = None
 ENDS = b""
-CLOSED = b"closed"
-Listen = Callable[..., FakeWorker]
-
-
-@pytest.fixture(autouse=True)
-def ports(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, number in {"SETTLES": 0.3, "PAUSE": 0.02, "WITHIN": 0.2}.items():
-        monkeypatch.setattr(policy_probe, name, number)
-    for name in ("ADMITTED", "GUARDED"):
-        monkeypatch.setattr(policy_probe, name, find_port())
+Ports = Mapping[str, int]
+Listen = Callable[[str, bytes | None], FakeWorker]
 
 
 @pytest.fixture
-def listen() -> Iterator[Listen]:
-    """Let a port send something to whoever connects."""
+def ports() -> Ports:
+    """The port that the policy admits and the other one, of this machine."""
+    return {"admitted": find_port(), "guarded": find_port()}
+
+
+@pytest.fixture
+def listen(ports: Ports) -> Iterator[Listen]:
+    """Let a port send something to whoever connects; at the others, nothing listens."""
     with ExitStack() as stack:
-        yield lambda port, sends: stack.enter_context(FakeWorker(sends, port=port))
+        yield lambda name, sends: stack.enter_context(FakeWorker(sends, port=ports[name]))
+
+
+def probe(ports: Ports, settles: float = 0.3) -> str:
+    return policy_probe.probe(ADDRESS, **ports, settles=settles, within=0.2, pause=0.02)
 
 
 @pytest.mark.parametrize(
-    ("admitted", "guarded", "found"),
+    ("listening", "found"),
     [
-        (GREETING, GREETING, "open"),
-        (GREETING, CLOSED, "enforced"),
-        (GREETING, ENDS, "enforced"),
-        (GREETING, SILENT, "enforced"),
-        (GREETING, b"HTTP/1.1 503 Service Unavailable\r\n", "enforced"),
-        (CLOSED, GREETING, "unknown"),
-        (ENDS, ENDS, "unknown"),
-        (CLOSED, CLOSED, "unknown"),
+        ({"admitted": GREETING, "guarded": GREETING}, "open"),
+        ({"admitted": GREETING}, "enforced"),
+        ({"admitted": GREETING, "guarded": ENDS}, "enforced"),
+        ({"admitted": GREETING, "guarded": SILENT}, "enforced"),
+        ({"admitted": GREETING, "guarded": b"HTTP/1.1 503 Service Unavailable\r\n"}, "enforced"),
+        ({"guarded": GREETING}, "unknown"),
+        ({"admitted": ENDS, "guarded": ENDS}, "unknown"),
+        ({}, "unknown"),
     ],
 )
 def test_policy_is_enforced_if_a_pod_reaches_the_admitted_port_alone(
-    admitted: bytes | None, guarded: bytes | None, found: str, listen: Listen
+    listening: Mapping[str, bytes | None], found: str, listen: Listen, ports: Ports
 ) -> None:
-    for port, sends in ((policy_probe.ADMITTED, admitted), (policy_probe.GUARDED, guarded)):
-        if sends != CLOSED:
-            listen(port, sends)
-    assert policy_probe.probe("127.0.0.1") == found
+    for name, sends in listening.items():
+        listen(name, sends)
+    assert probe(ports) == found
 
 
 @pytest.mark.parametrize("connections", [1, 2])
 def test_connections_that_fail_by_chance_are_no_sign_of_a_policy(
-    connections: int, listen: Listen
+    connections: int, listen: Listen, ports: Ports
 ) -> None:
-    listen(policy_probe.ADMITTED, GREETING)
-    listen(policy_probe.GUARDED, GREETING).lost = connections
-    assert policy_probe.probe("127.0.0.1") == "open"
+    listen("admitted", GREETING)
+    listen("guarded", GREETING).lost = connections
+    assert probe(ports) == "open"
 
 
-def test_policy_may_need_seconds_to_hold(listen: Listen, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(policy_probe, "SETTLES", TIMEOUT)
-    listen(policy_probe.ADMITTED, GREETING)
-    later = threading.Timer(0.3, listen(policy_probe.GUARDED, GREETING).close)
+def test_policy_may_need_seconds_to_hold(listen: Listen, ports: Ports) -> None:
+    listen("admitted", GREETING)
+    later = threading.Timer(0.3, listen("guarded", GREETING).close)
     later.start()
-    assert policy_probe.probe("127.0.0.1") == "enforced"
+    assert probe(ports, settles=TIMEOUT) == "enforced"
     later.join()
 
 
 def test_pod_that_listens_greets_at_the_guarded_port_once_it_does_at_the_admitted_one(
-    monkeypatch: pytest.MonkeyPatch,
+    ports: Ports,
 ) -> None:
     """Again and again, also after clients that go at once."""
-    listening = threading.Thread(target=policy_probe.main, args=["listen"])
+    listening = threading.Thread(target=policy_probe.serve, kwargs={**ports, "seconds": 3.0})
     listening.start()
-    try:
-        until = time.monotonic() + TIMEOUT
-        while not policy_probe.is_reached("127.0.0.1", policy_probe.ADMITTED):
-            assert time.monotonic() < until
-        socket.create_connection(("127.0.0.1", policy_probe.GUARDED)).close()
-        for _ in range(2):
-            assert policy_probe.is_reached("127.0.0.1", policy_probe.GUARDED)
-    finally:
-        monkeypatch.setattr(policy_probe, "LISTENS", 0.0)
-        listening.join(TIMEOUT)
+    admitted, guarded = ports.values()
+    wait_until(lambda: policy_probe.is_reached(ADDRESS, admitted), TIMEOUT, "it listens")
+    socket.create_connection((ADDRESS, guarded)).close()
+    assert policy_probe.is_reached(ADDRESS, guarded)
+    assert policy_probe.is_reached(ADDRESS, guarded)
+    listening.join(TIMEOUT)
     assert not listening.is_alive()

@@ -106,13 +106,19 @@ SPAWN = f"import torch.distributed as dist, os\ndef work(rank):{ASSIGNED}"
     ],
 )
 def test_ranks_that_meet_on_their_own_worker_are_a_warning(script: str, place: str) -> None:
-    for count in (1, 2):
-        plan = plan_code(
-            {"train.py": script}, node=f"{{name: x, count: {count}, coresPerSocket: 4}}"
-        )
-        warnings = [line for line in plan.warnings if "trains alone" in line]
-        assert len(warnings) == bool(place and count > 1)
-        assert all(line.startswith(place) for line in warnings)
+    warnings = warnings_of_meeting(script, 2)
+    assert len(warnings) == bool(place)
+    assert all(line.startswith(place) for line in warnings)
+
+
+def test_ranks_of_one_worker_may_meet_on_it() -> None:
+    assert warnings_of_meeting(SPAWN.format("localhost"), 1) == []
+
+
+def warnings_of_meeting(script: str, workers: int) -> list[str]:
+    node = f"{{name: x, count: {workers}, coresPerSocket: 4}}"
+    plan = plan_code({"train.py": script}, node=node)
+    return [line for line in plan.warnings if "trains alone" in line]
 
 
 @pytest.mark.parametrize(

@@ -141,29 +141,38 @@ def test_shared_memory_grows_with_ranks_up_to_a_quarter(
 STATE = "apiVersion: hvdchart/v1\nname: a\nimage: {repository: r}\n"
 
 
+def plan_with_state(group: str, state: str) -> Plan:
+    nodes = f"nodes: [{{name: w, coresPerSocket: 8, {group}}}]\n"
+    spec = parse_spec(f"{STATE}{nodes}train: {{command: [python], state: {state}}}")
+    return make_plan(spec)
+
+
 @pytest.mark.parametrize(
-    ("group", "state", "found"),
+    ("group", "state", "size"),
     [
-        ("memory: 64Gi", "100Mi", "1224Mi"),
-        ("memory: 64Gi", "40Gi", "80Gi (2 x 40Gi of `train.state`), and a worker of"),
-        ("tuning: {shm: 2Gi}", "1500Mi", "and a worker of nodes[0] has 2Gi of shared memory"),
+        ("count: 2, memory: 64Gi", "100Mi", "1224Mi"),
         # A worker has the shards of its ranks, and copies of as many.
-        ("memory: 64Gi", "100Mi, sharded: true", "1224Mi"),
+        ("count: 2, memory: 64Gi", "100Mi, sharded: true", "1224Mi"),
         ("count: 4, memory: 64Gi", "100Mi, sharded: true", "1124Mi"),
         ("count: 1, memory: 64Gi", "100Mi, sharded: true", "1224Mi"),
         ("count: 4, minimum: 2, memory: 64Gi", "100Mi, sharded: true", "1224Mi"),
+    ],
+)
+def test_a_state_has_shared_memory_twice(group: str, state: str, size: str) -> None:
+    assert memory_text(plan_with_state(group, state).shm) == size
+
+
+@pytest.mark.parametrize(
+    ("group", "state", "says"),
+    [
+        ("memory: 64Gi", "40Gi", "80Gi (2 x 40Gi of `train.state`), and a worker of"),
+        ("tuning: {shm: 2Gi}", "1500Mi", "and a worker of nodes[0] has 2Gi of shared memory"),
         ("memory: 64Gi", "40Gi, sharded: true", "needs 80Gi (2 x 2 x 20Gi, its part of"),
     ],
 )
-def test_a_state_is_planned_twice_or_refused(group: str, state: str, found: str) -> None:
-    count = "" if "count" in group else "count: 2, "
-    nodes = f"nodes: [{{name: w, {count}coresPerSocket: 8, {group}}}]\n"
-    spec = parse_spec(f"{STATE}{nodes}train: {{command: [python], state: {state}}}")
-    if found.endswith("Mi"):
-        assert memory_text(make_plan(spec).shm) == found
-    else:
-        with pytest.raises(SpecError, match=re.escape(found)):
-            make_plan(spec)
+def test_a_state_that_does_not_fit_twice_is_refused(group: str, state: str, says: str) -> None:
+    with pytest.raises(SpecError, match=re.escape(says)):
+        plan_with_state(f"count: 2, {group}", state)
 
 
 STATIC = "cpuManager: static, memory: 8Gi, coresPerSocket: "
