@@ -96,9 +96,10 @@ def test_progress_bar_of_a_rank_is_seen_before_its_line_ends(
 def test_a_view_that_cannot_be_had_ends_no_call(
     kernel: _Display, fake_cluster: FakeCluster
 ) -> None:
-    with beside_call(Cluster.connect(), "hvd", Kubectl("team"), print) as write:
+    with beside_call(Cluster.connect(), "none", Kubectl("team"), print) as write:
         write("x")
-    assert kernel.shown == []
+    # The view of an earlier test may still come.
+    assert not any("run none" in html for _, html in kernel.shown)
 
 
 @needs_browser
