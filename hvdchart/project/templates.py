@@ -85,7 +85,7 @@ TEMPLATES = {
     )
 }
 _SPEC = """\
-# What trains, and on which nodes. `hvdchart schema` prints all keys.
+# What trains, and on which nodes. docs/spec.md lists all keys.
 apiVersion: hvdchart/v1
 name: {name}
 nodes:
