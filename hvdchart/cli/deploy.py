@@ -31,8 +31,7 @@ def deploy(
     code: options.Code = None,
     *,
     install: options.InstallOptions,
-    detach: options.Detach = False,
-    wait: options.Wait = False,
+    follow: options.FollowOptions,
     diff: Diff = False,
     no_push: NoPush = False,
     builder: options.Builder = None,
@@ -97,6 +96,6 @@ def deploy(
         helm,
         present,
         create_namespace=install.create_namespace,
-        detach=detach,
-        wait=wait,
+        detach=follow.detach,
+        wait=follow.wait,
     )

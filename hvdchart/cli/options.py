@@ -220,6 +220,21 @@ class InstallOptions:
         return connect_with_helm(self.context, self.namespace, self.helm_program)
 
 
+@dataclass(frozen=True)
+class FollowOptions:
+    """What a command that installs a run shows of it. Raises BadParameter for two answers."""
+
+    detach: Detach = False
+    wait: Wait = False
+
+    def __post_init__(self) -> None:
+        if self.detach and self.wait:
+            raise typer.BadParameter(
+                "--detach and --wait exclude each other: --detach returns at once, and --wait "
+                "when the run has ended"
+            )
+
+
 def connect_to_run(
     name: str | None, context: str | None, namespace: str | None
 ) -> tuple[Cluster, str]:

@@ -31,8 +31,7 @@ def run(
         ),
     ] = None,
     install: options.InstallOptions,
-    detach: options.Detach = False,
-    wait: options.Wait = False,
+    follow: options.FollowOptions,
 ) -> None:
     """Run a script on a few workers, without a spec.
 
@@ -78,6 +77,6 @@ def run(
         cluster,
         helm,
         create_namespace=install.create_namespace,
-        detach=detach,
-        wait=wait,
+        detach=follow.detach,
+        wait=follow.wait,
     )

@@ -173,6 +173,10 @@ def test_deploy_of_a_run_that_helm_leaves_as_it_is_reports_its_state(
     assert says in done.errors
 
 
+def test_run_is_either_left_at_once_or_waited_for(hvdchart: Command, spec: Path) -> None:
+    assert hvdchart("deploy", spec, "--detach", "--wait").code == 2
+
+
 def test_deploy_of_a_run_that_failed_and_helm_leaves_as_it_is_fails_also_unfollowed(
     hvdchart: Command, fake_cluster: FakeCluster, spec: Path
 ) -> None:
