@@ -79,9 +79,20 @@ class Seen:
         return str(labels["hvdchart/revision"])
 
 
+def roll_back(place: Namespace, version: str) -> Seen:
+    """Roll back to the first revision, and look at the objects."""
+    done = place.helm("rollback", "hvd", "1", version=version)
+    assert done.returncode == 0, done.stderr
+    return look(place, done.stdout)
+
+
 def see(place: Namespace, version: str, chart: Path, *values: Values) -> Seen:
     """Upgrade or install, and look at the objects."""
-    notes = upgrade(place, version, chart, *values)
+    return look(place, upgrade(place, version, chart, *values))
+
+
+def look(place: Namespace, notes: str) -> Seen:
+    """The objects of the run now."""
     items = place.get(KINDS)["items"]
     config_maps = of_kind(items, "ConfigMap")
     return Seen(

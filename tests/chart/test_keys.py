@@ -64,7 +64,8 @@ def test_helm_makes_the_keys(keys: dict[str, Keys]) -> None:
         assert made.keys() == {"tls.crt", "tls.key", "ca.crt"}
 
 
-def test_helm_makes_the_keys_once(keys: dict[str, Keys]) -> None:
+@pytest.mark.promise("upgrade keeps the keys")
+def test_upgrade_keeps_the_keys(keys: dict[str, Keys]) -> None:
     assert keys["again"] == keys["installed"]
 
 

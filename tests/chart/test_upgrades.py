@@ -19,6 +19,7 @@ from tests.chart.releases import (
     end,
     read_keys,
     refuse,
+    roll_back,
     see,
     upgrade,
     wait_for_default_account,
@@ -37,6 +38,7 @@ def going_on(kubeconfig: Path, newer: Path, request: pytest.FixtureRequest) -> d
             "newer": see(place, request.param, newer, RUN, {"metrics": {"enabled": True}}),
             "longer": see(place, request.param, newer, RUN, longer),
             "other command": see(place, request.param, newer, RUN, OTHER_COMMAND),
+            "rolled back": roll_back(place, request.param),
         }
 
 
@@ -83,6 +85,14 @@ def test_next_run_uses_the_programs_of_the_newer_chart(going_on: dict[str, Seen]
     after = going_on["other command"]
     assert not before & after.programs
     assert not before & after.config_maps.keys()
+
+
+def test_rollback_is_the_first_run_with_the_programs_of_its_own_chart(
+    going_on: dict[str, Seen],
+) -> None:
+    after = going_on["rolled back"]
+    assert after.job_name == going_on["installed"].job_name
+    assert after.programs == going_on["installed"].programs
 
 
 @pytest.mark.parametrize("version", HELMS)

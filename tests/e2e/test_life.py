@@ -1,4 +1,4 @@
-"""The life of a run on a real cluster: upgrades, roll-backs, retries, deadlines, time to live."""
+"""The life of a run on a real cluster: upgrades, roll-backs, retries, deadlines."""
 
 from __future__ import annotations
 
@@ -37,101 +37,44 @@ def generations(namespace: Namespace) -> dict[str, Any]:
     return {item["metadata"]["uid"]: item["metadata"].get("generation") for item in own}
 
 
-@dataclass(frozen=True)
-class Run:
-    """What a run is known by later: its Job, and the keys of the release."""
-
-    job: str
-    keys: Any
-
-    @classmethod
-    def of(cls, namespace: Namespace) -> Run:
-        return cls(namespace.job("hvd"), namespace.keys("hvd"))
-
-
 @pytest.fixture(scope="class")
-def helm(request: pytest.FixtureRequest) -> str:
-    """The Helm of the class."""
-    return str(request.cls.HELM)
-
-
-@pytest.fixture(scope="class")
-def installed(namespace: Namespace, helm: str) -> Run:
-    """A run has finished, and its workers are gone."""
-    namespace.install("hvd", values(cleanup="Always"), version=helm)
+def installed(namespace: Namespace) -> str:
+    """The Job of a run that has finished, and whose workers are gone."""
+    namespace.install("hvd", values(cleanup="Always"))
     assert_trained(namespace, "hvd")
     namespace.wait_for_no_workers("hvd")
-    return Run.of(namespace)
+    return namespace.job("hvd")
 
 
 @pytest.fixture(scope="class")
-def upgraded(installed: Run, namespace: Namespace, helm: str) -> Run:
-    """An upgrade has come with the same values."""
-    namespace.upgrade("hvd", values(cleanup="Always"), version=helm)
+def changed(installed: str, namespace: Namespace) -> str:
+    """An upgrade has come with other values, and its run has ended. The first Job is returned."""
+    env = values()["worker"]["env"]
+    more = values(worker={"env": [*env, {"name": "CHANGED", "value": "yes"}]})
+    namespace.upgrade("hvd", more)
+    namespace.wait_for_end("hvd")
     return installed
 
 
 @pytest.fixture(scope="class")
-def expired(upgraded: Run, namespace: Namespace, helm: str) -> Run:
-    """A time to live has removed the Job and all pods, and another upgrade has come after that."""
-    mortal = values(cleanup="Always", master={"ttlSecondsAfterFinished": 0})
-    namespace.upgrade("hvd", mortal, version=helm)
-    namespace.kubectl("wait", f"job/{upgraded.job}", "--for=delete", "--timeout=180s")
-    namespace.kubectl("wait", "pods", "--all", "--for=delete", "--timeout=180s")
-    namespace.upgrade("hvd", mortal, version=helm)
-    return upgraded
-
-
-@pytest.fixture(scope="class")
-def changed(expired: Run, namespace: Namespace, helm: str) -> Run:
-    """An upgrade has come with other values, and its run has ended. The first run is returned."""
-    env = values()["worker"]["env"]
-    more = values(worker={"env": [*env, {"name": "CHANGED", "value": "yes"}]})
-    namespace.upgrade("hvd", more, version=helm)
-    namespace.wait_for_end("hvd")
-    return expired
-
-
-@pytest.fixture(scope="class")
-def rolled_back(changed: Run, namespace: Namespace, helm: str) -> Run:
+def rolled_back(changed: str, namespace: Namespace) -> str:
     """The release has its first values again."""
-    done = namespace.helm("rollback", "hvd", "1", version=helm)
+    done = namespace.helm("rollback", "hvd", "1")
     assert done.returncode == 0, done.stderr
     return changed
 
 
 class TestUpgrades:
-    HELM = "helm4"
-
-    def test_same_values_start_no_run(self, upgraded: Run, namespace: Namespace) -> None:
-        assert namespace.job("hvd") == upgraded.job
-        assert namespace.replicas("hvd-worker") == 0, "the workers of a finished run came back"
-
-    def test_run_that_its_time_to_live_has_removed_does_not_begin_again(
-        self, expired: Run, namespace: Namespace
-    ) -> None:
-        assert namespace.jobs("hvd") == []
-        assert namespace.replicas("hvd-worker") == 0
-
-    def test_other_values_start_a_run(self, changed: Run, namespace: Namespace) -> None:
-        assert changed.job not in namespace.jobs("hvd"), "a changed run kept its old Job"
+    def test_other_values_start_a_run(self, changed: str, namespace: Namespace) -> None:
+        assert changed not in namespace.jobs("hvd"), "a changed run kept its old Job"
         assert_trained(namespace, "hvd")
-
-    @pytest.mark.promise("upgrade keeps the keys")
-    def test_upgrade_keeps_the_keys(self, changed: Run, namespace: Namespace) -> None:
-        assert namespace.keys("hvd") == changed.keys
 
     def test_rollback_starts_the_first_run_again(
-        self, rolled_back: Run, namespace: Namespace
+        self, rolled_back: str, namespace: Namespace
     ) -> None:
-        assert namespace.job("hvd") == rolled_back.job
+        assert namespace.job("hvd") == rolled_back
         assert_trained(namespace, "hvd")
         namespace.wait_for_no_workers("hvd")
-
-
-@pytest.mark.rare
-class TestUpgradesWithHelm3(TestUpgrades):
-    HELM = "helm3"
 
 
 def sync(namespace: Namespace, run: Values) -> str:
@@ -164,11 +107,11 @@ def sync(namespace: Namespace, run: Values) -> str:
 
 @dataclass(frozen=True)
 class Synced:
-    """What was synced first, its rendered text, and its run."""
+    """What was synced first, its rendered text, and the Job of its run."""
 
     values: Values
     text: str
-    run: Run
+    job: str
 
 
 def workers_of_the_page() -> Values:
@@ -184,13 +127,13 @@ def synced(namespace: Namespace) -> Synced:
     run = values(worker={"number": 1, "slots": workers_of_the_page()["slots"]})
     text = sync(namespace, run)
     namespace.assert_completes("hvd")
-    return Synced(run, text, Run.of(namespace))
+    return Synced(run, text, namespace.job("hvd"))
 
 
 @pytest.fixture(scope="class")
 def deleted(synced: Synced, namespace: Namespace) -> Synced:
     """Somebody has deleted the Job of the finished run."""
-    namespace.kubectl("delete", "job", synced.run.job)
+    namespace.kubectl("delete", "job", synced.job)
     return synced
 
 
@@ -234,7 +177,7 @@ class TestSyncedManifests:
     def test_finished_run_is_not_repeated_by_a_new_job(
         self, made_again: Synced, namespace: Namespace
     ) -> None:
-        assert namespace.job("hvd") == made_again.run.job
+        assert namespace.job("hvd") == made_again.job
         log = namespace.log("hvd")
         assert "this run already finished at" in log
         assert "$ mpirun" not in log
@@ -243,15 +186,10 @@ class TestSyncedManifests:
     def test_other_values_start_a_run_and_prune_the_job_before(
         self, synced_with_more_workers: Synced, namespace: Namespace
     ) -> None:
-        assert namespace.job("hvd") != synced_with_more_workers.run.job
+        assert namespace.job("hvd") != synced_with_more_workers.job
         assert_trained(namespace, "hvd")
         namespace.wait_for_no_workers("hvd")
         assert namespace.replicas("hvd-worker") == 0
-
-    def test_other_values_keep_the_keys(
-        self, synced_with_more_workers: Synced, namespace: Namespace
-    ) -> None:
-        assert namespace.keys("hvd") == synced_with_more_workers.run.keys
 
 
 ENDLESS: Values = {"args": ["python3", "-c", SLEEP], "backoffLimit": 0}
