@@ -1,4 +1,4 @@
-"""`hvdchart run`: what its options become in the ranks, and scripts that cannot train."""
+"""`hvdchart run`: what its options become in the ranks, and a script that cannot train."""
 
 from __future__ import annotations
 
@@ -18,13 +18,6 @@ limits = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_by
 limit = int(next(Path(each) for each in limits if Path(each).is_file()).read_text()) >> 20
 print("RANK", os.environ["RANK"], *given, limit, flush=True)
 """
-# What each script does, how the run must end, and what its message names.
-BROKEN = {
-    "lacks a module": ("import pandas_of_nobody\n", "add pandas_of_nobody to requirements.txt"),
-    "lacks a file": ("open('/none/data.csv')\n", "No such file or directory: '/none/data.csv'"),
-    "is no Python": ("def f(:\n", "SyntaxError"),
-    "takes all memory": ("x = b'x' * (1 << 30)\n", "`--memory` to 1024Mi"),
-}
 
 
 def image_of(image: dict[str, str]) -> list[str]:
@@ -48,26 +41,14 @@ def test_options_reach_the_ranks(
     done = hvdchart(namespace, "run", str(script), *options, *here(namespace))
     lines = [line for line in done.stdout.splitlines() if "RANK" in line]
     assert sorted(lines) == [f"[{n}] RANK {n} 2 hidden hidden True 256" for n in (0, 1)]
-    alone = ask(namespace, "logs", "train", "--rank", "1", "--no-follow").stdout
-    assert ("RANK 1" in alone, "RANK 0" in alone) == (True, False)
 
 
-@pytest.mark.parametrize(("text", "says"), BROKEN.values(), ids=BROKEN)
 def test_broken_script_ends_after_one_attempt_with_its_remedy(
-    namespace: Namespace, python_image: dict[str, str], script: Path, text: str, says: str
+    namespace: Namespace, python_image: dict[str, str], script: Path
 ) -> None:
-    script.write_text(text)
+    script.write_text("import pandas_of_nobody\n")
     options = ["--memory", "512Mi", *image_of(python_image)]
     hvdchart(namespace, "run", str(script), *options, *here(namespace), code=8)
     status = ask(namespace, "status", "train", code=None).stdout
-    assert says in status
+    assert "add pandas_of_nobody to requirements.txt" in status
     assert "attempt 2" not in status
-
-
-def test_run_that_no_node_can_hold_is_refused(
-    namespace: Namespace, python_image: dict[str, str], script: Path
-) -> None:
-    script.write_text("pass\n")
-    options = ["--workers", "9000", *image_of(python_image)]
-    done = hvdchart(namespace, "run", str(script), *options, *here(namespace), code=7)
-    assert "`--force` where the cluster will grow" in done.stderr
