@@ -36,6 +36,12 @@ def seen(log: str) -> list[dict[str, object]]:
     return sorted(entries, key=lambda entry: entry["rank"])
 
 
+def keys_of(namespace: Namespace, release: str, generation: int = 1) -> list[str]:
+    """The keys, certificates and authorities of a release's master and workers."""
+    secrets = namespace.keys(release, generation).values()
+    return [content for data in secrets for content in data.values()]
+
+
 def assert_trained(namespace: Namespace, release: str, uid: int = 1000) -> None:
     """Every rank ran once, where it should and with its worker's environment."""
     namespace.assert_completes(release)

@@ -12,7 +12,7 @@ from ruamel.yaml import YAML
 
 from devtools.toolchain.kubectl import Kubectl
 from tests.e2e.command import hvdchart
-from tests.e2e.quick_runs import assert_trained, values
+from tests.e2e.quick_runs import assert_trained, keys_of, values
 from tests.support.gitops import documented
 from tests.support.namespace import CHART, Namespace, Values
 
@@ -37,44 +37,85 @@ def generations(namespace: Namespace) -> dict[str, Any]:
     return {item["metadata"]["uid"]: item["metadata"].get("generation") for item in own}
 
 
+def workers(namespace: Namespace) -> list[dict[str, Any]]:
+    """The metadata of the worker pods."""
+    listed = namespace.get("pods", "--selector", "app.kubernetes.io/component=worker")
+    return [pod["metadata"] for pod in listed["items"]]
+
+
+@dataclass(frozen=True)
+class Trained:
+    """The Job of a run that has finished, and the UIDs of its workers, which stay."""
+
+    job: str
+    workers: set[str]
+
+
 @pytest.fixture(scope="class")
-def installed(namespace: Namespace) -> str:
-    """The Job of a run that has finished, and whose workers are gone."""
-    namespace.install("hvd", values(cleanup="Always"))
+def installed(namespace: Namespace) -> Trained:
+    """The first run of the release."""
+    namespace.install("hvd", values(cleanup="Never"))
     assert_trained(namespace, "hvd")
-    namespace.wait_for_no_workers("hvd")
-    return namespace.job("hvd")
+    return Trained(namespace.job("hvd"), {pod["uid"] for pod in workers(namespace)})
 
 
 @pytest.fixture(scope="class")
-def changed(installed: str, namespace: Namespace) -> str:
-    """An upgrade has come with other values, and its run has ended. The first Job is returned."""
-    env = values()["worker"]["env"]
-    more = values(worker={"env": [*env, {"name": "CHANGED", "value": "yes"}]})
-    namespace.upgrade("hvd", more)
+def changed(installed: Trained, namespace: Namespace) -> Trained:
+    """Other values have come, and their run has ended. The first run is returned."""
+    env = [*values()["worker"]["env"], {"name": "CHANGED", "value": "yes"}]
+    worker = {"podLabels": {"changed": "yes"}, "env": env}
+    namespace.upgrade("hvd", values(cleanup="Never", worker=worker))
     namespace.wait_for_end("hvd")
     return installed
 
 
 @pytest.fixture(scope="class")
-def rolled_back(changed: str, namespace: Namespace) -> str:
+def rolled_back(changed: Trained, namespace: Namespace) -> Trained:
     """The release has its first values again."""
     done = namespace.helm("rollback", "hvd", "1")
     assert done.returncode == 0, done.stderr
     return changed
 
 
+@pytest.fixture(scope="class")
+def rotated(rolled_back: Trained, namespace: Namespace) -> list[str]:
+    """Another generation of keys has come. The keys before are returned."""
+    before = keys_of(namespace, "hvd")
+    rotate = ["--reuse-values", "--set", "agent.generation=2,master.generation=2"]
+    done = namespace.helm("upgrade", "hvd", str(CHART), *rotate)
+    assert done.returncode == 0, done.stderr
+    return before
+
+
 class TestUpgrades:
-    def test_other_values_start_a_run(self, changed: str, namespace: Namespace) -> None:
-        assert changed not in namespace.jobs("hvd"), "a changed run kept its old Job"
+    def test_other_values_start_a_run(self, changed: Trained, namespace: Namespace) -> None:
+        assert changed.job not in namespace.jobs("hvd"), "a changed run kept its old Job"
         assert_trained(namespace, "hvd")
 
+    def test_running_workers_are_replaced(self, changed: Trained, namespace: Namespace) -> None:
+        after = workers(namespace)
+        assert not changed.workers & {pod["uid"] for pod in after}
+        assert {pod["labels"]["changed"] for pod in after} == {"yes"}
+
     def test_rollback_starts_the_first_run_again(
-        self, rolled_back: str, namespace: Namespace
+        self, rolled_back: Trained, namespace: Namespace
     ) -> None:
-        assert namespace.job("hvd") == rolled_back
+        assert namespace.job("hvd") == rolled_back.job
         assert_trained(namespace, "hvd")
-        namespace.wait_for_no_workers("hvd")
+
+    @pytest.mark.promise("keys are rotated by one upgrade")
+    def test_keys_are_rotated_by_one_upgrade(
+        self, rotated: list[str], namespace: Namespace
+    ) -> None:
+        assert not {*rotated} & {*keys_of(namespace, "hvd", generation=2)}
+        assert_trained(namespace, "hvd")
+
+
+def test_upgrade_replaces_workers_that_never_started(namespace: Namespace) -> None:
+    """Nothing rolls out to pods that wait for an image that does not exist, but the master does."""
+    namespace.install("hvd", values(worker={"image": {"repository": "no-such-image"}}))
+    namespace.upgrade("hvd", values())
+    assert_trained(namespace, "hvd")
 
 
 def sync(namespace: Namespace, run: Values) -> str:

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from devtools.common.waiting import PROGRAM_PAUSE, wait_until
-from tests.e2e.quick_runs import assert_trained, values
-from tests.support.namespace import CHART, Namespace
+from tests.e2e.quick_runs import assert_trained, keys_of, values
+from tests.support.namespace import Namespace
 
 RELEASES = ("one", "two")
 
@@ -38,10 +38,10 @@ def all_names(namespace: Namespace) -> list[str]:
 
 @pytest.mark.usefixtures("two_releases")
 class TestTwoReleases:
+    @pytest.mark.parametrize("release", RELEASES)
     @pytest.mark.promise("two releases train side by side")
-    def test_two_releases_train_side_by_side(self, namespace: Namespace) -> None:
-        for release in RELEASES:
-            assert_trained(namespace, release)
+    def test_two_releases_train_side_by_side(self, namespace: Namespace, release: str) -> None:
+        assert_trained(namespace, release)
 
     @pytest.mark.parametrize("release", RELEASES)
     def test_workers_are_gone_after_the_end(self, namespace: Namespace, release: str) -> None:
@@ -49,9 +49,9 @@ class TestTwoReleases:
         assert namespace.replicas(f"{release}-worker") == 0
 
     def test_no_key_is_that_of_another_release(self, namespace: Namespace) -> None:
-        secrets = [data for release in RELEASES for data in namespace.keys(release).values()]
+        keys = [key for release in RELEASES for key in keys_of(namespace, release)]
         # Of a master and of the workers, each with a key, a certificate and an authority.
-        assert len({content for data in secrets for content in data.values()}) == 4 * 3
+        assert len({*keys}) == 4 * 3
 
     def test_uninstall_leaves_nothing_and_the_other_release_stays(
         self, uninstalled: None, namespace: Namespace
@@ -67,45 +67,31 @@ class TestTwoReleases:
         assert {"two-agent-master", "two-agent-worker"} <= set(all_names(namespace))
 
 
-def test_printed_command_is_the_one_that_ran(namespace: Namespace) -> None:
-    namespace.install("hvd", values(launch={"options": ["--tag-output"]}))
-    assert_trained(namespace, "hvd")
-    log = namespace.log("hvd")
-    printed = next(line for line in log.splitlines() if "$ mpirun" in line)
-    assert "-np 4 --hostfile /horovod/generated/hostfile" in printed
-    assert "--tag-output" in printed
-    # The option did what it does: Open MPI names the rank on each line.
-    assert "[1,0]<stdout>" in log
+@pytest.fixture(scope="class")
+def log_of_mpirun(namespace: Namespace) -> str:
+    """The master's log of a run with an option for mpirun, whose workers stay."""
+    return namespace.train("hvd", values(launch={"options": ["--tag-output"]}, cleanup="Never"))
 
 
-@pytest.mark.promise("run trains as any user id")
-def test_run_trains_as_any_user_id(namespace: Namespace) -> None:
-    context = {"runAsUser": 123456, "runAsGroup": 0, "fsGroup": 123456}
-    namespace.install("hvd", values(podSecurityContext=context))
-    assert_trained(namespace, "hvd", uid=123456)
+class TestMpirun:
+    def test_printed_command_is_the_one_that_ran(self, log_of_mpirun: str) -> None:
+        (printed,) = [line for line in log_of_mpirun.splitlines() if "$ mpirun" in line]
+        assert "--tag-output" in printed
+        # The option did what it does: Open MPI names the rank on each line.
+        assert "[1,0]<stdout>" in log_of_mpirun
 
-
-def test_mpirun_starts_its_daemons_by_the_agents(namespace: Namespace) -> None:
-    log = namespace.train("hvd", values(cleanup="Never"))
-    assert "$ mpirun" in log
-    for worker in ("hvd-worker-0", "hvd-worker-1"):
+    @pytest.mark.parametrize("worker", ["hvd-worker-0", "hvd-worker-1"])
+    def test_daemons_are_started_by_the_agents(
+        self, log_of_mpirun: str, namespace: Namespace, worker: str
+    ) -> None:
         shown = namespace.kubectl("logs", worker, "--container", "worker")
-        assert "ready for ranks: agent on port 2222" in shown
         line = r"agent connection from \S+: fence number \d+, argv [0-9a-f]{12}, ended: 0$"
         assert re.search(line, shown, re.M), shown
 
 
-def test_mpirun_in_a_script_of_the_users_own_uses_the_workers(namespace: Namespace) -> None:
-    """As on one machine, it names no host; each MPI has a variable that names its host file."""
-    script = "cd /tmp && mpirun -np 4 --bind-to none sh -c 'echo ON $HVD_POD'"
-    master = {"args": ["sh", "-c", script]}
-    log = namespace.train("hvd", values(launch={"mode": "custom"}, master=master))
-    shown = sorted(line for line in log.splitlines() if line.startswith("ON "))
-    assert shown == [f"ON hvd-worker-{number}" for number in (0, 0, 1, 1)]
-
-
-# As a script of a user's own does, which finds the command on PATH.
-VISIT = r"""
+# As a script of a user's own does, which finds the commands on PATH.
+SCRIPT = r"""
+(cd /tmp && mpirun -np 4 --bind-to none sh -c 'echo ON $HVD_POD')
 while read -r host slots; do
     ssh -n -o BatchMode=yes "$host" 'echo "AT $HVD_POD $MARK"'
     ssh -n "$host" '/horovod/generated/bin/ssh hvd-worker-0 true || echo "NONE $? $HVD_POD"'
@@ -116,34 +102,39 @@ ssh -n elsewhere true || echo "CODE $? of another host"
 
 
 @pytest.fixture(scope="class")
-def lines_of_visit(namespace: Namespace) -> list[str]:
-    """What a script has printed that starts programs on all hosts by the command `ssh`."""
+def lines_of_script(namespace: Namespace) -> list[str]:
+    """What a script has printed that starts programs on all hosts by `mpirun` and by `ssh`."""
     worker = {"env": [{"name": "MARK", "value": "a 'b'  \"$c\""}]}
-    master = {"args": ["sh", "-c", VISIT], "backoffLimit": 0}
+    master = {"args": ["sh", "-c", SCRIPT], "backoffLimit": 0}
     run = values(worker=worker, master=master, launch={"mode": "custom"})
     return namespace.train("hvd", run).splitlines()
 
 
-class TestCommandThatUsesSsh:
-    """The master's own command of this name, which asks the agents of the workers."""
+class TestCommandOfTheUsersOwn:
+    """Its `ssh` is the master's own command of this name, which asks the agents of the workers."""
+
+    def test_mpirun_uses_the_workers(self, lines_of_script: list[str]) -> None:
+        """As on one machine, it names no host; each MPI has a variable that names its host file."""
+        shown = sorted(line for line in lines_of_script if line.startswith("ON "))
+        assert shown == [f"ON hvd-worker-{number}" for number in (0, 0, 1, 1)]
 
     def test_program_runs_on_the_host_with_the_workers_environment(
-        self, lines_of_visit: list[str]
+        self, lines_of_script: list[str]
     ) -> None:
-        shown = [line for line in lines_of_visit if line.startswith("AT ")]
+        shown = [line for line in lines_of_script if line.startswith("AT ")]
         assert shown == [f"AT hvd-worker-{number} a 'b'  \"$c\"" for number in (0, 1)]
 
     def test_program_reads_its_input_and_its_exit_code_is_that_of_the_command(
-        self, lines_of_visit: list[str]
+        self, lines_of_script: list[str]
     ) -> None:
-        assert lines_of_visit.count("CODE 7 slots=2") == 2
+        assert lines_of_script.count("CODE 7 slots=2") == 2
 
-    def test_host_that_is_not_of_the_run_is_refused(self, lines_of_visit: list[str]) -> None:
-        assert "CODE 255 of another host" in lines_of_visit
-        assert any("elsewhere is no worker of this run" in line for line in lines_of_visit)
+    def test_host_that_is_not_of_the_run_is_refused(self, lines_of_script: list[str]) -> None:
+        assert "CODE 255 of another host" in lines_of_script
+        assert any("elsewhere is no worker of this run" in line for line in lines_of_script)
 
-    def test_workers_start_nothing_in_other_workers(self, lines_of_visit: list[str]) -> None:
-        shown = [line for line in lines_of_visit if line.startswith("NONE ")]
+    def test_workers_start_nothing_in_other_workers(self, lines_of_script: list[str]) -> None:
+        shown = [line for line in lines_of_script if line.startswith("NONE ")]
         assert shown == ["NONE 255 hvd-worker-0", "NONE 255 hvd-worker-1"]
 
 
@@ -155,12 +146,24 @@ def test_run_trains_under_the_horovodrun_of_a_custom_command(namespace: Namespac
     assert_trained(namespace, "hvd")
 
 
-@pytest.mark.promise("run trains without a service account")
-def test_run_trains_without_a_service_account(namespace: Namespace) -> None:
-    namespace.install("hvd", values(serviceAccount={"create": False}))
-    assert_trained(namespace, "hvd")
-    assert "the workers stay" in namespace.log("hvd")
-    assert namespace.replicas("hvd-worker") == 2
+@pytest.fixture(scope="class")
+def of_a_stranger(namespace: Namespace) -> None:
+    """A run of a user whom no image knows, without a service account."""
+    context = {"runAsUser": 123456, "runAsGroup": 0, "fsGroup": 123456}
+    account = {"create": False}
+    namespace.install("hvd", values(podSecurityContext=context, serviceAccount=account))
+
+
+@pytest.mark.usefixtures("of_a_stranger")
+class TestRunWithFewRights:
+    @pytest.mark.promise("run trains as any user id")
+    def test_run_trains_as_any_user_id(self, namespace: Namespace) -> None:
+        assert_trained(namespace, "hvd", uid=123456)
+
+    @pytest.mark.promise("run trains without a service account")
+    def test_run_trains_without_a_service_account(self, namespace: Namespace) -> None:
+        namespace.assert_completes("hvd")
+        assert namespace.replicas("hvd-worker") == 2, "the master has no right to end the workers"
 
 
 @pytest.fixture(scope="class")
@@ -195,62 +198,6 @@ class TestWorkersThatCannotStart:
         assert "ImagePull" in reasons["hvd-image-0"]
         assert "no-such-image" in reasons["hvd-image-0"]
         assert 'RuntimeClass "no-such-class" not found' in reasons["hvd-class-0"]
-
-
-@pytest.mark.rare
-def test_helm_test_measures_the_allreduce(namespace: Namespace) -> None:
-    namespace.install("hvd", values(worker={"slots": 1}))
-    done = namespace.helm("test", "hvd", "--timeout", "300s")
-    assert done.returncode == 0, done.stdout + done.stderr + namespace.describe("hvd")
-    assert "allreduce of 32 MiB over 2 ranks" in done.stdout + done.stderr
-    assert namespace.replicas("hvd-worker") == 0
-
-
-@pytest.mark.promise("keys are rotated by one upgrade")
-def test_keys_are_rotated_by_one_upgrade(namespace: Namespace) -> None:
-    namespace.install("hvd", values())
-    assert_trained(namespace, "hvd")
-    before = namespace.keys("hvd")
-    rotate = ["--reuse-values", "--set", "agent.generation=2,master.generation=2"]
-    assert namespace.helm("upgrade", "hvd", str(CHART), *rotate).returncode == 0
-    after = namespace.keys("hvd", generation=2)
-    for of, data in before.items():
-        assert set(data) == set(after[of])
-        assert not set(data.values()) & set(after[of].values())
-    assert_trained(namespace, "hvd")
-
-
-def test_upgrade_replaces_workers_that_never_started(namespace: Namespace) -> None:
-    """Nothing rolls out to pods that wait for an image that does not exist, but the master does."""
-    wrong = values(worker={"image": {"repository": "no-such-image"}})
-    namespace.install("hvd", wrong)
-    namespace.upgrade("hvd", values())
-    assert_trained(namespace, "hvd")
-
-
-def test_upgrade_replaces_running_workers_at_once(namespace: Namespace) -> None:
-    stay = values(cleanup="Never")
-    namespace.install("hvd", stay)
-    assert_trained(namespace, "hvd")
-    before = {pod["metadata"]["uid"] for pod in workers(namespace)}
-    # Labels alone would not repeat a run that has finished.
-    env = [*stay["worker"]["env"], {"name": "CHANGED", "value": "yes"}]
-    worker = {**stay["worker"], "podLabels": {"changed": "yes"}, "env": env}
-    changed = {**stay, "worker": worker}
-    namespace.upgrade("hvd", changed)
-    assert_trained(namespace, "hvd")
-    after = workers(namespace)
-    assert not before & {pod["metadata"]["uid"] for pod in after}
-    assert {pod["metadata"]["labels"]["changed"] for pod in after} == {"yes"}
-    replaced = "replacing workers from before the last upgrade: hvd-worker-[0-1] (2 workers)"
-    assert replaced in namespace.log("hvd")
-
-
-def workers(namespace: Namespace) -> list[dict[str, Any]]:
-    """The worker pods."""
-    listed = namespace.get("pods", "--selector", "app.kubernetes.io/component=worker")
-    pods: list[dict[str, Any]] = listed["items"]
-    return pods
 
 
 # Each rank trains a step and shows its parent, a random number, and what it has of the others.
