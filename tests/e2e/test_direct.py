@@ -1,71 +1,8 @@
-"""Ranks that the master starts itself; and what every launcher's ranks know of one another."""
+"""A line of horovodrun, whose ranks the master starts itself."""
 
 from __future__ import annotations
 
-import re
-
-import pytest
-
 from tests.support.namespace import Namespace, Values
-
-# The ranks meet where the variables say. In the first attempt, one of them is killed after that.
-MEET = """
-import os, signal, socket, sys, time
-numbers = "RANK WORLD_SIZE LOCAL_RANK LOCAL_WORLD_SIZE NODE_RANK GROUP_RANK"
-own = [int(os.environ[name]) for name in numbers.split()]
-assert own[:2] == [int(os.environ[name]) for name in ("JAX_PROCESS_ID", "JAX_NUM_PROCESSES")]
-place = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
-assert os.environ["JAX_COORDINATOR_ADDRESS"] == f"{place[0]}:{place[1] + 1}"
-attempt = int(os.environ["TORCHELASTIC_RUN_ID"])
-if own[0] == 0:
-    places = {0: str(own)}
-    listener = socket.create_server(("", place[1]))
-    others = [listener.accept()[0] for _ in range(own[1] - 1)]
-    for other in others:
-        rank, _, text = other.recv(4096).decode().partition(" ")
-        places[int(rank)] = text
-    for rank in sorted(places):
-        sys.stdout.write(f"PLACE {attempt} {place[1]} {rank} {places[rank]}\\n")
-    sys.stdout.flush()
-    for other in others:
-        other.sendall(b"all are here")
-else:
-    for _ in range(300):
-        try:
-            connection = socket.create_connection(place)
-            break
-        except ConnectionRefusedError:
-            time.sleep(0.1)
-    connection.sendall(f"{own[0]} {own}".encode())
-    assert connection.recv(100) == b"all are here"
-    if attempt == 1 and own[0] == 2:
-        os.kill(os.getpid(), signal.SIGKILL)
-    time.sleep(60 if attempt == 1 else 0)
-"""
-# Ranks, ranks on the host and hosts, each with the rank's own number before.
-PLACES = {"0": "[0, 3, 0, 1, 0, 0]", "1": "[1, 3, 0, 2, 1, 1]", "2": "[2, 3, 1, 2, 1, 1]"}
-
-
-@pytest.mark.parametrize("mode", ["direct", "mpirun"])
-def test_ranks_of_any_program_meet_again_after_one_was_killed(
-    namespace: Namespace, mode: str
-) -> None:
-    values: Values = {
-        "workerGroups": [{"name": "a", "number": 1}, {"name": "b", "number": 1, "slots": 2}],
-        "master": {"args": ["python3", "-c", MEET], "backoffLimit": 1},
-        "launch": {"mode": mode},
-    }
-    namespace.install("hvd", values)
-    assert namespace.wait_for_end("hvd") == "Complete", namespace.describe("hvd")
-    log = namespace.log("hvd")
-    assert "[hvd] error: rank 2 on hvd-b-0: ended by SIGKILL" in log
-    places = re.findall(r"PLACE (\d) (\d+) (\d) (.*)$", log, re.M)
-    ports = {attempt: port for attempt, port, _, _ in places}
-    assert ports.keys() == {"1", "2"}
-    assert ports["1"] != ports["2"], "the next attempt met what the first one has left"
-    for attempt in "12":
-        assert {rank: text for one, _, rank, text in places if one == attempt} == PLACES
-
 
 # The first attempt loses a rank in the middle of the training.
 HOROVOD = """

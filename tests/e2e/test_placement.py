@@ -14,7 +14,6 @@ from hvdchart.plan.planner import make_plan
 from hvdchart.spec.load import parse_spec
 from hvdchart.values.check_values import checked_values
 from tests.support.namespace import (
-    CHART,
     Namespace,
     Values,
     node_without_kubelet,
@@ -59,13 +58,6 @@ def test_pods_with_equal_requests_and_limits_are_guaranteed(namespace: Namespace
         # With the static CPU manager, only this class gets cores of its own.
         assert pod["status"]["qosClass"] == "Guaranteed"
     assert classes.keys() == {"master", "worker"}
-
-
-def test_gang_without_its_scheduler_is_refused(namespace: Namespace) -> None:
-    refused = namespace.helm("install", "hvd", str(CHART), values={"gang": "Volcano"})
-    assert refused.returncode != 0
-    assert 'no matches for kind "PodGroup"' in refused.stderr
-    assert namespace.get("all")["items"] == []
 
 
 # Two sockets of 28 cores, whose kubelet reserves two cores (reservedSystemCPUs) and 15 GiB.

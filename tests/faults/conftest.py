@@ -13,7 +13,7 @@ from devtools.localkube import cluster
 from devtools.localkube.images import load
 from devtools.localkube.instance import Instance
 from tests.faults.report import PROPERTY, Row
-from tests.faults.training import Place, Training, Trainings
+from tests.faults.training import Place, Training
 from tests.support.namespace import Namespace
 from tests.support.volumes import claimed_folder
 
@@ -36,14 +36,9 @@ def place(namespace: Namespace, request: pytest.FixtureRequest) -> Iterator[Plac
 
 
 @pytest.fixture
-def trainings(place: Place) -> Trainings:
-    return lambda release: Training(*place, release)
-
-
-@pytest.fixture
-def training(trainings: Trainings) -> Training:
+def training(place: Place) -> Training:
     """The training of the release `hvd`."""
-    return trainings("hvd")
+    return Training(*place)
 
 
 @pytest.fixture(scope="session")

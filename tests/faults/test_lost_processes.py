@@ -10,7 +10,7 @@ import pytest
 
 from devtools.common.waiting import wait_until
 from tests.faults.node import cut_off
-from tests.faults.training import Training, Trainings
+from tests.faults.training import Training
 
 STEPS = 120
 # In the middle, and between two checkpoints.
@@ -138,20 +138,3 @@ def test_killed_in_a_checkpoint(training: Training) -> None:
     fault = time.time()
     training.rank(0).kill()
     training.finish(fault)
-
-
-@pytest.mark.rare
-@pytest.mark.fault("rank killed, beside another release")
-def test_two_releases(trainings: Trainings) -> None:
-    one = trainings("one")
-    two = trainings("two")
-    for training in (one, two):
-        training.install(STEPS, workers=1)
-    for training in (one, two):
-        training.wait_for_step(FAULT_AT)
-    fault = time.time()
-    one.rank(0).kill()
-    one.finish(fault)
-    two.wait_for_end(480)
-    assert two.steps()[-1].step == STEPS
-    assert len(two.starts()) == 1, "the other release was disturbed"

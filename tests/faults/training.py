@@ -233,7 +233,3 @@ class Training:
         reason = str(master["status"]["containerStatuses"][0]["state"]["terminated"]["message"])
         self.report({"end": seconds_to_end, "reason": reason.strip()})
         return reason.strip()
-
-
-# Makes the training of a release by its name.
-Trainings = Callable[[str], Training]
