@@ -20,20 +20,19 @@ def wait_until(
     Raises AssertionError, which names the state, when it does not hold within `seconds`, and
     whatever `condition` raises, at once.
     """
+    if not holds(condition, seconds, pause):
+        raise AssertionError(f"not within {seconds} s: {what}")
+
+
+def holds(condition: Callable[[], object], seconds: float, pause: float = 0.2) -> bool:
+    """Call `condition` until it holds, as `wait_until` does; whether it did within `seconds`.
+
+    Raises whatever `condition` raises, at once.
+    """
     attempts = Retrying(
         retry=retry_if_result(lambda holds: not holds),
         stop=stop_after_delay(seconds),
         wait=wait_exponential(pause / 10, max=pause),
         retry_error_callback=lambda _: False,
     )
-    if not attempts(condition):
-        raise AssertionError(f"not within {seconds} s: {what}")
-
-
-def holds(condition: Callable[[], object], seconds: float) -> bool:
-    """Whether `condition` comes to hold within `seconds`."""
-    try:
-        wait_until(condition, seconds, "")
-    except AssertionError:
-        return False
-    return True
+    return bool(attempts(condition))

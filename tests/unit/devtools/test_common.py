@@ -1,4 +1,4 @@
-"""What the developer tools share: cache keys, commands, locks, Debian packages, messages."""
+"""What the developer tools share: cache keys, commands, waiting, Debian packages, messages."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from devtools.common import apt
 from devtools.common.cache import content_key
 from devtools.common.commands import read_output
 from devtools.common.errors import DevtoolsError
+from devtools.common.waiting import holds, wait_until
 
 
 def key(folder: Path, *extra: str, **files: str) -> str:
@@ -60,6 +61,20 @@ def test_failed_command_raises_its_status_its_errors_and_a_remedy() -> None:
     expected = r"^`sh -c .*` failed \(status 3\): broken\n  remedy: r$"
     with pytest.raises(DevtoolsError, match=expected):
         read_output(["sh", "-c", "echo printed; echo broken >&2; exit 3"], remedy="r")
+
+
+def test_state_that_does_not_come_is_named() -> None:
+    assert not holds(lambda: False, 0.01)
+    with pytest.raises(AssertionError, match=r"0\.01 s: the end$"):
+        wait_until(lambda: False, 0.01, "the end")
+
+
+def test_assertion_of_a_condition_ends_the_wait_at_once() -> None:
+    def condition() -> None:
+        raise AssertionError("the process has ended")
+
+    with pytest.raises(AssertionError, match="the process has ended"):
+        holds(condition, 60)
 
 
 @pytest.fixture
