@@ -85,36 +85,45 @@ def test_certificate_names_the_release_alone(side: str, made: dict[str, dict[str
     assert subject.value == f"horovod-{side}"
 
 
-@pytest.mark.parametrize("side", SIDES)
-def test_keys_are_of_the_curve_p_256(side: str, made: dict[str, dict[str, bytes]]) -> None:
-    for certificate in certificates(made, side):
-        key = certificate.public_key()
-        assert isinstance(key, ec.EllipticCurvePublicKey)
-        assert isinstance(key.curve, ec.SECP256R1)
+@pytest.fixture(params=[(side, number) for side in SIDES for number in (0, 1)])
+def certificate(
+    request: pytest.FixtureRequest, made: dict[str, dict[str, bytes]]
+) -> x509.Certificate:
+    """Each of the certificates."""
+    side, number = request.param
+    found: x509.Certificate = certificates(made, side)[number]
+    return found
 
 
-@pytest.mark.parametrize("side", SIDES)
-def test_certificates_are_valid_for_ten_years(side: str, made: dict[str, dict[str, bytes]]) -> None:
-    for certificate in certificates(made, side):
-        valid = certificate.not_valid_after_utc - certificate.not_valid_before_utc
-        assert valid == dt.timedelta(days=3650)
+def test_keys_are_of_the_curve_p_256(certificate: x509.Certificate) -> None:
+    key = certificate.public_key()
+    assert isinstance(key, ec.EllipticCurvePublicKey)
+    assert isinstance(key.curve, ec.SECP256R1)
 
 
-def test_each_side_has_an_authority_of_its_own(made: dict[str, dict[str, bytes]]) -> None:
-    leaves, authorities = zip(*(certificates(made, side) for side in SIDES), strict=True)
-    for leaf, authority in zip(leaves, authorities, strict=True):
-        leaf.verify_directly_issued_by(authority)
-    assert authorities[0].public_key() != authorities[1].public_key()
+def test_certificates_are_valid_for_ten_years(certificate: x509.Certificate) -> None:
+    valid = certificate.not_valid_after_utc - certificate.not_valid_before_utc
+    assert valid == dt.timedelta(days=3650)
+
+
+@pytest.mark.parametrize(("side", "other"), [SIDES, SIDES[::-1]])
+def test_each_side_has_an_authority_of_its_own(
+    side: str, other: str, made: dict[str, dict[str, bytes]]
+) -> None:
+    leaf, authority = certificates(made, side)
+    _, of_other = certificates(made, other)
+    leaf.verify_directly_issued_by(authority)
+    assert authority.public_key() != of_other.public_key()
     with pytest.raises(ValueError, match="Issuer"):
-        leaves[1].verify_directly_issued_by(authorities[0])
+        leaf.verify_directly_issued_by(of_other)
 
 
+@pytest.mark.parametrize("side", SIDES)
 @pytest.mark.promise("keys of the authorities are nowhere")
-def test_keys_of_the_authorities_are_nowhere(made: dict[str, dict[str, bytes]]) -> None:
-    for data in made.values():
-        (private,) = [key for key, content in data.items() if b"PRIVATE KEY" in content]
-        assert private == "tls.key"
-        assert data["tls.key"].count(b"BEGIN") == 1
+def test_keys_of_the_authorities_are_nowhere(side: str, made: dict[str, dict[str, bytes]]) -> None:
+    data = made[f"hvd-agent-{side}"]
+    assert [key for key, content in data.items() if b"PRIVATE KEY" in content] == ["tls.key"]
+    assert data["tls.key"].count(b"BEGIN") == 1
 
 
 def context(
@@ -129,6 +138,20 @@ def context(
     made.load_verify_locations(folder / "peer-ca.crt")
     made.load_cert_chain(folder / "tls.crt", folder / "tls.key")
     return made
+
+
+@pytest.fixture
+def agent(made: dict[str, dict[str, bytes]], tmp_path: Path) -> ssl.SSLContext:
+    """The agent's side of a connection."""
+    of_master, of_worker = (made[f"hvd-agent-{side}"] for side in SIDES)
+    return context(tmp_path, ssl.PROTOCOL_TLS_SERVER, of_worker, of_master["ca.crt"])
+
+
+@pytest.fixture
+def master(made: dict[str, dict[str, bytes]], tmp_path: Path) -> ssl.SSLContext:
+    """The master's side of a connection."""
+    of_master, of_worker = (made[f"hvd-agent-{side}"] for side in SIDES)
+    return context(tmp_path, ssl.PROTOCOL_TLS_CLIENT, of_master, of_worker["ca.crt"])
 
 
 def shake_hands(server: ssl.SSLContext, client: ssl.SSLContext, name: str) -> None:
@@ -150,42 +173,36 @@ def shake_hands(server: ssl.SSLContext, client: ssl.SSLContext, name: str) -> No
     assert ends[0].read() == b"x"
 
 
-def test_master_and_agent_accept_each_other(
-    made: dict[str, dict[str, bytes]], tmp_path: Path
-) -> None:
-    of_master, of_worker = (made[f"hvd-agent-{side}"] for side in SIDES)
-    agent = context(tmp_path, ssl.PROTOCOL_TLS_SERVER, of_worker, of_master["ca.crt"])
-    master = context(tmp_path, ssl.PROTOCOL_TLS_CLIENT, of_master, of_worker["ca.crt"])
+def test_master_and_agent_accept_each_other(agent: ssl.SSLContext, master: ssl.SSLContext) -> None:
     shake_hands(agent, master, "worker-1.hvd.team.horovod.internal")
 
 
-def test_agent_refuses_a_worker(made: dict[str, dict[str, bytes]], tmp_path: Path) -> None:
-    of_master, of_worker = (made[f"hvd-agent-{side}"] for side in SIDES)
-    agent = context(tmp_path, ssl.PROTOCOL_TLS_SERVER, of_worker, of_master["ca.crt"])
+def test_agent_refuses_a_worker(
+    agent: ssl.SSLContext, made: dict[str, dict[str, bytes]], tmp_path: Path
+) -> None:
+    of_worker = made["hvd-agent-worker"]
     worker = context(tmp_path, ssl.PROTOCOL_TLS_CLIENT, of_worker, of_worker["ca.crt"])
     with pytest.raises(ssl.SSLError, match="certificate verify failed"):
         shake_hands(agent, worker, "worker-1.hvd.team.horovod.internal")
 
 
 def test_master_refuses_the_agent_of_another_release(
-    made: dict[str, dict[str, bytes]], tmp_path: Path
+    agent: ssl.SSLContext, master: ssl.SSLContext
 ) -> None:
-    of_master, of_worker = (made[f"hvd-agent-{side}"] for side in SIDES)
-    agent = context(tmp_path, ssl.PROTOCOL_TLS_SERVER, of_worker, of_master["ca.crt"])
-    master = context(tmp_path, ssl.PROTOCOL_TLS_CLIENT, of_master, of_worker["ca.crt"])
     with pytest.raises(ssl.SSLCertVerificationError, match="Hostname mismatch"):
         shake_hands(agent, master, "worker-1.other.team.horovod.internal")
 
 
+@pytest.mark.parametrize("side", SIDES)
 @pytest.mark.promise("private keys are in the secrets only")
-def test_private_keys_are_in_the_secrets_only() -> None:
+def test_private_keys_are_in_the_secrets_only(side: str) -> None:
     manifests = render(BY_HELM)
     elsewhere = json.dumps([item for item in manifests if item["kind"] != "Secret"])
-    for data in secrets(manifests).values():
-        begin, *body, _ = data["tls.key"].decode().splitlines()
-        assert begin == PRIVATE_KEY
-        encoded = base64.b64encode(data["tls.key"]).decode()
-        assert [line for line in (encoded, *body) if line in elsewhere] == []
+    key = secrets(manifests)[f"hvd-agent-{side}"]["tls.key"]
+    begin, *body, _ = key.decode().splitlines()
+    assert begin == PRIVATE_KEY
+    encoded = base64.b64encode(key).decode()
+    assert [line for line in (encoded, *body) if line in elsewhere] == []
 
 
 def test_keys_are_files_in_the_pods_and_no_variables() -> None:
@@ -209,9 +226,16 @@ def test_pod_has_its_own_key_and_the_authority_of_its_peers(values: Values) -> N
 
 
 def test_no_pod_mounts_a_secret_otherwise() -> None:
-    for kind, spec in pod_specs(render(EVERY_POD)).items():
-        with_secrets = {v["name"] for v in spec["volumes"] if "secret" in json.dumps(v).lower()}
-        assert with_secrets == (set() if kind.startswith("Deployment") else {"keys"}), kind
+    with_secrets = {
+        kind.split()[0]: [v["name"] for v in spec["volumes"] if "secret" in json.dumps(v).lower()]
+        for kind, spec in pod_specs(render(EVERY_POD)).items()
+    }
+    assert with_secrets == {
+        "StatefulSet": ["keys"],
+        "Job": ["keys"],
+        "Deployment": [],
+        "Pod": ["keys"],
+    }
 
 
 @pytest.mark.promise("only master and worker mount the keys and only to read")

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from devtools.checks.schemas import load_custom_resources
-from tests.chart.render import Values, of_kind, one, render
+from tests.chart.render import Values, one, render
 from tests.support.gitops import documented
 
 VOLCANO: Values = {
@@ -48,9 +48,14 @@ def test_resources_of_the_page_about_gitops_are_valid(kind: str) -> None:
     assert find_problems(documented(kind)) == []
 
 
-def test_the_chart_accepts_the_values_of_the_page() -> None:
-    application = documented("Application")["spec"]
-    release = documented("HelmRelease")["spec"]
-    for values in (application["source"]["helm"]["valuesObject"], release["values"]):
-        (group,) = of_kind(render(values, release="resnet50"), "StatefulSet")
-        assert group["metadata"]["name"] == "resnet50-worker"
+@pytest.mark.parametrize(
+    "values",
+    [
+        documented("Application")["spec"]["source"]["helm"]["valuesObject"],
+        documented("HelmRelease")["spec"]["values"],
+    ],
+    ids=["Application", "HelmRelease"],
+)
+def test_the_chart_accepts_the_values_of_the_page(values: Values) -> None:
+    group = one(render(values, release="resnet50"), "StatefulSet")
+    assert group["metadata"]["name"] == "resnet50-worker"

@@ -10,12 +10,12 @@ from tests.chart.cases import DATA, STAGING, on_disk
 from tests.chart.render import Manifest, Values, of_kind, one, pod_spec, render, run_settings
 
 
-@pytest.fixture(scope="module")
-def staging_workers() -> list[Manifest]:
-    """The pod specs of two groups of workers that stage the data."""
+@pytest.fixture(params=[0, 1])
+def staging_pod(request: pytest.FixtureRequest) -> Manifest:
+    """The pod spec of each of two groups of workers that stage the data."""
     groups = {"workerGroups": [{"name": "a"}, {"name": "b"}]}
     manifests = render({**DATA, **groups, "staging": STAGING})
-    return [pod_spec(workers) for workers in of_kind(manifests, "StatefulSet")]
+    return pod_spec(of_kind(manifests, "StatefulSet")[request.param])
 
 
 def mounts_of_staging(spec: Manifest) -> dict[str, Manifest]:
@@ -24,20 +24,17 @@ def mounts_of_staging(spec: Manifest) -> dict[str, Manifest]:
     return {mount["mountPath"]: mount for mount in container["volumeMounts"]}
 
 
-def test_staging_can_write_its_own_data(staging_workers: list[Manifest]) -> None:
-    for spec in staging_workers:
-        mount = mounts_of_staging(spec)["/data"]
-        assert mount == {"name": "data", "mountPath": "/data", "subPath": "x"}
+def test_staging_can_write_its_own_data(staging_pod: Manifest) -> None:
+    mount = mounts_of_staging(staging_pod)["/data"]
+    assert mount == {"name": "data", "mountPath": "/data", "subPath": "x"}
 
 
-def test_staging_reads_other_data_only(staging_workers: list[Manifest]) -> None:
-    for spec in staging_workers:
-        assert mounts_of_staging(spec)["/data-of-others"]["readOnly"] is True
+def test_staging_reads_other_data_only(staging_pod: Manifest) -> None:
+    assert mounts_of_staging(staging_pod)["/data-of-others"]["readOnly"] is True
 
 
-def test_workers_read_the_data_that_staging_writes(staging_workers: list[Manifest]) -> None:
-    for spec in staging_workers:
-        assert DATA["volumeMounts"][0] in spec["containers"][0]["volumeMounts"]
+def test_workers_read_the_data_that_staging_writes(staging_pod: Manifest) -> None:
+    assert DATA["volumeMounts"][0] in staging_pod["containers"][0]["volumeMounts"]
 
 
 def test_staging_does_not_run_in_the_master() -> None:
@@ -78,20 +75,36 @@ def node_list(values: Values) -> str:
     return name
 
 
+ON_DISK = on_disk("/mnt/data/x")
+ELSEWHERE = on_disk("/mnt/data/x", mountPath="/elsewhere/")
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        {**on_disk("/mnt/data", subPath="x"), "worker": {"number": 9}},
+        {**ELSEWHERE, "staging": {**STAGING, "path": "/elsewhere/set"}},
+    ],
+    ids=["part of a volume", "other mount"],
+)
 @pytest.mark.promise("releases share the node list of what is in one directory")
-def test_releases_share_the_node_list_of_what_is_in_one_directory() -> None:
-    first = node_list(on_disk("/mnt/data/x"))
-    assert first.startswith("horovod-staged-")
-    assert node_list({**on_disk("/mnt/data", subPath="x"), "worker": {"number": 9}}) == first
-    moved = on_disk("/mnt/data/x", mountPath="/elsewhere/")
-    assert node_list({**moved, "staging": {**STAGING, "path": "/elsewhere/set"}}) == first
-    for other in (
-        {**on_disk("/mnt/data/x"), "staging": {**STAGING, "command": ["true"]}},
-        {**on_disk("/mnt/data/x"), "staging": {**STAGING, "path": "/data/other"}},
+def test_releases_share_the_node_list_of_what_is_in_one_directory(values: Values) -> None:
+    assert node_list(values) == node_list(ON_DISK)
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        {**ON_DISK, "staging": {**STAGING, "command": ["true"]}},
+        {**ON_DISK, "staging": {**STAGING, "path": "/data/other"}},
         on_disk("/mnt/data/y"),
-    ):
-        assert node_list(other).startswith("horovod-staged-")
-        assert node_list(other) != first
+    ],
+    ids=["other source", "other directory", "other volume"],
+)
+def test_other_data_have_a_node_list_of_their_own(values: Values) -> None:
+    other = node_list(values)
+    assert other.startswith("horovod-staged-")
+    assert other != node_list(ON_DISK)
 
 
 @pytest.mark.parametrize(

@@ -121,9 +121,8 @@ def test_chart_and_master_remove_the_workers_of_the_same_ends(
 @pytest.mark.parametrize("key", ["number", "spares", "minimum"])
 def test_schema_allows_as_many_workers_as_the_chart_takes(key: str) -> None:
     schema = json.loads((CHART / "values.schema.json").read_text())["properties"]
-    groups = schema["workerGroups"]["items"]
-    for node in (schema["worker"], groups):
-        assert node["properties"][key]["maximum"] == most_workers()
+    nodes = (schema["worker"], schema["workerGroups"]["items"])
+    assert [node["properties"][key]["maximum"] for node in nodes] == [most_workers()] * 2
 
 
 def test_command_takes_as_many_workers_as_the_chart() -> None:

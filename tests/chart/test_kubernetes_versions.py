@@ -16,7 +16,7 @@ from ruamel.yaml import YAML
 from devtools.checks.schemas import RELEASES, write_for_kubeconform
 from devtools.toolchain.tools import kubernetes_releases, tool
 from tests.chart.cases import CASES
-from tests.chart.render import CHART, VALUES, Manifest, ready_cases, render
+from tests.chart.render import CHART, VALUES, Manifest, Values, ready_cases, render
 from tests.support.go_programs import run_program
 
 
@@ -68,18 +68,20 @@ def test_every_kubernetes_release_has_every_field(
 
 
 # The newest version of Kubernetes' own PodGroup in each release that has one.
-POD_GROUPS = {"v1.36.3": "v1alpha2", "v1.37.2": "v1beta1"}
-
-
-@pytest.mark.parametrize("release", POD_GROUPS)
-def test_releases_with_a_gang_of_their_own_have_its_fields(release: str, schemas: str) -> None:
-    api = f"scheduling.k8s.io/{POD_GROUPS[release]}/PodGroup"
-    values = {"gang": "Kubernetes", "priorityClassName": "high"}
-    if POD_GROUPS[release] == "v1beta1":
-        values["gangTopologyKey"] = "example.com/rack"
+@pytest.mark.parametrize(
+    ("release", "version", "values"),
+    [
+        ("v1.36.3", "v1alpha2", {}),
+        ("v1.37.2", "v1beta1", {"gangTopologyKey": "example.com/rack"}),
+    ],
+)
+def test_releases_with_a_gang_of_their_own_have_its_fields(
+    release: str, version: str, values: Values, schemas: str
+) -> None:
+    apis = (f"scheduling.k8s.io/{version}/PodGroup",)
     gang = [
         item
-        for item in render(values, apis=(api,))
+        for item in render({"gang": "Kubernetes", "priorityClassName": "high", **values}, apis=apis)
         if item["kind"] in ("PodGroup", "StatefulSet", "Job")
     ]
     assert len(gang) == 3

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 from devtools.toolchain.tools import tool
 from hvdchart.chart_files import chart_dir
 from hvdchart.migrate.ledger import Ledger
 from hvdchart.migrate.migration_text import values_text
-from tests.chart.render import parse_manifests
+from tests.chart.render import Manifest, parse_manifests
+from tests.chart.trial import assert_accepted
 from tests.support.go_programs import run_program
 from tests.support.namespace import Namespace
 from tests.support.old_files.migrate import FILES, migrate_path
@@ -28,23 +28,18 @@ def helm_template(migration: Ledger) -> str:
     return done.stdout
 
 
+def numbered(number: int, migration: Ledger) -> list[Manifest]:
+    """The objects that the test's cluster knows. All results are in one call: a name may be there
+    once.
+    """
+    rendered = parse_manifests(helm_template(migration))
+    known = [manifest for manifest in rendered if manifest["kind"] not in FOREIGN]
+    for manifest in known:
+        manifest["metadata"]["name"] += f"-{number}"
+    return known
+
+
 def test_api_server_accepts_every_result(kubeconfig: Path) -> None:
-    """With server-side apply, as Helm 4 does it."""
-    server = Namespace("default", kubeconfig, "")
-    manifests = []
-    for number, migration in enumerate(map(migrate_path, FILES)):
-        for manifest in parse_manifests(helm_template(migration)):
-            if manifest["kind"] in FOREIGN:
-                continue
-            manifest["metadata"].pop("namespace", None)
-            # All results in one call: a name may be there once.
-            manifest["metadata"]["name"] += f"-{number}"
-            if manifest["kind"] == "Pod":
-                # A dry run creates neither its service account nor its priority class.
-                manifest["spec"]["serviceAccountName"] = "default"
-                manifest["spec"].pop("priorityClassName", None)
-            manifests.append(manifest)
-    arguments = ["apply", "--server-side", "--dry-run=server", "--validate=strict"]
-    listed = {"apiVersion": "v1", "kind": "List", "items": manifests}
-    answer = server.kubectl(*arguments, "--filename", "-", input=json.dumps(listed))
-    assert answer.count("server dry run") == answer.count("\n") == len(manifests)
+    results = enumerate(map(migrate_path, FILES))
+    objects = [item for number, result in results for item in numbered(number, result)]
+    assert_accepted(Namespace("default", kubeconfig, ""), objects)

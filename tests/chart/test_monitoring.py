@@ -246,13 +246,27 @@ def gpu_series(labels: str, *pods: tuple[str, str]) -> list[dict[str, str]]:
     ]
 
 
-def shown_queries() -> list[str]:
-    """What the panels of the dashboard ask, of the run that it shows."""
-    _, shown = board()
-    queries = [target["expr"] for panel in shown["panels"] for target in panel["targets"]]
+def of_the_run(query: str) -> str:
+    """A query of the dashboard, of the run that it shows."""
     for name, value in VARIABLES.items():
-        queries = [query.replace(name, value) for query in queries]
-    return queries
+        query = query.replace(name, value)
+    return query
+
+
+def shown_queries() -> list[str]:
+    """What the panels of the dashboard ask."""
+    _, shown = board()
+    return [of_the_run(target["expr"]) for panel in shown["panels"] for target in panel["targets"]]
+
+
+def offered_choices() -> list[str]:
+    """What the dashboard asks for the values of its variables."""
+    _, shown = board()
+    asked = [each["query"] for each in shown["templating"]["list"] if each["type"] == "query"]
+    texts = "\n".join(each["query"] for each in asked)
+    found = re.findall(r"^label_values\((.*), (\w+)\)$", texts, re.MULTILINE)
+    assert len(found) == len(asked)
+    return [of_the_run(f"group by ({label}) ({series})") for series, label in found]
 
 
 @pytest.mark.parametrize("labels", [EXPORTED, HONORED])
@@ -266,15 +280,7 @@ def test_dashboard_shows_the_gpus_of_the_run_alone(tmp_path: Path, pages: str, l
 
 
 def test_everything_on_the_dashboard_has_data(tmp_path: Path, pages: str) -> None:
-    _, shown = board()
-    queries = shown_queries()
-    choices = [each["query"] for each in shown["templating"]["list"] if each["type"] == "query"]
-    for choice in choices:
-        found = re.fullmatch(r"label_values\((.*), (\w+)\)", choice["query"])
-        assert found
-        queries.append(f"group by ({found[2]}) ({found[1]})")
-    for name, value in VARIABLES.items():
-        queries = [query.replace(name, value) for query in queries]
+    queries = [*shown_queries(), *offered_choices()]
     checks = {f"count({query}) > bool 0": [{"labels": "{}", "value": 1}] for query in queries}
     series = make_series(pages, {}) + gpu_series(EXPORTED, ("team", "p"))
     assert find_problems(tmp_path, series, checks) == ""

@@ -83,9 +83,9 @@ def test_mesh_setting_reaches_every_pod(
 ) -> None:
     manifests = render({**EVERY_POD, **GPU_GROUPS, "serviceMesh": mesh})
     board = one(manifests, "Deployment")["spec"]["template"]
-    for template in [*run_pods(manifests), board]:
-        assert labels.items() <= template["metadata"]["labels"].items()
-        assert template["metadata"].get("annotations", {}) == annotations
+    pods = [template["metadata"] for template in (*run_pods(manifests), board)]
+    assert [pod["labels"] for pod in pods] == [{**pod["labels"], **labels} for pod in pods]
+    assert [pod.get("annotations", {}) for pod in pods] == [annotations] * len(pods)
 
 
 def test_network_policy_admits_the_probes_of_an_ambient_mesh() -> None:

@@ -95,8 +95,8 @@ def test_helm_3_and_helm_4_render_the_same(values: Values) -> None:
 def test_any_file_may_be_rendered_first() -> None:
     """Helm decides the order of the files, so that each of them prepares the values."""
     files = [file for file in (CHART / "templates").rglob("*.*") if file.suffix != ".tpl"]
-    for file in files:
-        assert '{{- include "horovod.prepare" . -}}' in file.read_text(), file
+    prepare = '{{- include "horovod.prepare" . -}}'
+    assert [file for file in files if prepare not in file.read_text()] == []
 
 
 # What dashboards, Headlamp, Argo CD and `kubectl` group by. Pods have fewer: another version of the
@@ -117,28 +117,37 @@ EVERY_KIND: Values = {
 }
 
 
-def test_every_object_and_pod_has_the_labels_that_tools_group_by() -> None:
+def test_every_object_has_the_labels_that_tools_group_by() -> None:
     manifests = render(EVERY_KIND)
     assert {item["kind"] for item in manifests} == NAMESPACED
-    for item in manifests:
-        what = f"{item['kind']} {item['metadata']['name']}"
-        labels = item["metadata"]["labels"]
-        # The pod of `helm test` is the only pod without a controller.
-        assert labels.keys() >= (OF_PODS if item["kind"] == "Pod" else OF_OBJECTS), what
-        template = item.get("spec", {}).get("template", {})
-        if "spec" in template:
-            inside = template["metadata"]["labels"]
-            assert {key: inside[key] for key in OF_PODS} == {key: labels[key] for key in OF_PODS}
+    # The pod of `helm test` is the only pod without a controller.
+    required = {**dict.fromkeys(NAMESPACED, OF_OBJECTS), "Pod": OF_PODS}
+    missing = [required[item["kind"]] - item["metadata"]["labels"].keys() for item in manifests]
+    assert [*map(sorted, missing)] == [[]] * len(manifests)
+
+
+@pytest.mark.parametrize("kind", ["StatefulSet", "Job", "Deployment"])
+def test_pods_have_the_labels_of_their_workload_that_tools_group_by(kind: str) -> None:
+    workload = one(render(EVERY_KIND), kind)
+    own, inside = (
+        {key: labelled["metadata"]["labels"][key] for key in OF_PODS}
+        for labelled in (workload, workload["spec"]["template"])
+    )
+    assert inside == own
 
 
 def test_labels_of_the_user_are_on_all_objects_but_pods_and_make_no_other_run() -> None:
     own = {"app.kubernetes.io/part-of": "sweep", "team": "vision"}
     plain = render(EVERY_KIND)
-    for item, before in zip(render({**EVERY_KIND, "labels": own}), plain, strict=True):
-        added = {} if item["kind"] == "Pod" else own
-        assert item["metadata"]["labels"] == {**before["metadata"]["labels"], **added}
-        assert item.get("spec") == before.get("spec")
-        assert item["metadata"]["name"] == before["metadata"]["name"]
+    labelled = render({**EVERY_KIND, "labels": own})
+    assert [item["metadata"]["labels"] for item in labelled] == [
+        {**item["metadata"]["labels"], **({} if item["kind"] == "Pod" else own)} for item in plain
+    ]
+    before, after = (
+        [(item["metadata"]["name"], item.get("spec")) for item in manifests]
+        for manifests in (plain, labelled)
+    )
+    assert after == before
 
 
 def test_job_says_where_the_end_of_its_run_is_recorded() -> None:
@@ -176,8 +185,9 @@ def test_selectors_of_the_master_select_the_pods_of_a_component(component: str, 
     selector = run_settings(manifests)[f"{component}Selector"]
     assert f"app.kubernetes.io/component={component}" in selector
     selected = dict(term.split("=") for term in selector.split(","))
-    for owner in of_kind(manifests, kind):
-        assert selected.items() <= owner["spec"]["template"]["metadata"]["labels"].items()
+    owners = of_kind(manifests, kind)
+    labels = [owner["spec"]["template"]["metadata"]["labels"] for owner in owners]
+    assert labels == [{**each, **selected} for each in labels]
 
 
 def test_master_writes_each_line_of_its_log_at_once() -> None:
@@ -201,8 +211,8 @@ def test_helm_test_pod_equals_the_master_except_for_its_program() -> None:
     manifests = render()
     (tester,) = one(manifests, "Pod")["spec"]["containers"]
     (master,) = pod_spec(one(manifests, "Job"))["containers"]
-    for key in ("image", "securityContext", "volumeMounts"):
-        assert tester[key] == master[key]
+    same = ("image", "securityContext", "volumeMounts")
+    assert [tester[key] for key in same] == [master[key] for key in same]
 
 
 def test_helm_test_pod_knows_the_job_that_it_tests() -> None:
@@ -306,14 +316,20 @@ def test_these_containers_run_programs_of_the_archive() -> None:
     manifests = render(EVERY_POD)
     unpacking = {one["name"] for spec in pod_specs(manifests).values() for one in programs_of(spec)}
     assert unpacking == {"master", "worker"}
-    scripts = {one["name"]: one["command"][:4] for one in containers_of(manifests)}
-    for name, path in {"staging": "worker/stage.sh", "results": "master/results.sh"}.items():
-        text = (CHART / "files" / "hvd_pods" / path).read_text().replace("$", "$$")
-        assert scripts[name] == ["sh", "-c", text, path.partition("/")[2]]
 
 
+@pytest.mark.parametrize(
+    ("name", "path"), [("staging", "worker/stage.sh"), ("results", "master/results.sh")]
+)
+def test_containers_of_other_images_have_their_script(name: str, path: str) -> None:
+    scripts = {one["name"]: one["command"][:4] for one in containers_of(render(EVERY_POD))}
+    text = (CHART / "files" / "hvd_pods" / path).read_text().replace("$", "$$")
+    assert scripts[name] == ["sh", "-c", text, path.partition("/")[2]]
+
+
+@pytest.mark.parametrize("kind", ["StatefulSet", "Job", "Pod"])
 @pytest.mark.promise("pods unpack the archive that their template names")
-def test_pods_unpack_the_archive_that_their_template_names() -> None:
+def test_pods_unpack_the_archive_that_their_template_names(kind: str) -> None:
     """Kubernetes would replace a variable's name in parentheses after one dollar sign."""
     manifests = render(EVERY_POD)
     (archive,) = [one for one in of_kind(manifests, "ConfigMap") if "binaryData" in one]
@@ -321,17 +337,17 @@ def test_pods_unpack_the_archive_that_their_template_names() -> None:
     assert archive["immutable"]
     names = programs.read(content)
     text = (CHART / "files" / "unpack.py").read_text().replace("$", "$$")
-    for spec in pod_specs(manifests).values():
-        volumes = {one["name"]: one for one in spec.get("volumes", [])}
-        for container in programs_of(spec):
-            command = container["command"]
-            assert command[4:6] == [text, hashlib.sha256(content).hexdigest()]
-            assert command[-1].removeprefix("/horovod/bin/hvd_pods/") in names
-            mounts = {one["mountPath"]: one["name"] for one in container["volumeMounts"]}
-            assert mounts["/horovod/archive"] == "archive"
-            assert mounts["/horovod/bin/hvd_pods"] == "programs"
-            assert volumes["archive"]["configMap"] == {"name": archive["metadata"]["name"]}
-            assert volumes["programs"]["emptyDir"]["medium"] == "Memory"
+    (spec,) = (spec for name, spec in pod_specs(manifests).items() if name.startswith(f"{kind} "))
+    (container,) = programs_of(spec)
+    command = container["command"]
+    assert command[4:6] == [text, hashlib.sha256(content).hexdigest()]
+    assert command[-1].removeprefix("/horovod/bin/hvd_pods/") in names
+    mounts = {one["mountPath"]: one["name"] for one in container["volumeMounts"]}
+    assert mounts["/horovod/archive"] == "archive"
+    assert mounts["/horovod/bin/hvd_pods"] == "programs"
+    volumes = {one["name"]: one for one in spec["volumes"]}
+    assert volumes["archive"]["configMap"] == {"name": archive["metadata"]["name"]}
+    assert volumes["programs"]["emptyDir"]["medium"] == "Memory"
 
 
 # Texts that YAML, JSON, a terminal or Windows write in more than one way.
@@ -360,9 +376,10 @@ def test_pod_of_the_master_names_the_sha256_of_the_code(kinds: tuple[str, ...]) 
     settings = run_settings(manifests)
     names = {one["metadata"]["name"]: one for one in of_kind(manifests, "ConfigMap")}
     config_map = names[settings["codeConfigMap"]]
-    content = {key: text.encode() for key, text in config_map.get("data", {}).items()}
-    for key, encoded in config_map.get("binaryData", {}).items():
-        content[key] = base64.b64decode(encoded)
+    texts = config_map.get("data", {}).items()
+    binaries = config_map.get("binaryData", {}).items()
+    content = {key: text.encode() for key, text in texts}
+    content |= {key: base64.b64decode(encoded) for key, encoded in binaries}
     assert settings["codeSha256"] == code_archive.digest(content)
     given = {key: text.encode() for key, text in TEXTS.items() if "files" in kinds}
     assert {key: content[key] for key in given} == given

@@ -96,14 +96,20 @@ def test_all_pods_of_a_run_are_in_the_queue() -> None:
 def test_workloads_of_a_run_in_a_queue_have_no_label_of_kueue() -> None:
     """Kueue would take an object with the label for a job of its own."""
     manifests = queued("true")
-    for workload in (*of_kind(manifests, "StatefulSet"), one(manifests, "Job")):
-        assert "kueue" not in str(workload["metadata"].get("labels"))
+    workloads = (*of_kind(manifests, "StatefulSet"), one(manifests, "Job"))
+    assert "kueue" not in str([workload["metadata"]["labels"] for workload in workloads])
+
+
+def groups_of_kueue(manifests: list[Manifest]) -> set[str]:
+    """The groups of the pods of a run."""
+    labels = [template["metadata"]["labels"] for template in run_pods(manifests)]
+    return {each["kueue.x-k8s.io/pod-group-name"] for each in labels}
 
 
 def test_all_pods_of_a_run_in_a_queue_are_one_group_of_kueue() -> None:
     manifests = queued("true")
+    assert len(groups_of_kueue(manifests)) == 1
     pods = [template["metadata"] for template in run_pods(manifests)]
-    assert len({pod["labels"]["kueue.x-k8s.io/pod-group-name"] for pod in pods}) == 1
     (total,) = {pod["annotations"]["kueue.x-k8s.io/pod-group-total-count"] for pod in pods}
     workers = sum(each["spec"]["replicas"] for each in of_kind(manifests, "StatefulSet"))
     assert int(total) == workers + 1
@@ -111,23 +117,21 @@ def test_all_pods_of_a_run_in_a_queue_are_one_group_of_kueue() -> None:
 
 def test_kueue_learns_the_order_of_workers_in_a_topology() -> None:
     """Only pods of StatefulSets have the label; Kueue admits no run with a pod without it."""
-    manifests = queued("true")
-    key = "kueue.x-k8s.io/pod-group-pod-index-label"
-    for workers in of_kind(manifests, "StatefulSet"):
-        annotations = workers["spec"]["template"]["metadata"]["annotations"]
-        assert annotations[key] == "apps.kubernetes.io/pod-index"
-    assert key not in one(manifests, "Job")["spec"]["template"]["metadata"]["annotations"]
+    pods = [template["metadata"]["annotations"] for template in run_pods(queued("true"))]
+    labels = [pod.get("kueue.x-k8s.io/pod-group-pod-index-label") for pod in pods]
+    # The master's pod is the last one.
+    assert labels == ["apps.kubernetes.io/pod-index"] * 2 + [None]
 
 
 def test_another_run_is_another_entry_of_the_queue_with_pods_of_its_own() -> None:
-    groups = []
-    names = []
-    for manifests in (queued("true"), queued("false")):
-        labels = [template["metadata"]["labels"] for template in run_pods(manifests)]
-        groups.append({each["kueue.x-k8s.io/pod-group-name"] for each in labels})
-        names.append({each["metadata"]["name"] for each in of_kind(manifests, "StatefulSet")})
-    assert not groups[0] & groups[1]
-    assert not names[0] & names[1]
+    one_run = queued("true")
+    other = queued("false")
+    assert not groups_of_kueue(one_run) & groups_of_kueue(other)
+    first, second = (
+        {each["metadata"]["name"] for each in of_kind(manifests, "StatefulSet")}
+        for manifests in (one_run, other)
+    )
+    assert not first & second
 
 
 @pytest.mark.parametrize(
@@ -159,9 +163,9 @@ def test_gang_creates_a_pod_group_of_all_pods(
     group = one(manifests, "PodGroup")
     assert group["apiVersion"] == api
     assert group["spec"]["minMember"] == 5 + 1 + 1
-    for template in run_pods(manifests):
-        assert template["metadata"][field][key] == group["metadata"]["name"]
-        assert template["spec"]["schedulerName"] == scheduler
+    pods = run_pods(manifests)
+    assert {pod["metadata"][field][key] for pod in pods} == {group["metadata"]["name"]}
+    assert {pod["spec"]["schedulerName"] for pod in pods} == {scheduler}
 
 
 KUBERNETES_GANG = tuple(
@@ -197,13 +201,10 @@ def test_kubernetes_gang_is_a_pod_group_of_all_pods(kubernetes_gang: list[Manife
     group = one(kubernetes_gang, "PodGroup")
     assert group["spec"]["schedulingPolicy"] == {"gang": {"minCount": 3 + 2 + 1}}
     assert group["spec"]["priorityClassName"] == "high"
-    for template in run_pods(kubernetes_gang):
-        assert template["spec"]["schedulingGroup"] == {"podGroupName": group["metadata"]["name"]}
-
-
-def test_kubernetes_gang_keeps_the_default_scheduler(kubernetes_gang: list[Manifest]) -> None:
-    for template in run_pods(kubernetes_gang):
-        assert "schedulerName" not in template["spec"]
+    specs = [template["spec"] for template in run_pods(kubernetes_gang)]
+    names = {spec["schedulingGroup"]["podGroupName"] for spec in specs}
+    assert names == {group["metadata"]["name"]}
+    assert not [spec for spec in specs if "schedulerName" in spec], "the default scheduler stays"
 
 
 def test_kubernetes_gang_is_without_tensorboard(kubernetes_gang: list[Manifest]) -> None:
@@ -271,11 +272,10 @@ def test_init_containers_keep_the_guaranteed_class() -> None:
     resources = {"requests": exact, "limits": {**exact, "nvidia.com/gpu": 1}}
     master = {"resources": {"requests": exact, "limits": exact}}
     values: Values = {**EVERY_POD, "worker": {"resources": resources}, "master": master}
-    for template in run_pods(render(values)):
-        assert len(template["spec"]["initContainers"]) == 1
-        for container in template["spec"]["initContainers"]:
-            # Only the main container gets the GPU.
-            assert container["resources"] == {"requests": exact, "limits": exact}
+    pods = [template["spec"]["initContainers"] for template in run_pods(render(values))]
+    # Only the main container gets the GPU.
+    without_gpu = {"requests": exact, "limits": exact}
+    assert [[each["resources"] for each in pod] for pod in pods] == [[without_gpu]] * 2
 
 
 @pytest.mark.parametrize(

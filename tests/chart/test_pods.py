@@ -67,16 +67,20 @@ def test_image_of_staging_overrides_that_of_the_workers() -> None:
     assert [spec["initContainers"][0]["image"] for spec in specs] == ["rclone:1", "rclone:2"]
 
 
-def of_user(uid: int | None) -> Values:
-    """Return values with which pods run as this user; None leaves it to the platform."""
-    return {"podSecurityContext": {"runAsUser": uid, "runAsNonRoot": uid != 0}}
-
-
-@pytest.mark.parametrize("uid", [1000, 4321, 0, None])
-def test_pods_run_as_the_user_of_the_values(uid: int | None) -> None:
-    manifests = render(of_user(uid))
-    for kind in BOTH:
-        assert pod_spec(one(manifests, kind))["securityContext"].get("runAsUser") == uid
+@pytest.mark.parametrize("kind", BOTH)
+@pytest.mark.parametrize(
+    ("context", "uid"),
+    [
+        ({}, 1000),
+        ({"runAsUser": 4321}, 4321),
+        ({"runAsUser": 0, "runAsNonRoot": False}, 0),
+        # This leaves it to the platform.
+        ({"runAsUser": None}, None),
+    ],
+)
+def test_pods_run_as_the_user_of_the_values(context: Values, uid: int | None, kind: str) -> None:
+    spec = pod_spec(one(render({"podSecurityContext": context}), kind))
+    assert spec["securityContext"].get("runAsUser") == uid
 
 
 @pytest.fixture(scope="module")
@@ -99,9 +103,9 @@ def test_root_workers_get_the_capabilities_of_their_group_only(
 
 
 def test_root_workers_gain_no_privilege(root_workers: list[Manifest]) -> None:
-    for container in root_workers:
-        assert container["securityContext"]["readOnlyRootFilesystem"] is True
-        assert container["securityContext"]["allowPrivilegeEscalation"] is False
+    contexts = [each["securityContext"] for each in root_workers]
+    assert [each["readOnlyRootFilesystem"] for each in contexts] == [True, True]
+    assert [each["allowPrivilegeEscalation"] for each in contexts] == [False, False]
 
 
 VOLUMES: Values = {
@@ -135,22 +139,24 @@ def with_additions() -> list[Manifest]:
     return render({**EVERY_POD, **ADDITIONS, "master": {"podLabels": {"team": ""}}})
 
 
+def metadata(manifests: list[Manifest]) -> list[Manifest]:
+    """The metadata of the pods of workers, master and TensorBoard."""
+    kinds = (*BOTH, "Deployment")
+    return [one(manifests, kind)["spec"]["template"]["metadata"] for kind in kinds]
+
+
 def test_extra_objects_are_created_as_they_are(with_additions: list[Manifest]) -> None:
     assert ADDITIONS["extraObjects"][0] in with_additions
 
 
 def test_annotations_reach_all_pods(with_additions: list[Manifest]) -> None:
-    kinds = (*BOTH, "Deployment")
-    templates = [one(with_additions, kind)["spec"]["template"] for kind in kinds]
-    for template in (*templates, one(with_additions, "Pod")):
-        assert template["metadata"]["annotations"]["cost"] == "42"
+    pods = [*metadata(with_additions), one(with_additions, "Pod")["metadata"]]
+    assert [pod["annotations"]["cost"] for pod in pods] == ["42"] * 4
 
 
 def test_labels_of_one_kind_of_pod_override_those_of_all(with_additions: list[Manifest]) -> None:
     """Also with an empty one."""
-    kinds = (*BOTH, "Deployment")
-    templates = [one(with_additions, kind)["spec"]["template"] for kind in kinds]
-    teams = [template["metadata"]["labels"]["team"] for template in templates]
+    teams = [pod["labels"]["team"] for pod in metadata(with_additions)]
     assert teams == ["vision", "", "vision"]
 
 
@@ -210,22 +216,24 @@ def test_accounts_have_their_annotations_and_give_no_token(with_identities: list
     assert not any(item["automountServiceAccountToken"] for item in made.values())
 
 
-def test_only_the_master_has_rights(with_identities: list[Manifest]) -> None:
-    (binding,) = of_kind(with_identities, "RoleBinding")
-    assert [subject["name"] for subject in binding["subjects"]] == ["hvd-master"]
+CHOSEN_NODES: Values = {"nodeSelector": {"a": "b"}, "tolerations": [{"operator": "Exists"}]}
+OF_WORKERS: Values = {
+    "runtimeClassName": "x",
+    "topologySpreadConstraints": [{"topologyKey": "x"}],
+    "resourceClaims": [{"name": "x"}],
+}
 
 
-@pytest.mark.parametrize("kind", BOTH)
-def test_every_field_that_the_chart_renders_is_refused(kind: str) -> None:
+@pytest.mark.parametrize(
+    ("kind", "of", "more"),
+    [
+        ("StatefulSet", "worker", {**CHOSEN_NODES, **OF_WORKERS}),
+        ("Job", "master", CHOSEN_NODES),
+    ],
+    ids=BOTH,
+)
+def test_every_field_that_the_chart_renders_is_refused(kind: str, of: str, more: Values) -> None:
     """The list of refused fields must not miss one, which would then be there twice."""
-    of = {"StatefulSet": "worker", "Job": "master"}[kind]
-    more: Values = {"nodeSelector": {"a": "b"}, "tolerations": [{"operator": "Exists"}]}
-    if of == "worker":
-        more |= {
-            "runtimeClassName": "x",
-            "topologySpreadConstraints": [{"topologyKey": "x"}],
-            "resourceClaims": [{"name": "x"}],
-        }
     everything = {
         **EVERY_POD,
         **ADDITIONS,
@@ -237,10 +245,14 @@ def test_every_field_that_the_chart_renders_is_refused(kind: str) -> None:
         of: {**ADDITIONS[of], **more, "podSpec": {}, "container": {}},
     }
     spec = pod_spec(one(render(everything), kind))
-    for where, fields in (("podSpec", spec), ("container", spec["containers"][0])):
-        for field in fields.keys() - {*ADDITIONS[of]["container"]}:
-            message = refusal({"hostNetwork": True, of: {where: {field: "x"}}})
-            assert f"{of}.{where} has {field}" in message
+    missed = [
+        f"{where}.{field}"
+        for where, fields in (("podSpec", spec), ("container", spec["containers"][0]))
+        for field in fields.keys() - {*ADDITIONS[of]["container"]}
+        if f"{of}.{where} has {field}"
+        not in refusal({"hostNetwork": True, of: {where: {field: "x"}}})
+    ]
+    assert missed == []
 
 
 def variable(name: str, value: str) -> dict[str, str]:

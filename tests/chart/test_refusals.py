@@ -14,10 +14,6 @@ TAGS = {"name": "TAG_OUTPUT", "value": "1"}
 # Values, and the names in the message: of both keys, and of what is in them.
 CONTRADICTIONS: list[tuple[Values, list[str]]] = [
     (
-        {"worker": {"slots": 2, "resources": {"limits": {"nvidia.com/gpu": 4}}}},
-        ["slots", 'resources.limits["nvidia.com/gpu"]'],
-    ),
-    (
         {
             "worker": {
                 "env": [{"name": "NVIDIA_VISIBLE_DEVICES"}],

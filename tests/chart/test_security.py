@@ -30,44 +30,48 @@ def pods() -> dict[str, Manifest]:
     return {kind.split()[0]: spec for kind, spec in pod_specs(render(EVERY_POD)).items()}
 
 
+@pytest.fixture(params=["StatefulSet", "Job", "Deployment", "Pod"])
+def pod(request: pytest.FixtureRequest) -> Manifest:
+    """The pod spec of each kind of workload."""
+    return pods()[request.param]
+
+
 @pytest.mark.promise("pods refuse root")
-def test_pods_refuse_root() -> None:
-    for kind, spec in pods().items():
-        assert spec["securityContext"]["runAsNonRoot"] is True, kind
+def test_pods_refuse_root(pod: Manifest) -> None:
+    assert pod["securityContext"]["runAsNonRoot"] is True
 
 
-def test_pods_run_as_user_1000_by_default() -> None:
-    assert pod_spec(one(render(), "Job"))["securityContext"]["runAsUser"] == 1000
-
-
-def test_pods_filter_system_calls() -> None:
-    for kind, spec in pods().items():
-        assert spec["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}, kind
+def test_pods_filter_system_calls(pod: Manifest) -> None:
+    assert pod["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
 
 
 @pytest.mark.promise("pods share nothing with their node")
-def test_pods_share_nothing_with_their_node() -> None:
-    for kind, spec in pods().items():
-        assert not spec.keys() & {"hostNetwork", "hostPID", "hostIPC"}, kind
-        assert not [volume for volume in spec["volumes"] if "hostPath" in volume], kind
+def test_pods_share_nothing_with_their_node(pod: Manifest) -> None:
+    assert not pod.keys() & {"hostNetwork", "hostPID", "hostIPC"}
+    assert not [volume for volume in pod["volumes"] if "hostPath" in volume]
+
+
+RESTRICTED: Values = {
+    "allowPrivilegeEscalation": False,
+    "capabilities": {"drop": ["ALL"]},
+    "readOnlyRootFilesystem": True,
+}
 
 
 @pytest.mark.promise("containers have no capability and gain no privilege")
 def test_containers_have_no_capability_and_gain_no_privilege() -> None:
-    for container in containers_of(render(EVERY_POD)):
-        context = container["securityContext"]
-        assert context["capabilities"] == {"drop": ["ALL"]}, container["name"]
-        assert context["allowPrivilegeEscalation"] is False, container["name"]
-        assert not context.get("privileged"), container["name"]
+    contexts = [each["securityContext"] for each in containers_of(render(EVERY_POD))]
+    assert contexts == [RESTRICTED] * len(contexts)
 
 
 @pytest.mark.promise("containers write to these volumes only")
 def test_containers_write_to_these_volumes_only() -> None:
-    writable = {}
-    for container in containers_of(render(EVERY_POD)):
-        assert container["securityContext"]["readOnlyRootFilesystem"] is True, container["name"]
-        mounts = container["volumeMounts"]
-        writable[container["name"]] = {m["mountPath"] for m in mounts if not m.get("readOnly")}
+    containers = containers_of(render(EVERY_POD))
+    assert {each["securityContext"]["readOnlyRootFilesystem"] for each in containers} == {True}
+    writable = {
+        each["name"]: {m["mountPath"] for m in each["volumeMounts"] if not m.get("readOnly")}
+        for each in containers
+    }
     # In memory.
     own = {"/horovod/generated", "/horovod/bin/hvd_pods"}
     assert writable == {
@@ -152,10 +156,14 @@ def test_page_says_what_each_right_allows_that_no_name_bounds() -> None:
     """A platform team decides by that table. A name does not bound what is written, either."""
     section = PAGE.read_text().partition("\n### What RBAC cannot bound\n")[2].partition("\n- ")[0]
     rows = re.findall(r"^\| ([a-z][^|]*) \|", section, re.MULTILINE)
-    unbounded = [of for of, names in granted(render()).items() if names is None]
-    for resource, verbs in [*unbounded, ("statefulsets/scale", "patch")]:
-        listed = " ".join(row for row in rows if f"`{resource}`" in row)
-        assert set(verbs.split(", ")) <= set(re.findall(r"\w+", listed)), resource
+    unbounded = {of for of, names in granted(render()).items() if names is None}
+    missing = [
+        f"{verb} {resource}"
+        for resource, verbs in {*unbounded, ("statefulsets/scale", "patch")}
+        for verb in verbs.split(", ")
+        if not [row for row in rows if f"`{resource}`" in row and verb in re.findall(r"\w+", row)]
+    ]
+    assert missing == []
     assert [row for row in rows if "ConfigMap of staged data" in row]
 
 

@@ -174,10 +174,7 @@ EFFECTS: list[tuple[Values, dict[str, Any]]] = [
             "NCCL_IB_DISABLE": None,
         },
     ),
-    ({}, {"network policies": 1}),
     ({"networkPolicy": {"enabled": None}}, {"network policies": 1}),
-    ({"networkPolicy": {"enabled": False}}, {"network policies": 0}),
-    ({"hostNetwork": True}, {"network policies": 0}),
     (
         {
             "hostNetwork": True,
