@@ -229,6 +229,13 @@ def read_notes(values: Values) -> str:
     return shown[shown.index("NOTES:") :]
 
 
+def test_notes_name_the_commands_that_follow_and_end_the_run() -> None:
+    notes = read_notes({})
+    job = one(render(), "Job")["metadata"]["name"]
+    assert f"kubectl --namespace team logs --follow job/{job}\n" in notes
+    assert "helm --namespace team uninstall hvd\n" in notes
+
+
 @pytest.mark.parametrize("values", [{}, {"queueName": "team"}, NO_ACCOUNT])
 def test_notes_offer_helm_test_where_it_has_a_pod(values: Values) -> None:
     offered = "helm --namespace team test hvd" in read_notes(values)

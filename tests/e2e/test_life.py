@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from dataclasses import dataclass
 from typing import Any
 
@@ -197,9 +196,7 @@ class TestSyncedManifests:
     """As docs/gitops.md says: rendered without the cluster, applied again and again, pruned."""
 
     def test_first_master_makes_the_keys(self, synced: Synced, namespace: Namespace) -> None:
-        log = namespace.log("hvd")
-        for of in ("master", "worker"):
-            assert f"created keys of the release in Secret hvd-agent-{of}" in log
+        assert len(keys_of(namespace, "hvd")) == 2 * 3
 
     def test_run_trains_once(self, synced: Synced, namespace: Namespace) -> None:
         assert stages(namespace) == ["Started", "WorkersReady", "Training", "Finished"]
@@ -219,9 +216,7 @@ class TestSyncedManifests:
         self, made_again: Synced, namespace: Namespace
     ) -> None:
         assert namespace.job("hvd") == made_again.job
-        log = namespace.log("hvd")
-        assert "this run already finished at" in log
-        assert "$ mpirun" not in log
+        assert len(namespace.master_events("Training")) == 1
         assert namespace.replicas("hvd-worker") == 0
 
     def test_other_values_start_a_run_and_prune_the_job_before(
@@ -272,63 +267,3 @@ class TestEvictionAndDeadline:
         namespace.wait_for_end("hvd")
         message = namespace.master_events("Failed")[-1]["message"]
         assert "longer than `master.activeDeadlineSeconds=1`" in message
-
-
-def test_failed_run_is_retried_then_scales_its_workers_to_zero(namespace: Namespace) -> None:
-    failing = {"args": ["python3", "-c", "raise SystemExit(3)"], "backoffLimit": 1}
-    namespace.install("hvd", values(cleanup="Always", master=failing))
-    assert namespace.wait_for_end("hvd") == "Failed"
-    (master,) = namespace.master_pods("hvd")
-    end = master["status"]["containerStatuses"][0]["state"]["terminated"]
-    assert end["exitCode"] == 3
-    assert re.fullmatch(r"rank [0-3] on hvd-worker-[01]: exit code 3\n", end["message"])
-    assert len(namespace.master_events("Training")) == 2, (
-        "the workers of a run that goes on were taken"
-    )
-    assert namespace.replicas("hvd-worker") == 0
-
-
-@pytest.fixture(scope="class")
-def sleeping(namespace: Namespace) -> Values:
-    """The values of a run that goes on."""
-    run = values(master={"args": ["python3", "-c", SLEEP]})
-    namespace.install("hvd", run)
-    wait_for_training(namespace, 1)
-    return run
-
-
-class TestRunThatGoesOn:
-    @pytest.mark.parametrize(
-        ("key", "value"),
-        [("wroker", {"number": 3}), ("cleanup", "Always"), ("useHostNetwork", True)],
-    )
-    def test_refused_upgrade_names_the_value_and_leaves_the_run_unchanged(
-        self, sleeping: Values, namespace: Namespace, key: str, value: object
-    ) -> None:
-        before = generations(namespace)
-        wrong = values(**{**sleeping, "serviceAccount": {"create": False}, key: value})
-        refused = namespace.helm("upgrade", "hvd", str(CHART), values=wrong)
-        assert refused.returncode != 0
-        assert key in refused.stderr
-        assert generations(namespace) == before
-        assert stages(namespace) == ["Started", "WorkersReady", "Training"]
-
-    def test_helm_status_shows_the_commands_that_follow(
-        self, sleeping: Values, namespace: Namespace
-    ) -> None:
-        status = namespace.helm("status", "hvd").stdout
-        assert "STATUS: deployed" in status
-        here = f"--namespace {namespace.name}"
-        for following in (
-            f"kubectl {here} logs --follow job/{namespace.job('hvd')}",
-            f"kubectl {here} describe jobs,statefulsets,pods",
-            f"helm {here} uninstall hvd",
-        ):
-            assert following in status
-
-
-def test_suspended_run_starts_when_it_is_resumed(namespace: Namespace) -> None:
-    namespace.install("hvd", values(master={"suspend": True}))
-    assert namespace.get("pods")["items"] == []
-    namespace.upgrade("hvd", values())
-    assert_trained(namespace, "hvd")

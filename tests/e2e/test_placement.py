@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from devtools.common.waiting import wait_until
+from devtools.common.waiting import PROGRAM_PAUSE, wait_until
 from devtools.localkube.processes import has_pod_groups
 from hvdchart.plan.planner import make_plan
 from hvdchart.spec.load import parse_spec
@@ -37,27 +37,10 @@ def test_required_spread_waits_on_one_node_and_tells_the_schedulers_reason(
 
 def test_required_spread_of_two_releases_can_share_a_node(namespace: Namespace) -> None:
     values: Values = {"worker": {"number": 1, "spread": "Required"}, "master": {"args": ARGS}}
-    for release in ("one", "two"):
-        namespace.install(release, values)
-    for release in ("one", "two"):
-        namespace.assert_completes(release)
-
-
-def test_pods_with_equal_requests_and_limits_are_guaranteed(namespace: Namespace) -> None:
-    exact = {"cpu": "100m", "memory": "512Mi"}
-    resources = {"requests": exact, "limits": exact}
-    values: Values = {
-        "worker": {"number": 1, "resources": resources},
-        "master": {"args": ARGS, "resources": resources},
-        "cleanup": "Never",
-    }
-    namespace.train("hvd", values)
-    pods = namespace.get("pods")["items"]
-    classes = {pod["metadata"]["labels"]["app.kubernetes.io/component"]: pod for pod in pods}
-    for pod in classes.values():
-        # With the static CPU manager, only this class gets cores of its own.
-        assert pod["status"]["qosClass"] == "Guaranteed"
-    assert classes.keys() == {"master", "worker"}
+    namespace.install("one", values)
+    namespace.install("two", values)
+    namespace.assert_completes("one")
+    namespace.assert_completes("two")
 
 
 # Two sockets of 28 cores, whose kubelet reserves two cores (reservedSystemCPUs) and 15 GiB.
@@ -113,15 +96,15 @@ def test_worker_with_exclusive_cores_leaves_room_for_master_and_daemons(
 ) -> None:
     namespace.apply(daemon("500m"))
     namespace.install("hvd", checked_values(make_plan(parse_spec(STATIC_SPEC))))
-    # Each has a controller of its own.
-    for component in ("master", "worker"):
-        selector = f"app.kubernetes.io/component={component}"
-        namespace.kubectl("wait", "pods", "--for=create", "--selector", selector, "--timeout=90s")
-    namespace.kubectl("wait", "pods", "--all", "--for=condition=PodScheduled", "--timeout=90s")
-    pods = namespace.get("pods")["items"]
-    assert len(pods) == 3
-    assert {pod["spec"]["nodeName"] for pod in pods} == {static_node}
+    pods: list[dict[str, Any]] = []
+
+    def have_nodes() -> bool:
+        pods[:] = namespace.get("pods")["items"]
+        return [pod["spec"].get("nodeName") for pod in pods] == [static_node] * 3
+
+    wait_until(have_nodes, 90, "all three pods have the node", PROGRAM_PAUSE)
     worker = next(pod for pod in pods if "worker" in pod["metadata"]["name"])
+    # With the static CPU manager, only this class gets cores of its own.
     assert worker["status"]["qosClass"] == "Guaranteed"
 
 

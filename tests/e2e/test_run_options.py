@@ -10,13 +10,13 @@ from tests.e2e.command import ask, here, hvdchart
 from tests.support.namespace import Namespace
 
 SHOW = """
-import os
+import os, sys
 from pathlib import Path
 given = [os.environ["LEVEL"], os.environ["key"], Path("/keys/key").read_text()]
 given.append(Path("/scratch").is_dir())
 limits = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
 limit = int(next(Path(each) for each in limits if Path(each).is_file()).read_text()) >> 20
-print("RANK", os.environ["RANK"], *given, limit, flush=True)
+print("RANK", os.environ["RANK"], *given, limit, sys.argv[1:], flush=True)
 """
 
 
@@ -38,9 +38,11 @@ def test_options_reach_the_ranks(
     script.write_text(SHOW)
     options = ["--memory", "256Mi", "--env", "LEVEL=2", "--secret", "s", "--secret", "s:/keys"]
     options += ["--volume", "scratch=emptyDir:/scratch", *image_of(python_image)]
-    done = hvdchart(namespace, "run", str(script), *options, *here(namespace))
+    words = ["--", "--lr", "0 1"]
+    done = hvdchart(namespace, "run", str(script), *options, *here(namespace), *words)
     lines = [line for line in done.stdout.splitlines() if "RANK" in line]
-    assert sorted(lines) == [f"[{n}] RANK {n} 2 hidden hidden True 256" for n in (0, 1)]
+    seen = "2 hidden hidden True 256 ['--lr', '0 1']"
+    assert sorted(lines) == [f"[{n}] RANK {n} {seen}" for n in (0, 1)]
 
 
 def test_broken_script_ends_after_one_attempt_with_its_remedy(
