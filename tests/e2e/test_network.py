@@ -180,21 +180,19 @@ def add_proxy(job: Values, native: bool) -> None:
         spec["containers"].append(proxy)
 
 
-def test_runs_end_beside_a_proxy_that_is_held(namespace: Namespace) -> None:
-    """The proxy is a native sidecar in one release and an ordinary container in the other."""
-    for release, native in (("native", True), ("ordinary", False)):
-        rendered = namespace.helm(
-            "template", release, str(CHART), "--no-hooks", values=staying(serviceMesh="Hold")
-        )
-        manifests = [item for item in YAML(typ="safe").load_all(rendered.stdout) if item]
-        (job,) = (item for item in manifests if item["kind"] == "Job")
-        add_proxy(job, native)
-        text = "\n---\n".join(json.dumps(manifest) for manifest in manifests)
-        namespace.kubectl("apply", "--filename", "-", input=text)
-    for release in ("native", "ordinary"):
-        namespace.assert_completes(release)
-        asked = "asked the mesh's proxy to end (POST /quitquitquit): it answered 200"
-        assert asked in namespace.log(release)
+@pytest.mark.parametrize("native", [True, False], ids=["native sidecar", "ordinary container"])
+def test_run_ends_beside_a_proxy_that_is_held(namespace: Namespace, native: bool) -> None:
+    rendered = namespace.helm(
+        "template", "hvd", str(CHART), "--no-hooks", values=staying(serviceMesh="Hold")
+    )
+    manifests = [item for item in YAML(typ="safe").load_all(rendered.stdout) if item]
+    (job,) = (item for item in manifests if item["kind"] == "Job")
+    add_proxy(job, native)
+    text = "\n---\n".join(json.dumps(manifest) for manifest in manifests)
+    namespace.kubectl("apply", "--filename", "-", input=text)
+    namespace.assert_completes("hvd")
+    asked = "asked the mesh's proxy to end (POST /quitquitquit): it answered 200"
+    assert asked in namespace.log("hvd")
 
 
 def test_run_trains_on_the_host_network(privileged: Namespace) -> None:

@@ -169,9 +169,7 @@ def test_two_attempts_have_one_id_of_wandb_offline(
     output = on_node(node_folder, "output")
     with claimed_folder(namespace, "wheels", wheels(LOCK)):
         both = values(python_image, "wandb", text, env)
-        for name in ("volumes", "volumeMounts"):
-            both[name] = [*both[name], *output[name]]
-        namespace.train("hvd", both)
+        namespace.train("hvd", {**both, **{name: both[name] + output[name] for name in output}})
     files = sorted(node_folder.glob("wandb/offline-run-*/run-resnet50-*.wandb"))
     assert len(files) == 2
     assert len({file.name for file in files}) == 1

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import pytest
 
@@ -12,17 +14,24 @@ from tests.faults.second_node import begin
 from tests.faults.training import Training
 
 
+@contextmanager
+def drained(training: Training, node: Instance) -> Iterator[None]:
+    """While inside, a node is cordoned, and its pods are evicted."""
+    options = ("--ignore-daemonsets", "--delete-emptydir-data", "--timeout=300s")
+    try:
+        training.namespace.kubectl("drain", node.node_name, *options)
+        yield
+    finally:
+        training.namespace.kubectl("uncordon", node.node_name)
+
+
 @pytest.mark.rare
 @pytest.mark.fault("node cordoned and drained")
 def test_drained_node(training: Training, second_node: Instance) -> None:
     begin(training, second_node)
     fault = time.time()
-    options = ("--ignore-daemonsets", "--delete-emptydir-data", "--timeout=300s")
-    try:
-        training.namespace.kubectl("drain", second_node.node_name, *options)
+    with drained(training, second_node):
         training.finish(fault)
-    finally:
-        training.namespace.kubectl("uncordon", second_node.node_name)
 
 
 @pytest.mark.rare

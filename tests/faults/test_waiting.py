@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from contextlib import ExitStack
 
 import pytest
 
@@ -25,14 +26,13 @@ def test_late_worker(training: Training) -> None:
     label = f"{namespace.name[-8:]}/late"
     groups = [{"name": "a", "number": 1}, {"name": "b", "number": 1, "nodeSelector": {label: "no"}}]
     training.install(STEPS, workerGroups=groups)
-    try:
+    with ExitStack() as stack:
+        stack.callback(namespace.kubectl, "label", "node", node, f"{label}-")
         # The delay is the fault: there is no event to wait for.
         time.sleep(LATE)
         came = time.time()
         namespace.kubectl("label", "node", node, f"{label}=no")
         training.finish(came)
-    finally:
-        namespace.kubectl("label", "node", node, f"{label}-")
 
 
 WITHOUT_ACCOUNT: Values = {"serviceAccount": {"create": False}, "cleanup": "Never"}

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -98,18 +99,22 @@ def test_down_leaves_only_the_images(down_cluster: Cluster) -> None:
     assert any(down_cluster.instance.store.iterdir())
     again = down_cluster.run("down", "--images")
     assert "was not running" in again.stderr
-    for node in (down_cluster.instance, down_cluster.instance.others[0]):
-        assert not node.store.parent.exists()
+    nodes = (down_cluster.instance, down_cluster.instance.others[0])
+    assert not [node for node in nodes if node.store.parent.exists()]
 
 
-def test_up_with_an_address_in_use_starts_nothing(down_cluster: Cluster) -> None:
+@pytest.fixture
+def taken(down_cluster: Cluster) -> Iterator[str]:
+    """The network of the cluster, which is down, and which the machine uses otherwise."""
     down_cluster.run("down")
-    taken = str(down_cluster.instance.network)
-    subprocess.run(["ip", "route", "add", "blackhole", taken], check=True)
-    try:
-        refused = down_cluster.run("up", check=False)
-    finally:
-        subprocess.run(["ip", "route", "delete", "blackhole", taken], check=True)
+    network = str(down_cluster.instance.network)
+    subprocess.run(["ip", "route", "add", "blackhole", network], check=True)
+    yield network
+    subprocess.run(["ip", "route", "delete", "blackhole", network], check=True)
+
+
+def test_up_with_an_address_in_use_starts_nothing(down_cluster: Cluster, taken: str) -> None:
+    refused = down_cluster.run("up", check=False)
     assert refused.returncode == 1
     assert f"{taken} is in use" in refused.stderr
     assert not down_cluster.instance.state.exists()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import tarfile
 import urllib.request
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -76,38 +77,44 @@ class TestPodsAndServices:
         assert 'violates PodSecurity "restricted:latest"' in refused
 
 
-def test_layers_that_the_cluster_has_are_not_sent_again(
-    probe: Cluster, probe_folder: Path, tmp_path: Path
-) -> None:
-    """An image of three layers is built anew with another program in the last one."""
+@pytest.fixture
+def layers_folder(tmp_path: Path) -> Iterator[Path]:
+    """The folder of an image of three layers, of which the last one has the file `probe`."""
     folder = tmp_path / "layers"
     folder.mkdir()
-    for name in ("first", "second"):
-        (folder / name).write_text(f"{name} of {tmp_path}")
+    (folder / "first").write_text(f"first of {tmp_path}")
+    (folder / "second").write_text(f"second of {tmp_path}")
     lines = ["FROM scratch", *(f"COPY {name} /" for name in ("first", "second", "probe"))]
     (folder / "Containerfile").write_text("\n".join([*lines, 'ENTRYPOINT ["/probe"]', ""]))
-    blobs = []
-    try:
-        for tail in (b"", b"x"):
-            content = (probe_folder / "probe").read_bytes() + tail
-            (folder / "probe").write_bytes(content)
-            (folder / "probe").chmod(0o755)
-            build = ["buildah", "build", "--quiet", "--layers", "--tag", LAYERS_IMAGE, str(folder)]
-            subprocess.run(build, check=True, capture_output=True)
-            known_layers = layer_sizes(probe.instance, read_manifests(probe.instance))
-            packed = tmp_path / f"packed{tail.decode()}"
-            packed.mkdir()
-            with tarfile.open(pack_missing(find(LAYERS_IMAGE), known_layers, packed)) as archive:
-                blobs.append(sum(name.startswith("blobs/") for name in archive.getnames()))
-            probe.run("load", LAYERS_IMAGE)
-            once = ("--restart=Never", "--image-pull-policy=Never", "--", "size")
-            probe.kubectl("run", "once", f"--image={LAYERS_IMAGE}", *once)
-            done = "--for=jsonpath={.status.phase}=Succeeded"
-            probe.kubectl("wait", done, "pod/once", "--timeout=180s")
-            assert probe.kubectl("logs", "once") == f"{len(content)}\n"
-            probe.kubectl("delete", "pod", "once", "--now")
-    finally:
-        subprocess.run(["buildah", "rmi", "--force", LAYERS_IMAGE], check=False)
+    yield folder
+    subprocess.run(["buildah", "rmi", "--force", LAYERS_IMAGE], check=False)
+
+
+def send(probe: Cluster, folder: Path, program: bytes) -> int:
+    """Build the image with a program, load and run it; how many blobs were sent."""
+    (folder / "probe").write_bytes(program)
+    (folder / "probe").chmod(0o755)
+    build = ["buildah", "build", "--quiet", "--layers", "--tag", LAYERS_IMAGE, str(folder)]
+    subprocess.run(build, check=True, capture_output=True)
+    known_layers = layer_sizes(probe.instance, read_manifests(probe.instance))
+    packed = folder.with_name(f"packed-{len(program)}")
+    packed.mkdir()
+    with tarfile.open(pack_missing(find(LAYERS_IMAGE), known_layers, packed)) as archive:
+        sent = sum(name.startswith("blobs/") for name in archive.getnames())
+    probe.run("load", LAYERS_IMAGE)
+    once = ("--restart=Never", "--image-pull-policy=Never", "--", "size")
+    probe.kubectl("run", "once", f"--image={LAYERS_IMAGE}", *once)
+    probe.kubectl("wait", "--for=jsonpath={.status.phase}=Succeeded", "pod/once", "--timeout=180s")
+    assert probe.kubectl("logs", "once") == f"{len(program)}\n"
+    probe.kubectl("delete", "pod", "once", "--now")
+    return sent
+
+
+def test_layers_that_the_cluster_has_are_not_sent_again(
+    probe: Cluster, probe_folder: Path, layers_folder: Path
+) -> None:
+    program = (probe_folder / "probe").read_bytes()
     # The manifest, the config, and three layers or one.
-    assert blobs == [5, 3]
+    assert send(probe, layers_folder, program) == 5
+    assert send(probe, layers_folder, program + b"x") == 3
     assert not untagged_ids(read_manifests(probe.instance)), "the old image is still there"
