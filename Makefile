@@ -23,7 +23,7 @@ lint: venv ## Run the static checks: ruff, mypy, imports, generated files, spell
 	@$(PY) -m devtools.checks.lint
 
 unit: venv ## Run the tests that need neither a cluster nor an image (ALL=1: also those that take 0.1 s and more)
-	@$(PY) -m pytest -q --numprocesses 2 --dist loadgroup tests/unit \
+	@$(PY) -m pytest -q --numprocesses 2 --dist loadgroup tests/unit tests/bench \
 	  -m "not fuzz$(if $(ALL),, and not slow)"
 
 fuzz: venv ## Run the fuzz tests with many generated inputs (`make test` runs them with few)

@@ -1,1 +1,1 @@
-"""Small programs and servers that stand in for Helm, engines, a cluster, a worker and a GPU."""
+"""Small servers and libraries that stand in for a cluster and a GPU."""

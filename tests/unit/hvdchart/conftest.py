@@ -12,7 +12,7 @@ from hvdchart.chart_files import chart_dir
 from hvdchart.cli.app import main
 from hvdchart.run.follow import changes as watch
 from tests.support.fakes.cluster import FakeCluster, write_kubeconfig
-from tests.support.fakes.program import StubProgram
+from tests.unit.fakes.program import StubProgram
 from tests.unit.hvdchart.command import Command, Outcome
 from tests.unit.hvdchart.objects import DONE, ENDED_MASTER, MASTER, job
 from tests.unit.hvdchart.played_runs import SPEC, answer_as, play

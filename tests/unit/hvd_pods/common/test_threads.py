@@ -11,7 +11,7 @@ import pytest
 
 from hvd_pods.common import threads
 from hvd_pods.rank import fusion
-from tests.support.folders import write
+from tests.unit.folders import write
 
 CHOSEN = ("OMP_NUM_THREADS", "TF_NUM_INTRAOP_THREADS", "TF_NUM_INTEROP_THREADS")
 

@@ -17,8 +17,8 @@ from hvd_pods.master import probing
 from hvd_pods.master.probing import DEFAULT_LIMITS, ProbeLimits, Prober
 from hvd_pods.rules.events import WorkerAnswers, WorkerGone, WorkerProblem
 from tests.support.fakes.faults import TIMEOUT
-from tests.support.fakes.worker import FakeWorker
 from tests.support.ports import find_port
+from tests.unit.fakes.worker import FakeWorker
 from tests.unit.hvd_pods.rules.taken_events import TakenEvents
 from tests.unit.hvd_pods.workers import Addresses
 

@@ -16,9 +16,9 @@ from hvd_pods.common import code_archive, packages, paths
 from hvd_pods.common.errors import ConfigurationError, RunError
 from hvd_pods.common.run import Code, Pod
 from hvd_pods.master import user_code
-from tests.support.archives import make_archive, make_member
 from tests.support.release_keys import ReleaseKeys
 from tests.support.runs import make_run
+from tests.unit.archives import make_archive, make_member
 from tests.unit.hvd_pods.scripted_agents import ScriptedAgents
 
 

@@ -32,7 +32,7 @@ from hvdchart.errors import (
     SpecError,
 )
 from tests.support.fakes.cluster import FakeCluster
-from tests.support.fakes.program import StubProgram
+from tests.unit.fakes.program import StubProgram
 from tests.unit.hvdchart.calls.master import Master
 from tests.unit.hvdchart.calls.pod import (
     assert_ended,

@@ -13,7 +13,7 @@ import yaml
 
 from hvdchart.run.follow import changes as watch
 from tests.support.fakes.cluster import FakeCluster
-from tests.support.fakes.program import StubProgram
+from tests.unit.fakes.program import StubProgram
 from tests.unit.hvdchart.command import Command
 from tests.unit.hvdchart.objects import (
     DONE,

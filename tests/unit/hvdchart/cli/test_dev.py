@@ -17,7 +17,7 @@ from hvd_pods.common.contract import COMMAND
 from hvdchart.chart_files import chart_dir
 from hvdchart.spec.run_options import RUN
 from tests.support.fakes.cluster import FakeCluster
-from tests.support.fakes.program import Call, StubProgram
+from tests.unit.fakes.program import Call, StubProgram
 from tests.unit.hvdchart.objects import JOB, LABELS, RUNNING, job, pod
 from tests.unit.hvdchart.played_runs import SPEC, answer_as, play, tell
 

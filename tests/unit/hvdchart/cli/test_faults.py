@@ -17,7 +17,7 @@ from devtools.common.waiting import wait_until
 from hvdchart.run import helm_errors
 from tests.support.fakes import faults
 from tests.support.fakes.cluster import FakeCluster
-from tests.support.fakes.program import StubProgram
+from tests.unit.fakes.program import StubProgram
 from tests.unit.hvdchart.command import Command, Outcome
 from tests.unit.hvdchart.played_runs import meanwhile
 

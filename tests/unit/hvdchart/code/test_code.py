@@ -13,7 +13,7 @@ from hvd_pods.common import code_archive
 from hvdchart.chart_files import read_data
 from hvdchart.code.archive import list_files, pack_code, pack_files
 from hvdchart.errors import FileError
-from tests.support.folders import write
+from tests.unit.folders import write
 
 pytestmark = pytest.mark.timeout(120)
 MOST = int(read_data("resources.json")["codeCharacters"])

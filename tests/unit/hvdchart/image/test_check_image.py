@@ -24,7 +24,7 @@ from hvdchart.image.check_image import (
 from hvdchart.image.engines import choose_engine, run_in, runtime_options
 from hvdchart.image.probe import MARK
 from hvdchart.run.kube.pods import UNKNOWN_USER
-from tests.support.fakes.program import StubProgram
+from tests.unit.fakes.program import StubProgram
 from tests.unit.hvdchart.command import Command
 
 PROGRAMS = ("python3", "mpirun")

@@ -13,8 +13,8 @@ from hvdchart.plan.planner import make_plan, plan_tree
 from hvdchart.spec.yaml_tree import parse
 from hvdchart.values.from_plan import make_values
 from hvdchart.values.plan_text import reasons
-from tests.support.archives import make_archive, make_member
 from tests.support.specs import read
+from tests.unit.archives import make_archive, make_member
 
 NODE = "{name: x, count: 2, coresPerSocket: 4}"
 DDP = "import torch\ntorch.distributed.init_process_group('gloo')\n"
