@@ -103,10 +103,10 @@ def values(buckets: Path, server: str, run: str) -> Values:
     }
 
 
-def events(namespace: Namespace, job: str) -> dict[str, str]:
-    """The messages of the Job's events by their reasons."""
+def reasons(namespace: Namespace, job: str) -> set[str]:
+    """The reasons of the Job's events."""
     items = namespace.get("events", "--field-selector", f"involvedObject.name={job}")["items"]
-    return {item["reason"]: item["message"] for item in items}
+    return {item["reason"] for item in items}
 
 
 def node_list(namespace: Namespace) -> dict[str, str]:
@@ -152,7 +152,7 @@ class TestDataFromS3:
         self, first_log: str, privileged: Namespace, buckets: Path
     ) -> None:
         assert (buckets / "results/first/model").read_text() == "6"
-        assert "ResultsStored" in events(privileged, privileged.job("hvd"))
+        assert "ResultsStored" in reasons(privileged, privileged.job("hvd"))
 
     def test_node_that_has_no_data_is_not_listed(
         self, first_log: str, privileged: Namespace, empty_node: str
@@ -182,6 +182,5 @@ class TestDataFromS3:
     def test_training_has_finished_although_its_results_are_not_stored(
         self, staged_nodes: list[str], privileged: Namespace
     ) -> None:
-        reported = events(privileged, privileged.job("hvd"))
-        assert "Finished" in reported
-        assert "`results.command` failed with exit code" in reported["ResultsNotStored"]
+        reported = reasons(privileged, privileged.job("hvd"))
+        assert {"Finished", "ResultsNotStored"} <= reported

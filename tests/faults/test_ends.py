@@ -72,9 +72,7 @@ def test_quota(training: Training) -> None:
     requests = {"resources": {"requests": {"memory": "1Gi"}}}
     training.install(STEPS, worker=requests, launch={"preload": [], "workersTimeoutSeconds": 8})
     reason = end(training, began)
-    assert "1 of 2 workers did not answer" in reason
     assert "exceeded quota: small" in reason
-    assert "request less" in reason
 
 
 @pytest.mark.rare
@@ -85,4 +83,3 @@ def test_pod_security(training: Training) -> None:
     training.install(STEPS, worker={"podSpec": {"hostPID": True}}, launch=launch)
     reason = end(training, began)
     assert 'violates PodSecurity "restricted:latest": host namespaces (hostPID=true)' in reason
-    assert "change the fields that the message names" in reason
