@@ -159,20 +159,7 @@ def find_reached(sources: Mapping[str, str], known: Collection[str]) -> dict[str
     A function that calls what it finds in a table, a dictionary of the module, may call all of it.
     Exits with a message when it calls what is in something else, which would be left out.
     """
-    parts: dict[str, ast.AST] = {}
-    for own, source in sources.items():
-        tree = ast.parse(source)
-        for node in ast.walk(tree):
-            if isinstance(node, ast.FunctionDef):
-                parts[f"{own}.{node.name}"] = node
-        for node in tree.body:
-            if isinstance(node, (ast.Assign, ast.AnnAssign)):
-                target = node.target if isinstance(node, ast.AnnAssign) else node.targets[0]
-                name = f"{own}.{ast.unparse(target)}"
-                if isinstance(node.value, ast.Dict):
-                    parts[name] = ast.List(node.value.values, ast.Load())
-                elif isinstance(node.value, ast.Call) and ast.unparse(node.value.func) == "dict":
-                    parts[name] = node.value
+    parts = dict(part for own, source in sources.items() for part in _parts(own, source))
     asked: dict[str, set[str]] = {}
     calls: dict[str, set[str]] = {}
     for place, part in parts.items():
@@ -192,6 +179,22 @@ def find_reached(sources: Mapping[str, str], known: Collection[str]) -> dict[str
         for name in asked:
             asked[name] |= {e for called in calls[name] & asked.keys() for e in asked[called]}
     return asked
+
+
+def _parts(own: str, source: str) -> Iterator[tuple[str, ast.AST]]:
+    """The functions and the tables of a module's source, by their names with the module's."""
+    tree = ast.parse(source)
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef):
+            yield f"{own}.{node.name}", node
+    for node in tree.body:
+        if isinstance(node, (ast.Assign, ast.AnnAssign)):
+            target = node.target if isinstance(node, ast.AnnAssign) else node.targets[0]
+            name = f"{own}.{ast.unparse(target)}"
+            if isinstance(node.value, ast.Dict):
+                yield name, ast.List(node.value.values, ast.Load())
+            elif isinstance(node.value, ast.Call) and ast.unparse(node.value.func) == "dict":
+                yield name, node.value
 
 
 def _full_name(own: str, name: str) -> str:

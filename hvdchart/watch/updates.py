@@ -12,6 +12,7 @@ from collections import deque
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 
 from hvdchart.errors import ClusterError, NoRunError
 from hvdchart.run.follow.changes import Follower
@@ -59,7 +60,7 @@ class _Known:
     lines: dict[str, deque[str]] = field(default_factory=dict)
     is_over: bool = False
 
-    def take(self, item: RunView | LogLine | _Used | _Ended) -> None:
+    def take(self, item: _Item) -> None:
         if isinstance(item, RunView):
             self.run = item
         elif isinstance(item, LogLine):
@@ -83,6 +84,50 @@ class _Known:
         )
 
 
+_Item = RunView | LogLine | _Used | _Ended
+
+
+@dataclass
+class _Readers:
+    """What the threads of `follow_views` read, each until the follower is closed."""
+
+    cluster: Cluster
+    follower: Follower[_Item]
+    known: _Known
+
+    def read_run(self, name: str) -> None:
+        """Put each change of a run and its logs, as far as the user's rights go."""
+        try:
+            self._read_run(name, "master")
+        except RefusedError as refused:
+            if refused.status != _FORBIDDEN:
+                raise
+            # Perhaps only the logs are: then the rest can be shown.
+            self._read_run(name, _NO_COMPONENT)
+
+    def _read_run(self, name: str, component: str) -> None:
+        put = self.follower.put
+        for line in follow(
+            self.cluster, name, tail=LAST, component=component, warnings=True, seen=put
+        ):
+            put(line)
+            if self.follower.closed.is_set():
+                return
+        put(_Ended())
+
+    def read_usage(self, kubectl: Kubectl) -> None:
+        """Put what the pods use, again and again."""
+        while not self.follower.closed.is_set():
+            try:
+                found = _Used(read_usage(self.known.run, kubectl))
+                pause = LOOK_EVERY
+            except ClusterError as problem:
+                found = _Used([], str(problem))
+                pause = LOOK_AGAIN_AFTER
+            self.follower.put(found)
+            self.follower.closed.wait(pause)
+
+
 def follow_views(cluster: Cluster, name: str, kubectl: Kubectl | None) -> Iterator[View]:
     """Views of a run from now to its end; the last one has all of the end.
 
@@ -96,42 +141,11 @@ def follow_views(cluster: Cluster, name: str, kubectl: Kubectl | None) -> Iterat
         yield build_view(run, cluster.namespace, time.time(), lines=lines)
         return
     known = _Known(run)
-
-    def read(component: str = "master") -> None:
-        lines = follow(
-            cluster, name, tail=LAST, component=component, warnings=True, seen=follower.put
-        )
-        for line in lines:
-            follower.put(line)
-            if follower.closed.is_set():
-                return
-        follower.put(_Ended())
-
-    def read_what_is_allowed() -> None:
-        try:
-            read()
-        except RefusedError as refused:
-            if refused.status != _FORBIDDEN:
-                raise
-            # Perhaps only the logs are: then the rest can be shown.
-            read(_NO_COMPONENT)
-
-    def look() -> None:
-        assert kubectl  # noqa: S101
-        while not follower.closed.is_set():
-            try:
-                found = _Used(read_usage(known.run, kubectl))
-                pause = LOOK_EVERY
-            except ClusterError as problem:
-                found = _Used([], str(problem))
-                pause = LOOK_AGAIN_AFTER
-            follower.put(found)
-            follower.closed.wait(pause)
-
-    with Follower[RunView | LogLine | _Used | _Ended]() as follower:
-        follower.start(read_what_is_allowed)
+    with Follower[_Item]() as follower:
+        readers = _Readers(cluster, follower, known)
+        follower.start(partial(readers.read_run, name))
         if kubectl and not run.status.over:
-            follower.start(look)
+            follower.start(partial(readers.read_usage, kubectl))
         while True:
             yield known.view(cluster.namespace)
             if known.is_over:

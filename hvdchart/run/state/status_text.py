@@ -25,36 +25,57 @@ def status_report(status: Status, namespace: str, now: float | None = None) -> I
 
     With the present time in seconds since 1970, also how long the run has lasted.
     """
-    head = f"{status.name}: {status.state}"
-    seconds = None if now is None else status.seconds(now)
-    if seconds is not None:
-        head += f" {'after' if status.over else 'for'} {duration(seconds)}"
-    if status.is_active and status.state != "finishing":
-        head += f", {status.workers_ready} of {status.workers_wanted} workers up"
-        if status.spares_wanted:
-            head += f", {status.spares_ready} of {pluralize(status.spares_wanted, 'spare')}"
-    if status.attempt > 1:
-        head += f", attempt {status.attempt} of {status.attempts}"
-    yield head
+    yield _head(status, now)
     if status.progress:
         yield f"progress: {status.progress.text(is_over=status.over or status.stall is not None)}"
-    stall = status.stall
-    if stall:
-        waited = ""
-        if now is not None:
-            # Finding it takes a while, and the record is a few seconds old.
-            seconds = max(0.0, now - stall.since)
-            waited = f" for at least {duration(seconds)}"
-            if status.progress:
-                idle = max(seconds, status.progress.idle_seconds)
-                waited += f", without a step for {duration(idle)}"
-        yield f"stalled{waited}: {one_line(stall.text(), LONGEST)}"
+    if status.stall:
+        yield f"stalled{_waited(status, now)}: {one_line(status.stall.text(), LONGEST)}"
     if status.warning:
         yield f"warning: {status.warning}"
     if status.reason:
         yield f"why: {one_line(status.reason, LONGEST)}"
     if status.remedy:
         yield f"what to do: {status.remedy}"
+    yield from _pod_lines(status)
+    where = f"{status.name} -n {namespace}"
+    if status.workers_left:
+        yield f"its workers are still there; to remove them: {removal(status, namespace)}"
+    if status.failed_rank is not None:
+        yield f"next: hvdchart logs {where} --rank {status.failed_rank}"
+    elif status.job:
+        yield f"next: hvdchart {'events' if status.reason else 'logs'} {where}"
+
+
+def _head(status: Status, now: float | None) -> str:
+    """The state, for how long, and how many workers there are."""
+    text = f"{status.name}: {status.state}"
+    seconds = None if now is None else status.seconds(now)
+    if seconds is not None:
+        text += f" {'after' if status.over else 'for'} {duration(seconds)}"
+    if status.is_active and status.state != "finishing":
+        text += f", {status.workers_ready} of {status.workers_wanted} workers up"
+        if status.spares_wanted:
+            text += f", {status.spares_ready} of {pluralize(status.spares_wanted, 'spare')}"
+    if status.attempt > 1:
+        text += f", attempt {status.attempt} of {status.attempts}"
+    return text
+
+
+def _waited(status: Status, now: float | None) -> str:
+    """How long ranks have waited for a stalled one; empty where the time is not known."""
+    if now is None or status.stall is None:
+        return ""
+    # Finding it takes a while, and the record is a few seconds old.
+    seconds = max(0.0, now - status.stall.since)
+    text = f" for at least {duration(seconds)}"
+    if status.progress:
+        idle = max(seconds, status.progress.idle_seconds)
+        text += f", without a step for {duration(idle)}"
+    return text
+
+
+def _pod_lines(status: Status) -> Iterator[str]:
+    """A line for each pod; of many pods, only for those that do not simply run."""
     pods = status.pods
     shown = pods
     if len(pods) > _MOST_PODS:
@@ -67,13 +88,6 @@ def status_report(status: Status, namespace: str, now: float | None = None) -> I
     if len(shown) < len(pods):
         other = "other " if shown else ""
         yield f"  {len(pods) - len(shown)} {other}pods run; -o json lists all"
-    where = f"{status.name} -n {namespace}"
-    if status.workers_left:
-        yield f"its workers are still there; to remove them: {removal(status, namespace)}"
-    if status.failed_rank is not None:
-        yield f"next: hvdchart logs {where} --rank {status.failed_rank}"
-    elif status.job:
-        yield f"next: hvdchart {'events' if status.reason else 'logs'} {where}"
 
 
 def removal(status: Status, namespace: str) -> str:
