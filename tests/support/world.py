@@ -197,7 +197,7 @@ class World:
         if isinstance(effect, Deliver):
             names = list(effect.pods)
             others = [Delivered(attempt, names[1:], problem)]
-            if effect.orphan_fence:
+            if effect.detached_fence:
                 others.append(Delivered(attempt, [], is_finished=True))
             return [Delivered(attempt, names), *others]
         if isinstance(effect, WatchWorkers):

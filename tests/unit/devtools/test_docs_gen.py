@@ -149,9 +149,9 @@ def test_picture_shows_each_event_and_each_effect_once() -> None:
 
 
 def test_table_has_a_row_for_each_event_that_the_rules_decide_about() -> None:
-    """The loop itself ends on a defect."""
+    """The loop itself ends on an internal error."""
     rows = re.findall(r"^\| `(\w+)`", loop_docs.event_table(), re.MULTILINE)
-    assert sorted(rows) == sorted(names_of(Event) - {"Defect"})
+    assert sorted(rows) == sorted(names_of(Event) - {"InternalError"})
 
 
 def test_each_effect_but_a_line_of_the_log_is_in_the_row_of_an_event() -> None:

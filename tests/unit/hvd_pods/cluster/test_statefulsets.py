@@ -8,7 +8,7 @@ import pytest
 
 from hvd_pods.cluster import kube, statefulsets
 from hvd_pods.cluster.job_events import JobEvents
-from hvd_pods.master.run_effects import Effects
+from hvd_pods.master.run_effects import EffectRunner
 from hvd_pods.rules.effects import DeletePods, Effect, ListPods, ScaleUp
 from hvd_pods.rules.events import PodsListed
 from hvd_pods.rules.state import Assignment
@@ -161,7 +161,7 @@ class Master:
     def __init__(self, api: kube.Api) -> None:
         self.taken = TakenEvents()
         assignment = Assignment(make_run(), "own", "hvd-master-1", "uid-1")
-        self.effects = Effects(assignment, api, JobEvents(None), self.taken)
+        self.effects = EffectRunner(assignment, api, JobEvents(None), self.taken)
 
     def do(self, *effects: Effect) -> None:
         for effect in effects:

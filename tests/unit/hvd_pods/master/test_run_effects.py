@@ -12,7 +12,7 @@ from hvd_pods.cluster import kube
 from hvd_pods.cluster.job_events import JobEvents
 from hvd_pods.common.run import Pod, Run
 from hvd_pods.master.lanes import Lanes
-from hvd_pods.master.run_effects import Effects
+from hvd_pods.master.run_effects import EffectRunner
 from hvd_pods.rules.effects import (
     Deliver,
     Effect,
@@ -22,8 +22,8 @@ from hvd_pods.rules.effects import (
     WatchWorkers,
 )
 from hvd_pods.rules.events import (
-    Defect,
     Delivered,
+    InternalError,
     RankMissing,
     ResultsStored,
     WorkerAnswers,
@@ -38,14 +38,14 @@ from tests.unit.hvd_pods.workers import Workers
 
 
 @pytest.fixture
-def watch(pod: MasterPod, taken: TakenEvents) -> Iterator[Callable[[Run], Effects]]:
+def watch(pod: MasterPod, taken: TakenEvents) -> Iterator[Callable[[Run], EffectRunner]]:
     """Watches the workers of a run, of which two answer."""
-    started: list[Effects] = []
+    started: list[EffectRunner] = []
 
-    def begin(run: Run) -> Effects:
+    def begin(run: Run) -> EffectRunner:
         api = kube.Api() if run.api else None
         assignment = Assignment(run, "own", "hvd-master-1", "uid-1")
-        started.append(Effects(assignment, api, JobEvents(None), taken))
+        started.append(EffectRunner(assignment, api, JobEvents(None), taken))
         started[-1].carry_out(WatchWorkers(2))
         taken.wait_for(WorkerAnswers, 2)
         return started[-1]
@@ -55,7 +55,7 @@ def watch(pod: MasterPod, taken: TakenEvents) -> Iterator[Callable[[Run], Effect
         effects.carry_out(StopWatching())
 
 
-Watch = Callable[[Run], Effects]
+Watch = Callable[[Run], EffectRunner]
 
 
 def test_addresses_of_the_training_stay_when_they_are_withdrawn(
@@ -157,5 +157,5 @@ def test_calls_of_a_lane_keep_their_order_and_others_do_not_wait(taken: TakenEve
     taken.wait_for(ResultsStored, failure="later")
     other, defect, later = taken.events
     assert (other, later) == (ResultsStored("other"), ResultsStored("later"))
-    assert isinstance(defect, Defect)
+    assert isinstance(defect, InternalError)
     assert "ZeroDivisionError" in defect.traceback

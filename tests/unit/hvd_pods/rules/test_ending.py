@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from hvd_pods.cluster.shapes import format_time
+from hvd_pods.cluster.objects import format_time
 from hvd_pods.common.record import STORED
 from hvd_pods.common.run import Run
 from hvd_pods.rules.effects import (
@@ -166,7 +166,7 @@ def test_worker_that_the_queue_has_not_deleted_yet_is_no_successor() -> None:
 def test_master_that_was_preempted_stays_no_longer_than_it_may() -> None:
     world = preempted()
     keep_seeing(world, pod("Running", **ENDING))
-    assert 50 < world.now - world.state.stopped_at < 60
+    assert 50 < world.now - world.state.terminating_since < 60
 
 
 def test_master_of_a_run_that_nobody_continues_does_not_wait_for_workers() -> None:

@@ -284,7 +284,7 @@ def test_next_master_goes_on_with_the_workers_of_the_one_before() -> None:
 def test_next_master_compares_finished_ranks_with_those_of_the_launch_before() -> None:
     world = Adaptive(0, 1, 2, 3, record={**RECORD, "launched": "7"}).begin()
     (effect,) = world.of(Deliver)
-    assert (effect.orphan_fence, effect.orphan_ranks) == (7, 4)
+    assert (effect.detached_fence, effect.detached_ranks) == (7, 4)
 
 
 def test_pod_of_a_dead_node_is_replaced_while_others_train() -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from hvd_pods.cluster.shapes import format_time
+from hvd_pods.cluster.objects import format_time
 from hvd_pods.common.record import LEASE_KEPT
 from hvd_pods.common.run_events import RunEvent
 from hvd_pods.rules.effects import (

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from hvd_pods.cluster.shapes import format_time
+from hvd_pods.cluster.objects import format_time
 from hvd_pods.common.notices import DEBUGGED, ENDED, FINISHED, IDLE, STOPPED
 from hvd_pods.common.run_events import RunEvent
 from hvd_pods.rules.aborting import END_WITHIN

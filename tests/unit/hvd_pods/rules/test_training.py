@@ -555,8 +555,8 @@ def test_first_attempt_of_a_master_looks_whether_its_job_s_ranks_have_finished(
     world.fire()
     world.answer_all()
     first, *later = world.of(Deliver)
-    assert (first.orphan_fence, {*first.addresses}) == (left, {"w-0", "w-1", "w-2"})
-    assert [effect.orphan_fence for effect in later] == [0]
+    assert (first.detached_fence, {*first.addresses}) == (left, {"w-0", "w-1", "w-2"})
+    assert [effect.detached_fence for effect in later] == [0]
     launched = [effect.data.get("launched") for effect in world.of(WriteRecord)]
     assert launched[-1] == str(world.of(Prepare)[-1].fence)
 

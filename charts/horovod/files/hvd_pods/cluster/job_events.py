@@ -8,7 +8,7 @@ import socket
 from datetime import datetime, timezone
 
 from hvd_pods.cluster.kube import Api, ApiError
-from hvd_pods.cluster.shapes import Object, format_time
+from hvd_pods.cluster.objects import Object, format_time
 from hvd_pods.cluster.spawn import spawn
 from hvd_pods.common import contract
 from hvd_pods.common.hostile import printable

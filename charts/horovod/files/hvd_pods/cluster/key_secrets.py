@@ -22,7 +22,7 @@ from typing import Mapping
 from hvd_pods.agent.keys import Keys
 from hvd_pods.cluster.certificates import MASTER, WORKER, Files, make_files
 from hvd_pods.cluster.kube import Api, ApiError
-from hvd_pods.cluster.shapes import Object
+from hvd_pods.cluster.objects import Object
 from hvd_pods.common import contract
 from hvd_pods.common.errors import ConfigurationError, RunError
 from hvd_pods.common.paths import GENERATED, KEYS

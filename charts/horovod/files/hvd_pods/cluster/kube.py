@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Callable, Iterator, NamedTuple
 from urllib.parse import urlencode
 
-from hvd_pods.cluster.shapes import Object
+from hvd_pods.cluster.objects import Object
 from hvd_pods.common.hostile import one_line
 from hvd_pods.common.reporting import log
 

@@ -13,7 +13,7 @@ import time
 from typing import Mapping
 
 from hvd_pods.cluster.kube import Api, ApiError
-from hvd_pods.cluster.shapes import format_time
+from hvd_pods.cluster.objects import format_time
 from hvd_pods.common import contract
 from hvd_pods.common.reporting import log
 from hvd_pods.common.run import Pod, Run, Worker

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Container, Mapping, Sequence
 
 from hvd_pods.cluster.kube import Api, ApiError
-from hvd_pods.cluster.shapes import START_RETRY_SECONDS, Object
+from hvd_pods.cluster.objects import START_RETRY_SECONDS, Object
 from hvd_pods.common.hostile import one_line
 from hvd_pods.common.reporting import log
 from hvd_pods.common.run import Run

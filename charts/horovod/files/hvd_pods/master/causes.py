@@ -59,7 +59,7 @@ LACKED = re.compile(r"^ModuleNotFoundError: No module named '([^'.]+)")
 FULL = ("No space left on device", "Disk quota exceeded")
 
 
-def of_exception(rank: int | None, worker: str, text: str) -> Cause:
+def cause_of_exception(rank: int | None, worker: str, text: str) -> Cause:
     """The cause of a rank that has raised an exception; `text` is its line, with the place."""
     who = describe_rank(rank, worker)
     is_full = any(words in text for words in FULL)
@@ -88,7 +88,7 @@ def of_exception(rank: int | None, worker: str, text: str) -> Cause:
     return Cause(who, text, is_sure, is_permanent=name in PERMANENT)
 
 
-def of_memory(who: str, limit: float) -> Cause:
+def cause_of_memory(who: str, limit: float) -> Cause:
     """The cause of a rank that the kernel has killed because of its container's limit, in MiB."""
     what = describe_exceeded(limit, "`worker.resources.limits.memory`")
     return Cause(who, what, is_sure_to_repeat=True, is_permanent=True)

@@ -6,7 +6,7 @@ import sys
 from concurrent.futures import ThreadPoolExecutor
 
 from hvd_pods.cluster.kube import Api, ApiError
-from hvd_pods.cluster.shapes import shorten
+from hvd_pods.cluster.objects import shorten
 from hvd_pods.cluster.statefulsets import (
     creation_failure,
     fit_to_run,

@@ -165,7 +165,7 @@ def _find_exception(evidence: Evidence, failed: FailedRank) -> Cause | None:
     own = (n for n in evidence.raised if not is_consequence(n["text"]))
     notice = next(own, None)
     if notice and (failed.has_exited or notice["rank"] == failed.number):
-        return causes.of_exception(notice["rank"], notice["worker"], notice["text"])
+        return causes.cause_of_exception(notice["rank"], notice["worker"], notice["text"])
     return None
 
 
@@ -183,7 +183,7 @@ def _find_printed(evidence: Evidence, failed: FailedRank) -> Cause | None:
     # The launcher's first rank may have ended only because it lost its peer.
     is_known = first.rank is None and len(own) == len(printed)
     rank = failed.number if is_known else first.rank
-    return causes.of_exception(rank, evidence.worker_of(rank), first.text)
+    return causes.cause_of_exception(rank, evidence.worker_of(rank), first.text)
 
 
 def _find_broken_gpu(evidence: Evidence) -> Cause | None:
@@ -194,21 +194,21 @@ def _find_broken_gpu(evidence: Evidence) -> Cause | None:
     """
     notice = next((n for n in evidence.raised if _is_broken(n["text"])), None)
     if notice:
-        return causes.of_exception(notice["rank"], notice["worker"], notice["text"])
+        return causes.cause_of_exception(notice["rank"], notice["worker"], notice["text"])
     line = next((line for line in evidence.lines if _is_broken(line.text)), None)
     if line is None:
         return None
     tag = PYTORCH.match(line.text)
     rank = int(tag[1]) if tag else line.rank
     text = one_line(line.text, LONGEST_WORDS)
-    return causes.of_exception(rank, evidence.worker_of(rank), text)
+    return causes.cause_of_exception(rank, evidence.worker_of(rank), text)
 
 
 def _describe_end(evidence: Evidence, failed: FailedRank, rank: int) -> Cause:
     """How the rank has ended: a limit of memory, a signal, or an exit code and its last words."""
     who = causes.describe_rank(rank, failed.worker)
     if failed.limit is not None:
-        return causes.of_memory(who, failed.limit)
+        return causes.cause_of_memory(who, failed.limit)
     if not failed.has_exited:
         return Cause(who, causes.describe_signal(failed.signal), is_sure_to_repeat=False)
     what = f"exit code {failed.code}{find_last_words(evidence.lines, rank)}"

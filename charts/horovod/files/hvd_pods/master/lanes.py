@@ -7,7 +7,7 @@ import traceback
 from typing import Callable
 
 from hvd_pods.cluster.spawn import spawn
-from hvd_pods.rules.events import Defect, Event, Put
+from hvd_pods.rules.events import Event, InternalError, Put
 
 # Writes of the record stay in order. While the API server hangs, what an attempt waits for (the
 # Job, the end of the attempt before) does not wait for calls that may be late.
@@ -50,6 +50,6 @@ class Lanes:
             try:
                 event = work()
             except Exception:  # noqa: BLE001 - the loop ends with it, and the Job retries
-                event = Defect(traceback.format_exc())
+                event = InternalError(traceback.format_exc())
             if event:
                 self._put(event)

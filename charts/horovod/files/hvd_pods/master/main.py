@@ -26,10 +26,10 @@ from hvd_pods.common.reporting import log, report_end
 from hvd_pods.common.run import parse_run
 from hvd_pods.master import launcher_memory, serve_metrics, span_export
 from hvd_pods.master.event_log import EventLog
-from hvd_pods.master.run_effects import Effects
+from hvd_pods.master.run_effects import EffectRunner
 from hvd_pods.master.span_export import SpanExport
 from hvd_pods.rules.decide import decide
-from hvd_pods.rules.events import Defect, Event, Moment, Put, Started, Terminated, Timer
+from hvd_pods.rules.events import Event, InternalError, Moment, Put, Started, Terminated, Timer
 from hvd_pods.rules.retries import Retries
 from hvd_pods.rules.state import Assignment, RunState
 
@@ -49,7 +49,7 @@ class Master:
     def __init__(
         self,
         assignment: Assignment,
-        make_effects: Callable[[Put], Effects],
+        make_effects: Callable[[Put], EffectRunner],
         spans: SpanExport | None = None,
     ) -> None:
         self._queue: queue.SimpleQueue[Event] = queue.SimpleQueue()
@@ -68,7 +68,7 @@ class Master:
 
     def _put_defect(self, failed: threading.ExceptHookArgs) -> None:
         text = traceback.format_exception(failed.exc_type, failed.exc_value, failed.exc_traceback)
-        self.put(Defect("".join(text)))
+        self.put(InternalError("".join(text)))
 
     def run(self) -> RunError | None:
         """Run to the end; None when the training has finished. Raises RuntimeError."""
@@ -83,7 +83,7 @@ class Master:
                 self._spans.close()
 
     def _decide(self, event: Event) -> None:
-        if isinstance(event, Defect):
+        if isinstance(event, InternalError):
             raise RuntimeError(event.traceback)  # noqa: TRY004 - no wrong type
         moment = Moment(time.monotonic(), time.time())
         self._event_log.put(moment, event)
@@ -143,7 +143,7 @@ def main() -> int:
     assignment = Assignment(run, *describe_self())
     master = Master(
         assignment,
-        lambda put: Effects(assignment, api, job_events, put),
+        lambda put: EffectRunner(assignment, api, job_events, put),
         span_export.start(assignment),
     )
     end_on(master, signal.SIGTERM, Terminated())

@@ -8,7 +8,7 @@ from datetime import datetime, timezone
 from typing import Any, Mapping
 
 from hvd_pods.cluster.kube import Api, ApiError
-from hvd_pods.cluster.shapes import (
+from hvd_pods.cluster.objects import (
     AGAIN_RETRY_SECONDS,
     START_RETRY_SECONDS,
     Object,

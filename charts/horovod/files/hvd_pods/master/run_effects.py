@@ -18,7 +18,7 @@ from hvd_pods.cluster.addresses import DnsAddresses, SliceAddresses
 from hvd_pods.cluster.job_events import JobEvents
 from hvd_pods.cluster.key_secrets import find_keys
 from hvd_pods.cluster.kube import Api
-from hvd_pods.cluster.shapes import AGAIN_RETRY_SECONDS
+from hvd_pods.cluster.objects import AGAIN_RETRY_SECONDS
 from hvd_pods.cluster.staged import add_nodes
 from hvd_pods.cluster.statefulsets import find_evictions
 from hvd_pods.common import contract
@@ -102,7 +102,7 @@ class LauncherSetup(NamedTuple):
     variables: Mapping[str, str]
 
 
-class Effects:
+class EffectRunner:
     """Everything that the master does. `exit` is set by the last effect, an Exit."""
 
     def __init__(
@@ -314,7 +314,7 @@ class Effects:
         pods = {self._assignment.workers[name]: pod for name, pod in effect.pods.items()}
         # Also those without ranks.
         answering = self._of([*effect.addresses])
-        if effect.orphan_fence and self._have_finished(effect, answering):
+        if effect.detached_fence and self._have_finished(effect, answering):
             return Delivered(effect.attempt, [], is_finished=True)
         if effect.saves:
             remote.save_kept(self._reach(), answering, self._stopped.is_set)
@@ -351,9 +351,9 @@ class Effects:
 
     def _have_finished(self, effect: Deliver, workers: Sequence[Worker]) -> bool:
         number = remote.count_finished(
-            self._reach(), workers, effect.orphan_fence, self._stopped.is_set
+            self._reach(), workers, effect.detached_fence, self._stopped.is_set
         )
-        return number == effect.orphan_ranks
+        return number == effect.detached_ranks
 
     @carries_out(StartLauncher)
     def start_launcher(self, effect: StartLauncher) -> None:

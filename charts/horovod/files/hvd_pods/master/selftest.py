@@ -25,7 +25,7 @@ sys.path.insert(0, str(Path(__file__).absolute().parents[2]))
 from hvd_pods.agent.banner import MARK
 from hvd_pods.cluster.job_events import JobEvents
 from hvd_pods.cluster.kube import Api, ApiError
-from hvd_pods.cluster.shapes import Object
+from hvd_pods.cluster.objects import Object
 from hvd_pods.cluster.statefulsets import provide, scale
 from hvd_pods.common import contract
 from hvd_pods.common.errors import InterruptedRunError, RunError
@@ -37,7 +37,7 @@ from hvd_pods.common.run import Run, parse_run
 from hvd_pods.master.cluster_effects import ClusterEffects
 from hvd_pods.master.main import Master, describe_self, end_on
 from hvd_pods.master.record_io import RecordClient, has_ended
-from hvd_pods.master.run_effects import Effects
+from hvd_pods.master.run_effects import EffectRunner
 from hvd_pods.rules.effects import (
     FollowProgress,
     Prepare,
@@ -147,7 +147,7 @@ class TestClusterEffects(ClusterEffects):
         return WorkersScaled()
 
 
-class TestEffects(Effects):
+class TestEffectRunner(EffectRunner):
     """The effects of a run that leaves no trace in the release."""
 
     def prepare(self, effect: Prepare) -> None:
@@ -275,9 +275,9 @@ def test(api: Api, run: Run, until: float) -> RunError | None:
     cluster = TestClusterEffects(api, assignment)
     record = TestRecordClient(api, assignment, cluster.restore)
 
-    def make_effects(put: Put) -> Effects:
+    def make_effects(put: Put) -> EffectRunner:
         # The events are the run's.
-        return TestEffects(assignment, api, JobEvents(None), put, record, cluster)
+        return TestEffectRunner(assignment, api, JobEvents(None), put, record, cluster)
 
     master = Master(assignment, make_effects)
     end_on(master, signal.SIGTERM, Terminated())

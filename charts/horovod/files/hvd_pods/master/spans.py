@@ -10,7 +10,7 @@ import hashlib
 from dataclasses import dataclass, field
 from typing import Dict, Mapping, NamedTuple, Tuple, Union
 
-from hvd_pods.cluster.shapes import parse_time
+from hvd_pods.cluster.objects import parse_time
 from hvd_pods.common.errors import InterruptedRunError, ResizedError, RunError, SupersededError
 from hvd_pods.common.hostile import one_line
 from hvd_pods.common.record import FAILED, FINISHED, RecordKey

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any, Callable, Mapping, Tuple, TypeVar
 
-from hvd_pods.cluster.shapes import AGAIN_RETRY_SECONDS, Object
+from hvd_pods.cluster.objects import AGAIN_RETRY_SECONDS, Object
 from hvd_pods.common.errors import (
     InterruptedRunError,
     LostWorkerError,
@@ -111,7 +111,7 @@ def on_attempt_begins(decision: Decision, event: AttemptDue) -> None:
     state = decision.state
     run = decision.state.run
     before = decision.state.attempt.launch
-    if state.is_stopped:
+    if state.is_terminating:
         _read_job(decision)
         return
     if before and before.lost:
@@ -216,7 +216,7 @@ def _read_job(decision: Decision) -> None:
         conclude(decision, None)
         return
     # Only the end depends on what the Job says: another attempt does not wait long for it.
-    is_failure = state.attempt.problem is not None and not state.is_stopped
+    is_failure = state.attempt.problem is not None and not state.is_terminating
     decision.do(ReadJob(AGAIN_RETRY_SECONDS if is_failure else None))
 
 
@@ -243,7 +243,11 @@ def on_job(decision: Decision, event: JobRead) -> None:
     lease.begin(decision, event.job)
     if state.activity == Activity.CONCLUDING:
         conclude(decision, event.job)
-    elif state.activity == Activity.FINISHING and state.hold.is_in_doubt and event.record is None:
+    elif (
+        state.activity == Activity.FINISHING
+        and state.hold.is_end_unconfirmed
+        and event.record is None
+    ):
         ending.leave_workers(decision)
     elif state.activity == Activity.FINISHING:
         ending.scale_down(decision)
@@ -260,7 +264,7 @@ def conclude(decision: Decision, job: Object | None) -> None:
     run = decision.state.run
     problem = decision.state.attempt.problem
     has_failed = problem is not None or state.attempt.launch is None
-    if state.is_stopped and has_failed:
+    if state.is_terminating and has_failed:
         problem = ending.interruption(job, decision.wall)
         ending.announce(decision, problem)
         ending.finish(decision, problem)
@@ -342,9 +346,9 @@ def on_timer(decision: Decision, event: Timer) -> None:
 
 def on_terminated(decision: Decision, event: Terminated) -> None:
     """This pod is asked to end: ranks may save, and nothing new begins."""
-    if decision.state.is_stopped:
+    if decision.state.is_terminating:
         return
-    decision.set(is_stopped=True, stopped_at=decision.now)
+    decision.set(is_terminating=True, terminating_since=decision.now)
     decision.do(Interrupt())
     if decision.state.activity == Activity.TRAINING:
         training.terminate(decision)

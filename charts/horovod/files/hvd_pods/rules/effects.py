@@ -175,9 +175,9 @@ class Deliver(WorkerEffect):
     # First let all workers at these addresses save what another run has left in their memory.
     saves: bool = False
     # First look whether the ranks with this fence number have finished at one of these addresses.
-    orphan_fence: int = 0
+    detached_fence: int = 0
     # How many ranks that launch had.
-    orphan_ranks: int = 0
+    detached_ranks: int = 0
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from typing import Mapping
 
-from hvd_pods.cluster.shapes import AGAIN_RETRY_SECONDS, Object, parse_time
+from hvd_pods.cluster.objects import AGAIN_RETRY_SECONDS, Object, parse_time
 from hvd_pods.common.contract import CLEANUP, QUEUE
 from hvd_pods.common.errors import (
     ConfigurationError,
@@ -167,7 +167,7 @@ def finish(decision: Decision, problem: RunError | None) -> None:
         # Nobody else would scale the workers down. The run may go on later.
         decision.set_entry(RUNNING, str(problem))
         decision.write_record(END, within=None)
-    elif state.is_stopped and will_retry(state.job, code, decision.wall):
+    elif state.is_terminating and will_retry(state.job, code, decision.wall):
         store_results(decision)
     else:
         decision.set_entry(FAILED if problem else FINISHED, str(problem or ""))
@@ -237,7 +237,7 @@ def on_results(decision: Decision, event: ResultsStored) -> None:
         # The training has finished: nothing else is in the termination message.
         decision.do(ReportFailure(RunError(text)))
     again = InterruptedRunError(text)
-    if state.is_stopped and state.job and will_retry(state.job, again.exit_code, decision.wall):
+    if state.is_terminating and state.job and will_retry(state.job, again.exit_code, decision.wall):
         # Another master stores the results.
         decision.set(problem=again)
     leave(decision)
@@ -247,7 +247,7 @@ def leave(decision: Decision) -> None:
     """Give the record back and end, or wait for the session's next run."""
     if not _are_left(decision):
         give_back(decision)
-    elif decision.state.is_stopped:
+    elif decision.state.is_terminating:
         _begin_stay(decision)
         look_before_end(decision)
     else:
@@ -339,7 +339,7 @@ def is_preempted(decision: Decision) -> bool:
     state = decision.state
     job = state.job
     is_queued = job is not None and QUEUE in job["metadata"].get("annotations", {})
-    is_interrupted = isinstance(state.problem, InterruptedRunError) and state.is_stopped
+    is_interrupted = isinstance(state.problem, InterruptedRunError) and state.is_terminating
     return bool(is_interrupted and is_queued and job and not is_withdrawn(job))
 
 
@@ -356,7 +356,7 @@ def hand_over(decision: Decision) -> None:
 def look_for_successors(decision: Decision) -> None:
     """List the pods, as long as this pod may stay."""
     state = decision.state
-    if decision.now >= state.stopped_at + state.run.grace - KEPT_OF_GRACE:
+    if decision.now >= state.terminating_since + state.run.grace - KEPT_OF_GRACE:
         decision.do(Exit(state.problem))
     else:
         decision.do(ListPods(state.attempt.number, ()))

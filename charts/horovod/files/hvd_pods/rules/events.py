@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, Callable, Mapping, NamedTuple, Sequence
 
 from hvd_pods.agent.banner import NoAnswer
-from hvd_pods.cluster.shapes import Object
+from hvd_pods.cluster.objects import Object
 from hvd_pods.common.errors import RunError
 from hvd_pods.common.run import Pod
 from hvd_pods.rules.timers import TimerKind
@@ -342,7 +342,7 @@ class RecordReleased(Event):
 
 
 @dataclass(frozen=True)
-class Defect(Event):
+class InternalError(Event):
     """Something failed that should not: its traceback."""
 
     traceback: str

@@ -107,7 +107,7 @@ def _find_usable(state: RunState) -> Mapping[str, Pod]:
 
 def _orphan_fence(state: RunState) -> int:
     """The fence number of the orphaned launch; 0 if another one has begun."""
-    return 0 if state.used_workers else state.orphan_fence
+    return 0 if state.used_workers else state.detached_fence
 
 
 def _has_other_state(state: RunState) -> bool:
@@ -177,7 +177,9 @@ def start_if_possible(decision: Decision) -> None:
     _note_enough(decision)
     state = decision.state
     is_waiting = (
-        state.activity == Activity.GATHERING and state.attempt.is_prepared and not state.is_stopped
+        state.activity == Activity.GATHERING
+        and state.attempt.is_prepared
+        and not state.is_terminating
     )
     if not is_waiting or not is_enough(decision):
         return
@@ -202,9 +204,11 @@ def start_if_possible(decision: Decision) -> None:
     decision.set_attempt(pods=chosen)
     addresses = {name: pod.address for name, pod in answering.items()}
     saves = _has_other_state(state)
-    orphan_fence = _orphan_fence(state)
-    orphan_ranks = sum(worker.slots for worker in read_workers(run, state.recorded_workers))
-    decision.do(Deliver(state.attempt.number, addresses, chosen, saves, orphan_fence, orphan_ranks))
+    detached_fence = _orphan_fence(state)
+    detached_ranks = sum(worker.slots for worker in read_workers(run, state.recorded_workers))
+    decision.do(
+        Deliver(state.attempt.number, addresses, chosen, saves, detached_fence, detached_ranks)
+    )
 
 
 def is_enough(decision: Decision) -> bool:

@@ -71,7 +71,7 @@ def find_newcomers(decision: Decision) -> Mapping[str, Pod]:
     if state.activity != Activity.TRAINING or launch is None or not run.is_adaptive:
         return {}
     is_ending = launch.problem or launch.asked or launch.finished or launch.ended
-    if is_ending or launch.is_growing or state.is_stopped:
+    if is_ending or launch.is_growing or state.is_terminating:
         return {}
     missing = choosing.count_missing_workers(run, launch.workers)
     found = {}

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from typing import Mapping
 
-from hvd_pods.cluster.shapes import AGAIN_RETRY_SECONDS, START_RETRY_SECONDS
+from hvd_pods.cluster.objects import AGAIN_RETRY_SECONDS, START_RETRY_SECONDS
 from hvd_pods.common.errors import InterruptedRunError, RunError, SupersededError
 from hvd_pods.common.hostile import one_line, parse_count
 from hvd_pods.common.record import FAILED, FINISHED, RecordKey, read_progress
@@ -105,7 +105,7 @@ def look(decision: Decision, event: RecordRead | RecordChanged) -> None:
         decision.report(RunEvent.WAITING, message)
     if renewal(data) != state.hold.seen:
         decision.set_hold(seen=renewal(data), seen_at=decision.now)
-    if state.is_stopped:
+    if state.is_terminating:
         decision.then(
             EndReached(InterruptedRunError(f"terminated while {holder} controls the workers"))
         )
@@ -129,7 +129,7 @@ def hold(decision: Decision, data: Mapping[str, str]) -> None:
     # The record does not say whether the command had reached a worker: it may have.
     decision.set(was_training=was_training, has_reached=was_training)
     if decision.state.was_training:
-        decision.set(orphan_fence=number(data.get(RecordKey.LAUNCHED)))
+        decision.set(detached_fence=number(data.get(RecordKey.LAUNCHED)))
         before = read_workers(run, decision.state.recorded_workers)
         decision.set(workers_before=len(before))
     if not run.api:
@@ -237,7 +237,7 @@ def on_failed(decision: Decision, event: RecordFailed) -> None:
         decision.set_hold(is_renewing=False, trouble=event.message)
         if event.purpose == END and decision.state.activity == Activity.FINISHING:
             # Only the holder scales its workers; one that never held the record has no other sign.
-            decision.set_hold(is_in_doubt=decision.state.hold.is_held)
+            decision.set_hold(is_end_unconfirmed=decision.state.hold.is_held)
             decision.do(ReadJob(AGAIN_RETRY_SECONDS))
 
 

@@ -10,7 +10,7 @@ the command may not reach the API server then, either.
 
 from __future__ import annotations
 
-from hvd_pods.cluster.shapes import Object
+from hvd_pods.cluster.objects import Object
 from hvd_pods.common.contract import LEASE, RENEWED
 from hvd_pods.common.errors import LeaseEndedError
 from hvd_pods.common.hostile import parse_count

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Mapping
 
 from hvd_pods.agent.banner import STALE
-from hvd_pods.cluster.shapes import Object, parse_time
+from hvd_pods.cluster.objects import Object, parse_time
 from hvd_pods.common.contract import REVISION_LABEL
 from hvd_pods.common.run import Worker
 from hvd_pods.rules import choosing
@@ -32,7 +32,7 @@ def may_replace_pods(state: RunState) -> bool:
     activities = [Activity.GATHERING]
     if trains_with_fewer(state):
         activities.append(Activity.TRAINING)
-    return state.activity in activities and not (state.is_stopped or state.hold.lost_to)
+    return state.activity in activities and not (state.is_terminating or state.hold.lost_to)
 
 
 def trains_with_fewer(state: RunState) -> bool:

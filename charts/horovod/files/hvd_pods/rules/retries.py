@@ -9,7 +9,7 @@ from __future__ import annotations
 import sys
 from dataclasses import dataclass, replace
 
-from hvd_pods.cluster.shapes import Object
+from hvd_pods.cluster.objects import Object
 from hvd_pods.common.errors import (
     LostWorkerError,
     NotANumberError,

@@ -9,7 +9,7 @@ import json
 from dataclasses import dataclass, field, replace
 from typing import Mapping, NamedTuple, Sequence
 
-from hvd_pods.cluster.shapes import format_time
+from hvd_pods.cluster.objects import format_time
 from hvd_pods.rules.events import Moment
 
 # Seconds in which the lines of a message arrive.

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Mapping
 
 from hvd_pods.agent.banner import NoAnswer
-from hvd_pods.cluster.shapes import Object, format_time
+from hvd_pods.cluster.objects import Object, format_time
 from hvd_pods.common.errors import RunError
 from hvd_pods.common.pod_problems import Diagnosis
 from hvd_pods.common.record import RecordKey
@@ -82,7 +82,7 @@ class Hold:
     # Why the record could not be written the last time; empty since a write has succeeded.
     trouble: str = ""
     # The end of the run could not be written: another master may have the record by now.
-    is_in_doubt: bool = False
+    is_end_unconfirmed: bool = False
     # How often somebody else has changed the record, as far as that was decided about.
     changes: int = 0
     # What the record said before this master took it.
@@ -201,9 +201,9 @@ class RunState:
 
     assignment: Assignment
     activity: Activity = Activity.WAITING_FOR_RECORD
-    is_stopped: bool = False
+    is_terminating: bool = False
     # When this pod was asked to end, on the loop's clock.
-    stopped_at: float = 0.0
+    terminating_since: float = 0.0
     # What the last looks for successors have seen alike, since when: pods that stay, or none.
     successors: str = ""
     successors_since: float = 0.0
@@ -220,7 +220,7 @@ class RunState:
     # A launch of this Job has started a program in a worker, or may have: another master's.
     has_reached: bool = False
     # The fence number of the last launch whose ranks may go on without a master.
-    orphan_fence: int = 0
+    detached_fence: int = 0
     progress: Progress = field(default_factory=Progress)
     # Pods whose GPU has failed: no attempt uses them as long as there are enough others.
     broken: frozenset[Pod] = frozenset()
@@ -404,7 +404,7 @@ class Decision:
         }
         if self.state.was_training:
             entry[RecordKey.TRAINED] = self.state.assignment.uid
-            entry[RecordKey.LAUNCHED] = str(self.state.orphan_fence)
+            entry[RecordKey.LAUNCHED] = str(self.state.detached_fence)
         self.set(entry=entry)
 
     def write_record(self, purpose: str, within: float | None = 0.0) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Mapping
 
-from hvd_pods.cluster.shapes import Object, format_time
+from hvd_pods.cluster.objects import Object, format_time
 from hvd_pods.common.errors import (
     ConfigurationError,
     LaunchError,
@@ -67,7 +67,7 @@ def begin(decision: Decision, event: Delivered) -> None:
         decision.then(AttemptOver(None))
         return
     answering = state.gathered.answering
-    if event.problem or state.is_stopped:
+    if event.problem or state.is_terminating:
         problem = event.problem or RunError("terminated before the ranks were started")
         if any(answering.get(name) != pod for name, pod in state.attempt.pods.items()):
             # What another pod has answered at the address of one that is gone is not final.
@@ -75,8 +75,8 @@ def begin(decision: Decision, event: Delivered) -> None:
         decision.then(AttemptOver(problem))
         return
     chosen = [name for name in state.assignment.workers if name in event.workers]
-    orphan_fence = state.hold.fence if run.mode == "direct" else 0
-    decision.set(activity=Activity.TRAINING, was_training=True, orphan_fence=orphan_fence)
+    detached_fence = state.hold.fence if run.mode == "direct" else 0
+    decision.set(activity=Activity.TRAINING, was_training=True, detached_fence=detached_fence)
     decision.set_attempt(launch=LaunchState(tuple(chosen)))
     number = state.attempt.number
     what = (
