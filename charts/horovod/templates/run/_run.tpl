@@ -10,9 +10,9 @@ Call with (dict "root" $ "hash" "identity").
 {{- $own := list -}}
 {{- $ofGroup := list "worker.name" "worker.volumes" "worker.volumeMounts" -}}
 {{- range $path, $declared := include "horovod.hashes" . | fromJson -}}
-  {{- if not (has $declared (list "identity" $.hash)) -}}
-  {{- else if hasPrefix "worker." $path -}}{{- $ofGroup = append $ofGroup $path -}}
-  {{- else -}}{{- $own = append $own $path -}}
+  {{- $isHashed := has $declared (list "identity" $.hash) -}}
+  {{- if and $isHashed (hasPrefix "worker." $path) -}}{{- $ofGroup = append $ofGroup $path -}}
+  {{- else if $isHashed -}}{{- $own = append $own $path -}}
   {{- end -}}
 {{- end -}}
 {{- $hashed := dict -}}
