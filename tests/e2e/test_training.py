@@ -91,7 +91,7 @@ class TestMpirun:
 
 # As a script of a user's own does, which finds the commands on PATH.
 SCRIPT = r"""
-(cd /tmp && mpirun -np 4 --bind-to none sh -c 'echo ON $HVD_POD')
+(cd /tmp && mpirun -np 4 --bind-to none sh -c 'echo ON $HVD_POD; sleep 1')
 while read -r host slots; do
     ssh -n -o BatchMode=yes "$host" 'echo "AT $HVD_POD $MARK"'
     ssh -n "$host" '/horovod/generated/bin/ssh hvd-worker-0 true || echo "NONE $? $HVD_POD"'

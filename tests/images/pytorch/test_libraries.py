@@ -25,6 +25,8 @@ assert lightning.detect() and not SLURMEnvironment.detect()
 place = lightning.global_rank(), lightning.world_size(), lightning.local_rank()
 own = {"accelerate": [state.process_index, state.num_processes, state.local_process_index]}
 print("PLACE", json.dumps({**own, "lightning": place, "node": lightning.node_rank()}), flush=True)
+# A rank that leaves at once would close connections that the other one still opens.
+state.wait_for_everyone()
 state.destroy_process_group()
 """
 
