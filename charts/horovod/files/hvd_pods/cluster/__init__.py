@@ -1,1 +1,1 @@
-"""What the master asks of the cluster: the calls to the Kubernetes API, and to DNS."""
+"""The master's requests to the cluster: calls to the Kubernetes API and DNS."""

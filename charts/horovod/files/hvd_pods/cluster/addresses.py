@@ -19,21 +19,21 @@ from hvd_pods.common.reporting import log
 from hvd_pods.common.run import Run, Worker
 
 Slice = Dict[str, Any]
-# Seconds until an API server that cannot be watched is asked again: the first pause, the longest.
+# Seconds until the next try after a failed watch: the first pause, and the longest one.
 FIRST_RECONNECT = 0.2
 LONGEST_RECONNECT = 10.0
-# A watch that lasted this many seconds worked: the next one begins without a long pause.
+# A watch that lasted this many seconds was successful: the next one begins without a long pause.
 WORKING_WATCH = 5.0
-# Seconds between two looks at all names in DNS: doubled while nothing changes.
+# Seconds between two lookups of all names in DNS: doubled while no address changes.
 FIRST_LOOKUP = 0.5
 LONGEST_LOOKUP = 2.0
 DNS_THREADS = 8
 
 
 class Endpoint(NamedTuple):
-    """Where a worker is, whether the kubelet has seen it listen, its pod and its node.
+    """A worker's address, whether the kubelet has seen it listen, its pod and its node.
 
-    DNS tells the address only: `serving` is False then, and `uid` and `node` are empty.
+    DNS has only the address: `serving` is then False, and `uid` and `node` are empty.
     """
 
     address: str
@@ -42,9 +42,9 @@ class Endpoint(NamedTuple):
     node: str = ""
 
     def is_same_pod(self, other: Endpoint | None) -> bool:
-        """Whether both are one pod's, as far as is known: a new pod may have an old address.
+        """Whether both belong to one pod, as far as is known: a new pod may have an old address.
 
-        Without both UIDs, the address decides. None is no pod's.
+        Without both UIDs, the address decides. None belongs to no pod.
         """
         if other is None or other.address != self.address:
             return False
@@ -52,9 +52,9 @@ class Endpoint(NamedTuple):
 
 
 class DnsAddresses:
-    """Looks workers up in DNS, again and again in a few threads."""
+    """Looks up workers in DNS repeatedly, in a few threads."""
 
-    # What it means that a worker is not among the endpoints.
+    # The reason why a worker is not among the endpoints.
     missing = NoAnswer("its name does not resolve")
 
     def __init__(self, workers: Sequence[Worker]) -> None:
@@ -65,9 +65,9 @@ class DnsAddresses:
         self._closed = threading.Event()
 
     def start(self, on_change: Callable[[], None]) -> None:
-        """Begin to look workers up, and call `on_change` for news, from several threads.
+        """Start to look up workers, and call `on_change` for each change, from several threads.
 
-        A lookup blocks, so that one thread would take too long.
+        A lookup blocks: one thread would take too long.
         """
         self._on_change = on_change
         for first in range(min(DNS_THREADS, len(self._workers))):
@@ -84,7 +84,7 @@ class DnsAddresses:
             return dict(self._endpoints)
 
     def close(self) -> None:
-        """End the threads after the lookup that they are at."""
+        """End the threads after their present lookup."""
         self._closed.set()
 
     def _follow(self, workers: Sequence[Worker]) -> None:
@@ -95,12 +95,12 @@ class DnsAddresses:
             self._closed.wait(pause)
 
     def _look_up(self, worker: Worker) -> bool:
-        """Look a worker up. Returns whether it has another address than before."""
+        """Look up a worker. Return whether its address has changed."""
         try:
             address = resolve(worker.address)
         except socket.gaierror as problem:
             if problem.errno == socket.EAI_AGAIN:
-                # The DNS server did not answer, which says nothing about the worker.
+                # The DNS server did not respond: this is no evidence about the worker.
                 return False
             address = None
         with self._lock:
@@ -121,7 +121,7 @@ def resolve(name: str) -> str:
     server did not answer.
     """
     answers = socket.getaddrinfo(name, None, type=socket.SOCK_STREAM)
-    # Of each family the resolver's first choice.
+    # Keep the resolver's first choice for each family.
     addresses = {family: str(address[0]) for family, _, _, _, address in reversed(answers)}
     return addresses.get(socket.AF_INET) or addresses[socket.AF_INET6]
 
@@ -129,8 +129,8 @@ def resolve(name: str) -> str:
 class SliceAddresses:
     """Follows a Service's EndpointSlices in a thread.
 
-    DNS is asked until the slices have been read once: for good if that is not allowed, else until
-    the API server answers.
+    DNS is used until the slices have been read once: permanently if reading is not allowed, else
+    until the API server responds.
     """
 
     def __init__(self, api: Api, run: Run) -> None:
@@ -140,7 +140,8 @@ class SliceAddresses:
         self._query = {"labelSelector": f"kubernetes.io/service-name={run.service}"}
         # By name; None until they have been read. The thread replaces it and does not change it.
         self._slices: dict[str, Slice] | None = None
-        # Of the slices that were there last: that a Service is deleted says nothing about its pods.
+        # The endpoints of the last existing slices: a deleted Service is no evidence about its
+        # pods.
         self._endpoints: dict[str, Endpoint] = {}
         # Why the slices could not be read the last time.
         self._trouble = ""
@@ -150,19 +151,19 @@ class SliceAddresses:
 
     @property
     def missing(self) -> NoAnswer:
-        """What it means now that a worker is not among the endpoints."""
+        """Return the present reason why a worker is not among the endpoints."""
         if self._slices is None:
             return self._dns.missing
         if not self._slices:
-            # A Service's controller keeps an empty slice of one without pods.
+            # The controller keeps an empty slice for a Service without pods.
             why = f"there is no EndpointSlice of Service {self._service}"
             return NoAnswer(why, lacks_service=True)
         return NoAnswer("it has no address yet")
 
     def start(self, on_change: Callable[[], None]) -> None:
-        """Begin to follow the slices, and call `on_change` for news, from other threads.
+        """Start to follow the slices, and call `on_change` for each change, from other threads.
 
-        DNS helps at once if the API server is away already.
+        If the API server is unavailable already, DNS is used at once.
         """
         self._on_change = on_change
         if self._api.is_away:
@@ -179,7 +180,7 @@ class SliceAddresses:
         self._dns.close()
 
     def _follow(self) -> None:
-        """List and watch again when a watch ends: nothing that happened in between is missed."""
+        """List and watch again when a watch ends, so that no change is missed."""
         waits = pauses(FIRST_RECONNECT, LONGEST_RECONNECT)
         while not self._closed.is_set():
             began = time.monotonic()
@@ -194,14 +195,14 @@ class SliceAddresses:
             if has_news or time.monotonic() - began > WORKING_WATCH:
                 waits = pauses(FIRST_RECONNECT, LONGEST_RECONNECT)
             if not has_news:
-                # A server that ends each watch at once must not be asked without a pause.
+                # Pause before the next request: a server may end each watch at once.
                 self._closed.wait(max(next(waits), asked_to_wait))
 
     def _can_continue_after(self, problem: ApiError) -> bool:
-        """Log a failure, and let DNS help while the slices have not been read.
+        """Log a failure, and use DNS while the slices have not been read.
 
-        Returns False when they will not be read: the API server refuses that, or does not know
-        them. DNS must do then.
+        Return False if they cannot be read: the API server refuses that, or does not know them. DNS
+        is then used permanently.
         """
         is_final = self._slices is None and problem.status in (403, 404)
         if is_final:
@@ -229,7 +230,7 @@ class SliceAddresses:
         return version
 
     def _watch(self, version: str) -> bool:
-        """Apply events until the watch ends. Returns whether there was any.
+        """Apply events until the watch ends. Return whether there was any.
 
         Raises ApiError for a watch that fails before its first event.
         """

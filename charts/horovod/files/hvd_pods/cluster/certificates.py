@@ -1,13 +1,13 @@
 """Makes private keys and certificates in pure Python: ECDSA on the curve P-256, X.509 version 3.
 
-Python's library has TLS, but nothing that makes a certificate, and images need neither OpenSSL's
-program nor a package. This is for making keys alone: handshakes are OpenSSL's, by way of `ssl`.
+Python's library has TLS, but cannot make a certificate, and images need neither OpenSSL's program
+nor a package. This code only makes keys: OpenSSL does the handshakes, through `ssl`.
 
-The arithmetic is not constant-time: how long it takes depends on the private numbers. Whoever can
-measure that for many signatures of one key could find the key. Here an authority signs two
-certificates, its own and one other, in the process that draws its key, and the key is then
-forgotten. A key that is kept is multiplied once and signs nothing here. No other program can ask
-for any of this to be done again.
+The arithmetic is not constant-time: its duration depends on the private numbers. An attacker who
+can measure many signatures of one key could find the key. Here an authority signs two certificates,
+its own and one other, in the process that draws its key, and the key is then discarded. A key that
+is kept is multiplied once and signs no certificate here. No other program can trigger these
+operations again.
 
 Sources: FIPS 186-4 (ECDSA, and the curve in D.1.2.3), SEC 1 (points), RFC 5280 (certificates),
 RFC 5480 and RFC 5758 (how they name the curve and the signature), RFC 5915 (private keys), RFC 7093
@@ -50,7 +50,7 @@ SEQUENCE = 0x30
 SET = 0x31
 UTC_TIME = 0x17
 GENERALIZED_TIME = 0x18
-# Tags [0], [1] and so on: of a value as it is, and of one with its own tag inside.
+# Tags [0], [1] and so on: for a plain value, and for a value with its own tag inside.
 PLAIN = 0x80
 EXPLICIT = 0xA0
 
@@ -64,7 +64,7 @@ EXTENDED_KEY_USAGE = 37
 
 
 class Role(NamedTuple):
-    """Who has a certificate: its common name, and the identifier of the key's extended usage."""
+    """A certificate's owner: its common name, and the identifier of the key's extended usage."""
 
     common_name: str
     usage: str
@@ -88,7 +88,7 @@ class PrivateKey(NamedTuple):
 
 
 class _Owner(NamedTuple):
-    """Whom a certificate is about, or who signs it."""
+    """The subject or the issuer of a certificate."""
 
     common_name: str
     key: PrivateKey
@@ -98,8 +98,8 @@ def make_files(role: Role, name: str) -> Files:
     """Make the Secret of a role: an authority, and a key with a certificate that it has signed.
 
     The certificate has `name` as its only DNS name, and is valid for ten years. The authority's key
-    is not kept: nobody can add a certificate later. Raises UnicodeEncodeError for a name that is
-    not ASCII.
+    is not kept: no certificate can be added later. Raises UnicodeEncodeError for a name that is not
+    ASCII.
     """
     authority = _Owner(f"{role.common_name} authority", _make_key())
     owner = _Owner(role.common_name, _make_key())
@@ -119,7 +119,7 @@ def _make_key() -> PrivateKey:
 
 
 def _draw() -> int:
-    """A private number, each with the same probability: 1 to ORDER - 1."""
+    """Return a uniformly random private number from 1 to ORDER - 1."""
     return 1 + secrets.randbelow(ORDER - 1)
 
 
@@ -248,7 +248,7 @@ def _leaf_extensions(extended_usage: str, name: str) -> list[bytes]:
     usage = _bits(b"\x80", unused=7)
     dns_name = _der(PLAIN | 2, name.encode("ascii"))
     return [
-        # By default, a certificate is not that of an authority.
+        # By default, a certificate does not belong to an authority.
         _extension(BASIC_CONSTRAINTS, _der(SEQUENCE), is_critical=True),
         _extension(KEY_USAGE, usage, is_critical=True),
         _extension(EXTENDED_KEY_USAGE, _der(SEQUENCE, _identifier(extended_usage))),

@@ -14,9 +14,9 @@ from hvd_pods.common import contract
 from hvd_pods.common.hostile import printable
 from hvd_pods.common.reporting import log
 
-# The API server takes no longer message.
+# The API server accepts no longer message.
 LONGEST_MESSAGE = 1024
-# Seconds for which an event is tried again, and for which the end of the master waits for events.
+# Seconds for which an event is retried, and for which the ending master waits for events.
 EVENT_RETRY_SECONDS = 60.0
 CLOSE_WITHIN = 5.0
 
@@ -24,7 +24,7 @@ CLOSE_WITHIN = 5.0
 class JobEvents:
     """Creates Kubernetes events about the Job; without access to the API (None) it creates none.
 
-    A thread sends them, in order: an API server that is away must not delay the training.
+    A thread sends them, in order: an unavailable API server must not delay the training.
     """
 
     def __init__(self, api: Api | None) -> None:
@@ -41,9 +41,9 @@ class JobEvents:
             self._sender.join(CLOSE_WITHIN)
 
     def put(self, reason: str, message: str, is_warning: bool) -> None:
-        """Create an event soon, with the message cut at LONGEST_MESSAGE characters.
+        """Queue an event, with the message cut at LONGEST_MESSAGE characters.
 
-        A failure is logged: the run goes on without the event.
+        A failure is logged: the run continues without the event.
         """
         if self._api is None:
             return
@@ -81,6 +81,6 @@ class JobEvents:
             try:
                 self._api.create("core/events", body, retry_seconds=EVENT_RETRY_SECONDS)
             except ApiError as problem:
-                # The answer to an earlier attempt was lost: no other event has this name.
+                # The response to an earlier attempt was lost: no other event has this name.
                 if problem.status != 409:
                     log(f"cannot create the event {body['reason']}: {problem}")

@@ -1,13 +1,13 @@
-"""Finds the master's keys, and makes those of a release that was rendered without the cluster.
+"""Finds the master's keys, and makes the keys of a release that was rendered without the cluster.
 
 Helm makes the keys where it can read the cluster and keeps them on upgrade. A tool that renders
-without the cluster (Argo CD, `helm template`) would make other keys each time, so that the chart
-leaves both Secrets empty there. The first master fills them. The workers' pods wait for the keys.
+without the cluster (Argo CD, `helm template`) would make other keys each time, so the chart leaves
+both Secrets empty there. The first master fills them. The workers' pods wait for the keys.
 
-Two Secrets cannot be changed in one step, and need not be. Each holds a certificate and that of the
-authority that signed it, and nothing that depends on the other Secret: whoever has the one takes
-the authority from the other. So each Secret is filled on its own, by whichever master finds it
-empty first. A master that ends between the two leaves the second one to the next master.
+Two Secrets cannot be changed in one step, and need not be. Each holds a certificate and the
+certificate of the authority that signed it, and does not depend on the other Secret: the owner of
+one Secret takes the authority from the other. Each Secret is filled separately, by the first master
+that finds it empty. A master that ends between the two leaves the second one to the next master.
 """
 
 from __future__ import annotations
@@ -30,22 +30,22 @@ from hvd_pods.common.private_files import write_private_file
 from hvd_pods.common.reporting import log
 from hvd_pods.common.run import Run
 
-# What a Secret has, and what the master's folder has: the last one is the workers' ca.crt.
+# The files of a Secret, and of the master's folder: the last one is the workers' ca.crt.
 IN_SECRET = ("tls.crt", "tls.key", "ca.crt")
 IN_FOLDER = ("tls.crt", "tls.key", "peer-ca.crt")
 FORBIDDEN = 403
 NOT_FOUND = 404
 CONFLICT = 409
-# How often the Secrets are read and filled: each time, another program may have changed one.
+# The maximum number of tries to read and fill the Secrets: another program may change them.
 TRIES = 5
 
 
 def find_keys(api: Api | None, run: Run, environment: Mapping[str, str] = os.environ) -> Path:
     """Return the folder with tls.crt, tls.key and peer-ca.crt of the master.
 
-    It is the mounted one, unless its files are missing and this master may fill the Secrets. Raises
-    ConfigurationError when it may not, or where another attempt would find the same, and RunError
-    for other problems with the API server.
+    It is the mounted folder, unless its files are missing and this master may fill the Secrets.
+    Raises ConfigurationError when it may not, or where another attempt would find the same, and
+    RunError for other problems with the API server.
     """
     missing = [name for name in IN_FOLDER if not _has_content(Path(KEYS, name))]
     if not missing:
@@ -70,7 +70,7 @@ def find_keys(api: Api | None, run: Run, environment: Mapping[str, str] = os.env
 
 
 def _write_folder(folder: Path, own: Files, peer: Files) -> Path:
-    """Write the keys of one end and the authority of the other, as they are mounted."""
+    """Write the keys of one end and the authority of the other, like the mounted folder."""
     folder.mkdir(mode=0o700, exist_ok=True)
     for name, content in zip(IN_FOLDER, (own["tls.crt"], own["tls.key"], peer["ca.crt"])):
         write_private_file(folder / name, content)
@@ -116,7 +116,7 @@ def _read(name: str, secret: Object) -> Files:
     there = [key for key in IN_SECRET if data.get(key)]
     missing = [key for key in IN_SECRET if key not in there]
     if there and missing:
-        # Workers may use what is there: to replace it would lock them out.
+        # Workers may use the present keys: a replacement would lock them out.
         raise ConfigurationError(
             f"Secret {name} has {', '.join(there)} but not {', '.join(missing)}: set "
             "`agent.generation` to a number that the release has not had yet, for new keys"
@@ -128,9 +128,9 @@ def _read(name: str, secret: Object) -> Files:
 
 
 def _add(api: Api, name: str, secret: Object, made: Files) -> None:
-    """Give keys to a Secret that had none when it was read, unless it was changed since."""
-    # The version makes the API server refuse this if another master has filled the Secret, or if
-    # the answer to the same call was lost before.
+    """Add keys to a Secret that had none when it was read, unless it was changed since."""
+    # With the version, the API server refuses this if another master has filled the Secret, or if
+    # the response to an earlier try was lost.
     version = secret["metadata"].get("resourceVersion")
     data = {key: base64.b64encode(content).decode() for key, content in made.items()}
     body = {"metadata": {"resourceVersion": version}, "data": data}
@@ -160,7 +160,7 @@ def check_handshake(master: Files, worker: Files, master_name: str, worker_name:
     Each verifies the other as in a run, and as strictly as `ssl` can. Raises ssl.SSLError when one
     of them refuses the other.
     """
-    # `ssl` reads a key from files alone.
+    # `ssl` reads keys only from files.
     with tempfile.TemporaryDirectory(dir=GENERATED) as made:
         of_master = _write_folder(Path(made, "master"), master, worker)
         of_worker = _write_folder(Path(made, "worker"), worker, master)
@@ -178,7 +178,7 @@ def check_handshake(master: Files, worker: Files, master_name: str, worker_name:
             side.do_handshake()
         except ssl.SSLWantReadError:
             continue
-    # Python verifies the name of a server alone.
+    # Python verifies only the name of a server.
     certificate = server.getpeercert() or {}
     names = certificate.get("subjectAltName")
     if names != (("DNS", master_name),):

@@ -2,7 +2,7 @@
 
 Any call can fail: the API server restarts, is upgraded, or asks to be called later. Reads, patches
 and deletions have the same result when they are made twice, so they are repeated while the failure
-may be temporary. `retry_seconds` shortens that for callers that can go on without the answer.
+may be temporary. `retry_seconds` shortens that for callers that can continue without the response.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ CALL_TIMEOUT = 10.0
 WATCH_SECONDS = 60
 WATCH_GRACE = 1.1
 # Seconds for which a call is repeated: the upgrade of a control plane without replicas takes
-# minutes, in which no pod can report its end anyway.
+# minutes. No pod can report its end during that time anyway.
 RETRY_SECONDS = 900.0
 # Seconds for which calls are repeated once this pod was asked to end: by default, the kubelet
 # kills it 30 s after that.
@@ -45,13 +45,14 @@ LONGEST_MESSAGE = 1500
 PAGE = 500
 # The `status` of an ApiError that has no HTTP status.
 NO_ANSWER = 0
-# What a server, or a proxy before it, answers while it starts, ends or is overloaded. 401 is among
-# them because the server reads the service account to verify a token, which may fail as well.
+# The status codes of a server, or of a proxy before it, while it starts, ends or is overloaded. 401
+# is included because the server reads the service account to verify a token, which may fail as
+# well.
 TEMPORARY = (NO_ANSWER, 401, 408, 429, 500, 502, 503, 504)
 
 
 class Request(NamedTuple):
-    """What the API server is asked for; `path` is below the namespace: `core/pods/NAME`."""
+    """A request to the API server; `path` is relative to the namespace: `core/pods/NAME`."""
 
     method: str
     path: str
@@ -63,8 +64,9 @@ class Request(NamedTuple):
 class ApiError(Exception):
     """A call to the API failed.
 
-    `status` is the HTTP status, or NO_ANSWER when the API server could not be reached or its answer
-    was cut or is not what the API server sends. `retry_after`: seconds that the server asks for.
+    `status` is the HTTP status, or NO_ANSWER when the API server could not be reached, or its
+    response was cut or has another form than the API's. `retry_after`: the pause in seconds that
+    the server requests.
     """
 
     def __init__(self, status: int, message: str, retry_after: float = 0.0) -> None:
@@ -76,7 +78,7 @@ class ApiError(Exception):
     def is_temporary(self) -> bool:
         """Whether the call may succeed when it is repeated later.
 
-        No repetition helps where the token's file is missing or the certificate is not valid.
+        Repetition does not help if the token's file is missing or the certificate is not valid.
         """
         return self.status in TEMPORARY and not isinstance(
             self.__cause__, (FileNotFoundError, ssl.SSLCertVerificationError)
@@ -86,9 +88,9 @@ class ApiError(Exception):
 def pauses(first: float, longest: float) -> Iterator[float]:
     """Yield seconds to wait before each further attempt, without end.
 
-    The pause is doubled each time, up to `longest`, and between a half and the whole of it is
-    waited, at random: masters that lost the same API server would otherwise all come back at the
-    same moment.
+    The pause is doubled each time, up to `longest`. Each yielded value is a random part of the
+    pause, between a half and the whole: masters that lost the same API server would otherwise all
+    reconnect at the same moment.
     """
     pause = first
     while True:
@@ -99,12 +101,12 @@ def pauses(first: float, longest: float) -> Iterator[float]:
 class Api:
     """One namespace of the API server that this pod runs under. Each method raises ApiError.
 
-    `is_stopped` answers whether this pod was asked to end. `is_away`: the last call was given up.
+    `is_stopped` returns whether this pod was asked to end. `is_away`: the last call was given up.
 
-    A method's `path` is below the namespace: `core/pods/NAME`. `retry_seconds` is for how long the
-    call is repeated while its failure may be temporary: 0 for one attempt only, None for
-    RETRY_SECONDS. `timeout` is the number of seconds without a byte after which an attempt fails:
-    None for CALL_TIMEOUT.
+    A method's `path` is relative to the namespace: `core/pods/NAME`. `retry_seconds` is the time
+    for which the call is repeated while its failure may be temporary: 0 for one attempt only, None
+    for RETRY_SECONDS. `timeout` is the number of seconds without a byte after which an attempt
+    fails: None for CALL_TIMEOUT.
     """
 
     def __init__(self) -> None:
@@ -153,9 +155,9 @@ class Api:
     ) -> Object:
         """Delete the object if it still has this UID: another one may have its name by now.
 
-        Without a UID, whatever has the name is deleted. With another UID than the object's, the
-        ApiError has the status 409. With a `grace` of 0 seconds, a pod is gone at once, whether
-        or not its node says so.
+        Without a UID, any object of this name is deleted. With another UID than the object's, the
+        ApiError has the status 409. With a `grace` of 0 seconds, a pod is removed at once, without
+        a confirmation of its node.
         """
         body: Object = {"preconditions": {"uid": uid}} if uid else {}
         if grace is not None:
@@ -170,7 +172,7 @@ class Api:
     def apply(self, path: str, body: Object, retry_seconds: float | None = None) -> Object:
         """Create an object if there is none of this name, else give it these fields, too.
 
-        Other than in `create`, the name is a part of the request, to which a Role can restrict it.
+        Unlike in `create`, the name is a part of the request: a Role can restrict requests to it.
         """
         kind = "application/apply-patch+yaml"
         query = {"fieldManager": "horovod", "force": "true"}
@@ -183,7 +185,7 @@ class Api:
     def watch(self, path: str, query: dict[str, str]) -> Iterator[Object]:
         """Yield watch events until the server ends the stream, after `timeoutSeconds` at most.
 
-        It is not repeated: what happened in between is only in a new list.
+        It is not repeated: only a new list contains the changes in between.
         """
         query = {"timeoutSeconds": str(WATCH_SECONDS), **query, "watch": "1"}
         timeout = float(query["timeoutSeconds"]) * WATCH_GRACE
@@ -196,8 +198,8 @@ class Api:
     ) -> Object:
         """Make a call, and repeat it for `retry_seconds` while the failure may be temporary.
 
-        Without `retry_seconds`, a call is repeated for RETRY_SECONDS. After one that was given up,
-        the next ones are not repeated, so that a series of calls does not take that long each.
+        Without `retry_seconds`, a call is repeated for RETRY_SECONDS. After a call that was given
+        up, the next calls are not repeated, so that each call of a series does not take that long.
         """
         began = time.monotonic()
         shares = retry_seconds is None
@@ -227,8 +229,8 @@ class Api:
     def _wait(self, pause: float, until: float) -> bool:
         """Wait `pause` seconds before another attempt; False when there is no time for one.
 
-        There is none after `until`, by time.monotonic(), nor more than STOP_RETRY_SECONDS after
-        this pod was asked to end. A pause is cut to a second when that happens.
+        There is no time left after `until`, by time.monotonic(), or more than STOP_RETRY_SECONDS
+        after this pod was asked to end. A pause is cut to a second when that happens.
         """
         now = time.monotonic()
         wake_at = now + pause
@@ -250,8 +252,8 @@ class Api:
     def _send(self, request: Request, timeout: float | None) -> Iterator[HTTPResponse]:
         """Send a request and yield the response. Every call goes through here.
 
-        Whatever goes wrong, also while the response is read, is raised as ApiError: a caller that
-        can do without an answer catches that and nothing else.
+        Each failure, also while the response is read, is raised as ApiError: a caller that can
+        continue without a response catches only that.
         """
         limit = timeout or CALL_TIMEOUT
         connection = HTTPSConnection(self._host, self._port, timeout=limit, context=self._tls)
@@ -271,7 +273,7 @@ class Api:
                 seconds = float(after) if after.isdecimal() else 0.0
                 raise ApiError(response.status, _status_message(text), seconds)
             yield response
-        # A cut answer is an HTTPException and no OSError, cut JSON is a ValueError.
+        # A cut response is an HTTPException and not an OSError. Cut JSON is a ValueError.
         except (OSError, HTTPException, ValueError, RecursionError) as problem:
             what = f"{type(problem).__name__}: {problem}"
             asked = f"{request.method} {request.path}"
@@ -288,7 +290,7 @@ class Api:
 
 
 def _parse(text: bytes, field: str = "metadata") -> Object:
-    """Parse an object that has this field: null says that a field is not there.
+    """Parse an object that has this field: null means that a field is missing.
 
     Raises ValueError for anything else.
     """
@@ -304,7 +306,7 @@ def _parse(text: bytes, field: str = "metadata") -> Object:
 
 
 def _status_message(text: str) -> str:
-    """The message of a Status object, or the text itself when it is not a Status.
+    """Return the message of a Status object, or the text itself when it is not a Status.
 
     It is one line of at most LONGEST_MESSAGE characters.
     """

@@ -1,4 +1,4 @@
-"""What the rules know of the API server's objects."""
+"""The parts of the API server's objects that the rules use."""
 
 from __future__ import annotations
 
@@ -10,11 +10,12 @@ from hvd_pods.common.contract import CLEANUP, LEASE, QUEUE, RENEWED
 Object = Dict[str, Any]
 # Seconds for which a call before the training is repeated; the training starts without it.
 START_RETRY_SECONDS = 10.0
-# Seconds for which a call between two attempts is repeated, and the longest wait for its answer.
+# Seconds for which a call between two attempts is repeated, and the longest wait for its response.
 AGAIN_RETRY_SECONDS = 2.0
 # Annotations of a Job.
 NOTES = (CLEANUP, QUEUE, LEASE, RENEWED)
-# What decisions need of a pod or a Job: its environment and other annotations may have secrets.
+# The fields of a pod or a Job that decisions need: its environment and other annotations may
+# contain secrets.
 DECISIVE_FIELDS = {
     "metadata": ("name", "uid", "labels", "deletionTimestamp"),
     "spec": ("nodeName", "schedulingGates", "backoffLimit", "activeDeadlineSeconds", "suspend"),
@@ -22,9 +23,9 @@ DECISIVE_FIELDS = {
 
 
 def shorten(item: Object) -> Object:
-    """Return what decisions need of an object: DECISIVE_FIELDS, some annotations, the status.
+    """Return the parts of an object that decisions need: DECISIVE_FIELDS, annotations, status.
 
-    Parts that the object lacks are empty.
+    Of the annotations, only NOTES are kept. Parts that the object lacks are empty.
     """
     parts = {
         part: {name: value for name, value in item.get(part, {}).items() if name in names}
@@ -38,7 +39,7 @@ def shorten(item: Object) -> Object:
 
 
 def parse_time(text: str) -> float:
-    """Return a time of the API server's, in seconds since the epoch.
+    """Parse a time of the API server into seconds since the epoch.
 
     Raises ValueError for any other form than `2026-01-31T12:00:00Z`.
     """

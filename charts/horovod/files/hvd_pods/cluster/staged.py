@@ -1,10 +1,10 @@
 """The node lists: which nodes have the data that the init container `staging` has fetched.
 
-A node list is a ConfigMap, for each combination of a directory and what is fetched into it. The
+Each combination of a directory and the data fetched into it has a node list, a ConfigMap. The
 releases of a namespace share it, and it remains when they are uninstalled. Its keys are the names
-of the nodes, which the chart prefers for later workers (templates/staging). An entry for a
-node that is gone or has lost the data does no harm: each worker's init container checks the data
-and fetches what is missing.
+of the nodes, which the chart prefers for later workers (templates/staging). An entry for a removed
+node, or for a node that has lost the data, does no harm: each worker's init container checks the
+data and fetches missing parts.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ MOST_NAMES = 8
 def add_nodes(run: Run, api: Api | None, pods: Mapping[Worker, Pod]) -> None:
     """List the nodes of workers that respond: their init containers have ended by then.
 
-    Without access to the API (None) nothing is listed. A failure is logged and not retried: the
+    Without access to the API (None), no nodes are listed. A failure is logged and not retried: the
     training is about to start.
     """
     found: dict[str, set[str]] = {}
@@ -43,7 +43,7 @@ def add_nodes(run: Run, api: Api | None, pods: Mapping[Worker, Pod]) -> None:
 
 
 def _add(api: Api, name: str, nodes: set[str]) -> None:
-    """Add nodes to a list, which is made if there is none. Raises ApiError."""
+    """Add nodes to a list; create the list if it does not exist. Raises ApiError."""
     try:
         known = api.get(f"core/configmaps/{name}", retry_seconds=0.0).get("data") or {}
     except ApiError as problem:

@@ -15,7 +15,7 @@ def scale(api: Api, replicas: Mapping[str, int], retry_seconds: float | None = N
     """Set the number of workers of each StatefulSet.
 
     Raises ApiError for the first one that cannot be scaled: those before it are scaled, those after
-    it are not. `retry_seconds` is that of each call (cluster/kube.py).
+    it are not. `retry_seconds` applies to each call (cluster/kube.py).
     """
     for name, number in replicas.items():
         body = {"spec": {"replicas": number}}
@@ -46,11 +46,11 @@ def scale_to_zero(api: Api, names: Sequence[str]) -> None:
 def fit_to_run(api: Api, run: Run) -> None:
     """Give each StatefulSet the number of workers that the run starts with.
 
-    Helm does so, but GitOps tools leave the number alone, because the master changes it. A run that
-    goes on with fewer workers keeps a number that a person or an autoscaler chose. A failure is
-    logged. While the API server is away, one StatefulSet is enough to wait for: there may be many,
-    and the training may begin without it. Workers that are missing then are scaled up while they
-    are waited for.
+    Helm does so, but GitOps tools ignore the number, because the master changes it. A run that goes
+    on with fewer workers keeps a number that a person or an autoscaler chose. A failure is logged.
+    While the API server is unavailable, wait for only one StatefulSet: there may be many, and the
+    training may begin without it. Workers that are then missing are scaled up later, during the
+    wait for them.
     """
     for name, number in run.initial_workers.items():
         try:
@@ -64,7 +64,7 @@ def fit_to_run(api: Api, run: Run) -> None:
 
 
 def provide(api: Api, needed: Mapping[str, int], before: dict[str, int]) -> None:
-    """Create workers that are missing; `before` gets the numbers of what is scaled up.
+    """Create missing workers; `before` gets the earlier numbers of the scaled StatefulSets.
 
     Workers of a failed run are used as they are. Raises ApiError, when some StatefulSets may be
     scaled up already: `before` has these.
@@ -91,7 +91,7 @@ def set_number(
 
 
 def is_gone(api: Api, name: str) -> bool:
-    """Whether there is no StatefulSet of this name; False where the API server does not say."""
+    """Whether there is no StatefulSet of this name; False if the API server does not respond."""
     try:
         api.get(f"apps/statefulsets/{name}/scale", retry_seconds=0.0)
     except ApiError as problem:
@@ -103,8 +103,8 @@ def creation_failure(api: Api, name: str) -> str:
     """Return the API server's message when the StatefulSet last failed to create a pod.
 
     Empty when it did not fail. Reasons are a quota, Pod Security, or a priority class or runtime
-    class that does not exist. Where events cannot be read, why not. Events about an earlier
-    StatefulSet of this name, which have another UID, do not count.
+    class that does not exist. If events cannot be read, return the reason of that. Events about an
+    earlier StatefulSet of this name, which have another UID, do not count.
     """
     selector = f"involvedObject.kind=StatefulSet,involvedObject.name={name},reason=FailedCreate"
     try:
@@ -120,8 +120,8 @@ def find_evictions(api: Api, uids: Mapping[str, str], within: float) -> dict[str
     """Return why the kubelet has evicted pods, by their names; `uids` has their UIDs by name.
 
     Pods that were not evicted are left out, and so are pods without a UID: events of earlier pods
-    have the same name. A failure is logged, and nothing is known then. `within` is the number of
-    seconds that the API server has to answer.
+    have the same name. A failure is logged, and the result is then empty. `within` is the timeout
+    in seconds for the API server's response.
     """
     query = {"fieldSelector": "involvedObject.kind=Pod,reason=Evicted"}
     try:
@@ -152,12 +152,12 @@ def _is_of(event: Object, uid: str | None) -> bool:
 def newest_message(events: list[Object]) -> str:
     """Return the newest message; empty without events.
 
-    For refused pods it is the message about all: the controller stops at the first one.
+    For refused pods this message applies to all: the controller stops at the first one.
     """
     newest = max(events, key=_time_of, default={})
     return str(newest.get("message", ""))
 
 
 def _time_of(event: Object) -> str:
-    """When an event happened last, in a form that sorts by time; empty where it does not say so."""
+    """Return the last time of an event, in a form that sorts by time; empty if it has none."""
     return str(event.get("lastTimestamp") or event.get("eventTime") or "")

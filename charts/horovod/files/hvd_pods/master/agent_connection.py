@@ -1,4 +1,4 @@
-"""A program that the master has a worker's agent start, seen from the master."""
+"""The master's side of a program that a worker's agent runs for the master."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from hvd_pods.agent.start_request import ALLOWED, Request, RequestError
 from hvd_pods.common.contract import ATTEMPT, FENCE, RUN_ID
 from hvd_pods.common.errors import ConfigurationError
 
-# Seconds from the begin of a connection until both ends have shown their certificates.
+# Timeout in seconds, from the start of a connection, for both ends to present their certificates.
 CONNECT_WITHIN = 10.0
 
 
 class AgentConnectionError(Exception):
-    """The agent connection cannot begin, or has ended; `is_sure`: it is about the keys."""
+    """The agent connection cannot be opened, or has ended; `is_sure`: the keys are the reason."""
 
     def __init__(self, message: str, *, is_sure: bool = False) -> None:
         super().__init__(message)
@@ -29,13 +29,13 @@ class AgentConnectionError(Exception):
 
 
 class Where(NamedTuple):
-    """Where the master reaches workers: the agents' port, and their addresses by their names."""
+    """How the master reaches workers: the agents' port, and the addresses by worker name."""
 
     port: int
     addresses: Mapping[str, str]
 
     def address(self, name: str) -> str:
-        """The address of a worker by one of its names. Raises AgentConnectionError for others."""
+        """Return a worker's address by one of its names. Raises AgentConnectionError for others."""
         if name in self.addresses:
             return self.addresses[name]
         if name in self.addresses.values():
@@ -58,11 +58,12 @@ def make_request(argv: Sequence[str], variables: Mapping[str, str], stay: float 
 class AgentConnection:
     """A connection to an agent, and the program that it starts.
 
-    Wait for `events` on `fileno()`, at most until `due`, and then take what `step` yields. Nothing
-    here waits. `step` raises AgentConnectionError when the agent connection is of no use any more.
+    Wait for `events` on `fileno()`, at most until `due`, and then process the frames that `step`
+    yields. No method blocks. `step` raises AgentConnectionError when the agent connection is no
+    longer usable.
 
-    keeps_output: the caller passes on the output later, and calls `acknowledge` when it has. The
-    program waits while much has not been passed on.
+    keeps_output: the caller forwards the output later, and then calls `acknowledge`. The program
+    blocks while too much output is unacknowledged.
     """
 
     def __init__(
@@ -81,9 +82,9 @@ class AgentConnection:
         self._request = request
         self._channel: frames.Channel | None = None
         self._banner = b""
-        # The worker has shown its certificate and got the request.
+        # The worker has presented its certificate and received the request.
         self.is_asked = False
-        # What is to be sent when the request has been.
+        # Frames to send after the request.
         self._early: list[tuple[bytes, bytes]] = []
         self.due = time.monotonic() + CONNECT_WITHIN
         self.code: int | None = None
@@ -104,7 +105,7 @@ class AgentConnection:
 
     @property
     def events(self) -> int:
-        """What to wait for with a selector."""
+        """The selector events to wait for."""
         return self._channel.events if self._channel else selectors.EVENT_READ
 
     @property
@@ -118,7 +119,7 @@ class AgentConnection:
         return None if self.due == float("inf") else max(0.0, self.due - time.monotonic())
 
     def step(self) -> Iterator[tuple[bytes, bytes]]:
-        """Go on; yield kind and content of each frame that has come, EXIT as the last one."""
+        """Continue; yield kind and content of each received frame, EXIT as the last one."""
         try:
             if time.monotonic() > self.due:
                 raise AgentConnectionError(self._no_answer(socket.timeout("timed out")))
@@ -128,7 +129,7 @@ class AgentConnection:
             for kind, content in self._channel.receive():
                 yield from self._take(kind, content)
         except OSError as problem:
-            # A worker that is about to go may end the connection with its last frame.
+            # A terminating worker may close the connection with its last frame.
             if self.code is None:
                 raise self._explain(problem) from problem
         except (ConfigurationError, RequestError) as problem:
@@ -141,7 +142,7 @@ class AgentConnection:
             if wrong:
                 raise AgentConnectionError(f"the worker's certificate: {wrong}", is_sure=True)
             self.is_asked = True
-            # The worker ends what earlier attempts have left before it starts the program.
+            # No limit: the worker ends processes of earlier attempts before it starts the program.
             self.due = float("inf")
             nonce = content.decode("ascii", "replace")
             self._channel.send(frames.REQUEST, self._request.encode(nonce))
@@ -163,7 +164,7 @@ class AgentConnection:
             raise frames.ProtocolError(f"unexpected frame {kind!r}")
 
     def _read_banner(self) -> bool:
-        """Read the agent's first line, and no byte more; begin the handshake after it."""
+        """Read the agent's first line and not a byte more; then start the handshake."""
         while not self._banner.endswith(b"\n"):
             try:
                 byte = self._socket.recv(1)
@@ -194,8 +195,8 @@ class AgentConnection:
             raise self._explain(problem) from problem
 
     def acknowledge(self, number: int) -> None:
-        """Let the program write this many bytes more."""
-        # An end of the connection is seen by `step`, after all that has come before it.
+        """Allow the program to write this many more bytes."""
+        # `step` handles the end of the connection, after all frames received before it.
         if self._channel:
             with suppress(OSError):
                 self._channel.acknowledge(number)

@@ -1,4 +1,4 @@
-"""Says beside each method which effect it carries out, and where: at once, or in a lane."""
+"""A decorator that declares which effect a method carries out: at once, or in a lane."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ def carries_out(
 ) -> Callable[[Carrier[Owner, EffectType, Answer]], Carrier[Owner, EffectType, Answer]]:
     """Mark the method that carries out the effects of a class.
 
-    One that may take time is called in a lane (lanes.py), and the event that it returns is put on
-    the loop's queue. One without a lane is called by the loop itself, and returns nothing.
+    A method that may take time runs in a lane (lanes.py), and the event that it returns is put on
+    the loop's queue. A method without a lane is called by the loop itself, and returns nothing.
     """
 
     def mark(
@@ -41,9 +41,9 @@ def carries_out(
 
 
 def methods_of(owner: object) -> Mapping[type, Method]:
-    """The marked methods of an object, by the class of effects that each carries out.
+    """Return the marked methods of an object, by the class of their effects.
 
-    A method that overrides a marked one carries out what that one does.
+    A method that overrides a marked method carries out the same effect.
     """
     found = {}
     for base in type(owner).__mro__:

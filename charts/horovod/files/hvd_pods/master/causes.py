@@ -1,4 +1,4 @@
-"""What an exception, a signal or a lack of memory means: whether it repeats, and what to do."""
+"""Explains an exception, a signal or a lack of memory: whether it repeats, and what to do."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ SURE_TO_REPEAT = {
     "ValueError",
     "ZeroDivisionError",
 }
-# Those after which nothing can be trained before somebody has changed something.
+# Exceptions after which no attempt can train until somebody changes something.
 PERMANENT = {
     "FileNotFoundError",
     "ImportError",
@@ -53,17 +53,17 @@ PERMANENT = {
     "SyntaxError",
     "TabError",
 }
-# The module that a script lacks.
+# The name of the module that a script cannot import.
 LACKED = re.compile(r"^ModuleNotFoundError: No module named '([^'.]+)")
 # Messages of the kernel about full volumes, which stay full.
 FULL = ("No space left on device", "Disk quota exceeded")
 
 
 def cause_of_exception(rank: int | None, worker: str, text: str) -> Cause:
-    """The cause of a rank that has raised an exception; `text` is its line, with the place."""
+    """Return the cause for a rank's exception; `text` is the exception's line, with the place."""
     who = describe_rank(rank, worker)
     is_full = any(words in text for words in FULL)
-    # Some are named with their module.
+    # Some exceptions are named with their module.
     name = text.split(":")[0].rpartition(".")[2]
     lacked = LACKED.match(text)
     gpu = find_gpu_problem(text)
@@ -78,7 +78,7 @@ def cause_of_exception(rank: int | None, worker: str, text: str) -> Cause:
             is_permanent=gpu.is_permanent,
             broken_worker=broken,
         )
-    # Some have a hint of their own (common/tracebacks.py).
+    # Some exceptions have a hint of their own (common/tracebacks.py).
     if lacked and not text.endswith(")"):
         package = PACKAGES.get(lacked[1], lacked[1])
         text += f"; add {package} to requirements.txt, or send the folder that has it (`--code`)"
@@ -89,20 +89,20 @@ def cause_of_exception(rank: int | None, worker: str, text: str) -> Cause:
 
 
 def cause_of_memory(who: str, limit: float) -> Cause:
-    """The cause of a rank that the kernel has killed because of its container's limit, in MiB."""
+    """Return the cause for a rank that the kernel killed at its container's limit, in MiB."""
     what = describe_exceeded(limit, "`worker.resources.limits.memory`")
     return Cause(who, what, is_sure_to_repeat=True, is_permanent=True)
 
 
 def describe_rank(rank: int | None, worker: str) -> str:
-    """What a cause begins with. Without a number it is any rank; `worker` may be empty."""
+    """Return the prefix of a cause. Without a number it is any rank; `worker` may be empty."""
     if rank is None:
         return "a rank: "
     return f"rank {rank} on {worker}: " if worker else f"rank {rank}: "
 
 
 def describe_signal(number: int) -> str:
-    """How a rank ended that a signal has ended."""
+    """Describe the end of a rank that a signal has ended."""
     try:
         known: str | None = EXPLANATIONS.get(signal.Signals(number))
         name = signal.Signals(number).name

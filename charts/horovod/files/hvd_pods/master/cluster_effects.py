@@ -1,4 +1,4 @@
-"""Carries out the effects on pods, StatefulSets and the Job: calls of the API server."""
+"""Carries out the effects on pods, StatefulSets and the Job by calls to the API server."""
 
 from __future__ import annotations
 
@@ -22,22 +22,22 @@ from hvd_pods.rules.effects import DeletePods, ListPods, ReadJob, ReadLease, Sca
 from hvd_pods.rules.events import Event, PodsListed, WorkersScaled
 from hvd_pods.rules.state import Assignment
 
-# Pods that are deleted at once.
+# The number of pods that are deleted concurrently.
 DELETE_THREADS = 8
 
 
 class ClusterEffects:
-    """What the master reads and changes in the cluster."""
+    """Reads and changes the cluster for the master."""
 
     def __init__(self, api: Api, assignment: Assignment) -> None:
         self._api = api
         self._assignment = assignment
         self._run = assignment.run
-        # What the log says once in an attempt.
+        # Messages that are logged only once in an attempt.
         self._logged: set[str] = set()
 
     def log_again(self) -> None:
-        """Say again in the log what an earlier attempt has said."""
+        """Allow messages that an earlier attempt logged to be logged again."""
         self._logged = set()
 
     def fit_workers(self) -> None:
@@ -47,7 +47,7 @@ class ClusterEffects:
 
     @carries_out(ReadJob, lanes.JOB)
     def read_job(self, effect: ReadJob) -> Event:
-        """Read the Job, and who has the record."""
+        """Read the Job, and the holder of the record."""
         return read_job(self._api, self._run, effect)
 
     @carries_out(ReadLease, lanes.LEASE)
@@ -69,7 +69,7 @@ class ClusterEffects:
         pods = {item["metadata"]["name"]: shorten(item) for item in items}
         for name in effect.missing:
             worker = self._assignment.workers[name]
-            # The controller stops at the first pod that is refused, which stands for all.
+            # The controller stops at the first refused pod: its reason stands for all pods.
             if name not in pods and worker.stateful_set not in refusals:
                 refusals[worker.stateful_set] = creation_failure(api, worker.stateful_set)
         gone = tuple(name for name in refusals if is_gone(api, name))
@@ -84,7 +84,7 @@ class ClusterEffects:
                 grace = effect.grace
                 self._api.delete(f"core/pods/{name}", uid, retry_seconds=0.0, grace=grace)
             except ApiError as problem:
-                # Somebody else deleted it, and perhaps there is a new one.
+                # Another client deleted the pod, and there may be a new one.
                 if problem.status not in (404, 409):
                     self._log_once(f"cannot replace {name}: {problem}")
 

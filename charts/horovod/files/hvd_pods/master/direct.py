@@ -1,11 +1,11 @@
 """Starts the ranks, with one agent connection for each worker: `launch.mode: direct`.
 
 direct.py HOSTFILE NAME=VALUE... ARGUMENTS, with variables for the ranks, and the arguments of
-rank/start.py, which begin with an option or a number. It is a launcher as mpirun is: it passes on
-what the ranks print, ends them when one of them fails, and exits as that one. A worker's ranks are
-started by rank/worker_ranks.py, over agent connections of the master's gateway (master/gateway.py),
-so that the image needs Python alone. At SIGUSR1 it leaves the ranks, which go on, and exits when
-all workers have said so.
+rank/start.py, which begin with an option or a number. It is a launcher like mpirun: it forwards the
+ranks' output, ends all ranks when one fails, and exits with the code of that rank.
+rank/worker_ranks.py starts a worker's ranks, over agent connections of the master's gateway
+(master/gateway.py): the image needs only Python. On SIGUSR1 the launcher detaches from the ranks,
+which keep running, and exits when all workers have confirmed that.
 """
 
 from __future__ import annotations
@@ -34,18 +34,18 @@ from hvd_pods.master.gloo_store import GlooStore
 
 # Seconds in which workers have to end their ranks.
 END_WITHIN = 5.0
-# What rank/worker_ranks.py says of the first rank that failed on its worker, before it ends the
-# others.
+# The line of rank/worker_ranks.py about the first failed rank of its worker. It writes the line
+# before it ends the other ranks.
 ENDED = re.compile(rb"^\[hvd\] rank \d+ on \S+ ended (by signal|with exit code) (\d{1,3})$", re.M)
 ASSIGNMENT = re.compile(r"[A-Za-z_]\w*=")
-# What a worker says when its ranks go on without a master.
+# The line of a worker whose ranks keep running without a master.
 STAYS = re.compile(rb"^\[hvd\] ranks on \S+ go on without a master$", re.M)
 
 
 class WorkerProgram(NamedTuple):
-    """The program that starts a worker's ranks, what they print, and what is still to be sent.
+    """The program that starts a worker's ranks, the ranks' output, and the input still to send.
 
-    client: the connection to the gateway, which gets the exit code.
+    client: the connection to the gateway, over which the exit code arrives.
     """
 
     worker: str
@@ -55,17 +55,17 @@ class WorkerProgram(NamedTuple):
     line: bytearray
 
     def wait(self) -> int:
-        """Return the program's exit code, when its output has ended."""
+        """Return the program's exit code. Call this after the end of its output."""
         with self.client.makefile("rb") as file:
             line = file.readline()
         return int(line) if line.strip() else gateway_client.NOT_STARTED
 
 
 def place_ranks(workers: Sequence[tuple[str, int]]) -> list[list[dict[str, str]]]:
-    """The variables of each rank as Horovod reads them over Gloo, for each worker."""
+    """Return for each worker the variables of each rank, as Horovod reads them with Gloo."""
     sizes = Counter(local for _, slots in workers for local in range(slots))
     placed: list[list[dict[str, str]]] = []
-    # How many workers before have a rank of this local number.
+    # The number of earlier workers that have a rank with this local number.
     cross: Counter[int] = Counter()
     rank = 0
     size = sum(slots for _, slots in workers)
@@ -88,7 +88,7 @@ def place_ranks(workers: Sequence[tuple[str, int]]) -> list[list[dict[str, str]]
 
 
 def begin(worker: str, given: dict[str, Any], look: Callable[[str, bytes], None]) -> WorkerProgram:
-    """Start the ranks of a worker; `look` is called with it and lines of its standard error.
+    """Start the ranks of a worker; call `look` with the worker and lines of its standard error.
 
     Raises OSError.
     """
@@ -103,15 +103,15 @@ def begin(worker: str, given: dict[str, Any], look: Callable[[str, bytes], None]
     output = streams.Stream(own_out, 1)
     errors = streams.Stream(own_errors, 2, partial(look, worker))
     line = bytearray(json.dumps(given).encode() + b"\n")
-    # The end of the opened pipe ends the ranks of the worker.
+    # Closing this pipe ends the ranks of the worker.
     return WorkerProgram(worker, client, open(own_in, "wb", buffering=0), [output, errors], line)
 
 
 class WorkerReports:
-    """What workers have reported: the first failed rank's exit code, and whose ranks go on alone.
+    """The workers' reports: the first failed rank's exit code, and whose ranks go on alone.
 
-    The failed rank's agent connection may end after those of workers whose ranks failed as a
-    consequence.
+    Agent connections of workers whose ranks failed as a consequence may end before the agent
+    connection of the first failed rank.
     """
 
     def __init__(self) -> None:
@@ -119,7 +119,7 @@ class WorkerReports:
         self.staying: set[str] = set()
 
     def look(self, worker: str, lines: bytes) -> None:
-        """Find what a worker reports in these lines."""
+        """Find a worker's reports in these lines."""
         if STAYS.search(lines):
             self.staying.add(worker)
         found = None if self.code else ENDED.search(lines)
@@ -150,7 +150,7 @@ class WorkerPrograms:
         self._is_left = False
 
     def follow(self) -> int:
-        """Pass on the output; the exit code of the first rank or agent connection that failed."""
+        """Forward the output; return the exit code of the first failed rank or agent connection."""
         while self._programs:
             left = self._kill_at - time.monotonic()
             for key, _ in self._selector.select(None if left == float("inf") else max(0.0, left)):
@@ -179,9 +179,9 @@ class WorkerPrograms:
         return self._code
 
     def _leave(self) -> None:
-        """Let the ranks go on; a worker that does not say so in time ends its own."""
+        """Detach from the ranks; a worker that does not confirm in time ends its ranks."""
         if any(program.line for program in self._programs):
-            # Some have not yet got what to start.
+            # Some workers have not yet received the whole request.
             self._end(128 + signal.SIGTERM)
         if self._code:
             return
@@ -190,12 +190,12 @@ class WorkerPrograms:
         self._code = 128 + signal.SIGUSR1
         self._kill_at = time.monotonic() + END_WITHIN
         for program in self._programs:
-            # The gateway passes it on to the worker's agent, and that to the ranks.
+            # The gateway forwards it to the worker's agent, and the agent to the ranks.
             with suppress(OSError):
                 program.client.sendall(STAY)
 
     def _give(self, program: WorkerProgram) -> None:
-        """Send an agent connection what it takes at once: one that is slow delays no other."""
+        """Send as much input as a program takes without blocking: a slow one delays no other."""
         if program.stdin.closed:
             return
         try:
@@ -203,7 +203,7 @@ class WorkerPrograms:
         except BrokenPipeError:
             program.line.clear()
         if not program.line:
-            # Not closed: the ranks end with it.
+            # Keep the pipe open: closing it ends the ranks.
             self._selector.unregister(program.stdin)
 
     def _end(self, code: int) -> None:
@@ -219,11 +219,11 @@ class WorkerPrograms:
 
 
 def main() -> int:
-    """Run the ranks; the exit code is that of the first one that fails."""
+    """Run the ranks; return the exit code of the first rank that fails."""
     address, _, secret = notices.parse_address(os.environ.get(notices.ADDRESS, ""))
     lines = (line.split(" slots=") for line in Path(sys.argv[1]).read_text().splitlines())
     workers = [(worker, int(slots)) for worker, slots in lines]
-    # Also without a meeting: Horovod fails then, where it would be alone with MPI.
+    # Set these also without a meeting: Horovod then fails. With MPI, each rank would train alone.
     variables = dict.fromkeys(("HOROVOD_CONTROLLER", "HOROVOD_CPU_OPERATIONS"), "gloo")
     variables["PYTHONUNBUFFERED"] = "1"
     if os.environ.get(contract.FRAMEWORK) not in ("torch", "jax"):

@@ -1,7 +1,7 @@
-"""The launcher's error output: passed on, and read on the way for why the launcher fails.
+"""Forwards the launcher's error output, and searches it for the cause of a failure.
 
-It is passed on without TensorFlow's notes on how it computes: no variable keeps TensorFlow 2.21
-from writing these, and each rank does so.
+TensorFlow's notes on how it computes are not forwarded: no variable keeps TensorFlow 2.21 from
+writing these, and each rank writes them.
 """
 
 from __future__ import annotations
@@ -22,29 +22,29 @@ from hvd_pods.master import failure
 from hvd_pods.master.failure import Evidence, Line
 from hvd_pods.rules.events import Cause
 
-# Lines of the launcher's end that are searched, and the seconds before it in which the cause was
-# printed: a script may print tracebacks of errors that it has handled.
+# Search the cause in this many last lines, printed within this many seconds before the launcher's
+# end: earlier tracebacks may be of errors that the script has handled.
 LAST_LINES = 400
 LAST_SECONDS = 15.0
 # Seconds to wait for output of processes that outlive the launcher.
 DRAIN_WITHIN = 2.0
-# With a launcher's tag before them. C++ writes a line in one piece.
+# The notes, with a launcher's tag before them. C++ writes a line in one piece.
 NOTES = re.compile(
     r"^(?:\[[^]\n]*\](?:<stderr>:)? ?)?"
     rf"(?:(?:WARNING: |I0000 \S+ +\d+ \S+\] )(?:{TENSORFLOW_NOTES})|{OPEN_MPI_NOTES})"
     r"[^\n]*\n".encode(),
     re.M,
 )
-# Bytes of a line that are read, and of one without an end, such as a progress bar's.
+# Read at most this many bytes of a line. A progress bar, for instance, has no newline.
 LONGEST_LINE = 4096
 # Ranks whose tracebacks are read at a time.
 MOST_RANKS = 20_000
-# Characters of an exception with its place and what to do about it.
+# The maximum length of an exception with its place and remedy, in characters.
 LONGEST_TEXT = 800
 
 
 class ErrorOutput:
-    """Passes on and remembers a launcher's error output; `follow` gets each line of ranks."""
+    """Forwards and keeps a launcher's error output; calls `follow` with each line of ranks."""
 
     def __init__(
         self, source: IO[bytes], target: int, follow: Callable[[str], None] = lambda line: None
@@ -54,7 +54,7 @@ class ErrorOutput:
         self._follow = follow
         self._lines: deque[Line] = deque(maxlen=LAST_LINES)
         self._tracebacks: deque[Line] = deque(maxlen=LAST_LINES)
-        # By rank; None of all whose lines have no tag.
+        # By rank; None is for all ranks whose lines have no tag.
         self._readers: dict[int | None, TracebackReader] = {}
         self._thread = spawn("read-launcher", self._pass_on)
 
@@ -65,10 +65,10 @@ class ErrorOutput:
         raised: Sequence[Mapping[str, Any]] = (),
         failed: Sequence[Mapping[str, Any]] = (),
     ) -> Cause | None:
-        """Return why the launcher ended with `code`; None when nothing says it.
+        """Return why the launcher ended with `code`; None if the cause is unknown.
 
-        `raised` and `failed`: the notices of ranks about exceptions (rank/exception_notice.py), and
-        about their exit codes and signals (rank/rank_end.py), in this order.
+        `raised`: the notices of ranks about exceptions (rank/exception_notice.py). `failed`: the
+        notices about their exit codes and signals (rank/rank_end.py).
         """
         self._thread.join(DRAIN_WITHIN)
         since = time.monotonic() - LAST_SECONDS
@@ -105,7 +105,7 @@ class ErrorOutput:
         self._lines.append(Line(now, rank, text))
         self._follow(text)
         if len(self._readers) > MOST_RANKS:
-            # A script has made up tags of ranks.
+            # The script prints tags of ranks that do not exist.
             self._readers.clear()
         raised = self._readers.setdefault(rank, TracebackReader()).take(text)
         if raised:

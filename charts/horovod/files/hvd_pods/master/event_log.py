@@ -32,18 +32,18 @@ from hvd_pods.rules.retries import Retries
 from hvd_pods.rules.state import Activity, Assignment, RunState
 from hvd_pods.rules.timers import TimerKind
 
-# Bytes after which nothing more is written: the file is in memory.
+# Stop writing after this many bytes: the file is in memory.
 LONGEST = 4 << 20
-# Events that may wait to be written, and seconds that the end of the master waits for them.
+# The maximum number of queued events, and seconds that the master waits for them when it ends.
 MOST_WAITING = 10_000
 CLOSE_WITHIN = 2.0
 TUPLES = {"Pod": Pod, "Cause": Cause, "NoAnswer": NoAnswer}
-# What the first line has beside the run.
+# Fields of the first line in addition to the run.
 OF_ASSIGNMENT = ("holder", "job", "uid")
 
 
 def encode(value: Any) -> Any:
-    """Return what JSON can hold of an event's field."""
+    """Return an event's field as a JSON value."""
     if isinstance(value, errors.RunError):
         return {"error": type(value).__name__, "message": str(value)}
     if type(value).__name__ in TUPLES and isinstance(value, tuple):
@@ -71,8 +71,8 @@ def decode(value: Any) -> Any:
 class EventLog:
     """Writes the events of a run, which `run` describes as HVD_RUN, in a thread of its own.
 
-    The file may be on a volume that hangs, and bookkeeping never delays or ends a training. Where
-    the file is too slow, the event log ends: with a gap it would mislead.
+    The file may be on a volume that hangs, and bookkeeping never delays or ends a training. If the
+    file is too slow, the event log ends: a log with a gap would mislead.
     """
 
     def __init__(
@@ -103,7 +103,7 @@ class EventLog:
             self._is_open = False
 
     def close(self) -> None:
-        """Wait until the events are in the file, though not long."""
+        """Wait a short time until the events are in the file."""
         self._is_open = False
         with suppress(queue.Full):
             self._waiting.put_nowait(None)
@@ -111,7 +111,7 @@ class EventLog:
 
     def _follow(self) -> None:
         try:
-            # A rank may have put a link there, where the volume is the ranks', too.
+            # Follow no link: if ranks share the volume, a rank may have created one.
             descriptor = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW)
             with os.fdopen(descriptor, "w", encoding="utf-8", errors="backslashreplace") as file:
                 self._write(file)
@@ -125,7 +125,7 @@ class EventLog:
         written = 0
         while written + len(line) < self._longest:
             file.write(line + "\n")
-            # What a master that is killed has seen so far is of use.
+            # Flush each line: the log of a killed master is useful, too.
             file.flush()
             written += len(line) + 1
             try:
@@ -140,7 +140,7 @@ class EventLog:
 
 
 def read(lines: Iterator[str]) -> tuple[RunState, Iterator[tuple[Moment, Event]]]:
-    """Parse an event log: the state before the first event, and the events."""
+    """Parse an event log; return the state before the first event, and the events."""
     head = json.loads(next(lines))
     run = parse_run(head.pop("run"))
     state = RunState(Assignment(run, **head), retries=Retries(None if run.api else run.retries))
@@ -155,7 +155,7 @@ def _parse(line: str) -> tuple[Moment, Event]:
 
 
 def replay(lines: Iterator[str]) -> Iterator[tuple[Moment, Event, RunState, tuple[Effect, ...]]]:
-    """Decide about the events once more: each with the state after it, and its effects."""
+    """Decide about the events again; yield each with the state after it, and its effects."""
     state, recorded = read(lines)
     for moment, event in recorded:
         state, following = decide(state, event, moment)

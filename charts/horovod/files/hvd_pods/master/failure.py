@@ -1,7 +1,7 @@
-"""Why the launcher failed, in one line: which rank was first, on which worker, and with what.
+"""Finds why the launcher failed, in one line: the first failed rank, its worker, and its error.
 
 The reason is buried under the launcher's report and the errors of the ranks that lost their peer.
-Each rule looks at all that is known; the first one that finds a cause decides.
+Each rule examines all evidence; the first rule that finds a cause decides.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from hvd_pods.master.gpu_problems import find_gpu_problem
 from hvd_pods.rules.events import Cause
 from hvd_pods.rules.worker_names import find_worker
 
-# What PyTorch puts before messages of its own.
+# PyTorch's prefix of its own messages.
 PYTORCH = re.compile(r"\[rank(\d{1,7})\]:")
 # How a launcher's final report begins, and lines of launchers that may precede that report.
 END = re.compile(
@@ -43,21 +43,22 @@ RANKS = (
         r"^\[hvd\] rank (?P<rank>\d{1,7}) on \S+ ended (?:with|by signal (?P<signal>\d{1,3})$)"
     ),
 )
-# Words in errors of ranks that lost their peer; TensorFlow uses Horovod's in errors of its own.
-# Two of them are those of a horovodrun, which a custom command may start, about ranks that failed.
+# Words in errors of ranks that lost their peer. TensorFlow's own errors contain Horovod's words.
+# Two entries are messages of horovodrun, which a custom command may start, about failed ranks.
 CONSEQUENCES = (
     "HorovodInternalError",
     "Horovod has been shut down",
     "Horovod detected that one or more processes",
     "mpirun failed with exit code",
-    # Gloo's, in PyTorch and in JAX; and PyTorch's when rank 0, which keeps its store, has ended.
+    # From Gloo, in PyTorch and in JAX; and from PyTorch when rank 0, which has its store, has
+    # ended.
     "gloo/transport/",
     "failed to recv, got 0 bytes",
-    # NCCL's, in PyTorch; its watchdog ends the ranks that wait for another one.
+    # From NCCL, in PyTorch; its watchdog ends the ranks that wait for another rank.
     "ncclRemoteError",
     "remote process exited or there was a network error",
     "Watchdog caught collective operation timeout",
-    # CUDA's, of a peer on NVLink.
+    # From CUDA, about a peer on NVLink.
     "Invalid access of peer GPU memory over nvlink",
 )
 # The exit code of argparse and other parsers for a wrong command line.
@@ -74,12 +75,11 @@ class Line(NamedTuple):
 
 @dataclass(frozen=True)
 class Evidence:
-    """What is known when a launcher has ended with `code`.
+    """The evidence about a launcher that has ended with `code`.
 
-    since: the time after which something may be the cause. lines and exceptions: of the error
-    output, since then. raised and failed: the notices of ranks about exceptions
-    (rank/exception_notice.py), and about their exit codes and signals (rank/rank_end.py), in this
-    order.
+    since: earlier evidence is not the cause. lines and exceptions: of the error output, since then.
+    raised: the notices of ranks about exceptions (rank/exception_notice.py). failed: the notices
+    about their exit codes and signals (rank/rank_end.py).
     """
 
     workers: Sequence[Worker]
@@ -91,18 +91,18 @@ class Evidence:
     failed: Sequence[Mapping[str, Any]]
 
     def worker_of(self, rank: int | None) -> str:
-        """The name of a rank's worker; empty where it is not known."""
+        """Return the name of a rank's worker; empty if it is not known."""
         worker = None if rank is None else find_worker(rank, self.workers)
         return worker.name if worker else ""
 
 
 @dataclass(frozen=True)
 class FailedRank:
-    """The rank that has failed first, as the launcher and the rank's own notice say.
+    """The rank that failed first, according to the launcher and the rank's own notice.
 
-    named: the number that the launcher names, None if it names none. number: the notice's, too.
-    signal: what has ended it, 0 for an exit. limit: the MiB of its container, if it was killed at
-    that limit.
+    named: the rank in the launcher's report, None without one. number: the rank in the report or
+    the notice. signal: the signal that ended the rank, 0 for an exit. limit: the memory limit of
+    its container in MiB, if the rank was killed at that limit.
     """
 
     named: int | None
@@ -114,15 +114,15 @@ class FailedRank:
 
     @property
     def has_exited(self) -> bool:
-        """Whether no signal is known to have ended it."""
+        """Whether the rank exited: no known signal ended it."""
         return self.signal == 0
 
 
 def find_cause(evidence: Evidence) -> Cause | None:
-    """Return why the launcher failed; None when nothing says it."""
+    """Return why the launcher failed; None if the cause is unknown."""
     failed = [notice for notice in evidence.failed if notice["at"] > evidence.since]
     reports = [m for r in RANKS for line in evidence.lines if (m := r.search(line.text))]
-    # The time does not matter for a rank that failed: it may end long after its exception.
+    # Accept exceptions of any time from a failed rank: it may end long after its exception.
     ranks = {notice["rank"] for notice in failed} | {int(report["rank"]) for report in reports}
     raised = [n for n in evidence.raised if n["at"] > evidence.since or n["rank"] in ranks]
     recent = replace(evidence, raised=raised, failed=failed)
@@ -134,7 +134,7 @@ def find_cause(evidence: Evidence) -> Cause | None:
 
 
 def _find_failed(evidence: Evidence, reports: Sequence[re.Match[str]]) -> FailedRank:
-    # A rank that lost its peer, or that the launcher has ended, may be named before the peer.
+    # The launcher may name a rank that lost its peer, or that it ended itself, before the peer.
     late = {n["rank"] for n in evidence.raised if is_consequence(n["text"])}
     late.update(n["rank"] for n in evidence.failed if n["status"] == -signal.SIGTERM)
     report = min(reports, key=lambda m: int(m["rank"]) in late, default=None)
@@ -161,7 +161,7 @@ def _find_failed(evidence: Evidence, reports: Sequence[re.Match[str]]) -> Failed
 
 
 def _find_exception(evidence: Evidence, failed: FailedRank) -> Cause | None:
-    """The first exception that a rank has sent a notice of, and that is no consequence."""
+    """Return the first exception in the ranks' notices that is not a consequence."""
     own = (n for n in evidence.raised if not is_consequence(n["text"]))
     notice = next(own, None)
     if notice and (failed.has_exited or notice["rank"] == failed.number):
@@ -170,27 +170,27 @@ def _find_exception(evidence: Evidence, failed: FailedRank) -> Cause | None:
 
 
 def _find_printed(evidence: Evidence, failed: FailedRank) -> Cause | None:
-    """The first exception in the output, of a rank that has exited."""
+    """Return the first exception in the output, of a rank that has exited."""
     if not failed.has_exited:
         return None
     printed = evidence.exceptions
-    # Ranks that lost their peer: a consequence, unless it is all that there is.
+    # Ignore errors of ranks that lost their peer, unless there are no others.
     own = [line for line in printed if not is_consequence(line.text)]
     candidates = own if own or failed.number is not None else printed
     first = next((t for t in candidates if t.rank is None or failed.named in (None, t.rank)), None)
     if first is None:
         return None
-    # The launcher's first rank may have ended only because it lost its peer.
+    # The rank that the launcher names may have ended only because it lost its peer.
     is_known = first.rank is None and len(own) == len(printed)
     rank = failed.number if is_known else first.rank
     return causes.cause_of_exception(rank, evidence.worker_of(rank), first.text)
 
 
 def _find_broken_gpu(evidence: Evidence) -> Cause | None:
-    """A broken GPU, whichever rank its failure has ended first.
+    """Return a broken GPU as the cause, whichever rank ended first.
 
-    PyTorch's watchdogs abort ranks without an exception of Python, and other lines may be those of
-    any rank.
+    PyTorch's watchdogs abort ranks without a Python exception, and other lines may be from any
+    rank.
     """
     notice = next((n for n in evidence.raised if _is_broken(n["text"])), None)
     if notice:
@@ -205,7 +205,7 @@ def _find_broken_gpu(evidence: Evidence) -> Cause | None:
 
 
 def _describe_end(evidence: Evidence, failed: FailedRank, rank: int) -> Cause:
-    """How the rank has ended: a limit of memory, a signal, or an exit code and its last words."""
+    """Describe the rank's end: a memory limit, a signal, or an exit code and the last line."""
     who = causes.describe_rank(rank, failed.worker)
     if failed.limit is not None:
         return causes.cause_of_memory(who, failed.limit)
@@ -216,8 +216,8 @@ def _describe_end(evidence: Evidence, failed: FailedRank, rank: int) -> Cause:
 
 
 def find_last_words(lines: Sequence[Line], rank: int) -> str:
-    """What a rank wrote last, such as the message of `sys.exit` or argparse; empty if unknown."""
-    # Where lines have no tags, it is what any rank wrote last.
+    """Return a rank's last line, such as a message of `sys.exit` or argparse; empty if unknown."""
+    # If lines have no tags, take the last line of any rank.
     own = rank if any(line.rank is not None for line in lines) else None
     before = takewhile(lambda line: not END.search(line.text), lines)
     texts = [x.text for x in before if x.rank == own and not OF_LAUNCHERS.match(x.text)]
@@ -227,9 +227,9 @@ def find_last_words(lines: Sequence[Line], rank: int) -> str:
 
 
 def is_consequence(text: str) -> bool:
-    """Whether a rank raised this because it has lost its peer.
+    """Whether a rank raised this because it lost its peer.
 
-    Horovod raises what it raises then for an error of NCCL, too.
+    Horovod raises the same exception for an NCCL error.
     """
     return not find_gpu_problem(text) and any(words in text for words in CONSEQUENCES)
 

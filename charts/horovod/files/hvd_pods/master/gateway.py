@@ -1,10 +1,10 @@
-"""Lets the programs of this pod start programs in workers: mpirun's daemons, ranks, a script's.
+"""Starts programs in workers for the programs of this pod: mpirun's daemons, ranks, a script's.
 
-A client connects to a socket of this pod, and hands over its standard input, output and errors with
-a request: one line of JSON with host, argv and the variables of the attempt. The gateway has an
-agent connection to the worker for it, and writes the exit code when the program has ended. The
-client may send the line `stay` before it goes. So one process has the keys, and a client may be as
-small as a shell that waits (master/ssh.py): a launcher keeps one for each worker.
+A client connects to a socket of this pod, and passes its standard input, output and error with a
+request: one line of JSON with host, argv and the variables of the attempt. The gateway opens an
+agent connection to the worker, and writes the exit code when the program has ended. The client may
+send the line `stay` before it disconnects. Only the gateway's process needs the keys. A client may
+be as small as a shell that waits (master/ssh.py): a launcher keeps one for each worker.
 """
 
 from __future__ import annotations
@@ -32,25 +32,25 @@ from hvd_pods.master.remote import Reach
 from hvd_pods.rules.events import Put, WorkerReached
 
 LONGEST_REQUEST = 1 << 17
-# Bytes that wait for the program before the client's standard input is read on. And bytes of the
-# program's output that wait for the client's streams: the worker pauses before.
+# Stop reading the client's standard input while this many bytes wait for the program. The second
+# limit is for output that waits for the client's streams: the worker pauses before.
 MOST_WAITING = 1 << 18
 MOST_UNWRITTEN = 1 << 20
 CHUNK = 1 << 16
-# Seconds in which a client's stream has to take a message of the gateway's own.
+# Timeout in seconds for writing a message of the gateway itself to a client's stream.
 WRITE_WITHIN = 5.0
-# Seconds until the next client is taken when one could not be.
+# Seconds until the next client is accepted after a failure to accept one.
 AGAIN_AFTER = 0.1
-# Seconds in which a client has to send its request.
+# Timeout in seconds for a client's request.
 ASK_WITHIN = 10.0
 BACKLOG = 1024
 
 
 class Gateway:
-    """Serves clients in threads from `start` on. `reach` returns how workers are reached now.
+    """Serves clients in threads after `start`. `reach` returns how workers are reached now.
 
-    `put` gets one WorkerReached for each attempt. A client has `ask_within` seconds to send its
-    request.
+    `put` is called with one WorkerReached in each attempt. A client has `ask_within` seconds to
+    send its request.
     """
 
     def __init__(
@@ -61,11 +61,12 @@ class Gateway:
         self._has_reported = False
         self._ask_within = ask_within
         self._listener: socket.socket | None = None
-        # Why workers refuse this master, or this master them, since the last call of `forget`.
+        # Why workers have refused this master's keys, or this master theirs, since the last call of
+        # `forget`.
         self.key_problem = ""
 
     def start(self) -> None:
-        """Listen, unless it does already. Raises OSError."""
+        """Start to listen, if this is the first call. Raises OSError."""
         if self._listener:
             return
         Path(gateway_client.SOCKET).unlink(missing_ok=True)
@@ -79,7 +80,7 @@ class Gateway:
         spawn("gateway", self._accept)
 
     def forget(self) -> None:
-        """Forget what the agent connections of an attempt that is over have reported."""
+        """Discard the reports of an ended attempt's agent connections."""
         self._has_reported = False
         self.key_problem = ""
 
@@ -89,7 +90,7 @@ class Gateway:
             try:
                 client, _ = self._listener.accept()
             except OSError as problem:
-                # There are too many open files, or the client has gone.
+                # There are too many open files, or the client has disconnected.
                 log(f"cannot take the request of a program of this pod: {problem}")
                 time.sleep(AGAIN_AFTER)
                 continue
@@ -112,7 +113,7 @@ class Gateway:
             finally:
                 for stream in streams:
                     os.close(stream)
-            # The client may have gone.
+            # The client may have disconnected.
             with suppress(OSError):
                 client.sendall(b"%d\n" % code)
 
@@ -121,7 +122,7 @@ class Gateway:
         try:
             reach = self._reach()
             address = reach.where.address(host)
-            # A program without these variables, as after `env -i`, is of the master's own attempt.
+            # A program without these variables, as after `env -i`, belongs to the present attempt.
             variables = {**reach.variables, **dict(request["variables"])}
             stay = float(request.get("stay", 0.0))
             asked = make_request(list(request["argv"]), variables, stay)
@@ -151,9 +152,9 @@ class Gateway:
 
 
 class Relay:
-    """Passes on what a client and the program in the worker write, until one of them ends.
+    """Forwards data between a client and the program in the worker, until one of them ends.
 
-    Calls `note_reached` when the worker has been asked for the program.
+    Calls `note_reached` after it has sent the request to the worker.
     """
 
     def __init__(
@@ -168,10 +169,10 @@ class Relay:
         self._client = client
         self._stdin, stdout, stderr = streams
         self._targets = {frames.OUTPUT: stdout, frames.ERRORS: stderr}
-        # What the program has written and the client's streams have not taken yet.
+        # Output of the program that is not written to the client's streams yet.
         self._unwritten: list[tuple[int, bytes]] = []
         self._reads_stdin = True
-        # Whether the client is there, and whether the program has ended.
+        # Whether the client is connected, and whether the program has ended.
         self._is_open = True
         self._is_over = False
 
@@ -189,7 +190,7 @@ class Relay:
                 if not self._is_over:
                     self._step()
             except AgentConnectionError as found:
-                # What the program has written before is passed on first.
+                # First forward the earlier output of the program.
                 problem = found
                 self._is_over = True
         if problem:
@@ -225,7 +226,7 @@ class Relay:
         return [one for one, _ in poll.poll(None if left is None else 1000 * left) if one in reads]
 
     def _take_word(self) -> None:
-        """Take the client's last word; with its end, the agent connection ends."""
+        """Read the client's last message; if it disconnects, end the agent connection."""
         word = self._client.recv(len(STAY))
         if word == STAY:
             self._connection.send(frames.STAY)
@@ -243,18 +244,18 @@ class Relay:
         self._connection.send(frames.INPUT, data)
 
     def _write(self) -> None:
-        """Write what the streams take without a wait: the client may end meanwhile."""
+        """Write as much as the streams take without blocking: the client may end meanwhile."""
         written = 0
         try:
             while self._unwritten and written < CHUNK and _takes(self._unwritten[0][0]):
                 stream, content = self._unwritten.pop(0)
-                # As much as a pipe takes when it takes anything.
+                # A writable pipe takes at least this many bytes.
                 number = os.write(stream, content[: select.PIPE_BUF])
                 written += number
                 if number < len(content):
                     self._unwritten.insert(0, (stream, content[number:]))
         except OSError:
-            # Nobody reads it any more, so the program's agent connection ends.
+            # The stream has no reader: end the program's agent connection.
             self._is_open = False
         self._connection.acknowledge(written)
 
@@ -266,7 +267,7 @@ def _takes(stream: int) -> bool:
 
 
 def receive(client: socket.socket, streams: list[int]) -> dict[str, Any]:
-    """Take a client's request, and its three streams into `streams`. Raises OSError, ValueError."""
+    """Receive a client's request, and its streams into `streams`. Raises OSError, ValueError."""
     content, ancillary, _, _ = client.recvmsg(
         LONGEST_REQUEST, socket.CMSG_SPACE(3 * 4), socket.MSG_CMSG_CLOEXEC
     )
@@ -292,6 +293,6 @@ def write(stream: int, content: bytes) -> None:
     poll = select.poll()
     poll.register(stream, select.POLLOUT)
     while content and poll.poll(1000 * WRITE_WITHIN):
-        # A pipe that takes anything takes so much without waiting (pipe(7)).
+        # A writable pipe takes this many bytes without blocking (pipe(7)).
         with suppress(BlockingIOError):
             content = content[os.write(stream, content[: select.PIPE_BUF]) :]

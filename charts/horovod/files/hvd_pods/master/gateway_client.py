@@ -1,4 +1,4 @@
-"""Asks the master's gateway for a program in a worker. It starts fast: launchers start many."""
+"""Asks the master's gateway to start a program in a worker. It is fast: launchers start many."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from typing import Sequence
 
 SOCKET = f"{GENERATED}/gateway.sock"
-# The exit code for a program that could not be started, as ssh's.
+# The exit code for a program that could not be started, as with ssh.
 NOT_STARTED = 255
 NAMES = (RUN_ID, FENCE, ATTEMPT, NOTICES, MEETING)
 
@@ -23,11 +23,11 @@ NAMES = (RUN_ID, FENCE, ATTEMPT, NOTICES, MEETING)
 def ask(
     host: str, argv: Sequence[str], streams: Sequence[int] = (0, 1, 2), stay: float = 0.0
 ) -> socket.socket:
-    """Let a host start a program with these descriptors as its standard input, output and errors.
+    """Start a program on a host with these descriptors as its standard input, output and error.
 
-    The connection that is returned gets the exit code as a line of text. The program ends with the
-    connection, unless the line `stay` was sent before: then it goes on for `stay` seconds.
-    Raises OSError.
+    Return a connection, on which the exit code arrives as a line of text. The program ends when the
+    connection is closed, unless the line `stay` was sent before: then it runs for `stay` more
+    seconds. Raises OSError.
     """
     variables = {name: os.environ[name] for name in NAMES if name in os.environ}
     request = {"host": host, "argv": list(argv), "variables": variables, "stay": stay}
@@ -37,7 +37,7 @@ def ask(
         client.connect(SOCKET)
         rights = array.array("i", streams)
         sent = client.sendmsg([content], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, rights)])
-        # The gateway may have answered already, and then takes nothing, not even no bytes.
+        # The gateway may have responded already: even an empty write fails then.
         if sent < len(content):
             client.sendall(content[sent:])
     except OSError:

@@ -1,7 +1,7 @@
 """The rendezvous of Horovod's Gloo: a key-value store over HTTP.
 
-Ranks put their addresses here and get those of the others. A rank has to show the run's secret
-first (rank/start.py): others are not answered.
+Ranks store their addresses here and get the addresses of the others. A rank must first send the
+run's secret (rank/start.py): the store does not respond to others.
 """
 
 from __future__ import annotations
@@ -12,24 +12,25 @@ import socket
 
 from hvd_pods.common.connections import ConnectionServer, Limits
 
-# Seconds and bytes of a request: the addresses for 1,800 peers. A full store takes nothing more.
+# Seconds and bytes of a request: the addresses for 1,800 peers. A full store accepts no more
+# values.
 LIMITS = Limits(seconds=3.0, size=1 << 18, connections=1024)
 MOST_BYTES = 1 << 26
-# Bytes of a request before its sender has shown the secret: the secret needs fewer. All connections
-# together take 1 MiB then, where requests of ranks would take 256 MiB.
+# The maximum request size in bytes before the sender has sent the secret: the secret needs fewer.
+# All connections together then take 1 MiB. With the limit for ranks they would take 256 MiB.
 LONGEST_INTRODUCTION = 1 << 10
 REQUEST = re.compile(rb"(GET|PUT|DELETE) /([^ \r\n]{1,512}) HTTP/")
 LENGTH = re.compile(rb"^content-length: *(\d{1,9})\r?$", re.I | re.M)
 
 
 def body_size(request: bytes) -> int:
-    """The bytes that follow a request's headers."""
+    """Return the number of bytes that follow a request's headers."""
     found = LENGTH.search(request)
     return int(found[1]) if found else 0
 
 
 def format_answer(status: bytes, content: bytes = b"") -> bytes:
-    """An answer after which the connection is closed."""
+    """Format a response after which the connection is closed."""
     return b"HTTP/1.0 %s\r\nContent-Length: %d\r\n\r\n%s" % (status, len(content), content)
 
 
@@ -47,7 +48,7 @@ class GlooStore:
         self.serve = server.serve
 
     def _limit(self, connection: socket.socket) -> int:
-        """How many bytes a connection may send: few unless its address has shown the secret."""
+        """Return how many bytes a connection may send: few before its address shows the secret."""
         is_known = connection.getpeername()[0] in self._known
         return LIMITS.size if is_known else LONGEST_INTRODUCTION
 
@@ -64,7 +65,7 @@ class GlooStore:
             if key not in self._values:
                 return format_answer(b"404 Not Found")
             return format_answer(b"200 OK", self._values[key])
-        # A rank deletes its own value when all are connected, and may put another one then.
+        # A rank deletes its own value when all are connected, and may then store another one.
         self._size -= len(self._values.pop(key, b""))
         if method == b"PUT":
             value = request.partition(b"\r\n\r\n")[2]

@@ -1,8 +1,8 @@
-"""What messages of CUDA and NCCL mean for a run, and what to do about it.
+"""Interprets messages of CUDA and NCCL: the meaning for a run, and the remedy.
 
-The messages of two ranks on one GPU and of a GPU that is not there are those of an H200 with CUDA
-13.0 and NCCL 2.28 (images/gpus/figures.json); the others are from the sources of PyTorch 2.11
-and NCCL 2.30, and from the texts of `cudaError_t` in CUDA's runtime.
+The messages about two ranks on one GPU and about a missing GPU are from an H200 with CUDA 13.0 and
+NCCL 2.28 (images/gpus/figures.json); the others are from the sources of PyTorch 2.11 and NCCL 2.30,
+and from the texts of `cudaError_t` in CUDA's runtime.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from typing import NamedTuple
 class GpuProblem(NamedTuple):
     """Words of a message, and the remedy.
 
-    is_permanent: no attempt can succeed before somebody has changed something. is_broken: the GPU
-    is, and other workers may succeed.
+    is_permanent: no attempt can succeed until somebody changes something. is_broken: the GPU is
+    broken, and other workers may succeed.
     """
 
     words: tuple[str, ...]
@@ -96,7 +96,7 @@ PROBLEMS = (
 
 
 def find_gpu_problem(text: str) -> GpuProblem | None:
-    """What the message of an exception says about a GPU, if that is known."""
+    """Return the GPU problem in the message of an exception; None if there is no known one."""
     for problem in PROBLEMS:
         if any(words in text for words in problem.words):
             return problem

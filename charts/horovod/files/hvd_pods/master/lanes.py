@@ -1,4 +1,4 @@
-"""Threads that make calls in order: what takes time never holds the master's loop up."""
+"""Threads that make calls in order: slow calls never block the master's loop."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import Callable
 from hvd_pods.cluster.spawn import spawn
 from hvd_pods.rules.events import Event, InternalError, Put
 
-# Writes of the record stay in order. While the API server hangs, what an attempt waits for (the
-# Job, the end of the attempt before) does not wait for calls that may be late.
+# Writes of the record stay in order. While the API server hangs, calls that an attempt waits for
+# (the Job, the end of the attempt before) do not wait behind calls that may be late.
 RECORD = "record"
 JOB = "job"
 LEASE = "lease"
@@ -28,9 +28,10 @@ Call = Callable[[], "Event | None"]
 
 
 class Lanes:
-    """Threads by name, each from its first call on; a lane makes its calls in their order.
+    """Threads by name, each started by its first call; a lane makes its calls in order.
 
-    What a call returns is put on the loop's queue. No lane keeps the pod from ending.
+    The event that a call returns is put on the loop's queue. A lane does not keep the pod from
+    ending.
     """
 
     def __init__(self, put: Put) -> None:
@@ -38,7 +39,7 @@ class Lanes:
         self._lanes: dict[str, queue.SimpleQueue[Call]] = {}
 
     def call(self, lane: str, work: Call) -> None:
-        """Make a call when those before it in this lane have returned."""
+        """Make a call after the earlier calls of this lane have returned."""
         if lane not in self._lanes:
             self._lanes[lane] = queue.SimpleQueue()
             spawn(lane, lambda: self._follow(self._lanes[lane]))

@@ -19,12 +19,12 @@ from hvd_pods.master import mpi
 from hvd_pods.master.mpi import HOSTFILE, MpiImplementation, default_interface
 from hvd_pods.rules.worker_names import format_ordinals
 
-# What launchers start for each rank, which then checks its place and runs the script.
+# The command that launchers start for each rank: it checks its place and runs the script.
 RANK = ("python3", "-I", "-S", f"{PROGRAMS}/rank/start.py")
 
 
 def describe_meeting(run: Run, addresses: Mapping[Worker, str], attempt: int) -> str:
-    """Where the ranks of a launch meet, and its workers: as common/rank_variables.py reads it.
+    """Return the meeting address and the workers of a launch for common/rank_variables.py.
 
     Raises RunError without a worker: the only one may go while it gets the code.
     """
@@ -47,10 +47,10 @@ def write_ssh(python: str) -> None:
 
 
 def select_mpi(run: Run, variables: Mapping[str, str]) -> MpiImplementation | None:
-    """The MPI whose command line and host file to use: the image's; None where none is needed.
+    """Return the image's MPI, for the command line and host file; None if none is needed.
 
-    A custom command needs none in an image that has none, unless the chart starts ranks of an MPI
-    program for it: each would train alone. Raises ConfigurationError.
+    A custom command needs no MPI in an image without one, unless the chart starts ranks of an MPI
+    program for it: each rank would train alone. Raises ConfigurationError.
     """
     has_mpirun = shutil.which("mpirun", path=variables["PATH"]) is not None
     starts_mpi = LAUNCH in run.args and variables.get(contract.FRAMEWORK) == "mpi"
@@ -62,9 +62,9 @@ def select_mpi(run: Run, variables: Mapping[str, str]) -> MpiImplementation | No
 
 
 def check_line(run: Run) -> None:
-    """Say what becomes of the options of a line of horovodrun.
+    """Log how the options of a horovodrun command line are used.
 
-    The number of ranks is the chart's: `hvdchart scale` does not change the line. Raises
+    The chart sets the number of ranks: `hvdchart scale` does not change the line. Raises
     ConfigurationError for a line that cannot be taken.
     """
     if not run.is_horovodrun_line:
@@ -86,7 +86,7 @@ def _read_line(run: Run) -> horovodrun.Line:
 
 
 def build_command(run: Run, implementation: MpiImplementation | None) -> list[str]:
-    """The launcher's complete command line. Raises ConfigurationError for wrong launch.options."""
+    """Return the launcher's command line. Raises ConfigurationError for wrong launch.options."""
     if run.mode == "custom":
         return _custom(run, implementation)
     script = run.args or ["python3", f"{PROGRAMS}/rank/allreduce_check.py"]
@@ -103,7 +103,7 @@ def _start(
     implementation: MpiImplementation | None,
     variables: Mapping[str, str] = MappingProxyType({}),
 ) -> list[str]:
-    """The launcher's command line up to the ranks' own command.
+    """Return the launcher's command line up to the ranks' own command.
 
     Without an MPI, the chart starts the ranks, which get these variables.
     """
@@ -120,7 +120,7 @@ def _start(
 
 
 def _rank_arguments(run: Run, *, binds_itself: bool) -> list[str]:
-    """What RANK gets before the script's command line."""
+    """Return the arguments of RANK before the script's command line."""
     line: list[str] = []
     if binds_itself and run.binding.to != "none":
         line += ["--bind-to", run.binding.to]
@@ -133,7 +133,7 @@ def _rank_arguments(run: Run, *, binds_itself: bool) -> list[str]:
 
 
 def _custom(run: Run, implementation: MpiImplementation | None) -> list[str]:
-    """The user's command with its placeholders filled in, written as Kubernetes writes them."""
+    """Return the user's command with its placeholders, in Kubernetes' syntax, replaced."""
     line: list[str] = []
     for argument in run.args:
         if argument == LAUNCH:
@@ -145,7 +145,7 @@ def _custom(run: Run, implementation: MpiImplementation | None) -> list[str]:
 
 
 def build_environment(run: Run, inherited: Mapping[str, str]) -> dict[str, str]:
-    """The launcher's environment; a variable of master.env overrides the chart's.
+    """Return the launcher's environment; a variable of master.env overrides the chart's.
 
     The ranks of a line of horovodrun use Horovod, whatever launch.framework is.
     """

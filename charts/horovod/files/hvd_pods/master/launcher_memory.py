@@ -9,7 +9,7 @@ from hvd_pods.common.errors import ConfigurationError
 from hvd_pods.common.launcher_options import connection_memory
 from hvd_pods.common.reporting import log
 
-# Files that the launcher has open for each client or worker, and for everything else.
+# Files that the launcher opens for each client or worker, and for everything else.
 FILES_PER_WORKER = 8
 BASE_FILES = 1024
 MIB = 1 << 20
@@ -29,8 +29,8 @@ def check_memory(clients: int, limit: int | None) -> None:
 def raise_file_limit(workers: int) -> None:
     """Raise the limit on open files, which the launcher inherits, as far as these workers need.
 
-    Not to the hard limit: Open MPI closes every number below the limit in each process that it
-    starts, and runtimes set hard limits of a billion.
+    Do not raise it to the hard limit: Open MPI closes every number below the limit in each process
+    that it starts, and runtimes set hard limits of a billion.
     """
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     needed = BASE_FILES + FILES_PER_WORKER * workers

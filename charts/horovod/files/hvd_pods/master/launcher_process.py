@@ -22,10 +22,10 @@ from hvd_pods.rules.events import LauncherEnded, Put, RankMissing
 
 
 class LauncherProcess:
-    """A launcher that runs; its end and what its output says of stalled ranks become events.
+    """A running launcher; its end and its output about stalled ranks become events.
 
-    `errors` may know why it has ended.
-    Raises ConfigurationError when the image does not have the program.
+    `errors` may find why it ended. Raises ConfigurationError when the image does not have the
+    program.
     """
 
     def __init__(
@@ -44,7 +44,7 @@ class LauncherProcess:
         self._put = put
         self._attempt = attempt
         self._began = time.monotonic()
-        # The launchers start the ranks in the directory that they are started in.
+        # A launcher starts the ranks in its own working directory.
         self._process = subprocess.Popen(
             list(arguments),
             env=dict(environment),
@@ -58,7 +58,7 @@ class LauncherProcess:
         spawn("wait-for-launcher", self._wait)
 
     def send(self, number: int) -> None:
-        """Send it a signal. At SIGUSR1, direct.py leaves the ranks, which go on, and ends."""
+        """Send it a signal. On SIGUSR1, direct.py detaches from the running ranks and exits."""
         with contextlib.suppress(ProcessLookupError):
             self._process.send_signal(number)
 

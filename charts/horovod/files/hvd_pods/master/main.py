@@ -1,4 +1,4 @@
-"""The master's main program: one loop that takes events, decides, and carries out what follows."""
+"""The master's main program: one loop that takes events, decides, and carries out the effects."""
 
 from __future__ import annotations
 
@@ -35,15 +35,15 @@ from hvd_pods.rules.state import Assignment, RunState
 
 # Port on the pod's loopback interface -> path of the request to end: Istio's proxy and Linkerd's.
 PROXIES = {15020: "/quitquitquit", 4191: "/shutdown"}
-# Seconds that a timer waits for events that are on the queue already.
+# Seconds by which events that are already on the queue may delay a timer.
 MOST_LATE = 1.0
 
 
 class Master:
     """The loop, its queue and its state.
 
-    `make_effects` makes what carries effects out; it gets the function that puts events on the
-    queue.
+    `make_effects` creates the object that carries out effects; its argument is the function that
+    puts events on the queue.
     """
 
     def __init__(
@@ -59,11 +59,12 @@ class Master:
         path = Path(os.environ.get(contract.EVENTS_FILE) or f"{GENERATED}/events.jsonl")
         self._event_log = EventLog(path, assignment, os.environ[contract.RUN])
         self._spans = spans
-        # Without the thread that asks the workers, for instance, no loss would be noticed.
+        # A thread that fails must end the master: without the thread that probes the workers, for
+        # instance, it would notice no loss.
         threading.excepthook = self._put_defect
 
     def put(self, event: Event) -> None:
-        """Put an event on the queue. From any thread, and from handlers of signals."""
+        """Put an event on the queue. Any thread and any signal handler may call this."""
         self._queue.put(event)
 
     def _put_defect(self, failed: threading.ExceptHookArgs) -> None:
@@ -94,7 +95,7 @@ class Master:
             self.effects.carry_out(effect)
 
     def _next(self) -> Event:
-        """The next event: of the queue, or of the first timer."""
+        """Return the next event, from the queue or of the first timer."""
         timers = self.state.timers
         if not timers:
             return self._queue.get()
@@ -109,12 +110,12 @@ class Master:
 
 
 def describe_self() -> tuple[str, str, str]:
-    """The names of this pod and of its Job, and the Job's UID; empty for a test's."""
+    """Return the names of this pod and of its Job, and the Job's UID; empty in a test."""
     return socket.gethostname(), os.environ[contract.JOB], os.environ[contract.JOB_UID]
 
 
 def end_on(master: Master, number: int, event: Event) -> None:
-    """Let an event follow a signal."""
+    """Put an event on the queue when a signal arrives."""
     signal.signal(number, lambda *_: master.put(event))
 
 
@@ -134,9 +135,9 @@ def end_proxy() -> None:
 
 
 def main() -> int:
-    """Run; by the exit code the Job decides whether to make another master."""
+    """Run; the Job decides by the exit code whether to create another master."""
     run = parse_run(os.environ[contract.RUN])
-    # Before all workers are asked: each has a connection.
+    # Raise the limit before the workers are probed: each has a connection.
     launcher_memory.raise_file_limit(len(run.workers))
     api = Api() if run.api else None
     job_events = JobEvents(api)

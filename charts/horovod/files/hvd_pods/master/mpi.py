@@ -27,7 +27,7 @@ from hvd_pods.common.run import Run, Worker
 
 HOSTFILE = Path(GENERATED, "hostfile")
 SSH = Path(GENERATED, "bin", "ssh")
-# A daemon passes messages on to so many others.
+# The number of daemons to which a daemon forwards messages.
 BRANCHES: int = LAUNCHER_OPTIONS["connections"]["branches"]
 
 
@@ -48,15 +48,15 @@ class MpiImplementation:
 
 
 OPEN_MPI_4 = MpiImplementation("openmpi4", hydra=False, tags=("--tag-output",))
-# --tag-output of 5.0.7 adds a space to what 4 writes, which nothing tells apart from a line that
-# begins with one. The full name of the launch tells it.
+# --tag-output of 5.0.7 adds a space to the tag of 4: a line that itself begins with a space looks
+# the same. The full name of the launch avoids that.
 OPEN_MPI_5 = MpiImplementation("openmpi5", hydra=False, tags=("--output", "tag-fullname"))
 INTEL_MPI = MpiImplementation("intel", hydra=True, tags=("-prepend-rank",))
 MPICH = MpiImplementation("mpich", hydra=True, tags=("-prepend-rank",))
 
 
 def detect_mpi(version_output: str) -> MpiImplementation | None:
-    """The MPI that prints this for `mpirun --version`; None when it is not one of those known."""
+    """Return the MPI that prints this for `mpirun --version`; None for an unknown one."""
     open_mpi = re.search(r"(?:Open MPI|OpenRTE)\)? (\d+)", version_output)
     if open_mpi:
         return OPEN_MPI_5 if int(open_mpi[1]) >= 5 else OPEN_MPI_4
@@ -95,7 +95,7 @@ def find_mpi(environment: Mapping[str, str]) -> MpiImplementation:
 def check_options(run: Run, launcher: str) -> None:
     """Check launch.options for a launcher, named by its id. Raises ConfigurationError.
 
-    Only the pod knows the image's MPI, whose own error would not say where the option comes from.
+    Only the pod knows the image's MPI. The MPI's own error would not name the origin of the option.
     """
     bound = run.binding.to != "none"
     for index, reason, option in find_conflicts(run.options, [launcher], binding=bound):
@@ -111,9 +111,9 @@ def check_options(run: Run, launcher: str) -> None:
 
 
 def count_clients(run: Run) -> int:
-    """How many clients of the gateway the launcher keeps in the master's container.
+    """Return how many clients of the gateway the launcher keeps in the master's container.
 
-    A worker may not start daemons on other workers, so that there is one for each worker. Mode
+    A worker may not start daemons on other workers: there is one client for each worker. Mode
     direct needs no process for a worker.
     """
     return 0 if run.mode == "direct" else len(run.workers)
@@ -122,13 +122,13 @@ def count_clients(run: Run) -> int:
 def format_hostfile(
     addresses: Mapping[Worker, str], implementation: MpiImplementation | None
 ) -> str:
-    """The host file as the MPI reads it; without an MPI, in Open MPI's form, as in older charts."""
+    """Return the host file for the MPI; without one, in Open MPI's format, as in older charts."""
     separator = ":" if implementation and implementation.hydra else " slots="
     return "".join(f"{worker.address}{separator}{worker.slots}\n" for worker in addresses)
 
 
 def mpirun_line(run: Run, implementation: MpiImplementation) -> list[str]:
-    """The command line up to the ranks' own command."""
+    """Return the command line up to the ranks' own command."""
     start = ["mpirun", "-np", str(run.ranks)]
     options = run.options
     if os.environ.get(TAG_OUTPUT) and not tags_output(options):
@@ -136,17 +136,17 @@ def mpirun_line(run: Run, implementation: MpiImplementation) -> list[str]:
     if not implementation.hydra:
         return [*start, "--hostfile", str(HOSTFILE), *_open_mpi_binding(run), *options]
     if implementation is INTEL_MPI:
-        # With -f it fills hosts by their cores; only here do the numbers in the file count.
+        # With -f, Intel MPI fills hosts by their cores. It uses the file's numbers only here.
         hosts = ["-machinefile", str(HOSTFILE)]
     else:
-        # Workers call back, and may not resolve the master's name. Intel MPI has an interface.
+        # Workers connect back, and may not resolve the master's name. Intel MPI uses an interface.
         hosts = ["-f", str(HOSTFILE), "-localhost", os.environ[contract.POD_IP]]
     # The ranks' environment is their worker's, not the master's.
     return [*start, *hosts, "-genvnone", *options]
 
 
 def _open_mpi_binding(run: Run) -> list[str]:
-    """By default Open MPI binds each rank to a core, in a container often all to the same one."""
+    """Return binding options: Open MPI's default binds each rank to a core, often all to one."""
     given = {option.get("binding") for _, option in given_options(run.options)}
     if "binds" in given:
         return []
@@ -160,10 +160,10 @@ def _open_mpi_binding(run: Run) -> list[str]:
 
 
 def mpirun_environment(run: Run, interface: str) -> dict[str, str]:
-    """What each MPI's mpirun must know to use the workers; the other MPIs' variables do nothing.
+    """Return the variables by which each MPI's mpirun uses the workers; others ignore them.
 
-    `interface` is that of the master's default route, by which workers reach it; empty when there
-    is none.
+    `interface` is the interface of the master's default route, over which workers reach it; empty
+    if there is none.
     """
     workers = str(len(run.workers))
     return {
@@ -184,7 +184,8 @@ def mpirun_environment(run: Run, interface: str) -> dict[str, str]:
         "OMPI_MCA_orte_leave_session_attached": "1",
         "PRTE_MCA_prte_leave_session_attached": "1",
         # After a rank has failed, Open MPI sends the others SIGCONT, SIGTERM and SIGKILL, a second
-        # apart. They wait in a collective of the lost rank, where no handler would run.
+        # apart. The others wait in a collective with the lost rank, where no signal handler would
+        # run.
         "OMPI_MCA_odls_base_sigkill_timeout": "0",
         "PRTE_MCA_odls_base_sigkill_timeout": "0",
         "I_MPI_HYDRA_BRANCH_COUNT": "-1",
@@ -194,8 +195,8 @@ def mpirun_environment(run: Run, interface: str) -> dict[str, str]:
         "HYDRA_LAUNCHER_EXEC": str(SSH),
         # Shared memory and TCP unless RDMA is asked for; the others find RDMA themselves.
         "OMPI_MCA_pml": "ucx" if run.transport == "RDMA" else "ob1",
-        # None of these carries messages, but each rank would look for their devices, which takes
-        # 150 ms of CPU time. Debian's own settings, which this replaces, exclude them, too.
+        # These carry no messages, but each rank would look for their devices, which takes 150 ms of
+        # CPU time. This replaces Debian's own settings, which also exclude them.
         "OMPI_MCA_btl": "^openib,ofi,uct,usnic",
         # A container is the jail here; root images are run as root on purpose.
         "OMPI_ALLOW_RUN_AS_ROOT": "1",
@@ -208,10 +209,10 @@ def mpirun_environment(run: Run, interface: str) -> dict[str, str]:
 
 
 def default_hostfiles() -> dict[str, str]:
-    """The variables by which each MPI's mpirun finds the workers without an option.
+    """Return the variables by which each MPI's mpirun finds the workers without an option.
 
-    A command of the user's own may be any script that calls mpirun as on one machine, and would
-    otherwise train in the master alone.
+    A custom command may be any script that calls mpirun as on one machine. Without these variables
+    it would train in the master alone.
     """
     return dict.fromkeys(
         (
@@ -225,7 +226,7 @@ def default_hostfiles() -> dict[str, str]:
 
 
 def master_interface_variables(interface: str, default: str) -> dict[str, str]:
-    """The master's variables for network.interface and its default route's; either may be empty."""
+    """Return the variables for network.interface and the default route's; either may be empty."""
     variables = {}
     for variable in LAUNCHER_OPTIONS["interfaceVariables"]:
         chosen = interface or (default if variable.get("always") else "")
@@ -235,6 +236,6 @@ def master_interface_variables(interface: str, default: str) -> dict[str, str]:
 
 
 def default_interface(table: str = "") -> str:
-    """The interface of this pod's default route, empty when there is none."""
+    """Return the interface of this pod's default route; empty if there is none."""
     rows = (table or Path("/proc/net/route").read_text()).splitlines()[1:]
     return next((row.split()[0] for row in rows if row.split()[1] == "00000000"), "")

@@ -1,7 +1,8 @@
 """Takes the notices of workers (common/notices.py) in the master, in one thread for all of them.
 
 Training code and other pods of the network can reach the port. A connection has a few seconds and a
-limited number of bytes to send one line. Nothing of the line is believed before its secret is.
+limited number of bytes to send one line. The server verifies the line's secret before it parses the
+line.
 """
 
 from __future__ import annotations
@@ -33,11 +34,11 @@ from hvd_pods.common.run import Run
 from hvd_pods.rules.events import NoticeTaken, Put
 
 LONGEST_NOTICE = 4096
-# Connections at a time beside one of each worker; the launcher needs open files, too.
+# Connections at a time in addition to one for each worker; the launcher needs open files, too.
 BASE_CONNECTIONS = 256
-# Seconds that a notice may speak of.
+# The largest number of seconds in a notice.
 MOST_SECONDS = 86400.0 * 365
-# What a notice of each kind has, beside `worker` and `rank`.
+# Required fields of a notice of each kind, in addition to `worker` and `rank`.
 FIELDS: Mapping[str, Mapping[str, type]] = {
     RAISED: {"text": str},
     FAILED: {"status": int},
@@ -48,14 +49,14 @@ FIELDS: Mapping[str, Mapping[str, type]] = {
     **{kind: {"seconds": float, "period": float} for kind in (STOPPED, DEBUGGED, IDLE)},
     LEAVING: {"seconds": float},
 }
-# What it may have: the memory limit, in MiB, for which the kernel has killed the rank.
+# Optional fields: the memory limit, in MiB, at which the kernel has killed the rank.
 MORE_FIELDS: Mapping[str, Mapping[str, type]] = {FAILED: {"limit": float}}
 
 
 class NoticeServer:
     """The master's side: each notice with the present fence number becomes an event.
 
-    The end of the connection lets the sender go on. That of a notice that `waits` is
+    The sender continues when its connection is closed. The connection of a notice that `waits` is
     kept under a number, until `release`.
     """
 
@@ -69,14 +70,15 @@ class NoticeServer:
         most = BASE_CONNECTIONS + len(run.workers)
         limits = Limits(notices.SEND_WITHIN, LONGEST_NOTICE, most)
         server = ConnectionServer(own_address, 0, b"\n", self._take, limits)
-        # Where it listens, and the secret that notices must have, for those that send them.
+        # For senders: the address and the port of the server, and the secret that notices must
+        # have.
         self.address = f"{own_address},{server.port},{self._secret}"
-        # The attempt whose notices are taken, and its fence number.
+        # The attempt whose notices are accepted, and its fence number.
         self._present = (0, "")
         spawn("take-notices", server.serve)
 
     def begin(self, attempt: int, fence: int) -> None:
-        """Take the notices of this attempt from now on, and of no other."""
+        """Accept only the notices of this attempt from now on."""
         self._present = (attempt, str(fence))
 
     def release(self, numbers: Sequence[int]) -> None:
@@ -93,7 +95,8 @@ class NoticeServer:
             return b""
         notice, waits, attempt = found
         if not waits:
-            # First: the sender may end when its connection does, and with it the launcher.
+            # Put the event first: when the connection is closed, the sender may end, and with it
+            # the launcher.
             self._put(NoticeTaken(attempt, notice))
             return b""
         if len(self._kept) >= self._most_ranks:
@@ -105,7 +108,7 @@ class NoticeServer:
 
     def _read(self, line: bytes) -> tuple[Mapping[str, Any], bool, int] | None:
         """Parse a line; None unless it is a notice of this run's present attempt."""
-        # JSON is parsed only of a sender that knows the secret: nested brackets cost much.
+        # Parse JSON only from a sender that knows the secret: nested brackets are expensive.
         start = json.dumps({"secret": self._secret})[:-1].encode()
         if not hmac.compare_digest(line[: len(start)], start):
             return None
@@ -121,7 +124,7 @@ class NoticeServer:
         return content, notice.get("waits") is True, attempt
 
     def _check(self, notice: Mapping[str, Any]) -> Mapping[str, Any] | None:
-        """Keep what a notice of its kind has; None when something is missing or beyond limits.
+        """Return the known fields of a notice; None if one is missing or beyond limits.
 
         Raises KeyError or TypeError for another kind.
         """

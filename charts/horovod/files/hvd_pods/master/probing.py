@@ -1,17 +1,17 @@
-"""Asks many workers at once whether they answer as those of this run, in one thread.
+"""Probes many workers at once in one thread: whether each answers as a worker of this run.
 
-Nothing announces that a worker listens from now on, so that it is asked again and again: every 50
-ms at first, then with pauses of a tenth of the time that it has had its address. So no start takes
-more than a tenth longer than it must, and workers whose image is pulled for minutes are asked every
-two seconds. When the kubelet has seen a worker listen (its endpoint is `serving`), it is asked at
-once.
+No event announces that a worker listens, so the prober connects repeatedly: every 50 ms at first,
+then with pauses of a tenth of the time that the worker has had its address. No start takes more
+than a tenth longer than necessary, and workers whose image is pulled for minutes are probed every
+two seconds. When the kubelet has seen a worker listen (its endpoint is `serving`), the prober
+connects at once.
 
-The connection to a worker that answered stays open, to see that it is still there. Nothing is sent
-on it. The kernels ask each other after some idle seconds (TCP keepalive), and a kernel answers
-however busy its worker is. That costs no CPU time on the workers, where a TLS handshake every few
-seconds would. When it breaks, the worker is asked again each second; and it is replaced by another
-one before the agent's time for a silent client is over. Of a worker that has answered, only its
-kernel counts: a connection that is accepted shows that it is there, whatever its agent then says.
+The connection to a worker that answered stays open, to detect the loss of the worker. It carries no
+data. The kernels probe each other after some idle seconds (TCP keepalive), and a kernel responds
+however busy its worker is. That costs no CPU time on the workers; a TLS handshake every few seconds
+would. When the connection breaks, the worker is probed again each second. The prober renews the
+connection before the agent's timeout for a silent client. For a worker that has answered, only its
+kernel counts: an accepted connection shows that the worker is there, whatever its agent then sends.
 """
 
 from __future__ import annotations
@@ -35,19 +35,19 @@ from hvd_pods.common.run import Pod, Worker
 from hvd_pods.rules.diagnosis import NO_ANSWER
 from hvd_pods.rules.events import Put, WorkerAnswers, WorkerGone, WorkerProblem
 
-# Seconds between two attempts on a worker, as a part of its time so far.
+# The pause between two attempts to connect to a worker, as a fraction of its time so far.
 PART_OF_TIME = 0.1
-# Attempts a second on all workers together, beyond the first one on each.
+# Attempts per second to connect to all workers together, beyond the first one for each.
 HIGHEST_RATE = 1000.0
-# TCP keepalive: idle seconds before the first probe, and between probes; SHORT stands for both if
-# a worker counts as lost sooner than after PATIENT seconds.
+# TCP keepalive: idle seconds before the first probe, and between probes; SHORT replaces both if a
+# worker counts as lost sooner than after PATIENT seconds.
 IDLE = 3
 INTERVAL = 2
 SHORT = 1
 PATIENT = 8.0
-# A live worker was heard from within this many times the idle seconds of the keepalive.
+# A live worker has responded within this many times the idle seconds of the keepalive.
 HEARD_WITHIN = 2
-# Seconds that a worker which was silent for long enough has to accept one more connection.
+# Timeout in seconds for one more connection to a worker that was silent for long enough.
 LAST_TRY = 0.5
 # The member tcpi_last_ack_recv of the kernel's struct tcp_info: milliseconds.
 LAST_HEARD = 56
@@ -57,12 +57,12 @@ TCP_INFO_SIZE = 104
 class ProbeLimits(NamedTuple):
     """Seconds, and a number of connections. Tests have smaller ones."""
 
-    # Between two attempts on a worker, at least and at most.
+    # Between two attempts to connect to a worker: the minimum and the maximum.
     first_pause: float = 0.05
     longest_pause: float = 2.0
-    # That a worker has to accept a connection and to send its banner.
+    # For a worker to accept a connection and to send its banner.
     answer_within: float = 2.0
-    # Between two attempts on a worker that answered and is silent, and between two connections.
+    # Between two attempts for a worker that answered and is silent, and between two connections.
     suspect_every: float = 1.0
     # Until a kept connection is renewed: before `silent_within` of worker/limits.py is over.
     renew_every: float = 60.0
@@ -74,32 +74,32 @@ DEFAULT_LIMITS = ProbeLimits()
 
 
 class ProbedWorker:
-    """A worker, and where the attempts on it stand."""
+    """A worker, and the state of the attempts to connect to it."""
 
     def __init__(self, number: int, worker: Worker) -> None:
         self.number = number
         self.worker = worker
         self.endpoint: Endpoint | None = None
         self.since = 0.0
-        # When to try, or until when the attempt that is under way may take; None: not at all.
+        # The time of the next attempt, or the deadline of the present one; None: no attempt.
         self.due: float | None = None
         self.is_queued = False
-        # The attempt that is under way.
+        # The connection of the present attempt.
         self.connection: socket.socket | None = None
         self.received = b""
-        # The connection that is kept, and since when.
+        # The connection that is kept, and the time since which it is kept.
         self.watched: socket.socket | None = None
         self.watched_since = 0.0
-        # The worker has answered at this address, and nothing else was reported since.
+        # Whether the worker has answered at this address, and whether that is its last report.
         self.has_answered = self.is_reported = False
         # Since when a worker that answered has been silent; infinite while it is not.
         self.silent_since = math.inf
-        # What was reported last.
+        # The problem that was reported last.
         self.why: NoAnswer | None = None
 
 
 class Prober:
-    """Tells which workers answer, from `start` to `close`; with `lost_after` 0, each only once."""
+    """Reports which workers answer, from `start` to `close`; with `lost_after` 0, each once."""
 
     def __init__(
         self,
@@ -118,7 +118,7 @@ class Prober:
         self._port = port
         self._source = source
         self._put = put
-        # The addresses of workers that are followed no longer, which may be all.
+        # The fixed addresses of workers, possibly of all, whose endpoints are no longer followed.
         self._frozen: Mapping[str, Endpoint] = {}
         self._is_frozen = False
         self._selector = selectors.DefaultSelector()
@@ -133,7 +133,7 @@ class Prober:
         # How many workers have an address and do not answer, and how many have an open connection.
         self._waiting = self._watched_count = 0
         self.is_closed = False
-        # The time after which workers are lost is another one since the connections were made.
+        # The time after which workers are lost has changed since the connections were made.
         self._is_changed = False
 
     def start(self) -> None:
@@ -141,9 +141,9 @@ class Prober:
         self._source.start(self.wake)
 
     def freeze(self, workers: Collection[str] | None = None) -> None:
-        """Keep the addresses of these workers, or of all, that are known now.
+        """Keep the present addresses of these workers, or of all workers.
 
-        With all of them, workers that cannot be lost are asked no longer.
+        If all addresses are kept, workers that cannot be lost are no longer probed.
         """
         known = self._source.endpoints()
         if workers is not None:
@@ -156,19 +156,19 @@ class Prober:
             self.close()
 
     def lose_after(self, seconds: float) -> None:
-        """Notice from now on within so many seconds that a worker is silent."""
+        """Detect from now on within so many seconds that a worker is silent."""
         self._lost_after = seconds
         self._is_changed = True
         self.wake()
 
     def wake(self) -> None:
-        """Look at the endpoints, which have changed."""
-        # A full pipe wakes as well, and after the end there is nobody to wake.
+        """Wake the thread: the endpoints have changed."""
+        # A full pipe wakes the thread, too, and after the end there is no thread to wake.
         with contextlib.suppress(BlockingIOError, OSError):
             self._waker.send(b"\0")
 
     def close(self) -> None:
-        """Ask no longer."""
+        """Stop probing."""
         self.is_closed = True
         self._source.close()
         self.wake()
@@ -199,7 +199,7 @@ class Prober:
         self._waker.close()
 
     def _follow_change(self) -> None:
-        """Let the kernel end the kept connections within the time that holds now."""
+        """Apply a changed time for lost workers to the kept connections."""
         if self._is_changed:
             self._is_changed = False
             for probed in self._probed:
@@ -207,7 +207,7 @@ class Prober:
                     watch_silence(probed.watched, self._lost_after)
 
     def _report(self, probed: ProbedWorker, why: NoAnswer, silent: float = 0.0) -> None:
-        """Report why a worker does not answer, if that is news, and each time of one that did."""
+        """Report why a worker does not answer: a new reason, or any if it answered before."""
         if why == probed.why and not probed.has_answered:
             return
         probed.why = why
@@ -217,7 +217,7 @@ class Prober:
         self._put(WorkerProblem(self.attempt, probed.worker.name, why, silent, all_workers_silent))
 
     def _follow_endpoints(self) -> None:
-        """Try workers that have a new address or begin to serve; forget those that are gone."""
+        """Connect to workers that have a new address or begin to serve; forget removed ones."""
         endpoints = self._frozen
         if not self._is_frozen:
             endpoints = {**self._source.endpoints(), **self._frozen}
@@ -246,14 +246,14 @@ class Prober:
             heapq.heappush(self._timers, (due, probed.number))
 
     def _handle_due(self) -> None:
-        """Begin the attempts that are due, and end those that took too long."""
+        """Start the attempts that are due, and end those that took too long."""
         while self._timers and self._timers[0][0] <= time.monotonic():
             due, number = heapq.heappop(self._timers)
             probed = self._probed[number]
             if probed.due != due:
                 continue
             if probed.connection and probed.has_answered and _is_accepted(probed.connection):
-                # The agent waits for CPU time, memory or a disk.
+                # The worker's kernel responds: the agent waits for CPU time, memory or a disk.
                 self._adopt(probed)
             elif probed.connection:
                 self._fail(probed, self._no_answer(socket.timeout("timed out")))
@@ -317,7 +317,7 @@ class Prober:
                 self._settle(probed)
 
     def _watch(self, probed: ProbedWorker) -> None:
-        """Read from the connection that is kept: mostly, that it has ended."""
+        """Read from the connection that is kept: usually its end."""
         assert probed.watched  # noqa: S101
         now = time.monotonic()
         why = NoAnswer(f"port {self._port} closed the connection")
@@ -334,7 +334,7 @@ class Prober:
         probed.is_reported = False
         probed.silent_since = min(probed.silent_since, now - silence(probed.watched))
         self._release(probed)
-        # A connection that breaks says less than a worker that does not accept another one.
+        # A broken connection is weaker evidence than a new connection that is not accepted.
         self._report(probed, why)
         if not probed.connection:
             is_first = now - probed.watched_since > self._limits.suspect_every
@@ -362,7 +362,7 @@ class Prober:
         self._set_timer(probed, now + self._limits.suspect_every)
 
     def _settle(self, probed: ProbedWorker) -> None:
-        """Report that a worker answers, and keep its connection to see when it no longer does."""
+        """Report that a worker answers, and keep its connection to detect its loss."""
         assert probed.endpoint  # noqa: S101
         probed.why = None
         self._waiting -= not probed.has_answered
@@ -379,7 +379,7 @@ class Prober:
             self._end_attempt(probed)
 
     def _adopt(self, probed: ProbedWorker) -> None:
-        """Keep the connection of an attempt in place of the one before."""
+        """Keep the connection of an attempt instead of the previous one."""
         self._release(probed)
         probed.watched = probed.connection
         probed.connection = None
@@ -426,9 +426,9 @@ def keepalive_times(lost_after: float) -> tuple[int, int]:
 
 
 def watch_silence(connection: socket.socket, lost_after: float) -> None:
-    """Let the kernel end this connection when the other end has been silent for about so long."""
+    """Make the kernel end this connection when the other end is silent for about so long."""
     idle, interval = keepalive_times(lost_after)
-    # The kernel takes no larger number.
+    # The kernel accepts no larger number.
     count = min(127, max(1, int(lost_after - idle) // interval))
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, idle)

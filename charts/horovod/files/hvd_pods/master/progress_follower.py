@@ -1,8 +1,8 @@
 """Follows the progress that ranks report, over an agent connection with one worker at a time.
 
 All ranks make the same steps, so the files of one worker are enough; the agent connection runs
-worker/report_progress.py. Nothing here can fail the run: what is not understood is left out, and an
-agent connection that ends is started again on the next worker.
+worker/report_progress.py. It cannot fail the run: it ignores invalid lines, and opens a connection
+to the next worker when an agent connection ends.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ LONGEST_LINE = 4096
 
 
 class Pace(NamedTuple):
-    """How long the follower waits for what, in seconds."""
+    """The follower's pauses and timeouts, in seconds."""
 
     # Before the first look: ranks import for seconds.
     first_look: float = 2.0
-    # Until an agent connection that ended is started again.
+    # Between the end of an agent connection and the next one.
     again_after: float = 5.0
     # For the worker to report the last step, at the end of the training.
     last_within: float = 2.0
@@ -41,7 +41,7 @@ PACE = Pace()
 
 
 class ProgressFollower:
-    """Tells what the ranks of an attempt report, until `close`. Made just before they start."""
+    """Reports the progress of an attempt's ranks until `close`. Create it before they start."""
 
     def __init__(
         self,
@@ -57,7 +57,7 @@ class ProgressFollower:
         self._put = put
         self._attempt = attempt
         self._began = time.monotonic()
-        # Until when the last step is waited for; set by `close`, which then wakes the thread.
+        # The deadline for the last step. `close` sets it, and then wakes the thread.
         self._until = float("inf")
         self._woken, self._waker = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
         self._closed = threading.Event()
@@ -68,7 +68,7 @@ class ProgressFollower:
         self._until = time.monotonic() + (self._pace.last_within if wait_for_last_step else 0.0)
         if not self._closed.is_set():
             self._closed.set()
-            # Its end wakes the thread.
+            # Closing the pipe wakes the thread.
             os.close(self._waker)
         if wait_for_last_step:
             self._thread.join(self._pace.last_within)
@@ -78,7 +78,7 @@ class ProgressFollower:
         pause = self._pace.first_look
         while not self._closed.wait(pause):
             worker = self._workers[number % len(self._workers)]
-            # What cannot be followed is tried again on the next worker.
+            # After a failure, try the next worker.
             with suppress(AgentConnectionError, RunError):
                 self._follow_worker(worker)
             number = number + 1
@@ -86,7 +86,7 @@ class ProgressFollower:
         os.close(self._woken)
 
     def _follow_worker(self, worker: Worker) -> None:
-        # How long ago, because the clocks of two nodes differ.
+        # Pass a duration, because the clocks of two nodes differ.
         began = f"{time.monotonic() - self._began:.3f}"
         program = remote.command_line("worker/report_progress.py", began)
         connection = remote.begin(self._reach(), worker, program)
@@ -100,7 +100,7 @@ class ProgressFollower:
         is_asked = False
         while connection.code is None and time.monotonic() < self._until:
             if self._closed.is_set() and not is_asked:
-                # The end of its input asks the program for the last step.
+                # The end of its input makes the program report the last step.
                 is_asked = True
                 connection.send(frames.INPUT)
             remote.wait_for(connection, self._until, None if is_asked else self._woken)

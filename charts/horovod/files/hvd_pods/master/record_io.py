@@ -1,4 +1,4 @@
-"""The calls for the record of a release, and for the Job: what rules/holding.py decides about."""
+"""The calls for the record of a release, and for the Job: rules/holding.py decides about both."""
 
 from __future__ import annotations
 
@@ -35,9 +35,9 @@ from hvd_pods.rules.events import (
 )
 from hvd_pods.rules.state import Assignment
 
-# Seconds for which giving the record back is tried.
+# Seconds for which the release of the record is retried.
 RELEASE_RETRY_SECONDS = 10.0
-# Seconds until the second look for a Job that was not found.
+# Seconds until the second read of a Job that was not found.
 LOOK_AGAIN_AFTER = 1.0
 FORBIDDEN = 403
 NOT_FOUND = 404
@@ -46,9 +46,9 @@ RELEASE = "release"
 
 
 class RecordClient:
-    """Reads and writes the record; a write is refused when somebody else has changed it.
+    """Reads and writes the record; a write is refused if another client has changed it.
 
-    A record that somebody has deleted is made again as long as this master's Job is there.
+    A deleted record is created again as long as this master's Job exists.
     """
 
     def __init__(self, api: Api, assignment: Assignment) -> None:
@@ -67,15 +67,15 @@ class RecordClient:
         # The version and data of the record as last read, and how many writes found it changed.
         self._version = ""
         self._changes = 0
-        # The UID of the record, and whether there is another one of its name: an uninstall has
-        # removed the release, and its name is another release's.
+        # The UID of the record, and whether another record has its name: the release was
+        # uninstalled, and another release has its name.
         self._uid: str | None = None
         self._is_other = False
         self._data: Mapping[str, str] = {}
 
     @carries_out(ReadRecord, lanes.RECORD)
     def read(self, effect: ReadRecord) -> Event:
-        """Read the record; one that is not there is made."""
+        """Read the record; create it if it does not exist."""
         try:
             return RecordRead(self._read_or_make())
         except ApiError as problem:
@@ -83,7 +83,7 @@ class RecordClient:
 
     @carries_out(WriteRecord, lanes.RECORD)
     def write(self, effect: WriteRecord) -> Event:
-        """Change the record, with a renewal of the hold if this master has it."""
+        """Change the record, and renew the hold if this master has it."""
         try:
             return self._patch(effect.purpose, effect.data, effect)
         except ApiError as problem:
@@ -91,11 +91,11 @@ class RecordClient:
 
     @carries_out(ReleaseRecord, lanes.RECORD)
     def release(self, effect: ReleaseRecord) -> Event:
-        """Give the record back, so that another master need not wait."""
+        """Release the record, so that another master need not wait."""
         news = {**effect.data, RecordKey.HOLDER: ""}
         own = WriteRecord(RELEASE, news, effect.fence, holds=True, within=RELEASE_RETRY_SECONDS)
         try:
-            # A person may change the record meanwhile; another master's is left as it is.
+            # A person may change the record meanwhile. Leave another master's record as it is.
             while (
                 self._data.get(RecordKey.HOLDER) == self._own[RecordKey.HOLDER]
                 and not self._is_other
@@ -106,7 +106,7 @@ class RecordClient:
         return RecordReleased()
 
     def _read_or_make(self) -> Mapping[str, str]:
-        """Read the record. One that is not there is made, unless the release is gone, too."""
+        """Read the record; create it if it does not exist, unless the release is gone, too."""
         try:
             return self._read()
         except ApiError as problem:
@@ -115,7 +115,7 @@ class RecordClient:
         log(f"the record {self._name} was deleted: making it again")
         metadata = {"name": self._name, "namespace": self._api.namespace, "labels": self._labels}
         body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata}
-        # Without data: nothing of another master that makes it at the same time is lost.
+        # Without data: another master that creates it at the same time loses no data.
         made = self._api.apply(f"core/configmaps/{self._name}", body)
         self._uid = made["metadata"].get("uid")
         return self._read()
@@ -131,7 +131,7 @@ class RecordClient:
         return self._data
 
     def _is_job_left(self) -> bool:
-        """Whether this master's Job is there, or nobody can tell. A test's master has no Job."""
+        """Whether this master's Job exists or cannot be read. A test's master has no Job."""
         if not self._job:
             return False
         name = os.environ[contract.JOB]
@@ -144,16 +144,16 @@ class RecordClient:
         return is_own and "deletionTimestamp" not in metadata
 
     def _patch(self, purpose: str, data: Mapping[str, str], effect: WriteRecord) -> Event:
-        # What ranks have raised may have any character.
+        # Exceptions of ranks may contain any character.
         data = {name: printable(text) for name, text in data.items()}
         body: dict[str, Any] = {"data": data}
         if self._is_other or (effect.changes != self._changes and purpose != RELEASE):
-            # Written now, it would take back the record that another master has taken.
+            # This write would take the record back from another master.
             return RecordChanged(purpose, self._data, self._changes, self._is_other)
         if effect.holds:
             now = datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
             hold = {**self._own, RecordKey.FENCE: str(effect.fence), RecordKey.RENEWED: now}
-            # The version makes the API server refuse this if the record is another by now.
+            # With the version, the API server refuses this write if the record has changed.
             metadata = {"resourceVersion": self._version}
             body = {"data": {**hold, **data}, "metadata": metadata}
         try:
@@ -175,7 +175,7 @@ def _failed(purpose: str, problem: ApiError) -> Event:
 
 
 def read_job(api: Api, run: Run, effect: ReadJob) -> JobRead:
-    """Read the Job, and who has the record: what is decided about the Job is the holder's to do."""
+    """Read the Job and the holder of the record: only the holder acts on the state of the Job."""
     began = time.monotonic()
     job = _read_job(api, run, effect)
     if effect.leaves:
@@ -191,11 +191,11 @@ def read_job(api: Api, run: Run, effect: ReadJob) -> JobRead:
 
 
 def _read_job(api: Api, run: Run, effect: ReadJob) -> Object | None:
-    """Read the Job, or what stands for one that this master does not see any more.
+    """Read the Job, or return a substitute for one that this master cannot see any more.
 
-    Only what was seen counts: another Job's master, or twice that there is no Job (404). A refusal
-    (403) says nothing about the Job: an upgrade takes the right to read it away, and so does
-    whoever deletes the RoleBinding, or an authorizer that fails.
+    Only observations count: another Job's master, or two reads without a Job (404). A refusal (403)
+    is no evidence about the Job: an upgrade revokes the right to read it, and so does a deleted
+    RoleBinding, or an authorizer that fails.
     """
     name = os.environ[contract.JOB]
     own = os.environ[contract.JOB_UID]
@@ -211,10 +211,10 @@ def _read_job(api: Api, run: Run, effect: ReadJob) -> Object | None:
             return None
         if problem.status == FORBIDDEN or not _is_gone(api, name, effect):
             return UNREADABLE
-        # Workers that stay cost less than a training.
+        # Workers that are left running cost less than a lost training.
         return None if is_replaced is None else DELETED
     if job["metadata"].get("uid", own) != own:
-        # Replaced by another one of its name, whose run the workers are.
+        # Another Job of its name has replaced it: the workers belong to that Job's run.
         return None
     if "deletionTimestamp" in job["metadata"] and _is_replaced(api, run) is not False:
         return None
@@ -222,7 +222,7 @@ def _read_job(api: Api, run: Run, effect: ReadJob) -> Object | None:
 
 
 def read_lease(api: Api) -> LeaseRead:
-    """Read the session's lease of this master's Job, and of no other one of its name."""
+    """Read the session's lease from this master's Job, not from another Job of its name."""
     try:
         job = api.get(f"batch/jobs/{os.environ[contract.JOB]}", retry_seconds=0.0)
     except ApiError:
@@ -232,7 +232,7 @@ def read_lease(api: Api) -> LeaseRead:
 
 
 def _is_gone(api: Api, name: str, effect: ReadJob) -> bool:
-    """Whether a second look, after a pause, does not find the Job either."""
+    """Whether a second read, after a pause, does not find the Job either."""
     time.sleep(LOOK_AGAIN_AFTER)
     try:
         api.get(f"batch/jobs/{name}", retry_seconds=effect.within, timeout=effect.within)

@@ -1,4 +1,4 @@
-"""Programs of the chart that the master runs in workers, by their agents."""
+"""Runs programs of the chart in workers, through their agents."""
 
 from __future__ import annotations
 
@@ -27,32 +27,32 @@ from hvd_pods.master.agent_connection import (
 from hvd_pods.master.gateway_client import NOT_STARTED
 from hvd_pods.rank.warm_client import WAIT_SECONDS
 
-# Agent connections at a time: each has a thread, which waits.
+# Agent connections at a time: each blocks a thread.
 CONNECTIONS = 512
 # Ranks of one worker.
 MOST_RANKS = 10_000
-# Seconds in which a worker has to ask its ranks to end or to report which have ended, and in which
-# it has to report whether its ranks may stay.
+# Timeouts in seconds: for a worker to ask its ranks to end or to report which have ended, and to
+# report whether its ranks may stay.
 ASK_WITHIN = 10.0
 LOOK_WITHIN = 4.0
-# Seconds in which a worker has to save the states of an earlier run: they may have many GiB.
+# Timeout in seconds for a worker to save the states of an earlier run: they may have many GiB.
 SAVE_WITHIN = 600.0
 LOOK = ("worker/draining.py", "look")
-# Seconds that the warm process of a worker which has come has, and some for the answer.
+# Timeout in seconds for the warm process of a new worker, and some seconds for the response.
 WARM_WITHIN = WAIT_SECONDS + 10.0
-# Seconds in which a worker has to show stacks.
+# Timeout in seconds for a worker to show stacks.
 STACKS_WITHIN = 15.0
 # Bytes of a program's output: training code can change what programs in its worker print.
 LONGEST_OUTPUT = 1 << 20
-# Seconds between two looks at whether the master was asked to end.
+# Seconds between two checks whether the master was asked to end.
 LOOK_EVERY = 0.5
 
 
 class Reach(NamedTuple):
-    """How the master reaches the workers: its keys, and where they are.
+    """How the master reaches the workers: its keys, and the workers' addresses.
 
-    variables: the run, the attempt and the fence number that requests name, and where the master
-    takes notices.
+    variables: the run, the attempt and the fence number for requests, and the address at which the
+    master accepts notices.
     """
 
     keys: Keys
@@ -66,7 +66,7 @@ def command_line(program: str, *arguments: str) -> list[str]:
 
 
 def begin(reach: Reach, worker: Worker, argv: Sequence[str]) -> AgentConnection:
-    """Begin an agent connection with a worker. Raises AgentConnectionError and RunError."""
+    """Open an agent connection to a worker. Raises AgentConnectionError and RunError."""
     address = reach.where.address(worker.name)
     request = make_request(argv, reach.variables)
     return AgentConnection(address, reach.where.port, reach.keys, request)
@@ -81,7 +81,7 @@ def call(
     seconds: float,
     is_stopped: Callable[[], bool] = lambda: False,
 ) -> dict[Worker, tuple[int, str]]:
-    """Run a program of the package on workers; the exit code and the output of each.
+    """Run a program of the package on workers; return the exit code and the output of each.
 
     `content` is its standard input. A worker that needs longer than `seconds` counts as failed, and
     so does one that has not answered when the master is asked to end.
@@ -113,9 +113,9 @@ def _code_of(problem: AgentConnectionError) -> int:
 
 
 def wait_for(connection: AgentConnection, until: float, also: int | None = None) -> None:
-    """Wait until an agent connection can go on, at most until a moment of time.monotonic().
+    """Wait until an agent connection is ready, at most until a time of time.monotonic().
 
-    A descriptor that can be read, `also`, ends the wait, too.
+    The wait also ends when the descriptor `also` is readable.
     """
     poll = select.poll()
     is_sending = connection.events & selectors.EVENT_WRITE
@@ -129,7 +129,7 @@ def wait_for(connection: AgentConnection, until: float, also: int | None = None)
 def _follow(
     connection: AgentConnection, seconds: float, is_stopped: Callable[[], bool]
 ) -> tuple[int, str]:
-    """Wait for the end of a program; its exit code and its output. Raises AgentConnectionError."""
+    """Wait for a program's end; return its exit code and output. Raises AgentConnectionError."""
     until = time.monotonic() + seconds
     output = b""
     while connection.code is None:
@@ -145,7 +145,7 @@ def _follow(
 
 
 def _numbers(answers: Mapping[Worker, tuple[int, str]]) -> dict[Worker, list[str]]:
-    """The numbers that worker/draining.py has printed on each worker; none where it has failed."""
+    """Return the numbers that worker/draining.py printed on each worker; none if it failed."""
     # The worker's Python may print warnings before them.
     lines = {
         worker: [] if code else text.splitlines()[-1:] for worker, (code, text) in answers.items()
@@ -154,7 +154,7 @@ def _numbers(answers: Mapping[Worker, tuple[int, str]]) -> dict[Worker, list[str
 
 
 def are_kept(reach: Reach, workers: Sequence[Worker]) -> bool:
-    """Whether all ranks on these workers run, and another number could go on from their memory."""
+    """Whether all ranks on these workers run, and another number of ranks could use their state."""
     program = ("worker/draining.py", "kept")
     printed = _numbers(call(reach, workers, program, seconds=LOOK_WITHIN))
     return all(printed[worker] == [str(worker.slots)] for worker in workers)
@@ -163,7 +163,7 @@ def are_kept(reach: Reach, workers: Sequence[Worker]) -> bool:
 def wait_until_warm(
     reach: Reach, workers: Sequence[Worker], is_stopped: Callable[[], bool]
 ) -> list[Worker]:
-    """The workers whose ranks could begin without an import; failures are logged."""
+    """Return the workers whose ranks could begin without an import; log failures."""
     program = ["worker/warming.py"]
     answers = call(reach, workers, program, seconds=WARM_WITHIN, is_stopped=is_stopped)
     for worker, (code, output) in answers.items():
@@ -181,7 +181,7 @@ def may_stay(reach: Reach, workers: Sequence[Worker]) -> bool:
 def count_finished(
     reach: Reach, workers: Sequence[Worker], fence: int, is_stopped: Callable[[], bool]
 ) -> int:
-    """How many ranks of the launch of this number have ended with 0, on workers where all have."""
+    """Count the ranks of the launch `fence` that ended with 0, on workers where all have."""
     printed = _numbers(
         call(reach, workers, LOOK, seconds=ASK_WITHIN, is_stopped=is_stopped)
     ).values()
@@ -190,7 +190,7 @@ def count_finished(
 
 
 def find_binding_problem(reach: Reach, workers: Sequence[Worker], binding: Binding) -> str:
-    """Why a worker cannot bind its ranks, after its name; empty where no worker says so."""
+    """Return a worker's name and why it cannot bind its ranks; empty if no worker reports it."""
     program = ["common/binding.py", *map(str, binding)]
     for worker, (code, output) in call(reach, workers, program, seconds=LOOK_WITHIN).items():
         if code == BAD_CONFIGURATION:
@@ -199,7 +199,7 @@ def find_binding_problem(reach: Reach, workers: Sequence[Worker], binding: Bindi
 
 
 def save_kept(reach: Reach, workers: Sequence[Worker], is_stopped: Callable[[], bool]) -> None:
-    """Let workers write the states of an earlier run to its checkpoints; log what they print."""
+    """Make workers write the states of an earlier run to its checkpoints; log their output."""
     program = ["worker/saving.py"]
     answers = call(reach, workers, program, seconds=SAVE_WITHIN, is_stopped=is_stopped)
     for worker, (code, output) in answers.items():
@@ -209,9 +209,9 @@ def save_kept(reach: Reach, workers: Sequence[Worker], is_stopped: Callable[[], 
 
 
 def show_stacks(reach: Reach, worker: Worker, ranks: Sequence[int]) -> list[tuple[int, str]]:
-    """Log what ranks of a worker do, with their Python stacks.
+    """Log the activity and the Python stacks of a worker's ranks.
 
-    Returns the place of each script that has shown one: rank, FILE:LINE in FUNCTION.
+    Return the place of each script that shows one: rank, FILE:LINE in FUNCTION.
     """
     places = []
     program = ["worker/stacks.py", "--json", *map(str, ranks)]
@@ -223,7 +223,7 @@ def show_stacks(reach: Reach, worker: Worker, ranks: Sequence[int]) -> list[tupl
             text = f"rank {rank} {said['shown']}"
             place = one_line(str(said["place"]))
         except (ValueError, TypeError, LookupError, RecursionError):
-            # A warning of the worker's Python, or why it has not answered.
+            # A warning of the worker's Python, or the reason why it did not respond.
             text = line
             place = ""
         for shown in text.splitlines():

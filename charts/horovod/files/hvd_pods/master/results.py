@@ -1,7 +1,7 @@
 """Stores the results when the run has ended: a sidecar of the master runs `results.command`.
 
-The sidecar runs master/results.sh and shares a directory with the master. It must not reach what
-only the master may: no link in that directory is followed.
+The sidecar runs master/results.sh and shares a directory with the master. It must not gain the
+master's access to files: the master follows no link in that directory.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from hvd_pods.common.paths import GENERATED
 from hvd_pods.common.reporting import log
 
 EXCHANGE = Path(GENERATED, "results")
-# How often the command is run at most, and the seconds before the second time, which double with
-# each further time.
+# The maximum number of runs of the command, and the seconds before the second run, which double
+# before each further run.
 ATTEMPTS = 4
 FIRST_PAUSE = 5.0
-# Seconds in which a container that has ended must be running again.
+# Timeout in seconds for a container that has ended to run again.
 READY_WITHIN = 120.0
 LOOK_EVERY = 0.2
 TOO_LONG = "it took longer than `results.timeoutSeconds` or `master.activeDeadlineSeconds` allows"
@@ -78,7 +78,7 @@ def _ask() -> bool:
         # The container makes the FIFO: a link there could lead to any file of this process.
         go = os.open(EXCHANGE / "go", os.O_WRONLY | os.O_NONBLOCK | os.O_NOFOLLOW)
     except OSError:
-        # The FIFO is not there yet, or nobody reads it.
+        # The FIFO does not exist yet, or has no reader.
         return False
     with os.fdopen(go, "wb", buffering=0) as pipe:
         if stat.S_ISFIFO(os.fstat(go).st_mode):

@@ -1,4 +1,4 @@
-"""Carries the effects out that `decide` asks for. What takes time happens in lanes."""
+"""Carries out the effects that `decide` returns. Slow effects run in lanes."""
 
 from __future__ import annotations
 
@@ -88,14 +88,14 @@ from hvd_pods.rules.events import (
 )
 from hvd_pods.rules.state import Assignment, RunState
 
-# Seconds in which a worker has to end leftovers.
+# Timeout in seconds for a worker to end leftover processes.
 LEFTOVERS_WITHIN = 60.0
 
 
 class LauncherSetup(NamedTuple):
-    """What a lane has prepared for the launcher of an attempt.
+    """The setup of an attempt's launcher, which a lane prepares.
 
-    `mpi` is None where the chart starts the ranks.
+    `mpi` is None if the chart starts the ranks.
     """
 
     mpi: MpiImplementation | None
@@ -103,7 +103,7 @@ class LauncherSetup(NamedTuple):
 
 
 class EffectRunner:
-    """Everything that the master does. `exit` is set by the last effect, an Exit."""
+    """Carries out all effects of the master. The last effect, an Exit, sets `exit`."""
 
     def __init__(
         self,
@@ -123,11 +123,11 @@ class EffectRunner:
         self._lanes = lanes.Lanes(put)
         # This pod was asked to end.
         self._stopped = threading.Event()
-        # Without access to the API nothing asks for what these two do.
+        # Without access to the API, no effect needs these two.
         self._record = record or (RecordClient(api, assignment) if api else None)
         self._cluster = cluster or (ClusterEffects(api, assignment) if api else None)
-        # What all attempts share; the first one that needs it prepares it. It would be on the way
-        # of each restart: a request to the API server, and a call of mpirun.
+        # All attempts share these. The first attempt that needs them prepares them. Otherwise they
+        # would slow down each restart: by a request to the API server, and a call of mpirun.
         self._code = UserCode(Code())
         self._launcher_setup: LauncherSetup | None = None
         self._keys: Future[Keys] = Future()
@@ -148,7 +148,7 @@ class EffectRunner:
         }
 
     def carry_out(self, effect: Effect) -> None:
-        """Carry an effect out, or ask a lane for it."""
+        """Carry out an effect, at once or in a lane."""
         if isinstance(effect, WorkerEffect):
             self._note_addresses(effect.addresses)
         method = self._methods[type(effect)]
@@ -158,7 +158,7 @@ class EffectRunner:
             method.call(effect)
 
     def give_up(self, state: RunState) -> None:
-        """After a defect: end what runs, and let another master have the record at once."""
+        """After a defect, end the prober and the launcher, and release the record at once."""
         self.stop_watching(StopWatching())
         self.end_launcher(EndLauncher())
         hold = state.hold
@@ -170,7 +170,7 @@ class EffectRunner:
 
     @carries_out(Exit)
     def end_master(self, effect: Exit) -> None:
-        """Let the loop end."""
+        """End the loop."""
         self.exit = effect
 
     @carries_out(Log)
@@ -191,12 +191,12 @@ class EffectRunner:
 
     @carries_out(ReleaseRanks)
     def release_ranks(self, effect: ReleaseRanks) -> None:
-        """Answer ranks that wait to report their end."""
+        """Respond to ranks that wait to report their end."""
         self._notices.release(effect.connections)
 
     @carries_out(Interrupt)
     def interrupt(self, effect: Interrupt) -> None:
-        """Let calls that wait give up soon."""
+        """Make waiting calls give up soon."""
         self._stopped.set()
 
     def _take_keys(self) -> None:
@@ -216,18 +216,18 @@ class EffectRunner:
         return remote.Reach(keys, self._where, self._of_attempt)
 
     def _note_addresses(self, addresses: Mapping[str, str]) -> None:
-        """Note where workers are, by each of their names.
+        """Store the workers' addresses under each of their names.
 
-        The loop's thread alone does so; other threads read what it has replaced.
+        Only the loop's thread does this: it replaces the object that other threads read.
         """
         workers = {self._assignment.workers[name]: address for name, address in addresses.items()}
         found = {name: a for worker, a in workers.items() for name in (worker.name, worker.address)}
-        # Workers of a launch stay known while others are looked at.
+        # Keep known addresses: an effect may name workers other than those of the launch.
         self._where = self._where._replace(addresses={**self._where.addresses, **found})
 
     @carries_out(Prepare)
     def prepare(self, effect: Prepare) -> None:
-        """Let workers know the attempt, and prepare its launcher."""
+        """Set the attempt for notices and requests, and prepare its launcher."""
         self._notices.begin(effect.attempt, effect.fence)
         # Each request has them (worker/fence.py), and the launcher inherits them.
         self._of_attempt = {
@@ -244,7 +244,7 @@ class EffectRunner:
 
     @carries_out(WatchWorkers)
     def watch_workers(self, effect: WatchWorkers) -> None:
-        """Ask all workers whether they answer."""
+        """Start to probe all workers."""
         run = self._run
         api = self._api
         source = SliceAddresses(api, run) if api else DnsAddresses(run.workers)
@@ -254,20 +254,20 @@ class EffectRunner:
         self._lanes.call(lanes.PREPARE, self._look_for_keys)
 
     def _look_for_keys(self) -> None:
-        # What an earlier master has left is ended before the attempt is prepared, which says why
-        # there are no keys.
+        # Leftovers of an earlier master are ended before the attempt is prepared. The preparation
+        # reports why there are no keys.
         with suppress(RunError):
             self._take_keys()
 
     @carries_out(FreezeAddresses)
     def freeze_addresses(self, effect: FreezeAddresses) -> None:
-        """Follow the addresses of these workers no longer."""
+        """Stop following the addresses of these workers."""
         if self._prober:
             self._prober.freeze(effect.workers)
 
     @carries_out(LoseWorkersAfter)
     def lose_workers_after(self, effect: LoseWorkersAfter) -> None:
-        """Notice sooner that a worker is silent."""
+        """Detect sooner that a worker is silent."""
         if self._prober and self._prober.attempt == effect.attempt:
             self._prober.lose_after(effect.seconds)
 
@@ -279,7 +279,7 @@ class EffectRunner:
 
     @carries_out(StopWatching)
     def stop_watching(self, effect: StopWatching) -> None:
-        """Ask the workers no longer."""
+        """Stop probing the workers."""
         if self._prober:
             self._prober.close()
 
@@ -298,11 +298,11 @@ class EffectRunner:
             inherited = build_environment(run, {**os.environ, **self._of_attempt})
             variables = self._code.prepare_launcher(run.mode, inherited)
             mpi = before.mpi if before else select_mpi(run, variables)
-            # Once, by the first attempt that comes so far.
+            # The first attempt that gets here sets it, once.
             self._launcher_setup = LauncherSetup(mpi, variables)
             launcher_memory.prepare(count_clients(run), len(run.workers))
             self._code.forget()
-            # A command that cannot be built is found before there are workers.
+            # Detect a command that cannot be built before there are workers.
             build_command(run, mpi)
         except RunError as problem:
             return Prepared(effect.attempt, problem)
@@ -310,9 +310,9 @@ class EffectRunner:
 
     @carries_out(Deliver, lanes.DELIVER)
     def deliver(self, effect: Deliver) -> Event:
-        """Hand workers the user's code."""
+        """Send the user's code to workers."""
         pods = {self._assignment.workers[name]: pod for name, pod in effect.pods.items()}
-        # Also those without ranks.
+        # Include workers without ranks.
         answering = self._of([*effect.addresses])
         if effect.detached_fence and self._have_finished(effect, answering):
             return Delivered(effect.attempt, [], is_finished=True)
@@ -329,11 +329,11 @@ class EffectRunner:
 
     @carries_out(PrepareNewcomers, lanes.GROW)
     def prepare_newcomers(self, effect: PrepareNewcomers) -> Event:
-        """Let workers that have come import what the script imports."""
+        """Make new workers import the modules that the script imports."""
         workers = self._of(effect.workers)
         pods = {self._assignment.workers[name]: pod for name, pod in effect.pods.items()}
         watched = self._prober
-        # The next attempt hands the code out again, and finds the packages installed.
+        # The next attempt sends the code again; the packages are then installed.
         code = copy.copy(self._code)
         code.forget()
 
@@ -378,14 +378,14 @@ class EffectRunner:
 
     @carries_out(FindCause, lanes.JUDGE)
     def find_cause(self, effect: FindCause) -> Event:
-        """Look for why the launcher has failed."""
+        """Find why the launcher failed."""
         assert self._launcher  # noqa: S101 - it has ended
         workers = self._of(effect.workers)
         notices = (effect.raised, effect.failed)
         cause = self._launcher.errors.find_cause(workers, effect.code, *notices)
         key_problem = self._gateway.key_problem
         binding_problem = ""
-        # Hydra binds no ranks. Workers that have other keys would not answer.
+        # Hydra binds no ranks. Workers with other keys would not respond.
         setup = self._launcher_setup
         is_hydra = setup is not None and setup.mpi is not None and setup.mpi.hydra
         if effect.asks_for_binding and not is_hydra and not key_problem:
@@ -406,7 +406,7 @@ class EffectRunner:
 
     @carries_out(ShowStacks, lanes.STACKS)
     def show_stacks(self, effect: ShowStacks) -> Event:
-        """Let ranks write their stacks to the log."""
+        """Write the stacks of ranks to the log."""
         places = []
         for name, ranks in effect.ranks.items():
             places += remote.show_stacks(self._reach(), self._assignment.workers[name], ranks)
@@ -414,12 +414,12 @@ class EffectRunner:
 
     @carries_out(EndLeftovers, lanes.LEFTOVERS)
     def end_leftovers(self, effect: EndLeftovers) -> None:
-        """End what earlier attempts have left on other workers."""
+        """End processes that earlier attempts left on other workers."""
         watched = self._prober
         if watched is None or watched.is_closed or watched.attempt != effect.attempt:
             return
-        # An agent connection with a higher fence number ends what earlier ones have left: the
-        # program need do nothing.
+        # An agent connection with a higher fence number ends the processes of earlier ones: the
+        # program itself need not do anything.
         workers = self._of(effect.workers)
         program = ["common/files.py"]
         try:
@@ -446,7 +446,7 @@ class EffectRunner:
 
     @carries_out(StopProgress, lanes.JUDGE)
     def stop_progress(self, effect: StopProgress) -> Event:
-        """Stop reading progress, after the last step where it is waited for."""
+        """Stop reading progress, after the last step if the effect waits for it."""
         progress = self._progress
         self._progress = None
         if progress:
@@ -455,5 +455,5 @@ class EffectRunner:
 
     @carries_out(StoreResults, lanes.RESULTS)
     def store_results(self, effect: StoreResults) -> Event:
-        """Let the sidecar store the results."""
+        """Make the sidecar store the results."""
         return ResultsStored(results.store(effect.within, self._stopped.is_set))

@@ -1,12 +1,12 @@
 """`helm test`: after the run, an allreduce over all its ranks and the bandwidth that it reached.
 
-The test is a short run: it holds the release's record, so it never runs beside another one, and its
-rules are those of any run. Its effects differ: it writes nothing of itself into the record, makes
-no events and no second attempt, and leaves as many workers as it found. It ends by itself before
-Helm stops waiting for it.
+The test is a short run. It holds the release's record, so it never runs beside another run, and it
+follows the rules of any run. Its effects differ: it writes no data of its own to the record,
+creates no events, makes no second attempt, and leaves as many workers as it found. It ends by
+itself before Helm stops waiting for it.
 
-While the workers are there, it says whether the release's NetworkPolicy is enforced. Only a pod
-that the policy does not admit can see that, so this pod takes off its label for a moment.
+While the workers exist, it reports whether the release's NetworkPolicy is enforced. Only a pod that
+the policy does not admit can detect that, so this pod removes its label for a moment.
 """
 
 from __future__ import annotations
@@ -63,30 +63,31 @@ from hvd_pods.rules.events import (
 from hvd_pods.rules.holding import RENEW, TAKE
 from hvd_pods.rules.state import Assignment
 
-# Seconds until the test ends, whatever it waits for. Helm's default time-out is 300 s, and counts
-# the start of the pod, too.
+# Seconds until the test ends, whatever it waits for. Helm's default timeout is 300 s, and includes
+# the start of the pod.
 LIMIT = 240.0
 # Seconds before LIMIT at which the test stops waiting for the run or for workers, and names which.
 SPARE = 10.0
-# Seconds between two looks at the Job.
+# Seconds between two reads of the Job.
 LOOK_EVERY = 1.0
 REMEDY = "run `helm test` again when the run has ended (hvdchart status, or kubectl get jobs)"
-# Stands for the Job of the test, which has none: no attempt follows, and no worker is needed then.
+# A substitute for the Job, which the test does not have: no attempt follows, and no worker is
+# needed then.
 _LAST_ATTEMPT: Object = {"metadata": {}, "spec": {"suspend": True}}
 # Seconds that ranks have to end when the test is stopped: they have nothing to save.
 GRACE = 10.0
-# Seconds that the network has to follow a changed label, and that a connection may take.
+# Timeouts in seconds: for the network to apply a changed label, and for a connection.
 SETTLES = 15.0
 CONNECT_WITHIN = 2.0
-# Failed connections one after another that are no chance.
+# This many failed connections in a row do not happen by chance.
 IN_A_ROW = 3
 
 
 class TestRecordClient(RecordClient):
-    """The record of a release, in which the test notes nothing but that it holds it.
+    """The record of a release, to which the test writes only its hold.
 
-    `before_release` is called before the record is given back: whoever has it next decides about
-    the workers.
+    `before_release` is called before the record is released: the next holder decides about the
+    workers.
     """
 
     def __init__(
@@ -114,7 +115,7 @@ class TestRecordClient(RecordClient):
 
 
 class TestClusterEffects(ClusterEffects):
-    """The cluster, of which the test changes the number of workers alone, and for its time."""
+    """The cluster: the test changes only the number of workers, and only while it runs."""
 
     def __init__(self, api: Api, assignment: Assignment) -> None:
         super().__init__(api, assignment)
@@ -122,7 +123,7 @@ class TestClusterEffects(ClusterEffects):
         self._provided: dict[str, int] | None = None
 
     def restore(self) -> None:
-        """Scale to what the test has found, unless an upgrade needs the workers by now."""
+        """Scale to the numbers before the test, unless an upgrade needs the workers by now."""
         before = self._provided
         self._provided = {}
         try:
@@ -161,20 +162,20 @@ class TestEffectRunner(EffectRunner):
         """Follow nothing: the test's program reports no progress."""
 
     def stop_progress(self, effect: StopProgress) -> Event:
-        """Say whether the NetworkPolicy is enforced."""
+        """Log whether the NetworkPolicy is enforced."""
         # The workers are there, and the record is still held.
         if os.environ.get(contract.POLICY) and self._where.addresses:
             log(self._probe_policy(next(iter(self._where.addresses.values()))))
         return super().stop_progress(effect)
 
     def _probe_policy(self, worker: str) -> str:
-        """Say whether a pod that the NetworkPolicy does not admit reaches a worker's agent."""
+        """Describe whether a pod that the NetworkPolicy does not admit reaches a worker's agent."""
         unknown = "whether the NetworkPolicy is enforced is not known:"
         if not self._becomes(worker, is_open=True):
             return f"{unknown} no worker answers"
         try:
             try:
-                # The API server may have made a change whose answer was lost.
+                # The API server may have made a change whose response was lost.
                 self._label(None)
                 is_shut = self._becomes(worker, is_open=False)
             finally:
@@ -185,13 +186,13 @@ class TestEffectRunner(EffectRunner):
             return f"{unknown} the test is stopped"
         if not is_shut:
             return f"nothing enforces the NetworkPolicy of this release: {UNENFORCED}"
-        # It may have been the worker that has ended.
+        # The worker itself may have ended.
         if not self._becomes(worker, is_open=True):
             return f"{unknown} the worker no longer answers"
         return "the NetworkPolicy is enforced: a pod that it does not admit reaches no worker"
 
     def _label(self, component: str | None) -> None:
-        # By this label, the NetworkPolicy admits a pod (templates/network/networkpolicy.yaml).
+        # The NetworkPolicy admits a pod by this label (templates/network/networkpolicy.yaml).
         body = {"metadata": {"labels": {contract.COMPONENT_LABEL: component}}}
         assert self._api  # noqa: S101 - a release without access to the API has no test
         self._api.merge_patch(f"core/pods/{self._assignment.holder}", body, retry_seconds=SETTLES)
@@ -199,8 +200,8 @@ class TestEffectRunner(EffectRunner):
     def _becomes(self, address: str, *, is_open: bool) -> bool:
         """Whether the agent becomes reachable, or unreachable, within SETTLES.
 
-        A single connection may fail by chance. Failures that have begun are followed to the last
-        one, which may come after the time.
+        A single connection may fail by chance. A series of failures that has begun is completed,
+        even after that time.
         """
         needed = 1 if is_open else IN_A_ROW
         seen = 0
@@ -224,7 +225,7 @@ class TestEffectRunner(EffectRunner):
 
 
 def _about_hold(event: Event) -> Event:
-    """The event without what the record says of the release's run, which is not the test's."""
+    """Return the event without the record's data about the release's own run."""
     if isinstance(event, (RecordRead, RecordChanged)):
         kept = {key: text for key, text in event.data.items() if key in RecordKey.OF_HOLD}
         return replace(event, data=kept)

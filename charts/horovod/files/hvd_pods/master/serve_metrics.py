@@ -15,7 +15,7 @@ STAGES = (STARTING, *(event.reason for event in RunEvent if event.sets_stage))
 
 
 def make_page(state: RunState, script_file: str) -> str:
-    """All metrics of the master as text; `script_file` is metrics.file, empty without one."""
+    """Return the master's metrics as text; `script_file` is metrics.file, empty without one."""
     stage = state.stage.reason if state.stage else STARTING
     samples = [
         Sample("hvdchart_stage", str(int(name == stage)), (f'stage="{name}"',)) for name in STAGES

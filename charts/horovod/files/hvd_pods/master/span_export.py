@@ -1,7 +1,7 @@
 """Sends the spans of a run (master/spans.py) to a collector of OpenTelemetry, as JSON over HTTP.
 
-The master needs so little of OpenTelemetry that no image needs a package of it. A collector that is
-away, slow or wrong delays and ends nothing.
+The master needs so little of OpenTelemetry that no image needs its packages. A collector that is
+unreachable, slow or faulty does not delay or end the run.
 """
 
 from __future__ import annotations
@@ -26,21 +26,21 @@ from hvd_pods.rules.events import Moment
 from hvd_pods.rules.state import Assignment, RunState
 
 PATH = "/v1/traces"
-# Variables of OpenTelemetry, for the master: its headers may have a key, and come from a Secret.
+# Variables of OpenTelemetry, for the master: the headers may contain a key, and come from a Secret.
 HEADERS = "OTEL_EXPORTER_OTLP_HEADERS"
 SERVICE_NAME = "OTEL_SERVICE_NAME"
-# Seconds without a byte from the collector after which it is given up, and for which the end of
-# the master waits for it.
+# Timeouts in seconds: for the next byte from the collector, and for the collector when the master
+# ends.
 ANSWER_WITHIN = 5.0
 CLOSE_WITHIN = 3.0
 # Spans that wait for a collector that is away: the oldest ones are dropped.
 MOST_UNSENT = 1000
-# Seconds for which, and between which, the last spans are tried again.
+# Seconds for which the last spans are retried, and seconds between two retries.
 AGAIN_WITHIN = 1.0
 AGAIN_EVERY = 0.2
-# A header as RFC 9110 has it.
+# A header as RFC 9110 defines it.
 HEADER = re.compile(r"[-!#$%&'*+.^_`|~0-9A-Za-z]+=[\t\x20-\x7e]*")
-# What a collector answers while it may take the same spans later (OTLP, "Failures").
+# The status codes of a collector that may accept the same spans later (OTLP, "Failures").
 TEMPORARY = (429, 502, 503, 504)
 # opentelemetry.proto.trace.v1.
 INTERNAL = 1
@@ -65,9 +65,9 @@ class Collector:
         self._opener = build_opener(_NoRedirects)
 
     def post(self, spans: Sequence[Span]) -> tuple[str, bool]:
-        """Send spans; why they were not taken, and whether they may be taken with the next ones.
+        """Send spans; return why they were not accepted, and whether a retry may succeed.
 
-        The reason is empty where they were, and shows nothing that the collector wrote.
+        The reason is empty if they were accepted, and contains no output of the collector.
         """
         body = encode(spans, self._resource)
         # The schema of the chart allows HTTP and HTTPS only.
@@ -80,7 +80,7 @@ class Collector:
         except URLError as problem:
             return one_line(str(problem.reason)), True
         except Exception as problem:  # noqa: BLE001 - whatever a foreign server brings about
-            # The message may have what the collector has sent back: a header, for instance.
+            # The message may contain the collector's response: a header, for instance.
             return type(problem).__name__, True
         return "", False
 
@@ -93,7 +93,7 @@ class _NoRedirects(HTTPRedirectHandler):
 
 
 class SpanExport:
-    """Follows the states of the loop, and sends what has ended in a thread of its own."""
+    """Follows the states of the loop, and sends ended spans in a thread of its own."""
 
     def __init__(
         self, assignment: Assignment, collector: Collector, close_within: float = CLOSE_WITHIN
@@ -102,13 +102,13 @@ class SpanExport:
         self._collector = collector
         self._close_within = close_within
         self._is_open = True
-        # Until when the last spans are tried again.
+        # The deadline for retries of the last spans.
         self._until = 0.0
         self._waiting: queue.SimpleQueue[tuple[Span, ...] | None] = queue.SimpleQueue()
         self._thread = spawn("send-spans", self._send)
 
     def put(self, moment: Moment, state: RunState) -> None:
-        """Send the spans soon that have ended with this state."""
+        """Queue the spans that ended with this state."""
         if not self._is_open:
             return
         try:
@@ -121,7 +121,7 @@ class SpanExport:
             self._waiting.put(spans)
 
     def close(self) -> None:
-        """Wait until the spans are sent, though not long."""
+        """Wait a short time until the spans are sent."""
         self._is_open = False
         self._until = time.monotonic() + min(self._close_within, AGAIN_WITHIN)
         self._waiting.put(None)
@@ -148,9 +148,9 @@ class SpanExport:
                 unsent = ()
 
     def _take(self) -> tuple[tuple[Span, ...], bool]:
-        """All spans that wait, of which there is one at least, and whether they are the last ones.
+        """Wait for a span; return all spans in the queue, and whether they are the last ones.
 
-        They go at once, because a slow collector would keep the last ones waiting.
+        They are sent together, because a slow collector would delay the last ones.
         """
         spans: tuple[Span, ...] = ()
         while True:
@@ -183,20 +183,20 @@ def start(assignment: Assignment, environment: Mapping[str, str] = os.environ) -
 
 
 def parse_headers(text: str) -> dict[str, str]:
-    """Parse `NAME=VALUE,...`, whose values are quoted as in a URL. What is none is left out."""
+    """Parse `NAME=VALUE,...` with values quoted as in a URL; ignore parts that are no headers."""
     headers: dict[str, str] = {}
     for number, part in enumerate(text.split(",") if text.strip() else (), 1):
         name, sign, value = part.strip().partition("=")
         if HEADER.fullmatch(f"{name}{sign}{unquote(value)}"):
             headers[name] = unquote(value)
         else:
-            # Without the text, which may have a key.
+            # Do not log the text: it may contain a key.
             log(f"part {number} of {HEADERS} is left out: it is not NAME=VALUE in ASCII")
     return headers
 
 
 def encode(spans: Iterable[Span], resource: Attributes) -> bytes:
-    """The request of OTLP that has these spans."""
+    """Return the OTLP request with these spans."""
     scope = {"scope": {"name": "horovod-master"}, "spans": [_encode(span) for span in spans]}
     described = {"resource": {"attributes": _list(resource)}, "scopeSpans": [scope]}
     return json.dumps({"resourceSpans": [described]}).encode()

@@ -1,7 +1,7 @@
 """The spans of a run, for tracing systems: what the master did, and for how long.
 
-`follow` compares the states of the loop, and nothing depends on what it returns. A span that has
-not ended when its master is lost is lost with it; the next master goes on with the same trace.
+`follow` compares the states of the loop, and no decision depends on its result. A span that is open
+when its master is lost is lost, too; the next master continues the same trace.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ PHASES = {
     Activity.PAUSING: "pause",
     Activity.STORING: STORE,
 }
-# What a span is in, unless that is the run.
+# The parent of a span, unless that is the run.
 PARENTS = {GATHER: ATTEMPT, DELIVER: ATTEMPT, TRAIN: ATTEMPT, START: TRAIN}
 OF_ATTEMPT = (Activity.GATHERING, Activity.DELIVERING, Activity.TRAINING, Activity.JUDGING)
 ENDED = (Activity.STAYING, Activity.HANDING_OVER, Activity.OVER)
@@ -48,8 +48,8 @@ Name = Tuple[str, int]
 class Span(NamedTuple):
     """A span that has ended. `began` and `ended` are in seconds since the epoch.
 
-    The identifiers are hashes of what the span is of: one that is sent twice is the same span.
-    `failure` is empty where nothing has failed.
+    The identifiers are hashes of the span's subject: a span that is sent twice is the same span.
+    `failure` is empty without a failure.
     """
 
     name: str
@@ -64,9 +64,9 @@ class Span(NamedTuple):
 
 @dataclass(frozen=True)
 class Trace:
-    """The state that was seen last, and the spans that have begun, with their times.
+    """The last state, and the open spans with the times at which they began.
 
-    `first` is the first moment of this master, by which all times are given: its clock may be set.
+    `first` is the first moment of this master. All times are relative to it: the clock may be set.
     """
 
     seen: RunState
@@ -89,7 +89,7 @@ def follow(trace: Trace, state: RunState, moment: Moment) -> tuple[Trace, tuple[
 
 
 def _find_present(began: Mapping[Name, float], state: RunState) -> list[Name]:
-    """The spans that go on in a state, each before those that are in it."""
+    """Return the open spans of a state, each before its children."""
     activity = state.activity
     fence = state.hold.fence
     steps = activity == Activity.TRAINING and bool(state.progress.reported)
@@ -111,7 +111,7 @@ def _find_present(began: Mapping[Name, float], state: RunState) -> list[Name]:
 
 
 def _begin(name: str, state: RunState, time: float) -> float:
-    """When a span begins that was not there before; a run begins with its Job, if that is known."""
+    """Return when a new span begins; a run begins with its Job, if that is known."""
     status = (state.job or {}).get("status", {})
     if name == RUN and status.get("startTime"):
         return min(parse_time(status["startTime"]), time)
@@ -119,7 +119,7 @@ def _begin(name: str, state: RunState, time: float) -> float:
 
 
 def _is_complete(name: str, state: RunState) -> bool:
-    """Whether what a span stands for has come about when the span ends."""
+    """Whether the activity of a span is complete when the span ends."""
     if name == RUN:
         return _has_ended(state)
     if name in (START, RECOVER):
@@ -129,20 +129,20 @@ def _is_complete(name: str, state: RunState) -> bool:
 
 
 def _has_ended(state: RunState) -> bool:
-    """Whether the run of this Job has ended with this master, and no other one goes on with it."""
+    """Whether the run of this Job has ended with this master, and no other master continues it."""
     job = state.job
     if state.entry.get(RecordKey.STATE) in (FINISHED, FAILED):
         return True
     if isinstance(state.problem, SupersededError):
         return False
     if state.run.api and (job is None or is_withdrawn(job)):
-        # A suspended Job may go on; one that is gone does not.
+        # A suspended Job may continue; a deleted one does not.
         return job is None or "deletionTimestamp" in job["metadata"]
     return not isinstance(state.problem, InterruptedRunError)
 
 
 def _end(before: RunState, state: RunState, name: Name, began: float, ended: float) -> Span:
-    """The span that has ended with the decision from one state to another."""
+    """Return the span that ended with the decision from one state to another."""
     what, fence = name
     assignment = state.assignment
     problem: RunError | None = None
@@ -177,7 +177,7 @@ def _end(before: RunState, state: RunState, name: Name, began: float, ended: flo
 
 
 def _find_problem(before: RunState, state: RunState) -> RunError | None:
-    """Why an attempt failed; an attempt that ended for more workers has not."""
+    """Return why an attempt failed; None for an attempt that ended for more workers."""
     if state.attempt.number == before.attempt.number:
         problem = state.attempt.problem or state.problem
     else:
@@ -187,11 +187,11 @@ def _find_problem(before: RunState, state: RunState) -> RunError | None:
 
 
 def identify(assignment: Assignment, name: Name) -> str:
-    """The identifier of a span in its trace."""
+    """Return the identifier of a span in its trace."""
     return _hash(assignment, *name)[:16]
 
 
 def _hash(assignment: Assignment, *words: object) -> str:
-    """A hash of a span of the Job, whichever of its masters asks; without words, of its trace."""
+    """Return a span's hash, the same for all masters of the Job; without words, its trace's."""
     text = "\n".join(map(str, (assignment.job, assignment.uid, assignment.run.id, *words)))
     return hashlib.sha256(text.encode()).hexdigest()

@@ -1,12 +1,12 @@
 """The command `ssh` of this pod: starts a program in a worker, by the worker's agent.
 
 Launchers start their daemons with it, and scripts may use it. It takes the options that such
-programs pass and refuses all others by name. As with OpenSSH, the words after the host are one
-line for a shell: they are joined by spaces, and this command asks the worker for
-`/bin/sh -c LINE`. That needs no right beyond the master's, which may start any program.
+programs pass and refuses all others by name. As with OpenSSH, the words after the host are one line
+for a shell: they are joined by spaces, and this command asks the worker for `/bin/sh -c LINE`. That
+needs no right beyond the master's: the master may start any program.
 
-Python hands the streams over, and then becomes a shell that waits for the exit code: a launcher
-keeps one such process for each host.
+Python passes the streams to the gateway, and then becomes a shell that waits for the exit code: a
+launcher keeps one such process for each host.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ if TYPE_CHECKING:
     from typing import NoReturn, Sequence
 
 FAILED = 255
-# Options without a value. They are about terminals, addresses, versions and forwarding, of which
-# the agent has none; -n is obeyed. Not -f, with which ssh goes on in the background, and -N, with
-# which it starts nothing.
+# Options without a value. They concern terminals, addresses, versions and forwarding, which the
+# agent does not have; -n is obeyed. -f (ssh continues in the background) and -N (ssh starts no
+# program) are refused.
 FLAGS = "246ACKTXYaknqtvx"
-# Options with a value that means nothing here: the agent has one port, one user and its own keys.
+# Options whose value has no effect: the agent has one port, one user and its own keys.
 WITH_VALUE = "bceilp"
 # Settings that launchers, the MPI operator, rsync and scripts pass with -o.
 SETTINGS = {
@@ -52,7 +52,7 @@ WAIT = f'read -r code <&{WAITS_ON} && exit "$code"; exit {FAILED}'
 
 
 class UsageError(Exception):
-    """The command was not called as this program allows."""
+    """The command line is not one that this program allows."""
 
 
 def parse(arguments: Sequence[str]) -> tuple[str, str, bool]:
@@ -100,18 +100,18 @@ def refuse(problem: object) -> NoReturn:
 
 
 def main() -> NoReturn:
-    """Start the program, and become what waits for its end."""
+    """Start the program, and become a shell that waits for its end."""
     try:
         host, line, is_empty = parse(sys.argv[1:])
     except UsageError as problem:
         refuse(problem)
     for number in range(3):
         if not os.path.exists(f"/proc/self/fd/{number}"):
-            # The lowest that is free, in place of one that the caller has closed.
+            # This opens the lowest free descriptor, in place of one that the caller has closed.
             os.open(os.devnull, os.O_RDWR)
     if is_empty:
         os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
-    # Imported late: a wrong use is reported at once.
+    # Import this late: usage errors are then reported at once.
     from hvd_pods.master import gateway_client
 
     try:
@@ -120,7 +120,7 @@ def main() -> NoReturn:
         refuse(f"the master does not take programs for workers: {problem}")
     if client.fileno() != WAITS_ON:
         os.dup2(client.fileno(), WAITS_ON)
-    # A dup2 to the same number would leave it to be closed.
+    # A dup2 to the same number does not make it inheritable: exec would close it.
     os.set_inheritable(WAITS_ON, True)
     try:
         os.execv("/bin/sh", ["/bin/sh", "-c", WAIT])

@@ -10,9 +10,9 @@ STALLED = re.compile(r"are waiting for remainder of ranks for more than (\d{1,9}
 MISSING = re.compile(r"(\d{1,9})!?: \[(.*)\]")
 # Lines of other ranks that may come between those of a message.
 STRAY_LINES = 20
-# Ranks that are read in a second; those beyond are not named.
+# Ranks that are read in a second; further ranks are not named.
 MOST_READ = 1000
-# Characters of what a rank has not joined.
+# Characters of the text about an operation that a rank has not joined.
 MOST_TEXT = 160
 
 
@@ -20,19 +20,19 @@ class StallReader:
     """Finds Horovod's messages about ranks that have not joined, in the launcher's error output.
 
     `clock` returns seconds. At most MOST_READ ranks are found in a second: training code can write
-    such lines as fast as it likes, and the master keeps each until it is decided about.
+    such lines without limit, and the master keeps each until it has decided about it.
     """
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
         self._period = 0.0
         self._lines = 0
-        # How many ranks were found since when.
+        # The start of the present second, and the number of ranks found since then.
         self._since = clock()
         self._read = 0
 
     def read(self, line: str) -> tuple[int, str, float] | None:
-        """Read a line: a rank, what it has not joined, and for how many seconds; or None."""
+        """Read a line; return a rank, what it has not joined, and for how many seconds, or None."""
         found = STALLED.search(line)
         if found:
             self._period = float(found[1])

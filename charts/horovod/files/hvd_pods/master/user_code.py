@@ -1,4 +1,4 @@
-"""The user's code: the master hands it to the workers, so that changed code needs no new image.
+"""The user's code: the master sends it to the workers, so that changed code needs no new image.
 
 The chart mounts the code into the master only. A worker gets it before the ranks
 start, in a directory that is named after its content, so that workers need not be replaced for it.
@@ -23,17 +23,17 @@ from hvd_pods.common.reporting import log
 from hvd_pods.common.run import Code, Pod, Worker
 from hvd_pods.master import remote
 
-# Seconds in which a worker has to take the code, which is at most one MiB.
+# Timeout in seconds for a worker to receive the code, which is at most one MiB.
 DELIVERY_TIMEOUT = 60.0
 # Seconds that a worker has to report that its pip was too slow.
 ANSWER_WITHIN = 5.0
-# What a message has about workers that have failed: reasons, and characters of each.
+# Limits of a message about failed workers: reasons, and characters of each reason.
 MOST_REASONS = 8
 LONGEST_REASON = 2000
 
 
 class UserCode:
-    """The code of a run, if it has a version; pip has `install_within` seconds, with 0 none."""
+    """The code of a run, if it has a version; pip has `install_within` seconds, 0: no pip."""
 
     def __init__(
         self,
@@ -42,7 +42,7 @@ class UserCode:
         is_stopped: Callable[[], bool] = lambda: False,
     ) -> None:
         self._code = code
-        # Also that of its folder in the workers.
+        # Also the name of its folder in the workers.
         self.name = code.version
         self._install_within = install_within
         self._is_stopped = is_stopped
@@ -77,15 +77,15 @@ class UserCode:
 
     @property
     def has_packages(self) -> bool:
-        """Whether the unpacked code asks for packages, and they are to be installed."""
+        """Whether the unpacked code requires packages, and the chart installs them."""
         requirements = self.directory / REQUIREMENTS
         return bool(self.name and self._install_within) and requirements.is_file()
 
     def prepare_launcher(self, mode: str, variables: dict[str, str]) -> dict[str, str]:
-        """The environment of a launcher in this mode. Raises RunError when pip fails.
+        """Return the environment of a launcher in this mode. Raises RunError when pip fails.
 
-        The packages may bring the mpirun that the image lacks. Of a command of the user's own, any
-        part may be a script that needs them here.
+        The packages may provide the mpirun that the image lacks. Any part of a custom command may
+        be a script that needs them here.
         """
         if not self.has_packages:
             return variables
@@ -102,11 +102,11 @@ class UserCode:
         return not self.name or self._delivered.get(worker) == pod
 
     def forget(self) -> None:
-        """Let each worker get the code anew: training code may have changed it."""
+        """Send the code to each worker again: training code may have changed it."""
         self._delivered = {}
 
     def deliver(self, reach: remote.Reach, pods: Mapping[Worker, Pod]) -> None:
-        """Hand the code to those pods that do not have it. Raises RunError when one fails."""
+        """Send the code to the pods that do not have it. Raises RunError when one fails."""
         workers = [worker for worker, pod in pods.items() if not self.is_on(worker, pod)]
         if not workers:
             return
@@ -134,7 +134,7 @@ class UserCode:
     def _install(
         self, reach: remote.Reach, workers: Sequence[Worker]
     ) -> dict[Worker, tuple[int, str]]:
-        """Let workers install the packages; return exit code and message of each failed worker."""
+        """Install the packages in workers; return exit code and message of each failed worker."""
         limit = self._install_within
         log(f"{REQUIREMENTS}: pip runs on {len(workers)} workers, at most {limit:.0f} s")
         command = ["common/packages.py", self.name, str(limit)]

@@ -1,1 +1,1 @@
-"""The rules of a run's life: events in, effects out. Nothing here does anything itself."""
+"""The rules of a run's life: events in, effects out. The rules themselves have no side effects."""

@@ -7,8 +7,9 @@ from hvd_pods.rules.effects import EndLauncher
 from hvd_pods.rules.state import Activity, Decision
 from hvd_pods.rules.timers import TimerKind
 
-# Seconds from SIGTERM to SIGKILL for a launcher: in general; when workers are lost, for whose
-# daemons it would wait, or have come; and the same in mode direct, which starts no daemons.
+# Seconds from SIGTERM to SIGKILL for a launcher: in general; when workers are lost, because it
+# would wait for their daemons, or when workers have come; and the same in mode direct, which starts
+# no daemons.
 END_WITHIN = 5.0
 END_WITHOUT_WORKERS_WITHIN = 1.0
 END_DIRECT_WITHIN = 0.3

@@ -9,7 +9,7 @@ from hvd_pods.common.run import Pod, Run, Worker
 
 
 def has_least(run: Run, answering: Collection[str]) -> bool:
-    """Whether a run can do with these workers, although others may be missing."""
+    """Whether these workers are enough for a run, although others may be missing."""
     return not count_lacking(run.least_workers, run, answering)
 
 
@@ -35,7 +35,7 @@ def choose_workers(
 ) -> dict[str, Pod]:
     """Return the workers to use: the first of each group in the run's order, broken ones last.
 
-    By that order, ranks stay where they were as long as their workers answer.
+    This order keeps ranks on their workers as long as the workers answer.
     """
     missing = dict(run.needed_workers)
     chosen = {}

@@ -1,7 +1,7 @@
 """All rules of a run's life: what follows from an event.
 
-`decide` is pure: it reads no clock, waits for nothing and changes nothing but the state that it
-returns. docs/inside.md shows how a run goes through it.
+`decide` is pure: it reads no clock, does not block, and only returns a new state. docs/inside.md
+shows how a run goes through it.
 """
 
 from __future__ import annotations
@@ -88,16 +88,16 @@ _Entry = Tuple[type, Handler]
 
 
 def decide(state: RunState, event: Event, moment: Moment) -> tuple[RunState, tuple[Effect, ...]]:
-    """Return the state after an event, and what is to be done, in this order.
+    """Return the state after an event, and the effects in their order.
 
-    An event of an attempt that is over changes nothing; a rank that waits for an answer gets it.
-    Raises KeyError for an event that has no handler.
+    An event of an ended attempt does not change the state; a rank that waits for a response gets
+    it. Raises KeyError for an event that has no handler.
     """
     decision = Decision(state, moment)
     decision.then(event)
     while decision.following:
         event = decision.following.pop(0)
-        # It comes too late when its attempt has ended.
+        # The event is late if its attempt has ended.
         is_late = isinstance(event, AttemptEvent) and event.attempt != decision.state.attempt.number
         if not is_late:
             HANDLERS[type(event)](decision, event)
@@ -107,7 +107,7 @@ def decide(state: RunState, event: Event, moment: Moment) -> tuple[RunState, tup
 
 
 def on_attempt_begins(decision: Decision, event: AttemptDue) -> None:
-    """Begin an attempt: ask the workers, and prepare the launcher meanwhile."""
+    """Begin an attempt: probe the workers, and prepare the launcher meanwhile."""
     state = decision.state
     run = decision.state.run
     before = decision.state.attempt.launch
@@ -134,7 +134,7 @@ def on_attempt_begins(decision: Decision, event: AttemptDue) -> None:
 
 
 def on_prepared(decision: Decision, event: Prepared) -> None:
-    """The launcher is prepared, which the workers may have waited for, or the attempt fails."""
+    """The launcher is prepared: begin if the workers are ready. On a problem, the attempt fails."""
     if decision.state.activity != Activity.GATHERING:
         return
     if event.problem:
@@ -164,7 +164,7 @@ def on_worker_gone(decision: Decision, event: WorkerGone) -> None:
 
 
 def _follow_workers(decision: Decision) -> None:
-    """Workers have come or gone, which may change a launch that runs."""
+    """Workers have come or gone: update the running launch."""
     training.on_workers(decision)
     growing.look(decision)
 
@@ -184,14 +184,14 @@ def on_attempt_ends(decision: Decision, event: AttemptOver) -> None:
     decision.set_attempt(problem=event.problem)
     decision.set(activity=Activity.JUDGING)
     decision.do(StopWatching())
-    # The next attempt is compared with the last step. A worker that is lost cannot report it, and
-    # one that has come is waiting.
+    # The next attempt is compared with the last step. A lost worker cannot report it, and a new
+    # worker is waiting.
     is_known = not isinstance(event.problem, (LostWorkerError, ResizedError))
     decision.do(StopProgress(attempt.number, wait_for_last_step=is_known))
 
 
 def on_progress_stopped(decision: Decision, event: ProgressStopped) -> None:
-    """Everything that an attempt has reported is known: read what the Job says of another one."""
+    """All reports of an attempt are known: read the Job to decide about another attempt."""
     state = decision.state
     if state.activity != Activity.JUDGING:
         return
@@ -215,7 +215,7 @@ def _read_job(decision: Decision) -> None:
     if not state.run.api:
         conclude(decision, None)
         return
-    # Only the end depends on what the Job says: another attempt does not wait long for it.
+    # Only the end depends on the Job: another attempt does not wait long for it.
     is_failure = state.attempt.problem is not None and not state.is_terminating
     decision.do(ReadJob(AGAIN_RETRY_SECONDS if is_failure else None))
 
@@ -229,7 +229,7 @@ def on_pods(decision: Decision, event: PodsListed) -> None:
 
 
 def on_job(decision: Decision, event: JobRead) -> None:
-    """The Job was read, for what the master waits for or for ranks that may go on."""
+    """The Job was read, for the present activity or for ranks that may go on."""
     state = decision.state
     if event.leaves:
         if TimerKind.LEAVE in state.timers:
@@ -238,7 +238,7 @@ def on_job(decision: Decision, event: JobRead) -> None:
     decision.set(job=event.job)
     holding.look_again(decision, event.record)
     if decision.following or decision.state.activity == Activity.OVER:
-        # Another master has the record: nothing of this is decided here.
+        # Another master has the record: this master decides nothing more.
         return
     lease.begin(decision, event.job)
     if state.activity == Activity.CONCLUDING:
@@ -277,7 +277,7 @@ def conclude(decision: Decision, job: Object | None) -> None:
 
 
 def _retry(decision: Decision, problem: RunError, is_over: bool) -> None:
-    """Make another attempt, at once or after a pause, or finish. `is_over`: none may follow."""
+    """Make another attempt, at once or after a pause, or finish. `is_over`: do not retry."""
     state = decision.state
     retries = state.retries.note_job(state.job)
     step_reached = state.progress.step
@@ -305,7 +305,7 @@ def _retry(decision: Decision, problem: RunError, is_over: bool) -> None:
 
 
 def _end_pause(decision: Decision) -> None:
-    """Begin the next attempt, unless the run has ended meanwhile."""
+    """Begin the next attempt, if the run has not ended meanwhile."""
     if decision.state.activity == Activity.PAUSING:
         decision.then(AttemptDue())
 
@@ -321,7 +321,7 @@ def on_end_reached(decision: Decision, event: EndReached) -> None:
 
 
 def on_workers_scaled(decision: Decision, event: WorkersScaled) -> None:
-    """The workers are gone, or the log says which are not."""
+    """The workers are scaled down, or the log names the failures."""
     if decision.state.activity == Activity.FINISHING:
         ending.store_results(decision)
     elif decision.state.activity == Activity.STAYING:
@@ -329,7 +329,7 @@ def on_workers_scaled(decision: Decision, event: WorkersScaled) -> None:
 
 
 def on_record_released(decision: Decision, event: RecordReleased) -> None:
-    """Nothing is left to do, unless a queue would take the run for over."""
+    """End this master, unless a queue would then consider the run finished."""
     if ending.is_preempted(decision):
         ending.hand_over(decision)
     else:
@@ -337,7 +337,7 @@ def on_record_released(decision: Decision, event: RecordReleased) -> None:
 
 
 def on_timer(decision: Decision, event: Timer) -> None:
-    """The time of a timer has come. One that was cleared meanwhile does nothing."""
+    """A timer has fired. Ignore it if it was cleared meanwhile."""
     if event.kind not in decision.state.timers:
         return
     decision.clear_timers(event.kind)
@@ -360,7 +360,7 @@ def on_terminated(decision: Decision, event: Terminated) -> None:
         decision.state.activity == Activity.WAITING_FOR_RECORD
         and TimerKind.LOOK in decision.state.timers
     ):
-        # The next look ends this master.
+        # The next read of the record ends this master.
         decision.clear_timers(TimerKind.LOOK)
         decision.do(ReadRecord())
     elif decision.state.activity == Activity.PAUSING:
@@ -392,7 +392,7 @@ TIMERS: Mapping[TimerKind, Callable[[Decision], None]] = {
 
 
 def _on(kind: type[EventType], handler: Callable[[Decision, EventType], None]) -> _Entry:
-    """An entry of the table: the handler takes events of this class."""
+    """Return an entry of the table: the handler of a class of events."""
     return kind, handler
 
 

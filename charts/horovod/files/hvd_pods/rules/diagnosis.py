@@ -19,8 +19,8 @@ from hvd_pods.rules.worker_names import describe, describe_loss
 
 # An unchanged report is repeated after this many seconds, to show that the master still waits.
 REPEAT_REPORT_AFTER = 60.0
-# Seconds to wait for a Service that was deleted, whose pods have no addresses then, and for a
-# StatefulSet that was deleted or makes pods of another revision: somebody may be at it.
+# Seconds to wait for a deleted Service, whose pods have no addresses then, and for a StatefulSet
+# that was deleted or creates pods of another revision: somebody may be repairing it.
 SERVICE_WITHIN = 60.0
 AGAIN = "with the values of the release: helm upgrade, or hvdchart restart"
 NO_ANSWER = NoAnswer("it has not responded yet")
@@ -53,7 +53,7 @@ def diagnose(
             found[worker] = Diagnosis(STALE)
         else:
             diagnosis = pod_problems.diagnose(pod)
-            # A container that does not run does not listen either: no need to say so.
+            # Omit the reason of the probe for a container that does not run: it cannot listen.
             if diagnosis.wait_seconds is None:
                 diagnosis = diagnosis._replace(reason=f"{diagnosis.reason}; {why.reason}")
             is_known = diagnosis.queued or diagnosis.wait_seconds is not None
@@ -66,7 +66,7 @@ def diagnose(
 
 
 def _broken(worker: Worker, what: str, remedy: str) -> Diagnosis:
-    """What keeps a worker from coming until somebody mends its StatefulSet."""
+    """Return a problem that lasts until somebody repairs the worker's StatefulSet."""
     reason = f"the StatefulSet {worker.stateful_set} {what}"
     return Diagnosis(reason, permanent=True, remedy=remedy, wait_seconds=SERVICE_WITHIN)
 
@@ -74,7 +74,7 @@ def _broken(worker: Worker, what: str, remedy: str) -> Diagnosis:
 def note_missing(
     decision: Decision, missing: Sequence[Worker], event: PodsListed
 ) -> Mapping[Worker, Diagnosis]:
-    """Note why these workers are missing, and since when those that somebody must mend."""
+    """Note why these workers are missing, and when each lasting problem began."""
     gathered = decision.state.gathered
     found = diagnose(decision, missing, event)
     since = {
@@ -89,7 +89,7 @@ def note_missing(
 
 
 def report_missing(decision: Decision, found: Mapping[Worker, Diagnosis]) -> None:
-    """Log why workers are missing, and let the attempt fail for a problem that lasts."""
+    """Log why workers are missing, and fail the attempt for a problem that lasts."""
     gathered = decision.state.gathered
     text = f"waiting for {_count_missing(decision, list(found))}: {'; '.join(_describe(found))}"
     if text != gathered.report or decision.now - gathered.reported_at > REPEAT_REPORT_AFTER:
@@ -111,7 +111,7 @@ def report_missing(decision: Decision, found: Mapping[Worker, Diagnosis]) -> Non
 
 
 def _is_too_few(run: Run, lasting: Collection[Worker]) -> bool:
-    """Whether a group has more workers with problems that last than it can do without."""
+    """Whether lasting problems leave a group with fewer workers than its minimum."""
     problems = Counter(worker.stateful_set for worker in lasting)
     return any(
         problems[name] > run.initial_workers[name] - run.least_workers[name]
@@ -130,7 +130,7 @@ def _count_missing(decision: Decision, missing: Sequence[Worker]) -> str:
 def missing_error(
     decision: Decision, found: Mapping[Worker, Diagnosis], what: str, kind: type[RunError]
 ) -> RunError:
-    """The end of an attempt without these workers; of this kind, unless no attempt can help."""
+    """Return the error of an attempt without these workers: `kind`, unless no attempt can help."""
     reasons = "; ".join([*_describe(found), *_remedies(found)])
     text = f"{_count_missing(decision, list(found))} {what}: {reasons}"
     if any(item.permanent for item in found.values()):
@@ -139,12 +139,12 @@ def missing_error(
 
 
 def _describe(found: Mapping[Worker, Diagnosis]) -> list[str]:
-    """A line for each reason, with its workers."""
+    """Return a line for each reason, with its workers."""
     return describe({worker: item.reason for worker, item in found.items()})
 
 
 def _remedies(found: Mapping[Worker, Diagnosis]) -> list[str]:
-    """A line for each remedy, in the order of the workers."""
+    """Return a line for each remedy, in the order of the workers."""
     remedies = dict.fromkeys(item.remedy for item in found.values() if item.remedy)
     return [f"what to do: {remedy}" for remedy in remedies]
 
@@ -164,7 +164,7 @@ def find_silent(decision: Decision) -> dict[Worker, str]:
 
 
 def announce_loss(decision: Decision, lost: Mapping[Worker, str]) -> LostWorkerError:
-    """Let the pods of lost workers be listed, to say why. Returns the problem of the attempt."""
+    """List the pods of lost workers, to explain the loss. Return the attempt's problem."""
     names = [worker.name for worker in lost]
     decision.set_launch(lost=tuple(names))
     if decision.state.run.api:
@@ -175,7 +175,7 @@ def announce_loss(decision: Decision, lost: Mapping[Worker, str]) -> LostWorkerE
 
 
 def explain_loss(decision: Decision, event: PodsListed, lost: Sequence[str]) -> None:
-    """Say which workers were lost, and what is known of their pods."""
+    """Log which workers were lost, and the state of their pods."""
     workers = [decision.state.assignment.workers[name] for name in lost]
     text = f"lost {'; '.join(_describe(diagnose(decision, workers, event)))}"
     decision.log(f"{text}: ending this attempt")

@@ -1,7 +1,7 @@
-"""What the master's loop asks for: effects, which are data.
+"""The effects that the master's loop requests. Effects are data.
 
 `decide` (rules/decide.py) turns an event (rules/events.py) and the state into effects, and
-master/run_effects.py carries these out. The answer to an effect is another event.
+master/run_effects.py carries these out. The result of an effect is another event.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from hvd_pods.common.run_events import RunEvent
 
 @dataclass(frozen=True)
 class Effect:
-    """Something to be done."""
+    """An action to carry out."""
 
 
 # Effects that report:
@@ -54,13 +54,15 @@ class ReadRecord(Effect):
 
 @dataclass(frozen=True)
 class WriteRecord(Effect):
-    """Write `data` to the record. A holder's write is refused if somebody else has changed it.
+    """Write `data` to the record.
 
-    RecordWritten, RecordChanged or RecordFailed says how it went.
+    The API server refuses a holder's write if another client has changed the record.
 
-    `holds`: this master holds the record, which each write renews. `changes`: the number of the
-    last RecordChanged that was decided about; a write with another number is dropped. `within`:
-    seconds for which the write is tried again; None for as long as any other call.
+    RecordWritten, RecordChanged or RecordFailed follows.
+
+    `holds`: this master holds the record, and each write renews the hold. `changes`: the number of
+    the last RecordChanged event that was handled; a write with another number is dropped. `within`:
+    seconds for which the write is retried; None for as long as any other call.
     """
 
     purpose: str
@@ -73,16 +75,16 @@ class WriteRecord(Effect):
 
 @dataclass(frozen=True)
 class ReadLease(Effect):
-    """Read the session's lease: a LeaseRead follows."""
+    """Read the session's lease: LeaseRead follows."""
 
 
 @dataclass(frozen=True)
 class ReadJob(Effect):
     """Read the Job: JobRead follows."""
 
-    # Seconds for which the call is tried again; None for as long as any other call.
+    # Seconds for which the call is retried; None for as long as any other call.
     within: float | None
-    # To know whether ranks may go on without this master.
+    # Read it to decide whether ranks may go on without this master.
     leaves: bool = False
 
 
@@ -91,7 +93,7 @@ class ReadJob(Effect):
 
 @dataclass(frozen=True)
 class Prepare(Effect):
-    """Let ranks and workers know an attempt's number and fence number, and prepare its launcher.
+    """Set an attempt's number and fence number for ranks and workers, and prepare its launcher.
 
     Prepared follows. `fits`: each StatefulSet gets the number of workers that the run starts with.
     """
@@ -103,14 +105,14 @@ class Prepare(Effect):
 
 @dataclass(frozen=True)
 class WatchWorkers(Effect):
-    """Ask all workers whether they answer, until StopWatching."""
+    """Probe all workers until StopWatching."""
 
     attempt: int
 
 
 @dataclass(frozen=True)
 class FreezeAddresses(Effect):
-    """Follow the workers' addresses no longer: those known now are the attempt's.
+    """Stop following the workers' addresses: the attempt keeps the present ones.
 
     `workers`: only the addresses of these, while others may still come; None for all.
     """
@@ -120,7 +122,7 @@ class FreezeAddresses(Effect):
 
 @dataclass(frozen=True)
 class LoseWorkersAfter(Effect):
-    """Notice within so many seconds, for the rest of this attempt, that a worker is silent."""
+    """Detect a silent worker within this many seconds, for the rest of this attempt."""
 
     attempt: int
     seconds: float
@@ -128,12 +130,12 @@ class LoseWorkersAfter(Effect):
 
 @dataclass(frozen=True)
 class StopWatching(Effect):
-    """Ask the workers no longer."""
+    """Stop probing the workers."""
 
 
 @dataclass(frozen=True)
 class ListPods(Effect):
-    """List the release's pods: PodsListed follows. `missing`: workers whose absence it explains."""
+    """List the release's pods: PodsListed follows. `missing`: workers to explain."""
 
     attempt: int
     missing: Sequence[str]
@@ -161,7 +163,7 @@ class ScaleUp(Effect):
 
 @dataclass(frozen=True)
 class WorkerEffect(Effect):
-    """Something to do on workers in an attempt; `addresses` says where they are from now on."""
+    """An effect on workers in an attempt; `addresses` has their addresses from now on."""
 
     attempt: int
     addresses: Mapping[str, str]
@@ -169,25 +171,26 @@ class WorkerEffect(Effect):
 
 @dataclass(frozen=True)
 class Deliver(WorkerEffect):
-    """Hand the workers of `pods` the user's code: Delivered follows."""
+    """Send the user's code to the workers of `pods`: Delivered follows."""
 
     pods: Mapping[str, Pod]
-    # First let all workers at these addresses save what another run has left in their memory.
+    # First make all workers at these addresses save the state of another run in their memory.
     saves: bool = False
-    # First look whether the ranks with this fence number have finished at one of these addresses.
+    # First check whether the ranks with this fence number have finished at one of these addresses.
     detached_fence: int = 0
-    # How many ranks that launch had.
+    # The number of ranks of that launch.
     detached_ranks: int = 0
 
 
 @dataclass(frozen=True)
 class PrepareNewcomers(WorkerEffect):
-    """Prepare workers that have come for the next launch, while this one runs: NewcomersReady
-    follows. They get the user's code, and import what the script does.
+    """Prepare new workers for the next launch, while this one runs: NewcomersReady follows.
+
+    They get the user's code, and import the script's modules.
     """
 
     pods: Mapping[str, Pod]
-    # Those of this launch, whose ranks are asked whether they keep their state.
+    # The workers of this launch: ask their ranks whether they keep their state.
     workers: Sequence[str]
 
 
@@ -198,13 +201,13 @@ class PrepareNewcomers(WorkerEffect):
 class StartLauncher(Effect):
     """Start the launcher on these workers: LauncherEnded or LauncherNotStarted follows.
 
-    One that has gone in this moment has no address.
+    A worker that has just gone has no address.
     """
 
     attempt: int
     workers: Sequence[str]
     addresses: Mapping[str, str]
-    # Seconds in which ranks that are left alone wait for another master.
+    # Seconds for which ranks without a master wait for another one.
     stay: float
 
 
@@ -217,7 +220,7 @@ class EndLauncher(Effect):
 
 @dataclass(frozen=True)
 class FindCause(Effect):
-    """Look for why the launcher ended with `code`: CauseFound follows."""
+    """Find why the launcher ended with `code`: CauseFound follows."""
 
     attempt: int
     code: int
@@ -237,20 +240,20 @@ class AskRanks(Effect):
 
     attempt: int
     workers: Sequence[str]
-    # Leave them alone if all keep their state: another master follows.
+    # Do not ask them if all keep their state: another master follows.
     may_stay: bool = False
 
 
 @dataclass(frozen=True)
 class ReleaseRanks(Effect):
-    """Answer ranks that wait to report their end."""
+    """Respond to ranks that wait to report their end."""
 
     connections: Sequence[int]
 
 
 @dataclass(frozen=True)
 class ShowStacks(Effect):
-    """Let ranks write what their Python code does to the log: StacksShown follows.
+    """Write the Python stacks of ranks to the log: StacksShown follows.
 
     `ranks`: the numbers of the ranks on each worker.
     """
@@ -261,7 +264,7 @@ class ShowStacks(Effect):
 
 @dataclass(frozen=True)
 class EndLeftovers(WorkerEffect):
-    """End what earlier attempts have left on workers that this one does not use."""
+    """End processes that earlier attempts left on workers that this attempt does not use."""
 
     workers: Sequence[str]
 
@@ -287,24 +290,24 @@ class StopProgress(Effect):
 
 @dataclass(frozen=True)
 class ScaleDown(Effect):
-    """Scale the workers to zero, or to what a test has found: WorkersScaled follows."""
+    """Scale the workers to zero, or to their number before a test: WorkersScaled follows."""
 
 
 @dataclass(frozen=True)
 class StoreResults(Effect):
-    """Let the sidecar store the results within some seconds: ResultsStored follows."""
+    """Make the sidecar store the results within `within` seconds: ResultsStored follows."""
 
     within: float
 
 
 @dataclass(frozen=True)
 class Interrupt(Effect):
-    """This pod is asked to end: calls that wait give up soon."""
+    """Make waiting calls give up soon: this pod is asked to end."""
 
 
 @dataclass(frozen=True)
 class ReleaseRecord(Effect):
-    """Give the record back with these last data: RecordReleased follows."""
+    """Release the record with this last data: RecordReleased follows."""
 
     data: Mapping[str, str]
     fence: int

@@ -1,4 +1,4 @@
-"""Rules of the end: what the Job says, whether the run is over, and what happens to the workers."""
+"""Rules of the end: the Job's state, whether the run is over, and what happens to the workers."""
 
 from __future__ import annotations
 
@@ -25,20 +25,21 @@ from hvd_pods.rules.timers import TimerKind
 # kubernetes.io/docs/concepts/workloads/controllers/job, "Pod backoff failure policy".
 FIRST_BACKOFF = 10.0
 LONGEST_BACKOFF = 360.0
-# Storing results ends this many seconds before the Job's deadline, which would fail the Job.
+# Stop storing results this many seconds before the Job's deadline: the deadline fails the Job.
 END_BEFORE = 15.0
-# What looks for workers of the next admission see: a pod that is not about to end, or no pod.
+# The result of a check for workers of the next admission: a pod that is not about to end, or no
+# pod.
 STAYS = "stays"
 NONE = "none"
-# Seconds between two looks; for which a pod must stay; in which a StatefulSet without pods makes
+# Seconds between two checks; for which a pod must stay; in which a StatefulSet without pods creates
 # some; and of its grace period that the master keeps.
 LOOK_FOR_SUCCESSORS_EVERY = 0.5
 STAYS_WITHIN = 1.0
 SUCCESSORS_WITHIN = 5.0
 KEPT_OF_GRACE = 3.0
-# Stands for a Job that the API server did not show: another attempt may follow a failure.
+# A substitute for a Job that the API server did not return: another attempt may follow a failure.
 UNREADABLE: Object = {"metadata": {}, "spec": {}}
-# Stands for a Job that somebody has deleted, and that no other one has replaced.
+# A substitute for a deleted Job that no other Job has replaced.
 DELETED: Object = {"metadata": {"deletionTimestamp": ""}, "spec": {}}
 
 
@@ -66,9 +67,9 @@ def is_over(job: Object) -> bool:
 def will_retry(job: Object, code: int, wall: float) -> bool:
     """Whether the Job makes another master after this one, which ends with `code` at `wall`.
 
-    An eviction, which does not count as a failure, looks like a deletion, which does. So this may
-    be False although another master follows: that one scales the workers up again. One that waits
-    in a queue could not, so that there each interruption is taken for a preemption.
+    An eviction does not count as a failure, but looks like a deletion, which does. So this may be
+    False although another master follows: it scales the workers up again. A master that waits in a
+    queue cannot do that: with a queue, each interruption is treated as a preemption.
     """
     if code in (0, BAD_CONFIGURATION) or failure_reason(job):
         return False
@@ -77,12 +78,12 @@ def will_retry(job: Object, code: int, wall: float) -> bool:
     is_preempted = code == InterruptedRunError.exit_code and QUEUE in annotations
     if failed >= int(job["spec"].get("backoffLimit", sys.maxsize)) and not is_preempted:
         return False
-    # If the deadline passes between two masters, none is there to scale the workers down.
+    # If the deadline passes between two masters, no master scales the workers down.
     return bool(wall + backoff(job) < deadline(job))
 
 
 def backoff(job: Object) -> float:
-    """Seconds that the Job controller waits before the next master."""
+    """Return the seconds that the Job controller waits before the next master."""
     failed = int(job.get("status", {}).get("failed", 0))
     return float(min(FIRST_BACKOFF * 2 ** min(failed, 10), LONGEST_BACKOFF))
 
@@ -94,9 +95,9 @@ def is_continued(job: Object, wall: float) -> bool:
 
 
 def deadline(job: Object) -> float:
-    """When the Job controller ends the run, in seconds since the epoch; infinite without a limit.
+    """Return when the Job controller ends the run, in seconds since the epoch, or infinity.
 
-    A Job that has not started yet has no deadline, either.
+    A Job without a limit has no deadline, and a Job that has not started has none yet.
     """
     limit = job["spec"].get("activeDeadlineSeconds")
     started = job.get("status", {}).get("startTime")
@@ -108,7 +109,8 @@ def deadline(job: Object) -> float:
 def interruption(job: Object | None, wall: float) -> RunError:
     """Return the error that explains why the master was asked to end; `job` None: it is gone.
 
-    By its exit code the Job makes another master (podFailurePolicy), whatever the launcher's was.
+    The Job creates another master for its exit code (podFailurePolicy), whatever the launcher's
+    code was.
     """
     if job is None:
         why = "the master was terminated: an upgrade or an uninstall removed its Job"
@@ -132,7 +134,7 @@ def announce(decision: Decision, problem: RunError) -> None:
 
 
 def repeat_end(decision: Decision, earlier: Mapping[str, str]) -> None:
-    """Report how this run ended before, as the record says, instead of running it again."""
+    """Report the earlier end of this run from the record, instead of running it again."""
     result = f"this run already {earlier[RecordKey.STATE].lower()} at {earlier.get(RecordKey.TIME)}"
     remedy = "to run the same values again, increment `master.generation`"
     problem: RunError | None = None
@@ -149,7 +151,7 @@ def repeat_end(decision: Decision, earlier: Mapping[str, str]) -> None:
 def finish(decision: Decision, problem: RunError | None) -> None:
     """Record how the run ended and scale the workers down, unless another master continues it.
 
-    `problem` is None for a run that has finished.
+    `problem` is None for a finished run.
     """
     state = decision.state
     code = problem.exit_code if problem else 0
@@ -164,7 +166,7 @@ def finish(decision: Decision, problem: RunError | None) -> None:
         decision.log("the workers are not scaled down: the next run of the release may use them")
         store_results(decision)
     elif problem and is_withdrawn(state.job):
-        # Nobody else would scale the workers down. The run may go on later.
+        # Only this master can scale the workers down. The run may continue later.
         decision.set_entry(RUNNING, str(problem))
         decision.write_record(END, within=None)
     elif state.is_terminating and will_retry(state.job, code, decision.wall):
@@ -180,8 +182,8 @@ def scale_down(decision: Decision) -> None:
     job = decision.state.job or UNREADABLE
     cleanup = job["metadata"].get("annotations", {}).get(CLEANUP, state.run.cleanup)
     is_wanted = cleanup == "Always" or state.problem is None or is_withdrawn(job)
-    # Whatever `cleanup` says, a suspended run has no workers; nor has one that its command has
-    # forgotten, or that was withdrawn from it.
+    # With any `cleanup`, a suspended run has no workers. Neither has a run whose command no longer
+    # renews the lease, nor a session's run that was withdrawn.
     is_forgotten = state.lease.has_ended or bool(state.lease.seconds and is_withdrawn(job))
     if (is_wanted and cleanup != "Never") or is_forgotten or job["spec"].get("suspend"):
         decision.set(are_workers_gone=True)
@@ -216,13 +218,13 @@ def store_results(decision: Decision) -> None:
 
 
 def on_results(decision: Decision, event: ResultsStored) -> None:
-    """The results are stored, or not. Neither changes how the training ended."""
+    """Note whether the results are stored. The outcome of the training stays the same."""
     state = decision.state
     problem = decision.state.problem
     decision.set(results=event.failure or STORED)
     if state.entry:
         decision.set(entry={**state.entry, RecordKey.RESULTS: decision.state.results})
-    # The release of the record, which follows, is tried for seconds only.
+    # Write this now: the following release of the record is retried only for seconds.
     decision.write_record("results", within=None)
     if not event.failure:
         decision.log("the results are stored")
@@ -234,7 +236,7 @@ def on_results(decision: Decision, event: ResultsStored) -> None:
     if problem:
         decision.log(text)
     else:
-        # The training has finished: nothing else is in the termination message.
+        # The training has finished: the termination message is otherwise empty.
         decision.do(ReportFailure(RunError(text)))
     again = InterruptedRunError(text)
     if state.is_terminating and state.job and will_retry(state.job, again.exit_code, decision.wall):
@@ -244,7 +246,7 @@ def on_results(decision: Decision, event: ResultsStored) -> None:
 
 
 def leave(decision: Decision) -> None:
-    """Give the record back and end, or wait for the session's next run."""
+    """Release the record and end, or wait for the session's next run."""
     if not _are_left(decision):
         give_back(decision)
     elif decision.state.is_terminating:
@@ -255,10 +257,10 @@ def leave(decision: Decision) -> None:
 
 
 def _are_left(decision: Decision) -> bool:
-    """Whether workers are left for the session's next run, which nobody else would end."""
+    """Whether this master must watch workers that are left for the session's next run."""
     state = decision.state
     job = state.job
-    # A lease that is known is still looked after where the Job could not be read at the end.
+    # Keep watching a known lease if the Job could not be read at the end.
     is_own = job is not None and not is_withdrawn(job)
     is_replaced = bool(state.hold.lost_to) or isinstance(state.problem, SupersededError)
     return bool(state.lease.seconds and is_own and not (is_replaced or state.are_workers_gone))
@@ -267,8 +269,8 @@ def _are_left(decision: Decision) -> bool:
 def stay(decision: Decision) -> None:
     """Wait, while the workers stay for the session's next run, until its lease has ended.
 
-    The master keeps the record, so that no other one has the workers. The Job's deadline would end
-    this pod before the lease.
+    The master keeps the record, so that no other master gets the workers. The Job's deadline would
+    end this pod before the lease.
     """
     _begin_stay(decision)
     if decision.state.lease.has_ended:
@@ -289,7 +291,7 @@ def _begin_stay(decision: Decision) -> None:
 
 
 def watch_deadline(decision: Decision, job: Object) -> None:
-    """End the stay before the deadline of the Job as it was read now."""
+    """End the stay before the deadline of the Job that was just read."""
     left = deadline(job) - decision.wall - END_BEFORE
     if left < float("inf"):
         decision.set_timer(TimerKind.STAY, decision.now + max(0.0, left))
@@ -298,15 +300,15 @@ def watch_deadline(decision: Decision, job: Object) -> None:
 
 
 def look_before_end(decision: Decision) -> None:
-    """Read the Job again before this pod, which is asked to end, takes the workers along."""
+    """Read the Job again before this terminating pod scales the workers down."""
     decision.do(ReadJob(AGAIN_RETRY_SECONDS))
 
 
 def end_terminated(decision: Decision, job: Object | None) -> None:
-    """End the stay of a pod that is asked to end: nobody else would look after the lease.
+    """End the stay of a terminating pod: no other process watches the lease.
 
-    The workers are another master's if an upgrade has taken the Job's place, or if the Job makes
-    another master that goes on with the run.
+    Leave the workers to another master if an upgrade has replaced the Job, or if the Job creates
+    another master that continues the run.
     """
     is_unfinished = isinstance(decision.state.problem, InterruptedRunError)
     if job is None or job == UNREADABLE or (is_unfinished and is_continued(job, decision.wall)):
@@ -316,7 +318,7 @@ def end_terminated(decision: Decision, job: Object | None) -> None:
 
 
 def end_stay(decision: Decision) -> None:
-    """Let the workers go that have stayed for the session's next run."""
+    """Scale down the workers that have stayed for the session's next run."""
     if decision.state.are_workers_gone:
         return
     if not decision.state.lease.has_ended:
@@ -326,15 +328,15 @@ def end_stay(decision: Decision) -> None:
 
 
 def give_back(decision: Decision) -> None:
-    """Give the record back, and end."""
+    """Release the record, and end."""
     decision.set(activity=Activity.OVER, timers={})
     decision.release_record()
 
 
 def is_preempted(decision: Decision) -> bool:
-    """Whether a queue has taken this pod's place away, and the run goes on when it has one again.
+    """Whether a queue has preempted this pod; the run continues after the next admission.
 
-    Any other interruption in a queue is taken for one.
+    With a queue, any other interruption is treated as a preemption, too.
     """
     state = decision.state
     job = state.job
@@ -344,7 +346,7 @@ def is_preempted(decision: Decision) -> bool:
 
 
 def hand_over(decision: Decision) -> None:
-    """Stay until the queue sees another pod of the run, when nothing else is left to do.
+    """Stay until the queue sees another pod of the run. This is the last task of the master.
 
     Kueue declares a run finished when all pods that it sees have ended, and the workers of a
     preempted run end at the same time, before their StatefulSet makes the first new one.
@@ -354,7 +356,7 @@ def hand_over(decision: Decision) -> None:
 
 
 def look_for_successors(decision: Decision) -> None:
-    """List the pods, as long as this pod may stay."""
+    """List the pods, if this pod may still stay."""
     state = decision.state
     if decision.now >= state.terminating_since + state.run.grace - KEPT_OF_GRACE:
         decision.do(Exit(state.problem))
@@ -363,9 +365,9 @@ def look_for_successors(decision: Decision) -> None:
 
 
 def on_successors(decision: Decision, event: PodsListed) -> None:
-    """End if a worker's pod stays, or if nobody makes any: the run has been uninstalled.
+    """End if a worker's pod stays, or if no pods are created: the run was uninstalled.
 
-    Either has to be seen for a time: a queue deletes the pods of a run one after the other.
+    Either must last for a time: a queue deletes the pods of a run one after the other.
     """
     seen = ""
     if any(map(_will_stay, event.pods.values())):

@@ -1,8 +1,8 @@
-"""What the master's loop takes: events that happened, which are data.
+"""The events that the master's loop handles. Events are data.
 
 Sources put events on one queue, and `decide` (rules/decide.py) turns an event and the state into
 effects (rules/effects.py). Workers are named by their pods. An event of an attempt has the
-attempt's number, so that one that comes too late is known.
+attempt's number, so that late events are recognized.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from hvd_pods.rules.timers import TimerKind
 class Moment(NamedTuple):
     """When an event is decided, in seconds: `now` by time.monotonic(), `wall` by time.time().
 
-    Spans and timers go by `now`. `wall` is for what others read or have written.
+    Spans and timers use `now`. `wall` is for data that other programs read or have written.
     """
 
     now: float
@@ -28,13 +28,13 @@ class Moment(NamedTuple):
 
 
 class Cause(NamedTuple):
-    """Why an attempt failed: the rank, what it met, and whether that is sure to happen again."""
+    """Why an attempt failed: the rank, its error, and whether that is sure to happen again."""
 
     who: str
     what: str
     is_sure_to_repeat: bool
-    # No attempt can succeed before somebody has changed something: at all, and unless this one had
-    # trained.
+    # No attempt can succeed until somebody changes something: in any case, and unless this attempt
+    # had trained.
     is_final: bool = False
     is_permanent: bool = False
     # The worker whose GPU is broken or needs a reset.
@@ -42,13 +42,13 @@ class Cause(NamedTuple):
 
     @property
     def text(self) -> str:
-        """The cause in one line."""
+        """Return the cause in one line."""
         return self.who + self.what
 
 
 @dataclass(frozen=True)
 class Event:
-    """Something that happened."""
+    """An event that has occurred."""
 
 
 # Events of this pod:
@@ -56,17 +56,17 @@ class Event:
 
 @dataclass(frozen=True)
 class Started(Event):
-    """This master begins."""
+    """This master has started."""
 
 
 @dataclass(frozen=True)
 class Terminated(Event):
-    """This pod is asked to end by SIGTERM, or has used up the time of `helm test`."""
+    """This pod has received SIGTERM, or the time of `helm test` is over."""
 
 
 @dataclass(frozen=True)
 class Timer(Event):
-    """The time of a timer has come (RunState.timers)."""
+    """A timer has fired (RunState.timers)."""
 
     kind: TimerKind
 
@@ -76,35 +76,35 @@ class Timer(Event):
 
 @dataclass(frozen=True)
 class RecordRead(Event):
-    """The record as the API server has it."""
+    """The record was read from the API server."""
 
     data: Mapping[str, str]
 
 
 @dataclass(frozen=True)
 class RecordWritten(Event):
-    """A write of the record has succeeded; `purpose` is that of the effect."""
+    """A write of the record has succeeded; `purpose` is the purpose of the effect."""
 
     purpose: str
 
 
 @dataclass(frozen=True)
 class RecordChanged(Event):
-    """A write was refused because somebody has changed the record: what it has now."""
+    """A write was refused because another client has changed the record; `data` is its new data."""
 
     purpose: str
     data: Mapping[str, str]
-    # How often that has happened.
+    # The number of such changes so far.
     changes: int = 0
-    # The record is that of a later release of this name.
+    # The record belongs to a later release of this name.
     is_other: bool = False
 
 
 @dataclass(frozen=True)
 class RecordFailed(Event):
-    """A call for the record has failed; `purpose` is "read" or that of the write.
+    """A call for the record has failed; `purpose` is "read" or the purpose of the write.
 
-    The other fields are those of the ApiError (cluster/kube.py).
+    The other fields are copied from the ApiError (cluster/kube.py).
     """
 
     purpose: str
@@ -115,18 +115,18 @@ class RecordFailed(Event):
 
 @dataclass(frozen=True)
 class JobRead(Event):
-    """The Job, UNREADABLE or DELETED (rules/ending.py); None if another Job has replaced it."""
+    """The Job was read, or is UNREADABLE or DELETED (rules/ending.py); None if it was replaced."""
 
     job: Object | None
     # The value of `leaves` in the ReadJob effect that this event answers.
     leaves: bool = False
-    # What the record says at this moment; None where it could not be read.
+    # The present data of the record; None if it could not be read.
     record: Mapping[str, str] | None = None
 
 
 @dataclass(frozen=True)
 class LeaseRead(Event):
-    """The Job with the session's lease; None when it could not be read."""
+    """The session's lease was read; `job` is the Job with it, None if it could not be read."""
 
     job: Object | None
 
@@ -136,14 +136,14 @@ class LeaseRead(Event):
 
 @dataclass(frozen=True)
 class AttemptDue(Event):
-    """Follows a decision: make an attempt, the first or another one."""
+    """A decision causes an attempt, the first or another one."""
 
 
 @dataclass(frozen=True)
 class AttemptOver(Event):
-    """The attempt is over, without a problem when the training has finished.
+    """The attempt is over; `problem` is None if the training has finished.
 
-    It follows a decision.
+    A decision causes this event.
     """
 
     problem: RunError | None
@@ -151,7 +151,7 @@ class AttemptOver(Event):
 
 @dataclass(frozen=True)
 class EndReached(Event):
-    """Follows a decision: this master ends, and leaves record and workers as they are."""
+    """A decision ends this master, and leaves record and workers as they are."""
 
     problem: RunError
 
@@ -161,7 +161,7 @@ class EndReached(Event):
 
 @dataclass(frozen=True)
 class AttemptEvent(Event):
-    """Something that happened in an attempt; `attempt` is its number."""
+    """An event in an attempt; `attempt` is its number."""
 
     attempt: int
 
@@ -175,7 +175,7 @@ class Prepared(AttemptEvent):
 
 @dataclass(frozen=True)
 class WorkerAnswers(AttemptEvent):
-    """A worker's agent answers, as one of this run."""
+    """A worker's agent answers as an agent of this run."""
 
     worker: str
     pod: Pod
@@ -187,7 +187,7 @@ class WorkerProblem(AttemptEvent):
 
     worker: str
     why: NoAnswer
-    # Seconds since it was heard, 0 for a worker that has not answered yet.
+    # Seconds since its last response, 0 for a worker that has not answered yet.
     silent: float = 0.0
     # Every other worker with an open connection is silent, too.
     all_workers_silent: bool = False
@@ -195,19 +195,19 @@ class WorkerProblem(AttemptEvent):
 
 @dataclass(frozen=True)
 class WorkerGone(AttemptEvent):
-    """A worker has no address any more, or another one: its pod ends, or is another pod."""
+    """A worker's address was removed or has changed: its pod ends, or is another pod."""
 
     worker: str
 
 
 @dataclass(frozen=True)
 class PodsListed(AttemptEvent):
-    """The release's pods by name, and what the API server says of the StatefulSets without some."""
+    """The release's pods were listed, with the problems of StatefulSets that lack pods."""
 
     pods: Mapping[str, Object] = field(default_factory=dict)
     # Why the newest pod of a StatefulSet was not created; empty for no known reason.
     refusals: Mapping[str, str] = field(default_factory=dict)
-    # StatefulSets without some that do not exist.
+    # StatefulSets that lack pods because they do not exist.
     gone: Sequence[str] = ()
     # Why the pods could not be read.
     problem: str = ""
@@ -215,20 +215,20 @@ class PodsListed(AttemptEvent):
 
 @dataclass(frozen=True)
 class Delivered(AttemptEvent):
-    """These workers have the user's code; `problem` is why others do not."""
+    """These workers have the user's code; `problem` explains why others do not."""
 
     workers: Sequence[str]
     problem: RunError | None = None
-    # All ranks that the master before this one has started have ended with 0.
+    # All ranks of the previous master have ended with 0.
     is_finished: bool = False
 
 
 @dataclass(frozen=True)
 class NewcomersReady(AttemptEvent):
-    """These workers could have ranks at once; `problem` is why others could not.
+    """These workers are ready for ranks; `problem` explains why others are not.
 
-    `is_kept`: all ranks keep their state in memory (library/keep), so that no step is lost when
-    they are ended.
+    `is_kept`: all ranks keep their state in memory (library/keep), so that ending them loses no
+    step.
     """
 
     workers: Sequence[str]
@@ -258,10 +258,11 @@ class LauncherNotStarted(AttemptEvent):
 
 @dataclass(frozen=True)
 class CauseFound(AttemptEvent):
-    """Why the launcher failed, as far as its output and the ranks' notices say it.
+    """The cause of the launcher's failure, as far as its output and the ranks' notices show it.
 
     `key_problem`: why a worker has refused this master's keys, or the master a worker's.
-    `binding_problem`: why a worker cannot bind its ranks. Both are empty where nothing says so.
+    `binding_problem`: why a worker cannot bind its ranks. Both are empty if there is no evidence of
+    it.
     """
 
     cause: Cause | None
@@ -273,7 +274,7 @@ class CauseFound(AttemptEvent):
 
 @dataclass(frozen=True)
 class RankMissing(AttemptEvent):
-    """Horovod's first rank says that a rank has not joined `what` for `seconds`."""
+    """Horovod's first rank reports that a rank has not joined `what` for `seconds`."""
 
     rank: int
     what: str
@@ -284,7 +285,7 @@ class RankMissing(AttemptEvent):
 class NoticeTaken(AttemptEvent):
     """A worker or a rank has sent a notice (common/notices.py).
 
-    `connection` is the number of the one that waits for an answer, 0 where none does.
+    `connection` is the number of the connection that waits for a response, 0 if none waits.
     """
 
     notice: Mapping[str, Any]
@@ -293,7 +294,7 @@ class NoticeTaken(AttemptEvent):
 
 @dataclass(frozen=True)
 class RanksAsked(AttemptEvent):
-    """`number` ranks were asked to end; with `go_on`, none was asked, and all go on."""
+    """`number` ranks were asked to end; with `go_on`, no rank was asked, and all go on."""
 
     number: int
     go_on: bool = False
@@ -301,9 +302,9 @@ class RanksAsked(AttemptEvent):
 
 @dataclass(frozen=True)
 class StacksShown(AttemptEvent):
-    """The stacks of stalled ranks are in the log, as far as their workers have answered.
+    """The stacks of stalled ranks are in the log, if their workers have responded.
 
-    `places`: ranks, each with where its script is.
+    `places`: ranks, each with the place of its script.
     """
 
     places: Sequence[tuple[int, str]] = ()
@@ -311,7 +312,7 @@ class StacksShown(AttemptEvent):
 
 @dataclass(frozen=True)
 class ProgressReported(AttemptEvent):
-    """A rank has reported its progress, as common/metrics.py has parsed it."""
+    """A rank has reported its progress; common/metrics.py has parsed it."""
 
     progress: Mapping[str, Any]
 
@@ -326,24 +327,24 @@ class ProgressStopped(AttemptEvent):
 
 @dataclass(frozen=True)
 class WorkersScaled(Event):
-    """Workers were scaled down, or the log says which were not."""
+    """The workers were scaled down, or the log names the failures."""
 
 
 @dataclass(frozen=True)
 class ResultsStored(Event):
-    """The sidecar has stored the results; `failure` says why it has not, else it is empty."""
+    """The sidecar has stored the results; `failure` is the reason if it has not, else empty."""
 
     failure: str
 
 
 @dataclass(frozen=True)
 class RecordReleased(Event):
-    """The record was given back, or the API server did not take it in time."""
+    """The record was released, or the API server did not accept the release in time."""
 
 
 @dataclass(frozen=True)
 class InternalError(Event):
-    """Something failed that should not: its traceback."""
+    """A defect of the master has raised an exception; `traceback` is its traceback."""
 
     traceback: str
 

@@ -1,9 +1,9 @@
 """Rules of the workers: which ones an attempt uses, which are missing and why, which are lost.
 
-A run has a number of workers in each group. It begins as soon as so many of a group answer,
-whichever these are, and leaves the others without ranks: spares. After a failure the next attempt
-chooses again, so that a spare takes the place of a worker that is gone. A run whose groups have a
-minimum begins without workers that do not come, and takes them later (rules/growing.py).
+A run has a number of workers in each group. It begins as soon as that number of each group answers,
+in any combination. The other workers get no ranks: they are spares. After a failure the next
+attempt chooses again, so that a spare replaces a lost worker. A run whose groups have a minimum
+begins without missing workers, and adds them later (rules/growing.py).
 """
 
 from __future__ import annotations
@@ -27,15 +27,14 @@ from hvd_pods.rules.worker_names import (
 )
 
 # Seconds until the pods of missing workers are read: soon at first, because an upgrade may have
-# left pods that will never answer; then seldom, because each is a request to the API server.
+# left pods that will never answer; then rarely, because each read is a request to the API server.
 FIRST_REPORT_AFTER = 1.0
 REPORT_EVERY = 5.0
-# Seconds in which all workers have to answer whose ranks may have finished without a master.
+# Timeout in seconds for the answers of all workers whose ranks may have finished without a master.
 LEFT_WITHIN = 5.0
-# Seconds for which workers that answered in the attempt before are waited for, when there are
-# enough others.
+# Seconds to wait for workers that answered in the previous attempt, when there are enough others.
 MISS_WITHIN = 3.0
-# Seconds between two looks at pods while ranks train without them.
+# Seconds between two reads of pods while ranks train without them.
 LOOK_EVERY = 60.0
 # Factor on launch.lostAfterSeconds while all workers are silent: the master itself may be offline.
 MASTER_OFFLINE_FACTOR = 5
@@ -50,9 +49,10 @@ def begin(decision: Decision) -> None:
 
 
 def expect(state: RunState) -> Gathered:
-    """What the attempt after the present one may count on: workers that should answer at once.
+    """Return the state for the next attempt: the workers that should answer at once.
 
-    Those of the present attempt that still answer, or of the one that another master has left.
+    These are workers of the present attempt that still answer, or of the attempt that another
+    master has left.
     """
     before = state.attempt
     if before.launch:
@@ -67,13 +67,13 @@ def expect(state: RunState) -> Gathered:
 
 
 def lose_patience(decision: Decision) -> None:
-    """Begin without the workers that are missing, where the run can do without them."""
+    """Begin without the missing workers, if the run has enough others."""
     decision.set_gathered(patience=0.0)
     start_if_possible(decision)
 
 
 def _note_enough(decision: Decision) -> None:
-    """There are as many workers as the run can do with: wait for the others for some time."""
+    """Start the wait for the other workers when the run has its minimum."""
     state = decision.state
     is_new = state.activity == Activity.GATHERING and TimerKind.SHRINK not in state.timers
     gathered = state.gathered
@@ -82,9 +82,9 @@ def _note_enough(decision: Decision) -> None:
 
 
 def _find_usable(state: RunState) -> Mapping[str, Pod]:
-    """The workers that answer; of those whose GPU has failed, as many as the others are too few.
+    """Return the workers that answer, with broken GPUs only as far as the others are too few.
 
-    While workers are waited for that should answer, the others may be enough yet.
+    While the attempt waits for expected workers, there may still be enough without broken ones.
     """
     run = state.run
     answering = state.gathered.answering
@@ -106,14 +106,14 @@ def _find_usable(state: RunState) -> Mapping[str, Pod]:
 
 
 def _orphan_fence(state: RunState) -> int:
-    """The fence number of the orphaned launch; 0 if another one has begun."""
+    """Return the fence number of the orphaned launch; 0 if another one has begun."""
     return 0 if state.used_workers else state.detached_fence
 
 
 def _has_other_state(state: RunState) -> bool:
-    """Whether workers may have another run's state in memory, which this run's ranks remove.
+    """Whether workers may have another run's state in memory: this run's ranks remove it.
 
-    Ranks that this Job has started before have. Without a record, nothing shows other runs.
+    Earlier ranks of this Job have removed it. Without a record, other runs are unknown.
     """
     is_first = state.hold.is_held and not state.hold.data.get(RecordKey.RUN)
     return not (state.was_training or is_first)
@@ -127,7 +127,7 @@ def extend_deadline(decision: Decision) -> None:
 
 
 def on_answer(decision: Decision, event: WorkerAnswers) -> None:
-    """A worker answers: it may be the last one that was missing."""
+    """A worker answers: it may be the last missing one."""
     gathered = decision.state.gathered
     reasons = {name: why for name, why in gathered.reasons.items() if name != event.worker}
     answering = {**gathered.answering, event.worker: event.pod}
@@ -140,7 +140,7 @@ def on_answer(decision: Decision, event: WorkerAnswers) -> None:
 
 
 def on_problem(decision: Decision, event: WorkerProblem) -> None:
-    """A worker does not answer. One that did is lost when it has been silent for long."""
+    """A worker does not answer. A worker that answered before is lost after a long silence."""
     gathered = decision.state.gathered
     limit = decision.state.lost_after
     decision.set_gathered(reasons={**gathered.reasons, event.worker: event.why})
@@ -159,7 +159,7 @@ def on_problem(decision: Decision, event: WorkerProblem) -> None:
 
 
 def on_gone(decision: Decision, event: WorkerGone) -> None:
-    """A worker's pod ends, or is another one now: it no longer counts among those that answer."""
+    """A worker's pod ends or was replaced: the worker no longer answers."""
     _drop(decision, event.worker)
     reasons = decision.state.gathered.reasons
     decision.set_gathered(reasons={n: why for n, why in reasons.items() if n != event.worker})
@@ -196,8 +196,8 @@ def start_if_possible(decision: Decision) -> None:
     if choosing.count_missing_workers(run, chosen):
         decision.do(FreezeAddresses([*chosen]))
     else:
-        # Another master may replace the workers while this one ends: it must not do the same. And
-        # a pod that is to end still trains until its grace period is over.
+        # Another master may replace the workers while this one ends: this one must not do the same.
+        # Also, a terminating pod still trains until its grace period is over.
         decision.clear_timers(TimerKind.PODS)
         decision.do(FreezeAddresses())
     decision.set(activity=Activity.DELIVERING)
@@ -214,7 +214,7 @@ def start_if_possible(decision: Decision) -> None:
 def is_enough(decision: Decision) -> bool:
     """Whether the attempt can start with the workers that answer.
 
-    Until the timer "resume", all workers are waited for whose ranks may have finished.
+    Until the timer "resume", wait for all workers whose ranks may have finished.
     """
     state = decision.state
     run = state.run
@@ -226,14 +226,14 @@ def is_enough(decision: Decision) -> bool:
 
 
 def _may_shrink(state: RunState) -> bool:
-    """Whether the attempt need not wait for the workers that are missing, if others are enough."""
+    """Whether the attempt may start without the missing workers, if there are enough others."""
     gathered = state.gathered
     is_complete = gathered.expected is not None and gathered.expected <= gathered.answering.keys()
     return is_complete or not gathered.patience
 
 
 def list_pods(decision: Decision) -> None:
-    """Look at the pods of missing workers, unless that is under way."""
+    """List the pods of missing workers, unless a list is already requested."""
     state = decision.state
     if not replacing.may_replace_pods(state):
         return
@@ -255,7 +255,7 @@ def list_pods(decision: Decision) -> None:
 
 
 def on_pods(decision: Decision, event: PodsListed) -> None:
-    """The pods were listed: replace those in the way, and say why workers are missing, or lost."""
+    """The pods were listed: replace those in the way, and explain missing or lost workers."""
     state = decision.state
     decision.set_gathered(is_listing=False)
     launch = state.attempt.launch
@@ -273,9 +273,9 @@ def _scale_up(decision: Decision, event: PodsListed) -> None:
     """Scale up the StatefulSets without the pods of missing workers.
 
     An attempt that expected to be the last one scaled them to 0, and then another attempt was made:
-    after an eviction, which does not count as a failure, or a roll-back. Or the API server was away
-    when the attempt began. A run that ends or trains leaves them alone: it may be the suspension of
-    the run that took them away.
+    after an eviction, which does not count as a failure, or a roll-back. Or the API server was
+    unavailable when the attempt began. A run that ends or trains does not scale them: a suspension
+    of the run may have removed the pods.
     """
     run = decision.state.run
     missing = choosing.find_missing(run, decision.state.gathered.answering)
@@ -288,7 +288,7 @@ def _scale_up(decision: Decision, event: PodsListed) -> None:
 
 
 def _report_missing(decision: Decision, event: PodsListed) -> None:
-    """Say why workers are missing, which are waited for longer where they are queued."""
+    """Report why workers are missing; wait longer for queued ones."""
     missing = choosing.find_missing(decision.state.run, decision.state.gathered.answering)
     if not missing:
         return
@@ -300,14 +300,14 @@ def _report_missing(decision: Decision, event: PodsListed) -> None:
 
 
 def time_out(decision: Decision) -> None:
-    """No further worker has come in a whole time-out: fail, with the reasons of those missing."""
+    """No worker has come within the timeout: fail, with the reasons of the missing workers."""
     state = decision.state
     has_least = choosing.has_least(state.run, state.gathered.answering)
     if state.activity == Activity.GATHERING and has_least:
         lose_patience(decision)
         return
     if state.activity != Activity.GATHERING or is_enough(decision):
-        # Where only the launcher is not prepared yet, that takes its own time.
+        # If only the launcher is not prepared yet, its preparation has its own timeout.
         return
     missing = choosing.find_missing(state.run, state.gathered.answering)
     found = {

@@ -1,8 +1,8 @@
-"""Rules of a run that goes on with fewer workers: it takes those that come while it trains.
+"""Rules of a run that goes on with fewer workers: it adds new workers while it trains.
 
-The launch is ended and the next one begins at once, on more workers. The ranks go on from what they
-keep in memory (library/keep); of a script that keeps nothing, the launch is not ended. Meanwhile
-the new workers are prepared, so that the ranks stop for as long as a restart of them takes.
+The master ends the launch and begins the next one at once, on more workers. The ranks continue from
+their state in memory (library/keep). If a script keeps no state, the launch is not ended. The
+master first prepares the new workers, so that the ranks stop only for a restart.
 """
 
 from __future__ import annotations
@@ -19,20 +19,20 @@ from hvd_pods.rules.state import Activity, Decision
 from hvd_pods.rules.timers import TimerKind
 from hvd_pods.rules.worker_names import format_workers
 
-# Seconds for which a worker has to answer before ranks are ended for it: others may come with it.
+# Seconds for which a new worker must answer before ranks are ended for it: others may come, too.
 SETTLE = 3.0
 # Seconds between two launches that begin because workers have come. They are doubled, up to the
-# last number, each time that a worker is lost within twice as many seconds: one that comes and goes
-# again and again must not stop the training.
+# last number, each time that a worker is lost within twice as many seconds: a worker that comes and
+# goes repeatedly must not stop the training.
 GROW_EVERY = 30.0
 LONGEST_PAUSE = 600.0
-# Seconds until workers that could not be prepared are tried again. Ranks that have not kept a state
-# yet are asked after SETTLE, then after twice as long, up to these seconds.
+# Seconds until the next try to prepare workers after a failure. Ranks without a kept state are
+# asked again after SETTLE, then after twice as long, up to these seconds.
 AGAIN_AFTER = 30.0
 
 
 def note_size(decision: Decision) -> None:
-    """Say that the ranks start on another number of workers than before."""
+    """Report that the ranks start on another number of workers than before."""
     state = decision.state
     launch = state.attempt.launch
     run = decision.state.run
@@ -53,7 +53,7 @@ def note_size(decision: Decision) -> None:
 
 
 def look(decision: Decision) -> None:
-    """Workers have come or gone: wait a moment for those that could have ranks."""
+    """Workers have come or gone: wait a moment for new workers that could have ranks."""
     if not find_newcomers(decision):
         decision.clear_timers(TimerKind.GROW)
     elif TimerKind.GROW not in decision.state.timers:
@@ -64,7 +64,7 @@ def look(decision: Decision) -> None:
 
 
 def find_newcomers(decision: Decision) -> Mapping[str, Pod]:
-    """The workers that answer and that the launch lacks; none while it cannot be ended for them."""
+    """Return the new workers that the launch lacks; none while it cannot be ended for them."""
     state = decision.state
     run = decision.state.run
     launch = state.attempt.launch
@@ -97,7 +97,7 @@ def prepare(decision: Decision) -> None:
 
 
 def on_ready(decision: Decision, event: NewcomersReady) -> None:
-    """The workers are prepared: end the launch, so that the next one has them."""
+    """The workers are prepared: end the launch, so that the next launch uses them."""
     if decision.state.activity != Activity.TRAINING or not decision.state.attempt.launch:
         return
     decision.set_launch(is_growing=False)
@@ -109,7 +109,7 @@ def on_ready(decision: Decision, event: NewcomersReady) -> None:
     if event.problem:
         replacing.log_once(decision, f"{event.problem}; trying again in {AGAIN_AFTER:.0f} s")
     elif names and not event.is_kept:
-        # They may have begun a moment ago.
+        # The ranks may have just started.
         refusals = decision.state.attempt.launch.refusals
         after = min(SETTLE * 2**refusals, AGAIN_AFTER)
         decision.set_launch(refusals=refusals + 1)

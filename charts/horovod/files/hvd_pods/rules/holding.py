@@ -1,13 +1,13 @@
-"""Rules of the record: which master controls the workers, and what the record says of this run.
+"""Rules of the record: which master controls the workers, and this run's entry in the record.
 
 The record is a ConfigMap of the release that outlives the run's Job. Two masters of a release can
-exist at once: of two runs, where nothing prunes the earlier Job, or of one run, when a node does
-not answer and its pod was given up. The holder writes its name into the record and renews it.
-Another master waits, and takes the record over when the holder has given it back or has not renewed
-it. Each time, the fence number grows: workers refuse a lower one (worker/fence.py). That
-protects them even from a master that cannot reach the API server and does not know yet that it was
-replaced. The record also keeps a run that has ended from being repeated, when manifests are applied
-again (an upgrade, a roll-back, a GitOps tool).
+exist at once: masters of two runs, if the earlier Job is not pruned, or masters of one run, if a
+node does not respond and its pod was given up. The holder writes its name into the record and
+renews it. Another master waits, and takes over the record when the holder has released it or has
+not renewed it. Each takeover increases the fence number: workers refuse a lower one
+(worker/fence.py). That protects them even from a master that cannot reach the API server and does
+not know yet that it was replaced. The record also keeps a run that has ended from being repeated,
+when manifests are applied again (an upgrade, a roll-back, a GitOps tool).
 """
 
 from __future__ import annotations
@@ -40,11 +40,11 @@ from hvd_pods.rules.worker_names import read_workers
 # waiting master measures them by its own clock.
 RENEW_EVERY = 10.0
 EXPIRES_AFTER = 30.0
-# Seconds between two looks at a record that another master holds.
+# Seconds between two reads of a record that another master holds.
 LOOK_EVERY = 1.0
-# Seconds for which the training waits for the record to be written. It then begins all the same.
+# Seconds for which the training waits for the record to be written. It then begins without that.
 TAKE_RETRY_SECONDS = 10.0
-# More than the attempts that a holder makes whose fence numbers cannot be written to the record.
+# More than the number of attempts of a holder that cannot write its fence numbers to the record.
 MOST_UNWRITTEN = 1000
 # Milliseconds by which a fence number of the record may be ahead of this clock. Workers accept
 # more, so that they accept the next one, too, when their clocks are behind.
@@ -60,7 +60,7 @@ RENEW = "renew"
 
 
 def begin(decision: Decision, event: Started) -> None:
-    """Take the record, or begin at once where this master has no access to the API."""
+    """Take the record, or begin at once if this master has no access to the API."""
     if decision.state.run.api:
         decision.do(ReadRecord())
     else:
@@ -114,7 +114,7 @@ def look(decision: Decision, event: RecordRead | RecordChanged) -> None:
 
 
 def hold(decision: Decision, data: Mapping[str, str]) -> None:
-    """Go on as the holder of a record that has these data: repeat how the run ended, or run."""
+    """Continue as the holder of a record with this data: report how the run ended, or run."""
     state = decision.state
     assignment = decision.state.assignment
     run = decision.state.run
@@ -126,7 +126,7 @@ def hold(decision: Decision, data: Mapping[str, str]) -> None:
         progress = Progress(losses=read_progress(data).losses)
         decision.set(attempts=attempts, failures=failures, launches=attempts, progress=progress)
     was_training = bool(run.api) and data.get(RecordKey.TRAINED) == assignment.uid
-    # The record does not say whether the command had reached a worker: it may have.
+    # The record does not show whether the command had reached a worker: assume that it had.
     decision.set(was_training=was_training, has_reached=was_training)
     if decision.state.was_training:
         decision.set(detached_fence=number(data.get(RecordKey.LAUNCHED)))
@@ -143,7 +143,7 @@ def hold(decision: Decision, data: Mapping[str, str]) -> None:
 
 
 def on_written(decision: Decision, event: RecordWritten) -> None:
-    """The record is held, was renewed or has the end of the run."""
+    """The record was taken or renewed, or contains the end of the run."""
     decision.set_hold(trouble="")
     if event.purpose == TAKE:
         decision.set_hold(is_held=True)
@@ -155,18 +155,19 @@ def on_written(decision: Decision, event: RecordWritten) -> None:
 
 
 def on_changed(decision: Decision, event: RecordChanged) -> None:
-    """Somebody else has changed the record: another master, which has taken it, or a person."""
+    """Another client has changed the record: another master, which has taken it, or a person."""
     decision.set_hold(changes=event.changes)
     if decision.state.activity == Activity.OVER:
         return
     if event.is_other:
-        # What this master would write about its run, the next one would take for its own.
+        # Do not write: the next master would read an entry of this run as its own.
         lose(decision, LATER_RELEASE)
         return
     if event.purpose == TAKE:
         look(decision, event)
         return
-    # Another master that has taken it has a higher number, also when it has given it back since.
+    # Another master that has taken the record has a higher number, even if it has released it
+    # since.
     if fence_of(event.data, decision.wall) <= decision.state.hold.fence:
         if event.purpose == RENEW:
             decision.set_hold(is_renewing=False)
@@ -178,7 +179,7 @@ def on_changed(decision: Decision, event: RecordChanged) -> None:
 
 
 def look_again(decision: Decision, data: Mapping[str, str] | None) -> None:
-    """Look who has the record, before a failure is counted or workers are scaled.
+    """Check the holder of the record before counting a failure or scaling workers.
 
     A worker that serves a newer master refuses this one before this one has seen the record. `data`
     is None where it could not be read.
@@ -202,10 +203,10 @@ def lose(decision: Decision, holder: str) -> None:
     elif activity == Activity.JUDGING or (
         activity == Activity.CONCLUDING and attempt.launch and not attempt.problem
     ):
-        # A training that has finished is a success, whoever has the workers now.
+        # A finished training is a success, whichever master has the workers now.
         return
     elif activity in (Activity.FINISHING, Activity.STAYING):
-        # The training has ended as it has; what is left is the other master's.
+        # The result of the training is final; the other master does the rest.
         decision.set(activity=Activity.OVER, timers={})
         decision.release_record()
     elif activity != Activity.STORING:
@@ -213,12 +214,12 @@ def lose(decision: Decision, holder: str) -> None:
 
 
 def superseded(holder: str) -> RunError:
-    """The end of a master that was replaced by another one."""
+    """Return the error of a master that was replaced by another one."""
     return SupersededError(f"{holder} has taken the workers over from this master")
 
 
 def on_failed(decision: Decision, event: RecordFailed) -> None:
-    """A call for the record has failed: go on without it where that is safe."""
+    """A call for the record has failed: continue without it if that is safe."""
     if event.purpose == "read":
         if event.status not in (403, 404):
             why = f"cannot read which master controls the workers: {event.message}"
@@ -236,13 +237,14 @@ def on_failed(decision: Decision, event: RecordFailed) -> None:
             decision.log(f"cannot write the record of this run: {event.message}")
         decision.set_hold(is_renewing=False, trouble=event.message)
         if event.purpose == END and decision.state.activity == Activity.FINISHING:
-            # Only the holder scales its workers; one that never held the record has no other sign.
+            # Only the holder scales its workers. A master that never held the record has no other
+            # evidence.
             decision.set_hold(is_end_unconfirmed=decision.state.hold.is_held)
             decision.do(ReadJob(AGAIN_RETRY_SECONDS))
 
 
 def renew(decision: Decision) -> None:
-    """Renew the hold, unless the renewal before is still under way."""
+    """Renew the hold, unless the previous renewal is still in progress."""
     if not decision.state.hold.is_renewing:
         decision.set_hold(is_renewing=True)
         decision.write_record(RENEW)
@@ -253,14 +255,14 @@ def _continue_without(decision: Decision, message: str) -> None:
     """Run without holding the record, which cannot be written for this reason."""
     decision.log(f"cannot hold the record: {message}; the workers accept the newest master")
     decision.set_hold(fence=new_fence(0, decision.wall))
-    # What was read of it counts, although it cannot be written.
+    # Use the data that was read, although the record cannot be written.
     hold(decision, decision.state.hold.data)
 
 
 def _is_free(decision: Decision, data: Mapping[str, str]) -> bool:
-    """Whether nobody holds the record, or a pod of this very Job that has ended.
+    """Whether the record has no holder, or an ended pod of this Job holds it.
 
-    The Job controller starts a pod when the one before has ended (podReplacementPolicy).
+    The Job controller starts a pod only after the previous one has ended (podReplacementPolicy).
     """
     assignment = decision.state.assignment
     holder = data.get(RecordKey.HOLDER)
@@ -269,10 +271,11 @@ def _is_free(decision: Decision, data: Mapping[str, str]) -> bool:
 
 
 def has_ended(run: Run, data: Mapping[str, str], uid: str) -> bool:
-    """Whether the record says that there is nothing left to do for this run.
+    """Whether this run has ended, according to the record.
 
-    A run that finished is never repeated. A run that failed is tried again with other settings, and
-    by its own Job (`uid`), whose last attempt may have expected that no other one would follow.
+    A run that finished is never repeated. A run that failed is repeated with other settings, and by
+    its own Job (`uid`): that Job's last attempt may have expected that no other attempt would
+    follow.
     """
     if data.get(RecordKey.RUN) != run.id:
         return False
@@ -282,17 +285,17 @@ def has_ended(run: Run, data: Mapping[str, str], uid: str) -> bool:
 
 
 def new_fence(last: int, wall: float) -> int:
-    """Return a number greater than the last one, also where no record has that: the time."""
+    """Return a number greater than the last one, even if no record has that: the time."""
     return max(last + 1, int(wall * 1000))
 
 
 def number(text: str | None) -> int:
-    """A number of the record, which may have been edited by hand; 0 for anything else."""
+    """Parse a number of the record, which may have been edited by hand; 0 for any other text."""
     return parse_count(text or "", LARGEST) or 0
 
 
 def fence_of(data: Mapping[str, str], wall: float) -> int:
-    """The fence number of a record; 0 for one that no master has written: workers refuse it."""
+    """Return a record's fence number; 0 for one that no master has written: workers refuse it."""
     fence = number(data.get(RecordKey.FENCE))
     return fence if fence <= wall * 1000 + MOST_AHEAD else 0
 
@@ -304,5 +307,5 @@ def describe_holder(data: Mapping[str, str]) -> str:
 
 
 def renewal(data: Mapping[str, str]) -> str:
-    """Return what changes with each renewal, and with each holder."""
+    """Return a text that changes with each renewal and each holder."""
     return f"{data.get(RecordKey.HOLDER)} {data.get(RecordKey.FENCE)} {data.get(RecordKey.RENEWED)}"

@@ -1,11 +1,11 @@
-"""Rules of a session's lease: what a command has forgotten is ended.
+"""Rules of a session's lease: the master ends a run whose command is gone.
 
-`hvdchart dev`, `debug`, `bench` and `launch` remove what they have installed. A command that is
-killed, or whose machine sleeps, cannot. So it renews a lease, an annotation of the Job, as long as
-it runs, and this master ends a run whose lease was not renewed in its time: it stops the training
-and scales the workers to zero. It counts by its own clock, from when it has seen the last change:
-the clocks of both machines may differ. While it cannot read the Job, it does not count, because
-the command may not reach the API server then, either.
+`hvdchart dev`, `debug`, `bench` and `launch` remove the releases that they have installed. A
+command that is killed, or whose machine sleeps, cannot do that. A running command renews a lease,
+an annotation of the Job. If the lease is not renewed in time, this master ends the run: it stops
+the training and scales the workers to zero. It measures the time by its own clock, from the last
+change that it has seen: the clocks of both machines may differ. While it cannot read the Job, it
+does not count the time, because the command may not reach the API server then, either.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from hvd_pods.rules.events import AttemptOver, LeaseRead
 from hvd_pods.rules.state import Activity, Decision
 from hvd_pods.rules.timers import TimerKind
 
-# Looks in the time of a lease, and the seconds between two of them at most.
+# Reads in the time of a lease, and the maximum number of seconds between two reads.
 LOOKS = 20
 LOOK_EVERY = 30.0
 LONGEST = 604_800
 
 
 def seconds_of(job: Object) -> int:
-    """How long the Job's lease lasts; 0 without one."""
+    """Return the duration of the Job's lease in seconds; 0 without one."""
     return parse_count(job["metadata"].get("annotations", {}).get(LEASE, ""), LONGEST) or 0
 
 
@@ -61,7 +61,7 @@ def on_read(decision: Decision, event: LeaseRead) -> None:
         return
     seconds = float(seconds_of(event.job))
     if not seconds:
-        # An upgrade has made an ordinary run of it.
+        # An upgrade has removed the lease.
         decision.set_lease(seconds=0.0, note="")
         if decision.state.activity == Activity.STAYING:
             ending.give_back(decision)
@@ -75,12 +75,13 @@ def on_read(decision: Decision, event: LeaseRead) -> None:
     else:
         _look_later(decision)
         if decision.state.activity == Activity.STAYING:
-            # It may not have been read at the end, and an upgrade may have changed it.
+            # The Job may not have been read at the end, and an upgrade may have changed the
+            # deadline.
             ending.watch_deadline(decision, event.job)
 
 
 def _end(decision: Decision) -> None:
-    """End the run, and let its workers go."""
+    """End the run; its workers are then scaled down."""
     seconds = decision.state.lease.seconds
     text = (
         f"nobody has renewed the lease of its session for {seconds:.0f} s "
@@ -98,7 +99,7 @@ def _end(decision: Decision) -> None:
         decision.then(AttemptOver(problem))
     elif activity == Activity.STAYING:
         ending.end_stay(decision)
-    # Otherwise the run is about to end, and looks at the lease then.
+    # Otherwise the run is about to end, and checks the lease then.
 
 
 def _look_later(decision: Decision) -> None:
@@ -107,5 +108,5 @@ def _look_later(decision: Decision) -> None:
 
 
 def _renewal(job: Object) -> str:
-    """What changes with each renewal."""
+    """Return a text that changes with each renewal."""
     return str(job["metadata"].get("annotations", {}).get(RENEWED, ""))

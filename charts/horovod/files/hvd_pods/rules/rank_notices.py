@@ -23,14 +23,14 @@ from hvd_pods.rules.stall_state import Stall
 from hvd_pods.rules.state import Decision
 from hvd_pods.rules.timers import TimerKind
 
-# Notices of a kind that are kept: training code can send them without end.
+# The maximum number of kept notices of each kind: training code can send them without limit.
 MOST_NOTICES = 10_000
 
 Notice = Mapping[str, Any]
 
 
 def on_notice(decision: Decision, event: NoticeTaken) -> None:
-    """A worker or a rank has sent a notice, whose kind says what about."""
+    """Handle a notice of a worker or a rank by its kind."""
     if decision.state.attempt.launch is None:
         if event.connection:
             decision.do(ReleaseRanks([event.connection]))
@@ -63,7 +63,7 @@ def note_idle(decision: Decision, notice: Notice, connection: int) -> None:
 
 
 def note_kept(decision: Decision, notice: Notice, connection: int) -> None:
-    """A rank keeps its state in memory: when all do, a silent worker is lost sooner."""
+    """A rank keeps its state in memory: when all ranks do, a silent worker is lost sooner."""
     rank = _rank_of(notice)
     is_made_up = not 0 <= rank < decision.state.ranks
     if is_made_up or _starts_ranks_itself(decision):
@@ -98,7 +98,7 @@ def note_finished(decision: Decision, notice: Notice, connection: int) -> None:
 
 
 def note_ended(decision: Decision, notice: Notice, connection: int) -> None:
-    """The script of a rank that was asked to end has ended; the rank may wait for an answer."""
+    """The script of a rank that was asked to end has ended; the rank may wait for a response."""
     launch = decision.launch
     waiting = (*launch.waiting, connection) if connection else launch.waiting
     decision.set_launch(ended=launch.ended | {_place_of(notice)}, waiting=waiting)
@@ -111,7 +111,7 @@ def note_asked(decision: Decision, notice: Notice, connection: int) -> None:
 
 
 def note_leaving(decision: Decision, notice: Notice, connection: int) -> None:
-    """A worker is terminating; its ranks may save for some seconds."""
+    """A worker is terminating; its ranks have some seconds to save."""
     launch = decision.launch
     worker = notice["worker"]
     seconds = notice["seconds"]
@@ -122,7 +122,7 @@ def note_leaving(decision: Decision, notice: Notice, connection: int) -> None:
 
 
 def release_ended(decision: Decision) -> None:
-    """Let ranks report their end when the scripts of all that were asked have ended."""
+    """Allow ranks to report their end when the scripts of all asked ranks have ended."""
     launch = decision.launch
     if launch.waiting and not launch.is_asking and launch.asked <= launch.ended:
         decision.do(ReleaseRanks(launch.waiting))
@@ -138,7 +138,7 @@ def _place_of(notice: Notice) -> tuple[str, int]:
 
 
 def _starts_ranks_itself(decision: Decision) -> bool:
-    """Whether a command may start ranks again and again, as for each call of hvdchart.launch."""
+    """Whether a command may start ranks repeatedly, as for each call of hvdchart.launch."""
     return decision.state.run.mode == "custom"
 
 

@@ -1,8 +1,8 @@
 """Rules of the pods that are in the way of a run, which the master replaces.
 
-An upgrade leaves pods of an earlier revision, which may never answer, and which nothing but the
-master replaces. The pod of a node that is gone, which Kubernetes has given up after some minutes,
-stays until somebody deletes it for good: its StatefulSet creates no other one before.
+An upgrade leaves pods of an earlier revision. They may never answer, and only the master replaces
+them. Kubernetes gives up the pod of a lost node after some minutes, but the pod stays until it is
+force-deleted: its StatefulSet creates no other pod before.
 """
 
 from __future__ import annotations
@@ -18,17 +18,18 @@ from hvd_pods.rules.effects import DeletePods
 from hvd_pods.rules.state import Activity, Decision, RunState
 from hvd_pods.rules.worker_names import format_workers
 
-# Grace before a pod that should have ended, on a node that does not say so, is force-deleted.
+# Seconds before a pod is force-deleted that should have ended, but whose node does not report it.
 GIVE_UP_AFTER = 60.0
-# Stale pods of a worker that are deleted at once in an attempt. The second one may come from a
-# controller that has not seen the upgrade yet; if the fourth one is stale, too, the StatefulSet is,
-# until somebody mends it. So later ones are deleted as well, but only after so many seconds each.
+# The number of stale pods of a worker that are deleted without a pause in an attempt. The second
+# one may come from a controller that has not seen the upgrade yet. If the fourth one is stale, too,
+# the StatefulSet is stale until somebody repairs it. Later ones are also deleted, but only after so
+# many seconds each.
 MOST_REPLACED = 3
 REPLACE_EVERY = 20.0
 
 
 def may_replace_pods(state: RunState) -> bool:
-    """Whether pods in the way are this master's to replace: later they may be the next run's."""
+    """Whether this master may replace pods in the way: later they may belong to the next run."""
     activities = [Activity.GATHERING]
     if trains_with_fewer(state):
         activities.append(Activity.TRAINING)
@@ -43,7 +44,7 @@ def trains_with_fewer(state: RunState) -> bool:
 
 
 def replace_pods(decision: Decision, pods: Mapping[str, Object]) -> None:
-    """Delete pods of an earlier revision, and pods for good that should have ended long ago."""
+    """Delete pods of an earlier revision, and force-delete pods that should have ended long ago."""
     answering = decision.state.gathered.answering
     workers = decision.state.assignment.workers
     stale = {}
@@ -56,9 +57,9 @@ def replace_pods(decision: Decision, pods: Mapping[str, Object]) -> None:
         is_earlier = is_stale(worker, pods[name])
         replaced = decision.state.gathered.replaced
         if not is_earlier and name in replaced:
-            # Whatever its StatefulSet made before, it has been mended.
+            # The StatefulSet has been repaired.
             decision.set_gathered(replaced={n: each for n, each in replaced.items() if n != name})
-        # While ranks train, a stale one may be the next run's.
+        # While ranks train, a stale pod may belong to the next run.
         is_in_the_way = since is None and is_earlier and not trains_with_fewer(decision.state)
         if is_in_the_way and _may_replace(decision, name, item["uid"]):
             stale[name] = item["uid"]
@@ -76,7 +77,7 @@ def replace_pods(decision: Decision, pods: Mapping[str, Object]) -> None:
 
 
 def _may_replace(decision: Decision, name: str, uid: str) -> bool:
-    """Whether a stale pod of this worker may be deleted now, which is noted then."""
+    """Whether a stale pod of this worker may be deleted now; if so, note the deletion."""
     gathered = decision.state.gathered
     uids, at = gathered.replaced.get(name, (frozenset(), 0.0))
     if len(uids | {uid}) > MOST_REPLACED and decision.now - at < REPLACE_EVERY:
@@ -90,7 +91,7 @@ def _may_replace(decision: Decision, name: str, uid: str) -> bool:
 def makes_stale_pods(decision: Decision, worker: Worker, pod: Object | None) -> bool:
     """Whether a StatefulSet has replaced stale pods of a worker with stale ones repeatedly."""
     uids, _ = decision.state.gathered.replaced.get(worker.name, (frozenset(), 0.0))
-    # It may have no pod for a moment, after the last one was deleted.
+    # The worker may have no pod for a moment, after the last one was deleted.
     return len(uids | {pod["metadata"].get("uid")} if pod else uids) > MOST_REPLACED
 
 
@@ -100,7 +101,7 @@ def is_stale(worker: Worker, pod: Object) -> bool:
 
 
 def log_once(decision: Decision, text: str) -> None:
-    """Log a message once in an attempt, of what is tried again and again."""
+    """Log a message about a repeated action only once in an attempt."""
     announced = decision.state.gathered.announced
     if text not in announced:
         decision.log(text)

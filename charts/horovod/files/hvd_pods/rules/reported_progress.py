@@ -1,4 +1,4 @@
-"""How far the ranks have come: steps, their speed, and the losses that show the whole curve."""
+"""The progress of the ranks: steps, their speed, and the losses that show the whole curve."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any, Mapping
 
 from hvd_pods.common.record import MOST_LOSSES, ProgressEntry
 
-# Steps that the speed is measured over.
+# The number of steps over which the speed is measured.
 WINDOW = 60
 # The digits of each loss that the record keeps.
 DIGITS = 6
@@ -15,12 +15,12 @@ DIGITS = 6
 
 @dataclass(frozen=True)
 class Progress:
-    """What was reported last (common/metrics.py), and when which step was seen.
+    """The last report (common/metrics.py), and the times of steps.
 
     `history`: pairs of time.monotonic() and step. `time`: when the last step was reported.
-    `furthest`: the pair with the highest step. `lost`: seconds until later attempts came beyond it.
-    `losses`: pairs of step and loss, over all attempts. `pace`: the seconds of a step in the
-    attempt before, None where they are not known.
+    `furthest`: the pair with the highest step. `lost`: seconds until later attempts passed that
+    step. `losses`: pairs of step and loss, over all attempts. `pace`: the seconds of a step in the
+    previous attempt, None if they are not known.
     """
 
     reported: Mapping[str, Any] = field(default_factory=dict)
@@ -33,17 +33,17 @@ class Progress:
 
     @property
     def step(self) -> int:
-        """The last step of the training; 0 when none was reported, or only counted."""
+        """Return the last step of the training; 0 if none was reported, or only counted."""
         return 0 if self.is_counted else int(self.reported.get("step", 0))
 
     @property
     def is_counted(self) -> bool:
-        """Whether the step is one of this attempt, which the ranks have counted themselves."""
+        """Whether the step is counted by the ranks themselves, from the start of this attempt."""
         return bool(self.reported.get("isCounted"))
 
     @property
     def seconds_of_step(self) -> float | None:
-        """The median over the last reports; while there are less than three, that of before."""
+        """Return the median over the last reports; the previous attempt's with fewer than three."""
         pairs = zip(self.history, self.history[1:])
         found = sorted((later - now) / (after - step) for (now, step), (later, after) in pairs)
         return found[len(found) // 2] if len(found) > 1 else self.pace
@@ -54,22 +54,22 @@ class Progress:
         return self.reported.get("loss") == "nan"
 
     def take(self, reported: Mapping[str, Any], now: float, time: str) -> Progress:
-        """Take a report of this moment, which has a step.
+        """Add a report of this moment, which has a step.
 
-        `time` is the moment as the record has it. A report of the same step changes what is shown,
-        and not when the step was seen.
+        `time` is the moment in the record's format. A report of the same step changes the shown
+        values, but not the time of the step.
         """
         step = reported["step"]
         history = self.history
         is_other_count = self.is_counted != bool(reported.get("isCounted"))
         if history and (step < history[-1][1] or is_other_count):
-            # Ranks that were started again, or a script that has begun to report.
+            # The ranks were restarted, or the script has begun to report.
             history = ()
         if history and step == history[-1][1]:
             return replace(self, reported=reported)
         furthest = self.furthest
         lost = self.lost
-        # How far an attempt is that only counts its own steps, nobody knows.
+        # The progress of an attempt that only counts its own steps is unknown.
         if step > furthest[1] and not reported.get("isCounted"):
             if furthest[1] and furthest not in history:
                 lost += now - furthest[0]
@@ -79,12 +79,12 @@ class Progress:
         return Progress(reported, time, seen, furthest, lost, losses, self.pace)
 
     def forget(self) -> Progress:
-        """What is kept of it when another attempt begins."""
+        """Return the part of the progress that is kept for another attempt."""
         pace = self.seconds_of_step
         return Progress(furthest=self.furthest, lost=self.lost, losses=self.losses, pace=pace)
 
     def entry(self) -> str:
-        """The progress for the record, in JSON; empty while nothing was reported."""
+        """Return the progress for the record, in JSON; empty before the first report."""
         reported = self.reported
         if not reported:
             return ProgressEntry(losses=self.losses).text()
@@ -108,9 +108,9 @@ class Progress:
 def add_loss(
     losses: tuple[tuple[int, float], ...], step: int, loss: Any
 ) -> tuple[tuple[int, float], ...]:
-    """Note the loss of a step, in as few pairs as show the curve of the whole run.
+    """Add the loss of a step, with few pairs that still show the curve of the whole run.
 
-    Steps that are made again replace those of the attempt before.
+    Repeated steps replace the steps of the previous attempt.
     """
     kept = tuple(pair for pair in losses if pair[0] < step)
     if not isinstance(loss, float):

@@ -1,7 +1,8 @@
 """Whether another attempt follows a failed one, and when.
 
-A failed attempt ends neither the master nor the workers: the next one only waits for workers that
-are missing. The Job makes another master for a master that is lost, which counts on in the record.
+A failed attempt ends neither the master nor the workers: the next attempt only waits for missing
+workers. The Job creates another master for a lost one. The new master continues the counts in the
+record.
 """
 
 from __future__ import annotations
@@ -20,22 +21,23 @@ from hvd_pods.common.errors import (
 )
 from hvd_pods.common.exit_codes import BAD_CONFIGURATION
 
-# A launcher that ran for this many seconds had trained: what failed then is not what the script
-# does first, and the next attempt begins at once.
+# A launcher that ran for this many seconds had trained: the failure is not in the start of the
+# script, and the next attempt begins at once.
 TRAINED_AFTER = 60.0
-# Attempts in a row that may end because workers left, without progress, and not count as failures.
-# Later ones count. A rolling upgrade of the nodes may leave no time between two drains.
+# Attempts in a row, without progress, that do not count as failures if they end because workers
+# left. Later ones count. A rolling upgrade of the nodes may leave no time between two drains.
 MOST_FREE = 50
-# Seconds before the second, third, ... attempt in a row that fails sooner: doubled, up to the last.
+# Seconds before the second, third, ... attempt in a row that fails sooner: doubled, up to the
+# maximum.
 FIRST_PAUSE = 5.0
 LONGEST_PAUSE = 300.0
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """What follows a failure: seconds until the next attempt, None for none, and what the log says.
+    """The decision after a failure: seconds until the next attempt or None, and the log message.
 
-    `retries` is what the next verdict depends on. `failures`: of all attempts, this one included if
+    `retries` is the state for the next verdict. `failures`: of all attempts, this one included if
     it counts. `is_change`: nothing has failed, but the next attempt has other workers.
     """
 
@@ -48,17 +50,17 @@ class Verdict:
 
 @dataclass(frozen=True)
 class Retries:
-    """What decides about the next attempt."""
+    """The state that decides about the next attempt."""
 
-    # How many failures may be followed by another attempt; None while the Job, which has the
-    # number, could not be read. Then the run is tried on.
+    # The number of failures that another attempt may follow. It is in the Job: None while the Job
+    # could not be read. The run is then retried.
     limit: int | None = None
     lost_masters: int = 0
     # Attempts in a row that failed before they had trained.
     quick: int = 0
-    # Attempts in a row that did not count as failures and came no further.
+    # Attempts in a row that did not count as failures and made no progress.
     free: int = 0
-    # The furthest step of all attempts, and what failed last and is sure to happen again.
+    # The furthest step of all attempts, and the last failure that is sure to happen again.
     furthest: int = 0
     last: str = ""
 
@@ -76,7 +78,7 @@ class Retries:
 
         `seconds`: how long the launcher ran. `failures`: of the attempts before. `step`: the last
         one that the script has reported, 0 without such a report. `adapts`: the run goes on with
-        fewer workers, so that to lose one is no failure.
+        fewer workers, so that a lost worker is not a failure.
         """
         free = 0
         if isinstance(problem, ResizedError):
@@ -101,7 +103,7 @@ class Retries:
             why = "another attempt would wait for the same workers"
             return Verdict(self, failures, None, f"the run is not retried: {why}")
         is_same = problem.repeats != "" and problem.repeats == self.last
-        # An attempt that came further than all before had trained, too.
+        # An attempt that made more progress than all earlier ones had trained, too.
         has_trained = seconds >= TRAINED_AFTER or step > self.furthest
         changed = replace(self, last=problem.repeats, free=free, furthest=max(self.furthest, step))
         if problem.is_permanent and not has_trained:
@@ -110,7 +112,8 @@ class Retries:
         if is_same and (not has_trained or isinstance(problem, NotANumberError)):
             why = "the script failed twice in the same way"
             return Verdict(changed, failures, None, f"the run is not retried: {why}")
-        # A worker that is lost is no failure of the script, which may wait for the worker anyway.
+        # A lost worker is not a failure of the script. The next attempt may wait for the worker
+        # anyway.
         is_honest = has_trained or isinstance(problem, LostWorkerError)
         changed = replace(changed, quick=0 if is_honest else self.quick + 1)
         pause = 0.0

@@ -1,6 +1,6 @@
-"""Ranks that keep the others waiting: what was said of each, and which are named now.
+"""Ranks that keep the others waiting: the reports about each, and the ranks that are named now.
 
-What follows from it is decided in stalls.py.
+stalls.py decides about the consequences.
 """
 
 from __future__ import annotations
@@ -14,16 +14,16 @@ from hvd_pods.rules.events import Moment
 
 # Seconds in which the lines of a message arrive.
 COLLECT = 0.5
-# A rank that is not named for so many periods had joined, and is named anew.
+# A rank that is not named for so many periods had joined: its next stall is a new one.
 FORGET_AFTER = 2.5
-# The number of no rank: what has not ended is the launcher.
+# This stands for no rank: the launcher has not ended.
 NO_RANK = -1
 # Ranks that are named at a time.
 MOST_RANKS = 8
 
 
 class Stall(NamedTuple):
-    """A rank that keeps the others waiting: since when, when it was named, and for what."""
+    """A rank that keeps the others waiting: since when, when it was named, and the operation."""
 
     rank: int
     worker: str
@@ -31,19 +31,20 @@ class Stall(NamedTuple):
     since: float
     seen: float
     period: float
-    # A signal has stopped it, so that it does nothing that could be worth waiting for.
+    # A signal has stopped it: it makes no progress that could be worth waiting for.
     is_stopped: bool = False
-    # Where its script is, as FILE:LINE in FUNCTION; empty while nobody knows.
+    # The place of its script, as FILE:LINE in FUNCTION; empty while it is unknown.
     place: str = ""
-    # Horovod looks now and then: the rank may have kept the others waiting before `since`.
+    # False for Horovod's reports. Horovod checks periodically: the stall may have begun before
+    # `since`.
     is_measured: bool = True
 
     def is_named_at(self, now: float) -> bool:
-        """Whether this stall was named a moment ago, and may last."""
+        """Whether this stall was named recently, and may last."""
         return now - self.seen < FORGET_AFTER * self.period + COLLECT
 
     def entry(self, moment: Moment) -> str:
-        """This stall for the record at a moment, in JSON (hvdchart/run/state/stalls.py)."""
+        """Return this stall for the record at a moment, in JSON (hvdchart/run/state/stalls.py)."""
         shown = {
             "rank": self.rank,
             "worker": self.worker,
@@ -65,9 +66,9 @@ class Stalls:
 
     known: Mapping[int, Stall] = field(default_factory=dict)
     new: Mapping[int, Stall] = field(default_factory=dict)
-    # The description of ranks that have stalled too long, while their stacks are asked for.
+    # The description of ranks that have stalled too long, while their stacks are requested.
     late: str = ""
-    # From when on ranks may be named again.
+    # The time from which ranks may be named again.
     quiet_until: float = 0.0
 
     def add(self, stall: Stall) -> Stalls:
@@ -83,21 +84,21 @@ class Stalls:
             since = min(since, before.since)
             stall = stall._replace(place=before.place)
             if rank in known:
-                # It lasts, although nothing is said of it for a while.
+                # The stall lasts, although no message names it for a while.
                 known = {**known, rank: known[rank]._replace(seen=now, period=stall.period)}
         return replace(self, known=known, new={**self.new, rank: stall._replace(since=since)})
 
     def find(self, rank: int, since: float, period: float) -> Stall | None:
-        """The stall that was noted before and began then: notices take a moment to arrive."""
+        """Return the known stall that began then: notices take a moment to arrive."""
         before = self.new.get(rank) or self.known.get(rank)
         return before if before and abs(since - before.since) < period else None
 
     def named(self, now: float) -> list[Stall]:
-        """The ranks that are named again and again."""
+        """Return the ranks that are named repeatedly."""
         return [stall for stall in self.known.values() if stall.is_named_at(now)]
 
     def note_places(self, places: Mapping[int, str]) -> Stalls:
-        """Note where the scripts of ranks are."""
+        """Note the places of the ranks' scripts."""
         known = {n: s._replace(place=places.get(n, s.place)) for n, s in self.known.items()}
         return replace(self, known=known)
 
@@ -105,7 +106,7 @@ class Stalls:
         """Take the ranks of a message, and return those that are named for the first time."""
         stalls = list(self.new.values())
         known = self.known
-        # A notice that comes sooner than the one before says that the same stall began earlier.
+        # If a notice reports an earlier start than the previous one, the same stall began earlier.
         first = [s for s in stalls if s.rank not in known or s.since > known[s.rank].since]
         now_known = {**known, **{stall.rank: stall for stall in stalls}}
         return replace(self, known=now_known, new={}), first

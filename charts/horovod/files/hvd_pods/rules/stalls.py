@@ -28,26 +28,26 @@ from hvd_pods.rules.state import Activity, Decision
 from hvd_pods.rules.timers import TimerKind
 from hvd_pods.rules.worker_names import find_worker
 
-# Seconds between two reports: a script may print Horovod's messages itself, without end.
+# Seconds between two reports: a script may print Horovod's messages itself, without limit.
 REPORT_EVERY = 5.0
-# Seconds after which ranks are named that all use no CPU, as Horovod names those that do not join,
-# or that have not ended after another one.
+# Seconds after which ranks are named: if all ranks use no CPU, as Horovod names ranks that do not
+# join, or if ranks have not ended after another rank.
 NAME_AFTER = 60.0
 # A rank that a signal has stopped ends the attempt after the time of so many steps, and after so
 # many seconds at most, as PyTorch's watchdog does.
 STOPPED_STEPS = 20
 STOPPED_AT_MOST = 600.0
-# The seconds at least, and those where no steps are reported: in general, and where each rank keeps
-# its state. There a mistake costs no step, and less time than the wait for the rank.
+# The minimum in seconds, and the seconds without reported steps: in general, and if each rank keeps
+# its state. With kept states, a mistake costs no step, and less time than the wait for the rank.
 STOPPED_FOR = (30.0, STOPPED_AT_MOST)
 STOPPED_FOR_KEPT = (2.0, 10.0)
 
 
 def on_missing_rank(decision: Decision, event: RankMissing) -> None:
-    """Horovod says that a rank has not joined."""
+    """Horovod reports that a rank has not joined."""
     launch = decision.state.attempt.launch
     if event.rank >= sum(worker.slots for worker in decision.state.run.workers):
-        # A script has made the message up.
+        # The script itself has printed the message.
         return
     worker = None
     if launch:
@@ -71,7 +71,7 @@ def note_idle(decision: Decision, notice: Mapping[str, Any]) -> None:
         if decision.now - one["at"] < FORGET_AFTER * max(one["period"], LOOK_EVERY)
     }
     decision.set_launch(idle_ranks=idle)
-    # Those of a command's earlier ranks have the numbers of its present ones.
+    # Earlier ranks of a custom command have the same numbers as its present ones.
     over = frozenset() if run.mode == "custom" else launch.over
     if len(idle) < decision.state.ranks - len(over):
         return
@@ -92,14 +92,14 @@ def note_idle(decision: Decision, notice: Mapping[str, Any]) -> None:
 def report_unfinished(decision: Decision) -> None:
     """Name the ranks that have not ended after others, and end the attempt if that lasts long.
 
-    Ranks that wait for one that has left wait for ever. Those that still make steps do not.
+    Ranks that wait for an ended rank wait for ever. Ranks that still make steps do not wait.
     """
     launch = decision.state.attempt.launch
     run = decision.state.run
     if decision.state.activity != Activity.TRAINING or launch is None or launch.problem:
         return
     if launch.asked:
-        # They have a time.
+        # Ranks that were asked to end have a time limit.
         return
     since = max(launch.finished_at, decision.state.last_step)
     waited = decision.now - since
@@ -115,7 +115,7 @@ def report_unfinished(decision: Decision) -> None:
         why = f"{text}, longer than `launch.stallTimeoutSeconds={run.stall_timeout:.0f}`"
         aborting.abort(decision, LaunchError(why, 1))
         return
-    # Where all ranks have ended, no rank keeps the others waiting.
+    # If all ranks have ended, no rank keeps the others waiting.
     worker, rank = unfinished[0] if unfinished else ("", NO_RANK)
     what = f"has not ended after {name_ranks(launch.finished[:1])}"
     decision.set_launch(unfinished=Stall(rank, worker, what, since, decision.now, float("inf")))
@@ -130,7 +130,7 @@ def report_unfinished(decision: Decision) -> None:
 
 
 def _find_unfinished(decision: Decision) -> list[tuple[str, int]]:
-    """The ranks (worker, number) that have not ended with 0."""
+    """Return the ranks (worker, number) that have not ended with 0."""
     launch = decision.launch
     over = {rank for _, rank in launch.over}
     workers = [decision.state.assignment.workers[name] for name in launch.workers]
@@ -155,11 +155,11 @@ def name_ranks(ranks: Sequence[tuple[str, int]]) -> str:
 
 
 def add_stall(decision: Decision, stall: Stall) -> None:
-    """Note a stalled rank, which is reported when the other lines of the message have come."""
+    """Note a stalled rank; report it when the other lines of the message have arrived."""
     launch = decision.state.attempt.launch
     if launch is None:
         return
-    # The end of an attempt is not held back; what is only named is, in report_stalls.
+    # Do not delay the end of an attempt. Names alone are delayed, in report_stalls.
     if TimerKind.STALLS not in decision.state.timers or stall.is_measured:
         at = decision.now + COLLECT
         decision.set_timer(
@@ -181,7 +181,7 @@ def report_stalls(decision: Decision) -> None:
     stalls, first = launch.stalls.collect()
     why = f"{describe(late)}, longer than {_describe_limit(decision, late[0])}" if late else ""
     quiet = decision.now + REPORT_EVERY if first else stalls.quiet_until
-    # The stacks of ranks that are late may still be on the way.
+    # The stacks of late ranks may not have arrived yet.
     late_now = why or launch.stalls.late
     decision.set_launch(stalls=replace(stalls, late=late_now, quiet_until=quiet))
     if first:
@@ -199,7 +199,7 @@ def report_stalls(decision: Decision) -> None:
 
 
 def _announce_stall(decision: Decision, text: str) -> None:
-    """Say which ranks the others wait for, and count that."""
+    """Report the ranks that the others wait for, and count the stall."""
     decision.log(f"stalled: {text}")
     decision.report(RunEvent.STALLED, text)
     decision.set(stall_count=decision.state.stall_count + 1)
@@ -207,10 +207,10 @@ def _announce_stall(decision: Decision, text: str) -> None:
 
 
 def _find_limit(decision: Decision, stall: Stall) -> float:
-    """How long a rank may keep the others waiting, in seconds.
+    """Return how long a rank may keep the others waiting, in seconds.
 
-    A rank that a signal has stopped does not work. Unless launch.stallTimeoutSeconds is set, it has
-    the time of so many steps as the ranks have reported.
+    A rank that a signal has stopped does not work. Unless launch.stallTimeoutSeconds is set, its
+    limit is the time of STOPPED_STEPS steps, measured by the reported steps.
     """
     run = decision.state.run
     limit = run.stall_timeout or float("inf")

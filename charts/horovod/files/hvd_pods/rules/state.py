@@ -1,4 +1,4 @@
-"""What the master knows of its run; immutable, so that each event makes a new state."""
+"""The state of the master's run. It is immutable: each event makes a new state."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ from hvd_pods.rules.timers import TimerKind
 
 # The purpose of the write that records the end.
 END = "end"
-# Seconds after which a silent worker is lost where all ranks keep their state, which makes a
-# mistake cost no step.
+# Seconds after which a silent worker is lost if all ranks keep their state: a mistake then costs no
+# step.
 LOST_AFTER_KEPT = 3.0
 
 
 class Activity(enum.Enum):
-    """What the master does, and what it waits for, in this order.
+    """The activities of the master, each with the end of its wait, in this order.
 
-    From CONCLUDING it may go back to GATHERING.
+    From CONCLUDING the master may go back to GATHERING.
     """
 
     WAITING_FOR_RECORD = "until it holds the record"
@@ -51,7 +51,7 @@ class Activity(enum.Enum):
 
 @dataclass(frozen=True)
 class Assignment:
-    """What does not change: the run, and who this master is.
+    """The constant part of the state: the run, and the identity of this master.
 
     `holder` is this pod's name, `job` and `uid` are the name and the UID of its Job.
     """
@@ -75,17 +75,17 @@ class Hold:
     is_held: bool = False
     # The master that has taken the record from this one; empty while this one has it.
     lost_to: str = ""
-    # What the record of another holder said when it changed last, and when.
+    # The last change of another holder's record, and the time of it.
     seen: str = ""
     seen_at: float = 0.0
     is_renewing: bool = False
-    # Why the record could not be written the last time; empty since a write has succeeded.
+    # Why the last write of the record failed; empty if it succeeded.
     trouble: str = ""
     # The end of the run could not be written: another master may have the record by now.
     is_end_unconfirmed: bool = False
-    # How often somebody else has changed the record, as far as that was decided about.
+    # The number of changes by other clients that were handled.
     changes: int = 0
-    # What the record said before this master took it.
+    # The data of the record before this master took it.
     data: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -93,21 +93,21 @@ class Hold:
 class Lease:
     """The lease of the session that the run belongs to (rules/lease.py)."""
 
-    # How long it lasts without a renewal; 0: there is none.
+    # Its duration without a renewal; 0: there is no lease.
     seconds: float = 0.0
-    # The renewal that was seen last, and when it was seen first.
+    # The last renewal, and when this master first saw it.
     renewal: str = ""
     seen_at: float = 0.0
     has_ended: bool = False
-    # What the record says: that the workers stay, or why the run was ended.
+    # The text for the record: that the workers stay, or why the run was ended.
     note: str = ""
 
 
 @dataclass(frozen=True)
 class Gathered:
-    """What an attempt knows of its workers and of the pods of those that are missing."""
+    """The state of an attempt's workers, and of the pods of missing workers."""
 
-    # The workers that answer now, and why others do not. One that has both may be lost soon.
+    # The workers that answer now, and why others do not. A worker in both may be lost soon.
     answering: Mapping[str, Pod] = field(default_factory=dict)
     reasons: Mapping[str, NoAnswer] = field(default_factory=dict)
     # Workers that have answered once, by which the deadline is extended.
@@ -115,36 +115,35 @@ class Gathered:
     deadline: float = 0.0
     # All workers are silent, and the log says so.
     all_workers_silent: bool = False
-    # Pods are being listed; meanwhile no second list is asked for.
+    # Pods are being listed: do not request a second list.
     is_listing: bool = False
     diagnoses: Mapping[str, Diagnosis] = field(default_factory=dict)
-    # Since when a worker has had a problem that does not pass by itself.
+    # The time since which a worker has a problem that does not resolve by itself.
     since: Mapping[str, float] = field(default_factory=dict)
-    # By worker, the UIDs of stale pods that were deleted, the first ones, and when the last one
-    # was.
+    # By worker, the UIDs of the first deleted stale pods, and the time of the last deletion.
     replaced: Mapping[str, tuple[frozenset[str], float]] = field(default_factory=dict)
-    # Reasons that were announced, and what the log says only once.
+    # Announced reasons, and messages that are logged only once.
     announced: frozenset[str] = frozenset()
     report: str = ""
     reported_at: float = 0.0
-    # The workers that should answer at once; None where that is not known, before the first launch.
+    # The workers that should answer at once; None if that is not known, before the first launch.
     expected: frozenset[str] | None = None
-    # Seconds for which others are waited for when those that answer would be enough; 0: none.
+    # Seconds to wait for further workers when those that answer would be enough; 0: do not wait.
     patience: float = 0.0
 
 
 @dataclass(frozen=True)
 class LaunchState:
-    """The launch of an attempt: what ranks, workers and the launcher's output have reported."""
+    """The launch of an attempt: the reports of ranks, of workers and in the launcher's output."""
 
     workers: tuple[str, ...]
     # Why this master ended the launch while the run may go on.
     problem: RunError | None = None
-    # Until when the ranks of workers that are terminating may save.
+    # The time until which the ranks of terminating workers may save.
     leaving: Mapping[str, float] = field(default_factory=dict)
     # Ranks (worker, number) that were asked to end, those whose script has ended, and the
-    # connections that wait until all have. While ranks are being asked, nobody knows yet who all
-    # are.
+    # connections that wait until all have. While ranks are being asked, the set of asked ranks is
+    # incomplete.
     asked: frozenset[tuple[str, int]] = frozenset()
     ended: frozenset[tuple[str, int]] = frozenset()
     waiting: tuple[int, ...] = ()
@@ -156,7 +155,7 @@ class LaunchState:
     failed: tuple[Mapping[str, Any], ...] = ()
     # Ranks (worker, number) that have ended with 0 without being asked to, the first one first.
     finished: tuple[tuple[str, int], ...] = ()
-    # When the first of them had ended, and one that has not, which the log names.
+    # When the first of them ended, and a rank that has not ended, which the log names.
     finished_at: float = 0.0
     unfinished: Stall | None = None
     stalls: Stalls = field(default_factory=Stalls)
@@ -166,13 +165,13 @@ class LaunchState:
     lost: tuple[str, ...] = ()
     # Workers that have come are being prepared for the next launch.
     is_growing: bool = False
-    # How often the ranks did not keep their state when they were asked.
+    # The number of times that the ranks did not keep their state when asked.
     refusals: int = 0
     code: int = 0
 
     @property
     def over(self) -> frozenset[tuple[str, int]]:
-        """The ranks (worker, number) whose script has ended, asked or not."""
+        """Return the ranks (worker, number) whose script has ended, asked or not."""
         return self.ended.union(self.finished)
 
 
@@ -184,9 +183,9 @@ class Attempt:
     is_prepared: bool = False
     gathered: Gathered = field(default_factory=Gathered)
     launch: LaunchState | None = None
-    # The pods of the launch, to which the code is handed: a worker may be another pod later.
+    # The pods of the launch, which get the code: a worker may be another pod later.
     pods: Mapping[str, Pod] = field(default_factory=dict)
-    # Workers without ranks, on which EndLeftovers was asked for.
+    # Workers without ranks for which EndLeftovers was requested.
     cleared: frozenset[str] = frozenset()
     # How long the launcher ran, in seconds.
     seconds: float = 0.0
@@ -197,14 +196,15 @@ class Attempt:
 
 @dataclass(frozen=True)
 class RunState:
-    """Everything that the next decision depends on."""
+    """The complete state on which the next decision depends."""
 
     assignment: Assignment
     activity: Activity = Activity.WAITING_FOR_RECORD
     is_terminating: bool = False
     # When this pod was asked to end, on the loop's clock.
     terminating_since: float = 0.0
-    # What the last looks for successors have seen alike, since when: pods that stay, or none.
+    # The unchanged result of the last checks for successors, and since when: pods that stay, or
+    # none.
     successors: str = ""
     successors_since: float = 0.0
     timers: Mapping[TimerKind, float] = field(default_factory=dict)
@@ -217,21 +217,21 @@ class RunState:
     retries: Retries = field(default_factory=Retries)
     # This Job has started ranks before: a Service without slices was deleted.
     was_training: bool = False
-    # A launch of this Job has started a program in a worker, or may have: another master's.
+    # A launch of this Job has started a program in a worker; a launch of another master may have.
     has_reached: bool = False
     # The fence number of the last launch whose ranks may go on without a master.
     detached_fence: int = 0
     progress: Progress = field(default_factory=Progress)
     # Pods whose GPU has failed: no attempt uses them as long as there are enough others.
     broken: frozenset[Pod] = frozenset()
-    # How many workers the last launch had, when one has begun because workers had come, and how
-    # many seconds pass at least until the next such one.
+    # The number of workers of the last launch, the time of the last launch that began because of
+    # new workers, and the minimum number of seconds until the next such launch.
     workers_before: int = 0
     grown_at: float = float("-inf")
     grow_pause: float = 0.0
-    # What the record says of the run; empty while an earlier end is only repeated.
+    # The run's entry in the record; empty if this master only reports an earlier end.
     entry: Mapping[str, str] = field(default_factory=dict)
-    # The ordinals of the workers that have ranks, where they need not be the first ones.
+    # The ordinals of the workers that have ranks, if they need not be the first ones.
     used_workers: str = ""
     results: str = ""
     lease: Lease = field(default_factory=Lease)
@@ -246,17 +246,17 @@ class RunState:
 
     @property
     def run(self) -> Run:
-        """The run, which no event changes."""
+        """Return the run, which is constant."""
         return self.assignment.run
 
     @property
     def recorded_workers(self) -> str:
-        """The workers of the launch that another master has left, as the record names them."""
+        """Return the record's text about the workers of the launch that another master has left."""
         return str(self.hold.data.get(RecordKey.WORKERS, ""))
 
     @property
     def ranks(self) -> int:
-        """The number of ranks of the present launch, or of the next one as far as is known."""
+        """Return the number of ranks of the present launch, or of the next one if it is known."""
         launch = self.attempt.launch
         if launch is None:
             return self.run.ranks
@@ -264,25 +264,25 @@ class RunState:
 
     @property
     def is_kept(self) -> bool:
-        """Whether no step is lost if the present launch ends: each rank keeps its state."""
+        """Whether each rank keeps its state: no step is then lost if the present launch ends."""
         launch = self.attempt.launch
         return launch is not None and len(launch.kept) >= self.ranks
 
     @property
     def lost_after(self) -> float:
-        """The seconds after which a worker that is silent is lost; 0: never."""
+        """Return the seconds after which a silent worker is lost; 0: never."""
         is_sooner = self.is_kept and self.run.loss_follows_state
         return min(self.run.lost_after, LOST_AFTER_KEPT) if is_sooner else self.run.lost_after
 
     @property
     def gathered(self) -> Gathered:
-        """The workers of the present attempt."""
+        """Return the state of the present attempt's workers."""
         return self.attempt.gathered
 
     def find_stall(self, now: float) -> Stall | None:
-        """The rank that others have been waiting for longest; None while they go on.
+        """Return the rank that the others have waited for longest; None while they continue.
 
-        Where none computes, that is the one which has been idle longest.
+        If no rank computes, it is the rank that has been idle longest.
         """
         launch = self.attempt.launch
         if launch is None or self.activity != Activity.TRAINING:
@@ -296,16 +296,16 @@ class RunState:
 
     @property
     def last_step(self) -> float:
-        """When the last step was reported, by the clock of moments; 0 before the first one."""
+        """Return when the last step was reported, by the moments' clock; 0 before the first one."""
         history = self.progress.history
         return history[-1][0] if history else 0.0
 
     def shorten(self, stall: Stall) -> Stall:
-        """A stall that begins with the last step: the rank has joined the others for that."""
+        """Return a stall that begins with the last step: the rank had joined for that step."""
         return stall._replace(since=max(stall.since, self.last_step))
 
     def news(self, moment: Moment | None = None) -> dict[str, str]:
-        """Return what each write of the record says of the run; at a moment, also of a stall."""
+        """Return the run's data for each write of the record; with a moment, also the stall's."""
         if not self.entry:
             return {}
         stall = self.find_stall(moment.now) if moment else None
@@ -329,27 +329,27 @@ class Decision:
 
     @property
     def launch(self) -> LaunchState:
-        """The present launch. Raises RuntimeError where none has begun."""
+        """Return the present launch. Raises RuntimeError where none has begun."""
         if self.state.attempt.launch is None:
             raise RuntimeError(f"attempt {self.state.attempt.number} has no launch")
         return self.state.attempt.launch
 
     def do(self, *more: Effect) -> None:
-        """Ask for effects, in this order."""
+        """Request effects, in this order."""
         self.effects.extend(more)
 
     def report(self, event: RunEvent, message: str) -> None:
-        """Ask for an event about the Job; one that is a stage is the run's from now on."""
+        """Request an event about the Job; an event that is a stage sets the run's stage."""
         if event.sets_stage:
             self.set(stage=event)
         self.do(CreateJobEvent(event, message))
 
     def log(self, message: str) -> None:
-        """Ask for a line of the log."""
+        """Request a line in the log."""
         self.do(Log(message))
 
     def then(self, event: Event) -> None:
-        """Let an event follow at once that this decision has caused."""
+        """Queue an event that this decision has caused; it is handled at once."""
         self.following.append(event)
 
     def set(self, **changes: Any) -> None:
@@ -357,11 +357,11 @@ class Decision:
         self.state = replace(self.state, **changes)
 
     def set_hold(self, **changes: Any) -> None:
-        """Change what is known of the record's hold."""
+        """Change the state of the hold."""
         self.set(hold=replace(self.state.hold, **changes))
 
     def set_lease(self, **changes: Any) -> None:
-        """Change what is known of the session's lease."""
+        """Change the state of the session's lease."""
         self.set(lease=replace(self.state.lease, **changes))
         if self.state.entry:
             self.set(entry={**self.state.entry, RecordKey.LEASE: self.state.lease.note})
@@ -371,24 +371,24 @@ class Decision:
         self.set(attempt=replace(self.state.attempt, **changes))
 
     def set_gathered(self, **changes: Any) -> None:
-        """Change what is known of the attempt's workers."""
+        """Change the state of the attempt's workers."""
         self.set_attempt(gathered=replace(self.state.gathered, **changes))
 
     def set_launch(self, **changes: Any) -> None:
-        """Change what is known of the attempt's launch, which has begun."""
+        """Change the state of the attempt's launch, which has begun."""
         self.set_attempt(launch=replace(self.launch, **changes))
 
     def set_timer(self, kind: TimerKind, at: float) -> None:
-        """Let a Timer event of this kind follow at a time, and not at the one set before."""
+        """Set the timer of this kind to a time; this replaces an earlier time."""
         self.set(timers={**self.state.timers, kind: at})
 
     def clear_timers(self, *kinds: TimerKind) -> None:
-        """Let no Timer events of these kinds follow."""
+        """Cancel the timers of these kinds."""
         left = {kind: at for kind, at in self.state.timers.items() if kind not in kinds}
         self.set(timers=left)
 
     def set_entry(self, state: str, reason: str = "") -> None:
-        """Set what the record says of the run from the next write on."""
+        """Set the run's entry for the next write of the record."""
         entry = {
             RecordKey.RUN: self.state.run.id,
             RecordKey.SETTINGS: self.state.run.settings,
@@ -408,14 +408,14 @@ class Decision:
         self.set(entry=entry)
 
     def write_record(self, purpose: str, within: float | None = 0.0) -> None:
-        """Ask for a write of the record, unless another master has taken it."""
+        """Request a write of the record, unless another master has taken it."""
         hold = self.state.hold
         if self.state.run.api and not hold.lost_to:
             news = self.state.news(self.moment)
             self.do(WriteRecord(purpose, news, hold.fence, hold.is_held, hold.changes, within))
 
     def release_record(self) -> None:
-        """Ask to give the record back, if this master holds it."""
+        """Request the release of the record, if this master holds it."""
         hold = self.state.hold
         if hold.is_held and not hold.lost_to:
             results = {RecordKey.RESULTS: self.state.results} if self.state.results else {}

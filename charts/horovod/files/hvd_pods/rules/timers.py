@@ -1,4 +1,4 @@
-"""The timers of a run: what the master waits for until a time."""
+"""The timers of a run: the times until which the master waits."""
 
 from __future__ import annotations
 
@@ -6,21 +6,21 @@ from enum import Enum
 
 
 class TimerKind(Enum):
-    """What follows when the time has come (TIMERS in decide.py); there is one timer of a kind.
+    """The kinds of timers; TIMERS in decide.py has their handlers. Each kind has one timer.
 
-    Those that are of an attempt end with it.
+    The timers of an attempt end with it.
     """
 
-    # Who holds the record, and for how long this master does.
+    # Reads of a record that another master holds, and renewals of this master's hold.
     LOOK = "look"
     RENEW = "renew"
     # The session's lease, the pause between two attempts, and the stay after the end.
     LEASE = "lease"
     PAUSE = "pause"
     STAY = "stay"
-    # The next look whether a queue sees workers again.
+    # The next check whether a queue sees workers again.
     SUCCESSORS = "successors"
-    # Workers that are missing, and what is said and done about their pods.
+    # Missing workers, and reports and actions about their pods.
     WORKERS = "workers"
     PODS = "pods"
     RESUME = "resume"

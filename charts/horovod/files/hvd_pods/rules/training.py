@@ -1,4 +1,4 @@
-"""Rules of a launch: what happens to it while it runs, and why it ended."""
+"""Rules of a launch: events while it runs, and the cause of its end."""
 
 from __future__ import annotations
 
@@ -46,14 +46,14 @@ from hvd_pods.rules.state import Activity, Decision, LaunchState, RunState
 from hvd_pods.rules.timers import TimerKind
 from hvd_pods.rules.worker_names import describe_loss, record_workers
 
-# Seconds that a master which is asked to end has to read the Job; at most a sixth of its grace.
+# Timeout in seconds for a terminating master to read the Job; at most a sixth of its grace.
 LEAVE_WITHIN = 5.0
 # Seconds beyond the Job's back-off after which ranks that wait for another master end.
 STAY_LONGER = 60.0
-# Seconds of its grace period that the master keeps, at most half of it: for ending what is left of
-# the ranks, and for the bookkeeping.
+# Seconds of its grace period that the master keeps, at most half of it: to end the remaining ranks,
+# and for the bookkeeping.
 RESERVE = 15.0
-# Seconds between two looks at lost workers whose ranks may still save.
+# Seconds between two checks of lost workers whose ranks may still save.
 LOOK_AGAIN_AFTER = 1.0
 TERMINATED = "terminated: deleted, evicted, or its node drained or shut down"
 
@@ -70,7 +70,8 @@ def begin(decision: Decision, event: Delivered) -> None:
     if event.problem or state.is_terminating:
         problem = event.problem or RunError("terminated before the ranks were started")
         if any(answering.get(name) != pod for name, pod in state.attempt.pods.items()):
-            # What another pod has answered at the address of one that is gone is not final.
+            # The response may be from another pod at the address of a removed pod: the problem is
+            # not final.
             problem = RunError(str(problem))
         decision.then(AttemptOver(problem))
         return
@@ -111,23 +112,23 @@ def _look_for_loss(decision: Decision) -> None:
     lost = diagnosis.find_silent(decision)
     answering = attempt.gathered.answering
     if all(worker.name in answering for worker in lost):
-        # A connection that breaks is no loss yet.
+        # A broken connection alone is not a loss.
         return
     if not attempt.launch or attempt.launch.problem:
         return
     leaving = attempt.launch.leaving
     if all(leaving.get(worker.name, 0.0) > decision.now for worker in lost):
-        # A worker that was asked to leave no longer answers, and its ranks may be saving.
+        # A terminating worker no longer answers, but its ranks may be saving.
         decision.set_timer(TimerKind.LOSS, decision.now + LOOK_AGAIN_AFTER)
         return
     aborting.abort(decision, diagnosis.announce_loss(decision, lost))
 
 
 def _end_leftovers(decision: Decision) -> None:
-    """End what earlier attempts may have left on workers that answer and have no ranks of this one.
+    """End processes of earlier attempts on workers that answer and have no ranks of this attempt.
 
-    Ranks may still run there when the network was cut. A worker that is gone for a while comes back
-    with what it did.
+    Ranks may still run there when the network was cut. A worker that was unreachable comes back
+    with its running processes.
     """
     attempt = decision.state.attempt
     answering = decision.state.gathered.answering
@@ -140,7 +141,7 @@ def _end_leftovers(decision: Decision) -> None:
 
 
 def terminate(decision: Decision) -> None:
-    """This pod is asked to end: ask the Job whether another master follows, if ranks may go on."""
+    """This pod is asked to end: if ranks may go on, read the Job: another master may follow."""
     run = decision.state.run
     launch = decision.state.attempt.launch
     is_ending = launch is None or launch.problem or len(launch.workers) == 1
@@ -153,7 +154,7 @@ def terminate(decision: Decision) -> None:
 
 
 def interrupt(decision: Decision, job: Object | None = None) -> None:
-    """This pod is asked to end: let the ranks save, or go on if the Job makes another master."""
+    """This pod is asked to end: let the ranks save, or go on if the Job creates another master."""
     decision.clear_timers(TimerKind.LEAVE)
     launch = decision.launch
     grace = decision.state.run.grace
@@ -166,7 +167,7 @@ def interrupt(decision: Decision, job: Object | None = None) -> None:
 
 
 def on_asked(decision: Decision, event: RanksAsked) -> None:
-    """All ranks were asked to end. Ranks that rank/start.py has not started know SIGTERM only."""
+    """All ranks were asked to end. Ranks not started by rank/start.py react only to SIGTERM."""
     decision.set_launch(is_asking=False)
     if event.go_on:
         decision.log("the ranks go on until another master has come")
@@ -189,7 +190,7 @@ def on_progress(decision: Decision, event: ProgressReported) -> None:
 
 
 def warn_of_nan(decision: Decision) -> None:
-    """Say once in an attempt that the loss is NaN, where that does not end it."""
+    """Warn once in an attempt that the loss is NaN, if that does not end the attempt."""
     state = decision.state
     if not state.progress.is_nan or state.run.fail_on_nan or state.attempt.is_nan_logged:
         return
@@ -202,7 +203,7 @@ def warn_of_nan(decision: Decision) -> None:
 
 
 def on_worker_reached(decision: Decision, event: WorkerReached) -> None:
-    """The launcher has started something in a worker."""
+    """The launcher has started a program in a worker."""
     decision.set(has_reached=True)
 
 
@@ -212,7 +213,7 @@ def on_not_started(decision: Decision, event: LauncherNotStarted) -> None:
 
 
 def on_launcher_ended(decision: Decision, event: LauncherEnded) -> None:
-    """The launcher has ended: the attempt is over, or why it failed has to be found out."""
+    """The launcher has ended: end the attempt, or find the cause of the failure."""
     state = decision.state
     launch = decision.launch
     decision.set(activity=Activity.JUDGING)
@@ -223,9 +224,9 @@ def on_launcher_ended(decision: Decision, event: LauncherEnded) -> None:
         decision.do(ReleaseRanks(launch.waiting))
     terminated = tuple(launch.leaving)
     problem = launch.problem
-    # The ranks may have ended in the moment in which a worker was lost. Ranks that were ended for
-    # another reason have not finished, whatever their handlers of signals make of it.
-    # Only mode direct never exits with 0 when it was asked to end.
+    # The ranks may have ended just when a worker was lost. Ranks that were ended for another reason
+    # have not finished, whatever exit code their signal handlers produce. Only the launcher of mode
+    # direct never exits with 0 after a request to end.
     may_have_ended = isinstance(problem, LostWorkerError) or (
         isinstance(problem, ResizedError) and state.run.mode == "direct"
     )
@@ -254,16 +255,16 @@ def on_launcher_ended(decision: Decision, event: LauncherEnded) -> None:
 
 
 def _may_have_failed_to_bind(run: Run, launch: LaunchState) -> bool:
-    """Whether ranks may not have started: Open MPI's daemon crashes where it cannot bind them.
+    """Whether ranks may not have started: Open MPI's daemon crashes if it cannot bind them.
 
-    mpirun takes that for a failure of the network.
+    mpirun reports that as a network failure.
     """
     has_started = launch.raised or launch.failed
     return run.mode == "mpirun" and run.binding.to != "none" and not has_started
 
 
 def _find_idleness(state: RunState) -> RunError | None:
-    """The problem of a command that has ended with 0 while the workers had nothing to do."""
+    """Return the problem of a command that ended with 0 without using the workers."""
     run = state.run
     if run.mode != "custom" or run.allow_idle_workers or state.has_reached:
         return None
@@ -275,7 +276,7 @@ def _find_idleness(state: RunState) -> RunError | None:
 
 
 def on_cause(decision: Decision, event: CauseFound) -> None:
-    """Say why the launcher failed: the first rank that did, unless its worker is gone."""
+    """Report why the launcher failed: the first failed rank, unless its worker is lost."""
     run = decision.state.run
     launch = decision.launch
     code = launch.code
@@ -286,11 +287,11 @@ def on_cause(decision: Decision, event: CauseFound) -> None:
         )
         return
     silent = diagnosis.find_silent(decision)
-    # At the address of a worker that is silent may be another release's worker, with other keys.
+    # The address of a silent worker may now belong to another release's worker, with other keys.
     if cause and cause.is_final and not silent:
         decision.then(AttemptOver(ConfigurationError(cause.text)))
     elif silent:
-        # What ranks print then is mostly a consequence.
+        # Errors of ranks are then usually a consequence.
         also = f"; {cause.text}" if cause else ""
         decision.then(AttemptOver(LostWorkerError(describe_loss(silent) + also, code)))
     elif cause and _note_broken(decision, cause.broken_worker):
@@ -305,7 +306,7 @@ def on_cause(decision: Decision, event: CauseFound) -> None:
 
 
 def _choose_cause(event: CauseFound) -> Cause | None:
-    """The cause that explains the others: without keys, or bound, no rank has started."""
+    """Return the root cause: without valid keys or a binding, no rank has started."""
     if event.key_problem:
         return Cause("a worker: ", event.key_problem, is_sure_to_repeat=True, is_final=True)
     if event.binding_problem:
@@ -314,7 +315,7 @@ def _choose_cause(event: CauseFound) -> Cause | None:
 
 
 def _note_broken(decision: Decision, worker: str) -> bool:
-    """Let attempts do without a pod whose GPU has failed; whether nobody knew of it before."""
+    """Exclude a pod whose GPU has failed from attempts; return whether the failure is new."""
     pod = decision.state.attempt.pods.get(worker)
     if pod is None or pod in decision.state.broken:
         return False
@@ -327,7 +328,7 @@ def _note_broken(decision: Decision, worker: str) -> bool:
 
 
 def _describe_finished(decision: Decision) -> str:
-    """Name the ranks that had ended with 0: the others cannot do without them."""
+    """Name the ranks that had ended with 0: the others cannot continue without them."""
     launch = decision.launch
     if not launch.finished:
         return ""
@@ -335,9 +336,9 @@ def _describe_finished(decision: Decision) -> str:
 
 
 def _explain_leaving(names: str, evictions: Mapping[str, str], code: int) -> RunError:
-    """The problem of an attempt whose workers were terminated; `names` has these.
+    """Return the problem of an attempt whose workers, in `names`, were terminated.
 
-    A worker that has used more than its own limit would do so again: that is a failure.
+    A worker that exceeded its own limit would exceed it again: that is a failure.
     """
     for name, message in evictions.items():
         if exceeds_own_limit(message):

@@ -10,18 +10,17 @@ from hvd_pods.common.ranges import format_ranges
 from hvd_pods.common.rank_variables import list_pods
 from hvd_pods.common.run import Run, Worker
 
-# What a report shows at most: groups of workers, characters of a reason, ranges of workers in a
-# group.
+# Limits of a report: groups of workers, characters of a reason, ranges of workers in a group.
 MOST_GROUPS = 8
 LONGEST_REASON = 300
 MOST_RANGES = 8
 
 
 def describe(reasons: Mapping[Worker, str]) -> list[str]:
-    """One line for all workers missing for the same reason, not longer than a person reads.
+    """Return one line for all workers with the same reason, short enough to read.
 
-    A last line counts the workers with further reasons. The kubelet keeps 4096 bytes of a
-    termination message, whose beginning it cuts off.
+    A last line counts the workers with further reasons. The kubelet keeps the last 4096 bytes of a
+    termination message.
     """
     workers: dict[str, list[Worker]] = {}
     for worker, reason in reasons.items():
@@ -35,12 +34,12 @@ def describe(reasons: Mapping[Worker, str]) -> list[str]:
 
 
 def describe_loss(lost: Mapping[Worker, str]) -> str:
-    """Name the workers that are lost, and what attempts to reach them met."""
+    """Name the lost workers, and the errors of attempts to reach them."""
     return "; ".join(f"lost {line}" for line in describe(lost))
 
 
 def describe_spares(run: Run, unused: int) -> str:
-    """Say how many of the run's spares answer and are unused; empty for a run without spares."""
+    """Describe how many of the run's spares answer and are unused; empty without spares."""
     number = sum(run.initial_workers.values()) - sum(run.needed_workers.values())
     return f", and {unused} of {number} spares" if number else ""
 
@@ -48,7 +47,7 @@ def describe_spares(run: Run, unused: int) -> str:
 def record_workers(run: Run, chosen: Collection[str]) -> str:
     """Return the ordinals of the workers to use as JSON, by StatefulSet.
 
-    Empty where these are always the same, without spares and a minimum.
+    Empty if the workers are always the same, without spares and a minimum.
     """
     if run.initial_workers == run.needed_workers and not run.is_adaptive:
         return ""
@@ -58,7 +57,7 @@ def record_workers(run: Run, chosen: Collection[str]) -> str:
 
 
 def read_workers(run: Run, record: str) -> list[Worker]:
-    """The workers of `record_workers`; those that the run starts with for any other text."""
+    """Parse the text of `record_workers`; for any other text, return the run's initial workers."""
     try:
         groups = [f"{name}:{text}" for name, text in json.loads(record).items()]
         names = set(islice(list_pods(" ".join(groups)), len(run.workers) + 1))
