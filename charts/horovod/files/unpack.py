@@ -1,17 +1,16 @@
-"""Check and unpack the programs of the pods, and become one of them.
+"""Check and unpack the programs of the pods, and execute one of them.
 
 `python3 -I -S -c TEXT SHA256 [OPTION ...] PROGRAM [ARGUMENT ...]`. The text and the SHA256 are in
-the pod's template, and so decide what runs, whatever the ConfigMap with the archive has become.
-Nothing of the archive is looked at before it has this SHA256. What follows the SHA256 are the
-arguments of the Python that takes the place of this one. Exits with 78, os.EX_CONFIG, when the
-programs cannot be used.
+the pod's template. Therefore they decide what runs, even if the ConfigMap with the archive changes.
+The archive is not unpacked before its SHA256 is verified. The arguments after the SHA256 are those
+of the Python that replaces this one. Exits with 78, os.EX_CONFIG, when the programs cannot be used.
 """
 
 import os
 import sys
 
 ARCHIVE = "/horovod/archive/programs.tgz"
-# An emptyDir in memory. The container's user owns what is in it.
+# An emptyDir in memory. The container's user owns its content.
 FOLDER = "/horovod/bin/hvd_pods"
 REMEDY = "Delete it, and run `helm upgrade` with the same chart"
 NEEDED = "use an image whose python3 is 3.8 or newer, with the module ssl of OpenSSL 1.1.1 or 3"
@@ -29,7 +28,7 @@ def refuse(problem):
 
 
 def clear(folder):
-    # A container that ran before this one has left it, and its training code may have changed it.
+    # An earlier container left these files, and its training code may have changed them.
     for entry in os.scandir(folder):
         if entry.is_dir(follow_symlinks=False):
             os.chmod(entry.path, 0o700)

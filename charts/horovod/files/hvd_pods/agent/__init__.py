@@ -1,1 +1,1 @@
-"""How the master reaches a worker: TLS connections on which it asks it to start programs."""
+"""The protocol between the master and a worker's agent: requests for programs over TLS."""

@@ -1,8 +1,8 @@
-"""The line that a worker's agent sends to whoever connects, before anything is encrypted.
+"""The line that a worker's agent sends to each client, before the connection is encrypted.
 
-By it a master sees that a worker listens and which revision of the release it has. Whoever can
-connect can read it, and it has no secret. Nobody is trusted because of it: a program is started
-only after both ends have shown their certificates (agent/keys.py).
+A master learns from it that a worker listens, and the worker's revision of the release. Any client
+can read it, and it contains no secret. It establishes no trust: a program starts only after both
+ends have shown their certificates (agent/keys.py).
 """
 
 from __future__ import annotations
@@ -10,16 +10,16 @@ from __future__ import annotations
 from typing import NamedTuple
 
 MARK = "HVD-AGENT-1 "
-# Bytes that are read of what a server sends before it is taken for no agent.
+# The most bytes to read from a server before it counts as no agent.
 LONGEST_BANNER = 256
-# What is said of a worker of another revision.
+# The description of a worker of another revision.
 STALE = "from before the last upgrade"
-# How the workers of chart 0.1.0 greet, which had an SSH server there.
+# The greeting of workers of chart 0.1.0, which had an SSH server on this port.
 OLDER = "SSH-2.0-"
 
 
 class NoAnswer(NamedTuple):
-    """Why a worker does not answer as one of this run, and what decisions need of that.
+    """The reason why a worker does not respond as a worker of this run, and facts for decisions.
 
     `is_stale`: its pod is of an earlier revision. `lacks_service`: the Service was deleted, so that
     no worker has an address.
@@ -36,7 +36,7 @@ def format_banner(revision: str) -> bytes:
 
 
 def find_banner_problem(banner: str, port: int, revision: str | None = None) -> NoAnswer | None:
-    """Return None for the banner of an agent of this revision, or of any; else what is wrong."""
+    """Return None for a banner of an agent of this revision, or of any; else the problem."""
     if banner.startswith(OLDER) and "hvd-" in banner:
         why = f"{STALE}: port {port} is of chart 0.1.0, which sent {banner!r}"
         return NoAnswer(why, is_stale=True)

@@ -1,13 +1,13 @@
-"""Frames over TLS on a socket that never blocks; both ends of an agent's connection use it.
+"""Frames over TLS on a non-blocking socket; both ends of an agent's connection use this module.
 
 A frame is a letter, the length of its content as four bytes (most significant first), and the
 content. The worker sends HELLO, then OUTPUT and ERRORS in any number, then EXIT. The master sends
 REQUEST in answer to HELLO, then INPUT, SIGNAL and STAY in any number.
 
-Both ends read at all times, also where the program, or who reads its output, does not: only so do
-they notice the end of the connection, and the kernels give up a connection of which nothing is
-read. Each acknowledges with TAKEN how much of INPUT, OUTPUT and ERRORS was passed on, and the
-other one sends no more while much has not been.
+Both ends always read, even while the program, or the reader of its output, does not. Otherwise they
+would not notice the end of the connection, and the kernels give up a connection that no process
+reads. With TAKEN, each end acknowledges how much of INPUT, OUTPUT and ERRORS it has passed on. The
+other end stops sending while too much is unacknowledged.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ if TYPE_CHECKING:
     from typing import Iterator
 
 HEADER = struct.Struct("!cI")
-# Bytes of one frame's content; longer content is sent as several.
+# The most bytes of one frame's content. Longer content is sent as several frames.
 LONGEST = 1 << 16
 # The nonce of this connection.
 HELLO = b"h"
-# What to start, as JSON (agent/start_request.py), with the nonce.
+# The program to start, as JSON (agent/start_request.py), with the nonce.
 REQUEST = b"r"
-# Standard input; without content, its end.
+# Standard input. Empty content marks its end.
 INPUT = b"i"
 # The number of a signal, as four bytes, for the program.
 SIGNAL = b"s"
@@ -37,20 +37,20 @@ SIGNAL = b"s"
 STAY = b"y"
 OUTPUT = b"o"
 ERRORS = b"e"
-# The exit code as four bytes; that of a signal is negative.
+# The exit code as four bytes; negative for a signal.
 EXIT = b"x"
-# Why no program is started, as text.
+# The reason why no program starts, as text.
 REFUSED = b"n"
 # The number of bytes of INPUT, or of OUTPUT and ERRORS, that were passed on, as four bytes.
 TAKEN = b"t"
 STREAMS = (INPUT, OUTPUT, ERRORS)
 NUMBER = struct.Struct("!i")
-# Bytes that the kernel is given or asked for at once.
+# The most bytes to pass to the kernel, or to read from it, at once.
 CHUNK = 1 << 16
-# Bytes that are acknowledged together.
+# Send one acknowledgement for this many bytes.
 ACKNOWLEDGE_AFTER = 1 << 14
-# Seconds: an end that has not answered for about a minute is gone. Of a network that was cut, TCP
-# alone would tell after hours, and the ranks would run on.
+# Seconds: the kernel drops a connection whose other end has not responded for about a minute. With
+# TCP alone, a network failure would be detected after hours, and the ranks would run on.
 IDLE = 15
 INTERVAL = 15
 PROBES = 3
@@ -58,14 +58,14 @@ UNSENT_WITHIN = 60
 
 
 class ProtocolError(OSError):
-    """The other end does not keep to the protocol."""
+    """The other end violates the protocol."""
 
 
 class Channel:
-    """One end of a connection. The handshake has not begun when it is made.
+    """One end of a connection. The constructor does not begin the handshake.
 
-    `name` is the one that the worker's certificate must have, of a master's end. Methods raise
-    OSError (also ssl.SSLError and ProtocolError) when the connection is of no use any more.
+    At a master's end, `name` is the name that the worker's certificate must have. Methods raise
+    OSError (also ssl.SSLError and ProtocolError) when the connection is not usable any more.
     """
 
     def __init__(
@@ -80,25 +80,26 @@ class Channel:
             self._incoming, self._outgoing, server_side=name is None, server_hostname=name
         )
         self._received = bytearray()
-        # What is not encrypted yet, and what is encrypted and not sent yet.
+        # Data that is not encrypted yet, and encrypted data that is not sent yet.
         self._queued = bytearray()
         self._unsent = bytearray()
         self._has_ended = False
-        # Bytes that the other end has not passed on, and those that it has no acknowledgement of.
+        # Bytes that the other end has not passed on, and bytes that this end has not acknowledged.
         self._untaken = 0
         self._unacknowledged = 0
 
     @property
     def waiting(self) -> int:
-        """The bytes that the other end has not passed on: a sender pauses while they are many.
+        """Return the bytes that the other end has not passed on.
 
-        The other end acknowledges them in steps of ACKNOWLEDGE_AFTER.
+        A sender pauses while they are many. The other end acknowledges them in steps of
+        ACKNOWLEDGE_AFTER.
         """
         return self._untaken
 
     @property
     def events(self) -> int:
-        """What to wait for with a selector."""
+        """Return the events to wait for with a selector."""
         is_sending = self._queued or self._unsent
         return selectors.EVENT_READ | (selectors.EVENT_WRITE if is_sending else 0)
 
@@ -107,7 +108,7 @@ class Channel:
         return self._tls.getpeercert()
 
     def send(self, kind: bytes, content: bytes = b"") -> None:
-        """Send content, which may be long, as soon as the connection takes it."""
+        """Send content of any length as soon as the connection can take it."""
         if kind in STREAMS:
             self._untaken += len(content)
         view = memoryview(content)
@@ -119,14 +120,14 @@ class Channel:
         self.flush()
 
     def acknowledge(self, number: int) -> None:
-        """Acknowledge that this many bytes more were passed on."""
+        """Acknowledge that this end has passed on `number` more bytes."""
         self._unacknowledged += number
         if self._unacknowledged >= ACKNOWLEDGE_AFTER:
             self.send(TAKEN, NUMBER.pack(self._unacknowledged))
             self._unacknowledged = 0
 
     def flush(self) -> None:
-        """Send what the connection takes now."""
+        """Send the data that the connection can take now."""
         while self.is_open and self._queued:
             del self._queued[: self._tls.write(self._queued)]
         self._unsent += self._outgoing.read()
@@ -136,7 +137,7 @@ class Channel:
         except BlockingIOError:
             return
         except OSError:
-            # What the other end has sent before it went is read first, and then its end.
+            # Read the data that the other end sent before its end, and then the end.
             self._queued.clear()
             self._unsent.clear()
 
@@ -146,7 +147,7 @@ class Channel:
         self.flush()
 
     def receive(self) -> Iterator[tuple[bytes, bytes]]:
-        """Read what has come, without waiting; yield kind and content of each complete frame.
+        """Read the available data without blocking; yield kind and content of each complete frame.
 
         Raises ConnectionResetError at the end of the connection.
         """
@@ -156,7 +157,7 @@ class Channel:
             self.flush()
         except OSError as found:
             problem = found
-        # What has come before the problem is of use.
+        # The frames that arrived before the problem are valid.
         yield from self._frames()
         if problem:
             raise problem
@@ -182,7 +183,7 @@ class Channel:
         except ssl.SSLWantReadError:
             return
         except ssl.SSLError:
-            # The other end learns why from the alert.
+            # The alert tells the other end the reason.
             with contextlib.suppress(OSError):
                 self.flush()
             raise
@@ -218,7 +219,7 @@ class Channel:
 
 
 def keep_alive(connection: socket.socket) -> None:
-    """Let the kernel end a connection whose other end has not answered for about a minute."""
+    """Let the kernel drop a connection whose other end does not respond for about a minute."""
     connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, IDLE)

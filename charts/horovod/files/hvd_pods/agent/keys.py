@@ -1,11 +1,11 @@
 """The certificates that master and workers show each other.
 
-The release has two authorities. One has signed the master's certificate, the other those of the
-workers. Each end accepts certificates of the other's authority alone, so that a worker's key is
-useless for asking another worker. A certificate's name has the role, `agent.generation`, the
-release and the namespace; it is checked, too.
+The release has two authorities. One signs the master's certificate, the other signs those of the
+workers. Each end accepts only certificates of the other end's authority, so that a worker's key
+cannot be used to send requests to another worker. A certificate's name consists of the role,
+`agent.generation`, the release and the namespace. It is checked, too.
 
-The files are read again when they have changed, so that keys can be replaced while a pod runs.
+The files are read again after a change, so that keys can be replaced while a pod runs.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from hvd_pods.common.errors import ConfigurationError
 CERTIFICATE = "tls.crt"
 KEY = "tls.key"
 PEER_AUTHORITY = "peer-ca.crt"
-# What a worker or a master may do about keys that do not belong together.
+# The remedy of a worker or a master for keys that do not match.
 REMEDY = (
     "give all pods of the release the same pair of Secrets, with `helm upgrade --reuse-values "
     "--set agent.generation=N`, where N is another number than before, or `agent.masterSecret` "
@@ -28,17 +28,17 @@ KEYS_DIFFER = f"its certificate is not of this release's authority: {REMEDY}"
 # X509_V_ERR_HOSTNAME_MISMATCH and X509_V_FLAG_NO_CHECK_TIME of openssl/x509_vfy.h.
 WRONG_NAME = 62
 NO_CHECK_TIME = 0x200000
-# Seconds by which a certificate may begin later than this clock says: Helm's begin when they are
-# made, by the clock of the machine where Helm runs.
+# Seconds by which a certificate may begin later than this clock's time: Helm's certificates begin
+# when they are created, by the clock of the machine where Helm runs.
 CLOCKS_DIFFER = 86_400.0
-# How a worker's refusal of the master's certificate begins, which another attempt cannot help.
+# The beginning of a worker's refusal of the master's certificate. A retry cannot help.
 REFUSES_MASTER = "the worker refuses the master's certificate: "
 
 
 class Keys:
     """The key of this pod, the authority of its peers, and the name that a peer must have.
 
-    Raises ConfigurationError where a file is missing or is not what it should be.
+    Raises ConfigurationError where a file is missing or invalid.
     """
 
     def __init__(self, folder: str, peer_name: str) -> None:
@@ -48,11 +48,11 @@ class Keys:
         self._state()
 
     def server(self) -> ssl.SSLContext:
-        """Return the context of a worker's agent, which accepts the master alone."""
+        """Return the context of a worker's agent, which accepts only the master."""
         return self._context(ssl.PROTOCOL_TLS_SERVER)
 
     def client(self) -> ssl.SSLContext:
-        """Return the context of a master, which accepts this release's workers alone."""
+        """Return the context of a master, which accepts only this release's workers."""
         return self._context(ssl.PROTOCOL_TLS_CLIENT)
 
     def _context(self, protocol: int) -> ssl.SSLContext:
@@ -63,7 +63,7 @@ class Keys:
 
     def _load(self, protocol: int) -> ssl.SSLContext:
         context = ssl.SSLContext(protocol)
-        # `find_time_problem` looks at the times.
+        # `find_time_problem` checks the times.
         context.verify_flags |= NO_CHECK_TIME
         context.minimum_version = ssl.TLSVersion.TLSv1_3
         context.verify_mode = ssl.CERT_REQUIRED
@@ -84,7 +84,7 @@ class Keys:
         return os.path.join(self._folder, name)
 
     def _state(self) -> object:
-        """Return what changes when a file does. Raises ConfigurationError without a file."""
+        """Return a value that changes with the files. Raises ConfigurationError without a file."""
         try:
             stats = [os.stat(self._path(name)) for name in (CERTIFICATE, KEY, PEER_AUTHORITY)]
         except OSError as problem:
@@ -105,7 +105,7 @@ def has_name(certificate: object, name: str) -> bool:
 
 
 def find_time_problem(certificate: object, now: float) -> str:
-    """Say why a certificate, as getpeercert() returns it, is of no use now; empty if it is.
+    """Return why a certificate, as getpeercert() returns it, is not valid now, or "".
 
     now: seconds since 1970.
     """
@@ -118,9 +118,9 @@ def find_time_problem(certificate: object, now: float) -> str:
 
 
 def explain(problem: OSError, name: str) -> str:
-    """Say why a handshake with the worker's end failed, seen from the master; `name` is expected.
+    """Explain why a handshake with a worker failed, for the master; `name` is the expected name.
 
-    The result begins with what is wrong and ends with what to do.
+    The result begins with the problem and ends with the remedy.
     """
     code = getattr(problem, "verify_code", None)
     reason = getattr(problem, "reason", None) or ""
@@ -134,7 +134,7 @@ def explain(problem: OSError, name: str) -> str:
 
 
 def explain_client(problem: OSError) -> str:
-    """Say why a handshake with the master's end failed, or what it sent, seen from a worker."""
+    """Explain why a handshake with the master failed, or its data was invalid, for a worker."""
     code = getattr(problem, "verify_code", None)
     reason = getattr(problem, "reason", None) or ""
     if code is not None:
@@ -143,7 +143,7 @@ def explain_client(problem: OSError) -> str:
 
 
 def is_about_keys(problem: OSError) -> bool:
-    """Whether a handshake failed for the certificates, which another attempt cannot help."""
+    """Whether a handshake failed because of the certificates. A retry cannot help."""
     reason = getattr(problem, "reason", None) or ""
     return isinstance(problem, ssl.SSLError) and (
         getattr(problem, "verify_code", None) is not None or "ALERT" in reason

@@ -1,4 +1,4 @@
-"""What a master asks the agent of a worker to start."""
+"""The request of a master to a worker's agent to start a program."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Mapping
 
 from hvd_pods.common.contract import ATTEMPT, FENCE, MEETING, NOTICES, RUN_ID
 
-# The variables of a request that have no field of their own. No other variable is taken.
+# The variables of a request that have no field of their own. Other variables are rejected.
 ALLOWED = (NOTICES, MEETING)
 # Bytes of a request. An argument list and a meeting place of thousands of workers are shorter.
 LONGEST = 1 << 16
@@ -31,12 +31,12 @@ class Request(namedtuple("Request", ["run", "fence", "attempt", "argv", "variabl
     """
 
     def environment(self, own: Mapping[str, str], fence: int) -> dict[str, str]:
-        """Return the program's environment: the container's, and what the master has given."""
+        """Return the program's environment: the container's, and the variables from the master."""
         given = {RUN_ID: self.run, ATTEMPT: str(self.attempt), FENCE: str(fence), **self.variables}
         return {**own, **{name: value for name, value in given.items() if value not in ("", "0")}}
 
     def digest(self) -> str:
-        """Return a short hash of the arguments, by which logs tell programs apart."""
+        """Return a short hash of the arguments, which identifies the program in logs."""
         return hashlib.sha256("\0".join(self.argv).encode(errors="replace")).hexdigest()[:12]
 
     def encode(self, nonce: str) -> bytes:

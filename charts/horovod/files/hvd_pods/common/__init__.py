@@ -1,1 +1,1 @@
-"""What all pods and hvdchart know: the run, its errors, launchers, threads, pod problems."""
+"""The modules that all pods and hvdchart share: the run, errors, launchers, pod problems."""

@@ -1,7 +1,7 @@
-"""Which CPUs a rank is bound to, where its launcher does not bind it: Hydra, and the master itself.
+"""Binds ranks to CPUs if their launcher does not bind them: Hydra, and the master itself.
 
-Run as a program in a worker, with a binding, it says whether all ranks of the worker can be bound
-so: Open MPI, which binds them itself, does not.
+Run as a program in a worker, with a binding, it checks whether all ranks of the worker can be bound
+that way: Open MPI, which binds them itself, does not check this.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ CPUS = "/sys/devices/system/cpu"
 class Binding(
     namedtuple("Binding", ["to", "cores_per_rank", "ranks_per_socket"], defaults=["none", 0, 0])
 ):
-    """What a rank is bound to: `to` is none, core or socket; a number is 0 where it is not set.
+    """The binding of a rank: `to` is none, core or socket; a number is 0 if it is not set.
 
     With `cores_per_rank`, each rank has that many cores of its own, in the order of local ranks.
     With `ranks_per_socket`, that many ranks share each socket.
@@ -34,11 +34,11 @@ class Binding(
 
 
 class BindingError(Exception):
-    """The ranks cannot be bound as the values say; the message names the key and the CPUs."""
+    """The ranks cannot be bound as the values require; the message names the key and the CPUs."""
 
 
 def read_topology(allowed: set[int], root: str | os.PathLike[str] = CPUS) -> Topology:
-    """The CPUs in `allowed`, those that this container may use, as sockets and cores.
+    """Return the CPUs in `allowed`, those that this container may use, as sockets and cores.
 
     Cores are in the order of their first CPU. Raises BindingError for a CPU whose socket and core
     the host does not report below `root`.
@@ -62,7 +62,7 @@ def read_topology(allowed: set[int], root: str | os.PathLike[str] = CPUS) -> Top
 
 
 def select_cpus(binding: Binding, topology: Topology, local_rank: int) -> set[int]:
-    """The CPUs of one of a worker's ranks, for a binding to cores or sockets.
+    """Return the CPUs of one of a worker's ranks, for a binding to cores or sockets.
 
     Raises BindingError when there are not enough sockets or cores for it.
     """
@@ -81,7 +81,7 @@ def select_cpus(binding: Binding, topology: Topology, local_rank: int) -> set[in
 
 
 def _take_cores(cores: list[set[int]], binding: Binding, place: int) -> set[int]:
-    """The CPUs of the rank at index `place` of the ranks that share `cores`.
+    """Return the CPUs of the rank at index `place` of the ranks that share `cores`.
 
     Raises BindingError when there are not enough cores for it.
     """
@@ -107,7 +107,7 @@ def bind(binding: Binding, local_rank: int) -> None:
 
 
 def main(arguments: Sequence[str] = ()) -> int:
-    """Print why not all ranks of this worker can be bound, and return BAD_CONFIGURATION then."""
+    """Print why not all ranks of this worker can be bound, and then return BAD_CONFIGURATION."""
     to, cores, per_socket = arguments or sys.argv[1:]
     binding = Binding(to, int(cores), int(per_socket))
     try:

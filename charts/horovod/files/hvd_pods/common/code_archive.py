@@ -1,7 +1,7 @@
 """Packs the user's code into an archive, and unpacks it.
 
-A worker takes it from the master, which runs this there before each launch:
-`code_archive.py NAME`, and `keep-packages` where those of an earlier run may be this one's.
+A worker receives the archive from the master, which runs this program there before each launch:
+`code_archive.py NAME`, and `keep-packages` if packages of an earlier run may fit this one.
 """
 
 from __future__ import annotations
@@ -32,18 +32,18 @@ def read_source(source: Path) -> dict[str, bytes]:
 
 
 def digest(files: Mapping[str, bytes]) -> str:
-    """Return the SHA256 of what `sha256sum` prints of these files; the chart's template has it."""
+    """Return the SHA256 of `sha256sum`'s output for these files; the chart's template has it."""
     lines = [f"{sha256(files[name]).hexdigest()}  {name}\n" for name in sorted(files)]
     return sha256("".join(lines).encode()).hexdigest()
 
 
 def pack(files: Mapping[str, bytes]) -> bytes:
-    """Return one tar.gz of what a ConfigMap has: the archive's entries and the files.
+    """Return one tar.gz of a ConfigMap's content: the archive's entries and the files.
 
     Raises OSError, or tarfile.TarError for an archive that cannot be read.
     """
     content = io.BytesIO()
-    # mtime 0: the same code is the same bytes.
+    # mtime 0: the same code results in the same bytes.
     with tarfile.open(fileobj=content, mode="w:gz", compresslevel=1) as archive:
         if ARCHIVE in files:
             with tarfile.open(fileobj=io.BytesIO(files[ARCHIVE])) as folder:
@@ -58,9 +58,9 @@ def pack(files: Mapping[str, bytes]) -> bytes:
 
 
 def unpack(content: bytes, directory: Path) -> None:
-    """Unpack a tar.gz into a directory, which has all of it from the moment that it exists.
+    """Unpack a tar.gz into a directory, which is complete from the moment that it exists.
 
-    What is there already is replaced: training code can write to it, and under the name of another
+    Replace an existing directory: training code can write to it, even under the name of another
     run's code. Raises OSError, EOFError for an archive that is cut, or tarfile.TarError for one
     that cannot be read or has an entry that is not unpacked.
     """
@@ -72,14 +72,14 @@ def unpack(content: bytes, directory: Path) -> None:
                 unpack_member(archive, member, complete)
         with contextlib.suppress(FileNotFoundError):
             if not directory.is_symlink():
-                # Without its rights, it could not be moved to another folder.
+                # Without this mode, the directory cannot be moved to another folder.
                 directory.chmod(0o700)
             directory.rename(Path(name) / "replaced")
         complete.rename(directory)
 
 
 def unpack_member(archive: tarfile.TarFile, member: tarfile.TarInfo, directory: Path) -> None:
-    """Write one entry of an archive. What can be executed gets the mode 755, other files 644.
+    """Write one entry of an archive. Executable files get the mode 755, other files 644.
 
     Raises OSError, or tarfile.TarError for an entry that would leave the directory and for one that
     is neither a file nor a directory, such as a link.
@@ -100,9 +100,9 @@ def unpack_member(archive: tarfile.TarFile, member: tarfile.TarInfo, directory: 
 
 
 def main() -> int:
-    """On a worker: unpack the code from standard input, and remove that of earlier runs.
+    """On a worker: unpack the code from standard input, and remove the code of earlier runs.
 
-    Returns 1 when the code could not be unpacked, with the reason on standard error.
+    Return 1 when the code could not be unpacked, with the reason on standard error.
     """
     directory = Path(CODE, sys.argv[1])
     try:

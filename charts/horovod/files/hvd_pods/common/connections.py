@@ -1,8 +1,8 @@
 """A server for ports that training code and other pods can reach, in one thread.
 
-A connection has some seconds in all, from its begin to the last byte of its answer, and may send a
-limited number of bytes. When there are too many connections, the oldest makes room: honest clients
-need milliseconds. common/hostile.py is the same for texts and files.
+A connection has a time limit, from its begin to the last byte of its response, and a limit on the
+bytes that it sends. When there are too many connections, a new one replaces the oldest: honest
+clients need milliseconds. common/hostile.py protects in the same way against texts and files.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from hvd_pods.common.reporting import log
 
 # All workers of a large run may connect at once.
 BACKLOG = 1024
-# Seconds to wait while a connection cannot be taken, as for want of descriptors.
+# Seconds to wait after a connection cannot be accepted, for instance for lack of descriptors.
 RETRY_AFTER = 0.1
 
 
@@ -35,27 +35,27 @@ class Limits(NamedTuple):
 class _Progress:
     until: float
     received: bytes = b""
-    # The rest of the answer. When it is sent, what the client still sends is read up to its end.
+    # The rest of the response. After it is sent, the client's remaining data is read to its end.
     unsent: memoryview | None = None
 
 
 def no_body(request: bytes) -> int:
-    """Show that nothing follows the end of a request."""
+    """Report a body of 0 bytes after the end of a request."""
     return 0
 
 
-# Gets what a client has sent, up to the end of its request, and the connection. Returns the answer,
-# after which the connection is closed, or None to keep the connection, which then is blocking.
+# Receives a client's data, up to the end of its request, and the connection. Returns the response,
+# after which the connection is closed, or None to keep the connection, which is blocking then.
 Answer = Callable[[bytes, socket.socket], Optional[bytes]]
 
 
 class ConnectionServer:
-    """Takes connections at `address` (empty: all, of IPv4 and IPv6) when `serve` runs.
+    """Accepts connections at `address` (empty: all, of IPv4 and IPv6) when `serve` runs.
 
-    Port 0 is any free port. `end` ends a request; other requests are not answered. `body` gets a
-    request and says how many bytes follow its end: where some do, the request that is answered has
-    the end and them, too. `size` says how many bytes a connection may send at present, at most
-    those of `limits`. Raises OSError if the port is in use.
+    Port 0 is any free port. `end` ends a request; other requests get no response. `body` receives a
+    request and returns the number of bytes that follow its end; if it is positive, the request that
+    is answered includes the end and these bytes. `size` returns how many bytes a connection may
+    send at present, at most the number in `limits`. Raises OSError if the port is in use.
     """
 
     def __init__(
@@ -74,7 +74,7 @@ class ConnectionServer:
         self._limits = limits
         self._body = body
         self._size = size
-        # The oldest first, which is also the one whose time is over first.
+        # The oldest connection first, which is also the first one to time out.
         self._open: dict[socket.socket, _Progress] = {}
         self._has_failed = False
         self._selector = selectors.DefaultSelector()
@@ -82,18 +82,18 @@ class ConnectionServer:
 
     @property
     def port(self) -> int:
-        """The port's number, where it was asked for as 0."""
+        """Return the port's number, which the kernel chooses for port 0."""
         return int(self._listener.getsockname()[1])
 
     def serve(self) -> None:
-        """Answer connections for ever."""
+        """Respond to connections forever."""
         while True:
             oldest = next(iter(self._open.values()), None)
             left = max(0.0, oldest.until - time.monotonic()) if oldest else None
             for key, _ in self._selector.select(left):
                 if key.data is None:
                     self._accept()
-                # A new connection may just have taken the place of this one.
+                # A new connection may just have replaced this one.
                 elif key.data in self._open:
                     self._continue(key.data, self._open[key.data])
             now = time.monotonic()
@@ -122,7 +122,7 @@ class ConnectionServer:
         except BlockingIOError:
             return
         except OSError:
-            # The client has gone.
+            # The client has closed the connection.
             self._close(connection)
 
     def _receive(self, connection: socket.socket, progress: _Progress) -> None:
@@ -139,7 +139,8 @@ class ConnectionServer:
             self._close(connection)
 
     def _take(self, request: bytes, connection: socket.socket, progress: _Progress) -> None:
-        # Before the answer: whoever keeps the connection may close it at once in another thread.
+        # Unregister it first: if the callback keeps the connection, another thread may close it at
+        # once.
         self._selector.unregister(connection)
         connection.setblocking(True)
         try:
@@ -160,7 +161,7 @@ class ConnectionServer:
         progress.unsent = rest
         progress.unsent = rest[connection.send(rest) :]
         if not progress.unsent:
-            # The kernel throws the answer away when a connection is closed with something unread.
+            # The kernel discards the response when a connection is closed with unread data.
             connection.shutdown(socket.SHUT_WR)
             self._selector.modify(connection, selectors.EVENT_READ, connection)
 
@@ -171,7 +172,7 @@ class ConnectionServer:
 
 
 def listen(address: str, port: int) -> socket.socket:
-    """Listen at an address, or at all of this pod if it is empty, without blocking.
+    """Listen without blocking at an address, or at all addresses of this pod if it is empty.
 
     Raises OSError if the port is in use or the address is not this pod's.
     """

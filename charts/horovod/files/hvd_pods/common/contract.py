@@ -1,6 +1,6 @@
-"""The variables, annotations and labels by which the chart, the pods and hvdchart know each other.
+"""The variables, annotations and labels that the chart, the pods and hvdchart share.
 
-The comment above a name says what it has. docs/inside.md shows the variables, from here.
+The comment above a name describes its content. docs/inside.md lists the variables from this file.
 """
 
 from __future__ import annotations
@@ -17,11 +17,12 @@ JOB_UID = "HVD_JOB_UID"
 POD_IP = "HVD_POD_IP"
 # The names of the two Secrets with certificates that the first master fills.
 KEYS_SECRETS = "HVD_KEYS_SECRETS"
-# `serviceMesh` of the values: how a proxy in the pod is ended.
+# `serviceMesh` of the values: how to end a proxy in the pod.
 MESH = "HVD_MESH"
 # The file in which a script of the master's reports metrics.
 METRICS_FILE = "HVD_METRICS_FILE"
-# Where the spans of the run go, and what they say of the release, as JSON (master/span_export.py).
+# Where the spans of the run go, and their attributes of the release (master/span_export.py), as
+# JSON.
 TRACING = "HVD_TRACING"
 # The Job of the release that `helm test` tests.
 TESTED_JOB = "HVD_TESTED_JOB"
@@ -32,7 +33,7 @@ POLICY = "HVD_POLICY"
 
 # The number of ranks that this worker takes.
 SLOTS = "HVD_SLOTS"
-# The number of workers that the ranks need, by which the agent bounds its connections.
+# The number of workers that the ranks need, from which the agent derives its connection limits.
 WORKERS = "HVD_WORKERS"
 # The name of the pod.
 POD = "HVD_POD"
@@ -50,7 +51,7 @@ IN_QUEUE = "HVD_IN_QUEUE"
 FUSION_BY_RANKS = "HVD_FUSION_BY_RANKS"
 # The modules that the warm process imports, separated by spaces.
 PRELOAD = "HVD_PRELOAD"
-# The directory of the metrics of ranks, one file each.
+# The directory of the ranks' metrics, with one file for each rank.
 METRICS_DIR = "HVD_METRICS_DIR"
 
 # == From the chart to both
@@ -75,7 +76,7 @@ MEETING = "HVD_MEETING"
 
 # == From the master to its launcher of mode `direct`
 
-# How many seconds ranks go on without a master; 0 or no value stands for none.
+# How many seconds ranks go on without a master; 0 or an empty value means that they do not.
 STAY_WITHIN = "HVD_STAY_WITHIN"
 
 # == From a rank to processes that it starts
@@ -85,49 +86,49 @@ SITE = "HVD_SITE"
 
 # == From users
 
-# Another file for the event log of this run than the one in memory, in master.env.
+# A file for the event log of this run, in place of the one in memory. It is set in master.env.
 EVENTS_FILE = "HVD_EVENTS_FILE"
 
 # == Of tests
 
-# Another folder than the worker's memory, for what `keep` keeps.
+# A folder for the states of `keep`, in place of the worker's memory.
 KEEP = "HVD_KEEP"
-# Another socket than the worker's, for calls from a notebook.
+# A socket for calls from a notebook, in place of the worker's.
 CALLS = "HVD_CALLS"
 
 # == Annotations of the Job
 
-# What becomes of the workers.
+# What happens to the workers after the end.
 CLEANUP = "hvdchart/cleanup"
-# The queue of Kueue, whose preemptions are no failures.
+# The queue of Kueue. Its preemptions are not failures.
 QUEUE = "hvdchart/queue"
 # The session that the run belongs to.
 SESSION = "hvdchart/session"
-# After how many seconds without a renewal the master ends the run.
+# The master ends the run after this many seconds without a renewal.
 LEASE = "hvdchart/lease-seconds"
-# The last renewal, which the command of the session writes. Only a change of it counts.
+# The last renewal, which the command of the session writes. The master checks only for changes.
 RENEWED = "hvdchart/lease-renewed"
 
 # == Annotations of the master's pod
 
-# Which command of hvdchart has made the run.
+# The command of hvdchart that created the run.
 COMMAND = "hvdchart/command"
 
 # == Annotations of a StatefulSet
 
-# How many of its workers are spares.
+# The number of its workers that are spares.
 SPARES = "hvdchart/spares"
-# With how many workers the run goes on.
+# The number of workers with which the run can go on.
 MINIMUM = "hvdchart/minimum"
 
 # == Annotations of the record
 
-# How the run has ended, for an upgrade that finds the record without data.
+# How the run ended, for an upgrade that finds the record without data.
 ENDED = "hvdchart/ended"
 
 # == Labels of the Job and of a StatefulSet
 
-# Hashes of the values that decide what is trained, and of those for what runs and where.
+# Hashes: of the values that decide what is trained, and of those that decide what runs and where.
 RUN_LABEL = "hvdchart/run"
 SETTINGS_LABEL = "hvdchart/settings"
 
@@ -139,12 +140,12 @@ GROUP_LABEL = "horovod/group"
 
 # == Labels of a worker
 
-# The revision of the release that made the pod, which HVD_REVISION tells it.
+# The revision of the release that made the pod. The pod gets it in HVD_REVISION.
 REVISION_LABEL = "hvdchart/revision"
 
 # == Labels of a node list
 
-# What the list is about: `staged`, for nodes that have the data.
+# The subject of the list: `staged`, for nodes that have the data.
 NODE_LIST_LABEL = "hvdchart/node-list"
 
 # == Labels of all objects
@@ -153,5 +154,5 @@ NODE_LIST_LABEL = "hvdchart/node-list"
 NAME_LABEL = "app.kubernetes.io/name"
 # The name of the release.
 INSTANCE_LABEL = "app.kubernetes.io/instance"
-# Which part of the release it is: master, worker, tensorboard and so on.
+# The component of the release: master, worker, tensorboard and so on.
 COMPONENT_LABEL = "app.kubernetes.io/component"

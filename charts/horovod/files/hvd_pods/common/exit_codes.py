@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 
-# EX_CONFIG, 78: the Job fails at once, because another attempt cannot help.
+# EX_CONFIG, 78: the Job fails at once, because a retry cannot help.
 BAD_CONFIGURATION = os.EX_CONFIG
-# EX_SOFTWARE, 70, an internal error of the master: the Job makes another master.
+# EX_SOFTWARE, 70, an internal error of the master: the Job creates another master.
 INTERNAL_ERROR = os.EX_SOFTWARE
-# Exit codes that end the master's pod but not the run: the Job makes another master. The other two
-# are those of SIGKILL and SIGTERM. The chart has the same numbers in templates/master/job.yaml.
+# Exit codes that end the master's pod but not the run: the Job creates another master. The other
+# two are those of SIGKILL and SIGTERM. templates/master/job.yaml of the chart has the same numbers.
 LOST_MASTER = (INTERNAL_ERROR, 128 + 9, 128 + 15)

@@ -6,7 +6,7 @@ import os
 
 
 def which(program: str) -> str | None:
-    """The path of a program as shells find it, or None."""
+    """Return the path of a program as shells find it, or None."""
     folders = [""] if "/" in program else os.environ.get("PATH", os.defpath).split(os.pathsep)
     for folder in folders:
         path = os.path.join(folder, program)
@@ -16,13 +16,13 @@ def which(program: str) -> str | None:
 
 
 def read(path: str) -> bytes:
-    """The content of a file. Raises OSError."""
+    """Return the content of a file. Raises OSError."""
     with open(path, "rb") as file:
         return file.read()
 
 
 def list_names(folder: str | os.PathLike[str]) -> list[str]:
-    """The names in a folder; empty when the folder is missing."""
+    """Return the names in a folder; empty if the folder does not exist."""
     try:
         return os.listdir(folder)
     except OSError:

@@ -1,6 +1,6 @@
-"""Reads the line of Horovod's launcher, whose command mode `direct` starts itself.
+"""Parses a line of horovodrun, Horovod's launcher; mode `direct` starts its command.
 
-launcher_options.json has the options of horovodrun, and what becomes of each.
+launcher_options.json lists the options of horovodrun, and how the chart handles each.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _BY_NAME: dict[str, dict[str, Any]] = {
 
 
 class HorovodrunError(Exception):
-    """A word that is refused: its index, what is wrong with it, and what to use."""
+    """An invalid word of a line: its index, the problem, and what to use instead."""
 
     def __init__(self, index: int, problem: str, instead: str) -> None:
         super().__init__(f"{problem}; use instead: {instead}")
@@ -28,10 +28,10 @@ class HorovodrunError(Exception):
 
 
 class Line(NamedTuple):
-    """A line of horovodrun: the command of each rank, and what the options say.
+    """A line of horovodrun: the command of each rank, and the options' content.
 
-    `variables` are for the ranks, and `ranks` is their number, None where the line does not say it.
-    `left_out` has the options that need nothing, each with the reason.
+    `variables` are for the ranks. `ranks` is their number, None if the line does not specify it.
+    `left_out` lists the options that have no effect here, each with the reason.
     """
 
     command: list[str]
@@ -41,7 +41,7 @@ class Line(NamedTuple):
 
 
 def is_line(command: Sequence[str]) -> bool:
-    """Whether a command is a line of horovodrun, as the chart's templates decide it, too."""
+    """Whether a command is a line of horovodrun; the chart's templates use the same rule."""
     return bool(command) and command[0].rstrip("/").rpartition("/")[2] == NAME
 
 
@@ -58,14 +58,14 @@ class Option(NamedTuple):
 
 
 def take_option(words: Sequence[str], index: int = 0) -> Option:
-    """The option that begins at `index`. Raises HorovodrunError for one that is not known."""
+    """Return the option that begins at `index`. Raises HorovodrunError for an unknown one."""
     word = words[index]
     name, equals, value = word.partition("=")
     has_value = bool(equals)
     entry = _BY_NAME.get(option_name(word), {})
     by_letter = _BY_NAME.get(word[1:2], {})
     if not entry and not word.startswith("--") and by_letter.get("arguments") == 1:
-        # As argparse has it, -p22 is -p 22.
+        # argparse reads -p22 as -p 22.
         entry = by_letter
         name = word[:2]
         has_value = True
@@ -82,7 +82,7 @@ def take_option(words: Sequence[str], index: int = 0) -> Option:
 
 
 def read_values(option: Option, index: int = 0) -> list[str]:
-    """The values of an option, as horovodrun writes them into variables.
+    """Return the values of an option, in the form in which horovodrun writes them into variables.
 
     Raises HorovodrunError for a value that horovodrun refuses.
     """
@@ -96,12 +96,12 @@ def read_values(option: Option, index: int = 0) -> list[str]:
 def _read_value(entry: dict[str, Any], value: str) -> str:
     """Raises ValueError."""
     if "type" not in entry:
-        # An empty variable is no setting.
+        # An empty variable is not a setting.
         if value not in entry.get("choices", [value]) or not (value or "variable" not in entry):
             raise ValueError(value)
         return value
     number = int(value) if entry["type"] == "int" else float(value)
-    # False for NaN, too.
+    # The condition is false for NaN, too.
     if not entry.get("least", -math.inf) <= number <= entry.get("most", sys.float_info.max):
         raise ValueError(value)
     return str(number * entry.get("factor", 1))
@@ -117,12 +117,12 @@ def _describe_values(entry: dict[str, Any]) -> str:
 
 
 def read_content(entry: dict[str, Any], values: Sequence[str]) -> str:
-    """The content of the variable that an option with these values sets."""
+    """Return the content of the variable that an option with these values sets."""
     return str(entry["content"] if "content" in entry else values[0])
 
 
 def explain_left_out(entry: dict[str, Any]) -> str:
-    """Why an option needs nothing here; empty for one that does."""
+    """Explain why an option has no effect here; empty for one that has an effect."""
     value = entry.get("value")
     return f"the chart takes it from {value}" if value else str(entry.get("needless", ""))
 

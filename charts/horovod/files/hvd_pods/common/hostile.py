@@ -1,7 +1,7 @@
-"""Text and files that somebody else wrote: training code, another container, an API server.
+"""Text and files from untrusted writers: training code, another container, an API server.
 
-Whatever of them is shown or believed goes through this module first. common/connections.py is the
-same for connections.
+All such content goes through this module before it is shown or used. common/connections.py protects
+in the same way against connections.
 """
 
 from __future__ import annotations
@@ -9,21 +9,21 @@ from __future__ import annotations
 import os
 import stat
 
-# Characters of a foreign text in one line of a log, and bytes of a foreign file.
+# The limits for untrusted content: characters of a text in one line of a log, and bytes of a file.
 LONGEST_TEXT = 600
 LARGEST_FILE = 1 << 20
-# The highest number of a rank, a worker, a CPU or an attempt: more could not be listed.
+# The highest number of a rank, a worker, a CPU or an attempt: a list of more would be too long.
 MOST_COUNTED = 1_000_000
-# What Python does not call printable although it controls nothing: spaces, such as those before
-# French punctuation, and what joins emoji. What changes the direction of text is not among them.
+# Harmless characters that Python does not call printable: spaces, such as those before French
+# punctuation, and joiners of emoji. Characters that change the direction of text are excluded.
 _SHOWN = frozenset("\u00a0\u1680\u200d\u202f\u205f\u3000").union(map(chr, range(0x2000, 0x200B)))
 
 
 def printable(text: str, keeps: str = "\n\t") -> str:
-    """Escape what no encoding has, and what would control a terminal, but for `keeps`.
+    """Escape characters that no encoding supports or that control a terminal, except for `keeps`.
 
-    A name of a file that is no UTF-8 has lone surrogates in Python, which cannot be printed.
-    Without `keeps`, as for a key or a name, spaces that pass for others are escaped, too.
+    A file name that is not UTF-8 has lone surrogates in Python, which cannot be printed. If `keeps`
+    is empty, as for a key or a name, spaces that look like other spaces are escaped, too.
     """
     if text.isprintable():
         return text
@@ -34,7 +34,7 @@ def printable(text: str, keeps: str = "\n\t") -> str:
 
 
 def one_line(text: str, longest: int = LONGEST_TEXT) -> str:
-    """A text as one line without control characters, cut at `longest` characters.
+    """Return a text as one line without control characters, cut at `longest` characters.
 
     Each stretch of white space becomes one space. A line that was cut ends with ` ...`.
     """
@@ -47,9 +47,9 @@ def read_file(
 ) -> bytes:
     """Return the first `most` bytes of a regular file. Raises OSError for anything else.
 
-    Whoever can write to the folder could put a link there to a file that only this process may
-    read, or a FIFO, whose opening waits for a writer. With `has_one_name`, a file with hard links
-    is refused, too: they would make many large files of one.
+    A process that can write to the folder could create a link to a file that only this process may
+    read, or a FIFO, whose opening waits for a writer. With `has_one_name`, refuse a file with hard
+    links, too: they would turn one large file into many.
     """
 
     def open_safely(name: str, flags: int) -> int:
@@ -67,8 +67,8 @@ def read_file(
 def parse_count(text: str, largest: int) -> int | None:
     """Parse a decimal number between 0 and `largest`; None for anything else.
 
-    Python takes seconds for the text of a number with many thousand digits, or refuses it: a text
-    with more digits than `largest` is not tried.
+    Python takes seconds for a number with many thousand digits, or refuses it. Therefore a text
+    with more digits than `largest` is not parsed.
     """
     is_short = len(text) <= len(str(largest))
     if not (is_short and text.isascii() and text.isdecimal()):

@@ -1,4 +1,4 @@
-"""What launchers know and set: launcher_options.json, which the chart's templates read, too."""
+"""The options and variables of launchers: launcher_options.json, which the templates also read."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Iterator, Sequence
 
-# An argument of a custom command that stands for the whole line with which mpirun is started.
+# An argument of a custom command that stands for the complete command line of mpirun.
 LAUNCH = "$(LAUNCH)"
 LAUNCHER_OPTIONS: dict[str, Any] = json.loads(
     files.read(os.path.join(os.path.dirname(__file__), "launcher_options.json"))
@@ -22,20 +22,20 @@ _BY_NAME: dict[str, dict[str, Any]] = {
 
 
 def option_name(argument: str) -> str:
-    """The name in -name, --name or --name=value; empty for an argument that is not an option."""
+    """Return the name in -name, --name or --name=value; empty for an argument that is no option."""
     return argument.lstrip("-").partition("=")[0] if argument.startswith("-") else ""
 
 
 def find_option(argument: str) -> dict[str, Any]:
-    """The entry of the option in an argument; empty for a value and for an unknown option."""
+    """Return the entry of the option in an argument; empty for a value or an unknown option."""
     return _BY_NAME.get(option_name(argument), {})
 
 
 def given_options(arguments: Sequence[str]) -> Iterator[tuple[int, dict[str, Any]]]:
-    """The known options among the arguments of a launcher: the index of each, and its entry.
+    """Yield the known options in a launcher's arguments: the index of each, and its entry.
 
-    What follows an option as its argument is no option, even when it looks like one: in
-    `--mca plm_rsh_args -q`, the last word is for ssh.
+    An argument of an option is not an option, even if it looks like one: in `--mca plm_rsh_args
+    -q`, the last word is for ssh.
     """
     values = 0
     for index, argument in enumerate(arguments):
@@ -49,18 +49,18 @@ def given_options(arguments: Sequence[str]) -> Iterator[tuple[int, dict[str, Any
 
 
 def tags_output(arguments: Sequence[str]) -> bool:
-    """Whether one of the options lets the launcher put the rank before each line of the output."""
+    """Whether an option makes the launcher put the rank before each line of the output."""
     return any(option.get("tags") for _, option in given_options(arguments))
 
 
 def find_conflicts(
     arguments: Sequence[str], launchers: Sequence[str], *, binding: bool
 ) -> Iterator[tuple[int, str, dict[str, Any]]]:
-    """The options that a launch must not have: index, the reason, and the option's entry.
+    """Yield the options that a launch must not have: index, the reason, and the option's entry.
 
     `launchers` are the ids of the launchers that may be used. The reasons: "value": the chart sets
-    this itself; "launcher": no launcher has it; "together": none has it and all earlier options;
-    "binding": the chart already binds the ranks.
+    this itself; "launcher": no launcher supports it; "together": no launcher supports it together
+    with all earlier options; "binding": the chart already binds the ranks.
     """
     left = set(launchers)
     for index, option in given_options(arguments):
@@ -77,9 +77,9 @@ def find_conflicts(
 
 
 def connection_memory(clients: int) -> int:
-    """The MiB that the master's container needs with this number of clients at a time.
+    """Return the MiB that the master's container needs for this number of concurrent clients.
 
-    launcher_options.json has where its two figures come from.
+    launcher_options.json gives the source of its two figures.
     """
     known = LAUNCHER_OPTIONS["connections"]
     return int(known["baseMebibytes"] + known["clientMebibytes"] * clients)

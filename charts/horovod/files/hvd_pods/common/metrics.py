@@ -1,9 +1,9 @@
-"""Metrics in Prometheus' text format: what scripts write, and the pages that pods serve.
+"""Metrics in Prometheus' text format: the lines that scripts write, and the pages that pods serve.
 
-A script may add metrics of its own as lines such as `hvdchart_samples_per_second 512.3`. Each rank
-writes a file of them to the directory that HVD_METRICS_DIR names (worker/main.py). Rank 0
-may also write the file that the value metrics.file names (master/serve_metrics.py). Comments are
-left out, and so are lines of another form, which are counted.
+A script may add its own metrics as lines such as `hvdchart_samples_per_second 512.3`. Each rank
+writes a file of them to the directory that HVD_METRICS_DIR names (worker/main.py). Rank 0 may also
+write the file that the value metrics.file names (master/serve_metrics.py). Comments are left out.
+Lines of another form are left out, too, and counted.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from hvd_pods.common import contract, hostile
 from hvd_pods.common.connections import ConnectionServer, Limits
 from hvd_pods.common.reporting import log
 
-# What is served beside the script's own metrics; docs/monitoring.md explains each.
+# The metrics that are served in addition to the script's own; docs/monitoring.md explains each.
 METRICS = {
     "hvdchart_stage": "Stages of the run: 1 for the current one, 0 for the others.",
     "hvdchart_ranks": "Ranks that the run starts with.",
@@ -45,26 +45,27 @@ SAMPLE = re.compile(
     r"([-+]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][-+]?[0-9]+)?|[-+]?(?i:inf)|(?i:nan))"
 )
 LABELS = re.compile(f"({LABEL})")
-# A sample of a GPU as worker/gpus.py tells it: the metric, three labels, and the number.
+# A sample of a GPU in the form of worker/gpus.py: the metric, three labels, and the number.
 GPU_SAMPLE = re.compile(
     r'(hvdchart_gpu_(?:utilization_ratio|memory_used_bytes|memory_bytes))\{(gpu="[0-9:]{1,9}"),'
     r'(name="[-A-Za-z0-9 /._]{0,96}"),(uuid="[-A-Za-z0-9 /._]{0,96}")\} '
     r"([0-9]{1,18}(?:\.[0-9]{1,9})?)"
 )
 LONGEST_LINE = 4096
-# Samples of scripts on a page, of which each of its files has the same share; labels of a sample,
-# and characters of a label's name and value. The chart's PodMonitor lets Prometheus take as much.
+# Limits: the samples of scripts on a page, which its files share equally; the labels of a sample;
+# and the characters of a label's name and value. The chart's PodMonitor sets the same limits for
+# Prometheus.
 MOST_SERIES = 1000
 MOST_LABELS = 16
 LONGEST_NAME = 100
 LONGEST_VALUE = 400
-# What an HTTP client may send and take, a scraper on a busy machine, too.
+# Limits for HTTP clients. They allow for a scraper on a busy machine.
 LIMITS = Limits(seconds=10.0, size=16384, connections=64)
 HEAD = "HTTP/1.0 200 OK\r\nContent-Type: text/plain; version=0.0.4; charset=utf-8\r\n"
 OTHER = b"HTTP/1.0 405 Method Not Allowed\r\nAllow: GET\r\nContent-Length: 0\r\n\r\n"
-# A page is served again for this many times the seconds that it took.
+# A page is reused for this many times the seconds that it took to create.
 REUSED = 4.0
-# The samples by which a script reports its progress, and their names in the record.
+# The samples with which a script reports its progress, and their names in the record.
 PROGRESS = {
     "hvdchart_step": "step",
     "hvdchart_counted_step": "counted",
@@ -80,16 +81,16 @@ ReportedProgress = Dict[str, Any]
 
 
 class Sample(NamedTuple):
-    """A line of the format. Each label is its text, such as `rank="0"`, in the order of names."""
+    """A line of the format. Each label is a text such as `rank="0"`; labels are sorted by name."""
 
     name: str
     value: str
     labels: tuple[str, ...] = ()
 
     def labelled(self, label: str) -> Sample:
-        """This sample with a label, in place of its own one of that name, unless it is empty.
+        """Return this sample with a label, which replaces its own one of that name.
 
-        A script cannot pass for another rank.
+        An empty label changes nothing. This prevents a script from posing as another rank.
         """
         if not label:
             return self
@@ -99,7 +100,7 @@ class Sample(NamedTuple):
 
 
 def parse_samples(text: str, most: int = MOST_SERIES) -> tuple[list[Sample], int]:
-    """Return the first lines that are samples, at most so many, and the number of other lines.
+    """Return the first lines that are samples, up to `most`, and the number of other lines.
 
     The chart's own metrics are refused: a second value would contradict the served one.
     """
@@ -111,11 +112,11 @@ def parse_samples(text: str, most: int = MOST_SERIES) -> tuple[list[Sample], int
 
 
 def parse_sample(line: str) -> Sample | None:
-    """Parse a line that a script may add; None for another one, which would spoil a page.
+    """Parse a line that a script may add; None for an invalid line, which would break a page.
 
-    That is a line of another form or of more than LONGEST_LINE characters, a metric of the chart's
-    own, a label twice, more labels or longer ones than the limits, the label `__name__`, or a
-    number that no float can hold.
+    A line is invalid if it has another form or more than LONGEST_LINE characters, a metric of the
+    chart's own, a label twice, more labels or longer ones than the limits, the label `__name__`, or
+    a number that no float can hold.
     """
     match = SAMPLE.fullmatch(line) if len(line) <= LONGEST_LINE else None
     if not match or match[1] in METRICS:
@@ -133,10 +134,10 @@ def parse_sample(line: str) -> Sample | None:
 
 
 def read_script_file(path: Path) -> str:
-    """Return the text that the script has written so far; empty when there is no regular file.
+    """Return the text that the script has written so far; empty if there is no regular file.
 
-    A file with hard links is none either.
-    Of a file that is longer than hostile.LARGEST_FILE, it is the whole lines before that.
+    A file with hard links does not count as regular. Of a file that is longer than
+    hostile.LARGEST_FILE, return the complete lines before that limit.
     """
     try:
         content = hostile.read_file(path, has_one_name=True)
@@ -149,23 +150,23 @@ def read_script_file(path: Path) -> str:
 
 
 def script_samples(file: Path, label: str = "", most: int = MOST_SERIES) -> Iterator[Sample]:
-    """The first samples of a script's file with a label added, and metrics about the file itself.
+    """Yield the first samples of a script's file with a label added, and metrics about the file.
 
-    Without a file, there is only the number of refused lines, which is 0 then.
+    Without a file, yield only the number of refused lines, which is 0 then.
     """
     samples, refused = parse_samples(read_script_file(file), most)
     yield Sample("hvdchart_script_lines_refused", str(refused)).labelled(label)
     try:
         age = max(0.0, time.time() - file.lstat().st_mtime)
     except OSError:
-        # Not written yet.
+        # The script has not written the file yet.
         return
     yield Sample("hvdchart_script_age_seconds", f"{age:.1f}").labelled(label)
     yield from (sample.labelled(label) for sample in samples)
 
 
 def format_page(samples: Iterable[Sample]) -> str:
-    """The samples, grouped by metric as the format asks for, with a description of our own.
+    """Return the samples, grouped by metric as the format requires, with a description of our own.
 
     Of several samples with the same labels, which Prometheus refuses, the last one counts.
     """
@@ -183,10 +184,10 @@ def format_page(samples: Iterable[Sample]) -> str:
 
 
 def make_server(page: Callable[[], str], port: int, reused: float = REUSED) -> ConnectionServer:
-    """A server that answers each request with `page()`. Raises OSError if the port is in use.
+    """Return a server that responds to each request with `page()`.
 
-    Whoever asks all the time gets the same page, for `reused` times as long as it took, so that
-    most of the time is left for others.
+    A page is reused for `reused` times as long as it took to create. Therefore a client that sends
+    requests all the time leaves most of the time to others. Raises OSError if the port is in use.
     """
     answer = b""
     until = 0.0
@@ -207,9 +208,9 @@ def make_server(page: Callable[[], str], port: int, reused: float = REUSED) -> C
 
 
 def start(page: Callable[[], str]) -> None:
-    """Serve `page()` in a thread if the chart enables metrics, which HVD_METRICS_PORT says.
+    """Serve `page()` in a thread if the chart enables metrics by HVD_METRICS_PORT.
 
-    A port that is in use is logged and ends nothing.
+    If the port is in use, log it and go on.
     """
     port = os.environ.get(contract.METRICS_PORT)
     if port is None:
@@ -223,7 +224,7 @@ def start(page: Callable[[], str]) -> None:
 
 
 def select_progress(text: str) -> list[str]:
-    """The samples of a rank's file that report its progress, each as `NAME VALUE`."""
+    """Return the samples of a rank's file that report its progress, each as `NAME VALUE`."""
     return [
         f"{sample.name} {sample.value}"
         for sample in parse_samples(text)[0]
@@ -232,12 +233,12 @@ def select_progress(text: str) -> list[str]:
 
 
 def parse_progress(samples: Iterable[str]) -> ReportedProgress:
-    """The numbers of such samples by their names in the record; empty without a step.
+    """Return the numbers of such samples by their names in the record; empty without a step.
 
-    A step that the rank itself has counted is marked with `isCounted`.
-    A loss that is not finite is worth knowing, and is a string, because JSON has no such number.
-    Other numbers that are not finite, negative counts and those above LARGEST_COUNT are left out.
-    Raises KeyError or ValueError for samples that `select_progress` does not return.
+    A step that the rank itself has counted is marked with `isCounted`. A loss that is not finite is
+    reported as a string, because JSON has no such number. Other numbers that are not finite,
+    negative counts and those above LARGEST_COUNT are left out. Raises KeyError or ValueError for
+    samples that `select_progress` does not return.
     """
     reported: ReportedProgress = {}
     for sample in samples:

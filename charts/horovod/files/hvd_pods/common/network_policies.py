@@ -1,4 +1,4 @@
-"""The messages about NetworkPolicies that nothing enforces, of `helm test` and `doctor`."""
+"""The messages of `helm test` and `doctor` about NetworkPolicies that the network ignores."""
 
 from __future__ import annotations
 

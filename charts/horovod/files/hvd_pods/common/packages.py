@@ -1,7 +1,7 @@
 """The packages in requirements.txt beside the user's code: pip installs them in this pod, once.
 
-They go into a virtual environment on the volume of the code, in which pip finds what the image has
-and leaves it as it is. Ranks keep the image's Python: PYTHONPATH names the packages.
+pip installs them into a virtual environment on the volume of the code. It finds the image's
+packages, and leaves them unchanged. Ranks keep the image's Python: PYTHONPATH names the packages.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ from hvd_pods.common.pip_output import (
 )
 
 FOLDER = Path(paths.PACKAGES)
-# A link to the environment that ranks use. Its path stays, so that all processes know it.
+# A link to the environment that ranks use. Its path never changes, so that all processes know it.
 CURRENT = "current"
 COMPLETE = "complete"
-# Lines that name other files of the code, whose content then counts as well.
+# Lines that refer to other files of the code, whose content then counts as well.
 REFERS = re.compile(
     r"^[ \t]*(-[rcef]|--(requirement|constraint|editable|find-links)|[-\w.]*/)", re.M
 )
-# What Horovod was compiled for: another version would not work with it.
+# The packages that Horovod was compiled for. Horovod would not work with other versions.
 FIXED = ("horovod", "torch")
 # One package under the names of its builds.
 TENSORFLOW = ("tensorflow", "tensorflow-cpu", "intel-tensorflow")
@@ -64,20 +64,20 @@ PIP = (
     "--requirement",
     REQUIREMENTS,
 )
-# Where nothing else is set, pip would try for minutes to reach an index that does not answer.
+# By default, pip retries for minutes if an index does not respond.
 PIP_LIMITS = {"PIP_RETRIES": "2", "PIP_DEFAULT_TIMEOUT": "15"}
 
 
 def add_to(environment: Mapping[str, str]) -> dict[str, str]:
-    """An environment in which Python finds the packages, before those of PYTHONPATH.
+    """Return an environment in which Python finds the packages, before those of PYTHONPATH.
 
-    The libraries of an MPI among them are found only where the image has no MPI: its own mpirun
-    would start ranks with other libraries than its own.
+    The libraries of an MPI among the packages are found only if the image has no MPI: otherwise,
+    the image's mpirun would start ranks with libraries that do not belong to it.
     """
     current = FOLDER / CURRENT
     added = {
         "PYTHONPATH": _join(str(current / "site"), environment.get("PYTHONPATH")),
-        # Behind the image's programs: the environment has a python3 of its own.
+        # After the image's programs: the environment has a python3 of its own.
         "PATH": _join(environment.get("PATH"), str(current / "bin")),
     }
     if shutil.which("mpirun", path=environment.get("PATH", os.defpath)) is None:
@@ -87,21 +87,21 @@ def add_to(environment: Mapping[str, str]) -> dict[str, str]:
 
 
 def _join(*paths: str | None) -> str:
-    """Paths as one text with colons; None and empty ones are left out."""
+    """Return paths as one text with colons, without None and empty paths."""
     return ":".join(path for path in paths if path)
 
 
 def without(environment: Mapping[str, str]) -> dict[str, str]:
-    """An environment in which Python does not find the packages of an earlier run."""
+    """Return an environment in which Python does not find the packages of an earlier run."""
     own = f"{FOLDER / CURRENT}/"
     words = environment.get("PYTHONPATH", "").split(":")
     return {**environment, "PYTHONPATH": ":".join(w for w in words if not w.startswith(own))}
 
 
 def identify(code: Path) -> str:
-    """A name for what requirements.txt asks for: 10 hexadecimal digits.
+    """Return a name for the content of requirements.txt: 10 hexadecimal digits.
 
-    Where it names other files, each version of the code has a name of its own. Raises OSError
+    If it refers to other files, each version of the code has a name of its own. Raises OSError
     without a requirements.txt.
     """
     text = (code / REQUIREMENTS).read_text(errors="replace")
@@ -110,20 +110,20 @@ def identify(code: Path) -> str:
 
 
 def install(code: Path, within: float) -> str:
-    """Install the packages that this code asks for where ranks find them; return what was done.
+    """Install the packages that this code requires where ranks find them; return a summary.
 
-    Raises RunError when the package index does not answer, or pip has not ended within these
-    seconds, and ConfigurationError when another attempt cannot help.
+    Raises RunError when the package index does not respond, or pip has not ended within `within`
+    seconds, and ConfigurationError when a retry cannot help.
     """
     try:
         FOLDER.mkdir(exist_ok=True)
         with (FOLDER / "lock").open("w") as lock:
-            # The pip of an earlier master may still run.
+            # The pip of an earlier master may still be running.
             fcntl.flock(lock, fcntl.LOCK_EX)
             environment = FOLDER / identify(code)
             done = "nothing: the packages are there from an earlier run"
             if not (environment / COMPLETE).exists():
-                # What earlier runs or an interrupted pip have left.
+                # Remove the environments of earlier runs or of an interrupted pip.
                 for entry in FOLDER.iterdir():
                     if entry.is_dir() and not entry.is_symlink():
                         shutil.rmtree(entry)
@@ -139,14 +139,14 @@ def install(code: Path, within: float) -> str:
 
 
 def _fill(environment: Path, code: Path, within: float) -> str:
-    """Install into a new virtual environment; what was installed, and what pip warns of.
+    """Install into a new virtual environment; return what was installed, and pip's warnings.
 
     Raises RunError as `install` does, and OSError.
     """
     variables = {**PIP_LIMITS, **without(os.environ)}
     look = [sys.executable, "-c", LOOK, *FIXED, *TENSORFLOW]
     # It needs the image's PYTHONPATH, which -I ignores. Python also finds modules in its working
-    # directory, which must be none in which an earlier run may have left some.
+    # directory. Therefore it runs in a directory without modules of an earlier run.
     image = json.loads(_run(look, variables, Path("/"), "look at the image's packages"))
     make = [sys.executable, "-I", "-m", "venv", "--without-pip", str(environment)]
     _run(make, variables, environment.parent, "make a virtual environment")
@@ -171,9 +171,9 @@ def _fill(environment: Path, code: Path, within: float) -> str:
 def _run_pip(
     command: Sequence[str], variables: Mapping[str, str], folder: Path, pip_log: Path, within: float
 ) -> int | None:
-    """Run pip in a folder, with its output in `pip_log`; its exit code, None if it took too long.
+    """Run pip in a folder, with its output in `pip_log`; return its exit code, or None at timeout.
 
-    The output is not a pipe, which a program that pip has started would keep open after pip's end.
+    The output is not a pipe: a program that pip started would keep a pipe open after pip's end.
     """
     with pip_log.open("wb") as log, suppress(subprocess.TimeoutExpired):
         done = subprocess.run(
@@ -191,7 +191,7 @@ def _run_pip(
 
 
 def _run(command: Sequence[str], variables: Mapping[str, str], folder: Path, purpose: str) -> str:
-    """What a program prints. Raises ConfigurationError when it fails, with its last line."""
+    """Return a program's output. Raises ConfigurationError with its last line when it fails."""
     done = subprocess.run(
         command, env=dict(variables), cwd=folder, capture_output=True, text=True, check=False
     )
@@ -203,7 +203,7 @@ def _run(command: Sequence[str], variables: Mapping[str, str], folder: Path, pur
 
 
 def _constrain(versions: Mapping[str, str], site: Path) -> str:
-    """Constraints under which what Horovod was compiled for stays, by each name that it has.
+    """Return constraints that keep the packages that Horovod was compiled for, by all names.
 
     `versions` has the versions of these packages in the image. In `site`, TensorFlow gets an entry
     for each name that the image's build does not have.
@@ -213,14 +213,14 @@ def _constrain(versions: Mapping[str, str], site: Path) -> str:
     if tensorflow:
         for name in TENSORFLOW:
             if name not in versions:
-                # So that pip does not install it a second time, under another name.
+                # Prevents pip from installing it a second time under another name.
                 _pretend(name, tensorflow, site)
                 kept[name] = tensorflow
     return "".join(f"{name}=={version}\n" for name, version in sorted(kept.items()))
 
 
 def _pretend(name: str, version: str, site: Path) -> None:
-    """Let pip find a package of this version in a folder, which has nothing of it."""
+    """Create an empty package of this version in a folder, for pip to find."""
     info = site / f"{name.replace('-', '_')}-{version}.dist-info"
     info.mkdir()
     text = f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n"
@@ -229,7 +229,7 @@ def _pretend(name: str, version: str, site: Path) -> None:
 
 
 def main() -> int:
-    """On a worker: install what the code asks for; prints what was done, or why not.
+    """On a worker: install the packages that the code requires; print a summary, or the problem.
 
     The arguments are the name of the code's folder and the seconds that pip may take.
     """

@@ -1,4 +1,4 @@
-"""What pip has printed: what it has done or why it failed, without what must stay secret."""
+"""Summarizes pip's output: its result or the reason for its failure, without secrets."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from hvd_pods.common.errors import ConfigurationError, RunError
 from hvd_pods.common.hostile import read_file
 
 REQUIREMENTS = "requirements.txt"
-# What pip calls the versions that the image has.
+# pip's name for the versions that the image has.
 CONSTRAINT = "The user requested (constraint)"
 DEFAULT_INDEX = "https://pypi.org/simple"
 UNREACHABLE = re.compile(
     r"connection broken by '(\w+)|\b(ProxyError|ConnectTimeoutError|NewConnectionError)\b"
 )
-# What must not be shown of requirements.txt and the files that it names: the values of variables,
-# which pip expands, and what addresses have before their host.
+# The parts of requirements.txt and the files that it names that must not be shown: the values of
+# variables, which pip expands, and the part of an address before its host.
 VARIABLE = re.compile(r"\$\{([A-Z0-9_]+)\}")
 NAMED_FILE = re.compile(r"^[ \t]*(?:-[rc]|--requirement|--constraint)[ \t=]*([^\s#]+)", re.M)
-# What an address has before its host, up to the last @ as a password may have any character, and
-# the values of its query, of which some are signatures.
+# The part of an address before its host, up to the last @, as a password may have any character.
+# And the values of its query, some of which are signatures.
 CREDENTIALS = re.compile(r"(?<=://)([^/\s:@]*:)?[^\s'\"<>]*@")
 QUERY = re.compile(r"([?&;][^\s=&;#'\"<>]{1,100}=)[^\s&;#'\"<>]+")
 ESCAPE = re.compile(r"%[0-9A-F]{2}")
@@ -38,7 +38,7 @@ INSTEAD = (
 
 
 def find_secrets(file: Path, variables: Mapping[str, str]) -> set[str]:
-    """The values of the variables that a requirements file has, and the files that it names.
+    """Return the values of the variables in a requirements file, and in the files that it names.
 
     A file that cannot be read has none, and a variable that is not set has an empty value.
     """
@@ -56,10 +56,10 @@ def find_secrets(file: Path, variables: Mapping[str, str]) -> set[str]:
 
 
 def redact(text: str, values: Iterable[str]) -> str:
-    """A text without these values, what addresses have before their host, and values of queries.
+    """Return a text without these values, the credentials in addresses, and the values of queries.
 
-    pip replaces passwords in addresses that it understands, and in nothing else. Values of less
-    than SHORTEST_SECRET characters stay: a text has them by chance.
+    pip redacts only passwords in addresses that it understands. Values of less than SHORTEST_SECRET
+    characters stay: a text contains them by chance.
     """
     spelled = {word for value in values if len(value) >= SHORTEST_SECRET for word in _spell(value)}
     for word in sorted(spelled, key=len, reverse=True):
@@ -68,10 +68,10 @@ def redact(text: str, values: Iterable[str]) -> str:
 
 
 def _spell(value: str) -> set[str]:
-    """The ways in which a text may spell a secret: itself, escaped, and in base64."""
+    """Return the spellings of a secret in a text: itself, escaped, and in base64."""
     words = {value, quote(value), quote(value, safe="")}
     words |= {ESCAPE.sub(lambda found: found[0].lower(), word) for word in words}
-    # What comes before it, as a user's name and a colon, decides at which of three bits it begins.
+    # The length of the text before it, such as a user's name and a colon, decides its alignment.
     for before in range(3):
         data = b"\0" * before + value.encode(errors="surrogatepass")
         whole = data[: len(data) // 3 * 3]
@@ -81,9 +81,9 @@ def _spell(value: str) -> set[str]:
 
 
 def summarize(output: str) -> str:
-    """What pip has done, in one line, and its warning for each package that may not work.
+    """Return pip's result in one line, and its warning for each package that may not work.
 
-    pip says that at the end, and succeeds.
+    pip prints the warnings at the end, and succeeds.
     """
     lines = output.splitlines()
     begins = "Successfully installed "
@@ -93,17 +93,16 @@ def summarize(output: str) -> str:
 
 
 def find_index(output: str, values: Iterable[str]) -> str:
-    """The package index that pip has named, without these values; PyPI where it has named none."""
+    """Return the package index that pip named, without these values; PyPI if it named none."""
     begins = "Looking in indexes: "
     named = (line for line in output.splitlines() if line.startswith(begins))
     return redact(next(named, begins + DEFAULT_INDEX)[len(begins) :], values)
 
 
 def explain(output: str, values: Iterable[str] = ()) -> RunError:
-    """Why pip failed, in one line with the index and what to do instead, without these values.
+    """Explain why pip failed, in one line with the index and the remedy, without these values.
 
-    It is a ConfigurationError, except where the index did not answer: another attempt may help
-    then.
+    It is a ConfigurationError, unless the index did not respond: a retry may help then.
     """
     lines = output.splitlines()
     index = find_index(output, values)

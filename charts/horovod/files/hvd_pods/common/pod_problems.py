@@ -1,14 +1,13 @@
-"""Why a pod does not run, whether waiting or another attempt can help, and what a person can do.
+"""Explains why a pod does not run, whether waiting or a retry can help, and the remedy.
 
-The master asks about workers that are missing, hvdchart about every pod of a run.
+The master checks workers that are missing. hvdchart checks every pod of a run.
 
 The known reasons are in pod_problems.json. Its sections are a container's waiting reason
 (`container`), a part of the kubelet's message about an image that it cannot pull (`image`), a part
 of the scheduler's message (`scheduling`), a part of the API server's message about a pod that it
-refuses (`refusal`), a part of what a container that has ended says (`exit`), and the reason of an
-event about a pod (`event`). `permanent` means that another attempt cannot help. `waitSeconds` is
-for how many seconds the master waits for the problem to pass; without it, until
-launch.workersTimeoutSeconds.
+refuses (`refusal`), a part of the output of a container that has ended (`exit`), and the reason of
+an event about a pod (`event`). `permanent` means that a retry cannot help. `waitSeconds` is the
+time that the master waits for the problem to pass; the default is launch.workersTimeoutSeconds.
 """
 
 from __future__ import annotations
@@ -28,22 +27,21 @@ Object = Dict[str, Any]
 PROBLEMS: dict[str, dict[str, dict[str, Any]]] = json.loads(
     Path(__file__).with_name("pod_problems.json").read_text(encoding="utf-8")
 )
-# Waiting reasons of a container that is starting as it should.
+# Waiting reasons of a container that starts normally.
 STARTING = (None, "ContainerCreating", "PodInitializing")
 SCHEDULER = "default-scheduler"
 # Longer messages repeat themselves; the first part says what happened.
 _short = partial(one_line, longest=300)
-# Seconds to wait for a worker with a wrong configuration: whoever sees it may correct a Secret.
+# Seconds to wait for a worker with a wrong configuration: a person may correct a Secret meanwhile.
 BAD_CONFIGURATION_WAIT_SECONDS = 60.0
 
 
 class Diagnosis(NamedTuple):
-    """What a pod does, whether that is permanent, and what a person can do about it.
+    """The state of a pod, whether it is permanent, and the remedy.
 
     `queued`: the pod waits to be admitted by a queue such as Kueue, or fetches its data. Either may
     take long. `wait_seconds`: how long to wait for the problem to pass; None: as long as for a
-    worker that merely starts. `is_problem`: false where the pod may be starting, or running, as it
-    should.
+    worker that merely starts. `is_problem`: false if the pod may be starting or running normally.
     """
 
     reason: str
@@ -55,15 +53,15 @@ class Diagnosis(NamedTuple):
 
 
 def find_known_problem(section: str, text: str) -> dict[str, Any] | None:
-    """The first entry in a section of the table whose sign is in `text`; None if there is none."""
+    """Return the first entry in a section of the table whose sign is in `text`, or None."""
     return next((known for sign, known in PROBLEMS[section].items() if sign in text), None)
 
 
 def diagnose(pod: Object, events: Sequence[Object] = ()) -> Diagnosis:
-    """Explain a container's state, else why no node takes the pod, else give its phase.
+    """Explain a container's state, else why no node accepts the pod, else return its phase.
 
-    `pod` is the API server's object; parts that it lacks say nothing. `events` are those about this
-    pod, oldest first.
+    `pod` is the API server's object; missing parts are ignored. `events` are those about this pod,
+    oldest first.
     """
     status = pod.get("status", {})
     if status.get("phase") == "Failed" and status.get("reason"):
@@ -89,7 +87,7 @@ def diagnose(pod: Object, events: Sequence[Object] = ()) -> Diagnosis:
 
 
 def _diagnose_scheduling(pod: Object) -> Diagnosis | None:
-    """Explain why a pod has no node; None where nothing is wrong with that."""
+    """Explain why a pod has no node; None if there is no problem."""
     status = pod.get("status", {})
     conditions = status.get("conditions") or []
     for condition in conditions:
@@ -115,7 +113,7 @@ def _diagnose_start(states: Sequence[Object], events: Sequence[Object]) -> Diagn
         return None
     for event in reversed(events):
         if event.get("type") != "Warning":
-            # What the warnings before it were about is over.
+            # The container has started: the problem of the earlier warnings is over.
             return None
         reason = str(event.get("reason", ""))
         if find_known_problem("event", reason):
@@ -137,7 +135,7 @@ def _diagnose_phase(pod: Object) -> Diagnosis:
 
 
 def _is_running_staging(container: dict[str, Any]) -> bool:
-    """Whether this is the status of the init container that fetches data, which it still does."""
+    """Whether this is the status of the init container that fetches data, and it is running."""
     return container["name"] == "staging" and "running" in container.get("state", {})
 
 
@@ -152,22 +150,22 @@ def diagnose_gate(pod: Object) -> Diagnosis:
 
 
 def exceeds_own_limit(eviction: str) -> bool:
-    """Whether the kubelet has evicted a pod for the pod's own use of local storage.
+    """Whether the kubelet evicted a pod because of the pod's own use of local storage.
 
-    Its messages name the limit of a volume, a container or the pod (pkg/kubelet/eviction). Others
-    name what the node lacks.
+    Such messages name the limit of a volume, a container or the pod (pkg/kubelet/eviction). Others
+    name the resource that the node lacks.
     """
     return "exceed" in eviction and " limit " in eviction
 
 
 def diagnose_refusal(message: str) -> Diagnosis:
-    """Explain why there is no pod; `message` is the API server's, empty when it gave none."""
+    """Explain why there is no pod; `message` is the API server's, or empty."""
     reason = f"the pod does not exist: {message}" if message else "the pod does not exist"
     return _look_up("refusal", message, reason)
 
 
 def _memory_limits(pod: Object) -> dict[str, str]:
-    """The memory limit of each container that has one."""
+    """Return the memory limit of each container that has one."""
     limits = {}
     for container in pod.get("spec", {}).get("containers") or []:
         limit = ((container.get("resources") or {}).get("limits") or {}).get("memory")
@@ -190,7 +188,7 @@ def _diagnose_container(container: Object, memory: str) -> Diagnosis | None:
         component = "master" if container.get("name") == "master" else "worker"
         used = f": it used all of its {memory}" if memory else ""
         remedy = f"raise `{component}.resources.limits.memory`"
-        # One that was started again works.
+        # A container that was restarted works.
         is_problem = "running" not in state
         return Diagnosis(
             f"killed for memory (OOMKilled){used}", remedy=remedy, is_problem=is_problem
@@ -198,7 +196,7 @@ def _diagnose_container(container: Object, memory: str) -> Diagnosis | None:
     if ended.get("exitCode"):
         diagnosis = _diagnose_exit(container["name"], ended)
         if "running" in state:
-            # It was started again.
+            # The container was restarted.
             return diagnosis._replace(is_problem=False)
         again = find_known_problem("container", reason) or {"remedy": ""}
         return diagnosis._replace(remedy=diagnosis.remedy or again["remedy"])
@@ -222,15 +220,15 @@ def _diagnose_exit(container: str, ended: Object) -> Diagnosis:
     reason = f"container {container} exited with {ended['exitCode']}: {_short(detail)}"
     reason = reason.rstrip(": ")
     if ended["exitCode"] == BAD_CONFIGURATION:
-        # The chart's own program says so, and its message says what to correct.
+        # The chart's own program reports this, and its message names the remedy.
         return Diagnosis(reason, permanent=True, wait_seconds=BAD_CONFIGURATION_WAIT_SECONDS)
     return _look_up("exit", detail, reason)
 
 
 def _look_up(section: str, text: str, reason: str) -> Diagnosis:
-    """The diagnosis by the first sign of the table that is in `text`.
+    """Return the diagnosis by the first sign of the table that is in `text`.
 
-    Without such a sign, it is the reason alone: waiting or another attempt may help.
+    Without such a sign, return only the reason: waiting or a retry may help.
     """
     known = find_known_problem(section, text)
     if known is None:

@@ -1,4 +1,4 @@
-"""Files that no other user may read: private keys, and what may hold a password."""
+"""Files that no other user may read: private keys, and files that may contain a password."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""The processes of a container: what runs, who started it, and how all of it ends.
+"""The processes of a container: lists them, finds their parents, and ends all of them.
 
-Each rank starts programs that use this. Therefore it imports what takes long when it is needed
-(ADR 12).
+Each rank starts programs that use this module. Therefore it imports slow modules only on use (ADR
+12).
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ PR_SET_CHILD_SUBREAPER = 36
 
 
 def read_stat(pid: int | str) -> list[str]:
-    """The fields of /proc/PID/stat from the third one, the state, on. Raises OSError."""
+    """Return the fields of /proc/PID/stat, from the third one, the state. Raises OSError."""
     # The command's name, in parentheses, may have any characters.
     return read(f"/proc/{pid}/stat").rpartition(b")")[2].decode().split()
 
 
 def all_processes() -> Iterator[tuple[int, str, int, int]]:
-    """Yield number, state, parent and session of processes; those that exit may be missing."""
+    """Yield number, state, parent and session of processes; exiting ones may be missing."""
     for name in list_names("/proc"):
         if name.isdigit():
             try:
@@ -37,10 +37,10 @@ def all_processes() -> Iterator[tuple[int, str, int, int]]:
 
 
 def descendants(ancestor: int) -> Iterator[int]:
-    """Yield the processes below `ancestor` that run, each after its parent; not zombies.
+    """Yield the running processes below `ancestor`, each after its parent; not zombies.
 
-    Who kills them in this order kills a shell before the program that it waits for, so that the
-    shell does not go on after the program's end.
+    A caller that kills them in this order kills a shell before the program that it waits for.
+    Otherwise, the shell would go on after the program's end.
     """
     states = {}
     children: dict[int, list[int]] = {}
@@ -48,14 +48,14 @@ def descendants(ancestor: int) -> Iterator[int]:
         states[pid] = state
         children.setdefault(parent, []).append(pid)
     below = [ancestor]
-    # The list grows while it is read.
+    # The list grows during the iteration.
     for parent in below:
         below += children.pop(parent, [])
     yield from (pid for pid in below[1:] if states[pid] not in "ZX")
 
 
 def ended_children() -> Iterator[tuple[int, int]]:
-    """Reap the children that have ended: the number and the status of each."""
+    """Reap the children that have ended; yield the number and the status of each."""
     while True:
         try:
             pid, status = os.waitpid(-1, os.WNOHANG)
@@ -67,7 +67,7 @@ def ended_children() -> Iterator[tuple[int, int]]:
 
 
 def has_child() -> bool:
-    """Whether this process has a child, also one that has ended and was not reaped."""
+    """Whether this process has a child, including one that has ended and is not reaped."""
     try:
         os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
     except ChildProcessError:
@@ -76,28 +76,29 @@ def has_child() -> bool:
 
 
 def end_descendants() -> None:
-    """Kill all that this process has started, in whichever session and group, and wait for it.
+    """Kill all processes that this process started, in any session and group, and wait for them.
 
-    It must be a subreaper (PR_SET_CHILD_SUBREAPER): orphans become children of this process, so
-    that none is left when it has no child. Where it is none, orphans go on.
+    This process must be a subreaper (PR_SET_CHILD_SUBREAPER): orphans become its children, so that
+    no process is left when it has no child. If it is not a subreaper, orphans go on.
     """
     import signal
 
-    # A look at all processes takes long where many run, and most programs leave nothing.
+    # A scan of all processes is slow if many run, and most programs leave no process behind.
     while has_child():
         for pid in list(descendants(os.getpid())):
             try:
                 os.kill(pid, signal.SIGKILL)
             except ProcessLookupError:
                 continue
-        # The parent of one that the look has missed has ended since, so that this returns.
+        # A process that the scan missed has lost its parent since, and is a child now: this
+        # returns.
         os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOWAIT)
         for _ in ended_children():
             continue
 
 
 def set_process_option(option: int, value: int) -> None:
-    """prctl(2). Raises OSError; ImportError where this Python has no ctypes."""
+    """Call prctl(2). Raises OSError; ImportError where this Python has no ctypes."""
     # Imported here because few of the programs need it.
     import ctypes
 
@@ -107,7 +108,7 @@ def set_process_option(option: int, value: int) -> None:
 
 
 def die_with_parent(parent: int) -> None:
-    """Let this process be killed when its parent dies. Raises as `set_process_option` does."""
+    """Make the kernel kill this process when its parent dies. Raises as `set_process_option`."""
     import signal
 
     set_process_option(PR_SET_PDEATHSIG, signal.SIGKILL)

@@ -1,4 +1,4 @@
-"""Packages that have another name than the module that they bring (python_packages.json)."""
+"""Packages whose name differs from that of their module (python_packages.json)."""
 
 from __future__ import annotations
 

@@ -8,7 +8,7 @@ from hvd_pods.common.hostile import MOST_COUNTED, parse_count
 
 
 def format_ranges(numbers: Iterable[int]) -> list[str]:
-    """The ranges of numbers, in their order: `0-31` and `40`."""
+    """Return the ranges of numbers, in their order: `0-31` and `40`."""
     found: list[tuple[int, int]] = []
     for number in numbers:
         if found and found[-1][1] == number - 1:
@@ -19,7 +19,7 @@ def format_ranges(numbers: Iterable[int]) -> list[str]:
 
 
 def parse_ranges(text: str) -> Iterator[range]:
-    """The ranges in a text such as 0-3,8, none in an empty one.
+    """Yield the ranges in a text such as 0-3,8; none for an empty text.
 
     Raises ValueError for any other text, and for numbers above MOST_COUNTED.
     """

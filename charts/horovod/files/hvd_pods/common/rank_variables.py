@@ -1,8 +1,8 @@
-"""The variables by which programs without MPI know their place and meet: torchrun's and JAX's.
+"""The variables that give programs without MPI their place and meeting point: torchrun's and JAX's.
 
-The request to an agent has where the ranks of a launch meet, as it has the fence number:
-`ADDRESS PORT STATEFULSET:ORDINALS...`, for instance `10.0.0.7 61004 hvd-worker:0-3,5`. The
-address is that of the first worker, which has rank 0.
+The request to an agent names the meeting point of a launch's ranks, beside the fence number:
+`ADDRESS PORT STATEFULSET:ORDINALS...`, for instance `10.0.0.7 61004 hvd-worker:0-3,5`. The address
+is that of the first worker, which has rank 0.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from hvd_pods.common.ranges import parse_ranges
 
 # The name of this worker's pod.
 POD = contract.POD
-# Set by a user, or by `hvdchart dev`: no run continues what another one has written.
+# A user or `hvdchart dev` sets it: no run then continues the output of another one.
 PER_RUN = "OUTPUT_PER_RUN"
 # Above the ports that Linux gives to clients (32768 to 60999) and NodePorts (30000 to 32767). A
 # launch has two of them, one for PyTorch and one for JAX; the next launch has the two after them.
@@ -36,18 +36,18 @@ class MeetingError(Exception):
 
 
 def choose_port(seed: int, attempt: int) -> int:
-    """The first of a launch's two ports; `seed` tells apart runs that share their hosts' network.
+    """Return the first of a launch's two ports; `seed` separates runs on the same hosts' network.
 
-    Another attempt has another port: what has occupied this one does not stop it.
+    Another attempt has another port, so that a process that occupies this one does not block it.
     """
     return FIRST_PORT + 2 * ((seed + attempt) % LAUNCHES)
 
 
 def choose(place: Sequence[int], given: Mapping[str, str]) -> dict[str, str]:
-    """A rank's variables. `place`: rank, size, local rank and local size; `given`: what it has.
+    """Return a rank's variables. `place`: rank, size, local rank and size; `given`: its variables.
 
-    MASTER_ADDR, MASTER_PORT, JAX_COORDINATOR_ADDRESS and TORCHELASTIC_RUN_ID that are given, as by
-    worker.env, stay.
+    If MASTER_ADDR, MASTER_PORT, JAX_COORDINATOR_ADDRESS or TORCHELASTIC_RUN_ID is given, for
+    instance by worker.env, it stays.
     """
     rank, size, local_rank, local_size = map(str, place)
     known = {"rank": rank, "size": size, "localRank": local_rank, "localSize": local_size}
@@ -81,10 +81,10 @@ def choose(place: Sequence[int], given: Mapping[str, str]) -> dict[str, str]:
 
 
 def output_of_run(given: Mapping[str, str]) -> dict[str, str]:
-    """The variables of a folder below OUTPUT_PATH that no other run has, which is made.
+    """Create a folder below OUTPUT_PATH that only this run uses, and return its variables.
 
-    Empty where OUTPUT_PER_RUN does not ask for it (`hvdchart dev` does), where it is chosen
-    already, and where the folder cannot be made: the script will say why it cannot write there.
+    Return no variables if OUTPUT_PER_RUN does not request it (`hvdchart dev` does), if the folder
+    is already chosen, or if it cannot be created: the script will report why it cannot write there.
     """
     output = given.get("OUTPUT_PATH", "").rstrip("/")
     name = f"run-{given.get(contract.RUN_ID, '')}"
@@ -103,9 +103,9 @@ def output_of_run(given: Mapping[str, str]) -> dict[str, str]:
 
 
 def split(given: Mapping[str, str]) -> tuple[str, str, str]:
-    """The address, the port and the workers of HVD_MEETING.
+    """Return the address, the port and the workers of HVD_MEETING.
 
-    They are empty where the master is older or sent nothing.
+    They are empty if the master is older or sent no such variable.
     """
     address, _, rest = given.get(MEETING, "").partition(" ")
     port, _, workers = rest.partition(" ")
@@ -113,9 +113,9 @@ def split(given: Mapping[str, str]) -> tuple[str, str, str]:
 
 
 def list_pods(workers: str) -> Iterator[str]:
-    """The pods of `STATEFULSET:ORDINALS...` in their order.
+    """Yield the pods of `STATEFULSET:ORDINALS...` in their order.
 
-    Raises ValueError for ordinals that are no numbers.
+    Raises ValueError for ordinals that are not numbers.
     """
     for part in workers.split():
         name, _, ordinals = part.partition(":")
@@ -126,9 +126,9 @@ def list_pods(workers: str) -> Iterator[str]:
 def check_meeting(given: Mapping[str, str]) -> None:
     """Check that the ranks can meet at this worker, which has rank 0; `given`: its environment.
 
-    Only ranks of PyTorch and JAX meet there, each at a port of its own, and not where worker.env
-    names another place. Raises MeetingError when this is not the worker where the others look for
-    rank 0, and when the port is occupied.
+    Only ranks of PyTorch and JAX meet there, each at its own port, unless worker.env names another
+    place. Raises MeetingError when the other ranks look for rank 0 on another worker, and when the
+    port is occupied.
     """
     address, port, _ = split(given)
     framework = given.get(contract.FRAMEWORK)
@@ -149,7 +149,7 @@ def check_meeting(given: Mapping[str, str]) -> None:
             BAD_CONFIGURATION,
         )
     with socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET) as trial:
-        # Connections of a program that has ended may be left, and do no harm.
+        # Closed connections of an ended program may be left. They do no harm.
         trial.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             trial.bind(("", number))

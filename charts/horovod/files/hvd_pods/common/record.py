@@ -1,7 +1,7 @@
 """The record that the master of a run writes, and that hvdchart and the next master read.
 
-It is the data of a ConfigMap, all of which are texts (docs/life.md). Whoever may edit ConfigMaps
-can write anything there: what is read here leaves out what no master has written.
+It is the data of a ConfigMap, whose values are texts (docs/life.md). Any user who may edit
+ConfigMaps can write any content: the functions here ignore content that no master writes.
 """
 
 from __future__ import annotations
@@ -14,24 +14,25 @@ from typing import Any, Mapping
 FINISHED = "Finished"
 FAILED = "Failed"
 RUNNING = "Running"
-# Results that were stored; of others, the record says why they were not.
+# The results were stored. Otherwise, the record has the reason.
 STORED = "Stored"
-# Of the lease: the run has ended while its workers stay for the session's next one.
+# State of the lease: the run has ended while its workers stay for the session's next one.
 LEASE_KEPT = "kept"
-# Losses of a run that are written and read.
+# The most losses of a run to write and to read.
 MOST_LOSSES = 100
-# Larger numbers are no steps, seconds or losses.
+# Larger numbers are not valid steps, seconds or losses.
 LARGEST = 10**15
 
 
 class RecordKey:
     """The keys of the record."""
 
-    # The master that holds it: its pod, its Job and the Job's UID. No pod: nobody holds it.
+    # The master that holds the record: its pod, its Job and the Job's UID. No pod: no master holds
+    # it.
     HOLDER = "holder"
     HOLDER_JOB = "holderJob"
     HOLDER_UID = "holderUid"
-    # The fence number of the holder, and when it has renewed its hold.
+    # The fence number of the holder, and the time of its last renewal.
     FENCE = "fence"
     RENEWED = "renewed"
     # The UID of the Job whose master was silent when the holder took the record.
@@ -41,14 +42,14 @@ class RecordKey:
     SETTINGS = "settings"
     JOB = "job"
     UID = "uid"
-    # Attempts that have begun, and those that have failed.
+    # The numbers of attempts that have begun and that have failed.
     ATTEMPTS = "attempts"
     FAILURES = "failures"
-    # One of the states above, why, and since when.
+    # One of the states above, its reason, and its start time.
     STATE = "state"
     REASON = "reason"
     TIME = "time"
-    # What became of the results, and of the session's lease.
+    # The state of the results, and of the session's lease.
     RESULTS = "results"
     LEASE = "lease"
     # The UID of the Job that has started ranks, and the fence number of the last launch whose ranks
@@ -60,18 +61,18 @@ class RecordKey:
     # A ProgressEntry, and a stall (rules/stall_state.py).
     PROGRESS = "progress"
     STALL = "stall"
-    # Those about the hold. The others are about the run.
+    # The keys about the hold. The others are about the run.
     OF_HOLD = (HOLDER, HOLDER_JOB, HOLDER_UID, FENCE, RENEWED, SUPERSEDED)
 
 
 @dataclass(frozen=True)
 class ProgressEntry:
-    """What the record has of the progress; None and empty for what the script does not report.
+    """The progress in the record; None and empty for numbers that the script does not report.
 
-    `loss` is a text, such as nan, when it is not finite. `samples_per_second` is that of all ranks.
-    `time`: when the step was reported, by the master's clock. `is_counted`: the ranks have counted
-    the steps of this attempt, because the script reports none. `losses`: pairs of step and loss,
-    over all attempts, in the order of the steps.
+    `loss` is a text, such as nan, when it is not finite. `samples_per_second` is the rate of all
+    ranks together. `time`: when the step was reported, by the master's clock. `is_counted`: the
+    ranks have counted the steps of this attempt, because the script reports none. `losses`: pairs
+    of step and loss, over all attempts, in the order of the steps.
     """
 
     step: int | None = None
@@ -85,13 +86,13 @@ class ProgressEntry:
 
     @property
     def curve(self) -> tuple[tuple[int, float], ...]:
-        """The losses, and that of the last step, if it is a number."""
+        """Return the losses, including that of the last step, if it is a number."""
         last = {self.step: self.loss} if self.step is not None else {}
         found = {step: loss for step, loss in last.items() if isinstance(loss, float)}
         return tuple(sorted({**dict(self.losses), **found}.items()))
 
     def text(self) -> str:
-        """The entry as the record has it, in JSON; empty where there is nothing to say."""
+        """Return the entry in the form of the record, as JSON; empty without content."""
         known = {
             "step": self.step,
             "steps": self.steps,
@@ -107,7 +108,7 @@ class ProgressEntry:
 
 
 def read_progress(record: Mapping[str, str]) -> ProgressEntry:
-    """The progress in a record. What is missing or not understood is left out."""
+    """Return the progress in a record. Missing or invalid parts are left out."""
     content = read_object(record, RecordKey.PROGRESS)
     loss = content.get("loss")
     return ProgressEntry(
@@ -135,7 +136,7 @@ def _read_losses(value: Any) -> tuple[tuple[int, float], ...]:
 
 
 def read_object(record: Mapping[str, str], key: str) -> dict[str, Any]:
-    """What a key of a record has; empty when it is missing or no object of JSON."""
+    """Return the JSON object of a key of a record; empty if it is missing or invalid."""
     try:
         content = json.loads(record.get(key) or "{}")
     except (ValueError, RecursionError):
@@ -144,13 +145,13 @@ def read_object(record: Mapping[str, str], key: str) -> dict[str, Any]:
 
 
 def read_count(content: Mapping[str, Any], name: str) -> int | None:
-    """The whole part of a number of an entry; None for none, a negative or too large one."""
+    """Return the whole part of an entry's number; None if missing, negative or too large."""
     number = _read_number(content, name)
     return None if number is None or number < 0 else int(number)
 
 
 def _read_number(content: Mapping[str, Any], name: str) -> float | None:
-    """A number of an entry; None when there is none, or it is too large to mean something."""
+    """Return a number of an entry; None if it is missing or too large to be valid."""
     value = content.get(name)
     if isinstance(value, (int, float)) and -LARGEST <= value <= LARGEST:
         return float(value)

@@ -1,4 +1,4 @@
-"""What master and workers print: lines of the log, and the termination message of the pod."""
+"""The output of master and workers: lines of the log, and the termination message of the pod."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def log(message: str) -> None:
 
 
 def _print(text: str, file: TextIO) -> None:
-    """Print any text. The image may have set a locale whose encoding does not have all of it."""
+    """Print any text. The encoding of the image's locale may not support all of it."""
     encoding = file.encoding or "utf-8"
     shown = printable(text).encode(encoding, "backslashreplace").decode(encoding)
     print(shown, file=file, flush=True)
@@ -32,24 +32,24 @@ def _print(text: str, file: TextIO) -> None:
 def report_failure(error: RunError) -> int:
     """Write an error to the log and the pod's termination message, and return its exit code.
 
-    The message is cut to what the kubelet keeps. It is left out where it cannot be written.
+    The message is cut to the kubelet's limit. It is left out if it cannot be written.
     """
     text = printable(str(error))
     _print(f"[hvd] error: {text}", sys.stderr)
     try:
-        # Of a longer message, the kubelet would keep the end.
+        # The kubelet would keep the end of a longer message.
         TERMINATION_LOG.write_bytes(f"{text}\n".encode()[:LONGEST_TERMINATION_MESSAGE])
     except OSError as problem:
-        # Outside a pod, or where the platform does not offer the file. The log has the error.
+        # Outside a pod, or on a platform without the file. The log has the error.
         log(f"cannot write the termination message: {problem}")
     return error.exit_code
 
 
 def report_end(problem: RunError | None) -> int:
-    """Log the end, and return the master's exit code: the ranks' where the Job may have it.
+    """Log the end, and return the master's exit code: the ranks' exit code if the Job may see it.
 
-    `problem` is None for a run that has finished. A rank's exit code that would let the Job make
-    another master becomes 1. The log's last line names the problem, for whoever reads the end only.
+    `problem` is None for a run that has finished. A rank's exit code that would make the Job create
+    another master becomes 1. The log's last line names the problem, for readers of only the end.
     """
     code = problem.exit_code if problem else 0
     if code in LOST_MASTER and not isinstance(problem, InterruptedRunError):

@@ -1,4 +1,4 @@
-"""The run as the chart describes it to the master, and its workers."""
+"""The run and its workers, as the chart describes the run to the master."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Worker:
 
 
 class Pod(NamedTuple):
-    """The pod of a worker at a moment. Where only DNS is asked, `uid` and `node` are empty."""
+    """The pod of a worker at a moment. If only DNS is queried, `uid` and `node` are empty."""
 
     address: str
     uid: str = ""
@@ -33,9 +33,9 @@ class Pod(NamedTuple):
 
 
 class Code(NamedTuple):
-    """The user's code: its version, empty when the image has it, what it must be, and where it is.
+    """The user's code: its version, empty when the image has it, its SHA256, and its place.
 
-    `sha256` is that of common/code_archive.py, of what the Job has in its pod's template.
+    `sha256` is the digest of common/code_archive.py, from the pod template of the Job.
     """
 
     version: str = ""
@@ -47,13 +47,14 @@ class Code(NamedTuple):
 class Run:
     """The run, as the chart's template `horovod.run` describes it."""
 
-    # Hashes of the values that decide what is trained, and of those for what runs and where.
+    # Hashes: of the values that decide what is trained, and of those that decide what runs and
+    # where.
     id: str
     settings: str
     workers: list[Worker]
     stateful_sets: list[str]
     service: str
-    # Select the pods of all masters of the release, and of its workers.
+    # Selectors of the pods of all masters of the release, and of its workers.
     master_selector: str
     worker_selector: str
     args: list[str]
@@ -61,7 +62,7 @@ class Run:
     options: list[str]
     workers_timeout: float
     interface: str
-    # Where the workers' agents listen, and the names of the certificates of both ends.
+    # The port of the workers' agents, and the names in the certificates of both ends.
     agent_port: int
     master_name: str
     worker_name: str
@@ -70,15 +71,15 @@ class Run:
     record: str
     # Whether the master may use the API.
     api: bool
-    # With how many workers a run goes on, by the name of the StatefulSet, and how many seconds its
-    # first attempt waits for the others.
+    # The minimum number of workers of a run, by the name of the StatefulSet, and how many seconds
+    # its first attempt waits for the others.
     least_workers: Mapping[str, int]
     shrink_after: float
     binding: Binding
     transport: str
     retries: int
-    # Seconds after which a worker that is silent is lost; 0: never. There are fewer where the ranks
-    # keep their state (rules/state.py), unless somebody has set them.
+    # A worker that is silent for this many seconds is lost; 0: never. The time is shorter if the
+    # ranks keep their state (rules/state.py), unless a user has set it.
     lost_after: float
     loss_follows_state: bool
     # Mode direct starts the command of a line of horovodrun.
@@ -86,44 +87,44 @@ class Run:
     code: Code
     # Whether the workers install the packages in requirements.txt beside the code.
     requirements: bool
-    # Seconds after which a rank that the others wait for ends the attempt; 0 for never.
+    # The attempt ends after the others wait for a rank for this many seconds; 0 for never.
     stall_timeout: float
-    # A rank that a signal has stopped ends the attempt sooner, by the time that steps take.
+    # A rank that a signal has stopped ends the attempt earlier, depending on the time of a step.
     stops_follow_steps: bool
     fail_on_nan: bool
-    # A custom command may end with 0 without having started anything in a worker.
+    # A custom command may end with 0 without starting a program in a worker.
     allow_idle_workers: bool
-    # Seconds that the master has to end when it is asked to.
+    # Seconds that the master has to end after a request to end.
     grace: float
-    # By the name of the StatefulSet: the node list of the data (cluster/staged.py).
+    # The node list of the data (cluster/staged.py), by the name of the StatefulSet.
     staged: Mapping[str, str]
-    # Seconds that storing the results may take; 0 when there is nothing to store.
+    # Seconds that storing the results may take; 0 if there are no results to store.
     results_within: float
     # Whether the results of a run that failed are stored, too.
     results_on_failure: bool
 
     @property
     def ranks(self) -> int:
-        """The number of ranks to start with: the slots of all workers but the spares."""
+        """Return the number of ranks to start with: the slots of all workers but the spares."""
         return sum(worker.slots for worker in self.workers if not worker.is_spare)
 
     @property
     def is_adaptive(self) -> bool:
-        """Whether the run goes on with fewer workers, and takes those that come."""
+        """Whether the run goes on with fewer workers, and uses workers that join."""
         return self.least_workers != self.needed_workers
 
     def on(self, workers: Sequence[Worker]) -> Run:
-        """This run as one attempt makes it, with ranks on all of these workers and no others."""
+        """Return this run for one attempt, with ranks on all of these workers and no others."""
         return replace(self, workers=[replace(worker, is_spare=False) for worker in workers])
 
     @functools.cached_property
     def needed_workers(self) -> dict[str, int]:
-        """How many workers the ranks start on, by the name of the StatefulSet."""
+        """Return how many workers the ranks start on, by the name of the StatefulSet."""
         return self._count_workers(with_spares=False)
 
     @functools.cached_property
     def initial_workers(self) -> dict[str, int]:
-        """How many workers are created to start with, spares among them."""
+        """Return how many workers are created to start with, including spares."""
         return self._count_workers(with_spares=True)
 
     def _count_workers(self, with_spares: bool) -> dict[str, int]:
@@ -135,11 +136,11 @@ class Run:
 def parse_run(text: str) -> Run:
     """Parse the JSON that the chart passes to the master in HVD_RUN.
 
-    Raises ValueError or LookupError for what the chart of another version has made.
+    Raises ValueError or LookupError for the JSON of another version of the chart.
     """
     document: dict[str, Any] = json.loads(text)
     service = document["service"]
-    # Empty where the run stores none.
+    # Empty if the run stores no results.
     results = document["results"]
     workers = [
         Worker(
@@ -180,7 +181,7 @@ def parse_run(text: str) -> Run:
             document["binding"]["ranksPerSocket"],
         ),
         transport=document["transport"],
-        # 0 with access to the API: then the Job has the number.
+        # 0 with access to the API: the Job then has the number.
         retries=document["retries"],
         lost_after=float(document["lostAfterSeconds"]),
         loss_follows_state=document["lossFollowsState"],

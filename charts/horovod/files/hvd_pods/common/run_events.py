@@ -1,11 +1,11 @@
-"""The events that the master creates about its Job; docs/life.md says when it creates which."""
+"""The events that the master creates about its Job; docs/life.md says when it creates each."""
 
 from __future__ import annotations
 
 import enum
 from typing import Literal
 
-# What an event is in the time line of a run (hvdchart/watch).
+# The kind of an event in the time line of a run (hvdchart/watch).
 Kind = Literal["stage", "attempt", "fault", "stall", "warning", "end"]
 
 
@@ -39,9 +39,9 @@ class RunEvent(enum.Enum):
 
     @property
     def is_warning(self) -> bool:
-        """Whether it is of Kubernetes' type Warning."""
+        """Whether the event has Kubernetes' type Warning."""
         return self.kind in ("fault", "stall", "warning")
 
 
-# By the reason that an event of the API server has.
+# By the reason of an event of the API server.
 BY_REASON = {event.reason: event for event in RunEvent}

@@ -1,4 +1,4 @@
-"""Passes on what processes write by whole lines, so that the lines of several do not mix."""
+"""Passes on the output of processes by whole lines, so that lines of several do not mix."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ import os
 from collections.abc import Callable
 
 CHUNK = 1 << 16
-# Bytes without an end of a line that are kept for it.
+# The most bytes to buffer until the end of their line arrives.
 LONGEST = 1 << 20
 
 
 class Stream:
     """Passes the output of a process on to a file of this one; both are descriptors.
 
-    `look` gets what is passed on, with tags, before that is written. `tag` is put before each line;
-    a progress bar, which goes back to the beginning of its line, has it once.
+    `look` receives the output, with tags, before it is written. `tag` is put before each line. A
+    progress bar, which goes back to the beginning of its line, has the tag once.
     """
 
     def __init__(
@@ -29,23 +29,23 @@ class Stream:
         self._target = target
         self._look = look
         self._tag = tag
-        # Whether what comes next begins a line.
+        # Whether the next byte begins a line.
         self._begins = True
         self._rest = bytearray()
         self.is_open = True
 
     def pass_on(self) -> bool:
-        """Pass on the lines that have come. Returns whether there may be more already.
+        """Pass on the lines that have arrived. Return whether more may already be available.
 
-        At the end of the output, `is_open` becomes False. Raises OSError, for instance when nobody
-        reads the target any more.
+        At the end of the output, `is_open` becomes False. Raises OSError, for instance when the
+        target has no reader any more.
         """
         try:
             data = os.read(self.source, CHUNK)
         except BlockingIOError:
             return False
-        # A progress bar goes back to the beginning of its line instead of ending it. What came
-        # before has no end of a line, and is not looked at again: a rank may write single bytes.
+        # A progress bar goes back to the beginning of its line instead of ending it. The buffered
+        # text has no end of a line, and is not searched again: a rank may write single bytes.
         end = max(data.rfind(b"\n"), data.rfind(b"\r")) + 1
         end += len(self._rest) if end else 0
         self._rest += data
@@ -62,7 +62,7 @@ class Stream:
         return bool(data)
 
     def give_up(self) -> None:
-        """Pass on what has come of a line whose end is not awaited any more."""
+        """Pass on an incomplete line without waiting for its end."""
         if self._rest:
             write(self._target, self._tagged(bytes(self._rest) + b"\n"))
             self._rest.clear()
@@ -73,13 +73,13 @@ class Stream:
         lines = content.split(b"\n")
         begins = [self._begins, *[True] * (len(lines) - 1)]
         self._begins = not lines[-1]
-        # Behind the last end of a line nothing has come yet.
+        # The text after the last end of a line is empty so far.
         tagged = [self._tag + x if is_begin else x for x, is_begin in zip(lines[:-1], begins)]
         last = self._tag + lines[-1] if lines[-1] and begins[-1] else lines[-1]
         return b"\n".join([*tagged, last])
 
 
 def write(target: int, content: bytes) -> None:
-    """Write all of it to a descriptor. Raises OSError."""
+    """Write all of the content to a descriptor. Raises OSError."""
     while content:
         content = content[os.write(target, content) :]

@@ -1,7 +1,7 @@
-"""How many threads a rank's libraries start where nobody set it: from the cores that it was given.
+"""Chooses the number of threads of a rank's libraries from its cores, unless a user sets it.
 
 Without a number, TensorFlow and OpenMP start as many threads as the host has CPUs, in every rank.
-hvdchart's plan takes its numbers from `plan_threads`, for the cores that a spec describes.
+hvdchart's plan gets its numbers from `plan_threads`, for the cores that a spec describes.
 """
 
 from __future__ import annotations
@@ -12,11 +12,12 @@ from collections.abc import Mapping, MutableMapping
 from hvd_pods.common import binding, files
 from hvd_pods.common.paths import CGROUPS
 
-# Open MPI: a rank that waits for another one yields its core to those that compute. Two unbound
+# Open MPI: a rank that waits for another one yields its core to ranks that compute. Two unbound
 # ranks on two cores trained ResNet-50 by a fifth faster (before the patch cycles-in-step).
 YIELD = "OMPI_MCA_mpi_yield_when_idle"
 # Horovod asks all ranks each millisecond which tensors are ready. Over Gloo, that took 14 to 20 %
-# of the speed of ranks of one CPU each, and 7 to 10 % if asked each 5 ms (docs/performance.md).
+# of the speed of ranks of one CPU each. At an interval of 5 ms, it took 7 to 10 %
+# (docs/performance.md).
 CYCLE = "HOROVOD_CYCLE_TIME"
 GLOO_CYCLE_MS = 5
 # The files with the quota and its period, in cgroup v2 and in v1.
@@ -25,12 +26,12 @@ DEVICES = "/dev"
 
 
 def set_threads(environment: MutableMapping[str, str], ranks: int) -> str:
-    """Set the variables that this rank's environment lacks; what to log, empty for none.
+    """Set the variables that this rank's environment lacks; return what to log, or "".
 
     `ranks` is the number of ranks in this container.
     """
     own = os.sched_getaffinity(0)
-    # The launcher binds its ranks and not itself.
+    # The launcher binds its ranks but not itself.
     chosen = choose_threads(environment, ranks, own, own | os.sched_getaffinity(os.getppid()))
     environment.update(chosen)
     pairs = " ".join(f"{name}={value}" for name, value in chosen.items())
@@ -40,7 +41,7 @@ def set_threads(environment: MutableMapping[str, str], ranks: int) -> str:
 def choose_threads(
     environment: Mapping[str, str], ranks: int, own: set[int], container: set[int]
 ) -> dict[str, str]:
-    """The variables that `environment` lacks, for one of `ranks` ranks in this container.
+    """Return the variables that `environment` lacks, for one of `ranks` ranks in this container.
 
     `own` are the CPUs that the rank may use, and `container` those of its container.
     """
@@ -58,7 +59,7 @@ def choose_threads(
 
 
 def cores_of_a_rank(own: int, container: int, quota: float | None, ranks: int) -> int:
-    """The cores of each of `ranks` equal ranks: of their container, or fewer where bound to fewer.
+    """Return the cores of each of `ranks` equal ranks: their share, or fewer if they are bound.
 
     `own` and `container` are numbers of cores. `quota` is the container's CPU limit, None without
     one. A part of a core does not count, and a rank has at least one core.
@@ -68,9 +69,9 @@ def cores_of_a_rank(own: int, container: int, quota: float | None, ranks: int) -
 
 
 def plan_threads(cores: int, gpus: bool) -> dict[str, str]:
-    """The variables of a rank with this number of cores.
+    """Return the variables of a rank with this number of cores.
 
-    docs/planning.md says where the numbers come from.
+    docs/planning.md gives the source of the numbers.
     """
     inter_op = max(2, cores - 2) if gpus else min(2, cores)
     variables = {
@@ -89,9 +90,10 @@ def plan_cycle(cores: int) -> dict[str, str]:
 
 
 def count_cores(cpus: set[int], root: str | os.PathLike[str] = binding.CPUS) -> int:
-    """The physical cores of some CPUs: hyperthreads share one.
+    """Return the number of physical cores of some CPUs: hyperthreads share one.
 
-    On a host that does not describe its CPUs, such as some virtual machines, each is a core.
+    If a host does not describe its CPUs, as some virtual machines do not, each CPU counts as a
+    core.
     """
     try:
         return sum(len(socket) for socket in binding.read_topology(cpus, root))
@@ -100,7 +102,7 @@ def count_cores(cpus: set[int], root: str | os.PathLike[str] = binding.CPUS) -> 
 
 
 def read_quota(root: str | os.PathLike[str]) -> float | None:
-    """The CPU limit of this container, in CPUs; None without one, or where it cannot be read."""
+    """Return this container's CPU limit, in CPUs; None if there is none, or it is unreadable."""
     for names in QUOTA_FILES:
         try:
             texts = [files.read(os.path.join(root, name)).decode() for name in names]

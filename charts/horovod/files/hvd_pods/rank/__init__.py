@@ -1,1 +1,1 @@
-"""What the launcher starts for each rank, before and after the script; small imports only."""
+"""The programs that the launcher starts for each rank, around the script; small imports only."""

@@ -1,6 +1,6 @@
-"""A rank that starts cold: its script is a child of the process that the launcher has started.
+"""A rank that starts cold: its script is a child of the process that the launcher started.
 
-That process reports to the launcher how the script ended, at the right moment (rank/rank_end.py).
+That process reports the end of the script to the launcher at the right moment (rank/rank_end.py).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from hvd_pods.common import contract, paths, processes
 from hvd_pods.common.processes import die_with_parent
 from hvd_pods.rank.rank_registry import STACK_SIGNAL
 
-# Python itself ignores these two in each of its processes.
+# Python ignores these two in each of its processes.
 IGNORED_BY_PYTHON = {signal.SIGPIPE, signal.SIGXFSZ}
 # These have an effect on this process as well, or cannot be caught.
 NOT_TO_CATCH = {
@@ -38,18 +38,18 @@ NOT_STARTED = 126
 
 
 def run(command: Sequence[str], started: Callable[[int], None] = lambda pid: None) -> int:
-    """Run a command to its end; its exit code, or minus the number of the signal that ended it.
+    """Run a command to its end; return its exit code, or minus the number of its signal.
 
-    The child calls `started` with its process ID before the command begins. A command that cannot
-    be started has the exit code NOT_STARTED, and standard error has the reason. Afterwards, SIGTERM
-    ends this process, and most other signals still do not (rank/rank_end.py).
+    The child calls `started` with its process ID before the command begins. If the command cannot
+    start, return NOT_STARTED, and write the reason to standard error. Afterwards, SIGTERM ends this
+    process, and most other signals still do not (rank/rank_end.py).
     """
     own = os.getpid()
     with suppress(ImportError, OSError):
-        # What the script leaves comes here, and ends with it.
+        # The script's orphans become children of this process, and end with it.
         processes.set_process_option(processes.PR_SET_CHILD_SUBREAPER, 1)
     before = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
-    # Where a launcher has ignored it, the end of a child could not be waited for.
+    # If the launcher ignores SIGCHLD, this process cannot wait for the end of a child.
     of_children = signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     script = os.fork()
     if script == 0:
@@ -76,12 +76,12 @@ def run(command: Sequence[str], started: Callable[[int], None] = lambda pid: Non
         if signal.getsignal(number) != signal.SIG_IGN:
             signal.signal(number, pass_on)
     signal.pthread_sigmask(signal.SIG_SETMASK, before)
-    # The script is not reaped yet, so that no other process can have its number.
+    # The script is not reaped yet, so that no other process can reuse its process ID.
     while (ended := os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOWAIT)) and ended.si_pid != script:
         os.waitpid(ended.si_pid, 0)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     _, status = os.waitpid(script, 0)
-    # A launcher waits for all that have the rank's output.
+    # A launcher waits for all processes that hold the rank's output.
     processes.end_descendants()
     return -os.WTERMSIG(status) if os.WIFSIGNALED(status) else os.WEXITSTATUS(status)
 
@@ -89,16 +89,16 @@ def run(command: Sequence[str], started: Callable[[int], None] = lambda pid: Non
 def prepare_python(program: str, rank: int, descriptor: int) -> None:
     """Let Python report to the master the exception that ends this rank (rank/child_site.py).
 
-    At STACK_SIGNAL it writes the script's stack to the descriptor. Called in the script's process.
-    Other programs than Python start as if this had not been called, and so does Python where the
-    memory volume of this worker is full.
+    At STACK_SIGNAL, Python writes the script's stack to the descriptor. Call this in the script's
+    process. Programs other than Python start unchanged. So does Python when the memory volume of
+    this worker is full.
     """
     if not os.path.basename(program).startswith("python"):
         return
     try:
         os.makedirs(SITE, exist_ok=True)
         module = f"{paths.PROGRAMS}/rank/child_site.py"
-        # Another rank may have made the link.
+        # Another rank may have created the link.
         with suppress(FileExistsError):
             os.symlink(module, os.path.join(SITE, "sitecustomize.py"))
     except OSError:

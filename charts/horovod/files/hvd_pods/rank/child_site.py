@@ -1,10 +1,10 @@
-"""What Python imports first in a rank that starts cold, in place of any `sitecustomize`.
+"""The module that Python imports first in a cold rank, in place of any `sitecustomize`.
 
-The rank writes its stack when it is asked to (worker/stacks.py), counts the steps of a script that
-reports none (rank/step_count.py), and reports to the master the exception that ends it
-(rank/exception_notice.py). Apart from that, it finds what it would find
-without this: the path, the variables and the image's own `sitecustomize`. The image's Python may be
-3.5 or newer; notices need 3.7.
+The rank writes its stack on request (worker/stacks.py), counts the steps of a script that reports
+none (rank/step_count.py), and reports to the master the exception that ends it
+(rank/exception_notice.py). Everything else stays as it is without this module: the path, the
+variables and the image's own `sitecustomize`. The image's Python may be 3.5 or newer; notices need
+3.7.
 """
 
 import os
@@ -14,37 +14,37 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, List
 
-# A folder with a link to this file alone.
+# A folder that contains only a link to this file.
 HERE = os.path.dirname(__file__)
 # The parent of the package `hvd_pods`.
 PROGRAMS = os.readlink(__file__).rsplit("/", 3)[0]
 
 
 def report_end(rank: int) -> None:
-    """Let the master know the exception that ends this process, before it is shown."""
+    """Report to the master the exception that ends this process, before Python prints it."""
     show = sys.excepthook
     process = os.getpid()
     path = list(sys.path)
 
     def excepthook(kind: "Any", error: "Any", trace: "Any") -> None:
-        # A script may show an exception that it has caught, and a fork may fail without the rank.
-        # After a KeyboardInterrupt nothing is imported: Python would forget to end by SIGINT.
+        # A script may print an exception that it has caught, and a fork may fail without the rank.
+        # Import no module after a KeyboardInterrupt: Python would then not end by SIGINT.
         is_end = getattr(sys, "last_value", None) is error and os.getpid() == process
         if is_end and not isinstance(error, KeyboardInterrupt):
             notify(rank, error, path)
         show(kind, error, trace)
 
     if sys.__excepthook__ is show:
-        # Scripts compare the two, and hooks of their own call this one.
+        # Scripts compare the two, and their own hooks call this one.
         sys.__excepthook__ = excepthook
     sys.excepthook = excepthook
 
 
 def notify(rank: int, error: BaseException, path: "List[str]") -> None:
-    """Send the notice. Whatever goes wrong here must not change how the rank ends."""
+    """Send the notice. An error here must not change how the rank ends."""
     before = sys.path
     try:
-        # Without the script's folder, whose modules may have any name.
+        # Exclude the script's folder: its modules may have any name.
         sys.path = [PROGRAMS, *path]
         from hvd_pods.rank import exception_notice
 
@@ -56,7 +56,7 @@ def notify(rank: int, error: BaseException, path: "List[str]") -> None:
 
 
 def count_steps(rank: int) -> None:
-    """Count the steps of the script. Whatever goes wrong here must not change what it does."""
+    """Count the steps of the script. An error here must not change the script's behavior."""
     before = list(sys.path)
     try:
         sys.path.insert(0, PROGRAMS)
@@ -64,14 +64,14 @@ def count_steps(rank: int) -> None:
 
         step_count.begin(rank)
     except BaseException:  # noqa: BLE001, S110
-        # A Python that is older than the chart's programs, for instance.
+        # For instance, Python is older than the chart's programs support.
         pass
     finally:
         sys.path[:] = before
 
 
 sys.path[:] = [folder for folder in sys.path if folder != HERE]
-# Behind everything, so that the script's own modules of these names come first.
+# Last, so that the script's own modules of these names come first.
 sys.path.append(os.readlink(__file__).rsplit("/", 2)[0] + "/library")
 given = [word for word in os.environ.pop("PYTHONPATH", "").split(os.pathsep) if word != HERE]
 if given:
@@ -88,10 +88,10 @@ try:
         # Only this process keeps the descriptor, not the programs that it starts.
         os.set_inheritable(descriptor, False)
 except (AttributeError, ImportError, OSError, ValueError):
-    # Another Python than CPython.
+    # Python is not CPython.
     pass
 else:
     count_steps(own_rank)
-# The image's own, if it has one; without, Python goes on.
+# The image's own module. Without one, Python goes on.
 del sys.modules[__name__]
 __import__(__name__)

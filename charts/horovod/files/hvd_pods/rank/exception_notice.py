@@ -1,8 +1,8 @@
-"""What a rank reports to the master of the exception that ends it.
+"""Reports the exception that ends a rank to the master.
 
-The launcher names the rank that ended first. That may be one which lost its peer: the rank that
-raised the exception ends only when Horovod has shut down on all of them. And the launcher's output
-does not say which rank wrote what.
+The launcher names the rank that ended first. That rank may only have lost its peer: the rank that
+raised the exception does not end before Horovod has shut down on all ranks. And the launcher's
+output does not name the rank that wrote a line.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from hvd_pods.common.tracebacks import LONGEST, TracebackReader
 
 
 def describe(error: BaseException) -> str:
-    """The exception's line, and where it was raised; as master/failure.py finds both in a log."""
+    """Return the exception's line and its origin, as master/failure.py finds both in a log."""
     reader = TracebackReader()
     reader.take("Traceback (most recent call last)")
     parts = traceback.format_exception(type(error), error, error.__traceback__, chain=False)
@@ -26,7 +26,7 @@ def describe(error: BaseException) -> str:
         found = reader.take(line)
         if found:
             return found
-    # The reader does not know every form, such as that of an exception group.
+    # The reader does not support every form, such as an exception group.
     first = traceback.format_exception_only(type(error), error)[0]
     return first[:LONGEST].strip()
 
@@ -34,8 +34,8 @@ def describe(error: BaseException) -> str:
 def notify(variables: Mapping[str, str], rank: int, error: BaseException) -> None:
     """Report the exception of a rank with these environment variables to its master.
 
-    Where the variables name no master, nothing is sent. A failure is ignored: it must not change
-    how the rank ends.
+    If the variables name no master, send nothing. Ignore a failure: it must not change how the rank
+    ends.
     """
     address = variables.get(notices.ADDRESS)
     if address:

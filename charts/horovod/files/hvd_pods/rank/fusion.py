@@ -1,11 +1,12 @@
-"""How many bytes of gradients Horovod sends at once over MPI where nobody set it.
+"""How many bytes of gradients Horovod sends at once over MPI, unless a user sets the number.
 
 Horovod copies tensors into a buffer of 128 MiB, sums it and copies them back. Two ranks of one host
-summed ResNet-50's gradients in 74 ms so, and in 36 ms with a buffer of 1 MiB, because a tensor that
-does not fit is summed where it is and the others stay in the processor's cache; over a link of
-10 Gbit/s in 130 and 91 ms (docs/performance.md). MPI sums an array around a ring in as many pieces
-as there are ranks, so that the buffer grows with them: a piece stays large beside what a message
-costs. Gloo is slower with a small buffer, and NCCL has its own: both keep Horovod's.
+summed ResNet-50's gradients in 74 ms with this buffer, and in 36 ms with a buffer of 1 MiB: Horovod
+sums a tensor that does not fit in place, and the others stay in the processor's cache. Over a link
+of 10 Gbit/s, they took 130 and 91 ms (docs/performance.md). MPI sums an array around a ring in as
+many pieces as there are ranks. Therefore the buffer grows with the number of ranks, so that a piece
+stays large compared with the cost of a message. Gloo is slower with a small buffer, and NCCL has
+its own buffer: both keep Horovod's default.
 """
 
 from __future__ import annotations
@@ -15,23 +16,23 @@ from collections.abc import Mapping
 from hvd_pods.common import contract
 
 THRESHOLD = "HOROVOD_FUSION_THRESHOLD"
-# The chart sets it in all workers of a run, or in none: ranks that disagree cannot train. It judges
-# the launcher, the devices and the images, which a rank sees of its own worker only.
+# The chart sets it in all workers of a run, or in none: ranks that disagree cannot train. The chart
+# checks the launcher, the devices and the images. A rank sees these only for its own worker.
 BY_RANKS = contract.FUSION_BY_RANKS
 PIECE = 512 << 10
 LARGEST = 128 << 20
 
 
 def plan_threshold(ranks: int) -> int:
-    """The bytes that Horovod sends at once: 512 KiB for each rank, at most its own 128 MiB."""
+    """Return the bytes that Horovod sends at once: 512 KiB for each rank, at most 128 MiB."""
     return min(LARGEST, ranks * PIECE)
 
 
 def choose(ranks: int, given: Mapping[str, str]) -> dict[str, str]:
-    """The variable of a rank of a run of `ranks` ranks, by its environment `given`.
+    """Return the variable of a rank in a run of `ranks` ranks; `given` is its environment.
 
-    Empty where the chart does not allow it, where somebody has set the threshold or lets Horovod
-    find it, and where the rank sends over something else than MPI.
+    Return no variable if the chart does not allow it, if a user has set the threshold or lets
+    Horovod find it, or if the rank does not send over MPI.
     """
     operations = given.get("HOROVOD_CPU_OPERATIONS", "MPI").upper()
     is_set = THRESHOLD in given or "HOROVOD_AUTOTUNE" in given

@@ -1,8 +1,8 @@
-"""Whether NVIDIA's driver is too old for the CUDA of the image, which ranks would meet later.
+"""Checks whether NVIDIA's driver is too old for the CUDA of the image, before ranks fail.
 
-A driver runs programs of its major version of CUDA, newer minor versions included, and of older
-ones (NVIDIA, "CUDA Compatibility"). The library that the script will load tells which: it may be a
-newer one of the image (forward compatibility).
+A driver runs programs of its major version of CUDA, including newer minor versions, and of older
+major versions (NVIDIA, "CUDA Compatibility"). The library that the script will load reports the
+driver's version: the image may have a newer library (forward compatibility).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from contextlib import suppress
 
 from hvd_pods.common import files
 
-# The CUDA runtime that PyTorch, TensorFlow and JAX bring. NVIDIA's own images have a variable.
+# The CUDA runtime that PyTorch, TensorFlow and JAX bring. NVIDIA's own images set a variable.
 PACKAGES = "lib/python3*/*-packages/nvidia_cuda_runtime*.dist-info"
 VARIABLE = "CUDA_VERSION"
 PREFIXES = (os.path.dirname(os.path.dirname(sys.executable)), "/usr/local")
@@ -24,7 +24,7 @@ VERSION = "/proc/driver/nvidia/version"
 
 
 def read_cuda() -> int:
-    """The newest CUDA that the driver takes, 12040 for 12.4; 0 where there is no driver."""
+    """Return the newest CUDA that the driver supports, 12040 for 12.4; 0 without a driver."""
     try:
         import ctypes
 
@@ -41,10 +41,10 @@ def find_problem(
     prefixes: Sequence[str] = PREFIXES,
     version: str = VERSION,
 ) -> str | None:
-    """What is wrong with a driver that takes this CUDA (see `read_cuda`); None for nothing.
+    """Return the problem of a driver that supports this CUDA (see `read_cuda`), or None.
 
-    `prefixes` are the folders above those of Python's packages, and `version` is the file in which
-    the kernel tells the driver's own version.
+    `prefixes` are the folders above those of Python's packages. `version` is the file in which the
+    kernel reports the driver's own version.
     """
     paths = [path for prefix in prefixes for path in glob.glob(f"{prefix}/{PACKAGES}")]
     found = [path.rsplit("-", 2)[1][: -len(".dist")] for path in paths]

@@ -1,13 +1,13 @@
-"""How the end of a rank's script is reported to the launcher and to the master.
+"""Reports the end of a rank's script to the launcher and to the master.
 
-A launcher that sees one rank fail kills all others, also those that still save. So a rank that was
-asked to end, and fails, reports that to the launcher only when the scripts of all ranks that were
-asked have ended. The master answers when that is the case.
+A launcher that sees one rank fail kills all others, including those that still save. Therefore a
+rank that was asked to end, and fails, reports its failure to the launcher only after the scripts of
+all ranks that were asked have ended. The master responds at that moment.
 
-Hydra, the launcher of MPICH and Intel MPI, waits on for the other ranks when one ends with an exit
-code and no MPI_Finalize, and they wait for it: the run would hang. The failure of a script is
-therefore reported to Hydra as MPI_Abort reports one: by the abort command of PMI-1, the protocol of
-the descriptor that each rank gets in PMI_FD.
+When a rank ends with an exit code and without MPI_Finalize, Hydra, the launcher of MPICH and Intel
+MPI, goes on waiting for the other ranks. They wait for that rank, and the run would hang. Therefore
+the failure of a script is reported to Hydra in the way of MPI_Abort: by the abort command of PMI-1,
+the protocol of the descriptor that each rank gets in PMI_FD.
 """
 
 from __future__ import annotations
@@ -29,15 +29,17 @@ END = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT)
 def report(rank: int, status: int) -> None:
     """Report to the master how a rank's script has ended: an exit code, or minus a signal.
 
-    When it returns, the launcher may know, too.
+    After it returns, this process may report the end to the launcher, too.
     """
     script = rank_registry.find(rank)
     if script is None or not rank_registry.was_asked_to_end(script):
         if script and status:
-            # Before the launcher ends the other ranks: not all of them name a rank and its signal.
+            # Report before the launcher ends the other ranks: not all launchers name a rank and its
+            # signal.
             rank_registry.notify(script, kind=FAILED, status=status, **_memory(status))
         elif script:
-            # What fails in the others may follow from that. No master is there where ranks go on.
+            # This end may cause failures of other ranks. There is no master while ranks go on
+            # without one.
             with suppress(OSError, ValueError):
                 rank_registry.send(script, SEND_WITHIN, kind=FINISHED)
     elif script.notices:
@@ -45,10 +47,10 @@ def report(rank: int, status: int) -> None:
 
 
 def _memory(status: int) -> dict[str, float]:
-    """The container's memory limit in MiB, where the kernel has killed the rank for it."""
+    """Return the container's memory limit in MiB, if the kernel killed the rank because of it."""
     if status != -signal.SIGKILL:
         return {}
-    # Few ranks come here.
+    # Imported here: few ranks need it.
     from hvd_pods.common import container_memory
 
     limit = container_memory.limit()
@@ -60,7 +62,7 @@ def _memory(status: int) -> dict[str, float]:
 def _report_end(script: rank_registry.Script, status: int) -> None:
     """Report to the master; after a failure, wait until the launcher may know of it.
 
-    A master that does not answer is waited for as long as the pod's grace period, HVD_GRACE.
+    The timeout for the master's response is the pod's grace period, HVD_GRACE.
     """
     for number in signal.valid_signals():
         # Only signals that were passed on to the script have handlers.
@@ -68,7 +70,7 @@ def _report_end(script: rank_registry.Script, status: int) -> None:
             signal.signal(number, signal.SIG_DFL if number in END else signal.SIG_IGN)
     # The kubelet kills the worker at the end of the grace period.
     answer_within = float(os.environ.get(contract.GRACE, "30"))
-    # An error means that the master did not answer, or that a rank did not end in time.
+    # An error means that the master did not respond, or that a rank did not end in time.
     with rank_registry.waiting(), suppress(OSError, ValueError):
         rank_registry.send(script, answer_within, kind=ENDED, waits=bool(status))
 
@@ -80,7 +82,7 @@ def abort_under_hydra(code: int) -> None:
         try:
             os.write(int(descriptor), f"cmd=abort exitcode={code}\n".encode())
         except BrokenPipeError:
-            # Hydra is ending the run already.
+            # Hydra is already ending the run.
             return
 
 
@@ -95,7 +97,7 @@ def finish(status: int) -> int:
         return code
     if status < 0:
         sys.stdout.flush()
-        # The rank has written its core already, where it is asked for.
+        # The rank has already written its core file, if core files are enabled.
         resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
         if -status not in (signal.SIGKILL, signal.SIGSTOP):
             signal.signal(-status, signal.SIG_DFL)

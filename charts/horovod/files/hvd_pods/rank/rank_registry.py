@@ -1,7 +1,7 @@
-"""The scripts of the ranks that run in this worker, as rank/start.py writes them down.
+"""The scripts of the ranks that run in this worker; rank/start.py registers them.
 
-In these files, the worker's main program finds the scripts that must be asked to end, and sees
-which of them are stopped. The process that the launcher started may be another one: the client of a
+The worker's main program reads these files to find the scripts that it must ask to end, and those
+that are stopped. The process that the launcher started may be a different one: the client of a
 fork, or a parent that Hydra needs.
 """
 
@@ -22,23 +22,23 @@ from hvd_pods.common.contract import FENCE, RUN_ID
 FOLDER = f"{paths.GENERATED}/ranks"
 # Scripts do not use descriptors from this number on.
 HIGH = 512
-# At this real-time signal, a rank writes its Python stack to a file. No library is known to use it:
-# C libraries take the first ones, and Java, Go and MPI none of them.
+# At this real-time signal, a rank writes its Python stack to a file. No known library uses this
+# signal: C libraries use the first ones, and Java, Go and MPI use none of them.
 STACK_SIGNAL = signal.SIGRTMAX - 2
 
 
 class Script(namedtuple("Script", ["rank", "pid", "began", "notices", "fence", "run"])):
-    """A rank's script: its process, where its master takes notices, and the run's identity.
+    """A rank's script: its process, the address of its master for notices, and the run's identity.
 
-    `began` is when the process began, by which it is told from another one of the same number;
-    empty if it had ended before it was written down.
+    `began` is the start time of the process, which distinguishes it from another process with the
+    same number. It is empty if the process had ended before it was registered.
     """
 
 
 def register(rank: int, pid: int) -> None:
-    """Write down that this process is, or becomes, the script of a rank.
+    """Register this process as the script of a rank, or as a process that becomes the script.
 
-    Where that fails, the rank runs without the entry, and nothing asks it to end gracefully.
+    If that fails, the rank runs without an entry, and gets no request to end gracefully.
     """
     address = os.environ.get(notices.ADDRESS, "")
     fence = os.environ.get(FENCE, "")
@@ -47,35 +47,35 @@ def register(rank: int, pid: int) -> None:
     try:
         began = processes.read_stat(pid)[19]
     except OSError:
-        # The script has ended already; the master still gets a notice of its exit code.
+        # The script has already ended. The master still gets a notice of its exit code.
         began = ""
     try:
         os.makedirs(FOLDER, exist_ok=True)
-        # The address has a secret.
+        # The address contains a secret.
         descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
         with open(descriptor, "w", encoding="utf-8") as file:
             json.dump(Script(rank, pid, began, address, fence, run), file)
-        # Replaced in one step, because the worker may read it at any moment.
+        # Replace the file in one step, because the worker may read it at any moment.
         os.replace(beside, os.path.join(FOLDER, str(rank)))
     except OSError as problem:
-        # This is no worker, or its memory volume is full.
+        # This is not a worker, or its memory volume is full.
         if os.path.exists(paths.GENERATED):
             print(f"[hvd] rank {rank} cannot be terminated gracefully: {problem}", flush=True)
 
 
 def stack_file(rank: int) -> str:
-    """The file to which a rank writes its Python stack when it is asked to (worker/stacks.py)."""
+    """Return the file to which a rank writes its Python stack on request (worker/stacks.py)."""
     return os.path.join(FOLDER, f"{rank}.stack")
 
 
 def open_stack_file(rank: int) -> int:
-    """Open `stack_file` in the rank; its descriptor, or that of standard error if there is no room.
+    """Open `stack_file` in the rank; return its descriptor, or standard error's without room.
 
     The descriptor has a number from HIGH on, and is closed when another program is executed.
     """
     try:
         os.makedirs(FOLDER, exist_ok=True)
-        # Emptied before each stack (worker/stacks.py), so that a rank appends.
+        # Append: worker/stacks.py empties the file before each stack.
         with open(stack_file(rank), "ab") as file:
             return fcntl.fcntl(file, fcntl.F_DUPFD_CLOEXEC, HIGH)
     except OSError:
@@ -83,7 +83,7 @@ def open_stack_file(rank: int) -> int:
 
 
 def running() -> Iterator[Script]:
-    """Yield the scripts that have not ended, by their ranks."""
+    """Yield the scripts that have not ended, in the order of their ranks."""
     names = files.list_names(FOLDER)
     for rank in sorted(int(name) for name in names if name.isdecimal()):
         script = find(rank)
@@ -96,10 +96,10 @@ def running() -> Iterator[Script]:
 
 
 def has_signal(pid: int, signal_: int, *sets: str) -> bool:
-    """Whether a signal is in one of these sets of signals of a process.
+    """Whether a signal is in one of these signal sets of a process.
 
-    The sets are named as in /proc/PID/status (proc(5)): SigCgt, SigBlk. A process that has ended
-    has none.
+    The sets are named as in /proc/PID/status (proc(5)): SigCgt, SigBlk. The sets of an ended
+    process are empty.
     """
     with suppress(OSError):
         for line in files.read(f"/proc/{pid}/status").decode().splitlines():
@@ -110,21 +110,21 @@ def has_signal(pid: int, signal_: int, *sets: str) -> bool:
 
 
 def find(rank: int) -> Script | None:
-    """The script that was last written down for a rank, whether it has ended or not.
+    """Return the last script that was registered for a rank, whether it has ended or not.
 
-    None where none was written down, or the entry is not one of `register`.
+    Return None without an entry, or for an entry that `register` did not write.
     """
     try:
         return Script(*json.loads(files.read(os.path.join(FOLDER, str(rank)))))
     except (OSError, ValueError, TypeError):
-        # A script may have written something there.
+        # A script may have written the file.
         return None
 
 
 def ask_to_end(script: Script) -> bool:
     """Send SIGTERM to a script at most once: a second one might end it.
 
-    Returns False when none was sent, because it was sent before or the script has ended. Raises
+    Return False if it sends none, because it has sent one before or the script has ended. Raises
     OSError where the memory volume is full.
     """
     try:
@@ -146,7 +146,7 @@ def _asked(script: Script) -> str:
 
 @contextmanager
 def waiting() -> Iterator[None]:
-    """Write down, for a `with` block, that this process waits to report the end of its script.
+    """Mark this process, for a `with` block, as waiting to report the end of its script.
 
     Raises OSError where the memory volume is full.
     """
@@ -159,7 +159,7 @@ def waiting() -> Iterator[None]:
 
 
 def is_any_waiting() -> bool:
-    """Whether a rank waits to report the end of its script; one that was killed does not."""
+    """Whether a rank waits to report the end of its script; killed ranks do not count."""
     for name in files.list_names(FOLDER):
         pid, _, end = name.partition(".")
         if end == "waits" and os.path.exists(f"/proc/{pid}"):
@@ -168,7 +168,7 @@ def is_any_waiting() -> bool:
 
 
 def send(script: Script, answer_within: float, **content: object) -> None:
-    """Send a notice about a rank to its master, which must answer within so many seconds.
+    """Send a notice about a rank to its master; it must respond within `answer_within` seconds.
 
     Raises OSError when it does not, and ValueError for a script whose master takes no notices.
     """
@@ -177,16 +177,16 @@ def send(script: Script, answer_within: float, **content: object) -> None:
 
 
 def notify(script: Script, **content: object) -> bool:
-    """Send a notice about a rank to its master, if that takes notices.
+    """Send a notice about a rank to its master, if the master takes notices.
 
-    Returns False for a failure, which is logged.
+    Return False for a failure, which is logged.
     """
     if not script.notices:
         return True
     try:
         send(script, notices.SEND_WITHIN, **content)
     except (OSError, ValueError) as problem:
-        # Each rank imports this module, and few come here.
+        # Imported here: each rank imports this module, and few send notices.
         from hvd_pods.common.reporting import log
 
         notice = f"the notice {content.get('kind')} about rank {script.rank}"

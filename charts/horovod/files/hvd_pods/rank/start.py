@@ -1,9 +1,10 @@
-"""What the launcher starts for every rank: check the rank's place, then start the script, or have
-the warm process fork it, and end as the script ends.
+"""The program that the launcher starts for every rank, around the rank's script.
 
-A launcher that ignores its host list trains on one worker and reports success. Each rank therefore
-checks that it runs in a worker, that all ranks of the run were started, and that its worker has as
-many ranks as slots; together these checks put the right number of ranks on every worker.
+It checks the rank's place, starts the script or lets the warm process fork it, and ends as the
+script ends. A launcher that ignores its host list trains on one worker and reports success.
+Therefore each rank checks that it runs in a worker, that all ranks of the run were started, and
+that its worker has as many ranks as slots. Together, these checks ensure the right number of ranks
+on every worker.
 """
 
 from __future__ import annotations
@@ -25,13 +26,13 @@ from hvd_pods.common.launcher_options import LAUNCHER_OPTIONS
 from hvd_pods.common.ranges import format_ranges
 from hvd_pods.rank import child_rank, fusion, rank_end, rank_registry, warm_client
 
-# Seconds in which the server where ranks of Horovod meet has to answer, and between two attempts.
+# The timeout in seconds for the server where ranks of Horovod meet, and the delay between retries.
 INTRODUCE_WITHIN = 60.0
 INTRODUCE_EVERY = 0.2
 
 
 class Arguments(namedtuple("Arguments", ["binding", "ranks", "command"])):
-    """How to bind, how many ranks the run has, and the script."""
+    """The binding, the number of ranks of the run, and the script."""
 
 
 class Place(namedtuple("Place", ["rank", "size", "local_rank", "local_size"])):
@@ -39,9 +40,9 @@ class Place(namedtuple("Place", ["rank", "size", "local_rank", "local_size"])):
 
 
 def find_place(environment: Mapping[str, str]) -> Place | None:
-    """Read the variables that the launcher set; None when no known launcher set all of its own.
+    """Read the variables that the launcher set; None unless a known launcher set all of its own.
 
-    Raises ValueError for a variable that is no number.
+    Raises ValueError for a variable that is not a number.
     """
     for names in LAUNCHER_OPTIONS["rankVariables"].values():
         if all(name in environment for name in names):
@@ -50,7 +51,7 @@ def find_place(environment: Mapping[str, str]) -> Place | None:
 
 
 def find_problem(place: Place | None, ranks: int, slots: str | None) -> str | None:
-    """What is wrong with this rank's place, or None.
+    """Return the problem with this rank's place, or None.
 
     `ranks` is the run's number of ranks. `slots` is HVD_SLOTS of this worker.
     """
@@ -66,7 +67,7 @@ def find_problem(place: Place | None, ranks: int, slots: str | None) -> str | No
 
 
 def parse_arguments(words: Sequence[str]) -> Arguments:
-    """Parse what master/launch.py writes: options in any order, the number of ranks, the command.
+    """Parse the arguments from master/launch.py: options in any order, number of ranks, command.
 
     Raises ValueError or IndexError for anything else.
     """
@@ -80,9 +81,9 @@ def parse_arguments(words: Sequence[str]) -> Arguments:
 
 
 def prepare(arguments: Arguments) -> tuple[Place | None, str | None]:
-    """Check this rank's place and bind it there.
+    """Check this rank's place and bind the rank to it.
 
-    Returns the place, None where it is not known, and what is wrong, None where nothing is.
+    Return the place, or None if it is unknown, and the problem, or None if there is none.
     """
     place = find_place(os.environ)
     problem = find_problem(place, arguments.ranks, os.environ.get(contract.SLOTS))
@@ -98,9 +99,9 @@ def prepare(arguments: Arguments) -> tuple[Place | None, str | None]:
 
 
 def warn_of_driver(place: Place) -> None:
-    """Say once in a worker that its driver is too old for the image; the rank starts all the same.
+    """Warn once per worker that its driver is too old for the image. The rank starts anyway.
 
-    The script may bring another CUDA than what the image shows.
+    The script may bring another CUDA than the image shows.
     """
     if place.local_rank or not threads.has_gpus(threads.DEVICES):
         return
@@ -113,10 +114,11 @@ def warn_of_driver(place: Place) -> None:
 
 
 def introduce(variables: Mapping[str, str]) -> None:
-    """Show the run's secret where ranks of Horovod meet: only who has it is answered.
+    """Send the run's secret to the server where ranks of Horovod meet.
 
-    Where the launcher has no such place, or the master sent no secret, nothing is done. After
-    INTRODUCE_WITHIN seconds without an answer, the log says so and the rank goes on.
+    The server responds only to clients that have the secret. Do nothing if the launcher has no such
+    server, or the master sent no secret. Without a response within INTRODUCE_WITHIN seconds, log
+    that and let the rank go on.
     """
     address = variables.get("HOROVOD_GLOO_RENDEZVOUS_ADDR")
     secret = notices.parse_address(variables.get(notices.ADDRESS, ""))[2]
@@ -129,28 +131,28 @@ def introduce(variables: Mapping[str, str]) -> None:
             made.sendall(f"HVD {secret} HTTP/1.0\r\n\r\n".encode())
             if made.recv(1):
                 return
-        # So many connections wait there that it could not take this one.
+        # The server's backlog is so full that it could not accept this connection.
         time.sleep(INTRODUCE_EVERY)
     print(f"[hvd] nothing answers at {address}:{port}, where ranks of Horovod meet", flush=True)
 
 
 def begin_cold(rank: int, program: str, pid: int) -> None:
-    """Prepare a script's process before the script begins; called in that process."""
+    """Prepare a script's process before the script begins; call this in that process."""
     child_rank.prepare_python(program, rank, rank_registry.open_stack_file(rank))
     rank_registry.register(rank, pid)
 
 
 def fail(problem: object, code: int) -> int:
-    """Print why the script does not start, and return the exit code."""
+    """Print the reason why the script does not start, and return the exit code."""
     print(f"[hvd] error: {socket.gethostname()}: {problem}", file=sys.stderr, flush=True)
     rank_end.abort_under_hydra(code)
     return code
 
 
 def main() -> int:
-    """Run the script to its end, and return the exit code that its launcher gets.
+    """Run the script to its end, and return the exit code for its launcher.
 
-    Where the script must not start, print the problem and return the exit code for it.
+    If the script must not start, print the problem and return the exit code for it.
     """
     arguments = parse_arguments(sys.argv[1:])
     place, problem = prepare(arguments)

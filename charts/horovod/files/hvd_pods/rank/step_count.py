@@ -1,11 +1,12 @@
-"""Counts the steps of a script that reports none, so that `hvdchart status` shows one.
+"""Counts the steps of a script that reports none, so that `hvdchart status` shows a step.
 
-A step is one of PyTorch's first optimizer, or a batch of Keras 3, which also shows its loss. They
-are steps of this attempt, unless the script commits each of them with `keep`, which knows where it
-has resumed. A script that reports its progress (library/hvd_progress.py) is not counted.
+A step is one of PyTorch's first optimizer, or a batch of Keras 3, whose loss is shown, too. The
+steps are those of this attempt, unless the script commits each of them with `keep`, which stores
+the step from which it resumed. A script that reports its progress (library/hvd_progress.py) is not
+counted.
 
-This runs in the script's own process, and must not change what the script does: after the first
-problem nothing is counted any more.
+This runs in the script's own process, and must not change the script's behavior: counting stops at
+the first problem.
 """
 
 from __future__ import annotations
@@ -21,13 +22,13 @@ if TYPE_CHECKING:
 
 # Seconds between two writes.
 EVERY = 1.0
-# The samples that are written (common/metrics.py).
+# The samples to write (common/metrics.py).
 COUNTED = b"hvdchart_counted_step"
 STEP = "hvdchart_step"
 
 
 def begin(rank: int) -> None:
-    """Count from the import of the framework on; nothing happens outside of a run."""
+    """Count from the import of the framework on; do nothing outside of a run."""
     folder = os.environ.get("HVD_METRICS_DIR")
     if not folder:
         return
@@ -48,19 +49,19 @@ class Counter:
         self._path = path
         self._began = time.time()
         self._written = 0.0
-        # A fork of the script may train, too, as for a validation.
+        # A fork of the script may train, too, for instance for a validation.
         self._process = os.getpid()
         self._is_over = False
         # Keras may call it in several threads.
         self._lock = _thread.allocate_lock()
         self.step = 0
-        # By how much the steps of `keep` were more than these when the last one was written.
+        # The difference between the steps of `keep` and these steps at the last write.
         self._offset: int | None = None
-        # What was counted since then.
+        # The count since the last write.
         self._unwritten: tuple[int, int | None, Any] | None = None
 
     def take(self, step: int, steps: int | None = None, loss: Any = None) -> None:
-        """Note that the script has made `step` of `steps` steps in this attempt."""
+        """Record that the script has made `step` of `steps` steps in this attempt."""
         if self._is_over or not self._lock.acquire(False):
             return
         try:
@@ -68,7 +69,8 @@ class Counter:
             if step <= self.step:
                 return
             if not self.step:
-                # What trains has imported it; others see no module that is not theirs.
+                # A script that trains has imported it. Other scripts must not see a module that
+                # they did not import.
                 import atexit
 
                 atexit.register(self._end)
@@ -83,7 +85,7 @@ class Counter:
             self._lock.release()
 
     def give_up(self, problem: Exception) -> None:
-        """Count no longer: whatever the problem is, the script goes on."""
+        """Stop counting. The script goes on, whatever the problem is."""
         if self._is_over:
             return
         self._is_over = True
@@ -95,7 +97,7 @@ class Counter:
             pass
 
     def _end(self) -> None:
-        """Write the last step of a script that ends."""
+        """Write the last step when the script ends."""
         try:
             if not self._is_over:
                 self._write_last()
@@ -116,7 +118,7 @@ class Counter:
                 is_counted = file.read(len(COUNTED)) == COUNTED
         except OSError:
             return False
-        # What an earlier attempt has left is nobody's.
+        # Ignore the file of an earlier attempt.
         self._is_over = is_present and not is_counted
         return self._is_over
 
@@ -130,17 +132,17 @@ class Counter:
         known = _as_number(loss)
         if known is not None:
             lines.append(f"hvdchart_loss {known!r}\n")
-        # Renamed when it is complete, so that nobody reads half of it.
+        # Rename the file when it is complete, so that no reader sees a part of it.
         new = f"{os.path.dirname(self._path)}/.{os.path.basename(self._path)}.counted"
         with open(new, "w", encoding="ascii") as file:
             file.write("".join(lines))
         os.replace(new, self._path)
 
     def _find_resumed(self, step: int) -> int | None:
-        """The steps before this attempt; None where nobody knows.
+        """Return the number of steps before this attempt; None if it is unknown.
 
-        `keep` numbers commits. Where those are its steps, they grow alike, and the difference is
-        the same at two writes. Of a script that commits an epoch it is not.
+        `keep` numbers commits. If the script commits each step, both numbers grow alike, and their
+        difference is the same at two writes. If the script commits each epoch, it is not.
         """
         last_step = getattr(sys.modules.get("keep"), "last_step", None)
         kept = None if last_step is None else last_step()
@@ -150,7 +152,7 @@ class Counter:
 
 
 def _as_number(loss: Any) -> float | None:
-    """The loss as a number; None for what is none, such as a loss for each sample."""
+    """Return the loss as a number; None for other values, such as a loss for each sample."""
     try:
         return None if loss is None else float(loss)
     except (TypeError, ValueError):
@@ -158,7 +160,7 @@ def _as_number(loss: Any) -> float | None:
 
 
 class Finder:
-    """Finds modules as the others on sys.meta_path do, and follows some of them."""
+    """Finds modules through the other finders of sys.meta_path, and follows some of them."""
 
     def __init__(
         self, follow: Mapping[str, Callable[[Any, Counter], None]], counter: Counter
@@ -181,7 +183,7 @@ class Finder:
 
 
 class Loader:
-    """A module's own loader, which the module has again as soon as it is imported."""
+    """Wraps a module's own loader; the module gets that back after the import."""
 
     def __init__(
         self, loader: Any, follow: Callable[[Any, Counter], None], counter: Counter
@@ -200,7 +202,7 @@ class Loader:
 
 
 def _try(follow: Callable[[Any, Counter], None], module: Any, counter: Counter) -> None:
-    """Follow a module, also one of a version in which that is not possible."""
+    """Follow a module. Give up if its version does not support that."""
     try:
         follow(module, counter)
     except Exception as problem:  # noqa: BLE001 - the script works without
@@ -208,9 +210,9 @@ def _try(follow: Callable[[Any, Counter], None], module: Any, counter: Counter) 
 
 
 def _follow_torch(module: Any, counter: Counter) -> None:
-    """Count the steps of one optimizer; others, as of a GAN, make theirs beside it.
+    """Count the steps of one optimizer. Other optimizers, such as those of a GAN, step beside it.
 
-    When it is gone, the next one is counted: a script may train several models in turn.
+    When the optimizer is gone, count the next one: a script may train several models in turn.
     """
     if not hasattr(module, "register_optimizer_step_post_hook"):
         # Older than PyTorch 2.0.
@@ -218,8 +220,8 @@ def _follow_torch(module: Any, counter: Counter) -> None:
     import weakref
 
     chosen: list[Any] = [lambda: None]
-    # A subclass, as Horovod's, calls the step of its base within its own: only the first end after
-    # a beginning counts. A step that has failed has no end.
+    # A subclass, such as Horovod's, calls the step of its base class within its own step: only the
+    # first end after a beginning counts. A step that fails has no end.
     state = {"steps": 0, "has_begun": False}
 
     def enter(optimizer: Any, *_: Any) -> None:
@@ -239,7 +241,7 @@ def _follow_torch(module: Any, counter: Counter) -> None:
 
 
 def _follow_keras(module: Any, counter: Counter) -> None:
-    """Give each list of callbacks one more, which sees the batches of a training."""
+    """Add a callback to each list of callbacks, which sees the batches of a training."""
     make = module.CallbackList.__init__
 
     class Batches(module.Callback):  # type: ignore[misc]
@@ -266,12 +268,13 @@ def _follow_keras(module: Any, counter: Counter) -> None:
                 counter.give_up(problem)
 
         def _number(self, name: str) -> int:
-            # A loop of the script's own gives none.
+            # A script's own loop provides none.
             return int((self.params or {}).get(name) or 0)
 
     def add(self: Any, *arguments: Any, **named: Any) -> None:
         make(self, *arguments, **named)
-        # Behind the others: whether they may run beside the next batch is decided without it.
+        # Add it last: Keras has then already decided whether the others may run beside the next
+        # batch.
         own = Batches()
         own.set_params(getattr(self, "params", None))
         self.callbacks.append(own)

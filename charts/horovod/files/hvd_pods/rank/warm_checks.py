@@ -1,7 +1,7 @@
-"""Whether a rank's command may run in a fork of the warm process: what the rank itself checks.
+"""Whether a rank's command may run in a fork of the warm process: the checks of the rank itself.
 
-A rank that would not see the same world as a newly started Python starts cold, for a reason that
-the log gives. warm/warm_state.py checks what only the warm process can tell.
+A rank starts cold if the fork would differ from a newly started Python for it. The log gives the
+reason. warm/warm_state.py makes the checks that only the warm process can make.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Iterator, Mapping, Sequence
 
-# Patterns of a program's text; most ranks need none of them, which would have to be compiled.
-# Libraries read these variables when they are imported or loaded, so a script that sets one does it
-# before. Some are read later, or only choose which notes TensorFlow prints.
+# Patterns for a program's text. They are compiled on use, because most ranks need none of them.
+# Libraries read these variables when they are imported or loaded, so a script sets them before
+# that. The exceptions are read later, or only choose which notes TensorFlow prints.
 READ_AT_IMPORT = (
     rb"(?!CUDA_VISIBLE_DEVICES|TF_CPP_|TF_FORCE_GPU_ALLOW_GROWTH)(?:PYTHON|(?:ABSL|ATEN|BLIS|CUDA|DNNL"
     rb"|GLIBC|GOMP|GOTO|GRPC|KERAS|KMP|LD|MALLOC|MKL|NPY|NUMEXPR|OMP|ONEDNN|OPENBLAS"
@@ -32,7 +32,7 @@ SETS_VARIABLES = (
     rb"\bputenv\s*\(|\benvironb?\s*(?:\[[^]]*\]\s*=[^=]|\.\s*(?:setdefault|update)\s*\(|\|?=[^=])"
 )
 IMPORTS = rb"\b(?:from[ \t]+([\w.]+)[ \t]+import\b|import[ \t]+([\w., \t]+))"
-# Words in a program that may import a module which no statement of it names.
+# Words in a program that may import a module without a statement that names it.
 IMPORTS_BY_CALL = (b"__import__", b"eval(", b"exec(", b"import_module", b"importlib", b"runpy")
 
 USUAL_FOLDERS = (
@@ -52,11 +52,11 @@ class ColdStart(Exception):  # noqa: N818 - not an error: the rank starts as it 
 
 
 class Program(namedtuple("Program", ["kind", "target", "arguments", "unbuffered"])):
-    """What a Python command line runs: `kind` is file, module or code."""
+    """The program of a Python command line: `kind` is file, module or code."""
 
 
 def parse_command(command: Sequence[str]) -> Program:
-    """Parse a Python command line as Python does. Raises ColdStart for what a fork cannot do."""
+    """Parse a Python command line as Python does. Raises ColdStart if a fork cannot run it."""
     words = list(command[1:])
     unbuffered = False
     while words and words[0].startswith("-") and words[0] != "-":
@@ -80,19 +80,20 @@ def parse_command(command: Sequence[str]) -> Program:
 
 
 def check_interpreter(program: str, python: str) -> None:
-    """Raise ColdStart unless `program` is `python`, that of the warm process, in its folder."""
+    """Raise ColdStart unless `program` is `python`, the warm process's Python, in its folder."""
     path = files.which(program)
     if path is None or not os.path.samefile(path, python):
         raise ColdStart(f"{program} is not {python}, the worker's Python")
-    # The folder counts, too: Python finds its packages from there, through links as well.
+    # The folder counts, too: Python finds its packages relative to it, even through links.
     if not os.path.samefile(os.path.dirname(path), os.path.dirname(python)):
         raise ColdStart(f"{path} has other packages than {python}, the worker's Python")
 
 
 def check_environment(rank: Mapping[str, str], warm: Mapping[str, str]) -> None:
-    """Raise ColdStart when a variable differs that modules may have read when they were imported.
+    """Raise ColdStart if a variable differs that modules may have read during their import.
 
-    Launchers and shells set some for each rank, which are read later (launcher_options.json).
+    Launchers and shells set some variables for each rank, which are read later
+    (launcher_options.json).
     """
     own = LAUNCHER_OPTIONS["ownOfEachRank"]
     own_prefixes = tuple(own["prefixes"])
@@ -113,17 +114,18 @@ def check_environment(rank: Mapping[str, str], warm: Mapping[str, str]) -> None:
 
 
 def folders(environment: Mapping[str, str]) -> list[str]:
-    """The folders in which libraries are looked for before the usual ones.
+    """Return the folders that the loader searches for libraries before the default ones.
 
-    Open MPI 5 puts the folder of its own libraries in front, which may be there already, be one of
-    the usual ones, not exist, or have libraries that the usual ones have, too, as Debian's.
+    Open MPI 5 puts the folder of its own libraries first. That folder may already be in the list,
+    be a default one, not exist, or contain libraries that the default ones also contain, as
+    Debian's does.
     """
     named = dict.fromkeys(environment.get("LD_LIBRARY_PATH", "").split(":"))
     return [path for path in named if path not in USUAL_FOLDERS and _has_others(path)]
 
 
 def _has_others(folder: str) -> bool:
-    """Whether a library of the folder is not the one that would be found without the folder."""
+    """Whether the folder has a library that the loader would not find without the folder."""
     try:
         names = os.listdir(folder)
     except OSError:
@@ -138,7 +140,7 @@ def _is_usual(folder: str, name: str) -> bool:
 
 
 def read_source(program: Program) -> bytes:
-    """The program's text; empty for a module, which is found only by importing its packages.
+    """Return the program's text; empty for a module: to find it, its packages must be imported.
 
     Raises OSError for a file that cannot be read.
     """
@@ -151,9 +153,9 @@ def read_source(program: Program) -> bytes:
 
 
 def imports(source: bytes) -> Iterator[tuple[int, str]]:
-    """Where the program imports which top-level module; an empty name for one of its package.
+    """Yield the position and the top-level module of each import; "" for the program's own package.
 
-    The place is the number of bytes before the statement.
+    The position is the number of bytes before the statement.
     """
     for found in re.finditer(IMPORTS, source):
         for part in (found[1] or found[2]).split(b","):
@@ -164,7 +166,7 @@ def imports(source: bytes) -> Iterator[tuple[int, str]]:
 
 
 def check_script(program: Program, preloaded: Sequence[str]) -> None:
-    """Raise ColdStart when the script sets a variable that its imports would read."""
+    """Raise ColdStart if the script sets a variable that its imports would read."""
     source = read_source(program)
     if b"environ" not in source and b"putenv" not in source:
         return
@@ -181,24 +183,25 @@ def check_script(program: Program, preloaded: Sequence[str]) -> None:
 
 
 def check_use(program: Program) -> None:
-    """Raise ColdStart when the program is sure to import nothing but the standard library.
+    """Raise ColdStart if the program certainly imports only the standard library.
 
-    It would wait in vain for modules that are still being imported.
+    Such a program would wait in vain for modules that are still being imported.
     """
     source = read_source(program)
     if program.kind == "module" or any(word in source for word in IMPORTS_BY_CALL):
         return
-    # Older releases do not know the names of their modules.
+    # Older Python releases lack the list of their modules.
     standard = {*getattr(sys, "stdlib_module_names", sys.builtin_module_names)}
     if all(top in standard for _, top in imports(source)):
         raise ColdStart("the modules are still being imported, and the program does not use them")
 
 
 def check(command: Sequence[str], rank: Mapping[str, str], warm: dict[str, Any]) -> Program:
-    """What the command runs, with the rank's environment `rank`; `warm` is what the worker wrote.
+    """Return what the command runs.
 
-    That is a map with `python`, `environment` and `modules` (worker/main.py). Raises
-    ColdStart for a command that a fork of the warm process cannot run.
+    `rank` is the rank's environment. `warm` is the worker's description: a map with `python`,
+    `environment` and `modules` (worker/main.py). Raises ColdStart for a command that a fork of the
+    warm process cannot run.
     """
     check_interpreter(command[0], warm["python"])
     program = parse_command(command)

@@ -1,8 +1,8 @@
-"""A rank's side of a warm start: what the launcher started stays, and a fork runs the script.
+"""The client of a warm start: the process that the launcher started stays; a fork runs the script.
 
-It hands over all that a started program would inherit, passes on signals, and ends as the rank
-ends. When it is killed, its connection closes, and the fork's guard kills the rank. Messages are
-JSON with file descriptors attached.
+The client hands over everything that a started program would inherit, passes on signals, and ends
+as the rank ends. When the client is killed, its connection closes, and the fork's guard kills the
+rank. Messages are JSON with file descriptors attached.
 """
 
 from __future__ import annotations
@@ -28,18 +28,18 @@ if TYPE_CHECKING:
 
 # The name of the process that guards a warm rank.
 GUARD = "hvd-guard"
-# Written by the worker. Without this file, ranks start as they would without a warm process.
+# The worker writes this file. Without it, ranks start cold and log no reason.
 DESCRIPTION = f"{paths.GENERATED}/warm.json"
 SOCKET = f"{paths.GENERATED}/warm.sock"
-# This file exists while the warm process has imported its modules.
+# This file exists while the warm process has its modules imported.
 READY = f"{paths.GENERATED}/warm.ready"
-# What a client sends when it is ready to pass on signals: no signal has this number.
+# A client sends this when it is ready to pass on signals: no signal has this number.
 GO = bytes([0])
-# The kernel's limit for one message (SCM_MAX_FD), of which one has the JSON.
+# The kernel's limit for one message (SCM_MAX_FD). One of the descriptors carries the JSON.
 MOST_DESCRIPTORS = 253
-# How long to wait for an import that is still running; starting cold would import the same again.
+# The timeout for an import that is still running: a cold start would import the same again.
 WAIT_SECONDS = 120.0
-# A process that gets one of these by its own fault must not come back to where it happened.
+# If a process caused one of these signals itself, it must not return to the fault.
 NOT_PASSED_ON = {
     signal.SIGKILL,
     signal.SIGSTOP,
@@ -56,10 +56,10 @@ NOT_PASSED_ON = {
 def run(
     command: Sequence[str], rank: int, started: Callable[[int], None], speaks: bool
 ) -> int | None:
-    """Run a rank's command in a fork of the warm process; its exit code, or minus the signal.
+    """Run a rank's command in a fork of the warm process; return the code, or minus the signal.
 
-    `started` gets the process ID of the fork. Returns None when the command is to be started cold;
-    if `speaks`, the log has the reason, unless this worker has no warm process.
+    `started` gets the process ID of the fork. Return None if the command must start cold. If
+    `speaks`, log the reason, unless this worker has no warm process.
     """
     try:
         description = json.loads(files.read(DESCRIPTION))
@@ -82,7 +82,7 @@ def run(
 
 
 def _connect() -> socket.socket:
-    """Connect to the warm process. Raises ColdStart when none of this user's answers."""
+    """Connect to the warm process. Raises ColdStart if no process of this user accepts."""
     connection = socket.socket(socket.AF_UNIX)
     connection.settimeout(WAIT_SECONDS)
     try:
@@ -97,7 +97,7 @@ def _connect() -> socket.socket:
 
 
 def _ask(connection: socket.socket, rank: int, command: Sequence[str], program: Program) -> None:
-    """Ask for a rank, which waits for this process to be ready. Raises ColdStart."""
+    """Request a rank, which waits for this process to be ready. Raises ColdStart."""
     numbers = inheritable_descriptors()
     if not {0, 1, 2}.issubset(numbers):
         raise ColdStart("one of its standard streams is closed")
@@ -114,11 +114,12 @@ def _ask(connection: socket.socket, rank: int, command: Sequence[str], program: 
 
 
 def describe(command: Sequence[str], program: Program) -> dict[str, Any]:
-    """All that a program started in place of this process would find, for JSON.
+    """Describe for JSON what a program would find if it started in place of this process.
 
-    warm/rank_fork.py takes it over. `first path` is that of sys.path, `cpus` are those of this
-    process, and `ignored` and `blocked` are the numbers of signals. `limits` has the soft and the
-    hard one of each resource but RLIMIT_OFILE, which is another name of RLIMIT_NOFILE.
+    warm/rank_fork.py reads the description. `first path` is the first entry of sys.path, `cpus` are
+    the CPUs of this process, and `ignored` and `blocked` are the numbers of signals. `limits` has
+    the soft and the hard limit of each resource but RLIMIT_OFILE, which is another name of
+    RLIMIT_NOFILE.
     """
     mask = os.umask(0)
     os.umask(mask)
@@ -142,7 +143,7 @@ def describe(command: Sequence[str], program: Program) -> dict[str, Any]:
 
 
 def first_path(program: Program) -> str:
-    """sys.path[0] of a program in the current folder."""
+    """Return sys.path[0] for a program in the current folder."""
     if program.kind == "file":
         return os.path.dirname(os.path.realpath(str(program.target)))
     if program.kind == "module":
@@ -151,24 +152,24 @@ def first_path(program: Program) -> str:
 
 
 def inheritable_descriptors() -> list[int]:
-    """The open files that a started program gets: also a launcher's, such as Hydra's PMI_FD."""
+    """Return the open files that a started program inherits, including Hydra's PMI_FD."""
     numbers = []
     for name in os.listdir("/proc/self/fd"):
         try:
             if os.get_inheritable(int(name)):
                 numbers.append(int(name))
         except OSError:
-            # The descriptor with which the folder was read.
+            # The descriptor through which the folder was read.
             continue
     return sorted(numbers)
 
 
 def _follow(connection: socket.socket, started: Callable[[int], None]) -> int:
-    """Pass on signals until the rank ends; its exit code, or minus the number of its signal."""
+    """Pass on signals until the rank ends; return its exit code, or minus its signal's number."""
     connection.settimeout(None)
 
     def pass_on(number: int, frame: FrameType | None) -> None:
-        # When the rank has ended, the connection may be closed.
+        # After the rank's end, the connection may be closed.
         with suppress(OSError):
             connection.send(bytes([number]))
 
@@ -183,14 +184,14 @@ def _follow(connection: socket.socket, started: Callable[[int], None]) -> int:
         started(answer["pid"])
         answer, _ = receive(connection)
     except (OSError, ValueError):
-        # Its guard was killed, and the rank with it.
+        # The guard was killed, and the rank with it.
         return -signal.SIGKILL
     return int(answer["status"])
 
 
 def send(connection: socket.socket, message: Message, descriptors: Sequence[int] = ()) -> None:
     """Send a message with at most MOST_DESCRIPTORS - 1 descriptors. Raises OSError."""
-    # In a file of its own, so that one byte is all that a receiver has to wait for.
+    # In a separate file, so that a receiver only has to wait for one byte.
     with open(os.memfd_create("message"), "w", encoding="ascii") as file:
         file.write(json.dumps(message))
         file.flush()
@@ -200,10 +201,10 @@ def send(connection: socket.socket, message: Message, descriptors: Sequence[int]
 def receive(connection: socket.socket) -> tuple[Message, list[int]]:
     """Return a message and its descriptors, which the caller has to close.
 
-    Raises ConnectionError when the other side has gone, OSError when it says nothing within the
-    connection's time-out, and ValueError for a message that is no JSON.
+    Raises ConnectionError when the other end has closed, OSError when it sends nothing within the
+    connection's timeout, and ValueError for a message that is not JSON.
     """
-    # No program that a rank starts may get these descriptors by accident.
+    # Programs that a rank starts must not inherit these descriptors.
     flags = socket.MSG_CMSG_CLOEXEC
     _, received, _, _ = socket.recv_fds(connection, 1, MOST_DESCRIPTORS, flags)
     if not received:
@@ -221,7 +222,7 @@ def receive(connection: socket.socket) -> tuple[Message, list[int]]:
 
 
 def peer_uid(connection: socket.socket) -> int:
-    """The user ID of the process on the other side, as the kernel knows it."""
+    """Return the user ID of the process at the other end, as the kernel reports it."""
     credentials = struct.Struct("3i")
     content = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, credentials.size)
     return int(credentials.unpack(content)[1])

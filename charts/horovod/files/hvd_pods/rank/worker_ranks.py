@@ -1,10 +1,10 @@
-"""Starts the ranks of one worker where no launcher of the image does (`launch.mode: direct`).
+"""Starts the ranks of one worker without a launcher of the image (`launch.mode: direct`).
 
 master/direct.py runs it over one agent connection for each worker. The first line of standard input
-has the directory, the variables and the command of the ranks as JSON. When standard input ends, or
-a rank fails, the ranks that are left are ended. It exits as the rank that failed first. After a
-line `stay`, the ranks go on without a master for the seconds of the first line, unless the agent
-connection of another one ends them before (worker/fence.py); what they print is lost.
+is JSON: the directory, the variables and the command of the ranks. When standard input ends, or a
+rank fails, it ends the remaining ranks. It exits like the first rank that failed. After a line
+`stay`, the ranks go on without a master for the seconds of the first line, unless the agent
+connection of another master ends them earlier (worker/fence.py). Their output is lost.
 """
 
 from __future__ import annotations
@@ -28,21 +28,21 @@ from hvd_pods.common.processes import die_with_parent
 from hvd_pods.common.ranks_program import FINISHED, STAY, TAG_OUTPUT
 from hvd_pods.rank import start
 
-# Seconds from SIGTERM to SIGKILL: ranks that wait in a collective for the one that failed run no
-# handler. And seconds to wait for output of processes that a rank has left.
+# Seconds from SIGTERM to SIGKILL: ranks that wait in a collective for the failed one run no
+# handler. And the timeout for output of a rank's descendants after its end.
 KILL_AFTER = 0.2
 DRAIN_WITHIN = 2.0
-# Chunks that are read of a rank that has ended before its end is reported.
+# The most chunks to read from an ended rank before its end is reported.
 MOST_CHUNKS = 64
 
 
 class Rank(namedtuple("Rank", ["number", "pid", "life", "streams"])):
-    """A rank that runs: its number, its process, a pipe that ends with it, and its output."""
+    """A running rank: its number, its process, a pipe that closes with it, and its output."""
 
 
 def begin(variables: Mapping[str, str], arguments: Sequence[str]) -> Rank:
-    """Fork a process that does what rank/start.py does."""
-    # No program that a rank starts has the first one, so that it ends with the rank.
+    """Fork a process that does the work of rank/start.py."""
+    # Programs that a rank starts do not inherit `alive`, so that `life` closes with the rank.
     (life, alive), (out, out_end), (err, err_end) = (os.pipe() for _ in range(3))
     own = os.getpid()
     pid = os.fork()
@@ -66,7 +66,7 @@ def begin(variables: Mapping[str, str], arguments: Sequence[str]) -> Rank:
             sys.stdout.flush()
             os._exit(code)
     with suppress(OSError):
-        # Also done by the child: whichever is first.
+        # The child does this, too: whichever comes first counts.
         os.setpgid(pid, pid)
     for descriptor in (alive, out_end, err_end):
         os.close(descriptor)
@@ -94,7 +94,7 @@ class WorkerRanks:
         self._stay_until = float("inf")
 
     def follow(self) -> int:
-        """Pass on the output until all ranks have ended; the exit code of the first that failed."""
+        """Pass on the output until all ranks end; return the exit code of the first that failed."""
         while self._running:
             self._look(min(self._kill_at, self._stay_until))
             if time.monotonic() >= self._stay_until:
@@ -112,7 +112,7 @@ class WorkerRanks:
         return self._code
 
     def _note_finished(self) -> None:
-        """Write down that all ranks finished: a later master must not repeat the training."""
+        """Record that all ranks finished: a later master must not repeat the training."""
         if self._code or self._is_ending:
             return
         with suppress(OSError), open(FINISHED, "w", encoding="ascii") as file:
@@ -134,12 +134,12 @@ class WorkerRanks:
         elif line is not None:
             self._poll.unregister(0)
             if self._running:
-                # Ranks that are ended here have not finished, so the exit code must not be 0.
+                # Ranks that end here have not finished: the exit code must not be 0.
                 self._code = self._code or 128 + signal.SIGTERM
                 self._end()
 
     def _stay(self) -> None:
-        """Let go of the agent connection, so that the ranks neither wait for it nor end with it."""
+        """Detach the ranks from the agent connection: they neither wait for it nor end with it."""
         if self._is_ending:
             return
         self._poll.unregister(0)
@@ -150,7 +150,7 @@ class WorkerRanks:
             os.dup2(nothing, number)
 
     def _take_end(self, rank: Rank) -> None:
-        # What the rank has written comes before the line about its end.
+        # Pass on the rank's output before the line about its end.
         for stream in rank.streams:
             for _ in range(MOST_CHUNKS):
                 if not (stream.is_open and stream.pass_on()):
@@ -188,11 +188,11 @@ def main() -> int:
     with open(0, "rb", buffering=0, closefd=False) as stdin:
         line = stdin.readline()
     if not line.endswith(b"\n"):
-        # The master has ended the launch before it had sent what to start.
+        # The master ended the launch before it sent the first line.
         return 128 + signal.SIGTERM
     given = json.loads(line)
     with suppress(OSError):
-        # Only the master's image may have its folder.
+        # The folder may exist only in the master's image.
         os.chdir(given["directory"])
     os.environ.update(given["variables"])
     ranks = [begin(own, given["arguments"]) for own in given["ranks"]]

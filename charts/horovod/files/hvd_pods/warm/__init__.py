@@ -1,1 +1,1 @@
-"""The process that has imported the frameworks of a worker, and its forks, the warm ranks."""
+"""The process that imports the frameworks of a worker, and its forks, the warm ranks."""

@@ -1,4 +1,4 @@
-"""Makes a fork of the warm process the rank: what Python and a launcher set up, and the script."""
+"""Turns a fork of the warm process into the rank: sets up Python, and runs the script."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from hvd_pods.common import paths
 
 
 def take_over(request: dict[str, Any], received: list[int]) -> None:
-    """Take over what a started program inherits, as rank/warm_client.py has described it.
+    """Set the state that a started program inherits, as rank/warm_client.py describes it.
 
     `received` are the rank's open files, for the numbers in `descriptors` of the request. Raises
     OSError or ValueError when the kernel refuses something, such as a limit above the hard one.
@@ -43,7 +43,7 @@ def take_over(request: dict[str, Any], received: list[int]) -> None:
 
 def _take_descriptors(numbers: list[int], files: list[int]) -> None:
     """Give each file the number that it has in the client; 0 to 2 are among these numbers."""
-    # First out of the way: a number may be that of another file.
+    # Move the files above all numbers first: a file's number may be the target of another file.
     above = max([*numbers, 2]) + 1
     moved = [fcntl.fcntl(file, fcntl.F_DUPFD_CLOEXEC, above) for file in files]
     for file in {*files, 0, 1, 2}:
@@ -54,7 +54,7 @@ def _take_descriptors(numbers: list[int], files: list[int]) -> None:
 
 
 def set_up_python(request: dict[str, Any]) -> None:
-    """Set what Python sets when it starts a program, and what imported modules took from it."""
+    """Set what Python sets when it starts a program, and what imported modules copied from it."""
     program = request["program"]
     python = request["command"][0]
     sys.executable = shutil.which(python) or python
@@ -64,7 +64,7 @@ def set_up_python(request: dict[str, Any]) -> None:
     sys.argv[:] = [first, *program["arguments"]]
     if not getattr(sys.flags, "safe_path", False):
         sys.path.insert(0, request["first path"])
-    # Behind everything, so that the script's own modules of these names come first.
+    # Last, so that the script's own modules of these names come first.
     sys.path.append(paths.LIBRARY)
     importlib.invalidate_caches()
     _set_buffering(program["unbuffered"] or bool(os.environ.get("PYTHONUNBUFFERED")))
@@ -91,10 +91,10 @@ def _write_at_once(stream: TextIO, write: Callable[[str], int], text: str) -> in
 
 
 def _correct_multiprocessing() -> None:
-    """Renew what multiprocessing has kept of the process that imported it."""
+    """Renew the values that multiprocessing stored for the process that imported it."""
     process = sys.modules.get("multiprocessing.process")
     if process is not None:
-        # As multiprocessing has it.
+        # The values that multiprocessing sets at its import.
         vars(process)["ORIGINAL_DIR"] = os.getcwd()
         vars(process)["current_process"]().authkey = os.urandom(32)
     spawn = sys.modules.get("multiprocessing.spawn")
@@ -103,12 +103,12 @@ def _correct_multiprocessing() -> None:
 
 
 def renew_randomness() -> None:
-    """Give the rank random states of its own; Python has renewed that of `random` in the fork."""
+    """Give the rank its own random states; Python has renewed that of `random` in the fork."""
     numpy_random = sys.modules.get("numpy.random")
     if numpy_random is not None:
         vars(numpy_random)["seed"]()
     torch = sys.modules.get("torch")
-    # An untouched generator has the same fixed state in each new process.
+    # An unused generator has the same fixed state in each new process.
     if torch is not None and not bool(
         (torch.default_generator.get_state() == torch.Generator().get_state()).all()
     ):
@@ -123,7 +123,7 @@ def renew_randomness() -> None:
         context._rng.seed()
     keras = sys.modules.get("keras.src.backend.common.global_state")
     if keras is not None:
-        # Made again, from the renewed `random`, when it is used.
+        # Keras creates it again on its next use, from the renewed `random`.
         vars(keras)["set_global_attribute"]("global_seed_generator", None)
 
 
@@ -132,9 +132,9 @@ def run(
 ) -> None:
     """Run the program in the namespace of the module `__main__`, as Python itself would.
 
-    `raised` gets an exception that nothing in this process has caught, before it is reported.
-    After that, SystemExit is raised with the code 1. The program's own SystemExit and
-    KeyboardInterrupt are raised as they are: Python ends this process by them.
+    `raised` gets an uncaught exception of this process before Python reports it. Then SystemExit is
+    raised with the code 1. The program's own SystemExit and KeyboardInterrupt are raised unchanged:
+    Python ends this process by them.
     """
     prepare_main(program, main)
     process = os.getpid()
@@ -147,21 +147,21 @@ def run(
     sys.last_traceback = error.__traceback__
     if sys.version_info >= (3, 12):
         sys.last_exc = error
-    # A process that the script has forked may fail without the rank.
+    # A process that the script forked may fail without the rank.
     if os.getpid() == process:
         raised(error)
     sys.excepthook(type(error), error, error.__traceback__)
     if isinstance(error, KeyboardInterrupt):
-        # Python ends itself by SIGINT, after all that is to be done at exit.
+        # Python ends itself by SIGINT, after its exit handlers.
         sys.excepthook = lambda *_: None
         raise error
     raise SystemExit(1)
 
 
 def _execute(program: dict[str, Any], main: dict[str, Any]) -> BaseException | None:
-    """Run the program. Returns the exception that nothing has caught, or None.
+    """Run the program. Return the uncaught exception, or None.
 
-    The program's SystemExit is raised.
+    Raise the program's SystemExit.
     """
     try:
         if program["kind"] == "module":
@@ -183,7 +183,7 @@ def _execute(program: dict[str, Any], main: dict[str, Any]) -> BaseException | N
 
 
 def prepare_main(program: dict[str, Any], main: dict[str, Any]) -> None:
-    """Leave in `__main__` what Python puts there before it runs a program."""
+    """Set in `__main__` the names that Python sets there before it runs a program."""
     special = {name: main[name] for name in ("__name__", "__package__", "__builtins__", "__spec__")}
     annotations: dict[str, Any] = {"__annotations__": {}} if sys.version_info < (3, 14) else {}
     main.clear()
@@ -195,7 +195,7 @@ def prepare_main(program: dict[str, Any], main: dict[str, Any]) -> None:
 
 
 def _own_part(trace: TracebackType | None) -> TracebackType | None:
-    """A traceback without the frames of this module at its beginning."""
+    """Return a traceback without the frames of this module at its beginning."""
     while trace is not None and trace.tb_frame.f_code.co_filename == __file__:
         trace = trace.tb_next
     return trace

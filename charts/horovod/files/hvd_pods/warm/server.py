@@ -1,9 +1,8 @@
-"""The warm process of a worker: imports the frameworks while others start; a rank is a fork.
+"""The warm process of a worker: imports the frameworks during startup; each rank is a fork of it.
 
-`server.py SOCKET MODULE...`; SOCKET is the number of the listening socket. The process
-that is started watches the one that imports, and starts it again when it was killed. The module
-`__main__` of each rank is this one, emptied: everything else is in modules of other names, which a
-rank's script cannot see.
+`server.py SOCKET MODULE...`; SOCKET is the number of the listening socket. The first process
+watches the one that imports, and restarts it if it is killed. The module `__main__` of each rank is
+this one, emptied: all other code is in modules of other names, which a rank's script cannot see.
 """
 
 from __future__ import annotations
@@ -15,6 +14,6 @@ PROGRAMS = os.path.abspath(__file__).rsplit("/", 3)[0]
 sys.path[0] = PROGRAMS
 from hvd_pods.warm import service
 
-# The ranks' scripts find their own modules only.
+# The ranks' scripts must find only their own modules.
 sys.path.remove(PROGRAMS)
 service.main(globals())

@@ -1,8 +1,8 @@
-"""What the warm process does: import, wait for ranks to fork, and be started again if killed.
+"""The tasks of the warm process: import, wait for ranks to fork, and restart after a kill.
 
 A fork is two processes: a guard, and the rank that it starts, watches and ends. A guard is needed
-because only a parent learns how a process ended, and because the launcher knows the client alone:
-when that is killed, the guard kills the rank and all that the rank has started.
+because only a parent learns how a process ended, and because the launcher knows only the client:
+when the client is killed, the guard kills the rank and all processes that the rank started.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from hvd_pods.rank import exception_notice, rank_registry, step_count, warm_clie
 from hvd_pods.warm import rank_fork
 from hvd_pods.warm.warm_state import WarmState
 
-# How often the importing process is started: only a lack of memory ever kills it.
+# How often the importing process is started: only a lack of memory kills it.
 STARTS = 3
 # A client sends its request at once.
 REQUEST_SECONDS = 10.0
@@ -55,7 +55,7 @@ def log(message: str) -> None:
 def main(main_namespace: dict[str, Any]) -> None:
     """Run the warm process; in a rank, run its program, in the namespace of `__main__`.
 
-    Returns in the first process when ranks start cold from now on, and in a rank only when its
+    Return in the first process when ranks start cold from now on. In a rank, return only when its
     program has ended.
     """
     listener = socket.socket(fileno=int(sys.argv[1]))
@@ -76,9 +76,9 @@ def main(main_namespace: dict[str, Any]) -> None:
 
 
 def supervise(listener: socket.socket, modules: Sequence[str]) -> Rank | None:
-    """Keep a process that imports and forks, and start it again when it ends, STARTS times in all.
+    """Keep a process that imports and forks; restart it when it ends, STARTS times in all.
 
-    Returns the request and the open files in each of its ranks, and None in this process when it
+    Return the request and the open files in each of its ranks. Return None in this process when it
     gives up.
     """
     for start in range(1, STARTS + 1):
@@ -104,7 +104,7 @@ def supervise(listener: socket.socket, modules: Sequence[str]) -> Rank | None:
 
 
 def serve(listener: socket.socket, alive: int, modules: Sequence[str]) -> Rank:
-    """Import the modules, then fork a rank for each client. Returns the request in the rank.
+    """Import the modules, then fork a rank for each client. Return the request in the rank.
 
     `alive` is a descriptor that stays open as long as this process or a guard runs.
     """
@@ -130,9 +130,9 @@ def serve(listener: socket.socket, alive: int, modules: Sequence[str]) -> Rank:
 
 
 def answer(connection: socket.socket, state: WarmState, listener: int, alive: int) -> Rank | None:
-    """Answer one client: refuse, or fork. Returns the request in the rank, and None here.
+    """Handle one client: refuse it, or fork. Return the request in the rank, and None here.
 
-    What goes wrong with the request is logged: the client then starts its rank cold.
+    Log a problem with the request: the client then starts its rank cold.
     """
     if warm_client.peer_uid(connection) != os.geteuid():
         log("refused a process of another user")
@@ -155,10 +155,10 @@ def answer(connection: socket.socket, state: WarmState, listener: int, alive: in
 
 
 def fork_rank(connection: socket.socket, listener: int, alive: int, received: list[int]) -> bool:
-    """Start a guard and a rank. True in the rank, False in the warm process.
+    """Start a guard and a rank. Return True in the rank, False in the warm process.
 
-    The guard keeps `alive` open. It closes `received`, the rank's descriptors: whoever reads a pipe
-    of the rank waits for all that hold it.
+    The guard keeps `alive` open. It closes `received`, the rank's descriptors: a reader of the
+    rank's pipe waits for all processes that hold the pipe.
     """
     if os.fork():
         return False
@@ -171,13 +171,13 @@ def fork_rank(connection: socket.socket, listener: int, alive: int, received: li
 
 
 def _guard(connection: socket.socket, alive: int, received: list[int]) -> bool:
-    """Become the guard, and start the rank. True in the rank; the guard ends here."""
+    """Become the guard, and start the rank. Return True in the rank; the guard ends here."""
     if connection.recv(len(warm_client.GO)) != warm_client.GO:
         # The client was killed before it could pass on signals.
         os._exit(1)
     os.setsid()
-    # worker/fence.py finds guards by this name, and waits until they have ended their ranks.
-    # What is read ends with a newline, which would be written as a part of the name.
+    # worker/fence.py finds guards by this name, and waits until they have ended their ranks. Strip
+    # the newline that COMM ends with: it would become a part of the name.
     name = COMM.read_bytes().strip()
     COMM.write_text(warm_client.GUARD)
     set_process_option(PR_SET_CHILD_SUBREAPER, 1)
@@ -197,19 +197,19 @@ def _guard(connection: socket.socket, alive: int, received: list[int]) -> bool:
         return True
     for descriptor in received:
         os.close(descriptor)
-    # This process is in the group of the rank, as the parent of a rank that starts cold.
+    # This process is in the group of the rank, like the parent of a rank that starts cold.
     for number in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP, signal.SIGCHLD}:
         signal.signal(number, signal.SIG_IGN)
-    # A client that was killed in this moment is noticed below.
+    # If the client was killed in this moment, it is noticed below.
     with contextlib.suppress(OSError):
         warm_client.send(connection, {"pid": rank})
     _watch(connection, reader, rank)
 
 
 def _watch(connection: socket.socket, reader: int, rank: int) -> NoReturn:
-    """Pass on signals until the rank ends, and report how it ended; kill it with its client."""
+    """Pass on signals until the rank ends, and report how it ended; kill it if its client dies."""
     poll = select.poll()
-    # Registered first, so that it is handled first: the rank's number is not reused before reap.
+    # Registered first, and so handled first: the rank's number is not reused before it is reaped.
     poll.register(connection, select.POLLIN)
     poll.register(reader, select.POLLIN)
     status = None
@@ -222,19 +222,19 @@ def _watch(connection: socket.socket, reader: int, rank: int) -> NoReturn:
                 end_descendants()
                 os._exit(0)
     code = os.waitstatus_to_exitcode(status)
-    # None of its processes may go on beside the next attempt, or keep a launcher waiting.
+    # The rank's processes must not run beside the next attempt, or keep a launcher waiting.
     end_descendants()
-    # A client that was killed in this moment needs no answer.
+    # A client that was killed in this moment needs no response.
     with contextlib.suppress(OSError):
         warm_client.send(connection, {"status": code})
     os._exit(0)
 
 
 def _pass_on(connection: socket.socket, rank: int) -> bool:
-    """Send the rank the signals that its client got. False when the client is gone.
+    """Send the rank the signals that its client received. Return False when the client is gone.
 
     A signal that launchers and terminals send to groups goes to the rank's group, as long as the
-    rank is in that of this guard.
+    rank is in the group of this guard.
     """
     try:
         numbers = connection.recv(4096)

@@ -1,4 +1,4 @@
-"""The warm process: what it has imported, and whether a fork of it would be as good as new."""
+"""The state of the warm process, and whether a fork of it equals a newly started process."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from typing import Any, Iterator, Sequence
 
 from hvd_pods.common import files, paths
 
-# Variables that tell libraries where to run their threads, among the CPUs when they are loaded.
+# Variables that tell libraries which CPUs to run their threads on, of those at load time.
 PLACE_THREADS = ("OMP_PLACES", "OMP_PROC_BIND", "GOMP_CPU_AFFINITY", "KMP_AFFINITY")
 GPU_DEVICES = ("/dev/nvidia", "/dev/kfd", "/dev/dri")
-# How long to wait for threads that an import has started to end.
+# The timeout for the end of threads that an import started.
 THREADS_SECONDS = 1.0
 
 
 class WarmState:
-    """The state of the warm process when it had imported the modules.
+    """The state of the warm process after it imported the modules.
 
-    `problem` is why no rank can be a fork of it, or None. `opened` has the descriptors that imports
-    have opened, and where they lead; `tops` the top-level modules that are imported.
+    `problem` is the reason why no rank can be a fork of it, or None. `opened` maps the descriptors
+    that imports opened to their targets. `tops` are the imported top-level modules.
     """
 
     def __init__(self) -> None:
@@ -34,12 +34,12 @@ class WarmState:
         self.opened: dict[int, str] = {}
         self.tops: set[str] = set()
         self._files: dict[str, int] = {}
-        # Variables that imports have changed: before and after.
+        # Variables that imports changed: values before and after.
         self._variables: dict[str, tuple[str | None, str | None]] = {}
 
     def load(self, modules: Sequence[str]) -> None:
-        """Import the modules; a module that fails is the problem of all ranks to come."""
-        # To look for garbage is a tenth of the work of an import; later, it would write to pages
+        """Import the modules. If one fails, that is the problem of all later ranks."""
+        # Garbage collection takes a tenth of the time of an import. Later, it would write to pages
         # that the forks share.
         gc.disable()
         before = dict(os.environ)
@@ -51,14 +51,14 @@ class WarmState:
                 if before.get(name) != os.environ.get(name)
             }
             if self.problem is None:
-                # Not before: a script may set variables before its first optimizer.
+                # Only now: a script may set variables before its first optimizer.
                 self._make_optimizer()
             self._note()
         finally:
             gc.freeze()
             gc.enable()
         if threads() > 1:
-            # Libraries that know of forks, such as OpenBLAS, end their threads before one.
+            # Libraries that support forks, such as OpenBLAS, end their threads before one.
             pid = os.fork()
             if pid == 0:
                 os._exit(0)
@@ -73,11 +73,10 @@ class WarmState:
                 return
 
     def _make_optimizer(self) -> None:
-        """Let PyTorch import what it imports with the first optimizer.
+        """Make PyTorch import the modules that it imports with the first optimizer.
 
-        Those are some 900 modules (torch._dynamo, SymPy, Triton), which took 1.9 s with PyTorch
-        2.11 on a Xeon, and a part of the 5 s from a launch to the first step on a machine with an
-        H200.
+        These are some 900 modules (torch._dynamo, SymPy, Triton). They took 1.9 s with PyTorch 2.11
+        on a Xeon, and a part of the 5 s from a launch to the first step on a machine with an H200.
         """
         torch: Any = sys.modules.get("torch")
         if not hasattr(torch, "optim"):
@@ -88,10 +87,10 @@ class WarmState:
             self.problem = f"cannot make an optimizer: {type(problem).__name__}: {problem}"
 
     def _note(self) -> None:
-        """Note what is imported and open now."""
+        """Record the modules that are imported and the files that are open now."""
         self.tops = {name.partition(".")[0] for name in sys.modules} - {"__main__"}
         self._files = {file: _changed(file) for file in _own_files()}
-        # Noted now, because during a request the files of the rank are open here, too.
+        # Record this now: during a request, the files of the rank are open here, too.
         now = open_descriptors()
         self.opened = {n: path for n, path in now.items() if n not in self._before}
 
@@ -104,9 +103,10 @@ class WarmState:
                     environment[name] = after
 
     def find_reason(self, request: dict[str, Any]) -> str | None:
-        """Why this rank must start cold, or None. Raises LookupError for a request without a part.
+        """Return the reason why this rank must start cold, or None.
 
-        `request` is what rank/warm_client.py describes.
+        Raises LookupError for a request without a part. `request` is the description from
+        rank/warm_client.py.
         """
         for reason in self._reasons(request):
             if reason:
@@ -114,7 +114,7 @@ class WarmState:
         return None
 
     def _reasons(self, request: dict[str, Any]) -> Iterator[str | None]:
-        """Yield each reason, or None, as soon as it is known: a later one may take longer."""
+        """Yield each reason, or None, as soon as it is known: later checks may take longer."""
         yield self.problem
         yield _find_threads()
         # A GPU's context cannot be used in a fork.
@@ -137,9 +137,9 @@ class WarmState:
             yield f"PYTHONPATH has the relative path {relative[0]}"
 
     def _find_cpus(self, request: dict[str, Any]) -> str | None:
-        """Whether the rank has other CPUs than those that imports have counted: the text, or None.
+        """Return a text if the rank has other CPUs than those that imports counted, or None.
 
-        A rank whose number of threads is set, and their places are not, may have other CPUs.
+        A rank may have other CPUs if it sets its number of threads, but not their places.
         """
         environment = request["environment"]
         placed = [name for name in PLACE_THREADS if name in environment]
@@ -150,10 +150,9 @@ class WarmState:
         return f"the rank is bound, and imports have counted the CPUs of the container: {remedy}"
 
     def _find_shadow(self, folder: str, is_complete: bool = True) -> str | None:
-        """Which module in this folder would have been imported in place of the one that was.
+        """Return the module in this folder that shadows an imported one; None if there is none.
 
-        None if there is none. Unless `is_complete`, a package may have parts in other folders, as
-        namespaces have.
+        Unless `is_complete`, a package may have parts in other folders, as namespaces have.
         """
         finder = FileFinder(folder, (SourceFileLoader, all_suffixes()))
         names = {name.partition(".")[0] for name in files.list_names(folder)}
@@ -166,7 +165,7 @@ class WarmState:
 
 
 def _own_files() -> Iterator[str]:
-    """The files of imported modules that may change while the pod runs: not those of Python."""
+    """Yield the files of imported modules that may change while the pod runs: not Python's own."""
     prefixes = (sys.prefix, sys.base_prefix)
     for module in list(sys.modules.values()):
         file = getattr(module, "__file__", None)
@@ -175,7 +174,7 @@ def _own_files() -> Iterator[str]:
 
 
 def _changed(file: str) -> int:
-    """When a file was changed, in nanoseconds since the epoch; 0 for one that is not there."""
+    """Return when a file changed, in nanoseconds since the epoch; 0 if the file does not exist."""
     try:
         return Path(file).stat().st_mtime_ns
     except OSError:
@@ -183,14 +182,14 @@ def _changed(file: str) -> int:
 
 
 def threads() -> int:
-    """The number of this process' threads."""
+    """Return the number of this process's threads."""
     return len(os.listdir("/proc/self/task"))
 
 
 def _find_threads() -> str | None:
-    """Which threads run beside the main one: the text, or None when they end within a second.
+    """Return which threads run beside the main one, or None if they end within a second.
 
-    Threads do not survive a fork, and what they had locked would stay locked.
+    Threads do not survive a fork, and their locks would stay locked.
     """
     until = time.monotonic() + THREADS_SECONDS
     while threads() > 1:
@@ -208,12 +207,12 @@ def _find_threads() -> str | None:
 
 
 def open_descriptors() -> dict[int, str]:
-    """The open files of this process: what each number leads to."""
+    """Return the open files of this process: the target of each number."""
     found = {}
     for name in os.listdir("/proc/self/fd"):
         try:
             found[int(name)] = os.readlink(f"/proc/self/fd/{name}")
         except OSError:
-            # The descriptor with which the folder was read.
+            # The descriptor through which the folder was read.
             continue
     return found

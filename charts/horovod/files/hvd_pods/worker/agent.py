@@ -1,11 +1,11 @@
-"""A worker's agent: starts what the release's master asks for.
+"""A worker's agent: starts the programs that the release's master requests.
 
-It is a process of its own, in one thread, and the container ends with it. Whoever connects gets a
-line that names the worker's revision (agent/banner.py). Nothing that a client sends is looked at
-before both ends have shown their certificates in a TLS 1.3 handshake. Then the master asks for one
-program (agent/start_request.py). Its standard input, output and errors, signals and its exit code
-travel as frames (agent/frames.py). When the connection ends, so does the program, with all that
-it has started, unless the master has left it to itself for a limited time.
+The agent is a process of its own with one thread. The container ends with it. It sends each client
+a line with the worker's revision (agent/banner.py). It handles no data of a client before both ends
+have shown their certificates in a TLS 1.3 handshake. Then the master requests one program
+(agent/start_request.py). The program's standard input, output and errors, its exit code and signals
+travel as frames (agent/frames.py). When the connection ends, the agent ends the program and all
+processes that the program started, unless the master lets the program go on for a limited time.
 """
 
 from __future__ import annotations
@@ -39,53 +39,53 @@ from hvd_pods.worker.fence import ChangedProgramsError, Fence, FenceError
 from hvd_pods.worker.limits import AgentLimits, choose_limits
 from hvd_pods.worker.program import Listener, Program
 
-# Bytes of output that the master has not taken, before the program waits. A master sends as much
-# input that the program has not taken, or all that it has if that is little, such as the user's
-# code.
+# The program waits while the master has not taken this many bytes of output. The master has the
+# same limit for input that the program has not taken, except that it sends short input, such as the
+# user's code, at once. The second limit ends the connection.
 MOST_WAITING = 1 << 18
 MOST_INPUT = 1 << 26
-# Seconds between two looks at processes of earlier attempts, and after which a connection is taken
-# where there were too many open files.
+# Seconds between two checks for processes of earlier attempts, and the delay before the agent
+# accepts connections again after it had too many open files.
 FENCE_EVERY = 0.01
 ACCEPT_AGAIN = 0.1
 BACKLOG = 1024
-# Looks at processes that have lost their supervisor: one whose parent ends meanwhile is missed.
+# Scans for processes without a supervisor: one scan misses a process whose parent ends meanwhile.
 LOOKS = 3
 NEVER = float("inf")
 
 
 class RefusedError(Exception):
-    """A client is not served, for the reason in the message."""
+    """A client is refused, for the reason in the message."""
 
 
 class Client:
-    """A connection, and the program that it has asked for."""
+    """A connection, and the program that it requested."""
 
     def __init__(self, connection: socket.socket, address: str, until: float) -> None:
         self.connection = connection
         self.address = address
-        # When the connection is given up unless its request has come.
+        # The connection times out at this moment unless its request has arrived.
         self.until = until
-        # None before the first byte has come, and after the connection has ended.
+        # None before the first byte arrives, and after the connection ends.
         self.channel: frames.Channel | None = None
         self.nonce = ""
         self.request: requests.Request | None = None
         self.program: Program | None = None
-        # Frames for the program that came before it was started, and the bytes of them.
+        # Frames for the program that arrived before the program started, and their bytes.
         self.early: list[tuple[bytes, bytes]] = []
         self.early_bytes = 0
-        # When the program is ended, or a connection that the master should end is given up.
+        # The deadline to end the program, or to close a connection that the master should close.
         self.end_at = NEVER
         self.may_stay = False
 
     @property
     def unread(self) -> int:
-        """The bytes of input that wait for the program."""
+        """Return the bytes of input that wait for the program."""
         return self.program.unread if self.program else self.early_bytes
 
 
 class Agent:
-    """The clients of a worker, until it is asked to end."""
+    """The clients of a worker, until the agent is asked to end."""
 
     def __init__(
         self,
@@ -105,10 +105,10 @@ class Agent:
         self._limits = limits
         self._loop = io_loop.Loop()
         self._loop.watch(listener.fileno(), io_loop.READ, self._accept)
-        # In the order of their arrival: without a request, and with one.
+        # In the order of their arrival: clients without a request, and clients with one.
         self._strangers: list[Client] = []
         self._served: list[Client] = []
-        # Agent connections that wait until the processes of earlier attempts are gone.
+        # Agent connections that wait until the processes of earlier attempts have ended.
         self._waiting: list[Client] = []
         self._lines: list[float] = []
         reader, writer = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
@@ -122,10 +122,10 @@ class Agent:
         self._is_leaving = True
 
     def serve(self) -> None:
-        """Serve until this process was asked to end and no agent connection is left."""
+        """Serve until this process is asked to end and no agent connection is left."""
         while True:
             if self._is_leaving and self._listener:
-                # No other attempt may begin here; what runs goes on.
+                # No other attempt may begin here. Running programs go on.
                 self._loop.unwatch(self._listener.fileno())
                 self._listener.close()
                 self._listener = None
@@ -155,7 +155,7 @@ class Agent:
                 self._log(f"{client.address} has sent no request within {within:g} s")
             self._drop(client)
         for client in [one for one in self._served if one.end_at <= now]:
-            # Looked at again: training code may have stopped the supervisor.
+            # The deadline repeats: training code may have stopped the supervisor.
             client.end_at = now + self._limits.end_within
             if client.program and client.program.code is None:
                 client.program.kill()
@@ -192,7 +192,8 @@ class Agent:
         except OSError as problem:
             self._log(f"cannot take a connection: {problem}")
             if problem.errno in (errno.EMFILE, errno.ENFILE):
-                # The connection stays, and would be tried again at once, for ever.
+                # The connection stays in the queue: without a delay, the loop would retry at once,
+                # forever.
                 self._loop.unwatch(self._listener.fileno())
                 self._accept_at = time.monotonic() + ACCEPT_AGAIN
             return
@@ -215,7 +216,7 @@ class Agent:
         self._loop.watch(connection.fileno(), io_loop.READ, lambda: self._ready(client))
 
     def _ready(self, client: Client) -> None:
-        """Read what a client has sent, and send what it has not got yet."""
+        """Read the data that a client has sent, and send pending data to it."""
         try:
             if client.channel is None:
                 if not client.connection.recv(1, socket.MSG_PEEK):
@@ -241,7 +242,7 @@ class Agent:
             self._update(client)
 
     def _greet(self, client: Client) -> None:
-        """Answer the handshake, once, with a number that this connection's request must have."""
+        """Answer the handshake once, with a nonce that the connection's request must contain."""
         if client.nonce:
             return
         assert client.channel  # noqa: S101
@@ -255,7 +256,7 @@ class Agent:
         client.channel.send(frames.HELLO, client.nonce.encode())
 
     def _take(self, client: Client, kind: bytes, content: bytes) -> None:
-        """Take a frame of the master's."""
+        """Handle a frame from the master."""
         self._greet(client)
         if client.request is None:
             if kind != frames.REQUEST:
@@ -276,7 +277,7 @@ class Agent:
     # Agent connections.
 
     def _ask(self, client: Client, content: bytes) -> None:
-        """Take a request, and start its program when nothing of an earlier attempt is left."""
+        """Handle a request; start its program when no process of an earlier attempt is left."""
         try:
             request = requests.parse(content, client.nonce)
         except requests.RequestError as problem:
@@ -291,7 +292,7 @@ class Agent:
         self._strangers.remove(client)
         self._served.append(client)
         if is_new:
-            # Those that wait are of the attempt before.
+            # The waiting clients belong to the previous attempt.
             for other in self._take_waiting():
                 self._refuse(other, "refused: a newer master or attempt uses this worker")
         if self._fence.is_closed:
@@ -331,7 +332,7 @@ class Agent:
             program.pass_on(frames.NUMBER.unpack(content)[0])
 
     def _send_output(self, client: Client, kind: bytes, data: bytes) -> None:
-        # What is still written after the end of the connection has no reader.
+        # The connection has ended: drop the output.
         if client.channel:
             self._send(client, kind, data)
 
@@ -351,7 +352,7 @@ class Agent:
         self._update(client)
 
     def _finish(self, client: Client) -> None:
-        """End an agent connection when its program has ended and all its output has been sent."""
+        """End an agent connection when its program has ended and all its output is sent."""
         assert client.program  # noqa: S101
         assert client.request  # noqa: S101
         if client.program.is_orphaned:
@@ -366,7 +367,7 @@ class Agent:
         if not client.channel:
             self._drop(client)
             return
-        # The master then ends the connection: this end would take what is under way with it.
+        # The master closes the connection: if this end closed it, data in transit would be lost.
         client.end_at = time.monotonic() + self._limits.close_within
         self._send(client, frames.EXIT, frames.NUMBER.pack(code))
 
@@ -374,7 +375,8 @@ class Agent:
         """Kill the processes below this one that belong to no other agent connection."""
         others = [one.program.pid for one in self._served if one is not client and one.program]
         for _ in range(LOOKS):
-            # In this order: what another agent connection starts meanwhile is not among these.
+            # This order matters: `found` lacks programs that other agent connections start
+            # meanwhile.
             found = set(processes.descendants(os.getpid()))
             below = {pid for other in others for pid in [other, *processes.descendants(other)]}
             for pid in found - below:
@@ -384,7 +386,7 @@ class Agent:
     # Ends.
 
     def _lose(self, client: Client) -> None:
-        """Take note of the end of a connection: its program is ended."""
+        """Handle the end of a connection: end its program."""
         if client not in self._served or not client.program or client.program.has_ended:
             self._drop(client)
             return
@@ -393,12 +395,12 @@ class Agent:
         client.channel = None
         client.program.give(b"")
         client.program.read_output(True)
-        # A program that stays ends itself; it is ended here if it does not.
+        # A program that stays ends itself. The agent ends it if it does not.
         stay = client.request.stay if client.request and client.may_stay else 0.0
         client.end_at = time.monotonic() + stay + self._limits.end_within
 
     def _refuse(self, client: Client, reason: str) -> None:
-        """Report to a client why it is not served, and end its connection."""
+        """Send a client the reason for its refusal, and close its connection."""
         self._log(f"{client.address}: {reason}")
         if client.channel:
             with suppress(OSError):
@@ -406,7 +408,7 @@ class Agent:
         self._drop(client)
 
     def _drop(self, client: Client) -> None:
-        """Forget a client, whose program has ended if it had one."""
+        """Remove a client that has no program, or whose program has ended."""
         for clients in (self._strangers, self._served, self._waiting):
             if client in clients:
                 clients.remove(client)
@@ -418,7 +420,7 @@ class Agent:
         client.channel = None
 
     def _update(self, client: Client) -> None:
-        """Wait for what a connection and its program are ready for."""
+        """Watch the events that a connection and its program are ready for."""
         if not client.channel:
             return
         events = client.channel.events
@@ -427,7 +429,7 @@ class Agent:
             client.program.read_output(client.channel.waiting <= MOST_WAITING)
 
     def _log(self, message: str) -> None:
-        """Log a line about a client, as many as the limits allow."""
+        """Log a line about a client, within the limit on lines."""
         now = time.monotonic()
         self._lines = [one for one in self._lines if now - one < self._limits.lines_every]
         if len(self._lines) < self._limits.lines:
@@ -440,7 +442,7 @@ def _read_away(descriptor: int) -> None:
 
 
 def listen(port: int) -> socket.socket:
-    """Listen at all addresses of IPv6 and IPv4. Raises ConfigurationError when that fails."""
+    """Listen on all IPv6 and IPv4 addresses. Raises ConfigurationError when that fails."""
     try:
         if socket.has_dualstack_ipv6():
             with suppress(OSError):

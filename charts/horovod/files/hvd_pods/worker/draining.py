@@ -1,8 +1,8 @@
-"""Graceful termination: a pod is asked to end, and its ranks may save until it is killed.
+"""Graceful termination: a terminating pod lets its ranks save until the kubelet kills it.
 
 Kubernetes sends SIGTERM to the pod's main program when the pod is deleted or evicted, or its node
-is drained or shut down. In a worker, the ranks get it next. Run as a program in a worker, this does
-the same for a master that is asked to end.
+is drained or shut down. A worker then sends SIGTERM to its ranks. Run as a program in a worker,
+this module does the same for a master that is asked to end.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from hvd_pods.common import contract, files, hostile, notices, processes, ranks_
 from hvd_pods.rank import rank_registry
 from hvd_pods.worker.kept_states import find_kept
 
-# Seconds after the end of the ranks in which the launcher's daemon reports how they ended, and
-# after its own end, in which the agent sends its output.
+# After the ranks end, the launcher's daemon has the first number of seconds to report how they
+# ended. After the daemon ends, the agent has the second number to send its output.
 REPORT_WITHIN = 10.0
 SEND_WITHIN = 1.0
-# Seconds between two checks of what still runs; the end of a child is noticed at once.
+# Seconds between two checks for running ranks. SIGCHLD reports the end of a child at once.
 LOOK_EVERY = 0.2
-# The share of the grace period after which the worker saves what is kept of ranks that still run.
+# The share of the grace period after which the worker saves the kept state of running ranks.
 RANKS_SHARE = 0.5
 
 
@@ -39,24 +39,24 @@ def leave(
 ) -> None:
     """Return when no rank is left in this worker, and no agent connection of a launcher.
 
-    `wait` waits for a moment, and reaps the processes that have ended. `save` begins to save what
-    is kept in memory, unless that was begun before; it gets whether no rank is left. The kubelet
-    kills a worker that does not end in `grace` seconds.
+    `wait` waits for a moment, and reaps the processes that have ended. `save` begins to save the
+    state that is kept in memory, unless it has begun before; its argument says whether no rank is
+    left. The kubelet kills a worker that does not end in `grace` seconds.
     """
     save_at = time.monotonic() + RANKS_SHARE * grace
-    # No other attempt may begin here: the agent listens no longer, and ends with its last program.
+    # No other attempt may begin here: the agent stops listening, and ends with its last program.
     agent.terminate()
     notified: set[rank_registry.Script] = set()
-    # A master that does not answer would cost each rank seconds of the grace period.
+    # If the master does not respond, each further notice would cost seconds of the grace period.
     is_heard = True
-    # Until a rank has been found, there is nothing to be reported.
+    # Before the first rank is found, there is no report to wait for.
     give_up_at = 0.0
     while True:
         scripts = list(rank_registry.running())
         if scripts or rank_registry.is_any_waiting():
             give_up_at = time.monotonic() + REPORT_WITHIN
-        # The master must know before a rank ends: this is the cause of the attempt's end, and the
-        # launcher waits for the other ranks.
+        # Notify the master before a rank ends: the termination is the cause of the attempt's end,
+        # and the launcher waits for the other ranks.
         for script in scripts:
             if script not in notified and is_heard:
                 notified.add(script)
@@ -84,21 +84,22 @@ def _is_own(pid: int) -> bool:
 def main() -> int:
     """In a worker: ask its ranks to end, for a master that is asked to end; print their number.
 
-    With the argument `look`, print how many need not be asked because they may stay, then the fence
-    number of a launch whose ranks on this worker have all finished, and their number
-    (rank/worker_ranks.py). With `kept`, print how many lose nothing but the step that they are at
-    if they are killed now, and another number of ranks goes on.
+    With the argument `look`, print the number of ranks that need no request to end because they may
+    stay, then the fence number of a launch whose ranks on this worker have all finished, and their
+    number (rank/worker_ranks.py). With `kept`, print the number of ranks that lose only their
+    current step if they are killed now, and whose run can continue with another number of ranks.
     """
     scripts = list(rank_registry.running())
     kept = find_kept(os.environ.get(contract.RUN_ID, ""))
     if sys.argv[1:] == ["kept"]:
-        # Not above: the worker's main program imports this module, and the library imports slowly.
+        # Imported here: the worker's main program imports this module, and the library imports
+        # slowly.
         from hvd_pods.worker.saving import fits_any_number
 
         print(len(scripts) if kept and fits_any_number(kept) else 0)
         return 0
     if sys.argv[1:] == ["look"]:
-        # A rank without a handler would save nothing at SIGTERM.
+        # A rank without a handler saves nothing at SIGTERM.
         saving = (
             rank_registry.has_signal(script.pid, signal.SIGTERM, "SigCgt") for script in scripts
         )

@@ -1,12 +1,13 @@
 """A worker serves one master at a time: the one whose requests have the highest fence number.
 
 The number is in the agent's memory, and only a master with its certificate changes it. The first
-request with a higher one ends everything that earlier ones have left in this worker before its own
-program starts. A request with a lower one is refused. So nothing of an earlier attempt, or of a
-master that was replaced, writes to the run's output beside the present attempt.
+request with a higher number ends all processes that earlier requests started in this worker, before
+it starts its own program. The agent refuses a request with a lower number. Therefore an earlier
+attempt or a replaced master cannot write to the run's output during the current attempt.
 
-Training code may be of the user that owns the programs of the chart, which each container unpacks
-(files/unpack.py). What it has changed there does not run for a later attempt: the container ends.
+Training code may run as the user that owns the programs of the chart, which each container unpacks
+(files/unpack.py). If training code changes a program, the container ends before a later attempt
+could run that program.
 """
 
 from __future__ import annotations
@@ -23,11 +24,12 @@ from hvd_pods.common.errors import RunError
 from hvd_pods.common.paths import PROGRAMS
 from hvd_pods.rank import warm_client
 
-# Seconds in which killed processes must be gone: a process may wait for a file server. And those
-# in which the guard of a warm rank ends the rank, and then itself, as the rank's client is gone.
+# The deadline in seconds for killed processes to end: a process may wait for a file server. The
+# second number is the deadline for the guard of a warm rank, which loses its client, to end the
+# rank and then itself.
 GONE_WITHIN = 30.0
 GUARDS_WITHIN = 5.0
-# Of the fields of read_stat: the time at which a process was started.
+# The index in read_stat of the time at which a process started.
 STARTED = 19
 
 
@@ -57,21 +59,21 @@ class Fence:
         self._guards_within = guards_within
         self._main = main
         self._metrics = metrics_folder
-        # When the processes of earlier attempts must be gone; None while none are awaited.
+        # The deadline for the end of processes of earlier attempts; None when there are none.
         self._until: float | None = None
-        # Whether they were not gone then.
+        # Whether such processes were still running at the deadline.
         self._has_failed = False
-        # What the main program has started itself, before any training code ran.
+        # The processes that the main program itself started, before any training code ran.
         self._own = set(_children(main))
         self._programs = _states(Path(PROGRAMS))
 
     @property
     def is_closed(self) -> bool:
-        """Whether requests must wait until the processes of earlier attempts are gone."""
+        """Whether requests must wait until the processes of earlier attempts have ended."""
         return self._until is not None
 
     def admit(self, number: int) -> bool:
-        """Check the number of a request; 0 is the present one. Returns whether it is a new one.
+        """Check the number of a request; 0 is the current one. Returns whether the number is new.
 
         Raises FenceError for a lower number.
         """
@@ -88,15 +90,16 @@ class Fence:
         return is_new
 
     def end_older(self) -> bool:
-        """Kill what earlier attempts have left. Returns whether it is gone; call again until it is.
+        """Kill processes of earlier attempts. Returns whether they have ended; if not, call again.
 
-        Raises FenceError when it does not end in time, and ChangedProgramsError when it has changed
-        a program of the chart: nothing may start here before the container has started again.
+        Raises FenceError when they do not end in time, and ChangedProgramsError when they have
+        changed a program of the chart: then no program may start here before the container
+        restarts.
         """
         for _ in processes.ended_children():
             continue
         left = self._kill()
-        # What has lost its parent is a child of this process, or of the main program.
+        # Orphans become children of this process, or of the main program.
         if not left and not processes.has_child():
             changed = _states(Path(PROGRAMS)) ^ self._programs
             if changed:
@@ -116,7 +119,7 @@ class Fence:
 
     def _kill(self) -> set[int]:
         started = set(processes.descendants(os.getpid()))
-        # A second look finds the child of a process that ended during the first one.
+        # A second scan finds the child of a process that ended during the first scan.
         for orphan in self._orphans() or self._orphans():
             started |= {orphan, *processes.descendants(orphan)}
         guards = set(self._guards())
@@ -131,18 +134,18 @@ class Fence:
         return started | guards
 
     def _orphans(self) -> set[int]:
-        """Return processes whose parents were killed, such as guards of ranks by training code."""
+        """Return processes whose parents were killed, such as guards that training code killed."""
         return {pid for pid, _ in set(_children(self._main)) - self._own}
 
     def _guards(self) -> Iterator[int]:
-        """Yield the guards of warm ranks, which are below the process that has imported."""
+        """Yield the guards of warm ranks, which are descendants of the process that imports."""
         for pid in processes.descendants(self._main):
             with suppress(OSError):
                 if files.read(f"/proc/{pid}/comm").strip() == warm_client.GUARD.encode():
                     yield pid
 
     def _forget_progress(self) -> None:
-        """Remove what ranks of earlier attempts have reported: they may be on other workers now."""
+        """Remove the metrics files of earlier attempts: their ranks may be on other workers now."""
         for name in files.list_names(self._metrics) if self._metrics else ():
             # Training code may have made a folder there, or removes files itself.
             with suppress(OSError):
@@ -155,7 +158,7 @@ def _states(programs: Path) -> set[tuple[str, int, int]]:
     Only the kernel sets that time. A file that is added or removed changes its folder's.
     """
     found = set()
-    # In pods, files of this name keep Python from writing what it has compiled.
+    # In pods, files with this name prevent Python from writing bytecode.
     below = [path for path in programs.rglob("*") if "__pycache__" not in path.parts]
     for path in (programs, *below):
         with suppress(OSError):
@@ -165,7 +168,7 @@ def _states(programs: Path) -> set[tuple[str, int, int]]:
 
 
 def _children(parent: int) -> Iterator[tuple[int, str]]:
-    """Yield the number of each child that runs, and when it was started."""
+    """Yield the process ID of each running child, and its start time."""
     for pid, state, its_parent, _ in processes.all_processes():
         if its_parent == parent and state not in "ZX":
             with suppress(OSError):

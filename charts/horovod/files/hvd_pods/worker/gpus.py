@@ -1,9 +1,10 @@
-"""What the GPUs of this worker do, read from NVIDIA's management library (NVML).
+"""Reads the state of this worker's GPUs from NVIDIA's management library (NVML).
 
-NVML may crash, and blocks where a GPU has fallen off the bus. Therefore a process of its own calls
-it, `gpus.py SOCKET`, and only when somebody asks; SOCKET is the number of the listening socket. The
-worker asks for its metrics, with a time limit. `gpus.py` alone asks, too, and prints the answer,
-for `hvdchart top`. NVML needs no context on a GPU, which would take some of its memory.
+NVML may crash, and it blocks when a GPU has fallen off the bus. Therefore a separate process calls
+it, `gpus.py SOCKET`, and only on request. SOCKET is the number of the listening socket. The worker
+requests the GPUs' metrics for its own, with a timeout. `gpus.py` without an argument sends a
+request, too, and prints the response, for `hvdchart top`. NVML needs no context on a GPU, which
+would take some of the GPU's memory.
 """
 
 from __future__ import annotations
@@ -23,27 +24,28 @@ from hvd_pods.common.paths import GPUS_SOCKET
 from hvd_pods.common.processes import die_with_parent
 
 LIBRARY = "libnvidia-ml.so.1"
-# GPUs, or MIG slices, of which a worker tells; the page of its metrics has a limit.
+# The most GPUs, or MIG slices, that a worker reports: the page of its metrics has a limit.
 MOST_GPUS = 128
-# Bytes of a name or a UUID, with the end (NVML_DEVICE_NAME_V2_BUFFER_SIZE), and of an answer.
+# The maximum sizes in bytes: of a name or a UUID with its terminator
+# (NVML_DEVICE_NAME_V2_BUFFER_SIZE), and of a response.
 TEXT_SIZE = 96
 LARGEST_ANSWER = 1 << 18
-# Seconds for which an answer is given again; in which the worker waits for one, and `top`; and
-# after which the worker asks again where it got none.
+# Seconds: how long a response is reused, the timeouts of the worker and of `top`, and the delay
+# before the worker's next request after one that failed.
 REUSED = 2.0
 WORKER_WAITS = 2.0
 TOP_WAITS = 5.0
 ASK_AGAIN_AFTER = 60.0
-# A client that does not read takes no other one's time.
+# A client that does not read must not block the other clients.
 SEND_WITHIN = 1.0
 
 
 class Gpus:
     """The GPUs that this container sees, in the order of NVML.
 
-    `library` has the functions of LIBRARY. One that is missing, as in an older driver, or that
-    returns an error costs the values that it would give. NVML is opened when it is asked first, and
-    is kept open, which is cheaper for the driver, until it knows nothing more.
+    `library` has the functions of LIBRARY. If a function is missing, as in an older driver, or
+    returns an error, its values are left out. NVML is opened at the first request. It stays open,
+    which is cheaper for the driver, until it returns no values.
     """
 
     def __init__(self, library: Any) -> None:
@@ -51,9 +53,9 @@ class Gpus:
         self._is_open = False
 
     def read(self) -> list[Sample]:
-        """The metrics of each GPU: its utilization from 0 to 1, its memory in bytes.
+        """Return the metrics of each GPU: its utilization from 0 to 1, its memory in bytes.
 
-        In place of a GPU in MIG mode, its slices are given, of which NVML knows the memory alone.
+        For a GPU in MIG mode, return its slices instead. NVML reports only the memory of a slice.
         """
         self._is_open = self._is_open or self._call("nvmlInit_v2")
         if not self._is_open:
@@ -70,12 +72,12 @@ class Gpus:
         return samples
 
     def _call(self, name: str, *arguments: Any) -> bool:
-        """Call a function of NVML. Returns whether there is one, and it has succeeded."""
+        """Call a function of NVML. Returns whether the function exists and succeeded."""
         function = getattr(self._library, name, None)
         return function is not None and function(*arguments) == 0
 
     def _devices(self) -> Iterator[tuple[str, Any]]:
-        """Yield the number and the handle of each GPU; those of a slice are as 0:1."""
+        """Yield the number and the handle of each GPU; the number of a slice has the form 0:1."""
         from ctypes import byref, c_uint, c_void_p
 
         count = c_uint()
@@ -103,19 +105,20 @@ class Gpus:
         name = self._text("nvmlDeviceGetName", device)
         uuid = self._text("nvmlDeviceGetUUID", device)
         labels = (f'gpu="{number}"', f'name="{name}"', f'uuid="{uuid}"')
-        # nvmlUtilization_t: percent of the time in which it computed, and used its memory.
+        # nvmlUtilization_t: the percentages of time in which the GPU computed, and accessed its
+        # memory.
         rates = (c_uint * 2)()
         is_known = self._call("nvmlDeviceGetUtilizationRates", device, byref(rates))
         if is_known and rates[0] <= 100:
             yield Sample("hvdchart_gpu_utilization_ratio", f"{rates[0] / 100:g}", labels)
-        # nvmlMemory_t: total, free and used, which has the driver's own.
+        # nvmlMemory_t: total, free and used; used includes the driver's own memory.
         memory = (c_ulonglong * 3)()
         if self._call("nvmlDeviceGetMemoryInfo", device, byref(memory)) and memory[0]:
             yield Sample("hvdchart_gpu_memory_used_bytes", str(memory[2]), labels)
             yield Sample("hvdchart_gpu_memory_bytes", str(memory[0]), labels)
 
     def _text(self, function: str, device: Any) -> str:
-        """A text of a device with what no label needs left out; empty where it is unknown."""
+        """Return a text of a device, without characters that labels exclude; empty if unknown."""
         from ctypes import c_uint, create_string_buffer
 
         buffer = create_string_buffer(TEXT_SIZE)
@@ -125,10 +128,10 @@ class Gpus:
 
 
 class Asker:
-    """Asks for the metrics of the GPUs at the socket `path`.
+    """Requests the metrics of the GPUs at the socket `path`.
 
-    It waits at most `waits` seconds, and where it gets no answer asks again `again_after` seconds
-    later.
+    The timeout is `waits` seconds. After a request without a response, the next request follows
+    `again_after` seconds later.
     """
 
     def __init__(
@@ -140,7 +143,7 @@ class Asker:
         self._not_before = 0.0
 
     def read(self) -> list[Sample]:
-        """The metrics of the GPUs; none where nobody answers at once, or shortly before."""
+        """Return the metrics of the GPUs; none without a response, or soon after a failure."""
         if time.monotonic() < self._not_before:
             return []
         samples = ask(self._path, self._waits)
@@ -150,9 +153,9 @@ class Asker:
 
 
 def ask(path: str, seconds: float) -> list[Sample]:
-    """What the process at a socket says of the GPUs; nothing if it does not within these seconds.
+    """Return the GPU metrics of the process at a socket; none if it does not respond in time.
 
-    Training code can put a socket of its own there: lines of another form are left out.
+    Training code can replace the socket: lines of another form are left out.
     """
     until = time.monotonic() + seconds
     answer = b""
@@ -173,17 +176,17 @@ def ask(path: str, seconds: float) -> list[Sample]:
     text = answer[:LARGEST_ANSWER].decode("ascii", "replace")
     found = map(GPU_SAMPLE.fullmatch, text.splitlines())
     samples = (Sample(each[1], each[5], each.group(2, 3, 4)) for each in found if each)
-    # Each GPU has three at most.
+    # Each GPU has at most three samples.
     return list(islice(samples, 3 * MOST_GPUS))
 
 
 def format_lines(samples: Iterable[Sample]) -> str:
-    """A line for each sample, as `ask` reads it."""
+    """Return a line for each sample, in the form that `ask` reads."""
     return "".join(f"{name}{{{','.join(labels)}}} {value}\n" for name, value, labels in samples)
 
 
 def serve(listener: socket.socket, gpus: Gpus, reused: float = REUSED) -> None:
-    """Answer each connection with what the GPUs do; for `reused` seconds, with the same answer.
+    """Send the state of the GPUs to each connection; repeat a response for `reused` seconds.
 
     Raises OSError without the listener.
     """
@@ -200,7 +203,7 @@ def serve(listener: socket.socket, gpus: Gpus, reused: float = REUSED) -> None:
 
 
 def main() -> int:
-    """Serve at the socket of this number, or print what is served."""
+    """Serve on the socket with this number, or print a response of the server."""
     if len(sys.argv) == 1:
         print(format_lines(ask(GPUS_SOCKET, TOP_WAITS)), end="")
         return 0
@@ -211,7 +214,7 @@ def main() -> int:
         die_with_parent(os.getppid())
         library = ctypes.CDLL(LIBRARY)
     except (ImportError, OSError):
-        # Nobody who asks waits: the socket is closed.
+        # The socket closes, so that no client waits.
         return 0
     serve(listener, Gpus(library))
     return 0

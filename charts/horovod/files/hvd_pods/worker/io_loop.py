@@ -1,4 +1,4 @@
-"""Calls functions when descriptors are ready: the agent's one thread waits here."""
+"""Calls functions when descriptors are ready: the agent's only thread waits here."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ WRITE = selectors.EVENT_WRITE
 
 
 class Loop:
-    """Descriptors, what they are waited for, and the function that is called when they are ready.
+    """Descriptors, the events to wait for, and the functions to call when they are ready.
 
     A function may watch other descriptors, and close any.
     """
@@ -21,7 +21,7 @@ class Loop:
         self._selector = selectors.DefaultSelector()
 
     def watch(self, descriptor: int, events: int, ready: Callable[[], None]) -> None:
-        """Wait for READ, WRITE, both or nothing."""
+        """Wait for READ, WRITE, both or no event."""
         known = self._selector.get_map().get(descriptor)
         if not events:
             self.unwatch(descriptor)
@@ -31,7 +31,7 @@ class Loop:
             self._selector.modify(descriptor, events, ready)
 
     def unwatch(self, descriptor: int) -> None:
-        """Wait for nothing. The descriptor need not be known or open."""
+        """Stop watching a descriptor. It may be unknown or closed."""
         with suppress(KeyError, ValueError):
             self._selector.unregister(descriptor)
 
@@ -41,7 +41,7 @@ class Loop:
         os.close(descriptor)
 
     def wait(self, seconds: float) -> None:
-        """Call what is ready, after at most these seconds, which may be infinite."""
+        """Call the functions of ready descriptors; wait at most `seconds`, or forever."""
         for key, _ in self._selector.select(None if seconds == float("inf") else seconds):
             # A function before this one may have closed the descriptor.
             if self._selector.get_map().get(key.fd) == key:

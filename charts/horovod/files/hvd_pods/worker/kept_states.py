@@ -1,4 +1,4 @@
-"""Where library/keep holds the states of this pod's ranks; the library itself imports slowly."""
+"""Where library/keep holds the states of this pod's ranks, without the library's slow import."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ from pathlib import Path
 
 from hvd_pods.common import contract
 
-# As library/keep/worker.py has it.
+# The same folder as in library/keep/worker.py.
 FOLDER = "/dev/shm/hvd-keep"  # noqa: S108 - for the pod's user alone
 KEPT_FOLDER = Path(os.environ.get(contract.KEEP, FOLDER))
 
 
 def has_states() -> bool:
-    """Whether a run has left a state that all of its ranks have alike."""
+    """Whether a run has left a state that is the same for all of its ranks."""
     return any(KEPT_FOLDER.glob("*/*-shared.*"))
 
 
 def find_kept(run: str) -> Path | None:
-    """Where the state of a run is in the worker's memory; None without one.
+    """Return the folder of a run's state in the worker's memory; None if there is no state.
 
     `run` is the run's identity.
     """

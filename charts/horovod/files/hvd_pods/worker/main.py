@@ -1,7 +1,7 @@
-"""A worker's main program: runs the agent that starts ranks, and looks after them.
+"""A worker's main program: runs the agent that starts ranks, and watches the ranks.
 
-It is the container's first process, and the agent a process of its own: this one has threads, and
-waits for others, where the agent forks and must answer at once. The container ends with the agent.
+It is the container's first process. The agent is a separate process: it forks and must respond at
+once, whereas this one has threads and waits for other processes. The container ends with the agent.
 """
 
 from __future__ import annotations
@@ -30,17 +30,18 @@ from hvd_pods.common.reporting import log
 from hvd_pods.rank import warm_client
 from hvd_pods.worker import draining, gpus, kept_states, rank_watch
 
-# Names of ranks' metrics files (unfinished ones begin with a dot), and how many files are served.
+# Names of ranks' metrics files (those of incomplete files begin with a dot), and the most files to
+# serve.
 RANK_FILE = re.compile(r"[a-zA-Z0-9][-a-zA-Z0-9_.]*")
 MOST_FILES = 256
-# Folders of Open MPI in /tmp, which have the number of a process in their name or below.
+# Folders of Open MPI in /tmp. Their names, or the names below them, contain a process ID.
 OF_DAEMONS = ("ompi.*", "prted.*")
 
 
 def write_ssh() -> None:
-    """Put a program in the place of the master's command `ssh` that refuses to start anything.
+    """Replace the master's command `ssh` with a program that refuses to start anything.
 
-    Open MPI's daemons look for the launcher's agent also where they need none.
+    Open MPI's daemons look for the launcher's agent even when they do not need one.
     """
     program = Path(GENERATED, "bin", "ssh")
     program.parent.mkdir(exist_ok=True)
@@ -54,8 +55,8 @@ def write_ssh() -> None:
 def remove_left_folders(temporary: Path) -> None:
     """Remove the folders of daemons that ended with an earlier container of this pod.
 
-    The volume of /tmp outlives a container, and processes have the same numbers in the next one: a
-    daemon of Open MPI 5 that finds a folder of its own number ends at once.
+    The volume of /tmp outlives a container, and the next container reuses process IDs: a daemon of
+    Open MPI 5 ends at once if a folder for its process ID exists.
     """
     for pattern in OF_DAEMONS:
         for folder in temporary.glob(pattern):
@@ -66,14 +67,14 @@ def start_warm_process(python: str, environment: Mapping[str, str]) -> None:
     """Start a process that imports the modules; ranks connect to its socket."""
     for left in (warm_client.SOCKET, warm_client.DESCRIPTION):
         Path(left).unlink(missing_ok=True)
-    # launch.preload, or what the image names.
+    # launch.preload, or the modules that the image names.
     modules = environment.get(contract.PRELOAD, "").replace(",", " ").split()
     if not modules:
         return
     if sys.version_info < (3, 9):
         log("ranks start cold: forks need Python 3.9 or newer (`launch.preload`)")
         return
-    # As rank/start.py sets them: libraries read them when they are imported.
+    # The same variables as in rank/start.py: libraries read them when they are imported.
     cpus = os.sched_getaffinity(0)
     slots = int(environment.get(contract.SLOTS, "1"))
     environment = {**environment, **threads.choose_threads(environment, slots, cpus, cpus)}
@@ -83,7 +84,7 @@ def start_warm_process(python: str, environment: Mapping[str, str]) -> None:
     os.umask(before)
     listener.listen(socket.SOMAXCONN)
     number = listener.detach()
-    # Not isolated, and without options: as a rank's Python starts.
+    # Not isolated and without options, because a rank's Python starts that way.
     subprocess.Popen(
         [python, f"{PROGRAMS}/warm/server.py", str(number), *modules],
         env=environment,
@@ -93,23 +94,23 @@ def start_warm_process(python: str, environment: Mapping[str, str]) -> None:
     )
     os.close(number)
     described = {"python": python, "modules": modules, "environment": environment}
-    # Values may be secrets.
+    # The values may be secrets.
     write_private_file(Path(warm_client.DESCRIPTION), json.dumps(described).encode())
 
 
 def start_gpus(devices: str, path: str = GPUS_SOCKET) -> None:
-    """Start the process that reads the GPUs if there are any; whoever asks connects to its socket.
+    """Start the process that reads the GPUs, if there are any; clients connect to its socket.
 
-    `devices` is the folder of the devices' files. A process that cannot be started is logged.
+    `devices` is the folder of the devices' files. If the process cannot start, log the problem.
     """
     if not threads.has_gpus(devices):
         return
     try:
-        # A container that is restarted finds the one before.
+        # A restarted container finds the socket of the previous one.
         Path(path).unlink(missing_ok=True)
         with socket.socket(socket.AF_UNIX) as listener:
             listener.bind(path)
-            # Nobody connects before it listens.
+            # No client can connect before it listens.
             Path(path).chmod(0o600)
             listener.listen(socket.SOMAXCONN)
             number = listener.fileno()
@@ -126,7 +127,7 @@ def start_gpus(devices: str, path: str = GPUS_SOCKET) -> None:
 def start_metrics(environment: Mapping[str, str], gpus_socket: str = GPUS_SOCKET) -> None:
     """Make the directory for the ranks' metrics, and serve them if the chart enables that."""
     folder = Path(environment[contract.METRICS_DIR])
-    # A container that is restarted finds what ranks have left.
+    # A restarted container finds the files of earlier ranks.
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(exist_ok=True)
     slots = environment.get(contract.SLOTS, "1")
@@ -135,7 +136,7 @@ def start_metrics(environment: Mapping[str, str], gpus_socket: str = GPUS_SOCKET
 
 
 def make_page(slots: str, folder: Path, of_gpus: Iterable[Sample] = ()) -> str:
-    """All metrics of a worker as text; its ranks write theirs to `folder`."""
+    """Return all metrics of a worker as text; its ranks write theirs to `folder`."""
     samples = [Sample("hvdchart_slots", slots), *of_gpus]
     files = sorted(file for file in folder.iterdir() if RANK_FILE.fullmatch(file.name))
     served = files[:MOST_FILES]
@@ -146,13 +147,13 @@ def make_page(slots: str, folder: Path, of_gpus: Iterable[Sample] = ()) -> str:
 
 
 class Signals:
-    """Signal state and wake-up pipe: for requests to end, and for processes that have ended."""
+    """Signal handlers and a wake-up pipe: for requests to end, and for ended processes."""
 
     def __init__(self) -> None:
         self.asked_to_end = False
         self._reader, writer = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
         signal.set_wakeup_fd(writer)
-        # Without handlers, the first process of a container gets no signals.
+        # Without handlers, the kernel delivers no signals to the first process of a container.
         signal.signal(signal.SIGTERM, self._end)
         signal.signal(signal.SIGCHLD, lambda *_: None)
 
@@ -166,11 +167,11 @@ class Signals:
 
 
 class Saver:
-    """Runs worker/saving.py: beside ranks that do not end, and once more when none is left."""
+    """Runs worker/saving.py: while ranks do not end, and once more when no rank is left."""
 
     def __init__(self) -> None:
         self.process: subprocess.Popen[bytes] | None = None
-        # Whether it has run beside ranks, and without any.
+        # Whether it has run while ranks were left, and after the last one ended.
         self._was_begun: set[bool] = set()
 
     @property
@@ -178,7 +179,7 @@ class Saver:
         return self.process is not None and self.process.returncode is None
 
     def begin(self, is_last: bool) -> None:
-        """Run the program, unless it runs or has run; `is_last`: no rank is left."""
+        """Run the program, unless it is running or has run; `is_last`: no rank is left."""
         if self.is_running or not self._was_begun.isdisjoint({is_last, True}):
             return
         if kept_states.has_states():
@@ -189,18 +190,18 @@ class Saver:
 
 
 def serve(agent: subprocess.Popen[bytes], signals: Signals) -> int:
-    """Look after the ranks until this pod is asked to end.
+    """Watch the ranks until this pod is asked to end.
 
-    Returns 0 then, and the agent's exit code when that has ended before. In a queue, 0 would be an
-    error: Kueue gives back the quota of pods that have succeeded, for good. A preempted run whose
-    workers come back would never be admitted again.
+    Return 0 in that case, or the agent's exit code if the agent has ended before. In a queue, 0
+    would be an error: Kueue permanently gives back the quota of pods that have succeeded. Kueue
+    would then never admit a preempted run again after its workers come back.
     """
     watch = rank_watch.RankWatch(os.environ)
     saver = Saver()
 
     def wait(seconds: float) -> None:
         signals.wait(seconds)
-        # Also orphans, which the container's first process inherits.
+        # Includes orphans, which become children of the container's first process.
         for pid, status in processes.ended_children():
             for own in (agent, saver.process):
                 if own and own.pid == pid:
@@ -230,16 +231,17 @@ def serve(agent: subprocess.Popen[bytes], signals: Signals) -> int:
 def main() -> int:
     """Serve ranks until the end of the pod, or return an exit code when that is not possible."""
     with suppress(ImportError, OSError):
-        # Orphans come to this process where it is not the container's first one either.
+        # Inherit orphans even if this is not the container's first process.
         processes.set_process_option(processes.PR_SET_CHILD_SUBREAPER, 1)
     signals = Signals()
     if Path(CODE).is_dir():
-        # The packages are installed later: agent connections and forks find them at this path then.
+        # The packages are installed later, at this path. Agent connections and forks need the path.
         os.environ.update(packages.add_to(os.environ))
     write_ssh()
     remove_left_folders(Path(os.environ.get("TMPDIR", "/tmp")))  # noqa: S108 - as Open MPI does
     start_warm_process(sys.executable, os.environ)
-    # Before the agent: its fence ends what is started later, and waits until that has ended.
+    # Start this before the agent: the agent's fence ends processes that are started later, and
+    # waits for their end.
     start_gpus(threads.DEVICES)
     agent = subprocess.Popen(
         [sys.executable, "-I", "-S", f"{PROGRAMS}/worker/agent.py"],

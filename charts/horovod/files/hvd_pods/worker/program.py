@@ -11,12 +11,12 @@ from hvd_pods.agent import frames
 from hvd_pods.common import processes
 from hvd_pods.worker import io_loop, supervisor
 
-# Bytes that are read or written at once.
+# The most bytes to read or write at once.
 CHUNK = 1 << 16
 
 
 class Listener(NamedTuple):
-    """What is called when a program has written, has taken bytes of its input, or has ended."""
+    """Functions to call when a program writes output, takes input, or ends."""
 
     output: Callable[[bytes, bytes], None]
     taken: Callable[[int], None]
@@ -24,10 +24,10 @@ class Listener(NamedTuple):
 
 
 class Program:
-    """A program below a supervisor (worker/supervisor.py). Raises OSError if none can be started.
+    """A program below a supervisor (worker/supervisor.py). Raises OSError if it cannot start.
 
-    `code` is None until the program has ended and nothing of it is left; that of a signal is
-    negative. `has_ended`: all of its output has been taken, too.
+    `code` is None until the program and all its descendants have ended. It is negative for a
+    signal. `has_ended`: all of the program's output has been read, too.
     """
 
     def __init__(
@@ -38,7 +38,7 @@ class Program:
         listener: Listener,
     ) -> None:
         self.code: int | None = None
-        # Whether the supervisor was killed, so that it has not ended what the program has left.
+        # Whether the supervisor was killed, so that it could not end the program's descendants.
         self.is_orphaned = False
         self._loop = own_loop
         self._listener = listener
@@ -72,34 +72,34 @@ class Program:
 
     @property
     def unread(self) -> int:
-        """The bytes of its input that the program has not taken."""
+        """Return the bytes of input that the program has not taken."""
         return len(self._unread)
 
     def read_output(self, is_wanted: bool) -> None:
-        """Take what the program writes from now on, or let it wait."""
+        """Start or stop reading the program's output."""
         for end in self._outputs:
             self._loop.watch(end, io_loop.READ if is_wanted else 0, self._reader(end))
 
     def give(self, content: bytes) -> None:
-        """Give the program input; without content, the end of it."""
+        """Send input to the program; empty content ends the input."""
         self._input_has_ended = self._input_has_ended or not content
         self._unread += content
         self._write()
 
     def pass_on(self, number: int) -> None:
-        """Send the program a signal, if it is one of those that are passed on."""
+        """Send the program a signal, if it is one of PASSED_ON."""
         if number in supervisor.PASSED_ON and self.code is None:
             with suppress(ProcessLookupError):
                 os.kill(self.pid, number)
 
     def kill(self) -> None:
-        """Kill all that the program has started; its supervisor then reports how it ended."""
+        """Kill all processes of the program; its supervisor then reports how the program ended."""
         for pid in list(processes.descendants(self.pid)):
             with suppress(OSError):
                 os.kill(pid, signal.SIGKILL)
 
     def close(self) -> None:
-        """Close what is open of the streams."""
+        """Close the streams that are open."""
         for end in [*self._outputs, self._status, self._stdin]:
             if end is not None:
                 self._loop.close(end)
@@ -129,7 +129,7 @@ class Program:
         except BlockingIOError:
             self._loop.watch(self._stdin or 0, io_loop.WRITE, self._write)
         except OSError:
-            # The program has closed it, and goes on.
+            # The program has closed its input, and goes on.
             self._input_has_ended = True
             taken += len(self._unread)
             self._unread.clear()
@@ -145,7 +145,7 @@ class Program:
             self._listener.taken(taken)
 
     def _take_status(self) -> None:
-        """Learn how the program ended, and that nothing of it is left."""
+        """Read the supervisor's report of how the program ended; all its descendants have ended."""
         assert self._status is not None  # noqa: S101
         text = os.read(self._status, 64)
         self._loop.close(self._status)

@@ -1,7 +1,7 @@
 """Finds ranks of this worker that are stopped, use no CPU or keep their state, for the master.
 
 Horovod itself finds ranks that do not join a collective operation, but its own threads wait for a
-rank that is stopped, and then say nothing. Other frameworks say nothing of either.
+stopped rank, and then report nothing. Other frameworks report neither case.
 """
 
 from __future__ import annotations
@@ -15,22 +15,22 @@ from hvd_pods.common import contract, notices, processes
 from hvd_pods.rank import rank_registry
 from hvd_pods.worker import kept_states
 
-# Horovod's own variable: the seconds between two of its reports of ranks that have not joined.
+# A variable of Horovod: the seconds between two reports about ranks that have not joined.
 PERIOD = "HOROVOD_STALL_CHECK_TIME_SECONDS"
 DEFAULT_PERIOD = 60.0
-# States of proc(5) in which a process waits until somebody lets it go on.
+# States of proc(5) in which a process waits until another process resumes it.
 STOPPED = {"T": notices.STOPPED, "t": notices.DEBUGGED}
 # Frameworks that do not report stalled ranks. Under MPI, waiting ranks poll: they are never idle.
 SILENT_FRAMEWORKS = ("torch", "jax")
-# Where the state is kept, an attempt with a stopped rank ends soon: the worker looks, and notifies
-# the master of a stop, every so many seconds.
+# An attempt with a stopped rank ends early where the state is kept. Therefore the worker checks for
+# stopped ranks, and notifies the master of them, at this interval in seconds.
 STOPPED_EVERY = 0.5
-# The share of a CPU below which a rank, with the processes that it has started, is idle.
+# A rank is idle below this share of a CPU, which includes the processes that it started.
 IDLE_SHARE = 0.02
 
 
 class RankWatch:
-    """Remembers which ranks of this worker keep their state, are stopped or are idle."""
+    """Tracks which ranks of this worker keep their state, are stopped or are idle."""
 
     def __init__(self, environment: Mapping[str, str]) -> None:
         try:
@@ -38,17 +38,18 @@ class RankWatch:
         except ValueError:
             self._period = DEFAULT_PERIOD
         self._is_silent = environment.get(contract.FRAMEWORK) in SILENT_FRAMEWORKS
-        # By process and kind of notice: since when, and when the master was last notified.
+        # By process and kind of notice: the start of the condition, and the time of the last
+        # notice.
         self._seen: dict[tuple[int, str], tuple[float, float]] = {}
-        # By process: the seconds of CPU at the last look, and when that was.
+        # By process: the seconds of CPU at the last check; and the time of that check.
         self._used: dict[int, float] = {}
         self._looked = 0.0
         self._idle: list[int] = []
-        # The scripts whose state is kept, as far as the master knows.
+        # The scripts whose kept state the master knows of.
         self._kept: set[rank_registry.Script] = set()
 
     def look(self) -> float:
-        """Look once, and return the seconds until the next look."""
+        """Check all ranks once, and return the seconds until the next check."""
         scripts = {script.pid: script for script in rank_registry.running()}
         now = time.monotonic()
         kinds = dict.fromkeys(self._find_idle(scripts, now), notices.IDLE)
@@ -62,12 +63,12 @@ class RankWatch:
                 self._seen[pid, kind] = (since, now)
                 content = {"kind": kind, "seconds": now - since, "period": period}
                 if not rank_registry.notify(scripts[pid], **content):
-                    # The master does not answer: the others wait for the next look.
+                    # The master does not respond: report the other ranks at the next check.
                     break
         return STOPPED_EVERY if self._kept else notices.LOOK_EVERY
 
     def _period_of(self, kind: str, script: rank_registry.Script) -> float:
-        """The seconds between two notices of a kind about a script."""
+        """Return the seconds between two notices of a kind about a script."""
         is_often = kind == notices.STOPPED and script in self._kept
         return min(STOPPED_EVERY, self._period) if is_often else self._period
 
@@ -81,11 +82,12 @@ class RankWatch:
                 self._kept.add(script)
 
     def _find_idle(self, pids: Collection[int], now: float) -> list[int]:
-        """The ranks that have used no CPU since the last look."""
+        """Return the ranks that have used no CPU since the last check."""
         if not self._is_silent:
             return []
         if self._kept and now - self._looked < notices.LOOK_EVERY:
-            # In so short a time, a rank that waits may do what it does in five seconds.
+            # In so short a time, a waiting rank may use as much CPU as it usually does in five
+            # seconds.
             return [pid for pid in self._idle if pid in pids]
         used = cpu_seconds(pids)
         limit = IDLE_SHARE * (now - self._looked)
@@ -98,7 +100,7 @@ class RankWatch:
 
 
 def cpu_seconds(leaders: Iterable[int]) -> dict[int, float]:
-    """The CPU that processes and all those that they have started have used, in seconds."""
+    """Return the seconds of CPU that processes and all their descendants have used."""
     parents = {pid: parent for pid, _, parent, _ in processes.all_processes()}
     used = dict.fromkeys(leaders, 0.0)
     for pid in parents:
@@ -107,14 +109,14 @@ def cpu_seconds(leaders: Iterable[int]) -> dict[int, float]:
             leader = parents[leader]
         if leader in used:
             with suppress(OSError):
-                # In proc(5), utime, stime, cutime and cstime.
+                # In proc(5): utime, stime, cutime and cstime.
                 ticks = sum(map(int, processes.read_stat(pid)[11:15]))
                 used[leader] += ticks / os.sysconf("SC_CLK_TCK")
     return used
 
 
 def find_stop(pid: int) -> str | None:
-    """The kind of notice about a process that is stopped; None for one that runs or has ended."""
+    """Return the kind of notice for a stopped process; None if it is running or has ended."""
     try:
         return STOPPED.get(processes.read_stat(pid)[0])
     except OSError:

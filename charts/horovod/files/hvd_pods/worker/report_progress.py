@@ -17,12 +17,12 @@ sys.path.insert(0, str(Path(__file__).absolute().parents[2]))
 from hvd_pods.common import contract
 from hvd_pods.common.metrics import parse_progress, read_script_file, select_progress
 
-# Seconds between two looks at the files.
+# Seconds between two reads of the files.
 LOOK_EVERY = 1.0
 
 
 def read_folder(folder: Path, since: float) -> str:
-    """The samples of the first rank that has written after `since`: earlier runs left files."""
+    """Return the samples of the first rank that wrote after `since`: earlier runs left files."""
     try:
         files = [file for file in folder.iterdir() if file.name.isdecimal()]
     except OSError:
@@ -41,8 +41,8 @@ def read_folder(folder: Path, since: float) -> str:
 def report(folder: Path, seconds: float, look_every: float = LOOK_EVERY) -> None:
     """Print the progress of this worker's ranks when it changes, until standard input ends.
 
-    The ranks were started `seconds` ago. Older files are of the attempt before, which may have
-    ended for the loss in them.
+    The ranks were started `seconds` ago. Older files belong to the previous attempt, which the loss
+    in them may have ended.
     """
     since = time.time() - seconds
     last = ""
@@ -59,7 +59,7 @@ def main(environment: Mapping[str, str] = os.environ) -> int:
     try:
         report(Path(environment[contract.METRICS_DIR]), float(sys.argv[1]))
     except BrokenPipeError:
-        # The master is gone.
+        # The connection to the master is closed.
         return 1
     return 0
 

@@ -1,12 +1,12 @@
-"""Writes what library/keep holds in this worker's memory to the checkpoints it belongs to.
+"""Writes the states that library/keep holds in this worker's memory to their checkpoints.
 
-A planned end is not a crash: before the memory is gone, its newest state goes to the volume. The
-worker's main program starts this when its pod ends, and the master does before another run takes
-the memory over. No rank is needed, so that states of ranks count that were killed or hang.
+A planned end is not a crash: the newest state goes to the volume before the memory is lost. The
+worker's main program runs this when its pod ends. The master runs it before another run takes over
+the memory. It needs no rank, so that it also saves the states of ranks that were killed or hang.
 
-All workers of a run have the same steps, and may write to one volume at the same time: a lock
-beside the checkpoint lets one after the other look at it, and the first one that has a newer state
-writes. An older state never takes the place of a newer one.
+All workers of a run have the same steps, and may write to one volume at the same time. A lock
+beside the checkpoint lets one worker at a time read it. The first one with a newer state writes it.
+An older state never replaces a newer one.
 """
 
 from __future__ import annotations
@@ -26,23 +26,23 @@ from hvd_pods.library.keep import packed_state as keep
 from hvd_pods.library.keep.content import BEGIN
 from hvd_pods.worker.kept_states import KEPT_FOLDER
 
-# A file with a state that all ranks have alike.
+# A file with a state that is the same for all ranks.
 SHARED = re.compile(r"([A-Za-z0-9_-]{1,60})-shared\.[ab]")
-# How often a state is read anew that a rank has replaced meanwhile: each commit takes the place of
-# the one before the last.
+# How often to retry reading a state that a rank replaces meanwhile: each commit replaces the one
+# before the last.
 TRIES = 3
-# Bytes of a state that are copied at a time.
+# The bytes of a state to copy at a time.
 PIECE = 1 << 22
 
 
 class ReplacedError(Exception):
-    """A rank has written to this part of the memory while it was copied."""
+    """A rank wrote to this part of the memory during the copy."""
 
 
 def save_all(kept: Path) -> bool:
-    """Write each state to its checkpoint, unless that is as new; what happens is logged.
+    """Write each state to its checkpoint, unless the checkpoint is as new; log the result.
 
-    Returns False where a state could not be written.
+    Return False if a state could not be written.
     """
     is_done = True
     for run in sorted(kept.glob("*")):
@@ -81,14 +81,14 @@ def _save(run: Path, name: str) -> bool:
 
 
 def fits_any_number(run: Path) -> bool:
-    """Whether this folder has states, and any number of ranks could go on from them."""
+    """Whether this folder has states, and any number of ranks can resume from them."""
     matches = [SHARED.fullmatch(path.name) for path in run.glob("*")]
     newest = [_find_newest(run, name) for name in {match[1] for match in matches if match}]
     return bool(newest) and all(one and not keep.notes_of(one).get("fixed size") for one in newest)
 
 
 def _find_newest(run: Path, name: str) -> keep.PackedState | None:
-    """The newest complete packed state of a state, as `restore` finds it."""
+    """Return the newest complete packed state of a name, the one that `restore` finds."""
     found = []
     for letter in "ab":
         with suppress(OSError, ValueError):
@@ -97,7 +97,7 @@ def _find_newest(run: Path, name: str) -> keep.PackedState | None:
 
 
 def _write(packed: keep.PackedState, path: Path, name: str) -> bool:
-    """Write a packed state to its checkpoint of this name; returns False where that is as new.
+    """Write a packed state to the checkpoint of this name; return False if that is as new.
 
     Raises OSError where it cannot be written, ValueError for another path, and ReplacedError.
     """
@@ -107,7 +107,8 @@ def _write(packed: keep.PackedState, path: Path, name: str) -> bool:
     with _locked(path):
         if not _is_newer(packed, path):
             return False
-        # Not the name that ranks use for theirs, which remove what others of them have left.
+        # Another name than those of ranks' files: ranks remove the files that other ranks have
+        # left.
         for left in path.parent.glob(f".{path.name}.*.worker"):
             left.unlink()
         beside = path.with_name(f".{path.name}.{os.urandom(8).hex()}.worker")
@@ -120,7 +121,8 @@ def _write(packed: keep.PackedState, path: Path, name: str) -> bool:
                     piece = bytes(packed.raw[at : at + PIECE])
                     checksum = zlib.crc32(piece, checksum)
                     file.write(piece)
-                # The packed state's map would show what is there now as well.
+                # Read the header from the file: the packed state's map would show the new content
+                # as well.
                 if _header_of(Path(packed.place)) != packed.header:
                     raise ReplacedError
                 file.seek(0)
@@ -135,16 +137,16 @@ def _write(packed: keep.PackedState, path: Path, name: str) -> bool:
 
 
 def _is_newer(packed: keep.PackedState, path: Path) -> bool:
-    """Whether a state is newer than a checkpoint, or that is none or damaged.
+    """Whether a state is newer than a checkpoint, or the checkpoint is missing or damaged.
 
-    Launches of a release are numbered across its runs; within a run, the steps tell.
+    Launches of a release are numbered across its runs. Within a run, the steps decide.
     """
     try:
         checkpoint = keep.read_file(path, is_checked=False)
         is_of_run = keep.notes_of(checkpoint).get("run") == keep.notes_of(packed).get("run")
         if packed.key > checkpoint.key if is_of_run else packed.key.launch > checkpoint.key.launch:
             return True
-        # Its arrays are read only where it would stay.
+        # Read the checkpoint's arrays only if it would stay.
         keep.read_file(path)
     except (FileNotFoundError, ValueError):
         return True
@@ -153,7 +155,7 @@ def _is_newer(packed: keep.PackedState, path: Path) -> bool:
 
 @contextmanager
 def _locked(path: Path) -> Iterator[None]:
-    """Let no other worker write this checkpoint, on volumes that have locks."""
+    """Prevent other workers from writing this checkpoint, on volumes that support locks."""
     flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
     descriptor = os.open(path.with_name(f".{path.name}.lock"), flags, 0o666)
     try:
@@ -173,7 +175,7 @@ def _header_of(path: Path) -> bytes:
 
 
 def main() -> int:
-    """Save what is kept here. Returns 1 where a state could not be saved."""
+    """Save the states that are kept here. Returns 1 where a state could not be saved."""
     return 0 if save_all(KEPT_FOLDER) else 1
 
 

@@ -1,9 +1,9 @@
-"""Shows in a worker what its ranks do: `stacks.py [--json] [RANK...]`, by default all of its ranks.
+"""Shows what the ranks of this worker do: `stacks.py [--json] [RANK...]`, by default all ranks.
 
-With --json, each rank is a line with an object: `rank`, `shown`, which is what to say of it, and
-`place`, which is where its script is.
+With --json, print an object for each rank on a line: `rank`, `shown`, the text to show, and
+`place`, the position in the rank's script.
 
-A rank writes its own Python stack when it gets SIGNAL: a debugger would need rights that a
+A rank writes its own Python stack when it receives SIGNAL: a debugger would need rights that a
 container does not have.
 """
 
@@ -28,26 +28,29 @@ STATES = {
     "t": "is stopped by a debugger",
     "D": "waits for a disk or a file server, and cannot be interrupted",
 }
-# Seconds in which all ranks have to write, and between two looks at what one has written.
+# The timeout in seconds for all ranks to write, and the interval between two reads of a file.
 ANSWER_WITHIN = 8.0
 SETTLED = 0.1
-# The outer frames of a fork are the chart's own.
+# The outer frames of a fork belong to the chart.
 OWN_FRAME = re.compile(r'^  File ".*/hvd_pods/warm/\w+\.py", line .*\n?', re.M)
-# A frame as faulthandler writes it. Of more than so many, the outer ones are left out.
+# A frame in the form of faulthandler. Above this number, the outer frames are left out.
 FRAME = re.compile(r'^  File "([^"\n]+)", line (\d{1,9}) in (.+)', re.M)
 MOST_FRAMES = 400
-# Folders of the user's code, below a digest, and of what is nobody's own.
+# Folders of the user's code, below a digest, and folders of libraries and the chart.
 SCRIPTS = re.compile(rf"{paths.CODE}/[^/.][^/]*/")
 LIBRARIES = ("/site-packages/", "/dist-packages/", "/lib/python", "/horovod/", "<frozen ")
 LONGEST_PLACE = 200
 
 
 def ask(script: rank_registry.Script) -> str | None:
-    """Ask a rank for its stack: what to say, or None while it writes it. Raises OSError."""
+    """Request the stack of a rank. Return the text to show, or None if the rank writes the stack.
+
+    Raises OSError.
+    """
     state = STATES.get(processes.read_stat(script.pid)[0], "")
     if state:
         return state
-    # Without a handler, it would end the process.
+    # Without a handler, the signal would end the process.
     if not rank_registry.has_signal(script.pid, STACK_SIGNAL, "SigCgt"):
         return (
             "shows no Python stack: it is still starting, or its command is not python, or has the "
@@ -60,20 +63,21 @@ def ask(script: rank_registry.Script) -> str | None:
 
 
 def read(rank: int, pid: int, until: float) -> str:
-    """Return the stack that a rank has written, when it adds no more lines."""
+    """Return the stack that a rank writes, when the file stops growing."""
     # On a busy machine, the rank may pause between two lines.
     before = b""
     now = b""
     is_late = False
     while not is_late:
         time.sleep(SETTLED)
-        # In this order: what was written until then is read.
+        # This order matters: read all content that was written before the deadline.
         is_late = time.monotonic() > until
-        # The process has taken the signal, and its handler, which blocks it, has ended.
+        # The process has received the signal, and its handler, which blocks the signal, has
+        # returned.
         has_ended = not rank_registry.has_signal(pid, STACK_SIGNAL, "ShdPnd", "SigBlk")
         with suppress(OSError):
             now = hostile.read_file(Path(rank_registry.stack_file(rank)))
-        # A script may block the signal for ever.
+        # A script may block the signal forever.
         if now and (is_late or (now == before and has_ended)):
             return "shows its Python stack:\n" + OWN_FRAME.sub("", now.decode(errors="replace"))
         before = now
@@ -81,9 +85,10 @@ def read(rank: int, pid: int, until: float) -> str:
 
 
 def find_place(stack: str) -> str:
-    """Where a script is by its stack, as FILE:LINE in FUNCTION; empty for a text without frames.
+    """Return the position in a script as FILE:LINE in FUNCTION; empty for a text without frames.
 
-    That is the innermost frame of the user's own code, else that of no library.
+    That is the innermost frame of the user's own code, else the innermost frame outside of
+    libraries.
     """
     frames = [frame.groups() for frame in islice(FRAME.finditer(stack), MOST_FRAMES)]
     own = [frame for frame in frames if SCRIPTS.match(frame[0])]
@@ -94,7 +99,7 @@ def find_place(stack: str) -> str:
 
 
 def main() -> int:
-    """Print what each rank does: a line, and its stack."""
+    """Print the state of each rank: a line, and its stack."""
     is_json = sys.argv[1:2] == ["--json"]
     numbers = sys.argv[2 if is_json else 1 :]
     running = {script.rank: script for script in rank_registry.running()}

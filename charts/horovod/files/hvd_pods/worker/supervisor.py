@@ -1,9 +1,9 @@
-"""The process between the agent and a program that it has started, one for each agent connection.
+"""The process between the agent and a program that it started, one for each agent connection.
 
-It is the subreaper of the program and of all that the program starts, so that nothing outlives the
-agent connection: when the program has ended, it kills what the program has left, and then reports
-how the program ended. It dies with the agent; what it watches then comes to the worker's main
-program, which ends with the agent, and the container with it.
+It is the subreaper of the program and of all its descendants, so that no process outlives the agent
+connection. When the program ends, it kills the program's descendants, and then reports how the
+program ended. It dies with the agent. Its descendants then become children of the worker's main
+program, which ends with the agent, and so does the container.
 """
 
 from __future__ import annotations
@@ -23,22 +23,22 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Mapping, NoReturn, Sequence
 
-# What the agent passes on to the program.
+# The signals that the agent passes on to the program.
 PASSED_ON = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
-# Exit codes of shells for what cannot be run, and what is not there.
+# Exit codes of shells for a program that cannot run, and for one that does not exist.
 CANNOT_RUN = 126
 NOT_FOUND = 127
-# How the master asks for a program of the chart.
+# The first arguments of a request for a program of the chart.
 OWN_PROGRAM = ("python3", "-I", "-S")
-# The descriptor on which the agent learns how the program ended.
+# The descriptor on which the agent receives the program's wait status.
 STATUS = 3
 
 
 def start(argv: Sequence[str], environment: Mapping[str, str], streams: Sequence[int]) -> int:
-    """Fork a supervisor; return its number.
+    """Fork a supervisor; return its process ID.
 
     `streams` are the descriptors of the program's standard input, output and errors, and the one
-    that gets the program's wait status as text. The caller closes its own copies.
+    for the program's wait status as text. The caller closes its own copies.
     """
     agent = os.getpid()
     pid = os.fork()
@@ -61,14 +61,14 @@ def start(argv: Sequence[str], environment: Mapping[str, str], streams: Sequence
 
 
 def _arrange(streams: Sequence[int]) -> None:
-    """Make the descriptors 0 to 3, and close all others: they belong to other connections."""
-    # The agent may have as many files open as it may: the list of them needs one more.
+    """Set the descriptors 0 to 3, and close all others: they belong to other connections."""
+    # The agent may be at its limit of open files. Listing them needs one more.
     os.close(0)
     for number in map(int, files.list_names("/proc/self/fd")):
         if number >= STATUS and number not in streams:
             with contextlib.suppress(OSError):
                 os.close(number)
-    # Above the numbers that they are to have, so that none overwrites another one.
+    # Move them above their final numbers, so that none overwrites another one.
     high = [fcntl.fcntl(one, fcntl.F_DUPFD_CLOEXEC, STATUS + 1) for one in streams]
     for number, one in enumerate(high):
         os.dup2(one, number, inheritable=number != STATUS)
@@ -98,7 +98,7 @@ def _pass_on(program: int, number: int) -> None:
 
 
 def _wait(program: int) -> int:
-    """Wait for the program, and reap what it has left meanwhile. Return its wait status."""
+    """Wait for the program, and reap its orphans meanwhile. Return the program's wait status."""
     while True:
         pid, status = os.waitpid(-1, 0)
         if pid == program:
@@ -145,7 +145,7 @@ def _find(program: str) -> str:
 def own_module(argv: Sequence[str]) -> str:
     """Return the name of the chart's module that these arguments run; empty for other programs.
 
-    A fork of the agent runs it at once, where a new Python would take 15 ms to start.
+    A fork of the agent runs the module at once, whereas a new Python takes 15 ms to start.
     """
     if tuple(argv[: len(OWN_PROGRAM)]) != OWN_PROGRAM or len(argv) <= len(OWN_PROGRAM):
         return ""

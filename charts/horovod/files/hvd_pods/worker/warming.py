@@ -1,6 +1,6 @@
-"""In a worker: wait until ranks could be forks of the warm process, or it has none.
+"""In a worker: wait until the warm process is ready to fork ranks, or none exists.
 
-The master runs it in a worker that has come while others train, before it starts the ranks again.
+The master runs this in a worker that joins during training, before the master restarts the ranks.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).absolute().parents[2]))
 from hvd_pods.rank import warm_client
 
-# Nothing shows that the modules were imported but a file.
+# Only a file shows that the modules are imported.
 LOOK_EVERY = 0.1
 
 
 def main() -> int:
-    """Return when the warm process has imported its modules, or after the time that ranks wait."""
+    """Return when the warm process has imported its modules, or after the timeout of ranks."""
     until = time.monotonic() + warm_client.WAIT_SECONDS
     while Path(warm_client.DESCRIPTION).exists() and not Path(warm_client.READY).exists():
         if time.monotonic() > until:
