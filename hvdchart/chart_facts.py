@@ -1,7 +1,7 @@
-"""What the chart derives from its values, for those who ask before it is rendered.
+"""Facts that the chart derives from its values, for callers that do not render it.
 
-The rules are those of horovod.prepareNames, horovod.preparePolicies and master/role.yaml in its
-templates, with which tests/chart/test_facts.py compares them.
+The rules are those of horovod.prepareNames, horovod.preparePolicies and master/role.yaml in the
+chart's templates. tests/chart/test_facts.py compares both.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Where the chart is, and the data in it that planner, templates and pods share."""
+"""The location of the chart, and its data that the planner, templates and pods share."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from typing import Any, NamedTuple
 
 from hvdchart.errors import FileError
 
-# The bytes of all files of code, unpacked: the chart takes about a megabyte of them, compressed.
+# The maximum number of bytes of all code files, unpacked: the chart takes about a megabyte of them,
+# compressed.
 MOST_CODE_BYTES = 256 << 20
 
 
@@ -30,9 +31,9 @@ def chart_dir() -> Path:
 
 @functools.cache
 def read_data(name: str) -> dict[str, Any]:
-    """The content of a JSON file that the pods' programs read, too.
+    """Return the content of a JSON file that the pods' programs also read.
 
-    All callers share the object, so that none may change it.
+    All callers share the object, so do not change it.
     """
     folder = chart_dir() / "files" / "hvd_pods" / "common"
     data: dict[str, Any] = json.loads((folder / name).read_text("utf-8"))
@@ -40,9 +41,9 @@ def read_data(name: str) -> dict[str, Any]:
 
 
 def is_gpu(resource: str) -> bool:
-    """Whether an extended resource is a GPU, a part of one or a share of one: one rank for each.
+    """Whether an extended resource is a GPU, or a part or share of one: it gets one rank.
 
-    The names are those of resources.json, which the chart's templates read, too.
+    resources.json has the names; the chart's templates read it, too.
     """
     return re.fullmatch(read_data("resources.json")["gpus"], resource) is not None
 
@@ -57,7 +58,7 @@ class DevicePlugin(NamedTuple):
 
 
 def device_plugin(resources: Iterable[str]) -> DevicePlugin | None:
-    """The device plugin that gives a container these resources by a variable; None without one."""
+    """Return the device plugin that passes these resources in a variable; None without one."""
     known = read_data("resources.json")["devicePlugin"]
     if not any(is_gpu(name) and re.fullmatch(known["resources"], name) for name in resources):
         return None
@@ -70,19 +71,19 @@ def most_workers() -> int:
 
 
 def is_charts_volume(name: str) -> bool:
-    """Whether the chart's pods have a volume of this name, which values may replace or not."""
+    """Whether the chart's pods have a volume of this name; values may or may not replace it."""
     reserved = read_data("resources.json")["reserved"]
     return name in (*reserved["volumes"], *reserved["replaceableVolumes"])
 
 
 def is_charts_variable(name: str) -> bool:
-    """Whether the chart sets this environment variable, which nobody else may set."""
+    """Whether the chart sets this environment variable, so that values must not set it."""
     pattern = read_data("resources.json")["reserved"]["variables"]
     return re.fullmatch(pattern, name) is not None
 
 
 def is_ranks_variable(name: str) -> bool:
-    """Whether this variable says a rank's place, which is set whatever others set."""
+    """Whether this variable contains a rank's position; the chart always overrides it."""
     known = read_data("launcher_options.json")
     groups = (*known["rankVariables"].values(), *known["placeVariables"].values())
     return any(name in names for names in groups)
@@ -96,7 +97,7 @@ def launch_modes() -> tuple[str, ...]:
 def example(name: str) -> str:
     """The text of one of the examples. Raises FileError when it is not installed."""
     package = Path(__file__).resolve().parent
-    # Inside an installed wheel, or of a checkout.
+    # In an installed wheel, or in a checkout.
     for folder in (package / "examples", package.parent / "examples"):
         if (folder / name).is_file():
             return (folder / name).read_text("utf-8")

@@ -52,7 +52,7 @@ class SpecError(HvdchartError, exit_code=3):
 
     @classmethod
     def join(cls, errors: Sequence[SpecError]) -> SpecError:
-        """One error for several, of which there is at least one.
+        """Join several errors into one; there is at least one.
 
         Each text is kept once. The message has at most _MOST_LINES of them, `errors` has all.
         """

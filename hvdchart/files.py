@@ -18,9 +18,10 @@ if TYPE_CHECKING:
 def write_atomically(path: Path, content: str | bytes, mode: int | None = None) -> None:
     """Replace `path` by a file with `content` (text is written as UTF-8) in one step.
 
-    A reader, or a crash, never meets half of it. `mode` is the file's permissions; None: what the
-    umask allows. A symbolic link stays one and its target is replaced. A device or a pipe, such as
-    /dev/stdout, is written to instead. Raises FileError when the file cannot be written.
+    A reader never sees half of the content, and a crash never leaves it. `mode` is the file's
+    permissions; None: as the umask allows. A symbolic link stays one, and its target is replaced. A
+    device or a pipe, such as /dev/stdout, is written to directly. Raises FileError when the file
+    cannot be written.
     """
     data = content.encode() if isinstance(content, str) else content
     try:
@@ -43,7 +44,7 @@ def write_atomically(path: Path, content: str | bytes, mode: int | None = None) 
 
 
 def difference(path: Path, text: str) -> str:
-    """The diff from the file to `text`: empty if they are equal, all of `text` without a file.
+    """Return the diff from the file to `text`: empty if equal, all of `text` without a file.
 
     Raises FileError when the file cannot be read.
     """
@@ -63,11 +64,11 @@ def text_difference(old: str, new: str, old_name: str, new_name: str) -> str:
 
 
 def read_patterns(file: Path, lines: Sequence[str]) -> GitIgnoreSpec:
-    """The patterns in the lines of a .gitignore or a file like it.
+    """Return the patterns in the lines of a .gitignore or a similar file.
 
-    Raises FileError, with the file's name and the line, for one that is no pattern: a lone `!`.
+    Raises FileError, with the file's name and the line, for an invalid pattern: a lone `!`.
     """
-    # Most commands read no such file.
+    # Imported here because most commands read no such file.
     from pathspec import GitIgnoreSpec
 
     for number, line in enumerate(lines, 1):

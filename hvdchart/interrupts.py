@@ -1,4 +1,4 @@
-"""Signals that end a program, turned into exceptions, so that what it has installed is removed."""
+"""Turn signals that end a program into exceptions, so that its installed objects are removed."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from typing import Any
 
 from hvdchart.errors import HvdchartError
 
-# Ctrl-C is Python's own exception. The others end Python without one: the end of a service or of a
-# job of a batch system, and a terminal that is closed.
+# Python raises an exception for Ctrl-C. The other signals end Python without one: a service or a
+# batch job that is stopped, and a terminal that is closed.
 ENDS = (signal.SIGTERM, signal.SIGHUP)
 
 
 @contextmanager
 def interrupting_signals() -> Iterator[None]:
-    """Let SIGTERM and SIGHUP interrupt the block as Ctrl-C does; its program then ends by them.
+    """Let SIGTERM and SIGHUP interrupt the block like Ctrl-C; then the signal ends the program.
 
-    Only the first one counts: a terminal that is closed may send several. A signal that somebody
-    else handles or ignores, as `nohup` does, is left as it is.
+    Only the first signal counts: a closed terminal may send several. A signal that other code
+    handles or ignores, as `nohup` does, is left unchanged.
     """
     came: list[int] = []
 
@@ -36,7 +36,7 @@ def interrupting_signals() -> Iterator[None]:
     try:
         yield
     except HvdchartError as problem:
-        # The signal ends the program before its caller could say that something stays.
+        # The signal ends the program before its caller can report which objects remain.
         if came:
             print(f"hvdchart: {problem}", file=sys.stderr)
         raise
@@ -52,14 +52,14 @@ def interrupting_signals() -> Iterator[None]:
 
 
 def exit_on_signals() -> None:
-    """Let SIGTERM and SIGHUP end this program as sys.exit does, where nobody else handles them."""
+    """Let SIGTERM and SIGHUP end this program like sys.exit, unless other code handles them."""
     own = os.getpid()
 
     def end(number: int, _: FrameType | None) -> None:
         if os.getpid() == own:
             _ignore_all()
             raise SystemExit(128 + number)
-        # A fork has nothing to remove.
+        # A fork has no objects to remove.
         signal.signal(number, signal.SIG_DFL)
         signal.raise_signal(number)
 
@@ -67,7 +67,7 @@ def exit_on_signals() -> None:
 
 
 def _handle(handler: Callable[[int, FrameType | None], Any]) -> None:
-    """Handle the signals whose default it is to end the program; no other thread may."""
+    """Handle the signals whose default action ends the program; only in the main thread."""
     if threading.current_thread() is threading.main_thread():
         for number in ENDS:
             if signal.getsignal(number) == signal.SIG_DFL:

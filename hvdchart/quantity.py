@@ -28,7 +28,7 @@ _SCALES: dict[str, Fraction | int] = {
     "Pi": 1024**5,
     "Ei": 1024**6,
 }
-# A sign is left out on purpose: no resource of a node, a pod or a spec is negative.
+# The pattern has no sign: no resource of a node, a pod or a spec is negative.
 _QUANTITY = re.compile(
     r"(?P<number>[0-9]{1,40}(?:\.[0-9]{0,40})?|\.[0-9]{1,40})"
     rf"(?:[eE](?P<exponent>[-+]?[0-9]{{1,2}})|(?P<suffix>{'|'.join(_SCALES)}))"
@@ -47,10 +47,10 @@ def parse_quantity(text: str) -> Fraction:
 
 
 def memory_bytes(text: str) -> int:
-    """Bytes in a quantity such as 384Gi or 1.5G, rounded down.
+    """Return the bytes in a quantity such as 384Gi or 1.5G, rounded down.
 
-    Raises ValueError for any other text. Fractional suffixes are refused, too: Kubernetes reads
-    128m as 0.128 bytes, where 128M was meant.
+    Raises ValueError for any other text. Also refuses suffixes of fractions: Kubernetes reads 128m
+    as 0.128 bytes, where the user meant 128M.
     """
     if text.endswith(("n", "u", "m")):
         raise ValueError(f"{text!r} is a fraction of a byte")
@@ -58,7 +58,7 @@ def memory_bytes(text: str) -> int:
 
 
 def cpu_millis(text: str) -> int:
-    """Thousandths of a CPU in a quantity such as 2, 1.5 or 500m.
+    """Return the thousandths of a CPU in a quantity such as 2, 1.5 or 500m.
 
     Raises ValueError for any other text, and for a fraction of a thousandth, which Kubernetes
     refuses in resources.
@@ -92,9 +92,9 @@ def amount_text(resource: str, amount: int) -> str:
 
 
 def room_text(resource: str, amount: int) -> str:
-    """How much there is of a resource, as `amount_text`: memory in whole Mi, nothing below 0.
+    """Format the free amount of a resource as `amount_text` does: memory in whole Mi, at least 0.
 
-    It is rounded down, so that a request of what it says fits.
+    The amount is rounded down, so that a request of the shown amount fits.
     """
     unit = MI if resource == "memory" else 1
     return amount_text(resource, max(amount, 0) // unit * unit)

@@ -1,11 +1,11 @@
-"""Runs a command once for each trial of `hvdchart bench`, one after the other.
+"""Run a command once for each trial of `hvdchart bench`, one after the other.
 
-Its text is sent to the master and run by the image's own Python, 3.8 or newer: standard library
-only. Arguments: a JSON object with `command` and `trials` (for each, the number of the first
-workers that it runs on); the host file; and the launcher's command line for all workers, to which
-the command is appended.
+The master gets this file's text, and the image's own Python, 3.8 or newer, runs it: standard
+library only. Arguments: a JSON object with `command` and `trials` (for each trial, how many workers
+it runs on, counted from the first); the host file; and the launcher's command line for all workers.
+The command is appended to that line.
 
-For each trial it prints the word `MEASURED` and a JSON object in one line: `trial`, `ranks`,
+For each trial, it prints the word `MEASURED` and a JSON object in one line: `trial`, `ranks`,
 `speed` in samples/s (null when there is none) and `error` (then, the end of the output). No line of
 this text may begin with that word, because the master prints the text, too.
 """
@@ -21,9 +21,9 @@ from pathlib import Path
 
 
 def parse_speed(output: str) -> float | None:
-    """The samples/s in the last line with RESULT {...}, as the examples print it.
+    """Return the samples/s in the last line with RESULT {...}, as the examples print it.
 
-    None when there is no such line, or it has no number of that name.
+    Return None when there is no such line, or when the line has no such number.
     """
     for line in reversed(output.splitlines()):
         start = line.find("RESULT {")
@@ -36,10 +36,10 @@ def parse_speed(output: str) -> float | None:
 
 
 def on_first_hosts(launcher: list[str], hostfile: str, hosts: int) -> tuple[list[str], int, str]:
-    """The launcher's line for the first hosts only, its ranks, and the text of its host file.
+    """Return the launcher's line for the first hosts only, its ranks, and its host file's text.
 
-    The line is that of hvd_pods/master/launch.py: the number of mpirun's -np and its last word are
-    the ranks, which each rank compares with how many were started.
+    The line is that of hvd_pods/master/launch.py. It has the number of ranks twice: as mpirun's -np
+    and as its last word. Each rank compares this number with the number of ranks that were started.
     """
     lines = Path(hostfile).read_text().splitlines()[:hosts]
     ranks = 0

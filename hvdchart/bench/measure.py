@@ -1,4 +1,4 @@
-"""Measures in a run that is installed for it, and uninstalled however that ends."""
+"""Measure in a temporary run, and uninstall the run however it ends."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The trials of a run that measures: its plan, and what its driver prints of each. Pure."""
+"""The trials of a measuring run: its plan, and the output of its driver. Pure."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ class Outcome:
 
 
 def trials_plan(plan: Plan, purpose: str, trials: Sequence[int], command: Sequence[str]) -> Plan:
-    """The plan of a run NAME-PURPOSE, with as many workers as the largest trial has.
+    """Plan a run NAME-PURPOSE with as many workers as the largest trial has.
 
-    Its master makes the trials one after the other, each with `command` on the ranks of as many
-    workers as `trials` says.
+    Its master runs the trials one after the other. A trial runs `command` on the ranks of as many
+    workers as `trials` gives for it.
     """
     driver = Path(__file__).with_name("driver.py").read_text("utf-8")
     job = {"command": list(command), "trials": list(trials)}
@@ -39,10 +39,10 @@ def trials_plan(plan: Plan, purpose: str, trials: Sequence[int], command: Sequen
 
 
 def parse_outcome(line: str, trials: int) -> Outcome | None:
-    """The outcome in a line of the driver; None for another line.
+    """Parse the outcome in a line of the driver; return None for another line.
 
-    `trials` is how many there are. Raises RunFailedError for a line that begins as the driver's,
-    but cannot be read.
+    `trials` is the number of trials. Raises RunFailedError for a line that begins like the
+    driver's, but cannot be parsed.
     """
     if not line.startswith(_MARK):
         return None

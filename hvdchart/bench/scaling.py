@@ -1,4 +1,4 @@
-"""How the speed grows with the workers: the run that measures it, and what its figures say. Pure.
+"""How the speed grows with the workers: the run that measures it, and its figures. Pure.
 
 All sizes are measured in one run, on the same pods, in turns: a drift of the machine affects all of
 them. Sizes are compared within a turn only.
@@ -24,8 +24,8 @@ from hvdchart.text import join_names
 from hvdchart.values.merge import merge_values
 
 BENCHMARK = "benchmark.py"
-# Student's t for 95 % and 1, 2, ... degrees of freedom; beyond, its expansion (Abramowitz and
-# Stegun, 26.7.5), which is right to a thousandth there.
+# Student's t for 95 % and 1, 2, ... degrees of freedom. Further values come from its expansion
+# (Abramowitz and Stegun, 26.7.5), which is right to a thousandth there.
 _QUANTILES = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228)
 
 
@@ -54,7 +54,7 @@ def sizes(workers: int, given: Sequence[int]) -> list[int]:
 
 
 def turns_of(chosen: Sequence[int], turns: int) -> list[int]:
-    """The workers of each trial: all sizes in each turn, which begins with another size."""
+    """Return the workers of each trial: each turn has all sizes, and starts with another size."""
     trials: list[int] = []
     for turn in range(turns):
         first = turn % len(chosen)
@@ -63,7 +63,7 @@ def turns_of(chosen: Sequence[int], turns: int) -> list[int]:
 
 
 def bench_plan(plan: Plan, trials: Sequence[int], command: Sequence[str]) -> Plan:
-    """The plan of the run that measures, which has the benchmark as its code.
+    """Plan the run that measures; its code is the benchmark.
 
     Raises SpecError for a spec of several groups.
     """
@@ -77,10 +77,10 @@ def bench_plan(plan: Plan, trials: Sequence[int], command: Sequence[str]) -> Pla
 
 
 def placement(pods: Sequence[Object]) -> Object:
-    """The workers' image and nodes among a release's pods, as JSON data.
+    """Return the workers' image and nodes among a release's pods, as JSON data.
 
-    `firstPod` is the UID of the first worker's pod: two results with the same ran in the same pods.
-    Raises RunFailedError where the workers have different images.
+    `firstPod` is the UID of the first worker's pod: two results with the same UID ran in the same
+    pods. Raises RunFailedError where the workers have different images.
     """
     workers = sorted(
         (pod for pod in pods if component_of(pod) == "worker"),
@@ -99,9 +99,10 @@ def placement(pods: Sequence[Object]) -> Object:
 
 
 def rows(measured: Sequence[Measurement]) -> list[Object]:
-    """A row for each size as JSON data; `interval` is half the 95 % interval.
+    """Return a row for each size as JSON data; `interval` is half the 95 % interval.
 
-    The efficiency is the speed of a rank as a share of that in the smallest size, in the same turn.
+    The efficiency compares the speed of a rank with its speed in the smallest size, in the same
+    turn.
     """
     by_size: dict[int, dict[int, Measurement]] = {}
     for each in measured:
@@ -132,7 +133,7 @@ def rows(measured: Sequence[Measurement]) -> list[Object]:
 
 
 def mean_and_interval(figures: Sequence[float]) -> tuple[float, float]:
-    """The mean, and half the width of its 95 % confidence interval; infinite for one figure."""
+    """Return the mean, and half its 95 % confidence interval; infinite for a single figure."""
     free = len(figures) - 1
     if free < 1:
         return statistics.fmean(figures), math.inf
@@ -146,7 +147,7 @@ def mean_and_interval(figures: Sequence[float]) -> tuple[float, float]:
 
 
 def place_text(nodes: Mapping[str, str]) -> str:
-    """How many nodes the workers were on, and what that means for the figures."""
+    """Say how many nodes the workers ran on, and how that affects the figures."""
     placed = list(nodes.values())
     text = f"{pluralize(len(placed), 'worker')} on {pluralize(len(set(placed)), 'node')}"
     shared = sorted({node for node in placed if placed.count(node) > 1})

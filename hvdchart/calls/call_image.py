@@ -1,4 +1,4 @@
-"""What functions use on the ranks: the image that it makes the run of, and what the ranks lack."""
+"""Choose the image for a caller's functions, and find modules that the ranks lack."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from hvdchart.spec.load import read_spec
 from hvdchart.spec.model import Spec
 from hvdchart.spec.run_options import in_words_of_launch
 
-# The oldest Python that this program runs with.
+# The oldest Python that this program supports.
 _OLDEST = (3, 11)
 # Where pip installs modules.
 _INSTALLED = {"site-packages", "dist-packages"}
@@ -41,9 +41,9 @@ def is_installed(file: str) -> bool:
 
 
 def check_python(theirs: Sequence[int], image: DefaultImage | None = None) -> None:
-    """Raise CallError for an image whose Python cannot take functions of this program.
+    """Raise CallError for an image whose Python cannot run functions of this program.
 
-    `image` is the public image that was chosen for it, if one was.
+    `image` is the public image that was chosen, if any.
     """
     own = sys.version_info[:2]
     if tuple(theirs) == own:
@@ -68,7 +68,7 @@ def check_python(theirs: Sequence[int], image: DefaultImage | None = None) -> No
 
 
 def users_modules(modules: Iterable[str]) -> dict[str, Path]:
-    """The modules that are neither installed nor Python's own, and the folder of each."""
+    """Return the modules that are neither installed nor Python's own, and the folder of each."""
     found = {}
     for name in sorted({module.partition(".")[0] for module in modules}):
         if name in sys.stdlib_module_names or name == "__main__":
@@ -76,10 +76,10 @@ def users_modules(modules: Iterable[str]) -> dict[str, Path]:
         try:
             spec = find_spec(name)
         except (ImportError, ValueError):
-            # The rank will say it.
+            # The rank reports the error.
             continue
         if spec and spec.has_location and spec.origin and not is_installed(spec.origin):
-            # A package is in the folder that has its folder.
+            # The folder of a package is the parent of the package's own folder.
             folder = Path(spec.origin).parent
             found[name] = folder.parent if spec.submodule_search_locations else folder
     return found
@@ -89,18 +89,18 @@ def users_modules(modules: Iterable[str]) -> dict[str, Path]:
 class OwnRun:
     """The run of a caller without a spec.
 
-    Where no image is named, it is a public one of the framework that the newest function uses, or
-    else an earlier one, or the program.
+    Without a named image, the run uses a public image of a framework: the framework of the newest
+    function, of an earlier function, or of the program, in that order.
     """
 
     run: ScriptRun
     program: tuple[str, ...]
-    # What the functions use, the newest one first.
+    # The modules that the functions use, the newest function first.
     functions: tuple[frozenset[str], ...] = ()
 
     @property
     def image(self) -> DefaultImage | None:
-        """The public image; None where one is named."""
+        """Return the public image; None where the user names an image."""
         if self.run.image:
             return None
         uses = [[("the function", module) for module in sorted(used)] for used in self.functions]
@@ -108,9 +108,9 @@ class OwnRun:
         return default_image(*uses, has_gpus=self.run.gpus > 0, python=sys.version_info[:2])
 
     def use(self, modules: frozenset[str]) -> None:
-        """Count what a call uses in.
+        """Add the modules that a call uses.
 
-        Raises CallError, and counts nothing, where the image would then have another Python.
+        Raises CallError, and adds nothing, if the image would then have another Python.
         """
         named = python_of(self.run.image)
         if named:
@@ -126,12 +126,12 @@ class OwnRun:
                 raise
 
     def spec(self) -> Spec:
-        """The spec of the run. Raises SpecError for a setting that cannot be meant."""
+        """Return the spec of the run. Raises SpecError for a wrong setting."""
         image = self.image
         if image:
             image = dataclasses.replace(image, has_mpi=True)
         try:
             return read_spec(script_tree(self.run, image))
         except SpecError as error:
-            # The error of the options is no line that the user has written.
+            # The line number of the options' error does not refer to a file of the user.
             raise in_words_of_launch(error) from None

@@ -1,4 +1,4 @@
-"""The release whose ranks run the functions of a caller: its installation, connection and end."""
+"""The release whose ranks run the functions of a caller: install, connect, remove."""
 
 from __future__ import annotations
 
@@ -28,13 +28,14 @@ from hvdchart.run.state.view import RunView
 from hvdchart.spec.model import Spec
 from hvdchart.text import join_names
 
-# Seconds until the cluster shows that a worker is gone, and until the master says what it has lost.
+# Seconds until the cluster shows that a worker is gone, and until the master reports which worker
+# it lost.
 _MISS_WITHIN = 2.0
 _RECORD_WITHIN = 30.0
-# Seconds for which a server that should be there may not answer: the next attempt may be about to
-# begin.
+# Seconds to retry while a server that should run does not answer: the next attempt may be about to
+# start.
 ANSWER_WITHIN = 60.0
-# What a call does in the namespace, beside what installs and follows a run.
+# The rights that a call needs in the namespace, in addition to those to install and follow a run.
 _ENTER = Right("", "pods/exec", "create")
 _AFTER_END = "the next call starts it again"
 
@@ -57,7 +58,7 @@ class CallRelease:
         self.cluster = cluster
         self.kubectl = Kubectl(cluster.namespace, helm.context)
         self.kubectl.command()
-        # Who may not ask learns it from the call.
+        # A user without the right to check this gets the error from the call.
         if not unless_refused(partial(cluster.is_allowed, *_ENTER), True):
             raise ClusterError(
                 f"calls need the right to create pods/exec in namespace {cluster.namespace}, "
@@ -67,42 +68,42 @@ class CallRelease:
         self._name = name
         self._words = words
         self._report = report
-        # As it was installed last; None where that has failed, or its removal.
+        # The values of the last successful installation; None after a failure or a removal.
         self.spec: Spec | None = None
         self.connection: Connection | None = None
-        # A call has found that the run has ended.
+        # A call found that the run ended.
         self._has_ended = False
-        # The record's last change, and the workers, at the time of the connection.
+        # The record's last change, and the workers, when the connection was made.
         self._changed = ("", "")
         self._workers: dict[str, tuple[str, int]] = {}
 
     def invalidate(self) -> None:
-        """Let the next call install it again, whatever fails from here on."""
+        """Let the next call install the release again, even if a later step fails."""
         self.spec = None
         self._has_ended = False
 
     def install(self, spec: Spec, values: Object) -> None:
-        """Install the release, or change it. Raises HelmError and ClusterError."""
+        """Install the release, or upgrade it. Raises HelmError and ClusterError."""
         self._session.upgrade(values)
         self.spec = spec
 
     def remove(self) -> None:
-        """End the connection, and remove the release. Raises HelmError and ClusterError."""
+        """Close the connection, and remove the release. Raises HelmError and ClusterError."""
         self.disconnect()
         self.spec = None
         self._session.remove()
 
     def disconnect(self) -> None:
-        """End the connection, if there is one; the run goes on."""
+        """Close the connection, if there is one; the run continues."""
         if self.connection:
             self.connection.close()
         self.connection = None
 
     def connect(self, check: Callable[[], None]) -> Connection | RunView:
-        """A connection to the run when it takes calls, or the run when it has ended.
+        """Return a connection to the run once it takes calls, or the run if it has ended.
 
-        `check` is called at each change, and raises what ends the wait. Raises ClusterError when a
-        server that should be there does not answer.
+        `check` is called at each change; an exception that it raises ends the wait. Raises
+        ClusterError when a server that should run does not answer.
         """
         began = time.monotonic()
         last = ""
@@ -116,7 +117,7 @@ class CallRelease:
                 try:
                     self.connection = Connection(self._server_command(run))
                 except ClusterError as error:
-                    # The next attempt may be about to begin.
+                    # The next attempt may be about to start.
                     silent_since = silent_since or time.monotonic()
                     if time.monotonic() - silent_since > ANSWER_WITHIN:
                         raise
@@ -133,15 +134,16 @@ class CallRelease:
         raise AssertionError("a run is watched until it ends")
 
     def _server_command(self, run: RunView) -> list[str]:
-        """The command line that joins its standard streams with the server in the master's pod."""
+        """Return the command that connects its streams to the server in the master's pod."""
         pod = running_pod(run, "master")["metadata"]["name"]
         program = ("python3", f"{PROGRAMS}/call_server.py", "connect")
         return self.kubectl.command("exec", "-i", pod, "-c", "master", "--", *IN_CODE, *program)
 
     def why_again(self, run: RunView, *, is_new: bool, idle: float) -> str:
-        """Why a run that has ended is started again; empty for one that has failed.
+        """Say why a run that has ended is started again; return an empty text for a failed run.
 
-        `is_new`: it was just installed or changed. `idle`: seconds without a call that end it.
+        `is_new`: the run was just installed or upgraded. `idle`: the run ends after so many seconds
+        without a call.
         """
         status = run.status
         if status.state == "finished":
@@ -153,7 +155,7 @@ class CallRelease:
         return ""
 
     def explain(self, error: LostError | RanksError, connection: Connection) -> str:
-        """Which worker was lost, or why the master ended the server; empty for ranks' own end."""
+        """Return the lost worker, or why the master ended the server; empty if only ranks ended."""
         is_lost = isinstance(error, LostError)
         within = _RECORD_WITHIN if is_lost else _MISS_WITHIN
         for run in watch_run(self.cluster, self._name, within):
@@ -167,7 +169,8 @@ class CallRelease:
                 return one_line(self._words(reason) or str(error))
             gone = [name for name, each in self._workers.items() if workers.get(name) != each]
             if gone and not is_lost:
-                # The caller sees the loss before the master, which may wait for the host's answer.
+                # The caller sees the loss before the master, which may still wait for the host's
+                # answer.
                 connection.end_server()
                 lost = [pod for pod in run.pods if pod["metadata"]["name"] in gone]
                 problem = next(filter(None, map(why_ended, lost)), None)
@@ -179,13 +182,13 @@ class CallRelease:
 
 
 def _last_change(run: RunView) -> tuple[str, str]:
-    """Which attempt the record speaks of, and since when."""
+    """Return the attempt in the record, and the record's time."""
     record = run.release.record
     return record.get(RecordKey.ATTEMPTS, ""), record.get(RecordKey.TIME, "")
 
 
 def _running_workers(run: RunView) -> dict[str, tuple[str, int]]:
-    """The running workers by name: the pod's UID, and how often it was started again."""
+    """Return the running workers by name: the pod's UID, and its number of restarts."""
     restarts = {pod.name: pod.restarts for pod in run.status.pods}
     workers = {}
     for pod in run.pods:

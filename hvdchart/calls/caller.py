@@ -1,4 +1,4 @@
-"""Functions of Python that run on the ranks of a release, which stays for the next call."""
+"""Run functions of Python on the ranks of a release, which stays for the next call."""
 
 from __future__ import annotations
 
@@ -60,9 +60,9 @@ class Caller:
     """Calls functions on the ranks of a run of its own: `caller(function, args, kwargs)`.
 
     The settings are those of `launch`, which `help(hvdchart.launch)` lists. The first call installs
-    the release. Later calls use the same pods, with the spec and the code as they then are. The
-    pods are removed by `close`, at the end of a `with` block, or of this program. The cluster ends
-    what a program leaves that was killed. A fork of this process cannot use its callers.
+    the release. Later calls use the same pods, with the current spec and code. `close`, the end of
+    a `with` block, or the end of this program removes the pods. If this program is killed, the
+    cluster ends the run. A fork of this process cannot use its callers.
     """
 
     @Takes(Settings)
@@ -78,13 +78,13 @@ class Caller:
             self._given = OwnRun(given.script_run(name), tuple(sys.modules))
         else:
             self._given = given.spec
-        # Where the output goes; it may be another one for the next call.
+        # The stream for the output; the next call may use another one.
         self.output = given.output
-        # Nobody here has a command line, and who gives no spec knows no keys of it.
+        # The user has no command line and, without a spec, does not know its keys.
         self._word = _in_own_words if given.spec is None else in_arguments
-        # A line is reported once.
+        # Each line is reported once.
         self._report_once = cache(self._report)
-        # The program may go to another folder.
+        # The program may change its working directory.
         self._code = None if given.code is None else Path(given.code).absolute()
         self._read = partial(read_with_programs, self._given, name, self._code, self._report_once)
         self._plan = plan_calls(self._read(), given.idle)
@@ -93,7 +93,7 @@ class Caller:
         self._force = given.force
         self._idle = given.idle
         self._release: CallRelease | None = None
-        # A fork has this object, too, and must leave the release to the process that made it.
+        # A fork also has this object, and must not remove the release of the parent process.
         self._process = os.getpid()
         self._lock = threading.RLock()
         self._is_closed = False
@@ -116,7 +116,7 @@ class Caller:
         *,
         timeout: float | None = None,
     ) -> list[Any]:
-        """What the function returns on each rank, by rank.
+        """Call the function on each rank, and return its results by rank.
 
         Raises CallError for what cannot be pickled, before anything else is done; the exception of
         the first rank that fails, with the rank's traceback as its cause; RunFailedError when ranks
@@ -131,7 +131,7 @@ class Caller:
             return self._call(pack(function, args, kwargs or {}), timeout)
 
     def _call(self, call: Packed, timeout: float | None) -> list[Any]:
-        # Before the lock, which a thread may have held when this process was forked.
+        # Check this before taking the lock: another thread may have held the lock during the fork.
         if os.getpid() != self._process:
             raise RunFailedError(
                 f"this process is a fork of the one whose run {self._plan.spec.name} is: call the "
@@ -145,7 +145,7 @@ class Caller:
             is_shown = self.output is None
             try:
                 self._check_open()
-                # A notebook shows the run during the call.
+                # A notebook displays the run during the call.
                 with beside_call(
                     release.cluster, name, release.kubectl, self._write, is_shown
                 ) as write:
@@ -160,13 +160,13 @@ class Caller:
                 ) from error
             finally:
                 if not connection.is_reusable:
-                    # Also after Ctrl-C: the server ends the ranks of a caller that goes.
+                    # Also after Ctrl-C: when the caller disconnects, the server ends the ranks.
                     release.disconnect()
 
     def _prepare(self, call: Packed) -> None:
-        """Choose the image for what a call uses, and report what the ranks will lack.
+        """Choose the image for the modules of a call, and report modules that the ranks will lack.
 
-        Raises CallError for an image whose Python cannot take the call.
+        Raises CallError for an image whose Python cannot run the call.
         """
         own = users_modules(call.modules) if self._code is None else {}
         if own:
@@ -199,9 +199,8 @@ class Caller:
     def close(self, why: str = "") -> None:
         """End a call, also in another thread, the run and its workers, and remove the release.
 
-        The output says why, if `why` does.
-        Raises HelmError and ClusterError: then call it again, or the end of this program will.
-        In a fork, nothing happens.
+        If `why` is given, the output gives this reason. Raises HelmError and ClusterError: then
+        call it again, or the end of this program will. In a fork, it does nothing.
         """
         if os.getpid() != self._process:
             return
@@ -220,17 +219,17 @@ class Caller:
             raise RunFailedError(_CLOSED)
 
     def _remove(self) -> None:
-        """Remove the release, if there is one; the next call installs another one."""
+        """Remove the release, if there is one; the next call installs it again."""
         if self._release:
             self._release.remove()
         atexit.unregister(self.close)
         self._release = None
 
     def _connect(self) -> tuple[CallRelease, Connection]:
-        """The connection of the last call, or another one; installs what is not there or differs.
+        """Return the last call's connection, or a new one; install a missing or changed release.
 
-        A run that has ended while there was no call is started again. Raises RunFailedError when
-        the run has failed, which is removed, or the caller is closed.
+        A run that ended between calls is started again. Raises RunFailedError when the run has
+        failed, which is then removed, or when the caller is closed.
         """
         while True:
             self._check_open()
@@ -253,23 +252,23 @@ class Caller:
             self._remove()
 
     def _give_up(self, run: RunView, namespace: str) -> NoReturn:
-        """Remove a run that has failed, and raise RunFailedError."""
+        """Remove a failed run, and raise RunFailedError."""
         status = dataclasses.replace(
             run.status, reason=self._word(run.status.reason), remedy=self._word(run.status.remedy)
         )
         lines = "\n".join(status_report(status, namespace))
-        # The next call installs another one; a removal that fails now is repeated then.
+        # The next call installs a release again. If the removal fails now, it is repeated then.
         with suppress(HvdchartError):
             self._remove()
         what = "cannot start" if status.is_stuck else "has ended"
         raise RunFailedError(f"the run {what}, and the next call starts another:\n{lines}")
 
     def _install(self, spec: Spec) -> CallRelease:
-        """Install the release, or change it. What fails leaves none, and the next call installs."""
+        """Install the release, or upgrade it. After a failure, the next call installs it again."""
         plan = plan_calls(spec, self._idle)
         release = self._release
         if release and (spec.name != self._plan.spec.name or release.spec is None):
-            # What could not be removed before.
+            # Retry a removal that failed before.
             self._remove()
             release = None
         self._plan = plan
@@ -286,14 +285,14 @@ class Caller:
         else:
             release = CallRelease(cluster, spec.name, self._helm, self._word, self._report)
             self._report(f"installing release {spec.name} in namespace {cluster.namespace}")
-            # From here on it is removed however this program ends.
+            # From here on, the release is removed however this program ends.
             self._release = release
             atexit.register(self.close)
             exit_on_signals()
         try:
             release.install(spec, values)
         except (HelmError, ClusterError):
-            # That is the error to report.
+            # Report the first error.
             with suppress(HelmError, ClusterError):
                 self._remove()
             raise
@@ -303,16 +302,16 @@ class Caller:
         return release
 
     def _write(self, text: str) -> None:
-        """Write the ranks' output as it is."""
+        """Write the ranks' output unchanged."""
         output = self.output or sys.stdout
         output.write(text)
         output.flush()
 
     def _report(self, text: str) -> None:
-        """Write a remark of the caller itself, between the ranks' output."""
+        """Write a remark of the caller between the ranks' output."""
         self._write(f"hvdchart: {printable(text)}\n")
 
 
 def _in_own_words(text: str) -> str:
-    """A text with arguments of `launch` where it marks values, keys of a spec or options."""
+    """Replace marked values, keys of a spec and options in a text by arguments of `launch`."""
     return in_arguments(in_options(text))

@@ -1,4 +1,4 @@
-"""A call as the caller sees it: what is sent to the call server, and what its ranks answer."""
+"""A call on the caller's side: send it to the call server, and read the ranks' answers."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from hvdchart.errors import CallError, ClusterError, HvdchartError, RunFailedErr
 from hvdchart.run.follow.lines import WithoutNoise
 from hvdchart.text import join_names
 
-# Seconds that kubectl has to end when its input has ended.
+# Seconds that kubectl has to end after its input ends.
 _CLOSE_WITHIN = 2.0
 
 
@@ -44,7 +44,7 @@ class RemoteTraceback(Exception):  # noqa: N818 - it is the cause of an error
 
 
 class RanksError(RunFailedError):
-    """Ranks have ended without a result."""
+    """Ranks ended without a result."""
 
 
 class LostError(ClusterError):
@@ -53,14 +53,14 @@ class LostError(ClusterError):
 
 @dataclass(frozen=True)
 class Packed:
-    """A call that is ready to travel, and the modules that it uses where it arrives."""
+    """A pickled call, and the modules that it uses on the ranks."""
 
     content: bytes
     modules: frozenset[str]
 
 
 class _Reduced:
-    """Pickled as cloudpickle has reduced a code object, which may leave out its file."""
+    """A code object as cloudpickle reduces it, possibly without its file."""
 
     def __init__(self, reduced: tuple[Any, ...]) -> None:
         self._reduced = reduced
@@ -70,9 +70,9 @@ class _Reduced:
 
 
 class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]
-    """Notes from which files the code is that travels, and which modules it uses.
+    """Records the files of the code that is pickled, and the modules that it uses.
 
-    Code keeps the name of its file, under which the ranks have its text.
+    Code keeps the name of its file; the ranks get the file's text under this name.
     """
 
     def __init__(self, target: IO[bytes]) -> None:
@@ -91,14 +91,14 @@ class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]
         elif isinstance(obj, FunctionType | BuiltinFunctionType | type):
             self.modules.add(obj.__module__ or "")
             code = getattr(obj, "__code__", None)
-            # Many libraries import others only if these are there.
+            # Many libraries import other libraries only if they are installed.
             if code and not is_installed(code.co_filename):
                 self.modules.update(imports(code))
         return super().reducer_override(obj)
 
 
 def _check_call(function: object, args: object, kwargs: object) -> None:
-    """Raise CallError for what is no function, no sequence of arguments or no map of named ones."""
+    """Raise CallError unless these are a function, a sequence and a map of arguments."""
     if not callable(function):
         raise CallError(
             f"{function!r:.200} is no function: pass the function itself, as in "
@@ -116,7 +116,7 @@ def _check_call(function: object, args: object, kwargs: object) -> None:
         raise CallError(f"args: got {args!r:.200}; expected a list of the arguments, such as [2]")
     if not isinstance(kwargs, Mapping):
         raise CallError(f"kwargs: got {kwargs!r:.200}; expected a dict of arguments by their names")
-    # Some functions of C have none.
+    # Some functions written in C have no signature.
     with suppress(ValueError):
         try:
             signature(function).bind(*args, **kwargs)
@@ -125,12 +125,11 @@ def _check_call(function: object, args: object, kwargs: object) -> None:
 
 
 def pack(function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Packed:
-    """A call, pickled, and after it the texts of the files that its code is from, by name.
+    """Return a pickled call, followed by the texts of its code's files by name.
 
-    With them, tracebacks of the ranks have the lines of a notebook's cells, and `inspect.getsource`
-    works.
-    Raises CallError for what is no call, and for one that cannot travel: it cannot be pickled, or
-    is too large.
+    With these texts, tracebacks of the ranks show the lines of a notebook's cells, and
+    `inspect.getsource` works. Raises CallError for an invalid call, for a call that cannot be
+    pickled, and for a call that is too large.
     """
     _check_call(function, args, kwargs)
     name = getattr(function, "__qualname__", repr(function))
@@ -156,7 +155,7 @@ def pack(function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str,
 
 
 class Connection:
-    """A connection with the call server, through a command such as `kubectl exec`.
+    """A connection to the call server, through a command such as `kubectl exec`.
 
     Raises LostError when the server does not answer, and CallError when its Python is another one.
     """
@@ -170,16 +169,17 @@ class Connection:
     ) -> None:
         self._beat_every = beat_every
         self._silent_for = silent_for
-        # Whether the last call came to its end, so that another may follow.
+        # Whether the last call is complete, so that the connection can take another one.
         self.is_reusable = False
-        # Why the caller ended the connection, and since when it waits for the server (inf: not).
+        # Why the caller ended the connection, and since when it waits for the server (inf: it does
+        # not wait).
         self._problem: HvdchartError | None = None
         self._waits_since = math.inf
         self._closed = threading.Event()
         self._sending = threading.Lock()
         self._errors = TemporaryFile()  # noqa: SIM115 - `close` closes it
         pipe = subprocess.PIPE
-        # In a session of its own, Ctrl-C does not reach it.
+        # The process has its own session, so Ctrl-C does not reach it.
         self._process = subprocess.Popen(
             command, stdin=pipe, stdout=pipe, stderr=self._errors, start_new_session=True
         )
@@ -197,18 +197,18 @@ class Connection:
         return self._problem is None and self._process.poll() is None
 
     def end(self, problem: HvdchartError) -> None:
-        """End the connection from any thread: a call that is being made raises the problem."""
+        """Close the connection from any thread: a call in progress raises the problem."""
         self._problem = self._problem or problem
         self._process.kill()
 
     def end_server(self) -> None:
-        """Let the server fail because workers are lost: the next attempt waits for others."""
+        """Make the server fail because workers are lost: the next attempt waits for new workers."""
         self.is_reusable = False
         with suppress(LostError):
             self._send(wire.Frame(wire.END, 0, b"").encode())
 
     def close(self) -> None:
-        """End the connection, and the ranks of a call."""
+        """Close the connection, and end the ranks of a call."""
         self._closed.set()
         for stream in (self._process.stdin, self._process.stdout):
             with suppress(OSError):
@@ -224,13 +224,13 @@ class Connection:
     def call(
         self, content: bytes, ranks: int, seconds: float | None, write: Callable[[str], object]
     ) -> list[Any]:
-        """Make a call, of which `pack` has made the content; the results by rank.
+        """Make a call whose content `pack` made; return the results by rank.
 
-        `write` gets the ranks' output as it comes, with the rank before each line. The connection
-        can be used again if the call has ended, whatever it raises. Raises the exception of the
-        first rank that fails, RanksError for ranks without a result, RunFailedError for one that
-        was out of memory, TimeLimitError after `seconds`, CallError for a result that cannot be
-        read here, and LostError.
+        `write` gets the ranks' output as it comes, with the rank before each line. If the call has
+        ended, the connection can be used again, even after an exception. Raises the exception of
+        the first rank that fails, RanksError for ranks without a result, RunFailedError for one
+        that was out of memory, TimeLimitError after `seconds`, CallError for a result that cannot
+        be read here, and LostError.
         """
         self.is_reusable = False
         with ExitStack() as stack:
@@ -246,7 +246,7 @@ class Connection:
             return self._results(ranks, write)
 
     def _results(self, ranks: int, write: Callable[[str], object]) -> list[Any]:
-        """Read until the end of the call, and return or raise what `call` does.
+        """Read until the end of the call; return or raise for `call`.
 
         The first failure is the cause of the others.
         """
@@ -285,7 +285,7 @@ class Connection:
         return [_load(rank, result) for rank, result in enumerate(results) if result is not None]
 
     def _receive(self) -> wire.Frame:
-        """The next frame but heartbeats; raises the reason when the connection has ended."""
+        """Return the next frame except heartbeats; raise the reason if the connection has ended."""
         assert self._process.stdout is not None  # noqa: S101
         self._waits_since = time.monotonic()
         with suppress(ValueError):
@@ -297,7 +297,7 @@ class Connection:
         raise self._loss()
 
     def _send(self, frame: bytes) -> None:
-        """Send an encoded frame; raises the reason when the connection has ended."""
+        """Send an encoded frame; raise the reason when the connection has ended."""
         assert self._process.stdin is not None  # noqa: S101
         try:
             with self._sending:
@@ -307,9 +307,9 @@ class Connection:
             raise self._loss() from error
 
     def _beat(self) -> None:
-        """Send heartbeats, and end the connection when the server was silent for too long."""
+        """Send heartbeats, and close the connection when the server is silent for too long."""
         while not self._closed.wait(self._beat_every):
-            # A frame that is being sent is as good as a heartbeat.
+            # A frame that is being sent counts as a heartbeat.
             if not self._sending.locked():
                 with suppress(HvdchartError, ValueError):
                     self._send(wire.Frame(wire.BEAT, 0, b"").encode())
@@ -318,7 +318,7 @@ class Connection:
                 self.end(LostError(f"the connection to the pods is lost: {silent}"))
 
     def _loss(self) -> HvdchartError:
-        """Why the connection has ended: what `end` was given, else the last line of its errors."""
+        """Return why the connection ended: `end`'s reason, or else kubectl's last error line."""
         if self._problem:
             return self._problem
         self._errors.seek(0)
@@ -328,20 +328,20 @@ class Connection:
 
 
 def _with_ranks(output: str) -> str:
-    """Output with the rank before each line as `hvdchart logs` shows it, not as the chart tags."""
+    """Put the rank before each line as `hvdchart logs` does, in place of the chart's tags."""
     lines = map(split_tag, output.split("\n"))
     return "\n".join(text if rank is None else f"[{rank}] {text}" for rank, text in lines)
 
 
 class _Output:
-    """Writes the texts of a stream: a rank's with its number, its launcher's without the boxes."""
+    """Writes the texts of a stream: a rank's with its number, the launcher's without its boxes."""
 
     def __init__(self, *, is_launchers: bool) -> None:
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
         self._noise: WithoutNoise[str] | None = WithoutNoise() if is_launchers else None
 
     def take(self, data: bytes, write: Callable[[str], object]) -> None:
-        """Write what comes; a launcher's comes in whole lines."""
+        """Write new output; write the launcher's output in whole lines only."""
         text = self._decoder.decode(data)
         if self._noise is None:
             write(_with_ranks(text))
@@ -351,17 +351,18 @@ class _Output:
                 write(shown)
 
     def end(self, write: Callable[[str], object]) -> None:
-        """Write what nothing follows."""
+        """Write the rest at the end of the stream."""
         for shown in self._noise.end() if self._noise else []:
             write(shown)
 
 
 def _raise(failed: tuple[bytes, int], content: bytes, limit: float | None) -> None:
-    """Raise what has failed on a rank; `failed` is the kind of the frame and the rank.
+    """Raise the failure of a rank; `failed` is the kind of the frame and the rank.
 
-    That is the function's own exception, where it can be made again here, or else RunFailedError
-    with its traceback; CallError for a problem with the call; RanksError for a rank that has gone,
-    or RunFailedError where the kernel has killed for the container's memory `limit`, in bytes.
+    Raises the function's own exception if it can be restored here, or else RunFailedError with its
+    traceback. Raises CallError for a problem with the call. For a rank that has gone, raises
+    RanksError, or RunFailedError where the kernel killed a process at the container's memory
+    `limit`, in bytes.
     """
     kind, rank = failed
     if kind == wire.GONE:
@@ -374,7 +375,7 @@ def _raise(failed: tuple[bytes, int], content: bytes, limit: float | None) -> No
     if problem:
         raise CallError(f"{where}: {problem}")
     error = None
-    # The caller may not have the module of the class, and its constructor may want other arguments.
+    # The caller may lack the module of the class, or the constructor may need other arguments.
     with suppress(Exception):
         error = pickle.loads(pickled) if pickled else None  # noqa: S301
     if isinstance(error, Exception):

@@ -18,7 +18,7 @@ from hvdchart.plan.planner import make_plan
 from hvdchart.spec.load import load_spec
 from hvdchart.spec.model import Spec
 
-# Where the programs are in the code of the pods, and the package that they are in.
+# The folder of the programs in the code of the pods, and the package that contains them.
 _FOLDER = ".hvdchart"
 _IN_POD = Path(__file__).parent / "in_pod"
 PROGRAMS = f"{_FOLDER}/hvdchart/calls/in_pod"
@@ -32,7 +32,7 @@ def read_with_programs(
     code: Path | None,
     report: Callable[[str], object],
 ) -> Spec:
-    """The spec with the code and the programs as they are now. Raises SpecError and FileError.
+    """Return the spec with the current code and programs. Raises SpecError and FileError.
 
     `report` gets a line about secrets that are left out.
     """
@@ -42,7 +42,7 @@ def read_with_programs(
         spec = given if isinstance(given, Spec) else load_spec(given)
     if spec.launch.mode not in (None, "mpirun"):
         raise SpecError("the spec", "launch.mode", f"{spec.launch.mode!r} takes no calls", "mpirun")
-    # `--code` of the command line is `code` here.
+    # The option `--code` of the command line is `code` here.
     files = list_files(code, report) if code else {}
     # The package of the programs, and cloudpickle.
     packages = ("hvdchart/__init__.py", "hvdchart/calls/__init__.py")
@@ -50,14 +50,14 @@ def read_with_programs(
     ours |= {f"{PROGRAMS}/{file.name}": file for file in sorted(_IN_POD.glob("*.py"))}
     pickle = Path(cloudpickle.__file__).parent
     ours |= {f"{_FOLDER}/site/cloudpickle/{file.name}": file for file in pickle.glob("*.py")}
-    # Some installers put links in the place of a package's files.
+    # Some installers replace a package's files by links.
     files |= {name: file.resolve() for name, file in ours.items()}
     values = {**spec.values, "code": {"archive": pack_files(code or _IN_POD, files)}}
     return dataclasses.replace(spec, name=name or spec.name, values=values)
 
 
 def plan_calls(spec: Spec, idle: float) -> Plan:
-    """The plan of the run that takes the calls, and ends after `idle` seconds without one."""
+    """Plan the run that takes the calls; it ends after `idle` seconds without a call."""
     server = ("python3", f"{PROGRAMS}/call_server.py", f"{idle:g}")
     rank = ("python3", f"{PROGRAMS}/rank.py")
     return command_plan(make_plan(spec), (*server, LAUNCH, *rank), _RETRIES)

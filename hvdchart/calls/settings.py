@@ -1,4 +1,4 @@
-"""The settings of `launch` and `Caller`: what each may be, and the run that they describe."""
+"""The settings of `launch` and `Caller`: the type of each, and the run that they describe."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ _Result = TypeVar("_Result")
 
 
 def _kind(expected: str, *kinds: type) -> dict[str, Any]:
-    """What a setting may be besides None, and the words for it."""
+    """Return the type of a setting other than None, and a description of it."""
     return {"kinds": kinds, "expected": expected}
 
 
 @dataclass(frozen=True, kw_only=True)
 class RunSettings:
-    """The settings that a spec has otherwise; None and empty ones were not given."""
+    """The settings that a spec would otherwise contain; None and empty ones were not given."""
 
     workers: int | None = field(default=None, metadata=_kind("a whole number, such as 4", Integral))
     gpus: int | None = field(
@@ -58,14 +58,14 @@ class RunSettings:
     )
 
     def given(self) -> dict[str, Any]:
-        """Those of RunSettings that were given, by their names."""
+        """Return the settings that were given, by name."""
         pairs = ((each.name, getattr(self, each.name)) for each in dataclasses.fields(RunSettings))
         return {name: value for name, value in pairs if value not in (None, "", (), [], {})}
 
     def script_run(self, name: str) -> ScriptRun:
-        """The run, as if the settings were typed as options of `hvdchart run`.
+        """Return the run, as if the settings were typed as options of `hvdchart run`.
 
-        Raises SpecError for a setting of another kind than its own.
+        Raises SpecError for a setting of a wrong type.
         """
         given = self.given()
         check_kinds(given)
@@ -90,7 +90,7 @@ class RunSettings:
 
 @dataclass(frozen=True, kw_only=True)
 class Settings(RunSettings):
-    """What a Caller takes; `help(hvdchart.launch)` describes each setting."""
+    """The arguments of `Caller`; `help(hvdchart.launch)` describes each setting."""
 
     spec: str | Path | Spec | None = None
     code: str | Path | None = None
@@ -103,7 +103,7 @@ class Settings(RunSettings):
     output: TextIO | None = None
 
     def check(self) -> None:
-        """Raise SpecError for settings of the run beside a spec, and for others of a wrong kind."""
+        """Raise SpecError for run settings beside a spec, and for settings of a wrong type."""
         given = self.given()
         if self.spec is not None and given:
             where = "keys of the spec, or no spec="
@@ -117,7 +117,7 @@ class Settings(RunSettings):
 
 @dataclass(frozen=True)
 class Call(Settings):
-    """What `launch` takes."""
+    """The arguments of `launch`."""
 
     function: Callable[..., Any]
     args: Sequence[Any] = ()
@@ -128,7 +128,7 @@ class Call(Settings):
 
 
 def check_kinds(settings: Mapping[str, Any]) -> None:
-    """Raise SpecError for a setting of another kind than its own; None is one that is not given."""
+    """Raise SpecError for a setting of a wrong type; None is a setting that was not given."""
     for setting in dataclasses.fields(Call):
         value = settings.get(setting.name)
         if value is None or not setting.metadata:
@@ -141,10 +141,10 @@ def check_kinds(settings: Mapping[str, Any]) -> None:
 
 
 class Takes(Generic[_Arguments, _Made]):
-    """Lets a function take the arguments of a class, of which its last parameter gets an object.
+    """Lets a function take the fields of a class as arguments; its last parameter gets the object.
 
-    Type checkers, help() and notebooks show the arguments as if the function itself named them.
-    What it raises for its caller has no lines of hvdchart.
+    Type checkers, help() and notebooks show the arguments as if the function itself declared them.
+    The tracebacks of its exceptions leave out the lines of hvdchart.
     """
 
     def __init__(self, make: Callable[_Arguments, _Made]) -> None:
@@ -170,11 +170,11 @@ class Takes(Generic[_Arguments, _Made]):
                 try:
                     signature.bind(*args, **kwargs)
                 except TypeError as error:
-                    # In the words of Python, which would name the class.
+                    # Reword Python's message, which would name the class.
                     raise TypeError(f"{function.__qualname__}() {error}") from None
                 made = self._make(*args[len(before) :], **kwargs)
                 return function(*args[: len(before)], made)
 
-        # help() and notebooks read it.
+        # help() and notebooks read this attribute.
         call.__signature__ = signature  # type: ignore[attr-defined]
         return call

@@ -1,4 +1,4 @@
-"""Calls whose pods stay for the next call of this program: `launch`, and `close` for their end."""
+"""Calls that share pods until this program ends: `launch`, and `close` to remove the pods."""
 
 from __future__ import annotations
 
@@ -21,21 +21,21 @@ from hvdchart.project.script_run import ScriptRun
 
 @dataclass
 class _Pooled:
-    """A `Caller` that `launch` has made, and how many calls are made with it now."""
+    """A `Caller` made by `launch`, and the number of calls that use it now."""
 
     caller: Caller
     calls: int = 0
 
 
-# Those that `launch` has made, by their settings.
+# The callers made by `launch`, by their settings.
 _pool: dict[str, _Pooled] = {}
-# One caller is made at a time, and one for each key. Besides, CPython up to 3.11 fails when two
+# Callers are created one at a time, one for each key. CPython up to 3.11 also fails when two
 # threads parse programs at once, as planning does (python/cpython#106905).
 _making = threading.Lock()
 
 
 def _forget_lock() -> None:
-    """Make another lock: a thread that a fork does not have may have held the one before."""
+    """Create a new lock in a fork: a thread that the fork lacks may hold the old one."""
     global _making  # noqa: PLW0603
     _making = threading.Lock()
 
@@ -100,7 +100,7 @@ def close() -> None:
 
 @contextmanager
 def _borrow(arguments: Mapping[str, Any]) -> Iterator[Caller]:
-    """The caller of these settings during a call; another one takes the place of idle ones."""
+    """Return the caller of these settings for one call; it replaces idle callers of others."""
     key = _key(arguments)
     with _making:
         pooled = _pool.get(key)
@@ -116,7 +116,7 @@ def _borrow(arguments: Mapping[str, Any]) -> Iterator[Caller]:
     try:
         for each in idle.values():
             each.caller.output = arguments["output"]
-            # What cannot be removed now will be at the end of this program.
+            # If the removal fails now, the end of this program repeats it.
             with suppress(HvdchartError):
                 each.caller.close("this call has other settings")
         yield pooled.caller
@@ -126,12 +126,12 @@ def _borrow(arguments: Mapping[str, Any]) -> Iterator[Caller]:
 
 
 def _key(arguments: Mapping[str, Any]) -> str:
-    """The settings as one text, the same for each way to write them."""
+    """Return the settings as one text; equal settings give the same text."""
     defaults = {"workers": ScriptRun.workers, "gpus": ScriptRun.gpus}
     same = {}
     for name, value in arguments.items():
         if name == "output":
-            # Of each call: a file of an earlier one may be closed.
+            # The output is chosen for each call: the file of an earlier call may be closed.
             continue
         given = defaults.get(name) if value is None else value
         if isinstance(given, Mapping):

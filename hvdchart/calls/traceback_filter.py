@@ -1,4 +1,4 @@
-"""The traceback of what a call raises, without hvdchart's own lines."""
+"""Remove hvdchart's own lines from the traceback of a failed call."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from hvdchart.errors import HvdchartError
 
 
 class _CallersLines(ContextDecorator, AbstractContextManager[None]):
-    """Takes hvdchart's own lines from the traceback of what a call raises.
+    """Removes hvdchart's own lines from the traceback of a failed call.
 
-    That is an error for the user, or an exception of the function, whose own lines are in its
-    cause. A defect keeps all of its lines.
+    This applies to errors for the user, and to exceptions of the function, whose own lines are in
+    the cause. The traceback of a defect keeps all lines.
     """
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
@@ -20,11 +20,12 @@ class _CallersLines(ContextDecorator, AbstractContextManager[None]):
         if not (is_of_function or isinstance(error, HvdchartError)):
             return
         if error is not None and not is_of_function:
-            # Its text names the cause, whose own lines are those of libraries.
+            # Its text names the cause. The cause's own lines are those of libraries.
             error.__cause__ = None
             error.__suppress_context__ = True
         while error is not None:
-            # From Python 3.11 on, no line of the function with this block is added again.
+            # From Python 3.11 on, Python does not add a line of the function that contains this
+            # block.
             error.__traceback__ = None
             error = error.__context__ if error.__cause__ is None else error.__cause__
 

@@ -24,7 +24,8 @@ from hvdchart.cli.terminal import replace_what_stdout_lacks, say, show
 from hvdchart.cli.usage import Command
 from hvdchart.errors import FileError, HvdchartError
 
-# Each is the function of that name in the module of that name, in the order of `hvdchart --help`.
+# Each command is the function of this name in the module of this name, in the order of `hvdchart
+# --help`.
 _COMMANDS = {
     "Train": ("run", "dev", "deploy", "undeploy", "stop", "restart", "scale", "wait"),
     "Watch": ("list", "status", "watch", "logs", "events", "top", "tensorboard", "timeline"),
@@ -32,7 +33,7 @@ _COMMANDS = {
     "Write a spec": ("init", "plan", "render", "discover", "migrate"),
     "Prepare and measure": ("doctor", "build", "image", "bench"),
 }
-# What Helm, kubectl, Docker, schedulers and version 0.1.0 call a command.
+# The names that Helm, kubectl, Docker, schedulers and version 0.1.0 use for a command.
 _OTHER_NAMES = {
     "cancel": "stop",
     "delete": "undeploy",
@@ -44,9 +45,9 @@ _OTHER_NAMES = {
     "tune": "bench",
     "uninstall": "undeploy",
 }
-# Python has functions of these names: the modules append an underscore to theirs.
+# Python has functions of these names: the modules append an underscore to their names.
 _TAKEN = ("list", "exec")
-# How a write to a full disk, or to /dev/full, fails.
+# The errors of a write to a full disk, or to /dev/full.
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
@@ -65,7 +66,7 @@ class _Grouped(TyperGroup):
         for heading, own in _COMMANDS.items():
             rows = []
             for name in own:
-                # Indented to one width, so that all groups are one table.
+                # All groups have the same indent, so that they form one table.
                 row = (
                     f"{name:<{max(map(len, names))}}",
                     (self.commands[name].short_help or "").rstrip("."),
@@ -106,9 +107,9 @@ def _root(
 
 
 def _add(group: typer.Typer, name: str, function: Callable[..., None]) -> None:
-    """Add a command; its examples and exit codes are the end of its docstring, as they stand."""
+    """Add a command; append its examples and exit codes to its help text unchanged."""
     text, mark, examples = cleandoc(function.__doc__ or "").partition("\nExample")
-    # Whole: Typer cuts it after 45 characters.
+    # Without an explicit short help, Typer cuts it after 45 characters.
     first = re.split(r"(?<=\.)\s|:\s", text, maxsplit=1)[0].rstrip(".") + "."
     end = f"\b{mark}{examples}"
     group.command(name, cls=Command, help=text, short_help=first, epilog=end)(function)
@@ -138,7 +139,8 @@ def main() -> None:
     """
     replace_what_stdout_lacks()
     try:
-        # Also where Python was started with -m: completion is for the command of this name.
+        # The name is set also where Python was started with -m: shell completion works for this
+        # name only.
         command()(prog_name="hvdchart")
     except HvdchartError as error:
         say(str(error))
@@ -146,7 +148,7 @@ def main() -> None:
     except OSError as error:
         if error.errno not in _FULL:
             raise
-        # What was not written would be written again at the end, and end in a traceback.
+        # Otherwise Python writes the buffered output again at exit, and prints a traceback.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         say(f"cannot write the output: {error.strerror}")
         sys.exit(FileError.exit_code)

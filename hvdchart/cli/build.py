@@ -78,7 +78,7 @@ def build(
         try:
             once()
         except HvdchartError as error:
-            # The next save may mend it.
+            # The next save may fix the error.
             say(f"{error}; waiting for the next change")
 
 
@@ -93,14 +93,14 @@ def with_own_image(
     load_with: str,
     provided: "Collection[str]" = (),
 ) -> "Plan":
-    """The plan with the image of a project, which is built and brought to the cluster.
+    """Return the plan with the project's image, after it is built and delivered to the cluster.
 
-    The project is the first spec's folder. It is built if it has a Dockerfile and the plan's image
-    neither a tag nor a digest; else the plan is returned as it is. With `is_preview` nothing is
-    built, nor for a tag that is `provided` already. `pushes` says whether the image leaves this
-    machine, and `load_with` is the command that loads it instead of a push. Raises ImageError when
-    the image has no name, and when building or delivering it fails, and FileError when a file of
-    the folder cannot be read.
+    The project is the folder of the first spec. Its image is built if the folder has a Dockerfile,
+    and the plan's image has neither a tag nor a digest. Otherwise the plan is returned unchanged.
+    With `is_preview`, or for a tag that is `provided` already, nothing is built. `pushes` says
+    whether the image leaves this machine. `load_with` is the command that loads it instead of a
+    push. Raises ImageError when the image has no name, and when building or delivering it fails,
+    and FileError when a file of the folder cannot be read.
     """
     from dataclasses import replace
 
@@ -112,7 +112,7 @@ def with_own_image(
 
     image: Any = make_values(plan).get("image") or {}
     if not isinstance(image, dict):
-        # Refused with the other values.
+        # The check of the values refuses it.
         return plan
     folder = specs[0].parent
     is_fixed = bool(image.get("tag") or image.get("digest"))

@@ -66,7 +66,7 @@ def deploy(
     chosen = options.chosen_settings(settings, fails_on_nan=fail_on_nan)
     paths, plan = planning.plan_project(specs, chosen, code, values)
     planning.print_warnings(plan)
-    # What the chart refuses is reported before the cluster is asked.
+    # Report values that the chart refuses before connecting to the cluster.
     checked = checked_values(plan)
     cluster, helm = install.connect()
     present = find_run_of_name(cluster, plan.spec.name, helm)

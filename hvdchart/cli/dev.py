@@ -27,11 +27,12 @@ if TYPE_CHECKING:
     from hvdchart.run.state.view import RunView
     from hvdchart.spec.yaml_tree import Plain
 
-# A run of `dev` is not repeated after a failure, and the workers wait for the next change.
+# `dev` does not retry a failed run, and the workers wait for the next change.
 _VALUES = {"cleanup": "Never", "master": {"backoffLimit": 0}}
-# Each version of the code begins anew: a checkpoint of the last one would leave nothing to train.
+# Each version of the code starts without a checkpoint: the checkpoint of the previous version could
+# leave no steps to train.
 _ANEW = 'train.env.OUTPUT_PER_RUN="1"'
-# How many revisions Helm keeps: it reads all of them several times at each save.
+# The number of revisions that Helm keeps: it reads all of them several times at each save.
 _REVISIONS = 2
 
 
@@ -122,7 +123,7 @@ def _watched(
     named: "Sequence[str]",
     code: Path | None,
 ) -> _Watched:
-    """What a command line names. Raises BadParameter and FileError for what cannot be watched."""
+    """Return the code to watch. Raises BadParameter and FileError if it cannot be watched."""
     paths = [script.path] if script else planning.spec_files(list(map(Path, named)), code)
     if code is None:
         first = next((path for path in paths if path != Path("-")), None)
@@ -158,20 +159,20 @@ class _Planner:
         self._script = script
         self._settings = settings
         self._build = build
-        # The tags of the images that were built.
+        # The tags of the images built so far.
         self._provided: set[str] = set()
-        # A line that comes at each save is said once.
+        # The remarks printed so far: one that repeats at each save is printed once.
         self._report = cache(note)
-        # The files of the last version that were no Python of this machine.
+        # The files of the last version that this machine's Python cannot parse.
         self._broken: Mapping[str, str] | None = None
 
     def plan(self, version: "Mapping[str, Plain]") -> "Plan":
-        """The plan of a version. Raises FileError for a file that was Python before."""
+        """Return the plan of a version. Raises FileError for a file that was Python before."""
         planned = self._plan(version)
         broken = planned.framework.broken
         for file, problem in broken.items():
             if self._broken is not None and file not in self._broken:
-                # Without what it imports, the plan would be another one.
+                # Without the imports of such a file, the plan would differ.
                 raise FileError(problem)
         self._broken = broken
         made = self._build(planned, self._watched.paths, provided=self._provided)
@@ -193,7 +194,8 @@ class _Planner:
 class _Runs:
     """The release of one call of `dev`, from its first run to its end.
 
-    `code` is how its user calls the code. With `force`, it is installed where it cannot start now.
+    `code` is how its user names the code. With `force`, the release is installed even if it cannot
+    start now.
     """
 
     def __init__(
@@ -216,18 +218,18 @@ class _Runs:
         self._log = _Log(cluster)
         self._name = ""
         self._session: Session | None = None
-        # The other values than the code of the last upgrade that Kubernetes has validated.
+        # The values except the code of the last upgrade that Kubernetes validated.
         self._validated: Mapping[str, Plain] | None = None
 
     def run(self, version: "Mapping[str, Plain]") -> None:
-        """Run a version of the code, or say why not and wait for the next one.
+        """Run a version of the code, or print why this fails and wait for the next version.
 
         Raises HvdchartError when the first version cannot be run.
         """
         is_first = not self._session
         try:
             plan = self._make_plan(version)
-            # A launcher whose run is replaced complains about that.
+            # The launcher of a replaced run prints errors about the replacement.
             self._log.mute(self._log.printed)
             if not is_first:
                 say(f"{self._code} saved: run {self._begun + 1}")
@@ -261,7 +263,8 @@ class _Runs:
         self._session.upgrade(
             values,
             create_namespace=self._create_namespace,
-            # Other code makes objects of the same fields, and looking at those takes a while.
+            # A change of the code changes no fields of the objects, and their validation takes a
+            # while.
             is_validated=others != self._validated,
         )
         self._validated = others
@@ -290,18 +293,18 @@ class _Log:
         self._name = ""
         self._wanted = threading.Event()
         self.printed: set[str] = set()
-        # The pods whose lines are not printed any more: their run is replaced, or removed.
+        # The pods whose lines are no longer printed: their run is replaced or removed.
         self._muted: frozenset[str] = frozenset()
         self._reported = ""
         threading.Thread(target=self._print, name="log", daemon=True).start()
 
     def show(self, name: str) -> None:
-        """Print the release's newest run; while an earlier one is printed, go on with this one."""
+        """Print the release's newest run; after an earlier run, continue with this one."""
         self._name = name
         self._wanted.set()
 
     def mute(self, pods: set[str]) -> None:
-        """Print no further line of these pods, and again those of pods that were muted before."""
+        """Stop printing the lines of these pods, and print those of other muted pods again."""
         self._muted = frozenset(pods)
 
     def _print(self) -> None:
@@ -328,7 +331,7 @@ class _Log:
         say(f"run {current.state}{progress}{reason}")
 
     def _look(self, run: "RunView") -> None:
-        """Say once that somebody has stopped a run: its log does not end, as that of others."""
+        """Print once that somebody stopped a run: the log of such a run does not end."""
         current = run.status
         if current.state == "suspended" and current.job not in (self._reported, ""):
             self._reported = current.job
@@ -339,7 +342,7 @@ class _Log:
 
         earlier = frozenset(self.printed)
         for line in follow(self._cluster, self._name, component="master", seen=self._look):
-            # The pods of the runs before are deleted a moment later.
+            # The pods of previous runs are deleted a moment later.
             if line.pod not in earlier | self._muted:
                 self.printed.add(line.pod)
                 yield line

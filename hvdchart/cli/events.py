@@ -36,7 +36,8 @@ def events(
         is_empty = False
         show(line)
     if is_empty:
-        # Kubernetes may have deleted the events of a run, but none are left of a misspelt one.
+        # Kubernetes may have deleted the events of the run. Raise NoRunError if there is no such
+        # run.
         present_run(cluster, name)
         note(
             f"no events about {name} in namespace {cluster.namespace}; Kubernetes deletes events "

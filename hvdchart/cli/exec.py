@@ -39,7 +39,7 @@ def run_in_pod(
     command: list[str] | None,
     context: str | None,
 ) -> None:
-    """Run a command in the pod that a person means, and exit with its code.
+    """Run a command in the pod that the user names, and exit with its code.
 
     `target` is a rank's number, worker-N, master or a pod's name; without a command, a shell runs.
     Raises ClusterError while the pod does not run.

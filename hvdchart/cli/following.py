@@ -1,4 +1,4 @@
-"""Installs a run, and follows it until it ends, for the commands that start one."""
+"""Install a run, and follow it until it ends, for the commands that start one."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ def install_and_follow(
     detach: bool,
     wait: bool,
 ) -> None:
-    """Install or upgrade a run, and follow it; `before` is the one so far, if it was read.
+    """Install or upgrade a run, and follow it; `before` is the previous run, if it was read.
 
-    With `wait`, phases and progress are printed instead of logs. With `detach`, returns when Helm
-    has changed the release. A run that has ended and that nothing has changed is not followed: its
-    state is printed. Raises the errors of Helm and the cluster, and RunFailedError for such a run
-    that failed, and when the one that is followed fails or is replaced.
+    With `wait`, print phases and progress instead of logs. With `detach`, return when Helm has
+    changed the release. A run that has ended, and that the upgrade does not change, is not
+    followed: print its state. Raises the errors of Helm and the cluster. Raises RunFailedError if
+    such a run has failed, and when the followed run fails or is replaced.
     """
     from hvdchart.quantity import pluralize
     from hvdchart.run.change.control import remove_failed_install
@@ -56,14 +56,14 @@ def install_and_follow(
         )
         raise
     except (HelmError, ClusterError):
-        # The error of Helm is the one to report.
+        # Report Helm's error.
         with suppress(HelmError, ClusterError):
             if not earlier.job and remove_failed_install(cluster, name, helm):
                 note(f"what Helm had created of release {name} is removed again")
         raise
     run = newest_run(cluster, name)
     current = run.status
-    # The run that was replaced may be someone else's.
+    # The previous run may belong to another user.
     if current.job == earlier.job and earlier.over:
         note(*status_report(current, cluster.namespace))
         say(f"nothing has changed since the run ended; to run it again: hvdchart restart {where}")
@@ -87,7 +87,7 @@ def install_and_follow(
 
 
 def find_run_of_name(cluster: Cluster, name: str, helm: Helm) -> RunView:
-    """The release's newest run so far.
+    """Return the newest run of the release.
 
     Raises ClusterError when the name is that of another chart's release.
     """
@@ -105,9 +105,9 @@ def find_run_of_name(cluster: Cluster, name: str, helm: Helm) -> RunView:
 
 
 def _follow(cluster: Cluster, run: RunView, *, has_logs: bool) -> None:
-    """Print logs, or else phases with progress, until the run is over, and how it ended.
+    """Print logs, or else phases with progress, until the run is over; then print how it ended.
 
-    Raises RunFailedError when it fails, or when another run takes its place.
+    Raises RunFailedError when it fails, or when another run replaces it.
     """
     from hvdchart.run.follow.changes import wait_for_end
     from hvdchart.run.follow.lines import readable_lines
@@ -126,7 +126,7 @@ def _follow(cluster: Cluster, run: RunView, *, has_logs: bool) -> None:
             wait_for_end(cluster, name, seen=seen)
         job = current.job
         current = newest_run(cluster, name).status
-        # A Job that has ended may have been deleted.
+        # A Job that has ended may be deleted already.
         if current.job not in (job, ""):
             raise RunFailedError(
                 f"run {name} was replaced before it ended: the run that took its place is "
@@ -139,7 +139,7 @@ def _follow(cluster: Cluster, run: RunView, *, has_logs: bool) -> None:
 
 
 def _phase_printer(*, has_progress: bool) -> Callable[[RunView], None]:
-    """Prints each phase of a run; with `has_progress` also each step, as the log has it."""
+    """Return a function that prints each phase; with `has_progress` also each step of the log."""
     from hvdchart.run.state.phases import DONE, TRAINING, Phase
 
     began = time.monotonic()

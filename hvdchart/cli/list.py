@@ -49,7 +49,8 @@ def list_(
             if run.lacks_master:
                 say(f"{run.name}: its workers have no master: {removal(run, place)} removes them")
     else:
-        # Only where nothing was found: who may list runs may not always read the namespace.
+        # Check this only if no run was found: a user who may list runs may lack the right to read
+        # the namespace.
         if not all_namespaces and cluster.namespace_object() == {}:
             raise ClusterError(f"there is no namespace {cluster.namespace}")
         where = "in any namespace" if all_namespaces else f"in namespace {cluster.namespace}"

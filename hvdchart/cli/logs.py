@@ -55,7 +55,7 @@ def logs(
     Exit codes: 0 all lines were printed; 7 there is no such run, or the cluster cannot be used;
     130 interrupted.
     """
-    # First, because it needs none of these modules.
+    # Check the options first: the modules below are not needed for that.
     seconds = parse_duration(since)
     from hvdchart.run.follow.lines import readable_lines
     from hvdchart.run.follow.logs import LogLine, follow, read_logged_lines
@@ -70,7 +70,7 @@ def logs(
         last = len(list(pods_of_ranks(described, {}))) - 1
         if rank > last:
             raise ClusterError(f"the run has no rank {rank}: name one from 0 to {last}")
-    # Without a Job, which has a time to live, the run is over.
+    # The Job has a time to live: without a Job, the run is over.
     read = follow if run.job and is_followed else read_logged_lines
     # The master's log has the output of all ranks.
     component = "master" if master or rank is not None else ""

@@ -15,7 +15,8 @@ if TYPE_CHECKING:
     from hvdchart.run.helm import Helm
     from hvdchart.run.kube.cluster import Cluster
 
-# That of resources.json, which a broken installation lacks: it must not break --help.
+# The value of resources.json. It is repeated because --help must work in a broken installation,
+# too.
 MOST_WORKERS = 10_000
 # A label of DNS.
 _NAMESPACE = r"(?=.{1,63}\Z)[a-z0-9]([-a-z0-9]*[a-z0-9])?"
@@ -65,7 +66,7 @@ Output = Annotated[
 
 
 def check_namespace(namespace: str | None) -> str | None:
-    """The value of --namespace. Raises typer.BadParameter where no namespace has such a name."""
+    """Return the value of --namespace. Raises typer.BadParameter for an invalid name."""
     if namespace and not re.fullmatch(_NAMESPACE, namespace):
         raise typer.BadParameter(
             f"got {namespace!r}; expected a name of a-z, 0-9 and -, which begins and ends with a "
@@ -100,7 +101,7 @@ Model = Annotated[
 
 
 def _complete_name(context: typer.Context, incomplete: str) -> list[str]:
-    """The names of the runs that the Tab key offers; none where the cluster cannot be asked."""
+    """Return the names of the runs for Tab completion; none where the cluster cannot be reached."""
     from hvdchart.errors import HvdchartError
     from hvdchart.run.kube.runs import newest_runs
 
@@ -194,7 +195,7 @@ def connect(context: str | None, namespace: str | None = None) -> Cluster:
 def connect_with_helm(
     context: str | None, namespace: str | None, program: str
 ) -> tuple[Cluster, Helm]:
-    """The cluster, and Helm, whose program is looked for first.
+    """Return the cluster and Helm; look for Helm's program first.
 
     Raises HelmError without the program, and ClusterError when the cluster cannot be used.
     """
@@ -222,7 +223,7 @@ class InstallOptions:
 
 @dataclass(frozen=True)
 class FollowOptions:
-    """What a command that installs a run shows of it. Raises BadParameter for two answers."""
+    """The options to follow the installed run. Raises BadParameter for conflicting options."""
 
     detach: Detach = False
     wait: Wait = False
@@ -238,9 +239,9 @@ class FollowOptions:
 def connect_to_run(
     name: str | None, context: str | None, namespace: str | None
 ) -> tuple[Cluster, str]:
-    """The cluster, and the name of the run: the one that was given, or else the only one there is.
+    """Return the cluster, and the name of the run: the given one, or else the only one there is.
 
-    Raises ClusterError where the cluster cannot be used, or has none or several that may be meant.
+    Raises ClusterError where the cluster cannot be used, or has no run or several candidates.
     """
     from hvdchart.run.kube.runs import only_run
 
@@ -273,7 +274,7 @@ def parse_numbers(option: str, text: str) -> tuple[int, ...]:
 
 
 def chosen_settings(settings: list[str] | None, *, fails_on_nan: bool) -> list[str]:
-    """The settings of --set, after those that options of their own make."""
+    """Return the settings of --set, after the settings of other options."""
     from hvdchart.spec.run_options import FAIL_ON_NAN
 
     own = [f"{FAIL_ON_NAN}=true"] if fails_on_nan else []

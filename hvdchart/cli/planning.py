@@ -1,4 +1,4 @@
-"""From the files that a command names to a plan, and what is said about it."""
+"""Make a plan from the files that a command names, and report remarks about it."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Script:
     def of_words(
         cls, words: Sequence[str], given: ScriptOptions, code: Path | None
     ) -> Script | None:
-        """The script that a command names in the place of a spec; None where it names none.
+        """Return the script that a command names instead of a spec; None if it names none.
 
         Raises typer.BadParameter for options of a script without one.
         """
@@ -47,7 +47,7 @@ class Script:
         return None
 
     def command(self) -> list[str]:
-        """The ranks' command. Raises FileError for a script that cannot be run."""
+        """Return the ranks' command. Raises FileError for a script that cannot be run."""
         from hvdchart.project.script_run import script_command
 
         return script_command(self.path, self.code, list(map(str, self.arguments)))
@@ -60,10 +60,10 @@ class Script:
         *,
         is_marked: bool = False,
     ) -> ScriptPlan:
-        """The plan of the script, with warnings about its files; `report` gets the remarks.
+        """Return the plan of the script, with warnings about its files; `report` gets the remarks.
 
-        The code is in `values`, or else read. With `is_marked`, messages about the run have the
-        words of `hvdchart run`. Raises FileError, SpecError and typer.BadParameter.
+        The code is in `values`, or is read from files. With `is_marked`, messages about the run
+        name options of `hvdchart run`. Raises FileError, SpecError and typer.BadParameter.
         """
         from hvdchart.code.archive import pack_code
         from hvdchart.project.script_run import ScriptRun, plan_script, script_name
@@ -80,10 +80,10 @@ class Script:
 
 
 def read_values(files: list[Path] | None, code: Path | None) -> Mapping[str, Plain] | None:
-    """The chart's values in the files of --values, and those of --code, merged in order.
+    """Merge the chart's values in the files of --values with those of --code, in order.
 
-    None if there are none. Raises FileError for what cannot be read, SpecError for what is not
-    YAML, and typer.BadParameter for a file that is not a map.
+    Returns None if there are none. Raises FileError for a file that cannot be read, SpecError for a
+    file that is not YAML, and typer.BadParameter for a file that is not a map.
     """
     from hvdchart.spec.load import load_tree
     from hvdchart.values.merge import merge_values
@@ -106,7 +106,7 @@ def read_values(files: list[Path] | None, code: Path | None) -> Mapping[str, Pla
 def tell_left_behind(
     code: Path, packed: Mapping[str, Plain], report: Callable[[str], object] = note
 ) -> None:
-    """Warn of what a script that --code names uses of its folder; `packed` is the chart's value."""
+    """Warn of files beside a script of --code that it uses; `packed` is the chart's value."""
     from hvdchart.plan.user_code import used_modules
     from hvdchart.project.script_run import left_behind
 
@@ -117,10 +117,10 @@ def tell_left_behind(
 
 
 def spec_files(specs: list[Path] | None, code: Path | None = None) -> list[Path]:
-    """The spec files in order.
+    """Return the spec files in order.
 
-    A folder stands for the spec in it. Without any of them, the spec is that of the folder that
-    --code names or is in; empty without --code, too.
+    A folder stands for the spec in it. Without any spec, return the spec of the folder that --code
+    names, or of the folder with the file that --code names; without --code, return none.
     """
     named = specs or []
     if not named and code is not None:
@@ -134,10 +134,10 @@ def plan_specs(
     values: Mapping[str, Plain] | None = None,
     code: Path | None = None,
 ) -> tuple[list[Path], Plan]:
-    """The spec files in order, and the plan of what they, the settings and `values` merge to.
+    """Return the spec files in order, and the plan of the merged specs, settings and `values`.
 
-    Raises FileError and SpecError, and typer.BadParameter when no spec is named, and for the words
-    of a command among the specs.
+    Raises FileError and SpecError. Raises typer.BadParameter when no spec is named, and for the
+    words of a command among the specs.
     """
     from hvdchart.plan.planner import plan_tree
     from hvdchart.spec.load import load_specs
@@ -157,7 +157,7 @@ def plan_specs(
 
 
 def _tell_missing_code(path: Path, plan: Plan) -> None:
-    """Warn of a script of the command that lies beside the spec, where no code is handed out."""
+    """Warn of the command's script beside the spec if no code is distributed."""
     if plan.spec.values.get("code"):
         return
     folder = path.parent
@@ -170,7 +170,7 @@ def _tell_missing_code(path: Path, plan: Plan) -> None:
 
 
 def check_has_spec(path: Path, command: str = "run") -> None:
-    """Raise FileError, with the `command` for a script, where its folder lacks the spec `path`."""
+    """Raise FileError if the folder lacks the spec `path`; suggest `command` if it has a script."""
     scripts = {file.name for file in path.parent.glob("*.py")}
     if path.name == SPEC_NAME and scripts and not path.exists():
         usual = [name for name in ("train.py", "main.py") if name in scripts]
@@ -181,14 +181,14 @@ def check_has_spec(path: Path, command: str = "run") -> None:
 
 
 def is_script(named: Sequence[Path]) -> bool:
-    """Whether a command names a script in the place of a spec; also one that `run` refuses."""
+    """Whether a command names a script in the place of a spec, even one that `run` refuses."""
     return bool(named) and named[0].suffix in (".py", ".ipynb", ".sh")
 
 
 def refuse_script(specs: list[Path] | None) -> None:
-    """Raise typer.BadParameter for a script where a command takes a spec alone.
+    """Raise typer.BadParameter for a script if the command accepts a spec only.
 
-    Raises FileError for a script that `hvdchart run` would not take either.
+    Raises FileError for a script that `hvdchart run` refuses, too.
     """
     if specs and is_script(specs):
         from hvdchart.project.script_run import script_command
@@ -205,10 +205,10 @@ def plan_project(
     code: Path | None,
     values: list[Path] | None = None,
 ) -> tuple[list[Path], Plan]:
-    """As `plan_specs`, with the files of --values and the code.
+    """Make a plan as `plan_specs` does, with the files of --values and the code.
 
-    The code is that of --code, or of the first folder among the specs; without either, there is
-    none.
+    The code is that of --code, or that of the first folder among the specs. Without either, there
+    is no code.
     """
     if code is None:
         code = next((path for path in specs or () if path.is_dir()), None)

@@ -63,7 +63,7 @@ def run(
         say(f"{save_spec} written: hvdchart deploy {save_spec} --code {code or script}")
     cluster, helm = install.connect()
     if not given.name:
-        # Many scripts have the same name, and the present run may be of somebody else's.
+        # Many scripts have the same name, and the existing run may belong to another user.
         current = newest_run(cluster, plan.spec.name).status
         if current.is_active:
             raise ClusterError(

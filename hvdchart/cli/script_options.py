@@ -1,4 +1,4 @@
-"""The options of a script, which each command that takes one has."""
+"""The options of a script, for each command that takes a script."""
 
 import dataclasses
 import os
@@ -23,7 +23,7 @@ Named = Annotated[
 
 @dataclass(frozen=True)
 class ScriptOptions:
-    """What the options of a script say; None: it was not given."""
+    """The values of a script's options; None: the option was not given."""
 
     workers: Annotated[
         int | None,
@@ -94,7 +94,7 @@ class ScriptOptions:
         return {name: value for name, value in pairs if value not in (None, "", [])}
 
     def refuse(self) -> None:
-        """Raise typer.BadParameter for an option that was typed although there is no script."""
+        """Raise typer.BadParameter for such an option if there is no script."""
         from hvdchart.spec.run_options import OPTIONS
 
         given = self.given()

@@ -6,7 +6,7 @@ from hvdchart.cli.options import Context, Format, MaybeName, Namespace, connect_
 from hvdchart.cli.terminal import print_document, show
 from hvdchart.errors import NoRunError, RunFailedError
 
-# How much of a failed master's log `status` prints.
+# The number of lines of a failed master's log that `status` prints.
 _LAST_LINES = 25
 
 

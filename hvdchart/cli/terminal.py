@@ -1,9 +1,9 @@
-"""What several subcommands print: lines, remarks, documents, logs, and how a run ended.
+"""The output of subcommands: lines, remarks, documents, logs, and the result of a run.
 
-Commands print through this module alone, because what a cluster, a file or a program says may have
-characters that control a terminal, or line ends that forge a line of hvdchart's own. Three modules
-that cannot import a command's write on their own: run/helm_process.py one fixed line, interrupts.py
-the error of a program that a signal ends, and calls/caller.py the output of a call.
+Commands print through this module only. Text from a cluster, a file or a program may contain
+characters that control a terminal, or line ends that imitate a line of hvdchart. Three modules that
+cannot import this one print by themselves: run/helm_process.py one fixed line, interrupts.py the
+error of a program that a signal ends, and calls/caller.py the output of a call.
 """
 
 from __future__ import annotations
@@ -28,27 +28,28 @@ if TYPE_CHECKING:
     from hvdchart.run.follow.logs import LogLine
     from hvdchart.run.state.status import Status
 
-# Columns of a table, or of a document, that no terminal shows: no line is wrapped.
+# The width of tables and documents that no terminal shows: no line is wrapped.
 _UNLIMITED = 10_000
 _COLOURS = ("cyan", "green", "yellow", "magenta", "blue", "bright_red")
 
 
 def replace_what_stdout_lacks() -> None:
-    """Let characters that the encoding of standard output lacks become question marks.
+    """Replace characters that the encoding of standard output lacks by question marks.
 
-    As in the locale C, or where PYTHONIOENCODING is set: they would end a command otherwise.
+    The locale C has such an encoding, and PYTHONIOENCODING may set one. Without the replacement,
+    these characters would end a command.
     """
     if isinstance(sys.stdout, TextIOWrapper):
         sys.stdout.reconfigure(errors="replace")
 
 
 def show(*lines: str) -> None:
-    """Print lines to standard output; each stays one line, whatever is in it."""
+    """Print lines to standard output; print each as one line, whatever characters it contains."""
     _write(sys.stdout, "".join(f"{printable(line, keeps=chr(9))}\n" for line in lines))
 
 
 def note(*lines: str) -> None:
-    """Print lines to standard error, as `show` does; a failure to do so changes nothing else."""
+    """Print lines to standard error, as `show` does; ignore a failure to write."""
     with suppress(OSError):
         _write(sys.stderr, "".join(f"{printable(line, keeps=chr(9))}\n" for line in lines))
 
@@ -59,21 +60,21 @@ def say(text: str) -> None:
 
 
 def write_document(text: str) -> None:
-    """Print a text to standard output as it is: a document that other programs read, in UTF-8."""
+    """Print a text to standard output unchanged, in UTF-8: other programs read this document."""
     if isinstance(sys.stdout, TextIOWrapper):
         sys.stdout.reconfigure(encoding="utf-8")
     _write(sys.stdout, text)
 
 
 def print_document(document: object, output: str) -> None:
-    """Print a document to standard output as json or yaml; several ones are a stream of yaml."""
+    """Print a document as json or yaml to standard output; print several as a stream of yaml."""
     import json
 
     text = json.dumps(document, indent=2)
     if output == "yaml":
         import yaml
 
-        # Through JSON, so that nothing that occurs twice is written as an alias.
+        # Converting through JSON removes shared objects, which YAML would write as aliases.
         plain = json.loads(text)
         dumped = yaml.safe_dump(plain, sort_keys=False, allow_unicode=True, width=_UNLIMITED)
         text = f"---\n{dumped}"
@@ -94,7 +95,7 @@ def write_output(output: Path | None, text: str) -> None:
 
 
 def console(*, stderr: bool = False) -> Console:
-    """Where to print tables: as wide as the terminal, and without wrapping in a pipe or file."""
+    """Return the console for tables: as wide as the terminal; no wrapping in a pipe or file."""
     from rich.console import Console
 
     made = Console(stderr=stderr)
@@ -102,9 +103,9 @@ def console(*, stderr: bool = False) -> Console:
 
 
 def print_log(lines: Iterable[LogLine]) -> None:
-    """Print each line of the pods' output as soon as it comes, with its pod where it has one.
+    """Print each line of the pods' output as soon as it comes, with its pod if there is one.
 
-    At a terminal, each pod has a colour of its own, unless NO_COLOR is set: https://no-color.org
+    At a terminal, each pod has its own colour, unless NO_COLOR is set: https://no-color.org
     """
     colours: dict[str, str] = {}
     coloured = sys.stdout.isatty() and not os.environ.get("NO_COLOR")
@@ -120,7 +121,7 @@ def print_log(lines: Iterable[LogLine]) -> None:
 
 
 def raise_unless_finished(status: Status) -> None:
-    """Raise RunFailedError for a run that did not finish; a suspended one may still."""
+    """Raise RunFailedError for a run that did not finish; a suspended run may still finish."""
     if status.state not in ("finished", "suspended"):
         raise RunFailedError(f"run {status.name} {status.state}: {one_line(status.reason, 4096)}")
 

@@ -41,14 +41,14 @@ def undeploy(
         try:
             check_is_run(cluster, name, helm)
             if keep_data:
-                # Nothing but Helm deletes claims: where it knows no release, they stay.
+                # Only Helm deletes claims: if Helm does not know the release, the claims stay.
                 with suppress(NoRunError):
                     kept = keep_claims(cluster, name, helm)
             removed = remove(cluster, name, helm)
         except NoRunError as error:
             if len(names) == 1:
                 raise
-            # A misspelt name keeps no other run.
+            # Continue with the other runs after a misspelt name.
             say(str(error))
             problem = ClusterError("not all runs were uninstalled")
             continue

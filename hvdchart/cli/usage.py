@@ -1,4 +1,4 @@
-"""What the answer to a wrong command line says besides: what was likely meant, and what to type."""
+"""Add hints to the error of a wrong command line: the likely meaning, and what to type."""
 
 import re
 import shlex
@@ -11,12 +11,13 @@ from typing import Any
 import typer
 from typer.core import TyperCommand
 
-# Typer brings its own copy of Click, or uses the one of the environment.
+# Typer has its own copy of Click, or uses the one of the environment.
 _UsageError: Any = typer.BadParameter.__base__
-# From which ratio on two names differ by a slip. Below, they have some letters in common.
+# The smallest ratio at which two names differ by a typing error. With a lower ratio, they only
+# share some letters.
 _ALIKE = 0.75
-# By the name of the last argument, which takes the words of another program: what these are, and
-# how many words come before them.
+# By the name of the last argument, which takes the words of another program: a description of these
+# words, and the number of words before them.
 _FOREIGN = {
     "arguments": ("Arguments of the script", 1),
     "named": ("Arguments of the script", 1),
@@ -26,8 +27,8 @@ _FOREIGN = {
 _OF_RUNS = ("name", "names")
 
 _GIVEN = "leave it out: each rank gets the address and its number as variables"
-# Options of what starts scripts elsewhere, for commands that take a script: what to write instead.
-# torchrun and others also take `_` for `-`.
+# Options of programs that start scripts elsewhere, for commands that take a script: what to write
+# instead. torchrun and others also accept `_` for `-`.
 _OF_OTHERS = {
     "--nnodes": "write --workers",
     "--num-nodes": "write --workers",
@@ -58,12 +59,12 @@ _OF_OTHERS = {
 class Command(TyperCommand):
     """A command whose errors say what to type instead.
 
-    They say where the words of a script, or of a command in a pod, go, which numbers an option
-    takes, and what shows the names of runs.
+    The errors name the place for the words of a script or of a command in a pod, the numbers that
+    an option accepts, and the command that lists the names of runs.
     """
 
     def collect_usage_pieces(self, ctx: Any) -> list[str]:
-        """The parts of the line of usage, without the braces that newer versions of Typer write."""
+        """Return the parts of the usage line without the braces of newer versions of Typer."""
         return [piece.strip("{}") for piece in super().collect_usage_pieces(ctx)]
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
@@ -73,26 +74,26 @@ class Command(TyperCommand):
         try:
             return super().parse_args(ctx, list(args))
         except _UsageError as error:
-            # Of the errors, only that of an unknown option has them.
+            # Only the error of an unknown option has this attribute.
             if hasattr(error, "possibilities"):
                 error.possibilities = None
                 error.message += self._remedy(ctx, error.option_name, args)
             elif hasattr(error, "param_type"):
-                # Only that of a missing argument has it, and nothing to say.
+                # Only the error of a missing argument has this attribute, and it has no message.
                 error.message = _where_to_find(error.param)
             else:
                 _expect_number(error)
             raise
 
     def _remedy(self, ctx: Any, unknown: str, args: list[str]) -> str:
-        """The end of the sentence about an unknown option, and what to type."""
+        """Return the end of the sentence about an unknown option, and what to type."""
         instead = _OF_OTHERS.get(unknown.replace("_", "-"))
         if instead and "--workers" in self._takes_value(ctx):
             return f"; {instead}. Arguments of the script go after --"
         return self._meant(ctx, unknown) + self._line(ctx, args)
 
     def _takes_value(self, ctx: Any) -> dict[str, bool]:
-        """The names of all options, and whether a value follows."""
+        """Return the names of all options, and whether a value follows each."""
         options: list[Any] = [
             each for each in self.get_params(ctx) if each.param_type_name == "option"
         ]
@@ -100,7 +101,7 @@ class Command(TyperCommand):
         return {name: not each.is_flag for name, each in names.items()}
 
     def _meant(self, ctx: Any, unknown: str) -> str:
-        """The end of the sentence: which option differs from an unknown one by a slip, if any."""
+        """Return the end of the sentence: the option that was probably meant, if any."""
         alike = {
             name: SequenceMatcher(None, unknown, name).ratio() for name in self._takes_value(ctx)
         }
@@ -108,7 +109,7 @@ class Command(TyperCommand):
         return f". Did you mean {best}?" if alike[best] >= _ALIKE else "."
 
     def _line(self, ctx: Any, args: list[str]) -> str:
-        """Where the words of another program go, and the line to type; empty where it has none."""
+        """Say where another program's words go, and what to type; empty without such words."""
         arguments = [each for each in self.params if each.param_type_name == "argument"]
         last = arguments[-1].name if arguments else None
         if last not in _FOREIGN:
@@ -124,13 +125,13 @@ class Command(TyperCommand):
 
 
 def _where_to_find(parameter: Any) -> str:
-    """What shows the values that an argument may have; empty where nothing does."""
+    """Name the command that shows the values of an argument; empty if there is none."""
     is_run = parameter.param_type_name == "argument" and parameter.name in _OF_RUNS
     return "`hvdchart list` shows the runs" if is_run else ""
 
 
 def _expect_number(error: Any) -> None:
-    """Let an error about a whole number say which ones its option takes."""
+    """Add the numbers that the option accepts to an error about a whole number."""
     parameter = getattr(error, "param", None)
     if parameter is None or not hasattr(parameter.type, "min"):
         return
@@ -143,12 +144,12 @@ def _expect_number(error: Any) -> None:
 
 
 def _refuse_starter(ctx: Any, args: list[str]) -> None:
-    """Raise UsageError where the program that starts a script elsewhere is in its place."""
+    """Raise UsageError if the script's place has a program that starts scripts elsewhere."""
     words = list(dropwhile(lambda word: word.startswith("-"), args))
     # Most command lines name a script or a spec.
     if not words or words[0].endswith(".py") or Path(words[0]).exists():
         return
-    # Imported here because few command lines come here.
+    # Imported here because few command lines get this far.
     from hvdchart.spec.launchers import nested_launcher
 
     if not re.fullmatch("python[0-9.]*", words[0]) and not nested_launcher(words):
@@ -160,10 +161,10 @@ def _refuse_starter(ctx: Any, args: list[str]) -> None:
 def _sort_words(
     args: list[str], takes_value: Mapping[str, bool], before: int
 ) -> tuple[list[str], list[str]]:
-    """The words of a command line that are the command's own, and those of another program.
+    """Split a command line into the command's own words and those of another program.
 
-    Its own are the first `before` words that are no options, and after them its options. An unknown
-    option that comes before those words is nobody's: both lists are empty.
+    Its own words are the first `before` words that are no options, and the options after them. If
+    an unknown option comes before those words, both lists are empty.
     """
     named: list[str] = []
     own: list[str] = []
@@ -175,7 +176,7 @@ def _sort_words(
         if word == "--":
             return [*named, *own], [*foreign, *waiting]
         if not word.startswith("--") and word[:2] in takes_value and len(word) > 2:
-            # Its value is joined to it, or other such options are.
+            # The word contains its value, or several short options.
             own.append(word)
         elif name in takes_value:
             own.append(word)
@@ -185,7 +186,7 @@ def _sort_words(
             if len(named) < before:
                 return [], []
             foreign.append(word)
-            # Its values.
+            # The values of the option.
             while waiting and not waiting[0].startswith("-"):
                 foreign.append(waiting.pop(0))
         elif len(named) < before:

@@ -27,7 +27,7 @@ def wait(
     Exit codes: 0 the run finished; 7 there is no such run, or the cluster cannot be used; 8 the
     run failed, or cannot start; 124 the time-out passed first.
     """
-    # First, because it needs none of these modules.
+    # Check the options first: the modules below are not needed for that.
     limit = parse_duration(timeout)
     from hvdchart.run.follow.changes import wait_for_end
     from hvdchart.run.state.progress import duration

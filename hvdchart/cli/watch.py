@@ -56,19 +56,19 @@ def watch(
     try:
         last = _serve(views, port) if is_web else _show(views)
     except KeyboardInterrupt:
-        # The run goes on.
+        # The run continues.
         return
     if last.state == "failed":
         raise RunFailedError(f"run {name} failed")
 
 
 def _show(views: Iterator["View"]) -> "View":
-    """Show views until the last one, which is returned and stays on the screen."""
+    """Show views until the last one; return the last one, and leave it on the screen."""
     from hvdchart.watch.terminal import Screen, line_of
 
     screen = console()
     shown = next(views)
-    # A dumb terminal, as that of an editor, cannot draw over what it shows.
+    # A dumb terminal, such as that of an editor, cannot redraw the screen.
     if not screen.is_terminal or screen.is_dumb_terminal:
         show(line_of(shown))
         for view in views:
@@ -79,7 +79,7 @@ def _show(views: Iterator["View"]) -> "View":
     from rich.live import Live
 
     def draw() -> Screen:
-        # The time passes without an event.
+        # Redraw the elapsed time between events.
         return Screen(shown if shown.over else replace(shown, now=time.time()))
 
     with _q_interrupts(), Live(get_renderable=draw, console=screen, screen=True) as live:
@@ -91,7 +91,7 @@ def _show(views: Iterator["View"]) -> "View":
 
 
 def _serve(views: Iterator["View"], port: int) -> "View":
-    """Serve the page, also when the run is over, until it is interrupted."""
+    """Serve the page until interrupted, even after the run is over."""
     from hvdchart.watch.page_server import serve_page
 
     first = next(views)
@@ -110,7 +110,7 @@ def _serve(views: Iterator["View"], port: int) -> "View":
 
 @contextmanager
 def _q_interrupts() -> Iterator[None]:
-    """Let the key q do what Ctrl-C does, where standard input is a terminal."""
+    """Let the key q work like Ctrl-C, if standard input is a terminal."""
     if not sys.stdin.isatty():
         yield
         return

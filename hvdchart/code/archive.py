@@ -1,4 +1,4 @@
-"""Packs a script or a folder into the chart's value `code`."""
+"""Pack a script or a folder into the chart's value `code`."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from hvdchart.text import join_names
 
 OWN_IGNORE_FILE = ".hvdignore"
 IGNORE_FILES = (".gitignore", OWN_IGNORE_FILE)
-# What no training reads: version control, caches of Python and of its tools, environments.
+# Files that no training reads: version control, caches of Python and of its tools, environments.
 ALWAYS_IGNORED = (
     ".git/",
     ".hg/",
@@ -39,7 +39,8 @@ ALWAYS_IGNORED = (
     ".pytest_cache/",
     ".ruff_cache/",
 )
-# Where tools keep passwords, tokens and private keys; the names are compared in lower case.
+# Files in which tools keep passwords, tokens and private keys; the names are compared in lower
+# case.
 SECRETS = (
     ".env",
     ".env.*",
@@ -71,20 +72,20 @@ SECRETS = (
 # The patterns of a folder's ignore file, which are relative to it.
 _Rules: TypeAlias = tuple[Path, GitIgnoreSpec]
 Report: TypeAlias = Callable[[str], object]
-# How many files a message names.
+# The maximum number of files in a message.
 _NAMED = 3
 _SECRETS = GitIgnoreSpec.from_lines(SECRETS)
-# A pipe in the place of a file would be waited for.
+# Opening a pipe in place of a file would block.
 _OPEN = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK
 
 
 def pack_code(path: Path, report: Report = lambda line: None) -> dict[str, Plain]:
     """Return the chart's value `code` for a script or a folder.
 
-    A script of text is an entry of `code.files`; one that can be executed is an archive, which
-    keeps that. A folder is an archive of the files that `list_files` returns. The same content is
-    the same value, whenever it is packed. `report` gets a line about the secrets that are left out.
-    Raises FileError for what cannot be read, for a script that is a link out of its folder, and for
+    A text script is an entry of `code.files`. An executable script is an archive, which keeps its
+    mode. A folder is an archive of the files that `list_files` returns. The same content gives the
+    same value, at any time. `report` gets a line about the secrets that are left out. Raises
+    FileError for files that cannot be read, for a script that is a link out of its folder, and for
     code that is larger than the chart takes.
     """
     if path.is_dir():
@@ -121,18 +122,18 @@ def pack_code(path: Path, report: Report = lambda line: None) -> dict[str, Plain
 
 
 def pack_files(origin: Path, files: Mapping[str, Path]) -> str:
-    """Return a tar.gz in base64 of files by their names in it; the same files are the same text.
+    """Return a tar.gz in base64 of files by their names in it; equal files give equal text.
 
-    Raises FileError for one that cannot be read, that is a link or no regular file, and, with the
-    name of `origin`, when they are more than the chart takes.
+    Raises FileError for a file that cannot be read, for a link, for anything else that is no
+    regular file, and, with the name of `origin`, for more files than the chart takes.
     """
     content = io.BytesIO()
     most = int(read_data("resources.json")["codeCharacters"])
     sizes = {str(file): _size(file) for file in files.values()}
-    # A data set in the folder is refused before any of it is read.
+    # Refuse a data set in the folder before reading any of it.
     if sum(sizes.values()) > MOST_CODE_BYTES:
         raise _too_large(origin, sizes)
-    # The times are left out: the same files are the same bytes.
+    # Leave out the times, so that equal files give equal bytes.
     with (
         gzip.GzipFile(fileobj=content, mode="wb", mtime=0) as stream,
         tarfile.open(fileobj=stream, mode="w", format=tarfile.PAX_FORMAT) as archive,
@@ -150,10 +151,10 @@ def pack_files(origin: Path, files: Mapping[str, Path]) -> str:
 def list_files(folder: Path, report: Report = lambda line: None) -> dict[str, Path]:
     """Return the real path of each file of a folder that is not ignored, by its name in the folder.
 
-    Names that usually hold secrets are left out, too, unless a line of .hvdignore takes them back
-    by their name (`!.env`); `report` gets a line about them. A link stands for a file that is in
-    the result itself. Raises FileError for a folder that cannot be read, a pattern that is none,
-    any other link, and for what is neither a file nor a folder.
+    Names that usually hold secrets are also left out, unless a line of .hvdignore includes them by
+    their name (`!.env`); `report` gets a line about them. A link stands for its target, which must
+    be in the result itself. Raises FileError for a folder that cannot be read, for an invalid
+    pattern, for any other link, and for anything that is neither a file nor a folder.
     """
     try:
         root = folder.resolve(strict=True)
@@ -177,11 +178,11 @@ def list_files(folder: Path, report: Report = lambda line: None) -> dict[str, Pa
 
 
 def _target(shown: Path, link: Path, inside: AbstractSet[Path]) -> Path:
-    """The file that a link stands for; raises FileError unless it is one of those `inside`."""
+    """Return the target file of a link; raise FileError unless it is one of those `inside`."""
     try:
         real = link.resolve(strict=True)
     except RuntimeError as error:
-        # Python up to 3.12, for a loop.
+        # Python up to 3.12 raises this for a loop.
         raise FileError(f"{shown}: cannot read the code: {error}") from error
     if real not in inside:
         raise FileError(
@@ -194,14 +195,14 @@ def _target(shown: Path, link: Path, inside: AbstractSet[Path]) -> Path:
 def _walk(
     folder: Path, rules: list[_Rules], asked: list[_Rules], secrets: list[Path]
 ) -> Iterator[Path]:
-    """The files and links below a folder. Raises FileError.
+    """Return the files and links below a folder. Raises FileError.
 
-    `rules` are those of the folders above it, and `asked` are the names of secrets that those take
-    back. Adds the secrets that are left out.
+    `rules` are the patterns of the folders above it. `asked` are the names of secrets that these
+    patterns include. Adds the secrets that are left out.
     """
     for name in IGNORE_FILES:
         file = folder / name
-        # As with git, a link gives no patterns.
+        # Like git, ignore patterns in a file that is a link.
         if file.is_file() and not file.is_symlink():
             lines = file.read_text("utf-8", "surrogateescape").splitlines()
             rules = [*rules, (folder, read_patterns(file, lines))]
@@ -230,15 +231,15 @@ def _is_secret(name: str, *, is_folder: bool) -> bool:
 
 
 def _names_taken_back(lines: Sequence[str]) -> GitIgnoreSpec:
-    """What lines such as `!.env` and `!certs/ca.pem` name; a pattern such as `!*` names nothing."""
+    """Return the names in lines such as `!.env` and `!certs/ca.pem`; a pattern (`!*`) has none."""
     names = (line[1:] for line in lines if line.startswith("!"))
     return GitIgnoreSpec.from_lines(name for name in names if not set("*?[") & set(name))
 
 
 def _is_named(path: Path, rules: list[_Rules], *, is_folder: bool) -> bool:
-    """Whether patterns name a path, by git's order: the last one that matches decides.
+    """Whether patterns match a path, in git's order: the last pattern that matches decides.
 
-    Those of inner folders come last.
+    The patterns of inner folders come last.
     """
     for folder, patterns in reversed(rules):
         name = path.relative_to(folder).as_posix() + ("/" if is_folder else "")
@@ -249,7 +250,7 @@ def _is_named(path: Path, rules: list[_Rules], *, is_folder: bool) -> bool:
 
 
 def _size(file: Path) -> int:
-    """The bytes of a regular file. Raises FileError."""
+    """Return the bytes of a regular file. Raises FileError."""
     try:
         return file.lstat().st_size
     except OSError as error:
@@ -258,7 +259,7 @@ def _size(file: Path) -> int:
 
 @contextmanager
 def _open(file: Path) -> Iterator[tuple[BinaryIO, os.stat_result]]:
-    """A regular file and what the system says of it. Raises FileError."""
+    """Open a regular file; return it and its status. Raises FileError."""
     try:
         with os.fdopen(os.open(file, _OPEN), "rb") as opened:
             status = os.fstat(opened.fileno())
@@ -270,7 +271,7 @@ def _open(file: Path) -> Iterator[tuple[BinaryIO, os.stat_result]]:
 
 
 def _add(archive: tarfile.TarFile, file: Path, name: str) -> None:
-    """Archive a file without its owner and time, which say nothing about the code."""
+    """Archive a file without its owner and time, which do not belong to the code."""
     with _open(file) as (opened, status):
         member = tarfile.TarInfo(name)
         member.size = status.st_size
@@ -279,7 +280,7 @@ def _add(archive: tarfile.TarFile, file: Path, name: str) -> None:
 
 
 def _too_large(path: Path, sizes: Mapping[str, int]) -> FileError:
-    """An error that names the largest files."""
+    """Return an error that names the largest files."""
     most = int(read_data("resources.json")["codeCharacters"])
     ordered = sorted(((size, name) for name, size in sizes.items()), reverse=True)
     largest = ", ".join(f"{name} ({size // 1000} kB)" for size, name in ordered[:_NAMED])

@@ -15,30 +15,32 @@ from hvdchart.code.archive import pack_code
 from hvdchart.errors import FileError
 from hvdchart.spec.yaml_tree import Plain
 
-# Milliseconds: an editor writes a file in several steps, which are one change.
+# Milliseconds: an editor writes a file in several steps, which count as one change.
 _DEBOUNCE = 200
 _STEP = 20
-# Milliseconds without a change after which the watch returns: the first time, it has begun by then.
+# Milliseconds without a change after which the watch returns: when it returns first, the watch is
+# active.
 _TICK = 500
 
 
 def code_changes(
     path: Path, report: Callable[[str], object] = lambda line: None
 ) -> Iterator[dict[str, Plain] | FileError]:
-    """Yield each version of a script or folder as the chart's value `code`, or why it is none.
+    """Yield each version of a script or folder as the chart's value `code`, or why there is none.
 
-    The present one comes first. A change of ignored files alone is no new version. `report` gets a
-    line about secrets that are left out, once. Raises KeyboardInterrupt on Ctrl-C.
+    Yields the current version first. A change of ignored files only gives no new version. `report`
+    gets a line about secrets that are left out, once. Raises KeyboardInterrupt on Ctrl-C.
     """
     report_once = cache(report)
     last: dict[str, Plain] | None = None
-    # By its name, whatever becomes of the folder that this program has started in.
+    # Use an absolute path: the working directory may change or disappear.
     path = path.absolute()
     for _ in _signals(path):
         try:
             packed = pack_code(path, report_once)
         except FileError as error:
-            # A file vanished while it was packed, or the code is too large: a save may help.
+            # A file disappeared while it was packed, or the code is too large: another save may fix
+            # it.
             yield error
             continue
         if packed != last:
@@ -49,8 +51,8 @@ def code_changes(
 def _signals(path: Path) -> Iterator[None]:
     """Yield now, and each time that the code may have changed.
 
-    The system reports changes of a folder, and not of another one that gets its name: that is
-    watched instead.
+    The system reports changes of a folder, but not its replacement by another folder of the same
+    name. After a replacement, watch the new folder.
     """
     while True:
         yield
@@ -59,7 +61,8 @@ def _signals(path: Path) -> Iterator[None]:
         is_new = True
         with suppress(FileNotFoundError), closing(_watch(_watched(path))) as changes:
             for changed in changes:
-                # The first time without a change, too: the code may have changed before the watch.
+                # Yield also at the first timeout: the code may have changed before the watch was
+                # active.
                 if changed or is_new:
                     yield
                 is_new = False
@@ -68,12 +71,12 @@ def _signals(path: Path) -> Iterator[None]:
 
 
 def _watched(path: Path) -> Path:
-    """The folder to watch: an editor may replace a script by another file."""
+    """Return the folder to watch: an editor may replace a script by another file."""
     return path if path.is_dir() else path.resolve().parent
 
 
 def _identity(path: Path) -> tuple[int, int] | None:
-    """Which folder is to be watched; None without one."""
+    """Identify the folder to watch; return None without a folder."""
     try:
         status = _watched(path).stat()
     except (OSError, RuntimeError):

@@ -16,7 +16,7 @@ from hvdchart.text import join_names
 
 @dataclass(frozen=True)
 class Fit:
-    """One group: a worker's slots, the nodes free for one now, and why others are not."""
+    """One group: a worker's slots, the free nodes, and why other nodes are not free."""
 
     group: Group
     slots: int
@@ -26,7 +26,7 @@ class Fit:
 
     @property
     def ranks(self) -> int:
-        """How many ranks could start now."""
+        """Return how many ranks could start now."""
         return max(len(self.free) - self.spares, 0) * self.slots
 
     def __str__(self) -> str:
@@ -41,7 +41,7 @@ class Fit:
 
 
 def check_groups(discovery: Discovery, plan: Plan, spares: int) -> list[Fit]:
-    """What fits now for each group, with spares; `plan` is that of the discovery's own spec."""
+    """Return the current fit of each group, with spares; `plan` is of the discovery's own spec."""
     fits = []
     for group, planned in zip(discovery.groups, plan.groups, strict=True):
         reasons = {node.name: _shortage(node, planned) for node in group.nodes}
@@ -52,7 +52,7 @@ def check_groups(discovery: Discovery, plan: Plan, spares: int) -> list[Fit]:
 
 
 def keep_spares(discovery: Discovery, spares: int) -> Discovery:
-    """The discovery with spares in each group that is large enough.
+    """Return the discovery with spares in each group that is large enough.
 
     Raises ClusterError if none is.
     """
@@ -70,10 +70,10 @@ def keep_spares(discovery: Discovery, spares: int) -> Discovery:
 
 
 def fit_ranks(discovery: Discovery, fits: Sequence[Fit], ranks: int) -> Discovery:
-    """The discovery reduced to as many nodes of a group as exactly `ranks` ranks need.
+    """Reduce the discovery to one group, with as many nodes as exactly `ranks` ranks need.
 
-    One with GPUs is preferred, then the fewest nodes. Raises ClusterError with the reasons when
-    the ranks do not fit.
+    Prefers a group with GPUs, then the group with the fewest nodes. Raises ClusterError with the
+    reasons when the ranks do not fit.
     """
     enough = [fit for fit in fits if fit.ranks >= ranks and ranks % fit.slots == 0]
     if not enough:
@@ -93,7 +93,7 @@ def fit_ranks(discovery: Discovery, fits: Sequence[Fit], ranks: int) -> Discover
 
 
 def _shortage(node: NodeFacts, plan: GroupPlan) -> str:
-    """What a node lacks for a worker now; empty where it has room for one."""
+    """Return what a node lacks for a worker now; empty if it has room for one."""
     needs = {}
     if plan.cpu:
         needs["cpu"] = plan.cpu
@@ -111,7 +111,7 @@ def _shortage(node: NodeFacts, plan: GroupPlan) -> str:
 
 
 def _entry(group: Group, count: int, spares: int) -> dict[str, Plain]:
-    """The group's entry of the spec with other numbers of nodes, which come first."""
+    """Return the group's entry of the spec with other numbers of nodes, which come first."""
     entry: dict[str, Plain] = {"name": group.name, "count": count}
     if spares:
         entry["spares"] = spares

@@ -26,7 +26,8 @@ _KIND_LABELS = (
     "nvidia.com/gpu.present",
     "kubernetes.io/arch",
 )
-# Labels that do not identify a kind of node: of a single node, its zone, or that change over time.
+# Labels that do not identify a kind of node: they differ between equal nodes, name a zone, or
+# change over time.
 _OTHER_LABELS = re.compile(
     r"kubernetes\.io/hostname|(topology|failure-domain\.beta)\.kubernetes\.io/.*|.*timestamp.*"
     r"|feature\.node\.kubernetes\.io/.*|beta\.kubernetes\.io/.*|nvidia\.com/.*"
@@ -76,8 +77,8 @@ def discover(
 ) -> Discovery:
     """Group equal nodes, selected by these labels, and describe each group.
 
-    Without any node that can be used, there are no groups; notes say why. Without `pods_known`,
-    what DaemonSets request is estimated.
+    Without any usable node, there are no groups, and notes give the reasons. Without `pods_known`,
+    the requests of DaemonSets are estimated.
     """
     facts = list(nodes)
     usable = [node for node in facts if not node.unusable]
@@ -193,7 +194,7 @@ def _describe_cpus(group: Group, node: NodeFacts) -> None:
     if node.sockets is None:
         hint = "several NUMA nodes, so probably two" if node.several_numa else "see lscpu"
         group.comments[("sockets",)] = f"not known; {hint}"
-    # NUMA nodes of a socket, by which ranks on CPUs are placed.
+    # NUMA nodes of a socket, by which CPU ranks are placed.
     numa_nodes, rest = divmod(node.numa_nodes or 1, sockets)
     if not node.gpus and not rest and 1 < numa_nodes <= min(cores // sockets, 16):
         group.entry["numaPerSocket"] = numa_nodes
@@ -210,7 +211,7 @@ def _toleration(taint: Mapping[str, str]) -> dict[str, Plain]:
 
 
 def _unique_label(nodes: list[NodeFacts], others: list[NodeFacts]) -> dict[str, str]:
-    """A label that only these nodes have; empty without others, or without such a label."""
+    """Return a label that only these nodes have; empty without other nodes or such a label."""
     if not others:
         return {}
     first = nodes[0].labels.items()

@@ -1,4 +1,4 @@
-"""Reads the facts about each node that a spec needs from Node and Pod objects. Pure.
+"""Read the facts about each node that a spec needs from Node and Pod objects. Pure.
 
 CPUs are in thousandths and memory in bytes. The labels are those of node-feature-discovery
 (feature.node.kubernetes.io), NVIDIA's and AMD's device plugins, and Kubernetes' well-known labels.
@@ -23,19 +23,21 @@ _RDMA = re.compile(r"rdma/.+|.+/rdma[^/]*|vpc\.amazonaws\.com/efa|nvidia\.com/(h
 # Taints that Kubernetes itself sets while a node has a problem.
 _CONDITION_TAINT = re.compile(r"node\.kubernetes\.io/|node\.cloudprovider\.kubernetes\.io/")
 _CONTROL_PLANE = re.compile(r"node-role\.kubernetes\.io/(control-plane|master)")
-# Nodes that stand for a cloud's containers, or for nothing (KWOK): no kubelet runs a rank there.
+# Virtual nodes of a cloud's container service, or simulated ones (KWOK): they have no kubelet that
+# could run a rank.
 _VIRTUAL_TAINT = re.compile(r"virtual-kubelet\.io/|kwok\.x-k8s\.io/|azure\.com/aci")
 _VIRTUAL_LABELS = (
     ("type", "virtual-kubelet"),
     ("type", "kwok"),
     ("eks.amazonaws.com/compute-type", "fargate"),
 )
-# Devices that Horovod does not reduce on: a run on the CPUs beside them would keep them idle.
+# Devices that Horovod does not use for reductions: a run on the CPUs of such a node would leave
+# them idle.
 _ACCELERATOR = re.compile(
     r"(habana\.ai|cambricon\.com|furiosa\.ai|rebellions\.ai|tenstorrent\.com)/.+"
     r"|aws\.amazon\.com/neuron.*|google\.com/tpu|huawei\.com/Ascend.*|qualcomm\.com/qaic.*"
 )
-# A spec has at most so many cores per socket.
+# The maximum number of cores per socket in a spec.
 _MOST_CORES = 1024
 # The owners of pods that run on every node: DaemonSets, and the node itself for static pods.
 _DAEMON_OWNERS = {"DaemonSet", "Node"}
@@ -45,8 +47,8 @@ _DAEMON_OWNERS = {"DaemonSet", "Node"}
 class NodeFacts:
     """One node; None where a fact is not known.
 
-    `used` is what all pods on the node request, by resource, and `daemons` what the pods of
-    DaemonSets and static pods among them request.
+    `used` has the requests of all pods on the node, by resource. `daemons` has the requests of the
+    pods of DaemonSets and static pods among them.
     """
 
     name: str
@@ -67,9 +69,9 @@ class NodeFacts:
 
     @property
     def gpus(self) -> int:
-        """How many GPUs or MIG slices each worker may get.
+        """Return how many GPUs or MIG slices each worker may get.
 
-        Of GPUs that are time-sliced, it is their number. Of a GPU that is shared by MPS, the device
+        For time-sliced GPUs, this is the number of GPUs. For GPUs that MPS shares, the device
         plugin gives a pod one share.
         """
         if self.replicas > 1 and self.labels.get("nvidia.com/gpu.sharing-strategy") == "mps":
@@ -79,29 +81,29 @@ class NodeFacts:
 
     @property
     def replicas(self) -> int:
-        """How many shares of each GPU or MIG slice it offers; 1 where these are not shared."""
+        """Return the number of shares of each GPU or MIG slice; 1 if these are not shared."""
         name = self.gpu_resource.removesuffix(".shared")
         count = self.labels.get(f"{name}.replicas", "")
         return max(1, int(count)) if count.isdecimal() else 1
 
     @property
     def product(self) -> str:
-        """The name of the GPU, or without GPUs the instance type; empty when neither is known."""
+        """Return the GPU's name, or without GPUs the instance type; empty if neither is known."""
         names = (*GPU_PRODUCT, INSTANCE_TYPE) if self.gpus else (INSTANCE_TYPE,)
         return next((self.labels[name] for name in names if self.labels.get(name)), "")
 
     def free(self, resource: str) -> int:
-        """How much of a resource pods can request now."""
+        """Return how much of a resource pods can request now."""
         return self.allocatable.get(resource, 0) - self.used.get(resource, 0)
 
 
 def read_nodes(
     nodes: Iterable[Object], pods: Iterable[Object], topologies: Iterable[Object] = ()
 ) -> list[NodeFacts]:
-    """The facts about each node, sorted by name.
+    """Return the facts about each node, sorted by name.
 
-    `pods` are those of all namespaces, and `topologies` are NodeResourceTopology objects, where
-    something publishes them.
+    `pods` are those of all namespaces. `topologies` are NodeResourceTopology objects, if any
+    component publishes them.
     """
     zones = {each["metadata"]["name"]: each.get("zones") or [] for each in topologies}
     by_node: dict[str, list[Object]] = {}
@@ -120,7 +122,8 @@ def _read_node(node: Object, pods: list[Object], zones: list[Object]) -> NodeFac
     status = node.get("status", {})
     allocatable = amounts(status.get("allocatable", {}))
     gpus = [name for name, count in allocatable.items() if is_gpu(name) and count > 0]
-    # A rank uses one device; with several kinds, all ranks use the most numerous kind.
+    # A rank uses one device. A node with several kinds of devices uses the most numerous kind for
+    # all ranks.
     gpus.sort(key=lambda name: (-allocatable[name], name))
     rdma = sorted(name for name, count in allocatable.items() if _RDMA.fullmatch(name) and count)
     used: Counter[str] = Counter()
@@ -153,14 +156,14 @@ def _read_node(node: Object, pods: list[Object], zones: list[Object]) -> NodeFac
 
 
 def _taints(node: Object) -> list[dict[str, str]]:
-    """The taints that keep pods off a node, sorted."""
+    """Return the taints that keep pods off a node, sorted."""
     taints: list[dict[str, str]] = node.get("spec", {}).get("taints") or []
     hard = [taint for taint in taints if taint.get("effect") != "PreferNoSchedule"]
     return sorted(hard, key=lambda taint: (taint["key"], taint.get("effect", "")))
 
 
 def _unusable_reason(node: Object) -> str:
-    """Why no worker should run on a node; empty where one may."""
+    """Say why no worker should run on a node; empty if one may."""
     if node.get("spec", {}).get("unschedulable"):
         return "cordoned"
     conditions = node.get("status", {}).get("conditions") or []
@@ -193,14 +196,14 @@ def _unusable_reason(node: Object) -> str:
 
 
 def _system(node: Object) -> str:
-    """The operating system of a node; Linux where nothing says it."""
+    """Return the operating system of a node; Linux if it is not given."""
     info = node.get("status", {}).get("nodeInfo") or {}
     labels = node["metadata"].get("labels") or {}
     return str(labels.get("kubernetes.io/os") or info.get("operatingSystem") or "linux")
 
 
 def _threads(labels: Mapping[str, str]) -> int | None:
-    """Hardware threads per core; node-feature-discovery only labels whether there are several."""
+    """Return hardware threads per core; node-feature-discovery only labels multithreading."""
     several = labels.get(f"{_NFD}cpu-hardware_multithreading")
     if several == "true":
         return 2
@@ -211,9 +214,9 @@ def _threads(labels: Mapping[str, str]) -> int | None:
 
 
 def _count(labels: Mapping[str, str], name: str) -> int | None:
-    """The number in a label of node-feature-discovery, which a NodeFeatureRule can publish.
+    """Return the number in a label of node-feature-discovery, which a NodeFeatureRule can publish.
 
-    None without such a label, for 0, and for any other text.
+    Returns None without such a label, for 0, and for any other text.
     """
     count = labels.get(f"{_NFD}{name}", "")
     if not count.isdecimal():

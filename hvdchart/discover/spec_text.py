@@ -26,9 +26,9 @@ def spec_text(
     spares: int = 0,
     pods_known: bool = True,
 ) -> str:
-    """A spec of these nodes with comments; with `fit`, of free nodes for that many ranks.
+    """Return a spec of these nodes with comments; with `fit`, one for as many ranks on free nodes.
 
-    With `spares`, that many nodes of each group, beyond those for ranks, are spares.
+    With `spares`, that many nodes of each group, in addition to the nodes for ranks, are spares.
     `selector` is the label selector that the nodes were listed with. Raises ClusterError when no
     node can be used or the ranks do not fit, and SpecError when `name` is not a valid name of a
     run.
@@ -46,17 +46,17 @@ def spec_text(
         discovery = keep_spares(discovery, spares)
     if len({bool(group.nodes[0].gpus) for group in discovery.groups}) > 1:
         notes.append("GPU and CPU nodes: a run uses one kind, so delete the groups of the other")
-    # What nodes say of themselves stays in its line: a condition's message could be keys of a spec.
+    # Keep text from nodes on one line: a condition's message could otherwise add keys to the spec.
     comments = {path: Reason(one_line(text), "") for path, text in discovery.comments().items()}
     head = ["Discovered by `hvdchart discover`: groups of equal nodes.", *notes]
     text = "".join(f"# {one_line(line)}\n" for line in head) + dump(discovery.spec(name), comments)
-    # The result must be a valid spec, except that it lacks an image.
+    # The result must be a valid spec except for the missing image.
     parse_spec(text.encode(), "the discovered spec")
     return text
 
 
 def _selected_labels(selector: str) -> dict[str, str]:
-    """The labels that a selector requires by value (a=b, a==b); other terms are ignored."""
+    """Return the labels that a selector requires by value (a=b, a==b); ignore other terms."""
     terms = (term.replace("==", "=").partition("=") for term in selector.split(","))
     return {
         name.strip(): value.strip()

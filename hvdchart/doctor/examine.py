@@ -1,4 +1,4 @@
-"""Examines a cluster step by step; what a later step needs of an earlier one is found first."""
+"""Examine a cluster step by step; each step uses the findings of earlier steps."""
 
 from __future__ import annotations
 
@@ -30,13 +30,14 @@ from hvdchart.spec.values_schema import default_values
 from hvdchart.text import join_names
 from hvdchart.values.merge import merge_values
 
-# Of so many nodes all pods are read before a run: with more, daemons hardly decide.
+# With at most so many nodes, read all their pods before a run. On larger clusters, daemons rarely
+# decide whether a run fits.
 _FEW_NODES = 100
 _UNSEEN = "you are not allowed to read it"
 
 
 def examine_tools(helm: str) -> Iterator[Finding]:
-    """The programs that commands call: Helm, and for some of them kubectl."""
+    """Find the programs that commands call: Helm, and for some of them kubectl."""
     try:
         yield Finding("Helm", "ok", f"{helm} is version {Helm(helm).version()}")
     except HelmError as error:
@@ -54,9 +55,9 @@ def examine_tools(helm: str) -> Iterator[Finding]:
 def examine_cluster(
     context: str | None, namespace: str | None, values: Values | None, prober: str = ""
 ) -> Iterator[Finding]:
-    """The cluster and the namespace, for a run with these complete values if they are given.
+    """Examine the cluster and the namespace, for a run with these complete values if given.
 
-    With `prober`, two pods of this image find out whether NetworkPolicies are enforced.
+    With `prober`, two pods of this image test whether NetworkPolicies are enforced.
     """
     try:
         cluster = Cluster.connect(context, namespace)
@@ -108,7 +109,7 @@ def _examine_room(cluster: Cluster, values: Values | None) -> Iterator[Finding]:
         named = {name: cluster.claim(name) for name in claims(values)}
         workers = sum(pod.number for pod in needs or [] if pod.name != "master")
         yield from examine_claims(named, classes, workers)
-        # A claim has a finding of its own.
+        # A missing claim has its own finding.
         others = [each for each in objects_named(values) if each[0] != CLAIM]
         for missing in _missing(cluster, others):
             yield Finding(missing, "problem", "it does not exist", "create it")
@@ -130,9 +131,9 @@ def _examine_room(cluster: Cluster, values: Values | None) -> Iterator[Finding]:
 def check_before_install(cluster: Cluster, given: Values, word: Callable[[str], str] = str) -> None:
     """Raise ClusterError for a run that could never start, however long it waits.
 
-    Its pods name an object that does not exist, or the nodes could never run them. `given` are its
-    values without the chart's defaults, `word` words the options of the command. Who may not read
-    the objects or list nodes learns it from the run.
+    Such a run's pods refer to an object that does not exist, or the nodes can never run them.
+    `given` are its values without the chart's defaults. `word` replaces keys by the options of the
+    command. A user who may not read the objects or list nodes gets the error from the run.
     """
     values = merge_values(default_values(), given)
     missing = _missing(cluster, objects_named(values))
@@ -152,5 +153,5 @@ def check_before_install(cluster: Cluster, given: Values, word: Callable[[str], 
 
 
 def _missing(cluster: Cluster, named: Iterable[tuple[str, str]]) -> list[str]:
-    """The kind and the name of each of these objects that does not exist."""
+    """Return the kind and the name of each of these objects that does not exist."""
     return [f"{kind} {name}" for kind, name in named if cluster.lacks(f"{kind.lower()}s", name)]

@@ -1,4 +1,4 @@
-"""What an examination finds: a line for each subject. Pure."""
+"""The findings of an examination: a line for each subject. Pure."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _MARKS: dict[State, str] = {"ok": "ok     ", "problem": "PROBLEM", "unknown": "?
 
 @dataclass(frozen=True)
 class Finding:
-    """One subject: `remedy` is what to do about a problem, or how to learn what is unknown."""
+    """One subject; `remedy` says how to fix a problem, or how to find out what is unknown."""
 
     subject: str
     state: State
@@ -22,7 +22,7 @@ class Finding:
 
 
 def report(findings: Sequence[Finding]) -> list[str]:
-    """A line for each finding, with its remedy below a problem."""
+    """Return a line for each finding, with its remedy below a problem."""
     width = max((len(finding.subject) for finding in findings), default=0)
     lines = []
     for finding in findings:

@@ -39,7 +39,7 @@ def examine_security(namespace: Object, level: str, reason: str) -> Finding:
 def examine_quotas(
     quotas: Iterable[Object], ranges: Sequence[Object], needs: Sequence[PodNeeds] | None
 ) -> Iterator[Finding]:
-    """Whether the pods fit into what the quotas leave, and have what quotas and ranges demand."""
+    """Whether the pods fit into the quotas, and set all fields that quotas and ranges require."""
     quotas = list(quotas)
     if needs is None or not (quotas or ranges):
         names = [str(item["metadata"]["name"]) for item in [*quotas, *ranges]]
@@ -58,7 +58,7 @@ def examine_quotas(
 
 
 def examine_workers(runs: Iterable[Status], namespace: str) -> Iterator[Finding]:
-    """Workers that take room and that nothing in the cluster ends, because they have no master."""
+    """Find workers that use resources, but have no master: nothing in the cluster ends them."""
     for run in runs:
         if run.lacks_master:
             number = pluralize(run.workers_wanted + run.spares_wanted, "worker")
@@ -104,7 +104,7 @@ def examine_claims(
 
 
 def examine_classes(classes: Sequence[Object]) -> Finding:
-    """Which storage there is for claims."""
+    """List the storage classes for claims."""
     mark = ("storageclass.kubernetes.io/is-default-class", "true")
     notes = {
         str(item["metadata"]["name"]): item["metadata"].get("annotations") or {} for item in classes
@@ -118,9 +118,9 @@ def examine_classes(classes: Sequence[Object]) -> Finding:
 
 
 def examine_image(nodes: Sequence[Object], values: Values) -> Finding:
-    """Whether nodes that the run can use have the image.
+    """Whether the nodes that the run can use have the image.
 
-    A registry may have it, too, and a kubelet reports 50 images at most.
+    The image may also be in a registry. A kubelet reports 50 images at most.
     """
     image: Values = values["image"]
     ending = f"@{image['digest']}" if image.get("digest") else f":{image.get('tag') or 'latest'}"
@@ -142,7 +142,7 @@ def examine_image(nodes: Sequence[Object], values: Values) -> Finding:
 
 
 def examine_gpus(nodes: Sequence[Object], needs: Sequence[PodNeeds] | None) -> Iterator[Finding]:
-    """Whether enough nodes have the GPUs that a worker asks for."""
+    """Whether enough nodes have the GPUs that a worker requests."""
     offered: dict[str, list[int]] = {}
     for node in nodes:
         for name, count in (node.get("status", {}).get("allocatable") or {}).items():
@@ -167,10 +167,10 @@ def examine_gpus(nodes: Sequence[Object], needs: Sequence[PodNeeds] | None) -> I
 
 
 def _over_quota(quota: Object, needs: Sequence[PodNeeds]) -> Iterator[tuple[str, str]]:
-    """The problems of the pods with one quota, each with its remedy."""
+    """Return the problems of the pods with one quota, each with its remedy."""
     name = quota["metadata"]["name"]
     if quota["spec"].get("scopes") or quota["spec"].get("scopeSelector"):
-        # It counts some pods only.
+        # The quota applies to some pods only.
         return
     used = quota.get("status", {}).get("used") or {}
     for resource, hard in (quota.get("status", {}).get("hard") or {}).items():
@@ -198,7 +198,7 @@ def _over_quota(quota: Object, needs: Sequence[PodNeeds]) -> Iterator[tuple[str,
 
 
 def _out_of_range(limit_range: Object, needs: Sequence[PodNeeds]) -> Iterator[tuple[str, str]]:
-    """The problems of the pods with one LimitRange, with remedies; each pod has one container."""
+    """Return the pods' problems with one LimitRange, and remedies; each pod has one container."""
     name = limit_range["metadata"]["name"]
     for limits in limit_range["spec"].get("limits") or []:
         if limits.get("type") not in ("Container", "Pod"):
@@ -221,7 +221,7 @@ def _out_of_range(limit_range: Object, needs: Sequence[PodNeeds]) -> Iterator[tu
 
 
 def _below_need(limit_range: Object, needs: Sequence[PodNeeds]) -> Iterator[tuple[str, str]]:
-    """Where a LimitRange gives pods without a limit less than they need, with remedies."""
+    """Find default limits of a LimitRange that are below the pods' needs; add remedies."""
     name = limit_range["metadata"]["name"]
     for pod in needs:
         for resource, given in _defaults(limit_range, "default").items():
@@ -242,7 +242,7 @@ def _below_need(limit_range: Object, needs: Sequence[PodNeeds]) -> Iterator[tupl
 
 
 def _with_defaults(pod: PodNeeds, ranges: Sequence[Object]) -> PodNeeds:
-    """The pod as LimitRanges complete it when it is created."""
+    """Return the pod with the defaults that LimitRanges add when it is created."""
     limits = dict(pod.limits)
     requests = dict(pod.requests)
     for limit_range in ranges:
@@ -253,7 +253,7 @@ def _with_defaults(pod: PodNeeds, ranges: Sequence[Object]) -> PodNeeds:
 
 
 def _defaults(limit_range: Object, key: str) -> dict[str, Fraction]:
-    """The limits (`default`) or requests (`defaultRequest`) of containers that have none."""
+    """Return the default limits (`default`) or requests (`defaultRequest`) of containers."""
     found: dict[str, Fraction] = {}
     for limits in limit_range["spec"].get("limits") or []:
         if limits.get("type") == "Container":
@@ -263,7 +263,7 @@ def _defaults(limit_range: Object, key: str) -> dict[str, Fraction]:
 
 
 def _text(resource: str, amount: Fraction) -> str:
-    """An amount as a quantity; CPUs are whole ones here."""
+    """Format an amount as a quantity; CPUs are whole ones here."""
     if resource == "cpu":
         return amount_text(resource, int(amount * 1000))
     return amount_text(resource, int(amount))

@@ -1,4 +1,4 @@
-"""What the pods of complete values need of a namespace: resources, claims, Pod Security. Pure."""
+"""The needs of a run's pods in a namespace: resources, claims, Pod Security. Pure."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from hvdchart.values.merge import merged_groups
 
 Values: TypeAlias = Mapping[str, Any]
 CLAIM = "PersistentVolumeClaim"
-# The fields of Kubernetes that name another object: its kind, and the field with its name.
+# The fields of Kubernetes that refer to another object: its kind, and the field with its name.
 _NAMED_BY = {
     "secretKeyRef": ("Secret", "name"),
     "secretRef": ("Secret", "name"),
@@ -30,7 +30,7 @@ LEVELS = ("restricted", "baseline", "privileged")
 
 @dataclass(frozen=True)
 class PodNeeds:
-    """So many equal pods, each with one container; `ranks` are those of a pod."""
+    """Some equal pods, each with one container; `ranks` is the number of ranks in each pod."""
 
     name: str
     number: int
@@ -39,18 +39,18 @@ class PodNeeds:
     ranks: int = 0
 
     def key(self, part: str = "") -> str:
-        """The key of a spec that sets the pods' resources, or a part of them."""
+        """Return the key of a spec that sets the pods' resources, or a part of them."""
         component = "master" if self.name == "master" else "worker"
         return f"`values.{component}.resources{f'.{part}' if part else ''}`"
 
     @property
     def gpus(self) -> Mapping[str, int]:
-        """GPUs of a pod by resource."""
+        """Return the GPUs of a pod by resource."""
         return {name: int(count) for name, count in self.limits.items() if is_gpu(name)}
 
 
 def pod_needs(values: Values) -> list[PodNeeds]:
-    """The pods of a run: each group of workers, and the master."""
+    """Return the pods of a run: each group of workers, and the master."""
     pods = []
     for group in merged_groups(values):
         number = int(group.get("number") or 1) + int(group.get("spares") or 0)
@@ -62,7 +62,7 @@ def pod_needs(values: Values) -> list[PodNeeds]:
 
 
 def claims(values: Values) -> dict[str, bool]:
-    """The PersistentVolumeClaims that pods mount, and whether any of them writes."""
+    """Return the PersistentVolumeClaims that pods mount, and whether any pod writes to each."""
     is_written: dict[str, bool] = {}
     for volume in _volumes(values):
         claim = volume.get("persistentVolumeClaim")
@@ -73,7 +73,7 @@ def claims(values: Values) -> dict[str, bool]:
 
 
 def security_level(values: Values) -> tuple[str, str]:
-    """The strictest level of Pod Security that admits the pods, and why not a stricter one.
+    """Return the strictest level of Pod Security that admits the pods, and why none is stricter.
 
     Source: Kubernetes documentation, "Pod Security Standards".
     """
@@ -98,9 +98,9 @@ def security_level(values: Values) -> tuple[str, str]:
 
 
 def objects_named(values: Values) -> list[tuple[str, str]]:
-    """The kind and the name of each Secret, ConfigMap and claim that a pod cannot start without.
+    """Return the kind and the name of each Secret, ConfigMap and claim that a pod needs to start.
 
-    Those of `extraObjects` come with the release, and optional ones may be missing.
+    The release creates those of `extraObjects`, and optional ones may be missing.
     """
     made = {
         (item.get("kind"), (item.get("metadata") or {}).get("name"))
@@ -113,7 +113,7 @@ def objects_named(values: Values) -> list[tuple[str, str]]:
 
 
 def _references(node: Any) -> Iterator[tuple[str, str]]:
-    """What environment variables and volumes somewhere below a node of the values name."""
+    """Find the references of environment variables and volumes below a node of the values."""
     if isinstance(node, list):
         for item in node:
             yield from _references(item)
@@ -136,7 +136,7 @@ def _volumes(values: Values) -> Iterator[Mapping[str, Any]]:
 def _needs(name: str, number: int, of: Values) -> PodNeeds:
     resources = of.get("resources") or {}
     limits = _quantities(resources.get("limits"))
-    # Kubernetes takes the limit for a request that is missing.
+    # Kubernetes uses the limit if the request is missing.
     requests = {**limits, **_quantities(resources.get("requests"))}
     return PodNeeds(name, number, requests, limits)
 

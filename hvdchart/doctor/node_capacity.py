@@ -1,7 +1,7 @@
-"""Whether the nodes could ever run the pods of complete values, were they empty. Pure.
+"""Whether the nodes could ever run the pods of complete values if they were empty. Pure.
 
-What is impossible is refused before anything is installed. Whatever may change by itself counts as
-room: other pods, cordons, nodes that are not ready. Nodes that nobody has added yet do not.
+Refuse an impossible run before anything is installed. Room that may become free by itself counts:
+other pods, cordons, nodes that are not ready. Nodes that do not exist yet do not count.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ from hvdchart.values.merge import merged_groups
 _PASSING_TAINT = re.compile(r"node\.kubernetes\.io/|node\.cloudprovider\.kubernetes\.io/")
 # The owners of pods that run on every node: DaemonSets, and the node itself for static pods.
 _DAEMON_OWNERS = {"DaemonSet", "Node"}
-# Pods without a request fit as many as a kubelet takes.
+# The maximum number of pods on a node by the kubelet's default: pods without a request may fill it.
 _MOST_PODS = 110
 _REMEDY = "use fewer or smaller workers"
 
 
 def examine_fit(nodes: Sequence[Object], pods: Iterable[Object], values: Values) -> Finding:
-    """Whether the nodes have room for the pods of a run when nothing but daemons is on them.
+    """Whether the nodes have room for the pods of a run when only daemons run on them.
 
-    `pods` are those of all namespaces, as far as they can be seen.
+    `pods` are those of all namespaces, as far as the user may read them.
     """
     problem = _impossible(nodes, list(pods), values)
     if problem:
@@ -40,9 +40,9 @@ def examine_fit(nodes: Sequence[Object], pods: Iterable[Object], values: Values)
 
 
 def _impossible(nodes: Sequence[Object], pods: Sequence[Object], values: Values) -> str:
-    """Why the pods can never all run; empty where they may."""
+    """Say why the pods can never all run; empty if they may."""
     if not all((node.get("status") or {}).get("allocatable") for node in nodes):
-        # Its kubelet has not reported yet what the node has.
+        # Its kubelet has not reported its resources yet.
         return ""
     groups = merged_groups(values)
     needs = pod_needs(values)
@@ -53,7 +53,7 @@ def _impossible(nodes: Sequence[Object], pods: Sequence[Object], values: Values)
         by_node.setdefault(str(pod.get("spec", {}).get("nodeName")), []).append(pod)
     frees = [_free(node, by_node.get(node["metadata"]["name"], [])) for node in nodes]
     for need, group in zip(needs, groups, strict=False):
-        # A run with a minimum begins with so many, and spares are not waited for.
+        # A run with a minimum starts with that many workers, and does not wait for spares.
         number = int(group.get("minimum") or need.number - int(group.get("spares") or 0))
         most = 1 if group.get("spread") == "Required" else _MOST_PODS
         usable = [free for node, free in zip(lasting, frees, strict=True) if admits(node, group)]
@@ -78,9 +78,9 @@ def _fits_beside(
     workers: tuple[PodNeeds, int, int],
     master: tuple[PodNeeds, Values],
 ) -> bool:
-    """Whether the master and so many workers fit together, wherever the master is.
+    """Whether the master and so many workers fit together, on whichever node the master is.
 
-    Each node comes with what is free, and whether it admits workers.
+    Each node comes with its free resources, and whether it admits workers.
     """
     pod, number, most = workers
     own, values = master
@@ -98,7 +98,7 @@ def _fits_beside(
 
 
 def _too_many(pod: PodNeeds, number: int, room: int, usable: Sequence[Mapping[str, int]]) -> str:
-    """That a group of pods finds no room, and what is short."""
+    """Say that a group of pods has no room, and which resource is short."""
     asked = f"{pluralize(number, 'worker')} with {_amounts_text(pod)} each"
     if not usable:
         return f"{asked} find no node whose labels and taints admit them"
@@ -111,25 +111,25 @@ def _too_many(pod: PodNeeds, number: int, room: int, usable: Sequence[Mapping[st
 
 
 def _count(free: Mapping[str, int], pod: PodNeeds, most: int) -> int:
-    """How many such pods fit into what is free on a node, and at most so many."""
+    """Return how many such pods fit into the free resources of a node, up to a maximum."""
     fitting = [free.get(name, 0) // wanted for name, wanted in _needed(pod).items()]
     return max(min([*fitting, most]), 0)
 
 
 def _needed(pod: PodNeeds) -> dict[str, int]:
-    """What a pod requests, in the units of `amounts`."""
+    """Return the requests of a pod, in the units of `amounts`."""
     wanted = {name: str(float(amount)) for name, amount in pod.requests.items()}
     return {name: amount for name, amount in amounts(wanted).items() if amount}
 
 
 def _amounts_text(pod: PodNeeds) -> str:
-    """What a pod requests, in words: 250m cpu, 3Gi memory."""
+    """Return the requests of a pod as text: 250m cpu, 3Gi memory."""
     parts = [f"{amount_text(name, amount)} {name}" for name, amount in _needed(pod).items()]
     return join_names(parts) or "no requests"
 
 
 def _free(node: Object, pods: Iterable[Object]) -> dict[str, int]:
-    """What a node has for pods beside those of its own that are always there."""
+    """Return a node's resources for pods, without those of the daemons that always run there."""
     used: Counter[str] = Counter()
     for pod in pods:
         metadata = pod.get("metadata") or {}
@@ -141,7 +141,7 @@ def _free(node: Object, pods: Iterable[Object]) -> dict[str, int]:
 
 
 def _without_passing(node: Object) -> Object:
-    """A node without what keeps pods off it only for a while."""
+    """Return a node without the taints and the cordon that keep pods off only temporarily."""
     spec = dict(node.get("spec") or {})
     taints = spec.get("taints") or []
     spec["taints"] = [each for each in taints if not _PASSING_TAINT.match(str(each.get("key")))]
@@ -150,7 +150,7 @@ def _without_passing(node: Object) -> Object:
 
 
 def admits(node: Object, pod: Mapping[str, Any]) -> bool:
-    """Whether a node's labels, taints and cordon leave room for a pod, whatever its affinity."""
+    """Whether a node's labels, taints and cordon admit a pod; its affinity is ignored."""
     labels = (node.get("metadata") or {}).get("labels") or {}
     if not (pod.get("nodeSelector") or {}).items() <= labels.items():
         return False
@@ -166,9 +166,9 @@ def admits(node: Object, pod: Mapping[str, Any]) -> bool:
 
 
 def _tolerates(toleration: Mapping[str, Any], taint: Mapping[str, Any]) -> bool:
-    """Whether a toleration is for a taint, as Kubernetes compares them.
+    """Whether a toleration matches a taint, as Kubernetes compares them.
 
-    Without an effect, it is for all of them; without a key, `Exists` is for all keys.
+    Without an effect, it matches all effects; without a key, `Exists` matches all keys.
     """
     if toleration.get("effect") not in (None, "", taint.get("effect")):
         return False

@@ -1,7 +1,7 @@
-"""Whether the cluster enforces NetworkPolicies: a policy and two pods find out in seconds.
+"""Whether the cluster enforces NetworkPolicies: test it with a policy and two pods in seconds.
 
-Many network plugins take policies and ignore them without a word. Only a pod that a policy does not
-admit can see that.
+Many network plugins accept policies and ignore them silently. Only a pod that a policy blocks can
+detect that.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from hvdchart.run.state.release import Object
 
 _SUBJECT = "network policies"
 _PURPOSE = "policy-probe"
-# Has the name of the pod to which the policy applies.
+# The label with the name of the pod to which the policy applies.
 _TARGET_LABEL = "hvdchart/target"
 
 
 def examine_policies(cluster: Cluster, image: str) -> Finding:
     """Connect from a pod of this image to another one, which a policy admits to one port only.
 
-    The policy and the pods are deleted when this ends, by an exception as well. Where the policy
-    stays nevertheless, Kubernetes deletes it with the first pod, which owns it.
+    The policy and the pods are deleted at the end, also after an exception. If the policy remains,
+    Kubernetes deletes it together with the first pod, which owns it.
     """
     program = files("hvdchart.doctor").joinpath("policy_probe.py").read_text("utf-8")
     command = ["python3", "-I", "-c", program]
@@ -57,9 +57,9 @@ def examine_policies(cluster: Cluster, image: str) -> Finding:
 
 
 def _policy(target: Object) -> Object:
-    """A policy that admits everybody to one port of a pod, and nobody to the others.
+    """Return a policy that opens one port of a pod to everybody, and blocks the other ports.
 
-    The pod owns it: whoever deletes the pod need not know of the policy.
+    The pod owns the policy: deleting the pod deletes the policy, too.
     """
     metadata = target["metadata"]
     owner = {"apiVersion": "v1", "kind": "Pod", "name": metadata["name"], "uid": metadata["uid"]}

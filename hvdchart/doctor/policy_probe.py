@@ -1,8 +1,8 @@
-"""Finds out from two pods whether a NetworkPolicy is enforced that admits one port of the first.
+"""Test with two pods whether a NetworkPolicy that admits one port of the first is enforced.
 
 Standard library only, for Python 3.8 and newer: `doctor --probe-policies` sends this file's text to
-the image's own interpreter. With `listen`, it listens on both ports; with `connect ADDRESS`, it
-prints MARK and what it has found. hvdchart.doctor.policies has the policy.
+the image's own interpreter. With `listen`, it listens on both ports. With `connect ADDRESS`, it
+prints MARK and its result. hvdchart.doctor.policies has the policy.
 """
 
 from __future__ import annotations
@@ -13,29 +13,30 @@ import sys
 import time
 from contextlib import ExitStack, suppress
 
-# How the line begins that has what was found, and what the ports send to whoever connects.
+# The start of the line with the result, and the greeting that the ports send to each client.
 MARK = "HVD-POLICY-PROBE "
 GREETING = MARK.encode()
-# The port that the policy admits, by which a pod sees that the other one listens, and another one.
+# The port that the policy admits, and a port that it blocks. The first one shows that the other pod
+# listens.
 ADMITTED = 20001
 GUARDED = 20002
-# Seconds that the network has to follow a new policy, that a connection may take, between two
-# looks, and that the first pod listens.
+# Seconds for the network to apply a new policy, seconds for a connection, seconds between two
+# attempts, and seconds that the first pod listens.
 SETTLES = 20.0
 WITHIN = 2.0
 PAUSE = 0.5
 LISTENS = 600.0
-# Failed connections one after another that are no chance.
+# The number of consecutive failed connections that cannot be a coincidence.
 IN_A_ROW = 3
-# Connections that nobody accepts.
+# Connections that are not accepted yet.
 BACKLOG = 1024
 
 
 def is_reached(address: str, port: int, within: float = WITHIN) -> bool:
-    """Whether the other pod is reached, which sends the greeting to whoever connects.
+    """Whether the other pod is reached: it sends the greeting to each client.
 
-    That a connection is accepted says nothing: the proxy of a service mesh accepts it in the
-    client's own pod, before it connects to the other one.
+    An accepted connection is no proof: the proxy of a service mesh accepts it in the client's own
+    pod, before it connects to the other pod.
     """
     try:
         connection = socket.create_connection((address, port), within)
@@ -53,13 +54,13 @@ def probe(
     within: float = WITHIN,
     pause: float = PAUSE,
 ) -> str:
-    """What a pod sees that the policy admits to one port: enforced, open or unknown."""
+    """Return the result for a pod that the policy admits to one port: enforced, open or unknown."""
     until = time.monotonic() + settles
     found = "unknown"
     failed = 0
-    # Failures that have begun are followed to the last one, which may come after the time.
+    # A series of failures is continued to its end, even after the time limit.
     while failed or time.monotonic() < until:
-        # Before and after each failure: the other pod listens.
+        # Before and after each failure, check that the other pod listens.
         if not is_reached(address, admitted, within):
             failed = 0
         elif failed == IN_A_ROW:
@@ -74,9 +75,9 @@ def probe(
 
 
 def serve(admitted: int = ADMITTED, guarded: int = GUARDED, seconds: float = LISTENS) -> None:
-    """Send the greeting to whoever connects to one of the ports, for so many seconds.
+    """Send the greeting to each client of one of the ports, for so many seconds.
 
-    One loop has both ports: as long as the admitted one answers, the guarded one does.
+    One loop serves both ports: while the admitted port answers, the guarded one does, too.
     """
     began = time.monotonic()
     with ExitStack() as stack:
@@ -86,7 +87,7 @@ def serve(admitted: int = ADMITTED, guarded: int = GUARDED, seconds: float = LIS
             selector.register(server, selectors.EVENT_READ, server)
         while time.monotonic() - began < seconds:
             for key, _ in selector.select(PAUSE):
-                # A client may have gone.
+                # A client may have disconnected.
                 with suppress(OSError), key.data.accept()[0] as connection:
                     connection.sendall(GREETING)
 

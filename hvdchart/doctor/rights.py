@@ -1,4 +1,4 @@
-"""Which rights in a namespace a person needs, and which of them are missing. Pure."""
+"""The rights that a user needs in a namespace, and which of them are missing. Pure."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Values: TypeAlias = Mapping[str, Any]
 
 
 class Right(NamedTuple):
-    """A verb on a resource of a part of the API; the core's is empty."""
+    """A verb on a resource of an API group; the core group is empty."""
 
     group: str
     resource: str
@@ -25,7 +25,7 @@ _Table: TypeAlias = tuple[tuple[str, str, tuple[str, ...]], ...]
 _CHANGE = ("get", "create", "patch", "delete")
 _RBAC = "rbac.authorization.k8s.io"
 _NETWORK = "networking.k8s.io"
-# What Helm and the chart's objects need.
+# The rights for Helm and the chart's objects.
 _DEPLOY: _Table = (
     ("", "secrets", ("list", "update", *_CHANGE)),
     ("", "configmaps", ("list", *_CHANGE)),
@@ -35,8 +35,8 @@ _DEPLOY: _Table = (
     ("batch", "jobs", ("list", "watch", *_CHANGE)),
     (_NETWORK, "networkpolicies", _CHANGE),
 )
-# What the master's Role needs. A Role may only be created by who has its rights: the last ones are
-# the master's (templates/master/role.yaml).
+# The rights for the master's Role. A user may create a Role only with all rights that it grants:
+# the last ones are those of the master (templates/master/role.yaml).
 _ROLE: _Table = (
     (_RBAC, "roles", _CHANGE),
     (_RBAC, "rolebindings", _CHANGE),
@@ -45,7 +45,7 @@ _ROLE: _Table = (
     ("", "events", ("create", "list")),
     ("apps", "statefulsets/scale", ("get", "patch")),
 )
-# What further objects the chart creates where a value is true.
+# Further objects that the chart creates if a value is true.
 _OPTIONAL_OBJECTS = {
     ("tensorboard", "enabled"): ("apps", "deployments"),
     ("podDisruptionBudget", "enabled"): ("policy", "poddisruptionbudgets"),
@@ -70,7 +70,7 @@ _OPTIONAL = "rights to enter pods"
 
 
 def needed_rights(purpose: str, values: Values | None) -> Iterator[Right]:
-    """The rights that a purpose needs, with those for what the values of a spec enable."""
+    """Return the rights for a purpose, including those for objects that a spec's values enable."""
     yield from _rights(PURPOSES[purpose])
     if purpose != "rights to deploy":
         return
@@ -81,8 +81,8 @@ def needed_rights(purpose: str, values: Values | None) -> Iterator[Right]:
     if has_role(given):
         yield from _rights(_ROLE)
         if has_policy(given) and not is_in_kueue(given):
-            # `helm test` probes the NetworkPolicy, for which it takes off the label of its pod:
-            # this is the condition of templates/master/role.yaml.
+            # `helm test` probes the NetworkPolicy, and removes the label of its pod for that: this
+            # is the condition of templates/master/role.yaml.
             yield Right("", "pods", "patch")
 
 

@@ -1,1 +1,1 @@
-"""Checks whether an image has what the chart needs."""
+"""Check whether an image meets the chart's requirements."""

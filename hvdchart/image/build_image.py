@@ -1,4 +1,4 @@
-"""Builds the image of a folder with Docker, Podman or Buildah; its tag is a hash of the content."""
+"""Build the image of a folder with Docker, Podman or Buildah; its tag is a hash of the content."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from hvdchart.errors import FileError, ImageError
 from hvdchart.files import read_patterns
 from hvdchart.image.engines import runtime_options
 
-# Characters of a tag: enough that no two contents of one project have the same.
+# Characters of a tag: enough to make the tags of a project's contents unique.
 _TAG_LENGTH = 12
-# Lines of a failed build that an error shows.
+# The number of lines of a failed build in an error.
 _LAST_LINES = 10
-# Bytes of a file that are read at a time.
+# The number of bytes to read from a file at a time.
 _PART = 1 << 20
 Report = Callable[[str], None]
 
@@ -35,7 +35,7 @@ class Source:
     dockerfile: str = "Dockerfile"
 
     def reference(self) -> str:
-        """The image's name with a tag that is a hash of the folder's content. Raises FileError."""
+        """Return the image's name; its tag is a hash of the folder's content. Raises FileError."""
         digest = hashlib.sha256()
         for name in context_files(self.folder, self.dockerfile):
             file = self.folder / name
@@ -51,9 +51,9 @@ class Source:
 
 
 def context_files(folder: Path, dockerfile: str = "Dockerfile") -> list[str]:
-    """The files of a folder that .dockerignore does not leave out, sorted.
+    """Return the files of a folder that .dockerignore does not exclude, sorted.
 
-    Raises FileError without the Dockerfile, and for a pattern of .dockerignore that is none.
+    Raises FileError without the Dockerfile, and for an invalid pattern of .dockerignore.
     """
     if not (folder / dockerfile).is_file():
         raise FileError(f"{folder / dockerfile}: no such file; `hvdchart init` can write one")
@@ -62,12 +62,12 @@ def context_files(folder: Path, dockerfile: str = "Dockerfile") -> list[str]:
     patterns = [_anchor(line) for line in lines]
     spec = GitIgnoreSpec.from_lines(["/.git/"]) + read_patterns(ignore, patterns)
     files = {str(name) for name in spec.match_tree_files(folder, negate=True)}
-    # Docker sends it, whether it is ignored or not.
+    # Docker sends the Dockerfile even if it is ignored.
     return sorted(files | {dockerfile})
 
 
 def build(source: Source, engine: str, report: Report) -> str:
-    """Build the image unless the engine has it; returns its reference.
+    """Build the image unless the engine has it; return its reference.
 
     `report` gets remarks and each line of the builder. Raises ImageError, with the last lines, when
     the builder fails, and FileError when a file of the folder cannot be read.
@@ -100,7 +100,7 @@ def build(source: Source, engine: str, report: Report) -> str:
 
 
 def _anchor(line: str) -> str:
-    """A pattern of .dockerignore as .gitignore has it: the former's begin at the folder itself."""
+    """Convert a pattern of .dockerignore to .gitignore: the former start at the folder itself."""
     text = line.strip()
     pattern = text.removeprefix("!")
     if not pattern or pattern.startswith(("#", "/", "**")):
@@ -110,9 +110,9 @@ def _anchor(line: str) -> str:
 
 
 def _content(file: Path) -> Iterator[bytes]:
-    """The content of a file; of a link, what it names, which the builder copies as it is.
+    """Yield the content of a file, or the target of a link: the builder copies the link itself.
 
-    In parts: a data set in the folder may be larger than memory.
+    The content comes in parts: a data set in the folder may be larger than memory.
     """
     if file.is_symlink():
         yield os.fsencode(file.readlink())
@@ -123,7 +123,7 @@ def _content(file: Path) -> Iterator[bytes]:
 
 
 def stream(command: Sequence[str], report: Report) -> tuple[int, list[str]]:
-    """Run a program; its exit code and its last lines, without empty ones.
+    """Run a program; return its exit code and its last lines, without empty ones.
 
     Each line is reported as it comes. After Ctrl-C, the program is ended.
     """

@@ -1,4 +1,4 @@
-"""Checks what the probe reports of an image against the chart's requirements. Pure."""
+"""Check the probe's report on an image against the chart's requirements. Pure."""
 
 from __future__ import annotations
 
@@ -17,36 +17,37 @@ from hvdchart.run.state.release import Object
 
 # The oldest Python that the chart's files can run on (charts/horovod/files).
 OLDEST_PYTHON = (3, 8)
-# In mode custom the command line is the user's, and needs what it names.
+# In mode custom, the user's command line decides which programs the image needs.
 MODES = tuple(mode for mode in launch_modes() if mode != "custom")
 
 
 @dataclass(frozen=True)
 class Requirement:
-    """What an image needs, and whether it has it; `remedy` is what to do when it is not `met`."""
+    """A requirement, and whether the image meets it; `remedy` says how to meet it if not."""
 
     name: str
     met: bool
     details: str
     remedy: str = ""
-    # A run brings it to an image that lacks it.
+    # A run installs it in an image that lacks it.
     optional: bool = False
 
 
 def probe_command() -> list[str]:
-    """The command that runs the probe in an image."""
+    """Return the command that runs the probe in an image."""
     return ["python3", "-c", files("hvdchart.image").joinpath("probe.py").read_text("utf-8")]
 
 
 def probe_pod(image: str) -> Object:
-    """A pod that runs the probe under the chart's own restrictions (Pod Security `restricted`)."""
+    """Return a pod that runs the probe under the chart's own Pod Security level, `restricted`."""
     return restricted_pod("image-check", image, probe_command())
 
 
 def read_probe(image: str, output: str, errors: str) -> Mapping[str, Any]:
-    """The probe's report in its output.
+    """Parse the probe's report in its output.
 
-    Raises ImageError, with the last lines of its errors or else of its output, without a report.
+    If there is no report, raises ImageError with the last lines of the errors, or else of the
+    output.
     """
     for line in output.splitlines():
         with suppress(ValueError, RecursionError):
@@ -90,7 +91,7 @@ def check_requirements(
 
 
 def missing(requirements: Sequence[Requirement]) -> list[Requirement]:
-    """The requirements that the image does not meet, and that a run cannot bring to it."""
+    """Return the requirements that the image does not meet, and that a run cannot install."""
     return [each for each in requirements if not (each.met or each.optional)]
 
 
@@ -117,7 +118,7 @@ def _launcher(probe: Mapping[str, Any], has_pip_mpi: bool) -> Requirement:
 
 
 def _frameworks(probe: Mapping[str, Any], mode: str) -> list[Requirement]:
-    """Whether Horovod works with a framework of the image, over what the mode needs."""
+    """Whether Horovod works with a framework of the image, beyond the mode's requirements."""
     feature = "mpi" if mode == "mpirun" else "gloo"
     if not probe["horovod"]:
         remedy = f"pip install horovod, with HOROVOD_WITH_{feature.upper()}=1"
@@ -137,5 +138,5 @@ def _frameworks(probe: Mapping[str, Any], mode: str) -> list[Requirement]:
         remedy = f"compile Horovod with HOROVOD_WITH_{feature.upper()}=1"
         details = f"{name} {module['version']}, with {built}"
         requirements.append(Requirement(what, feature in module["built"], details, remedy))
-    # One working framework is enough: others may be installed as dependencies only.
+    # One working framework is enough: others may be installed only as dependencies.
     return [each for each in requirements if each.met] or requirements

@@ -1,4 +1,4 @@
-"""Brings a built image to where the nodes of a cluster find it: a registry, or the nodes."""
+"""Deliver a built image to the nodes of a cluster: through a registry, or directly."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from hvdchart.image.engines import choose_engine
 
 @dataclass(frozen=True)
 class Target:
-    """Where an image goes: into the nodes by a command, to its registry, or nowhere."""
+    """The destination of an image: the nodes, through a command; its registry; or none."""
 
     loader: tuple[str, ...] = ()
     pushes: bool = False
@@ -28,9 +28,9 @@ def provide(
     report: Report,
     builder: str | None = None,
 ) -> str:
-    """Build the image of a folder and bring it to the target; its reference.
+    """Build the image of a folder and deliver it to the target; return its reference.
 
-    `is_on_nodes` says whether all nodes have an image: then nothing is built or loaded. Raises
+    `is_on_nodes` says whether all nodes have an image: then it is neither built nor loaded. Raises
     ImageError when no builder works, when it fails, and for a repository without a registry to push
     to; and FileError when a file of the folder cannot be read.
     """
@@ -50,7 +50,7 @@ def provide(
 
 
 def deliver(reference: str, target: Target, engine: str, report: Report) -> None:
-    """Bring an image that the engine has to the target. Raises ImageError when that fails."""
+    """Deliver an image of the engine to the target. Raises ImageError when that fails."""
     if target.loader:
         report(f"loading {reference}")
         load_with(reference, target.loader, report)
@@ -64,7 +64,7 @@ def push(reference: str, engine: str, report: Report) -> None:
 
     Raises ImageError, with the last line of the engine, when that fails.
     """
-    # Podman and Buildah would push what they have built under a short name to localhost.
+    # Podman and Buildah would push an image with a short name to localhost.
     destination = [] if engine == "docker" else [f"docker://{reference}"]
     code, lines = stream([engine, "push", reference, *destination], report)
     if code:
@@ -98,7 +98,7 @@ def save(reference: str, engine: str, file: Path) -> None:
     if engine == "docker":
         command = [engine, "save", "-o", str(file), reference]
     else:
-        # Their `save` would write the name localhost/..., which no pod asks for.
+        # Their `save` would write the name localhost/..., which no pod requests.
         command = [engine, "push", reference, f"docker-archive:{file}:{reference}"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:

@@ -1,4 +1,4 @@
-"""Runs Docker, Podman and Buildah: which of them works here, and a command in a container.
+"""Run Docker, Podman and Buildah: find one that works here, and run a command in a container.
 
 images.builder builds images with the same choice of engine and the same runtime.
 """
@@ -30,19 +30,19 @@ Result = subprocess.CompletedProcess[str]
 
 
 def is_working(engine: str) -> bool:
-    """Whether the engine is installed and `info` succeeds, which needs Docker's daemon to run."""
+    """Whether the engine is installed and `info` succeeds; Docker needs its daemon for that."""
     return shutil.which(engine) is not None and _run([engine, "info"]).returncode == 0
 
 
 def working_engines() -> list[str]:
-    """The engines that work here, in order of preference."""
+    """Return the engines that work here, in order of preference."""
     return [engine for engine in ENGINES if is_working(engine)]
 
 
 def choose_engine(
     name: str | None, remedy: str = "run the script without an image of its own: deploy --code"
 ) -> str:
-    """The engine of this name, or without one the first that works.
+    """Return the engine of this name; without a name, the first that works.
 
     Raises ImageError for an unknown name, for an engine that does not work, and, with `remedy`,
     when none works.
@@ -58,10 +58,10 @@ def choose_engine(
 
 
 def runtime_options() -> list[str]:
-    """The options that let Podman and Buildah run containers as root: runc where it is installed.
+    """Return options that let Podman and Buildah run containers as root: runc if it is installed.
 
     Their default, crun, refuses a machine that mounts control groups of both versions. Podman takes
-    them before its subcommand, Buildah after it.
+    the options before its subcommand, Buildah after it.
     """
     return ["--runtime=runc"] if os.geteuid() == 0 and shutil.which("runc") else []
 
@@ -69,9 +69,9 @@ def runtime_options() -> list[str]:
 def run_in(image: str, command: Sequence[str], user: int, engine: str | None = None) -> Result:
     """Run a command in an image as a pod would: group 0, no capabilities, no network.
 
-    `user` is the ID of the user; `engine` is one of ENGINES, by default the first that works. The
-    image is pulled if the engine does not have it. Raises ImageError when it cannot run the image,
-    or the command takes more than five minutes; the exit code of the command may be any.
+    `user` is the user ID. `engine` is one of ENGINES, by default the first that works. The image is
+    pulled if the engine does not have it. The exit code of the command may be any. Raises
+    ImageError when the engine cannot run the image, or the command takes more than five minutes.
     """
     name = choose_engine(engine, "check the image in the cluster with --in-cluster")
     if _run([name, "inspect", "--type=image", image]).returncode != 0:
@@ -87,7 +87,7 @@ def run_in(image: str, command: Sequence[str], user: int, engine: str | None = N
 
 
 def _run_buildah(engine: str, image: str, command: Sequence[str], user: str) -> Result:
-    """Buildah runs commands only in a working container that it creates from the image."""
+    """Run a command with Buildah, which needs a working container made from the image."""
     created = _run([engine, "from", "--pull-never", image])
     if created.returncode != 0:
         raise ImageError(f"{engine} cannot create a container of {image}: {created.stderr.strip()}")
@@ -103,7 +103,7 @@ def _run_buildah(engine: str, image: str, command: Sequence[str], user: str) -> 
 
 
 def _run(command: Sequence[str]) -> Result:
-    """Run a program to its end; raises ImageError when that takes longer than _TIME_LIMIT."""
+    """Run a program to its end; raise ImageError when that takes longer than _TIME_LIMIT."""
     try:
         return subprocess.run(
             command,

@@ -1,4 +1,4 @@
-"""Inspects the image that it runs in, and prints a report as one line: MARK and JSON.
+"""Inspect the image that it runs in, and print a report as one line: MARK and JSON.
 
 Standard library only, for Python 3.7 and newer: `image check` sends this file's text to the image's
 own interpreter. hvdchart.image.check_image compares the report with the requirements.
@@ -14,7 +14,7 @@ import sys
 MARK = "HVD-IMAGE-PROBE "
 PROGRAMS = ("python3", "mpirun")
 FRAMEWORKS = ("tensorflow", "torch")
-# What programs without Horovod import.
+# The modules that programs without Horovod import.
 NEEDED = ("torch", "jax")
 FEATURES = ("mpi", "gloo", "nccl")
 INSPECT_FRAMEWORK = """
@@ -28,14 +28,14 @@ print("\\n" + json.dumps({"version": version, "built": built}))
 
 
 def run(*command: str) -> "subprocess.CompletedProcess[str]":
-    """Run a command to its end, with what it prints as text."""
+    """Run a command to its end; return its output as text."""
     return subprocess.run(command, capture_output=True, text=True, check=False)
 
 
 def inspect_framework(name: str) -> "dict[str, object]":
-    """The framework's version and the transports of Horovod's module for it, or the import error.
+    """Return a framework's version and its Horovod module's transports, or the import error.
 
-    In a process of its own, since an incompatible binary may crash the interpreter.
+    The import runs in a separate process, because an incompatible binary may crash the interpreter.
     """
     done = run(sys.executable, "-c", INSPECT_FRAMEWORK, name, *FEATURES)
     if done.returncode == 0:
@@ -46,7 +46,7 @@ def inspect_framework(name: str) -> "dict[str, object]":
 
 
 def inspect_ssl() -> "dict[str, str]":
-    """What the module ssl was compiled with, and why the chart's agent cannot use it."""
+    """Return what the module ssl was compiled with, and why the chart's agent cannot use it."""
     try:
         import ssl
     except ImportError as error:
@@ -56,7 +56,7 @@ def inspect_ssl() -> "dict[str, str]":
 
 
 def mpi_version() -> str:
-    """The first line of `mpirun --version`, or its exit code if it prints nothing."""
+    """Return the first line of `mpirun --version`, or its exit code if it prints nothing."""
     done = run("mpirun", "--version")
     lines: list[str] = (done.stdout + done.stderr).strip().splitlines()
     return lines[0] if lines else f"exit code {done.returncode}"

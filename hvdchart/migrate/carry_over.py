@@ -1,4 +1,4 @@
-"""Carries over a launcher's command line and the variables of containers and launchers. Pure."""
+"""Carry over a launcher's command line and the variables of containers and launchers. Pure."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from hvdchart.migrate.ledger import Ledger, NewPath
 from hvdchart.spec.paths import KeyPath, child_at, value_at
 from hvdchart.spec.yaml_tree import Plain
 
-# Where MPI Operator mounts its host file; scripts name it.
+# The path where MPI Operator mounts its host file; scripts refer to it.
 MPI_OPERATOR_HOSTFILE = "/etc/mpi/hostfile"
-# Why an option or a key with the fewest workers is dropped.
+# Why an option or a key with the minimum number of workers is dropped.
 NO_MINIMUM = "no minimum: all workers are needed"
 _TMP = "/tmp/"  # noqa: S108  a path of the image to recognize, no file of this process
 
 
 def command_at(ledger: Ledger, container: KeyPath) -> tuple[KeyPath, list[KeyPath]]:
-    """Where a container's command line is, and the paths of all its words, arguments too."""
+    """Return the path of a container's command line, and those of its words and arguments."""
     command = (*container, "command")
     arguments = (*container, "args")
     words = [*ledger.items_at(*command), *ledger.items_at(*arguments)]
@@ -58,9 +58,9 @@ def carry_over_command(ledger: Ledger, old: KeyPath, words: Sequence[str]) -> Co
 
 
 def carry_over_line(ledger: Ledger, old: KeyPath, line: CommandLine) -> None:
-    """A parsed line -> master.args and launch, with an entry for each of its parts.
+    """Map a parsed line to master.args and launch, with an entry for each of its parts.
 
-    Those that give a minimum get theirs with the size.
+    The parts that set a minimum get their entries together with the size.
     """
     ledger.put(("master", "args"), list(line.command), old)
     ledger.add_part(old, "the training command", "master.args", "without its launcher")
@@ -72,7 +72,7 @@ def carry_over_line(ledger: Ledger, old: KeyPath, line: CommandLine) -> None:
         ledger.add_part(old, line.launcher, "launch.framework", line.framework)
     if line.options:
         ledger.put(("launch", "options"), list(line.options), old)
-    # Exports get their entries with the environment, which knows their values.
+    # Exports get their entries with the environment, which has their values.
     for part in line.parts:
         if part.new != WORKER_MINIMUM:
             ledger.add_part(old, *part)
@@ -88,10 +88,10 @@ def carry_over_line(ledger: Ledger, old: KeyPath, line: CommandLine) -> None:
 def check_size(
     ledger: Ledger, old: KeyPath, line: CommandLine, workers: int, slots: int, sized: KeyPath
 ) -> None:
-    """Add a check when the line at `old` asked for another number of ranks than the chart starts.
+    """Add a check if the line at `old` requests another number of ranks than the chart starts.
 
-    The fewest ranks that it goes on with become worker.minimum. `sized` is where the number of
-    workers is.
+    The minimum number of ranks becomes worker.minimum. `sized` is the path of the number of
+    workers.
     """
     asked = line.size
     ranks = workers * slots
@@ -149,11 +149,10 @@ def carry_over_variables(
     winning: Mapping[str, Variable],
     resources: KeyPath = (),
 ) -> None:
-    """The variables of all sources, each with a reason, -> the list at `new`; `winning` replace
-    those of the same name.
+    """Put the variables of all sources, each with a reason, into the list at `new`.
 
-    With GPUs of NVIDIA in the limits at `resources`, the chart refuses the variable that the device
-    plugin sets, so that it is left out.
+    `winning` replace those of the same name. With GPUs of NVIDIA in the limits at `resources`, the
+    chart refuses the variable that the device plugin sets, so it is left out.
     """
     entries: dict[str, Variable] = {}
     plugins = "the device plugin sets it to the GPUs that a worker gets"
@@ -178,14 +177,14 @@ def carry_over_variables(
 
 
 def _of_device_plugin(ledger: Ledger, resources: KeyPath) -> str:
-    """The variable that the device plugin sets in a container with these resources, if any."""
+    """Return the device plugin's variable in a container with these resources, if any."""
     limits = child_at(ledger.value_at(*resources), "limits") if resources else None
     plugin = device_plugin(limits) if isinstance(limits, dict) else None
     return plugin.variable if plugin else ""
 
 
 def _variables(ledger: Ledger, old: KeyPath) -> Iterator[tuple[KeyPath, Variable]]:
-    """Each variable with its path; one without a value in a map is empty, and sets nothing."""
+    """Yield each variable with its path; a variable without a value in a map is empty: not set."""
     if not isinstance(ledger.value_at(*old), list):
         for name, value in ledger.map_at(*old).items():
             text = ledger.text_at(*old, name)
@@ -209,10 +208,10 @@ def _variables(ledger: Ledger, old: KeyPath) -> Iterator[tuple[KeyPath, Variable
 def expand_references(
     ledger: Ledger, old: KeyPath, text: str, entries: Mapping[str, Variable], *, keep: bool = False
 ) -> str:
-    """`text` with $(NAME) replaced by the value of the variable, as Kubernetes does it.
+    """Replace $(NAME) in `text` by the value of the variable, as Kubernetes does.
 
-    A name that no variable has stays. Raises SpecError for a variable whose value the file does not
-    have (valueFrom); with `keep` such a reference stays, for Kubernetes to replace.
+    The name of an unknown variable stays. Raises SpecError for a variable whose value is not in the
+    file (valueFrom); with `keep`, such a reference stays, for Kubernetes to replace.
     """
 
     def replace(match: re.Match[str]) -> str:
@@ -245,11 +244,11 @@ def exported(
     line: CommandLine,
     launcher: Mapping[str, Variable],
 ) -> dict[str, Variable]:
-    """The variables that the launcher at `old` gives to all ranks, with an entry for each option.
+    """Return the variables that the launcher at `old` exports, with an entry for each option.
 
-    An export without a value has the value of the launcher's own variable. Checks name those
-    without any, and those that say something of the launcher's own pod: in a worker, such a
-    variable would say it of the worker.
+    An export without a value has the value of the launcher's own variable. Checks list the exports
+    that have no value there, and the variables that describe the launcher's own pod: in a worker,
+    such a variable would describe the worker.
     """
     of_pod = {name for name, entry in launcher.items() if _is_of_pod(entry)}
     winning: dict[str, Variable] = {}

@@ -1,6 +1,6 @@
-"""Parses a launcher's command line: mode, options, training command, workers and slots. Pure.
+"""Parse a launcher's command line: mode, options, training command, workers and slots. Pure.
 
-Every option ends in a `LinePart`, which says where it went, or in an export. The chart's
+Every option becomes an export, or a `LinePart`, which names the new key. The chart's
 files/hvd_pods/common/launcher_options.json has the options, and how many arguments follow each.
 """
 
@@ -21,7 +21,7 @@ WORKER_MINIMUM = "worker.minimum"
 
 
 class LinePart(NamedTuple):
-    """Some words of a line, the chart's key that they became, empty when dropped, and why."""
+    """Some words of a line, their key in the chart (empty when dropped), and the reason."""
 
     words: str
     new: str
@@ -29,7 +29,7 @@ class LinePart(NamedTuple):
 
 
 class Export(NamedTuple):
-    """An option such as -x as written, its variable, and the value given with it, or None."""
+    """An option such as -x as written, its variable, and its value, or None."""
 
     option: str
     variable: str
@@ -40,11 +40,11 @@ class Export(NamedTuple):
 class CommandLine:
     """A launcher's command line, parsed.
 
-    `launcher` is the program, and `framework` the one that it starts, empty when not known. With
-    `exports_all`, the ranks get all variables of the launcher, as horovodrun gives them.
-    `checks` is what to check by hand. `custom_reason` says why a line of mode `custom` was not
-    parsed. A part whose key is WORKER_MINIMUM says so of the line: the number of workers decides
-    whether there is a minimum.
+    `launcher` is the program, and `framework` is the framework that it starts, empty when unknown.
+    With `exports_all`, the ranks get all variables of the launcher, as with horovodrun. `checks`
+    lists what to check by hand. `custom_reason` says why a line of mode `custom` was not parsed. A
+    part with the key WORKER_MINIMUM sets a minimum in the line: the number of workers decides
+    whether the chart gets one.
     """
 
     mode: str
@@ -71,7 +71,7 @@ _CHARTS_MCA = {
 _SHELLS = frozenset(("sh", "bash", "dash", "ash"))
 _RUN_TEXT = re.compile(r"-[a-z]*c")
 LAUNCHERS = ("mpirun", "mpiexec", horovodrun.NAME)
-# The launchers whose options are read; other options become a line of mode `custom`.
+# The launchers whose options are parsed; a line with unknown options has mode `custom`.
 _OPEN_MPI = frozenset(("openmpi4", "openmpi5"))
 _PER_HOST = ("npernode", "N")
 _IN_EVERY_PATH = ("/bin", "/usr/bin", "/usr/local/bin")
@@ -84,7 +84,7 @@ _STARTS_SSHD_OR_WAITS = re.compile(
 
 
 class _Builder:
-    """What the options of a line say, one after the other."""
+    """Collects the settings of a line's options, one after the other."""
 
     def __init__(self, launcher: str) -> None:
         self.mode = "direct" if launcher == horovodrun.NAME else "mpirun"
@@ -99,7 +99,7 @@ class _Builder:
         self.parts.append(LinePart(words, new, reason))
 
     def add_size(self, size: LineSize) -> None:
-        """Add what an option says. Raises NotUnderstoodError when another one differs."""
+        """Add the size of an option. Raises NotUnderstoodError when another option differs."""
         self.size = self.size.merged(size)
 
     def add_export(self, export: Export) -> None:
@@ -126,7 +126,7 @@ class _Builder:
 
 
 def parse_command_line(words: Sequence[str]) -> CommandLine:
-    """Parse a command line; mode `custom` and the unchanged words when a part is not understood."""
+    """Parse a command line; if a part is not understood, return it unchanged with mode `custom`."""
     try:
         return parse_line([Word(word) for word in words])
     except NotUnderstoodError as error:
@@ -175,9 +175,9 @@ def refuse_unknown(words: Sequence[Word]) -> None:
 
 
 def unwrap_shell(words: Sequence[Word], known: Mapping[str, str] | None = None) -> Sequence[Word]:
-    """The launcher's words, with the values of variables that are known.
+    """Return the launcher's words, with the values of known variables.
 
-    Raises NotUnderstoodError for a shell that does more than to start one program.
+    Raises NotUnderstoodError for a shell that does more than start one program.
     """
     text = words[0].text if len(words) == 1 and " " in words[0].text else ""
     if len(words) == 3 and PurePosixPath(words[0].text).name in _SHELLS:
@@ -189,7 +189,7 @@ def unwrap_shell(words: Sequence[Word], known: Mapping[str, str] | None = None) 
     try:
         (only,) = read_statements(text, known)
     except ValueError:
-        # A quote that is not closed, several statements, or none.
+        # The text has an unclosed quote, several statements, or no statement.
         raise NotUnderstoodError(_NEEDS_SHELL) from None
     is_simple = only.end in ("\n", ";") and not only.compound and not only.redirects
     if not is_simple or only.words[0].unknown or ASSIGNMENT.match(only.written[0]):
@@ -198,14 +198,14 @@ def unwrap_shell(words: Sequence[Word], known: Mapping[str, str] | None = None) 
 
 
 def only_starts_sshd(words: Sequence[str]) -> bool:
-    """Whether a worker's own command only starts sshd, which the chart needs no more, or waits."""
+    """Whether a worker's command only starts sshd, which the chart does not need, or waits."""
     is_shell = len(words) == 3 and PurePosixPath(words[0]).name in _SHELLS
     text = words[2] if is_shell else " ".join(words)
     return not text or bool(_STARTS_SSHD_OR_WAITS.fullmatch(text))
 
 
 def _parse_horovods(words: Sequence[str], line: _Builder) -> int:
-    """Add the first option of a line of horovodrun; its number of words.
+    """Add the first option of a line of horovodrun; return its number of words.
 
     Raises NotUnderstoodError.
     """
@@ -278,7 +278,7 @@ def _parse_option(rest: Sequence[str], line: _Builder) -> int:
 
 
 def _read_size(option: str, chart_value: str, value: str) -> LineSize:
-    """What an option says of ranks and hosts. Raises NotUnderstoodError."""
+    """Return an option's number of ranks or hosts. Raises NotUnderstoodError."""
     name = option.lstrip("-")
     if chart_value == "worker.slots":
         return LineSize(per_host=read_count(option, value))

@@ -69,13 +69,13 @@ def _job_reader(tree: Plain) -> tuple[str, Reader] | None:
 
 def _finish(ledger: Ledger) -> Ledger:
     text = json.dumps(ledger.values)
-    # Values that select pods by labels which only the operator of the old job set.
+    # Values that select pods by labels that only the operator of the old job sets.
     for gone in sorted(set(_OPERATORS_OWN.findall(text))):
         ledger.add_check(
             f"the values name {gone}, which only the operator sets: the chart's pods have the "
             f"labels {INSTANCE_LABEL} and {COMPONENT_LABEL}"
         )
-    # Another name is for the user to choose.
+    # The user must choose another name.
     longest = RELEASE_NAME.longest
     if len(ledger.release) > longest or not re.fullmatch(RELEASE_NAME.pattern, ledger.release):
         ledger.release = ""
@@ -83,7 +83,7 @@ def _finish(ledger: Ledger) -> Ledger:
 
 
 def _find_chart(ledger: Ledger) -> tuple[str, Reader]:
-    """The chart whose values these are, and what reads them. Raises SpecError for another file."""
+    """Return the chart of these values, and the function that converts them. Raises SpecError."""
     place = str(ledger.root.place)
     if not isinstance(ledger.tree, dict):
         raise SpecError(place, "", f"got {ledger.root.shown}", _EXPECTED)
@@ -103,7 +103,7 @@ def _find_chart(ledger: Ledger) -> tuple[str, Reader]:
 
 
 def read_input(data: bytes, file: str) -> tuple[Node, list[str]]:
-    """The job in a file, or its only document, and what else is in it. Raises SpecError."""
+    """Return the job in a file, or its only document, and the other documents. Raises SpecError."""
     roots = [root for root in parse_all(data, file) if root.value is not None]
     jobs = [root for root in roots if _job_reader(root.plain)]
     if not roots:
@@ -117,7 +117,7 @@ def read_input(data: bytes, file: str) -> tuple[Node, list[str]]:
 
 
 def describe(root: Node) -> str:
-    """The kind and the name of a document: ConfigMap settings."""
+    """Return the kind and the name of a document: ConfigMap settings."""
     tree = root.plain
     if not isinstance(tree, dict):
         return root.shown

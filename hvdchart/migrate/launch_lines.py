@@ -1,7 +1,7 @@
-"""Parses the lines of srun and torchrun, and of any launcher in a script or a container. Pure.
+"""Parse the lines of srun and torchrun, and of any launcher in a script or a container. Pure.
 
-The ranks of these launchers meet by variables that the chart sets in each mode, so that the master
-can start them itself. Options that only a few use are refused.
+The ranks of these launchers connect by variables that the chart sets in each mode, so the master
+can start them itself. Rarely used options are refused.
 """
 
 from __future__ import annotations
@@ -60,13 +60,13 @@ class _Parser(argparse.ArgumentParser):
 
 
 def parse_torchrun(words: Sequence[Word], nodes: int = 1, each: int = 1) -> CommandLine:
-    """The line of torchrun, which starts `each` ranks on so many nodes where it does not say it.
+    """Parse a line of torchrun; the defaults are `each` ranks on each of so many nodes.
 
     Raises NotUnderstoodError.
     """
     parser = _Parser("torchrun")
     for name in ("--nnodes", "--nproc-per-node", *_TORCHRUN):
-        # Underscores in names are as good as dashes.
+        # Names may have underscores or dashes.
         spellings = dict.fromkeys((name, f"--{name[2:].replace('-', '_')}"))
         action = "store_true" if name == "--standalone" else "store"
         parser.add_argument(*spellings, action=action)
@@ -104,7 +104,7 @@ def parse_torchrun(words: Sequence[Word], nodes: int = 1, each: int = 1) -> Comm
 
 
 def _parse_srun(words: Sequence[Word], size: SlurmSize) -> tuple[CommandLine, SlurmSize]:
-    """The line of srun in a script of this size, and the size with what the line says.
+    """Parse the line of srun in a script of this size; return it, and the resulting size.
 
     Raises NotUnderstoodError.
     """
@@ -145,7 +145,7 @@ def _parse_srun(words: Sequence[Word], size: SlurmSize) -> tuple[CommandLine, Sl
 
 
 def parse_launch(words: Sequence[Word], header: SlurmSize) -> CommandLine:
-    """The line of any launcher, in a script of this size for Slurm. Raises NotUnderstoodError."""
+    """Parse the line of any launcher in a script of this Slurm size. Raises NotUnderstoodError."""
     program = PurePosixPath(words[0].text).name
     if program == "srun":
         line, header = _parse_srun(words[1:], header)
@@ -162,7 +162,7 @@ def parse_launch(words: Sequence[Word], header: SlurmSize) -> CommandLine:
 def parse_container(
     texts: Sequence[str], nodes: int, each: int, known: Mapping[str, str]
 ) -> CommandLine:
-    """The command of pods that all run the same: a launcher's line, or one rank on each.
+    """Parse the command of equal pods: a launcher's line, or one rank on each.
 
     `known` are the variables that a shell would know. Raises NotUnderstoodError.
     """
@@ -176,7 +176,7 @@ def parse_container(
 
 
 def _parse_start(words: Sequence[Word], nodes: int, each: int) -> CommandLine | None:
-    """The line of a launcher; None for another program. Raises NotUnderstoodError."""
+    """Parse the line of a launcher; return None for another program. Raises NotUnderstoodError."""
     program, *rest = [word.text for word in words]
     name = PurePosixPath(program).name
     if name.startswith("python") and rest[:1] == ["-m"]:

@@ -1,7 +1,7 @@
-"""The ledger of a migration: the input, the values made from it, and what became of each value.
+"""The ledger of a migration: the input, its new values, and the outcome for each value.
 
-No value can be lost. Each value of the input ends as an `Entry`: `close` adds the values that no
-rule has handled, and refuses a file that is mostly unknown. `put` overwrites nothing. Pure.
+No value is lost. Each value of the input ends as an `Entry`: `close` adds the values that no rule
+has handled, and refuses a file that is mostly unknown. `put` overwrites nothing. Pure.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from hvdchart.values.merge import without_nulls
 Outcome: TypeAlias = Literal["carried over", "renamed", "changed", "dropped"]
 NewPath: TypeAlias = tuple[str, ...]
 _SAME = object()
-# As YAML 1.1 has them, which Helm and kubectl read.
+# The booleans of YAML 1.1, which Helm and kubectl read.
 _TRUE = ("yes", "on", "true", "y")
 _FALSE = ("no", "off", "false", "n")
 
 
 @dataclass(frozen=True)
 class Entry:
-    """What became of a value, of all in a map or list, or of a part of a text: dotted paths."""
+    """The outcome for a value, for a map or list, or for a part of a text: dotted paths."""
 
     outcome: Outcome
     old: str
@@ -38,10 +38,10 @@ class Entry:
 
 
 class Ledger:
-    """The input, with an entry for each value handled so far and the chart's values made from them.
+    """The input, with an entry for each value handled so far and the new values of the chart.
 
     `schema` is the chart's. A value that it rejects raises SpecError with the value's place in the
-    input; a value that it has no key for is dropped, with that reason.
+    input. A value without a key in the schema is dropped, with that reason.
     """
 
     def __init__(self, root: Node, schema: Mapping[str, Any]) -> None:
@@ -51,7 +51,7 @@ class Ledger:
         self.entries: list[Entry] = []
         # What to check by hand.
         self.checks: list[str] = []
-        # What the input is, and the names in it; a name that is no release's is left empty.
+        # The kind of the input, and the names in it; a name that is no valid release name is empty.
         self.source = "command line"
         self.release = self.namespace = ""
         self._schema = schema
@@ -100,7 +100,7 @@ class Ledger:
         raise self.type_error(path, "true or false")
 
     def type_error(self, path: KeyPath, expected: str) -> SpecError:
-        """The error for a value of the input that is not what its key takes."""
+        """Return the error for an input value of a wrong type for its key."""
         return self.error(path, f"got {shown(self.value_at(*path))}", expected)
 
     def _typed(self, path: KeyPath, kind: type, expected: str) -> Any:
@@ -137,7 +137,7 @@ class Ledger:
         self._record(outcome, old, new, reason)
 
     def put(self, new: NewPath, value: Plain, old: KeyPath) -> None:
-        """Set a value of the chart; raises SpecError if it is refused, or set to another value."""
+        """Set a value of the chart; raise SpecError if it is refused, or set to another value."""
         from jsonschema_rs import Draft7Validator
 
         key = f"the chart's {dotted(new)}"
@@ -155,18 +155,18 @@ class Ledger:
         self.replace(new, value)
 
     def replace(self, new: NewPath, value: Plain) -> None:
-        """Set a value of the chart whatever it is; the caller says so in an entry or a check."""
+        """Overwrite a value of the chart; the caller must add an entry or a check about it."""
         parent = self.values
         for step in new[:-1]:
             parent = parent.setdefault(step, {})
         parent[new[-1]] = copy.deepcopy(value)
 
     def change(self, old: KeyPath, new: NewPath, reason: str = "") -> None:
-        """Record that the value at `old` became part of `new`, which the caller puts together."""
+        """Record that the value at `old` became a part of `new`, which the caller builds."""
         self._record("changed", old, new, reason)
 
     def drop(self, old: KeyPath, reason: str) -> None:
-        """Record why the value at `old`, if any, is dropped; of an empty one, that it is empty."""
+        """Record why the value at `old`, if any, is dropped: for an empty value, as empty."""
         if self.has(old):
             value = self.value_at(*old)
             if not value:
@@ -174,7 +174,7 @@ class Ledger:
             self._record("dropped", old, (), reason)
 
     def leave_out(self, old: KeyPath, what: str) -> None:
-        """Record that the value at `old` has no place in the result, and add what to do instead."""
+        """Record that the value at `old` is not in the result, and add a check with the remedy."""
         if self.value_at(*old) and str(self.value_at(*old)).lower() not in _FALSE:
             self.add_check(f"{dotted(old)} is dropped: {what}")
         self.drop(old, what)
@@ -185,14 +185,14 @@ class Ledger:
         self.entries.append(Entry(outcome, f"{dotted(old)}: {part}", new, reason))
 
     def add_check(self, text: str) -> None:
-        """Add something that a person has to check by hand."""
+        """Add something that the user must check by hand."""
         if text not in self.checks:
             self.checks.append(text)
 
     def close(self, chart: str = "") -> None:
-        """Drop every value that has no entry yet, and name them in a check.
+        """Drop every value that has no entry yet, and list them in a check.
 
-        Raises SpecError where most values of a file are unknown to the `chart` that it seems of.
+        Raises SpecError if most values of a file are unknown to the detected `chart`.
         """
         every = list(leaves(self.tree, ()))
         rest = [leaf for leaf in every if leaf not in self._handled]
@@ -210,13 +210,13 @@ class Ledger:
             )
 
     def _record(self, outcome: Outcome, old: KeyPath, new: NewPath, reason: str) -> None:
-        """Add one entry for a value that has none yet, else one for each part that has none."""
+        """Add one entry for a value without any, or one for each part that has none yet."""
         if not old:
             raise ValueError("an entry for the whole input would hide what no rule handles")
         every = list(leaves(self.value_at(*old), old))
         fresh = [leaf for leaf in every if leaf not in self._handled]
         self._handled.update(fresh)
-        # A changed value has no place of its own within the new one.
+        # A changed value has no path of its own within the new value.
         is_same = outcome in ("renamed", "carried over")
         for path in [old] if fresh == every else fresh:
             to = dotted((*new, *path[len(old) :])) if is_same else dotted(new)
@@ -224,12 +224,12 @@ class Ledger:
 
 
 def shown(value: Plain) -> str:
-    """The value as an error message quotes it."""
+    """Format the value for an error message."""
     return shorten(json.dumps(value, ensure_ascii=False))
 
 
 def leaves(value: Plain, path: KeyPath) -> Iterator[KeyPath]:
-    """The paths of all scalars and of all empty maps and lists."""
+    """Return the paths of all scalars and of all empty maps and lists."""
     children: Any = ()
     if isinstance(value, dict):
         children = value.items()

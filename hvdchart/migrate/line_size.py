@@ -1,4 +1,4 @@
-"""How many workers and slots the line of a launcher asks for. Pure."""
+"""The number of workers and slots that the line of a launcher requests. Pure."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from typing import NamedTuple
 from hvd_pods.common.hostile import parse_count
 from hvdchart.text import join_names
 
-# The largest number of ranks, slots and nodes that is read.
+# The largest accepted number of ranks, slots and nodes.
 _MOST = 10**7 - 1
 _HOSTS = "hosts with their slots, such as -H a:8,b:8"
 
 
 class NotUnderstoodError(Exception):
-    """A part of a line is not understood; `expected` is what to write instead, if that is known."""
+    """A part of a line is not understood; `expected` is what to write instead, if known."""
 
     def __init__(self, problem: str, expected: str = "") -> None:
         super().__init__(problem)
@@ -23,7 +23,7 @@ class NotUnderstoodError(Exception):
 
 
 class Host(NamedTuple):
-    """A host that a line names; `slots` is None where the line does not say it."""
+    """A host in a line; `slots` is None if the line does not give it."""
 
     name: str
     slots: int | None
@@ -31,11 +31,11 @@ class Host(NamedTuple):
 
 @dataclass(frozen=True)
 class LineSize:
-    """What a line says of its ranks and hosts, None for what it does not say.
+    """The ranks and hosts of a line; None for what it does not give.
 
     `ranks` is the number of ranks, and `per_host` that of each host. `host_file` and `discovery`
-    are the file and the script that know the hosts. The fewest and the most ranks of a run that
-    adapts are `min_ranks` and `max_ranks`, and the fewest workers `min_workers`.
+    are the file and the script that list the hosts. An elastic run has between `min_ranks` and
+    `max_ranks` ranks, and at least `min_workers` workers.
     """
 
     ranks: int | None = None
@@ -48,7 +48,7 @@ class LineSize:
     min_workers: int | None = None
 
     def merged(self, other: LineSize) -> LineSize:
-        """What both say together. Raises NotUnderstoodError where they differ."""
+        """Merge two sizes. Raises NotUnderstoodError where they differ."""
         if None not in (self.hosts, other.hosts) and self.hosts != other.hosts:
             raise NotUnderstoodError("two options name different hosts: name all in one -H")
         pairs = {
@@ -66,7 +66,7 @@ class LineSize:
 
 
 def read_count(option: str, text: str) -> int:
-    """The number that an option gives. Raises NotUnderstoodError for any other text."""
+    """Return the number in an option. Raises NotUnderstoodError for any other text."""
     number = parse_count(text, _MOST)
     if not number:
         raise NotUnderstoodError(f"{option} is {text}, and no whole number from 1 on")
@@ -87,7 +87,7 @@ def read_hosts(option: str, text: str) -> tuple[Host, ...]:
 
 
 def workers_and_slots(size: LineSize, *, by_node: bool) -> tuple[int, int, str]:
-    """Workers, slots, what to check; `by_node`: the launcher gives each host one rank in turn.
+    """Return workers, slots and a check; `by_node`: the launcher assigns ranks to hosts in turn.
 
     Raises NotUnderstoodError.
     """

@@ -9,13 +9,13 @@ from hvd_pods.common.hostile import printable
 from hvdchart.migrate.ledger import Ledger, Outcome
 from hvdchart.values.render import dump
 
-# Dropped values first: they are what a reader looks for.
+# Dropped values come first: they matter most to the reader.
 _ORDER: tuple[Outcome, ...] = ("dropped", "changed", "renamed", "carried over")
 
 
 def values_text(migration: Ledger, origin: str) -> str:
-    """The values file; `origin` names the file that it was made from."""
-    # A reader copies the line into a shell, and a stranger's file has named both.
+    """Return the values file; `origin` names the file that it was made from."""
+    # The user may copy this line into a shell, and both names come from an untrusted file.
     release = shlex.quote(migration.release or "NAME")
     namespace = f" --namespace {shlex.quote(migration.namespace)}" if migration.namespace else ""
     head = [
@@ -29,7 +29,7 @@ def values_text(migration: Ledger, origin: str) -> str:
 
 
 def report_text(migration: Ledger) -> str:
-    """What to check by hand, then what became of the values: dropped ones first."""
+    """Return the report: the checks, then the outcomes of the values, dropped ones first."""
     counts = Counter(entry.outcome for entry in migration.entries)
     totals = ", ".join(f"{counts[outcome]} {outcome}" for outcome in _ORDER if counts[outcome])
     lines = [f"read as {migration.source}: {totals or 'no values'}"]

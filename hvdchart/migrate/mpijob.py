@@ -1,4 +1,4 @@
-"""Converts MPIJobs of Kubeflow: one launcher and its workers. Pure.
+"""Convert MPIJobs of Kubeflow: one launcher and its workers. Pure.
 
 Sources of the fields: MPI Operator's types kubeflow.org/v1 and v2beta1 (mpi-operator 0.6).
 """
@@ -66,9 +66,9 @@ def migrate_mpijob(ledger: Ledger) -> None:
 def _carry_over_roles(
     ledger: Ledger, launcher: Role, worker: Role, *, exports_all: bool
 ) -> tuple[KeyPath, CommandLine]:
-    """Everything in the two pod templates except resources; the launcher's line and where it is.
+    """Carry over the two pod templates except resources; return the launcher's line and its path.
 
-    `exports_all` is true where the MPI gives the launcher's variables to all ranks.
+    `exports_all` is true if the MPI passes the launcher's variables to all ranks.
     """
     _carry_over_images(ledger, worker.container, launcher.container)
     old, line = _carry_over_command(ledger, worker.container, launcher.container, exports_all)
@@ -104,7 +104,10 @@ def _carry_over_roles(
 def _carry_over_workers(
     ledger: Ledger, worker: Role, old: KeyPath, line: CommandLine, more: int
 ) -> None:
-    """The workers, `more` than the replicas, and their slots; `old` is where the line is."""
+    """Carry over the workers and their slots; `more` are added to the replicas.
+
+    `old` is the path of the line.
+    """
     replicas = (*worker.owner, "replicas")
     number = ledger.integer_at(*replicas)
     number = (1 if number is None else number) + more

@@ -1,4 +1,4 @@
-"""Carries over what pods are: images, resources, volumes, scheduling, identity, security. Pure."""
+"""Carry over fields of pods: images, resources, volumes, scheduling, identity, security. Pure."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from hvdchart.text import split_image
 from hvdchart.values.merge import without_nulls
 
 _SHM = "/dev/shm"  # noqa: S108  a mount path to recognize, no file of this process
-# Fields of pods that master and workers have apart, and those that all pods share.
+# Fields that master and workers set separately, and those that all pods share.
 _OF_EACH = (
     "nodeSelector",
     "affinity",
     "tolerations",
     "terminationGracePeriodSeconds",
 )
-# Fields for which the chart has values of the workers alone, or no values: podSpec takes them.
+# Fields for which the chart has values for the workers only, or no values: podSpec takes them.
 _OF_WORKERS = ("topologySpreadConstraints", "runtimeClassName")
 _OF_NONE = ("hostPID", "dnsConfig", "hostAliases")
 _PULL_SECRETS = "imagePullSecrets"
@@ -47,7 +47,7 @@ RUN_AS_ROOT = (
 
 
 def carry_over_host(ledger: Ledger) -> None:
-    """Which of the node's namespaces all pods use, as charts for Helm have it."""
+    """Carry over the node's namespaces that all pods use, as charts for Helm specify them."""
     for key, new in (
         ("useHostNetwork", ("hostNetwork",)),
         ("useHostPID", ("worker", "podSpec", "hostPID")),
@@ -60,9 +60,9 @@ def carry_over_host(ledger: Ledger) -> None:
 
 
 def carry_over_pod(ledger: Ledger, pod: KeyPath, group: str) -> None:
-    """What a pod's spec sets outside of its containers; `group` is worker or master.
+    """Carry over a pod's fields outside of its containers; `group` is worker or master.
 
-    Call it for the workers first: they decide what the chart has for all pods.
+    Call it for the workers first: they decide the values that all pods share.
     """
     for key in _OF_EACH:
         ledger.carry_over((*pod, key), (group, key))
@@ -74,7 +74,7 @@ def carry_over_pod(ledger: Ledger, pod: KeyPath, group: str) -> None:
             ledger.drop((*pod, key), "")
     for key in _OF_ALL:
         value = ledger.value_at(*pod, key)
-        # The master's image may need one that the workers' does not.
+        # The master's image may need a pull secret that the workers' image does not need.
         is_for_all = group == "worker" or (key == _PULL_SECRETS and key not in ledger.values)
         if not value or without_nulls(value) == ledger.values.get(key):
             ledger.drop((*pod, key), "the chart has one value for all pods, which is already set")
@@ -86,7 +86,7 @@ def carry_over_pod(ledger: Ledger, pod: KeyPath, group: str) -> None:
         ledger.carry_over((*pod, "resourceClaims"), ("worker", "resourceClaims"))
     what = f"its pods shared the node's {_SHM}: set shm.sizeLimit to what the ranks need"
     ledger.leave_out((*pod, "hostIPC"), what)
-    # The API server sets both fields to the same name; serviceAccountName is the one that counts.
+    # The API server sets both fields to the same name; serviceAccountName takes precedence.
     account = "serviceAccountName" if ledger.has((*pod, "serviceAccountName")) else "serviceAccount"
     if group == "master":
         what = "the chart makes one that may do what the master needs; see serviceAccount"
@@ -102,10 +102,10 @@ def carry_over_pod(ledger: Ledger, pod: KeyPath, group: str) -> None:
 
 
 def carry_over_capabilities(ledger: Ledger, old: KeyPath) -> None:
-    """Added capabilities -> worker.capabilities, for the pods that run the ranks.
+    """Carry over added capabilities to worker.capabilities, for the pods that run the ranks.
 
     Linux gives added capabilities to root's processes only. So the pods run as root unless the
-    input sets another user, which has to be in the values before.
+    input sets another user. Carry over the user before.
     """
     ledger.drop((*old, "drop"), "the chart drops all capabilities that it does not add")
     names = [ledger.text_at(*item).removeprefix("CAP_") for item in ledger.items_at(*old, "add")]
@@ -124,7 +124,7 @@ def carry_over_capabilities(ledger: Ledger, old: KeyPath) -> None:
 
 
 def carry_over_security(ledger: Ledger, pod: KeyPath, container: KeyPath) -> None:
-    """The workers' security contexts -> the chart's, which hold for all of its pods."""
+    """Carry over the workers' security contexts to those of the chart, which apply to all pods."""
     ledger.carry_over((*pod, "securityContext"), ("podSecurityContext",))
     old = (*container, "securityContext")
     for key in ledger.map_at(*old):
@@ -143,7 +143,7 @@ def carry_over_security(ledger: Ledger, pod: KeyPath, container: KeyPath) -> Non
 
 
 def check_identity(ledger: Ledger, user: str) -> None:
-    """Add a check of what the chart restricts and the input, whose pods ran as `user`, did not."""
+    """Add a check if the chart restricts pods more than the input, whose pods ran as `user`."""
     if "runAsUser" not in ledger.values.get("podSecurityContext", {}):
         ledger.add_check(f"the pods ran as {user}; {RUN_AS_ROOT}")
     elif "readOnlyRootFilesystem" not in ledger.values.get("securityContext", {}):
@@ -173,16 +173,16 @@ def carry_over_resources(ledger: Ledger, old: KeyPath) -> int | None:
 
 
 class Volumes:
-    """The volumes and mounts of master and workers, which the chart gives to both alike.
+    """The volumes and mounts of master and workers, which the chart adds to both.
 
-    `own` are the names of the volumes that only the workers have: these go to their group, because
-    a master on another node may be unable to mount them, such as huge pages and devices.
+    `own` are the names of volumes that only the workers have, such as huge pages and devices. They
+    go to the workers' group, because a master on another node may be unable to mount them.
     """
 
     def __init__(self, ledger: Ledger, own: Collection[str] = ()) -> None:
         self.ledger = ledger
         self.own = own
-        # By name and by path, as they are in the file.
+        # By name and by path, as in the file.
         self.volumes: dict[str, Plain] = {}
         self.mounts: dict[str, Plain] = {}
         self._mount_places: dict[str, KeyPath] = {}
@@ -224,7 +224,7 @@ class Volumes:
         ledger = self.ledger
         entry = self.ledger.map_at(*path)
         given = ledger.text_at(*path, "mountPath")
-        # A name that is no text is refused here.
+        # Refuse a name that is not text.
         name = ledger.text_at(*path, "name")
         if not given.startswith("/"):
             raise ledger.error(path, f"the mount path is {given!r}", "an absolute path")
@@ -241,7 +241,7 @@ class Volumes:
             self._change(path, name, "volumeMounts")
 
     def _change(self, path: KeyPath, name: str, key: str) -> None:
-        """Record where the volume or mount at a path went."""
+        """Record the new place of the volume or mount at a path."""
         if name in self.own:
             self.ledger.change(path, ("workerGroups", key), "for the workers alone, as before")
         else:
@@ -269,5 +269,5 @@ class Volumes:
             if shared:
                 self.ledger.put((key,), shared, old)
         if group:
-            # This name gives the workers the names that they have without groups.
+            # With this name, the workers have the same names as without groups.
             self.ledger.put(("workerGroups",), [{"name": "worker", **group}], old)

@@ -1,4 +1,4 @@
-"""Carries over what jobs of operators have in common: names, pod templates, run policies. Pure."""
+"""Carry over common parts of operators' jobs: names, pod templates, run policies. Pure."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _SIDECAR_VALUES = {
 
 @dataclass(frozen=True)
 class Role:
-    """The launcher or the workers: the path of what has a `template`, and of its main container."""
+    """The launcher or the workers: the path of the object with `template`, and of its container."""
 
     owner: KeyPath
     container: KeyPath
@@ -31,7 +31,7 @@ class Role:
 
 
 def find_role(ledger: Ledger, owner: KeyPath, main: str = "") -> Role:
-    """The role at a path, with its container called `main` or the first. Raises SpecError."""
+    """Return the role at a path, with its container `main` or the first. Raises SpecError."""
     containers = ledger.items_at(*owner, "template", "spec", "containers")
     if not containers:
         expected = "a container: launcher and workers have one"
@@ -62,7 +62,7 @@ def carry_over_names(ledger: Ledger, kind: str) -> None:
 
 
 def carry_over_template(ledger: Ledger, role: Role, group: str) -> None:
-    """What a pod template sets outside of its containers; `group` is worker or master."""
+    """Carry over a pod template's fields outside of its containers; `group` is worker or master."""
     pod_spec.carry_over_pod(ledger, role.pod, group)
     for key, new in (("labels", "podLabels"), ("annotations", "podAnnotations")):
         ledger.carry_over((*role.owner, "template", "metadata", key), (group, new))
@@ -81,7 +81,7 @@ def carry_over_container(ledger: Ledger, role: Role, group: str) -> None:
 
 
 def _carry_over_other_containers(ledger: Ledger, role: Role, group: str) -> None:
-    """Containers before the main one -> initContainers; those beside it are left out."""
+    """Map containers before the main one to initContainers; leave out those beside it."""
     first = (*role.pod, "initContainers")
     ledger.carry_over(first, (group, "initContainers"))
     if ledger.list_at(*first):
@@ -119,7 +119,7 @@ def _carry_over_cleanup(ledger: Ledger, path: KeyPath) -> None:
 
 
 def clean_up_for_ttl(ledger: Ledger) -> None:
-    """Set cleanup to Always, where a time to live would leave the workers of a failed run."""
+    """Set cleanup to Always if a time to live would leave the workers of a failed run."""
     if "ttlSecondsAfterFinished" in ledger.values.get("master", {}) and (
         ledger.values.get("cleanup") != "Always"
     ):

@@ -1,8 +1,8 @@
-"""Converts a script: its `#SBATCH` header, and the line of one launcher. Nothing is run.
+"""Convert a script: its `#SBATCH` header, and the line of one launcher. Nothing is run.
 
 The script becomes a map of its lines, so that each line has its entry in the ledger. Lines beside
-the launcher's are dropped, and what to do instead is to be checked. Where a line decides how the
-launcher runs, as a loop or a condition does, the script is refused.
+the launcher's are dropped, and a check says what to do instead. A script in which a line controls
+how the launcher runs, such as a loop or a condition, is refused.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from hvdchart.spec.paths import KeyPath
 from hvdchart.spec.yaml_tree import MAX_BYTES, Node, Place, shorten
 
 EXPECTED = f"one line that begins with {', '.join(STARTERS[:-1])} or {STARTERS[-1]}"
-# Programs that change nothing which a pod keeps.
+# Programs that change nothing that a pod keeps.
 _NO_EFFECT = frozenset(
     ("set", "echo", "true", ":", "date", "hostname", "sleep", "wait", "printf", "tee")
 )
-# No YAML has such a line that is not indented.
+# YAML has no such unindented line.
 _LAUNCH = re.compile(rf"^(?:/\S*/)?(?:{'|'.join(map(re.escape, STARTERS))})\s", re.M)
 
 
@@ -77,7 +77,7 @@ def _read_text(data: bytes, file: str) -> str:
 
 
 def _read_size(header: Mapping[int, str], file: str) -> slurm.SlurmSize:
-    """The size that the lines of a header ask for."""
+    """Return the size that the lines of a header request."""
     size = slurm.SlurmSize()
     for number, line in header.items():
         try:
@@ -92,7 +92,7 @@ def _read_size(header: Mapping[int, str], file: str) -> slurm.SlurmSize:
 def _make_ledger(
     text: str, file: str, statements: list[Statement], schema: Mapping[str, Any]
 ) -> tuple[Ledger, list[tuple[KeyPath, Statement]]]:
-    """The ledger with a value for each statement and each line of #SBATCH, and their paths."""
+    """Return the ledger with a value for each statement and each #SBATCH line, and their paths."""
     nodes: dict[str, Node] = {}
     named: list[tuple[KeyPath, Statement]] = []
     for statement in statements:
@@ -125,7 +125,7 @@ def _drop_header(ledger: Ledger, header: Mapping[int, str]) -> None:
 
 
 def _starts_training(ledger: Ledger, path: KeyPath, statement: Statement) -> bool:
-    """Whether the statement is the line of a launcher. Raises SpecError for a loop and the like."""
+    """Whether the statement is a launcher's line. Raises SpecError for a loop and the like."""
     if statement.compound:
         problem = f"{statement.compound} begins more than a simple command"
         raise ledger.error(path, problem, f"a script without it, with {EXPECTED}")
@@ -133,7 +133,7 @@ def _starts_training(ledger: Ledger, path: KeyPath, statement: Statement) -> boo
 
 
 def _drop_lines(ledger: Ledger, lines: Sequence[tuple[KeyPath, Statement]]) -> None:
-    """Drop lines that start no training; what the ranks need of them is to be checked."""
+    """Drop lines that start no training; add a check that names what the ranks may need."""
     named = []
     for path, statement in lines:
         program = PurePosixPath(statement.words[0].text).name if statement.words else ""
@@ -151,14 +151,14 @@ def _drop_lines(ledger: Ledger, lines: Sequence[tuple[KeyPath, Statement]]) -> N
 
 
 def _hide_value(word: str) -> str:
-    """A word, without the value of a variable: it may be a secret."""
+    """Return a word without the value of a variable: it may be a secret."""
     match = ASSIGNMENT.match(word)
     return f"{match[0]}..." if match else word
 
 
 def _carry_over(ledger: Ledger, path: KeyPath, statement: Statement, size: slurm.SlurmSize) -> None:
     """The launcher's line -> the chart's values."""
-    # Recorded first: what follows adds an entry for each of its parts.
+    # Recorded first: the next steps add an entry for each of its parts.
     ledger.change(path, ("master", "args"), "each part has a line of its own")
     for redirect in statement.redirects:
         reason = "kubectl logs shows what the ranks print"

@@ -1,7 +1,7 @@
-"""Splits shell text into statements and words, without running or expanding it. Pure.
+"""Split shell text into statements and words, without running or expanding it. Pure.
 
-A word with a part that only a shell can expand says so: a variable, a command, arithmetic, a
-pattern. Such a part is refused where a line uses it, and never guessed.
+A word records a part that only a shell can expand: a variable, a command, arithmetic, a pattern.
+Such a part is refused where a line uses it, and never guessed.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)\+?=")
-# Words that begin more than a simple command.
+# Words that start more than a simple command.
 _COMPOUND = frozenset(
     (
         "if",
@@ -73,7 +73,7 @@ class Statement:
     written: list[str] = field(default_factory=list)
     redirects: list[str] = field(default_factory=list)
     end: str = "\n"
-    # What makes it more than a simple command, such as the first word of a loop; else empty.
+    # The reason why it is more than a simple command, such as the first word of a loop; else empty.
     compound: str = ""
 
     @property
@@ -133,7 +133,7 @@ def _read_word(written: str, known: Mapping[str, str]) -> Word:
 
 
 def _value(piece: re.Match[str], known: Mapping[str, str]) -> str | None:
-    """The text that a piece stands for; None where only a shell knows it."""
+    """Return the text of a piece; return None if only a shell can expand it."""
     groups = piece.groupdict()
     if name := groups["name"] or groups["braced"]:
         return known.get(name)

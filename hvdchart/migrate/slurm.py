@@ -1,7 +1,7 @@
-"""Reads how many nodes and tasks a script asks Slurm for. Pure.
+"""Read how many nodes and tasks a script requests from Slurm. Pure.
 
-As sbatch, it reads the `#SBATCH` lines above the first command only, and what follows # in such a
-line is a comment.
+Like sbatch, read only the `#SBATCH` lines above the first command; text after # in such a line is a
+comment.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _TASKS_PER_NODE = ("--ntasks-per-node",)
 
 @dataclass(frozen=True)
 class SlurmSize:
-    """What Slurm is asked for, None for what a script does not say."""
+    """The resources requested from Slurm; None for what a script does not give."""
 
     nodes: int | None = None
     tasks: int | None = None
@@ -29,7 +29,7 @@ class SlurmSize:
 
     @property
     def variables(self) -> dict[str, str]:
-        """The variables that Slurm sets from it."""
+        """Return the variables that Slurm sets for this size."""
         tasks = self.tasks
         if tasks is None and self.tasks_per_node:
             tasks = (self.nodes or 1) * self.tasks_per_node
@@ -43,10 +43,10 @@ class SlurmSize:
         return {name: str(number) for name, number in given.items() if number}
 
     def take(self, words: Sequence[str]) -> tuple[SlurmSize, int]:
-        """The size with what the first option says, and the number of words of that option.
+        """Return the size with the first option, and the number of words of that option.
 
-        That number is 0 for an option that says nothing of nodes and tasks. Raises
-        NotUnderstoodError for a value that is no number, such as the range 2-4.
+        That number is 0 for an option that does not set nodes or tasks. Raises NotUnderstoodError
+        for a value that is no number, such as the range 2-4.
         """
         is_long = words[0].startswith("--")
         name, _, value = words[0].partition("=") if is_long else (words[0][:2], "", words[0][2:])
@@ -61,7 +61,7 @@ class SlurmSize:
         return replace(self, tasks_per_node=number), width
 
     def fill(self, size: LineSize) -> LineSize:
-        """The size of a launcher's line, and for what it does not say, that of Slurm.
+        """Return the size of a launcher's line; fill missing values from Slurm's size.
 
         Launchers fill one node after the other. Raises NotUnderstoodError.
         """
@@ -73,7 +73,7 @@ class SlurmSize:
             return replace(size, ranks=size.ranks or of_nodes or self.tasks)
         ranks = size.ranks or self.tasks or (self.nodes or 1) * (each or 1)
         if self.nodes and (self.tasks or not each):
-            # Slurm takes --ntasks-per-node for the maximum beside --ntasks.
+            # With --ntasks, Slurm uses --ntasks-per-node as the maximum.
             each = (self.tasks or ranks) // self.nodes
         per_host = ranks if each is None else min(ranks, each)
         if not per_host or ranks % per_host or ranks > (self.nodes or ranks) * per_host:
@@ -84,7 +84,7 @@ class SlurmSize:
 
 
 def explain_size(size: LineSize) -> str:
-    """What to check of the ranks on each node that Slurm gives a line."""
+    """Return a check about the ranks on each node that Slurm assigns to a line."""
     return (
         f"nodes and tasks of Slurm give a worker {pluralize(size.per_host or 1, 'slot')} of the "
         f"{pluralize(size.ranks or 1, 'rank')}: correct worker.number and worker.slots if not so"

@@ -1,7 +1,7 @@
-"""Converts values of the old published charts.
+"""Convert values of the old published charts.
 
 Sources of the keys: stable/horovod 1.0.2 (`master`) and horovod's docker/helm 1.0.3 (`driver`). The
-keys mean what the templates of these charts made of them, which differs from their READMEs.
+meaning of a key is its effect in the templates of these charts, which differs from their READMEs.
 """
 
 from __future__ import annotations
@@ -25,23 +25,23 @@ MARKS = (
     ("ssh", "hostKey"),
     ("ssh", "hostKeyPub"),
 )
-# What both old charts used when the values did not set it.
+# The defaults of both old charts.
 DEFAULT_REPOSITORY = "horovod/horovod"
 DEFAULT_WORKERS = 3
-# etcd, API server, kubelet and the components beside it, node ports: the chart rejects them as
-# agent.port on the host network.
+# Ports of etcd, the API server, the kubelet and its components, and node ports: the chart rejects
+# them as agent.port on the host network.
 _NODE_PORTS = (range(2379, 2383), range(6443, 6444), range(10248, 10261), range(30000, 32768))
 
 
 def migrate_chart(ledger: Ledger) -> None:
-    """Fill in the values and entries of an old values file; as `convert.Reader`."""
+    """Fill in the values and entries of an old values file, as a `convert.Reader`."""
     head = "driver" if ledger.has(("driver",)) else "master"
     for path in (("worker",), (head,), ("ssh",), ("worker", "image"), (head, "image")):
         ledger.map_at(*path)
     _carry_over_images(ledger, head)
     gpus = pod_spec.carry_over_resources(ledger, ("resources",))
     line = _carry_over_arguments(ledger, head)
-    # The old chart gave the master's variables to the workers too.
+    # The old chart also set the master's variables in the workers.
     mine = carry_over.variables_at(ledger, (head, "env"))
     variables = {**carry_over.variables_at(ledger, ("worker", "env")), **mine}
     won = {**mine, **carry_over.exported(ledger, (head, "args"), line, variables)}
@@ -90,7 +90,7 @@ def _carry_over_images(ledger: Ledger, head: str) -> None:
 
 
 def _carry_over_arguments(ledger: Ledger, head: str) -> CommandLine:
-    """The old chart joined all arguments with spaces and passed them to bash."""
+    """Carry over the arguments: the old chart joined them with spaces and passed them to bash."""
     variables = carry_over.variables_at(ledger, (head, "env"))
     arguments = [
         carry_over.expand_references(ledger, item, ledger.text_at(*item), variables)
@@ -108,7 +108,7 @@ def _carry_over_arguments(ledger: Ledger, head: str) -> CommandLine:
 
 
 def _carry_over_workers(ledger: Ledger, head: str, line: CommandLine, gpus: int | None) -> None:
-    """The number of workers: `-np` counted the old master, which was a host too."""
+    """Carry over the number of workers: `-np` included the old master, which was also a host."""
     path = ("worker", "number")
     number = ledger.integer_at(*path)
     if number is None:

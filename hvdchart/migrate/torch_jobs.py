@@ -1,6 +1,6 @@
-"""Converts jobs whose pods all train: PyTorchJobs and TrainJobs of Kubeflow. Pure.
+"""Convert jobs whose pods all train: PyTorchJobs and TrainJobs of Kubeflow. Pure.
 
-Their ranks meet by variables that the chart sets too, so that the master starts the ranks itself.
+Their ranks connect by variables that the chart also sets, so the master starts the ranks itself.
 Sources of the fields: Training Operator's types kubeflow.org/v1, and Trainer's types
 trainer.kubeflow.org/v1alpha1.
 """
@@ -124,10 +124,10 @@ def _carry_over_training(
     each: KeyPath,
     minimum: int | None = None,
 ) -> None:
-    """The command, the variables and the size of `number` pods that are alike.
+    """Carry over the command, the variables and the size of `number` equal pods.
 
-    `owner` is where the number is, `each` the processes of a pod, a number or a word, and `minimum`
-    the fewest pods.
+    `owner` is the path of the number. `each` is the number of processes of a pod, or a word.
+    `minimum` is the minimum number of pods.
     """
     gpus = pod_spec.carry_over_resources(ledger, (*container, resources))
     asked = _processes(ledger, each)
@@ -167,7 +167,7 @@ def _carry_over_policy(ledger: Ledger, number: int) -> None:
 
 
 def _processes(ledger: Ledger, path: KeyPath) -> int | None:
-    """The processes of a pod; None where the number of GPUs decides. Raises SpecError."""
+    """Return the processes of a pod; None if the number of GPUs decides. Raises SpecError."""
     text = ledger.text_at(*path)
     if not text or text in _NAMED_NUMBERS:
         if text == "cpu":
@@ -182,7 +182,7 @@ def _processes(ledger: Ledger, path: KeyPath) -> int | None:
 def _carry_over_command(
     ledger: Ledger, container: KeyPath, number: int, asked: int | None, gpus: int | None
 ) -> tuple[KeyPath, CommandLine]:
-    """The command line, and where it is."""
+    """Carry over the command line; return its path and the parsed line."""
     old, items = carry_over.command_at(ledger, container)
     if not items:
         ledger.add_check(
@@ -194,7 +194,7 @@ def _carry_over_command(
         return container, line
     ledger.change(old, ("master", "args"), "each part has a line of its own")
     each = asked or gpus or 1
-    # What the operators set in each pod.
+    # The variables that the operators set in each pod.
     known = {
         "WORLD_SIZE": str(number * (asked or 1)),
         "PET_NNODES": str(number),
@@ -220,7 +220,8 @@ def _carry_over_volumes(ledger: Ledger, role: Role) -> None:
         ledger.text_at(*path, "name"): ledger.map_at(*path)
         for path in ledger.items_at(*role.pod, "volumes")
     }
-    # The master may be on a node without them. It starts the ranks, so it has the other volumes.
+    # The master may run on a node without these volumes. It starts the ranks, so it has the other
+    # volumes.
     own = [
         name
         for name, entry in entries.items()
@@ -232,7 +233,7 @@ def _carry_over_volumes(ledger: Ledger, role: Role) -> None:
 
 
 def _drop_other_template(ledger: Ledger, owner: KeyPath, role: Role) -> None:
-    """The template of the Master, beside that of the Workers."""
+    """Drop the template of the Master if there is also that of the Workers."""
     path = (*owner, "template")
     if ledger.value_at(*path) == ledger.value_at(*role.owner, "template"):
         ledger.drop(path, "that of the workers is for all pods")

@@ -1,4 +1,4 @@
-"""Plans how ranks are bound to cores and which network they use, for any launcher. Pure."""
+"""Plan how ranks are bound to cores and which network they use, for any launcher. Pure."""
 
 from __future__ import annotations
 
@@ -21,8 +21,9 @@ _SPEC = "the spec"
 class LaunchPlan:
     """The launcher's part of the plan.
 
-    `interface` is named by all groups; when they name different ones it is None, and `group_env`
-    has the variables of each group, by name. `transport` is network.transport, or empty.
+    `interface` is the interface that all groups name. When they name different ones, it is None,
+    and `group_env` has the variables of each group, by name. `transport` is network.transport, or
+    empty.
     """
 
     binding: Binding
@@ -33,19 +34,19 @@ class LaunchPlan:
 
 
 def plan_launch(spec: Spec, slots: Sequence[int]) -> LaunchPlan:
-    """How ranks are bound and started; `slots` are the groups' ranks a node.
+    """Plan how ranks are bound and started; `slots` are the groups' ranks per node.
 
-    mpirun has one binding for the whole run: ranks are not bound where no binding fits all groups.
+    mpirun has one binding for the whole run: if no binding fits all groups, ranks are not bound.
     """
     to, why = _wanted_binding(spec, slots)
     binding = _common_binding(spec.nodes, slots, to)
     if binding is None and to == "core":
-        # Groups with unlike sockets may still have one binding in common: by socket.
+        # Groups with different numbers of sockets may still share one binding: by socket.
         why = Reason("groups have different cores: bind each rank to its socket", _OURS)
         binding = _common_binding(spec.nodes, slots, "socket")
     if binding is None:
         why = Reason("groups have different ranks per socket: none fits all", _OURS)
-    # CPU ranks reduce through MPI, which reaches RDMA devices by UCX; NCCL finds them itself.
+    # CPU ranks reduce through MPI, which uses RDMA devices through UCX; NCCL finds them itself.
     transport = "RDMA" if all(group.rdma and not group.gpus for group in spec.nodes) else ""
     common = common_interface(spec)
     group_env = {
@@ -57,7 +58,7 @@ def plan_launch(spec: Spec, slots: Sequence[int]) -> LaunchPlan:
 
 
 def _wanted_binding(spec: Spec, slots: Sequence[int]) -> tuple[str, Reason]:
-    """What ranks should be bound to, and why: the spec's own choice, else by rule."""
+    """Return the binding target of ranks, and the reason: the spec's own choice, else by rule."""
     for index, group in enumerate(spec.nodes):
         if group.tuning.binding:
             return group.tuning.binding, rules.override_reason(f"nodes[{index}].tuning.binding")
@@ -74,18 +75,18 @@ def _wanted_binding(spec: Spec, slots: Sequence[int]) -> tuple[str, Reason]:
 
 
 def _common_binding(nodes: Sequence[NodeGroup], slots: Sequence[int], to: str) -> Binding | None:
-    """The binding that all groups share; None when they differ or one cannot be bound."""
+    """Return the binding that all groups share; None when they differ or one cannot be bound."""
     bindings = {_binding(group, ranks, to) for group, ranks in zip(nodes, slots, strict=True)}
     return bindings.pop() if len(bindings) == 1 else None
 
 
 def _binding(group: NodeGroup, ranks: int, to: str) -> Binding | None:
-    """The binding for a group's nodes; None when its sockets cannot share the ranks.
+    """Return the binding for a group's nodes; None when its sockets cannot share the ranks.
 
-    Ranks in order, each on its next cores, fill one socket after the other, also on a virtual
-    machine that shows each of its CPUs as a socket. Where the ranks of a socket leave cores over,
-    or the kubelet keeps some of the first one, the next rank would straddle sockets: there each
-    socket is named.
+    Ranks take the next cores in order, and fill one socket after the other. On a virtual machine,
+    each CPU may appear as a socket; ranks fill these in the same order. If the ranks of a socket
+    leave cores free, or the kubelet keeps some cores of the first socket, the next rank would
+    straddle sockets: then each socket is named.
     """
     if to == "none":
         return Binding("none")

@@ -1,4 +1,4 @@
-"""What the ranks of a run reduce with, from the spec or its code, and what follows. Pure."""
+"""The framework that the ranks reduce with, from the spec or its code, and its effects. Pure."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from hvdchart.plan.user_code import sources_of
 from hvdchart.spec.launchers import is_line_of_horovodrun
 from hvdchart.spec.model import Spec
 
-# What lets the ranks of a program train one model, by what trains it.
+# The way to let the ranks of a program train one model, by the library that trains it.
 _BY_TORCH = (
     "add `torch.distributed.init_process_group()`, and wrap the model in DistributedDataParallel; "
     "`hvdchart init` writes such a script"
@@ -23,20 +23,21 @@ _BY_HOROVOD = (
 )
 _JOINED_BY = {"torch": _BY_TORCH, "jax": _BY_JAX, "flax": _BY_JAX}
 _IS_LINE = "`train.command` is a line of horovodrun"
-# What a worker imports in advance. Both can be forked: they start no threads before they are used.
+# The modules that a worker imports in advance. Both survive a fork: they start no threads before
+# their first use.
 _PRELOAD = {"torch": ("torch",), "jax": ("jax",)}
 
 
 @dataclass(frozen=True)
 class Framework:
-    """What the ranks reduce with (None where nothing says it), and the planned keys of `launch`.
+    """The framework that the ranks reduce with (None if unknown), and the planned keys of `launch`.
 
-    `broken` are the files of the program that are no Python of this version: what is wrong with
-    each, by the file's name. `alone` says why each rank trains a model of its own, and `remedy`
-    what joins the ranks; both are empty where that is not known. `nccl` is the place that chooses
-    NCCL, `meets_locally` what makes the ranks meet at an address that each worker has for itself,
-    and `saves_in_pod` what saves to a folder that ends with the pod; all three are empty where
-    nothing does.
+    `broken` lists the files of the program that are no Python of this version: the problem of each,
+    by the file's name. `alone` says why each rank trains a model of its own, and `remedy` says how
+    to join the ranks; both are empty if unknown. `nccl` is the place that chooses NCCL.
+    `meets_locally` is the code that makes the ranks connect to an address that is local to each
+    worker. `saves_in_pod` is the code that saves to a folder that ends with the pod. All three are
+    empty if there is no such code.
     """
 
     name: str | None
@@ -52,9 +53,9 @@ class Framework:
 
 
 def plan_framework(spec: Spec) -> Framework:
-    """The framework of a spec, and the launch mode and imports in advance that follow from it.
+    """Choose the framework of a spec, and from it the launch mode and imports in advance.
 
-    What the spec itself says counts; else the code in its `values`, where there is some.
+    The spec's own choice takes precedence over the code in its `values`, if there is any.
     """
     sources = sources_of(spec.values.get("code"))
     signs = find_signs(sources, spec.train.command)
@@ -74,7 +75,7 @@ def plan_framework(spec: Spec) -> Framework:
         # Options are for mpirun.
         mode = "direct" if name in _PRELOAD and not spec.launch.options else "mpirun"
         reasons["mode"] = reason
-        # Where PyTorch was compiled with MPI, each rank that mpirun has not started trains alone.
+        # If PyTorch was compiled with MPI, each rank that mpirun did not start trains alone.
         with_mpi = signs.mpi_backend
         if not with_mpi and signs.prefers_mpi and not all(group.gpus for group in spec.nodes):
             with_mpi = str(signs.prefers_mpi)
@@ -100,7 +101,7 @@ def plan_framework(spec: Spec) -> Framework:
 
 
 def _remedy(signs: Signs) -> str:
-    """What joins the ranks of a program with these signs."""
+    """Say how to join the ranks of a program with these signs."""
     if signs.strategy:
         return f"set it, or {_BY_HOROVOD}"
     module = signs.trains.module.partition(".")[0] if signs.trains else ""
@@ -108,7 +109,7 @@ def _remedy(signs: Signs) -> str:
 
 
 def _alone(spec: Spec, sources: Mapping[str, bytes], signs: Signs) -> str:
-    """Why each rank of such a program trains a model of its own; empty where it is unknown."""
+    """Say why each rank of such a program trains a model of its own; empty if unknown."""
     is_given = spec.train.framework or is_line_of_horovodrun(spec) or spec.launch.mode == "custom"
     if is_given or signs.joined_by or not signs.trains:
         return ""
@@ -122,9 +123,9 @@ def _alone(spec: Spec, sources: Mapping[str, bytes], signs: Signs) -> str:
 
 
 def _of_line(signs: Signs) -> tuple[str, str]:
-    """The framework of a line of horovodrun, whose program has these signs, and why.
+    """Return the framework of a line of horovodrun, whose program has these signs, and why.
 
-    It is Horovod, also where the program does not name it, unless ranks need MPI besides.
+    It is Horovod, even if the program does not name it, unless the ranks also need MPI.
     """
     if signs.mpi_backend:
         return "mpi", signs.mpi_backend
@@ -134,10 +135,11 @@ def _of_line(signs: Signs) -> tuple[str, str]:
 
 
 def _choose(sources: Mapping[str, bytes], signs: Signs) -> tuple[str | None, str]:
-    """The framework of a program with these signs, and why; None where nothing is sure.
+    """Return the framework of a program with these signs, and why; None if it is not certain.
 
-    Horovod counts before the others, because its scripts use parts of those. Only a program whose
-    code has no text about Horovod starts without MPI: a module may be imported by its name.
+    Horovod takes precedence over the others, because its scripts use parts of those. A program
+    starts without MPI only if its code has no text about Horovod: a module may be imported by its
+    name.
     """
     used = signs.frameworks
     if "horovod" in used:

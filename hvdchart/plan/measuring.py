@@ -1,4 +1,4 @@
-"""Plans with another command than the spec's: of runs that measure, and that take calls. Pure."""
+"""Plan runs with another command than the spec's: to measure, or to take calls. Pure."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from hvdchart.spec.validate import longest_name
 
 
 def command_plan(plan: Plan, command: Sequence[str], retries: int, **changes: Any) -> Plan:
-    """The plan with changes of its spec, and a command that starts the ranks itself.
+    """Return the plan with changes of its spec, and a command that starts the ranks itself.
 
     The chart replaces the command's argument $(LAUNCH) by the launcher's line, for the image's own
     MPI, with the bindings of the plan. `retries` is how often a failed run is retried. Raises
@@ -24,7 +24,7 @@ def command_plan(plan: Plan, command: Sequence[str], retries: int, **changes: An
         dataclasses.replace(group, tuning=dataclasses.replace(group.tuning, binding=None))
         for group in spec.nodes
     ]
-    # Mode direct has none; those of a custom command are in it.
+    # Mode direct has no options; a custom command contains them.
     options = spec.launch.options if spec.launch.mode == "mpirun" else ()
     timeout = spec.launch.workers_timeout_seconds
     changed = dataclasses.replace(
@@ -36,7 +36,7 @@ def command_plan(plan: Plan, command: Sequence[str], retries: int, **changes: An
             mode="custom",
             options=options,
             workers_timeout_seconds=timeout,
-            # The commands of this package report themselves what they have started.
+            # The commands of this package report the processes that they start.
             allow_idle_workers=True,
         ),
     )

@@ -19,7 +19,7 @@ class GroupPlan:
     """The plan of one group's workers.
 
     `cpu` is in thousandths, `memory` and `shm` in bytes; None: the spec does not give the node's
-    size. `reasons` are by the key that a number has in the values of a worker.
+    size. `reasons` has the reason for each planned number, by its key in the values of a worker.
     """
 
     group: NodeGroup

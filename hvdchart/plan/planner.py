@@ -31,8 +31,8 @@ from hvdchart.spec.yaml_tree import Node, Place, from_plain
 def make_plan(spec: Spec, tree: Node | None = None) -> Plan:
     """The plan of a spec that was built or changed in Python. Raises SpecError if it is wrong.
 
-    `tree` is the YAML that the spec was read from: errors that are found later, in the spec's
-    `values`, name their places in it.
+    `tree` is the YAML that the spec was read from. Later errors in the spec's `values` name their
+    places in it.
     """
     return _plan(checked_spec(spec), tree)
 
@@ -70,20 +70,20 @@ def _plan(spec: Spec, tree: Node | None) -> Plan:
 
 
 def _broken(framework: Framework) -> Iterator[str]:
-    """A warning for each file of the program that is no Python."""
+    """Warn of each file of the program that is no Python."""
     version = f"{sys.version_info.major}.{sys.version_info.minor}"
     for problem in framework.broken.values():
         yield f"{problem}; ranks end there, unless the image's Python is newer than {version}"
 
 
 def _alone(framework: Framework, ranks: int) -> Iterator[str]:
-    """A warning about several ranks that train the same model, each for itself."""
+    """Warn of several ranks that train separate copies of the same model."""
     if framework.alone and ranks > 1:
         yield f"{framework.alone}: each of {ranks} ranks trains alone; {framework.remedy}"
 
 
 def _saved(framework: Framework) -> Iterator[str]:
-    """A warning about files that end with their pods."""
+    """Warn of files that are deleted with their pods."""
     if framework.saves_in_pod:
         yield (
             f"{framework.saves_in_pod} in a folder of the pod, which ends with it: save below the "
@@ -92,7 +92,7 @@ def _saved(framework: Framework) -> Iterator[str]:
 
 
 def _rendezvous(framework: Framework, groups: Sequence[GroupPlan]) -> Iterator[str]:
-    """Warnings about ranks that cannot meet, by the code that lets them."""
+    """Warn of ranks that cannot connect to each other, according to the code that connects them."""
     workers = sum(group.group.count for group in groups)
     if framework.meets_locally and workers > 1:
         yield (
@@ -107,7 +107,7 @@ def _rendezvous(framework: Framework, groups: Sequence[GroupPlan]) -> Iterator[s
 
 
 def _check_mpi(spec: Spec, framework: Framework, tree: Node | None) -> None:
-    """Raise SpecError where each rank of a program of MPI would train alone."""
+    """Raise SpecError if each rank of an MPI program would train alone."""
     if (framework.name, framework.mode) != ("mpi", "direct"):
         return
     path = ("launch", "mode")
@@ -130,7 +130,8 @@ def _check_mpi(spec: Spec, framework: Framework, tree: Node | None) -> None:
 def _check_state(spec: Spec, groups: tuple[GroupPlan, ...], tree: Node | None) -> None:
     """Raise SpecError for a state whose commits do not fit into a worker's shared memory.
 
-    Where the spec does not give the size of that, it is at most half of the worker's memory.
+    If the spec does not give the size of the shared memory, the limit is half of the worker's
+    memory.
     """
     needed, what_is_kept = _kept(spec)
     for index, group in enumerate(groups):
@@ -147,9 +148,9 @@ def _check_state(spec: Spec, groups: tuple[GroupPlan, ...], tree: Node | None) -
 
 
 def _kept(spec: Spec) -> tuple[int, str]:
-    """Bytes of the state's commits in a worker, and words for them.
+    """Return the bytes of the state's commits in a worker, and a text about them.
 
-    With a minimum, so many workers may have all of the state.
+    With a minimum, a run may have so few workers, which then hold all of the state.
     """
     workers = sum(group.minimum or topology.workers(group, spec) for group in spec.nodes)
     return rules.kept(spec.train.state or 0, workers, is_sharded=spec.train.sharded)
@@ -165,9 +166,10 @@ class _Choices:
         self.reasons: dict[str, Reason] = {}
 
     def tuned(self, key: str, field: str, planned: int | None, why: Reason) -> Any:
-        """The number for `key`: `field` of the group's or the spec's tuning, else `planned`.
+        """Return the number for `key`: `field` of the group's or the spec's tuning, else `planned`.
 
-        The reason is kept: `why` for the planned number. None, without a reason, for none.
+        Stores the reason: `why` for the planned number. If there is neither, returns None and
+        stores no reason.
         """
         for name, tuning in self.tunings:
             value = getattr(tuning, field)
@@ -180,7 +182,7 @@ class _Choices:
         return planned
 
     def replaced(self, name: str, planned: int) -> int:
-        """The number at `name` of the spec's values.worker, with its reason, else `planned`."""
+        """Return `name` in the spec's values.worker, with its reason, or else `planned`."""
         given = topology.override(self.spec, name)
         if given is None:
             return planned
@@ -188,9 +190,9 @@ class _Choices:
         return given
 
     def variable(self, name: str, planned: str | None) -> str | None:
-        """The text of a planned variable, unless train.env sets it.
+        """Return the text of a planned variable, unless train.env sets it.
 
-        None for a variable that is not planned, and where train.env takes it from an object.
+        Returns None for a variable that is not planned, and if train.env takes it from an object.
         """
         own = self.spec.train.env.get(name)
         if own is None:
@@ -200,7 +202,7 @@ class _Choices:
 
 
 def _plan_group(spec: Spec, index: int, framework: Framework) -> GroupPlan:
-    """The plan of one group; values.worker has the last word on its numbers."""
+    """Plan one group; the numbers in values.worker override all others."""
     group = spec.nodes[index]
     choose = _Choices(spec, index)
     choose.reasons["number"] = rules.override_reason(f"nodes[{index}].count")
@@ -226,7 +228,7 @@ def _plan_group(spec: Spec, index: int, framework: Framework) -> GroupPlan:
 def _environment(
     choose: _Choices, group: NodeGroup, slots: int, framework: Framework
 ) -> dict[str, str]:
-    """Variables of each rank; without threads where the spec does not give a GPU node's cores."""
+    """Return the variables of each rank; without threads if a GPU node's cores are unknown."""
     planned = _planned_environment(choose, group, slots)
     if framework.name == "jax" and not group.gpus:
         planned[rules.XLA_THREADS] = planned["OMP_NUM_THREADS"]
@@ -236,7 +238,7 @@ def _environment(
 
 
 def _planned_environment(choose: _Choices, group: NodeGroup, slots: int) -> dict[str, str | None]:
-    """The variables that the plan may set; None for a variable that it does not set."""
+    """Return the variables that the plan may set; None for a variable that it does not set."""
     cores = rules.cores_per_rank(group, slots)
     gpus = bool(group.gpus)
     threads = {

@@ -43,7 +43,7 @@ class Reason:
 Rule: TypeAlias = tuple[int | None, Reason]
 YIELD_REASON = Reason("shared machines: waiting ranks yield their core", _OURS)
 ALL_GPUS = Reason("all GPUs of the node", "Horovod")
-# XLA starts a thread for each CPU that the process may use, or so many as this variable says.
+# XLA starts a thread for each CPU that the process may use, or the number in this variable.
 XLA_THREADS = "NPROC"
 XLA_REASON = Reason("XLA's threads, as many as OpenMP's", "OpenXLA")
 RDMA = Reason("rdma.count", _SPEC)
@@ -51,8 +51,8 @@ KMP_BLOCKTIME: Rule = (None, Reason("not set: 0 was measured slower", _OURS))
 KMP_AFFINITY: Rule = (None, Reason("not set: mpirun binds ranks", _OURS))
 # TensorFlow turns oneDNN on by default where the CPU has AVX512_VNNI or more.
 ONEDNN = "TF_ENABLE_ONEDNN_OPTS"
-# TensorFlow passes it to oneDNN, which may then round the factors of convolutions and products.
-# Variables, activations and sums stay float32.
+# TensorFlow passes the mode to oneDNN, which may then round the factors of convolutions and
+# products. Variables, activations and sums stay float32.
 FPMATH = "TF_SET_ONEDNN_FPMATH_MODE"
 BFLOAT16: Rule = (None, Reason("not set: it rounds", _OURS))
 
@@ -64,7 +64,7 @@ def override_reason(key: str, instead_of: object = None) -> Reason:
 
 
 def shown(key: str, number: int) -> str:
-    """A planned number as the values have it: CPUs and amounts of memory with their units."""
+    """Format a planned number as in the values: CPUs and amounts of memory with their units."""
     if key.endswith(".cpu"):
         return cpu_text(number)
     if key.endswith(("memory", "shm")):
@@ -75,9 +75,9 @@ def shown(key: str, number: int) -> str:
 def cores_per_rank(group: NodeGroup, slots: int) -> int:
     """Physical cores of each rank; 0 when the spec does not give the node's cores.
 
-    Ranks wait for each other, so all get as many as the rank with the fewest: the kubelet takes
-    its reserved cores in ascending order of core ID, that is, from the first socket, and gives pods
-    the cores of complete sockets first.
+    Ranks wait for each other, so all get as many cores as the rank with the fewest. The kubelet
+    takes its reserved cores in ascending order of core ID, that is, from the first socket. It gives
+    pods the cores of complete sockets first.
     """
     total = cores(group)
     if not total:
@@ -90,9 +90,9 @@ def cores_per_rank(group: NodeGroup, slots: int) -> int:
 
 
 def ranks_of_a_socket(group: NodeGroup, slots: int) -> int:
-    """How many ranks each socket has; 0 where they differ or the first has no core for each."""
+    """Ranks of each socket; 0 if they differ, or if the first socket lacks a core for each rank."""
     per_socket, rest = divmod(slots, group.sockets or 1)
-    # Of the first socket, from which the kubelet takes its cores.
+    # The cores of the first socket, from which the kubelet takes its own.
     left = socket_cores(group) - reserved_cores(group)
     return per_socket if not rest and left >= per_socket else 0
 
@@ -142,7 +142,7 @@ def _threads(variable: str, per_rank: int, gpus: bool) -> int | None:
 
 
 def one_dnn(group: NodeGroup) -> Rule:
-    """On for ranks on CPUs. docs/performance.md has what that gains where the default is off."""
+    """On for ranks on CPUs. docs/performance.md has its gain if the default is off."""
     why = Reason("on every CPU, also where TensorFlow's default is off", _OURS)
     return (None if group.gpus else 1), why
 
@@ -207,15 +207,16 @@ def _whole_memory(free: int) -> tuple[int, str]:
     is_large = free >= 8 * GI
     unit = GI if is_large else MI
     name = "GiB" if is_large else "MiB"
-    # Less than a unit stays as it is.
+    # An amount below one unit is not rounded.
     whole = free // unit * unit or free
     return whole, "" if whole == free else f", in whole {name}"
 
 
 def kept(state: int, workers: int, *, is_sharded: bool) -> tuple[int, str]:
-    """Bytes of the commits that a worker keeps, and words for them: two of its part of the state.
+    """Bytes of the commits that a worker keeps, and a text: two commits of its part of the state.
 
-    Of a sharded state, that is the shards of its ranks, and copies of as many of another worker's.
+    For a sharded state, its part is the shards of its ranks, and copies of as many shards of
+    another worker.
     """
     if not state:
         return 0, ""
@@ -236,7 +237,7 @@ def shm(group: NodeGroup, ranks: int, memory: int | None, commits: tuple[int, st
     wanted = max(GI, ranks * each)
     why = f"{pluralize(ranks, 'rank')} x {memory_text(each)}, at least 1Gi"
     if memory is not None and wanted > memory // 4:
-        # In whole MiB, of which there is at least one.
+        # In whole MiB, at least one.
         wanted = memory // 4 // MI * MI or MI
         why = "a quarter of the worker's memory"
     size, what = commits
@@ -247,10 +248,10 @@ def shm(group: NodeGroup, ranks: int, memory: int | None, commits: tuple[int, st
 
 
 def binding(groups: list[NodeGroup]) -> tuple[str, Reason]:
-    """What ranks are bound to: each to cores of its own, unless other workers may use them, too.
+    """The binding of ranks: to cores of their own, unless other workers may use these cores, too.
 
-    Not to a socket: a virtual machine may show each CPU as a socket, and a rank with 28 threads
-    would be bound to one of them.
+    Ranks are not bound to a socket: a virtual machine may show each CPU as a socket, and would bind
+    a rank with 28 threads to one of them.
     """
     if any(group.shared for group in groups):
         why = "shared machines: all workers would bind to the first cores"

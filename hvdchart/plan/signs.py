@@ -1,4 +1,4 @@
-"""What the text of a program says of how its ranks join, train and save. Pure."""
+"""Find signs in the text of a program: how its ranks connect, train and save. Pure."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ FRAMEWORKS = {
     "jax": ("jax.distributed", "keras.distribution"),
     "mpi": ("mpi4py",),
 }
-# A module that prefers MPI to Gloo on CPUs, where PyTorch was compiled with it.
+# A module that prefers MPI to Gloo on CPUs if PyTorch was compiled with MPI.
 _MPI_ON_CPUS = "accelerate"
-# What a training needs to be one of many ranks, and what trains, which may not.
+# Modules that a training needs to be one of many ranks, and modules that train, possibly alone.
 _JOINING = (
     *(sign for signs in FRAMEWORKS.values() for sign in signs),
     "byteps",
@@ -42,7 +42,7 @@ _JOINING = (
     "ultralytics",
 )
 _TRAINING = ("torch", "tensorflow", "keras", "tf_keras", "jax", "flax")
-# Others that join none. A module that is in no list here may.
+# Other modules that do not connect ranks. A module that is in no list here may do so.
 _ALONE = (
     "PIL",
     "cv2",
@@ -70,19 +70,20 @@ _ALONE = (
     "tqdm",
     "yaml",
 )
-# A program that names one of these may divide its work itself, or import by name what joins ranks.
+# A program that contains one of these names may divide its work itself, or import by name a module
+# that connects ranks.
 _OF_RANKS = re.compile(
     rb"\b(?:(?:LOCAL|NODE|GROUP|PMI|OMPI_\w+)_)?RANK\b"
     rb"|WORLD_SIZE|PROCESS_ID|NUM_PROCESSES|[Hh]orovod|torch\.distributed|torchrun"
 )
-# TensorFlow's strategy for many machines, and the variable in which it looks for them.
+# TensorFlow's strategy for many machines, and the variable that it reads the machines from.
 _STRATEGY = "MultiWorkerMirroredStrategy"
 STRATEGYS_VARIABLE = "TF_CONFIG"
 _OWN_ADDRESSES = ("localhost", "127.0.0.1", "[::1]", "::1")
-# The functions that save to a file, and the path of one that is in the pod: no URL.
+# The functions that save to a file, and the pattern of a path in the pod: it is no URL.
 _SAVING = ("save", "save_model", "save_pretrained", "save_weights")
 _RELATIVE = re.compile(r"(?![A-Za-z][-+.\w]*://)[^/\s][^\n]*[./][^\n]*")
-# A file that names it saves where it says.
+# A file that contains this name saves to the path in it.
 _OUTPUT = b"OUTPUT_PATH"
 
 
@@ -98,14 +99,14 @@ class Use(NamedTuple):
 
 @dataclass
 class Signs:
-    """What a program uses and names, each with the place where it does so first.
+    """The modules and names that a program uses, each with the place of its first use.
 
-    An empty text and None stand for what it does not do.
+    An empty text and None stand for a missing sign.
     """
 
     # By the framework that the ranks reduce with.
     frameworks: dict[str, Use] = field(default_factory=dict)
-    # What makes a rank one of many, or may do so.
+    # Code that connects a rank to others, or may do so.
     joined_by: str = ""
     trains: Use | None = None
     # TensorFlow's strategy, and whether a file names the variable that it needs.
@@ -114,17 +115,17 @@ class Signs:
     # A line that chooses the backend mpi, and a module that prefers MPI on CPUs.
     mpi_backend: str = ""
     prefers_mpi: Use | None = None
-    # Lines that choose NCCL, that let ranks meet at an address of their own, and that save to a
-    # file of the pod.
+    # Lines that choose NCCL, lines that let ranks connect to an address of their own, and lines
+    # that save to a file of the pod.
     nccl: str = ""
     meets_locally: str = ""
     saves_in_pod: str = ""
-    # What is wrong with files that are no Python of this version, by their names.
+    # The problems of files that are no Python of this version, by name.
     broken: dict[str, str] = field(default_factory=dict)
 
 
 def find_signs(sources: Mapping[str, bytes], command: Sequence[str]) -> Signs:
-    """The signs in a command's script and in what it imports of the code.
+    """Find the signs in a command's script, and in the modules of the code that it imports.
 
     sources: the Python files of the code by their names.
     """
@@ -167,28 +168,28 @@ def _add_modules(signs: Signs, file: str, tree: ast.Module, sources: Mapping[str
 
 
 def _is_one_of(module: str, members: Sequence[str]) -> bool:
-    # The dots, so that `torch.distributed_x` is none of torch.distributed.
+    # The dots prevent that `torch.distributed_x` counts as a part of torch.distributed.
     return any(f"{module}.".startswith(f"{member}.") for member in members)
 
 
 def _saved_file(node: ast.Call) -> str:
-    """The relative path of the file to which a call saves; empty for all else."""
+    """Return the relative path of the file to which a call saves; empty for any other call."""
     if not isinstance(node.func, ast.Attribute) or node.func.attr not in _SAVING:
         return ""
     names = [each.value for each in node.args if isinstance(each, ast.Constant)]
-    # Others say a format, such as "PNG".
+    # Other texts are a format, such as "PNG".
     found = (name for name in names if isinstance(name, str) and _RELATIVE.fullmatch(name))
     return shorten(next(found, ""), LONGEST_LINE)
 
 
 def _is_known(name: str, sources: Mapping[str, bytes]) -> bool:
-    """Whether a module joins no ranks by itself: Python's, the code's own, and well-known ones."""
+    """Whether a module cannot connect ranks: Python's, the code's own, and well-known modules."""
     own = {file.partition("/")[0].removesuffix(".py") for file in sources}
     return not name or name in {*_TRAINING, *_ALONE} | own | sys.stdlib_module_names
 
 
 def _mpi_backends(tree: ast.Module) -> Iterator[int]:
-    """The lines where a program gives a function or a variable the text of the backend mpi."""
+    """Return the lines that pass or assign the text of the backend mpi."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Call | ast.keyword | ast.Assign | ast.AnnAssign | ast.arguments):
             for given in ast.iter_child_nodes(node):
@@ -201,7 +202,7 @@ def _mpi_backends(tree: ast.Module) -> Iterator[int]:
 
 
 def _add_rendezvous(signs: Signs, file: str, tree: ast.Module) -> None:
-    """What chooses NCCL, and where ranks meet, in the first line that does so."""
+    """Add the first line that chooses NCCL, and the first that sets the address for ranks."""
     for node in sorted(_unconditional(tree), key=lambda node: getattr(node, "lineno", 0)):
         if isinstance(node, ast.Assign):
             names = [_text(each.slice) for each in node.targets if isinstance(each, ast.Subscript)]
@@ -220,9 +221,9 @@ def _add_rendezvous(signs: Signs, file: str, tree: ast.Module) -> None:
 
 
 def _unconditional(tree: ast.Module) -> Iterator[ast.AST]:
-    """What is in no condition, which may be that of a program without a launcher or a GPU.
+    """Yield code outside of conditions: a condition may check for a launcher or a GPU.
 
-    Functions are in it: most are called.
+    The code of functions is included: most functions are called.
     """
     waiting: list[ast.AST] = [tree]
     while waiting:
@@ -239,14 +240,14 @@ def _names(test: ast.expr, name: str) -> bool:
 
 
 def _called(call: ast.Call) -> str:
-    """The last part of the name of a function that is called; empty where it has none."""
+    """Return the last part of the name of a called function; empty if it has none."""
     if isinstance(call.func, ast.Attribute):
         return call.func.attr
     return call.func.id if isinstance(call.func, ast.Name) else ""
 
 
 def _text(node: ast.expr | None) -> str:
-    """The text that an expression is; empty for any other one."""
+    """Return the text of a text expression; empty for any other expression."""
     if isinstance(node, ast.Constant) and isinstance(node.value, str):
         return node.value
     return ""

@@ -1,4 +1,4 @@
-"""The files of a run's code that its command runs, and what they import. Nothing is run. Pure."""
+"""Find the files of a run's code that its command runs, and their imports. Runs nothing. Pure."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from pathlib import PurePosixPath
 from hvdchart.chart_files import MOST_CODE_BYTES
 from hvdchart.spec.yaml_tree import Plain
 
-# Characters of a line that a message shows.
+# Characters of a line in a message.
 LONGEST_LINE = 80
-# For zlib: the largest window, and a header of gzip or zlib, whichever there is.
+# For zlib: the largest window, and either header, of gzip or zlib.
 _ANY_HEADER = 32 + 15
 
 
 def used_modules(code: Plain, command: Sequence[str]) -> Iterator[tuple[str, str]]:
-    """What the program of a command imports, each with its place: ("train.py:1", "torch").
+    """Return the imports of a command's program, each with its place: ("train.py:1", "torch").
 
     `code` is the chart's value of that name. Nothing is run.
     """
@@ -32,9 +32,9 @@ def used_modules(code: Plain, command: Sequence[str]) -> Iterator[tuple[str, str
 
 
 def needed_modules(code: Plain, command: Sequence[str]) -> frozenset[str]:
-    """The modules without which a command's script ends at once, by the first part of the name.
+    """Return the modules without which a command's script fails at once, by their top-level names.
 
-    They are those that it imports outside of functions, conditions and `try`. Nothing is run.
+    These are its imports outside of functions, conditions and `try`. Nothing is run.
     """
     sources = sources_of(code)
     for _, tree in program_files(sources, command, {}):
@@ -48,7 +48,7 @@ def _is_import(node: ast.stmt) -> bool:
 
 
 def sources_of(code: Plain) -> dict[str, bytes]:
-    """The Python files of the chart's value `code` by their names; none where it is wrong."""
+    """Return the Python files of the chart's value `code` by name; none if the value is wrong."""
     if not isinstance(code, Mapping):
         return {}
     files = code.get("files")
@@ -65,7 +65,7 @@ def sources_of(code: Plain) -> dict[str, bytes]:
                     assert content  # noqa: S101 - a regular file
                     sources[member.name.removeprefix("./")] = content.read()
     except (ValueError, zlib.error, tarfile.TarError, EOFError):
-        # None is given, or the pods will say what is wrong with it.
+        # There is no archive, or the pods will report its problem.
         return sources
     return sources
 
@@ -73,10 +73,10 @@ def sources_of(code: Plain) -> dict[str, bytes]:
 def program_files(
     sources: Mapping[str, bytes], command: Sequence[str], broken: dict[str, str]
 ) -> Iterator[tuple[str, ast.Module]]:
-    """The command's script and what it imports of the code, with their names.
+    """Return the command's script and the modules that it imports of the code, by name.
 
-    Of files that are no Python, `broken` gets what is wrong. There is nothing where the command
-    names no file of the code.
+    `broken` gets the problems of files that are no Python. Returns nothing if the command names no
+    file of the code.
     """
     modules = {name.removesuffix("/__init__.py").removesuffix(".py"): name for name in sources}
     words = [word.removeprefix("./") for word in command]
@@ -84,7 +84,7 @@ def program_files(
     folder = PurePosixPath(waiting[0]).parent if waiting else PurePosixPath()
     for option, module in pairwise(words):
         if option == "-m" and not waiting:
-            # Of a package, Python runs __main__.
+            # Python runs __main__ of a package.
             waiting = _files_of(module, [folder], modules)
             waiting += _files_of(f"{module}.__main__", [folder], modules)
     seen = {""}
@@ -102,21 +102,21 @@ def program_files(
             broken[file] = f"{file}:{error.lineno or 1}: invalid syntax{detail}{shown}"
             continue
         except (ValueError, RecursionError):
-            # The ranks will say it.
+            # The ranks report the error.
             continue
         yield file, tree
         for _, module in modules_of(tree):
             own = PurePosixPath(file).parent
-            # Also what another folder on Python's path would have.
+            # Search the other folders on Python's path, too.
             waiting += _files_of(module, [PurePosixPath(), folder, own], modules)
 
 
 def _files_of(
     module: str, folders: Sequence[PurePosixPath], modules: Mapping[str, str]
 ) -> list[str]:
-    """The files of the code that run when a module is imported: its own and its packages'.
+    """Return the files of the code that run when a module is imported: its own and its packages'.
 
-    A module that begins with dots is relative to the last of the folders.
+    A module that starts with dots is relative to the last of the folders.
     """
     name = module.lstrip(".")
     level = len(module) - len(name)
@@ -131,7 +131,7 @@ def _files_of(
 
 
 def modules_of(tree: ast.Module) -> Iterator[tuple[int, str]]:
-    """Line and dotted name of all that a program imports or uses as an attribute of a module."""
+    """Return the line and dotted name of each import, and of each module attribute in use."""
     yield from imports_of(tree)
     for node in ast.walk(tree):
         if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
@@ -139,9 +139,9 @@ def modules_of(tree: ast.Module) -> Iterator[tuple[int, str]]:
 
 
 def imports_of(tree: ast.Module) -> Iterator[tuple[int, str]]:
-    """Line and dotted name of all that a program imports.
+    """Return the line and dotted name of each import of a program.
 
-    The name of a relative import begins with its dots.
+    The name of a relative import starts with its dots.
     """
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):

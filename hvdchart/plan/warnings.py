@@ -1,4 +1,4 @@
-"""Warns of what a plan allows and its author likely did not intend. Pure."""
+"""Warn of parts of a plan that are allowed, but probably not intended. Pure."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from hvdchart.text import join_names
 
 
 def warnings(spec: Spec, groups: Sequence[GroupPlan], launching: LaunchPlan) -> Iterator[str]:
-    """The warnings of a plan, one line each: what is wrong and what to do."""
+    """Return the warnings of a plan, one line each: the problem and the remedy."""
     for group in groups:
         for line in _group(group, spec.train.env):
             yield f"group {group.group.name}: {line}"
     gpus = {bool(group.group.gpus) for group in groups}
-    # A custom launch has no place for the plan's binding; options may bind themselves.
+    # A custom launch ignores the plan's binding; the launcher's options may set one.
     binds_itself = spec.launch.mode == "custom" or bool(spec.launch.options)
     unbound = launching.binding.to == "none" and not binds_itself
     if len(gpus) > 1:
@@ -34,7 +34,7 @@ def warnings(spec: Spec, groups: Sequence[GroupPlan], launching: LaunchPlan) -> 
                 "and GPU ranks have none; run CPU and GPU nodes as two jobs, or give "
                 "`tuning.binding` if all groups have coresPerSocket"
             )
-    # Where there are more ranks than cores, the group's own warning says so.
+    # If there are more ranks than cores, the group has its own warning.
     other = any(g.group.shared or 0 < topology.cores(g.group) < g.slots for g in groups)
     if unbound and gpus == {False} and not other:
         yield "ranks are not bound to cores: give all groups the same number of ranks per socket"
@@ -58,7 +58,7 @@ def warnings(spec: Spec, groups: Sequence[GroupPlan], launching: LaunchPlan) -> 
 
 
 def _overrides(spec: Spec) -> Iterator[str]:
-    """Values that change the workers behind the plan's back."""
+    """Warn of values that change the workers without the plan."""
     if spec.values.get("workerGroups"):
         yield (
             "`values.workerGroups` replaces the groups of nodes: this plan's ranks, threads and "
@@ -78,7 +78,7 @@ def _overrides(spec: Spec) -> Iterator[str]:
 
 
 def _group(plan: GroupPlan, env: Collection[str]) -> Iterator[str]:
-    """The warnings of one group; `env` are the names in train.env."""
+    """Return the warnings of one group; `env` are the names in train.env."""
     group = plan.group
     sockets = group.sockets or 1
     if not group.gpus and plan.slots % sockets:
@@ -90,7 +90,7 @@ def _group(plan: GroupPlan, env: Collection[str]) -> Iterator[str]:
         not group.gpus
         and sockets > 1
         and topology.reserved_cores(group)
-        # The ranks are the same for each socket, but the first has too few cores.
+        # Each socket has the same number of ranks, but the first has too few cores.
         and not rules.ranks_of_a_socket(group, plan.slots)
     ):
         yield (

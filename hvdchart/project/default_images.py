@@ -1,4 +1,4 @@
-"""Chooses the public image of a program that names none, by the modules that it imports."""
+"""Choose the public image of a program without an image, by the modules that it imports."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from typing import Any
 from hvd_pods.common.python_packages import PACKAGES
 from hvdchart.spec.load import load_tree
 
-# From which ratio on two names differ by a slip.
+# The smallest ratio at which two names differ by a typing error.
 _ALIKE = 0.8
 _TABLE = Path(__file__).with_name("images.yaml")
 
 
 @dataclass(frozen=True)
 class DefaultImage:
-    """A public image, why it is used, what to set with it, and what its user should know.
+    """A public image, the reason for it, its settings, and a remark for the user.
 
-    `has_mpi` says whether the ranks are started by mpirun, which the image or requirements have.
-    `python` is the image's version, such as (3, 11); None where it is not known. `for_callers` is
-    the image that a caller with another Python uses instead, if there is a special one. `has` are
-    the well-known modules that it has, or may have.
+    `has_mpi` says whether mpirun, which the image or requirements provide, starts the ranks.
+    `python` is the image's version, such as (3, 11); None if unknown. `for_callers` is the image
+    for a caller with another Python, if there is one. `has` are the well-known modules that it has,
+    or may have.
     """
 
     reference: str
@@ -39,9 +39,9 @@ class DefaultImage:
     for_callers: str = ""
 
     def lacking(self, modules: Iterable[str], requirements: str = "") -> list[str]:
-        """The packages that bring modules which the image lacks, sorted.
+        """Return the packages with modules that the image lacks, sorted.
 
-        Those that a text of a requirements.txt names are left out.
+        Packages in the text of a requirements.txt are left out.
         """
         used = {step for module in modules for step in _steps(module)}
         packages = {**_table()["packages"], **PACKAGES}
@@ -53,10 +53,10 @@ class DefaultImage:
 def default_image(
     *uses: Iterable[tuple[str, str]], has_gpus: bool, python: tuple[int, int] | None = None
 ) -> DefaultImage:
-    """The image of a program: `uses` are the modules that it imports, each with the place.
+    """Return the image of a program; `uses` are the modules that it imports, each with the place.
 
-    Of several ones, the first that has a framework counts. The image has Python `python`, such as
-    (3, 12), if the framework has such an image; by default, any version will do.
+    Of several, the first with a framework counts. If the framework has an image with Python
+    `python`, such as (3, 12), return that one; by default, any version is accepted.
     """
     *entries, other = _table()["images"]
     chosen = other
@@ -92,7 +92,7 @@ def default_image(
 
 
 def python_of(reference: str) -> tuple[int, int] | None:
-    """The version of Python of an image that somebody has named; None where it is not known."""
+    """Return the version of Python of an image that the user named; None if unknown."""
     for entry in _table()["images"]:
         version = entry.get("python", "")
         own = {entry["cpu"]: version, entry["gpu"]: version}
@@ -104,7 +104,7 @@ def python_of(reference: str) -> tuple[int, int] | None:
 
 
 def misspelt(modules: Iterable[str], who: str = "the script") -> Iterator[str]:
-    """A warning for each module that nobody knows, and that differs from a known one by a slip.
+    """Warn of each unknown module whose name differs from a known one by a typing error.
 
     `who` imports the modules.
     """
@@ -120,7 +120,7 @@ def misspelt(modules: Iterable[str], who: str = "the script") -> Iterator[str]:
 
 
 def required(requirements: str) -> set[str]:
-    """The packages that a text of a requirements.txt names, as pip compares them."""
+    """Return the packages in the text of a requirements.txt, normalized as pip does."""
     lines = re.findall(r"^\s*([A-Za-z0-9][-._A-Za-z0-9]*)", requirements, re.MULTILINE)
     return set(map(_normal, lines))
 
@@ -131,11 +131,11 @@ def _table() -> Any:
 
 
 def _steps(module: str) -> list[str]:
-    """A module and the packages that it is in: a.b is in a."""
+    """Return a module and the packages that contain it: a contains a.b."""
     names = module.split(".")
     return [".".join(names[:end]) for end in range(1, len(names) + 1)]
 
 
 def _normal(package: str) -> str:
-    """The name of a package as pip compares it."""
+    """Return the name of a package as pip normalizes it."""
     return re.sub("[-_.]+", "-", package).lower()

@@ -1,4 +1,4 @@
-"""Sets single keys of a spec's file; its comments and the order of its keys stay."""
+"""Set single keys of a spec's file; keep its comments and the order of its keys."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from hvdchart.spec.yaml_tree import Node, Plain, parse
 
 
 def set_values(file: Path, values: Mapping[str, Plain]) -> None:
-    """Set the value at each path, such as nodes.0.count; maps on the way are made.
+    """Set the value at each path, such as nodes.0.count; create missing maps on the way.
 
     Raises SpecError, and changes nothing, for a setting that has no place and if the spec would
     become wrong; and FileError when the file cannot be read or written.
@@ -31,18 +31,19 @@ def set_values(file: Path, values: Mapping[str, Plain]) -> None:
 
 
 def _edit(file: Path, change: Callable[[Any], None]) -> None:
-    """Write the file as `change` leaves its tree of ruamel.yaml, if that is a right spec."""
+    """Let `change` edit the file's tree of ruamel.yaml, and write it if the spec stays valid."""
     from ruamel.yaml import YAML
 
     original = _read(file)
     text = original.replace(b"\r\n", b"\n")
-    # First, because it says where something is wrong, and refuses what ruamel.yaml would change.
+    # Parse it first: this reports the places of errors, and refuses text that ruamel.yaml would
+    # change.
     tree = parse(text, str(file))
     yaml = YAML(typ="rt")
     yaml.preserve_quotes = True
     yaml.width = 10_000
     if _has_indented_list(tree):
-        # The file's own way to indent lists stays.
+        # Keep the file's own indentation of lists.
         yaml.indent(mapping=2, sequence=4, offset=2)
     root = yaml.load(text)
     change(root)
@@ -57,7 +58,7 @@ def _edit(file: Path, change: Callable[[Any], None]) -> None:
 
 
 def _places(node: Any, value: Any) -> Iterator[tuple[Any, Any]]:
-    """Where an object is in a tree: each map or list, and the key in it."""
+    """Return the places of an object in a tree: each map or list, and the key in it."""
     children = node.items() if isinstance(node, dict) else enumerate(node)
     for key, child in children:
         if child is value:
@@ -81,7 +82,7 @@ def _has_indented_list(node: Node) -> bool:
 
 
 def _read(file: Path) -> bytes:
-    """The content of a file; raises FileError when it cannot be read."""
+    """Return the content of a file; raise FileError when it cannot be read."""
     try:
         return file.read_bytes()
     except OSError as error:
@@ -89,7 +90,7 @@ def _read(file: Path) -> bytes:
 
 
 def _steps(path: str) -> list[str]:
-    """The keys of a dotted path; raises SpecError for a text that is none."""
+    """Return the keys of a dotted path; raise SpecError for an invalid path."""
     steps = split_path(path)
     if not steps:
         raise SpecError("the spec", "", f"got {path!r}", "a path such as nodes.0.count")
@@ -97,7 +98,7 @@ def _steps(path: str) -> list[str]:
 
 
 def _target(root: Any, path: str) -> tuple[Any, str | int]:
-    """The map or list of a path that may be changed, and the key in it. Raises SpecError."""
+    """Return the map or list that contains a path's key, and the key. Raises SpecError."""
     steps = _steps(path)
     target = _walk(root, steps[:-1], path)
     key = _key(target, steps[-1], path)
@@ -105,7 +106,7 @@ def _target(root: Any, path: str) -> tuple[Any, str | int]:
     if is_present:
         anchor = getattr(getattr(target[key], "anchor", None), "value", None)
         places = list(_places(root, target[key])) if anchor else []
-        # Aliases would get another value than the anchor that they name, which is the first place.
+        # The change would apply to all aliases of the anchor, which is the first place.
         if len(places) > 1 and places[0][0] is target and places[0][1] == key:
             raise SpecError(
                 "the spec",
@@ -117,7 +118,7 @@ def _target(root: Any, path: str) -> tuple[Any, str | int]:
 
 
 def _walk(root: Any, steps: Sequence[str], path: str) -> Any:
-    """The value at some steps; maps that are missing are made. Raises SpecError."""
+    """Return the value at some steps; create missing maps. Raises SpecError."""
     for step in steps:
         key = _key(root, step, path)
         if isinstance(root, dict) and root.get(key) is None:
@@ -127,7 +128,7 @@ def _walk(root: Any, steps: Sequence[str], path: str) -> Any:
 
 
 def _key(target: Any, step: str, path: str) -> str | int:
-    """A step as a key of a map, which need not exist, or as the index of an existing item.
+    """Return a step as a key of a map, which need not exist, or as the index of an existing item.
 
     Raises SpecError for another index, and for a step below a scalar.
     """

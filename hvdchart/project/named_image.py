@@ -1,4 +1,4 @@
-"""Says which framework of a program a public image lacks that its user has named."""
+"""Find the frameworks of a program that a public image named by the user lacks."""
 
 from __future__ import annotations
 
@@ -8,21 +8,21 @@ from hvdchart.project.default_images import DefaultImage, default_image, require
 from hvdchart.text import split_image
 
 _FRAMEWORKS = ("horovod", "torch", "jax", "tensorflow", "keras")
-# Names of the registry that images without one are of.
+# Registry names that images without a registry belong to.
 _DOCKER_HUB = ("docker.io/", "index.docker.io/")
 
 
 def lacked_frameworks(
     repository: str, modules: Collection[str], requirements: str = "", *, has_gpus: bool = False
 ) -> Iterator[str]:
-    """A warning for each framework among the modules that the image of a repository lacks.
+    """Warn of each framework among the modules that the image of a repository lacks.
 
-    Nothing is said of images that are not in images.yaml, and of packages that a text of a
-    requirements.txt names.
+    Images that are not in images.yaml give no warning, nor do packages in the text of a
+    requirements.txt.
     """
     images = {name: default_image([("", name)], has_gpus=has_gpus) for name in _FRAMEWORKS}
     named = _plain(repository)
-    # The last one is that of scripts without a framework.
+    # The last image is that of scripts without a framework.
     public = [*images.values(), default_image((), has_gpus=has_gpus)]
     same = [image for image in public if _repository(image) == named]
     if not same:
@@ -30,7 +30,7 @@ def lacked_frameworks(
     has = frozenset().union(*(image.has for image in same))
     listed = required(requirements)
     for name, image in images.items():
-        # Packages such as torchvision and tensorflow-cpu have it, or bring it.
+        # Packages such as torchvision and tensorflow-cpu contain it or depend on it.
         is_brought = any(package.startswith(name) for package in listed)
         if name in modules and name not in has and image not in same and not is_brought:
             yield (
@@ -44,7 +44,7 @@ def _repository(image: DefaultImage) -> str:
 
 
 def _plain(repository: str) -> str:
-    """The name of a repository, without that of Docker's registry."""
+    """Return the name of a repository, without that of Docker's registry."""
     for prefix in _DOCKER_HUB:
         repository = repository.removeprefix(prefix)
     return repository.removeprefix("library/")

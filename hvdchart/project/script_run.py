@@ -1,4 +1,4 @@
-"""The spec of a script that has none: what the options of `hvdchart run` say."""
+"""Make the spec of a script without one from the options of `hvdchart run`."""
 
 from __future__ import annotations
 
@@ -38,13 +38,13 @@ _VOLUME = (
     "NAME=configMap:MAP:/PATH or NAME=emptyDir:/PATH, with :ro at the end to mount it read-only"
 )
 _SOURCES = ("pvc", "hostPath", "nfs", "configMap")
-# The first line of a script of a shell.
+# The first line of a shell script.
 _OF_SHELL = re.compile(r"#!.*\b\w*sh\b")
-# The relative name of a file with an ending, such as data/train.csv, that leads nowhere else.
+# The relative name of a file with a suffix, such as data/train.csv, within the folder.
 _FILE_NAME = re.compile(r"(?!.*\.\.)[\w-][\w./-]{0,200}\.\w{1,10}")
-# What a worker without --cpu requests: it is scheduled on nodes that other pods use, too.
+# The request of a worker without --cpu: it is scheduled on nodes that other pods use, too.
 _CPU = "250m"
-# How many scripts of a folder a message names.
+# The maximum number of a folder's scripts in a message.
 _MOST_SCRIPTS = 3
 _SAVED = """\
 # Written by `hvdchart run --save-spec`. To run it again:
@@ -54,7 +54,7 @@ _SAVED = """\
 
 @dataclass(frozen=True)
 class ScriptRun:
-    """What the options of `hvdchart run` say, as they were typed; empty ones were not."""
+    """The options of `hvdchart run`, as they were typed; empty ones were not given."""
 
     command: Sequence[str]
     name: str
@@ -73,8 +73,8 @@ class ScriptRun:
 class ScriptPlan:
     """The plan of a script, the spec that it was made of, and the image that was chosen for it.
 
-    The warnings of the plan have the words of the options. `image` is None where the user has named
-    one. `modules` are what the script imports, `needed` those without which it ends at once.
+    The warnings of the plan name options. `image` is None if the user named one. `modules` are the
+    imports of the script. Without those in `needed`, the script fails at once.
     """
 
     plan: Plan
@@ -84,7 +84,7 @@ class ScriptPlan:
     needed: frozenset[str]
 
     def remarks(self) -> Iterator[str]:
-        """What the user of a script should know: the image that was chosen, and the CPUs."""
+        """Remarks for the user of a script: the image that was chosen, and the CPUs."""
         if self.image:
             also = f"; {self.image.remark}" if self.image.remark else ""
             other = "another one: `run --image`, or HVDCHART_IMAGE"
@@ -92,10 +92,10 @@ class ScriptPlan:
         yield from small_worker(self.plan, "--cpu")
 
     def warn_of_files(self, script: Path, code: Path | None) -> ScriptPlan:
-        """This plan, with warnings about what stays beside the script, and what the image lacks.
+        """Return this plan with warnings about files beside the script, and about missing modules.
 
-        `code` is what --code names. Raises FileError for a script that imports a module beside it
-        which neither goes along nor can be in the image.
+        `code` is the path in --code. Raises FileError for a script that imports a module beside it
+        which is neither sent along nor can be in the image.
         """
         folder = code if code and code.is_dir() else None
         warnings: list[str] = []
@@ -118,7 +118,7 @@ class ScriptPlan:
         return dataclasses.replace(self, plan=plan)
 
     def _lacked_frameworks(self, folder: Path, requirements: str) -> Iterator[str]:
-        """Warnings about the image that the user has named; `folder` has modules of the code."""
+        """Warn about the image that the user named; `folder` has modules of the code."""
         named = self.plan.spec.image
         if named:
             used = without_own(self.needed, [folder])
@@ -136,7 +136,7 @@ class ScriptPlan:
 
 
 def script_command(script: Path, code: Path | None, arguments: Sequence[str] = ()) -> list[str]:
-    """The command that runs a script where its code is: itself alone, or the folder `code`.
+    """Return the command that runs a script in the pods: the script alone, or in folder `code`.
 
     Raises FileError for a script that is no file or none of Python, whose name the chart does not
     take, or that is not in the folder.
@@ -146,7 +146,7 @@ def script_command(script: Path, code: Path | None, arguments: Sequence[str] = (
     if not script.is_file():
         near = ""
         if script.parent.is_dir():
-            # All end alike: that would make short names similar.
+            # Leave out the common suffix: it would make short names similar.
             others = sorted(each.stem for each in script.parent.glob("*.py"))
             near = nearest(script.stem, others, ".py")
         raise FileError(f"{script}: no such file{near}")
@@ -179,28 +179,28 @@ def script_command(script: Path, code: Path | None, arguments: Sequence[str] = (
 
 
 def _names_of_files() -> str:
-    """The pattern of the names that the chart takes for single files of code."""
+    """Return the pattern of the names that the chart accepts for single files of code."""
     files = schema_at(values_schema(), ("code", "files")) or {}
     (pattern,) = files["patternProperties"]
     return str(pattern)
 
 
 def script_name(script: Path) -> str:
-    """The name of a script's run where none is given."""
+    """Return the name of a script's run without a given name."""
     return re.sub("[^a-z0-9]+", "-", script.stem.lower()).strip("-")
 
 
 def plan_script(
     run: ScriptRun, values: Mapping[str, Plain], *, is_marked: bool = False
 ) -> ScriptPlan:
-    """The plan of a script; `values` are those of the chart that the command adds, with the code.
+    """Return the plan of a script; `values` are the chart's values of the command, with the code.
 
-    With `is_marked`, messages about the run have the words of `hvdchart run`. Raises SpecError,
-    which names the options that were typed, and FileError for a script that is no Python.
+    With `is_marked`, messages about the run name options of `hvdchart run`. Raises SpecError, which
+    names the options that were typed, and FileError for a script that is no Python.
     """
     uses = list(used_modules(values.get("code"), run.command))
     try:
-        # What --set says of the image and of GPUs counts, too.
+        # The image and GPUs of --set also count.
         chosen = script_tree(run, None).plain
         default = None
         if not value_at(chosen, ("image", "repository")):
@@ -213,7 +213,7 @@ def plan_script(
         )
         plan = plan_tree(tree)
         broken = plan.framework.broken.get(run.command[1])
-        # An image whose version is not known may have a newer Python than this one.
+        # An image of unknown version may have a newer Python than this one.
         if broken and default and default.python and default.python <= sys.version_info[:2]:
             raise FileError(broken)
         checked_values(plan)
@@ -232,17 +232,17 @@ def left_behind(
     image: DefaultImage | None = None,
     needed: Collection[str] = (),
 ) -> Iterator[str]:
-    """A warning about what a script that goes alone, and imports `modules`, has in its folder.
+    """Warn of files in the folder that a script sent alone, which imports `modules`, uses.
 
-    Raises FileError where the script would end at once: `image` is a public one, and has none of
-    the modules that are `needed`.
+    Raises FileError if the script would fail at once: `image` is a public image without any of the
+    `needed` modules.
     """
     folder = script.parent
     names = sorted({module.partition(".")[0] for module in modules} - {script.stem})
     own = {name: file for name in names if (file := module_file(folder, name))}
     if image:
         found = image.has | sys.stdlib_module_names
-        # A folder without __init__.py gives way to a package that the image may have.
+        # A package in the image takes precedence over a folder without __init__.py.
         sure = [name for name in own if name in needed and is_regular(folder, name)]
         missing = [own[name] for name in sure if name not in found]
         if missing:
@@ -259,7 +259,7 @@ def left_behind(
 
 
 def named_files(script: Path) -> list[str]:
-    """The files below a script's folder that a text in the script names, sorted."""
+    """Return the files below a script's folder that a text in the script names, sorted."""
     try:
         tree = ast.parse(read_text(script))
     except (SyntaxError, ValueError, RecursionError):
@@ -270,9 +270,9 @@ def named_files(script: Path) -> list[str]:
 
 
 def module_file(folder: Path, name: str) -> str:
-    """The file or the folder of Python's with which a folder has a module; empty where it has none.
+    """Return a folder's file or Python folder of a module; empty if it has none.
 
-    `name` is the first part of the module's name.
+    `name` is the top-level name of the module.
     """
     if not name:
         return ""
@@ -282,12 +282,12 @@ def module_file(folder: Path, name: str) -> str:
 
 
 def is_regular(folder: Path, name: str) -> bool:
-    """Whether a folder has a module that Python prefers to an installed package of the name."""
+    """Whether a folder has a module that Python prefers to an installed package of this name."""
     return (folder / f"{name}.py").is_file() or (folder / name / "__init__.py").is_file()
 
 
 def without_own(modules: Iterable[str], folders: Sequence[Path]) -> set[str]:
-    """The modules that none of the folders of the code has."""
+    """Return the modules that no folder of the code has."""
     return {
         module
         for module in modules
@@ -296,7 +296,7 @@ def without_own(modules: Iterable[str], folders: Sequence[Path]) -> set[str]:
 
 
 def small_worker(plan: Plan, option: str) -> Iterator[str]:
-    """A remark about a worker whose CPUs nobody has given; `option` gives more."""
+    """Return a remark about a worker without requested CPUs; `option` requests more."""
     group = plan.groups[0]
     if group.requests.get("cpu") == _CPU and "OMP_NUM_THREADS" in group.env:
         threads = pluralize(int(group.env["OMP_NUM_THREADS"]), "thread")
@@ -304,7 +304,7 @@ def small_worker(plan: Plan, option: str) -> Iterator[str]:
 
 
 def _instead_of_folder(folder: Path) -> str:
-    """What to name in the place of a folder: the project in it, or one of its scripts."""
+    """Say what to name in the place of a folder: the project in it, or one of its scripts."""
     if (folder / SPEC_NAME).is_file():
         return f"name the script in it, or to run the project: hvdchart deploy {folder}"
     scripts = sorted(str(each) for each in folder.glob("*.py"))
@@ -316,13 +316,13 @@ def _instead_of_folder(folder: Path) -> str:
 
 
 def _has_gpus(spec: Plain) -> bool:
-    """Whether the nodes of a spec, which need not be a right one, have GPUs."""
+    """Whether the nodes of a spec, which need not be valid, have GPUs."""
     nodes = value_at(spec, ("nodes",))
     return isinstance(nodes, list) and any(value_at(node, ("gpus",)) for node in nodes)
 
 
 def read_text(file: Path) -> str:
-    """The text of a file; empty where it cannot be read."""
+    """Return the text of a file; empty if it cannot be read."""
     try:
         return file.read_text("utf-8", "replace")
     except OSError:
@@ -330,11 +330,11 @@ def read_text(file: Path) -> str:
 
 
 def script_tree(run: ScriptRun, default: DefaultImage | None, *, is_tagged: bool = False) -> Node:
-    """The tree of a run's spec, in which each value has its option for a place.
+    """Return the tree of a run's spec; the place of each value is its option.
 
-    `default` is the image where the user names none. With `is_tagged`, lines of the output name
-    their rank, where it is known that the launcher can do that. Raises SpecError for an option that
-    cannot be read, and for a setting that has no place.
+    `default` is the image if the user names none. With `is_tagged`, lines of the output name their
+    rank if the launcher is known to support that. Raises SpecError for an option that cannot be
+    read, and for a setting that has no place.
     """
     node: dict[str, Plain] = {"name": "worker", "count": run.workers}
     if not run.gpus:
@@ -360,7 +360,7 @@ def script_tree(run: ScriptRun, default: DefaultImage | None, *, is_tagged: bool
     tree = from_plain(base, Place("hvdchart run"))
     if default:
         if not default.has_mpi:
-            # No image of a framework alone has an MPI, and these need none.
+            # Images with only a framework have no MPI, and these frameworks need none.
             tree = set_key(tree, ["launch", "mode"], "direct", Place("the default image"))
         tree = apply_settings(tree, default.settings)
     if is_tagged:
@@ -372,7 +372,7 @@ def script_tree(run: ScriptRun, default: DefaultImage | None, *, is_tagged: bool
 
 
 def _typed(run: ScriptRun) -> Iterator[tuple[str, list[str], Plain]]:
-    """What each option sets: its text, the steps of the key, the value."""
+    """Yield the settings of each option: its text, the steps of the key, the value."""
     if run.gpus:
         yield f"--gpus {run.gpus}", ["nodes", "0", "gpus"], run.gpus
     if run.cpu:
@@ -381,7 +381,7 @@ def _typed(run: ScriptRun) -> Iterator[tuple[str, list[str], Plain]]:
         try:
             cores = max(cpu_millis(run.cpu) // 1000, 1)
         except ValueError:
-            # The request is refused.
+            # The check of the request refuses it.
             cores = 1
         yield text, ["nodes", "0", "coresPerSocket"], cores
     if run.memory:
@@ -417,7 +417,7 @@ def _typed(run: ScriptRun) -> Iterator[tuple[str, list[str], Plain]]:
 
 
 def _volume(text: str) -> tuple[str, Plain]:
-    """The name of a volume, and its map in a spec. Raises SpecError for another text."""
+    """Return the name of a volume, and its map in a spec. Raises SpecError for another text."""
     name, _, rest = text.partition("=")
     volume: dict[str, Plain] = {}
     if rest.endswith(":ro"):

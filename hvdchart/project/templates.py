@@ -1,4 +1,4 @@
-"""New projects: a script that trains as it is, a spec and a README."""
+"""New projects: a script that trains without changes, a spec and a README."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from hvdchart.text import split_image
 class Template:
     """A kind of project: the example that becomes its script, its image and its command.
 
-    The image is one of this repository, without its tag, which no public registry has; without a
-    name, it is the public image of the script's framework. `needs` is what the script needs of
-    another image.
+    The image is one of this repository, without its tag; public registries do not have it. Without
+    a name, the image is the public image of the script's framework. `needs` lists what the script
+    needs of another image.
     """
 
     name: str
@@ -37,7 +37,7 @@ class Template:
 
 
 _DIGITS = ("--data", "/examples/digits.csv.gz")
-# Of a script that brings its own data.
+# For a script that generates its own data.
 _CPU_IMAGE = "horovod-cpu"
 TEMPLATES = {
     template.name: template
@@ -126,25 +126,25 @@ USER 1000
 """
 _REQUIREMENTS = "# Packages that the image does not have, one a line.\n"
 _IGNORED = "README.md\n*.spec.yaml\n"
-# With a Dockerfile the packages are in the image; without, the workers install them.
+# With a Dockerfile, the packages are in the image; without it, the workers install them.
 _IGNORED_WITH_IMAGE = "Dockerfile\n.dockerignore\nrequirements.txt\n"
-# The master copies the code to the pods, so that a change of the code needs no new image.
+# The master copies the code to the pods, so a change of the code needs no new image.
 _NOT_IN_IMAGE = "*\n!requirements.txt\n"
 
 
 def make_project(
     folder: Path, name: str, template: Template, image: str = "", *, has_dockerfile: bool = False
 ) -> list[Path]:
-    """Write a new project to a folder that does not exist yet; returns its files.
+    """Write a new project to a folder that does not exist yet; return its files.
 
-    `image` is a reference to use instead of the template's; with `has_dockerfile`, the project
+    `image` is a reference that replaces the template's image; with `has_dockerfile`, the project
     builds its own image from it. Raises FileError for a folder that exists or cannot be written,
     and SpecError, before anything is written, for a name that no run can have.
     """
     image = image or image_of(template)
     shown_image = _image(image)
     if has_dockerfile:
-        # Its own image, which `deploy` builds because it has no tag.
+        # The project's own image, which `deploy` builds because it has no tag.
         shown_image = f"{{repository: {_quoted(name)}}}   # REGISTRY/TEAM/NAME. deploy adds a tag."
     words = ", ".join(["python", "train.py", *map(_quoted, template.arguments)])
     spec = _SPEC.format(name=_quoted(name), image=shown_image, command=words)
@@ -153,7 +153,7 @@ def make_project(
     more = f" Packages of your own go into {where}."
     about = f"It {template.about}"
     readme = _README.format(name=name, about=about, image=image, needs=template.needs, more=more)
-    # Its docstring shows how to run it.
+    # Its docstring describes how to run it.
     files = {"train.py": example(template.example).replace(template.example, "train.py")}
     for module in template.modules:
         files[module] = example(module)
@@ -177,7 +177,7 @@ def make_project(
 
 
 def image_of(template: Template) -> str:
-    """The reference of a template's own image. Raises FileError for a broken installation."""
+    """Return a template's own image reference. Raises FileError for a broken installation."""
     if template.image:
         return f"{template.image}:{_app_version()}"
     return default_image([(template.example, "torch")], has_gpus=False).reference
@@ -198,6 +198,6 @@ def _image(reference: str) -> str:
 
 
 def _quoted(text: str) -> str:
-    """A word in a form that YAML reads as text, even if it looks like a number or a boolean."""
+    """Quote a word if necessary: YAML must read it as text, not as a number or a boolean."""
     is_word = re.fullmatch("[a-zA-Z][-a-zA-Z0-9]*", text) is not None
     return text if is_word and parse(text.encode(), "").plain == text else json.dumps(text)

@@ -1,4 +1,4 @@
-"""Calls Helm, through pyhelm3 and the program `helm`; no other module does."""
+"""Call Helm through pyhelm3 and the program `helm`; no other module does."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from hvdchart.run.state.release import Object
 from hvdchart.values.check_values import checked_values
 
 T = TypeVar("T")
-# Older ones cannot ask the API server what an upgrade would change.
+# Older versions cannot ask the API server what an upgrade would change.
 _OLDEST = (3, 13)
 _VERSION = re.compile(r"v?((\d+)\.(\d+)\.\S+)")
 _SECRET = re.compile(r"(?m)^kind: Secret$")
@@ -41,16 +41,16 @@ class _Command(pyhelm3.Command):  # type: ignore[misc] # pyhelm3 has no types
         self._options = options
 
     async def run(self, command: list[Any], input: bytes | None = None) -> bytes:
-        """Run Helm with these arguments and this input; what it prints to standard output.
+        """Run Helm with these arguments and this input; return its standard output.
 
-        pyhelm3's own commands call it. It never waits for an event loop, which `_result` relies on.
+        pyhelm3's own commands call it. It never waits for an event loop, which `_result` requires.
         Raises CalledProcessError, whose `stderr` is text, when Helm fails, and HelmError without
         the program.
         """
         arguments = [self._helm.program, *map(str, command), *self._options]
         if self._helm.context:
             arguments += ["--kube-context", self._helm.context]
-        # Helm refuses the surrogate pairs with which json.dumps escapes emoji and the like.
+        # Helm refuses surrogate pairs, which json.dumps writes for emoji and similar characters.
         text = json.dumps(json.loads(input), ensure_ascii=False) if input else ""
         self._helm.check_found()
         code, output, message = run_to_end(arguments, text.encode())
@@ -63,7 +63,7 @@ class _Command(pyhelm3.Command):  # type: ignore[misc] # pyhelm3 has no types
 
         Returns the release as Helm prints it in JSON.
         """
-        # Helm merges values into those of the last revision unless --reset-values is given.
+        # Without --reset-values, Helm merges values into those of the last revision.
         return await self.install_or_upgrade(
             name,
             chart_dir(),
@@ -81,20 +81,20 @@ class _Command(pyhelm3.Command):  # type: ignore[misc] # pyhelm3 has no types
 
 @dataclass(frozen=True)
 class Helm:
-    """The program, a name on PATH or a path, and the kubeconfig's context that it uses."""
+    """Helm's program, a name on PATH or a path, and the kubeconfig context that it uses."""
 
     program: str = "helm"
     context: str | None = None
-    # How many revisions of a release it keeps: it reads all of them at each upgrade.
+    # The number of revisions of a release to keep: Helm reads all of them at each upgrade.
     revisions: int = 10
-    # Words messages that name options, for a user who has no command line.
+    # Rewords messages that name options, for a user without a command line.
     rephrase: Callable[[str], str] = str
 
     def call(self, name: str, namespace: str, command: Coroutine[Any, Any, T]) -> T:
-        """What a `_Command` about a release answers.
+        """Return the result of a `_Command` about a release.
 
-        Raises NoRunError when Helm knows no such release, and HelmError, with the remedy for a
-        known message, when Helm fails, is too old, or prints something else than JSON.
+        Raises NoRunError when Helm knows no such release. Raises HelmError, with the remedy for a
+        known message, when Helm fails, is too old, or does not print JSON.
         """
         try:
             return _result(command)
@@ -107,22 +107,22 @@ class Helm:
             raise HelmError(f"{self.program} does not print JSON: {output!s:.200}") from error
         if "release: not found" in message:
             raise NoRunError(name, namespace)
-        # Not before: it takes as long as a tenth of a second.
+        # Check the version only after a failure: it takes up to a tenth of a second.
         self.version()
         remedy = self.rephrase(remedy_for(message, name, namespace))
         ending = f"; {remedy}" if remedy else ""
-        # As when another command than Helm cannot reach it.
+        # Raise the same error as other commands that cannot reach the cluster.
         kind = ClusterError if UNREACHABLE in message.lower() else HelmError
         raise kind(f"helm {what}: {message}{ending}")
 
     def check_found(self) -> None:
-        """Raise HelmError where there is no such program."""
+        """Raise HelmError if there is no such program."""
         if shutil.which(self.program) is None:
             other = self.rephrase("install Helm 4 or 3, or name it with `--helm PATH`")
             raise HelmError(f"no program {self.program!r} is on PATH: {other}")
 
     def version(self) -> str:
-        """The program's version. Raises HelmError if it is too old, or the program is not Helm."""
+        """Return the program's version. Raises HelmError if it is too old, or is not Helm."""
         try:
             output = str(_result(_Command(self).version())).strip()
         except subprocess.CalledProcessError as error:
@@ -142,16 +142,16 @@ class Helm:
 
 
 def render_manifests(plan: Plan, namespace: str, program: str = "helm") -> str:
-    """The manifests that `helm install` would send to the cluster, as Helm writes them.
+    """Return the manifests that `helm install` would send to the cluster, as Helm writes them.
 
     `program` is Helm's: a name on PATH or a path. The cluster is not contacted, so the chart cannot
-    look up existing keys and generates new ones each time. Raises HelmError, and SpecError when
-    the chart refuses the spec's own `values`.
+    look up existing keys and generates new ones each time. Raises HelmError, and SpecError when the
+    chart refuses the spec's own `values`.
     """
     name = plan.spec.name
     # Not pyhelm3's own `template`: it returns parsed objects, and people read Helm's text.
     arguments = ["template", name, str(chart_dir()), "--namespace", namespace]
-    # `helm install` sends no pods of `helm test` either.
+    # `helm install` does not send the pods of `helm test`, either.
     arguments += ["--skip-crds", "--skip-tests", "--values", "-"]
     helm = Helm(program)
     run = _Command(helm).run(arguments, json.dumps(checked_values(plan)).encode())
@@ -167,25 +167,24 @@ def upgrade(
     create_namespace: bool = False,
     is_validated: bool = True,
 ) -> int:
-    """Run `helm upgrade --install` with these values only; returns the release's revision.
+    """Run `helm upgrade --install` with these values only; return the release's revision.
 
-    Without --wait and --atomic: Helm would wait for the training to end, time out after 5 minutes
-    and roll back a run that is training. `hvdchart.run.follow.logs.follow` waits for the run
-    instead.
-    Without `is_validated`, fields that Kubernetes does not know are dropped in silence. Raises
-    HelmError.
+    Does not use --wait and --atomic: Helm would wait for the training to end, time out after 5
+    minutes and roll back a run that is training. `hvdchart.run.follow.logs.follow` waits for the
+    run instead. Without `is_validated`, fields that Kubernetes does not know are dropped silently.
+    Raises HelmError.
     """
-    # pyhelm3's own disable_validation adds each character of it as an argument.
+    # pyhelm3's own disable_validation adds each character of it as a separate argument.
     options = () if is_validated else ("--disable-openapi-validation",)
     command = _Command(helm, *options).apply(name, namespace, values, create_namespace)
     return int(helm.call(name, namespace, command)["version"])
 
 
 def preview(plan: Plan, namespace: str, helm: Helm) -> tuple[str, str]:
-    """The manifests of a release as they are, empty without one, and as `deploy` would apply them.
+    """Return the current manifests of a release, empty without one, and those of `deploy`.
 
-    The API server checks these, and nothing is changed. Secrets are left out. Raises HelmError, and
-    SpecError when the chart refuses the values.
+    The API server checks the latter, and nothing is changed. Secrets are left out. Raises
+    HelmError, and SpecError when the chart refuses the values.
     """
     name = plan.spec.name
     # pyhelm3's own dry_run does not ask the API server, and its get_resources parses the text.
@@ -199,13 +198,13 @@ def preview(plan: Plan, namespace: str, helm: Helm) -> tuple[str, str]:
 
 
 def _manifest(name: str, namespace: str, helm: Helm) -> str:
-    """The objects of a release as Helm has sent them. Raises NoRunError and HelmError."""
+    """Return the objects of a release as Helm sent them. Raises NoRunError and HelmError."""
     command = ["get", "manifest", name, "--namespace", namespace]
     return helm.call(name, namespace, _Command(helm).run(command)).decode()
 
 
 def release_chart(name: str, namespace: str, helm: Helm) -> str | None:
-    """The name of a release's chart; None when Helm knows no release of that name.
+    """Return the name of a release's chart; None when Helm knows no release of that name.
 
     Raises HelmError.
     """
@@ -217,9 +216,9 @@ def release_chart(name: str, namespace: str, helm: Helm) -> str | None:
 
 
 def foreign_chart(name: str, namespace: str, helm: Helm) -> str | None:
-    """The name of a release's chart, if that is not this one; None also without a release.
+    """Return the name of a release's chart if it is another chart; None also without a release.
 
-    Horovod's own chart and that of the old stable repository have the same name: their objects lack
+    Horovod's own chart and that of the old stable repository have the same name. Their objects lack
     the labels of this one. Raises HelmError.
     """
     chart = release_chart(name, namespace, helm)
@@ -229,19 +228,19 @@ def foreign_chart(name: str, namespace: str, helm: Helm) -> str | None:
 
 
 class Revision(NamedTuple):
-    """The last revision of a release: its number, and what Helm says of it, such as `deployed`."""
+    """The last revision of a release: its number, and its status in Helm, such as `deployed`."""
 
     number: int
     status: str
 
     @property
     def is_failed_install(self) -> bool:
-        """Whether it is an installation that Helm has given up, as when it was refused."""
+        """Whether it is an installation that Helm gave up, for example because it was refused."""
         return (self.number, self.status) == (1, "failed")
 
     @property
     def was_never_installed(self) -> bool:
-        """Whether it is an installation that was refused, or that Helm has not ended."""
+        """Whether it is an installation that was refused, or that Helm did not finish."""
         is_unfinished = self.number == 1 and self.status in ("pending-install", "")
         return self.is_failed_install or is_unfinished
 
@@ -256,7 +255,7 @@ def last_revision(name: str, namespace: str, helm: Helm) -> Revision | None:
 
 
 def release_session(name: str, namespace: str, helm: Helm) -> str | None:
-    """The id of the session that a release belongs to, empty for none; None without a release.
+    """Return the id of the session that a release belongs to, empty for none; None if no release.
 
     Raises HelmError.
     """
@@ -268,7 +267,7 @@ def release_session(name: str, namespace: str, helm: Helm) -> str | None:
 
 
 def release_values(name: str, namespace: str, helm: Helm) -> Object:
-    """The values that a release was installed with, without the chart's defaults.
+    """Return the values that a release was installed with, without the chart's defaults.
 
     Raises NoRunError without a release, and HelmError.
     """
@@ -284,9 +283,10 @@ def undeploy(name: str, namespace: str, helm: Helm) -> None:
 
 
 def _result(command: Coroutine[Any, Any, T]) -> T:
-    """What a command of pyhelm3 answers; no event loop, because asyncio's holds back Ctrl-C.
+    """Return the result of a pyhelm3 command without an event loop: asyncio's delays Ctrl-C.
 
-    Raises what the command raises, and RuntimeError for a command that does wait for an event loop.
+    Raises the exceptions of the command, and RuntimeError for a command that waits for an event
+    loop.
     """
     try:
         command.send(None)
@@ -297,7 +297,7 @@ def _result(command: Coroutine[Any, Any, T]) -> T:
 
 
 def without_archives(manifest: str) -> str:
-    """Manifests with the size and a digest in the place of each long text in base64."""
+    """Replace each long base64 text in manifests by its size and a digest."""
 
     def describe(match: re.Match[str]) -> str:
         digest = hashlib.sha256(match[2].encode()).hexdigest()[:12]
@@ -307,7 +307,7 @@ def without_archives(manifest: str) -> str:
 
 
 def _public(manifest: str) -> str:
-    """Manifests without Secrets, each after its mark."""
+    """Return manifests without Secrets, each after its mark."""
     documents = [part.strip() for part in re.split(r"(?m)^---\s*$", manifest)]
     kept = [each for each in documents if each and not _SECRET.search(each)]
     return "".join(f"---\n{each}\n" for each in kept)

@@ -1,17 +1,17 @@
-"""What Helm's messages mean for a person: the known ones, each with its remedy. Pure."""
+"""Explanations of Helm's known messages, each with its remedy. Pure."""
 
 from __future__ import annotations
 
 # Helm's message when another Helm changes the same release.
 BUSY = "another operation (install/upgrade/rollback) is in progress"
-# A part of Helm's message, in small letters, when there is no connection to the cluster.
+# Parts of Helm's messages, in lower case, when there is no connection to the cluster.
 UNREACHABLE = "cluster unreachable"
 _CREDENTIALS = "the cluster does not accept your credentials: renew those in the kubeconfig"
 _TOO_LARGE = (
     "Helm keeps all values in a Secret of at most 1 MiB: put large files of `--code` into an image "
     "or onto a volume"
 )
-# A part of Helm's message, and what to do. The first that matches counts.
+# A part of Helm's message, and what to do. The first match counts.
 REMEDIES = {
     "exceeded quota": "ask for a larger quota, or use fewer or smaller workers",
     BUSY: (
@@ -54,7 +54,7 @@ REMEDIES = {
 
 
 def remedy_for(message: str, name: str, namespace: str) -> str:
-    """What to do about a message of Helm; empty for an unknown message."""
+    """Return the remedy for a message of Helm; empty for an unknown message."""
     for sign, remedy in REMEDIES.items():
         if sign.replace("{namespace}", namespace).lower() in message.lower():
             return remedy.format(name=name, namespace=namespace)

@@ -1,4 +1,4 @@
-"""Runs Helm as a process, which Ctrl-C does not end in the middle of a change."""
+"""Run Helm as a process that Ctrl-C does not end in the middle of a change."""
 
 from __future__ import annotations
 
@@ -13,28 +13,28 @@ from contextlib import contextmanager, suppress
 
 from hvdchart.interrupts import ENDS
 
-# Seconds that Helm has to end after an interrupt, and again after each signal that it gets.
+# Seconds that Helm has to end after an interrupt, and again after each signal sent to it.
 _GRACE = 10.0
-# Seconds between two looks for an interrupt: Python may handle one only when the wait returns.
+# Seconds between two checks for an interrupt: Python may handle one only when the wait returns.
 _PART = 0.2
-# Seconds in which a second Ctrl-C is the same as the first.
+# Seconds within which a second Ctrl-C counts as the first.
 _TWICE_WITHIN = 0.3
-# Those that hvdchart may handle as Ctrl-C (interrupts.py).
+# The signals that hvdchart may handle like Ctrl-C (interrupts.py).
 _INTERRUPTS = (signal.SIGINT, *ENDS)
 
 
 def run_to_end(command: Sequence[str], values: bytes) -> tuple[int, str, str]:
-    """Run a program to its end, with `values` as its input; its exit code, output and errors.
+    """Run a program with `values` as its input; return its exit code, output and errors.
 
-    Without errors, their place has the exit code in words.
+    If there are no errors, the text of the exit code replaces them.
 
-    Ctrl-C does not reach a Helm that changes something: one that is interrupted leaves objects of
-    both revisions, and no revision that has all of them. It has time to end; the next Ctrl-C asks
-    it to end at once. A Helm that reads ends with Ctrl-C, and may ask at the terminal. SIGTERM and
-    SIGHUP are the same as Ctrl-C where this program has handlers of them.
+    Ctrl-C does not reach a Helm that changes something: an interrupted Helm leaves objects of both
+    revisions, and no revision that has all of them. It has time to end; the next Ctrl-C asks it to
+    end at once. A Helm that only reads ends with Ctrl-C, and may prompt at the terminal. SIGTERM
+    and SIGHUP work like Ctrl-C if this program has handlers for them.
     """
     changes = command[1] in ("upgrade", "uninstall") and "--dry-run=server" not in command
-    # Steps after an interrupt, in order; None: only say that hvdchart waits for Helm's change.
+    # Steps after an interrupt, in order; None: only print that hvdchart waits for Helm's change.
     steps: list[signal.Signals | None] = [signal.SIGTERM, signal.SIGKILL]
     if changes:
         steps.insert(0, None)
@@ -46,7 +46,7 @@ def run_to_end(command: Sequence[str], values: bytes) -> tuple[int, str, str]:
             command, stdin=pipe, stdout=pipe, stderr=pipe, start_new_session=changes
         ) as process,
     ):
-        # How many of the steps were taken, and when the last one was.
+        # The number of steps taken, and the time of the last one.
         taken = 0
         last = 0.0
         while True:
@@ -58,7 +58,7 @@ def run_to_end(command: Sequence[str], values: bytes) -> tuple[int, str, str]:
             is_asked = taken < len(presses) and now - presses[0] > _TWICE_WITHIN
             if is_asked or (taken and now - last > _GRACE):
                 if taken == len(steps):
-                    # It was killed, and what it has started still holds its output open.
+                    # Helm was killed, but its child processes still hold its output open.
                     output = b""
                     errors = b""
                     break
@@ -71,17 +71,17 @@ def run_to_end(command: Sequence[str], values: bytes) -> tuple[int, str, str]:
 
 @contextmanager
 def _interrupts() -> Iterator[list[float]]:
-    """The times of Ctrl-C and its like in the block; the handlers get them when it ends."""
+    """Record the times of Ctrl-C and similar signals in the block; pass them on at its end."""
     presses: list[float] = []
     taken: list[signal.Signals] = []
     before = {number: signal.getsignal(number) for number in _INTERRUPTS}
-    # No other thread gets signals.
+    # Only the main thread gets signals.
     if threading.current_thread() is not threading.main_thread():
         yield presses
         return
 
     def press(number: int, _: object) -> None:
-        # A terminal and what forwards its signals may send the first one twice.
+        # A terminal, and programs that forward its signals, may send the first one twice.
         if not presses or time.monotonic() - presses[0] > _TWICE_WITHIN:
             presses.append(time.monotonic())
             taken.append(signal.Signals(number))
@@ -98,7 +98,7 @@ def _interrupts() -> Iterator[list[float]]:
 
 
 def _repeat(calls: Sequence[tuple[Callable[..., object], int]]) -> None:
-    """Call handlers of signals, and raise at the end the first KeyboardInterrupt of them."""
+    """Call signal handlers; at the end, raise the first KeyboardInterrupt among them."""
     raised: KeyboardInterrupt | None = None
     for handler, number in calls:
         try:
@@ -110,12 +110,12 @@ def _repeat(calls: Sequence[tuple[Callable[..., object], int]]) -> None:
 
 
 def _end(process: subprocess.Popen[bytes], sent: signal.Signals | None) -> None:
-    """Send a signal to Helm, or without one say that its change is waited for."""
+    """Send a signal to Helm; without a signal, print that hvdchart waits for its change."""
     with suppress(OSError, ValueError):
         if sent is None:
             print("hvdchart: waiting for Helm to end; Ctrl-C again stops it", file=sys.stderr)
         elif os.getpgid(process.pid) == process.pid:
-            # Also the plugin that Helm may have started for credentials.
+            # Send it to the process group: Helm may have started a plugin for credentials.
             os.killpg(process.pid, sent)
         else:
             process.send_signal(sent)

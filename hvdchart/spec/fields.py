@@ -1,8 +1,8 @@
-"""Declares the keys of a spec: each reader checks a value, and describes it as a JSON schema.
+"""Declare the keys of a spec: each reader checks a value, and describes it as a JSON schema.
 
 A reader turns a `Node` into a checked Python value, or raises SpecError with the place of the node.
-The field of a dataclass carries its reader as metadata (`key(...)`), so that a key is described in
-one place only: its type, limits, default, meaning, error text and schema.
+The field of a dataclass carries its reader as metadata (`key(...)`). So one place describes a key:
+its type, limits, default, meaning, error text and schema.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Reader(Protocol[T_co]):
 
 
 def wrong_value(node: Node, path: str, expected: str) -> SpecError:
-    """The error for a value that is not what its key takes."""
+    """Return the error for a wrong value of a key."""
     return SpecError(str(node.place), path, f"got {node.shown}", expected)
 
 
@@ -85,7 +85,7 @@ class OfType:
 
 
 BOOLEAN = OfType(bool, "boolean", "true or false")
-# The API server checks its content, not hvdchart.
+# The API server checks its content; hvdchart does not.
 OBJECT = OfType(dict, "object", "a map")
 
 
@@ -105,7 +105,7 @@ class String:
         if not isinstance(value, str) or not re.fullmatch(self.pattern, value):
             raise wrong_value(node, path, self.expected)
         if CONTROL.search(value):
-            # Not in YAML, where the parser refuses it, but in a spec that was built in Python.
+            # The YAML parser refuses these characters, but a spec may be built in Python.
             raise wrong_value(node, path, f"{self.expected} without control characters")
         if not self.shortest <= len(value) <= self.longest:
             raise wrong_value(
@@ -122,7 +122,7 @@ class String:
 
 @dataclass(frozen=True)
 class OneOf:
-    """One of a few words. `retired` says what to write for each word of earlier versions."""
+    """One of a few words. `retired` gives the replacement for each word of earlier versions."""
 
     words: tuple[str, ...]
     retired: Mapping[str, str] = dataclasses.field(default_factory=dict)
@@ -141,7 +141,7 @@ class OneOf:
         return {"type": "string", "enum": list(self.words)}
 
 
-# Amounts of memory as people write them elsewhere: 8GB, 8 gb, 8g.
+# Amounts of memory as written elsewhere: 8GB, 8 gb, 8g.
 _BYTES = re.compile(r"([0-9]{1,9})\s*([kKmMgGtT])[iI]?[bB]?")
 
 
@@ -157,7 +157,7 @@ class _Quantity:
     suffix: str = ""
 
     def write(self, value: object) -> Plain:
-        """What `read` reads as `value`; `read` refuses it where `value` is of another type."""
+        """Return the YAML value that `read` reads as `value`; it refuses one of another type."""
         is_number = isinstance(value, int | float) and not isinstance(value, bool)
         return f"{value}{self.suffix}" if is_number else value
 
@@ -177,7 +177,7 @@ class _Quantity:
 
 
 def Cpus(low_millis: int = 1) -> Reader[int]:  # noqa: N802
-    """CPUs in thousandths, counting hyperthreads; `low_millis` is the least that is accepted."""
+    """CPUs in thousandths, counting hyperthreads; `low_millis` is the minimum."""
     expected = f"a number of CPUs from {low_millis / 1000:g} to 16384, such as 4 or 500m"
     return _Quantity(cpu_millis, expected, low_millis, 16384 * 1000, "m")
 
@@ -190,7 +190,7 @@ def Memory(low: str = "16Mi", high: str = "64Ti") -> Reader[int]:  # noqa: N802
 
 @dataclass(frozen=True)
 class ListOf(Generic[T]):
-    """A list whose items are all read by `item`."""
+    """A list; `item` reads each of its items."""
 
     item: Reader[T]
     shortest: int = 0
@@ -216,7 +216,7 @@ class ListOf(Generic[T]):
 
 @dataclass(frozen=True)
 class MapOf(Generic[T]):
-    """A map from names that the user chooses to values that are all read by `item`."""
+    """A map from the user's names to values; `item` reads each value."""
 
     name: String
     item: Reader[T]
@@ -247,9 +247,9 @@ class MapOf(Generic[T]):
 
 
 def nearest(word: str, words: Iterable[str], end: str = "") -> str:
-    """A hint that names the known word most like `word`; empty when none is alike.
+    """Return a hint with the known word most similar to `word`; empty if none is similar.
 
-    `end` is what all of them end with, and `word` and `words` are without.
+    All words end with `end`; `word` and `words` do not contain it.
     """
     near = difflib.get_close_matches(word, list(words))
     return f" (did you mean {near[0] + end!r}?)" if near else ""
@@ -300,13 +300,13 @@ class ObjectOf(Generic[T]):
         return self.make(**values)
 
     def write(self, value: object) -> Plain:
-        """The map that `read` reads as `value`, which need not be a right one."""
+        """Return the map for `value`, the inverse of `read`; `value` need not be valid."""
         if not isinstance(value, self.make):
             return value
         pairs = {}
         for name, field in _keys(self.make).items():
             given = getattr(value, field.name)
-            # None is a key that is left out; as a null, `read` would refuse it.
+            # None stands for a missing key; `read` would refuse a null.
             if given is not None:
                 write = getattr(field.metadata[_READER], "write", _plain)
                 pairs[name] = write(given)
@@ -361,7 +361,7 @@ def _keys(kind: type) -> dict[str, dataclasses.Field[Any]]:
 
 
 def _plain(value: object) -> Plain:
-    """A value of a spec's dataclass as `read` would take it from YAML."""
+    """Return a value of a spec's dataclass in the form that `read` accepts from YAML."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return ObjectOf(type(value)).write(value)
     if isinstance(value, Mapping):
@@ -406,7 +406,7 @@ RESOURCE = String(
 ENV_NAME = String(
     "the name of an environment variable: A-Z a-z 0-9 _", r"[A-Za-z_][A-Za-z0-9_]*", 256
 )
-# No "..": the API server refuses it in a hostPath, and it hides where data comes from.
+# Refuse "..": the API server refuses it in a hostPath, and it hides the source of data.
 ABSOLUTE = String("an absolute path without ..", r"/(?!(?:.*/)?\.\.(?:/|$))[^\x00-\x1f:]*", 1024)
 RELATIVE = String("a relative path without ..", r"(?!/)(?!(?:.*/)?\.\.(?:/|$))[^\x00-\x1f]+", 1024)
 HOST = String("a host name or address", r"[A-Za-z0-9]([-.:A-Za-z0-9]*[A-Za-z0-9])?", 253)

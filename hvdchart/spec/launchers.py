@@ -1,4 +1,4 @@
-"""Which options of launchers a spec may give, and what launchers need.
+"""The launcher options that a spec may set, and the requirements of launchers.
 
 The pods' hvd_pods.common.launcher_options describes launchers, their options and variables.
 """
@@ -32,15 +32,16 @@ _LAUNCHER_MODULES = re.compile(
 _PYTHON = re.compile(r"python[0-9.]*")
 _SHELL = re.compile(r"(ba|da|z|k)?sh")
 _ASSIGNMENT = re.compile(r"\w+=.*", re.DOTALL)
-# A program in the arguments of a launcher, whose options are many and of several MPIs.
+# A program in the arguments of a launcher: launchers of several MPIs have many different options.
 _PROGRAM = re.compile(r"(.*/)?python[0-9.]*|[^-=][^=]*\.(py|sh)")
-# Options of Python before a script or a module; W and X have an argument, here or in the next word.
+# Options of Python before a script or a module. W and X have an argument, in the same or the next
+# word.
 _PYTHON_FLAGS = re.compile(r"-[bBdEiIOPqRsSuvx]+|-[WX].*|--[a-z].*")
 _PYTHON_MODULE = re.compile(r"-[bBdEiIOPqRsSuvx]*m")
 
 
 def interface_variables(interface: str, transport: str) -> dict[str, str]:
-    """The variables that name a group's network interface to its ranks and their daemons.
+    """Return the variables that set a group's network interface for its ranks and their daemons.
 
     `transport` is network.transport, or empty: some variables would contradict it.
     """
@@ -53,15 +54,15 @@ def interface_variables(interface: str, transport: str) -> dict[str, str]:
 
 
 def common_interface(spec: Spec) -> str | None:
-    """The interface that all groups name; None when they differ or name none."""
+    """Return the interface that all groups name; None when they differ or name none."""
     names = {group.interface for group in spec.nodes}
     return names.pop() if len(names) == 1 else None
 
 
 def check_options(spec: Spec) -> Iterator[tuple[KeyPath, str, str]]:
-    """What every pod would refuse in the options of mpirun: path, problem, what is expected.
+    """Find problems that every pod would refuse in mpirun's options: path, problem, expectation.
 
-    A pod refuses more: it knows which MPI its image has (docs/adr/0028).
+    A pod refuses more options: it knows the MPI of its image (docs/adr/0028).
     """
     bindings = (spec.tuning.binding, *(group.tuning.binding for group in spec.nodes))
     binding = next((given for given in bindings if given not in (None, "none")), None)
@@ -92,18 +93,18 @@ def is_line_of_horovodrun(spec: Spec) -> bool:
 
 
 def launcher_memory(mode: str, workers: int) -> int:
-    """The bytes that the master needs for its launcher's agent connections, one for each worker.
+    """Return the master's memory in bytes for the launcher's agent connections, one per worker.
 
-    0 in mode `direct`, which has no process for an agent connection.
+    It is 0 in mode `direct`, which has no process for an agent connection.
     """
     return 0 if mode == "direct" else connection_memory(workers) * MI
 
 
 def nested_launcher(command: Sequence[str]) -> tuple[str, list[str]] | None:
-    """The launcher that a command is itself, and the command that it starts in each rank.
+    """Return the launcher in a command, and the command that it starts in each rank.
 
-    The latter is empty where it is not certain. None for a command that is no launcher. Of a
-    shell's command line (`sh -c`), each command counts.
+    The latter is empty if it is not certain. Returns None for a command that is no launcher. In a
+    shell's command line (`sh -c`), each command is checked.
     """
     words = list(command)
     while words and (words[0] in ("env", "exec") or _ASSIGNMENT.fullmatch(words[0])):
@@ -133,9 +134,9 @@ def nested_launcher(command: Sequence[str]) -> tuple[str, list[str]] | None:
 
 
 def _started_program(arguments: Sequence[str]) -> list[str]:
-    """The program in a launcher's arguments, with its own; empty where none can be found."""
+    """Return the program in a launcher's arguments, with its arguments; empty if not found."""
     for index, word in enumerate(arguments):
-        # Also of launchers that start Python themselves.
+        # Some launchers also take these options, and start Python themselves.
         if word in ("-m", "--module") and index + 1 < len(arguments):
             return ["python", "-m", *arguments[index + 1 :]]
         if _PROGRAM.fullmatch(word):
@@ -145,7 +146,7 @@ def _started_program(arguments: Sequence[str]) -> list[str]:
 
 
 def _shell_commands(text: str) -> Iterator[list[str]]:
-    """The simple commands of a shell's command line; none where it cannot be split."""
+    """Yield the simple commands of a shell's command line; none if it cannot be split."""
     lexer = shlex.shlex(text.replace("\n", ";"), posix=True, punctuation_chars=";&|()")
     lexer.whitespace_split = True
     command: list[str] = []

@@ -35,10 +35,10 @@ def load_specs(
     settings: Iterable[str] = (),
     values: Mapping[str, Plain] | None = None,
 ) -> Node:
-    """The YAML tree that `load_spec` reads, before it is checked.
+    """Return the YAML tree that `load_spec` reads, before it is checked.
 
-    Raises FileError when a file cannot be read, and SpecError for what is not YAML and for a
-    setting that has no place.
+    Raises FileError when a file cannot be read. Raises SpecError for text that is not YAML, and for
+    a setting that has no place.
     """
     tree = apply_settings(merge_specs([load_tree(Path(each)) for each in paths]), settings)
     if values:
@@ -47,17 +47,17 @@ def load_specs(
 
 
 def load_tree(path: Path) -> Node:
-    """The YAML tree of a file, or of standard input for "-".
+    """Return the YAML tree of a file, or of standard input for "-".
 
-    Raises FileError when it cannot be read, and SpecError for what is not YAML.
+    Raises FileError when it cannot be read, and SpecError for text that is not YAML.
     """
     return parse(*read_bytes(path))
 
 
 def read_bytes(path: Path) -> tuple[bytes, str]:
-    """The content of a file, or of standard input for "-", and its name.
+    """Return the content of a file, or of standard input for "-", and its name.
 
-    No more than MAX_BYTES + 1 are read. Raises FileError when the file cannot be read.
+    Reads at most MAX_BYTES + 1. Raises FileError when the file cannot be read.
     """
     # One byte over the limit shows that a file is too long.
     if str(path) == "-":
@@ -79,9 +79,9 @@ def parse_spec(data: bytes | str, file: str = "<spec>", *, settings: Iterable[st
 
 
 def read_spec(root: Node) -> Spec:
-    """The spec in a YAML tree. Raises SpecError with all that is wrong in it.
+    """Return the spec in a YAML tree. Raises SpecError with all errors in it.
 
-    Contradictions between keys are looked for when each key alone is right.
+    Contradictions between keys are checked only if each key alone is valid.
     """
     spec = ObjectOf(Spec).read(root, "")
     errors = ErrorCollector()

@@ -50,7 +50,8 @@ DEFAULT_MOUNTS = {"data": "/data", "output": "/output"}
 VOLUME_SOURCES = {
     camel(name): name for name in ["host_path", "pvc", "nfs", "empty_dir", "config_map", "secret"]
 }
-# What ranks may reduce with. The last three need no Horovod, and torch and jax no MPI either.
+# The frameworks that ranks may reduce with. The last three need no Horovod; torch and jax need no
+# MPI, either.
 FRAMEWORKS = ("horovod", "torch", "jax", "mpi")
 # Mount paths that the chart or the system uses itself.
 _CHARTS_MOUNTS = ("/", "/horovod", "/tmp", "/dev", "/dev/shm", "/etc", "/proc", "/sys")  # noqa: S108
@@ -379,7 +380,7 @@ class Spec:
     )
 
     def worker_value(self, name: str) -> Plain:
-        """What `values.worker` has at a key; None without one."""
+        """Return the value of a key in `values.worker`; None without one."""
         worker = self.values.get("worker")
         return worker.get(name) if isinstance(worker, Mapping) else None
 
@@ -391,7 +392,7 @@ def mount_path(name: str, volume: Volume) -> str:
 
 
 def is_charts_mount(path: str) -> bool:
-    """Whether the chart or the system uses this path, which has no slash at its end, itself."""
+    """Whether the chart or the system itself uses this path; the path has no slash at its end."""
     return path in _CHARTS_MOUNTS or path.startswith("/horovod/")
 
 

@@ -1,7 +1,7 @@
-"""Merges several spec files, and sets single keys from the command line. Pure.
+"""Merge several spec files, and set single keys from the command line. Pure.
 
-Files merge as Helm merges values files: maps merge, anything else replaces, null deletes. Every
-value keeps its place, so a message names the file, or the --set, that a wrong value came from.
+Files merge as Helm merges values files: maps merge, other values replace, null deletes. Every value
+keeps its place, so a message names the file, or the --set, of a wrong value.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ def merge(
     *,
     empty_clears: bool = False,
 ) -> Plain:
-    """`newer` merged into `base` as Helm merges: maps key by key, anything else replaces.
+    """Merge `newer` into `base` as Helm does: maps key by key; other values replace.
 
-    Both are plain values, or both nodes. A value for which `deletes` returns True removes its key;
-    it is asked with the value's path, of which `path` is the begin. With `empty_clears` an empty
+    Both are plain values, or both nodes. If `deletes` returns True for a value, its key is removed.
+    `deletes` also gets the value's path, which starts with `path`. With `empty_clears`, an empty
     map replaces another one. Neither argument is changed.
     """
     old = base.value if isinstance(base, Node) else base
@@ -51,18 +51,18 @@ def merge(
 
 
 def merge_specs(trees: Sequence[Node]) -> Node:
-    """All trees merged into the first, in order; `trees` is not empty. A null deletes its key."""
+    """Merge all trees into the first, in order; `trees` is not empty. A null deletes its key."""
     return functools.reduce(lambda base, newer: merge(base, newer, _deletes), trees)
 
 
 def _deletes(path: KeyPath, value: Node) -> bool:
     """Whether a value is a null that deletes its key of a spec."""
-    # Below `values` a null is for Helm, which deletes the chart's default there.
+    # Below `values`, a null is for Helm, which deletes the chart's default at this key.
     return value.value is None and (len(path) == 1 or path[0] != "values")
 
 
 def apply_settings(tree: Node, settings: Iterable[str]) -> Node:
-    r"""`tree` with each `path=value` set: nodes.0.count=8. The value is YAML; \. is a dot.
+    r"""Return `tree` with each `path=value` set: nodes.0.count=8. The value is YAML; \. is a dot.
 
     A null deletes the key. Raises SpecError for a setting that cannot be read or has no place.
     """
@@ -79,7 +79,7 @@ def apply_settings(tree: Node, settings: Iterable[str]) -> Node:
 
 
 def set_key(tree: Node, steps: Sequence[str], value: Plain, place: Place) -> Node:
-    """`tree` with a value at some steps, as `apply_settings` sets it; `place` is the value's.
+    """Return `tree` with a value at some steps, set as in `apply_settings`; `place` is the value's.
 
     Raises SpecError for a path that has no place.
     """
@@ -87,7 +87,7 @@ def set_key(tree: Node, steps: Sequence[str], value: Plain, place: Place) -> Nod
 
 
 def split_path(path: str) -> list[str]:
-    """The keys of a dotted path; empty when it is not one."""
+    """Return the keys of a dotted path; empty for an invalid path."""
     steps = []
     end = 0
     for match in _STEP.finditer(path):
@@ -99,7 +99,7 @@ def split_path(path: str) -> list[str]:
 
 
 def _move(node: Node, place: Place) -> Node:
-    """`node` at the place of the setting: it has no line or column that a person could look up."""
+    """Return `node` at the place of the setting, which has no line or column to look up."""
     value = node.value
     if isinstance(value, dict):
         value = {key: _move(child, place) for key, child in value.items()}
@@ -109,10 +109,10 @@ def _move(node: Node, place: Place) -> Node:
 
 
 def _set(node: Node, above: tuple[str, ...], steps: Sequence[str], value: Node) -> Node:
-    """`node`, which stands at `above`, with `value` at `steps` below it.
+    """Return `node`, which is at the path `above`, with `value` at `steps` below it.
 
-    Maps on the way are made where there are none. Raises SpecError for an item that a list does not
-    have, and for steps below something that is neither a map nor a list.
+    Creates missing maps on the way. Raises SpecError for a missing item of a list, and for steps
+    below a value that is neither a map nor a list.
     """
     if not steps:
         return value

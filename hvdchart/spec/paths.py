@@ -12,7 +12,7 @@ KeyPath: TypeAlias = tuple[str | int, ...]
 
 
 def child_at(value: Plain, step: str | int) -> Plain:
-    """The child of a map or list; None when there is none, or when `value` is neither."""
+    """Return the child of a map or list; None if there is none, or for any other `value`."""
     if isinstance(value, dict):
         return value.get(step)
     if isinstance(value, list) and isinstance(step, int) and step < len(value):
@@ -28,7 +28,7 @@ def value_at(value: Plain, path: Sequence[str | int]) -> Plain:
 
 
 def nearest_node(root: Node, path: Sequence[str | int]) -> Node:
-    """The node at `path`, or the last one on the way to it that exists."""
+    """Return the node at `path`, or the last existing one on the way to it."""
     node = root
     for step in path:
         child = child_at(node.value, step)
@@ -39,7 +39,7 @@ def nearest_node(root: Node, path: Sequence[str | int]) -> Node:
 
 
 def dotted(path: Sequence[str | int]) -> str:
-    """A path as messages write it: nodes[0].count."""
+    """Format a path for messages: nodes[0].count."""
     text = ""
     for step in path:
         text += f"[{step}]" if isinstance(step, int) else f".{shorten(step)}"

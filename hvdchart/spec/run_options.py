@@ -1,10 +1,11 @@
-"""Words messages for who has no spec: with options of `hvdchart run`, or arguments of `launch`.
+"""Reword messages for users without a spec: for `hvdchart run` and for `launch`.
 
 Messages mark names with backticks, as Markdown does: values of the chart, keys of a spec, options
-of the command. A run of a script has no spec that its user could open, so that `in_options` words
-what a text marks with options. `in_arguments` words marked options for `hvdchart.launch`, whose
-user has no command line. A worded name keeps its backticks. What is not marked, or not known, stays
-as it is: so do the words of ranks, unless they have the very name of a value between backticks.
+of the command. A run of a script has no spec that its user could open. So `in_options` replaces
+marked values and keys by options. `in_arguments` replaces marked options by arguments of
+`hvdchart.launch`, whose user has no command line. A replaced name keeps its backticks. Unmarked or
+unknown names are unchanged. So the messages of ranks are unchanged, unless they contain exactly the
+name of a value between backticks.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from hvdchart.spec.values_schema import schema_at, values_schema
 
 # The value of the annotation `contract.COMMAND` in the runs of `hvdchart run`.
 RUN = "run"
-# What --fail-on-nan sets, also for the commands that have a spec.
+# The key that --fail-on-nan sets, also for commands that have a spec.
 FAIL_ON_NAN = "values.launch.failOnNaN"
 
 
@@ -28,7 +29,8 @@ FAIL_ON_NAN = "values.launch.failOnNaN"
 class RunOption:
     """An option, its argument of `launch`, the keys of the spec that it sets, and other names.
 
-    The names are values of the chart, and what the option stands for in a run of a script.
+    The other names are values of the chart, and names that the option replaces in a run of a
+    script.
     """
 
     option: str
@@ -79,7 +81,7 @@ OPTIONS = (
 _SEVERAL = ("--env", "--secret", "--volume", "--set")
 _ARGUMENTS = {each.option: each.argument for each in OPTIONS}
 _KEYS = {key: each.option for each in OPTIONS for key in each.keys}
-# Names of the chart and of Kubernetes for which another key of a spec is set, or a part of a value.
+# Names of the chart and of Kubernetes that another key of a spec, or a part of its value, sets.
 _WORDS = {
     "imagePullSecrets": "--set image.pullSecrets",
     "nodeSelector": "--set nodes.0.nodeSelector",
@@ -89,7 +91,7 @@ _WORDS = {
     "volumes.output.pvc": "--volume output=pvc:CLAIM",
 }
 _WORDS |= {name: each.option for each in OPTIONS for name in each.names}
-# A key that is one word may be any word of a rank's message.
+# A key that is a single word is left out: it may be any word of a rank's message.
 _WORDS |= {
     key.removeprefix("values.").replace(".0.", "[]."): option
     for key, option in _KEYS.items()
@@ -98,14 +100,14 @@ _WORDS |= {
 # A name, and the value that it gets: worker.slots, launch.mode: direct, launch.failOnNaN=true.
 _NAME = re.compile(r"`(?P<name>[\w.[\]]+)(?:(?:=|: )(?P<value>[^`\n]+))?`")
 _OPTION = re.compile(r"`(?P<option>--[a-z-]+)(?: (?P<value>[^`\n]+))?`")
-# Names that one option sets.
+# Repeated names that one option sets.
 _REPEATED = re.compile(r"(`--[^`\n]+`)(?:(?:,| and|, and) \1)+")
 
 
 def option_of(key: str) -> str:
-    """The option that sets a key of the spec, as `nodes[0].count` or `nodes.0.count`.
+    """Return the option that sets a key of the spec: `nodes[0].count` or `nodes.0.count`.
 
-    The most special one counts; empty for a key that --set alone can set.
+    The most specific option counts; empty for a key that only --set can set.
     """
     steps = re.sub(r"\[(\d+)\]", r".\1", key).split(".")
     above = (".".join(steps[:length]) for length in range(len(steps), 0, -1))
@@ -113,24 +115,24 @@ def option_of(key: str) -> str:
 
 
 def in_options(text: str) -> str:
-    """A text about a run of a script, with options where it marks values or keys.
+    """Replace marked values and keys by options, in a text about a run of a script.
 
-    Names next to each other that one option sets are named once.
+    If adjacent names become the same option, it is named once.
     """
     return _REPEATED.sub(r"\1", _NAME.sub(_option, text))
 
 
 def in_arguments(text: str) -> str:
-    """A text with arguments of `hvdchart.launch` where it marks options of the command."""
+    """Replace marked options of the command in a text by arguments of `hvdchart.launch`."""
     return _OPTION.sub(_argument, text)
 
 
 def in_words_of_run(error: SpecError) -> SpecError:
-    """An error of the spec that `run` has made, with the options that the user typed."""
+    """Reword an error of the spec made by `run`: name the options that the user typed."""
     errors = []
     for each in error.errors:
         if each.place.startswith("--set "):
-            # Who types keys reads their names.
+            # A user who types keys knows their names.
             errors.append(each)
             continue
         is_typed = each.place.startswith("--")
@@ -148,7 +150,7 @@ def in_words_of_run(error: SpecError) -> SpecError:
 
 
 def in_words_of_launch(error: SpecError) -> SpecError:
-    """An error of the spec that `hvdchart.launch` has made, with the names of its arguments."""
+    """Reword an error of the spec made by `hvdchart.launch`: name its arguments."""
     errors = []
     for each in in_words_of_run(error).errors:
         option, _, given = each.place.partition(" ")
@@ -161,7 +163,7 @@ def in_words_of_launch(error: SpecError) -> SpecError:
 
 
 def _option(match: re.Match[str]) -> str:
-    """What sets a marked name in a run of a script; the text as it is for another one."""
+    """Return the option for a marked name in a run of a script; without one, the text unchanged."""
     word = _WORDS.get(match[0].strip("`").removeprefix("values."))
     key = _key(match["name"])
     if not word and key:
@@ -171,7 +173,7 @@ def _option(match: re.Match[str]) -> str:
 
 
 def _argument(match: re.Match[str]) -> str:
-    """The argument for a marked option; the text as it is for one that `launch` does not have."""
+    """Return the argument for a marked option; without one in `launch`, the text unchanged."""
     option = match["option"]
     value = match["value"] or ""
     argument = _ARGUMENTS.get(option)
@@ -183,7 +185,7 @@ def _argument(match: re.Match[str]) -> str:
 
 
 def _key(name: str) -> str:
-    """The key of a spec that sets what is named, for --set; empty for another name."""
+    """Return the key of a spec, for --set, that sets a name; empty for an unknown name."""
     path = name.replace("[]", ".0")
     if _has(_spec_schema(), path):
         return path
@@ -192,7 +194,7 @@ def _key(name: str) -> str:
 
 
 def _has(schema: Mapping[str, Any], path: str) -> bool:
-    """Whether a schema has this path, below an object whose keys it lists."""
+    """Whether a schema has this path, below an object that lists its keys."""
     steps = [int(step) if step.isdecimal() else step for step in path.split(".")]
     # nodes.0 is such an object.
     top = 2 if len(steps) > 1 and isinstance(steps[1], int) else 1

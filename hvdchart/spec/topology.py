@@ -1,4 +1,4 @@
-"""Ranks, cores and CPUs of a node, and what it reserves for its daemons.
+"""Ranks, cores and CPUs of a node, and the resources that it reserves for its daemons.
 
 CPUs are in thousandths, memory in bytes.
 """
@@ -19,12 +19,12 @@ _DAEMONS_MEMORY = 512 * MI
 # Requests of the run's master, which may be scheduled to any node.
 MASTER_CPU = 100
 MASTER_MEMORY = 256 * MI
-# What TensorFlow with Horovod takes when it is imported, in each rank that starts cold, and in the
-# process that the other ranks are forks of. Measured: docs/launch.md.
+# The memory that TensorFlow with Horovod takes on import, in each rank that starts cold, and in the
+# process from which the other ranks are forked. Measured: docs/launch.md.
 _IMPORTED_FRAMEWORK = 200 * MI
 # Requests of the pods beside a worker: the DaemonSets and the master.
 PODS_CPU = _DAEMONS_CPU + MASTER_CPU
-# A word in labels and taints of nodes that the provider takes away: cloud.google.com/gke-spot,
+# A word in labels and taints of nodes that the provider may reclaim: cloud.google.com/gke-spot,
 # kubernetes.azure.com/scalesetpriority=spot, eks.amazonaws.com/capacityType=SPOT, gke-preemptible,
 # lifecycle=Ec2Spot. Not in team=spotify or pool=non-spot.
 _SPOT = re.compile(
@@ -38,15 +38,15 @@ _SHARED = (
     "shared GPUs: NCCL refuses two ranks on one GPU, and a worker may get two shares of one; write "
     "gpus: 1, or use nodes whose GPUs are not shared"
 )
-# What lets NCCL 2.30 and newer connect two ranks on one GPU.
+# The variable that lets NCCL 2.30 and newer connect two ranks on one GPU.
 NCCL_DUPLICATES = "NCCL_MULTI_RANK_GPU_ENABLE"
 
 
 def warn_of_duplicates(resource: str, labels: Mapping[str, str]) -> str:
-    """A warning where several ranks of a node may be on one GPU; empty where each has its own.
+    """Warn if several ranks of a node may share a GPU; empty if each rank has its own.
 
-    `labels` are those of NVIDIA's gpu-feature-discovery: of the node, or that select it. They tell
-    of shares and slices that are offered as nvidia.com/gpu.
+    `labels` are those of NVIDIA's gpu-feature-discovery, of the node or of its selector. They
+    describe shares and slices that are offered as nvidia.com/gpu.
     """
     product = labels.get("nvidia.com/gpu.product", "")
     if resource.startswith("nvidia.com/mig-") or "-MIG-" in product:
@@ -57,9 +57,9 @@ def warn_of_duplicates(resource: str, labels: Mapping[str, str]) -> str:
 
 
 def without_spot(group: NodeGroup) -> NodeGroup:
-    """A group without what selects or tolerates nodes that the provider takes away.
+    """Return a group without selectors and tolerations of nodes that the provider may reclaim.
 
-    A nodeAffinity that asks for such nodes is left out as a whole. A group that does neither is
+    A nodeAffinity that requires such nodes is left out completely. A group without any is
     equal to the result.
     """
     affinity = dict(group.affinity)
@@ -75,12 +75,12 @@ def without_spot(group: NodeGroup) -> NodeGroup:
 
 
 def _is_spot(key: Plain, value: Plain) -> bool:
-    """Whether a node with this label or taint is one that the provider takes away."""
+    """Whether a node with this label or taint is one that the provider may reclaim."""
     return str(value).lower() not in ("false", "no") and bool(_SPOT.search(f"{key}={value}"))
 
 
 def _asks_for_spot(part: Plain) -> bool:
-    """Whether some expression in a part of a nodeAffinity names such nodes to be wanted."""
+    """Whether an expression in a part of a nodeAffinity selects such nodes."""
     if isinstance(part, list):
         return any(map(_asks_for_spot, part))
     if not isinstance(part, dict):
@@ -102,16 +102,17 @@ def workers(group: NodeGroup, spec: Spec) -> int:
 
 
 def override(spec: Spec, name: str) -> int | None:
-    """The number at `name` in the spec's values.worker, which replaces that of the only group.
+    """Return the number at `name` in the spec's values.worker, which replaces the only group's.
 
-    None without one: several groups become workerGroups, whose own numbers count.
+    Returns None without one, and for several groups: they become workerGroups, whose own numbers
+    count.
     """
     if len(spec.nodes) != 1:
         return None
     value = spec.worker_value(name)
     least = 0 if name == "spares" else 1
-    # The chart's schema decides later whether the chart takes any other value. To Python, True is
-    # an integer; to Helm, 2.0 is 2.
+    # The chart's schema later checks other values. For Python, True is an integer; for Helm, 2.0 is
+    # 2.
     if isinstance(value, (int, float)) and not isinstance(value, bool):
         return int(value) if value >= least and value == value // 1 else None
     return None
@@ -146,7 +147,7 @@ def reserved_cpu(group: NodeGroup) -> int:
 def kubelet_cpu(group: NodeGroup) -> int:
     """CPUs that the static CPU manager's kubelet keeps: reservedSystemCPUs, or a part of a CPU.
 
-    Without `reserved.cpu`, whole cores are assumed, of which no other pod can have the rest.
+    Without `reserved.cpu`, whole cores are assumed: no other pod can use the rest of a core.
     """
     given = group.reserved.cpu
     if given is not None:
@@ -159,8 +160,8 @@ def kubelet_cpu(group: NodeGroup) -> int:
 def reserved_cores(group: NodeGroup) -> int:
     """Whole cores that workers do not get under the static CPU manager; 0 without that policy.
 
-    The pods of the run's master and of DaemonSets share what is left of the allocatable cores: a
-    worker that asks for all allocatable cores never starts beside them.
+    The pods of the run's master and of DaemonSets share the rest of the allocatable cores. A worker
+    that requests all allocatable cores never starts beside them.
     """
     if group.cpu_manager != "static":
         return 0
@@ -185,9 +186,9 @@ def kubelet_reserve_cpu(millis: int) -> int:
 
 
 def visible_memory(size: int) -> int:
-    """What a node's kernel reports of memory modules with `size` bytes.
+    """The memory that a node's kernel reports for memory modules with `size` bytes.
 
-    Linux keeps 64 bytes for each page of 4 KiB, which is 1.6 %, and firmware and kernel keep more.
+    Linux keeps 64 bytes for each page of 4 KiB, which is 1.6 %. Firmware and kernel keep more.
     """
     return size * 97 // 100
 

@@ -88,7 +88,7 @@ def _names(spec: Spec, index: int) -> Iterator[Contradiction]:
 
 
 def longest_name(spec: Spec) -> int:
-    """The characters that the name of a StatefulSet of the run may have."""
+    """Return the maximum length of the name of a StatefulSet of the run."""
     longest = read_data("resources.json")["statefulSetName"]
     return int(longest["inQueue" if is_in_kueue(spec.values) else "alone"])
 
@@ -218,7 +218,7 @@ def _volume(at: KeyPath, name: str, volume: Volume) -> Iterator[Contradiction]:
 def _run(spec: Spec) -> Iterator[Contradiction]:
     for name in filter(is_charts_variable, spec.train.env):
         yield ("train", "env", name), "the chart sets that variable", "another name"
-    # A command of mode custom may start ranks with variables of its own.
+    # A command of mode custom may start ranks with its own variables.
     own = [] if spec.launch.mode == "custom" else [*filter(is_ranks_variable, spec.train.env)]
     for name in own:
         problem = "the launcher sets that variable, differently for each rank"
@@ -228,7 +228,7 @@ def _run(spec: Spec) -> Iterator[Contradiction]:
         yield ("train", "checkpoints"), problem, "`volumes.output`"
     output = spec.volumes.get("output")
     groups = {group.name for group in spec.nodes}
-    # A volume without groups is mounted by all of them.
+    # All groups mount a volume without groups.
     on_all = output is not None and (not output.groups or groups <= set(output.groups))
     if spec.horovod.timeline and not on_all:
         expected = "`volumes.output`, mounted by all groups"
@@ -264,7 +264,7 @@ def _run(spec: Spec) -> Iterator[Contradiction]:
 
 
 def _nested(command: Sequence[str]) -> Iterator[Contradiction]:
-    """A launcher in the command that the run starts in each rank."""
+    """Find a launcher in the command that the run starts in each rank."""
     nested = nested_launcher(command)
     if nested:
         launcher, started = nested
@@ -275,7 +275,7 @@ def _nested(command: Sequence[str]) -> Iterator[Contradiction]:
 
 
 def _horovodrun(spec: Spec) -> Iterator[Contradiction]:
-    """What mode direct cannot take of a line of horovodrun."""
+    """Find parts of a line of horovodrun that mode direct does not support."""
     at: KeyPath = ("train", "command")
     try:
         line = horovodrun.read_line(spec.train.command)
@@ -290,7 +290,7 @@ def _horovodrun(spec: Spec) -> Iterator[Contradiction]:
 
 
 def _binding(spec: Spec) -> Iterator[Contradiction]:
-    """mpirun has one binding for all groups, and needs a core for each rank."""
+    """Check the binding: mpirun has one for all groups, and needs a core for each rank."""
     places: list[tuple[KeyPath, str | None]] = [(("tuning", "binding"), spec.tuning.binding)]
     for index, group in enumerate(spec.nodes):
         places.append((("nodes", index, "tuning", "binding"), group.tuning.binding))

@@ -27,7 +27,7 @@ def default_values() -> Plain:
 
 
 def resolve(schema: Mapping[str, Any], node: Mapping[str, Any]) -> Mapping[str, Any]:
-    """A node of `schema`, or the definition that it refers to."""
+    """Return a node of `schema`, or the definition that it refers to."""
     reference = node.get("$ref")
     if reference is None:
         return node
@@ -36,7 +36,7 @@ def resolve(schema: Mapping[str, Any], node: Mapping[str, Any]) -> Mapping[str, 
 
 
 def schema_at(schema: Mapping[str, Any], path: Sequence[str | int]) -> Mapping[str, Any] | None:
-    """The schema of the value at a path of the values; None when the chart has no such key."""
+    """Return the schema at a path of the values; None when the chart has no such key."""
     node = resolve(schema, schema)
     for step in path:
         if isinstance(step, int):

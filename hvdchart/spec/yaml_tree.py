@@ -1,4 +1,4 @@
-"""Parses YAML into a tree of nodes with their places; all YAML from users is read here.
+"""Parse YAML into a tree of nodes with their places; this module reads all YAML of users.
 
 This is YAML 1.2 with the core types only (text, integer, float, boolean, null, list, map), so `no`,
 `on` and dates are text. Anchors, aliases and merge keys are resolved; cycles, duplicate keys, other
@@ -17,14 +17,14 @@ from typing import Any, TypeAlias
 
 from hvdchart.errors import SpecError
 
-# Limits of a file, which no spec reaches: its size, its levels of maps and lists, and its values
-# when aliases are followed.
+# Limits of a file, which no real spec reaches: its size, its levels of maps and lists, and its
+# values after aliases are followed.
 MAX_BYTES = 128 * 1024
 MAX_DEPTH = 40
 MAX_NODES = 50_000
 _LONGEST_NUMBER = 40
 _TAG = "tag:yaml.org,2002:"
-# Characters that no Kubernetes name, path, argument or environment variable may have.
+# Characters that are invalid in Kubernetes names, paths, arguments and environment variables.
 CONTROL = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ud800-\udfff\ufffe\uffff]")
 Plain: TypeAlias = Any
 """A value of YAML and JSON: None, bool, int, float, str, list of Plain, dict of str to Plain."""
@@ -32,7 +32,7 @@ Plain: TypeAlias = Any
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A place in a file; line and column count from 1. Line 0 is the file without a line."""
+    """A place in a file; line and column count from 1. Line 0: the file without a line."""
 
     file: str
     line: int = 0
@@ -65,7 +65,7 @@ class Node:
 
     @property
     def shown(self) -> str:
-        """The value as an error message quotes it: short, on one line."""
+        """Format the value for an error message: short, on one line."""
         if isinstance(self.value, dict):
             return f"a map with {len(self.value)} keys" if self.value else "an empty map"
         if isinstance(self.value, list):
@@ -76,14 +76,14 @@ class Node:
 
 
 def shorten(text: str, limit: int = 60) -> str:
-    """`text` cut to `limit` characters, with a mark where it was cut."""
+    """Cut `text` to `limit` characters, with a mark where it was cut."""
     return text if len(text) <= limit else text[: limit - 3] + "..."
 
 
 def from_plain(value: Plain, place: Place) -> Node:
-    """The tree of a plain value, all of it at one place.
+    """Return the tree of a plain value, all of it at one place.
 
-    A value of a type that YAML has not becomes a node, too, and no reader accepts it.
+    A value of a type that YAML lacks also becomes a node; no reader accepts it.
     """
     if isinstance(value, dict):
         children = {str(key): from_plain(child, place) for key, child in value.items()}
@@ -102,7 +102,7 @@ def parse(data: bytes, file: str) -> Node:
 
 
 def parse_all(data: bytes, file: str) -> list[Node]:
-    """The trees of all documents, in which 0700 and 1_000 are the numbers that Helm reads.
+    """Return the trees of all documents, in which 0700 and 1_000 are the numbers that Helm reads.
 
     Empty for a file without a document. Raises SpecError at the first error.
     """
@@ -111,7 +111,7 @@ def parse_all(data: bytes, file: str) -> list[Node]:
 
 
 def _decoded(data: bytes, file: str) -> str:
-    """The text of a file, without a byte order mark. Raises SpecError for what is no text."""
+    """Return the text of a file, without a byte order mark. Raises SpecError if it is no text."""
     if len(data) > MAX_BYTES:
         raise _error(Place(file), "the file is too long", f"at most {MAX_BYTES} bytes")
     data = data.removeprefix(codecs.BOM_UTF8)
@@ -130,20 +130,20 @@ def _decoded(data: bytes, file: str) -> str:
 
 
 def _place_in(before: str, file: str) -> Place:
-    """The place in a file after the text `before`."""
+    """Return the place in a file after the text `before`."""
     lines = before.split("\n")
     return Place(file, len(lines), len(lines[-1]) + 1)
 
 
 def _composed(text: str, file: str, compose: Callable[[Any, str], list[Any]]) -> list[Any]:
-    """What `compose` returns of the parser and the text. Raises SpecError for broken YAML."""
+    """Call `compose` with the parser and the text. Raises SpecError for broken YAML."""
     from ruamel.yaml import YAML
     from ruamel.yaml.composer import MaxDepthExceededError
     from ruamel.yaml.error import MarkedYAMLError, YAMLError
 
     yaml = YAML(typ="safe", pure=True)
     yaml.max_depth = MAX_DEPTH
-    # An anchor's name may be used again; the parser would warn on stderr.
+    # The name of an anchor may be reused; the parser would warn on stderr.
     yaml.composer.warn_double_anchors = False
     try:
         return compose(yaml, text)
@@ -166,7 +166,7 @@ def _composed(text: str, file: str, compose: Callable[[Any, str], list[Any]]) ->
         AssertionError,
         LookupError,
     ) as error:
-        # The parser raises these on some malformed input, and no longer knows where it was.
+        # The parser raises these for some malformed input, without a place.
         detail = shorten(" ".join(str(error).split()), 100) or type(error).__name__
         raise _error(Place(file), f"broken YAML: {detail}", "plain YAML") from error
 
@@ -180,7 +180,7 @@ class _Builder:
         self.count = 0
 
     def build(self, node: Any, above: tuple[int, ...], key_place: Place | None = None) -> Node:
-        """The tree of a node of the parser; `above` are the IDs of those that it is in.
+        """Return the tree of a parser's node; `above` are the IDs of the nodes that contain it.
 
         Raises SpecError for a cycle, for too many levels or values, and for a tag of YAML.
         """
@@ -227,7 +227,7 @@ class _Builder:
     @staticmethod
     def _key(key: Any, place: Place) -> str:
         if key.id != "scalar":
-            # {{ .Values.x }} of a Helm or Jinja template is a map in a map to YAML.
+            # In YAML, {{ .Values.x }} of a Helm or Jinja template is a map in a map.
             expected = "text as a key (a template with {{ }} must be rendered first)"
             raise _error(place, "a map or list as a key", expected)
         value = _scalar(key, place)
@@ -237,7 +237,7 @@ class _Builder:
 
 
 def _scalar(node: Any, place: Place, yaml_1_1: bool = False) -> bool | int | float | str | None:
-    """The Python value of a scalar; raises SpecError for a tag or text that is not allowed."""
+    """Return a scalar's Python value; raise SpecError for a tag or text that is not allowed."""
     raw: str = node.value
     tag = str(node.tag)
     if tag in (_TAG + "str", _TAG + "timestamp", _TAG + "value", _TAG + "merge"):
@@ -257,12 +257,12 @@ def _scalar(node: Any, place: Place, yaml_1_1: bool = False) -> bool | int | flo
 
 
 def _number(raw: str, is_integer: bool, place: Place) -> int | float:
-    """The number in a scalar.
+    """Return the number in a scalar.
 
-    Raises SpecError for one that is not finite, or that YAML 1.1 and 1.2 read differently.
+    Raises SpecError for a number that is not finite, or that YAML 1.1 and 1.2 read differently.
     """
     if "_" in raw:
-        # Text in YAML 1.2, and 1000 in Helm's.
+        # YAML 1.2 reads a text, Helm's YAML reads 1000.
         expected = f"{raw.replace('_', '')}, or quotes for text"
         raise _error(place, f"number {shorten(raw)} with '_'", expected)
     # Base 0 refuses 010, which is octal in Helm's YAML and ten in YAML 1.2.

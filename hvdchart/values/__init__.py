@@ -1,1 +1,1 @@
-"""Turns a plan into the chart's values and checks them against the chart."""
+"""Turn a plan into the chart's values, and check them against the chart."""

@@ -28,7 +28,7 @@ def checked_values(plan: Plan, *, needs_image: bool = True) -> dict[str, Plain]:
     """
     values = make_values(plan)
     if has_null(values):
-        # A null that stays deletes a default: the schema says where the templates need a value.
+        # Keep a null that deletes a default: the schema reports it if the templates need a value.
         values = omit_needless_nulls(values, default_values())
     _check_schema(plan, values)
     if values.get("nameOverride"):
@@ -42,7 +42,7 @@ def checked_values(plan: Plan, *, needs_image: bool = True) -> dict[str, Plain]:
 
 
 def _check_schema(plan: Plan, values: Mapping[str, Plain]) -> None:
-    """Raise all that the chart's schema refuses as one error."""
+    """Raise all errors of the chart's schema as one error."""
     from jsonschema_rs import Draft7Validator
 
     violations = Draft7Validator(values_schema()).iter_errors(values)
@@ -65,7 +65,7 @@ def _check_schema(plan: Plan, values: Mapping[str, Plain]) -> None:
 
 
 def _wrong_value(error: Any, where: KeyPath) -> tuple[str, str]:
-    """What is wrong with a value, and what was expected, without a regular expression if we can."""
+    """Return the problem of a value, and the expected value, if possible without a pattern."""
     pattern = getattr(error.kind, "pattern", None)
     if pattern is not None:
         schema = values_schema()
@@ -86,7 +86,7 @@ def _got(error: Any) -> str:
 def _check_limits(plan: Plan, values: Mapping[str, Plain]) -> None:
     """Refuse limits below the requests of the same container.
 
-    Kubernetes refuses such pods, which the chart creates nevertheless: its templates do not compute
+    Kubernetes refuses such pods. The chart creates them nevertheless: its templates do not compute
     with quantities.
     """
     errors = ErrorCollector()
@@ -97,7 +97,7 @@ def _check_limits(plan: Plan, values: Mapping[str, Plain]) -> None:
             most = _amount(limits.get(name))
             if least is None or most is None or least <= most:
                 continue
-            # The key that the user has written; that of a group may be the one of all workers.
+            # Name the key that the user wrote: a group's value may come from that of all workers.
             keys: list[KeyPath] = [
                 (*owner, "resources", kind, name)
                 for kind in ("limits", "requests")
@@ -116,20 +116,20 @@ def _check_limits(plan: Plan, values: Mapping[str, Plain]) -> None:
 
 
 def _resources(values: Mapping[str, Plain]) -> Iterator[tuple[KeyPath, Mapping[str, Plain]]]:
-    """The paths of the pods that the chart makes, and their containers' resources."""
+    """Yield the paths of the pods that the chart creates, and their containers' resources."""
     is_grouped = bool(values.get("workerGroups"))
     for index, group in enumerate(merged_groups(values)):
         at: KeyPath = ("workerGroups", index) if is_grouped else ("worker",)
         yield at, group.get("resources") or {}
     for pod in ("master", "tensorboard"):
         of_pod = values.get(pod) or {}
-        # There is no pod of TensorBoard unless it is enabled.
+        # TensorBoard has a pod only if it is enabled.
         if pod == "master" or of_pod.get("enabled"):
             yield (pod,), of_pod.get("resources") or {}
 
 
 def _amount(value: Plain) -> Fraction | None:
-    """The number of a quantity; None for none, and for one of which only Kubernetes can judge."""
+    """Return a quantity's number; None without one, or if only Kubernetes can parse it."""
     try:
         return parse_quantity(str(value).removeprefix("+"))
     except ValueError:
@@ -144,7 +144,8 @@ def _check_images(plan: Plan, values: Mapping[str, Plain]) -> None:
 
     if names_image(values):
         return
-    # Without an image of all pods, the master needs its own, and a group has that of all workers.
+    # Without an image for all pods, the master needs its own. A group uses the image of all
+    # workers.
     worker = values.get("worker") or {}
     master = values.get("master") or {}
     groups = values.get("workerGroups") or [worker]
@@ -164,13 +165,13 @@ def _refused(
     expected: str = "a value that the chart accepts",
     is_of_spec: bool = False,
 ) -> SpecError | ValuesError:
-    """The error for the value at a path of the values, or for its key (`at_key`).
+    """Return the error for the value at a path of the values, or for its key (`at_key`).
 
-    With `is_of_spec`, it is one of the spec, whether its `values` have the key or not.
+    With `is_of_spec`, it is an error of the spec, whether its `values` have the key or not.
     """
     is_in_values = bool(path) and path[0] in plan.spec.values
     if path and (is_in_values or is_of_spec):
-        # What `values` makes wrong may be at the same key of the spec itself.
+        # The error caused by `values` may be at the same key of the spec itself.
         where = ("values", *path) if is_in_values else path
         node = nearest_node(plan.tree or from_plain({}, Place("the spec")), where)
         place = node.place

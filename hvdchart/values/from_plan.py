@@ -1,4 +1,4 @@
-"""Makes the chart's values from a plan, with the reason for each planned number. Pure."""
+"""Make the chart's values from a plan, with the reason for each planned number. Pure."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ ValuePath: TypeAlias = tuple[str | int, ...]
 
 
 def make_values(plan: Plan) -> dict[str, Plain]:
-    """The chart's values for a plan, with the spec's `values` merged last; not checked yet."""
+    """Return the chart's unchecked values for a plan; the spec's `values` are merged last."""
     return merge_values(planned_values(plan), plan.spec.values)
 
 
 def planned_values(plan: Plan) -> dict[str, Plain]:
-    """As `make_values`, without the spec's `values`."""
+    """Return values as `make_values` does, without the spec's `values`."""
     spec = plan.spec
     values: dict[str, Plain] = {}
     if spec.image:
@@ -66,9 +66,9 @@ def planned_values(plan: Plan) -> dict[str, Plain]:
 
 
 def explain(plan: Plan) -> dict[ValuePath, Reason]:
-    """The reason for each planned number by the path of its value.
+    """Return the reason for each planned number by the path of its value.
 
-    Where the spec's `values` replace a number, that is the reason.
+    If the spec's `values` replace a number, the reason says so.
     """
     planned = planned_values(plan)
     merged = make_values(plan)
@@ -84,7 +84,7 @@ def explain(plan: Plan) -> dict[ValuePath, Reason]:
 
 
 def value_in(values: Plain, path: ValuePath) -> Plain:
-    """The value at a path; None where there is none.
+    """Return the value at a path; None if there is none.
 
     In a list of named items, such as `env`, the last step is the name.
     """
@@ -97,7 +97,7 @@ def value_in(values: Plain, path: ValuePath) -> Plain:
 
 
 def _planned_reasons(plan: Plan) -> dict[ValuePath, Reason]:
-    """The plan's own reasons by the path of their value."""
+    """Yield the plan's own reasons by the path of their value."""
     reasons: dict[ValuePath, Reason] = {("shm", "sizeLimit"): plan.shm_reason}
     if plan.spec.launch.mode != "custom" or plan.launching.binding.to != "none":
         reasons["launch", "binding", "to"] = plan.launching.reason
@@ -105,19 +105,19 @@ def _planned_reasons(plan: Plan) -> dict[ValuePath, Reason]:
     for index, group in enumerate(plan.groups):
         own: ValuePath = ("worker",) if len(plan.groups) == 1 else ("workerGroups", index)
         for key, reason in group.reasons.items():
-            # The name of a resource has dots itself.
+            # The name of a resource contains dots.
             _, limit, resource = key.partition("resources.limits.")
             steps = ["resources", "limits", resource] if limit else key.split(".")
             variable = key.removeprefix("env.")
             is_users = key != variable and variable in plan.spec.train.env
-            # The variables of train.env are those of all groups.
+            # All groups have the variables of train.env.
             root: ValuePath = ("worker",) if is_users else own
             reasons[(*root, *steps)] = reason
     return reasons
 
 
 def _worker(plan: Plan, group: GroupPlan, common: list[Plain]) -> dict[str, Plain]:
-    """The values of a group's workers; `common` are the variables that all groups have."""
+    """Return the values of a group's workers; `common` are the variables that all groups have."""
     nodes = group.group
     own_paths = _paths(plan, nodes.name)
     interfaces = plan.launching.group_env.get(nodes.name, {})
@@ -128,7 +128,8 @@ def _worker(plan: Plan, group: GroupPlan, common: list[Plain]) -> dict[str, Plai
         "slots": group.slots,
     }
     own_env = {**group.env, **interfaces, **own_paths}
-    # Once: a variable of train.env is among the common ones, and the API refuses two of one name.
+    # Add each variable once: one of train.env is among the common ones, and the API refuses two
+    # variables of the same name.
     given = plan.spec.train.env
     own_env = {name: value for name, value in own_env.items() if name not in given}
     worker["env"] = [*_environment(own_env), *common]
@@ -144,9 +145,10 @@ def _worker(plan: Plan, group: GroupPlan, common: list[Plain]) -> dict[str, Plai
 
 
 def _master(plan: Plan) -> dict[str, Plain]:
-    """The master runs no rank; it is scheduled like the first group, to reach the same volumes.
+    """Return the values of the master, which runs no rank.
 
-    It does not follow workers to nodes that the provider takes away, which would end the attempt.
+    It is scheduled like the first group, to reach the same volumes. It does not follow workers to
+    nodes that the provider may reclaim, because losing it would end the attempt.
     """
     train = plan.spec.train
     clients = launcher_memory(plan.framework.mode, plan.workers)
@@ -181,7 +183,7 @@ def _launch(plan: Plan) -> dict[str, Plain]:
 
 
 def _scheduling(nodes: NodeGroup) -> dict[str, Plain]:
-    """The values that let pods run on a group's nodes."""
+    """Return the values that let pods run on a group's nodes."""
     tolerations = [
         _omit_empty(
             key=toleration.taint,
@@ -200,7 +202,7 @@ def _scheduling(nodes: NodeGroup) -> dict[str, Plain]:
 
 
 def _is_everywhere(plan: Plan, volume: Volume) -> bool:
-    """Whether all groups mount a volume, and so the master."""
+    """Whether all groups, and so the master, mount a volume."""
     names = {group.name for group in plan.spec.nodes}
     return not volume.groups or names <= set(volume.groups)
 
@@ -210,7 +212,7 @@ def _is_only_in(plan: Plan, volume: Volume, group: str) -> bool:
 
 
 def _paths(plan: Plan, group: str | None) -> dict[str, str]:
-    """Variables with paths of the volumes that only `group` and others mount; None: that all do."""
+    """Return path variables of volumes of `group` but not of all groups; None: those of all."""
     variables = {}
     for name, variable in PATH_VARIABLES.items():
         volume = plan.spec.volumes.get(name)
@@ -226,7 +228,7 @@ def _paths(plan: Plan, group: str | None) -> dict[str, str]:
 
 
 def _environment(env: Mapping[str, Any]) -> list[Plain]:
-    """Variables as a container has them: each a text, or a map for `valueFrom`."""
+    """Return variables in a container's form: each a text, or a map for `valueFrom`."""
     entries: list[Plain] = []
     for name, value in env.items():
         if isinstance(value, str):
@@ -237,10 +239,10 @@ def _environment(env: Mapping[str, Any]) -> list[Plain]:
 
 
 def _volume(name: str, volume: Volume) -> dict[str, Plain]:
-    """A volume as a pod has it; only the first of its sources counts."""
+    """Return a volume in a pod's form; only the first of its sources counts."""
     read_only: dict[str, Plain] = {"readOnly": True} if volume.read_only else {}
     if volume.host_path is not None:
-        # Without the data directory the pod fails and names it, instead of training on nothing.
+        # Without the data directory, the pod fails and names it, instead of training without data.
         kind = "Directory" if volume.read_only else "DirectoryOrCreate"
         return {"name": name, "hostPath": {"path": volume.host_path, "type": kind}}
     if volume.pvc is not None:
@@ -262,5 +264,5 @@ def _mount(name: str, volume: Volume) -> dict[str, Plain]:
 
 
 def _omit_empty(**pairs: Plain) -> dict[str, Plain]:
-    """The pairs without those that have None, an empty list or an empty map; 0 and False stay."""
+    """Leave out pairs with None, an empty list or an empty map; keep 0 and False."""
     return {key: value for key, value in pairs.items() if value not in (None, [], {}, ())}

@@ -1,4 +1,4 @@
-"""Merges values as Helm merges values files, and handles the nulls that delete defaults."""
+"""Merge values as Helm merges values files, and handle the nulls that delete defaults."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from hvdchart.spec.yaml_tree import Plain
 
 
 def merge_values(base: Mapping[str, Plain], newer: Mapping[str, Plain]) -> dict[str, Plain]:
-    """A copy of `base` with `newer` merged into it; a null in `newer` stays a null.
+    """Return a copy of `base` with `newer` merged into it; a null in `newer` stays a null.
 
-    To Helm a null means "delete the chart's default"; `omit_needless_nulls` removes the nulls
-    for which the chart has no default.
+    For Helm, a null deletes the chart's default. `omit_needless_nulls` removes the nulls for which
+    the chart has no default.
     """
     return copy.deepcopy(dict(merge(base, newer)))
 
 
 def merged_groups(values: Mapping[str, Plain]) -> list[dict[str, Plain]]:
-    """The worker groups of complete values, each merged into `worker` as the templates do it.
+    """Return the worker groups of complete values, each merged into `worker` as in the templates.
 
-    A map merges key by key, and null, {} or [] clears what the worker says. Entries of env, volumes
+    A map merges key by key, and null, {} or [] clears the worker's value. Entries of env, volumes
     and volumeMounts are added to the entries of all workers. Without groups, the workers are one.
     The templates are charts/horovod/templates/common/_merge.tpl.
     """
@@ -38,7 +38,7 @@ def merged_groups(values: Mapping[str, Plain]) -> list[dict[str, Plain]]:
 
 
 def omit_needless_nulls(values: Mapping[str, Plain], defaults: Plain) -> dict[str, Plain]:
-    """`values` without the nulls that delete none of the chart's `defaults`.
+    """Return `values` without the nulls that delete none of the chart's `defaults`.
 
     Helm would pass such nulls on to the templates, which expect a value or no key at all.
     """
@@ -61,7 +61,7 @@ def has_null(values: Mapping[str, Plain]) -> bool:
 
 
 def without_nulls(value: Plain) -> Plain:
-    """`value` without the nulls in its maps."""
+    """Return `value` without the nulls in its maps."""
     if isinstance(value, Mapping):
         return {k: without_nulls(child) for k, child in value.items() if child is not None}
     if isinstance(value, list):

@@ -1,4 +1,4 @@
-"""Reports a plan: as a document for programs, and as tables for the terminal."""
+"""Report a plan: as a document for programs, and as tables for the terminal."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def reasons(plan: Plan) -> list[tuple[str, Plain, str, str]]:
 
 
 def tables(plan: Plan) -> list[Any]:
-    """What `hvdchart plan` prints, as rich renderables."""
+    """Return the output of `hvdchart plan`, as rich renderables."""
     from rich.table import Table
     from rich.text import Text
 
@@ -112,7 +112,7 @@ def tables(plan: Plan) -> list[Any]:
 
 
 def reason_table(plan: Plan) -> Any:
-    """What `--explain` prints, as a rich table: one row per planned value."""
+    """Return the output of `--explain`, as a rich table: one row per planned value."""
     from rich.table import Table
 
     table = Table(title=f"{plan.spec.name}: where each number comes from")

@@ -1,7 +1,7 @@
-"""Writes values as YAML: in a stable order, with reasons as comments.
+"""Write values as YAML: in a stable order, with reasons as comments.
 
-Helm reads YAML 1.1, where `no` is false, and other programs read YAML 1.2: text is written without
-quotes only where both versions read it as text.
+Helm reads YAML 1.1, where `no` is false, and other programs read YAML 1.2. Text is written without
+quotes only if both versions read it as text.
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ def render_values(plan: Plan, origin: str = "a spec") -> str:
 
 
 def dump(values: dict[str, Plain], reasons: dict[ValuePath, Reason]) -> str:
-    """`values` as block YAML; `reasons` become comments after the values at their paths."""
+    """Return `values` as block YAML; `reasons` become comments after the values at their paths."""
     from ruamel.yaml import YAML
 
     yaml = YAML()
-    # By default null is written as nothing, which looks like a forgotten value.
+    # By default, null is written as an empty text, which looks like a missing value.
     yaml.representer.add_representer(
         type(None), lambda representer, _: representer.represent_scalar(_NULL, "null")
     )
@@ -53,7 +53,7 @@ def dump(values: dict[str, Plain], reasons: dict[ValuePath, Reason]) -> str:
 
 
 def _commented(value: Plain, path: ValuePath, reasons: dict[ValuePath, Reason]) -> Any:
-    """A value for ruamel.yaml, with comments; what has nothing nested is written on one line."""
+    """Return a value for ruamel.yaml, with comments; write values without nesting on one line."""
     from ruamel.yaml.comments import CommentedMap, CommentedSeq
 
     if isinstance(value, dict):
@@ -85,7 +85,7 @@ def _commented(value: Plain, path: ValuePath, reasons: dict[ValuePath, Reason]) 
 
 
 def _text(value: str) -> Any:
-    """A text, marked for quotes unless every YAML reads it as text without them."""
+    """Return a text, marked for quotes unless every YAML version reads it as text without them."""
     from ruamel.yaml.scalarstring import DoubleQuotedScalarString
 
     plain = _TEXT.fullmatch(value) and value.lower() not in _YAML_1_1_WORDS

@@ -1,1 +1,1 @@
-"""One view of a run with several skins: the terminal, a page in the browser, a notebook, a file."""
+"""One view of a run in several formats: a terminal, a page in the browser, a notebook, a file."""

@@ -1,4 +1,4 @@
-"""Makes the view of a run from what was read of it: its objects, its pods' usage, its log. Pure."""
+"""Build the view of a run from its objects, its pods' usage and its log. Pure."""
 
 from __future__ import annotations
 
@@ -20,14 +20,15 @@ from hvdchart.run.state.status import PodStatus, Status
 from hvdchart.run.state.view import RunView
 from hvdchart.watch.view_model import Mark, Period, Row, Span, View
 
-# Rows, marks and lines of the log that a view has, and characters of a mark, a line and a reason.
+# The maximum number of a view's rows, marks and log lines, and of characters of a mark, a line and
+# a reason.
 MOST_ROWS = 256
 MOST_MARKS = 120
 MOST_LINES = 200
 _LONGEST_MARK = 300
 _LONGEST_LINE = 500
 _LONGEST_REASON = 2000
-# A step or a memory beyond is no figure.
+# A larger step or memory value is ignored.
 _LARGEST = 10**15
 
 
@@ -40,7 +41,7 @@ def build_view(
     lines: Iterable[str] = (),
     usage_problem: str = "",
 ) -> View:
-    """The view of a run at a moment; `lines` are the last ones of its master's log."""
+    """Return the view of a run at a moment; `lines` are the last ones of its master's log."""
     status = run.status
     rows = list(_rows(run.ranks, status, usages))
     marks = tuple(replace(mark, text=run.rephrase(mark.text)) for mark in _marks(run))
@@ -71,7 +72,7 @@ def build_view(
 
 
 def _rows(ranks: Sequence[str], status: Status, usages: Sequence[Usage]) -> Iterator[Row]:
-    """A row for each rank, in order, and then for each other pod of the run."""
+    """Return a row for each rank, in order, and then for each other pod of the run."""
     pods = {pod.name: pod for pod in status.pods}
     used = {usage.pod: usage for usage in usages}
     steps = {rank: values for usage in usages for rank, values in usage.ranks.items()}
@@ -103,7 +104,7 @@ def _rows(ranks: Sequence[str], status: Status, usages: Sequence[Usage]) -> Iter
 
 
 def _used(usage: Usage | None) -> dict[str, Any]:
-    """The fields of a row with what its pod uses; none where that is not known."""
+    """Return the fields of a row with the usage of its pod; none if unknown."""
     if usage is None:
         return {}
     shares = usage.gpu_shares
@@ -117,7 +118,7 @@ def _used(usage: Usage | None) -> dict[str, Any]:
 
 
 def _state(pod: PodStatus | None, status: Status) -> str:
-    """The state of a pod in a word; that of one that is gone depends on the run."""
+    """Return the state of a pod in a word; the state of a deleted pod depends on the run."""
     if pod is not None:
         return one_line(pod.state, 60)
     return "Ended" if status.over or status.state == "finishing" else "Missing"
@@ -132,7 +133,7 @@ def _finite(value: float | None) -> float | None:
 
 
 def _marks(run: RunView) -> tuple[Mark, ...]:
-    """What happened in the newest run, in order; of too much, what is in the middle is left out."""
+    """Return the marks of the newest run, in order; if there are too many, leave out the middle."""
     status = run.status
     marks = [*_marks_of_events(run.release.events, run.job)] if run.job else []
     started = seconds_of(status.started)
@@ -146,7 +147,7 @@ def _marks(run: RunView) -> tuple[Mark, ...]:
         text = one_line(status.reason or status.state, _LONGEST_MARK)
         marks.append(Mark(ended, kind, text))
     marks.sort(key=lambda mark: mark.at)
-    # The master tells of a lost worker at once, and again when the attempt has ended for it.
+    # The master reports a lost worker at once, and again when the attempt ends because of it.
     marks = [
         mark
         for before, mark in pairwise([None, *marks])
@@ -173,7 +174,7 @@ def _marks_of_events(events: Iterable[Object], job: Object) -> Iterator[Mark]:
 
 
 def _spans(marks: Sequence[Mark], until: float) -> Iterator[Span]:
-    """The time line: until the ranks start, while they run, and what is lost between attempts."""
+    """Return the time line: until the ranks start, while they run, and time lost in between."""
     period: Period = "waiting"
     begin = math.nan
     attempt = 0

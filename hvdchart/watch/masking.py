@@ -1,7 +1,7 @@
-"""Takes secrets out of what leaves for somebody else's eyes. Pure.
+"""Mask secrets in texts that leave for other people. Pure.
 
-Nobody can know each secret: what is named like one is masked, and what looks like one. What was
-masked in one text is masked wherever it stands in another.
+No program can know each secret. Values with a secret's name are masked, and values that look like
+one. A value that was masked in one text is masked in all others.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ _WORDS = re.compile(
     re.IGNORECASE,
 )
 _CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
-# Keys that name a secret and do not have it, and those whose values are no secrets.
+# Keys that refer to a secret without containing it, and keys whose values are no secrets.
 _NAMING = re.compile(
     r"(?:secretName|secretRef|secretKeyRef|imagePullSecrets|name|optional|secretNamespace|"
     r"automountServiceAccountToken|masterSecret|workerSecret)$",
     re.IGNORECASE,
 )
-# What a reference to a key of a Secret has.
+# The keys of a reference to a key of a Secret.
 _REFERENCE = {"name", "key", "optional"}
-# Secrets by their own form, wherever they stand.
+# Secrets that are recognized by their form, anywhere in a text.
 _FORMS = re.compile(
     r"-----BEGIN [A-Z0-9 ]*PRIVATE KEY-----.*?(?:-----END [A-Z0-9 ]*PRIVATE KEY-----|\Z)"
     # Tokens of GitHub, GitLab, Hugging Face, OpenAI, Slack, AWS and Google, and JSON Web Tokens.
@@ -35,7 +35,7 @@ _FORMS = re.compile(
     r"|\beyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}(?:\.[A-Za-z0-9_-]+)?",
     re.DOTALL,
 )
-# What follows such words in a line of a log or a command line, and the login in an address.
+# The text after such words in a line of a log or a command line, and the login in an address.
 _STATED = re.compile(
     r"((?:authorization\W{1,3}(?:basic|bearer)?|bearer|[-\w]*(?:secret|token|passw(?:or)?d|passwd|"
     r"api[-_]?key|access[-_]?key|credentials?)[-\w]*[\"']?\s*[:=]|"
@@ -44,9 +44,9 @@ _STATED = re.compile(
 )
 _LOGIN = re.compile(r"(\b[a-z][a-z0-9+.-]*://)[^\s/@:]*:[^\s/@]+@", re.IGNORECASE)
 _NUMBER = re.compile(r"[-+.,_0-9%]{1,15}(?:e[-+]?\d+)?[a-z/]{0,8}")
-# Characters of a value that is masked wherever it stands: shorter ones are ordinary words.
+# The minimum length of a value that is masked everywhere: shorter ones are ordinary words.
 _SHORTEST = 6
-# A value of an archive's size is described.
+# A longer value, such as an archive, is replaced by its size and digest.
 _LONGEST_VALUE = 4000
 
 
@@ -57,14 +57,14 @@ class Masker:
         self._known: set[str] = set()
 
     def document(self, document: Any, name: str = "") -> Any:
-        """A copy of plain data, such as the values of a release, without secrets.
+        """Return a copy of plain data, such as the values of a release, without secrets.
 
-        The values that are masked are then known for `text`.
+        After that, `text` masks the same values.
         """
         if isinstance(document, dict):
             return self._map(document, name)
         if isinstance(document, list):
-            # The value of an option is the word after it.
+            # The value of an option is the next word.
             before = ["", *map(str, document)]
             options = [word if word.startswith("--") and "=" not in word else "" for word in before]
             return [self.document(item, options[at] or name) for at, item in enumerate(document)]
@@ -79,14 +79,14 @@ class Masker:
         return document
 
     def text(self, text: str) -> str:
-        """A text without what is known as a secret, or looks like one."""
+        """Mask known secrets in a text, and parts that look like secrets."""
         for secret in sorted(self._known, key=len, reverse=True):
             text = text.replace(secret, MASK)
         text = _LOGIN.sub(rf"\g<1>{MASK}@", text)
         return _STATED.sub(_mask_stated, _FORMS.sub(MASK, text))
 
     def lines(self, lines: Iterable[str]) -> list[str]:
-        """Lines without secrets; a key of several lines is one in `text` only."""
+        """Mask secrets in lines; join the lines first, because a key may have several lines."""
         return self.text("\n".join(lines)).split("\n")
 
     def _map(self, document: dict[str, Any], name: str) -> dict[str, Any]:
@@ -104,13 +104,14 @@ class Masker:
             elif _NAMING.search(str(key)) and not isinstance(value, dict | list):
                 masked[key] = value
             else:
-                # What a map of a secret's name has is a secret, unless it names one.
+                # All values of a map with a secret's name are secrets, unless the name is that of a
+                # reference.
                 is_reference = _NAMING.search(str(key)) is not None
                 masked[key] = self.document(value, "" if is_reference else str(key))
         return masked
 
     def _note(self, value: Any) -> None:
-        """Remember a secret, and each one in it."""
+        """Remember a secret; for a map or list, each secret in it."""
         if isinstance(value, dict | list):
             for item in value.values() if isinstance(value, dict) else value:
                 self._note(item)
@@ -120,7 +121,7 @@ class Masker:
 
 
 def _mask_stated(found: re.Match[str]) -> str:
-    """What is stated of a secret; how many tokens a step has is none."""
+    """Mask the value after a secret's name; a number, such as tokens per step, is no secret."""
     return found[0] if _NUMBER.fullmatch(found[2]) else f"{found[1]}{MASK}"
 
 

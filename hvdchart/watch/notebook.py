@@ -1,7 +1,7 @@
-"""Shows a run in the output of a notebook's cell while a call is made.
+"""Show a run in the output of a notebook's cell during a call.
 
-It is the page of the browser in a frame of its own, which can reach nothing of the notebook. Each
-new view takes the place of the one before.
+It shows the page of the browser in a frame of its own, which cannot access the notebook. Each new
+view replaces the previous one.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from hvdchart.watch.page import page
 from hvdchart.watch.updates import follow_views
 from hvdchart.watch.view_model import View
 
-# Seconds of a call before the view is shown, which a short call needs not; and between two views,
-# because a browser draws each one anew.
+# Seconds of a call before the view is shown: a short call needs none. And seconds between two
+# views: a browser redraws each one completely.
 SHOW_AFTER = 1.0
 SHOW_EVERY = 1.0
-# The beginning of the line with which a rank begins, also behind the tag of a launcher.
+# The start of the line that marks the start of a rank, also after the tag of a launcher.
 _MOST_HELD = 200
 # Pixels of the parts of the page, and of a row.
 _HEAD = 70
@@ -66,7 +66,7 @@ class Widget:
         printer.text(f"run {self._view.name}: {self._view.state}")
 
     def update(self, view: View) -> None:
-        """Show a view in the output of this cell, in the place of the one before."""
+        """Show a view in the output of this cell; it replaces the previous one."""
         self._view = view
         if self._handle is None:
             display = importlib.import_module("IPython.display").display
@@ -90,10 +90,10 @@ def beside_call(
     write: Callable[[str], object],
     is_wanted: bool = True,
 ) -> Iterator[Callable[[str], object]]:
-    """Show a run during the block, if this is a notebook; gives what writes the ranks' output.
+    """Show a run during the block, if this is a notebook; yield the writer for the ranks' output.
 
-    The view has the ranks, so that the lines with which they begin are left out. Elsewhere, and
-    unless it `is_wanted`, `write` is given as it is.
+    The view shows the ranks, so the lines that mark their start are left out. Outside of a
+    notebook, and unless it `is_wanted`, yields `write` unchanged.
     """
     if not is_wanted or not is_notebook():
         yield write
@@ -105,7 +105,7 @@ def beside_call(
             return
         widget = None
         last = -SHOW_EVERY
-        # A view that cannot be had is no reason to end a call.
+        # A failure to get a view must not end the call.
         with suppress(HvdchartError):
             for view in follow_views(cluster, name, kubectl):
                 is_last = ended.is_set()
@@ -126,7 +126,7 @@ def beside_call(
 
 
 class _WithoutBeginnings:
-    """Leaves out the lines with which ranks begin, of an output that comes in pieces."""
+    """Leaves out the lines that mark the start of ranks, in output that comes in pieces."""
 
     def __init__(self, write: Callable[[str], object]) -> None:
         self._write = write
@@ -135,7 +135,7 @@ class _WithoutBeginnings:
     def write(self, text: str) -> None:
         *lines, rest = (self._held + text).split("\n")
         shown = "".join(f"{line}\n" for line in lines if not begins_rank(line))
-        # What may become such a line waits for its end; a prompt or a progress bar does not.
+        # Hold back text that may become such a line. A prompt or a progress bar cannot.
         may_begin = rest.startswith("[") and not rest.endswith("\r")
         self._held = rest if may_begin and len(rest) < _MOST_HELD else ""
         shown += "" if self._held else rest
@@ -143,7 +143,7 @@ class _WithoutBeginnings:
             self._write(shown)
 
     def close(self) -> None:
-        """Write what has waited."""
+        """Write the text that was held back."""
         if self._held and not begins_rank(self._held):
             self._write(self._held)
         self._held = ""

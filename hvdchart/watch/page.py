@@ -1,7 +1,7 @@
-"""The page of a view: one file of HTML that loads nothing.
+"""The page of a view: one HTML file that loads no other files.
 
-The view is in it as JSON, and the script draws it. The policy allows this very style and script,
-and no other; texts of the view become text only.
+It contains the view as JSON, and a script that draws it. The policy allows only this style and this
+script; texts of the view are inserted as text only.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _FOLDER = Path(__file__).parent / "page"
 
 @dataclass(frozen=True)
 class Section:
-    """A text that is shown below the view, when somebody opens it."""
+    """A text below the view that the user can open."""
 
     title: str
     text: str
@@ -32,7 +32,7 @@ class Section:
 def page(
     view: View, *, live: bool = False, widget: bool = False, sections: Sequence[Section] = ()
 ) -> str:
-    """The page as it shows a view; `live`: it follows the events of its server.
+    """Return the page for a view; `live`: it follows the events of its server.
 
     As a `widget`, it is a part of another page.
     """
@@ -51,7 +51,7 @@ def page(
         "data": document(data),
     }
     text = _read("page.html")
-    # In one pass: what is filled in may have such a name itself.
+    # Replace all in one pass: an inserted text may itself contain such a name.
     head, *parts = text.split("{")
     for part in parts:
         name, _, rest = part.partition("}")
@@ -73,7 +73,7 @@ def policy() -> str:
 
 
 def document(data: object) -> str:
-    """Data as JSON that no HTML around it can misread, in one line."""
+    """Return data as JSON on one line, escaped so that it is safe within HTML."""
     text = json.dumps(data, allow_nan=False, separators=(",", ":"))
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 

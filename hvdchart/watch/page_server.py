@@ -1,8 +1,8 @@
-"""Serves the page of a run to a browser on this machine.
+"""Serve the page of a run to a browser on this machine.
 
-The page is at a path that nobody can guess, because other users and other pages of the browser
-reach the port, too. A page of another site could give this machine's address to a name of its own:
-requests for another host than the loopback are refused.
+The path of the page cannot be guessed, because other users and other pages of the browser can also
+connect to the port. A page of another site could let its own name resolve to this machine's
+address. So requests for other hosts than the loopback are refused.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from hvdchart.watch.page import document, page, policy
 from hvdchart.watch.view_model import View
 
 _ADDRESS = "127.0.0.1"
-# Seconds after which a stream without news sends a comment: a browser that has gone shows then.
+# Seconds after which a stream without events sends a comment, to detect a closed browser.
 _BEAT_EVERY = 10.0
-# Seconds for a request to come.
+# Seconds to wait for a request.
 _READ_WITHIN = 10.0
 
 
@@ -38,12 +38,12 @@ class _Server(ThreadingHTTPServer):
 
     @property
     def hosts(self) -> tuple[str, str]:
-        """How a browser names this server in the header Host."""
+        """Return the values of the header Host that a browser sends to this server."""
         return f"{_ADDRESS}:{self.server_port}", f"localhost:{self.server_port}"
 
 
 class PageServer:
-    """The page at `address`, which shows the last view that `update` got."""
+    """The page at `address`, which shows the last view that was passed to `update`."""
 
     def __init__(self, server: _Server) -> None:
         self._server = server
@@ -79,7 +79,7 @@ def serve_page(view: View, port: int = 0) -> Iterator[PageServer]:
 class _Handler(BaseHTTPRequestHandler):
     server: _Server
     timeout = _READ_WITHIN
-    # Says neither which program this is nor its version.
+    # Do not send the name and version of this program.
     server_version = "hvdchart"
     sys_version = ""
 
@@ -99,7 +99,7 @@ class _Handler(BaseHTTPRequestHandler):
             self._answer(HTTPStatus.NOT_FOUND, "there is no such page\n")
 
     def log_message(self, format: str, *args: object) -> None:
-        """Print nothing: the terminal is the user's."""
+        """Print no log: the terminal belongs to the user."""
 
     def _head(self, status: HTTPStatus, kind: str) -> None:
         self.send_response(status)
@@ -119,7 +119,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.wfile.write(content)
 
     def _send_events(self) -> None:
-        """Send each view as an event, until the browser goes."""
+        """Send each view as an event until the browser disconnects."""
         self._head(HTTPStatus.OK, "text/event-stream")
         self.end_headers()
         server = self.server

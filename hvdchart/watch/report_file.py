@@ -1,6 +1,6 @@
-"""One file about a run, for a colleague or a report of a bug: the page, and what it was read from.
+"""One file about a run, for a colleague or a bug report: the page, and its sources.
 
-Nothing in it is secret, as far as `masking` knows secrets.
+It contains no secrets that `masking` knows.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ from hvdchart.watch.masking import Masker
 from hvdchart.watch.page import Section, page
 from hvdchart.watch.view_model import View
 
-# The last lines of a master's and of a worker's log, characters of a line, and pods whose logs a
-# report has.
+# The number of last lines of a master's and of a worker's log, the maximum number of characters of
+# a line, and the maximum number of pods whose logs a report has.
 _LINES = {"master": 4000}
 _LINES_OF_OTHERS = 400
 _LONGEST_LINE = 2000
@@ -35,14 +35,14 @@ _MOST_PODS = 40
 
 
 def make_report(cluster: Cluster, name: str, helm: Helm) -> str:
-    """The report of a run, as HTML. Raises NoRunError, and ClusterError for a refused request.
+    """Return a run's report as HTML. Raises NoRunError, and ClusterError for a refused request.
 
-    What cannot be read beside the run itself is said in its place.
+    If any part except the run itself cannot be read, the report shows the error in its place.
     """
     run = present_run(cluster, name)
     release = run.release
     masker = Masker()
-    # First: what is a secret of the values is one in each other text.
+    # Mask the values first: their secrets are then masked in each other text.
     values = _or_problem(lambda: _values(release, cluster, helm, masker))
     logs = list(_logs(cluster, release, masker))
     lines = [line for title, text in logs for line in text.split("\n") if "(master)" in title]
@@ -77,7 +77,7 @@ def _values(release: Release, cluster: Cluster, helm: Helm, masker: Masker) -> s
 
 
 def _logs(cluster: Cluster, release: Release, masker: Masker) -> Iterator[tuple[str, str]]:
-    """A title and the log of each pod, the masters first."""
+    """Yield a title and the log of each pod, the masters first."""
     pods = [pod for pod in release.pods if has_log(pod)]
     pods.sort(key=lambda pod: (component_of(pod) != "master", created_at(pod)))
     for pod in pods[:_MOST_PODS]:
@@ -112,7 +112,7 @@ def _versions(cluster: Cluster, release: Release) -> dict[str, str]:
 
 
 def _or_problem(read: Callable[[], str]) -> str:
-    """What `read` returns, or why it could not be read."""
+    """Return the result of `read`, or why it could not be read."""
     try:
         return read()
     except HvdchartError as problem:

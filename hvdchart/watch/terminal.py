@@ -20,7 +20,7 @@ from hvdchart.watch.view_model import Mark, Row, View
 _BLOCKS = " ▁▂▃▄▅▆▇█"
 _CURVE_HEIGHT = 4
 _MOST_MARKS = 4
-# Of the state of a run or of a rank, and of what a time line has.
+# The styles of the states of runs and ranks, of marks, and of the periods of a time line.
 _STYLES = {
     "running": "green",
     "finished": "green",
@@ -44,21 +44,21 @@ _PERIODS = {
     "lost": ("▒", "red"),
     "ending": ("▓", "cyan"),
 }
-# Columns that a terminal of so many columns shows.
+# Terminal widths, in characters, that decide which columns of the table are shown.
 _NARROW = 60
 _WIDE = 100
 
 
 def sparkline(values: Sequence[float], width: int, height: int = 1) -> list[str]:
-    """The curve of some numbers in block characters: `height` lines, the top one first.
+    """Return the curve of some numbers in block characters: `height` lines, the top one first.
 
-    The lowest value still has a block, so that it differs from no value. Without values, the lines
-    are empty.
+    The lowest value also has a block, to differ from a missing value. Without values, the lines are
+    empty.
     """
     if not values or width < 1:
         return [""] * height
     width = min(width, len(values))
-    # Each column has the mean of its part.
+    # Each column shows the mean of its part.
     edges = [len(values) * column // width for column in range(width + 1)]
     means = [math.fsum(values[begin:end]) / (end - begin) for begin, end in pairwise(edges)]
     lowest = min(means)
@@ -91,7 +91,7 @@ class Screen:
             *_time_line(self._view, width),
         ]
         used = sum(len(console.render_lines(part, options, pad=False)) for part in parts)
-        # The table has its share of what is left, and the log the rest.
+        # The table gets its share of the remaining lines, and the log gets the rest.
         left = max(0, height - used - 2)
         rows = self._view.rows
         most = max(3, min(len(rows), left * 2 // 3))
@@ -103,7 +103,7 @@ class Screen:
 
 
 def line_of(view: View) -> str:
-    """The view in one line, for what is no terminal: state, progress, and what is wrong."""
+    """Format the view in one line, without a terminal: state, progress, and problems."""
     parts: list[str] = [view.state]
     if view.state == "waiting":
         parts.append(f"{view.workers_ready} of {view.workers_wanted} workers up")
@@ -119,13 +119,13 @@ def line_of(view: View) -> str:
 
 
 def _progress_text(view: View) -> str:
-    """The progress in words; a stalled run has no time left to show."""
+    """Format the progress; a stalled run has no remaining time to show."""
     is_still = view.over or view.stall is not None
     return view.progress.text(is_over=is_still) if view.progress else ""
 
 
 def _head(view: View, width: int) -> RenderableType:
-    """The name, and at the right the state, the attempt and the time."""
+    """Return the name, and at the right the state, the attempt and the time."""
     left = Text(view.name, style="bold")
     if width >= _NARROW:
         left.append(f"  {view.namespace}", style="dim")
@@ -156,7 +156,7 @@ def _problems(view: View) -> list[RenderableType]:
 
 
 def _progress(view: View) -> list[RenderableType]:
-    """The bar, and the step, the speed and the time that is left."""
+    """Return the bar, and the step, the speed and the remaining time."""
     progress = view.progress
     if progress is None:
         up = f"{view.workers_ready} of {view.workers_wanted} workers up"
@@ -167,7 +167,7 @@ def _progress(view: View) -> list[RenderableType]:
         grid.add_column(ratio=1)
         grid.add_column(justify="right", no_wrap=True)
         share = min(1.0, progress.step / progress.steps)
-        # Only the last step makes it 100 %.
+        # Show 100 % only at the last step.
         percent = f"{math.floor(100 * share):3} %"
         bar = ProgressBar(total=1.0, completed=share, complete_style="blue", finished_style="green")
         grid.add_row(bar, percent)
@@ -176,7 +176,7 @@ def _progress(view: View) -> list[RenderableType]:
 
 
 def _curve(view: View, width: int) -> list[RenderableType]:
-    """The losses as blocks, with the first and the last one."""
+    """Return the losses as blocks, with the first and the last one."""
     losses = view.losses
     if len(losses) < 3:
         return []
@@ -187,7 +187,7 @@ def _curve(view: View, width: int) -> list[RenderableType]:
 
 
 def _time_line(view: View, width: int) -> list[RenderableType]:
-    """The parts of the run as a bar, the marks below it, and the last ones in words."""
+    """Return the parts of the run as a bar, the marks below it, and the last ones in words."""
     if not view.spans:
         return []
     begin = view.spans[0].begin
@@ -220,9 +220,9 @@ def _mark(mark: Mark) -> Text:
 
 
 def _table(view: View, width: int, most: int) -> RenderableType:
-    """A row for each rank; columns that no row has, and those for which no room is, are left out.
+    """Return a row for each rank; leave out columns that are empty or do not fit.
 
-    Ranks that need a look come first where not all fit.
+    If not all ranks fit, those with problems come first.
     """
     rows = list(view.rows)
     if len(rows) > most:
@@ -293,7 +293,7 @@ def _row_state(row: Row) -> Text:
 
 
 def _log(view: View, most: int) -> list[RenderableType]:
-    """The last lines of the log that fit."""
+    """Return the last lines of the log that fit."""
     if most < 2 or not view.log:
         return []
     lines = view.log[-(most - 1) :]

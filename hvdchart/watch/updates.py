@@ -1,7 +1,7 @@
-"""Follows a run as views: one now, and another each time that something of it has changed.
+"""Follow a run as views: yield one now, and another one after each change.
 
 The objects and the log come from `hvdchart.run.follow.logs.follow`, the figures of the ranks from
-`top`'s probe. Threads put what they read on one queue, and who reads it makes the view.
+`top`'s probe. Threads put what they read on one queue; the reader of the queue builds the view.
 """
 
 from __future__ import annotations
@@ -26,20 +26,20 @@ from hvdchart.run.state.view import RunView
 from hvdchart.watch.from_run import build_view
 from hvdchart.watch.view_model import View
 
-# Seconds between two looks at the pods' usage, of which one takes a second itself, and after a
-# refusal; and for how long the usage of a pod is shown that does not answer again.
+# Seconds between two readings of the pods' usage (a reading itself takes one second), and after a
+# refusal; and seconds to show the last usage of a pod that does not answer again.
 LOOK_EVERY = 4.0
 LOOK_AGAIN_AFTER = 30.0
-# The status of what one has no right to, and a component that no pod has.
+# The HTTP status of a missing right, and a component that no pod has.
 _FORBIDDEN = 403
 _NO_COMPONENT = "none"
-# Seconds between two views: what has changed until then is shown together.
+# Seconds between two views: changes until then are shown together.
 SETTLE = 0.25
 
 
 @dataclass(frozen=True)
 class _Used:
-    """What the pods use, or why that is not known."""
+    """The usage of the pods, or why it is unknown."""
 
     usages: list[Usage]
     problem: str = ""
@@ -52,7 +52,7 @@ class _Ended:
 
 @dataclass
 class _Known:
-    """What was read so far."""
+    """The data read so far."""
 
     run: RunView
     used: _Used = field(default_factory=lambda: _Used([]))
@@ -89,20 +89,20 @@ _Item = RunView | LogLine | _Used | _Ended
 
 @dataclass
 class _Readers:
-    """What the threads of `follow_views` read, each until the follower is closed."""
+    """The threads of `follow_views`; each reads until the follower is closed."""
 
     cluster: Cluster
     follower: Follower[_Item]
     known: _Known
 
     def read_run(self, name: str) -> None:
-        """Put each change of a run and its logs, as far as the user's rights go."""
+        """Put each change of a run and its logs, as far as the user's rights allow."""
         try:
             self._read_run(name, "master")
         except RefusedError as refused:
             if refused.status != _FORBIDDEN:
                 raise
-            # Perhaps only the logs are: then the rest can be shown.
+            # Perhaps only the logs are refused: then show the rest.
             self._read_run(name, _NO_COMPONENT)
 
     def _read_run(self, name: str, component: str) -> None:
@@ -116,7 +116,7 @@ class _Readers:
         put(_Ended())
 
     def read_usage(self, kubectl: Kubectl) -> None:
-        """Put what the pods use, again and again."""
+        """Put the usage of the pods, again and again."""
         while not self.follower.closed.is_set():
             try:
                 found = _Used(read_usage(self.known.run, kubectl))
@@ -129,7 +129,7 @@ class _Readers:
 
 
 def follow_views(cluster: Cluster, name: str, kubectl: Kubectl | None) -> Iterator[View]:
-    """Views of a run from now to its end; the last one has all of the end.
+    """Yield views of a run from now to its end; the last one is complete.
 
     Without kubectl, they have no CPU and memory, and no step of each rank. Raises NoRunError
     without such a run, and ClusterError when the API server refuses a request.

@@ -1,7 +1,7 @@
-"""What is shown of a run at one moment: plain data, the same for each skin.
+"""The view of a run at one moment: plain data, the same for each format.
 
-All texts in it are a stranger's, but without what controls a terminal. Times are in seconds since
-1970. What no source knows is None or empty, and a skin leaves it out.
+All texts in it are untrusted, but have no control characters for a terminal. Times are in seconds
+since 1970. An unknown value is None or empty, and is not shown.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class Row:
     """A rank, or a pod without ranks such as the master, whose `rank` is None.
 
     CPU, memory and GPUs are the pod's, in the row of its first rank. `gpu_shares` are the lowest
-    and the highest utilization of its GPUs, from 0 to 1, and `gpu_memory` the bytes of the fullest
+    and the highest utilization of its GPUs, from 0 to 1. `gpu_memory` are the bytes of the fullest
     one: used, and in all. `state` is one word.
     """
 
@@ -40,7 +40,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Mark:
-    """Something that happened: when, of which kind, and what."""
+    """An event of the run: its time, its kind, and a text."""
 
     at: float
     kind: Kind
@@ -49,7 +49,7 @@ class Mark:
 
 @dataclass(frozen=True)
 class Span:
-    """A period of the time line, and which attempt it is of (0 before the first one)."""
+    """A period of the time line, and its attempt (0 before the first one)."""
 
     begin: float
     end: float
@@ -61,8 +61,8 @@ class Span:
 class View:
     """A run at the moment `now`.
 
-    `losses` are pairs of step and loss. `rows` are the first ranks of all, and `more_rows` is how
-    many follow. `usage_problem` says why CPU and memory are not known.
+    `losses` are pairs of step and loss. `rows` are those of the first ranks, and `more_rows` is the
+    number of further ones. `usage_problem` says why CPU and memory are unknown.
     """
 
     name: str
@@ -89,12 +89,12 @@ class View:
 
     @property
     def over(self) -> bool:
-        """Whether nothing changes any more."""
+        """Whether the run is over, so that the view does not change."""
         return self.state in ("finished", "failed", "not found")
 
     @property
     def seconds(self) -> float | None:
-        """How long the run has lasted, until its end or now; None where that is not known."""
+        """Return the duration of the run, until its end or now; None if unknown."""
         if self.started is None:
             return None
         return max(0.0, (self.ended or self.now) - self.started)

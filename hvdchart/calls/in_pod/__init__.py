@@ -1,1 +1,1 @@
-"""What runs in the pods of `hvdchart.launch`: it travels as code, with cloudpickle beside it."""
+"""The programs of `hvdchart.launch` in the pods: sent as code, together with cloudpickle."""

@@ -1,8 +1,8 @@
-"""Takes calls in the master and starts the ranks of each, one call after the other.
+"""Take calls in the master, and start the ranks of each call, one call after the other.
 
-`call_server.py SECONDS LINE...` is the run's launcher. LINE starts the ranks; it ends when there
-was no call for so many seconds. `call_server.py connect` joins its standard streams with the
-server's socket, for a caller that starts it with `kubectl exec`. A call ends when its caller goes.
+`call_server.py SECONDS LINE...` is the run's launcher. LINE starts the ranks. The server ends after
+so many seconds without a call. `call_server.py connect` connects its standard streams to the
+server's socket; a caller starts it with `kubectl exec`. When the caller disconnects, its call ends.
 """
 
 from __future__ import annotations
@@ -38,33 +38,33 @@ from hvd_pods.common.hostile import MOST_COUNTED, parse_count
 from hvdchart.calls.in_pod import output, wire
 
 SOCKET = os.environ.get(contract.CALLS, f"{paths.GENERATED}/calls.sock")
-# Seconds in which the server of an attempt listens, and a rank says who it is.
+# Seconds for an attempt's server to start to listen, and for a rank to identify itself.
 LISTEN_WITHIN = 10.0
 SPEAK_WITHIN = 10.0
-# Seconds after a failure until the launcher gets SIGTERM, and from SIGTERM until SIGKILL.
+# Seconds from a failure to SIGTERM for the launcher, and from SIGTERM to SIGKILL.
 FAIL_WITHIN = 0.5
 END_WITHIN = 3.0
-# Seconds after the end of the launcher in which the last output of ranks comes.
+# Seconds after the end of the launcher to wait for the last output of ranks.
 OUTPUT_WITHIN = 3.0
 LOOK_EVERY = 0.1
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    # What a caller has sent; None at its end.
+    # The frames of a caller; None at the end of its connection.
     Frames = queue.Queue[wire.Frame | None]
 
 
 class Call:
-    """A call that is being made: what its ranks answer goes to the caller.
+    """A call in progress: send the ranks' answers to the caller.
 
-    Several threads use it: one for each rank, and the one that waits for the launcher.
+    Several threads use it: one for each rank, and the thread that waits for the launcher.
     """
 
     def __init__(self, number: int, content: bytes, caller: socket.socket) -> None:
         self.number = number
         self._content = content
-        # When a rank failed or the caller went; 0: neither.
+        # When a rank failed or the caller disconnected; 0: neither.
         self.failed_at = 0.0
-        # By rank, the memory limit in bytes for which the kernel has killed in its container.
+        # By rank, the memory limit in bytes at which the kernel killed a process in its container.
         self.limits: dict[int, int] = {}
         self._caller = caller
         self._lock = threading.Lock()
@@ -74,7 +74,7 @@ class Call:
         self._outputs: list[threading.Thread] = []
 
     def send(self, kind: bytes, data: bytes, number: int = 0) -> None:
-        """Send the caller one frame; nothing after the end."""
+        """Send one frame to the caller; send nothing after the end."""
         with self._lock:
             if self._is_over:
                 return
@@ -83,7 +83,8 @@ class Call:
             rest = memoryview(wire.Frame(kind, number, data).encode())
             try:
                 while rest:
-                    # A caller may stop reading for a while; `receive` knows whether it has gone.
+                    # A caller may stop reading for a while; `receive` detects a caller that is
+                    # gone.
                     with suppress(socket.timeout):
                         rest = rest[self._caller.send(rest) :]
             except OSError:
@@ -91,12 +92,12 @@ class Call:
                 self.fail()
 
     def beat(self) -> None:
-        """Send something if there was nothing for a while."""
+        """Send a heartbeat if no frame was sent for a while."""
         if time.monotonic() - self._spoke_at > wire.BEAT_EVERY:
             self.send(wire.BEAT, b"")
 
     def end(self, code: int) -> None:
-        """Tell the caller that the launcher has ended, after what its ranks have sent."""
+        """Send the end of the launcher to the caller, after the answers of its ranks."""
         for threads, within in ((self._threads, FAIL_WITHIN), (self._outputs, OUTPUT_WITHIN)):
             until = time.monotonic() + within
             for thread in threads:
@@ -104,11 +105,11 @@ class Call:
         self.send(wire.END, json.dumps({"code": code, "limits": self.limits}).encode())
 
     def fail(self) -> None:
-        """Let the ranks be ended."""
+        """Record a failure, after which the ranks are ended."""
         self.failed_at = self.failed_at or time.monotonic()
 
     def take(self, rank: int, stream: int, connection: socket.socket) -> None:
-        """Serve a rank, or a stream of its output, in a thread of its own."""
+        """Serve a rank, or a stream of its output, in its own thread."""
         work = partial(self._follow, rank, stream) if stream else partial(self._serve, rank)
         thread = threading.Thread(target=work, args=(connection,), daemon=True)
         (self._outputs if stream else self._threads).append(thread)
@@ -117,10 +118,10 @@ class Call:
     def passes_on(
         self, source: int, number: int, *, kind: int = 0, tag: str = ""
     ) -> streams.Stream:
-        """The output that comes from a descriptor: it goes to the caller and the pod's log.
+        """Pass output from a descriptor to the caller and to the pod's log.
 
-        `number` is that of the stream, and `kind` is added to it for the caller. `tag` begins each
-        line.
+        `number` is the number of the stream. For the caller, `kind` is added to it. Each line
+        starts with `tag`.
         """
 
         def send(lines: bytes) -> None:
@@ -130,11 +131,11 @@ class Call:
         return streams.Stream(source, number, send, tag.encode())
 
     def _follow(self, rank: int, number: int, connection: socket.socket) -> None:
-        """Pass on a stream of a rank's output, tagged as the chart tags those of others."""
+        """Pass on a stream of a rank's output, with the chart's tags."""
         name = "stdout" if number == output.STANDARD_OUTPUT else "stderr"
         with connection, suppress(OSError):
             stream = self.passes_on(connection.fileno(), number, tag=f"[{rank}]<{name}>:")
-            # select() takes no descriptor from 1024 on, and each rank has three connections.
+            # select() supports descriptors below 1024 only, and each rank has three connections.
             ready = select.poll()
             ready.register(connection, select.POLLIN)
             while stream.is_open:
@@ -142,7 +143,7 @@ class Call:
                 pass_on(stream)
 
     def _serve(self, rank: int, connection: socket.socket) -> None:
-        """Give a rank the call, and pass on its answer."""
+        """Send the call to a rank, and pass on its answer."""
         kind = b""
         is_complete = False
         with connection, suppress(OSError, ValueError), connection.makefile("rb") as stream:
@@ -157,7 +158,8 @@ class Call:
                 self.send(kind, frame.data, rank)
             if kind == wire.FAILURE:
                 self.fail()
-                # The launcher ends the rank: its own exit would be reported as another failure.
+                # The launcher ends the rank: if the rank exited by itself, it would be reported as
+                # another failure.
                 connection.settimeout(FAIL_WITHIN + END_WITHIN)
                 connection.recv(1)
         if not is_complete:
@@ -166,7 +168,7 @@ class Call:
 
 
 class CallServer:
-    """Starts the ranks with `line`; they connect to a port at `address`, and show the secret."""
+    """Starts the ranks with `line`; they connect to a port at `address`, and send the secret."""
 
     def __init__(self, line: list[str], address: str, secret: str) -> None:
         self._line = line
@@ -178,11 +180,11 @@ class CallServer:
         threading.Thread(target=self._ranks.serve, daemon=True).start()
 
     def _take(self, line: bytes, connection: socket.socket) -> bytes | None:
-        """Take a rank that knows the secret and belongs to the present call.
+        """Accept a rank that sends the secret and belongs to the current call.
 
-        `line` is the first one that it sends: the secret, the number of the call, the rank, and 0,
-        1 or 2 for a stream of the rank's output, or 3 and its memory limit.
-        Returns None when it is taken, and what to answer before the connection is closed when not.
+        `line` is the first line from the rank: the secret, the number of the call, the rank, and 0,
+        1 or 2 for a stream of the rank's output, or 3 and its memory limit. Returns None when the
+        rank is accepted, or else the answer to send before the connection is closed.
         """
         secret, _, rest = line.partition(b" ")
         number, *words = rest.decode("ascii", "replace").split(" ")
@@ -204,10 +206,10 @@ class CallServer:
         return None
 
     def attend(self, caller: socket.socket, idle: float) -> int | None:
-        """Make the calls of one caller; None when it has gone, so that another may come.
+        """Make the calls of one caller; return None when it disconnects: another one may connect.
 
-        Otherwise the exit code with which to end: 0 after `idle` seconds without a call, 1 when the
-        caller reports a lost worker.
+        Otherwise, return the exit code of the server: 0 after `idle` seconds without a call, 1 when
+        the caller reports a lost worker.
         """
         caller.settimeout(wire.SILENT_FOR)
         frames: Frames = queue.Queue()
@@ -229,7 +231,7 @@ class CallServer:
         except (OSError, ValueError):
             return None
         finally:
-            # Else `receive` would keep it open.
+            # Otherwise `receive` keeps the connection open.
             with suppress(OSError):
                 caller.shutdown(socket.SHUT_RDWR)
 
@@ -241,11 +243,11 @@ class CallServer:
         self._call = None
 
     def _run(self, call: Call, frames: Frames) -> int:
-        """Start the ranks and wait for the end of all; the launcher's exit code."""
+        """Start the ranks, and wait until all end; return the launcher's exit code."""
         line = [*self._line, str(self._ranks.port), str(call.number)]
         pipe = subprocess.PIPE
         process = subprocess.Popen(line, stdin=subprocess.DEVNULL, stdout=pipe, stderr=pipe)
-        # The signals for the launcher, and how long after a failure each is due.
+        # The signals for the launcher, and when to send each, in seconds after a failure.
         ends = [(FAIL_WITHIN, signal.SIGTERM), (FAIL_WITHIN + END_WITHIN, signal.SIGKILL)]
         with selectors.DefaultSelector() as selector, process:
             for number, stream in ((1, process.stdout), (2, process.stderr)):
@@ -257,7 +259,7 @@ class CallServer:
                     pass_on(key.data)
                     if not key.data.is_open:
                         selector.unregister(key.fileobj)
-                # While the ranks run, anything in the queue means that the caller ends the call.
+                # While the ranks run, any item in the queue means that the caller ends the call.
                 if not frames.empty():
                     call.fail()
                 call.beat()
@@ -270,20 +272,20 @@ class CallServer:
         return process.returncode
 
 
-# One thread writes lines to the log of the pod at a time.
+# One thread at a time writes lines to the log of the pod.
 _logging = threading.Lock()
 
 
 def pass_on(stream: streams.Stream) -> None:
-    """Pass on the whole lines that have come. Raises OSError."""
+    """Pass on the complete lines received so far. Raises OSError."""
     with _logging:
         stream.pass_on()
 
 
 def receive(caller: socket.socket, frames: Frames) -> None:
-    """Put what a caller sends but beats, and None when it has gone, or was silent for too long.
+    """Queue the caller's frames except heartbeats; queue None when it disconnects or times out.
 
-    The socket's time limit says how long that is.
+    The socket's timeout is this limit.
     """
     with suppress(OSError, ValueError), caller.makefile("rb") as stream:
         for frame in iter(partial(wire.read_frame, stream), None):
@@ -295,17 +297,17 @@ def receive(caller: socket.socket, frames: Frames) -> None:
 
 
 def end_children() -> None:
-    """Kill what the launcher has left: it would run beside the next call."""
+    """Kill the processes that the launcher left: they would run during the next call."""
     own = os.getpid()
     for pid, _, _, session in processes.all_processes():
-        # The master starts this program in a session of its own.
+        # The master starts this program in its own session.
         if session == own != pid:
             with suppress(OSError):
                 os.kill(pid, signal.SIGKILL)
 
 
 def serve(idle: float, line: list[str]) -> int:
-    """Take calls, of one caller after the other, until there are none for `idle` seconds.
+    """Take calls, one caller after the other, until there are no calls for `idle` seconds.
 
     `line` starts the ranks. Returns the exit code.
     """
@@ -330,7 +332,7 @@ def serve(idle: float, line: list[str]) -> int:
 
 
 def connect() -> int:
-    """Join the standard streams with the server's socket, until one of both ends.
+    """Connect the standard streams to the server's socket, until either side closes.
 
     Raises SystemExit when no server listens within LISTEN_WITHIN seconds.
     """

@@ -1,9 +1,9 @@
-"""Carries what a rank prints to the call server, past the launcher.
+"""Send a rank's output to the call server directly, not through the launcher.
 
-A launcher passes on pieces of lines, which mix with those of other ranks, and waits for the end of
-each process that holds the rank's output. Here, a process of its own reads what the rank and its
-helpers write. So the last words of a rank that crashes arrive, and helpers keep nobody waiting. As
-this process outlives the rank, it also tells whether memory was short.
+A launcher passes on parts of lines, which mix with those of other ranks, and waits for each process
+that holds the rank's output open. Here, a separate process reads the output of the rank and its
+helpers. So the last output of a rank that crashes arrives, and helper processes do not delay the
+end. This process outlives the rank, so it also reports whether the container ran out of memory.
 """
 
 from __future__ import annotations
@@ -19,20 +19,22 @@ from contextlib import suppress
 from hvd_pods.common import container_memory
 
 CHUNK = 1 << 16
-# Seconds between two looks whether the rank has ended, and for what helpers write after that.
+# Seconds between checks whether the rank has ended, and seconds to read the output of helpers after
+# that.
 LOOK_EVERY = 0.5
 LAST_WORDS_WITHIN = 1.0
 STANDARD_OUTPUT = 1
 STANDARD_ERROR = 2
-# Beside the streams: the connection that tells a memory limit, and seconds for the answer.
+# In addition to the streams: the connection that reports the memory limit, and seconds for the
+# answer.
 MEMORY = 3
 TELL_WITHIN = 3.0
 
 
 def divert(connect: Callable[..., socket.socket]) -> None:
-    """Let the standard output and the standard error of this process go to the call server.
+    """Redirect the standard output and the standard error of this process to the call server.
 
-    `connect` makes the connection for the stream of a number, or for MEMORY and the limit. Raises
+    `connect` opens the connection for the stream of a number, or for MEMORY and the limit. Raises
     OSError when it cannot.
     """
     parent = os.getpid()
@@ -63,8 +65,8 @@ def divert(connect: Callable[..., socket.socket]) -> None:
 
 
 def _hold_nothing() -> None:
-    """Let this process hold nothing of the rank's, and outlive it for its last words."""
-    # A launcher ends the group of the rank.
+    """Close all files shared with the rank, and outlive the rank to send its last output."""
+    # A launcher kills the process group of the rank.
     os.setsid()
     for sent in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(sent, signal.SIG_IGN)
@@ -74,9 +76,9 @@ def _hold_nothing() -> None:
 
 
 def carry(sources: Mapping[int, socket.socket], parent: int) -> None:
-    """Send what comes from each pipe, until nobody can write to it, or the rank has ended.
+    """Send the output of each pipe until all writers close it, or the rank ends.
 
-    What comes when the server has gone is read all the same: the rank would wait for that.
+    If the server is gone, continue to read: a full pipe would block the rank.
     """
     until = float("inf")
     with selectors.DefaultSelector() as selector:

@@ -1,7 +1,7 @@
-"""Makes a call on one rank: fetches the function from the call server, and answers with its result.
+"""Make a call on one rank: fetch the function from the call server, and send its result.
 
 Arguments: the server's port, and the number of the call. The server's host and the run's secret are
-those of the notices.
+those for notices.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ sys.path[:0] = [str(ROOT), "/horovod/bin"]
 from hvd_pods.common import notices
 from hvdchart.calls.in_pod import output, wire
 
-# Seconds to reach the server.
+# Seconds to connect to the server.
 CONNECT_WITHIN = 30.0
 
 
 def load_cloudpickle() -> Any:
-    """The caller's cloudpickle, which was sent along; an image may have another version."""
-    # Horovod imports the image's own.
+    """Return the caller's cloudpickle, sent with the call; an image may have another version."""
+    # Horovod imports the image's own cloudpickle.
     for name in [name for name in sys.modules if name.partition(".")[0] == "cloudpickle"]:
         del sys.modules[name]
     sys.path.insert(0, str(ROOT / "site"))
@@ -41,9 +41,9 @@ def load_cloudpickle() -> Any:
 
 
 def make_call(cloudpickle: Any, content: bytes) -> tuple[bytes, bytes]:
-    """Call the function; the kind and the content of the answer.
+    """Call the function; return the kind and the content of the answer.
 
-    Whatever the function raises, and what cannot be pickled, is a failure to answer with.
+    An exception of the function is a failure, as is a result that cannot be pickled.
     """
     stream = io.BytesIO(content)
     try:
@@ -52,7 +52,8 @@ def make_call(cloudpickle: Any, content: bytes) -> tuple[bytes, bytes]:
         hint = "give the folder of your own modules with code=, packages belong into the image"
         return describe(cloudpickle, error, f"the function cannot be loaded: {error!r}; {hint}")
     for file, text in pickle.load(stream).items():  # noqa: S301 - the caller's own
-        # An image may have another file of that name. Without a time, Python looks for none.
+        # The image may have another file of this name. Without a modification time, Python does not
+        # check the file.
         linecache.cache[file] = (len(text), None, text.splitlines(keepends=True), file)
     try:
         result = function(*arguments, **keywords)
@@ -72,15 +73,15 @@ def make_call(cloudpickle: Any, content: bytes) -> tuple[bytes, bytes]:
 def describe(
     cloudpickle: Any, error: BaseException | None, problem: str = ""
 ) -> tuple[bytes, bytes]:
-    """The kind and the content of a failure, which `_raise` of hvdchart.calls.connection reads.
+    """Return the kind and the content of a failure; hvdchart.calls.connection._raise reads them.
 
-    The content is the host, the traceback, the problem, if it is not the function's own, and the
-    exception, which is empty unless the caller is to raise it.
+    The content is the host, the traceback, the problem if it is not an exception of the function,
+    and the exception. The exception is empty if the caller must not raise it.
     """
     text = ""
     pickled = b""
     if error is not None:
-        # Without the frame of make_call.
+        # Leave out the frame of make_call.
         inner = error.__traceback__.tb_next if error.__traceback__ else None
         text = "".join(traceback.format_exception(type(error), error, inner))
     if isinstance(error, Exception) and not problem:
@@ -90,7 +91,7 @@ def describe(
 
 
 def answer(connection: socket.socket, stream: IO[bytes]) -> bool:
-    """Fetch the call, make it, and send the answer; whether it is a result.
+    """Fetch the call, make it, and send the answer; return whether it is a result.
 
     `stream` reads from the connection. Raises SystemExit when the server has ended the call.
     """
@@ -102,7 +103,7 @@ def answer(connection: socket.socket, stream: IO[bytes]) -> bool:
     sys.stderr.flush()
     for frame in wire.frames(kind, data):
         connection.sendall(frame)
-    # The server has passed on all of it when it closes the connection, however slow its caller is.
+    # The server closes the connection when all output is passed on, even to a slow caller.
     connection.settimeout(None)
     with suppress(OSError):
         connection.recv(1)
@@ -110,20 +111,20 @@ def answer(connection: socket.socket, stream: IO[bytes]) -> bool:
 
 
 def main() -> int:
-    """Make the call; 1 when it has failed."""
+    """Make the call; return 1 when it fails."""
     port, number = sys.argv[1:]
 
-    # Each line is seen at once, also without PYTHONUNBUFFERED.
+    # Flush each line at once, also without PYTHONUNBUFFERED.
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(line_buffering=True, write_through=False)
-    # As if the function's script were in the folder of the code: without the two folders from
-    # above, and the one of this program.
+    # Set the path as if the function's script were in the folder of the code: remove the two
+    # folders added above, and the folder of this program.
     sys.path[:3] = [str(Path.cwd())]
     host, _, secret = notices.parse_address(os.environ[notices.ADDRESS])
 
     def connect(*what: int) -> socket.socket:
-        """A connection for the call (0), a stream of the rank's output, or its memory limit."""
+        """Connect for the call (0), for a stream of the rank's output, or for its memory limit."""
         made = socket.create_connection((host, int(port)), CONNECT_WITHIN)
         made.settimeout(None)
         made.sendall(

@@ -1,8 +1,8 @@
 """The messages between the caller, the call server and the ranks: kind, number and bytes.
 
-A message is sent in frames of CHUNK bytes; its last frame is shorter, and may be empty. So the
-server passes on the frames of a result without keeping them. The image's own Python, 3.8 or newer,
-reads this: standard library only.
+A message is sent in frames of CHUNK bytes. Its last frame is shorter, and may be empty. So the
+server can pass on the frames of a result without storing them. The image's own Python, 3.8 or
+newer, runs this file: standard library only.
 """
 
 from __future__ import annotations
@@ -11,18 +11,18 @@ import struct
 from typing import IO, Callable, Iterator, NamedTuple
 
 # The server's first message (JSON), a pickled call, and the end of a call (JSON): the launcher's
-# exit code, and by rank the memory limit in bytes for which the kernel has killed. An END from the
-# caller means that workers are lost: the server fails, so that the next attempt waits for them.
+# exit code, and by rank the memory limit in bytes at which the kernel killed a process. An END from
+# the caller reports lost workers: the server fails, so that the next attempt waits for new workers.
 HELLO = b"H"
 CALL = b"C"
 END = b"E"
-# A heartbeat, which both ends send; seconds between two heartbeats, and seconds of silence after
-# which an end counts the other one as lost.
+# A heartbeat, which both sides send; seconds between two heartbeats, and seconds of silence after
+# which a side counts the other one as lost.
 BEAT = b"B"
 BEAT_EVERY = 20.0
 SILENT_FOR = 120.0
-# What the ranks print; the number is that of the stream, 1 or 2. With this added to it, it is what
-# their launcher prints.
+# The output of the ranks; the number is that of the stream, 1 or 2. For output of the launcher,
+# this value is added to the number.
 OUTPUT = b"O"
 OF_LAUNCHER = 2
 # A rank's pickled result, its pickled failure (see rank.py), and the end of a rank without either;
@@ -31,7 +31,8 @@ RESULT = b"R"
 FAILURE = b"F"
 GONE = b"G"
 CHUNK = 1 << 20
-# Bytes of a pickled call, which the master keeps in memory, and of a pickled result.
+# The largest size in bytes of a pickled call, which the master keeps in memory, and of a pickled
+# result.
 LARGEST_CALL = 64 << 20
 LARGEST_RESULT = 1 << 30
 _HEADER = struct.Struct("!cIQ")
@@ -61,9 +62,9 @@ def frames(kind: bytes, data: bytes, number: int = 0) -> Iterator[bytes]:
 
 
 def read_frame(stream: IO[bytes]) -> Frame | None:
-    """The next frame; None at the end of the stream, also in the middle of a frame.
+    """Read the next frame; return None at the end of the stream, also within a frame.
 
-    Raises ValueError for a size that no frame has.
+    Raises ValueError for an invalid size.
     """
     header = stream.read(_HEADER.size)
     if len(header) < _HEADER.size:
@@ -76,9 +77,9 @@ def read_frame(stream: IO[bytes]) -> Frame | None:
 
 
 def read_message(next_frame: Callable[[], Frame | None], most: int) -> Frame | None:
-    """The next message, as one frame of any size; None when there is no next frame.
+    """Read the next message as one frame of any size; return None when there is no next frame.
 
-    Raises ValueError for one of more than `most` bytes.
+    Raises ValueError for a message of more than `most` bytes.
     """
     parts = []
     size = 0

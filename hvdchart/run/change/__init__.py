@@ -1,1 +1,1 @@
-"""Changes a run: controls it, edits and repeats it, opens a shell in it."""
+"""Change a run: control it, edit and repeat it, open a shell in it."""

@@ -1,8 +1,8 @@
-"""Changes an existing release: stops, restarts and scales its run.
+"""Change an existing release: stop, restart and scale its run.
 
-Each change is an upgrade of the release by Helm with one of its values changed, so that a later
-upgrade knows of it. A run that may go on with another number of workers is scaled without Helm.
-`warn` gets, before it, what an end of the workers loses.
+Each change is an upgrade of the release by Helm with one of its values changed. So a later upgrade
+keeps the change. A run that may continue with another number of workers is scaled without Helm.
+Before the change, `warn` gets what is lost when the workers end.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ Warn: TypeAlias = Callable[[str], None]
 def stop(cluster: Cluster, name: str, helm: Helm, warn: Warn) -> Status:
     """End the pods of master and workers; the release, its Job and its volumes stay.
 
-    Returns the status before. Of a run that has ended, only the workers that it has left end.
+    Returns the previous status. If the run has ended already, only its remaining workers are ended.
     Raises NoRunError without a release, and HelmError and ClusterError.
     """
     run = present_run(cluster, name)
@@ -52,7 +52,7 @@ def stop(cluster: Cluster, name: str, helm: Helm, warn: Warn) -> Status:
 
 
 def find_other_chart(run: RunView, namespace: str, helm: Helm) -> str | None:
-    """The chart of the Helm release of a run's name that is no run; None without such a release.
+    """Return the other chart whose Helm release has the run's name; None without such a release.
 
     A release of a chart that has this one as a subchart is a run. Raises HelmError.
     """
@@ -60,7 +60,7 @@ def find_other_chart(run: RunView, namespace: str, helm: Helm) -> str | None:
 
 
 def check_is_run(cluster: Cluster, name: str, helm: Helm) -> None:
-    """Raise ClusterError where the name is that of another chart's release, which stays as it is.
+    """Raise ClusterError for the name of another chart's release, which is not changed.
 
     Raises HelmError, and ClusterError for a refused request.
     """
@@ -75,9 +75,9 @@ def check_is_run(cluster: Cluster, name: str, helm: Helm) -> None:
 def remove(cluster: Cluster, name: str, helm: Helm) -> list[str]:
     """Uninstall a release, and wait until its objects are deleted.
 
-    What Helm does not know any more goes, too, and is returned: an upgrade that was interrupted
-    leaves objects that its last revision does not have. Raises NoRunError where there is nothing,
-    ClusterError where Helm knows no release and its run is active, and HelmError.
+    Also deletes and returns objects that Helm does not know: an interrupted upgrade leaves objects
+    that are not in the last revision. Raises NoRunError if there is nothing to remove, ClusterError
+    if Helm knows no release and its run is active, and HelmError.
     """
     try:
         undeploy(name, cluster.namespace, helm)
@@ -86,7 +86,7 @@ def remove(cluster: Cluster, name: str, helm: Helm) -> list[str]:
         rest = find_leftovers(cluster, name)
         if not rest:
             raise
-        # The run may be one of Helm's own, kept where it does not look.
+        # The run may be one of Helm's, stored with another HELM_DRIVER than this Helm reads.
         jobs = [item for kind, item in rest if kind == "jobs"]
         current = RunView(replace(read_release(cluster, name), jobs=jobs)).status
         if current.is_active and current.state != "suspended" and current.pods:
@@ -111,9 +111,9 @@ def _unknown_to_helm(status: Status, namespace: str) -> str:
 
 
 def installed_values(run: RunView, namespace: str, helm: Helm) -> Object:
-    """The values that the release of a run that is there was installed with.
+    """Return the values that the release of an existing run was installed with.
 
-    Raises ClusterError where Helm does not know the release, as that of Argo CD, and HelmError.
+    Raises ClusterError if Helm does not know the release, such as one of Argo CD, and HelmError.
     """
     try:
         return release_values(run.release.name, namespace, helm)
@@ -125,10 +125,10 @@ def installed_values(run: RunView, namespace: str, helm: Helm) -> Object:
 
 
 def remove_failed_install(cluster: Cluster, name: str, helm: Helm) -> bool:
-    """Uninstall a release that Helm has failed to install; whether there is one.
+    """Uninstall a release whose installation by Helm failed; return whether there is one.
 
-    Its workers would stay without a master. One that is being installed is another command's.
-    Raises HelmError and ClusterError.
+    Otherwise its workers would stay without a master. A release that is being installed belongs to
+    another command. Raises HelmError and ClusterError.
     """
     revision = last_revision(name, cluster.namespace, helm)
     if revision is None or not revision.is_failed_install:
@@ -138,7 +138,7 @@ def remove_failed_install(cluster: Cluster, name: str, helm: Helm) -> bool:
 
 
 def restart(cluster: Cluster, name: str, helm: Helm, warn: Warn) -> int:
-    """Start the run once more, from its checkpoints if it has any; returns its generation.
+    """Start the run again, from its checkpoints if it has any; return its generation.
 
     Raises NoRunError without a release, and HelmError and ClusterError.
     """
@@ -155,9 +155,9 @@ def scale(
 ) -> bool:
     """Set the number of workers, of a group if there are several.
 
-    Returns True when the run continues, as one with a minimum does, and False when another run
-    takes its place. Raises NoRunError without a release; ClusterError for a group that it does not
-    have, and without a group where it has several; and HelmError.
+    Returns True when the run continues, as a run with a minimum does. Returns False when another
+    run replaces it. Raises NoRunError without a release; ClusterError for a group that does not
+    exist, and without a group if there are several; and HelmError.
     """
     run = present_run(cluster, name)
     values = installed_values(run, cluster.namespace, helm)
@@ -181,7 +181,7 @@ def scale(
 
 
 def _is_in_place(run: Run, index: int | None, number: int) -> bool:
-    """Whether a run has room for this number of workers of a group, and can do with it."""
+    """Whether a run can continue with this number of workers of a group, within its limits."""
     if (index or 0) >= len(run.stateful_sets):
         return False
     stateful_set = run.stateful_sets[index or 0]
@@ -196,9 +196,9 @@ def _warn_of_loss(run: RunView, warn: Warn) -> None:
 
 
 def keep_claims(cluster: Cluster, name: str, helm: Helm) -> list[str]:
-    """Let `helm uninstall` leave the release's own PersistentVolumeClaims; returns their names.
+    """Let `helm uninstall` keep the release's own PersistentVolumeClaims; return their names.
 
-    Those are the claims among the value extraObjects. Raises NoRunError and HelmError.
+    These are the claims in the value extraObjects. Raises NoRunError and HelmError.
     """
     values = release_values(name, cluster.namespace, helm)
     objects = copy.deepcopy(values.get("extraObjects") or [])
@@ -213,9 +213,9 @@ def keep_claims(cluster: Cluster, name: str, helm: Helm) -> list[str]:
 
 
 def _index_of(groups: list[Any], group: str | None, name: str) -> int | None:
-    """The place of a group in workerGroups; None for a run without groups.
+    """Return the index of a group in workerGroups; None for a run without groups.
 
-    Raises ClusterError for a name that no group has, and without one where there are several.
+    Raises ClusterError for an unknown name, and without a name if there are several groups.
     """
     names = [str(item["name"]) for item in groups]
     if group is None and len(names) < 2:
@@ -230,7 +230,7 @@ def _index_of(groups: list[Any], group: str | None, name: str) -> int | None:
 def _change(cluster: Cluster, name: str, helm: Helm, changes: Object, values: Object) -> None:
     """Upgrade the release with some values changed: one level of maps is merged.
 
-    `values` are those that it was installed with.
+    `values` are the values of its installation.
     """
     changed = dict(values)
     for key, value in changes.items():
@@ -238,5 +238,5 @@ def _change(cluster: Cluster, name: str, helm: Helm, changes: Object, values: Ob
             changed[key] = {**(changed.get(key) or {}), **value}
         else:
             changed[key] = value
-    # The API server has accepted these fields before.
+    # The API server accepted these fields before.
     upgrade(name, cluster.namespace, changed, helm, is_validated=False)

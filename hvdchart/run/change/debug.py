@@ -1,4 +1,4 @@
-"""Starts a copy of a run's pods in which nothing trains, to open a shell in them."""
+"""Start a copy of a run's pods without the training, to open a shell in them."""
 
 from __future__ import annotations
 
@@ -30,17 +30,17 @@ _MASTER = {
 def debug_pods(
     cluster: Cluster, name: str, helm: Helm, report: Callable[[str], None]
 ) -> Iterator[RunView]:
-    """The run NAME-debug, whose pods are up and run a command that only waits.
+    """Yield the run NAME-debug; its pods run a command that only waits.
 
-    It is uninstalled at the end of the block. Calls `report` with what is waited for. Raises
-    ClusterError when there is no such run, or NAME-debug exists already, RunFailedError when the
-    pods do not come up, and HelmError.
+    The run is uninstalled at the end of the block. Calls `report` with the reason for each wait.
+    Raises ClusterError when there is no such run, or NAME-debug exists already, RunFailedError when
+    the pods do not come up, and HelmError.
     """
     run = present_run(cluster, name)
     copy = f"{name}-debug"
     values = installed_values(run, cluster.namespace, helm)
     launch = values.get("launch") or {}
-    # The others are settings of the launcher, which is not started.
+    # The other keys are settings of the launcher, which is not started.
     kept = {key: launch[key] for key in ("workersTimeoutSeconds", "preload") if key in launch}
     values = {key: value for key, value in values.items() if key not in _OWN}
     values["launch"] = {"mode": "custom", "allowIdleWorkers": True, **kept}
@@ -51,11 +51,11 @@ def debug_pods(
 
 
 def _wait_until_up(cluster: Cluster, name: str, report: Callable[[str], None]) -> RunView:
-    """The run when its master has started. Raises RunFailedError when it fails instead."""
+    """Return the run when its master has started. Raises RunFailedError when the run fails."""
     last = ""
     for run in watch_run(cluster, name):
         current = run.status
-        # Without access to the API, the master does not say that it has handed out the code.
+        # Without access to the API, the master cannot report that it distributed the code.
         is_known = run.phase.name == TRAINING or (run.job and not run_of(run.job).api)
         if current.state == "running" and is_known:
             return run

@@ -1,4 +1,4 @@
-"""What a run loses when its workers end: its steps, where no volume outlives them. Pure."""
+"""The loss when a run's workers end: its steps, if no volume outlives them. Pure."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ _OF_POD = ("emptyDir", "ephemeral")
 
 
 def find_loss(run: RunView) -> str:
-    """What the end of the workers would lose of an active run; empty where a volume may have it.
+    """Say what an active run loses when its workers end; empty if a volume may keep it.
 
-    Only what is known counts: the step that the script has reported, and the path and the volume
-    that the workers have for checkpoints.
+    Only known facts count: the step that the script reported, and the workers' path and volume for
+    checkpoints.
     """
     if not run.status.is_active or not run.workers.ready or run.progress is None:
         return ""
@@ -29,11 +29,11 @@ def find_loss(run: RunView) -> str:
 
 
 def _find_reason(stateful_set: Object) -> str:
-    """Why nothing that the ranks of a StatefulSet write outlives them; empty where it may."""
+    """Say why no file of a StatefulSet's ranks outlives them; empty if one may."""
     pod: dict[str, Any] = stateful_set["spec"].get("template", {}).get("spec", {})
     workers = [each for each in pod.get("containers") or [] if each.get("name") == "worker"]
     if not workers or workers[0].get("envFrom"):
-        # What a ConfigMap or a Secret sets is not known here.
+        # Variables from a ConfigMap or a Secret are unknown here.
         return ""
     values = {each["name"]: each.get("value") for each in workers[0].get("env") or []}
     if _OUTPUT not in values:

@@ -1,7 +1,7 @@
-"""A release that a command keeps while it runs: installed, kept alive by a lease, and removed.
+"""A release that a command installs, keeps alive by a lease while it runs, and removes.
 
-What the command forgets when it is killed, or its machine sleeps, the run's master ends: it stops a
-run whose lease nobody has renewed for a while (the chart's hvd_pods/rules/lease.py).
+If the command is killed, or its machine sleeps, the run's master ends the run: it stops a run whose
+lease was not renewed for a while (the chart's hvd_pods/rules/lease.py).
 """
 
 from __future__ import annotations
@@ -25,17 +25,17 @@ from hvdchart.run.state.release import Object, Release
 
 # Seconds without a renewal after which the cluster ends the run; session.leaseSeconds may differ.
 LEASE_SECONDS = 600
-# How often a lease is renewed in its time.
+# The number of renewals within the time of a lease.
 RENEWALS = 10
-# Seconds between two looks at the clock: a machine that was asleep renews soon.
+# Seconds between two checks of the clock: after sleep, a machine renews soon.
 _LOOK_EVERY = 5.0
 
 
 class Session:
-    """The release of one command, by an id of its own: another one of its name is left alone.
+    """The release of one command, identified by a session id: another release of its name is kept.
 
-    `report` gets what a person must know, also from another thread. `after_end` says what to do
-    when the cluster has ended the run, because its lease was not renewed.
+    `report` gets messages for the user, also from another thread. `after_end` says what to do when
+    the cluster has ended the run because its lease was not renewed.
     """
 
     def __init__(
@@ -52,7 +52,7 @@ class Session:
         self._report = report
         self._after_end = after_end
         self._id = secrets.token_hex(8)
-        # Helm may have created some of the release; and it has created all of it.
+        # Whether Helm may have created a part of the release, and whether it has created all of it.
         self.is_begun = False
         self._is_installed = False
         self._lease: _Lease | None = None
@@ -66,10 +66,10 @@ class Session:
     def upgrade(
         self, values: Object, *, create_namespace: bool = False, is_validated: bool = True
     ) -> None:
-        """Install the release, or change it. What is left of a refused installation is removed.
+        """Install the release, or upgrade it. The rest of a refused installation is removed.
 
-        Raises HelmError, and ClusterError where Helm cannot reach the cluster, or a release has the
-        name that is not this session's.
+        Raises HelmError. Raises ClusterError if Helm cannot reach the cluster, or a release of
+        another session has the name.
         """
         if not self.is_begun:
             self._require_free()
@@ -94,8 +94,8 @@ class Session:
             self._lease = _Lease(self._renew, seconds, self._report, self._after_end)
 
     def _require_free(self) -> None:
-        """Raise ClusterError where a release has the name: it would be replaced, and removed."""
-        # Refused requests end here: Helm would explain them less well.
+        """Raise ClusterError if a release has the name: it would be replaced, and removed."""
+        # Refused requests fail here: the error of Helm would be less clear.
         read_release(self._cluster, self._name)
         where = self._cluster.namespace
         if release_chart(self._name, where, self._helm):
@@ -106,7 +106,7 @@ class Session:
             )
 
     def _end_first(self, problem: HvdchartError) -> None:
-        """Remove what Helm has created of a release that was not there; the problem is reported."""
+        """Remove the objects of a failed first installation; the caller reports the problem."""
         self.is_begun = False
         # A release that another command is changing belongs to that command.
         if BUSY in str(problem):
@@ -114,21 +114,22 @@ class Session:
         where = self._cluster.namespace
         try:
             revision = last_revision(self._name, where, self._helm)
-            # An upgrade of a release that was there leaves that as it is.
+            # A failed upgrade leaves an existing release unchanged.
             if revision is None or revision.was_never_installed:
                 self.is_begun = True
                 self.remove()
         except (ClusterError, HelmError):
-            # The problem is the error to report; where Helm cannot even be asked, it says enough.
+            # The caller reports the problem. If Helm cannot be called at all, the problem is
+            # enough.
             if self.is_begun:
                 again = f"hvdchart undeploy {self._name} -n {where}"
                 self._report(f"to remove what Helm has created of the release: {again}")
             self.is_begun = False
 
     def remove(self) -> bool:
-        """Uninstall the release; whether it was there, and this session's.
+        """Uninstall the release; return whether it existed and belonged to this session.
 
-        Raises HelmError and ClusterError: then another call tries it again.
+        Raises HelmError and ClusterError; another call then tries again.
         """
         if self._lease:
             self._lease.close()
@@ -139,7 +140,7 @@ class Session:
         owner = release_session(self._name, where, self._helm)
         is_own = owner in (None, self._id)
         if is_own:
-            # Somebody else may have removed it.
+            # Another user may have removed it.
             with suppress(NoRunError):
                 remove(self._cluster, self._name, self._helm)
         else:
@@ -149,7 +150,7 @@ class Session:
         return is_own
 
     def _renew(self) -> str:
-        """Renew the lease of this session's Jobs; why the cluster has ended the last one, or "".
+        """Renew the lease of this session's Jobs; return why the cluster ended the last one, or "".
 
         Raises ClusterError.
         """
@@ -162,18 +163,18 @@ class Session:
 
 
 def lease_end(release: Release) -> str:
-    """Why the master has ended the run, if that was for a lease that nobody renewed; or ""."""
+    """Return why the master ended the run, if the lease was not renewed; otherwise return ""."""
     note = release.record.get(RecordKey.LEASE, "")
     return "" if note == LEASE_KEPT else note
 
 
 def _session_of(job: Object) -> str:
-    """The id of the session that a Job belongs to; empty without one."""
+    """Return the id of the session that a Job belongs to; empty without one."""
     return str((job["metadata"].get("annotations") or {}).get(SESSION, ""))
 
 
 class _Lease:
-    """Renews a lease in a thread, until it is closed."""
+    """Renews a lease in a thread until it is closed."""
 
     def __init__(
         self,
@@ -190,7 +191,7 @@ class _Lease:
         threading.Thread(target=self._follow, name="lease", daemon=True).start()
 
     def close(self) -> None:
-        """Renew no more."""
+        """Stop renewing."""
         self._closed.set()
 
     def _follow(self) -> None:
@@ -217,10 +218,10 @@ class _Lease:
 
 
 def _now() -> tuple[float, float]:
-    """This moment by two clocks: the first one stops while the machine sleeps."""
+    """Return the current time of two clocks: the first one stops while the machine sleeps."""
     return time.monotonic(), time.time()
 
 
 def _since(then: tuple[float, float]) -> float:
-    """Seconds since then by the clock that has counted more: the second one may be set back."""
+    """Return the seconds since then by the clock with more: the second one may be set back."""
     return max(now - before for now, before in zip(_now(), then, strict=True))

@@ -1,1 +1,1 @@
-"""Follows a run while it goes on: its end, its logs."""
+"""Follow a run until its end: its state and its logs."""

@@ -1,6 +1,6 @@
-"""Follows the newest run of a release: as it is now, and again each time that it has changed.
+"""Follow the newest run of a release: yield it now, and again after each change.
 
-Threads carry what the API server sends to one queue; who reads it decides.
+Threads put the API server's responses on one queue; the reader of the queue handles them.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from hvdchart.run.state.status import Status
 from hvdchart.run.state.view import RunView
 
 T = TypeVar("T")
-# A watch is opened again after this many seconds.
+# Open a watch again after this many seconds.
 WATCH_SECONDS = 300
-# Seconds from one reading of the objects to the next: 200 pods may start together.
+# Seconds between two readings of the objects: 200 pods may start together.
 SETTLE = 0.2
-# Seconds after which the objects are read without a change: the record has no watch of its own.
+# Seconds after which the objects are read without a change: the record is not watched.
 READ_EVERY = 5.0
-# For how many seconds an API server that does not answer is tried again, with a pause.
+# Seconds to retry while the API server does not answer, and the pause between two attempts.
 RETRY_SECONDS = 120.0
 PAUSE = 1.0
 
@@ -39,10 +39,10 @@ def watch_run(
     timeout: float | None = None,
     kinds: Sequence[str] = ("pods", "jobs"),
 ) -> Iterator[RunView]:
-    """The run now and after each change of an object of these kinds, for `timeout` seconds.
+    """Yield the run now and after each change of an object of these kinds, for `timeout` seconds.
 
-    Without a timeout, it has no end. Raises ClusterError when the API server refuses a request, or
-    does not answer for RETRY_SECONDS.
+    Without a timeout, there is no limit. Raises ClusterError when the API server refuses a request,
+    or does not answer for RETRY_SECONDS.
     """
     deadline = float("inf") if timeout is None else time.monotonic() + timeout
     with Follower[None]() as follower:
@@ -56,7 +56,7 @@ def watch_run(
                 return
             with suppress(queue.Empty):
                 follower.get(min(left, READ_EVERY))
-                # What has changed until then is read together.
+                # Read all changes until then together.
                 time.sleep(max(0.0, read_at + SETTLE - time.monotonic()))
                 while True:
                     follower.get(0)
@@ -68,7 +68,7 @@ def wait_for_end(
     timeout: float | None = None,
     seen: Callable[[RunView], None] = lambda run: None,
 ) -> Status:
-    """The status of a run that has ended, is stuck or does not exist; its last one at the time-out.
+    """Return the status of a run that ended, is stuck or is missing; at the timeout, the last one.
 
     `timeout` is in seconds; None: no limit. Calls `seen` with the run after each change.
     """
@@ -81,11 +81,11 @@ def wait_for_end(
 
 
 def follow_events(cluster: Cluster, name: str) -> Iterator[Object]:
-    """The release's events so far, oldest first, and each one as it comes until the run ends."""
+    """Yield the release's events so far, oldest first, and each new one until the run ends."""
     shown: set[tuple[str, str]] = set()
     for run in watch_run(cluster, name, kinds=("pods", "jobs", "events")):
         for event in run.release.events:
-            # The count of an event that happens again grows, and so does its time.
+            # When an event repeats, its count and its time change.
             key = (str(event["metadata"].get("name")), event_time(event))
             if key not in shown:
                 shown.add(key)
@@ -95,7 +95,7 @@ def follow_events(cluster: Cluster, name: str) -> Iterator[Object]:
 
 
 def wait_until_served(cluster: Cluster, name: str, report: Callable[[str], None]) -> None:
-    """Return when the release's TensorBoard answers; reports why it does not so far."""
+    """Return when the release's TensorBoard answers; report why it does not yet."""
     last = ""
     for run in watch_run(cluster, name):
         pods = [pod for pod in run.pods if component_of(pod) == "tensorboard"]
@@ -114,7 +114,7 @@ def wait_until_served(cluster: Cluster, name: str, report: Callable[[str], None]
 
 
 class Follower(Generic[T]):
-    """Threads that put what they find on one queue, until the end of its `with` block."""
+    """Threads that put their results on one queue, until the end of its `with` block."""
 
     def __init__(self) -> None:
         self.closed = threading.Event()
@@ -127,18 +127,18 @@ class Follower(Generic[T]):
         self.closed.set()
 
     def put(self, item: T) -> None:
-        """Put an item on the queue, and wait while it is full."""
+        """Put an item on the queue; wait while it is full."""
         self._items.put(item)
 
     def get(self, seconds: float | None = None) -> T:
-        """The next item. Raises queue.Empty after `seconds`, and a thread's ClusterError."""
+        """Return the next item. Raises queue.Empty after `seconds`, and a thread's ClusterError."""
         item = self._items.get(timeout=seconds)
         if isinstance(item, ClusterError):
             raise item
         return item
 
     def start(self, work: Callable[[], None]) -> None:
-        """Do something in a thread of its own, whose ClusterError `get` raises."""
+        """Run a function in its own thread; `get` raises its ClusterError."""
 
         def run() -> None:
             try:
@@ -152,7 +152,7 @@ class Follower(Generic[T]):
 def _watch(cluster: Cluster, kind: str, name: str, follower: Follower[None]) -> None:
     """Put an item for each object of a release and for each change.
 
-    Nothing is lost between two watches: each begins with the objects that exist.
+    No change is lost between two watches: each starts with the existing objects.
     """
 
     def watch() -> None:
@@ -167,7 +167,7 @@ def _watch(cluster: Cluster, kind: str, name: str, follower: Follower[None]) -> 
                 if follower.closed.is_set():
                     return
         except ClusterError:
-            # Whether the API server is away shows when the next watch begins.
+            # If the API server is unavailable, the next watch fails at its start.
             if not is_answered:
                 raise
 
@@ -177,10 +177,10 @@ def _watch(cluster: Cluster, kind: str, name: str, follower: Follower[None]) -> 
 
 
 def call_with_retries(call: Callable[[], T]) -> T:
-    """Call, and again while the API server does not answer; a refusal is final.
+    """Call a function, and retry while the API server does not answer; a refusal is final.
 
-    The time counts from the first failure: a watch may have lasted for minutes until then. Raises
-    the last ClusterError.
+    The time counts from the first failure: a watch may have run for minutes until then. Raises the
+    last ClusterError.
     """
     give_up_at = None
     while True:

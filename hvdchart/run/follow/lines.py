@@ -1,8 +1,8 @@
-"""What of the pods' lines a person reads: which rank or pod they are of, without noise. Pure.
+"""Make the pods' lines readable: add the rank or pod of each, and leave out noise. Pure.
 
-Launchers put boxes around each error, whose cause the master says in one line, TensorFlow tells in
-each rank how it computes, and an agent logs each connection. Such lines are left out; `--raw`
-shows them.
+Noise is of three kinds. Launchers print boxes around each error; the master prints its cause in one
+line. TensorFlow prints in each rank how it computes. An agent logs each connection. Such lines are
+left out; `--raw` shows them.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from hvdchart.run.state.newest import NewestRun
 from hvdchart.run.state.ranks import split_line
 from hvdchart.text import plain_line
 
-# A line of dashes begins a box, if one of these lines follows; the next such line ends it.
+# A line of dashes begins a box if one of these lines follows; the next such line ends it.
 _EDGE = re.compile(r"-{60,}$")
 _BOX = re.compile(
     rf"{REPORT}|An MPI communication peer process has unexpectedly disconnected"
     r"|A system call failed during shared memory"
 )
 _HYDRA = re.compile(rf"=   (?:{HYDRA_REPORT}|RANK \d+ PID|KILLED BY|EXIT CODE|CLEANING UP|YOU CAN)")
-# No box of a launcher has more lines.
+# The maximum number of lines in a launcher's box.
 _MOST_LINES = 20
 _NOTES = re.compile(
     rf"{TENSORFLOW_NOTES}|To enable the following instructions: "
@@ -33,22 +33,24 @@ _NOTES = re.compile(
     r"|Failed call to cudaGetRuntimeVersion"
 )
 _LEFT_OUT = "lines of the launcher, the agents and TensorFlow are left out: --raw shows them"
-# What an agent logs about each connection, for who looks after the cluster (worker/agent.py).
+# The agent's log lines about each connection, for the administrator of the cluster
+# (worker/agent.py).
 _CONNECTION = re.compile(r"\[hvd \S+\] agent connection from \S+: fence number ")
 T = TypeVar("T")
 
 
 class WithoutNoise(Generic[T]):
-    """Leaves out the noise in the lines of one rank, one pod or one launcher."""
+    """Filters the noise out of the lines of one rank, one pod or one launcher."""
 
     def __init__(self) -> None:
-        # A line of dashes that may begin a box, and how many lines more the present box may have.
+        # A line of dashes that may begin a box, and the maximum number of remaining lines in the
+        # current box.
         self._held: list[T] = []
         self._left = 0
         self.has_left_out = False
 
     def take(self, text: str, item: T) -> list[T]:
-        """What is to be shown now that the next line is `text`, which `item` stands for."""
+        """Return the items to show after the next line, `text`, whose item is `item`."""
         is_edge = bool(_EDGE.match(text))
         if self._left:
             self._left = 0 if is_edge else self._left - 1
@@ -68,7 +70,7 @@ class WithoutNoise(Generic[T]):
         return shown
 
     def end(self) -> list[T]:
-        """What is still to be shown when no line follows."""
+        """Return the items to show after the last line."""
         shown = self._held
         self._held = []
         return shown
@@ -79,10 +81,10 @@ def readable_lines(
     run: NewestRun,
     report: Callable[[str], object] = lambda text: None,
 ) -> Iterator[LogLine]:
-    """The lines without noise, each with its rank where that is known, or its pod's short name.
+    """Yield the lines without noise, each with its rank if known, or its pod's short name.
 
-    Those of the master have no name. What the chart's own programs say has the words of the run's
-    user, and `report` gets a remark when the first line is left out.
+    The master's lines have no name. Lines of the chart's own programs are reworded for the run's
+    user. `report` gets a remark when the first line is left out.
     """
     # By pod and rank.
     filters: dict[tuple[str, int | None], WithoutNoise[LogLine]] = {}
@@ -101,9 +103,9 @@ def readable_lines(
 
 
 def plain_lines(lines: Iterable[str], run: NewestRun, rank: int | None = None) -> list[str]:
-    """The lines of a master's log as plain text, without noise: `[1] loss 0.5` of rank 1.
+    """Yield the lines of a master's log as plain text, without noise: `[1] loss 0.5` of rank 1.
 
-    Those of a `rank` alone, if it has any.
+    With `rank`, only the lines of this rank, if it has any.
     """
     master = f"{run.release.name}-master"
     readable = list(readable_lines((LogLine(master, line) for line in lines), run))
@@ -112,6 +114,6 @@ def plain_lines(lines: Iterable[str], run: NewestRun, rank: int | None = None) -
 
 
 def _short(pod: str, release: str) -> str:
-    """worker-0 of train-worker-0; empty for a master."""
+    """Return worker-0 for train-worker-0; return an empty text for a master."""
     name = pod.removeprefix(f"{release}-")
     return "" if re.match("master(-|$)", name) else name

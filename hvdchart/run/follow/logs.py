@@ -1,4 +1,4 @@
-"""Follows the logs of all pods of a release, line by line, until its run is over."""
+"""Follow the logs of all pods of a release, line by line, until its run is over."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from hvdchart.run.state.pod_problems import may_pass
 from hvdchart.run.state.release import Object, Release, component_of, event_time
 from hvdchart.run.state.view import RunView
 
-# Seconds without a line after which the log of a run that is over is complete.
+# Seconds without a line after which the log of a finished run is complete.
 _LAST_LINES_WITHIN = 1.0
 _NOT_FOUND = 404
-# The last lines of a master's log in which the stack of a stalled rank is looked for.
+# The number of last lines of a master's log to search for the stack of a stalled rank.
 LAST = 500
-# Characters of a warning.
+# The maximum number of characters of a warning.
 _LONGEST = 1200
 # The reason of a failed probe. A worker's startup probe fails until its agent is up.
 EXPECTED = "Unhealthy"
@@ -59,10 +59,10 @@ def read_logged_lines(
     since: int | None = None,
     component: str = "",
 ) -> Iterator[LogLine]:
-    """The lines logged so far, or in the last `since` seconds, pod by pod.
+    """Yield the lines logged so far, or in the last `since` seconds, pod by pod.
 
-    `tail` is the number of last lines of each pod, and `component` restricts the pods, as in
-    `follow`. Raises ClusterError when the API server refuses a request.
+    `tail` is the number of last lines of each pod. `component` selects the pods, as in `follow`.
+    Raises ClusterError when the API server refuses a request.
     """
     for pod in read_release(cluster, release).pods:
         if has_log(pod) and component in ("", component_of(pod)):
@@ -72,7 +72,7 @@ def read_logged_lines(
 
 
 def last_lines(cluster: Cluster, run: RunView) -> list[str]:
-    """The last lines of the newest master's log; none where they cannot be read."""
+    """Return the last lines of the newest master's log; none if they cannot be read."""
     newest = max(filter(has_log, run.masters), key=created_at, default=None)
     if newest is None:
         return []
@@ -82,7 +82,7 @@ def last_lines(cluster: Cluster, run: RunView) -> list[str]:
 
 
 def created_at(item: Object) -> str:
-    """When an object was created, in RFC 3339; empty if it does not say it."""
+    """Return the creation time of an object, in RFC 3339; empty if it has none."""
     return str(item["metadata"].get("creationTimestamp", ""))
 
 
@@ -96,10 +96,10 @@ def follow(
     warnings: bool = False,
     seen: Callable[[RunView], None] = lambda run: None,
 ) -> Iterator[LogLine]:
-    """The lines of all pods of the release, or of its `component`, until the newest run is over.
+    """Yield the lines of all pods of the release, or of a `component`, until its last run is over.
 
     Pods that are created later are included. `tail` and `since` (seconds) leave out older lines.
-    With `warnings`, the cluster's Warning events about the release's objects are lines too: they
+    With `warnings`, the cluster's Warning events about the release's objects become lines: they
     show why a pod does not start. Calls `seen` with the run after each change. Raises
     ClusterError when the API server refuses a request.
     """
@@ -108,7 +108,7 @@ def follow(
         follower.start(following.watch)
         while not following.is_complete:
             try:
-                # The master of a session stays after the run; its last lines have come by then.
+                # The master of a session stays after the run; by then, its last lines have arrived.
                 item = follower.get(_LAST_LINES_WITHIN if following.is_over else None)
             except queue.Empty:
                 if following.keeps_master:
@@ -125,7 +125,7 @@ def follow(
 
 @dataclass
 class _Following:
-    """What is followed of a release, and what was seen of it. Its threads put all they read."""
+    """The settings and state of following a release. Its threads put all that they read."""
 
     cluster: Cluster
     release: str
@@ -134,11 +134,11 @@ class _Following:
     component: str
     warnings: bool
     follower: Follower[LogLine | _Ended | RunView]
-    # The UIDs of the pods whose log is read, and the masters' among them whose log goes on.
+    # The UIDs of the pods whose log is read, and the names of the masters whose log continues.
     known: set[str] = field(default_factory=set)
     masters: set[str] = field(default_factory=set)
     shown: set[LogLine] = field(default_factory=set)
-    # The first Job that was seen.
+    # The first Job seen.
     first: Object | None = None
     is_over: bool = False
     # Whether the master stays after the end of the run.
@@ -146,7 +146,7 @@ class _Following:
 
     @property
     def is_complete(self) -> bool:
-        """Whether no line is left to come."""
+        """Whether all lines have arrived."""
         return self.is_over and not self.masters
 
     def watch(self) -> None:
@@ -158,7 +158,7 @@ class _Following:
                 return
 
     def take(self, run: RunView) -> Iterator[LogLine]:
-        """Follow the pods that are new in a view; the warnings that are."""
+        """Follow the pods that are new in a view; yield its new warnings."""
         for pod in run.release.pods:
             uid = pod["metadata"]["uid"]
             is_wanted = self.component in ("", component_of(pod))
@@ -176,7 +176,7 @@ class _Following:
             self.shown.update(new)
             yield from dict.fromkeys(new)
         self.keeps_master = run.release.record.get(RecordKey.LEASE) == LEASE_KEPT
-        # `undeploy` and the Job's time to live delete it.
+        # `undeploy` and the Job's time to live delete the Job.
         is_gone = bool(self.first and run.status.state == "not found")
         self.is_over = self.is_over or run.status.over or run.status.is_stuck or is_gone
 
@@ -193,7 +193,7 @@ class _Following:
 
 
 def _warnings(release: Release, since: str) -> Iterator[LogLine]:
-    """The lines of the warnings about the release since a time in RFC 3339."""
+    """Yield the lines of the warnings about the release since a time in RFC 3339."""
     for event in release.events:
         is_wanted = event.get("type") == "Warning" and event.get("reason") != EXPECTED
         if is_wanted and not may_pass(event) and event_time(event) >= since:

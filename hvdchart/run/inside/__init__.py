@@ -1,1 +1,1 @@
-"""Looks into the pods of a run."""
+"""Look into the pods of a run."""

@@ -14,10 +14,10 @@ _PROGRAM = ("python3", "-I", "-S", "/horovod/bin/hvd_pods/worker/stacks.py")
 
 
 def read_stacks(run: RunView, target: str | None, kubectl: Kubectl) -> Iterator[str]:
-    """The stacks of one rank, of a worker's or of all: a text for each pod.
+    """Return the stacks of one rank, of a worker's ranks or of all: a text for each pod.
 
-    `target` names a rank or a pod; None: all workers. A pod that does not answer is named at the
-    end. Raises ClusterError when none does, or `target` is no rank and no worker.
+    `target` names a rank or a pod; None: all workers. Pods that do not answer are listed at the
+    end. Raises ClusterError when no pod answers, or `target` is no rank and no worker.
     """
     if target is not None:
         pods = [running_pod(run, target)]

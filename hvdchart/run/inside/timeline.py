@@ -1,8 +1,8 @@
-"""Horovod's timeline -> how long ranks waited for one another, and for which. Pure.
+"""Compute from Horovod's timeline how long ranks waited for one another, and for which. Pure.
 
 The format is Chrome's trace events. For each tensor, a process of the trace has a span
-NEGOTIATE_..., which begins when the first rank has the tensor and ends when all have it, and in it
-an event named after each rank, at the time when that had it.
+NEGOTIATE_.... The span begins when the first rank has the tensor, and ends when all have it. Within
+the span, an event named after each rank marks the time when this rank had it.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from hvd_pods.common.hostile import MOST_COUNTED, parse_count
 from hvdchart.errors import FileError
 
 _NEGOTIATE = "NEGOTIATE_"
-# The largest waits that a report names.
+# The number of largest waits in a report.
 _MOST = 5
-# Characters of a tensor's name.
+# The maximum number of characters of a tensor's name.
 _LONGEST_NAME = 60
 
 
@@ -27,8 +27,8 @@ _LONGEST_NAME = 60
 class Wait:
     """The time from the first to the last rank at one tensor.
 
-    `at` is when the first rank had the tensor, in seconds since the start; `seconds` is how long
-    it took until the last one, which is `rank`, had it.
+    `at` is when the first rank had the tensor, in seconds since the start. `seconds` is the time
+    until the last one, `rank`, had it.
     """
 
     tensor: str
@@ -39,7 +39,7 @@ class Wait:
 
 
 def read_waits(text: str) -> list[Wait]:
-    """The waits of a timeline, in order. Raises FileError for any other file."""
+    """Return the waits of a timeline, in order. Raises FileError for any other file."""
     try:
         return list(_waits(read_events(text)))
     except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
@@ -47,7 +47,7 @@ def read_waits(text: str) -> list[Wait]:
 
 
 def waits_report(waits: list[Wait]) -> list[str]:
-    """How long ranks waited in total, for which ranks, and for which operations most."""
+    """Say how long ranks waited in total, for which ranks, and for which operations most."""
     total = sum(wait.seconds for wait in waits)
     lines = [f"{len(waits)} operations; ranks waited {total:.2f} s for the last rank of each"]
     of_rank: dict[int, list[float]] = {}
@@ -70,7 +70,7 @@ def waits_report(waits: list[Wait]) -> list[str]:
 
 
 def short_name(tensor: str) -> str:
-    """The name of a tensor, or of a long one the parts that tell its layer apart.
+    """Return the name of a tensor; of a long name, the parts that distinguish its layer.
 
     Frameworks join the names of all layers above: only the first and the last ones are shown.
     """
@@ -87,11 +87,11 @@ def short_name(tensor: str) -> str:
 
 
 def read_events(text: str) -> list[dict[str, Any]]:
-    """The events of a file that may be incomplete: an active run has not closed it.
+    """Return the events of a file that may be incomplete: an active run has not closed it.
 
     Raises FileError for a file that is no list of trace events.
     """
-    # The last line may be half written.
+    # The last line may be incomplete.
     for part in (text, text.strip().rpartition("\n")[0]):
         for end in ("", "]", "}]"):
             try:
@@ -105,7 +105,7 @@ def read_events(text: str) -> list[dict[str, Any]]:
 
 def _waits(events: list[dict[str, Any]]) -> Iterator[Wait]:
     names: dict[Any, str] = {}
-    # By process of the trace: the operation that is negotiated, and when which rank was ready.
+    # By process of the trace: the operation in negotiation, and when each rank was ready.
     open_spans: dict[Any, tuple[str, list[tuple[float, int]]]] = {}
     for event in events:
         tensor = event.get("pid")

@@ -1,4 +1,4 @@
-"""What the pods of a run use: CPU, memory, GPUs, and the step and speed of each rank."""
+"""The resource use of a run's pods: CPU, memory, GPUs, and the step and speed of each rank."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ echo "memory $(cat /sys/fs/cgroup/memory.current 2>/dev/null ||
 _RANKS_PROBE = f"""
 cd {paths.METRICS} 2>/dev/null && grep -H '^hvdchart_' [0-9]* 2>/dev/null
 """
-# The metrics of the worker's GPUs, where a process reads them.
+# The metrics of the worker's GPUs, if a process reads them.
 _GPU_PROBE = f"""
 [ -S {paths.GPUS_SOCKET} ] && python3 -I -S {paths.GPUS_PROGRAM} 2>/dev/null
 """
@@ -37,10 +37,10 @@ _RANK_LINE = re.compile(r"(\d+):hvdchart_(step|samples_per_second) ([-+0-9.eE]+)
 
 @dataclass
 class Usage:
-    """What a pod uses: CPUs over a second, and bytes of memory; None where unknown.
+    """The resource use of a pod: CPUs over a second, and bytes of memory; None where unknown.
 
-    `ranks` has, for each rank that reports them, `step` and `samples_per_second`. `gpus` has, by
-    its labels, what is known of each GPU: `utilization_ratio`, `memory_used_bytes` and
+    `ranks` has `step` and `samples_per_second` for each rank that reports them. `gpus` has the
+    known figures of each GPU, by its labels: `utilization_ratio`, `memory_used_bytes` and
     `memory_bytes`.
     """
 
@@ -52,13 +52,13 @@ class Usage:
 
     @property
     def gpu_shares(self) -> tuple[float, float] | None:
-        """The lowest and the highest utilization of its GPUs, from 0 to 1; None where unknown."""
+        """Return the lowest and the highest GPU utilization, from 0 to 1; None if unknown."""
         shares = [gpu[_SHARE] for gpu in self.gpus.values() if _SHARE in gpu]
         return (min(shares), max(shares)) if shares else None
 
     @property
     def gpu_memory(self) -> tuple[float, float] | None:
-        """The bytes of its fullest GPU: used, and in all; None where unknown."""
+        """Return the bytes of the fullest GPU: used, and in all; None if unknown."""
         memories = [
             (gpu["memory_used_bytes"], gpu["memory_bytes"])
             for gpu in self.gpus.values()
@@ -68,9 +68,9 @@ class Usage:
 
 
 def read_usage(run: RunView, kubectl: Kubectl) -> list[Usage]:
-    """What each pod that runs says of itself and of its GPUs.
+    """Return the resource use of each running pod and of its GPUs, as the pod reports it.
 
-    Raises ClusterError when none runs, and when none of them answers.
+    Raises ClusterError when no pod runs, and when none of them answers.
     """
     pods = [pod for pod in run.pods if pod["status"].get("phase") == "Running"]
     if not pods:
@@ -81,7 +81,7 @@ def read_usage(run: RunView, kubectl: Kubectl) -> list[Usage]:
 
 
 def parse_probe(pod: str, text: str) -> Usage:
-    """What a pod said of itself; what is not understood is left out."""
+    """Parse a pod's report; leave out parts that are not understood."""
     usage = Usage(pod)
     readings = []
     for line in text.splitlines():
@@ -108,10 +108,10 @@ def parse_probe(pod: str, text: str) -> Usage:
 
 
 def usage_table(usages: Sequence[Usage]) -> list[str]:
-    """A line for each pod, and one for each of its ranks that reports its step.
+    """Return a line for each pod, and one for each of its ranks that reports its step.
 
-    Where any pod knows of a GPU, there are columns with the lowest and the highest utilization of
-    its GPUs, and the memory of the fullest one: used and in all.
+    If any pod reports a GPU, columns show the lowest and the highest utilization of a pod's GPUs,
+    and the memory of the fullest one: used and in all.
     """
     has_gpus = any(usage.gpus for usage in usages)
     of_gpus = ("GPU", "GPU MEMORY") if has_gpus else ()

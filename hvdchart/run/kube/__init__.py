@@ -1,1 +1,1 @@
-"""Reaches the cluster: its API, and kubectl for what the API has no plain request for."""
+"""Reach the cluster: through its API, and through kubectl where the API has no plain request."""

@@ -1,6 +1,6 @@
 """Requests to the API server of a cluster; the only module that sends them.
 
-Objects are plain dicts in the API's own form, and those of any version of Kubernetes are read.
+Objects are plain dicts in the API's own form. Objects of any version of Kubernetes can be read.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ from hvdchart.run.kube.proxy import proxy_manager, without_password
 from hvdchart.run.state.release import Object
 
 T = TypeVar("T")
-# How long to wait for a list or an object: a busy API server needs seconds, and a person waits.
+# Seconds to wait for a list or an object: a busy API server needs seconds, and a user waits.
 TIMEOUT_SECONDS = 30
-# Bytes of a line that are kept. An object in the API server's answer has less: etcd takes 1.5 MiB.
+# Bytes of a line that are kept. An object in a response is smaller: etcd's limit is 1.5 MiB.
 LONGEST_LINE = 16 << 20
-# What urllib3 puts before the reason for which there is no connection.
+# The text that urllib3 puts before the reason of a failed connection.
 _OF_LIBRARY = re.compile(r"^\w*Connection\(.*?\): (Failed to establish a new connection: )?")
-# Characters of the API server's reason to refuse a request.
+# The maximum number of characters of the API server's reason to refuse a request.
 _LONGEST = 2000
 
 
@@ -44,7 +44,7 @@ class RefusedError(ClusterError):
 
 
 def unless_refused(call: Callable[[], T], default: T, statuses: Collection[int] = (403, 404)) -> T:
-    """What a call returns, or the default when the API server refuses it with such a status.
+    """Return the result of a call, or the default if the API server refuses it with such a status.
 
     Raises RefusedError for another status, and ClusterError when the API server does not answer.
     """
@@ -70,9 +70,9 @@ class Api:
 
     @staticmethod
     def connect(context: str | None = None) -> Api:
-        """Connect as a kubeconfig's context says; without one, to the cluster that this runs in.
+        """Connect with a kubeconfig's context; without one, to the cluster that this runs in.
 
-        Raises ClusterError when there is no such context, or its credentials cannot be had.
+        Raises ClusterError when there is no such context, or its credentials cannot be read.
         """
         return Api(find_connection(context))
 
@@ -91,7 +91,7 @@ class Api:
         return self._ask(what, "GET", path, query)
 
     def list(self, what: str, path: str, labels: str = "") -> list[Object]:
-        """Read the objects of a list that match a label selector; all of them when it is empty."""
+        """Return the objects of a list that match a label selector; all of them if it is empty."""
         answer = self.get(what, path, {"labelSelector": labels})
         with _wrap_errors(what):
             return [_object(item) for item in answer["items"] or ()]
@@ -109,12 +109,12 @@ class Api:
     def watch(
         self, what: str, path: str, seconds: int, query: dict[str, str]
     ) -> Iterator[tuple[str, Object]]:
-        """Yield the present objects, then their changes, until the API server ends after `seconds`.
+        """Yield the existing objects, then changes, until the API server ends after `seconds`.
 
-        Each comes with the type of its change: ADDED, MODIFIED or DELETED.
+        Each object comes with the type of its change: ADDED, MODIFIED or DELETED.
         """
         query = {**query, "watch": "true", "timeoutSeconds": str(seconds)}
-        # A connection that broke without a word would be waited for forever.
+        # Without a timeout, a connection that broke silently would block forever.
         for line in self.lines(what, path, query, seconds + TIMEOUT_SECONDS):
             with _wrap_errors(what):
                 event = json.loads(line)
@@ -128,9 +128,10 @@ class Api:
     def lines(
         self, what: str, path: str, query: dict[str, str], read_seconds: int | None = None
     ) -> Iterator[str]:
-        """Yield the lines of an answer as they come, without their ends.
+        """Yield the lines of a response as they come, without line ends.
 
-        Each may take `read_seconds`; None: any time. A line of more than 16 MiB comes in parts.
+        `read_seconds` limits the time of each line; None: no limit. A line of more than 16 MiB
+        comes in parts.
         """
         response = self._send(what, "GET", path, query, read_seconds=read_seconds)
         with _wrap_errors(what):
@@ -141,7 +142,7 @@ class Api:
                 response.close()
 
     def _ask(self, what: str, *request: Any, **more: Any) -> Object:
-        """The object in the answer to a request; the arguments are those of `_send`."""
+        """Return the object in the response to a request; the arguments are those of `_send`."""
         response = self._send(what, *request, **more)
         with _wrap_errors(what):
             return _object(json.loads(response.read()))
@@ -156,10 +157,11 @@ class Api:
         form: str = "application/json",
         read_seconds: int | None = TIMEOUT_SECONDS,
     ) -> urllib3.BaseHTTPResponse:
-        """The answer to a request, whose content is not read yet.
+        """Return the response to a request; its content is not read yet.
 
-        Names of `query` without a value are left out; `form` is the type of the body. Raises
-        RefusedError for a redirect and any status but 2xx, and ClusterError without an answer.
+        Names of `query` without a value are left out; `form` is the content type of the body.
+        Raises RefusedError for a redirect and any status but 2xx, and ClusterError without a
+        response.
         """
         asked = urlencode({name: value for name, value in (query or {}).items() if value})
         url = f"{self._connection.server}/{path}"
@@ -193,7 +195,8 @@ class Api:
                     response = ask()
             location = response.get_redirect_location()
             if location:
-                # Another server would get the credentials, and pass for the cluster's.
+                # After a redirect, another server would get the credentials, and could imitate the
+                # cluster's.
                 server = one_line(without_password(location).partition("?")[0])
                 raise RefusedError(
                     f"cannot {what}: the API server redirects to {server} (HTTP "
@@ -212,9 +215,9 @@ class Api:
 
 
 def _split(chunks: Iterable[bytes]) -> Iterator[bytes]:
-    """The lines of a stream of bytes, without their ends; one that is too long in parts.
+    """Yield the lines of a stream of bytes, without line ends; split a line that is too long.
 
-    Each byte is looked at once, however long a line is.
+    Each byte is scanned once, even in a long line.
     """
     parts: list[bytes] = []
     size = 0
@@ -233,7 +236,7 @@ def _split(chunks: Iterable[bytes]) -> Iterator[bytes]:
 
 
 def _tls(connection: ApiConnection, credentials: Credentials) -> ssl.SSLContext:
-    """How to connect by TLS. Raises ClusterError for certificates that cannot be used."""
+    """Return the TLS settings. Raises ClusterError for certificates that cannot be used."""
     try:
         context = ssl.create_default_context(cadata=connection.authorities or None)
         # Newer versions of Python refuse authorities that kubectl and older versions accept.
@@ -246,7 +249,7 @@ def _tls(connection: ApiConnection, credentials: Credentials) -> ssl.SSLContext:
             with NamedTemporaryFile() as file:
                 file.write(credentials.certificate + b"\n" + credentials.key)
                 file.flush()
-                # Without a password, OpenSSL would ask for that of an encrypted key.
+                # Without a password, OpenSSL would prompt for that of an encrypted key.
                 context.load_cert_chain(file.name, password="")
     except (ssl.SSLError, ValueError) as error:
         server = without_password(connection.server)
@@ -257,7 +260,7 @@ def _tls(connection: ApiConnection, credentials: Credentials) -> ssl.SSLContext:
 
 
 def _object(answer: Any) -> Object:
-    """The answer, if it is an object of JSON; raises TypeError for anything else."""
+    """Return the response if it is a JSON object; raise TypeError for anything else."""
     if not isinstance(answer, dict):
         raise TypeError(str(answer)[:80])
     return answer
@@ -265,11 +268,11 @@ def _object(answer: Any) -> Object:
 
 @contextmanager
 def _wrap_errors(what: str, server: str = "") -> Iterator[None]:
-    """Raise ClusterError for what goes wrong on the way to an answer, and in its content."""
+    """Raise ClusterError for a failed connection, and for an invalid response."""
     try:
         yield
     except (HTTPError, OSError) as error:
-        # The reason is what remains of several attempts.
+        # Use the reason that remains after several attempts.
         reason = _OF_LIBRARY.sub("", str(getattr(error, "reason", None) or error))
         text = f"cannot {what}: the API server{server and ' '}{server} does not answer: {reason}"
         raise ClusterError(f"{text}; check the kubeconfig's context and the network") from error
@@ -279,7 +282,7 @@ def _wrap_errors(what: str, server: str = "") -> Iterator[None]:
 
 
 def _reason(status: int, message: Any) -> str:
-    """Why the API server refuses a request, and what to do where that is known."""
+    """Say why the API server refuses a request, and what to do if that is known."""
     message = one_line(str(message), _LONGEST)
     if status == 401:
         return (

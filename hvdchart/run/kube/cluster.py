@@ -1,6 +1,6 @@
-"""Reads the objects of a cluster as plain dicts in the API's own form.
+"""Read the objects of a cluster as plain dicts in the API's own form.
 
-Every refusal, time-out and missing object raises a ClusterError that names the request.
+Every refusal, timeout and missing object raises a ClusterError that names the request.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from hvdchart.run.state.release import (
     selector,
 )
 
-# The part of the API that has each kind of object that the chart creates. Where two parts have a
-# kind of one name, each has its part behind a dot.
+# The API group of each kind of object that the chart creates. If two groups have a kind of the same
+# name, the group follows the name after a dot.
 _GROUPS = {
     "jobs": "apis/batch/v1",
     "statefulsets": "apis/apps/v1",
@@ -36,7 +36,7 @@ _GROUPS = {
     "podmonitors": "apis/monitoring.coreos.com/v1",
     "prometheusrules": "apis/monitoring.coreos.com/v1",
 }
-# Of a kind whose version depends on the age of the cluster: its versions, the newest first.
+# The versions of a kind whose version depends on the age of the cluster, the newest first.
 _VERSIONS = {"podgroups.scheduling.k8s.io": ("v1beta1", "v1alpha3", "v1alpha2")}
 CHARTS_KINDS = (*_GROUPS, *_VERSIONS)
 _CLUSTER_WIDE = {
@@ -55,15 +55,15 @@ class Cluster:
 
     @staticmethod
     def connect(context: str | None = None, namespace: str | None = None) -> Cluster:
-        """Connect as a kubeconfig's context says; without one, to the cluster that this runs in.
+        """Connect with a kubeconfig's context; without one, to the cluster that this runs in.
 
-        Without a namespace, it is that of the context. Raises ClusterError when there is no such
-        context, or its credentials cannot be had.
+        Without a namespace, use that of the context. Raises ClusterError when there is no such
+        context, or its credentials cannot be read.
         """
         return Cluster(Api.connect(context), namespace)
 
     def in_namespace(self, namespace: str) -> Cluster:
-        """Another namespace of the same cluster."""
+        """Return another namespace of the same cluster."""
         return Cluster(self._api, namespace)
 
     def nodes(self, labels: str = "") -> list[Object]:
@@ -71,7 +71,7 @@ class Cluster:
         return self._api.list("list nodes", "api/v1/nodes", labels)
 
     def has_image(self, reference: str) -> bool:
-        """Whether all nodes have an image; False where one may not read nodes."""
+        """Whether all nodes have an image; False if the user may not read nodes."""
         nodes: list[Object] = unless_refused(self.nodes, [])
         return bool(nodes) and not any(lacks_image(node, reference) for node in nodes)
 
@@ -80,11 +80,11 @@ class Cluster:
         return self._api.list("list pods in all namespaces", "api/v1/pods")
 
     def seen_pods(self) -> list[Object]:
-        """The pods of all namespaces; none without the right to list them."""
+        """Return the pods of all namespaces; none without the right to list them."""
         return unless_refused(self.all_pods, [])
 
     def node_topologies(self) -> list[Object]:
-        """The NodeResourceTopology objects; none where nothing publishes them, or access."""
+        """Return NodeResourceTopology objects; none if not published, or without access."""
         path = "apis/topology.node.k8s.io/v1alpha2/noderesourcetopologies"
         return unless_refused(lambda: self._api.list("list node resource topologies", path), [])
 
@@ -100,10 +100,10 @@ class Cluster:
     def watch(
         self, kind: str, seconds: int, release: str = "", field: str = ""
     ) -> Iterator[tuple[str, Object]]:
-        """The present objects of a kind, then their changes, for `seconds`.
+        """Yield the existing objects of a kind, then their changes, for `seconds`.
 
-        Only those of a release, or that a field selector names. Yields the type of the change
-        (ADDED, MODIFIED or DELETED) and the object.
+        Only objects of a release, or objects that match a field selector. Yields the type of the
+        change (ADDED, MODIFIED or DELETED) and the object.
         """
         what = f"watch {kind} in namespace {self.namespace}"
         labels = selector(release) if release else ""
@@ -119,7 +119,7 @@ class Cluster:
         tail: int | None = None,
         since: int | None = None,
     ) -> Iterator[str]:
-        """The lines of a container's log; with `follow`, as they come until the container ends.
+        """Yield the lines of a container's log; with `follow`, new ones until the container ends.
 
         `tail` is the number of last lines, `since` the age of the oldest one in seconds.
         """
@@ -134,14 +134,14 @@ class Cluster:
         return self._api.lines(what, f"{self._path('pods', pod)}/log", query)
 
     def annotate_job(self, job: Object, annotations: dict[str, str]) -> None:
-        """Set annotations of this very Job, and not of another one of its name."""
+        """Set annotations of this Job; do not change another Job of the same name."""
         metadata = job["metadata"]
         what = f"annotate job {metadata['name']} in namespace {self.namespace}"
         changed = {"uid": metadata.get("uid"), "annotations": annotations}
         self._api.merge_patch(what, self._path("jobs", metadata["name"]), {"metadata": changed})
 
     def delete(self, kind: str, name: str) -> None:
-        """Delete an object, and the pods of a Job with it."""
+        """Delete an object; also delete the pods of a Job."""
         what = f"delete {kind} {name} in namespace {self.namespace}"
         self._api.delete(what, self._path(kind, name), {"propagationPolicy": "Background"})
 
@@ -153,10 +153,10 @@ class Cluster:
 
     @contextmanager
     def present(self, kind: str, item: Object) -> Iterator[Object]:
-        """Create an object, whose name is its own, and delete it when the block ends, however.
+        """Create an object with a unique name, and delete it when the block ends in any way.
 
-        Yields what was created. A ClusterError of the creation or the block comes before one of the
-        deletion, which often has the same cause.
+        Yields the created object. A ClusterError of the creation or the block takes precedence over
+        one of the deletion, which often has the same cause.
         """
         where = f"in namespace {self.namespace}"
         name = item["metadata"]["name"]
@@ -167,7 +167,8 @@ class Cluster:
             problem = error
             raise
         finally:
-            # Also where the answer to the creation was lost, or a signal came before it.
+            # Delete it even if the response to the creation was lost, or a signal interrupted the
+            # request.
             now = {"gracePeriodSeconds": "0"}
             what = f"delete {kind} {name} {where}"
             delete = partial(self._api.delete, what, self._path(kind, name), now)
@@ -178,11 +179,11 @@ class Cluster:
                     raise
 
     def version(self) -> str:
-        """The version of Kubernetes, such as v1.34.1; empty if the API server does not say it."""
+        """Return the version of Kubernetes, such as v1.34.1; empty if the API server has none."""
         return str(self._api.get("read the cluster's version", "version").get("gitVersion", ""))
 
     def namespace_object(self) -> Object | None:
-        """The namespace; an empty map if it does not exist, None without the right to read it."""
+        """Return the namespace; an empty map if it is missing, None if it may not be read."""
         path = f"api/v1/namespaces/{self.namespace}"
         read = partial(self._api.get, f"read namespace {self.namespace}", path)
         read_if_present = partial(unless_refused, read, Object(), [404])
@@ -191,7 +192,7 @@ class Cluster:
     def is_allowed(self, group: str, resource: str, verb: str) -> bool:
         """Whether this user may do one thing in the namespace.
 
-        `group` is that of the API, empty for the core; `resource` may have a subresource, as in
+        `group` is the API group, empty for the core; `resource` may have a subresource, as in
         pods/log.
         """
         resource, _, subresource = resource.partition("/")
@@ -208,13 +209,13 @@ class Cluster:
         return bool((review.get("status") or {}).get("allowed"))
 
     def list_or_none(self, kind: str) -> list[Object] | None:
-        """The namespace's or the cluster's objects of a kind; None without the right to list it."""
+        """Return the namespace's or cluster's objects of a kind; None if it may not be listed."""
         root = _CLUSTER_WIDE.get(kind)
         path = f"{root}/{kind}" if root else self._path(kind)
         return unless_refused(lambda: self._api.list(f"list {kind}", path), None)
 
     def lacks(self, kind: str, name: str) -> bool:
-        """Whether there is no such object; False where one may not read it."""
+        """Whether there is no such object; False if the user may not read it."""
         what = f"read {kind} {name} in namespace {self.namespace}"
         try:
             self._api.get(what, self._path(kind, name))
@@ -225,14 +226,14 @@ class Cluster:
         return False
 
     def claim(self, name: str) -> Object | None:
-        """A PersistentVolumeClaim; None where there is none, or without the right to read it."""
+        """Return a PersistentVolumeClaim; None if it is missing, or may not be read."""
         path = self._path("persistentvolumeclaims", name)
         return unless_refused(lambda: self._api.get(f"read claim {name}", path), None)
 
     def dns_endpoints(self) -> int | None:
-        """How many servers of the cluster's DNS are ready; None where none can be seen.
+        """Return the number of ready DNS servers of the cluster; None if none is visible.
 
-        The label k8s-app=kube-dns is that of CoreDNS, too.
+        CoreDNS also has the label k8s-app=kube-dns.
         """
         path = "apis/discovery.k8s.io/v1/namespaces/kube-system/endpointslices"
         read = partial(
@@ -244,15 +245,15 @@ class Cluster:
         ready = 0
         for item in slices:
             for endpoint in item.get("endpoints") or []:
-                # An endpoint whose condition is not known counts as ready: the API says so.
+                # An endpoint with an unknown condition counts as ready, as the API defines it.
                 if (endpoint.get("conditions") or {}).get("ready", True):
                     ready += 1
         return ready
 
     def objects(self, kind: str, labels: str = "", *, everywhere: bool = False) -> list[Object]:
-        """The objects of a kind that match a label selector, also those of other namespaces.
+        """Return the objects of a kind that match a label selector, also those of other namespaces.
 
-        Raises RefusedError without the right to list them, and for a kind that is not there.
+        Raises RefusedError without the right to list them, and for a kind that does not exist.
         """
         if everywhere:
             what = f"list {kind} in all namespaces"
@@ -262,12 +263,12 @@ class Cluster:
         )
 
     def _path(self, kind: str, name: str = "") -> str:
-        """The path of a kind in the namespace, or of one object of it."""
+        """Return the path of a kind in the namespace, or of one object of it."""
         path = f"{self._root(kind)}/namespaces/{self.namespace}/{kind.partition('.')[0]}"
         return f"{path}/{name}" if name else path
 
     def _root(self, kind: str) -> str:
-        """The part of the API that has a kind, in the newest version that the cluster has."""
+        """Return the path of a kind's API group, in the newest version that the cluster has."""
         versions = _VERSIONS.get(kind)
         if versions is None:
             return _GROUPS.get(kind, "api/v1")

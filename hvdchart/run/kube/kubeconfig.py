@@ -1,6 +1,6 @@
-"""Reads where a cluster is and how to log in to it: from kubeconfigs as kubectl does, or in a pod.
+"""Read the address and credentials of a cluster: from kubeconfigs like kubectl, or in a pod.
 
-docs/adr/0013 says why no library does it.
+docs/adr/0013 says why this uses no library.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ import yaml
 from hvdchart.errors import ClusterError
 from hvdchart.run.kube.proxy import without_password
 
-# What Kubernetes mounts into the pods of a service account.
+# The files that Kubernetes mounts into the pods of a service account.
 SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
-# Both load nothing but plain data; the first is faster, and not everywhere.
+# Both loaders load plain data only; the first is faster, but not always available.
 YAML_LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 # An entry of clusters, contexts or users, and the folder that its file names are relative to.
 _Entry: TypeAlias = tuple[Mapping[str, Any], Path]
@@ -32,12 +32,12 @@ _API_GROUP = "client.authentication.k8s.io/"
 
 
 class UnusableError(Exception):
-    """Something in a kubeconfig, or what it names, cannot be used."""
+    """A part of a kubeconfig, or a file that it names, cannot be used."""
 
 
 @dataclass(frozen=True)
 class Credentials:
-    """What identifies a person or a program: headers of requests, and a certificate (PEM)."""
+    """The credentials of a user or a program: headers of requests, and a certificate (PEM)."""
 
     headers: tuple[tuple[str, str], ...]
     certificate: bytes = b""
@@ -57,16 +57,16 @@ class ApiConnection:
     # Certificates in PEM; empty: the authorities that the system trusts.
     authorities: str
     is_verified: bool = True
-    # The name in the server's certificate, where it is not that of `server`.
+    # The name in the server's certificate, if it differs from that of `server`.
     server_name: str = ""
     proxy: str = ""
 
 
 def find_connection(context: str | None = None) -> ApiConnection:
-    """The connection of a context (default: the current one); in a pod, its own cluster's.
+    """Return the connection of a context (default: the current one); in a pod, its own cluster's.
 
-    Reads the files that KUBECONFIG names, or else ~/.kube/config, as kubectl does. A pod's own is
-    taken where none of them exists and no context is asked for. Raises ClusterError.
+    Reads the files in KUBECONFIG, or else ~/.kube/config, as kubectl does. If none of them exists
+    and no context is given, uses the pod's own cluster. Raises ClusterError.
     """
     setting = os.environ.get("KUBECONFIG") or "~/.kube/config"
     paths = [Path(path).expanduser() for path in setting.split(os.pathsep) if path]
@@ -81,13 +81,13 @@ def find_connection(context: str | None = None) -> ApiConnection:
 
 @contextmanager
 def _usable(setting: str) -> Iterator[None]:
-    """Raise ClusterError for what is wrong in a kubeconfig, or in what it names."""
+    """Raise ClusterError for a problem in a kubeconfig, or in a file that it names."""
     try:
         yield
     # ValueError: a certificate that is no text.
     except (UnusableError, OSError, ValueError, RecursionError, yaml.YAMLError) as error:
         mark = getattr(error, "problem_mark", None)
-        # The whole text of an error of YAML quotes the line, which may have a password.
+        # The complete text of a YAML error quotes the line, which may have a password.
         text = f"line {mark.line + 1}: {getattr(error, 'problem', '')}" if mark else str(error)
         reason = " ".join(text.split())
         raise ClusterError(
@@ -97,7 +97,7 @@ def _usable(setting: str) -> Iterator[None]:
 
 
 def _of_pod(setting: str) -> ApiConnection:
-    """The connection of the pod that this runs in; raises ClusterError outside of a pod."""
+    """Return the connection of the pod that this runs in; raise ClusterError outside of a pod."""
     host = os.environ.get("KUBERNETES_SERVICE_HOST", "")
     port = os.environ.get("KUBERNETES_SERVICE_PORT", "")
     if not (host and port):
@@ -115,13 +115,13 @@ def _of_pod(setting: str) -> ApiConnection:
         # The kubelet replaces the token from time to time.
         return Credentials((_bearer(read("token")),))
 
-    # An address of IPv6 has colons itself.
+    # An IPv6 address contains colons itself.
     server = f"https://[{host}]:{port}" if ":" in host else f"https://{host}:{port}"
     return ApiConnection(server, log_in, namespace=read("namespace"), authorities=read("ca.crt"))
 
 
 class _Kubeconfig:
-    """The content of several files; the first that has an entry, or a current context, decides."""
+    """The content of several files; the first with an entry, or a current context, decides."""
 
     def __init__(self, setting: str, files: list[Path]) -> None:
         self._setting = setting
@@ -168,7 +168,7 @@ class _Kubeconfig:
         )
 
     def _entry(self, kind: str, name: str) -> _Entry:
-        """The entry of a name; empty for a context without a user. Raises UnusableError."""
+        """Return the entry of a name; empty for a context without a user. Raises UnusableError."""
         if kind == "user" and not name:
             return {}, Path()
         if name not in self._entries[kind]:
@@ -178,9 +178,10 @@ class _Kubeconfig:
         return self._entries[kind][name]
 
     def _log_in(self, entry: _Entry, cluster: Mapping[str, Any], authorities: bytes) -> Credentials:
-        """The credentials of a user, for which a program may be run. Raises UnusableError, OSError.
+        """Return the credentials of a user; may run a program. Raises UnusableError, OSError.
 
-        A token wins over a program, as in kubectl, and a program's certificate over the user's.
+        A token takes precedence over a program, as in kubectl, and a program's certificate over the
+        user's.
         """
         user, folder = entry
         certificate = _content(user, "client-certificate", folder)
@@ -211,7 +212,7 @@ class _Kubeconfig:
 
 
 def _named(document: Mapping[str, Any], kind: str, file: Path) -> Iterator[tuple[str, Any]]:
-    """The entries of a kind in a file, by name. Raises UnusableError."""
+    """Return the entries of a kind in a file, by name. Raises UnusableError."""
     items = document.get(f"{kind}s") or []
     if not isinstance(items, list):
         raise UnusableError(f"{kind}s in {file} is not a list")
@@ -225,16 +226,16 @@ def _named(document: Mapping[str, Any], kind: str, file: Path) -> Iterator[tuple
 
 
 def _text(entry: Mapping[str, Any], key: str) -> str:
-    """The text of a key; empty without one. Raises UnusableError for a value of another type."""
+    """Return the text of a key; empty without one. Raises UnusableError for another type."""
     value = entry.get(key)
     if not isinstance(value, str | None):
-        # Without the value, which may be a password.
+        # Leave out the value, which may be a password.
         raise UnusableError(f"{key} is no text, but of type {type(value).__name__}: quote it")
     return value or ""
 
 
 def _content(entry: Mapping[str, Any], key: str, folder: Path) -> bytes:
-    """What `key`-data has in base64, or the file that `key` names has; empty without both."""
+    """Return the decoded `key`-data, or the content of the file in `key`; empty without both."""
     data = _text(entry, f"{key}-data")
     file = _text(entry, key)
     if data:
@@ -246,12 +247,12 @@ def _content(entry: Mapping[str, Any], key: str, folder: Path) -> bytes:
 
 
 def _bearer(token: str) -> tuple[str, str]:
-    """The header of a request that shows a token."""
+    """Return the request header with a token."""
     return "Authorization", f"Bearer {token}"
 
 
 def _shown_to_program(cluster: Mapping[str, Any], authorities: bytes) -> dict[str, Any]:
-    """What a program for credentials gets of a cluster: `spec.cluster` of ExecCredential."""
+    """Return the cluster for a credential program: `spec.cluster` of ExecCredential."""
     keys = ("server", "tls-server-name", "insecure-skip-tls-verify", "proxy-url")
     shown = {key: cluster[key] for key in keys if key in cluster}
     shown["certificate-authority-data"] = base64.b64encode(authorities).decode()
@@ -262,17 +263,17 @@ def _shown_to_program(cluster: Mapping[str, Any], authorities: bytes) -> dict[st
 
 
 def _run_program(entry: Any, folder: Path, cluster: Mapping[str, Any]) -> dict[str, str]:
-    """The status in the answer of a program for credentials: a `token`, or a certificate's data.
+    """Return the status from a credential program: a `token`, or a certificate's data.
 
-    `folder` is that of the kubeconfig, and `cluster` is what a program gets that asks for it.
-    Raises UnusableError and OSError.
+    `folder` is that of the kubeconfig. `cluster` is passed to a program that requests it. Raises
+    UnusableError and OSError.
     """
     if not isinstance(entry, dict) or not isinstance(entry.get("command"), str):
         raise UnusableError("the user's exec has no command")
     version = entry.get("apiVersion")
     if not isinstance(version, str) or not version.startswith(_API_GROUP):
         raise UnusableError(f"the user's exec has the apiVersion {version!r}, not {_API_GROUP}v1")
-    # A person can only be asked for a password at a terminal.
+    # The program can prompt for a password only at a terminal.
     is_interactive = sys.stdin.isatty() and entry.get("interactiveMode") != "Never"
     spec: dict[str, Any] = {"interactive": is_interactive}
     if entry.get("provideClusterInfo"):

@@ -1,4 +1,4 @@
-"""Calls kubectl for what it does well: commands in pods and ports on this machine."""
+"""Call kubectl to run commands in pods, and to forward ports to this machine."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from hvd_pods.common.hostile import one_line
 from hvdchart.errors import ClusterError
 from hvdchart.run.state.release import Object, component_of
 
-# Bytes that a command in a pod may print, and kubectl processes at a time.
+# The maximum output of a command in a pod in bytes, and the number of kubectl processes at a time.
 _MOST = 512 << 20
 _AT_ONCE = 16
-# A command, or the shell that the image has, in the directory of the user's code if there is any,
-# with its packages (hvd_pods/common/packages.py).
+# Runs a command, or the image's shell, in the folder of the user's code if there is one, with its
+# packages (hvd_pods/common/packages.py).
 _PACKAGES = "/horovod/code/.packages/current"
 _ENTER = (
     "cd /horovod/code/*/ 2>/dev/null; "
@@ -37,7 +37,7 @@ class Kubectl:
     context: str | None = None
 
     def command(self, *arguments: str) -> list[str]:
-        """The command line of kubectl with these arguments, for the namespace and the context."""
+        """Return kubectl's command line with these arguments, for the namespace and context."""
         program = shutil.which("kubectl")
         if program is None:
             raise ClusterError(
@@ -47,7 +47,7 @@ class Kubectl:
         return [program, *context, "--namespace", self.namespace, *arguments]
 
     def run_in(self, pod: str, container: str, command: Sequence[str]) -> int:
-        """Run a command, or a shell, in a container with this terminal; returns its exit code.
+        """Run a command, or a shell, in a container with this terminal; return its exit code.
 
         It runs in the folder of the run's code, with the packages that were installed for it.
         """
@@ -57,10 +57,10 @@ class Kubectl:
         return subprocess.run(arguments, check=False).returncode
 
     def read(self, pod: str, container: str, command: Sequence[str]) -> bytes:
-        """What a command in a container prints to standard output.
+        """Return the standard output of a command in a container.
 
-        Raises ClusterError when it fails, with what it prints to standard error, and when it prints
-        more than 512 MiB.
+        Raises ClusterError with its standard error when it fails, and when it prints more than 512
+        MiB.
         """
         arguments = self.command("exec", pod, "-c", container, "--", *command)
         with (
@@ -83,9 +83,9 @@ class Kubectl:
     def read_each(
         self, pods: Sequence[Object], command: Sequence[str]
     ) -> list[tuple[str, str | ClusterError]]:
-        """What a command prints in the main container of each pod, or why it has failed there.
+        """Return the output of a command in the main container of each pod, or why it failed there.
 
-        Raises the first pod's ClusterError when it has failed in all.
+        Raises the first pod's ClusterError if it failed in all.
         """
 
         def ask(pod: Object) -> tuple[str, str | ClusterError]:
@@ -93,7 +93,7 @@ class Kubectl:
             try:
                 answer = self.read(name, component_of(pod), command)
             except ClusterError as problem:
-                # The pod has ended since it was listed, or its image has no shell.
+                # The pod ended after it was listed, or its image has no shell.
                 return name, problem
             return name, answer.decode(errors="replace")
 
@@ -107,10 +107,10 @@ class Kubectl:
     def read_first(
         self, sources: Sequence[tuple[str, str]], command: Sequence[str]
     ) -> tuple[str, bytes]:
-        """The first pod in which a command succeeds, and what it prints.
+        """Return the first pod in which a command succeeds, and its output.
 
-        `sources` are pods, each with its container, of which there is at least one. Raises
-        ClusterError, with the reason of the first pod, when the command fails in all.
+        `sources` are pods, each with its container; there is at least one. Raises ClusterError,
+        with the reason of the first pod, when the command fails in all.
         """
         problems = []
         for pod, container in sources:
@@ -123,16 +123,17 @@ class Kubectl:
     def forward(
         self, service: str, port: int, local_port: int, report: Callable[[str], object]
     ) -> int:
-        """Make a Service's port one of this machine until kubectl ends; returns its exit code.
+        """Forward a port of this machine to a Service until kubectl ends; return its exit code.
 
-        A `local_port` of 0 is any that is free; `report` gets what kubectl prints, such as which.
+        A `local_port` of 0 selects any free port; `report` gets the output of kubectl, such as the
+        port.
         """
         ports = f"{local_port or ''}:{port}"
         arguments = self.command("port-forward", f"service/{service}", ports)
         with subprocess.Popen(arguments, stdout=subprocess.PIPE, text=True) as process:
             assert process.stdout is not None  # noqa: S101
             for line in process.stdout:
-                # One of these comes with each request of a browser.
+                # kubectl prints one of these lines for each request of a browser.
                 if not line.startswith("Handling connection for "):
                     report(line.rstrip("\n"))
         return process.returncode

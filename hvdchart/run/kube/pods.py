@@ -1,4 +1,4 @@
-"""Pods of the client's own, for a short time, under the chart's own restrictions."""
+"""Short-lived pods of the client, under the chart's own restrictions."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from hvdchart.run.state.release import Object
 
 # A user ID without an entry in the image's /etc/passwd, from the range that OpenShift assigns.
 UNKNOWN_USER = 1000680000
-# How long such a pod may take: its image may have to be pulled first.
+# Seconds for such a pod: its image may have to be pulled first.
 POD_SECONDS = 600
 # The mount path of the pod's only writable volume.
 _SCRATCH = "/tmp"  # noqa: S108
 
 
 def restricted_pod(purpose: str, image: str, command: Sequence[str]) -> Object:
-    """A pod of one container that Pod Security `restricted` admits, with a name of its own.
+    """Return a pod with one container and a unique name that Pod Security `restricted` admits.
 
-    The name is known before the pod is created, so that it can be deleted whatever happens.
+    The name is known before the pod is created, so the pod can always be deleted.
     """
     container = {
         "name": "probe",
@@ -60,7 +60,7 @@ def restricted_pod(purpose: str, image: str, command: Sequence[str]) -> Object:
 
 
 def wait_for_pod(cluster: Cluster, name: str, phases: Collection[str]) -> Object:
-    """Wait until a pod is in one of these phases; the pod.
+    """Wait until a pod is in one of these phases; return the pod.
 
     Raises ClusterError when it cannot start, and when it is in none after POD_SECONDS.
     """
@@ -74,9 +74,9 @@ def wait_for_pod(cluster: Cluster, name: str, phases: Collection[str]) -> Object
 
 
 def run_pod(cluster: Cluster, pod: Object) -> str:
-    """Create a pod of one container, wait for its end, delete it; returns what it printed.
+    """Create a pod of one container, wait for its end, delete it; return its output.
 
-    Raises ClusterError as `wait_for_pod` does. How the pod has ended does not matter.
+    Raises ClusterError as `wait_for_pod` does. The result of the pod does not matter.
     """
     name = pod["metadata"]["name"]
     with cluster.present("pods", pod):

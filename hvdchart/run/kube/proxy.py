@@ -1,4 +1,4 @@
-"""Which proxy a request goes through, as Go programs such as kubectl and Helm decide."""
+"""Choose the proxy of a request as Go programs such as kubectl and Helm do."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from hvdchart.errors import ClusterError
 
 
 def proxy_manager(server: str, proxy: str, **options: Any) -> urllib3.PoolManager:
-    """Connections to `server`, through the kubeconfig's `proxy` if any, or else the environment's.
+    """Connect to `server` through the kubeconfig's `proxy`, or else through the environment's.
 
     The environment's is HTTPS_PROXY or HTTP_PROXY, unless NO_PROXY names the server. `options` are
     those of urllib3. Raises ClusterError for a proxy that cannot be used.
@@ -39,18 +39,18 @@ def proxy_manager(server: str, proxy: str, **options: Any) -> urllib3.PoolManage
 
 
 def without_password(url: str) -> str:
-    """A URL for a message: without a user's name and password."""
+    """Return a URL for a message: without a user's name and password."""
     scheme, mark, rest = url.rpartition("://")
     return f"{scheme}{mark}{rest.rpartition('@')[2]}"
 
 
 def _variable(name: str) -> str:
-    """The value of a variable, in capitals or not; empty without it."""
+    """Return a variable in upper or lower case; empty without it."""
     return os.environ.get(name.upper()) or os.environ.get(name) or ""
 
 
 def _is_direct(host: str, rules: str) -> bool:
-    """Whether NO_PROXY, whose content is `rules`, or Go itself exempts a host from the proxy."""
+    """Whether NO_PROXY (its content is `rules`) or Go itself exempts a host from the proxy."""
     address = None
     try:
         address = ipaddress.ip_address(host)
@@ -63,7 +63,7 @@ def _is_direct(host: str, rules: str) -> bool:
 
 
 def _matches(host: str, address: Any, rule: str) -> bool:
-    """Whether one entry of NO_PROXY names a host: a name, .domain, *, an address or a network."""
+    """Whether an entry of NO_PROXY matches a host: a name, .domain, *, an address or a network."""
     if address:
         try:
             return address in ipaddress.ip_network(rule, strict=False)

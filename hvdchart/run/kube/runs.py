@@ -1,6 +1,6 @@
-"""Reads runs from a cluster: the objects of releases of the chart.
+"""Read runs from a cluster: the objects of releases of the chart.
 
-Every refusal, time-out and missing object raises a ClusterError that names the request.
+Every refusal, timeout and missing object raises a ClusterError that names the request.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from hvdchart.run.state.release import (
 from hvdchart.run.state.view import RunView
 from hvdchart.text import join_names
 
-# Of so many releases, each one's record is read for a list.
+# With at most so many releases, a list reads the record of each.
 _FEW = 50
 
 
 def read_release(cluster: Cluster, name: str) -> Release:
-    """The objects of one release of the chart that show its state.
+    """Return the objects of one release of the chart that show its state.
 
-    A release that does not exist has none of them.
+    A release that does not exist has no objects.
     """
     jobs = cluster.objects("jobs", selector(name))
     stateful_sets = cluster.objects("statefulsets", selector(name))
@@ -43,18 +43,18 @@ def read_release(cluster: Cluster, name: str) -> Release:
 
 
 def _read_record(cluster: Cluster, prefix: str) -> dict[str, str]:
-    """What the master has written about the release's last run; empty before it does."""
+    """Return the master's record of the release's last run; empty before the master writes it."""
     record = unless_refused(partial(cluster.config_map, f"{prefix}-run"), Object(), [404])
     return record.get("data") or {}
 
 
 def newest_run(cluster: Cluster, name: str) -> RunView:
-    """The newest run of a release, as it is now; its state may be that there is none."""
+    """Return the newest run of a release now; its state may be that there is none."""
     return RunView(read_release(cluster, name))
 
 
 def present_run(cluster: Cluster, name: str) -> RunView:
-    """As `newest_run`; raises NoRunError when the release has no objects."""
+    """Return the run as `newest_run` does; raise NoRunError when the release has no objects."""
     run = newest_run(cluster, name)
     if not run.release.exists:
         raise NoRunError(name, cluster.namespace)
@@ -62,9 +62,9 @@ def present_run(cluster: Cluster, name: str) -> RunView:
 
 
 def only_run(cluster: Cluster) -> str:
-    """The name of the only run of the namespace that has not ended, or else of the only run.
+    """Return the name of the only run of the namespace that has not ended, or else of the only run.
 
-    Raises ClusterError where that names no run, or several.
+    Raises ClusterError if there is no such run, or there are several.
     """
     runs = [run for _, run in newest_runs(cluster)]
     if not runs:
@@ -77,9 +77,9 @@ def only_run(cluster: Cluster) -> str:
 
 
 def newest_runs(cluster: Cluster, *, everywhere: bool = False) -> list[tuple[str, RunView]]:
-    """The newest run of each release in the namespace, or in all, each with its namespace.
+    """Return the newest run of each release in the namespace, or in all, each with its namespace.
 
-    They are sorted by namespace and name, and without their events.
+    They are sorted by namespace and name. Their events are not read.
     """
     by_release: dict[tuple[str, str], dict[str, list[Object]]] = {}
     for kind in ("jobs", "statefulsets", "pods"):
@@ -94,7 +94,7 @@ def newest_runs(cluster: Cluster, *, everywhere: bool = False) -> list[tuple[str
         jobs = objects.get("jobs", [])
         stateful_sets = objects.get("statefulsets", [])
         pods = objects.get("pods", [])
-        # Without its Job, only the record says how a run has ended. It also has the progress.
+        # Without its Job, only the record says how a run ended. The record also has the progress.
         needs_record = has_few or not jobs
         own = cluster.in_namespace(place)
         record = _read_record(own, prefix_of(jobs, name)) if needs_record else {}
@@ -104,7 +104,7 @@ def newest_runs(cluster: Cluster, *, everywhere: bool = False) -> list[tuple[str
 
 
 def readable_runs(cluster: Cluster) -> tuple[list[tuple[str, RunView]], bool]:
-    """Those of all namespaces that one may read, and whether these are all there are."""
+    """Return the runs of all readable namespaces, and whether these are all runs."""
     everywhere = unless_refused(partial(newest_runs, cluster, everywhere=True), None, [403])
     if everywhere is not None:
         return everywhere, True
@@ -116,10 +116,10 @@ def readable_runs(cluster: Cluster) -> tuple[list[tuple[str, RunView]], bool]:
 
 
 def find_leftovers(cluster: Cluster, release: str) -> list[tuple[str, Object]]:
-    """What Helm has created for a release and not deleted: the kind and the object of each.
+    """Return the objects that Helm created for a release and did not delete: kind and object.
 
-    Kinds that one may not list are left out, as are objects that are being deleted, and those
-    that their annotation helm.sh/resource-policy keeps.
+    Kinds that the user may not list are left out, as are objects that are being deleted, and
+    objects that their annotation helm.sh/resource-policy keeps.
     """
     rest = []
     for kind in CHARTS_KINDS:

@@ -1,1 +1,1 @@
-"""What the objects of a release say of its run. Pure."""
+"""Compute the state of a run from the objects of its release. Pure."""

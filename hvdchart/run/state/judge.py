@@ -17,7 +17,7 @@ _REFUSED = "FailedCreate"
 
 
 class Judgement(NamedTuple):
-    """The state of a run, why it is that, and what to do; texts may be empty."""
+    """The state of a run, the reason for it, and what to do; texts may be empty."""
 
     state: State
     reason: str
@@ -25,7 +25,7 @@ class Judgement(NamedTuple):
 
 
 def judge(run: NewestRun) -> Judgement:
-    """The state of a run with its reason and remedy."""
+    """Return the state of a run with its reason and remedy."""
     job = run.job
     record = run.record
     if job is None:
@@ -44,7 +44,7 @@ def judge(run: NewestRun) -> Judgement:
     if job["spec"].get("suspend"):
         return Judgement("suspended", "the run is stopped", f"continue it: {again}")
     if record.get(RecordKey.STATE) in (FINISHED, FAILED):
-        # The master stores results and scales the workers down, which are needed no more.
+        # The master stores results, and scales down the workers, which are no longer needed.
         return Judgement("finishing", record.get(RecordKey.REASON, ""))
     if not run.release.stateful_sets:
         reason = "the StatefulSets of the run's workers were deleted"
@@ -53,7 +53,7 @@ def judge(run: NewestRun) -> Judgement:
 
 
 def is_stuck(run: NewestRun) -> bool:
-    """Whether no master of a run that waits can start before somebody does something."""
+    """Whether no master of a waiting run can start until a user intervenes."""
     problems = [run.problem(pod) for pod in run.masters]
     return bool(problems) and all(problem and problem.is_permanent for problem in problems)
 
@@ -64,7 +64,7 @@ def _judge_without_job(run: NewestRun) -> Judgement:
         return Judgement(
             "not found", reason, "list the runs: hvdchart list, also with --all-namespaces"
         )
-    # For a Job that its time to live or a person has deleted.
+    # The Job's time to live, or a user, deleted the Job.
     if run.record.get(RecordKey.STATE) == FINISHED:
         return Judgement("finished", _what_lacks(run.release))
     if run.record.get(RecordKey.STATE) == FAILED:
@@ -77,7 +77,7 @@ def _judge_without_job(run: NewestRun) -> Judgement:
 
 
 def _judge_by_pods(run: NewestRun, job: Object) -> Judgement:
-    """The state of a run that its Job and its record do not tell."""
+    """Return the state of a run by its pods, if its Job and its record do not decide it."""
     workers = run.workers
     needed = [pod for pod in run.pods if pod not in workers.dispensable]
     reason, remedy = _problems(run, needed, _refusals(run, job, needed))
@@ -96,7 +96,7 @@ def _judge_by_pods(run: NewestRun, job: Object) -> Judgement:
         if waiting:
             reason += f"; {_group_names(waiting)}"
         return Judgement("waiting", reason)
-    # Spares that do not come up keep nothing from training.
+    # Spares that are not ready do not block the training.
     spare, remedy = _problems(run, workers.dispensable)
     reasons = []
     if workers.used and workers.used < workers.wanted:
@@ -109,7 +109,7 @@ def _judge_by_pods(run: NewestRun, job: Object) -> Judgement:
 
 
 def _why_no_job(release: Release) -> str:
-    """Why a release has no Job although no master has ever written its record."""
+    """Say why a release has no Job although no master has ever written its record."""
     for event in release.events:
         about = event.get("involvedObject", {})
         if about.get("kind") == "Job" and event.get("reason") == "SuccessfulCreate":
@@ -121,7 +121,7 @@ def _why_no_job(release: Release) -> str:
 
 
 def _what_lacks(release: Release) -> str:
-    """Why a run that finished has no results or workers; empty where nothing is wrong."""
+    """Say why a finished run has no results or workers; empty if there is no problem."""
     how = release.record.get(RecordKey.RESULTS, "")
     note = release.record.get(RecordKey.LEASE, "")
     reasons = []
@@ -133,7 +133,7 @@ def _what_lacks(release: Release) -> str:
 
 
 def _failed(condition: Object, run: NewestRun) -> Judgement:
-    """Why a run has failed: what its last master said, the time limit, a worker's problem."""
+    """Say why a run failed: the last master's message, the time limit, or a worker's problem."""
     reason = run.last_failure
     remedy = ""
     if condition.get("reason") == "DeadlineExceeded":
@@ -151,10 +151,10 @@ def _failed(condition: Object, run: NewestRun) -> Judgement:
 def _problems(
     run: NewestRun, pods: Sequence[Object], refusals: Iterable[tuple[str, str]] = ()
 ) -> tuple[str, str]:
-    """What keeps pods from running, each reason once with its pods; and the remedy for each."""
+    """Return what keeps pods from running, each reason once with its pods, and its remedy."""
     problems: dict[str, list[str]] = {}
     remedies: dict[str, str] = {}
-    # Refusals first: without a master, the present pods may be those of an earlier run.
+    # Refusals come first: without a master, the present pods may belong to an earlier run.
     for owner, reason in refusals:
         problems.setdefault(reason, []).append(owner)
         remedies.setdefault(reason, remedy_for_refusal(reason))
@@ -167,7 +167,7 @@ def _problems(
 
 
 def _refusals(run: NewestRun, job: Object, pods: list[Object]) -> Iterator[tuple[str, str]]:
-    """Owners whose pods the API server refuses, and why: quota, Pod Security, a webhook."""
+    """Yield owners whose pods the API server refuses, and why: quota, Pod Security, a webhook."""
     for owner in [job, *run.release.stateful_sets]:
         name = owner["metadata"]["name"]
         if any(is_child(pod, name) for pod in pods):

@@ -1,4 +1,4 @@
-"""What of one reading of a release is its newest run's. Pure."""
+"""Select the parts of a release that belong to its newest run, from one reading. Pure."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from hvdchart.spec.run_options import RUN, in_options
 
 @dataclass(frozen=True)
 class NewestRun:
-    """The newest run of a release, as one reading of the cluster shows it.
+    """The newest run of a release, from one reading of the cluster.
 
-    Each part is found once, when it is asked for; nothing of it changes.
+    Each part is computed once, on first use; the object does not change.
     """
 
     release: Release
@@ -35,7 +35,7 @@ class NewestRun:
 
     @cached_property
     def record(self) -> Mapping[str, str]:
-        """What the master has written of it; the record of an earlier run says nothing about it.
+        """Return the master's record of this run; the record of an earlier run does not count.
 
         Without a Job, the run is that of the record.
         """
@@ -49,32 +49,32 @@ class NewestRun:
 
     @cached_property
     def pods(self) -> tuple[Object, ...]:
-        """The pods of the release but the masters of other runs."""
+        """Return the pods of the release except the masters of other runs."""
         return tuple(pod for pod in self.release.pods if not self._is_of_other_run(pod))
 
     @cached_property
     def masters(self) -> tuple[Object, ...]:
-        """The pods of the Job, as far as they are still there: one for each master."""
+        """Return the existing pods of the Job: one for each master."""
         return tuple(pod for pod in self.pods if component_of(pod) == "master")
 
     @cached_property
     def workers(self) -> Workers:
-        """How many workers and spares are up, and are wanted."""
+        """Return how many workers and spares are up, and are wanted."""
         return count_workers(self.release.stateful_sets, self.pods, count_used(self.record))
 
     @cached_property
     def last_failure(self) -> str:
-        """What the last master that failed has said; empty when none has failed."""
+        """Return the message of the last master that failed; empty if none failed."""
         return last_failure(self.masters)
 
     def events_of(self, item: Object) -> list[Object]:
-        """The events about this very object, oldest first."""
+        """Return the events about this object, oldest first."""
         named = self._events.get(item["metadata"]["name"], [])
         return [event for event in named if is_event_of(event, item)]
 
     @cached_property
     def _events(self) -> dict[str, list[Object]]:
-        """The events by the name of what they are about: 200 pods may have thousands."""
+        """Return the events by the name of their object: 200 pods may have thousands."""
         by_name: dict[str, list[Object]] = {}
         for event in self.release.events:
             name = str(event.get("involvedObject", {}).get("name", ""))
@@ -83,20 +83,20 @@ class NewestRun:
 
     @cached_property
     def problems(self) -> Mapping[str, Problem]:
-        """What keeps pods from doing their work, by the pods' names, in their order.
+        """Return what keeps pods from doing their work, by the pods' names, in their order.
 
-        A pod that does its work, or may be starting as it should, is not in it.
+        Working pods, and pods that may be starting normally, are left out.
         """
         judged = ((pod, problem_of(pod, self.events_of(pod))) for pod in self.pods)
         return {str(pod["metadata"]["name"]): problem for pod, problem in judged if problem}
 
     def problem(self, pod: Object) -> Problem | None:
-        """What keeps a pod from doing its work; None while nothing does."""
+        """Return what keeps a pod from doing its work; None if there is no problem."""
         return self.problems.get(pod["metadata"]["name"])
 
     @cached_property
     def is_of_script(self) -> bool:
-        """Whether the command `run` has made it: its user has no spec, and knows no values."""
+        """Whether the command `run` created it: its user has no spec, and no values."""
         if self.job is None:
             return False
         annotations = self.job["spec"]["template"].get("metadata", {}).get("annotations") or {}
@@ -104,7 +104,7 @@ class NewestRun:
 
     @property
     def rephrase(self) -> Callable[[str], str]:
-        """Words what names keys of a spec and values of the chart, for the user of this run."""
+        """Reword a text with keys of a spec and values of the chart for the user of this run."""
         return in_options if self.is_of_script else str
 
     def _is_of_other_run(self, pod: Object) -> bool:

@@ -1,4 +1,4 @@
-"""Finds the pod of a rank, and pods that mount the run's output. Pure."""
+"""Find the pod of a rank, and pods that mount the run's output. Pure."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ _TIMELINE = "HOROVOD_TIMELINE"
 
 
 def running_pod(run: RunView, target: str) -> Object:
-    """The pod of a rank, a worker or the master, which `target` names as in `pod_of`.
+    """Return the pod of a rank, a worker or the master; `target` names it as in `pod_of`.
 
-    Raises ClusterError while the pod does not run, and for a rank or worker that the run has not.
+    Raises ClusterError while the pod does not run, and for an unknown rank or worker.
     """
     if run.job is None:
         raise ClusterError(f"run {run.release.name} is over, and its pods are gone")
@@ -34,9 +34,9 @@ def running_pod(run: RunView, target: str) -> Object:
 
 
 def timeline_sources(run: RunView) -> tuple[str, list[tuple[str, str]]]:
-    """The timeline's path, and the running pods that may have it, each with its container.
+    """Return the timeline's path, and the running pods that may have it, each with its container.
 
-    Rank 0 writes it, and TensorBoard, which stays after the run, may have the same volume. Raises
+    Rank 0 writes it. TensorBoard stays after the run, and may mount the same volume. Raises
     ClusterError when the run writes none, or none of these pods runs.
     """
     release = run.release
@@ -55,7 +55,7 @@ def timeline_sources(run: RunView) -> tuple[str, list[tuple[str, str]]]:
         if is_running and (name == first or component == "tensorboard"):
             sources.append((name, component))
     if sources:
-        # Rank 0's own pod first.
+        # Rank 0's own pod comes first.
         return path, sorted(sources, key=lambda source: source[0] != first)
     raise ClusterError(
         f"no running pod of run {release.name} has {path}: read it from the volume, or set "
@@ -64,7 +64,7 @@ def timeline_sources(run: RunView) -> tuple[str, list[tuple[str, str]]]:
 
 
 def has_empty_tensorboard(run: RunView) -> bool:
-    """Whether TensorBoard reads a volume of its own pod, on which no rank writes."""
+    """Whether TensorBoard reads a volume of its own pod, to which no rank writes."""
     for pod in run.pods:
         if component_of(pod) != "tensorboard":
             continue
@@ -77,7 +77,7 @@ def has_empty_tensorboard(run: RunView) -> bool:
 
 
 def _timeline_path(stateful_set: Object) -> str | None:
-    """Where the ranks of a StatefulSet write their timeline; None when they write none."""
+    """Return the path where the ranks of a StatefulSet write their timeline; None without one."""
     pod = stateful_set["spec"].get("template", {}).get("spec", {})
     for container in pod.get("containers") or []:
         values = {
@@ -86,7 +86,7 @@ def _timeline_path(stateful_set: Object) -> str | None:
         if values.get(_TIMELINE):
             # Kubernetes replaces references such as $(OUTPUT_PATH).
             parts = _REFERENCE.split(values[_TIMELINE])
-            # Each second part is the name of a variable; a reference to an unknown one stays.
+            # Every second part is the name of a variable; a reference to an unknown variable stays.
             parts[1::2] = [values.get(name, f"$({name})") for name in parts[1::2]]
             return "".join(parts)
     return None

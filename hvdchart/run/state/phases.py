@@ -1,4 +1,4 @@
-"""How far a run has come from its deployment to its end, and what it waits for. Pure."""
+"""The progress of a run from its deployment to its end, and what it waits for. Pure."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _PHASES = {
 
 @dataclass(frozen=True)
 class Phase:
-    """A phase, and what it waits for; while it trains, the progress."""
+    """A phase, and what it waits for; during training, the progress."""
 
     name: str
     detail: str = ""
@@ -39,7 +39,7 @@ class Phase:
 
 
 def find_phase(run: NewestRun, status: Status) -> Phase:
-    """The phase of a run of this status, by its master's events or what its pods wait for.
+    """Return the phase of a run of this status, by its master's events or by its pods.
 
     A release without a Job is queued.
     """
@@ -51,7 +51,7 @@ def find_phase(run: NewestRun, status: Status) -> Phase:
     if job["spec"].get("suspend"):
         return Phase(QUEUED, "the Job is suspended")
     name = ""
-    # The last event that the master has written about its Job counts.
+    # The last event of the master about its Job decides.
     for event in run.events_of(job):
         name = _PHASES.get(event.get("reason", ""), name)
     if name == TRAINING:
@@ -60,7 +60,7 @@ def find_phase(run: NewestRun, status: Status) -> Phase:
 
 
 def _phase_of_pods(run: NewestRun) -> Phase | None:
-    """What pods are waited for; None when all are up."""
+    """Return the phase that waits for pods; None when all are up."""
     pods = run.pods
     # The workers, and the master.
     wanted = run.workers.wanted + 1
@@ -80,7 +80,7 @@ def _phase_of_pods(run: NewestRun) -> Phase | None:
 
 
 def _why(run: NewestRun) -> str:
-    """The first problem of a pod, and what to do about it; empty when no pod has one."""
+    """Return the first problem of a pod, and what to do about it; empty without a problem."""
     for problem in run.problems.values():
         ending = f"; {run.rephrase(problem.remedy)}" if problem.remedy else ""
         return f"; {problem.reason}{ending}"
@@ -88,7 +88,7 @@ def _why(run: NewestRun) -> str:
 
 
 def _is_pulling(pod: Object, run: NewestRun) -> bool:
-    """Whether the last event about a pod's image is that it is being pulled, or cannot be."""
+    """Whether the last event about a pod's image is a pull in progress, or a failed pull."""
     if "ImagePull" in waits_for(pod) or waits_for(pod) == "ErrImagePull":
         return True
     reasons = [event.get("reason") for event in run.events_of(pod)]

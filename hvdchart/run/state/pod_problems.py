@@ -1,4 +1,4 @@
-"""What is wrong with the pods of a run, by the judgement that the master has, too."""
+"""Find problems of a run's pods; the master uses the same rules."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from hvd_pods.common.pod_problems import diagnose, diagnose_refusal
 from hvdchart.run.state.release import Object, event_time
 from hvdchart.run.state.stalls import seconds_of
 
-# Seconds for which a Secret may be missing, and the keys of the release: its master makes these.
+# Seconds for which a Secret with the release's keys may be missing: the master creates it.
 _SECRET_WITHIN = 5.0
 _KEYS_WITHIN = 60.0
 _KEYS = 'volume "keys"'
@@ -17,9 +17,9 @@ _KEYS = 'volume "keys"'
 
 @dataclass(frozen=True)
 class Problem:
-    """What is wrong with a pod, and what a person can do about it; `remedy` may be empty.
+    """A problem of a pod, and what a user can do about it; `remedy` may be empty.
 
-    `is_permanent`: it lasts until somebody does something.
+    `is_permanent`: it lasts until a user intervenes.
     """
 
     reason: str
@@ -28,7 +28,7 @@ class Problem:
 
 
 def problem_of(pod: Object, events: list[Object]) -> Problem | None:
-    """What keeps a pod from doing its work; None while nothing does.
+    """Return what keeps a pod from doing its work; None if there is no problem.
 
     `events` are those about this pod, oldest first.
     """
@@ -39,7 +39,7 @@ def problem_of(pod: Object, events: list[Object]) -> Problem | None:
 
 
 def why_ended(pod: Object) -> Problem | None:
-    """Why a container of a pod has ended, also of one that runs again; None where none has."""
+    """Say why a container of a pod ended, even if it runs again; None if no container ended."""
     if not any(_terminated(pod)):
         return None
     found = diagnose(pod)
@@ -47,7 +47,7 @@ def why_ended(pod: Object) -> Problem | None:
 
 
 def may_pass(event: Object) -> bool:
-    """Whether a Secret has been missing for a moment only, by the event's own times."""
+    """Whether a Secret has been missing for a short time only, by the event's own times."""
     message = str(event.get("message", ""))
     if event.get("reason") != "FailedMount" or "secret" not in message.lower():
         return False
@@ -58,13 +58,13 @@ def may_pass(event: Object) -> bool:
 
 
 def remedy_for_refusal(message: str) -> str:
-    """What to do when the API server refuses to create a pod."""
+    """Say what to do when the API server refuses to create a pod."""
     known = diagnose_refusal(message).remedy
     return known or "the message names the rule: change the values or the rule"
 
 
 def waits_for(pod: Object) -> str:
-    """Kubernetes' word for what a pod waits for, such as ErrImagePull; empty when it is up."""
+    """Return Kubernetes' reason why a pod waits, such as ErrImagePull; empty when it is up."""
     for container in _containers(pod):
         waiting = (container.get("state") or {}).get("waiting")
         if waiting:
@@ -73,11 +73,11 @@ def waits_for(pod: Object) -> str:
 
 
 def last_failure(masters: Iterable[Object]) -> str:
-    """The termination message of the last failed master; without one, its exit code.
+    """Return the termination message of the last failed master; without one, its exit code.
 
-    Empty when no master has failed.
+    Empty if no master failed.
     """
-    # When each master ended, and what it said.
+    # When each master ended, and its message.
     ended: list[tuple[str, str]] = []
     evicted: list[str] = []
     for pod in masters:
@@ -102,7 +102,7 @@ def _containers(pod: Object) -> Iterator[Object]:
 
 
 def _terminated(pod: Object) -> Iterator[Object]:
-    """How the containers of a pod have ended: the present state and the one before it."""
+    """Yield the ends of a pod's containers: the current state and the previous one."""
     for container in pod.get("status", {}).get("containerStatuses") or []:
         for state in (container.get("lastState"), container.get("state")):
             if state and "terminated" in state:

@@ -1,4 +1,4 @@
-"""What pods request of a node, as whole numbers: CPUs in thousandths, memory in bytes. Pure."""
+"""The requests of pods on a node as whole numbers: CPUs in thousandths, memory in bytes. Pure."""
 
 from __future__ import annotations
 
@@ -11,10 +11,11 @@ from hvdchart.run.state.release import Object
 
 
 def pod_requests(pod: Object) -> dict[str, int]:
-    """A pod's effective requests, as the scheduler computes them.
+    """Return a pod's effective requests, as the scheduler computes them.
 
-    The sum over containers and sidecars, or an init container with the sidecars before it where
-    that is more, plus the overhead. Source: Kubernetes documentation, "Sidecar Containers".
+    They are the sum over containers and sidecars, or the requests of an init container with the
+    sidecars before it if these are higher, plus the overhead. Source: Kubernetes documentation,
+    "Sidecar Containers".
     """
     spec = pod.get("spec", {})
     running: Counter[str] = Counter()
@@ -35,14 +36,14 @@ def pod_requests(pod: Object) -> dict[str, int]:
 
 
 def _requests(container: Object) -> dict[str, int]:
-    """A container's requests; Kubernetes takes the limit for one that is missing."""
+    """Return a container's requests; Kubernetes uses the limit for a missing request."""
     resources = container.get("resources") or {}
     limits = resources.get("limits") or {}
     return amounts({**limits, **(resources.get("requests") or {})})
 
 
 def amounts(quantities: Mapping[str, str]) -> dict[str, int]:
-    """Quantities as whole numbers, rounded up as the scheduler does; CPUs in thousandths."""
+    """Return quantities as whole numbers, rounded up as the scheduler does; CPUs in thousandths."""
     found = {}
     for name, text in quantities.items():
         unit = 1000 if name == "cpu" else 1

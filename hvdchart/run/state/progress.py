@@ -1,6 +1,6 @@
-"""The progress that a run's script reports, as a person reads it. Pure.
+"""Format the progress that a run's script reports. Pure.
 
-The chart's hvd_pods/common/record.py reads it; docs/watching.md describes it.
+The chart's hvd_pods/common/record.py parses it; docs/watching.md describes it.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from datetime import datetime
 from hvd_pods.common import record as records
 from hvd_pods.common.hostile import one_line
 
-# A loss that is a text, such as nan, is no longer.
+# The maximum length of a loss that is a text, such as nan.
 _LONGEST_LOSS = 20
 # Seconds without a step after which the time since the last step is shown.
 _LATE = 60
@@ -25,9 +25,9 @@ _DAY = 86400
 class Progress:
     """The last step of a run; None for what the script does not report.
 
-    `loss` is a text, such as nan, when it is not finite. `idle_seconds` is how long ago the step
-    was, by the master's clock. `is_counted`: the ranks have counted the steps of this attempt,
-    because the script reports none.
+    `loss` is a text, such as nan, when it is not finite. `idle_seconds` is the time since the step,
+    by the master's clock. `is_counted`: the ranks counted the steps of this attempt, because the
+    script reports none.
     """
 
     step: int
@@ -40,13 +40,13 @@ class Progress:
 
     @property
     def loss_text(self) -> str:
-        """The loss in a few digits; empty where the script reports none."""
+        """Format the loss with a few digits; empty if the script does not report one."""
         if isinstance(self.loss, str):
             return self.loss
         return "" if self.loss is None else f"{self.loss:.4g}"
 
     def text(self, *, is_over: bool = False) -> str:
-        """In one line: step 120 of 500, loss 0.41, 32 samples/s, about 4 min left.
+        """Format it in one line: step 120 of 500, loss 0.41, 32 samples/s, about 4 min left.
 
         Times are left out when the run is over.
         """
@@ -67,7 +67,7 @@ class Progress:
 
 
 def read_progress(record: Mapping[str, str]) -> Progress | None:
-    """The progress in a release's record; None if it is missing or not understood."""
+    """Return the progress in a release's record; None if it is missing or cannot be parsed."""
     entry = records.read_progress(record)
     if entry.step is None:
         return None
@@ -84,7 +84,7 @@ def read_progress(record: Mapping[str, str]) -> Progress | None:
 
 
 def duration(seconds: float) -> str:
-    """A duration with a unit that suits it: 40 s, 4 min, 2.5 h, 3.1 d."""
+    """Format a duration with a suitable unit: 40 s, 4 min, 2.5 h, 3.1 d."""
     if seconds < 2 * _MINUTE:
         return f"{seconds:.0f} s"
     if seconds < 2 * _HOUR:
@@ -95,13 +95,13 @@ def duration(seconds: float) -> str:
 
 
 def _idle_seconds(renewed: str, time: str) -> int:
-    """How long before the renewal of the record the step was made; 0 if that is not known.
+    """Return the seconds from the step to the renewal of the record; 0 if unknown.
 
-    The master's clock wrote both times, which are in ISO 8601.
+    The master's clock gave both times, which are in ISO 8601.
     """
     try:
         passed = datetime.fromisoformat(renewed) - datetime.fromisoformat(time)
     except (ValueError, TypeError, OverflowError):
-        # Who may edit ConfigMaps can write anything there.
+        # Users who may edit ConfigMaps can write any text there.
         return 0
     return max(0, int(passed.total_seconds()))

@@ -1,4 +1,4 @@
-"""Which rank is in which pod, and which lines of the launcher's output are a rank's. Pure.
+"""Find the pod of each rank, and each rank's lines in the launcher's output. Pure.
 
 The chart describes the run to its master in the variable HVD_RUN of the Job.
 """
@@ -21,19 +21,20 @@ from hvd_pods.common.run import Run, parse_run
 from hvdchart.errors import ClusterError
 from hvdchart.run.state.release import Object
 
-# What Intel MPI and MPICH put before a rank's line with -prepend-rank. Scripts may do so, too.
+# The prefix that Intel MPI and MPICH add to a rank's line with -prepend-rank. Scripts may add it,
+# too.
 _PREPENDED = re.compile(r"^\[(\d{1,7})\] ")
-# How a cause names the rank that has failed (hvd_pods/master/causes.py).
+# The text that names the failed rank in a cause (hvd_pods/master/causes.py).
 _FAILED = re.compile(r"\brank (\d{1,7})(?: on \S+)?: ")
-# The line with which hvd_pods/rank/start.py begins each rank.
+# The line that hvd_pods/rank/start.py prints at the start of each rank.
 _OWN = re.compile(r"^\[hvd\] rank (\d{1,7}) of ")
 
 
 def run_of(job: Object) -> Run:
-    """What the chart tells the master about the run.
+    """Return the chart's description of the run for the master.
 
-    Raises ClusterError for the Job of another version of the chart, and for one of more than a
-    million ranks.
+    Raises ClusterError for the Job of another version of the chart, and for more than a million
+    ranks.
     """
     for container in job["spec"]["template"]["spec"]["containers"]:
         for variable in container.get("env") or []:
@@ -43,7 +44,7 @@ def run_of(job: Object) -> Run:
                 with suppress(KeyError, ValueError, TypeError, AttributeError, RecursionError):
                     groups = json.loads(text)["groups"]
                     ranks = sum(each["maximum"] * max(each["slots"], 1) for each in groups)
-                    # More could not be listed.
+                    # More ranks could not be listed.
                     if ranks <= MOST_COUNTED:
                         return parse_run(text)
     raise ClusterError(
@@ -52,9 +53,9 @@ def run_of(job: Object) -> Run:
 
 
 def pods_of_ranks(run: Run, record: Mapping[str, str]) -> Iterator[str]:
-    """The pod of each rank that the run starts with, from rank 0: launchers fill worker by worker.
+    """Yield the pod of each rank at the start, from rank 0: launchers fill worker by worker.
 
-    With spares or a minimum, the record names the workers that have ranks in the present attempt.
+    With spares or a minimum, the record lists the workers that have ranks in the current attempt.
     """
     used = _used(record)
     for worker in run.workers:
@@ -69,26 +70,26 @@ def pods_of_ranks(run: Run, record: Mapping[str, str]) -> Iterator[str]:
 
 
 def count_used(record: Mapping[str, str]) -> int:
-    """How many workers have ranks in the present attempt; 0 where the record names none."""
+    """Return how many workers have ranks in the current attempt; 0 if the record lists none."""
     return sum(len(part) for parts in _used(record).values() for part in parts)
 
 
 def _used(record: Mapping[str, str]) -> dict[str, list[range]]:
-    """The ordinals of the workers with ranks, by StatefulSet."""
+    """Return the ordinals of the workers with ranks, by StatefulSet."""
     try:
         return {
             name: list(parse_ranges(text))
             for name, text in json.loads(record[RecordKey.WORKERS]).items()
         }
     except (KeyError, ValueError, TypeError, AttributeError, RecursionError):
-        # There is no record yet, or somebody has changed it.
+        # There is no record yet, or a user has changed it.
         return {}
 
 
 def pod_of(run: Run, target: str, record: Mapping[str, str]) -> str:
-    """The pod that a rank's number, `worker-N` or a pod's name means; "master" stays as it is.
+    """Return the pod for a rank's number, `worker-N` or a pod's name; "master" is unchanged.
 
-    Raises ClusterError for a text that is none of these.
+    Raises ClusterError for any other text.
     """
     pods = list(pods_of_ranks(run, record))
     if target == "master":
@@ -106,13 +107,13 @@ def pod_of(run: Run, target: str, record: Mapping[str, str]) -> str:
 
 
 def is_tagged(run: Run, stateful_sets: Iterable[Object]) -> bool:
-    """Whether the launcher says which rank printed a line."""
+    """Whether the launcher prints the rank of each line."""
     is_charts = run.mode != "custom" or LAUNCH in run.args
     return tags_output(run.options) or (is_charts and any(map(_asks_for_tags, stateful_sets)))
 
 
 def check_tagged(run: Run, stateful_sets: Iterable[Object]) -> None:
-    """Raise ClusterError when the launcher does not say which rank printed a line."""
+    """Raise ClusterError if the launcher does not print the rank of each line."""
     if is_tagged(run, stateful_sets):
         return
     if run.mode == "custom":
@@ -123,34 +124,34 @@ def check_tagged(run: Run, stateful_sets: Iterable[Object]) -> None:
 
 
 def failed_rank(reason: str) -> int | None:
-    """The rank that the reason of a failed run names first; None where it names none."""
+    """Return the rank that the reason of a failed run names first; None if it names none."""
     found = _FAILED.search(reason)
     return int(found[1]) if found else None
 
 
 def split_line(line: str) -> tuple[int | None, str]:
-    """The rank that whatever a launcher puts before a line names, or None; and the line itself."""
+    """Split a line into its rank (or None), from any launcher's prefix, and the rest."""
     rank, text = split_tag(line)
     prepended = _PREPENDED.match(line) if rank is None else None
     return (int(prepended[1]), line[prepended.end() :]) if prepended else (rank, text)
 
 
 def begins_rank(line: str) -> bool:
-    """Whether a line is the one with which a rank begins, and not the script's."""
+    """Whether a line marks the start of a rank, and is not a line of the script."""
     return _OWN.match(split_line(line)[1]) is not None
 
 
 def _asks_for_tags(stateful_set: Object) -> bool:
-    """Whether lines are to be tagged (hvd_pods/common/ranks_program.py)."""
+    """Whether the chart tags lines with their rank (hvd_pods/common/ranks_program.py)."""
     pod = stateful_set["spec"].get("template", {}).get("spec", {})
     variables = [each for one in pod.get("containers") or [] for each in one.get("env") or []]
     return any(each.get("name") == TAG_OUTPUT and each.get("value") for each in variables)
 
 
 def lines_of_rank(lines: Iterable[str], rank: int) -> Iterator[str]:
-    """The lines of one rank, without what the launcher puts before each.
+    """Return the lines of one rank, without the launcher's prefix.
 
-    A launcher that does not tag lines leaves the one with which each rank begins.
+    For a launcher that does not tag lines, return only the line at the start of the rank.
     """
     for line in lines:
         tagged, text = split_line(line)

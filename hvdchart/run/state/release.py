@@ -33,7 +33,7 @@ class Release:
 
 
 def lacks_image(node: Object, reference: str) -> bool:
-    """Whether a node does not report an image, which it lists as docker.io/library/resnet:1."""
+    """Whether a node does not list an image; resnet:1 is listed as docker.io/library/resnet:1."""
     ending = f"/{reference}"
     for image in node["status"].get("images") or []:
         if any(f"/{name}".endswith(ending) for name in image.get("names") or []):
@@ -42,7 +42,7 @@ def lacks_image(node: Object, reference: str) -> bool:
 
 
 def component_of(pod: Object) -> str:
-    """The pod's component, which names its main container too: master, worker, tensorboard."""
+    """Return the pod's component and main container: master, worker, tensorboard."""
     labels = pod["metadata"].get("labels") or {}
     return str(labels.get(COMPONENT_LABEL, "worker"))
 
@@ -54,7 +54,7 @@ def is_child(item: Object, owner: str) -> bool:
 
 
 def condition_of(item: Object, kind: str) -> Object | None:
-    """The condition of a kind in an object's status; None unless it is true."""
+    """Return the condition of a kind in an object's status; None unless it is true."""
     for condition in item.get("status", {}).get("conditions") or []:
         if condition["type"] == kind and condition.get("status") == "True":
             found: Object = condition
@@ -63,7 +63,7 @@ def condition_of(item: Object, kind: str) -> Object | None:
 
 
 def is_ready(pod: Object) -> bool:
-    """Whether a pod serves."""
+    """Whether a pod is ready."""
     return condition_of(pod, "Ready") is not None
 
 
@@ -73,9 +73,9 @@ def selector(name: str) -> str:
 
 
 def prefix_of(jobs: Sequence[Object], release: str) -> str:
-    """What the names of a release's objects begin with: its name, or its `fullnameOverride`.
+    """Return the prefix of the objects' names: the release's name, or its `fullnameOverride`.
 
-    That of the newest Job; without one, the name of the release.
+    Uses the newest Job; without a Job, returns the name of the release.
     """
     if not jobs:
         return release
@@ -90,9 +90,9 @@ def is_about(event: Object, prefix: str) -> bool:
 
 
 def is_event_of(event: Object, item: Object) -> bool:
-    """Whether an event is about this very object, and not about an earlier one of its name.
+    """Whether an event is about this object, and not about an earlier one of the same name.
 
-    An event without a UID counts.
+    An event without a UID matches.
     """
     about = event.get("involvedObject", {})
     metadata = item["metadata"]
@@ -101,12 +101,12 @@ def is_event_of(event: Object, item: Object) -> bool:
 
 
 def event_time(event: Object) -> str:
-    """When an event last happened, in RFC 3339; empty if it does not say it."""
+    """Return the last time of an event, in RFC 3339; empty if it has none."""
     series = event.get("series") or {}
     time = series.get("lastObservedTime") or event.get("lastTimestamp") or event.get("eventTime")
     return str(time or event["metadata"].get("creationTimestamp", ""))
 
 
 def event_order(event: Object) -> tuple[str, str]:
-    """Sort key: the time, then the name, where the master numbers its events of one second."""
+    """Sort key: the time, then the name; the master numbers its events within a second."""
     return event_time(event), str(event["metadata"].get("name", ""))

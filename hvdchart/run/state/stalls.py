@@ -1,4 +1,4 @@
-"""Which rank the others wait for, since when, and where its script is. Pure.
+"""The rank that the others wait for, since when, and the current place of its script. Pure.
 
 The chart's hvd_pods/rules/stall_state.py writes it to the record (docs/faults.md).
 """
@@ -19,8 +19,8 @@ _LONGEST = 200
 class Stall:
     """A rank that the others wait for, since when, in seconds since 1970 by the master's clock.
 
-    `what` says how it was found; `place` is where its script is, as FILE:LINE in FUNCTION, and
-    empty where it has shown no stack.
+    `what` says how the stall was detected. `place` is the current place of its script, as FILE:LINE
+    in FUNCTION; it is empty if the rank has shown no stack.
     """
 
     rank: int
@@ -30,14 +30,14 @@ class Stall:
     place: str = ""
 
     def text(self) -> str:
-        """In one line: rank 1 on hvd-worker-1 has not joined x, at train.py:41 in load."""
+        """Return one line: rank 1 on hvd-worker-1 has not joined x, at train.py:41 in load."""
         on = f" on {self.worker}" if self.worker else ""
         at = f", at {self.place}" if self.place else ""
         return f"rank {self.rank}{on} {self.what}{at}"
 
 
 def read_stall(record: Mapping[str, str]) -> Stall | None:
-    """The stall in a release's record; None if there is none, or it is not understood."""
+    """Return the stall in a release's record; None if it is missing or cannot be parsed."""
     content = read_object(record, RecordKey.STALL)
     rank = read_count(content, "rank")
     since = seconds_of(str(content.get("since", "")))

@@ -1,4 +1,4 @@
-"""What is said of a run: its state, the reason, what to do, its pods. Plain data."""
+"""The status of a run: its state, the reason, what to do, its pods. Plain data."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ State: TypeAlias = Literal[
 class PodStatus:
     """One pod; `state` is the phase or waiting reason that `kubectl get pods` shows.
 
-    `node` and `problem` are empty for a pod without a node, and without a problem.
+    `node` and `problem` are empty if there is none.
     """
 
     name: str
@@ -38,11 +38,11 @@ class PodStatus:
 class Status:
     """A run: its state, the reason for it and what to do (`remedy`); texts may be empty.
 
-    Workers are as many as the ranks need, whichever pods these are; further ones are spares.
-    `attempt` counts from 1 and `attempts` is how many are allowed; both are 0 without a Job.
-    `progress` is what the script has reported, None before it does; `stall` is the rank that the
-    others wait for now. `failed_rank` is the one that has ended the run, where its lines in the log
-    are known. `started` and `ended` are in RFC 3339, and empty where they are not known.
+    The number of workers is what the ranks need, in whichever pods; further pods are spares.
+    `attempt` counts from 1, and `attempts` is the maximum; both are 0 without a Job. `progress` is
+    the script's last report, None before the first one. `stall` is the rank that the others wait
+    for now. `failed_rank` is the rank that ended the run, if its lines in the log are known.
+    `started` and `ended` are in RFC 3339, and empty if unknown.
     """
 
     name: str
@@ -58,11 +58,11 @@ class Status:
     spares_wanted: int
     pods: tuple[PodStatus, ...]
     progress: Progress | None = None
-    # What is wrong with a run that goes on, or has finished.
+    # The problem of a run that continues, or has finished.
     warning: str = ""
-    # Whether its master cannot start before somebody does something: nothing else ends the run.
+    # Whether its master cannot start until a user intervenes: nothing else ends the run.
     is_stuck: bool = False
-    # Whether the command `run` has made it.
+    # Whether the command `run` created it.
     is_of_script: bool = False
     stall: Stall | None = None
     failed_rank: int | None = None
@@ -70,19 +70,19 @@ class Status:
     ended: str = ""
 
     def seconds(self, now: float) -> float | None:
-        """How long the run has lasted, until its end or `now`; None where that is not known."""
+        """Return the duration of the run, until its end or `now`; None if unknown."""
         began = seconds_of(self.started)
         until = seconds_of(self.ended) if self.over else now
         return max(0.0, until - began) if began and until else None
 
     @property
     def workers_left(self) -> bool:
-        """Whether workers are there for which no run is under way."""
+        """Whether there are workers without an active run."""
         return not (self.job and not self.over) and self.workers_wanted + self.spares_wanted > 0
 
     @property
     def lacks_master(self) -> bool:
-        """Whether nothing in the cluster ends the workers: their run has no Job, and no end."""
+        """Whether no component of the cluster ends the workers: the run has no Job, and no end."""
         return self.workers_left and not self.over
 
     @property

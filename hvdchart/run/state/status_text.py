@@ -13,7 +13,7 @@ from hvdchart.run.state.stalls import seconds_of
 from hvdchart.run.state.status import Status
 from hvdchart.text import table
 
-# Characters of a reason: a container's last message has as many at most.
+# Characters of a reason: the maximum length of a container's last message.
 LONGEST = 4096
 # More pods than fit on a screen.
 _MOST_PODS = 30
@@ -21,9 +21,9 @@ _RUNNING = "Running"
 
 
 def status_report(status: Status, namespace: str, now: float | None = None) -> Iterator[str]:
-    """The state, the reason, what to do, the pods, and the next command, in lines.
+    """Return the state, the reason, what to do, the pods, and the next command, in lines.
 
-    With the present time in seconds since 1970, also how long the run has lasted.
+    With the current time in seconds since 1970, also return how long the run has lasted.
     """
     yield _head(status, now)
     if status.progress:
@@ -47,7 +47,7 @@ def status_report(status: Status, namespace: str, now: float | None = None) -> I
 
 
 def _head(status: Status, now: float | None) -> str:
-    """The state, for how long, and how many workers there are."""
+    """Return the state, its duration, and the number of workers."""
     text = f"{status.name}: {status.state}"
     seconds = None if now is None else status.seconds(now)
     if seconds is not None:
@@ -62,10 +62,10 @@ def _head(status: Status, now: float | None) -> str:
 
 
 def _waited(status: Status, now: float | None) -> str:
-    """How long ranks have waited for a stalled one; empty where the time is not known."""
+    """Say how long ranks have waited for a stalled one; empty if the time is unknown."""
     if now is None or status.stall is None:
         return ""
-    # Finding it takes a while, and the record is a few seconds old.
+    # The detection takes a while, and the record is a few seconds old.
     seconds = max(0.0, now - status.stall.since)
     text = f" for at least {duration(seconds)}"
     if status.progress:
@@ -75,7 +75,7 @@ def _waited(status: Status, now: float | None) -> str:
 
 
 def _pod_lines(status: Status) -> Iterator[str]:
-    """A line for each pod; of many pods, only for those that do not simply run."""
+    """Return a line for each pod; of many pods, only for those with another state than running."""
     pods = status.pods
     shown = pods
     if len(pods) > _MOST_PODS:
@@ -91,16 +91,16 @@ def _pod_lines(status: Status) -> Iterator[str]:
 
 
 def removal(status: Status, namespace: str) -> str:
-    """The command that removes the workers of a run that is not under way."""
+    """Return the command that removes the workers of a run that is not active."""
     how = "stop" if status.over else "undeploy"
     return f"hvdchart {how} {status.name} -n {namespace}"
 
 
 def list_report(runs: Sequence[tuple[str, Status]], now: float | None = None) -> list[str]:
-    """A table of runs, each with its namespace: one line each, however wide.
+    """Return a table of runs, each with its namespace: one line each, of any width.
 
-    Workers are ready/wanted, with a plus before those of the spares; an attempt is one of as many.
-    `now` is in seconds since the epoch, by this machine's clock.
+    Workers are ready/wanted, with a plus before those of the spares; an attempt is a number/the
+    maximum. `now` is in seconds since the epoch, by this machine's clock.
     """
     head = ("NAMESPACE", "NAME", "STATE", "WORKERS", "ATTEMPT", "AGE", "DURATION", "STEP", "LOSS")
     rows = [(*head, "REASON")]

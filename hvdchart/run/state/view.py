@@ -1,4 +1,4 @@
-"""The newest run of a release as everything shows it, from one reading of the cluster. Pure."""
+"""The newest run of a release for all displays, from one reading of the cluster. Pure."""
 
 from __future__ import annotations
 
@@ -24,17 +24,18 @@ _NOT_A_NUMBER = "the loss is NaN; `launch.failOnNaN=true` ends such a run"
 class RunView(NewestRun):
     """The newest run of a release: its parts, and its status, phase, ranks and progress.
 
-    What shows a run takes this view, and judges nothing again. A later reading is another view.
+    All displays use this view, and compute no state of their own. A later reading gives another
+    view.
     """
 
     @cached_property
     def progress(self) -> Progress | None:
-        """What the script has reported; None before it does."""
+        """Return the script's last report; None before the first one."""
         return read_progress(self.record)
 
     @cached_property
     def ranks(self) -> tuple[str, ...]:
-        """The pod of each rank; none without a Job, or with one of another version of the chart."""
+        """Return the pod of each rank; none without a Job, or with one of another chart version."""
         if self.job is not None:
             with suppress(ClusterError):
                 return tuple(pods_of_ranks(run_of(self.job), self.record))
@@ -42,7 +43,7 @@ class RunView(NewestRun):
 
     @cached_property
     def phase(self) -> Phase:
-        """How far it has come, by its master's events or what its pods wait for.
+        """Return how far the run has come, by its master's events or by its pods.
 
         A release without a Job is queued.
         """
@@ -80,7 +81,7 @@ class RunView(NewestRun):
         )
 
     def _failed_rank(self, reason: str) -> int | None:
-        """The rank that has ended the run, if the log says which lines are its own."""
+        """Return the rank that ended the run, if the log identifies its lines."""
         rank = failed_rank(reason)
         if self.job is not None and rank is not None and rank < len(self.ranks):
             is_known = is_tagged(run_of(self.job), self.release.stateful_sets)
@@ -88,19 +89,19 @@ class RunView(NewestRun):
         return None
 
     def _attempts(self) -> tuple[int, int]:
-        """The number of the present attempt, and how many are allowed; 0 without a Job."""
+        """Return the number of the current attempt, and the maximum; 0 without a Job."""
         if self.job is None:
             return 0, 0
         # Six is Kubernetes' own default.
         attempts = int(self.job["spec"].get("backoffLimit", 6)) + 1
-        # The record counts the master's attempts; the Job counts only masters that were lost.
+        # The record counts the master's attempts; the Job counts only lost masters.
         lost = int(self.job.get("status", {}).get("failed", 0))
         recorded = parse_count(self.record.get(RecordKey.ATTEMPTS, ""), MOST_COUNTED)
         attempt = recorded or min(lost + 1, attempts)
         return attempt, attempts
 
     def _ended(self) -> str:
-        """When it ended: by its Job, else by the record."""
+        """Return the end time: from the Job, or else from the record."""
         job = self.job or {}
         condition = condition_of(job, "Complete") or condition_of(job, "Failed")
         if condition:

@@ -12,9 +12,10 @@ from hvdchart.run.state.release import Object, is_child, is_ready
 
 @dataclass(frozen=True)
 class Workers:
-    """How many workers and spares there are; `dispensable` pods are not up, and not needed.
+    """The number of workers and spares; `dispensable` pods are not up, and not needed.
 
-    `used`: how many have ranks, of a run that may go on with fewer than it wants; else 0.
+    `used`: how many workers have ranks, for a run that may continue with fewer than it wants; else
+    0.
     """
 
     used: int
@@ -27,9 +28,9 @@ class Workers:
 
 
 def count_workers(stateful_sets: Iterable[Object], pods: Sequence[Object], used: int) -> Workers:
-    """Count workers: as many of each StatefulSet as the ranks need, whichever pods these are.
+    """Count the workers that the ranks need in each StatefulSet, whichever pods these are.
 
-    `used`: how many have ranks as the record says, 0 before the run has trained.
+    `used`: how many have ranks according to the record, 0 before the run has trained.
     """
     may_shrink = False
     are_enough = True
@@ -38,7 +39,8 @@ def count_workers(stateful_sets: Iterable[Object], pods: Sequence[Object], used:
     for stateful_set in stateful_sets:
         metadata = stateful_set["metadata"]
         replicas = int(stateful_set["spec"].get("replicas", 0))
-        # The chart notes how many of the replicas are spares. Scaled to 0, there are none.
+        # The chart's annotation has the number of spares among the replicas. Scaled to 0, there are
+        # none.
         notes = metadata.get("annotations") or {}
         spares = min(parse_count(str(notes.get(SPARES, "")), MOST_COUNTED) or 0, replicas)
         minimum = parse_count(str(notes.get(MINIMUM, "")), MOST_COUNTED)
