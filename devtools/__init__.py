@@ -1,1 +1,1 @@
-"""What builds and checks this repository. It is not part of the hvdchart package."""
+"""Tools that build and check this repository. They are not part of the hvdchart package."""

@@ -1,8 +1,9 @@
-"""Creates the Python environment that everything else here runs in (standard library only).
+"""Create the Python environment of this repository (standard library only).
 
 The packages are cached outside the checkout under a key of the lock file and the interpreter. A
-checkout's `.venv` has nothing but their place and that of the checkout's own packages, as an
-editable installation does: a fresh clone on a machine that has the packages can be used at once.
+checkout's `.venv` contains only the paths of the cached packages and of the checkout's own
+packages, as an editable installation does. A fresh clone can therefore be used at once on a machine
+that has the packages.
 """
 
 import fcntl
@@ -24,10 +25,10 @@ SOURCES = (ROOT, ROOT / "charts" / "horovod" / "files")
 
 
 def environment_dir(lock: Path = LOCK) -> Path:
-    """The path of the environment for a lock file and this interpreter."""
-    # base_prefix, because the Python of an environment is the same interpreter.
+    """Return the path of the environment for a lock file and this interpreter."""
+    # `base_prefix`: the Python of an environment is the same interpreter.
     key = hashlib.sha256(lock.read_bytes() + sys.version.encode() + sys.base_prefix.encode())
-    # Run as a script, so that only devtools/ is on the path.
+    # Python runs this file as a script, so only devtools/ is on the path.
     sys.path.insert(0, str(ROOT))
     from devtools.common.cache import cache_dir
 
@@ -35,7 +36,7 @@ def environment_dir(lock: Path = LOCK) -> Path:
 
 
 def require_venv_module() -> None:
-    """Installs ensurepip, a package of its own on Debian, or exits and names the package."""
+    """Install ensurepip, which is a separate package on Debian, or exit and name the package."""
     if importlib.util.find_spec("ensurepip"):
         return
     package = f"python{sys.version_info.major}.{sys.version_info.minor}-venv"
@@ -47,9 +48,9 @@ def require_venv_module() -> None:
 
 
 def ensure(target: Path, packages: Path = LOCK) -> None:
-    """Builds the environment unless it is complete, or waits for another process to build it."""
+    """Build the environment unless it is complete, or wait for another process that builds it."""
     target.parent.mkdir(parents=True, exist_ok=True)
-    # fcntl, because filelock is one of the packages that are yet to be installed.
+    # fcntl: filelock is one of the packages that are not installed yet.
     with target.with_name(f"{target.name}.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not (target / "bin" / "python").exists():
@@ -57,7 +58,7 @@ def ensure(target: Path, packages: Path = LOCK) -> None:
 
 
 def create(target: Path, packages: Path) -> None:
-    """Builds the environment of a lock file in a directory beside `target` and renames it."""
+    """Build the environment of a lock file in a directory beside `target`, then rename it."""
     require_venv_module()
     print(f"bootstrap: installing the locked Python packages into {target}", file=sys.stderr)
     staging = Path(tempfile.mkdtemp(prefix=f"{target.name}.", dir=target.parent))
@@ -75,13 +76,13 @@ def create(target: Path, packages: Path) -> None:
 
 
 def relocate(script: Path, staging: Path, target: Path) -> None:
-    """Replaces the environment's path in one of its scripts."""
+    """Replace the environment's path in one of its scripts."""
     content = script.read_bytes()
     script.write_bytes(content.replace(str(staging).encode(), str(target).encode()))
 
 
 def link_checkout(packages: Path) -> None:
-    """Creates `.venv` for this checkout and the environment `packages`, unless it is there."""
+    """Create `.venv` for this checkout and the environment `packages` unless it exists."""
     (own,) = [path.relative_to(packages) for path in packages.glob("lib/python*/site-packages")]
     text = f"import site; site.addsitedir({str(packages / own)!r})\n"
     text += "".join(f"{path}\n" for path in SOURCES)
@@ -102,12 +103,12 @@ def link_checkout(packages: Path) -> None:
             relocate(own_program, packages, CHECKOUT)
         else:
             own_program.symlink_to(program)
-    # Last, so that what was interrupted is done again.
+    # Write this file last: after an interruption, the next call starts again.
     paths.write_text(text)
 
 
 def main() -> None:
-    """Creates the environment and the checkout's `.venv` unless they exist."""
+    """Create the environment and the checkout's `.venv` unless they exist."""
     if sys.version_info < (3, 11):  # noqa: UP036  (older ones get a clear message)
         sys.exit(f"bootstrap: this is Python {sys.version.split()[0]}; install 3.11 or newer")
     target = environment_dir()

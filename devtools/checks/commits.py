@@ -1,10 +1,10 @@
-"""The form of each commit: its message, and generated files that fit.
+"""Check the form of each commit: its message, and that generated files match their sources.
 
-What a message says is for reviews.
+Reviews judge the content of a message.
 
-`python -m devtools.checks.commits FILE` checks the message in a file, as git's hook commit-msg has
-it, with the staged changes. With `--since REVISION` it checks the messages of the commits since
-then, and runs `make check-generated` with the files of each. Earlier commits are not checked.
+`python -m devtools.checks.commits FILE` checks the message in a file and the staged changes, for
+git's hook commit-msg. `--since REVISION` checks the messages of the commits since that revision,
+and runs `make check-generated` with the files of each. Earlier commits are not checked.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from devtools.common.errors import DevtoolsError
 
 ROOT = Path(__file__).resolve().parents[2]
 LONGEST = 72
-# The part that changes: CONTRIBUTING.md names this list. Parts without a name belong to the next
-# larger one: the warm process to worker, the doctor to cli, a benchmark to tests.
+# The part that changes: CONTRIBUTING.md names this list. A part that is not listed belongs to the
+# next larger one: the warm process to worker, the doctor to cli, a benchmark to tests.
 SCOPES = (
-    # In the pods; `pods` is what several of them share.
+    # In the pods; use `pods` for code that several of them share.
     "chart",
     "pods",
     "master",
@@ -34,7 +34,7 @@ SCOPES = (
     "rank",
     "rules",
     "keep",
-    # The command and the library; `hvdchart` is what several parts share.
+    # The command and the library; use `hvdchart` for code that several parts share.
     "hvdchart",
     "cli",
     "run",
@@ -51,19 +51,19 @@ SCOPES = (
     "release",
 )
 SCOPE = re.compile(r"([a-z][\w./, -]*): \S")
-# A commit with at most so many changed lines explains itself, as does one of pages alone.
+# A commit needs no body if it changes at most this many lines, or only pages.
 SMALL = 10
 PAGES = re.compile(r"docs/|.*\.md$")
 # Lines that cannot be broken.
 LONG = re.compile(r"\S+://|[A-Z][a-z]+(?:-[a-z]+)*-by: ")
-# What git puts below the message in an editor, with `--verbose`.
+# The text that git adds below the message in an editor, with `--verbose`.
 SCISSORS = re.compile(r"^# -+ >8 -+\n.*", re.MULTILINE | re.DOTALL)
-# What git writes for other commits, and what it takes away again in a rebase.
+# Subjects that git writes: of reverts and merges, and the prefixes that a rebase removes.
 OF_GIT = re.compile(r'Revert "|Merge |(fixup|squash|amend)! ')
 
 
 def subject_problems(subject: str) -> Iterator[str]:
-    """What is wrong with the subject of a commit, with the remedy."""
+    """Yield each problem of the subject of a commit, with the remedy."""
     if OF_GIT.match(subject):
         return
     if len(subject) > LONGEST:
@@ -77,9 +77,9 @@ def subject_problems(subject: str) -> Iterator[str]:
 
 
 def message_problems(message: str, changes: str) -> Iterator[str]:
-    """What is wrong with the message of a commit, with the remedy.
+    """Yield each problem of the message of a commit, with the remedy.
 
-    changes: what the commit changes, as `git diff --numstat` prints it.
+    changes: the changes of the commit, as `git diff --numstat` prints them.
     """
     subject, *rest = message.rstrip().split("\n")
     yield from subject_problems(subject)
@@ -96,14 +96,17 @@ def message_problems(message: str, changes: str) -> Iterator[str]:
 
 
 def _needs_reasons(changes: str) -> bool:
-    """Whether the changes are neither small nor of pages alone. A binary file counts as a line."""
+    """Return whether the changes exceed SMALL lines and include other files than pages.
+
+    A binary file counts as one line.
+    """
     rows = [row.split("\t") for row in changes.splitlines() if row.count("\t") == 2]
     lines = sum(int(count) if count.isdigit() else 1 for row in rows for count in row[:2])
     return lines > SMALL and not all(PAGES.match(row[2]) for row in rows)
 
 
 def file_problems(file: Path, root: Path = ROOT) -> Iterator[str]:
-    """What is wrong with the message in a file, for the changes that are staged."""
+    """Yield each problem of the message in a file, for the staged changes."""
     text = SCISSORS.sub("", file.read_text("utf-8"))
     message = "".join(line for line in text.splitlines(True) if not line.startswith("#"))
     changes = _git(root, "diff", "--cached", "--numstat", "--no-renames")
@@ -116,7 +119,7 @@ def _git(place: Path, *arguments: str) -> str:
 
 
 def problems_since(revision: str, root: Path = ROOT) -> Iterator[str]:
-    """What is wrong with each commit since `revision`, without merges, the oldest first.
+    """Yield each problem of the commits since `revision`, without merges, the oldest first.
 
     Raises DevtoolsError when there is no such revision, as in a shallow clone.
     """
@@ -132,7 +135,7 @@ def problems_since(revision: str, root: Path = ROOT) -> Iterator[str]:
                 for problem in message_problems(message, changes):
                     yield f"{commit[:8]} {subject}: {problem}"
                 _git(tree, "checkout", "--quiet", "--detach", commit)
-                # What it prints names the files.
+                # `make check-generated` prints the names of the files.
                 check = ["make", "--silent", "--directory", str(tree), "check-generated"]
                 if subprocess.run(check, check=False).returncode != 0:
                     yield (
@@ -144,7 +147,7 @@ def problems_since(revision: str, root: Path = ROOT) -> Iterator[str]:
 
 
 def main(arguments: list[str]) -> int:
-    """Prints all problems. Returns 1 when there is one, and 2 when the commits cannot be read."""
+    """Print all problems. Return 1 when there is one, and 2 when the commits cannot be read."""
     parser = argparse.ArgumentParser(prog="python -m devtools.checks.commits")
     chosen = parser.add_mutually_exclusive_group(required=True)
     chosen.add_argument("file", nargs="?", type=Path, help="the file with the message of a commit")

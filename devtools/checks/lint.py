@@ -1,4 +1,4 @@
-"""Runs every static check of the repository and shows all findings."""
+"""Run every static check of the repository and show all findings."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from devtools.toolchain.tools import tool
 from images.builder.engines import ensure_program
 
 ROOT = Path(__file__).resolve().parents[2]
-# The chart has no default image, so that it is linted with values that name one.
+# The chart has no default image: lint it with values that name one.
 LINTED = ("charts/horovod", "--values", "charts/horovod/ci/default-values.yaml")
-# What people write in the shell here; tests/support/old_files/old has scripts of others.
+# The shell scripts of this repository. tests/support/old_files/old has scripts of other projects.
 SHELL = (
     ".ci/run",
     *(
@@ -27,10 +27,10 @@ SHELL = (
 
 
 def checks() -> dict[str, list[str]]:
-    """Name -> command line."""
+    """Return the command line of each check by its name."""
     python = sys.executable
-    # It compares the content of modules: a fresh clone in the place of the last one is known.
-    # Checkouts in other places have other modules at the same time.
+    # mypy compares the content of modules, so it can reuse the results of an earlier clone at the
+    # same path. Checkouts at other paths have different modules at the same time.
     place = hashlib.sha256(str(ROOT).encode()).hexdigest()[:8]
     known = cache_dir() / "mypy" / place
     ensure_program("shellcheck", "shellcheck")
@@ -42,24 +42,24 @@ def checks() -> dict[str, list[str]]:
         "import-linter": [str(Path(python).with_name("lint-imports"))],
         "generated files": [python, "-m", "devtools.docs_gen", "--check"],
         "yamllint": [python, "-m", "yamllint", "--strict", "."],
-        # Without the tests, which misspell on purpose.
+        # Exclude the tests, which misspell words on purpose.
         "codespell": [str(Path(python).with_name("codespell"))],
         "shellcheck": ["shellcheck", *SHELL],
-        # It also checks the commands of the steps with shellcheck.
+        # actionlint also checks the commands of the steps with shellcheck.
         "actionlint": [str(tool("actionlint")), "-no-color"],
         "helm lint": [str(tool("helm4")), "lint", "--quiet", "--strict", *LINTED],
     }
 
 
 def run(command: list[str]) -> subprocess.CompletedProcess[str]:
-    """Runs one check; what it writes is shown as one piece."""
+    """Run one check and capture its output, to show it in one piece."""
     return subprocess.run(
         command, cwd=ROOT, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False
     )
 
 
 def main() -> int:
-    """Runs all checks, two at a time. Returns 1 when one fails."""
+    """Run all checks, two at a time. Return 1 when one fails."""
     commands = checks()
     failed = []
     with ThreadPoolExecutor(2) as pool:

@@ -1,12 +1,12 @@
-"""JSON schemas of the APIs that the chart uses, which refuse unknown fields.
+"""JSON schemas of the APIs that the chart uses; the schemas refuse unknown fields.
 
 `python -m devtools.checks.schemas` downloads the APIs as Go modules and writes to tests/chart:
 
-- kubernetes-api.json: of each Kubernetes release that the chart supports, what it renders. Most
-  definitions are equal in all releases, so the file has each version of a definition once, with the
-  releases that have it. kubeconform's own catalogue would be downloaded in each run.
+- kubernetes-api.json: the kinds that the chart renders, for each Kubernetes release that it
+  supports. Most definitions are equal in all releases, so the file has each version of a definition
+  once, with its releases. kubeconform would download its own catalogue in each run.
 - custom-resources.json: the spec of each custom resource that the chart renders or that
-  docs/gitops.md shows, from the CustomResourceDefinitions of the projects that own them.
+  docs/gitops.md shows, from the CustomResourceDefinitions of their projects.
 """
 
 from __future__ import annotations
@@ -35,7 +35,8 @@ RELEASES = (
     "v1.36.3",
     "v1.37.2",
 )
-# What the chart renders, except custom resources. Only the newest releases have a PodGroup.
+# The kinds that the chart renders, except custom resources. Only the newest releases have a
+# PodGroup.
 ROOTS = (
     "io.k8s.api.apps.v1.Deployment",
     "io.k8s.api.apps.v1.StatefulSet",
@@ -53,7 +54,7 @@ ROOTS = (
     "io.k8s.api.scheduling.v1alpha3.PodGroup",
     "io.k8s.api.scheduling.v1beta1.PodGroup",
 )
-# Files with CustomResourceDefinitions by the module at a version that has them.
+# Files with CustomResourceDefinitions, by module and version.
 CUSTOM_RESOURCES = {
     "volcano.sh/volcano@v1.14.1": ["config/crd/volcano/bases/scheduling.volcano.sh_podgroups.yaml"],
     "sigs.k8s.io/scheduler-plugins@v0.33.5": [
@@ -84,7 +85,7 @@ Schema = dict[str, Any]
 
 
 def load_kubernetes() -> dict[str, dict[str, Schema]]:
-    """The definitions of each release. Raises ValueError when the file has other releases."""
+    """Load the definitions of each release. Raises ValueError when the file has other releases."""
     document = _read(API_FILE, "releases", RELEASES)
     releases: dict[str, dict[str, Schema]] = {release: {} for release in RELEASES}
     for name, having, schema in document["definitions"]:
@@ -94,7 +95,9 @@ def load_kubernetes() -> dict[str, dict[str, Schema]]:
 
 
 def load_custom_resources() -> dict[str, Schema]:
-    """The spec of each custom resource by apiVersion/kind. Raises ValueError for other modules."""
+    """Return the spec of each custom resource by apiVersion/kind. Raises ValueError for other
+    modules.
+    """
     schemas: dict[str, Schema] = _read(CUSTOM_RESOURCES_FILE, "from", CUSTOM_RESOURCES)["schemas"]
     return schemas
 
@@ -107,7 +110,7 @@ def _read(file: Path, key: str, sources: Iterable[str]) -> dict[str, Any]:
 
 
 def write_for_kubeconform(folder: Path) -> str:
-    """Writes a file for each release and kind; returns the -schema-location that leads to them."""
+    """Write a file for each release and kind. Return the -schema-location of these files."""
     for release, definitions in load_kubernetes().items():
         (folder / release).mkdir()
         for root in (root for root in ROOTS if root in definitions):
@@ -124,7 +127,7 @@ def write_for_kubeconform(folder: Path) -> str:
 
 
 def download(module: str, file: str) -> str:
-    """The text of a file of a module at a version, which Go checks against the checksum database.
+    """Return the text of a file of a module. Go checks the module against the checksum database.
 
     module: path@version. file: its path in the module.
     Raises DevtoolsError when Go cannot download the module, or its checksum is another.
@@ -144,7 +147,9 @@ def download(module: str, file: str) -> str:
 
 
 def closure(definitions: dict[str, Schema]) -> dict[str, Schema]:
-    """ROOTS and all definitions that they refer to, without documentation and unknown fields."""
+    """Return ROOTS and all definitions that they refer to, without documentation. The result
+    refuses unknown fields.
+    """
     result: dict[str, Schema] = {}
     pending = [root for root in ROOTS if root in definitions]
     while pending:
@@ -162,7 +167,7 @@ def _is_documentation(key: str) -> bool:
 
 
 def write_kubernetes() -> None:
-    """Downloads every release and writes its API, with one definition on each line."""
+    """Download every release and write its API, with one definition on each line."""
     variants: dict[tuple[str, str], list[str]] = {}
     for release in RELEASES:
         swagger = download(f"k8s.io/kubernetes@{release}", "api/openapi-spec/swagger.json")
@@ -177,13 +182,13 @@ def write_kubernetes() -> None:
 
 
 def write_custom_resources() -> None:
-    """Downloads the CustomResourceDefinitions and writes the spec of each version that they serve,
-    with one resource on each line.
+    """Download the CustomResourceDefinitions and write the spec of each served version, with one
+    resource on each line.
     """
     schemas: dict[str, Schema] = {}
     files = [(module, file) for module in CUSTOM_RESOURCES for file in CUSTOM_RESOURCES[module]]
     for module, file in files:
-        # Go reads a flag anywhere in a pattern, Python only at its start.
+        # Go accepts a flag anywhere in a pattern, Python only at its start.
         text = download(module, file).replace("^(?i)", "(?i)^")
         definition = yaml.safe_load(text)["spec"]
         for version in definition["versions"]:

@@ -1,5 +1,6 @@
-"""Finds what the formatter lets pass: literals and statements that are folded to save lines, tests
-that import from other tests, long lines of Markdown, and keys of values.source.yaml that share one.
+"""Check style rules that the formatter does not: literals and statements that are folded to save
+lines, tests that import from other tests, long lines of Markdown, and lines of values.source.yaml
+with several keys.
 
 `python -m devtools.checks.style` prints each place and exits with 1 when there is one.
 """
@@ -15,9 +16,9 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 LONGEST_LINE = 100
-# Written so that this file does not find itself.
+# Split, so that this file does not match.
 SKIP = "# fmt" + ": skip"
-# What no line of Markdown breaks inside: a code span, a link.
+# Parts of a line of Markdown that cannot be broken: a code span, a link.
 UNBREAKABLE = re.compile(r"`[^`]*`|\[[^]]*\]\([^)]*\)")
 VALUES = Path("charts/horovod/values.source.yaml")
 
@@ -44,7 +45,7 @@ def python_problems(text: str) -> Iterator[tuple[int, str]]:
 
 
 def _is_split_in_two(node: ast.Assign) -> bool:
-    """Whether `a, b = x, y` could be two statements: its values do not read its names."""
+    """Return whether `a, b = x, y` could be two statements: its values do not read its names."""
     target = node.targets[0]
     if not isinstance(target, ast.Tuple) or not isinstance(node.value, ast.Tuple):
         return False
@@ -55,7 +56,9 @@ def _is_split_in_two(node: ast.Assign) -> bool:
 
 
 def _is_of_tests(node: ast.ImportFrom) -> bool:
-    """Whether tests, such as tests.chart.test_pods, a conftest, or names of one are imported."""
+    """Return whether the statement imports from tests: a module such as tests.chart.test_pods, a
+    conftest, or names of one.
+    """
     folder, *parts = (node.module or "").split(".")
     names = [*parts, *(each.name for each in node.names)]
     return folder == "tests" and any(
@@ -66,7 +69,7 @@ def _is_of_tests(node: ast.ImportFrom) -> bool:
 def markdown_problems(text: str) -> Iterator[tuple[int, str]]:
     """Yield line and problem for each long line of a page that could be wrapped.
 
-    Tables, code blocks, and lines of one long word such as a link cannot.
+    Tables, code blocks, and lines of one long word such as a link cannot be wrapped.
     """
     in_code = False
     for number, line in enumerate(text.splitlines(), 1):
@@ -97,7 +100,7 @@ def files(*patterns: str) -> list[Path]:
 
 
 def main() -> int:
-    """Print all problems. Returns 1 when there is one."""
+    """Print all problems. Return 1 when there is one."""
     checks = {
         "*.py": python_problems,
         "*.md": markdown_problems,

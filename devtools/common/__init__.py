@@ -1,1 +1,1 @@
-"""Shared by the developer tools: cache, locks, commands, apt, messages and errors."""
+"""Code that the developer tools share: cache, locks, commands, apt, messages and errors."""

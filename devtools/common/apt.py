@@ -1,4 +1,4 @@
-"""Programs of Debian packages that this repository needs: installed, or unpacked in the cache."""
+"""Programs of Debian packages: install them, or unpack them in the cache."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ FORBID_STARTS = (
     "#!/bin/sh\n# Exists while devtools installs packages; remove it if one was interrupted.\n"
     "exit 101\n"
 )
-# One for the machine, whichever cache a checkout uses.
+# One lock for the machine: checkouts may use different caches.
 LOCK = Path("/run/lock/hvd-apt.lock")
-# How long to wait for an apt-get that somebody else runs, such as unattended upgrades.
+# How long to wait for another apt-get, such as unattended upgrades.
 LOCK_TIMEOUT_SECONDS = 300
 
 
 def install_packages(packages: Sequence[str]) -> None:
-    """Installs the packages through apt-get, without starting any service of theirs.
+    """Install the packages through apt-get, without starting their services.
 
     Raises DevtoolsError without root or apt-get, and when apt-get fails.
     """
@@ -46,8 +46,9 @@ def install_packages(packages: Sequence[str]) -> None:
 
 
 def unpacked_program(package: str, program: str) -> Path:
-    """The path of a program such as usr/bin/promtool of a package that is unpacked in the cache,
-    with nothing installed: no user, no service, nothing that the package depends on.
+    """Unpack a package in the cache and return the path of a program such as usr/bin/promtool.
+
+    The package is not installed: apt creates no user, starts no service and adds no dependencies.
 
     Raises DevtoolsError without apt-get, and when apt-get fails.
     """
@@ -83,9 +84,9 @@ def _run_apt(*arguments: str, folder: Path | None = None) -> None:
 
 @contextmanager
 def _services_not_started() -> Iterator[None]:
-    """Packages such as containerd would start their daemon, which the machine did not ask for.
+    """Keep packages such as containerd from starting their daemon during the block.
 
-    A policy of the machine's own stays in force; one that an interrupted run left is replaced.
+    A policy of the machine stays in force. A policy that an interrupted run left is replaced.
     """
     if POLICY.exists() and POLICY.read_text() != FORBID_STARTS:
         yield

@@ -9,12 +9,12 @@ from pathlib import Path
 from devtools.common.errors import DevtoolsError
 
 PROGRAM = shutil.which("chromium") or shutil.which("chromium-browser")
-# Milliseconds of the page's own time, and seconds of this machine's.
+# Milliseconds of the page's virtual time, and seconds of real time.
 BUDGET = 3000
 WITHIN = 100
 OPTIONS = (
     "--headless",
-    # It runs as root in containers.
+    # Chromium runs as root in containers.
     "--no-sandbox",
     "--disable-gpu",
     "--hide-scrollbars",
@@ -25,7 +25,7 @@ OPTIONS = (
 
 
 def run(address: str, *options: str, profile: Path) -> subprocess.CompletedProcess[str]:
-    """Open a page in a browser of its own, whose settings are in the folder `profile`.
+    """Open a page in a separate browser with its settings in the folder `profile`.
 
     Raises DevtoolsError where none is installed, subprocess.CalledProcessError where it fails, and
     subprocess.TimeoutExpired after WITHIN seconds.

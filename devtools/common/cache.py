@@ -9,24 +9,24 @@ from pathlib import Path
 
 
 def cache_dir() -> Path:
-    """The directory for everything that this repository builds: tools, images, environments.
+    """Return the directory for the results of all builds: tools, images, environments.
 
-    $HVD_CACHE (default: hvd in the XDG cache directory). It is not created here.
+    It is $HVD_CACHE (default: hvd in the XDG cache directory). This function does not create it.
     """
     chosen = os.environ.get("HVD_CACHE")
     if chosen:
         return Path(chosen).expanduser().absolute()
     xdg = os.environ.get("XDG_CACHE_HOME")
-    # The XDG base directory specification: a relative path in the variable is ignored.
+    # The XDG base directory specification: ignore a relative path in the variable.
     base = Path(xdg) if xdg and Path(xdg).is_absolute() else Path.home() / ".cache"
     return base / "hvd"
 
 
 def content_key(paths: Iterable[Path], *extra: str) -> str:
-    """16 hex digits that change when a file's name or content, or one of `extra`, changes.
+    """Return 16 hex digits that change when a file's name or content, or one of `extra`, changes.
 
     A directory in `paths` stands for all files below it, except compiled Python. Only the last
-    component of a path counts, so that the key does not depend on where the checkout is. Raises
+    component of a path counts, so that the key does not depend on the path of the checkout. Raises
     FileNotFoundError for a path that does not exist, because its key would never change.
     """
     digest = hashlib.sha256()
@@ -56,6 +56,6 @@ def _named_files(paths: Iterable[Path]) -> list[tuple[str, Path]]:
 
 
 def _feed(digest: hashlib._Hash, data: bytes) -> None:
-    # With the length first, moving a byte from one field to the next changes the key.
+    # The length comes first: moving a byte from one field to the next changes the key.
     digest.update(f"{len(data)}:".encode())
     digest.update(data)

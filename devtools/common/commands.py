@@ -1,4 +1,4 @@
-"""Running other programs: their output as a result or in a log, their failure as an error."""
+"""Run other programs: return or log their output, and raise their failure as an error."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 from devtools.common.errors import DevtoolsError
 from devtools.common.ui import tail
 
-# What an error message shows of a command line.
+# The number of words of a command line that an error message shows.
 SHOWN_WORDS = 8
 
 
@@ -20,7 +20,7 @@ def read_output(
     input: str | None = None,
     environment: Mapping[str, str] | None = None,
 ) -> str:
-    """Runs the command; returns its standard output. Raises DevtoolsError with its errors."""
+    """Run the command and return its standard output. Raises DevtoolsError with its errors."""
     done = subprocess.run(
         command, env=environment, input=input, capture_output=True, text=True, check=False
     )
@@ -37,7 +37,7 @@ def run_logged(
     folder: Path | None = None,
     environment: Mapping[str, str] | None = None,
 ) -> None:
-    """Runs the command in `folder` and appends all that it prints to `log`.
+    """Run the command in `folder` and append its output to `log`.
 
     Raises DevtoolsError, with the end of the log, when the command's exit status is not 0.
     """

@@ -1,20 +1,20 @@
-"""Makes JSON schemas strict."""
+"""Make JSON schemas strict."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
 
-# Keywords whose value maps names, not keywords, to schemas.
+# Keywords with a map of names, not of keywords, to schemas.
 NAMED_SCHEMAS = ("properties", "patternProperties", "$defs")
 
 
 def forbid_unknown_properties(schema: Any, drop: Callable[[str], bool]) -> Any:
-    """A copy of `schema` in which an object that lists properties admits no others, unless it has
-    `additionalProperties` itself.
+    """Return a copy of `schema` in which objects with properties refuse other properties, unless
+    they set `additionalProperties`.
 
-    Keywords for which `drop` is true are left out; so is everything beside a `$ref`, which JSON
-    Schema draft 7 ignores.
+    The copy leaves out keywords for which `drop` is true. It also leaves out everything beside a
+    `$ref`, which JSON Schema draft 7 ignores.
     """
     if isinstance(schema, list):
         return [forbid_unknown_properties(item, drop) for item in schema]

@@ -1,4 +1,4 @@
-"""Locks between processes of this machine: the kernel releases one when its holder ends."""
+"""Locks between processes of this machine. The kernel releases a lock when its holder exits."""
 
 from __future__ import annotations
 
@@ -13,10 +13,9 @@ from devtools.common.ui import note
 
 @contextmanager
 def exclusive_lock(file: Path, task: str) -> Iterator[None]:
-    """Holds the lock `file` while the body runs, and waits for it first.
+    """Wait for the lock `file` and hold it while the body runs.
 
-    task: what the holder does, such as "building kube"; it is named while another process holds
-    the lock.
+    task: what the holder does, such as "building kube". A process that waits for the lock shows it.
     """
     file.parent.mkdir(parents=True, exist_ok=True)
     lock = FileLock(file)

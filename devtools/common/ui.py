@@ -14,13 +14,13 @@ from rich.markup import escape
 
 console = Console(stderr=True, highlight=False)
 TAIL_LINES = 15
-# Where no terminal shows a spinner: seconds between two lines that a step still runs.
+# Without a terminal for a spinner: seconds between two lines that report a running step.
 ALIVE_EVERY = 20.0
 
 
 @contextmanager
 def step(title: str) -> Iterator[None]:
-    """Shows `title` while the body runs, a line now and then, and how many seconds it took."""
+    """Show `title` while the body runs, a line at intervals, and the seconds that the body took."""
     began = time.monotonic()
     with console.status(title) if console.is_terminal else _lines(title, began):
         try:
@@ -33,7 +33,7 @@ def step(title: str) -> Iterator[None]:
 
 @contextmanager
 def _lines(title: str, began: float) -> Iterator[None]:
-    """Prints a line every ALIVE_EVERY seconds."""
+    """Print a line every ALIVE_EVERY seconds."""
     ended = threading.Event()
 
     def show() -> None:
@@ -50,17 +50,17 @@ def _lines(title: str, began: float) -> Iterator[None]:
 
 
 def note(text: str) -> None:
-    """Prints a line, however long, without breaking it."""
+    """Print a line without breaking it."""
     console.print(text, soft_wrap=True)
 
 
 def show_error(error: Exception) -> None:
-    """Prints the error that ends a command; a DevtoolsError includes its remedy."""
+    """Print the error that ends a command; a DevtoolsError includes its remedy."""
     console.print(f"[red]error:[/] {escape(str(error))}", soft_wrap=True)
 
 
 def tail(log: Path) -> str:
-    """The last lines of a log, for a message about a failure."""
+    """Return the last lines of a log, for a message about a failure."""
     if not log.exists():
         return f"(there is no log at {log})"
     with log.open(errors="replace") as file:

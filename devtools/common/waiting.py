@@ -1,4 +1,4 @@
-"""Waiting for a state that no watch and no event shows."""
+"""Wait for a state that no watch and no event reports."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ def wait_until(
 ) -> None:
     """Call `condition` until it holds.
 
-    what: the state that is awaited. pause: the longest time between two calls, in seconds; the
-    first one is a tenth of it.
+    what: the expected state. pause: the longest time between two calls, in seconds; the first pause
+    is a tenth of it.
     Raises AssertionError, which names the state, when it does not hold within `seconds`, and
     whatever `condition` raises, at once.
     """
@@ -25,7 +25,7 @@ def wait_until(
 
 
 def holds(condition: Callable[[], object], seconds: float, pause: float = 0.2) -> bool:
-    """Call `condition` until it holds, as `wait_until` does; whether it did within `seconds`.
+    """Call `condition` as `wait_until` does. Return whether it held within `seconds`.
 
     Raises whatever `condition` raises, at once.
     """

@@ -1,7 +1,7 @@
-"""`make demo`: sets up what is missing and trains a model in pods; shows and times every step.
+"""`make demo`: set up the missing parts, train a model in pods, and show and time every step.
 
-A step whose result exists is skipped: tools and images are cached by content, and a running cluster
-is used. Only the release of the last demo is replaced.
+A step with an existing result is skipped: tools and images are cached by content, and a running
+cluster is used. Only the release of the last demo is replaced.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ VALUES = ROOT / "build" / "demo-values.yaml"
 NAMESPACE = "hvd-demo"
 RELEASE = "hvd"
 RESULT = "RESULT "
-# In the master's log when all workers are there.
+# The master logs this line when all workers are ready.
 FIRST_RANK = "rank 0 of "
-# How long Helm may take to uninstall a release.
+# The timeout of Helm for uninstalling a release.
 HELM_TIMEOUT = "300s"
-# How long the master's pod may take to start, an image pull included, and how long the Job may take
-# to be marked as ended after the master's log has ended.
+# Timeouts: for the start of the master's pod, including an image pull, and for the Job to be marked
+# as finished after the end of the master's log.
 START_SECONDS = 600
 END_SECONDS = 120
 
@@ -47,7 +47,7 @@ class Demo:
     kubectl: Kubectl
 
     def helm(self, *arguments: str) -> None:
-        """Runs Helm in the demo's namespace. Raises DevtoolsError when it fails."""
+        """Run Helm in the demo's namespace. Raises DevtoolsError when it fails."""
         read_output(
             [str(tool("helm4")), *arguments, "--namespace", NAMESPACE],
             remedy=f"see the release: helm --namespace {NAMESPACE} status {RELEASE}",
@@ -56,7 +56,7 @@ class Demo:
 
 
 def make_namespace(demo: Demo) -> None:
-    """Creates a namespace that enforces the strictest Pod Security level."""
+    """Create a namespace that enforces the strictest Pod Security level."""
     manifest = {
         "apiVersion": "v1",
         "kind": "Namespace",
@@ -69,7 +69,7 @@ def make_namespace(demo: Demo) -> None:
 
 
 def render_values(workers: int | None) -> None:
-    """Renders the spec that comes with the repository, with the command that a user would run."""
+    """Render the repository's example spec with the command that a user would run."""
     VALUES.parent.mkdir(exist_ok=True)
     command = [sys.executable, "-m", "hvdchart", "render", str(SPEC), "-w", str(VALUES)]
     command += [f"--set=nodes.0.count={workers}"] if workers else []
@@ -77,7 +77,7 @@ def render_values(workers: int | None) -> None:
 
 
 def install(demo: Demo) -> None:
-    """Replaces the last demo's release."""
+    """Replace the last demo's release."""
     uninstall = ["uninstall", RELEASE, "--ignore-not-found", "--wait"]
     demo.helm(*uninstall, "--timeout", HELM_TIMEOUT)
     overrides = [f"--set={key}={value}" for key, value in demo.cluster.values.items()]
@@ -85,9 +85,9 @@ def install(demo: Demo) -> None:
 
 
 def follow_training(demo: Demo) -> dict[str, float]:
-    """Shows the master's log until it ends and returns the training script's result.
+    """Show the master's log until it ends. Return the training script's result.
 
-    Raises DevtoolsError when the Job does not complete; the log has been shown by then.
+    Raises DevtoolsError when the Job does not complete, after showing the log.
     """
     kubectl = demo.kubectl
     selector = f"app.kubernetes.io/instance={RELEASE}"
@@ -103,7 +103,7 @@ def follow_training(demo: Demo) -> dict[str, float]:
         text=True,
     ) as log:
         for line in log.stdout or ():
-            # mpirun may have put the rank in front of the line.
+            # mpirun may print the rank at the start of the line.
             _, marker, text = line.partition(RESULT)
             if marker:
                 result = json.loads(text)
@@ -126,7 +126,7 @@ def follow_training(demo: Demo) -> dict[str, float]:
 
 
 def show_summary(demo: Demo, result: dict[str, float], seconds: float) -> None:
-    """Prints accuracy, throughput, and commands to try next."""
+    """Print accuracy, throughput, and commands to try next."""
     console.rule()
     note(
         f"accuracy   {result['accuracy']:.4f} on held-out digits\n"
@@ -146,10 +146,10 @@ and then, for example:
 
 
 def demo(cluster_kind: str, nodes: int | None) -> None:
-    """Runs the whole demo.
+    """Run the whole demo.
 
-    cluster_kind: one of clusters.KINDS. nodes: how many nodes of localkube to use, with a worker on
-    each; None for a cluster of the kind, with the workers of the spec.
+    cluster_kind: one of clusters.KINDS. nodes: the number of localkube nodes to use, with one
+    worker on each; None for a cluster of the kind, with the workers of the spec.
     Raises DevtoolsError when a step fails, with what to do about it.
     """
     began = time.monotonic()
@@ -168,7 +168,7 @@ def demo(cluster_kind: str, nodes: int | None) -> None:
 
 
 def main() -> int:
-    """Parses the command line and runs the demo. Returns 1 after an error message."""
+    """Parse the command line and run the demo. Return 1 after an error message."""
     parser = argparse.ArgumentParser(
         "python -m devtools.demo", description="Trains a model in pods."
     )

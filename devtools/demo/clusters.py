@@ -1,4 +1,4 @@
-"""The clusters that the demo can use: localkube, kind, or that of the current kubeconfig."""
+"""The clusters that the demo can use: localkube, kind, or the cluster of the current kubeconfig."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ from images.builder.build import archive, build
 class Cluster:
     """A cluster that has the examples' image.
 
-    environment: variables such as KUBECONFIG that lead to it.
-    stop_hint: what to run to stop it, shown at the end.
+    environment: variables such as KUBECONFIG that select it.
+    stop_hint: the command that stops it, shown at the end.
     values: chart values that it needs in addition to those of the spec.
     """
 
@@ -32,14 +32,14 @@ class Cluster:
     values: dict[str, str] = field(default_factory=dict)
 
     def exports(self, python: Path) -> str:
-        """The assignments to export in a shell so that python, helm and kubectl are the demo's."""
+        """Return shell assignments that make python, helm and kubectl those of the demo."""
         folders = [str(python), str(tool("kubectl").parent), str(tool("helm4").parent)]
         settings = [f"{name}={value}" for name, value in self.environment.items()]
         return " ".join([*settings, f"PATH={':'.join(folders)}:$PATH"])
 
 
 def start_localkube(nodes: int = 1) -> Cluster:
-    """Makes sure that localkube runs with so many nodes, and that all have the examples' image."""
+    """Ensure that localkube runs with this many nodes, and that all have the examples' image."""
     kubeconfig = cluster.up(nodes=nodes)
     image = build("examples")
     with step(f"load {image.reference} into the cluster"):
@@ -54,7 +54,7 @@ def start_localkube(nodes: int = 1) -> Cluster:
 def _start_kind() -> Cluster:
     kind = _find_program("kind", "install it, or use CLUSTER=local")
     _find_program("docker", "install Docker and start it: kind needs its engine")
-    # Not the user's own, whose current context kind would change.
+    # A separate file: kind would change the current context of the user's kubeconfig.
     kubeconfig = cache_dir() / "kind-hvd.kubeconfig"
     here = ("--name", "hvd", "--kubeconfig", str(kubeconfig))
     if "hvd" in _run(kind, "get", "clusters").split():
@@ -68,7 +68,7 @@ def _start_kind() -> Cluster:
 
 
 def _use_current_context() -> Cluster:
-    """The cluster of the current kubeconfig, which must be able to pull the image $IMAGE.
+    """Return the cluster of the current kubeconfig, which must be able to pull the image $IMAGE.
 
     Raises DevtoolsError when $IMAGE has no tag, and without a current context.
     """
@@ -108,7 +108,7 @@ KINDS: dict[str, Callable[[], Cluster]] = {
 
 
 def start(kind: str) -> Cluster:
-    """Makes sure that the cluster runs and has the examples' image. kind: one of KINDS.
+    """Ensure that the cluster runs and has the examples' image. kind: one of KINDS.
 
     Raises DevtoolsError when the cluster does not start, when a program that it needs is missing,
     and when the image cannot be built.

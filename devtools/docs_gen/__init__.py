@@ -1,1 +1,1 @@
-"""Writes generated files: values.yaml, schemas and the tables in docs."""
+"""Write generated files: values.yaml, schemas and the tables in docs."""

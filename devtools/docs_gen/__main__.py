@@ -23,7 +23,7 @@ from devtools.docs_gen import (
 from devtools.docs_gen.generated import write_or_compare
 
 # `make goldens` writes the golden values files.
-# The list of pages has what the other pages begin with.
+# The list of pages copies the first sentences of the other pages.
 GENERATORS = (
     chart_docs,
     spec_docs,
@@ -39,7 +39,7 @@ GENERATORS = (
 
 
 def main(arguments: list[str]) -> int:
-    """Runs all generators. Returns 1 when one finds a difference."""
+    """Run all generators. Return 1 when one finds a difference."""
     differs = 0
     for generator in GENERATORS:
         differs |= write_or_compare(generator.generated_texts(), arguments)

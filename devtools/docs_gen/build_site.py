@@ -1,8 +1,8 @@
-"""Builds the site of the documentation: `make docs`.
+"""Build the site of the documentation: `make docs`.
 
-MkDocs has an environment of its own (requirements/docs.txt), because it needs other versions of
-some packages than the rest. A broken link, an anchor that does not exist or a page without a place
-in the navigation ends with status 1.
+MkDocs has a separate environment (requirements/docs.txt), because it needs different versions of
+some packages. A broken link, a missing anchor or a page outside the navigation ends the build with
+status 1.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ SITE = ROOT / "build" / "site"
 
 
 def build(site: Path) -> subprocess.CompletedProcess[str]:
-    """Builds the site into a folder, and first the environment of its packages if it is missing.
-    The result has what MkDocs says.
+    """Build the site into a folder. Build the environment of its packages first if it is missing.
 
-    With --quiet, MkDocs would not count what it does not print, and --strict would pass.
+    The result includes the output of MkDocs. With --quiet, MkDocs does not count the warnings that
+    it does not print, and --strict passes.
     """
     environment = bootstrap.environment_dir(LOCK)
     bootstrap.ensure(environment, LOCK)
@@ -31,7 +31,7 @@ def build(site: Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [*command, "--site-dir", str(site)],
         cwd=ROOT,
-        # The theme's authors print an advertisement otherwise.
+        # Without this variable, the theme prints an advertisement of its authors.
         env={**os.environ, "NO_MKDOCS_2_WARNING": "1", "PYTHONDONTWRITEBYTECODE": "1"},
         capture_output=True,
         text=True,

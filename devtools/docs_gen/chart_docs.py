@@ -1,4 +1,4 @@
-"""Writes the chart's values.yaml, schema, generated templates and README table from its source."""
+"""Write the chart's values.yaml, schema, generated templates and README table from its source."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ CHART = Path(__file__).resolve().parents[2] / "charts" / "horovod"
 SOURCE = CHART / "values.source.yaml"
 # The longest line with a description; templates have the same limit.
 WIDTH = 120
-# What a key may declare as its hash.
+# The values of `hash` that a key may declare.
 HASHES = ("identity", "settings", "none")
 # Keywords of the source that the schema lacks.
 OF_THIS_FILE = ("default", "effective", "hash", "unhashed")
@@ -28,8 +28,10 @@ Node = dict[str, Any]
 
 
 def load_source() -> Node:
-    """The source document as plain dicts, with what the items of lists inherit, the limits of
-    resources.json, and the numbers that descriptions name.
+    """Load the source document as plain dicts.
+
+    The result includes the inherited keys of list items, the limits of resources.json, and the
+    numbers that descriptions name.
     """
     source: Node = YAML(typ="safe").load(SOURCE.read_text())
     for child in source["properties"].values():
@@ -42,7 +44,7 @@ def load_source() -> Node:
 
 
 def _fill_in(node: Node) -> None:
-    """Replaces names of limits, patterns and numbers below `node`. Exits for an unknown limit."""
+    """Replace names of limits, patterns and numbers below `node`. Exit for an unknown limit."""
     known = read_data("resources.json")
     for name, child in node.get("properties", {}).items():
         _fill_in(child)
@@ -63,7 +65,7 @@ def _fill_in(node: Node) -> None:
 
 
 def render_schema(source: Node) -> str:
-    """values.schema.json for Helm. It has no defaults: these are in values.yaml."""
+    """Return values.schema.json for Helm. It has no defaults: these are in values.yaml."""
     described = {key: value for key, value in source.items() if key != "retired"}
     strict = forbid_unknown_properties(described, lambda key: key in OF_THIS_FILE)
     document = {"$schema": "http://json-schema.org/draft-07/schema#", **strict}
@@ -72,23 +74,23 @@ def render_schema(source: Node) -> str:
         *parents, name = dotted.split(".")
         node = document
         for parent in parents:
-            # Null is valid for a parent that is retired, too: it takes away what was set before.
+            # A retired parent accepts null, too: null removes an earlier setting.
             gone = {"properties": {}, "additionalProperties": False}
             node = node["properties"].setdefault(parent, gone)
-        # Any value is valid here, since a template fails and names what to use instead.
+        # Any value is valid here: a template fails and names the replacement.
         if is_value:
             node["properties"][name]["enum"].append(value)
         else:
             node["properties"][name] = {}
-    # Helm 3 validates draft 7, in which $defs is called definitions.
+    # Helm 3 validates draft 7, which uses the name `definitions` instead of `$defs`.
     document["definitions"] = document.pop("$defs")
-    # Helm keeps this text, in base64, in each release: no spaces.
+    # Helm keeps this text, in base64, in each release: write no spaces.
     text = json.dumps(document, indent=0, separators=(",", ":"))
     return text.replace("#/$defs/", "#/definitions/") + "\n"
 
 
 def render_values(source: Node) -> str:
-    """values.yaml: each default, with its description as a comment."""
+    """Return values.yaml: each default, with its description as a comment."""
     head = "# Generated from values.source.yaml by `make generate`: edit that file.\n"
     return head + "".join(_value_lines(source, 0))
 
@@ -104,7 +106,7 @@ def _value_lines(node: Node, depth: int) -> Iterator[str]:
 
 
 def _described(line: str, node: Node) -> str:
-    """The line with the description: behind it where both fit, otherwise above it."""
+    """Return the line with the description: behind it where both fit, otherwise above it."""
     if len(whole := f"{line}  # {node['description']}") <= WIDTH:
         return f"{whole}\n"
     mark = f"{line[: len(line) - len(line.lstrip())]}# "
@@ -120,7 +122,7 @@ def _described(line: str, node: Node) -> str:
 
 
 def inline(value: Any) -> str:
-    """The value as YAML on one line."""
+    """Return the value as YAML on one line."""
     if value is None:
         return "null"
     stream = io.StringIO()
@@ -132,15 +134,15 @@ def inline(value: Any) -> str:
 
 
 def render_template(name: str, data: Any) -> str:
-    """A template that gives data as JSON."""
+    """Return a template that contains the data as JSON."""
     note = "{{/* Generated from values.source.yaml by `make generate`: edit that file. */}}\n"
     body = json.dumps(data, indent=2)
     return f'{note}{{{{- define "horovod.{name}" -}}}}\n{body}\n{{{{- end }}}}\n'
 
 
 def declared_hashes(node: Node, prefix: str = "", above: str = "") -> Iterator[tuple[str, str]]:
-    """Dotted keys with the hash that they declare: docs/adr/0010. A key inherits the declaration of
-    the key above.
+    """Yield dotted keys with the hash that they declare: docs/adr/0010. A key inherits the
+    declaration of its parent.
     """
     for name, child in node["properties"].items():
         declared = child.get("hash", above)
@@ -151,8 +153,9 @@ def declared_hashes(node: Node, prefix: str = "", above: str = "") -> Iterator[t
 
 
 def _needed_defaults(node: Node, prefix: str) -> Iterator[tuple[str, Any]]:
-    """Dotted keys that templates need, with their defaults. Null keeps its meaning where the type
-    allows it, and it empties an object of Kubernetes.
+    """Yield the dotted keys that templates need, with their defaults.
+
+    Null keeps its meaning where the type allows it, and it empties an object of Kubernetes.
     """
     for name, child in node["properties"].items():
         key = f"{prefix}{name}"
@@ -167,7 +170,7 @@ def _needed_defaults(node: Node, prefix: str) -> Iterator[tuple[str, Any]]:
 
 
 def effective_numbers(node: Node, prefix: str = "") -> Iterator[tuple[str, int]]:
-    """Dotted keys whose default is null, with the number that the chart takes then."""
+    """Yield dotted keys with the default null, with the number that the chart uses instead."""
     for name, child in node["properties"].items():
         if "effective" in child:
             yield f"{prefix}{name}", child["effective"]
@@ -176,7 +179,7 @@ def effective_numbers(node: Node, prefix: str = "") -> Iterator[tuple[str, int]]
 
 
 def unhashed_keys(node: Node, prefix: str = "") -> Iterator[str]:
-    """Dotted keys whose default is left out of the hashes although it is not empty."""
+    """Yield dotted keys with a non-empty default that the hashes leave out."""
     for name, child in node["properties"].items():
         if child.get("unhashed"):
             yield f"{prefix}{name}"
@@ -223,7 +226,7 @@ def _default(node: Node) -> str:
 
 
 def undescribed(node: Node, prefix: str = "") -> Iterator[str]:
-    """Keys without a description."""
+    """Yield keys without a description."""
     for name, child in node.get("properties", {}).items():
         key = f"{prefix}{name}"
         if not child.get("description"):
@@ -233,7 +236,7 @@ def undescribed(node: Node, prefix: str = "") -> Iterator[str]:
 
 
 def without_number(node: Node, prefix: str = "") -> Iterator[str]:
-    """Keys with an effective number that their description does not say."""
+    """Yield keys with an effective number that their description does not name."""
     for name, child in node["properties"].items():
         key = f"{prefix}{name}"
         if "effective" in child and f"default: {child['effective']}" not in child["description"]:
@@ -243,7 +246,7 @@ def without_number(node: Node, prefix: str = "") -> Iterator[str]:
 
 
 def generated_texts() -> dict[Path, str]:
-    """The texts of generated files.
+    """Return the texts of generated files.
 
     Exits where a key has no description, declares no hash, or hides the number that null means.
     """

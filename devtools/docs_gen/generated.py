@@ -1,4 +1,6 @@
-"""What the generators share: sections of pages between marker lines, and writing or comparing."""
+"""Code that the generators share: replace sections of pages between marker lines, and write or
+compare files.
+"""
 
 from __future__ import annotations
 
@@ -9,16 +11,16 @@ from pathlib import Path
 
 from hvdchart.files import difference, write_atomically
 
-# As devtools/checks/style.py asks of each page.
+# The limit that devtools/checks/style.py checks in each page.
 LONGEST_LINE = 100
 
 
 def replace_sections(
     page: Path, sections: Mapping[str, str], command: str = "make generate"
 ) -> str:
-    """The text of `page` with each section between the marker lines that have its name and the
-    command that writes it.
+    """Return the text of `page` with new sections.
 
+    Each section is between the marker lines with its name and with the command that writes it.
     Exits with a message when the page lacks a marker line.
     """
     text = page.read_text("utf-8")
@@ -58,14 +60,16 @@ def wrap(text: str) -> str:
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
-    """A table of Markdown. Bars in cells are escaped."""
+    """Return a table of Markdown. Bars in cells are escaped."""
     cells = [[str(cell).replace("|", "\\|") for cell in row] for row in rows]
     return "\n".join(f"| {' | '.join(row)} |" for row in (head, ["---"] * len(head), *cells))
 
 
 def write_or_compare(texts: Mapping[Path, str], arguments: list[str]) -> int:
-    """Writes the texts to their files. With `--check` it writes nothing, prints how each file
-    differs from its text, and returns 1 when one does.
+    """Write the texts to their files.
+
+    With `--check` write nothing, print how each file differs from its text, and return 1 when one
+    does.
     """
     changes = {path: difference(path, text) for path, text in texts.items()}
     differing = [path for path, change in changes.items() if change]

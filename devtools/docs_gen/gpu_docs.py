@@ -1,4 +1,4 @@
-"""Writes what docs/gpus.md says of the runs on a GPU, from images/gpus/figures.json."""
+"""Write the results of the runs on a GPU into docs/gpus.md, from images/gpus/figures.json."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from devtools.docs_gen.generated import replace_sections, table, wrap
 from images.builder.catalogue import ROOT
 
 PAGE = ROOT / "docs" / "gpus.md"
-# What `python3 -m images.gpus` has written on the machine.
+# The results that `python3 -m images.gpus` writes on the machine.
 FIGURES = ROOT / "images" / "gpus" / "figures.json"
 LOST = "a rank is killed three times, keep, warm ranks"
 
 
 def measured(figures: dict[str, Any]) -> str:
-    """The machine, and a table of what each stage has found."""
+    """Return the machine, and a table of the results of each stage."""
     machine = figures["machine"]
     gpu = machine["gpus"][0]
     stages = figures["stages"]
@@ -131,7 +131,7 @@ def warm(found: dict[str, Any]) -> str:
 
 
 def cluster(found: dict[str, Any]) -> list[tuple[str, str]]:
-    """Of the runs of the chart, those that the stage has come to and that have not failed."""
+    """Return the runs of the chart that the stage reached and that did not fail."""
     rows = []
     for name in ("direct", "direct, warm ranks", "mpirun", "JAX", "DistributedDataParallel"):
         run = found.get(name)

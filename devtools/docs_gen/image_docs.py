@@ -1,10 +1,10 @@
-"""Writes what images/versions.yaml, the proofs and the patches decide: the parameter tables of the
-images' READMEs, the table in images/README.md of how they are tested, the list of patches in
-docs/runtime.md, and docker-bake.json.
+"""Write the files that follow from images/versions.yaml, the proofs and the patches: the parameter
+tables of the images' READMEs, the table in images/README.md of how they are tested, the list of
+patches in docs/runtime.md, and docker-bake.json.
 
-With docker-bake.json, Docker alone builds the images: `docker buildx bake cpu`. `python -m images
-build` remains the way to build with other versions than the defaults, without a registry, or with
-the wheel of an earlier build.
+With docker-bake.json, Docker alone builds the images: `docker buildx bake cpu`. Use `python -m
+images build` to build with other versions than the defaults, without a registry, or with the wheel
+of an earlier build.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ from images.common import build_horovod
 PAGE = ROOT / "images" / "README.md"
 RUNTIME = ROOT / "docs" / "runtime.md"
 BAKE_FILE = ROOT / "docker-bake.json"
-# The name under which a build of Docker alone finds the image that it starts from.
+# The name of the base image in a build by Docker alone.
 _PARENT = "parent"
 _PLATFORM = "linux/amd64"
 
 
 def parameter_tables(image: Image) -> str:
-    """The parameters of an image with their values, and the combinations that are supported."""
+    """Return the parameters of an image with their values, and the supported combinations."""
     rows = []
     for key, default in image.defaults.items():
         if option := image.choices.get(key):
@@ -41,7 +41,7 @@ def parameter_tables(image: Image) -> str:
             shown = ", ".join(value for value in dict.fromkeys(found) if value != default)
         rows.append((f"`{key}`", default, shown or "none"))
     lines = [table(("Parameter", "Default", "Others"), rows)]
-    # Those that have several values in the rows.
+    # The parameters that have several values in the rows.
     keys = [k for k in image.defaults if len({row.get(k) for row in image.combinations}) > 1]
     if keys:
         lines += ["", "What goes together, a row each; the defaults are built and tested:", ""]
@@ -51,7 +51,9 @@ def parameter_tables(image: Image) -> str:
 
 
 def proof_table(images: Mapping[str, Image]) -> str:
-    """How each image is tested, with its proof's results. Raises DevtoolsError without a proof."""
+    """Return how each image is tested, with its proof's results. Raises DevtoolsError without a
+    proof.
+    """
     rows = []
     for name, image in images.items():
         if image.tested is When.ALWAYS:
@@ -66,7 +68,9 @@ def proof_table(images: Mapping[str, Image]) -> str:
 
 
 def patch_table(images: Mapping[str, Image]) -> str:
-    """Each patch with the subject of its mail and what has it, in the order of the images."""
+    """Return each patch with the subject of its mail and the images that have it, in the order of
+    the images.
+    """
     users: dict[Path, list[str]] = {}
     for image in images.values():
         for patch in build_horovod.patches(image.folder):
@@ -85,7 +89,7 @@ def patch_table(images: Mapping[str, Image]) -> str:
 
 
 def bake_file(images: Mapping[str, Image]) -> str:
-    """The text of docker-bake.json. REGISTRY, which ends with a slash, is in front of each name."""
+    """Return the text of docker-bake.json. Each name begins with REGISTRY and its slash."""
     groups = {
         "default": [name for name, image in images.items() if image.tested is When.ALWAYS],
         "all": list(images),
@@ -99,7 +103,10 @@ def bake_file(images: Mapping[str, Image]) -> str:
 
 
 def _targets(image: Image) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """An image's target by its name; behind one for all but its own variables, if it has any."""
+    """Yield an image's target by its name.
+
+    If the image has variables of its own, another target precedes it, with everything except these.
+    """
     target = _target(image)
     name = target_name(image.name)
     if image.environment:
@@ -132,12 +139,12 @@ def _target(image: Image) -> dict[str, Any]:
 
 
 def target_name(image: str) -> str:
-    """The name of an image's target: bake allows no dots in one."""
+    """Return the name of an image's target: bake allows no dots in one."""
     return image.replace(".", "-")
 
 
 def generated_texts() -> dict[Path, str]:
-    """The text that each page with tables should have, and docker-bake.json."""
+    """Return the text of each page with tables, and docker-bake.json."""
     images = load_catalogue()
     readmes = {
         (file := image.folder / "README.md"): replace_sections(

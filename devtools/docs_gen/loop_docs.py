@@ -1,5 +1,5 @@
-"""Draws the master's events and effects, docs/pictures/loop.svg, and writes the tables in
-docs/inside.md: from the code in charts/horovod/files/hvd_pods.
+"""Draw the master's events and effects, docs/pictures/loop.svg, and write the tables in
+docs/inside.md. The source is the code in charts/horovod/files/hvd_pods.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ HEAD = (
 
 
 def groups() -> dict[str, list[str]]:
-    """The events and effects by the comments above them, in the order of the code."""
+    """Return the events and effects by the comments above them, in the order of the code."""
     found: dict[str, list[str]] = {}
     for module, base in ((events, events.Event), (effects, effects.Effect)):
         leaves = find_leaves(module, base)
@@ -87,7 +87,7 @@ def groups() -> dict[str, list[str]]:
 
 
 def find_leaves(module: ModuleType, base: type) -> set[str]:
-    """The classes of a module that derive from `base`, and from which none derives."""
+    """Return the classes of a module that derive from `base` and have no subclasses."""
     classes = {item for item in vars(module).values() if isinstance(item, type)}
     derived = {item for item in classes if issubclass(item, base) and item is not base}
     above = {base for item in derived for base in item.__mro__[1:]}
@@ -95,7 +95,7 @@ def find_leaves(module: ModuleType, base: type) -> set[str]:
 
 
 def picture() -> str:
-    """The loop: events on the left, effects on the right."""
+    """Draw the loop: events on the left, effects on the right."""
     columns = {"Events": LEFT, "Effects": RIGHT}
     ends = dict.fromkeys(columns, 20)
     parts = []
@@ -137,16 +137,16 @@ def _box(x: int, y: int, width: int, height: int, title: str, lines: list[str]) 
 
 
 def reached() -> dict[str, set[str]]:
-    """What each function of the rules may ask for, itself or by what it calls: effects, and events
-    that follow a decision.
+    """Return the effects and follow-up events of each function of the rules, including the
+    functions that it calls.
 
-    That each may log something is left out.
+    The effect `Log` is left out.
     """
     known = {name for title, names in groups().items() if title[:7] == "Effects" for name in names}
     sources: dict[str, ModuleType | type[Decision]] = {
         module.__name__.rpartition(".")[2]: module for module in RULES
     }
-    # The methods of a decision are called by the name of an argument.
+    # The rules call the methods of a decision on an argument, by the argument's name.
     texts = {
         own: inspect.getsource(source) for own, source in {**sources, "decision": Decision}.items()
     }
@@ -154,10 +154,11 @@ def reached() -> dict[str, set[str]]:
 
 
 def find_reached(sources: Mapping[str, str], known: Collection[str]) -> dict[str, set[str]]:
-    """What each function asks for of `known`, by module and function; `sources` are by module.
+    """Return which names of `known` each function uses, by module and function; `sources` are by
+    module.
 
-    A function that calls what it finds in a table, a dictionary of the module, may call all of it.
-    Exits with a message when it calls what is in something else, which would be left out.
+    A function that calls an item of a table, a dictionary of the module, may call all its items.
+    Exits with a message when it calls an item of something else, which would be left out.
     """
     parts = dict(part for own, source in sources.items() for part in _parts(own, source))
     asked: dict[str, set[str]] = {}
@@ -182,7 +183,7 @@ def find_reached(sources: Mapping[str, str], known: Collection[str]) -> dict[str
 
 
 def _parts(own: str, source: str) -> Iterator[tuple[str, ast.AST]]:
-    """The functions and the tables of a module's source, by their names with the module's."""
+    """Yield the functions and the tables of a module's source by their full names."""
     tree = ast.parse(source)
     for node in ast.walk(tree):
         if isinstance(node, ast.FunctionDef):
@@ -198,12 +199,14 @@ def _parts(own: str, source: str) -> Iterator[tuple[str, ast.AST]]:
 
 
 def _full_name(own: str, name: str) -> str:
-    """A name with its module, which is `own` for a name without one."""
+    """Return a name with its module, which is `own` for a name without one."""
     return name if "." in name else f"{own}.{name}"
 
 
 def event_table() -> str:
-    """Each event, what it says, and the effects and events that may follow at once."""
+    """Return a table of each event, its meaning, and the effects and events that may follow at
+    once.
+    """
     following = reached()
     rows = []
     for title, names in groups().items():
@@ -219,7 +222,9 @@ def event_table() -> str:
 
 
 def variables() -> str:
-    """The variables between the chart, its users and its pods, by the comments of their modules."""
+    """Return a table of the variables between the chart, its users and its pods, from the comments
+    of their modules.
+    """
     rows = []
     way = ""
     for line, name, comment in _constants(contract):
@@ -235,7 +240,7 @@ def variables() -> str:
 
 
 def _constants(module: ModuleType) -> Iterator[tuple[str, str, str]]:
-    """The lines of a module, each with the text that it names and the comment above, if any."""
+    """Yield each line of a module, with the text of its constant and the comment above, if any."""
     comment: list[str] = []
     for line in inspect.getsource(module).splitlines():
         name = re.fullmatch(r'[A-Z_]+ = "(\w+)"', line)

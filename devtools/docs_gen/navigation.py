@@ -1,7 +1,7 @@
-"""Writes the list of pages in docs/README.md from the navigation of the site in mkdocs.yaml.
+"""Write the list of pages in docs/README.md from the navigation of the site in mkdocs.yaml.
 
-The navigation is the one list of the pages. Each page is shown by its title, with the first
-sentence of the page, which says what it explains.
+The navigation is the only source of the list. docs/README.md shows the title of each page and its
+first sentence, which explains its purpose.
 """
 
 from __future__ import annotations
@@ -28,28 +28,28 @@ _LINK = re.compile(r"\[([^]]*)\]\([^)]*\)")
 
 @dataclass(frozen=True)
 class Entry:
-    """A page in the navigation: below which headings, and its path in the site."""
+    """A page in the navigation: the headings above it, and its path in the site."""
 
     headings: tuple[str, ...]
     place: str
-    # In place of the page's own title.
+    # Replaces the page's own title.
     title: str = ""
-    # Whether the navigation names only its folder.
+    # Whether the navigation names only the page's folder.
     of_folder: bool = False
 
     def file(self, root: Path) -> Path:
-        """The file of the page: in docs/, or at the same path in the repository."""
+        """Return the file of the page: in docs/, or at the same path in the repository."""
         inside = root / DOCS / self.place
         return inside if inside.is_file() else root / self.place
 
     def link(self, root: Path) -> str:
-        """The link to the page from another one in docs/."""
+        """Return the link to the page from another one in docs/."""
         return self.place if self.file(root).is_relative_to(root / DOCS) else f"../{self.place}"
 
 
 def entries(root: Path) -> list[Entry]:
-    """The pages of the navigation in their order. A folder stands for all pages in it."""
-    # This reader keeps the tags of MkDocs, which are not those of YAML, as they are.
+    """Return the pages of the navigation in their order. A folder stands for all pages in it."""
+    # This reader keeps the tags of MkDocs, which are not standard YAML, unchanged.
     settings = YAML().load((root / SITE).read_text("utf-8"))
     return [*_entries(settings["nav"], (), root)]
 
@@ -72,7 +72,7 @@ def _entries(node: Any, headings: tuple[str, ...], root: Path) -> Iterator[Entry
 
 
 def problems(root: Path) -> Iterator[str]:
-    """What is wrong with the navigation: pages in no list, and entries without a page."""
+    """Yield each problem of the navigation: pages in no list, and entries without a page."""
     listed = entries(root)
     for entry in listed:
         if not entry.file(root).is_file():
@@ -87,7 +87,7 @@ def problems(root: Path) -> Iterator[str]:
 
 
 def title_and_purpose(page: Path) -> tuple[str, str]:
-    """The title of a page, and its first sentence without the words "This page"."""
+    """Return the title of a page, and its first sentence without the words "This page"."""
     lines = iter(page.read_text("utf-8").splitlines())
     title = next(lines).removeprefix("# ")
     below = (line for line in lines if not line.startswith("<"))
@@ -100,7 +100,9 @@ def title_and_purpose(page: Path) -> tuple[str, str]:
 
 
 def index(root: Path) -> str:
-    """A table of the pages below each heading; of the pages of a folder, their titles."""
+    """Return a table of the pages below each heading. For the pages of a folder, return only their
+    titles.
+    """
     parts = []
     shown: tuple[str, ...] = ()
     for headings, group in groupby(entries(root), lambda entry: entry.headings):
@@ -123,7 +125,9 @@ def _shown(root: Path, pages: list[Entry]) -> str:
 
 
 def generated_texts() -> dict[Path, str]:
-    """The text of docs/README.md. Exits with a message when the navigation and the pages differ."""
+    """Return the text of docs/README.md. Exits with a message when the navigation and the pages
+    differ.
+    """
     if wrong := [*problems(ROOT)]:
         sys.exit("\n".join(wrong))
     page = ROOT / DOCS / INDEX

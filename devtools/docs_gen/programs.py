@@ -1,7 +1,7 @@
-"""Writes the archive that the chart sends to pods: charts/horovod/charts/programs (ADR 27).
+"""Write the archive that the chart sends to pods: charts/horovod/charts/programs (ADR 27).
 
-It has the programs without what only readers need. Lines keep their numbers, so that a traceback
-of a pod names the lines of the sources.
+It contains the programs without comments and docstrings. Lines keep their numbers, so that a
+traceback of a pod names the lines of the sources.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ CHART = ROOT / "charts" / "horovod"
 FILES = CHART / "files"
 SOURCES = FILES / "hvd_pods"
 ARCHIVE = CHART / "charts" / "programs" / "programs.tgz"
-# The templates put scripts of shells into the commands of containers, whose images may lack Python.
+# The templates put shell scripts into the commands of containers, because an image may lack Python.
 SUFFIXES = (".py", ".json")
 VERSION = """\
 The programs of the pods, of version {version} of the chart horovod.
@@ -33,13 +33,13 @@ They have no comments and docstrings, and are indented by one space for each lev
 the number that it has in the sources, which are in charts/horovod/files/hvd_pods of the chart's
 repository, and in the wheel of hvdchart.
 """
-# Tokens that are no part of a statement.
+# Tokens that are not part of a statement.
 LAYOUT = {tokenize.INDENT, tokenize.DEDENT, tokenize.NL, tokenize.COMMENT, tokenize.ENDMARKER}
 _Documented = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
 
 
 def _docstring(node: ast.AST) -> ast.Expr | None:
-    """The statement that is the docstring of a node; None without one."""
+    """Return the statement that is the docstring of a node; None without one."""
     if not isinstance(node, _Documented) or not node.body:
         return None
     first = node.body[0]
@@ -49,7 +49,7 @@ def _docstring(node: ast.AST) -> ast.Expr | None:
 
 
 def _instructions(text: str) -> str:
-    """The syntax tree of a program without its docstrings, with the lines of all statements."""
+    """Return the syntax tree of a program without docstrings, with the lines of all statements."""
     tree = ast.parse(text)
     for node in ast.walk(tree):
         found = _docstring(node)
@@ -57,14 +57,14 @@ def _instructions(text: str) -> str:
             place = ast.Pass(lineno=found.lineno, col_offset=found.col_offset)
             node.body[:1] = [] if len(node.body) > 1 else [place]
     for node in ast.walk(tree):
-        # A class or a function without its docstring may end earlier, and columns are others.
+        # Without its docstring, a class or a function may end earlier, and columns differ.
         for name in {"col_offset", "end_lineno", "end_col_offset"} & {*node._attributes}:
             setattr(node, name, 0)
     return ast.dump(tree, include_attributes=True)
 
 
 def _indent(text: str) -> str:
-    """A program that is indented by one space for each level, and not within a statement."""
+    """Return a program that is indented by one space for each level, and not within a statement."""
     lines = io.StringIO(text).readlines()
     levels = dict.fromkeys(range(1, len(lines) + 1), 0)
     level = 0
@@ -77,7 +77,7 @@ def _indent(text: str) -> str:
             if is_first:
                 levels[token.start[0]] = level
             is_first = False
-            # The lines of a text are as they are.
+            # Keep the lines of a string unchanged.
             for row in range(token.start[0] + 1, token.end[0] + 1):
                 levels.pop(row, None)
     for row, level in levels.items():
@@ -86,8 +86,8 @@ def _indent(text: str) -> str:
 
 
 def strip(text: str) -> str:
-    """A program without its comments and docstrings, with little indentation. Its statements keep
-    their lines.
+    """Return a program without its comments and docstrings, with little indentation. Its statements
+    keep their lines.
 
     Raises SyntaxError for text that is no Python, and ValueError when anything else would change.
     """
@@ -110,7 +110,7 @@ def strip(text: str) -> str:
 
 
 def shorten(text: str) -> str:
-    """JSON without what only readers need: spaces, line ends, and `about`, which explains it.
+    """Return JSON without spaces, line ends, and `about`, which explains it to readers.
 
     Raises ValueError for text that is no JSON.
     """
@@ -121,10 +121,10 @@ def shorten(text: str) -> str:
 
 
 def contents() -> dict[str, bytes]:
-    """The files of the archive by name, in the order in which they are in it.
+    """Return the files of the archive by name, in the order of the archive.
 
-    The compression finds what a file has in common with the 32 kB before it: the JSON files come
-    first, and the programs of a folder with the longest first.
+    The compression finds repetitions in the preceding 32 kB of a file. So the JSON files come
+    first, and the programs of a folder are sorted with the longest first.
 
     Raises ValueError, with the file's name, for a program that `strip` refuses.
     """
@@ -149,8 +149,10 @@ def contents() -> dict[str, bytes]:
 
 
 def pack(files: dict[str, bytes]) -> bytes:
-    """Archive files in the order given: without times and owners, so that equal files are equal
-    archives, and in one stream, which is smaller than a zip by a fifth.
+    """Archive files in the order given.
+
+    Times and owners are left out, so that equal files give equal archives. The archive is one
+    stream, which is a fifth smaller than a zip.
     """
     stream = io.BytesIO()
     with tarfile.open(fileobj=stream, mode="w", format=tarfile.USTAR_FORMAT) as archive:
@@ -162,7 +164,7 @@ def pack(files: dict[str, bytes]) -> bytes:
 
 
 def read(archive: bytes) -> dict[str, bytes]:
-    """The files of an archive by name, in its order; none when it cannot be read."""
+    """Return the files of an archive by name, in its order; none when it cannot be read."""
     files = {}
     try:
         with tarfile.open(fileobj=io.BytesIO(archive), mode="r:gz") as opened:
@@ -175,8 +177,10 @@ def read(archive: bytes) -> dict[str, bytes]:
 
 
 def write_or_compare(arguments: list[str], archive: Path = ARCHIVE) -> int:
-    """Write the archive when its files differ from the programs; another zlib compresses in another
-    way, which is no difference. With `--check` print the names of such files, and return 1.
+    """Write the archive when its files differ from the programs.
+
+    Only the files count: another version of zlib compresses differently. With `--check` print the
+    names of files that differ, and return 1.
     """
     files = contents()
     old = read(archive.read_bytes()) if archive.is_file() else {}

@@ -1,8 +1,8 @@
-"""Where the tests of promises are: the links of docs/security.md.
+"""Write the links of docs/security.md to the tests of its promises.
 
 A test that guards a promise has the marker `promise` with a text that names it. The page links the
-text, as in [the text][], and the generated list at its end says in which test it is. So a test may
-be renamed or moved, and `make generate` follows.
+text, as in [the text][]. The generated list at its end names the test. After a test is renamed or
+moved, `make generate` updates the list.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Promise(NamedTuple):
 
 
 def find_promises() -> Iterator[Promise]:
-    """The promises of all tests that have the marker, with a text of one string."""
+    """Yield the promises of all tests that have the marker, with a text of one string."""
     for file in sorted((ROOT / "tests").rglob("test_*.py")):
         source = file.read_text("utf-8")
         if "mark.promise(" not in source:
@@ -47,15 +47,15 @@ def find_promises() -> Iterator[Promise]:
 
 
 def linked(text: str) -> set[str]:
-    """The promises that a page or a part of one links."""
+    """Return the promises that a page or a part of one links."""
     return {" ".join(found.split()) for found in _LINK.findall(text)}
 
 
 def generated_texts() -> dict[Path, str]:
-    """The page with the places of the tests.
+    """Return the page with the places of the tests.
 
-    Exits with a message for a promise that no test or more than one has, and for one that the page
-    does not link.
+    Exits with a message for a promise without exactly one test, and for one that the page does not
+    link.
     """
     promises: dict[str, Promise] = {}
     for promise in find_promises():

@@ -1,6 +1,5 @@
-"""Writes what the code knows into the pages of the reference: docs/command.md, from the command's
-own help, and tables of exports of the library, messages of Kubernetes and Helm with their remedies,
-and versions.
+"""Write the pages of the reference from the code: docs/command.md, from the command's own help, and
+tables of exports of the library, messages of Kubernetes and Helm with their remedies, and versions.
 """
 
 from __future__ import annotations
@@ -32,9 +31,9 @@ ROOT = Path(__file__).resolve().parents[2]
 DOCS = ROOT / "docs"
 PROGRAMS = ROOT / "charts" / "horovod" / "files" / "hvd_pods"
 EVENTS_PAGE = DOCS / "life.md"
-# `make schemas` writes it.
+# Written by `make schemas`.
 APIS = ROOT / "tests" / "chart" / "kubernetes-api.json"
-# Typer's own.
+# Typer's own exit codes.
 DONE = 0
 WRONG_USE = 2
 _HEAD = """\
@@ -50,15 +49,15 @@ This page lists every command of `hvdchart` with its arguments and options, as
 
 
 def command_page() -> str:
-    """The text of docs/command.md, as Typer writes it from the commands. Exits with a message when
-    a command, an argument or an option has no help.
+    """Return the text of docs/command.md, as Typer writes it from the commands. Exits with a
+    message when a command, an argument or an option has no help.
     """
     command: Any = get_command(app.app)
     if undescribed := [*_undescribed(command, "hvdchart")]:
         sys.exit(f"no help for {', '.join(undescribed)}")
     context = command.context_class(command, info_name="hvdchart")
     page = get_docs_for_click(obj=command, ctx=context, name="hvdchart", title="The command")
-    # Examples are indented lines at the end of a help.
+    # Examples are indented lines at the end of a help text.
     page = re.sub(r"^(?:  \S.*\n)+", r"\n```console\n\g<0>```\n", page, flags=re.MULTILINE)
     commands = page.partition("# The command")[2].strip()
     interrupted = (
@@ -69,7 +68,7 @@ def command_page() -> str:
 
 
 def _undescribed(command: Any, name: str) -> Iterator[str]:
-    """What a person would see of the command without an explanation."""
+    """Yield each visible part of the command that has no help text."""
     if not command.help:
         yield name
     for parameter in command.params:
@@ -80,11 +79,11 @@ def _undescribed(command: Any, name: str) -> Iterator[str]:
 
 
 def exit_codes() -> str:
-    """The exit codes of the command: those of its errors, and Typer's own."""
+    """Return the exit codes of the command: those of its errors, and Typer's own."""
     rows = {DONE: "done", WRONG_USE: "wrong use of the command line"}
     for error in sorted(_subclasses(HvdchartError), key=lambda one: one.exit_code):
         first = " ".join((error.__doc__ or "").split()).split(". ")[0].rstrip(".")
-        # Of several errors with one code, the general one comes first.
+        # The general error comes first among several errors with one code.
         rows.setdefault(error.exit_code, first)
     return table(("Exit code", "Meaning"), sorted(rows.items()))
 
@@ -97,14 +96,14 @@ def _subclasses(kind: type[HvdchartError]) -> Iterator[type[HvdchartError]]:
 
 
 def created_events() -> set[str]:
-    """The reasons of all events that the master creates: of each RunEvent that its rules name."""
+    """Return the reasons of all events that the master creates: of each RunEvent in its rules."""
     sources = [file.read_text("utf-8") for file in (PROGRAMS / "rules").glob("*.py")]
     names = {name for text in sources for name in re.findall(r"\bRunEvent\.([A-Z_]+)", text)}
     return {RunEvent[name].reason for name in names}
 
 
 def described_events() -> set[str]:
-    """The events in the table of docs/life.md."""
+    """Return the events in the table of docs/life.md."""
     table = re.search(r"^\| Event \| .*\n\|[-|]+\|\n((?:\|.*\n)+)", EVENTS_PAGE.read_text(), re.M)
     if table is None:
         sys.exit(f"{EVENTS_PAGE}: the table of events is missing")
@@ -112,7 +111,7 @@ def described_events() -> set[str]:
 
 
 def exports_of_the_library() -> str:
-    """An entry for each export: functions with their arguments, classes with their fields."""
+    """Return an entry for each export: functions with arguments, classes with fields."""
     names = [name for name in hvdchart.__all__ if not name.startswith("_")]
     exports = {name: getattr(hvdchart, name) for name in names}
     functions = [name for name in names if inspect.isfunction(exports[name])]
@@ -135,7 +134,7 @@ def _export(name: str, thing: object) -> Iterator[str]:
     if not text:
         sys.exit(f"hvdchart.{name} has no docstring")
     if inspect.isfunction(thing):
-        # Annotations are text there, and so in quotation marks.
+        # Annotations are strings in the signature: remove their quotation marks.
         signature = re.sub(r"(: |-> )'([^']*)'", r"\1\2", str(inspect.signature(thing)))
         yield from ("```text", f"{name}{signature}", "```", "", text, "")
     elif dataclasses.is_dataclass(thing):
@@ -146,9 +145,9 @@ def _export(name: str, thing: object) -> Iterator[str]:
 
 
 def pod_table() -> str:
-    """What Kubernetes says of a pod, the remedy, and whether the run waits for it."""
+    """Return a table of Kubernetes' messages about a pod, the remedy, and whether the run waits."""
     problems = json.loads((PROGRAMS / "common" / "pod_problems.json").read_text("utf-8"))
-    # What the kubelet says of an image explains a container that waits for one.
+    # The kubelet's messages about an image explain why a container waits for it.
     seconds = problems["container"]["ErrImagePull"]["waitSeconds"]
     for entry in problems["image"].values():
         entry["waitSeconds"] = seconds
@@ -169,19 +168,21 @@ def _what_follows(entry: dict[str, object]) -> str:
 
 
 def helm_table() -> str:
-    """What Helm says, and the remedy."""
+    """Return a table of Helm's messages and their remedies."""
     text = table(("Message", "What to do"), ((f"`{sign}`", to) for sign, to in REMEDIES.items()))
     return text.replace("{namespace}", "NAMESPACE").replace("{name}", "NAME")
 
 
 def minors() -> list[str]:
-    """The Kubernetes releases that the chart is checked against, such as 1.29, the oldest first."""
+    """Return the Kubernetes releases that the chart is checked against, such as 1.29, the oldest
+    first.
+    """
     releases = json.loads(APIS.read_text("utf-8"))["releases"]
     return [release.removeprefix("v").rpartition(".")[0] for release in releases]
 
 
 def versions() -> str:
-    """A row for each kind of software: which versions are allowed, and which are checked."""
+    """Return a row for each kind of software, with the allowed and the checked versions."""
     chart = YAML(typ="safe").load(ROOT / "charts" / "horovod" / "Chart.yaml")
     project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
     images = load_catalogue()
@@ -214,7 +215,7 @@ def versions() -> str:
 
 
 def generated_texts() -> dict[Path, str]:
-    """The text of docs/command.md, and of each page with a table. Exits with a message when
+    """Return the text of docs/command.md, and of each page with a table. Exits with a message when
     docs/life.md describes other events than the programs of the pods create.
     """
     created = created_events()

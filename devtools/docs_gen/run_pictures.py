@@ -1,6 +1,6 @@
-"""Draws the view of a run in a terminal, and takes pictures of its page, for docs/watching.md.
+"""Draw the view of a run in a terminal, and take pictures of its page, for docs/watching.md.
 
-`make generate` writes the former. `make pictures` takes the latter, which need a browser.
+`make generate` draws the view. `make pictures` takes the pictures, which need a browser.
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ FOLDER = Path(__file__).resolve().parents[2] / "docs" / "pictures"
 TERMINAL = FOLDER / "watch-terminal.svg"
 LIGHT = FOLDER / "watch-light.png"
 DARK = FOLDER / "watch-dark.png"
-# Pixels: as many lines as have the rows of all ranks.
+# In pixels. The height fits the rows of all ranks.
 WIDTH = 1120
 HEIGHT = 1258
 NOTE = 86
-# Bytes of a picture.
+# The size limit of a picture in bytes.
 MOST = 150_000
 
 
 def draw_terminal(view: View) -> str:
-    """The view as a terminal shows it, as SVG."""
+    """Return the view as a terminal shows it, as SVG."""
     with Path(os.devnull).open("w") as nowhere:
         console = Console(
             file=nowhere,
@@ -48,12 +48,12 @@ def draw_terminal(view: View) -> str:
         )
         console.print(Screen(view))
     text = console.export_svg(title=f"hvdchart watch {view.name}", unique_id="watch")
-    # The picture loads no font from a network.
+    # Load no font from a network.
     return re.sub(r"@font-face \{.*?\}\s*", "", text, flags=re.DOTALL)
 
 
 def generated_texts() -> Mapping[Path, str]:
-    """The picture of the terminal."""
+    """Return the picture of the terminal."""
     return {TERMINAL: draw_terminal(stalled_view())}
 
 
@@ -80,7 +80,7 @@ def take_picture(view: View, target: Path, *, is_dark: bool) -> None:
 
 
 def main() -> int:
-    """Take the pictures. Returns 1 when one cannot be taken."""
+    """Take the pictures. Return 1 when one cannot be taken."""
     try:
         take_picture(training_view(), LIGHT, is_dark=False)
         take_picture(stalled_view(), DARK, is_dark=True)

@@ -13,23 +13,23 @@ from hvdchart.watch.view_model import Mark, Row, Span, View
 NAME = "resnet50"
 MASTER = f"{NAME}-master-1a2b3c4d-x"
 NODES = ("node-a", "node-b", "node-d", "node-b")
-# The run's begin in seconds since 1970: ten o'clock, wherever the pictures are made.
+# The start of the run in seconds since 1970: ten o'clock in the local time zone.
 BEGAN = datetime(2026, 1, 1, 10, 0).timestamp()
 STEP = 3140
 STEPS = 5000
-# The rank for which the others wait, and since when.
+# The rank that the others wait for, and the start of the wait.
 STALLED = 1
 SINCE = 1105
 TENSOR = "DistributedAllreduce.grads_0"
 
 
 def worker(rank: int) -> str:
-    """The pod of a rank."""
+    """Return the pod of a rank."""
     return f"{NAME}-worker-{rank}"
 
 
 def losses(last: int) -> list[tuple[int, float]]:
-    """A curve as a training has it: it falls, less and less, and is not smooth."""
+    """Return a realistic loss curve: it falls more and more slowly, and is not smooth."""
     pairs = []
     for step in range(20, last + 1, 40):
         noise = 0.05 * math.sin(step / 37) + 0.035 * math.sin(step / 11.0)
@@ -84,7 +84,7 @@ STACK = (
 
 
 def row(rank: int) -> Row:
-    """A rank that trains."""
+    """Return the row of a rank that trains."""
     return Row(
         rank=rank,
         pod=worker(rank),
@@ -98,7 +98,7 @@ def row(rank: int) -> Row:
 
 
 def spans(now: float) -> tuple[Span, ...]:
-    """The parts of the time line until now."""
+    """Return the parts of the time line until now."""
     return (
         Span(BEGAN, BEGAN + 42, "waiting", 0),
         Span(BEGAN + 42, BEGAN + 391, "training", 1),
@@ -108,7 +108,7 @@ def spans(now: float) -> tuple[Span, ...]:
 
 
 def training_view() -> View:
-    """The run trains."""
+    """Return the view of a run that trains."""
     now = BEGAN + 1102
     master = Row(None, MASTER, "node-a", "Running", cpus=0.04, memory=96 << 20)
     curve = losses(STEP)
@@ -137,7 +137,7 @@ def training_view() -> View:
 
 
 def stalled_view() -> View:
-    """The run waits for a rank."""
+    """Return the view of a run that waits for a rank."""
     view = training_view()
     now = BEGAN + 1180
     behind = replace(row(STALLED), state="Stalled", step=STEP - 1, cpus=0.02)

@@ -1,9 +1,10 @@
-"""What the site of the documentation adds to docs/: mkdocs.yaml names this file as a hook.
+"""A hook of the documentation's site, which mkdocs.yaml names.
 
-Some pages outside docs/ become pages of the site. Links to them are made to fit, and links to other
+Some pages outside docs/ become pages of the site. The hook adjusts links to them. Links to other
 files of the repository lead to the repository (REPOSITORY_URL) or, without one, to a copy in the
 site. The search leaves out the pages for contributors, the list of pages and the changelog, because
-it would show them before the pages that help. It runs in the environment of requirements/docs.txt.
+it would show them before more helpful pages. The hook runs in the environment of
+requirements/docs.txt.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from mkdocs.structure.files import File
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCS = "docs/"
-# The part of the navigation that the search leaves out, and the pages that repeat words of others.
+# The search leaves out this part of the navigation, and pages that repeat the text of others.
 NOT_SEARCHED = "For contributors"
 REPEATING = ("README.md", "CHANGELOG.md")
 OUTSIDE = (
@@ -28,26 +29,26 @@ OUTSIDE = (
     "charts/horovod/README.md",
     *(str(path.relative_to(ROOT)) for path in sorted(ROOT.glob("images/**/README.md"))),
 )
-# Where copies of other files are.
+# The folder with copies of other files.
 COPIES = "source/"
-# In a text, and in a list of places: `[text](place)` and `[text]: place`.
+# Inline links and reference definitions: `[text](place)` and `[text]: place`.
 _LINK = re.compile(r"(\]\(|^\[[^\]\n]+\]:\s+)([^)\s]+)(\)?)", re.MULTILINE)
 _FENCE = re.compile(r"^(?:```|~~~).*?^(?:```|~~~)\s*$", re.MULTILINE | re.DOTALL)
 _URL = re.compile(r"[a-z]+:|#|/")
 
 
 def place_in_site(path: str) -> str:
-    """Where a page or a file of docs/ is in the site, by its path in the repository."""
+    """Return the place in the site of a page or a file of docs/, by its path in the repository."""
     return path.removeprefix(DOCS)
 
 
 def place_in_repository(place: str) -> str:
-    """The opposite of place_in_site."""
+    """Return the path in the repository: the opposite of place_in_site."""
     return place if place in OUTSIDE else DOCS + place
 
 
 def on_config(config: Any) -> Any:
-    """Put all pages of a folder where the navigation names a folder."""
+    """Add all pages of a folder where the navigation names a folder."""
     config.nav = _with_folders(config.nav)
     return config
 
@@ -71,7 +72,7 @@ def on_files(files: Any, config: Any) -> Any:
 
 
 def on_page_markdown(markdown: str, page: Any, config: Any, files: Any) -> str:
-    """Make the links of a page fit its place in the site."""
+    """Adjust the links of a page to its place in the site."""
     above = [section.title for section in page.ancestors]
     excluded = NOT_SEARCHED in above or page.file.src_uri in REPEATING
     page.meta["search"] = {"exclude": excluded}
@@ -85,7 +86,7 @@ def _adapt_links(markdown: str, origin: str, page: Any, config: Any, files: Any)
         path, mark, anchor = match[2].partition("#")
         target = posixpath.normpath(posixpath.join(posixpath.dirname(origin), path))
         if not (ROOT / target).exists():
-            # MkDocs names it.
+            # MkDocs reports the broken link.
             return match[0]
         link = _link_to(target, page.file.src_uri, config, files)
         return f"{match[1]}{link}{mark}{anchor}{match[3]}"
@@ -99,7 +100,7 @@ def _adapt_links(markdown: str, origin: str, page: Any, config: Any, files: Any)
 
 
 def _link_to(target: str, place: str, config: Any, files: Any) -> str:
-    """The link from the page at `place` to the file or folder `target` of the repository."""
+    """Return the link from the page at `place` to the file or folder `target` of the repository."""
     if target in OUTSIDE or (target.startswith(DOCS) and (ROOT / target).is_file()):
         return posixpath.relpath(place_in_site(target), posixpath.dirname(place) or ".")
     if f"{target}/README.md" in OUTSIDE:
@@ -107,7 +108,7 @@ def _link_to(target: str, place: str, config: Any, files: Any) -> str:
     if config.repo_url:
         return f"{config.repo_url.rstrip('/')}/blob/main/{target}"
     if (ROOT / target).is_dir():
-        # Nothing to show of a folder: the page that says where things are made.
+        # A folder has no page: link to the page that describes the folders.
         return _link_to("CONTRIBUTING.md", place, config, files)
     copy = f"{COPIES}{target}.txt"
     if files.get_file_from_path(copy) is None:

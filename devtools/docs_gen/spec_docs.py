@@ -1,4 +1,4 @@
-"""Writes docs/spec.schema.json and the tables of docs/spec.md from the spec's dataclasses."""
+"""Write docs/spec.schema.json and the tables of docs/spec.md from the spec's dataclasses."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ DOCS = Path(__file__).resolve().parents[2] / "docs"
 
 
 def tables() -> str:
-    """The keys of a spec as Markdown: one table for each map with known keys."""
+    """Return the keys of a spec as Markdown: one table for each map with known keys."""
     return "\n".join(_tables("", ObjectOf(Spec).schema()))
 
 

@@ -1,5 +1,5 @@
-"""Writes what an upgrade asks of values: the retired keys, and the defaults that have changed since
-each earlier version. Both are read from where they are decided, so that no note can be forgotten.
+"""Write the values that an upgrade affects: the retired keys, and the defaults that changed since
+each earlier version. Both are read from their sources, so that the page is complete.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ PAGE = ROOT / "docs" / "compatibility.md"
 def changed_defaults(
     before: Mapping[str, Any], now: Mapping[str, Any], prefix: str = ""
 ) -> Iterator[tuple[str, Any, Any]]:
-    """Dotted keys that both versions have, with their two defaults, where these differ."""
+    """Yield the dotted keys that both versions have with different defaults, with both defaults."""
     for name, old in before.items():
         if name not in now:
             continue
@@ -35,7 +35,7 @@ def changed_defaults(
 
 
 def _values(package: Path) -> dict[str, Any]:
-    """The values.yaml of a packaged chart. Raises DevtoolsError where it is none."""
+    """Return the values.yaml of a packaged chart. Raises DevtoolsError where it is none."""
     with tarfile.open(package) as archive:
         file = archive.extractfile("horovod/values.yaml")
         if file is None:
@@ -47,7 +47,7 @@ def _values(package: Path) -> dict[str, Any]:
 
 
 def generated_texts() -> dict[Path, str]:
-    """The page with both tables."""
+    """Return the page with both tables."""
     retired = ((f"`{key}`", instead) for key, instead in load_source()["retired"].items())
     now = YAML(typ="safe").load(CHART / "values.yaml")
     changed = [

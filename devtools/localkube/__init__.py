@@ -1,3 +1,3 @@
-"""A real Kubernetes of one node or two, built from pinned Go module sources, for a machine that has
-no cluster.
+"""A real Kubernetes of one or more nodes, built from pinned Go module sources, for a machine
+without a cluster.
 """

@@ -126,7 +126,7 @@ def tool(name: Annotated[str, typer.Argument(help=f"One of: {', '.join(tools.NAM
 
 
 def main() -> None:
-    """Runs the command, and prints an error that a person can act on without a traceback."""
+    """Run the command. Print an error with its remedy, without a traceback."""
     try:
         app()
     except DevtoolsError as error:

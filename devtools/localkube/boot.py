@@ -1,4 +1,4 @@
-"""Starts a cluster and waits until its node is Ready: namespaces, network, processes."""
+"""Start a cluster and wait until its node is Ready: namespaces, network, processes."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from devtools.localkube.processes import all_processes
 
 # A node is Ready after 5 to 10 s, and after several times that on a busy machine.
 START_SECONDS = 120.0
-# Seconds between two looks at what the node has written.
+# Seconds between two reads of the node's status file.
 PAUSE_SECONDS = 0.02
 # How often one process may exit while the cluster starts.
 MAX_EXITS = 3
@@ -32,7 +32,7 @@ NAMESPACES = ("--net", "--mount", "--pid", "--mount-proc", "--propagation=slave"
 
 
 def clear_leftovers(instance: Instance) -> None:
-    """Stops the node if it runs, and removes what outlives its namespaces: cgroups, sockets,
+    """Stop the node if it runs, and remove the parts that outlive its namespaces: cgroups, sockets,
     the file with its processes, and allocated addresses.
     """
     processes = NodeProcesses.read(instance)
@@ -58,8 +58,9 @@ class Boot:
         self.ready: set[str] = set()
 
     def run(self) -> None:
-        """Returns when a pod can be created and will run. Raises DevtoolsError when the cluster
-        does not start; nothing of it keeps running then.
+        """Start the node. Return when pods can be created and run.
+
+        Raises DevtoolsError when the cluster does not start; all its processes are stopped then.
         """
         try:
             self._start()
@@ -86,8 +87,8 @@ class Boot:
         self._wait_until_usable()
 
     def _start_node(self) -> subprocess.Popen[bytes]:
-        """Starts process 1 of new namespaces. Returns the unshare process, on whose standard input
-        process 1 waits for "go".
+        """Start process 1 of new namespaces. Return the unshare process; process 1 waits for "go"
+        on its standard input.
         """
         node = self.instance.name, str(self.instance.node)
         program = [sys.executable, "-m", "devtools.localkube.node", *node, *self.programs]
@@ -132,7 +133,9 @@ class Boot:
                     )
 
     def _pause(self) -> None:
-        """Raises DevtoolsError when the node has ended, or is not ready in time."""
+        """Wait before the next check. Raises DevtoolsError when the node has ended, or is not ready
+        in time.
+        """
         time.sleep(PAUSE_SECONDS)
         ended = self.holder.poll() is not None
         if ended or time.monotonic() > self.deadline:

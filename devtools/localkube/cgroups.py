@@ -13,7 +13,7 @@ PODS = "pods"
 
 
 def hierarchies(mount_table: Path = MOUNT_TABLE) -> list[Path]:
-    """The mount path of each cgroup hierarchy whose root is mounted, once each."""
+    """Return the mount path of each cgroup hierarchy whose root is mounted, once each."""
     paths: dict[str, Path] = {}
     for line in mount_table.read_text().splitlines():
         fields, _, rest = line.partition(" - ")
@@ -24,7 +24,7 @@ def hierarchies(mount_table: Path = MOUNT_TABLE) -> list[Path]:
 
 
 def controllers(mount_table: Path = MOUNT_TABLE) -> set[str]:
-    """The controllers that can limit a container on this machine."""
+    """Return the controllers that can limit a container on this machine."""
     names: set[str] = set()
     for line in mount_table.read_text().splitlines():
         fields, _, rest = line.partition(" - ")
@@ -37,7 +37,7 @@ def controllers(mount_table: Path = MOUNT_TABLE) -> set[str]:
 
 
 def create(name: str, roots: list[Path]) -> None:
-    """Creates NAME, NAME/daemons and NAME/pods in each hierarchy, with all controllers (v2)."""
+    """Create NAME, NAME/daemons and NAME/pods in each hierarchy, with all controllers (v2)."""
     for root in roots:
         for directory in (root, root / name, root / name / PODS):
             directory.mkdir(exist_ok=True)
@@ -50,24 +50,25 @@ def _enable_controllers(directory: Path) -> None:
     if not available.exists():  # version 1
         return
     for controller in available.read_text().split():
-        # The kernel may refuse one such as rdma or misc. The kubelet checks those that pods need.
+        # The kernel may refuse a controller such as rdma or misc. The kubelet checks those that
+        # pods need.
         with contextlib.suppress(OSError):
             (directory / "cgroup.subtree_control").write_text(f"+{controller}")
 
 
 def join_daemons(name: str, roots: list[Path], pids: list[int]) -> None:
-    """Moves the processes to NAME/daemons, so that they outlive the login session or CI step that
+    """Move the processes to NAME/daemons, so that they outlive the login session or CI step that
     started them.
     """
     for root in roots:
-        # A new version 1 cpuset has no CPUs until some are assigned; the daemons stay in the root.
+        # A new version 1 cpuset has no CPUs until some are assigned: leave the daemons in the root.
         if not (root / "cpuset.cpus").exists() or (root / "cgroup.controllers").exists():
             for pid in pids:
                 (root / name / DAEMONS / "cgroup.procs").write_text(str(pid))
 
 
 def remove(name: str, roots: list[Path]) -> None:
-    """Removes NAME and all below it, deepest first. Raises OSError when a process is left."""
+    """Remove NAME and all below it, deepest first. Raises OSError when a process is left."""
     for root in roots:
         top = root / name
         if top.exists():

@@ -1,4 +1,4 @@
-"""Starts, stops and checks a cluster: up, down, status; adds and removes nodes."""
+"""Start, stop and check a cluster: up, down, status. Add and remove nodes."""
 
 from __future__ import annotations
 
@@ -31,20 +31,20 @@ from devtools.toolchain.tools import (
 )
 from hvdchart.files import write_atomically
 
-# Seconds in which a node that runs has to be healthy before it is taken for broken: a busy machine
-# answers late, and whoever uses the cluster would lose it. And seconds between two looks.
+# Seconds that a running node has to become healthy before it counts as broken, and seconds between
+# two checks. A busy machine responds late, and restarting its cluster would interrupt its users.
 HEALTHY_WITHIN = 60.0
 LOOK_EVERY = 0.5
 
 
 def up(instance: Instance | None = None, *, nodes: int = 1) -> Path:
-    """Starts the cluster from whatever state it was left in, and nodes until there are so many, and
-    returns its kubeconfig's path.
+    """Start the cluster from any state, with at least this number of nodes, and return the path of
+    its kubeconfig.
 
-    Builds and installs what is missing. A healthy cluster is not changed. One that crashed starts
-    again with all its objects, unless the machine was rebooted or localkube has changed since: then
-    it starts empty. Raises DevtoolsError before anything is started when the machine cannot run
-    it, a program cannot be built, or the cluster is of another Kubernetes than is asked for.
+    Build and install missing programs. A healthy cluster is not changed. A cluster that crashed
+    starts again with all its objects. It starts empty if the machine was rebooted or localkube was
+    changed since. Raises DevtoolsError before anything is started when the machine cannot run it, a
+    program cannot be built, or the cluster is of another Kubernetes than is asked for.
     """
     instance = instance or current()
     preflight.check_machine()
@@ -68,7 +68,7 @@ def _start_first(instance: Instance) -> None:
     for program in ("kube", "coredns", "pause"):
         tool(program)
     preflight.install_missing()
-    # The other nodes reach nothing without the first.
+    # The other nodes have no network without the first node.
     for node in (*instance.others, instance):
         clear_leftovers(node)
     preflight.check_network(instance)
@@ -81,10 +81,9 @@ def _start_first(instance: Instance) -> None:
 
 
 def down(instance: Instance | None = None, *, images: bool = False) -> bool:
-    """Stops the cluster and removes its state, and with `images` also its image store.
+    """Stop the cluster and remove its state, and with `images` also its image store.
 
-    Returns False when there was nothing to stop or remove. Only processes that `up` started are
-    stopped.
+    Return False when there was nothing to stop or remove. Stop only processes that `up` started.
     """
     instance = instance or current()
     preflight.check_machine()
@@ -99,7 +98,7 @@ def down(instance: Instance | None = None, *, images: bool = False) -> bool:
 
 
 def status(instance: Instance | None = None) -> Health:
-    """The cluster's health, as its components report it; also of the other nodes that run."""
+    """Return the health that the components report, including those of other running nodes."""
     instance = instance or current()
     whole = health(instance)
     more = [
@@ -112,11 +111,11 @@ def status(instance: Instance | None = None) -> Health:
 
 
 def add_node(instance: Instance | None = None, number: int | None = None) -> Instance:
-    """Starts a node of a running cluster, and returns it when it is Ready. number: from 2 to
-    LAST_NODE; None for the lowest of which no healthy node runs.
+    """Start a node of a running cluster, and return it when it is Ready. number: from 2 to
+    LAST_NODE; None for the lowest number without a healthy node.
 
-    A node of its own processes, network and images; a healthy one is not changed, and one that
-    crashed begins anew. Raises DevtoolsError when the cluster does not run or has all its nodes.
+    The node has its own processes, network and images. A healthy node is not changed. A node that
+    crashed starts empty. Raises DevtoolsError when the cluster does not run or has all its nodes.
     """
     first = instance or current()
     preflight.check_machine()
@@ -144,10 +143,10 @@ def add_node(instance: Instance | None = None, number: int | None = None) -> Ins
 
 
 def remove_node(instance: Instance | None = None, number: int | None = None) -> Instance | None:
-    """Stops a node at once, as a power cut does, removes its state and its object, and returns it.
-    number: from 2 to LAST_NODE; None for the last node that there is.
+    """Stop a node at once, as a power cut does, remove its state and its object, and return it.
+    number: from 2 to LAST_NODE; None for the last existing node.
 
-    Its images stay. Returns None when there was none.
+    The node's images stay. Return None when there was no such node.
     """
     first = instance or current()
     preflight.check_machine()
@@ -162,9 +161,9 @@ def remove_node(instance: Instance | None = None, number: int | None = None) -> 
 
 
 def _check_release(instance: Instance) -> None:
-    """Raises DevtoolsError when the cluster is of the other release that it can have.
+    """Raise DevtoolsError when the cluster runs the other supported release.
 
-    One that has crashed would start anew, without its objects.
+    A crashed cluster would otherwise start empty.
     """
     wanted = module_version("kube", KUBERNETES)
     there = _recorded(instance).get("kubernetes", "")
@@ -178,7 +177,7 @@ def _check_release(instance: Instance) -> None:
 
 
 def _is_healthy(node: Instance) -> bool:
-    """Whether a node is healthy, or becomes so in time. One that does not run never does."""
+    """Return whether a node is healthy, or becomes so in time. A stopped node never does."""
     attempts = Retrying(
         retry=retry_if_result(lambda status: status.running and not status.healthy),
         stop=stop_after_delay(HEALTHY_WITHIN),
@@ -196,18 +195,18 @@ def _remove_node(node: Instance) -> None:
 
 
 def _forget_node(node: Instance) -> None:
-    """Deletes the node's object, of which the pods are then deleted."""
+    """Delete the node's object; Kubernetes then deletes the pods of the node."""
     kubectl(node.first, "delete", "node", node.node_name, "--ignore-not-found")
 
 
 def _locked(instance: Instance) -> AbstractContextManager[None]:
-    """Keeps two commands from starting or stopping one cluster at once; the second waits."""
+    """Keep two commands from starting or stopping one cluster at once; the second waits."""
     task = f"starting or stopping cluster {instance.name!r}"
     return exclusive_lock(instance.run.parent / f"{instance.name}.lock", task)
 
 
 def _made_by() -> dict[str, str]:
-    """What the state depends on: it is not used after a reboot or a change of localkube."""
+    """Return the inputs of the state: it is not used after a reboot or a change of localkube."""
     programs = str(tool("kube")), str(tool("coredns"))
     return {
         "boot": boot_id(),
@@ -217,7 +216,7 @@ def _made_by() -> dict[str, str]:
 
 
 def _recorded(instance: Instance) -> dict[str, str]:
-    """What _made_by() was when the state was made; empty without a state."""
+    """Return the value of _made_by() when the state was made; empty without a state."""
     path = instance.state / "made-by.json"
     recorded: dict[str, str] = json.loads(path.read_text()) if path.exists() else {}
     return recorded
@@ -234,7 +233,7 @@ def _make_state(instance: Instance) -> None:
 
 
 def _boot(instance: Instance) -> None:
-    """Writes the files of a node whose state directory is there, and starts it."""
+    """Write the files of a node whose state directory exists, and start the node."""
     for directory in (instance.logs, instance.run, instance.store):
         directory.mkdir(parents=True, exist_ok=True)
     pack_program(config.PAUSE_IMAGE, tool("pause"), instance.state / config.PAUSE_ARCHIVE)
@@ -247,12 +246,12 @@ def _boot(instance: Instance) -> None:
 
 
 def _remove_shared_directories(instance: Instance) -> None:
-    """Removes the directories that all clusters share, unless another cluster exists.
+    """Remove the directories that all clusters share, unless another cluster exists.
 
-    Removing a directory would also remove what another cluster has mounted on it. Another cluster
+    Removing a directory would also remove the mounts of another cluster below it. Another cluster
     may start or stop meanwhile, so the attempt to remove the parent directory is the check.
     """
-    # Unless one is missing or not empty.
+    # A directory may be missing or not empty.
     with contextlib.suppress(OSError):
         instance.state.parent.rmdir()
         Path(CNI_RESULTS).rmdir()

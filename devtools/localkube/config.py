@@ -1,5 +1,5 @@
 """The configuration files of the components, as text. Pure functions. Every setting that differs
-from a default has a reason; where it is not obvious, a comment gives it.
+from a default has a reason. Where the reason is not obvious, a comment gives it.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ COREDNS = "system:coredns"
 
 
 def containerd(instance: Instance) -> str:
-    """containerd 1.6's TOML. JSON strings are TOML strings."""
+    """Return the configuration of containerd 1.6 as TOML. JSON strings are TOML strings."""
     quoted = json.dumps
     return f"""\
 version = 2
@@ -70,8 +70,9 @@ conf_dir = {quoted(str(instance.state / "cni"))}
 
 
 def cni(instance: Instance) -> str:
-    """A veth pair from each pod to the node, which routes between them. Unlike a bridge, this needs
-    no bridge netfilter.
+    """Return the pod network: a veth pair from each pod to the node, which routes between them.
+
+    Unlike a bridge, this needs no bridge netfilter.
     """
     ipam = {
         "type": "host-local",
@@ -107,18 +108,20 @@ def kubelet(instance: Instance) -> str:
         podLogsDir=str(instance.state / "pod-logs"),
         volumePluginDir=str(instance.state / "volume-plugins"),
         maxPods=250,
-        # kube-proxy uses nftables, so nothing needs the kubelet's iptables chains.
+        # kube-proxy uses nftables, so the kubelet's iptables chains are not needed.
         makeIPTablesUtilChains=False,
         failSwapOn=False,
-        # From 1.35 on, the kubelet does not start on cgroup version 1 without it.
+        # Since 1.35, the kubelet needs this setting to start on cgroup version 1.
         failCgroupV1=False,
-        # Pods may use the whole machine, and a disk that other work fills must not evict them.
+        # Pods may use the whole machine. Other software that fills the disk must not cause
+        # evictions.
         evictionHard=dict.fromkeys(signals, "0%"),
         imageGCHighThresholdPercent=100,
         imageGCLowThresholdPercent=99,
         serializeImagePulls=False,
         configMapAndSecretChangeDetectionStrategy="Watch",
-        # One node cannot overload its own API server; with the defaults a burst of pods queues.
+        # One node cannot overload its own API server. The defaults would queue the requests of many
+        # pods.
         kubeAPIQPS=500,
         kubeAPIBurst=1000,
         eventRecordQPS=0,
@@ -150,11 +153,11 @@ def proxy(instance: Instance) -> str:
 
 
 def corefile(instance: Instance) -> str:
-    """CoreDNS without a cache: it answers from memory anyway, and a cached NXDOMAIN would delay a
-    pod that is starting.
+    """Return the configuration of CoreDNS without a cache.
 
-    Every name outside the cluster is answered with NXDOMAIN at once, because the cluster cannot
-    reach another DNS server.
+    CoreDNS answers from memory anyway, and a cached NXDOMAIN would delay a pod that is starting.
+    Every name outside the cluster gets NXDOMAIN at once, because the cluster cannot reach another
+    DNS server.
     """
     return f"""\
 cluster.local in-addr.arpa ip6.arpa {{
@@ -179,7 +182,7 @@ cluster.local in-addr.arpa ip6.arpa {{
 
 
 def resolv_conf(instance: Instance) -> str:
-    """The file for pods with dnsPolicy Default, instead of the machine's /etc/resolv.conf."""
+    """Return the file for pods with dnsPolicy Default; it replaces /etc/resolv.conf there."""
     return f"nameserver {instance.control_ip}\n"
 
 
@@ -188,7 +191,9 @@ def _rule(group: str, *resources: str) -> dict[str, list[str]]:
 
 
 def manifests() -> str:
-    """The objects that the cluster itself needs, as JSON: the role of CoreDNS and its binding."""
+    """Return the objects that the cluster itself needs, as JSON: the role of CoreDNS and its
+    binding.
+    """
     rbac = "rbac.authorization.k8s.io"
     role = {
         "apiVersion": f"{rbac}/v1",
@@ -214,7 +219,7 @@ def _yaml(api_version: str, kind: str, **fields: Any) -> str:
 
 
 def files(instance: Instance) -> dict[Path, str]:
-    """Path -> content of every configuration file of the node."""
+    """Return the content of every configuration file of the node by its path."""
     state = instance.state
     control_plane = {state / "Corefile": corefile(instance), state / MANIFESTS: manifests()}
     return {

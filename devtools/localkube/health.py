@@ -1,5 +1,5 @@
-"""The health of a cluster: which processes run, and whether API server, node and DNS are ready.
-Also kubectl, which asks the API server.
+"""The health of a cluster: its running processes, and the readiness of API server, node and DNS.
+Also kubectl, which sends requests to the API server.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class Part:
 
 @dataclass(frozen=True)
 class Health:
-    """running: the node's process 1 runs. healthy: so it does, and every part is healthy."""
+    """running: the node's process 1 runs. healthy: it runs, and every part is healthy."""
 
     running: bool
     parts: list[Part] = field(default_factory=list)
@@ -39,7 +39,7 @@ class Health:
 
 
 def kubectl(instance: Instance, *arguments: str) -> str:
-    """Runs kubectl with this cluster's kubeconfig; returns its output.
+    """Run kubectl with this cluster's kubeconfig and return its output.
 
     Raises DevtoolsError, with what kubectl says, when it fails.
     """
@@ -50,7 +50,7 @@ def kubectl(instance: Instance, *arguments: str) -> str:
 
 
 def health(instance: Instance) -> Health:
-    """Asks the components, which takes at most some seconds, and changes nothing."""
+    """Query the components without changing them. This takes at most some seconds."""
     if not NodeProcesses.is_running(instance):
         return Health(running=False)
     parts = [
@@ -71,7 +71,9 @@ def _check_processes(instance: Instance) -> list[Part]:
 
 
 def read_status(instance: Instance) -> dict[str, dict[str, Any]]:
-    """The state of each process by its name, as the node writes it; empty before it has begun."""
+    """Return the state of each process by its name, as the node writes it; empty before the node
+    starts.
+    """
     path = instance.status
     processes: dict[str, dict[str, Any]] = json.loads(path.read_text()) if path.exists() else {}
     return processes

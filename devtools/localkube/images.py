@@ -1,7 +1,7 @@
-"""Loads images into the cluster: from an archive, or from the storage of Buildah, Podman or Docker.
+"""Load images into the cluster: from an archive, or from the storage of Buildah, Podman or Docker.
 
-containerd has them in the namespace of its store that Kubernetes uses: names with the digests of
-their manifests. Kubernetes also looks for an image by its id, which is one more name.
+containerd keeps them in the namespace of its store that Kubernetes uses, as names with the digests
+of their manifests. Kubernetes also looks for an image by its id, which is one more name.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from devtools.localkube.processes import ctr_command
 @dataclass(frozen=True)
 class Image:
     """id: the digest of its config, "sha256:...". names: complete, see full_name. skipped: the
-    cluster had it under these names before.
+    cluster already had it under these names.
     """
 
     id: str
@@ -47,7 +47,7 @@ class BuilderImage:
     layers: tuple[str, ...]
 
     def export_command(self) -> list[str]:
-        """The command that writes the image to standard output as a docker archive."""
+        """Return the command that writes the image to standard output as a docker archive."""
         if self.builder == "buildah":
             (name,) = self.image.names
             return ["buildah", "push", self.reference, f"docker-archive:/dev/stdout:{name}"]
@@ -56,7 +56,7 @@ class BuilderImage:
 
 
 def full_name(reference: str) -> str:
-    """The name by which Kubernetes knows an image: with registry, repository and tag.
+    """Return the name that Kubernetes uses for an image: with registry, repository and tag.
 
     Buildah and Podman put localhost/ before the name of an image without a registry. Kubernetes
     reads a name without a registry as docker.io/library/..., so the cluster has it under that name.
@@ -72,10 +72,10 @@ def full_name(reference: str) -> str:
 
 
 def load(source: str | Path, instance: Instance | None = None) -> list[Image]:
-    """Loads an OCI or docker archive (a path), or an image from Buildah's, Podman's or Docker's
+    """Load an OCI or docker archive (a path), or an image from Buildah's, Podman's or Docker's
     storage.
 
-    An image that the cluster has under the same config digest and names is skipped. From Buildah,
+    An image is skipped if the cluster has it under the same config digest and names. From Buildah,
     only the missing layers are sent when they are fewer than half of all.
     Raises DevtoolsError when the source is neither, or the cluster is not running.
     """
@@ -91,9 +91,9 @@ def load(source: str | Path, instance: Instance | None = None) -> list[Image]:
 
 
 def load_everywhere(source: str) -> list[Image]:
-    """Loads it into every node of the current cluster that runs, as `load` does.
+    """Load it into every running node of the current cluster, as `load` does.
 
-    Each node has a store of its own. Returns the images of all nodes, the first node's first.
+    Each node has its own store. Return the images of all nodes, the first node's first.
     """
     first = current()
     nodes = [first, *filter(NodeProcesses.is_running, first.others)]
@@ -101,7 +101,7 @@ def load_everywhere(source: str) -> list[Image]:
 
 
 def find(reference: str) -> BuilderImage:
-    """Looks in Buildah, Podman and Docker, in this order. Raises DevtoolsError when none has it."""
+    """Search Buildah, Podman and Docker, in this order. Raises DevtoolsError when none has it."""
     asked = []
     for builder in filter(shutil.which, ("buildah", "podman", "docker")):
         asked.append(builder)
@@ -125,15 +125,15 @@ def find(reference: str) -> BuilderImage:
 
 
 def _load_archive(instance: Instance, archive: Path) -> list[Image]:
-    """Loads every image of the archive. Raises DevtoolsError when containerd cannot read it, and
-    for an image without a name or for several platforms.
+    """Load every image of the archive. Raises DevtoolsError when containerd cannot read it, and for
+    an image without a name or for several platforms.
     """
     before = read_manifests(instance)
     imported = _parse_import(_ctr(instance, "images", "import", str(archive)))
     manifests = {
         name: json.loads(_ctr(instance, "content", "get", digest))
         for name, digest in imported.items()
-        # containerd makes a name up for an image without one.
+        # containerd generates a name for an image without one.
         if not name.startswith("import-")
     }
     if not manifests or not all("config" in manifest for manifest in manifests.values()):
@@ -154,7 +154,7 @@ def _load_archive(instance: Instance, archive: Path) -> list[Image]:
 
 
 def _load_from_builder(instance: Instance, source: BuilderImage) -> Image:
-    """Loads an image from a builder's storage."""
+    """Load an image from a builder's storage."""
     image = source.image
     manifests = read_manifests(instance)
     digests = {manifests.get(name) for name in (image.id, *image.names)}
@@ -175,9 +175,9 @@ def _load_from_builder(instance: Instance, source: BuilderImage) -> Image:
 
 
 def pack_missing(source: BuilderImage, known_layers: Mapping[str, int], folder: Path) -> Path:
-    """Writes an archive of an image of Buildah without the known layers, and returns its path.
+    """Write an archive of an image of Buildah without the known layers, and return its path.
 
-    Buildah writes no layer for which the layout has a file; it does not read that file.
+    If the layout has a file for a layer, Buildah neither writes the layer nor reads the file.
     known_layers: digest -> size in bytes.
     """
     layout = folder / "layout"
@@ -196,7 +196,7 @@ def pack_missing(source: BuilderImage, known_layers: Mapping[str, int], folder: 
 
 
 def _import_export(instance: Instance, source: BuilderImage) -> dict[str, str]:
-    """Pipes the builder's export into containerd's import, without a copy on disk."""
+    """Pipe the builder's export into containerd's import, without a copy on disk."""
     command = source.export_command()
     importer = [*ctr_command(instance), "images", "import", "-"]
     with tempfile.TemporaryFile() as errors:
@@ -222,16 +222,16 @@ def _import_export(instance: Instance, source: BuilderImage) -> dict[str, str]:
 
 
 def _parse_import(output: str) -> dict[str, str]:
-    """Name -> manifest digest of the images that `ctr images import` lists as imported."""
+    """Return name -> manifest digest of the images that `ctr images import` lists as imported."""
     return dict(re.findall(r"^unpacking (\S+) \((sha256:[0-9a-f]{64})\)", output, re.MULTILINE))
 
 
 def _tag(instance: Instance, image: Image, imported: Mapping[str, str]) -> dict[str, str]:
-    """Gives an imported image all its names and its id, and removes images that lost their last
-    name to it; containers that run from those go on. Returns the store's names then.
+    """Give an imported image all its names and its id. Remove images that lost their last name to
+    it; containers that run from those continue. Return the resulting names of the store.
 
-    containerd 1.6 adds the id only to an image with a new name, not to one that takes its name
-    from another image. Raises DevtoolsError when `imported` does not have the image.
+    containerd 1.6 adds the id only to an image with a new name, not to one that takes its name from
+    another image. Raises DevtoolsError when `imported` does not have the image.
     """
     source = next((name for name in imported if full_name(name) in image.names), None)
     if source is None:
@@ -251,13 +251,15 @@ def _tag(instance: Instance, image: Image, imported: Mapping[str, str]) -> dict[
 
 
 def read_manifests(instance: Instance) -> dict[str, str]:
-    """Image name -> digest of its manifest, of all images of the store."""
+    """Return image name -> digest of its manifest, of all images of the store."""
     rows = [line.split() for line in _ctr(instance, "images", "list").splitlines()[1:]]
     return {row[0]: row[2] for row in rows}
 
 
 def untagged_ids(manifests: Mapping[str, str]) -> list[str]:
-    """The ids of images whose names all belong to others by now: no pod uses them any more."""
+    """Return the ids of images whose names now all belong to other images: no pod uses them any
+    more.
+    """
     named = {digest for name, digest in manifests.items() if not name.startswith("sha256:")}
     return [
         name
@@ -267,7 +269,7 @@ def untagged_ids(manifests: Mapping[str, str]) -> list[str]:
 
 
 def layer_sizes(instance: Instance, manifests: Mapping[str, str]) -> dict[str, int]:
-    """Digest -> size in bytes of every layer that an image of the store uses."""
+    """Return digest -> size in bytes of every layer that an image of the store uses."""
     sizes = {}
     for digest in set(manifests.values()):
         try:
@@ -280,7 +282,7 @@ def layer_sizes(instance: Instance, manifests: Mapping[str, str]) -> dict[str, i
 
 
 def _ctr(instance: Instance, *arguments: str) -> str:
-    """Runs containerd's client and returns what it prints. Raises DevtoolsError when it fails."""
+    """Run containerd's client and return its output. Raises DevtoolsError when it fails."""
     return read_output(
         [*ctr_command(instance), *arguments], remedy=f"read {instance.logs / 'containerd.log'}"
     )

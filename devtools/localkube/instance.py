@@ -1,6 +1,6 @@
-"""A cluster's name and all that follows from it: directories, addresses, interface, cgroup.
+"""A cluster's name and the settings that follow from it: directories, addresses, interface, cgroup.
 
-Each node has its own of most of them; the keys and the control plane are the first one's.
+Each node has its own value of most settings. The first node has the keys and the control plane.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ LAST_NODE = 4
 # RFC 2544 reserves this range for benchmarks, so no real network uses it. Each cluster has a /20.
 BENCHMARK_RANGE = IPv4Network("198.18.0.0/15")
 CLUSTERS = list(BENCHMARK_RANGE.subnets(new_prefix=20))
-# An interface name has at most 15 bytes (IFNAMSIZ), of which "lk-" takes three.
+# An interface name has at most 15 bytes (IFNAMSIZ); the prefix "lk-" takes three.
 NAME_PATTERN = re.compile(r"[a-z][a-z0-9-]{0,11}")
 
 
@@ -29,7 +29,7 @@ NAME_PATTERN = re.compile(r"[a-z][a-z0-9-]{0,11}")
 class Instance:
     """One node of a cluster. Clusters of different names can run at the same time.
 
-    node: 1 has the control plane, and is the whole cluster until others join it.
+    node: 1 has the control plane, and is the whole cluster until other nodes join.
     """
 
     name: str
@@ -42,12 +42,12 @@ class Instance:
 
     @property
     def others(self) -> list[Instance]:
-        """The nodes that can join the running cluster and leave it."""
+        """The nodes that can join and leave the running cluster."""
         return [Instance(self.name, node) for node in range(2, LAST_NODE + 1)]
 
     @property
     def label(self) -> str:
-        """The name of this node's own things. No cluster's name has a dot."""
+        """The name of this node's own objects. No cluster's name contains a dot."""
         return self.name if self.node == 1 else f"{self.name}.{self.node}"
 
     @property
@@ -72,8 +72,8 @@ class Instance:
 
     @property
     def gateway_ip(self) -> IPv4Address:
-        """The address at the other end of the node's veth pair: the machine's, or the first node's
-        for the others.
+        """The address at the other end of the node's veth pair: the machine's address for the first
+        node, the first node's address for the other nodes.
         """
         return self._link_network[2]
 
@@ -88,12 +88,12 @@ class Instance:
 
     @property
     def services(self) -> IPv4Network:
-        """The Service `kubernetes` always has its first address."""
+        """The network of Services. The Service `kubernetes` always has its first address."""
         return list(self.network.subnets(new_prefix=24))[1]
 
     @property
     def pods(self) -> IPv4Network:
-        """The node's pods' addresses: 509, more than the kubelet's maxPods."""
+        """The addresses of the node's pods: 509, more than the kubelet's maxPods."""
         return list(self.network.subnets(new_prefix=23))[self.node]
 
     @property
@@ -102,14 +102,14 @@ class Instance:
 
     @property
     def link(self) -> str:
-        """The other end of the veth pair into the node's network namespace: the machine's, or, for
-        the other nodes, one in the first node's namespace.
+        """The other end of the veth pair into the node's network namespace. It is on the machine
+        for the first node, and in the first node's namespace for the other nodes.
         """
         return f"lk-{self.name}" if self.node == 1 else f"node{self.node}"
 
     @property
     def node_name(self) -> str:
-        """Also the parent of all cgroups of this node, in every hierarchy."""
+        """The node's name, which is also the parent of all its cgroups in every hierarchy."""
         return f"localkube-{self.label}"
 
     @property
@@ -119,7 +119,7 @@ class Instance:
 
     @property
     def run(self) -> Path:
-        """Sockets and the file with the processes, gone after a reboot.
+        """Sockets and the file with the processes. A reboot removes them.
 
         The path is short, because the path of a socket has at most 107 bytes.
         """
@@ -140,12 +140,12 @@ class Instance:
 
     @property
     def kubelet_keys(self) -> Path:
-        """The node's own keys: with the suffixes .crt and .key its server's, .conf its client's."""
+        """The node's own keys: suffixes .crt and .key for its server, .conf for its client."""
         return self.pki / f"kubelet-{self.node}"
 
     @property
     def status(self) -> Path:
-        """Where the node writes the state of its processes."""
+        """The file to which the node writes the state of its processes."""
         return self.run / "node.json"
 
     @property
@@ -162,7 +162,7 @@ class Instance:
 
 
 def current() -> Instance:
-    """The cluster that $LOCALKUBE_NAME names (default: hvd).
+    """Return the cluster that $LOCALKUBE_NAME names (default: hvd).
 
     Raises DevtoolsError for a name that no network interface can have.
     """

@@ -10,14 +10,14 @@ from devtools.localkube.instance import Instance
 from devtools.localkube.node_processes import NodeProcesses
 from devtools.localkube.node_setup import NODE_INTERFACE
 
-# A queue lets so much through at once, a packet of the largest size included, and drops what would
-# wait for longer.
+# A queue sends this many bytes at once, including a packet of the largest size, and drops packets
+# that would wait longer.
 BURST = "128kb"
 LONGEST_QUEUE = "20ms"
 
 
 def inside(instance: Instance) -> list[str]:
-    """The words before a command that run it in the node's network.
+    """Return the prefix of a command that runs it in the node's network.
 
     Raises DevtoolsError when the node does not run.
     """
@@ -30,7 +30,7 @@ def inside(instance: Instance) -> list[str]:
 
 
 def connect(instance: Instance, init: int) -> None:
-    """Makes the pair and sets up its other end; the node sets up its own. init: its process 1."""
+    """Create the pair and set up its other end; the node sets up its own. init: its process 1."""
     link = instance.link
     node_ip = str(instance.node_ip)
     peer = ("peer", "name", NODE_INTERFACE, "netns", str(init))
@@ -38,24 +38,25 @@ def connect(instance: Instance, init: int) -> None:
     address = f"{instance.gateway_ip}/{instance.link_prefix}"
     _ip(instance, "address", "add", address, "dev", link)
     _ip(instance, "link", "set", link, "up")
-    # So that the machine reaches pods and Services too, and the first node the pods of the others.
+    # Through this route, the machine reaches pods and Services, and the first node reaches the pods
+    # of the others.
     behind = instance.network if instance.node == 1 else instance.pods
     _ip(instance, "route", "add", str(behind), "via", node_ip)
 
 
 def remove(instance: Instance) -> None:
-    """Removes the pair if it is there: the kernel does so some time after the node has ended."""
+    """Remove the pair if it exists: the kernel removes it some time after the node ends."""
     try:
         command = [*_other_end(instance), "ip", "link", "delete", instance.link]
     except DevtoolsError:
-        # It went with the first node.
+        # The kernel removed it with the first node.
         return
     subprocess.run(command, check=False, capture_output=True)
 
 
 def shape(first: Instance, rate: str | None, delay: str | None) -> list[Instance]:
-    """Shapes what the other nodes that run send and receive, and returns these nodes. rate and
-    delay: as tc(8) reads them; neither removes the limits.
+    """Limit the traffic of the other running nodes in both directions, and return these nodes. rate
+    and delay: as tc(8) reads them; without both, remove the limits.
 
     Raises DevtoolsError when no other node runs, or tc refuses.
     """

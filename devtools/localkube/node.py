@@ -1,8 +1,8 @@
 """The node: process 1 of the cluster's own PID, mount and network namespaces. boot.py runs it.
 
-It starts each process when the processes that it needs are ready, restarts those that end, and
-reaps orphans. Because it is process 1, the kernel ends everything in the cluster with it:
-processes, containers, mounts and interfaces, in whatever state they are.
+It starts each process when the processes that it needs are ready, restarts processes that end, and
+reaps orphans. Because it is process 1, the kernel ends everything in the cluster with it, in any
+state: processes, containers, mounts and interfaces.
 
 It writes the state of the processes to a file, which boot.py and health.py read.
 """
@@ -27,13 +27,15 @@ from hvdchart.files import write_atomically
 
 FIRST_RESTART_DELAY = 0.5
 LONGEST_RESTART_DELAY = 10.0
-# After a run of this length, the next restart waits only FIRST_RESTART_DELAY again. All in seconds.
+# In seconds. After a process runs for this long, its next restart waits only FIRST_RESTART_DELAY
+# again.
 RESET_DELAY_AFTER = 30.0
-# Between two looks at processes that are not ready, which send no event, and while all are: the end
-# of a process is noticed at once. One refused connection costs about 0.1 ms of CPU.
+# Seconds between two checks: of processes that are not ready, which send no event, and of ready
+# processes. SIGCHLD reports the end of a process at once. One refused connection costs about 0.1 ms
+# of CPU.
 PAUSE_SECONDS = 0.03
 IDLE_SECONDS = 3600.0
-# The environment of the node's processes: no proxy settings, no kubeconfig of the user.
+# The environment of the node's processes: without proxy settings and the user's kubeconfig.
 ENVIRONMENT = {
     "PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
     "HOME": "/nonexistent",
@@ -43,7 +45,7 @@ ENVIRONMENT = {
 @dataclass
 class ProcessState:
     """The state of one process. pid: 0 when it does not run. start_at: when to start it, None when
-    it runs or is done. listener: where it notifies that it is ready, until it has done so.
+    it runs or is done. listener: the socket on which it reports that it is ready, until it does.
     """
 
     process: Process
@@ -66,7 +68,7 @@ class Node:
         self.states = {process.name: ProcessState(process) for process in processes}
 
     def run_forever(self) -> None:
-        # Waited for below; the processes start with an empty mask.
+        # sigtimedwait waits for this signal below; the processes start with an empty mask.
         signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGCHLD})
         while True:
             self._reap()
@@ -113,7 +115,7 @@ class Node:
         self._report("started", state)
 
     def _is_ready(self, state: ProcessState) -> bool:
-        """Whether a process that runs has become ready."""
+        """Return whether a running process is ready."""
         if state.listener is not None:
             with contextlib.suppress(BlockingIOError):
                 return b"READY=1" in state.listener.recv(4096).split(b"\n")
@@ -169,10 +171,10 @@ class Node:
 
 
 def main() -> None:
-    """Runs a node. Arguments: the cluster's name, the node, the programs kube and coredns."""
+    """Run a node. Arguments: the cluster's name, the node, the programs kube and coredns."""
     name, node, kube, coredns = sys.argv[1:]
     instance = Instance(name, int(node))
-    # boot.py puts the node's end of the veth pair into this network namespace first.
+    # boot.py first moves the node's end of the veth pair into this network namespace.
     if sys.stdin.readline() != "go\n":
         sys.exit("node: the process that started it has ended")
     set_up_namespaces(instance)

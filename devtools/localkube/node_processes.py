@@ -1,4 +1,4 @@
-"""The processes that `up` has started, so that `down` stops these and no others."""
+"""The processes that `up` started, so that `down` stops only these."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
 
 def boot_id() -> str:
-    """The kernel's name for the time since this machine was booted."""
+    """Return the kernel's identifier of this boot of the machine."""
     return BOOT_ID.read_text().strip()
 
 
 @dataclass(frozen=True)
 class ProcessIdentity:
-    """Identifies a process even after its number was given to another one.
+    """Identifies a process even after its number is reused.
 
-    start: clock ticks from the machine's boot to the process's start, which no change of the clock
-    affects. boot: see boot_id.
+    start: clock ticks from the machine's boot to the process's start; changes of the clock do not
+    affect it. boot: see boot_id.
     """
 
     pid: int
@@ -36,7 +36,10 @@ class ProcessIdentity:
 
     @staticmethod
     def of(pid: int) -> ProcessIdentity:
-        """Raises psutil.NoSuchProcess when the process does not exist or is a zombie."""
+        """Return the identity of a process.
+
+        Raises psutil.NoSuchProcess when the process does not exist or is a zombie.
+        """
         process = psutil.Process(pid)
         if process.status() in (psutil.STATUS_ZOMBIE, psutil.STATUS_DEAD):
             raise psutil.ZombieProcess(pid)
@@ -50,12 +53,13 @@ class ProcessIdentity:
             return False
 
     def kill_and_wait(self) -> None:
-        """Kills the process, which need not be a child of ours, and returns once it has ended.
+        """Kill the process, which need not be a child of this process, and return once it ends.
 
-        Does nothing when it has ended before or its number belongs to another process.
+        Do nothing when it has already ended or its number belongs to another process.
         """
         try:
-            # It stands for this very process, and becomes readable when that ends, reaped or not.
+            # The descriptor identifies this process, and becomes readable when the process ends,
+            # reaped or not.
             descriptor = os.pidfd_open(self.pid)
         except ProcessLookupError:
             return
@@ -82,7 +86,9 @@ class NodeProcesses:
 
     @staticmethod
     def read(instance: Instance) -> NodeProcesses | None:
-        """None when `up` has started none, or `down` has removed the file."""
+        """Return the processes of a node; None when `up` has started none, or `down` has removed
+        the file.
+        """
         path = instance.run / "record.json"
         if not path.exists():
             return None
@@ -91,11 +97,11 @@ class NodeProcesses:
 
     @staticmethod
     def is_running(instance: Instance) -> bool:
-        """Whether the node's process 1 runs."""
+        """Return whether the node's process 1 runs."""
         processes = NodeProcesses.read(instance)
         return processes is not None and processes.init.is_alive()
 
     def stop(self) -> None:
-        """Kills process 1, and returns when all that was in its namespaces has ended."""
+        """Kill process 1. Return when all processes in its namespaces have ended."""
         self.init.kill_and_wait()
         self.holder.kill_and_wait()

@@ -1,4 +1,4 @@
-"""Sets up the node's own namespaces before anything runs in them. The machine outside is not
+"""Set up the node's own namespaces before other processes start in them. The machine itself is not
 changed.
 """
 
@@ -9,8 +9,8 @@ from pathlib import Path
 
 from devtools.localkube.instance import Instance
 
-# The kubelet sets these sysctls for the whole machine and does not run where it cannot. In the
-# node's mount namespace a copy is mounted over each of them, which the kubelet reads and writes;
+# The kubelet sets these sysctls for the whole machine and exits where it cannot. In the node's
+# mount namespace, a copy is mounted over each of them. The kubelet reads and writes the copies, and
 # the machine keeps its values.
 SYSCTLS = (
     "vm/overcommit_memory",
@@ -22,8 +22,8 @@ SYSCTLS = (
 )
 # The CNI library writes its results here; the path cannot be configured.
 CNI_RESULTS = "/var/lib/cni"
-# The kubelet makes its socket for device plugins here, whatever its --root-dir, and removes what is
-# there; the machine's own kubelet and other nodes do the same.
+# The kubelet creates its socket for device plugins here, whatever its --root-dir, and removes other
+# files in this folder. The machine's own kubelet and other nodes do the same.
 DEVICE_PLUGINS = "/var/lib/kubelet/device-plugins"
 # Mounted as tmpfs in the node; the kubelet puts links to container logs in /var/log.
 TMPFS_DIRECTORIES = ("/var/log", CNI_RESULTS, DEVICE_PLUGINS)
@@ -32,12 +32,12 @@ NODE_INTERFACE = "eth0"
 
 
 def set_up_namespaces(instance: Instance) -> None:
-    """Sets mounts, sysctls and the node's address.
+    """Set mounts, sysctls and the node's address.
 
     Raises CalledProcessError or OSError when the kernel refuses one.
     """
-    # Mounts of the machine propagate into the node, none out of it (unshare --propagation=slave);
-    # inside, they propagate to containers.
+    # Mounts of the machine propagate into the node, but not out of it (unshare
+    # --propagation=slave). Inside the node, mounts propagate to containers.
     _run("mount", "--make-rshared", "/")
     for directory in TMPFS_DIRECTORIES:
         _run("mount", "-t", "tmpfs", "-o", "mode=755", "localkube", directory)
@@ -48,7 +48,7 @@ def set_up_namespaces(instance: Instance) -> None:
     address = f"{instance.node_ip}/{instance.link_prefix}"
     _run("ip", "address", "add", address, "dev", NODE_INTERFACE)
     _run("ip", "link", "set", NODE_INTERFACE, "up")
-    # The first node reaches the machine and nothing else.
+    # The first node reaches only the machine.
     if instance.node != 1:
         _run("ip", "route", "add", "default", "via", str(instance.gateway_ip))
 

@@ -1,4 +1,4 @@
-"""Writes images as OCI archives: an OCI image layout (version 1.0.0) in a tar file."""
+"""Write images as OCI archives: an OCI image layout (version 1.0.0) in a tar file."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ Descriptor = dict[str, Any]
 
 
 def pack_program(name: str, program: Path, archive: Path) -> None:
-    """Writes an image `name` (in full, with its tag) whose only file and entrypoint is `program`.
+    """Write an image `name` (in full, with its tag) whose only file and entrypoint is `program`.
 
     The same program always gives the same bytes, and therefore the same image digest.
     """
@@ -48,11 +48,11 @@ def pack_program(name: str, program: Path, archive: Path) -> None:
 
 
 def write_pushed(layout: Path, known_layers: Container[str], name: str, archive: Path) -> None:
-    """Writes the image of an OCI layout, without the layers that are known.
+    """Write the image of an OCI layout, without the known layers.
 
-    Layers are written uncompressed, under the digest that every builder knows them by, so that a
-    later load of an image with the same layers finds them. Raises DevtoolsError for a layer that
-    is neither a tar file nor a gzipped one.
+    Layers are written uncompressed, under the digest that every builder uses for them. A later load
+    of an image with the same layers therefore finds them. Raises DevtoolsError for a layer that is
+    neither a tar file nor a gzipped one.
     """
 
     def blob(digest: str) -> Path:
@@ -81,7 +81,7 @@ def write_archive(
     layers: list[Descriptor],
     blobs: Mapping[str, bytes | Path],
 ) -> None:
-    """Writes an image `name`. blobs: the layers to include, by digest, as bytes or as a file."""
+    """Write an image `name`. blobs: the layers to include, by digest, as bytes or as a file."""
     config_descriptor = descriptor(CONFIG, config)
     manifest = to_json(
         {"schemaVersion": 2, "mediaType": MANIFEST, "config": config_descriptor, "layers": layers}
@@ -97,7 +97,7 @@ def write_archive(
 
 
 def _add(tar: tarfile.TarFile, name: str, data: bytes | Path, mode: int = 0o644) -> None:
-    """Adds a file without time and owner, so that the same contents give the same archive."""
+    """Add a file without time and owner, so that the same contents give the same archive."""
     info = tarfile.TarInfo(name)
     info.mode = mode
     if isinstance(data, Path):
@@ -110,7 +110,7 @@ def _add(tar: tarfile.TarFile, name: str, data: bytes | Path, mode: int = 0o644)
 
 
 def _unpack(layer: Path, media_type: str, digest: str) -> Path:
-    """Replaces the file by its uncompressed tar and checks that this has the given digest."""
+    """Replace the file by its uncompressed tar and check that the tar has the given digest."""
     if media_type.endswith("gzip"):
         plain = layer.with_suffix(".tar")
         with gzip.open(layer) as packed, plain.open("wb") as file:

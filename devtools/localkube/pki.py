@@ -60,8 +60,8 @@ class Authority:
         return self._certificate.public_bytes(serialization.Encoding.PEM)
 
     def issue(self, user: str, groups: Sequence[str] = (), hosts: Sequence[str] = ()) -> KeyPair:
-        """Issues a certificate for a client (Kubernetes takes CN as the user and O as its groups)
-        and, with `hosts`, for a server of those names and addresses.
+        """Issue a certificate for a client (Kubernetes takes CN as the user and O as its groups).
+        With `hosts`, issue it also for a server of those names and addresses.
         """
         key = ec.generate_private_key(ec.SECP256R1())
         parts = [x509.NameAttribute(NameOID.ORGANIZATION_NAME, group) for group in groups]
@@ -101,7 +101,7 @@ def _general_name(host: str) -> x509.GeneralName:
 
 
 def kubeconfig(instance: Instance, ca: bytes, user: str, pair: KeyPair) -> str:
-    """A kubeconfig that includes keys and certificates and needs no other file."""
+    """Return a kubeconfig that includes keys and certificates and needs no other file."""
     name = instance.node_name
     cluster = {"server": instance.api_url, "certificate-authority-data": _base64(ca)}
     credentials = {
@@ -124,9 +124,9 @@ def _base64(data: bytes) -> str:
 
 
 def write_all(instance: Instance) -> None:
-    """Writes new keys, certificates and kubeconfigs, readable by their owner only.
+    """Write new keys, certificates and kubeconfigs, readable by their owner only.
 
-    Also those of the other nodes, since the authority's own key is not kept.
+    Include those of the other nodes, because the authority's own key is not kept.
     """
     authority = Authority(f"localkube {instance.name}")
     node_ip = str(instance.node_ip)

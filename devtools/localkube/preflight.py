@@ -1,4 +1,4 @@
-"""What the machine must have, before anything is started: checks, and Debian packages."""
+"""Requirements of the machine before a start: checks, and Debian packages."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from devtools.localkube.cgroups import MOUNT_TABLE
 from devtools.localkube.config import CNI_PLUGINS
 from devtools.localkube.instance import Instance
 
-# In bytes. The state stays under 200 MB; images of training frameworks have 1 to 2 GB and are
+# In bytes. The state stays under 200 MB. Images of training frameworks have 1 to 2 GB and are
 # stored both compressed and unpacked.
 NEEDED_SPACE = {"state": 1 << 30, "store": 6 << 30}
 # These cannot be the upper layer of an overlay file system, which containers need.
@@ -35,12 +35,12 @@ PACKAGES = {
     "mount": ("mount", "umount"),
     "util-linux": ("unshare",),
 }
-# What a package would start at the machine's next boot.
+# Services that a package would start at the machine's next boot.
 SERVICES = {"containerd": "containerd.service"}
 
 
 def check_machine() -> None:
-    """Raises DevtoolsError unless this is root on Linux, with cgroups and overlay file systems."""
+    """Raise DevtoolsError unless this is root on Linux, with cgroups and overlay file systems."""
     if platform.system() != "Linux":
         raise DevtoolsError(
             f"this machine runs {platform.system()}; localkube needs Linux", "use CLUSTER=kind"
@@ -60,7 +60,7 @@ def check_machine() -> None:
 
 
 def check_network(instance: Instance) -> None:
-    """Raises DevtoolsError unless the cluster's addresses are free. Needs iproute2."""
+    """Raise DevtoolsError unless the cluster's addresses are free. Needs iproute2."""
     routes = read_output(
         ["ip", "--json", "route", "show", "table", "all"],
         remedy="run it by hand: localkube needs iproute2 and its kernel interface",
@@ -75,7 +75,7 @@ def check_network(instance: Instance) -> None:
 
 
 def check_space(instance: Instance) -> None:
-    """Raises DevtoolsError when the disks of state and images have too little space."""
+    """Raise DevtoolsError when the disks of state and images have too little space."""
     for what, path in (("state", instance.state), ("store", instance.store)):
         free = shutil.disk_usage(_existing(path)).free
         if free < NEEDED_SPACE[what]:
@@ -87,7 +87,7 @@ def check_space(instance: Instance) -> None:
 
 
 def check_file_system(instance: Instance, mount_table: Path = MOUNT_TABLE) -> None:
-    """Raises DevtoolsError when the image store's file system cannot hold container layers."""
+    """Raise DevtoolsError when the image store's file system cannot hold container layers."""
     directory = _existing(instance.store)
     device = directory.stat().st_dev
     number = f"{os.major(device)}:{os.minor(device)}"
@@ -102,12 +102,12 @@ def check_file_system(instance: Instance, mount_table: Path = MOUNT_TABLE) -> No
 
 
 def missing_packages() -> list[str]:
-    """Packages of which at least one program is missing, wherever it would come from."""
+    """Return the packages with at least one missing program. A program may come from any source."""
     return [name for name, programs in PACKAGES.items() if not all(map(shutil.which, programs))]
 
 
 def install_missing() -> None:
-    """Installs the packages of missing programs, and starts no service.
+    """Install the packages of missing programs without starting their services.
 
     Raises DevtoolsError when a package cannot be installed, when systemd cannot keep its service
     from starting with the machine, and when programs are still missing after that.
@@ -129,7 +129,7 @@ def install_missing() -> None:
 
 
 def _existing(path: Path) -> Path:
-    """The path, or its nearest parent that exists."""
+    """Return the path, or its nearest parent that exists."""
     return next(parent for parent in (path, *path.parents) if parent.exists())
 
 

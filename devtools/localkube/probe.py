@@ -1,4 +1,4 @@
-"""Asking a URL whether the program behind it is ready."""
+"""Check with a request to a URL whether a program is ready."""
 
 from __future__ import annotations
 
@@ -11,7 +11,9 @@ TIMEOUT_SECONDS = 5.0
 
 
 def is_ok(url: str, ca: Path) -> bool:
-    """True when `url` answers 200, with https by a certificate that `ca` issued."""
+    """Return whether `url` responds with status 200. For https, `ca` must have issued the
+    certificate.
+    """
     handlers: list[urllib.request.BaseHandler] = [urllib.request.ProxyHandler({})]
     if url.startswith("https:"):
         handlers.append(urllib.request.HTTPSHandler(context=ssl.create_default_context(cafile=ca)))

@@ -19,8 +19,8 @@ class Process:
 
     needs: names of the processes that must be ready before it starts.
     ready: when it is ready. NOTIFY: it reports so by systemd's notification protocol
-    (sd_notify(3)). EXIT: it has ended with status 0. An http:// or https:// URL: that answers 200.
-    "": at once, since no process waits for it.
+    (sd_notify(3)). EXIT: it exits with status 0. An http:// or https:// URL: the URL responds with
+    status 200. "": at once, because no process waits for it.
     """
 
     name: str
@@ -29,18 +29,19 @@ class Process:
     ready: str = ""
 
 
-# The minor release since which the scheduler has groups of pods; both API and gates are off there.
+# The first minor release in which the scheduler has groups of pods. Their API and feature gates are
+# off there.
 POD_GROUPS_SINCE = 37
 POD_GROUPS = "--feature-gates=GenericWorkload=true,TopologyAwareWorkloadScheduling=true"
 
 
 def has_pod_groups() -> bool:
-    """Whether the release that the cluster runs has groups of pods for its own scheduler."""
+    """Return whether the cluster's release has groups of pods for its own scheduler."""
     return int(module_version("kube", KUBERNETES).split(".")[1]) >= POD_GROUPS_SINCE
 
 
 def all_processes(instance: Instance, kube: Path, coredns: Path) -> list[Process]:
-    """Every process, after those that it needs; `kube` has all of Kubernetes's commands."""
+    """Return every process, after those that it needs; `kube` has all of Kubernetes's commands."""
     gates = [POD_GROUPS] if has_pod_groups() else []
     apis = ["--runtime-config=scheduling.k8s.io/v1beta1=true"] if gates else []
     state = instance.state
@@ -49,7 +50,7 @@ def all_processes(instance: Instance, kube: Path, coredns: Path) -> list[Process
     first = instance.node == 1
     containers = [
         Process("containerd", ["containerd", f"--config={state}/containerd.toml"], ready=NOTIFY),
-        # The image that every pod's sandbox is made from.
+        # The image of every pod's sandbox.
         Process(
             "pause-image",
             [*ctr_command(instance), "images", "import", f"{state}/{PAUSE_ARCHIVE}"],
@@ -57,7 +58,7 @@ def all_processes(instance: Instance, kube: Path, coredns: Path) -> list[Process
             ready=EXIT,
         ),
     ]
-    # On another node, the API server is there before.
+    # On another node, the API server already runs.
     node = [
         Process(
             "kubelet",
@@ -76,7 +77,7 @@ def all_processes(instance: Instance, kube: Path, coredns: Path) -> list[Process
     controllers = [
         f"--root-ca-file={pki}/ca.crt",
         f"--service-account-private-key-file={pki}/service-account.key",
-        # Kubernetes has a role for each controller, and none for all in one.
+        # Kubernetes has a role for each controller, but no role for all of them in one.
         "--use-service-account-credentials=true",
     ]
     return [
@@ -108,18 +109,22 @@ def all_processes(instance: Instance, kube: Path, coredns: Path) -> list[Process
 
 
 def ctr_command(instance: Instance) -> list[str]:
-    """containerd's client, in the namespace of the store that Kubernetes uses."""
+    """Return the command of containerd's client, in the namespace of the store that Kubernetes
+    uses.
+    """
     return ["ctr", f"--address={instance.containerd_socket}", "--namespace=k8s.io"]
 
 
 def kubectl_arguments(instance: Instance) -> list[str]:
-    """Arguments that make `kube` kubectl for this cluster; it neither reads nor writes ~/.kube."""
+    """Return the arguments that make `kube` kubectl for this cluster; it neither reads nor writes
+    ~/.kube.
+    """
     cache = f"--cache-dir={instance.state / 'kubectl-cache'}"
     return ["kubectl", f"--kubeconfig={instance.kubeconfig}", cache]
 
 
 def _client(instance: Instance, kube: Path, name: str, *flags: str) -> Process:
-    """A component of the control plane that calls the API server and serves nobody."""
+    """Return a component of the control plane that only sends requests to the API server."""
     argv = [
         str(kube),
         f"kube-{name}",
@@ -136,8 +141,8 @@ def _client(instance: Instance, kube: Path, name: str, *flags: str) -> Process:
 
 
 def _etcd_flags(instance: Instance) -> list[str]:
-    # The loopback interface of the node's own network namespace: neither the machine nor a pod
-    # reaches it.
+    # The loopback interface of the node's own network namespace: the machine and pods cannot reach
+    # it.
     clients = "http://127.0.0.1:2379"
     peers = "http://127.0.0.1:2380"
     return [
@@ -148,7 +153,7 @@ def _etcd_flags(instance: Instance) -> list[str]:
         f"--listen-peer-urls={peers}",
         f"--initial-advertise-peer-urls={peers}",
         f"--initial-cluster=localkube={peers}",
-        # Data survives the end of any process; after a power cut the cluster starts empty anyway.
+        # Data survives the end of any process. After a power cut the cluster starts empty anyway.
         "--unsafe-no-fsync",
         "--log-level=warn",
     ]
@@ -174,7 +179,7 @@ def _apiserver_flags(instance: Instance) -> list[str]:
         "--service-account-issuer=https://kubernetes.default.svc.cluster.local",
         f"--service-account-key-file={pki / 'service-account.crt'}",
         f"--service-account-signing-key-file={pki / 'service-account.key'}",
-        # It shares the server between many tenants; here it would only delay the start.
+        # This feature shares the server between many tenants. Here it would only delay the start.
         "--enable-priority-and-fairness=false",
         "--profiling=false",
     ]

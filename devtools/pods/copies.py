@@ -15,9 +15,10 @@ PROGRAMS = FILES / "hvd_pods"
 
 @cache
 def _compiled(python: str) -> TemporaryDirectory[str]:
-    """Return a folder of the programs that this Python has compiled, kept until this process ends.
+    """Return a folder of the programs as compiled by this Python. It exists until this process
+    ends.
 
-    Every program that starts in a new copy would compile them again.
+    Without it, every program that starts in a new copy compiles them again.
     """
     folder = TemporaryDirectory(prefix="pod-files-")
     target = Path(folder.name) / "bin" / PROGRAMS.name
@@ -28,9 +29,11 @@ def _compiled(python: str) -> TemporaryDirectory[str]:
 
 
 def copy_files(root: Path, python: str) -> Path:
-    """Copy the programs to `root`/bin, where all paths of a pod are below `root`; return that."""
+    """Copy the programs to `root`/bin, for a pod with all its paths below `root`. Return
+    `root`/bin.
+    """
     copy = root / "bin"
-    # Times are kept: by them, Python knows that what it has compiled is of these files.
+    # Keep the times: Python matches compiled files to their sources by them.
     shutil.copytree(f"{_compiled(python).name}/bin", copy)
     replace_in(copy / "hvd_pods/common/paths.py", '"/horovod/', f'"{root}/', 5)
     replace_in(copy / "hvd_pods/library/keep/worker.py", '"/dev/shm/hvd-keep"', f'"{root}/shm"', 1)
@@ -39,7 +42,7 @@ def copy_files(root: Path, python: str) -> Path:
 
 
 def replace_in(file: Path, before: str, after: str, number: int) -> None:
-    """Replace what occurs in a file so many times. Raises ValueError when it does not."""
+    """Replace a text that occurs `number` times in a file. Raises ValueError when it does not."""
     text = file.read_text()
     if text.count(before) != number:
         raise ValueError(f"{file.name} does not have {before} {number} times")

@@ -13,7 +13,7 @@ from pathlib import Path
 from devtools.common.waiting import wait_until
 from devtools.pods.copies import copy_files
 
-# As a plan sets them; start.py chooses them otherwise, and says so.
+# The values that a plan sets. Otherwise start.py chooses them and logs its choice.
 THREADS = {
     "OMPI_MCA_mpi_yield_when_idle": "1",
     "OMP_NUM_THREADS": "1",
@@ -49,7 +49,7 @@ class WarmWorker:
         return (self.root / "log").read_text()
 
     def environment(self) -> dict[str, str]:
-        """The variables of the warm process and of ranks, beside those that a launcher sets."""
+        """Return the variables of the warm process and of ranks, except those of a launcher."""
         return {
             "PATH": f"{Path(sys.executable).parent}:/usr/bin:/bin",
             "HOME": str(self.root),
@@ -58,17 +58,17 @@ class WarmWorker:
         }
 
     def command(self, *command: str) -> list[str]:
-        """The command line with which a launcher starts a rank."""
+        """Return the command line with which a launcher starts a rank."""
         program = str(self.root / "bin" / "hvd_pods/rank/start.py")
         return [sys.executable, "-I", "-S", program, "1", *command]
 
 
 @contextmanager
 def worker_root(modules: Mapping[str, str]) -> Iterator[Path]:
-    """The folder of a worker without a warm process, until the end of the block.
+    """Create the folder of a worker without a warm process, until the end of the block.
 
-    modules: the texts of modules by their paths without `.py`. A path of a Unix socket must be
-    short, so that the folder is one of the system's.
+    modules: the texts of modules by their paths without `.py`. The folder is one of the system's
+    temporary folders, because a path of a Unix socket must be short.
     """
     with tempfile.TemporaryDirectory(prefix="warm-") as name:
         worker = WarmWorker(Path(name))
@@ -85,12 +85,12 @@ def worker_root(modules: Mapping[str, str]) -> Iterator[Path]:
 def warm_process(
     worker: WarmWorker, preload: Sequence[str], **variables: str
 ) -> Iterator[subprocess.Popen[bytes]]:
-    """Start the worker's warm process; when the block begins, it has imported `preload`.
+    """Start the worker's warm process. When the block begins, it has imported `preload`.
 
     Raises AssertionError, with the worker's log, when it has ended instead.
     """
     environment = {**worker.environment(), "HVD_PRELOAD": ", ".join(preload), **variables}
-    # Of the container's earlier start.
+    # Files of an earlier start of the container.
     for name in ("warm.sock", "warm.json"):
         (worker.root / "generated" / name).write_text("left")
     with (worker.root / "log").open("wb") as log:
@@ -111,7 +111,7 @@ def warm_process(
 
 
 def is_alive(pid: int) -> bool:
-    """Whether a process runs; one that has ended and was not reaped does not."""
+    """Return whether a process runs. A zombie does not."""
     try:
         text = Path(f"/proc/{pid}/stat").read_text()
     except (FileNotFoundError, ProcessLookupError):

@@ -1,1 +1,1 @@
-"""Makes the files of a release: the packaged chart, the wheel, their checksums and the notes."""
+"""Make the files of a release: the packaged chart, the wheel, their checksums and the notes."""

@@ -1,4 +1,4 @@
-"""The command `python -m devtools.release`: what the release workflow runs."""
+"""The command `python -m devtools.release`, which the release workflow runs."""
 
 from __future__ import annotations
 

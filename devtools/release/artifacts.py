@@ -1,4 +1,4 @@
-"""The packaged chart and the wheel. The same tree gives the same bytes, whenever it is packaged."""
+"""The packaged chart and the wheel. The same tree gives the same bytes at any time."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ from devtools.toolchain.tools import tool
 from images.builder.catalogue import load_catalogue
 
 ROOT = Path(__file__).resolve().parents[2]
-# What the tests of later versions compare with.
+# The files that tests of later versions compare with.
 RELEASED = ROOT / "tests" / "released"
 SUMS = "SHA256SUMS"
 NOTES = "NOTES.md"
 ICON = "docs/pictures/icon.svg"
-# What the wheel is built from.
+# The inputs of the wheel.
 _WHEEL = ("pyproject.toml", "README.md", "LICENSE", "hvdchart", "charts", "examples")
 _LEFT_OUT = shutil.ignore_patterns("__pycache__", "*.pyc")
 # zip has no times before 1980.
@@ -35,11 +35,11 @@ _TIME = 315_532_800
 
 
 def build(out: Path, repository: str = "", registry: str = "") -> list[Path]:
-    """Writes the chart, the wheel, the notes and the checksums into the empty folder `out`.
+    """Write the chart, the wheel, the notes and the checksums into the empty folder `out`.
 
     repository: the URL of the repository, for the links in the chart's metadata and in the notes.
-    registry: where the images are, for the list of images on Artifact Hub, which is left out
-    without it. Returns the paths of the files.
+    registry: the registry of the images, for the list of images on Artifact Hub. Without it, the
+    list is left out. Return the paths of the files.
     Raises DevtoolsError when `out` is not empty, when Helm or setuptools fails, and when the
     changelog does not describe this version.
     """
@@ -59,7 +59,9 @@ def build(out: Path, repository: str = "", registry: str = "") -> list[Path]:
 
 
 def keep(folder: Path = RELEASED) -> list[Path]:
-    """Writes the chart and the names of this version into `folder`, for the tests of later ones."""
+    """Write the chart and the names of this version into `folder`, for the tests of later versions.
+    Return the paths of the files.
+    """
     list_of_names = folder / f"names-{hvdchart.__version__}.json"
     list_of_names.write_text(json.dumps(names(), indent=1) + "\n", "utf-8")
     with tempfile.TemporaryDirectory(prefix="hvd-release-") as staging:
@@ -68,7 +70,7 @@ def keep(folder: Path = RELEASED) -> list[Path]:
 
 
 def package_chart(staging: Path, out: Path, repository: str, registry: str) -> Path:
-    """Packages the chart with Helm 4, which takes the times in the archive from the files."""
+    """Package the chart with Helm 4, which takes the times in the archive from the files."""
     chart = staging / "horovod"
     shutil.copytree(ROOT / "charts" / "horovod", chart, ignore=_LEFT_OUT)
     file = chart / "Chart.yaml"
@@ -87,8 +89,9 @@ def package_chart(staging: Path, out: Path, repository: str, registry: str) -> P
 
 
 def published(repository: str) -> dict[str, object]:
-    """What Chart.yaml has only where the chart is published from: a fork has another home and
-    other maintainers, and `owner` of the repository is the one name that is known.
+    """Return the fields of Chart.yaml that only a published chart has.
+
+    A fork has another home and other maintainers. The only known name is `owner` of the repository.
     """
     if not repository:
         return {}
@@ -103,7 +106,7 @@ def published(repository: str) -> dict[str, object]:
 
 
 def _images(registry: str) -> str:
-    """The images of this release, as Artifact Hub's annotation wants them."""
+    """Return the images of this release in the format of Artifact Hub's annotation."""
     images: Mapping[str, object] = {
         image.name: f"{registry}/{image.reference}" for image in load_catalogue().values()
     }
@@ -111,7 +114,7 @@ def _images(registry: str) -> str:
 
 
 def build_wheel(staging: Path, out: Path) -> Path:
-    """Builds the wheel from a copy of its files, so that nothing else gets in."""
+    """Build the wheel from a copy of its files, so that it contains no other files."""
     staging.mkdir()
     for name in _WHEEL:
         source = ROOT / name
@@ -130,7 +133,7 @@ def build_wheel(staging: Path, out: Path) -> Path:
 
 
 def _set_times(folder: Path) -> None:
-    """Gives every file the same time and the modes that a checkout anywhere has."""
+    """Give every file the same time and the modes that any checkout has."""
     for path in [folder, *folder.rglob("*")]:
         executable = path.is_dir() or os.access(path, os.X_OK)
         path.chmod(0o755 if executable else 0o644)

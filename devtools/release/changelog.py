@@ -1,5 +1,5 @@
-"""The versions that CHANGELOG.md describes, the notes of one of them, and whether a tree may be
-released: each place that names the version agrees with the tag, and no placeholder is left.
+"""The versions that CHANGELOG.md describes, the notes of one of them, and the check of a tree
+before a release: each place that names the version agrees with the tag, and no placeholder is left.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ ROOT = Path(__file__).resolve().parents[2]
 FILE = ROOT / "CHANGELOG.md"
 UNRELEASED = "Unreleased"
 _HEADING = re.compile(r"^## (\d+\.\d+\.\d+\S*)(?: \(([^)]*)\))?$", re.MULTILINE)
-# What the owner of the repository fills in before the first release.
+# Files that the owner of the repository fills in before the first release.
 FILLED_IN = (".github/CODEOWNERS", ".github/security-insights.yml", "charts/horovod/Chart.yaml")
 _PLACEHOLDER = re.compile(r"\b(?:OWNER|REPOSITORY|ORGANIZATION|ADDRESS)\b")
 # A link to a file of this repository.
@@ -27,7 +27,7 @@ _LINK = re.compile(r"\]\((?![a-z]+:|#)([^)]+)\)")
 
 @dataclass(frozen=True)
 class Section:
-    """What a version changes. `day` is when it was released, or UNRELEASED, or empty."""
+    """The changes of a version. `day` is the day of its release, or UNRELEASED, or empty."""
 
     version: str
     day: str
@@ -35,7 +35,7 @@ class Section:
 
 
 def sections(changelog: str) -> list[Section]:
-    """The sections of a changelog, the newest first."""
+    """Return the sections of a changelog, the newest first."""
     headings = list(_HEADING.finditer(changelog))
     ends = [*(heading.start() for heading in headings[1:]), len(changelog)]
     return [
@@ -45,7 +45,7 @@ def sections(changelog: str) -> list[Section]:
 
 
 def notes(version: str, repository: str = "", file: Path = FILE) -> str:
-    """The notes of a version. Links to files lead to `repository`, at the version's tag.
+    """Return the notes of a version. Links to files lead to `repository`, at the version's tag.
 
     Raises DevtoolsError when the changelog has no such version.
     """
@@ -57,7 +57,7 @@ def notes(version: str, repository: str = "", file: Path = FILE) -> str:
 
 
 def versions(root: Path = ROOT) -> dict[str, str]:
-    """The version that each file names."""
+    """Return the version that each file names."""
     yaml = YAML(typ="safe")
     return {
         "hvdchart/__init__.py": hvdchart.__version__,
@@ -68,7 +68,7 @@ def versions(root: Path = ROOT) -> dict[str, str]:
 
 
 def problems(tag: str, root: Path = ROOT) -> list[str]:
-    """What keeps the tree from being released as `tag`, a line each."""
+    """Return the problems that prevent a release of the tree as `tag`, one line each."""
     wrong = [
         f"{file} has version {version}, and the tag is {tag}: expected v{version}"
         for file, version in versions(root).items()
@@ -81,7 +81,7 @@ def problems(tag: str, root: Path = ROOT) -> list[str]:
 
 
 def unfilled(root: Path = ROOT) -> list[str]:
-    """The files that do not name this repository and its people yet, a line each."""
+    """Return the files that do not name this repository and its people yet, one line each."""
     wrong = []
     for file in FILLED_IN:
         lines = (root / file).read_text("utf-8").splitlines()
@@ -96,7 +96,7 @@ def unfilled(root: Path = ROOT) -> list[str]:
 
 
 def strayed(branch: str, root: Path = ROOT) -> bool:
-    """Whether `branch` lacks the commit that is checked out: a tag may name any commit.
+    """Return whether `branch` lacks the commit that is checked out: a tag may name any commit.
 
     Raises DevtoolsError when there is no such branch, as in a shallow clone.
     """

@@ -1,6 +1,7 @@
-"""What users of a version can name: values, keys of a spec, commands and options, the library.
+"""The names in a version that users refer to: values, keys of a spec, commands and options, the
+library.
 
-Kept for each version in tests/released. A test compares these lists with today's.
+tests/released keeps them for each version. A test compares these lists with today's.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ VALUES = Path(__file__).resolve().parents[2] / "charts" / "horovod" / "values.sc
 
 
 def names() -> dict[str, list[str]]:
-    """The names of this tree by what they are names of."""
+    """Return the names of this tree by their kind."""
     by_kind = {
         "values": schema_keys(json.loads(VALUES.read_text("utf-8"))),
         "spec": schema_keys(json.loads(json_schema())),
@@ -29,7 +30,7 @@ def names() -> dict[str, list[str]]:
 
 
 def schema_keys(schema: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
-    """The dotted keys of a JSON Schema; [] stands for any item of a list, * for any key."""
+    """Yield the dotted keys of a JSON Schema; [] stands for any item of a list, * for any key."""
     for name, child in schema.get("properties", {}).items():
         yield f"{prefix}{name}"
         yield from schema_keys(child, f"{prefix}{name}.")
@@ -40,7 +41,7 @@ def schema_keys(schema: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
 
 
 def _commands(group: Any, prefix: str) -> Iterator[str]:
-    """Each command by its words, alone and with each option."""
+    """Yield each command by its words, alone and with each option."""
     for word, command in group.commands.items():
         words = f"{prefix}{word}"
         if hasattr(command, "commands"):

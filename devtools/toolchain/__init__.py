@@ -1,1 +1,1 @@
-"""Builds the Go programs (Kubernetes, Helm, chart-testing) from pinned modules."""
+"""Build the Go programs (Kubernetes, Helm, chart-testing) from pinned modules."""

@@ -14,21 +14,23 @@ from devtools.toolchain.tools import tool
 
 @dataclass(frozen=True)
 class Kubectl:
-    """`environment`: variables such as KUBECONFIG, which are added to those of this process."""
+    """kubectl on one namespace. `environment`: variables such as KUBECONFIG, added to those of this
+    process.
+    """
 
     namespace: str
     environment: Mapping[str, str] = field(default_factory=dict)
 
     def command(self, *arguments: str) -> list[str]:
-        """The complete command line."""
+        """Return the complete command line."""
         return [str(tool("kubectl")), "--namespace", self.namespace, *arguments]
 
     def variables(self) -> dict[str, str]:
-        """The environment to run commands in."""
+        """Return the environment to run commands in."""
         return {**os.environ, **self.environment}
 
     def run(self, *arguments: str, input: str | None = None) -> str:
-        """Runs kubectl and returns what it prints. Raises DevtoolsError when it fails."""
+        """Run kubectl and return its output. Raises DevtoolsError when it fails."""
         return read_output(
             self.command(*arguments),
             remedy="see what the message names; the namespace's events may say more",
@@ -39,12 +41,14 @@ class Kubectl:
     def watch(
         self, arguments: list[str], jsonpath: str, accept: Callable[[str], bool], seconds: int
     ) -> str:
-        """Watches objects, and returns the first line that `accept` takes, without its end.
+        """Watch objects, and return the first line that `accept` takes, without its end.
 
-        arguments: a kind and selectors, for `kubectl get`. jsonpath: what a line has of an object.
+        arguments: a kind and selectors, for `kubectl get`. jsonpath: the fields of an object in a
+        line.
         Raises DevtoolsError when there was none within `seconds`.
         """
-        # `arguments` ask for a list: of one object, kubectl misses what changes before its watch.
+        # `arguments` select a list: for a single object, kubectl misses changes before its watch
+        # starts.
         command = self.command(
             "get", *arguments, "--watch", f"--output=jsonpath={jsonpath}{{'\\n'}}"
         )
@@ -65,7 +69,7 @@ class Kubectl:
         )
 
     def wait_for_job_end(self, job: str, seconds: int) -> str:
-        """Waits until the Job has ended; returns "Complete" or "Failed".
+        """Wait until the Job has ended. Return "Complete" or "Failed".
 
         Raises DevtoolsError when it has not ended within `seconds`.
         """
@@ -79,7 +83,7 @@ class Kubectl:
         return next(end for end in ends if end in conditions.split())
 
     def wait_for_job_start(self, job: str, seconds: int) -> str:
-        """Waits until a pod of the Job runs or has run; returns the pod's name.
+        """Wait until a pod of the Job runs or has run. Return the pod's name.
 
         Raises DevtoolsError when there is none within `seconds`.
         """

@@ -1,4 +1,4 @@
-"""Builds programs from Go modules that are pinned with checksums in devtools/toolchain/go.
+"""Build programs from Go modules that are pinned with checksums in devtools/toolchain/go.
 
 Each program is cached under a key of its inputs.
 """
@@ -21,20 +21,20 @@ from devtools.common.locks import exclusive_lock
 from devtools.common.ui import note, step
 
 GO_SOURCES = Path(__file__).parent / "go"
-# grpcnotrace leaves golang.org/x/net/trace out, whose use of reflection stops the linker from
-# dropping dead code. Symbols for debuggers are stripped at the end; not generating them saves a
-# tenth of the compiler's time.
+# grpcnotrace leaves out golang.org/x/net/trace, whose use of reflection stops the linker from
+# dropping dead code. The linker strips symbols for debuggers; not generating them saves a tenth of
+# the compiler's time.
 BUILD_FLAGS = ("-trimpath", "-tags=grpcnotrace", "-gcflags=all=-dwarf=false")
 SMALL = "-s -w -buildid="
-# -buildvcs=false: to stamp the commit into a program, Go calls git, which refuses a checkout that
-# another user owns; and the same program would differ from commit to commit.
+# -buildvcs=false: to stamp the commit into a program, Go calls git, which refuses a checkout of
+# another user. The same program would also differ from commit to commit.
 ENVIRONMENT = {
     "CGO_ENABLED": "0",
     "GOFLAGS": "-mod=readonly -buildvcs=false",
     "GOTOOLCHAIN": "local",
     "GOWORK": "off",
 }
-# Folders whose modules need a newer Go than distributions have. Go gets it as a module, too.
+# Folders whose modules need a newer Go than distributions have. Go downloads it as a module, too.
 NEWER_GO = ("argo",)
 # Its go.mod has the default release of Kubernetes. Each other release has a list of modules beside
 # it, such as 1.34.mod, for the same main.go.
@@ -91,7 +91,7 @@ BUILT = {
     tool.name: tool
     for tool in (
         Tool("kube", "kube", ".", "kube", KUBERNETES, KUBE_VERSION),
-        # As a part of `kube`, it takes twice the time for each call.
+        # A separate program: as a part of `kube`, kubectl takes twice the time for each call.
         Tool("kubectl", "kube", f"{KUBERNETES}/cmd/kubectl", "kubectl", KUBERNETES, KUBE_VERSION),
         Tool("coredns", "tools", "./coredns", "coredns"),
         Tool("pause", "tools", "./pause", "pause"),
@@ -134,7 +134,7 @@ BUILT = {
             KUBECONFORM,
             ("main.version",),
         ),
-        # In a module of their own: they need other versions of the cluster's dependencies.
+        # In a separate module: they need other versions of the cluster's dependencies.
         Tool(
             "kube-score",
             "checks",
@@ -152,10 +152,10 @@ BUILT = {
             ACTIONLINT,
             (f"{ACTIONLINT}.version",),
         ),
-        # What benchmarks compare the chart with. Nothing else builds them. Trainer and JobSet need
-        # newer Kubernetes libraries than the MPI Operator has been released with.
+        # Operators that benchmarks compare the chart with. Only benchmarks build them. Trainer and
+        # JobSet need newer Kubernetes libraries than the released MPI Operator.
         Tool("mpi-operator", "peer", f"{MPI_OPERATOR}/cmd/mpi-operator", "mpi-operator"),
-        # What rare tests and benchmarks run beside the local cluster.
+        # Programs that rare tests and benchmarks run beside the local cluster.
         Tool("kwok", "kwok", f"{KWOK}/cmd/kwok", "kwok"),
         Tool("kueue", "kueue", f"{KUEUE}/cmd/kueue", "kueue"),
         Tool("source-controller", "flux", SOURCE_CONTROLLER, "source-controller"),
@@ -179,7 +179,7 @@ NAMES = sorted([*BUILT, *LINKED])
 
 
 def tool(name: str) -> Path:
-    """Returns the absolute path of the program `name` (one of NAMES), and builds it first if the
+    """Return the absolute path of the program `name` (one of NAMES), and build it first if the
     cache does not have it.
 
     Raises DevtoolsError for an unknown name, a missing Go, or a build that failed.
@@ -189,7 +189,7 @@ def tool(name: str) -> Path:
         raise DevtoolsError(f"no tool is called {name!r}", f"use one of: {', '.join(NAMES)}")
     directory = _directory(built)
     if not directory.exists():
-        # One build at a time: each uses all cores, and gigabytes of memory.
+        # One build at a time: each uses all cores and gigabytes of memory.
         with exclusive_lock(directory.parent / ".build.lock", "building a Go program"):
             if not directory.exists():
                 _build(built, directory)
@@ -197,15 +197,15 @@ def tool(name: str) -> Path:
 
 
 def module_version(folder: str, module: str) -> str:
-    """The version of `module` in the list of modules of `folder`. Raises DevtoolsError when it has
-    none, and for a release in $LOCALKUBE_KUBERNETES that there is not.
+    """Return the version of `module` in the list of modules of `folder`. Raises DevtoolsError when
+    it has none, and for a release in $LOCALKUBE_KUBERNETES that there is not.
     """
     return _version_in(_module_list(folder), module)
 
 
 def kubernetes_releases() -> dict[str, str]:
-    """The versions of Kubernetes that the local cluster can run by their release, such as v1.37.2
-    by 1.37, the default first.
+    """Return the versions of Kubernetes that the local cluster can run by their release, such as
+    v1.37.2 by 1.37, the default first.
     """
     lists = [KUBE / "go.mod", *sorted(KUBE.glob("[0-9]*.mod"), reverse=True)]
     versions = [_version_in(path, KUBERNETES) for path in lists]
@@ -213,8 +213,8 @@ def kubernetes_releases() -> dict[str, str]:
 
 
 def _module_list(folder: str) -> Path:
-    """The list of modules that the programs of `folder` are built from: go.mod, or, of Kubernetes,
-    that of the release in $LOCALKUBE_KUBERNETES. Their checksums are in the file .sum beside it.
+    """Return the list of modules of the programs of `folder`: go.mod, or, for Kubernetes, the list
+    of the release in $LOCALKUBE_KUBERNETES. Their checksums are in the file .sum beside it.
 
     Raises DevtoolsError for a release that there is not.
     """
@@ -232,7 +232,7 @@ def _module_list(folder: str) -> Path:
 
 
 def module_folder(folder: str, module: str) -> Path:
-    """The downloaded sources of a module in the list of modules of `folder`.
+    """Return the folder with the downloaded sources of a module in the list of modules of `folder`.
 
     Raises DevtoolsError when Go cannot download it, or the list does not require it.
     """
@@ -256,7 +256,8 @@ def _environment(folder: str) -> dict[str, str]:
     environment = {**ENVIRONMENT, "GOTOOLCHAIN": "auto" if folder in NEWER_GO else "local"}
     modules = _module_list(folder)
     if modules.name != "go.mod":
-        # Of the folder that Go runs in: a full path would make another key in each checkout.
+        # Relative to the folder in which Go runs: a full path would give another key in each
+        # checkout.
         environment["GOFLAGS"] += f" -modfile={modules.name}"
     return environment
 
@@ -288,8 +289,8 @@ def _linker_flags(tool: Tool) -> str:
 
 @cache
 def _go_version() -> str:
-    """The installed Go's version, such as "go1.26.8". Go itself refuses to build a module that asks
-    for a newer one. Raises DevtoolsError without Go.
+    """Return the version of the installed Go, such as "go1.26.8". Go itself refuses to build a
+    module that requires a newer one. Raises DevtoolsError without Go.
     """
     if shutil.which("go") is None:
         raise DevtoolsError(
@@ -301,7 +302,7 @@ def _go_version() -> str:
 
 
 def _build(tool: Tool, directory: Path) -> None:
-    """Builds in a temporary directory and renames it: an interrupted build leaves nothing."""
+    """Build in a temporary directory and rename it: an interrupted build leaves nothing."""
     source = GO_SOURCES / tool.folder
     log = cache_dir() / "logs" / f"build-{tool.name}.log"
     log.unlink(missing_ok=True)
