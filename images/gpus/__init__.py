@@ -1,5 +1,5 @@
-"""What is checked and measured on a GPU: `python3 -m images.gpus`, on a machine without a network.
+"""Checks and measurements on a GPU: `python3 -m images.gpus`, on a machine without a network.
 
-bundle.py writes what such a machine lacks. Each other program is a stage, or a part of one, and
-uses the Python, PyTorch and CUDA of that machine.
+bundle.py writes the files that such a machine lacks. Each other program is a stage, or a part of
+one, and uses the Python, PyTorch and CUDA of that machine.
 """

@@ -1,7 +1,7 @@
 """Check and measure on this machine's GPU: `python3 -m images.gpus --out FOLDER [STAGE...]`.
 
-Without names of stages, all of them run. What a stage prints goes to FOLDER/STAGE.txt, and what it
-found to FOLDER/figures.json, together with what earlier runs have found there.
+Without names of stages, all of them run. The output of a stage goes to FOLDER/STAGE.txt, and its
+results to FOLDER/figures.json, together with the results of earlier runs.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ print(json.dumps({"torch": torch.__version__, "cuda": torch.version.cuda, "nccl"
 
 
 def main() -> int:
-    """Run the stages. Returns 1 when one of them has failed."""
+    """Run the stages. Return 1 when one of them has failed."""
     parser = argparse.ArgumentParser(prog="python3 -m images.gpus")
     parser.add_argument("--out", type=Path, required=True, help="folder of the results")
     parser.add_argument("stages", nargs="*", help="names of stages; all without them")
@@ -57,7 +57,9 @@ def main() -> int:
 
 
 def as_text(figures: dict[str, Any]) -> str:
-    """JSON in which a list or an object without others is one line, where that is short."""
+    """Return JSON in which a list or an object without nested ones is one line, where that is
+    short.
+    """
 
     def join(part: re.Match[str]) -> str:
         line = re.sub(r"\n\s*", " ", part[0])
@@ -67,7 +69,7 @@ def as_text(figures: dict[str, Any]) -> str:
 
 
 def describe_machine() -> dict[str, Any]:
-    """Card, driver and versions."""
+    """Return card, driver and versions."""
     gpus = answer_of("nvidia-smi", f"--query-gpu={GPU_FIELDS}", "--format=csv,noheader")
     return {
         "gpus": [
@@ -81,7 +83,7 @@ def describe_machine() -> dict[str, Any]:
 
 
 def answer_of(*command: str) -> str:
-    """What a command prints; nothing when it fails."""
+    """Return the output of a command, or an empty text when it fails."""
     return subprocess.run(
         command, env=environment(), capture_output=True, text=True, check=False
     ).stdout

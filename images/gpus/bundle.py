@@ -1,4 +1,4 @@
-"""Writes what a machine with a GPU and no network needs to `.gpu`: `make gpu-bundle`."""
+"""Write the files for a machine with a GPU and no network to `.gpu`: `make gpu-bundle`."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from images.builder.sdist import write_sdist
 from images.gpus import machine
 from images.gpus.stages import BUNDLE
 
-# A part travels in one piece; some ways to such a machine take no more.
+# The size limit of a part: some transfers to such a machine take no larger file.
 PART_BYTES = 60 << 20
-# Python of the machine, and what the project and Horovod import there. Frameworks, NumPy and what
-# comes with them are there already.
+# The machine's Python, and the packages that the project and Horovod import there. The machine
+# already has frameworks, NumPy and their dependencies.
 PYTHON = "3.12"
 PLATFORMS = (
     "manylinux_2_34_x86_64",
@@ -32,12 +32,12 @@ PLATFORMS = (
     "manylinux2014_x86_64",
 )
 REQUIREMENTS = Path(__file__).with_name("requirements.txt")
-# These are part of any system.
+# Libraries that every system has.
 OF_THE_SYSTEM = ("libc", "libm", "libdl", "libpthread", "librt", "libresolv")
 
 
 def write_bundle() -> None:
-    """Writes the parts, folders below `.gpu`. Raises DevtoolsError when a part is too large."""
+    """Write the parts, folders below `.gpu`. Raises DevtoolsError when a part is too large."""
     shutil.rmtree(BUNDLE, ignore_errors=True)
     first = BUNDLE / "1"
     second = BUNDLE / "2"
@@ -64,7 +64,7 @@ def write_bundle() -> None:
 
 
 def fetch_packages(folder: Path) -> None:
-    """Downloads wheels for the machine's Python, whatever this machine's is."""
+    """Download wheels for that machine's Python, whatever the version here."""
     command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps"]
     command += ["--only-binary=:all:", "--python-version", PYTHON]
     for platform in PLATFORMS:
@@ -73,14 +73,14 @@ def fetch_packages(folder: Path) -> None:
 
 
 def in_cache(tools: list[Path]) -> dict[Path, Path]:
-    """Where programs of the toolchain go, and where they are."""
+    """Return the target paths of programs of the toolchain, with their paths here."""
     return {machine.CACHE / "tools" / path.parent.name / path.name: path for path in tools}
 
 
 def write_scripts(kube: Path, folder: Path) -> dict[Path, Path]:
-    """Writes scripts for programs that the project calls by name; returns where they go.
+    """Write scripts for programs that the project calls by name. Return their target paths.
 
-    The names of the tools' folders hold the version of Go, for which alone Go is called.
+    The names of the tools' folders contain the version of Go: Go is called only for its version.
     """
     version = read_output(["go", "env", "GOVERSION"], remedy="install Go").strip()
     (there,) = in_cache([kube])
@@ -96,8 +96,8 @@ def write_scripts(kube: Path, folder: Path) -> dict[Path, Path]:
 
 
 def debian_programs() -> dict[Path, Path]:
-    """Where Debian's programs that the local Kubernetes needs go, with their libraries, and where
-    they are.
+    """Return the target paths of Debian's programs for the local Kubernetes and of their libraries,
+    with their paths here.
     """
     names = {name for programs in PACKAGES.values() for name in programs}
     found: dict[Path, Path] = {}
@@ -114,7 +114,7 @@ def debian_programs() -> dict[Path, Path]:
 
 
 def libraries_of(program: Path) -> dict[str, Path]:
-    """The shared libraries that a program loads, but for those of any system."""
+    """Return the shared libraries that a program loads, except those of every system."""
     done = subprocess.run(["ldd", str(program)], capture_output=True, text=True, check=False)
     found = {}
     for line in done.stdout.splitlines():
@@ -125,7 +125,7 @@ def libraries_of(program: Path) -> dict[str, Path]:
 
 
 def pack(content: dict[Path, Path], archive: Path) -> None:
-    """Compresses files; each is below machine.WORK there."""
+    """Compress files; each is below machine.WORK on that machine."""
     with tarfile.open(archive, "w:xz", preset=6) as tar:
         for there, here in content.items():
             tar.add(here, str(there.relative_to(machine.WORK)))

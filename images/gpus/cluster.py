@@ -1,8 +1,8 @@
 """The chart on a Kubernetes with a real `nvidia.com/gpu`: `cluster start|run`.
 
-start: the local Kubernetes, which goes on running. run: the chart on it, and its end. The local
-Kubernetes comes with the bundle. The pods' image is the machine's root file system: a small image
-with /etc, into which /usr and the folders of Python are mounted from the node, read-only.
+start: start the local Kubernetes and leave it running. run: run the chart on it, then stop it. The
+bundle contains the local Kubernetes. The pods' image is the machine's root file system: a small
+image with /etc, into which /usr and the folders of Python are mounted from the node, read-only.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from images.gpus.machine import CACHE, WORK, mounts, prepare, write_image
 from images.gpus.pod_scripts import JAX, LOST, METRICS, PROBE, STAYS
 from images.gpus.stages import PROJECT, program
 
-# The process of the device plugin.
+# The file with the process of the device plugin.
 PLUGIN = WORK / "plugin.pid"
 NAMESPACE = "gpu"
 LOST_RUN = "a rank is killed three times, keep, warm ranks"
@@ -40,7 +40,7 @@ found: dict[str, Any] = {}
 
 
 def call(*command: str, check: bool = True) -> str:
-    """What a command prints. Raises RuntimeError with it when it fails, and
+    """Return the output of a command. Raises RuntimeError with it when it fails, and
     subprocess.TimeoutExpired when it takes more than a minute.
     """
     done = subprocess.run(
@@ -58,7 +58,7 @@ def kubectl(*arguments: str, check: bool = True) -> str:
 
 
 def hvdchart(command: str, release: str, *program_in_worker: str) -> list[str]:
-    """The last lines that a command prints."""
+    """Return the last lines that a command prints."""
     line = [sys.executable, "-m", "hvdchart", command, release]
     line += ["0", "-n", NAMESPACE, "--"] if program_in_worker else ["-n", NAMESPACE]
     return call(*line, *program_in_worker, check=False).splitlines()[-20:]
@@ -74,7 +74,7 @@ def start_plugin() -> None:
     processes = NodeProcesses.read(current())
     if processes is None:
         raise RuntimeError("the local Kubernetes has no file with its processes")
-    # No other mount namespace shows the kubelet's socket.
+    # Only the node's mount namespace shows the kubelet's socket.
     folder = f"/proc/{processes.init.pid}/root{DEVICE_PLUGINS}"
     log = WORK / "plugin.log"
     with log.open("w") as out:
@@ -94,7 +94,7 @@ def end_plugin() -> None:
 
 
 def values(launch: dict[str, Any], **more: Any) -> dict[str, Any]:
-    """Values of a release with one worker, which has the GPU."""
+    """Return values of a release with one worker, which has the GPU."""
     places = {f"m{number}": place for number, place in enumerate(mounts())}
     return {
         "image": {"repository": "local/machine", "tag": "1"},
@@ -110,7 +110,7 @@ def values(launch: dict[str, Any], **more: Any) -> dict[str, Any]:
 
 
 def install(release: str, script: Path, made: dict[str, Any]) -> float:
-    """Install a release that runs a script; return the seconds that Helm took."""
+    """Install a release that runs a script. Return the seconds that Helm took."""
     file = WORK / f"{release}.json"
     file.write_text(json.dumps(made, indent=1))
     name = script.name.replace(".", "\\.")
@@ -121,7 +121,9 @@ def install(release: str, script: Path, made: dict[str, Any]) -> float:
 
 
 def uninstall(release: str) -> None:
-    """Not to the end: a worker of the next release waits for the GPU where it has to."""
+    """Uninstall a release without waiting: a worker of the next release waits for the GPU if
+    needed.
+    """
     call("helm", "-n", NAMESPACE, "uninstall", release, check=False)
 
 
@@ -165,12 +167,12 @@ def attempt(name: str, function: Callable[[], Any]) -> None:
     except Exception as problem:  # noqa: BLE001 - the next run may work
         found[name] = f"FAILED {type(problem).__name__}: {problem}"[-3500:]
     print(f"{name} ({time.monotonic() - began:.1f} s)", flush=True)
-    # The last one counts: a limit loses only what follows.
+    # The last result counts: a time limit loses only later runs.
     print("RESULT", json.dumps(found), flush=True)
 
 
 def look(script: Path) -> dict[str, Any]:
-    """What the commands and the metrics show of a worker that uses the GPU."""
+    """Return the output of the commands and the metrics for a worker that uses the GPU."""
     install("stay", script, values(DIRECT, cleanup="Never", metrics={"enabled": True}))
     calls: dict[str, tuple[str, ...]] = {
         "nvidia-smi": ("exec", "stay", "nvidia-smi"),
@@ -181,7 +183,7 @@ def look(script: Path) -> dict[str, Any]:
     }
     try:
         holds(lambda: "STAYS" in master_log("stay"), 40)
-        # What measures the use of the GPU looks back a second.
+        # The measurement of the GPU's use covers the last second.
         time.sleep(1.5)
         with ThreadPoolExecutor(len(calls)) as pool:
             return dict(
@@ -197,7 +199,7 @@ def lose(script: Path) -> dict[str, Any]:
 
 
 def run_ddp() -> dict[str, Any]:
-    """The example of DistributedDataParallel, with the digits of scikit-learn."""
+    """Run the example of DistributedDataParallel, with the digits of scikit-learn."""
     import sklearn
 
     digits = Path(sklearn.__file__).parent / "datasets/data/digits.csv.gz"
@@ -207,14 +209,16 @@ def run_ddp() -> dict[str, Any]:
 
 
 def run_jax(script: Path) -> dict[str, Any]:
-    """JAX, which would take most of the GPU's memory when it begins."""
+    """Run JAX, which would allocate most of the GPU's memory at its start."""
     made = values({**DIRECT, "framework": "jax", "preload": ["jax"]})
     made["worker"]["env"] = [{"name": "XLA_PYTHON_CLIENT_PREALLOCATE", "value": "false"}]
     return run("jax", script, made)
 
 
 def run_all() -> None:
-    """Each run of the chart, one after another, as there is one GPU; the last may be lost."""
+    """Run the chart in each way, one after another, because there is one GPU. A time limit may lose
+    the last runs.
+    """
     scripts = WORK / "scripts"
     scripts.mkdir(exist_ok=True)
     texts = {"probe.py": PROBE, "lost.py": LOST, "jax_probe.py": JAX, "stays.py": STAYS}

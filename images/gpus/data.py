@@ -27,15 +27,15 @@ BATCH = 256
 STEPS = 50
 FILES = 768
 LOADERS = len(os.sched_getaffinity(0))
-# Those that only read files for the GPU.
+# Loaders that only read files for the GPU.
 READERS = 4
-# Batches that loaders have ready when the first step begins, beside two of each process: they are
+# Batches that loaders prepare before the first step begins, beside two of each process. They are
 # not counted.
 READY = 8
-# Of so many batches, the GPU decodes one where the loader decodes the others.
+# The GPU decodes one of this many batches, and the loader decodes the others.
 GPU_DECODES_EACH = 3
 SIZE = 224
-# Of a crop: its share of the area, and the logarithm of its width by its height.
+# The range of a crop: its share of the area, and the logarithm of the ratio of width to height.
 AREA = (0.08, 1.0)
 LOG_RATIO = (-np.log(4 / 3), np.log(4 / 3))
 MEAN = torch.tensor([0.485, 0.456, 0.406]).mul(255).view(1, 3, 1, 1)
@@ -43,7 +43,7 @@ DEVIATION = torch.tensor([0.229, 0.224, 0.225]).mul(255).view(1, 3, 1, 1)
 
 
 def make_file(place: tuple[str, int]) -> None:
-    """A picture of 500 by 375 pixels with edges, gradients and grain, about 100 kB as JPEG."""
+    """Write a JPEG of 500 by 375 pixels with edges, gradients and grain, about 100 kB."""
     folder, number = place
     random = np.random.default_rng(number)
     small = random.integers(0, 256, (12, 16, 3), dtype=np.uint8)
@@ -78,7 +78,9 @@ class Pictures(torch.utils.data.Dataset):  # type: ignore[misc]
 
 
 def join(batch: list[tuple[torch.Tensor, int]]) -> tuple[torch.Tensor, list[int], torch.Tensor]:
-    """A batch of files as one tensor, which costs the training less than many, and their sizes."""
+    """Return a batch of files as one tensor, which costs the training less than many, and their
+    sizes.
+    """
     raw = torch.cat([one for one, _ in batch])
     return raw, [len(one) for one, _ in batch], torch.tensor([label for _, label in batch])
 
@@ -96,7 +98,7 @@ def load(files: list[Path], batches: int, *, decode: bool) -> Iterable[Any]:
 
 
 def choose_crops(number: int, width: int, height: int) -> torch.Tensor:
-    """For each picture a random part of it, half of them mirrored, as affine_grid takes them."""
+    """Return a random part of each picture for affine_grid, half of them mirrored."""
     random = np.random.default_rng()
     area = width * height * random.uniform(*AREA, number)
     ratio = np.exp(random.uniform(*LOG_RATIO, number))
@@ -105,15 +107,16 @@ def choose_crops(number: int, width: int, height: int) -> torch.Tensor:
     crops = np.zeros((number, 2, 3), dtype=np.float32)
     crops[:, 0, 0] = wide * random.choice((-1, 1), number)
     crops[:, 1, 1] = high
-    # The middle of each part, where the picture reaches from -1 to 1.
+    # The middle of each part; coordinates of the picture range from -1 to 1.
     crops[:, 0, 2] = random.uniform(-1, 1, number) * (1 - wide)
     crops[:, 1, 2] = random.uniform(-1, 1, number) * (1 - high)
     return torch.from_numpy(crops)
 
 
 def augment(pictures: list[torch.Tensor]) -> torch.Tensor:
-    """Crop, resize, mirror and normalise decoded pictures, which are of one size as those of
-    make_file: of others, do it with those of each size.
+    """Crop, resize, mirror and normalise decoded pictures.
+
+    All pictures must have one size, as those of make_file do. Call it once for each size otherwise.
     """
     device = pictures[0].device
     _, height, width = pictures[0].shape
@@ -130,7 +133,7 @@ def augment(pictures: list[torch.Tensor]) -> torch.Tensor:
 def decode_raw(
     batch: tuple[torch.Tensor, list[int], torch.Tensor],
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """A batch of files as images and labels on the GPU, which decodes all of them at once."""
+    """Return a batch of files as images and labels on the GPU, which decodes all at once."""
     raw, sizes, labels = batch
     pictures = decode_jpeg(list(raw.split(sizes)), mode=ImageReadMode.RGB, device="cuda")
     return augment(pictures), labels.cuda()
@@ -139,7 +142,7 @@ def decode_raw(
 def ahead(
     batches: Iterable[Any], prepare: Callable[[Any], tuple[torch.Tensor, ...]]
 ) -> Iterator[tuple[torch.Tensor, ...]]:
-    """Prepare batches in a thread and a stream of its own, up to two before they are used."""
+    """Prepare batches in a separate thread and CUDA stream, up to two before they are used."""
     source = iter(batches)
     stream = torch.cuda.Stream()
 
@@ -149,7 +152,7 @@ def ahead(
             return None
         with torch.cuda.stream(stream):
             made = prepare(batch)
-        # The decoder has a stream of its own, and would write to memory that is still read.
+        # The decoder has its own stream, and would write to memory that is still read.
         stream.synchronize()
         return made
 
@@ -158,7 +161,7 @@ def ahead(
         while (made := waiting.popleft().result()) is not None:
             waiting.append(pool.submit(prepare_next))
             for tensor in made:
-                # Its memory is not used anew before the step is over.
+                # Keep the tensor's memory from being reused before the step is over.
                 tensor.record_stream(torch.cuda.current_stream())
             yield made
 
@@ -166,7 +169,7 @@ def ahead(
 def rate(
     stream: Iterable[Any], use: Callable[[Any], object], skipped: int, steps: int = STEPS
 ) -> float:
-    """Images a second of `steps` batches, after so many that are not counted."""
+    """Return images a second of `steps` batches, after `skipped` batches that are not counted."""
     for number, batch in enumerate(stream):
         if number == skipped:
             torch.cuda.synchronize()
@@ -196,7 +199,7 @@ class Training:
         step(self.model, self.optimizer, batch)
 
     def train_decoded(self, batch: tuple[torch.Tensor, torch.Tensor]) -> None:
-        # The pictures are in channels_last as they come.
+        # The pictures arrive in the layout channels_last.
         x = batch[0].cuda(non_blocking=True).permute(0, 3, 1, 2).float()
         x = x.sub_(self.mean).div_(self.deviation)
         self.train((x, batch[1].cuda(non_blocking=True)))
@@ -227,7 +230,7 @@ class Training:
 
 
 def use_nothing(_batch: object) -> None:
-    """What is measured is the loader alone."""
+    """Skip the batch, to measure the loader alone."""
 
 
 def main() -> None:

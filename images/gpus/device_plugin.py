@@ -1,7 +1,7 @@
 """A device plugin for the kubelet: one `nvidia.com/gpu`, with the device files of the machine.
 
-`device_plugin FOLDER`, where the kubelet has its socket. It is for a machine where NVIDIA's own
-plugin cannot be had. The messages of the kubelet's API (v1beta1) are few, and encoded by hand.
+`device_plugin FOLDER`, the folder of the kubelet's socket. Use it on a machine without access to
+NVIDIA's own plugin. The few messages of the kubelet's API (v1beta1) are encoded by hand.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def varint(number: int) -> bytes:
 
 
 def field(number: int, value: str | bytes) -> bytes:
-    """A field of protobuf that holds text or another message."""
+    """Return a field of protobuf that holds text or another message."""
     raw = value.encode() if isinstance(value, str) else value
     return varint(number << 3 | 2) + varint(len(raw)) + raw
 
@@ -43,7 +43,9 @@ def watch(_request: bytes, context: Any) -> Iterator[bytes]:
 
 
 def allocate(_request: bytes, _context: Any) -> bytes:
-    """What the one container of a request gets: the kubelet asks for each container by itself."""
+    """Return the devices of the only container in a request: the kubelet sends one request for each
+    container.
+    """
     given = b"".join(
         field(3, field(1, device) + field(2, device) + field(3, "rw")) for device in devices()
     )
@@ -52,7 +54,7 @@ def allocate(_request: bytes, _context: Any) -> bytes:
 
 
 def no_options(_request: bytes, _context: Any) -> bytes:
-    """Without options, the kubelet calls no further method."""
+    """Return no options: the kubelet then calls no further method."""
     return b""
 
 

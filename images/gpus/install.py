@@ -1,4 +1,4 @@
-"""Installs what was brought, and compiles Horovod for the PyTorch and CUDA of this machine."""
+"""Install the bundle's wheels, and compile Horovod for this machine's PyTorch and CUDA."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ SWITCHES = {
 def install(out: Path) -> None:
     """Install the wheels of the bundle; compile Horovod where none of them fits this PyTorch.
 
-    What is printed goes to files in `out`. Raises subprocess.CalledProcessError when pip or the
-    compiler fails.
+    Output goes to files in `out`. Raises subprocess.CalledProcessError when pip or the compiler
+    fails.
     """
     pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-index", "--no-deps"]
     pip += ["--no-compile", "--ignore-installed", "--prefix", str(PREFIX)]
@@ -42,14 +42,14 @@ def install(out: Path) -> None:
 
 
 def compile_horovod(log: Path) -> Path:
-    """Compile the source of the bundle, which takes 16 cores two minutes; return the wheel."""
+    """Compile the source of the bundle, which takes 16 cores two minutes. Return the wheel."""
     (source,) = BUNDLE.glob("**/horovod-*.tar.gz")
     work = Path(tempfile.mkdtemp(prefix="hvd-compile-"))
     nvcc = shutil.which("nvcc") or "/usr/local/cuda/bin/nvcc"
     os.environ["HOROVOD_BUILD_CUDA_CC_LIST"] = compute_capability()
     toolchain = runpy.run_path(str(PROJECT / "images/nvidia/toolchain.py"))
     prepare = toolchain["prepare"]
-    # Its places are those of an image's build stage.
+    # The program's default paths are those of an image's build stage.
     prepare.__globals__["BROUGHT"] = Path(nvcc).resolve().parents[1]
     prepare.__globals__["LINKS"] = work / "links"
     found = prepare(PROJECT / "images/pytorch-cuda", home=work / "cuda")
@@ -66,7 +66,7 @@ def compile_horovod(log: Path) -> Path:
 
 
 def compute_capability() -> str:
-    """The capability of the first GPU, as Horovod's build takes it: 90."""
+    """Return the capability of the first GPU in the format of Horovod's build: 90."""
     query = ["nvidia-smi", "--query-gpu=compute_cap", "--format=csv,noheader"]
     answer = subprocess.run(
         query, env=environment(), check=True, capture_output=True, text=True

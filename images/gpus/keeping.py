@@ -1,8 +1,8 @@
-"""ResNet-50 with `keep`: what a commit costs, and what is restored after a kill.
+"""ResNet-50 with `keep`: the cost of a commit, and the restored state after a kill.
 
 `keeping cost` measures `keep.State.commit()` in each step and in each tenth. `keeping restored`
-kills a training after a commit and goes on from what `keep` has, bit for bit as one without a kill;
-`keeping train NAME UNTIL` is one of its trainings.
+kills a training after a commit and continues from the state of `keep`. The result must equal a
+training without a kill, bit for bit. `keeping train NAME UNTIL` is one of its trainings.
 """
 
 from __future__ import annotations
@@ -40,14 +40,14 @@ OPTIMIZERS = {
     "SGD with momentum": lambda p: torch.optim.SGD(p, 0.1, momentum=0.9),
     "Adam": lambda p: torch.optim.Adam(p, 1e-3),
 }
-# With the smaller batch, the CPU that starts the kernels takes as long as the GPU.
+# With the smaller batch, the CPU takes as long to start the kernels as the GPU takes to run them.
 SIZES = (128, 256)
 STEPS_OF_A_BLOCK = 10
 ROUNDS = 6
-# Of a training that is killed.
+# The steps of a training that is killed.
 STEPS = 6
 KILLED_AFTER = 3
-# A folder for each of these trainings, in memory as that of a worker.
+# A folder for each of these trainings, in memory like a worker's.
 KEPT = f"{keep.FOLDER}-killed"
 
 
@@ -58,7 +58,7 @@ def make(name: str) -> tuple[torch.nn.Module, Any]:
 
 
 def tensors_of(tree: Any) -> Iterator[torch.Tensor]:
-    """All tensors of a state, in their order."""
+    """Yield all tensors of a state, in their order."""
     if isinstance(tree, torch.Tensor):
         yield tree
     elif isinstance(tree, (dict, list, tuple)):
@@ -123,7 +123,7 @@ def measure_all() -> None:
 
 
 def digest(tree: Any) -> str:
-    """A checksum of all tensors of a state."""
+    """Return a checksum of all tensors of a state."""
     found = hashlib.sha256()
     for tensor in tensors_of(tree):
         flat = tensor.detach().cpu().contiguous().reshape(-1)
@@ -132,7 +132,7 @@ def digest(tree: Any) -> str:
 
 
 def train(name: str, until: int) -> None:
-    """Train to a step, from what is kept; kill this process there, unless it is the last step."""
+    """Train to a step, from the kept state. Kill this process there, unless it is the last step."""
     start()
     torch.use_deterministic_algorithms(True, warn_only=True)
     model, optimizer = make(name)
@@ -161,7 +161,8 @@ def train(name: str, until: int) -> None:
 def run(name: str, label: str, until: int) -> dict[str, Any]:
     """Train in a process. Raises SystemExit with its output if it does not come to the step."""
     command = [sys.executable, "-m", __spec__.name, "train", name, str(until)]
-    # A run removes what others have kept in its worker; and each process is one of MPI of its own.
+    # A run removes the kept state of other runs in its worker, and each process is a separate MPI
+    # job.
     own = {"HVD_KEEP": f"{KEPT}/{label}", "HVD_RUN_ID": "gpu", "TMPDIR": tempfile.mkdtemp()}
     done = subprocess.run(
         command, env={**os.environ, **own}, capture_output=True, text=True, check=False
@@ -174,7 +175,7 @@ def run(name: str, label: str, until: int) -> dict[str, Any]:
 
 
 def kill_one(name: str) -> dict[str, Any]:
-    """Train without a kill, and beside it with one."""
+    """Train with a kill, and at the same time without one."""
     label = name.partition(" ")[0]
     with ThreadPoolExecutor(1) as pool:
         future = pool.submit(run, name, f"{label}-whole", STEPS)

@@ -1,5 +1,5 @@
-"""What the local Kubernetes needs on this machine: the programs of the bundle, and an image whose
-pods see the machine's own system and Python.
+"""Requirements of the local Kubernetes on this machine: the programs of the bundle, and an image
+whose pods use the machine's own system and Python.
 """
 
 from __future__ import annotations
@@ -16,21 +16,22 @@ from pathlib import Path
 from devtools.localkube import oci
 from images.gpus.stages import BUNDLE, PREFIX, SITE
 
-# Disks of such machines may be overlays, on which a container's file system cannot be.
+# Outside the overlay that may be such a machine's disk: a container's file system cannot be on an
+# overlay.
 WORK = Path("/opt/hvd-gpu")
-# The bundle has folders of these names, with what belongs there.
+# The bundle's archive has folders with these names and their files.
 CACHE = WORK / "cache"
 PROGRAMS = WORK / "bin"
 CNI_PLUGINS = WORK / "cni"
 LIBRARIES = WORK / "lib"
 ARCHIVE = "cluster.tar.xz"
-# Where the packages of the bundle are in pods.
+# The path of the bundle's packages in pods.
 PACKAGES = Path("/opt/hvd-gpu-prefix")
 IMAGE = "docker.io/local/machine:1"
 
 
 def prepare() -> None:
-    """Put the tools where the project looks for them, and Debian's programs on PATH; mount cgroups
+    """Put the tools where the project looks for them, and Debian's programs on PATH. Mount cgroups
     and a disk for images.
     """
     if not CACHE.exists():
@@ -54,7 +55,8 @@ def prepare() -> None:
     if " - cgroup" not in Path("/proc/self/mountinfo").read_text():
         Path("/sys/fs/cgroup").mkdir(exist_ok=True)
         mount("cgroup2", Path("/sys/fs/cgroup"))
-    # Before programs import what no other stage does, and Python writes files beside it.
+    # Copy before programs import packages that only this stage uses: Python writes files beside
+    # these.
     if PREFIX.exists() and not PACKAGES.exists():
         shutil.copytree(PREFIX, PACKAGES, symlinks=True)
 
@@ -69,13 +71,15 @@ def unpack(archive: Path) -> None:
 
 
 def mounts() -> list[str]:
-    """Folders of the machine that pods need: the system, and that of its Python."""
+    """Return folders of the machine that pods need: the system, and the folders of its Python."""
     own = "/" + Path(sys.executable).parts[1]
     return sorted({"/usr", own, "/opt"} - {"/bin"})
 
 
 def write_image() -> Path:
-    """An archive of an image with the links of the machine's root, and what of /etc is needed."""
+    """Write an archive of an image with the links of the machine's root and the needed files of
+    /etc.
+    """
     root = WORK / "root"
     shutil.rmtree(root, ignore_errors=True)
     for name in ("proc", "sys", "dev", "run", "var", "etc", "home", "root", "srv", "mnt", "tmp"):

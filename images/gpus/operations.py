@@ -1,10 +1,9 @@
 """Check Horovod's operations on GPU tensors: values, types, layouts, options of the optimizer.
 
-One rank runs them, as there is one GPU, and NCCL takes part all the same.
+One rank runs them, because there is one GPU; NCCL still takes part.
 
-`operations two-ranks own|same` shows what a user meets who starts two ranks beside one GPU. own:
-each rank selects the GPU of its local rank, of which the second is missing. same: both select the
-first one.
+`operations two-ranks own|same` shows the result of two ranks beside one GPU. own: each rank selects
+the GPU of its local rank, and the second GPU is missing. same: both select the first GPU.
 """
 
 from __future__ import annotations
@@ -25,17 +24,17 @@ from images.gpus.training import seconds_of, start, tell
 
 FLOATS = (torch.float32, torch.float64, torch.float16, torch.bfloat16)
 INTEGERS = (torch.int32, torch.int64)
-# PyTorch's operations gather and broadcast these, and add none of them.
+# PyTorch's operations gather and broadcast these types, but do not add them.
 OTHERS = (torch.uint8, torch.int8)
 # The relative error of a norm.
 TOLERANCE = {torch.float16: 4e-3, torch.bfloat16: 3e-2, torch.float32: 1e-6, torch.float64: 1e-12}
-# Some 0.1 s of a GPU that waits.
+# About 0.1 s of a GPU that waits.
 BUSY_CYCLES = 200_000_000
 results: dict[str, str] = {}
 
 
 def check(name: str, call: Callable[[], Any]) -> None:
-    """Run a check; its result is what it returns, or the error after `FAILED`."""
+    """Run a check. Its result is its return value, or the error after `FAILED`."""
     began = time.monotonic()
     try:
         results[name] = str(call() or "passed")
@@ -46,7 +45,7 @@ def check(name: str, call: Callable[[], Any]) -> None:
 
 
 def tensor(kind: torch.dtype, *shape: int) -> torch.Tensor:
-    """The same numbers in each call, small integers for an integer type."""
+    """Return the same numbers in each call, small integers for an integer type."""
     generator = torch.Generator().manual_seed(1)
     if kind.is_floating_point:
         return torch.randn(shape, generator=generator).to(kind).cuda()
@@ -88,7 +87,9 @@ def check_reducescatter(kind: torch.dtype) -> None:
 
 
 def check_layouts() -> str:
-    """channels_last keeps its layout; a slice is copied by what does not work in place."""
+    """Check that channels_last keeps its layout, and that an operation that is not in place copies
+    a slice.
+    """
     x = tensor(torch.float32, 4, 8, 5, 5)
     last = x.contiguous(memory_format=torch.channels_last)
     reduced = hvd.allreduce(last, op=hvd.Sum)
@@ -102,8 +103,8 @@ def check_layouts() -> str:
 
 
 def check_other_stream() -> str:
-    """An operation begins after the kernels of the stream that it was called in. The CPU goes on,
-    and the stream that takes the result waits for the GPU.
+    """Check that an operation begins after the kernels of the stream that it was called in. The CPU
+    continues, and the stream that takes the result waits for the GPU.
     """
     begin = torch.cuda.Stream()
     take = torch.cuda.Stream()
@@ -127,7 +128,7 @@ def check_other_stream() -> str:
 
 
 def check_poll() -> None:
-    """poll() becomes true when the GPU is ready, and then the result is there."""
+    """Check that poll() is true when the GPU is ready, and that the result is complete then."""
     torch.cuda._sleep(BUSY_CYCLES // 10)
     handle = hvd.allreduce_async(torch.full((1000,), 2.0, device="cuda"), op=hvd.Sum, name="poll")
     deadline = time.monotonic() + 10
@@ -137,7 +138,7 @@ def check_poll() -> None:
 
 
 def check_memory_of_input() -> None:
-    """The memory of an input is used again only when its operation has read it."""
+    """Check that the memory of an input is reused only after its operation has read it."""
     stream = torch.cuda.Stream()
     for number in range(10):
         with torch.cuda.stream(stream):
@@ -166,7 +167,7 @@ def check_training(
     steps: int = 5,
     **options: Any,
 ) -> str:
-    """Horovod's optimizer comes to the weights of one without Horovod."""
+    """Check that Horovod's optimizer gives the weights of an optimizer without Horovod."""
     mine = net(kind)
     one = net(kind)
     optimizer = hvd.DistributedOptimizer(
@@ -191,7 +192,7 @@ def check_training(
 
 
 def check_channels_last_training() -> str:
-    """A convolution's gradients are reduced in the layout of its weights."""
+    """Check that a convolution's gradients are reduced in the layout of its weights."""
     torch.manual_seed(1)
     model = nn.Sequential(nn.Conv2d(3, 8, 3), nn.Flatten(), nn.Linear(8 * 36, 2)).cuda()
     model = model.to(memory_format=torch.channels_last)
@@ -257,7 +258,7 @@ def check_elastic_state() -> None:
 
 
 def times_of_allreduce() -> dict[str, float]:
-    """Milliseconds of an allreduce in place, by bytes: the median of 30 after 5."""
+    """Return milliseconds of an allreduce in place, by bytes: the median of 30 after 5."""
     found = {}
     for size in (1 << 10, 1 << 20, 25_557_032):
         x = torch.randn(size, device="cuda")

@@ -1,4 +1,4 @@
-"""What runs in the pods: each script prints what the stage `cluster` reads."""
+"""Scripts that run in the pods: each prints the results that the stage `cluster` reads."""
 
 PROBE = r"""
 import glob, json, os, torch, horovod.torch as hvd
@@ -15,9 +15,9 @@ print("RESULT " + json.dumps({
     "OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS"),
     "MiB of shared memory": shm.f_blocks * shm.f_bsize >> 20}), flush=True)
 """
-# It loses its rank three times, each time after some seconds of training: an attempt that fails
-# before it has reported a step is followed by a pause. What a kill costs stays in the worker's
-# memory, as what `keep` has.
+# The script loses its rank three times, each time after some seconds of training: an attempt that
+# fails before it reports a step is followed by a pause. The measured costs of a kill are in the
+# worker's memory, like the state of `keep`.
 LOST = r"""
 import json, os, signal, time
 parts = {"script": time.time()}
@@ -91,7 +91,7 @@ while time.time() < until:
     (x * 2).sum().item()
     time.sleep(0.001)
 """
-# In a worker: what its metrics say of GPUs.
+# Run in a worker: print its metrics of GPUs.
 METRICS = """
 import urllib.request
 with urllib.request.urlopen("http://127.0.0.1:9400/metrics", timeout=10) as page:

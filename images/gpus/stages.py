@@ -1,4 +1,4 @@
-"""The stages: which there are, how one runs, and what it has found."""
+"""The stages: their list, how one runs, and its results."""
 
 from __future__ import annotations
 
@@ -15,15 +15,16 @@ from pathlib import Path
 from typing import Any
 
 PROJECT = Path(__file__).resolve().parents[2]
-# What was brought: the folders that `make gpu-bundle` writes.
+# The bundle: the folders that `make gpu-bundle` writes.
 BUNDLE = PROJECT / ".gpu"
-# Outside of the project, which may be on a small or a read-only disk.
+# Outside the project, which may be on a small or a read-only disk.
 PREFIX = Path("/tmp/hvd-gpu/prefix")  # noqa: S108 - no other user has such a machine
-# Open MPI's wheel has programs and libraries besides, and Horovod finds them four folders up.
+# Open MPI's wheel also has programs and libraries. Horovod looks for them four folders up.
 SITE = PREFIX / f"lib/python{sys.version_info[0]}.{sys.version_info[1]}/site-packages"
-# What the pods run, and what scripts import of it.
+# The programs of the pods, and the modules that scripts import from them.
 OF_PODS = (PROJECT / "charts/horovod/files", PROJECT / "charts/horovod/files/hvd_pods/library")
-# Open MPI refuses root without its two, and a rank that waits for another one fails in time.
+# Open MPI needs the two OMPI variables to run as root. With the two others, a rank that waits for
+# another one fails in time.
 VARIABLES = {
     "HOROVOD_STALL_CHECK_TIME_SECONDS": "20",
     "HOROVOD_STALL_SHUTDOWN_TIME_SECONDS": "60",
@@ -51,10 +52,10 @@ def program(name: str, *arguments: str) -> list[str]:
 OVER_MPI = ("mpirun", "--bind-to", "none", "--oversubscribe", "-np")
 OVER_GLOO = ("horovodrun", "-np", "1", "-H", "localhost:1", "--gloo")
 TWO_RANKS = [*OVER_MPI, "2", *program("operations", "two-ranks")]
-# In the order in which they run: no Kubernetes is up while something is measured.
+# In the order in which they run: no Kubernetes runs during a measurement.
 MEASURED = (
     Stage("throughput", 110, program("throughput")),
-    # Each step waits for the GPU, as Horovod does by itself without this project's patches.
+    # Each step waits for the GPU, as in Horovod without this project's patches.
     Stage(
         "throughput-waiting",
         60,
@@ -74,10 +75,10 @@ CHECKED = (
         "keep-restored",
         90,
         program("keeping", "restored"),
-        # cuBLAS is deterministic with this.
+        # This setting makes cuBLAS deterministic.
         variables={"CUBLAS_WORKSPACE_CONFIG": ":4096:8"},
     ),
-    # It leaves the local Kubernetes running for `cluster`.
+    # This stage leaves the local Kubernetes running for `cluster`.
     Stage("cluster-start", 100, program("cluster", "start")),
 )
 CLUSTER = Stage("cluster", 200, program("cluster", "run"))
@@ -86,7 +87,7 @@ GROUPS = (*((stage,) for stage in MEASURED), CHECKED, (CLUSTER,))
 
 
 def environment() -> dict[str, str]:
-    """Variables of all stages: the packages that were brought, this project, and `keep`."""
+    """Return variables of all stages: the packages of the bundle, this project, and `keep`."""
     paths = [*map(str, (SITE, PROJECT, *OF_PODS)), os.environ.get("PYTHONPATH", "")]
     programs = [str(PREFIX / "bin"), os.environ["PATH"], "/usr/local/nvidia/bin"]
     return {
@@ -99,13 +100,13 @@ def environment() -> dict[str, str]:
 
 
 def run(stage: Stage, out: Path) -> dict[str, Any]:
-    """Run a stage to its end or its limit. The last result that it prints counts."""
+    """Run a stage to its end or its time limit. The last result that it prints counts."""
     began = time.monotonic()
     log = out / f"{stage.name}.txt"
     command = ["timeout", "--kill-after=5", str(stage.seconds), *stage.command]
     variables = {**environment(), **stage.variables}
     if stage.command[0] == "mpirun":
-        # Those that run beside each other keep what they need to meet in folders of their own.
+        # Stages that run at the same time need separate folders for their sockets.
         folder = PREFIX.parent / stage.name
         folder.mkdir(parents=True, exist_ok=True)
         variables["TMPDIR"] = str(folder)
@@ -121,7 +122,7 @@ def run(stage: Stage, out: Path) -> dict[str, Any]:
 
 
 def last_result(text: str) -> dict[str, Any] | None:
-    """The last result in an output, whose last line may be cut off."""
+    """Return the last result in an output, whose last line may be cut off."""
     for line in reversed(text.splitlines()):
         # A launcher may print the name of the rank before it.
         with contextlib.suppress(json.JSONDecodeError):

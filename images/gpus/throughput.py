@@ -23,7 +23,7 @@ WAYS = ("plain", "Horovod", "Horovod, float16", "DDP")
 
 
 def make(way: str) -> tuple[torch.nn.Module, Any]:
-    """A model and its optimizer, trained in this way."""
+    """Return a model and its optimizer, trained in this way."""
     model = resnet()
     optimizer: Any = torch.optim.SGD(model.parameters(), 0.1, momentum=0.9, weight_decay=5e-5)
     if way == "DDP":

@@ -1,4 +1,4 @@
-"""What several stages use: ResNet-50, its steps, and how ways to train are compared."""
+"""Code that several stages use: ResNet-50, its steps, and the comparison of ways to train."""
 
 from __future__ import annotations
 
@@ -14,8 +14,9 @@ import torch
 
 
 def start() -> None:
-    """Start Horovod and select the GPU. Horovod's optimizer reduces nothing where a rank is alone,
-    unless others may join.
+    """Start Horovod and select the GPU.
+
+    On a single rank, Horovod's optimizer reduces nothing unless other ranks may join.
     """
     hvd.init()
     torch.cuda.set_device(0)
@@ -23,7 +24,7 @@ def start() -> None:
 
 
 def tell(result: dict[str, Any]) -> None:
-    """Print what a stage has found."""
+    """Print the result of a stage."""
     print("RESULT", json.dumps(result, default=str), flush=True)
 
 
@@ -35,7 +36,7 @@ def resnet() -> torch.nn.Module:
 
 
 def images(batch: int) -> list[tuple[torch.Tensor, torch.Tensor]]:
-    """Three batches of random images and labels on the GPU."""
+    """Return three batches of random images and labels on the GPU."""
     found = []
     for _ in range(3):
         x = torch.randn(batch, 3, 224, 224, device="cuda").contiguous(
@@ -48,7 +49,7 @@ def images(batch: int) -> list[tuple[torch.Tensor, torch.Tensor]]:
 def step(
     model: torch.nn.Module, optimizer: Any, batch: tuple[torch.Tensor, torch.Tensor]
 ) -> torch.Tensor:
-    """One step with autocast to bfloat16."""
+    """Run one step with autocast to bfloat16."""
     x, y = batch
     optimizer.zero_grad(set_to_none=True)
     with torch.autocast("cuda", torch.bfloat16):
@@ -59,7 +60,7 @@ def step(
 
 
 def seconds_of(call: Callable[[], object]) -> float:
-    """How long a call takes until the GPU has done its part."""
+    """Return how long a call takes until the GPU has done its part."""
     torch.cuda.synchronize()
     began = time.perf_counter()
     call()
@@ -70,7 +71,9 @@ def seconds_of(call: Callable[[], object]) -> float:
 def compare(
     blocks: Mapping[str, Callable[[], object]], rounds: int, per_block: int
 ) -> dict[str, list[float]]:
-    """Seconds of each way for one of the `per_block` steps of a block, in turns of both orders."""
+    """Return the seconds of each way for one of the `per_block` steps of a block, in turns of both
+    orders.
+    """
     for block in blocks.values():
         block()
     times: dict[str, list[float]] = {name: [] for name in blocks}
@@ -81,7 +84,9 @@ def compare(
 
 
 def cost(times: list[float], base: list[float]) -> dict[str, Any]:
-    """By how many percent of throughput one way is slower than another, and the range of turns."""
+    """Return by how many percent of throughput one way is slower than another, and the range of
+    turns.
+    """
     ratios = sorted(b / a for a, b in zip(times, base, strict=True))
     return {
         "percent": round(100 * (1 - statistics.median(ratios)), 2),

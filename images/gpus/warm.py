@@ -15,10 +15,10 @@ from devtools.pods.warm_worker import WarmWorker, is_alive, warm_process, worker
 from images.gpus.stages import PROJECT
 
 ROUNDS = 4
-# Of a rank's start.
+# The parts of a rank's start.
 PARTS = ("script", "imports", "hvd.init", "CUDA context", "first allreduce")
 TOTAL = "start to first allreduce"
-# As mode direct starts the only rank.
+# The variables of the only rank, as mode direct sets them.
 ONLY_RANK = {
     "HOROVOD_CONTROLLER": "gloo",
     "HOROVOD_CPU_OPERATIONS": "gloo",
@@ -32,7 +32,8 @@ ONLY_RANK = {
     "HVD_SLOTS": "1",
 }
 PRELOAD = ("warm_name", "torch", "horovod.torch")
-# Imported by the warm process first: its number tells whether a rank is a fork of it.
+# The warm process imports this module first. Its process number shows whether a rank is a fork of
+# it.
 WARM_NAME = "import os\nPID = os.getpid()\n"
 TOUCHES_GPU = "import torch\ntorch.zeros(1, device='cuda')\n"
 SCRIPT = """
@@ -64,7 +65,7 @@ if len(sys.argv) > 1:
 
 
 def memory_in_use() -> str:
-    """MiB of the GPU's memory in use, and its processes."""
+    """Return MiB of the GPU's memory in use, and its processes."""
     used = ["nvidia-smi", "--query-gpu=memory.used", "--format=csv,noheader"]
     users = ["nvidia-smi", "--query-compute-apps=pid,used_memory", "--format=csv,noheader"]
     answers = [
@@ -77,7 +78,7 @@ def memory_in_use() -> str:
 class GpuWorker(WarmWorker):
     def environment(self) -> dict[str, str]:
         own = super().environment()
-        # The programs of the project itself have the paths of a pod.
+        # Leave out the project's folder: its own programs are at the paths of a pod.
         brought_paths = os.environ.get("PYTHONPATH", "").split(":")
         paths = [str(self.modules), *(path for path in brought_paths if path != str(PROJECT))]
         brought = {
@@ -88,7 +89,7 @@ class GpuWorker(WarmWorker):
         return {**own, **brought, "PYTHONPATH": ":".join(paths), "OMP_NUM_THREADS": "8"}
 
     def launch(self, *arguments: str) -> subprocess.Popen[str]:
-        """Start a rank; return its client."""
+        """Start a rank. Return its client."""
         script = self.root / "train.py"
         script.write_text(SCRIPT)
         return subprocess.Popen(
@@ -100,7 +101,7 @@ class GpuWorker(WarmWorker):
         )
 
     def time_rank(self) -> dict[str, Any]:
-        """Seconds of each part of a rank's start. Raises SystemExit where it fails."""
+        """Return seconds of each part of a rank's start. Raises SystemExit where it fails."""
         began = time.time()
         output, _ = self.launch().communicate(timeout=60)
         times = times_in(output)
@@ -122,7 +123,7 @@ def times_in(output: str) -> dict[str, Any]:
 
 
 def summarize(rows: list[dict[str, Any]]) -> dict[str, Any]:
-    """Medians of seconds, and how many ranks were forks and had loaded NCCL."""
+    """Return medians of seconds, and how many ranks were forks and had loaded NCCL."""
     totals = [row[TOTAL] for row in rows]
     return {
         **{
@@ -136,7 +137,7 @@ def summarize(rows: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def end_one(worker: GpuWorker, *, client: bool) -> dict[str, Any]:
-    """Kill a rank that holds memory of the GPU, or its client, as when the master is gone."""
+    """Kill a rank that holds memory of the GPU, or its client, as after the loss of the master."""
     process = worker.launch("60")
     assert process.stdout is not None
     line = next(line for line in process.stdout if "TIMES " in line)
@@ -171,7 +172,8 @@ def main() -> None:
             began = time.monotonic()
             wait_until(lambda: memory_in_use().startswith("0 MiB"), 20, "the GPU's memory is free")
             found["seconds until the memory is free"] = round(time.monotonic() - began, 2)
-        # A module that opens the GPU while it is imported: ranks start cold, and the log says why.
+        # A module that opens the GPU during its import: ranks start cold, and the log gives the
+        # reason.
         worker.socket.unlink(missing_ok=True)
         with warm_process(worker, (*PRELOAD, "uses_gpu")):
             one = worker.time_rank()

@@ -1,1 +1,1 @@
-"""Runs checks of Horovod in images."""
+"""Run checks of Horovod in images."""

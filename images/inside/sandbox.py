@@ -1,4 +1,4 @@
-"""Runs commands in an image as a pod under Pod Security `restricted` would: any user, no
+"""Run commands in an image as a pod under Pod Security `restricted` would: any user, no
 capabilities, no new privileges, a read-only root, /tmp in memory, no network but the loopback.
 """
 
@@ -20,14 +20,14 @@ from typing import Any
 from images.builder.build import BuiltImage
 
 Result = subprocess.CompletedProcess[str]
-# The image's own user, and one that it has no entry for.
+# The image's own user, and a user without an entry in the image.
 OWN_UID = 1000
 UNKNOWN_UID = 1000680000
 _TIME_LIMIT = 300
 
 
 def launch_ranks(number: int) -> tuple[str, ...]:
-    """A launcher of ranks that share few cores: a waiting rank yields its core."""
+    """Return a launcher of ranks that share few cores: a waiting rank yields its core."""
     options = ("--bind-to", "none", "--oversubscribe", "--mca", "mpi_yield_when_idle", "1")
     return ("mpirun", "-np", str(number), *options)
 
@@ -47,9 +47,9 @@ TWO_RANKS_OVER_GLOO = (
 
 @dataclass(frozen=True)
 class Sandbox(ABC):
-    """An image in which commands run, each in a container of its own.
+    """An image in which commands run, each in a separate container.
 
-    uid: whom a command runs as. environment: its variables, beside HOME and the image's own.
+    uid: the user of a command. environment: its variables, beside HOME and the image's own.
     """
 
     image: BuiltImage
@@ -59,17 +59,17 @@ class Sandbox(ABC):
     def _command(
         self, command: Sequence[str], uid: int, environment: Mapping[str, str]
     ) -> list[str]:
-        """The command of this machine that runs `command` in the image."""
+        """Return the command of this machine that runs `command` in the image."""
 
     def with_gpus(self) -> Sandbox:
-        """The same sandbox with the GPUs of this machine.
+        """Return the same sandbox with the GPUs of this machine.
 
         Raises NotImplementedError for an engine that cannot give a GPU to a container.
         """
         raise NotImplementedError(f"{self.image.engine.program} cannot give a GPU to a container")
 
     def run(self, *command: str, uid: int = UNKNOWN_UID, **environment: str) -> Result:
-        """Runs a command to its end, whatever its exit status.
+        """Run a command to its end, whatever its exit status.
 
         Raises subprocess.TimeoutExpired after _TIME_LIMIT seconds.
         """
@@ -82,7 +82,7 @@ class Sandbox(ABC):
         )
 
     def start(self, *command: str, **environment: str) -> subprocess.Popen[str]:
-        """Starts a command with pipes for input and output; the caller ends it."""
+        """Start a command with pipes for input and output; the caller ends it."""
         return subprocess.Popen(
             self._command(command, UNKNOWN_UID, {"HOME": "/tmp", **environment}),
             stdin=subprocess.PIPE,
@@ -91,13 +91,13 @@ class Sandbox(ABC):
         )
 
     def python(self, code: str, uid: int = UNKNOWN_UID) -> str:
-        """Runs a Python program, which must succeed, and returns its output."""
+        """Run a Python program, which must succeed, and return its output."""
         return self.succeed("python3", "-c", code, uid=uid)
 
     def succeed(self, *command: str, uid: int = UNKNOWN_UID, **environment: str) -> str:
-        """Runs a command, which must end with status 0, and returns its standard output.
+        """Run a command, which must exit with status 0, and return its standard output.
 
-        Raises AssertionError, with all that it has printed, for another status.
+        Raises AssertionError, with its whole output, for another status.
         """
         done = self.run(*command, uid=uid, **environment)
         assert done.returncode == 0, f"{command} ended with {done.returncode}:\n{output_of(done)}"
@@ -105,7 +105,7 @@ class Sandbox(ABC):
 
 
 def output_of(done: Result) -> str:
-    """What a command has printed, standard output first, for the message of a failure."""
+    """Return the output of a command, standard output first, for the message of a failure."""
     return f"{done.stdout}\n{done.stderr}"
 
 
@@ -181,7 +181,7 @@ class RuncSandbox(Sandbox):
         return ["runc", "run", "--bundle", str(bundle), bundle.name]
 
     def end_containers(self) -> None:
-        """End the containers whose runc was killed: they go on without it."""
+        """End the containers whose runc was killed: they continue without it."""
         listed = subprocess.run(
             ["runc", "list", "--quiet"], check=True, capture_output=True, text=True
         ).stdout
@@ -195,7 +195,7 @@ def _bind(destination: str, source: Path) -> dict[str, Any]:
 
 
 def make_open_folder(folder: Path) -> Path:
-    """Makes a folder that any user may write to, whatever the umask."""
+    """Make a folder that any user may write to, whatever the umask."""
     folder.mkdir()
     folder.chmod(0o777)
     return folder
@@ -203,7 +203,7 @@ def make_open_folder(folder: Path) -> Path:
 
 @contextmanager
 def sandbox(image: BuiltImage, folder: Path) -> Iterator[Sandbox]:
-    """Commands can run in the image until the end of the block, also when SIGTERM ends it."""
+    """Run commands in the image until the end of the block, also when SIGTERM ends it."""
     if signal.getsignal(signal.SIGTERM) == signal.SIG_DFL:
         signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
     make_open_folder(folder)

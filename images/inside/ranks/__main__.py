@@ -18,7 +18,7 @@ Check = Callable[[], None]
 
 
 def checks_in(*modules: ModuleType) -> list[Check]:
-    """The functions of these modules that take nothing and return None, in their order."""
+    """Return the functions of these modules without arguments that return None, in their order."""
     return [
         function
         for module in modules
@@ -30,7 +30,7 @@ def checks_in(*modules: ModuleType) -> list[Check]:
 
 
 def found() -> tuple[ModuleType, list[Check]]:
-    """Horovod's module for the framework of this image, and the checks for it."""
+    """Return Horovod's module for the framework of this image, and the checks for it."""
     if importlib.util.find_spec("torch") is not None:
         import horovod.torch
 

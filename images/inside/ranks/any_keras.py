@@ -1,4 +1,4 @@
-"""Checks of features that work alike on Keras 2 and 3."""
+"""Checks of features that work the same on Keras 2 and 3."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from .plain import BATCH, assert_close, data
 
 def an_optimizer_trains_as_one_process_with_all_batches() -> None:
     for make in (sgd, adam):
-        # Horovod's own examples give this argument, which does nothing since TensorFlow 2.1.
+        # Horovod's own examples set this argument, which has no effect since TensorFlow 2.1.
         old = {"experimental_run_tf_function": False}
         mine = model(optimizer=hvd.DistributedOptimizer(make()), **old)
         train(mine, 3)
@@ -71,7 +71,7 @@ def collectives_take_variables_of_keras() -> None:
         assert_close(horovod.grouped_allreduce([mine], **options), [mean], tolerance)
     assert_close([horovod.allgather(mine)], [np.concatenate(values)])
     assert_close([horovod.broadcast(mine, root_rank=hvd.size() - 1)], [values[-1]])
-    # In place it goes by the variable's name, which must be the same on all ranks.
+    # An operation in place uses the variable's name, which must be the same on all ranks.
     kernels[0].assign(values[hvd.rank()])
     horovod.broadcast_([kernels[0]], root_rank=hvd.size() - 1)
     assert_close([kernels[0]], [values[-1]], 0)
@@ -90,7 +90,7 @@ def gradients_of_several_passes_are_sent_at_once() -> None:
         train(mine)
         assert_close(mine.get_weights(), before, 0)
         for steps in (1, 2):
-            # Of the first step, one pass is made already.
+            # One pass of the first step has already run.
             train(mine, steps)
             assert_trained_as_one(mine, steps, partial(keras.optimizers.SGD, rate))
         assert int(mine.optimizer.iterations) == 4
@@ -213,7 +213,7 @@ def elastic_state_is_saved_restored_and_synchronized() -> None:
     if not IS_KERAS_3:
         train(mine)
     elif hvd.rank() == 0:
-        # As a rank that trained before, beside one that joins.
+        # As on a rank that trained before, beside a rank that joins.
         mine.optimizer.build(mine.trainable_variables)
     state = hvd.elastic.KerasState(mine, epoch=hvd.rank())
     state.sync()
@@ -282,7 +282,7 @@ def a_saved_model_goes_on_where_it_was() -> None:
         file = Path(folder) / "model.keras"
         mine.save(file)
         again = hvd.load_model(str(file))
-        # And where there is no Horovod.
+        # The file also loads without Horovod.
         assert type(keras.models.load_model(file).optimizer) is keras.optimizers.Adam
     train(again)
     assert int(again.optimizer.iterations) == 2

@@ -24,7 +24,7 @@ def adam() -> Any:
 
 
 def whole() -> tuple[np.ndarray, np.ndarray]:
-    """The batches of all ranks in one."""
+    """Return the batches of all ranks in one."""
     xs, ys = zip(*(data(rank) for rank in range(hvd.size())), strict=True)
     return np.concatenate(xs), np.concatenate(ys)
 
@@ -40,13 +40,13 @@ def model(seed: int = 1, **options: Any) -> Any:
 
 
 def train(net: Any, steps: int = 1) -> None:
-    """Trains with the batch of this rank."""
+    """Train with the batch of this rank."""
     for _ in range(steps):
         net.train_on_batch(*data(hvd.rank()))
 
 
 def expected_after(steps: int, make: Callable[[], Any] = sgd) -> list[np.ndarray]:
-    """The weights that one process has after training with the batches of all ranks in one."""
+    """Return the weights of one process after training with the batches of all ranks in one."""
     one = model(optimizer=make())
     for _ in range(steps):
         one.train_on_batch(*whole())
@@ -57,13 +57,13 @@ def expected_after(steps: int, make: Callable[[], Any] = sgd) -> list[np.ndarray
 def assert_trained_as_one(
     mine: Any, steps: int = 1, make: Callable[[], Any] = sgd, tolerance: float = 1e-5
 ) -> None:
-    """The weights are those of one process, and the same on all ranks."""
+    """Assert that the weights are those of one process, and the same on all ranks."""
     assert_close(mine.get_weights(), expected_after(steps, make), tolerance)
     assert_same_on_all_ranks(mine.get_weights())
 
 
 def assert_same_on_all_ranks(values: Any) -> None:
-    """Bit for bit."""
+    """Assert that values are equal bit for bit."""
     mine = b"".join(np.ascontiguousarray(value).tobytes() for value in values)
     assert len(set(hvd.allgather_object(mine))) == 1, "the ranks differ"
 
@@ -74,8 +74,8 @@ def variables_of(optimizer: Any) -> list[Any]:
 
 
 def assert_no_rank_steps_alone(mine: Any, scale: str) -> None:
-    """All ranks skip a step that overflows on one of them, and halve the scale of the loss, which
-    was 4.
+    """Assert that all ranks skip a step that overflows on one of them, and halve the scale of the
+    loss, which was 4.
     """
     x, y = data(hvd.rank())
     before = mine.get_weights()

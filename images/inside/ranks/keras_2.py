@@ -1,4 +1,4 @@
-"""What scripts for Keras 2 call that Keras 3 has no longer, or has in another way."""
+"""Checks of calls in scripts for Keras 2 that Keras 3 lacks or has changed."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from .plain import RATE, raises
 
 
 def the_learning_rate_is_called_lr() -> None:
-    # In the optimizers of before 2.11: the later ones say that they pass this argument over.
+    # In the optimizers of versions before 2.11: later ones warn and ignore this argument.
     def make() -> Any:
         return keras.optimizers.legacy.SGD(lr=RATE, momentum=0.9)
 

@@ -121,7 +121,7 @@ def what_is_not_supported_is_named() -> None:
 
 
 def of_tf_keras() -> Any:
-    """As an optimizer of Keras 2, which is a package of its own now."""
+    """Return an object like an optimizer of Keras 2, which is now a separate package."""
     return type("SGD", (), {"__module__": "tf_keras.src.optimizers.sgd"})()
 
 

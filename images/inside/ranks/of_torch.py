@@ -28,7 +28,7 @@ def tensors(rank: int) -> tuple[torch.Tensor, torch.Tensor]:
 
 
 def whole() -> tuple[torch.Tensor, torch.Tensor]:
-    """The batches of all ranks in one."""
+    """Return the batches of all ranks in one."""
     xs, ys = zip(*(tensors(rank) for rank in range(hvd.size())), strict=True)
     return torch.cat(xs), torch.cat(ys)
 
@@ -54,7 +54,7 @@ def step(model: nn.Module, optimizer: Any, batch: tuple[torch.Tensor, torch.Tens
 
 
 def train(model: nn.Module, optimizer: Any, steps: int = 1) -> None:
-    """Trains with the batch of this rank."""
+    """Train with the batch of this rank."""
     for _ in range(steps):
         step(model, optimizer, tensors(hvd.rank()))
 
@@ -64,7 +64,7 @@ def weights(model: nn.Module) -> list[np.ndarray]:
 
 
 def expected_after(steps: int, make: Callable[[Any], Optimizer]) -> list[np.ndarray]:
-    """The weights that one process has after training with the batches of all ranks in one."""
+    """Return the weights of one process after training with the batches of all ranks in one."""
     one = net()
     optimizer = make(one.parameters())
     for _ in range(steps):
@@ -75,7 +75,7 @@ def expected_after(steps: int, make: Callable[[Any], Optimizer]) -> list[np.ndar
 def assert_trained_as_one(
     mine: nn.Module, steps: int, make: Callable[[Any], Optimizer], tolerance: float = 1e-5
 ) -> None:
-    """The weights are those of one process, and the same on all ranks."""
+    """Assert that the weights are those of one process, and the same on all ranks."""
     assert_close(weights(mine), expected_after(steps, make), tolerance)
     assert_same_on_all_ranks(weights(mine))
 
@@ -86,7 +86,7 @@ def state_of(optimizer: Optimizer) -> list[np.ndarray]:
 
 
 def assert_same_on_all_ranks(values: Iterable[Any]) -> None:
-    """Bit for bit."""
+    """Assert that values are equal bit for bit."""
     mine = b"".join(np.ascontiguousarray(value).tobytes() for value in values)
     assert len(set(hvd.allgather_object(mine))) == 1, "the ranks differ"
 
@@ -111,8 +111,8 @@ def parameters_and_optimizer_state_are_broadcast() -> None:
         wanted = hvd.broadcast_object([weights(mine), state_of(optimizer)], root_rank=0)
         hvd.broadcast_parameters(mine.state_dict(), root_rank=0)
         hvd.broadcast_optimizer_state(optimizer, root_rank=0)
-        # The state of a rank that has none yet comes of a step without gradients, which momentum
-        # and decay may turn into a change: the weights are broadcast last where that matters.
+        # A rank without optimizer state creates it with a step without gradients. Momentum and
+        # decay may turn this step into a change: broadcast the weights last where that matters.
         hvd.broadcast_parameters(mine.state_dict(), root_rank=0)
         assert_close(weights(mine), wanted[0], 0)
         assert_close(state_of(optimizer), wanted[1], 0)
@@ -133,7 +133,7 @@ def operations_work_on_every_type_they_take() -> None:
             assert hvd.allreduce(ones, op=hvd.Sum).tolist() == [[size, total]], kind
             assert hvd.allreduce(ones, op=hvd.Min).tolist() == [[1, 0]], kind
             assert hvd.allreduce(ones, op=hvd.Max).tolist() == [[1, size - 1]], kind
-        # Each rank brings as many rows as it likes.
+        # Ranks may contribute different numbers of rows.
         rows = hvd.allgather(ones.repeat(rank + 1, 1))
         assert rows.tolist() == [[1, r] for r in range(size) for _ in range(r + 1)], kind
         assert hvd.broadcast(ones, root_rank=size - 1).tolist() == [[1, size - 1]], kind
@@ -160,7 +160,7 @@ def tensors_in_any_dense_order_keep_it() -> None:
     assert torch.equal(sent, data + size - 1)
     hvd.broadcast_(last, root_rank=0)
     assert torch.equal(last, data)
-    # What has gaps is copied, unless it is to be changed in place.
+    # A tensor with gaps is copied, unless the operation is in place.
     assert torch.equal(hvd.allreduce(data[:, ::2], op=hvd.Sum), size * data[:, ::2])
     raises(ValueError, "dense", lambda: hvd.allreduce_(data[:, ::2]))
 
@@ -270,7 +270,7 @@ def elastic_state_is_saved_restored_and_synchronized() -> None:
     assert_close(weights(mine), saved[0], 0)
     assert_close(state_of(optimizer), saved[1], 0)
     assert state.epoch == 3
-    # What was seen before the commit is not seen again, and nothing else is left out.
+    # Samples from before the commit do not repeat, and no other sample is left out.
     left = [index for indices in hvd.allgather_object(list(sampler)) for index in indices]
     assert sorted(left) == list(range(hvd.size() * BATCH, 4 * hvd.size() * BATCH))
 

@@ -12,7 +12,7 @@ RATE = 0.5
 
 
 def data(rank: int, columns: int = 3) -> tuple[np.ndarray, np.ndarray]:
-    """The batch of a rank: other numbers on each, the same in every run."""
+    """Return the batch of a rank: different numbers on each rank, the same in every run."""
     random = np.random.default_rng(100 + rank)
     x = random.normal(size=(BATCH, columns)).astype("float32")
     return x, random.normal(size=(BATCH, 2)).astype("float32")
