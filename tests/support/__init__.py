@@ -1,1 +1,1 @@
-"""What tests of several folders use. What only one folder uses is in that folder."""
+"""Code that tests of several folders use. Code for one folder is in that folder."""

@@ -1,5 +1,6 @@
-"""Controllers of others beside the local cluster: processes of this machine with their CRDs, and
-with their webhooks, which the API server reaches here. Webhooks see objects of one namespace only.
+"""Third-party controllers beside the local cluster: processes of this machine with their CRDs and
+their webhooks, which the API server reaches at this machine. Webhooks get objects of one namespace
+only.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from tests.support.namespace import Namespace
 
 # The folder below TMPDIR in which controllers of controller-runtime look for their certificate.
 CERTIFICATES = "k8s-webhook-server/serving-certs"
-# What a controller of controller-runtime needs not do here.
+# Features of controller-runtime that are not needed here.
 ALONE = {
     "leaderElection": {"leaderElect": False},
     "metrics": {"bindAddress": "0"},
@@ -32,14 +33,14 @@ ALONE = {
 
 
 class Controller(NamedTuple):
-    """A program of devtools/toolchain and what belongs to it.
+    """A program of devtools/toolchain and its settings.
 
     crds: files with one CustomResourceDefinition each, which are applied before it starts.
-    ready: what its log has when it works.
+    ready: the text of its log when it works.
     command: the words before the program.
     webhooks: a file with its webhook configurations; None when it has none.
     kinds: the resources, such as pods, whose webhooks are used; all when it is empty.
-    port: where the program serves its webhooks.
+    port: the port of its webhooks.
     config: the content of the file for its option --config; None without that option.
     """
 
@@ -61,8 +62,8 @@ def running(
 ) -> Iterator[None]:
     """Run controllers in a block, with their files in `folder`, or in a temporary one for None.
 
-    The block begins when all of them work, and raises AssertionError, with the log of a controller
-    that has ended, or after a minute. Their CustomResourceDefinitions stay in the cluster.
+    The block begins when all of them work. Raises AssertionError after a minute, or, with the log
+    of the controller, when one has ended. Their CustomResourceDefinitions stay in the cluster.
     """
     authority = Authority("controllers")
     host = str(current().gateway_ip)
@@ -91,7 +92,7 @@ def running(
 
 @contextmanager
 def _process(namespace: Namespace, each: Controller, folder: Path, host: str) -> Iterator[None]:
-    """Start one controller, and wait until it works. The end of the block ends it."""
+    """Start one controller and wait until it works. The end of the block ends it."""
     arguments = [*each.arguments]
     if each.config:
         config = folder / f"{each.program}.yaml"
@@ -124,7 +125,7 @@ def _process(namespace: Namespace, each: Controller, folder: Path, host: str) ->
 def _webhooks(
     namespace: Namespace, each: Controller, host: str, authority: bytes
 ) -> Iterator[None]:
-    """The webhooks of a controller; objects of other namespaces need none of them."""
+    """Create the webhooks of a controller; objects of other namespaces do not use them."""
     assert each.webhooks
     here = {"matchLabels": {"kubernetes.io/metadata.name": namespace.name}}
     documents = list(yaml.safe_load_all(each.webhooks.read_text()))
@@ -141,7 +142,7 @@ def _webhooks(
             }
             webhook["namespaceSelector"] = here
             if each.program == "jobset" and webhook["rules"][0]["resources"] == ["pods"]:
-                # As in its own installation.
+                # As in JobSet's own installation.
                 key = "jobset.sigs.k8s.io/jobset-name"
                 exists = {"matchExpressions": [{"key": key, "operator": "Exists"}]}
                 webhook["objectSelector"] = exists

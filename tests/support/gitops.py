@@ -13,7 +13,9 @@ PAGE = Path(__file__).parents[2] / "docs" / "gitops.md"
 
 
 def documented(kind: str, number: int = 0) -> dict[str, Any]:
-    """Return the page's first object of a kind, or a later one, which may be a part of one."""
+    """Return the page's first object of a kind, or the one of this number. It may be a part of an
+    object.
+    """
     yaml = YAML(typ="safe")
     documents = (each for block in blocks(PAGE, "yaml") for each in yaml.load_all(block))
     found: list[dict[str, Any]] = [each for each in documents if each.get("kind") == kind]

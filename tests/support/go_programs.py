@@ -1,4 +1,4 @@
-"""Programs in Go, such as Helm and kubectl, which the tests start thousands of times."""
+"""Run programs in Go, such as Helm and kubectl, which the tests start thousands of times."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import os
 import subprocess
 from collections.abc import Mapping, Sequence
 
-# Garbage collection is a third of the time of a program that ends at once. The limit is for a chart
-# of many groups.
+# Garbage collection takes a third of the time of a short program. The limit is for a chart of many
+# groups.
 NO_GARBAGE_COLLECTION = {"GOGC": "off", "GOMEMLIMIT": "1GiB"}
 
 

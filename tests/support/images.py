@@ -1,4 +1,4 @@
-"""Our images in the cluster."""
+"""This repository's images in the cluster."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from images.builder.build import build
 
 
 def in_cluster(name: str, **versions: str) -> str:
-    """Build one of our images, load it into the cluster, and return its reference.
+    """Build one of this repository's images, load it into the cluster, and return its reference.
 
-    Does nothing where the image is here and in the cluster already.
+    Do nothing if the image is already built and in the cluster.
 
-    versions: those that replace the defaults, as `--set` does.
+    versions: versions that replace the defaults, as `--set` does.
     """
     image = build(name, overrides=versions)
     load(image.reference)

@@ -1,4 +1,4 @@
-"""Cases of launch.options, made from launcher_options.json, that planner and pods judge."""
+"""Cases of launch.options, made from launcher_options.json, that planner and pods check."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from hvdchart.spec.model import Spec
 from hvdchart.spec.validate import find_contradictions
 from tests.support.runs import make_run
 
-# What no launcher has, what only begins like an option that one has, and what is not an option.
+# Names that no launcher has, names that only begin like an option, and words that are no option.
 UNKNOWN = ["no-such-option", "npersocketx", "binding-arg", "bind", "Z", "NP", ""]
 VALUES = ["1", "np", "bind-to=core", "--", "-", "-1", "=--np"]
-# Words that look like options where they are arguments of the option before them, and where not.
+# Words that look like options but may be arguments of the option before them.
 LOOK_ALIKES = [
     ("--mca", "plm_rsh_args", "-q"),
     ("--mca", "plm_rsh_args", "-np"),
@@ -33,7 +33,7 @@ LOOK_ALIKES = [
     ("--start-timeout", "--np", "4"),
     ("--report-bindings", "--hostfile"),
     ("--mca",),
-    # Each is of a launcher, but none has all of them.
+    # Each option is of a launcher, but no launcher has all of them.
     ("-genv", "A", "--np", "-x", "A"),
     ("--mca", "-np", "-genv", "--report-bindings"),
     ("-x", "A", "--report-bindings", "--mca", "-q", "-genv"),
@@ -54,7 +54,7 @@ class Case:
         return f"{self.mode} {' '.join(self.options)} {self.binding} {self.interface}".strip()
 
     def spec(self) -> bytes:
-        """A spec of one CPU group that asks for this."""
+        """Return a spec of one CPU group with these options."""
         node: dict[str, Any] = {"name": "x", "count": 2, "sockets": 2, "coresPerSocket": 4}
         spec = {
             "apiVersion": "hvdchart/v1",
@@ -68,11 +68,13 @@ class Case:
         return json.dumps(spec).encode()
 
     def plan(self) -> Plan:
-        """The plan of that spec. Raises SpecError."""
+        """Return the plan of that spec. Raises SpecError."""
         return make_plan(parse_spec(self.spec()))
 
     def is_refused_by_planner(self) -> bool:
-        """Whether the planner refuses the options, which it must do at their place in the spec."""
+        """Return whether the planner refuses the options, which it must do at their place in the
+        spec.
+        """
         spec = _spec(self.mode, self.binding)
         launch = dataclasses.replace(spec.launch, options=self.options)
         problems = list(find_contradictions(dataclasses.replace(spec, launch=launch)))
@@ -80,7 +82,7 @@ class Case:
         return bool(problems)
 
     def run(self) -> Run:
-        """The run that the master gets."""
+        """Return the run that the master gets."""
         numbers = {"core": (2, 0), "socket": (0, 1)}
         cores, per_socket = numbers.get(self.binding, (0, 0))
         binding = {"to": self.binding, "coresPerRank": cores, "ranksPerSocket": per_socket}
@@ -98,7 +100,7 @@ def _spec(mode: str, binding: str) -> Spec:
 
 
 def names() -> list[str]:
-    """Every option's name in the data file."""
+    """Return every option's name in the data file."""
     return [
         name for option in read_data("launcher_options.json")["options"] for name in option["names"]
     ]
@@ -110,7 +112,7 @@ def modes() -> dict[str, list[str]]:
 
 
 def cases() -> Iterator[Case]:
-    """Each option alone in each mode, in each form, beside each setting; then lists of words."""
+    """Yield each option alone in each mode, form and setting; then lists of words."""
     for mode in modes():
         for index, name in enumerate([*names(), *UNKNOWN]):
             argument = FORMS[index % len(FORMS)].format(name)

@@ -1,4 +1,4 @@
-"""A local cluster and its node, controlled through the command line as a user would."""
+"""A local cluster and its node, controlled through the command line as by a user."""
 
 from __future__ import annotations
 
@@ -66,19 +66,21 @@ class Cluster:
         return done.stdout + done.stderr
 
     def apply(self, *manifests: dict[str, Any]) -> None:
-        """Create objects, or change them."""
+        """Create or change objects."""
         listed = {"apiVersion": "v1", "kind": "List", "items": manifests}
         self.kubectl("apply", "--filename=-", given=listed)
 
     def get(self, pod: str, url: str) -> str:
-        """What a pod of the probe gets from a URL, or why it gets nothing."""
+        """Return the response that a pod of the probe gets from a URL, or the error."""
         return self.kubectl("exec", pod, "--", "/probe", "get", url, check=False)
 
     def processes(self) -> dict[str, dict[str, Any]]:
         return health.read_status(self.instance)
 
     def host_process(self, component: str) -> psutil.Process:
-        """The component's process. The node records its number in the node's PID namespace only."""
+        """Return the component's process. The node records its number only in the node's PID
+        namespace.
+        """
         processes = NodeProcesses.read(self.instance)
         if processes is None:
             pytest.fail("the cluster has no file with its processes")
@@ -93,6 +95,6 @@ class Cluster:
 
 
 def number_inside(process: psutil.Process) -> int:
-    """The process's number in its own PID namespace, that of a container or of the node."""
+    """Return the process's number in its own PID namespace: a container's or the node's."""
     lines = Path(f"/proc/{process.pid}/status").read_text().splitlines()
     return next(int(line.split()[-1]) for line in lines if line.startswith("NSpid:"))

@@ -23,14 +23,14 @@ from tests.support.go_programs import NO_GARBAGE_COLLECTION, run_program
 
 CHART = Path(__file__).resolve().parents[2] / "charts" / "horovod"
 Values = dict[str, Any]
-# Looking for unknown fields takes a third of Helm's time; chart-testing lets it look for them.
+# The check for unknown fields takes a third of Helm's time. Tests with chart-testing include it.
 UNVALIDATED = "--disable-openapi-validation"
-# `make test` leaves out what a test on a cluster repeats with the older one.
+# Tests on a cluster repeat with the older Helm. `make test` leaves out these repetitions.
 HELMS = (pytest.param("helm3", marks=pytest.mark.rare), "helm4")
 
 
 def on_shared_cores(values: Values, preload: bool = False) -> Values:
-    """The values for tests that share few cores, unless they say otherwise.
+    """Return the values for tests that share few cores, unless `values` sets them.
 
     YIELD lets waiting ranks leave their cores to others. Without `preload`, workers import nothing
     early: most tests use no framework, and would wait for its import.
@@ -44,7 +44,7 @@ def on_shared_cores(values: Values, preload: bool = False) -> Values:
 
 
 def image_values(reference: str) -> dict[str, str]:
-    """An image as the chart's values name it."""
+    """Return an image as the chart's values name it."""
     repository, _, tag = reference.rpartition(":")
     return {"repository": repository, "tag": tag}
 
@@ -62,29 +62,29 @@ class Namespace:
         return Kubectl(self.name, {"KUBECONFIG": str(self.kubeconfig), **NO_GARBAGE_COLLECTION})
 
     def environment(self) -> dict[str, str]:
-        """Where Helm and kubectl find the cluster."""
+        """Return variables that select the cluster for Helm and kubectl."""
         return self.client.variables()
 
     def call(self, *command: str, input: str | None = None) -> subprocess.CompletedProcess[str]:
-        """Run a program that finds the cluster in its environment, whatever its exit status."""
+        """Run a program with the cluster in its environment, whatever its exit status."""
         return run_program(command, input, self.environment())
 
     def kubectl(self, *arguments: str, input: str | None = None) -> str:
-        """What kubectl prints. Raises DevtoolsError when it fails."""
+        """Return the output of kubectl. Raises DevtoolsError when it fails."""
         return self.client.run(*arguments, input=input)
 
     def apply(self, manifest: Mapping[str, Any]) -> None:
-        """Create an object, or a list of objects, or change it."""
+        """Create or change an object, or a list of objects."""
         self.kubectl("apply", "--filename", "-", input=json.dumps(manifest))
 
     def limit_pods(self, number: int) -> None:
-        """Let the namespace have so many pods, by the quota `small`; those that are there stay."""
+        """Limit the number of pods in the namespace by the quota `small`; existing pods stay."""
         spec = {"hard": {"pods": str(number)}}
         quota = {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "small"}}
         self.apply({**quota, "spec": spec})
 
     def get(self, *arguments: str) -> dict[str, Any]:
-        """An object or list of the namespace."""
+        """Return an object or list of the namespace."""
         answer: dict[str, Any] = json.loads(self.kubectl("get", *arguments, "--output", "json"))
         return answer
 
@@ -97,8 +97,8 @@ class Namespace:
     ) -> subprocess.CompletedProcess[str]:
         """Run Helm in the namespace, whatever its exit status.
 
-        values: for `--values`, with the image and what `on_shared_cores` adds; None for a command
-        without values. version: the name of the program, helm4 or helm3.
+        values: for `--values`, with the image and the additions of `on_shared_cores`; None for a
+        command without values. version: the name of the program, helm4 or helm3.
         With `preload`, launch.preload has the chart's default; earlier charts have no such key.
         """
         command = [str(tool(version)), *arguments, "--namespace", self.name]
@@ -110,36 +110,36 @@ class Namespace:
     def install(
         self, release: str, values: Values, version: str = "helm4", verb: str = "install"
     ) -> None:
-        """`helm install`, or `upgrade`, which must succeed."""
+        """Run `helm install`, or `upgrade`, which must succeed."""
         words = (verb, UNVALIDATED, release, str(CHART))
         done = self.helm(*words, values=values, version=version)
         assert done.returncode == 0, done.stderr
 
     def upgrade(self, release: str, values: Values, version: str = "helm4") -> None:
-        """`helm upgrade`, which must succeed."""
+        """Run `helm upgrade`, which must succeed."""
         self.install(release, values, version, "upgrade")
 
     def keys(self, release: str, generation: int = 1) -> dict[str, Any]:
-        """The data of the Secrets with the release's keys, by whose they are; None for no data."""
+        """Return the data of the Secrets with the release's keys by owner; None for no data."""
         suffix = "" if generation == 1 else f"-{generation}"
         names = {of: f"{release}-agent-{of}{suffix}" for of in ("master", "worker")}
         return {of: self.get("secret", name).get("data") for of, name in names.items()}
 
     def jobs(self, release: str) -> list[str]:
-        """Names of the release's Jobs, also of those that are being deleted."""
+        """Return names of the release's Jobs, including those that are being deleted."""
         listed = self.get("jobs", "--selector", f"app.kubernetes.io/instance={release}")
         return [job["metadata"]["name"] for job in listed["items"]]
 
     def job(self, release: str) -> str:
-        """Name of the release's only Job."""
+        """Return the name of the release's only Job."""
         names = self.jobs(release)
         assert len(names) == 1, names
         return names[0]
 
     def wait_for_end(self, release: str, seconds: int = 480) -> str:
-        """Wait for the Job's end; return "Complete" or "Failed".
+        """Wait for the Job's end. Return "Complete" or "Failed".
 
-        Fails, with what the cluster says of the release, when it has not ended within `seconds`.
+        Fails, with the state of the release in the cluster, when it has not ended within `seconds`.
         """
         try:
             return self.client.wait_for_job_end(self.job(release), seconds)
@@ -147,21 +147,21 @@ class Namespace:
             pytest.fail(self.describe(release))
 
     def assert_completes(self, release: str) -> None:
-        """Wait for the Job's end, which must be that it has completed."""
+        """Wait for the Job's end. The Job must complete."""
         assert self.wait_for_end(release) == "Complete", self.describe(release)
 
     def train(self, release: str, values: Values) -> str:
-        """`helm install`, and wait until the Job has completed; return the master's log."""
+        """Install the release and wait until the Job completes. Return the master's log."""
         self.install(release, values)
         self.assert_completes(release)
         return self.log(release)
 
     def log(self, release: str) -> str:
-        """The log of the master in the Job's newest pod."""
+        """Return the log of the master in the Job's newest pod."""
         return self.kubectl("logs", f"job/{self.job(release)}", "--container", "master")
 
     def wait_for_line(self, *texts: str, release: str = "hvd", seconds: int = 480) -> None:
-        """Follow the master's log until one line contains all `texts`, for so many seconds."""
+        """Follow the master's log until one line contains all `texts`, for at most `seconds`."""
         pod = self.client.wait_for_job_start(self.job(release), 180)
         with subprocess.Popen(
             ["timeout", str(seconds), *self.client.command("logs", "--follow", pod)],
@@ -174,19 +174,19 @@ class Namespace:
         assert found, f"no line of the log has {texts}:\n{self.log(release)}"
 
     def master_pods(self, release: str) -> list[dict[str, Any]]:
-        """The pods of the Job, one for each master, in no order."""
+        """Return the pods of the Job, one for each master, in no order."""
         selector = f"batch.kubernetes.io/job-name={self.job(release)}"
         pods: list[dict[str, Any]] = self.get("pods", "--selector", selector)["items"]
         return pods
 
     def master_events(self, reason: str = "") -> list[dict[str, Any]]:
-        """The events of masters, oldest first: all, or those with one reason."""
+        """Return the events of masters, oldest first: all, or those with one reason."""
         listed: list[dict[str, Any]] = self.get("events", "--sort-by=.eventTime")["items"]
         own = [event for event in listed if event["source"].get("component") == "horovod-master"]
         return [event for event in own if reason in ("", event["reason"])]
 
     def wait_for_event(self, reason: str, seconds: int, times: int = 1) -> None:
-        """Wait until there have been so many events with this reason in the namespace.
+        """Wait until the namespace has had `times` events with this reason.
 
         Raises DevtoolsError when there were fewer within `seconds`.
         """
@@ -210,11 +210,11 @@ class Namespace:
         wait_until(lambda: not self.get(kinds)["items"], 180, what, PROGRAM_PAUSE)
 
     def replicas(self, stateful_set: str) -> int:
-        """How many pods a StatefulSet is to have."""
+        """Return the desired number of pods of a StatefulSet."""
         return int(self.get("statefulset", stateful_set)["spec"]["replicas"])
 
     def describe(self, release: str) -> str:
-        """The pods, events and last log lines, for the message of a failed test."""
+        """Return the pods, events and last log lines, for the message of a failed test."""
         selector = f"app.kubernetes.io/instance={release}"
         return "\n".join(
             self.call(str(tool("kubectl")), "-n", self.name, *words).stdout
@@ -228,9 +228,9 @@ class Namespace:
 
 @contextmanager
 def new_namespace(name: str, kubeconfig: Path, image: str) -> Iterator[Namespace]:
-    """A namespace that enforces Pod Security `restricted`, until the end of the block.
+    """Create a namespace that enforces Pod Security `restricted`, until the end of the block.
 
-    Its name begins with `name`, with other characters than those of names replaced.
+    Its name begins with `name`; characters that names cannot have are replaced.
     """
     beginning = re.sub("[^a-z0-9]+", "-", name.lower())[:50].strip("-")
     # A namespace of an earlier run may still be terminating.
@@ -244,7 +244,7 @@ def new_namespace(name: str, kubeconfig: Path, image: str) -> Iterator[Namespace
     }
     made.kubectl("create", "--filename", "-", input=json.dumps(manifest))
     try:
-        # Without it, pods and tokens are refused.
+        # Without the service account, pods and tokens are refused.
         made.kubectl("wait", "serviceaccount/default", "--for=create", "--timeout=180s")
         yield made
     finally:
@@ -252,7 +252,7 @@ def new_namespace(name: str, kubeconfig: Path, image: str) -> Iterator[Namespace
 
 
 def conditions(item: Mapping[str, Any]) -> set[str]:
-    """The conditions of an object that are true."""
+    """Return the conditions of an object that are true."""
     listed = item.get("status", {}).get("conditions", [])
     return {each["type"] for each in listed if each["status"] == "True"}
 
@@ -261,9 +261,11 @@ def conditions(item: Mapping[str, Any]) -> set[str]:
 def node_without_kubelet(
     namespace: Namespace, name: str, labels: Mapping[str, str], capacity: Values, pods: Values
 ) -> Iterator[None]:
-    """A ready node, to which pods that tolerate the taint `hvd-test` are scheduled and never run.
+    """Create a ready node. Pods that tolerate the taint `hvd-test` are scheduled to it, but never
+    run.
 
-    capacity: what it has. pods: what of that is for pods. The end of the block deletes the node.
+    capacity: the node's capacity. pods: the part of it for pods. The end of the block deletes the
+    node.
     """
     taint = {"key": "hvd-test", "value": name, "effect": "NoSchedule"}
     node = {"apiVersion": "v1", "kind": "Node", "spec": {"taints": [taint]}}
@@ -279,7 +281,7 @@ def node_without_kubelet(
 
 
 def remove_from_nodes_without_kubelet(namespace: Namespace, *releases: str) -> None:
-    """Uninstall releases, and delete their pods, which nobody ends there."""
+    """Uninstall releases and delete their pods, because no kubelet ends them there."""
     for release in releases:
         namespace.helm("uninstall", release, "--ignore-not-found")
     namespace.kubectl("delete", "pods", "--all", "--force", "--grace-period=0")

@@ -12,7 +12,7 @@ from markdown_it.token import Token
 
 @cache
 def tokens(page: Path) -> list[Token]:
-    """The tokens of a page, with those inside paragraphs in line."""
+    """Return the tokens of a page, including those inside paragraphs."""
     parser = MarkdownIt("commonmark").enable("table")
     flat: list[Token] = []
     for token in parser.parse(page.read_text("utf-8")):
@@ -21,6 +21,6 @@ def tokens(page: Path) -> list[Token]:
 
 
 def blocks(page: Path, language: str) -> Iterator[str]:
-    """The code blocks of a page in this language."""
+    """Yield the code blocks of a page in this language."""
     fences = (token for token in tokens(page) if token.type == "fence")
     yield from (token.content for token in fences if token.info == language)

@@ -25,11 +25,11 @@ class ReleaseKeys:
         self.worker = make_files(WORKER, worker_name)
 
     def write_master(self, folder: Path) -> Path:
-        """Write what the master's pod mounts."""
+        """Write the files that the master's pod mounts."""
         return _write(folder, self.master, self.worker)
 
     def write_worker(self, folder: Path) -> Path:
-        """Write what a worker's pod mounts."""
+        """Write the files that a worker's pod mounts."""
         return _write(folder, self.worker, self.master)
 
     def of_master(self, folder: Path) -> Keys:
@@ -53,14 +53,14 @@ def _write(folder: Path, own: Files, peer: Files) -> Path:
 
 
 def keys_of_another_time(days: float) -> ReleaseKeys:
-    """Return keys that were made on another day: so many days from now, or before it."""
+    """Return keys that were made on another day: `days` from now, or before now if negative."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(certificates, "time", _Clock(days * certificates.DAY))
         return ReleaseKeys()
 
 
 class _Clock:
-    """What certificates.py uses of the module `time`, at another time."""
+    """The functions of the module `time` that certificates.py uses, at another time."""
 
     gmtime = staticmethod(time.gmtime)
     strftime = staticmethod(time.strftime)

@@ -1,4 +1,4 @@
-"""What a training prints at its end."""
+"""The result that a training prints at its end."""
 
 from __future__ import annotations
 

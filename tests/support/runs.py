@@ -1,4 +1,4 @@
-"""A run as the chart describes it to its master, with what a test changes."""
+"""A run as the chart describes it to its master, with the changes of a test."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def describe_run(**changes: Any) -> str:
         "retries": 0,
     }
     document.update(changes)
-    # What a test does not give of a group is as for one that neither shrinks nor stages data.
+    # The defaults of a group are those of a group that neither shrinks nor stages data.
     document["groups"] = [
         {"minimum": group["number"], "staged": "", **group} for group in document["groups"]
     ]
@@ -59,5 +59,5 @@ def describe_run(**changes: Any) -> str:
 
 
 def make_run(**changes: Any) -> run.Run:
-    """A run of two groups."""
+    """Return a run of two groups."""
     return run.parse_run(describe_run(**changes))

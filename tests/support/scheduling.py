@@ -1,4 +1,4 @@
-"""Which process runs which tests and in which order, where pytest-xdist has several.
+"""Assign tests to processes of pytest-xdist, and set their order.
 
 tests/conftest.py makes it a plugin of pytest.
 """
@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 from xdist.scheduler import LoadScopeScheduling
 
-# Folders and files whose tests share what takes long to prepare: one process runs all of them.
+# Folders and files whose tests share a resource that takes long to prepare: one process runs all of
+# them.
 SHARED_RESOURCES = {
     "tests/images/test_wheels.py": "wheels and defects of Horovod",
     "tests/images/test_mended_defects.py": "wheels and defects of Horovod",
@@ -20,10 +21,10 @@ SHARED_RESOURCES = {
     "tests/chart/test_kubernetes_versions.py": "renders of all cases",
     "tests/unit/hvd_pods/worker/agent/": "a worker that serves",
 }
-# Tests that take long and prepare nothing for others: any process runs any of them. The tests of a
-# class, which share its fixtures, stay together.
+# Tests that take long and share no resource: any process runs any of them. The tests of a class,
+# which share its fixtures, stay together.
 APART = ("tests/e2e/", "tests/faults/")
-# The order in which several processes begin tests: at the end are files of a few seconds each.
+# The order in which several processes begin tests. Files of a few seconds each are at the end.
 ORDER = (
     "tests/images/",
     "tests/localkube/",
@@ -37,11 +38,11 @@ ORDER = (
 
 
 def group_of(nodeid: str) -> str:
-    """The group whose tests run in one process: a shared resource, or the test's file.
+    """Return the group whose tests run in one process: a shared resource, or the test's file.
 
-    A test of APART is in a group of its own, or in that of its class.
+    A test of APART is in a separate group, or in the group of its class.
     """
-    # The identifier of a parameter may have any characters.
+    # The identifier of a parameter may contain any characters.
     owner = nodeid.partition("[")[0].rpartition("::")[0]
     file, _, of_class = owner.partition("::")
     for start, name in SHARED_RESOURCES.items():
@@ -53,7 +54,7 @@ def group_of(nodeid: str) -> str:
 
 
 class GroupedScheduling(LoadScopeScheduling):  # type: ignore[misc]
-    """Hands the tests of one group to the same process, in ORDER.
+    """Assigns the tests of one group to the same process, in ORDER.
 
     pytest-xdist's own groups do nothing with pytest 9.2: they write to an attribute that it lost.
     """
@@ -73,13 +74,13 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> GroupedSched
 
 
 def place_in_order(nodeid: str) -> int:
-    """Where the test's folder is in ORDER."""
+    """Return the index of the test's folder in ORDER."""
     return next(place for place, start in enumerate(ORDER) if nodeid.startswith(start))
 
 
-# Last, so that no other plugin moves tests afterwards.
+# Run last: no other plugin then moves tests afterwards.
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Put the tests into ORDER where several processes share them."""
+    """Sort the tests into ORDER when several processes run them."""
     if hasattr(config, "workerinput"):
         items.sort(key=lambda item: place_in_order(item.nodeid))

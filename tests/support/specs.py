@@ -26,7 +26,7 @@ def planned(nodes: str, rest: str = "") -> Plan:
 
 
 def plan_text(text: str, file: str = "a.yaml") -> Plan:
-    """The plan of a spec's text, with the places of its values."""
+    """Return the plan of a spec's text, with the places of its values."""
     tree = parse(text.encode(), file)
     return make_plan(read_spec(tree), tree)
 

@@ -1,4 +1,4 @@
-"""Generated specs: right ones, and trees of values in which anything may be wrong."""
+"""Generated specs: valid ones, and trees of values with any kind of error."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ TEXT = st.text(
     ),
     max_size=12,
 )
-# Texts that a test finds again.
+# Unique texts that a test can find again.
 MARKS = st.integers(1000, 9999).map(lambda number: f"zq{number}")
 SCALARS = st.one_of(
     MARKS,
@@ -76,7 +76,7 @@ QUANTITIES = st.sampled_from(["64Mi", "1Gi", "1.5Gi", "384Gi", "2T", 10**9, "100
 
 
 def some_of(**keys: st.SearchStrategy[Any]) -> st.SearchStrategy[dict[str, Any]]:
-    """A map with any of these keys."""
+    """Return a map with any of these keys."""
     maps: st.SearchStrategy[dict[str, Any]] = st.fixed_dictionaries({}, optional=keys)
     return maps
 
@@ -110,7 +110,7 @@ RIGHT_VALUES = some_of(
     securityContext=st.just({"capabilities": {"drop": None}}),
 )
 TAINT = {"key": "gpu", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 60}
-# What any example may have instead, by its place.
+# Alternative values for any example, by their place.
 CHANGES: dict[tuple[str | int, ...], st.SearchStrategy[Any]] = {
     ("name",): NAMES,
     ("nodes", 0, "coresPerSocket"): st.integers(28, 128),
@@ -136,7 +136,7 @@ CHANGES: dict[tuple[str | int, ...], st.SearchStrategy[Any]] = {
 
 @st.composite
 def specs(draw: st.DrawFn) -> dict[str, Any]:
-    """A right spec, an example with some changes: reading it must not raise."""
+    """Return a valid spec, an example with some changes: reading it must not raise."""
     spec: dict[str, Any] = copy.deepcopy(draw(st.sampled_from(EXAMPLES)))
     for path in draw(st.lists(st.sampled_from(list(CHANGES)), max_size=8, unique=True)):
         parent: Any = spec
@@ -147,7 +147,7 @@ def specs(draw: st.DrawFn) -> dict[str, Any]:
 
 
 def _places(value: Any) -> list[tuple[Any, Any]]:
-    """Each map and list with each of its keys and indices."""
+    """Return each map and list with each of its keys and indices."""
     pairs: list[tuple[Any, Any]] = []
     for step, child in value.items() if isinstance(value, dict) else enumerate(value):
         pairs.append((value, step))
@@ -158,7 +158,7 @@ def _places(value: Any) -> list[tuple[Any, Any]]:
 
 @st.composite
 def damaged(draw: st.DrawFn, trees: st.SearchStrategy[Any]) -> Any:
-    """A tree in which values are replaced, keys misspelt, added or removed, texts marked."""
+    """Return a tree in which values are replaced, keys misspelt, added or removed, texts marked."""
     tree = copy.deepcopy(draw(trees))
     for _ in range(draw(st.integers(1, 4))):
         pairs = _places(tree)

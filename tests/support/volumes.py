@@ -10,7 +10,7 @@ from tests.support.namespace import Namespace, Values
 
 
 def on_node(folder: Path, name: str) -> Values:
-    """The values that mount a directory of the node in every pod, as /NAME.
+    """Return the values that mount a directory of the node in every pod, as /NAME.
 
     The namespace has to admit hostPath, which Pod Security `restricted` does not.
     """

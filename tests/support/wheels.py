@@ -1,4 +1,4 @@
-"""Small wheels, and a package index on the loopback that counts what it is asked for."""
+"""Small wheels, and a package index on the loopback that records its requests."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pathlib import Path
 
 
 def make_wheel(folder: Path, name: str, version: str = "1.0", needs: Sequence[str] = ()) -> Path:
-    """Write the wheel of a module of this name, which has its version, and return its path.
+    """Write the wheel of a module with this name and version, and return its path.
 
     needs: the requirements of the package.
     """
@@ -31,7 +31,7 @@ def make_wheel(folder: Path, name: str, version: str = "1.0", needs: Sequence[st
 
 
 class Index:
-    """A package index: `url`, and the paths that were asked for."""
+    """A package index: `url`, and the requested paths."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder

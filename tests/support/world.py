@@ -1,4 +1,4 @@
-"""A world that answers the effects of the master's loop, in any order that a test chooses."""
+"""A simulation that answers the effects of the master's loop, in any order that a test chooses."""
 
 from __future__ import annotations
 
@@ -68,34 +68,34 @@ DELETED = {"metadata": {"deletionTimestamp": "2026-01-01T10:00:00Z"}, "spec": {}
 SUSPENDED = {"metadata": {}, "spec": {"suspend": True}}
 JOB: dict[str, Any] = {"metadata": {}, "spec": {"backoffLimit": 2}, "status": {}}
 WALL = 1_790_000_000.0
-# A fence number of a later moment, as another node's clock may have it.
+# A fence number of a later moment, as from the clock of another node.
 LATER = int(WALL * 1000) + 10**7
 OTHER = {"holder": "other", "holderJob": "job-2", "holderUid": "uid-2", "fence": str(LATER)}
 
 
 def leased(seconds: int, renewal: str = "1") -> dict[str, Any]:
-    """The Job of a session, as its lease was renewed last."""
+    """Return the Job of a session with its lease after a renewal."""
     notes = {LEASE: str(seconds), RENEWED: renewal, CLEANUP: "Never"}
     return {**JOB, "metadata": {"annotations": notes}}
 
 
 def one_group(number: int = 2, maximum: int = 0, minimum: int = 0, **changes: Any) -> Run:
-    """A run of one group of workers with two slots each."""
+    """Return a run of one group of workers with two slots each."""
     group = {"statefulSet": "w", "number": number, "maximum": maximum or number}
     group["minimum"] = minimum or number
     return make_run(groups=[{**group, "slots": 2, "revision": "r1"}], **changes)
 
 
 def pod(worker: str) -> Pod:
-    """Where a worker is."""
+    """Return the pod of a worker."""
     return Pod(f"10.0.0.{worker.rpartition('-')[2]}", f"uid of {worker}", f"node of {worker}")
 
 
 @dataclass
 class World:
-    """The loop's state, what it has asked for, and the answers that are under way.
+    """The loop's state, its effects, and the pending answers.
 
-    `record` is the record's content, which another master may take.
+    `record` is the record's content. Another master may take it.
     """
 
     run: Run
@@ -104,7 +104,7 @@ class World:
     now: float = 1000.0
     effects: list[Effect] = field(default_factory=list)
     history: list[tuple[Moment, Event, tuple[Effect, ...]]] = field(default_factory=list)
-    # Each with the effect that it answers.
+    # Each answer with its effect.
     answers: list[tuple[Effect, Event]] = field(default_factory=list)
     is_running: bool = False
     exit: Exit | None = None
@@ -116,7 +116,7 @@ class World:
         )
 
     def put(self, event: Event, after: float = 0.0) -> list[Effect]:
-        """Let an event happen; the effects that follow."""
+        """Apply an event. Return the effects that follow."""
         self.now += after
         moment = Moment(self.now, WALL + self.now)
         self.state, effects = decide(self.state, event, moment)
@@ -127,25 +127,25 @@ class World:
         return list(effects)
 
     def answer(self, number: int = 0, *, is_usual: bool = True) -> None:
-        """Deliver an answer that is under way, or another one to the same effect."""
+        """Deliver a pending answer, or another answer to the same effect."""
         effect, answer = self.answers.pop(number)
         others = self.answers_to(effect)
         self.put(answer if is_usual or len(others) < 2 else others[-1], 0.01)
 
     def answer_all(self) -> None:
-        """Deliver the answers that are under way, and those that follow from them."""
+        """Deliver the pending answers, and those that follow from them."""
         while self.answers:
             self.answer()
 
     def end(self) -> tuple[int, str]:
-        """Let the master come to its end; its exit code, and its problem."""
+        """Run the master to its end. Return its exit code and its problem."""
         self.settle()
         assert self.exit
         problem = self.exit.problem
         return (problem.exit_code, str(problem)) if problem else (0, "")
 
     def settle(self, *, until: type[Effect] = Exit, most: int = 400) -> None:
-        """Deliver answers and let timers come until an effect was asked for, or nothing is left."""
+        """Deliver answers and fire timers until an effect is requested, or nothing is left."""
         for _ in range(most):
             if any(isinstance(effect, until) for effect in self.effects):
                 return
@@ -156,7 +156,7 @@ class World:
         raise AssertionError(f"no end: the master waits {self.state.activity.value}")
 
     def fire(self) -> bool:
-        """Let the next timer come; False when there is none."""
+        """Fire the next timer. Return False when there is none."""
         timers = self.state.timers
         if not timers:
             return False
@@ -166,7 +166,7 @@ class World:
         return True
 
     def of(self, kind: type[Any]) -> list[Any]:
-        """The effects of a kind, in their order."""
+        """Return the effects of a kind, in their order."""
         return [effect for effect in self.effects if isinstance(effect, kind)]
 
     def logged(self) -> str:
@@ -177,13 +177,13 @@ class World:
         self.put(LauncherEnded(self.state.attempt.number, code, seconds))
 
     def train(self) -> int:
-        """Come to the training; the attempt's number."""
+        """Advance to the training. Return the attempt's number."""
         self.put(Started())
         self.settle(until=StartLauncher)
         return self.state.attempt.number
 
     def answers_to(self, effect: Effect) -> list[Event]:
-        """What may follow an effect, the usual answer first."""
+        """Return the possible answers to an effect, the usual answer first."""
         kind = type(effect)
         problem = RunError("no luck")
         attempt: int = getattr(effect, "attempt", 0)
@@ -262,7 +262,7 @@ class World:
         if isinstance(effect, Exit):
             self.exit = effect
         if isinstance(effect, WriteRecord) and effect.purpose == TAKE:
-            # The other one is gone.
+            # The other master has ended.
             self.record = {}
         if isinstance(effect, WatchWorkers):
             self.answers += [(effect, event) for event in self.answers_to(effect)]

@@ -1,1 +1,1 @@
-"""Small servers and libraries that stand in for a cluster and a GPU."""
+"""Small servers and libraries that replace a cluster and a GPU."""

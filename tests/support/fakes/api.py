@@ -14,7 +14,7 @@ from tests.support.fakes.faults import TIMEOUT, Failure, Object, status_object
 from tests.support.fakes.request import Request, read_request
 from tests.support.fakes.server import Api, Handler
 
-# The kind of a body that creates the object if there is none.
+# A PATCH with this content type creates the object if there is none.
 APPLY = "application/apply-patch+yaml"
 
 
@@ -33,11 +33,11 @@ class Watch:
 
 
 class FakeApi(Api):
-    """The objects of a cluster. Names are unique: the server has them without their namespaces.
+    """The objects of a cluster. Names are unique: the server stores them without their namespaces.
 
     A resource is named with or without its group: `core/pods` or `pods`. `fail` makes the next
-    requests to a path fail; `end_watches` ends the open watches. With a `namespace`, requests to
-    others are errors of the test.
+    requests to a path fail; `end_watches` ends the open watches. With a `namespace`, a request to
+    another namespace is an error of the test.
     """
 
     def __init__(self, namespace: str = "") -> None:
@@ -59,7 +59,7 @@ class FakeApi(Api):
         super().stop()
         self.end_watches()
 
-    # What a test does to the cluster.
+    # Changes that a test makes to the cluster.
 
     def put(self, resource: str, *items: Object) -> None:
         resource = _plain(resource)
@@ -67,7 +67,8 @@ class FakeApi(Api):
             for item in items:
                 name = item["metadata"]["name"]
                 if resource == "configmaps":
-                    # The only objects that are changed under the condition that nobody else did.
+                    # Only these objects are changed with the precondition that no other client
+                    # changed them.
                     version = {"resourceVersion": str(self._version + 1)}
                     item = {**item, "metadata": {**item["metadata"], **version}}  # noqa: PLW2901
                 objects = self._objects.setdefault(resource, {})
@@ -108,7 +109,7 @@ class FakeApi(Api):
             for watch in self._watches:
                 _push_gone(watch)
 
-    # What a test waits for.
+    # Events that a test waits for.
 
     def wait(self, condition: Callable[[], bool], seconds: float = TIMEOUT) -> None:
         """Wait until a condition on objects or requests holds."""
@@ -153,7 +154,7 @@ class FakeApi(Api):
             handler.send_json(code, document)
 
     def _own_answer(self, request: Request) -> Failure | None:
-        """What answers the request instead of the objects."""
+        """Return the response that replaces the one from the objects."""
         for entry in self._failures:
             if request.method == entry[0] and request.path.startswith(entry[1]):
                 self._failures.remove(entry)
@@ -193,7 +194,7 @@ class FakeApi(Api):
                 return status_object(409, "the object has been modified")
             self.put(resource, _merge(item, request.body))
             item = self._objects[resource][request.name]
-        # Of the scale subresource, spec.replicas is what the object itself has, too.
+        # The scale subresource has the same spec.replicas as the object.
         if request.part:
             replicas = {"replicas": item["spec"]["replicas"]}
             return 200, {"metadata": item["metadata"], "spec": replicas}

@@ -23,7 +23,7 @@ class FakeCluster(FakeApi):
 
     def __init__(self) -> None:
         super().__init__()
-        # What to answer instead: status and message by resource and verb, such as "pods list".
+        # Failed responses: status and message by resource and verb, such as "pods list".
         self.refusals: dict[str, tuple[int, str]] = {}
         self._logs: dict[str, _Log] = {}
 
@@ -39,7 +39,7 @@ class FakeCluster(FakeApi):
             self._changed.notify_all()
 
     def wait_for(self, resource: str, verb: str, number: int = 1) -> Request:
-        """Wait until so many requests of this kind have come, and return the first."""
+        """Wait until `number` requests of this kind have arrived, and return the first."""
 
         def such() -> list[Request]:
             return [r for r in self.requests if (r.resource, r.verb) == (resource, verb)]
@@ -77,7 +77,7 @@ class FakeCluster(FakeApi):
 
 
 def write_kubeconfig(path: Path, address: str, namespace: str = "team") -> None:
-    """A kubeconfig of two contexts, `main` (current) and `other`, which has no namespace."""
+    """Write a kubeconfig of two contexts, `main` (current) and `other`, which has no namespace."""
     contexts = [
         {"name": "main", "context": {"cluster": "c", "user": "u", "namespace": namespace}},
         {"name": "other", "context": {"cluster": "c", "user": "u"}},

@@ -1,4 +1,4 @@
-"""What can go wrong with an answer or a watch of the API server for tests."""
+"""Faults of a response or a watch of the API server for tests."""
 
 from __future__ import annotations
 
@@ -13,28 +13,28 @@ if TYPE_CHECKING:
 
 Object = dict[str, Any]
 Failure = Callable[["Handler"], None]
-# Seconds after which a test that waits for a request or a watch has failed, on a busy machine too.
+# Seconds after which a test that waits for a request or a watch fails, also on a busy machine.
 TIMEOUT = 30.0
 
 
 def status(code: int, message: str = "on purpose", **headers: str) -> Failure:
-    """Return a failure that answers with a Status object; `Retry_After` becomes a header."""
+    """Return a failure that responds with a Status object; `Retry_After` becomes a header."""
     named = {name.replace("_", "-"): value for name, value in headers.items()}
     return lambda handler: handler.send_json(*status_object(code, message), named)
 
 
 def text(code: int, body: str) -> Failure:
-    """Return a failure that answers with a text, such as a proxy's."""
+    """Return a failure that responds with a text, as a proxy does."""
     return lambda handler: handler.send_text(code, body)
 
 
 def accept(handler: Handler) -> None:
-    """Answer a change as if it had been made."""
+    """Respond to a change as if it had been made."""
     handler.send_json(200, {"metadata": {}})
 
 
 def cut_answer(handler: Handler) -> None:
-    """Close the connection in the middle of the answer."""
+    """Close the connection in the middle of the response."""
     handler.close_connection = True
     handler.send_text(200, '{"metadata": {"na', missing=20)
 
@@ -46,13 +46,13 @@ def reset(handler: Handler) -> None:
 
 
 def silence(handler: Handler) -> None:
-    """Answer nothing for as long as the test runs."""
+    """Send no response for as long as the test runs."""
     handler.close_connection = True
     handler.api.closed.wait(TIMEOUT)
 
 
 def end(handler: Handler) -> None:
-    """End a watch as the server does after a while."""
+    """End a watch as the server does after some time."""
     with contextlib.suppress(OSError):
         handler.wfile.write(b"0\r\n\r\n")
 

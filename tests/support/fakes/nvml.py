@@ -21,13 +21,13 @@ class FakeGpu:
     size: int = 80 << 30
     name: bytes = b"NVIDIA H100 80GB HBM3"
     uuid: bytes = b"GPU-0a1b"
-    # Those of a GPU in MIG mode; None: there is no slice of this number here.
+    # The slices of a GPU in MIG mode; None: there is no slice of this number here.
     slices: Sequence[FakeGpu | None] = ()
 
 
 @dataclass
 class FakeNvml:
-    """Has the functions of NVML as attributes, but for those in `missing`, of an older driver.
+    """Has the functions of NVML as attributes, except those in `missing`, as an older driver.
 
     Those in `codes` return an error. `called` has the names of all calls.
     """

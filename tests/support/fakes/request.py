@@ -11,14 +11,14 @@ from urllib.parse import parse_qsl, urlsplit
 
 from tests.support.fakes.server import Handler
 
-# Group, namespace and what is below that.
+# Group, namespace and the path below these.
 _URL = re.compile(r"/(?:api|apis/([^/]+))/v\w+(?:/namespaces/([^/]+))?/(.+)")
 _VERBS = {"POST": "create", "PATCH": "patch", "DELETE": "delete"}
 
 
 @dataclass(frozen=True)
 class Request:
-    """`path` is below the namespace, as in kube.Api: `core/pods/NAME`."""
+    """`path` is relative to the namespace, as in kube.Api: `core/pods/NAME`."""
 
     method: str
     url: str
@@ -30,7 +30,7 @@ class Request:
 
     @property
     def resource(self) -> str:
-        """pods, jobs, log and the like."""
+        """The resource, such as pods, jobs or log."""
         return "log" if self.part == "log" else self._step(1) or self.path
 
     @property
@@ -39,12 +39,12 @@ class Request:
 
     @property
     def part(self) -> str:
-        """The part of the object, such as scale; empty for all of it."""
+        """The subresource, such as scale; empty for the whole object."""
         return self._step(3)
 
     @property
     def verb(self) -> str:
-        """As in roles: get, list, watch, create, patch or delete."""
+        """The verb, as in roles: get, list, watch, create, patch or delete."""
         if self.method != "GET":
             return _VERBS[self.method]
         return "watch" if "watch" in self.query else "get" if self.name else "list"
@@ -54,7 +54,7 @@ class Request:
 
 
 def read_request(handler: Handler) -> Request:
-    """Read the request that a connection brings."""
+    """Read the request of a connection."""
     url = urlsplit(handler.path)
     length = int(handler.headers.get("Content-Length") or 0)
     body = json.loads(handler.rfile.read(length)) if length else None

@@ -1,4 +1,4 @@
-"""An API server over HTTPS that has no objects: it records who asks, and refuses old tokens."""
+"""An API server over HTTPS without objects: it records the callers, and refuses old tokens."""
 
 from __future__ import annotations
 
@@ -36,21 +36,21 @@ class SecureApi(Api):
         self._certificates = Certificates(folder, "kubernetes", "127.0.0.1")
         self.authority = self._certificates.authority
         self.callers: list[Caller] = []
-        # The values of Authorization that it accepts; None: every one.
+        # The accepted values of Authorization; None: every value.
         self.accepted: set[str] | None = None
 
     @contextmanager
     def running(self) -> Iterator[SecureApi]:
-        """Answer requests."""
+        """Respond to requests."""
         with self.serve(self._certificates.tls):
             yield self
 
     def issue(self, user: str) -> KeyPair:
-        """A certificate for a person, whom the server knows by it."""
+        """Return a certificate for a user, which identifies the user to the server."""
         return self.authority.issue(user)
 
     def cluster(self, **entries: Any) -> dict[str, Any]:
-        """A kubeconfig's entry for this server."""
+        """Return a kubeconfig's entry for this server."""
         authority = base64.b64encode(self.authority.certificate).decode()
         return {"server": self.url, "certificate-authority-data": authority, **entries}
 
@@ -71,7 +71,9 @@ class SecureApi(Api):
 def write_kubeconfig(
     path: Path, cluster: dict[str, Any], user: dict[str, Any] | None = None, **more: Any
 ) -> None:
-    """Write a kubeconfig of one context, with this cluster and user; `more` replaces keys of it."""
+    """Write a kubeconfig of one context, with this cluster and user; `more` replaces some of its
+    keys.
+    """
     document = {
         "current-context": "main",
         "contexts": [{"name": "main", "context": {"cluster": "c", "user": "u"}}],

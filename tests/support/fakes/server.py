@@ -18,7 +18,7 @@ from devtools.localkube.pki import Authority
 
 
 class Api(ABC):
-    """What answers the requests of a server."""
+    """Responds to the requests of a server."""
 
     def __init__(self) -> None:
         self.port = 0
@@ -29,15 +29,15 @@ class Api(ABC):
 
     @abstractmethod
     def answer(self, handler: Handler) -> None:
-        """Answer one request."""
+        """Respond to one request."""
 
     def stop(self) -> None:
-        """End the answers that would go on."""
+        """End responses that would continue."""
         self.closed.set()
 
     @contextmanager
     def serve(self, tls: ssl.SSLContext | None = None, address: str = "127.0.0.1") -> Iterator[str]:
-        """Answer on a port of its own, and yield the URL. Raises what went wrong in the server."""
+        """Respond on a separate port, and yield the URL. Raises what went wrong in the server."""
         self._server = _Server(self, tls, address)
         self.port = int(self._server.server_address[1])
         self.url = f"http{'s' if tls else ''}://{address}:{self.port}"
@@ -59,10 +59,10 @@ class Api(ABC):
 
 
 class _Server(ThreadingHTTPServer):
-    """Hands each request to an API, in a thread of its connection."""
+    """Passes each request to an API, in the thread of its connection."""
 
     daemon_threads = True
-    # A test ends without waiting for answers that nobody reads.
+    # A test ends without waiting for responses that no client reads.
     block_on_close = False
 
     def __init__(self, api: Api, tls: ssl.SSLContext | None, address: str) -> None:
@@ -70,14 +70,14 @@ class _Server(ThreadingHTTPServer):
         self.address_family = socket.AF_INET6 if ":" in address else socket.AF_INET
         super().__init__((address, 0), Handler)
         if tls:
-            # The handshake is done by the thread of the connection, at its first read.
+            # The thread of the connection does the handshake, at its first read.
             self.socket = tls.wrap_socket(
                 self.socket, server_side=True, do_handshake_on_connect=False
             )
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         problem = sys.exc_info()[1]
-        # Clients close watches, and refuse certificates.
+        # Clients may close watches and refuse certificates.
         if problem and not isinstance(problem, OSError):
             self.api.errors.append(problem)
 
@@ -96,7 +96,8 @@ class Handler(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         self.api.answer(self)
-        # A client that goes on must not find a server which ends every watch at once.
+        # Close the connection: a client that continues would find that this server ends every watch
+        # at once.
         self.close_connection |= self.api.closed.is_set()
 
     do_POST = do_PATCH = do_DELETE = do_GET  # noqa: N815
@@ -107,7 +108,7 @@ class Handler(BaseHTTPRequestHandler):
     def send_text(
         self, code: int, text: str, headers: Mapping[str, str] = {}, missing: int = 0
     ) -> None:
-        """Send an answer; `missing` bytes are announced but do not follow."""
+        """Send a response; `missing` bytes are announced but not sent."""
         body = text.encode()
         self.send_response(code)
         self.send_header("Content-Length", str(len(body) + missing))
@@ -127,7 +128,7 @@ class Handler(BaseHTTPRequestHandler):
             self.wfile.write(b"\r\n")
 
     def log_message(self, format: str, *arguments: object) -> None:
-        """Write nothing."""
+        """Discard the message."""
 
 
 class Certificates:
@@ -145,6 +146,6 @@ class Certificates:
             ssl.Purpose.CLIENT_AUTH, cadata=self.authority.certificate.decode()
         )
         self.tls.verify_mode = ssl.CERT_OPTIONAL
-        # A real API server takes certificates without key identifiers, which Python 3.13 refuses.
+        # A real API server accepts certificates without key identifiers, which Python 3.13 refuses.
         self.tls.verify_flags &= ~ssl.VERIFY_X509_STRICT
         self.tls.load_cert_chain(certificate, key)

@@ -1,4 +1,4 @@
-"""Migrates files as users of other charts, of jobs and of launchers write them, and more."""
+"""Migrate files of users of other charts, of jobs and of launchers, and more."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from tests.support.strategies import damaged
 
 FOLDER = Path(__file__).parent
 PATHS = {path.name: path for path in sorted((FOLDER / "old").iterdir())}
-# Those, and files that have each key.
+# Those files, and files that have each key.
 FILES = [*PATHS.values(), *sorted((FOLDER / "every_key").iterdir())]
 
 
 def load_tree(name: str) -> Any:
-    """The plain values of the job in one of the YAML files, or of all of it."""
+    """Return the plain values of the job in one of the YAML files, or of the whole file."""
     return read_input(PATHS[name].read_bytes(), name)[0].plain
 
 
 @functools.cache
 def migrate_path(path: Path) -> Ledger:
-    """The migration of a file; not to be changed."""
+    """Return the migration of a file. Callers must not change it."""
     return migrate_file(path.read_bytes(), path.name, values_schema())
 
 
@@ -44,7 +44,9 @@ def migrate_tree(tree: Any) -> Ledger:
 
 
 def migrate_job(**fields: Any) -> Ledger:
-    """The migration of a small MPIJob; a keyword sets what its path, with __ for a dot, names."""
+    """Return the migration of a small MPIJob. A keyword sets the value at its path, with __ for a
+    dot.
+    """
     roots: dict[str, dict[str, Any]] = {"metadata": {"name": "job"}, "spec": {}}
     replicas = {}
     for role in ("launcher", "worker"):
@@ -61,7 +63,7 @@ def migrate_job(**fields: Any) -> Ledger:
 
 
 def migrate_old(**values: Any) -> Ledger:
-    """The migration of values with two workers of an image, a command, and these."""
+    """Return the migration of these values with two workers of an image and a command."""
     worker = {"number": 2, "image": {"repository": "a", "tag": "1"}, **values.pop("worker", {})}
     master = {"args": ["mpirun a"], **values.pop("master", {})}
     return migrate_tree({"worker": worker, "master": master, **values})

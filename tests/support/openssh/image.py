@@ -1,4 +1,6 @@
-"""An image of examples with OpenSSH, for what starts ranks over SSH: earlier charts, and others."""
+"""An image of examples with OpenSSH, for launchers that start ranks over SSH: of earlier charts and
+of other projects.
+"""
 
 from __future__ import annotations
 
@@ -15,8 +17,8 @@ from images.builder.engines import Build
 from images.builder.machine import write_secrets
 
 DOCKERFILE = Path(__file__).with_name("Dockerfile")
-# The row of versions.yaml with Open MPI 4: the earlier charts know no other one, and the
-# contestants of benchmarks were measured with it.
+# The row of versions.yaml with Open MPI 4. The earlier charts support no other version, and
+# benchmarks measured the other projects with it.
 OPEN_MPI_4 = {"python": "3.11"}
 
 
@@ -29,7 +31,7 @@ def openssh_image() -> str:
     base = build("examples", overrides=OPEN_MPI_4)
     reference = "hvd-test-openssh:1"
     key = content_key([DOCKERFILE], base.key)
-    # The lock of all builds: tests run in several processes.
+    # Use the lock of all builds: tests run in several processes.
     with exclusive_lock(cache_dir() / "images" / ".lock", "building images"):
         if base.engine.key(reference) != key:
             with tempfile.TemporaryDirectory(prefix="hvd-image-") as name:

@@ -1,4 +1,4 @@
-"""Certificates of one authority for all, as a team may bring them, with any names."""
+"""Certificates of one authority for all releases, as a team may provide them, with any names."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class CommonAuthority:
         }
 
     def release(self, master_name: str, worker_name: str) -> ReleaseKeys:
-        """Return the keys of a release whose two Secrets are of this authority."""
+        """Return the keys of a release whose two Secrets are from this authority."""
         keys = ReleaseKeys(master_name, worker_name)
         keys.master = self.files(master_name)
         keys.worker = self.files(worker_name)

@@ -1,4 +1,4 @@
-"""What the tests of the pods' files share: their folder on the path, and a pod to run in."""
+"""Fixtures that the tests of the pods' programs share: their folder on the path, and a pod."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from tests.unit.hvd_pods.workers import Workers
 
 @pytest.fixture(autouse=True, scope="session")
 def quick_shutdown() -> Iterator[None]:
-    """Servers look every 0.01 s whether they are to end, instead of every 0.5 s."""
+    """Make servers check every 0.01 s for a shutdown, instead of every 0.5 s."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(socketserver.BaseServer.serve_forever, "__defaults__", (0.01,))
         yield
@@ -36,7 +36,7 @@ def quick_shutdown() -> Iterator[None]:
 
 @pytest.fixture(autouse=True)
 def no_attempt(monkeypatch: pytest.MonkeyPatch) -> None:
-    """This process is of no attempt: a master's test leaves its variables in the environment."""
+    """Remove the variables of an attempt, which a master's test leaves in the environment."""
     for name in gateway_client.NAMES:
         monkeypatch.delenv(name, raising=False)
 
@@ -56,9 +56,9 @@ def api_server(
 ) -> Iterator[FakeApi]:
     """An API server, and this process as a pod of the Job `hvd-master-1` that may use it.
 
-    Calls are not repeated, so that a failure is seen at once.
+    Requests are not retried, so that a failure is visible at once.
     """
-    # A busy machine takes its time to create the last events.
+    # A busy machine needs more time to create the last events.
     monkeypatch.setattr(job_events, "CLOSE_WITHIN", TIMEOUT)
     if "default_retry_seconds" not in request.fixturenames:
         monkeypatch.setattr(kube, "RETRY_SECONDS", 0.0)
@@ -77,19 +77,19 @@ def api_server(
         monkeypatch.setenv("HVD_JOB", "hvd-master-1")
         monkeypatch.setenv("HVD_JOB_UID", "uid-1")
         monkeypatch.setenv("HVD_POD_IP", "127.0.0.1")
-        # The master sets it.
+        # The master sets this variable.
         monkeypatch.setenv("HVD_NOTICES", "")
         yield server
 
 
 @pytest.fixture
 def default_retry_seconds() -> None:
-    """Calls are repeated for as long as in a cluster: the test has a clock of its own."""
+    """Retry requests for as long as in a cluster: the test has its own clock."""
 
 
 @pytest.fixture
 def patient(api_server: FakeApi, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Calls are repeated, in a time that is shortened to that of a test."""
+    """Retry requests, with pauses that are shortened for a test."""
     monkeypatch.setattr(kube, "RETRY_SECONDS", TIMEOUT)
     monkeypatch.setattr(kube, "FIRST_PAUSE", 0.002)
     monkeypatch.setattr(kube, "LONGEST_PAUSE", 0.01)
@@ -97,7 +97,7 @@ def patient(api_server: FakeApi, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def background() -> Iterator[Callable[..., Future[Any]]]:
-    """Runs a function in a thread, so that a test can change the world while it waits."""
+    """Run a function in a thread, so that a test can change the cluster while it waits."""
     pool = ThreadPoolExecutor(4)
     yield pool.submit
     pool.shutdown(wait=False)
@@ -110,7 +110,7 @@ def workers(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> Iterator[Workers]:
-    """The workers' side, for a master that loses no time and does not report missing workers."""
+    """The workers' side, for a master that retries at once and does not report missing workers."""
     monkeypatch.setattr(gathering, "FIRST_REPORT_AFTER", 60.0)
     monkeypatch.setattr(addresses, "FIRST_LOOKUP", 0.02)
     monkeypatch.setattr(addresses, "FIRST_RECONNECT", 0.01)
@@ -122,9 +122,9 @@ def workers(
 
 @pytest.fixture
 def names(monkeypatch: pytest.MonkeyPatch) -> dict[str, list[str]]:
-    """The addresses of names in DNS. An empty list: the DNS server does not answer."""
+    """The addresses of names in DNS. An empty list: the DNS server does not respond."""
     known: dict[str, list[str]] = {}
-    # The API server of the tests is at a number, which needs no resolver.
+    # The address of the tests' API server is a number, which needs no resolver.
     numeric = socket.getaddrinfo
 
     def resolve(name: str, *arguments: Any, **options: Any) -> Any:
@@ -146,7 +146,7 @@ def names(monkeypatch: pytest.MonkeyPatch) -> dict[str, list[str]]:
 
 @pytest.fixture(scope="session")
 def keys(release: ReleaseKeys, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """What the master's pod mounts."""
+    """The files that the master's pod mounts."""
     return release.write_master(tmp_path_factory.mktemp("keys"))
 
 
@@ -154,7 +154,7 @@ def keys(release: ReleaseKeys, tmp_path_factory: pytest.TempPathFactory) -> Path
 def pod(
     workers: Workers, keys: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[MasterPod]:
-    """The master's pod of a release with two workers that answer."""
+    """The master's pod of a release with two workers that respond."""
     workers.start(0, 1)
     handler = signal.getsignal(signal.SIGTERM)
     yield MasterPod(workers, keys, tmp_path, monkeypatch)

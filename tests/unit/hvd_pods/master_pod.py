@@ -28,7 +28,7 @@ JOB = "hvd-master-1"
 class MasterPod:
     """A master's pod of the Job hvd-master-1, with an image whose mpirun is a shell script.
 
-    The pod's folders are below `folder`; everything the master asks for is in the API server.
+    The pod's folders are below `folder`. The API server has all objects that the master requests.
     """
 
     def __init__(
@@ -52,14 +52,14 @@ class MasterPod:
         self.put_job()
 
     def put_job(self, **changes: Any) -> None:
-        """The Job, which may fail twice before it fails for good."""
+        """Create the Job, which may fail twice before it fails for good."""
         spec = {"backoffLimit": 2, **changes.pop("spec", {})}
         status = changes.pop("status", {})
         metadata = {"name": JOB, **changes}
         self.api.put("batch/jobs", {"metadata": metadata, "spec": spec, "status": status})
 
     def install(self, script: str, also: str = "true") -> None:
-        """Let mpirun do this; `also` is done when it is asked for its version."""
+        """Make mpirun run this script; `also` runs when it is called with --version."""
         version = f"{also}; echo 'mpirun (Open MPI) 4.1.4'; exit"
         program = self.programs / "mpirun"
         program.write_text(f'#!/bin/sh\n[ "$1" = --version ] && {{ {version}; }}\n{script}\n')

@@ -18,7 +18,7 @@ WORKER = os.uname().nodename
 
 
 class Master:
-    """A master with fence number 7 that takes notices of this worker's ranks."""
+    """A master with fence number 7 that accepts notices of this worker's ranks."""
 
     def __init__(self, patch: pytest.MonkeyPatch) -> None:
         self.taken: queue.Queue[dict[str, Any]] = queue.Queue()
@@ -32,7 +32,7 @@ class Master:
 
     @property
     def variables(self) -> dict[str, str]:
-        """The environment by which a rank finds this master."""
+        """Return the environment by which a rank finds this master."""
         return {"HVD_FENCE": "7", "HVD_NOTICES": self.server.address}
 
     def _take(self, event: Event) -> None:
@@ -42,7 +42,9 @@ class Master:
         self.on_wait(notice, event.connection)
 
     def all(self, number: int) -> list[dict[str, Any]]:
-        """The next notices, which come within 20 s; then no other may have come."""
+        """Return the next notices, which must arrive within 20 s. No other notice may have arrived
+        by then.
+        """
         notices = [self.taken.get(timeout=20) for _ in range(number)]
         assert self.taken.empty()
         return notices

@@ -16,7 +16,7 @@ TIMEOUT = 60.0
 
 
 class Program:
-    """A program in a worker: what it has written so far, and its exit code when it has ended."""
+    """A program in a worker: its output so far, and its exit code when it has ended."""
 
     def __init__(self, address: str, port: int, keys: Keys, request: Request) -> None:
         self.connection = AgentConnection(address, port, keys, request)
@@ -42,18 +42,18 @@ class Program:
         self.connection.close()
 
     def give(self, content: bytes) -> None:
-        """Send standard input; without content, its end."""
+        """Send standard input; without content, close it."""
         self.connection.send(frames.INPUT, content)
 
     def step(self, until: float) -> None:
-        """Take what comes next, at most until a moment of time.monotonic()."""
+        """Handle the next message, at most until a moment of time.monotonic()."""
         wait_for(self.connection, until)
         for kind, content in self.connection.step():
             self.output += content if kind == frames.OUTPUT else b""
             self.errors += content if kind == frames.ERRORS else b""
 
     def read_until(self, text: bytes) -> bytes:
-        """Return the output when it has `text`; what follows `text` is read later."""
+        """Return the output up to `text`; later output is read later."""
         until = time.monotonic() + TIMEOUT
         while text not in self.output:
             assert self.code is None, f"it has ended with {self.code} before {text!r}"
@@ -63,7 +63,7 @@ class Program:
         return before + text
 
     def wait_for_answer(self) -> None:
-        """Wait until the agent has begun the program, or said that it will not."""
+        """Wait until the agent has started the program, or has refused it."""
         while self.connection.due != float("inf"):
             self.step(self.connection.due)
 
@@ -85,5 +85,5 @@ def make(
     variables: Mapping[str, str] | None = None,
     stay: float = 0.0,
 ) -> Request:
-    """Return a request with what a test does not care about filled in."""
+    """Return a request; fields that a test does not set have defaults."""
     return Request(run, fence, attempt, list(argv), dict(variables or {}), stay)

@@ -1,4 +1,4 @@
-"""Agents whose connections run a shell script of the test, whatever the master asks for."""
+"""Agents whose connections run a shell script of the test for any request of the master."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ NONCE = "n"
 
 
 class ScriptedAgents:
-    """Listens for each worker at an address of its own.
+    """Listens for each worker at a separate address.
 
     The script gets the worker's address as $1 and the command line as $2; the variables of the
     request are in its environment.
@@ -48,7 +48,7 @@ class ScriptedAgents:
         self.reach = Reach(keys, Where(self.port, addresses), {})
 
     def install(self, script: str) -> None:
-        """Run this script over each agent connection that begins from now on."""
+        """Run this script over each new agent connection."""
         self._script.write_text(f"{script}\n")
 
     def close(self) -> None:
@@ -73,7 +73,7 @@ class ScriptedAgents:
 
 
 def serve_as_agent(connection: socket.socket, keys: Keys, script: Path, address: str) -> None:
-    """Serve a connection that has got its banner, as the agent of the worker of this address.
+    """Serve a connection after its banner, as the agent of the worker of this address.
 
     Raises OSError when the master ends the connection.
     """
@@ -117,7 +117,7 @@ class _AgentConnection:
         if kind == frames.REQUEST:
             self._start(requests.parse(content, NONCE))
         elif self._process and self._process.stdin:
-            # The script need not read it.
+            # The script may ignore its input.
             with suppress(OSError, ValueError):
                 if kind == frames.STAY:
                     self._process.stdin.write(b"stay\n")

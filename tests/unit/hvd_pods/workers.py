@@ -20,7 +20,7 @@ SLICES = "discovery.k8s.io/endpointslices"
 
 
 class Addresses(DnsAddresses):
-    """Addresses that a test knows and changes, in the place of those in DNS."""
+    """Addresses that a test sets and changes, in place of those in DNS."""
 
     missing = NoAnswer("no address")
 
@@ -63,7 +63,7 @@ class Workers:
         return run.parse_run(self.describe(number, maximum, **changes))
 
     def start(self, *ordinals: int) -> None:
-        """Give pods addresses and let them listen."""
+        """Give pods addresses and start their agents."""
         for ordinal in ordinals:
             name = f"hvd-worker-{ordinal}"
             address = self.address(ordinal)
@@ -80,12 +80,12 @@ class Workers:
             self.api.put(SLICES, {"metadata": metadata, "endpoints": [endpoint]})
 
     def stop(self, ordinal: int) -> None:
-        """End a worker: it no longer listens, and its address is withdrawn."""
+        """Stop a worker: it closes its port, and its address is withdrawn."""
         self._listening.pop(ordinal).close()
         self.api.remove(SLICES, f"hvd-worker-{ordinal}")
 
     def lose(self, connections: int) -> None:
-        """Accept the next connections to each worker, and end them at once."""
+        """Accept the next connections to each worker, and close them at once."""
         for worker in self._listening.values():
             worker.lost = connections
 
