@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from hvdchart.plan.framework_signs import STRATEGYS_VARIABLE, Signs, find_signs
 from hvdchart.plan.rules import Reason, override_reason
-from hvdchart.plan.signs import STRATEGYS_VARIABLE, Signs, find_signs
 from hvdchart.plan.user_code import sources_of
 from hvdchart.spec.launchers import is_line_of_horovodrun
 from hvdchart.spec.model import Spec

@@ -62,7 +62,7 @@ MEASURED = (
         program("throughput", "waiting"),
         variables={"HOROVOD_ENABLE_ASYNC_COMPLETION": "0"},
     ),
-    Stage("keep-cost", 100, program("keeping", "cost"), variables={"HVD_RUN_ID": "gpu"}),
+    Stage("keep-cost", 100, program("keep_checks", "cost"), variables={"HVD_RUN_ID": "gpu"}),
     Stage("warm", 80, program("warm")),
     Stage("data", 100, program("data")),
 )
@@ -74,7 +74,7 @@ CHECKED = (
     Stage(
         "keep-restored",
         90,
-        program("keeping", "restored"),
+        program("keep_checks", "restored"),
         # This setting makes cuBLAS deterministic.
         variables={"CUBLAS_WORKSPACE_CONFIG": ":4096:8"},
     ),

@@ -34,7 +34,7 @@ from hvd_pods.common import (
     streams,
 )
 from hvd_pods.common.connections import ConnectionServer, Limits
-from hvd_pods.common.hostile import MOST_COUNTED, parse_count
+from hvd_pods.common.untrusted import MOST_COUNTED, parse_count
 from hvdchart.calls.in_pod import output, wire
 
 SOCKET = os.environ.get(contract.CALLS, f"{paths.GENERATED}/calls.sock")

@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from tempfile import TemporaryFile
 
-from hvd_pods.common.hostile import one_line
+from hvd_pods.common.untrusted import one_line
 from hvdchart.errors import ClusterError
 from hvdchart.run.state.release import Object, component_of
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from hvd_pods.common import record as records
-from hvd_pods.common.hostile import one_line
+from hvd_pods.common.untrusted import one_line
 
 # The maximum length of a loss that is a text, such as nan.
 _LONGEST_LOSS = 20

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from devtools.pods.copies import FILES
 from hvd_pods.cluster.spawn import spawn
-from hvd_pods.common import hostile, metrics
+from hvd_pods.common import metrics, untrusted
 from hvd_pods.common.metrics import Sample
 from hvd_pods.master import serve_metrics as master
 from hvd_pods.worker import main as worker
@@ -177,7 +177,7 @@ def test_a_page_has_a_limit_of_which_each_rank_has_a_share(tmp_path: Path, ranks
 
 def test_line_that_the_limit_cuts_is_left_out(tmp_path: Path) -> None:
     line = "loss 1234567\n"
-    (tmp_path / "0").write_text(line * (hostile.LARGEST_FILE // len(line) + 1))
+    (tmp_path / "0").write_text(line * (untrusted.LARGEST_FILE // len(line) + 1))
     assert metrics.read_script_file(tmp_path / "0").endswith(line)
 
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hvd_pods.common.hostile import printable
+from hvd_pods.common.untrusted import printable
 from hvd_pods.master.error_output import ErrorOutput
 from hvd_pods.master.stall_reader import StallReader
 from tests.unit.hvd_pods.master.launcher_output import OPEN_MPI_4, WORKERS, Notice, cause, judged

@@ -17,7 +17,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from hvd_pods.common import notices
-from hvd_pods.common.hostile import printable
+from hvd_pods.common.untrusted import printable
 from hvd_pods.master import notice_server
 from hvd_pods.master.notice_server import NoticeServer
 from hvd_pods.rules.events import NoticeTaken

@@ -142,13 +142,13 @@ def test_the_curve_of_the_loss_goes_on_where_the_master_before_has_left_it() -> 
     run = {"run": "run-1", "settings": "settings-1", "attempts": "1", "progress": progress}
     world = started(run)
     world.settle(until=StartLauncher)
-    assert json.loads(world.state.news()["progress"]) == {"losses": [[10, 0.5], [20, 0.25]]}
+    assert json.loads(world.state.record_data()["progress"]) == {"losses": [[10, 0.5], [20, 0.25]]}
     reported = {"step": 15, "loss": 0.375}
     world.put(ProgressReported(world.state.attempt.number, reported), 1.0)
-    assert json.loads(world.state.news()["progress"])["losses"] == [[10, 0.5], [15, 0.375]]
+    assert json.loads(world.state.record_data()["progress"])["losses"] == [[10, 0.5], [15, 0.375]]
     other = started({**run, "run": "run-0"})
     other.settle(until=StartLauncher)
-    assert other.state.news()["progress"] == ""
+    assert other.state.record_data()["progress"] == ""
 
 
 def test_renewals_do_not_pile_up_while_the_api_server_is_slow() -> None:

@@ -309,11 +309,11 @@ def progressed() -> World:
 
 
 def test_nothing_is_recorded_before_progress_is_reported() -> None:
-    assert training().state.news()["progress"] == ""
+    assert training().state.record_data()["progress"] == ""
 
 
 def test_progress_is_recorded_with_its_speed_and_what_is_left() -> None:
-    shown = json.loads(progressed().state.news()["progress"])
+    shown = json.loads(progressed().state.record_data()["progress"])
     assert (shown["step"], shown["loss"], shown["samplesPerSecond"]) == (50, 0.5, 10.0)
     assert shown["secondsLeft"] == 5
 
@@ -321,7 +321,7 @@ def test_progress_is_recorded_with_its_speed_and_what_is_left() -> None:
 def test_losses_of_the_whole_run_are_recorded_in_a_few_pairs() -> None:
     world = training()
     report_each(world, range(1, 1001), loss=0.5)
-    losses = json.loads(world.state.news()["progress"])["losses"]
+    losses = json.loads(world.state.record_data()["progress"])["losses"]
     steps = [step for step, _ in losses]
     assert steps == sorted(set(steps))
     assert {loss for _, loss in losses} == {0.5}
@@ -336,14 +336,14 @@ def test_a_step_that_is_made_again_has_the_loss_of_the_last_attempt() -> None:
     world.settle(until=StartLauncher)
     report(world, 30, loss=0.25)
     report(world, 40, loss="nan")
-    losses = json.loads(world.state.news()["progress"])["losses"]
+    losses = json.loads(world.state.record_data()["progress"])["losses"]
     assert losses == [[10, 0.5], [20, 0.5], [30, 0.25]]
 
 
 def test_time_that_is_left_is_not_known_when_ranks_begin_anew() -> None:
     world = progressed()
     report(world, 3, steps=100)
-    shown = json.loads(world.state.news()["progress"])
+    shown = json.loads(world.state.record_data()["progress"])
     assert shown["step"] == 3
     assert "secondsLeft" not in shown
 

@@ -2,7 +2,7 @@
 
 A connection has a time limit, from its begin to the last byte of its response, and a limit on the
 bytes that it sends. When there are too many connections, a new one replaces the oldest: honest
-clients need milliseconds. common/hostile.py protects in the same way against texts and files.
+clients need milliseconds. common/untrusted.py protects in the same way against texts and files.
 """
 
 from __future__ import annotations

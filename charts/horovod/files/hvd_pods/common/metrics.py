@@ -17,7 +17,7 @@ import time
 from pathlib import Path
 from typing import Any, Callable, Dict, Iterable, Iterator, NamedTuple
 
-from hvd_pods.common import contract, hostile
+from hvd_pods.common import contract, untrusted
 from hvd_pods.common.connections import ConnectionServer, Limits
 from hvd_pods.common.reporting import log
 
@@ -137,13 +137,13 @@ def read_script_file(path: Path) -> str:
     """Return the text that the script has written so far; empty if there is no regular file.
 
     A file with hard links does not count as regular. Of a file that is longer than
-    hostile.LARGEST_FILE, return the complete lines before that limit.
+    untrusted.LARGEST_FILE, return the complete lines before that limit.
     """
     try:
-        content = hostile.read_file(path, has_one_name=True)
+        content = untrusted.read_file(path, has_one_name=True)
     except OSError:
         return ""
-    if len(content) == hostile.LARGEST_FILE:
+    if len(content) == untrusted.LARGEST_FILE:
         # The last line may be cut within its number.
         content = content[: content.rfind(b"\n") + 1]
     return content.decode(errors="replace")

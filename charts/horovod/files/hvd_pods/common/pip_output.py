@@ -10,7 +10,7 @@ from typing import Iterable, Mapping
 from urllib.parse import quote
 
 from hvd_pods.common.errors import ConfigurationError, RunError
-from hvd_pods.common.hostile import read_file
+from hvd_pods.common.untrusted import read_file
 
 REQUIREMENTS = "requirements.txt"
 # pip's name for the versions that the image has.

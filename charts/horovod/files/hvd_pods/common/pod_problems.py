@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, Dict, NamedTuple
 
 from hvd_pods.common.exit_codes import BAD_CONFIGURATION
-from hvd_pods.common.hostile import one_line
+from hvd_pods.common.untrusted import one_line
 
 # An object of the API server.
 Object = Dict[str, Any]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from hvd_pods.common.hostile import MOST_COUNTED, parse_count
+from hvd_pods.common.untrusted import MOST_COUNTED, parse_count
 
 
 def format_ranges(numbers: Iterable[int]) -> list[str]:

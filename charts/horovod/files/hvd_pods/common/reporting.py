@@ -9,7 +9,7 @@ from typing import TextIO
 
 from hvd_pods.common.errors import InterruptedRunError, RunError
 from hvd_pods.common.exit_codes import LOST_MASTER
-from hvd_pods.common.hostile import printable
+from hvd_pods.common.untrusted import printable
 
 TERMINATION_LOG = Path("/dev/termination-log")
 LONGEST_TERMINATION_MESSAGE = 4096

@@ -16,7 +16,7 @@ from hvd_pods.cluster.statefulsets import (
 )
 from hvd_pods.common.reporting import log
 from hvd_pods.master import lanes
-from hvd_pods.master.carrying_out import carries_out
+from hvd_pods.master.effect_registry import carries_out
 from hvd_pods.master.record_io import read_job, read_lease
 from hvd_pods.rules.effects import DeletePods, ListPods, ReadJob, ReadLease, ScaleDown, ScaleUp
 from hvd_pods.rules.events import Event, PodsListed, WorkersScaled

@@ -12,9 +12,9 @@ from dataclasses import dataclass, replace
 from itertools import takewhile
 from typing import Any, Mapping, NamedTuple, Sequence
 
-from hvd_pods.common.hostile import one_line
 from hvd_pods.common.launcher_output import HYDRA_REPORT, REPORT
 from hvd_pods.common.run import Worker
+from hvd_pods.common.untrusted import one_line
 from hvd_pods.master import causes
 from hvd_pods.master.gpu_problems import find_gpu_problem
 from hvd_pods.rules.events import Cause

@@ -17,7 +17,6 @@ from typing import Any, Mapping, Sequence
 from hvd_pods.cluster.spawn import spawn
 from hvd_pods.common import notices
 from hvd_pods.common.connections import ConnectionServer, Limits
-from hvd_pods.common.hostile import LONGEST_TEXT, printable
 from hvd_pods.common.notices import (
     ASKED,
     DEBUGGED,
@@ -31,6 +30,7 @@ from hvd_pods.common.notices import (
     STOPPED,
 )
 from hvd_pods.common.run import Run
+from hvd_pods.common.untrusted import LONGEST_TEXT, printable
 from hvd_pods.rules.events import NoticeTaken, Put
 
 LONGEST_NOTICE = 4096

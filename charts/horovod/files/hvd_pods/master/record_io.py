@@ -15,12 +15,12 @@ from hvd_pods.cluster.objects import (
     shorten,
 )
 from hvd_pods.common import contract
-from hvd_pods.common.hostile import printable
 from hvd_pods.common.record import RecordKey
 from hvd_pods.common.reporting import log
 from hvd_pods.common.run import Run
+from hvd_pods.common.untrusted import printable
 from hvd_pods.master import lanes
-from hvd_pods.master.carrying_out import carries_out
+from hvd_pods.master.effect_registry import carries_out
 from hvd_pods.rules.effects import ReadJob, ReadRecord, ReleaseRecord, WriteRecord
 from hvd_pods.rules.ending import DELETED, UNREADABLE, is_over
 from hvd_pods.rules.events import (

@@ -14,10 +14,10 @@ from hvd_pods.agent.keys import Keys
 from hvd_pods.common.binding import Binding
 from hvd_pods.common.errors import RunError
 from hvd_pods.common.exit_codes import BAD_CONFIGURATION
-from hvd_pods.common.hostile import one_line, parse_count
 from hvd_pods.common.paths import PROGRAMS
 from hvd_pods.common.reporting import log
 from hvd_pods.common.run import Worker
+from hvd_pods.common.untrusted import one_line, parse_count
 from hvd_pods.master.agent_connection import (
     AgentConnection,
     AgentConnectionError,

@@ -28,8 +28,8 @@ from hvd_pods.common.reporting import log, report_failure
 from hvd_pods.common.run import Code, Worker
 from hvd_pods.master import lanes, launcher_memory, remote, results
 from hvd_pods.master.agent_connection import Where
-from hvd_pods.master.carrying_out import carries_out, methods_of
 from hvd_pods.master.cluster_effects import ClusterEffects
+from hvd_pods.master.effect_registry import carries_out, methods_of
 from hvd_pods.master.gateway import Gateway
 from hvd_pods.master.launch import (
     build_command,
@@ -163,7 +163,7 @@ class EffectRunner:
         self.end_launcher(EndLauncher())
         hold = state.hold
         if self._record and hold.is_held and not hold.lost_to:
-            self._record.release(ReleaseRecord(state.news(), hold.fence))
+            self._record.release(ReleaseRecord(state.record_data(), hold.fence))
 
     def _of(self, names: Sequence[str]) -> list[Worker]:
         return [self._assignment.workers[name] for name in names]

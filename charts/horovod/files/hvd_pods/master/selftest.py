@@ -83,7 +83,7 @@ CONNECT_WITHIN = 2.0
 IN_A_ROW = 3
 
 
-class TestRecordClient(RecordClient):
+class SelftestRecordClient(RecordClient):
     """The record of a release, to which the test writes only its hold.
 
     `before_release` is called before the record is released: the next holder decides about the
@@ -114,7 +114,7 @@ class TestRecordClient(RecordClient):
         return super().release(replace(effect, data={}))
 
 
-class TestClusterEffects(ClusterEffects):
+class SelftestClusterEffects(ClusterEffects):
     """The cluster: the test changes only the number of workers, and only while it runs."""
 
     def __init__(self, api: Api, assignment: Assignment) -> None:
@@ -148,7 +148,7 @@ class TestClusterEffects(ClusterEffects):
         return WorkersScaled()
 
 
-class TestEffectRunner(EffectRunner):
+class SelftestEffectRunner(EffectRunner):
     """The effects of a run that leaves no trace in the release."""
 
     def prepare(self, effect: Prepare) -> None:
@@ -273,12 +273,12 @@ def test(api: Api, run: Run, until: float) -> RunError | None:
     wait_for_end(api, os.environ[contract.TESTED_JOB], until)
     hurried = replace(run, workers_timeout=min(run.workers_timeout, until - time.monotonic()))
     assignment = Assignment(hurried, *describe_self())
-    cluster = TestClusterEffects(api, assignment)
-    record = TestRecordClient(api, assignment, cluster.restore)
+    cluster = SelftestClusterEffects(api, assignment)
+    record = SelftestRecordClient(api, assignment, cluster.restore)
 
     def make_effects(put: Put) -> EffectRunner:
         # The events are the run's.
-        return TestEffectRunner(assignment, api, JobEvents(None), put, record, cluster)
+        return SelftestEffectRunner(assignment, api, JobEvents(None), put, record, cluster)
 
     master = Master(assignment, make_effects)
     end_on(master, signal.SIGTERM, Terminated())

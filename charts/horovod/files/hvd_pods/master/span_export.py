@@ -19,8 +19,8 @@ from urllib.request import HTTPRedirectHandler, Request, build_opener
 
 from hvd_pods.cluster.spawn import spawn
 from hvd_pods.common import contract
-from hvd_pods.common.hostile import one_line
 from hvd_pods.common.reporting import log
+from hvd_pods.common.untrusted import one_line
 from hvd_pods.master.spans import Attributes, Span, Trace, follow
 from hvd_pods.rules.events import Moment
 from hvd_pods.rules.state import Assignment, RunState

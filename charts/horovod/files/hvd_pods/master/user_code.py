@@ -16,11 +16,11 @@ from hvd_pods.common import packages
 from hvd_pods.common.code_archive import digest, pack, read_source, unpack
 from hvd_pods.common.errors import ConfigurationError, RunError
 from hvd_pods.common.exit_codes import BAD_CONFIGURATION
-from hvd_pods.common.hostile import one_line
 from hvd_pods.common.paths import CODE, CODE_SOURCE
 from hvd_pods.common.pip_output import REQUIREMENTS
 from hvd_pods.common.reporting import log
 from hvd_pods.common.run import Code, Pod, Worker
+from hvd_pods.common.untrusted import one_line
 from hvd_pods.master import remote
 
 # Timeout in seconds for a worker to receive the code, which is at most one MiB.

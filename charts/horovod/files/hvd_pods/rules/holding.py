@@ -16,10 +16,10 @@ from typing import Mapping
 
 from hvd_pods.cluster.objects import AGAIN_RETRY_SECONDS, START_RETRY_SECONDS
 from hvd_pods.common.errors import InterruptedRunError, RunError, SupersededError
-from hvd_pods.common.hostile import one_line, parse_count
 from hvd_pods.common.record import FAILED, FINISHED, RecordKey, read_progress
 from hvd_pods.common.run import Run
 from hvd_pods.common.run_events import RunEvent
+from hvd_pods.common.untrusted import one_line, parse_count
 from hvd_pods.rules import aborting, ending
 from hvd_pods.rules.effects import ReadJob, ReadRecord, WriteRecord
 from hvd_pods.rules.events import (

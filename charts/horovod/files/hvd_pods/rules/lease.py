@@ -13,8 +13,8 @@ from __future__ import annotations
 from hvd_pods.cluster.objects import Object
 from hvd_pods.common.contract import LEASE, RENEWED
 from hvd_pods.common.errors import LeaseEndedError
-from hvd_pods.common.hostile import parse_count
 from hvd_pods.common.run_events import RunEvent
+from hvd_pods.common.untrusted import parse_count
 from hvd_pods.rules import aborting, ending
 from hvd_pods.rules.effects import ReadLease
 from hvd_pods.rules.events import AttemptOver, LeaseRead

@@ -304,7 +304,7 @@ class RunState:
         """Return a stall that begins with the last step: the rank had joined for that step."""
         return stall._replace(since=max(stall.since, self.last_step))
 
-    def news(self, moment: Moment | None = None) -> dict[str, str]:
+    def record_data(self, moment: Moment | None = None) -> dict[str, str]:
         """Return the run's data for each write of the record; with a moment, also the stall's."""
         if not self.entry:
             return {}
@@ -411,7 +411,7 @@ class Decision:
         """Request a write of the record, unless another master has taken it."""
         hold = self.state.hold
         if self.state.run.api and not hold.lost_to:
-            news = self.state.news(self.moment)
+            news = self.state.record_data(self.moment)
             self.do(WriteRecord(purpose, news, hold.fence, hold.is_held, hold.changes, within))
 
     def release_record(self) -> None:
@@ -419,6 +419,6 @@ class Decision:
         hold = self.state.hold
         if hold.is_held and not hold.lost_to:
             results = {RecordKey.RESULTS: self.state.results} if self.state.results else {}
-            self.do(ReleaseRecord({**self.state.news(), **results}, hold.fence))
+            self.do(ReleaseRecord({**self.state.record_data(), **results}, hold.fence))
         else:
             self.then(RecordReleased())

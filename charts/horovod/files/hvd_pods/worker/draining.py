@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Callable
 
 sys.path.insert(0, str(Path(__file__).absolute().parents[2]))
-from hvd_pods.common import contract, files, hostile, notices, processes, ranks_program
+from hvd_pods.common import contract, files, notices, processes, ranks_program, untrusted
 from hvd_pods.rank import rank_registry
 from hvd_pods.worker.kept_states import find_kept
 
@@ -105,7 +105,7 @@ def main() -> int:
         )
         print(sum(not saves for saves in saving) if kept else 0, end=" ")
         with suppress(OSError):
-            print(hostile.one_line(hostile.read_file(ranks_program.FINISHED).decode("latin-1")))
+            print(untrusted.one_line(untrusted.read_file(ranks_program.FINISHED).decode("latin-1")))
         return 0
     for script in scripts:
         if not rank_registry.was_asked_to_end(script):

@@ -19,7 +19,7 @@ from itertools import islice
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).absolute().parents[2]))
-from hvd_pods.common import hostile, paths, processes
+from hvd_pods.common import paths, processes, untrusted
 from hvd_pods.rank import rank_registry
 from hvd_pods.rank.rank_registry import STACK_SIGNAL
 
@@ -76,7 +76,7 @@ def read(rank: int, pid: int, until: float) -> str:
         # returned.
         has_ended = not rank_registry.has_signal(pid, STACK_SIGNAL, "ShdPnd", "SigBlk")
         with suppress(OSError):
-            now = hostile.read_file(Path(rank_registry.stack_file(rank)))
+            now = untrusted.read_file(Path(rank_registry.stack_file(rank)))
         # A script may block the signal forever.
         if now and (is_late or (now == before and has_ended)):
             return "shows its Python stack:\n" + OWN_FRAME.sub("", now.decode(errors="replace"))
@@ -94,7 +94,7 @@ def find_place(stack: str) -> str:
     own = [frame for frame in frames if SCRIPTS.match(frame[0])]
     others = [frame for frame in frames if not any(part in frame[0] for part in LIBRARIES)]
     for file, number, function in (own or others or frames)[:1]:
-        return hostile.one_line(f"{SCRIPTS.sub('', file)}:{number} in {function}", LONGEST_PLACE)
+        return untrusted.one_line(f"{SCRIPTS.sub('', file)}:{number} in {function}", LONGEST_PLACE)
     return ""
 
 

@@ -9,7 +9,7 @@ from unicodedata import category
 
 import pytest
 
-from hvd_pods.common import hostile
+from hvd_pods.common import untrusted
 
 SPACES = {chr(code) for code in range(sys.maxunicode + 1) if category(chr(code)) == "Zs"}
 
@@ -20,18 +20,18 @@ SPACES = {chr(code) for code in range(sys.maxunicode + 1) if category(chr(code))
     ids=["a sentence", "all spaces"],
 )
 def test_spaces_and_joined_emoji_are_shown(text: str) -> None:
-    assert hostile.printable(text) == text
+    assert untrusted.printable(text) == text
 
 
 def test_what_turns_or_controls_text_is_escaped() -> None:
-    shown = hostile.printable("\u202eexe\u2066\ufeff\x1b\u2028")
+    shown = untrusted.printable("\u202eexe\u2066\ufeff\x1b\u2028")
     assert shown == r"\u202eexe\u2066\ufeff\x1b\u2028"
 
 
 def test_all_but_spaces_and_what_joins_emoji_is_printable_afterwards() -> None:
     harmless = {*SPACES, "\u200d", "\n", "\t"}
     others = {chr(code) for code in range(0x3001)} - harmless
-    assert hostile.printable("".join(sorted(others))).isprintable()
+    assert untrusted.printable("".join(sorted(others))).isprintable()
 
 
 @pytest.mark.parametrize("name", ["link", "fifo", "folder", "missing"])
@@ -41,12 +41,12 @@ def test_only_regular_files_are_read(tmp_path: Path, name: str) -> None:
     os.mkfifo(tmp_path / "fifo")
     (tmp_path / "folder").mkdir()
     with pytest.raises(OSError, match=name):
-        hostile.read_file(tmp_path / name)
+        untrusted.read_file(tmp_path / name)
 
 
 def test_no_more_of_a_file_is_read_than_asked(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("the private key")
-    assert hostile.read_file(tmp_path / "file", 3) == b"the"
+    assert untrusted.read_file(tmp_path / "file", 3) == b"the"
 
 
 @pytest.mark.parametrize(
@@ -54,4 +54,4 @@ def test_no_more_of_a_file_is_read_than_asked(tmp_path: Path) -> None:
     [("0", 0), ("4096", 4096), ("4097", None), ("9" * 5000, None), ("-1", None), ("٣", None)],
 )
 def test_only_small_decimal_numbers_are_counts(text: str, number: int | None) -> None:
-    assert hostile.parse_count(text, 4096) == number
+    assert untrusted.parse_count(text, 4096) == number
