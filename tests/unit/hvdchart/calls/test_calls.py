@@ -324,7 +324,7 @@ def test_rank_that_the_kernel_kills_for_memory_is_told_with_the_way_out(tmp_path
     pod = Pod(tmp_path)
     process = pod.start(start=(sys.executable, "-c", SHORT_OF_MEMORY))
     with closing(pod.connect()) as connection:
-        reason = r"rank 0: out of memory: it used 3\.0 of 3\.0 GiB; raise `memory=.* to 6Gi"
+        reason = r"rank [01]: out of memory: it used 3\.0 of 3\.0 GiB; raise `memory=.* to 6Gi"
         with pytest.raises(RunFailedError, match=reason):
             call(connection, use_much)
         assert call(connection, own_rank)[0] == [0, 1]
