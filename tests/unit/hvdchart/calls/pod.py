@@ -17,7 +17,6 @@ from hvdchart.calls.in_pod import call_server, rank
 
 # The functions travel by value, as those of a notebook do: the ranks do not have this module.
 cloudpickle.register_pickle_by_value(sys.modules[__name__])
-ROOT = Path(__file__).parents[4]
 SECRET = "0123456789abcdef"
 # Starts two ranks as mpirun does: it prints a box, it passes on pieces of their output up to its
 # end, it ends all ranks when one fails, and with them at SIGTERM.
@@ -58,9 +57,8 @@ for thread in threads:
     thread.join()
 sys.exit(max(abs(rank.returncode) for rank in ranks))
 """
-SERVER = f"""\
+SERVER = """\
 import sys
-sys.path.insert(0, {str(ROOT)!r})
 from hvdchart.calls.in_pod import call_server, wire
 wire.BEAT_EVERY, wire.SILENT_FOR = 0.1, float(sys.argv[1])
 sys.exit(call_server.serve(float(sys.argv[2]), sys.argv[3:]))

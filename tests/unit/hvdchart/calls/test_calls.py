@@ -25,7 +25,6 @@ from hvdchart.calls.connection import Connection, RemoteTraceback, pack
 from hvdchart.calls.in_pod import rank, wire
 from hvdchart.errors import CallError, ClusterError, HvdchartError, RunFailedError, TimeLimitError
 from tests.unit.hvdchart.calls.pod import (
-    ROOT,
     SECRET,
     Pod,
     assert_ended,
@@ -303,8 +302,7 @@ def test_ctrl_c_ends_the_ranks(pod: Pod, tmp_path: Path) -> None:
 
 # A rank in a container of 3 GiB, in which the kernel then kills once for that.
 SHORT_OF_MEMORY = f"""\
-import runpy, sys
-sys.path.insert(0, {str(ROOT)!r})
+import runpy
 from hvd_pods.common import container_memory
 killed = iter((4, 5))
 container_memory.limit = lambda: 3 << 30
