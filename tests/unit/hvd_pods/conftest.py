@@ -34,6 +34,15 @@ def quick_shutdown() -> Iterator[None]:
         yield
 
 
+@pytest.fixture(autouse=True, scope="session")
+def own_paths() -> Iterator[None]:
+    """Fail if a test has written to a pod's folder on this machine: others would read that."""
+    folder = Path("/horovod")
+    was_there = folder.exists()
+    yield
+    assert was_there or not folder.exists(), f"a test has written to {folder}: remove it"
+
+
 @pytest.fixture(autouse=True)
 def no_attempt(monkeypatch: pytest.MonkeyPatch) -> None:
     """Remove the variables of an attempt, which a master's test leaves in the environment."""

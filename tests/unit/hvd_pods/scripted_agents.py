@@ -86,6 +86,7 @@ class _AgentConnection:
         self._script = script
         self._address = address
         self._process: subprocess.Popen[bytes] | None = None
+        self._is_left = False
         self._outputs: dict[int, bytes] = {}
         self._selector = selectors.DefaultSelector()
         self._selector.register(channel.connection, selectors.EVENT_READ)
@@ -109,7 +110,7 @@ class _AgentConnection:
             while self._channel.connection.recv(4096):
                 continue
         finally:
-            if self._process:
+            if self._process and not self._is_left:
                 self._process.kill()
                 self._process.wait()
 
@@ -120,6 +121,8 @@ class _AgentConnection:
             # The script may ignore its input.
             with suppress(OSError, ValueError):
                 if kind == frames.STAY:
+                    # The master may end the connection before the program has left it.
+                    self._is_left = True
                     self._process.stdin.write(b"stay\n")
                 elif content:
                     self._process.stdin.write(content)

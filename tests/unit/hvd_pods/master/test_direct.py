@@ -20,16 +20,15 @@ from hvd_pods.common.run import Worker
 from hvd_pods.master import direct, gateway_client, gloo_store
 from hvd_pods.master.gateway import Gateway
 from hvd_pods.master.gloo_store import GlooStore
-from hvd_pods.rank import worker_ranks
 from tests.support.fakes.faults import TIMEOUT
 from tests.support.release_keys import ReleaseKeys
 from tests.unit.hvd_pods.scripted_agents import ScriptedAgents
 
 WORKERS = [Worker(f"hvd-{n}", f"hvd-{n}.svc", 2, "hvd", "r1") for n in range(2)]
 # What the agent of a worker with two slots runs, which takes nothing while it is held.
-SCRIPT = f"""
+SCRIPT = """
 while [ -e hold-$1 ]; do sleep 0.05; done
-HVD_SLOTS=2 HVD_POD=${{1%.svc}} exec {sys.executable} -I -S {worker_ranks.__file__}
+HVD_SLOTS=2 HVD_POD=${1%.svc} exec PYTHON -I -S PROGRAMS/rank/worker_ranks.py
 """
 Start = Callable[..., "subprocess.Popen[str]"]
 
@@ -38,10 +37,11 @@ Start = Callable[..., "subprocess.Popen[str]"]
 def start(tmp_path: Path, release: ReleaseKeys, monkeypatch: pytest.MonkeyPatch) -> Iterator[Start]:
     """Start a shell's script as four ranks on two workers, by the gateway of a master's pod."""
     root = tmp_path / "pod"
-    program = copy_files(root, sys.executable) / "hvd_pods/master/direct.py"
+    programs = copy_files(root, sys.executable) / "hvd_pods"
     (root / "generated").mkdir()
     agents = ScriptedAgents(release, tmp_path, WORKERS)
-    agents.install(SCRIPT)
+    script = SCRIPT.replace("PYTHON", sys.executable).replace("PROGRAMS", str(programs))
+    agents.install(script)
     monkeypatch.setattr(gateway_client, "SOCKET", str(root / "generated" / "gateway.sock"))
     Gateway(lambda: agents.reach, lambda event: None).start()
     hostfile = tmp_path / "hostfile"
@@ -57,7 +57,8 @@ def start(tmp_path: Path, release: ReleaseKeys, monkeypatch: pytest.MonkeyPatch)
             "TOKEN": "hunter2",
         }
         words = [*variables, "4", "sh", "-c", script]
-        command = [sys.executable, "-I", "-S", str(program), str(hostfile), *words]
+        program = str(programs / "master/direct.py")
+        command = [sys.executable, "-I", "-S", program, str(hostfile), *words]
         pipe = subprocess.PIPE
         return subprocess.Popen(
             command, env=environment, cwd=tmp_path, stdout=pipe, stderr=pipe, text=True

@@ -6,21 +6,22 @@ import os
 import socket
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
 
+from devtools.pods.copies import copy_files
 from hvd_pods.common.binding import Binding
 from hvd_pods.rank import start
 
+LaunchRank = Callable[..., "subprocess.CompletedProcess[str]"]
 NUMBERS = {"RANK": "3", "SIZE": "8", "LOCAL_RANK": "1", "LOCAL_SIZE": "2"}
 OPEN_MPI, GLOO = (
     {f"{prefix}_{name}": number for name, number in NUMBERS.items()}
     for prefix in ("OMPI_COMM_WORLD", "HOROVOD")
 )
 HYDRA = {"PMI_RANK": "3", "PMI_SIZE": "8", "MPI_LOCALRANKID": "1", "MPI_LOCALNRANKS": "2"}
-PROGRAM = Path(start.__file__)
 
 
 @pytest.mark.parametrize("variables", [OPEN_MPI, HYDRA, GLOO], ids=["Open MPI", "Hydra", "Gloo"])
@@ -62,21 +63,29 @@ def worker(monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
     return dict(os.environ)
 
 
-def launch_rank(
-    worker: dict[str, str], *words: str, before: Sequence[str] = ()
-) -> subprocess.CompletedProcess[str]:
+@pytest.fixture
+def program(tmp_path: Path) -> str:
+    """The path of start.py in a worker whose folders are all below `tmp_path`."""
+    return str(copy_files(tmp_path, sys.executable) / "hvd_pods/rank/start.py")
+
+
+@pytest.fixture
+def launch_rank(program: str) -> LaunchRank:
     """Run start.py as a launcher does; `before` is a program that becomes it."""
-    return subprocess.run(
-        [*before, sys.executable, "-I", str(PROGRAM), *words],
-        env=worker,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+
+    def launch(
+        worker: dict[str, str], *words: str, before: Sequence[str] = ()
+    ) -> subprocess.CompletedProcess[str]:
+        command = [*before, sys.executable, "-I", program, *words]
+        return subprocess.run(command, env=worker, capture_output=True, text=True, check=False)
+
+    return launch
 
 
 @pytest.mark.parametrize("number", ["0", "3"])
-def test_rank_says_where_it_is_and_runs_the_script(worker: dict[str, str], number: str) -> None:
+def test_rank_says_where_it_is_and_runs_the_script(
+    worker: dict[str, str], launch_rank: LaunchRank, number: str
+) -> None:
     """Rank 0 also says how many threads the ranks have."""
     cpu = str(max(os.sched_getaffinity(0)))
     show = "echo $0 $OMP_NUM_THREADS; grep Cpus_allowed_list /proc/self/status; exit 5"
@@ -90,10 +99,12 @@ def test_rank_says_where_it_is_and_runs_the_script(worker: dict[str, str], numbe
     assert (ran, bound) == ("script 1", f"Cpus_allowed_list:\t{cpu}")
 
 
-def test_rank_in_a_wrong_place_ends_the_run_under_hydra(worker: dict[str, str]) -> None:
+def test_rank_in_a_wrong_place_ends_the_run_under_hydra(
+    worker: dict[str, str], program: str
+) -> None:
     reader, writer = os.pipe()
     done = subprocess.run(
-        [sys.executable, "-I", str(PROGRAM), "9", "true"],
+        [sys.executable, "-I", program, "9", "true"],
         env={**worker, **HYDRA, "PMI_FD": str(writer)},
         pass_fds=[writer],
         capture_output=True,
@@ -116,7 +127,7 @@ def test_rank_in_a_wrong_place_ends_the_run_under_hydra(worker: dict[str, str]) 
     ],
 )
 def test_rank_with_a_problem_ends_with_78_and_names_its_worker(
-    worker: dict[str, str], words: list[str], message: str
+    worker: dict[str, str], launch_rank: LaunchRank, words: list[str], message: str
 ) -> None:
     done = launch_rank(worker, *words)
     assert (done.returncode, done.stdout) == (78, "")

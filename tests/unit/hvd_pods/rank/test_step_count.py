@@ -183,6 +183,12 @@ def test_a_file_that_the_script_writes_is_left_to_it(tmp_path: Path) -> None:
     assert run(tmp_path, script) == ({"step": 9000}, "")
 
 
+def test_a_file_of_an_earlier_attempt_is_replaced(tmp_path: Path) -> None:
+    left = "import os\nfile = open(os.path.join(os.environ['HVD_METRICS_DIR'], '3'), 'w')\n"
+    preload = f"{left}file.write('hvdchart_step 9000\\n')\nfile.close()\n"
+    assert run(tmp_path, TORCH, preload) == ({"step": 3, "isCounted": True}, "")
+
+
 def test_callbacks_of_the_script_are_passed_on_as_they_are(tmp_path: Path) -> None:
     script = f"{KERAS}own = (Callback(),)\nassert CallbackList(own, steps=1).given is own\n"
     assert run(tmp_path, script) == ({}, "")

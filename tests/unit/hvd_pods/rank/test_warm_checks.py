@@ -44,6 +44,11 @@ def test_another_program_is_not_the_workers_python(pythons: Path, program: str) 
         check_interpreter(program.replace("ROOT", str(pythons)), str(pythons / "a/python3"))
 
 
+def test_python_that_is_gone_is_not_the_ranks(pythons: Path) -> None:
+    with pytest.raises(ColdStart, match=r" is not .*, the worker's Python$"):
+        check_interpreter("python3", str(pythons / "gone/python3"))
+
+
 def test_python_of_another_folder_has_other_packages(pythons: Path) -> None:
     with pytest.raises(ColdStart, match=" has other packages than "):
         check_interpreter(str(pythons / "b/python3"), str(pythons / "a/python3"))

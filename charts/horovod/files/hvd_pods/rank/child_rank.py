@@ -96,9 +96,10 @@ def prepare_python(program: str, rank: int, descriptor: int) -> None:
     if not os.path.basename(program).startswith("python"):
         return
     try:
-        os.makedirs(SITE, exist_ok=True)
         module = f"{paths.PROGRAMS}/rank/child_site.py"
-        # Another rank may have created the link.
+        # Another rank may have created the folder or the link.
+        with suppress(FileExistsError):
+            os.mkdir(SITE)
         with suppress(FileExistsError):
             os.symlink(module, os.path.join(SITE, "sitecustomize.py"))
     except OSError:

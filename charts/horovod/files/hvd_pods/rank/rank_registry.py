@@ -50,7 +50,7 @@ def register(rank: int, pid: int) -> None:
         # The script has already ended. The master still gets a notice of its exit code.
         began = ""
     try:
-        os.makedirs(FOLDER, exist_ok=True)
+        _make_folder()
         # The address contains a secret.
         descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
         with open(descriptor, "w", encoding="utf-8") as file:
@@ -61,6 +61,12 @@ def register(rank: int, pid: int) -> None:
         # This is not a worker, or its memory volume is full.
         if os.path.exists(paths.GENERATED):
             print(f"[hvd] rank {rank} cannot be terminated gracefully: {problem}", flush=True)
+
+
+def _make_folder() -> None:
+    """Create FOLDER. Raises FileNotFoundError outside of a worker, where its parent is missing."""
+    with suppress(FileExistsError):
+        os.mkdir(FOLDER)
 
 
 def stack_file(rank: int) -> str:
@@ -74,7 +80,7 @@ def open_stack_file(rank: int) -> int:
     The descriptor has a number from HIGH on, and is closed when another program is executed.
     """
     try:
-        os.makedirs(FOLDER, exist_ok=True)
+        _make_folder()
         # Append: worker/stacks.py empties the file before each stack.
         with open(stack_file(rank), "ab") as file:
             return fcntl.fcntl(file, fcntl.F_DUPFD_CLOEXEC, HIGH)

@@ -47,7 +47,8 @@ class Counter:
 
     def __init__(self, path: str) -> None:
         self._path = path
-        self._began = time.time()
+        # The file of an earlier attempt, if there is one.
+        self._left = _version(path)
         self._written = 0.0
         # A fork of the script may train, too, for instance for a validation.
         self._process = os.getpid()
@@ -113,13 +114,12 @@ class Counter:
     def _is_of_script(self) -> bool:
         """Whether the script has written this file, also by hvd_progress."""
         try:
-            is_present = os.stat(self._path).st_mtime >= self._began
+            is_left = _version(self._path) == self._left
             with open(self._path, "rb") as file:
                 is_counted = file.read(len(COUNTED)) == COUNTED
         except OSError:
             return False
-        # Ignore the file of an earlier attempt.
-        self._is_over = is_present and not is_counted
+        self._is_over = not is_left and not is_counted
         return self._is_over
 
     def _write(self, step: int, steps: int | None, loss: Any) -> None:
@@ -149,6 +149,18 @@ class Counter:
         before = self._offset
         offset = self._offset = None if kept is None else int(kept) - step
         return max(offset, 0) if offset is not None and offset == before else None
+
+
+def _version(path: str) -> tuple[int, int, int] | None:
+    """Return what changes when a file is replaced or written; None without the file.
+
+    The clock of `time` is no measure: the kernel's times of files are some milliseconds behind it.
+    """
+    try:
+        found = os.stat(path)
+    except OSError:
+        return None
+    return found.st_ino, found.st_size, found.st_mtime_ns
 
 
 def _as_number(loss: Any) -> float | None:

@@ -82,11 +82,19 @@ def parse_command(command: Sequence[str]) -> Program:
 def check_interpreter(program: str, python: str) -> None:
     """Raise ColdStart unless `program` is `python`, the warm process's Python, in its folder."""
     path = files.which(program)
-    if path is None or not os.path.samefile(path, python):
+    if path is None or not _is_same(path, python):
         raise ColdStart(f"{program} is not {python}, the worker's Python")
     # The folder counts, too: Python finds its packages relative to it, even through links.
-    if not os.path.samefile(os.path.dirname(path), os.path.dirname(python)):
+    if not _is_same(os.path.dirname(path), os.path.dirname(python)):
         raise ColdStart(f"{path} has other packages than {python}, the worker's Python")
+
+
+def _is_same(path: str, other: str) -> bool:
+    """Whether both paths exist and lead to the same file. A script may have removed either."""
+    try:
+        return os.path.samefile(path, other)
+    except OSError:
+        return False
 
 
 def check_environment(rank: Mapping[str, str], warm: Mapping[str, str]) -> None:
@@ -136,7 +144,7 @@ def _has_others(folder: str) -> bool:
 def _is_usual(folder: str, name: str) -> bool:
     path = os.path.join(folder, name)
     others = [os.path.join(usual, name) for usual in USUAL_FOLDERS if usual]
-    return any(os.path.exists(other) and os.path.samefile(path, other) for other in others)
+    return any(_is_same(path, other) for other in others)
 
 
 def read_source(program: Program) -> bytes:
