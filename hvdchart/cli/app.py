@@ -33,7 +33,7 @@ _COMMANDS = {
     "Write a spec": ("init", "plan", "render", "discover", "migrate"),
     "Prepare and measure": ("doctor", "build", "image", "bench"),
 }
-# The names that Helm, kubectl, Docker, schedulers and version 0.1.0 use for a command.
+# The names that Helm, kubectl, Docker and schedulers use for a command.
 _OTHER_NAMES = {
     "cancel": "stop",
     "delete": "undeploy",
@@ -42,7 +42,6 @@ _OTHER_NAMES = {
     "ps": "list",
     "rm": "undeploy",
     "submit": "run",
-    "tune": "bench",
     "uninstall": "undeploy",
 }
 # Python has functions of these names: the modules append an underscore to their names.

@@ -122,16 +122,12 @@ class String:
 
 @dataclass(frozen=True)
 class OneOf:
-    """One of a few words. `retired` gives the replacement for each word of earlier versions."""
+    """One of a few words."""
 
     words: tuple[str, ...]
-    retired: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
     def read(self, node: Node, path: str) -> str:
         value = node.value
-        if isinstance(value, str) and value in self.retired:
-            problem = f"{value} is of earlier versions"
-            raise SpecError(str(node.place), path, problem, self.retired[value])
         if not isinstance(value, str) or value not in self.words:
             near = nearest(str(value), self.words)
             raise wrong_value(node, path, f"one of {', '.join(self.words)}{near}")
@@ -257,13 +253,9 @@ def nearest(word: str, words: Iterable[str], end: str = "") -> str:
 
 @dataclass(frozen=True)
 class ObjectOf(Generic[T]):
-    """A map with known keys, read into a dataclass whose fields are declared with `key`.
-
-    `retired` says what to do about each key of earlier versions that is refused.
-    """
+    """A map with known keys, read into a dataclass whose fields are declared with `key`."""
 
     make: type[T]
-    retired: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
     def read(self, node: Node, path: str) -> T:
         if not isinstance(node.value, dict):
@@ -273,13 +265,10 @@ class ObjectOf(Generic[T]):
         values = {}
         errors = ErrorCollector()
         for name, child in node.value.items():
-            place = str(child.key_place or child.place)
-            if name in self.retired:
-                errors.add(SpecError(place, prefix + name, self.retired[name], _one_of(list(keys))))
-            elif name not in keys:
+            if name not in keys:
                 errors.add(
                     SpecError(
-                        place,
+                        str(child.key_place or child.place),
                         path,
                         f"unknown key {shorten(name)!r}",
                         f"{_one_of(list(keys))}{nearest(name, keys)}",

@@ -313,15 +313,7 @@ class Launch:
     """How the ranks are started."""
 
     mode: str | None = optional(
-        OneOf(
-            launch_modes(),
-            {
-                "elastic": "`launch.mode: direct` (or mpirun), and `nodes[].minimum`",
-                "horovodrun": "`launch.mode: direct` over Gloo, with the options in a line of "
-                "horovodrun in `train.command`; or `launch.mode: mpirun` over MPI, which "
-                "horovodrun took where Horovod had it, unless --gloo was given",
-            },
-        ),
+        OneOf(launch_modes()),
         "what starts the ranks: mpirun, direct (the master itself, without MPI), or custom "
         "(train.command is the complete command line); default: direct for train.framework torch "
         "and jax, else mpirun; a line of horovodrun in train.command is taken as direct",
@@ -349,17 +341,7 @@ class Spec:
         ListOf(ObjectOf(NodeGroup), shortest=1, longest=100), "groups of identical nodes"
     )
     train: Train = key(ObjectOf(Train), "training program")
-    launch: Launch = key(
-        ObjectOf(
-            Launch,
-            {
-                "elastic": "give `nodes[].minimum`, the fewest workers, in its place",
-                "hostsTimeoutSeconds": "write workersTimeoutSeconds in its place",
-            },
-        ),
-        "how ranks are started",
-        Launch(),
-    )
+    launch: Launch = key(ObjectOf(Launch), "how ranks are started", Launch())
     horovod: HorovodSettings = key(
         ObjectOf(HorovodSettings), "Horovod's settings", HorovodSettings()
     )

@@ -104,7 +104,6 @@ def test_check_refuses_a_missing_file_and_does_not_create_it(
         (["render"], 2, "no spec"),
         (["render", SPEC, "--check"], 2, "--check needs --write"),
         (["plan", SPEC, "-o", "xml"], 2, "'xml' is not one of 'table', 'json', 'yaml'"),
-        (["tune", SPEC, "--intra", "1,2"], 2, "No such command 'tune'. Did you mean 'bench'?"),
         (["bench", SPEC, "--command", "a 'b"], 2, "no closing quotation"),
         (["migrate"], 2, "Missing argument 'FILE'"),
         (["migrate", "values"], 5, "values: cannot read the file: Is a directory"),

@@ -48,11 +48,7 @@ WRONG_VALUES = [
         "mounted at /data as well",
     ),
     ("train:\n", "  - {name: xeon, count: 1, gpus: 1}\ntrain:\n", "8:12", "has the same name"),
-    ("train:\n", "launch: {mode: elastic}\ntrain:\n", "8:16", "nodes[].minimum"),
-    ("train:\n", "launch: {mode: horovodrun}\ntrain:\n", "8:16", "mode: mpirun"),
-    ("train:\n", "launch: {mode: horovodrun}\ntrain:\n", "8:16", "train.command"),
     ("train:\n", "launch: {allowIdleWorkers: true}\ntrain:\n", "8:28", "launch.mode: custom"),
-    ("train:\n", "launch: {elastic: {minRanks: 1}}\ntrain:\n", "8:10", "nodes[].minimum"),
     ("28\n", "28\n    minimum: 3\n", "8:14", "3 of 2 nodes"),
     (
         "train:\n",
