@@ -24,7 +24,7 @@ from tests.chart.releases import (
     upgrade,
     wait_for_default_account,
 )
-from tests.chart.render import CHART, Manifest, Values, parse_manifests, pod_spec
+from tests.chart.render import CHART, Manifest, Values, parse_manifests
 from tests.support.namespace import HELMS, Namespace
 
 
@@ -349,64 +349,13 @@ def test_port_that_another_release_has_of_the_nodes_is_refused(place: Namespace)
     upgrade(place, "helm4", CHART, RUN, {"hostNetwork": True, "agent": {"port": 2223}})
 
 
-# The last version whose master reached the workers over SSH.
-WITH_SSH = CHART.parents[1] / "tests" / "released" / "horovod-0.1.0.tgz"
-
-
-@dataclass(frozen=True)
-class FromSsh:
-    """A suspended run of the chart with SSH, before and after an upgrade to this chart."""
-
-    before: Manifest
-    after: Manifest
-    secrets: set[str]
-    keys: Keys
-
-
-@pytest.fixture(scope="module", params=HELMS)
-def from_ssh(kubeconfig: Path, request: pytest.FixtureRequest) -> FromSsh:
-    def helm(chart: Path) -> None:
-        # The old chart has no launch.preload, which `upgrade` would set.
-        command = ("upgrade", "--install", "hvd", str(chart))
-        done = place.helm(*command, values=RUN, version=request.param, preload=True)
-        assert done.returncode == 0, done.stderr
-
-    with empty_namespace(kubeconfig) as place:
-        wait_for_default_account(place)
-        helm(WITH_SSH)
-        before = place.get("job", place.job("hvd"))
-        helm(CHART)
-        after = place.get("job", place.job("hvd"))
-        secrets = {item["metadata"]["name"] for item in place.get("secrets")["items"]}
-        return FromSsh(before, after, secrets, read_keys(place))
-
-
-def test_upgrade_from_a_chart_with_ssh_starts_the_run_again(from_ssh: FromSsh) -> None:
-    assert from_ssh.after["metadata"]["uid"] != from_ssh.before["metadata"]["uid"]
-
-
-def test_upgrade_from_a_chart_with_ssh_makes_the_keys(from_ssh: FromSsh) -> None:
-    assert None not in from_ssh.keys
-
-
-def test_upgrade_from_a_chart_with_ssh_removes_its_keys(from_ssh: FromSsh) -> None:
-    assert "hvd-ssh" not in from_ssh.secrets
-    volumes = [volume["name"] for volume in pod_spec(from_ssh.after)["volumes"]]
-    assert "ssh" not in volumes
-
-
-@pytest.mark.parametrize("label", ["app.kubernetes.io/instance", "app.kubernetes.io/name"])
-def test_other_selector_is_refused_with_the_remedy(place: Namespace, label: str) -> None:
-    """In 0.1.0 the instance was fullnameOverride; the name is nameOverride.
-
-    Kubernetes never changes a selector.
-    """
+def test_other_selector_is_refused_with_the_remedy(place: Namespace) -> None:
+    """Another nameOverride made it. Kubernetes never changes a selector."""
     labels = {
-        "app.kubernetes.io/name": "horovod",
+        "app.kubernetes.io/name": "lab",
         "app.kubernetes.io/instance": "hvd",
         "app.kubernetes.io/component": "worker",
         "horovod/group": "worker",
-        label: "lab",
     }
     pod = {"metadata": {"labels": labels}, "spec": {"containers": [{"name": "a", "image": "a"}]}}
     old = {
@@ -420,7 +369,7 @@ def test_other_selector_is_refused_with_the_remedy(place: Namespace, label: str)
     values = {**RUN, "fullnameOverride": "lab"}
     done = place.helm("upgrade", "--install", "hvd", str(CHART), values=values, version="helm4")
     assert done.returncode != 0
-    assert f'"{label}":"lab"' in done.stderr
+    assert '"app.kubernetes.io/name":"lab"' in done.stderr
     assert f"--namespace {place.name} delete statefulset lab-worker" in done.stderr
     place.kubectl("delete", "statefulset", "lab-worker")
     upgrade(place, "helm4", CHART, values)

@@ -1,42 +1,23 @@
-"""From each earlier chart version to this one, both out of a registry, while a run goes on."""
+"""A release of the chart from a registry: upgraded while a run goes on, and uninstalled."""
 
 from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from pathlib import Path
+from collections.abc import Iterator, Sequence
 
 import pytest
-from ruamel.yaml import YAML
 
+import hvdchart
 from devtools.common.waiting import PROGRAM_PAUSE, wait_until
 from devtools.toolchain.tools import tool
-from tests.support.namespace import CHART, Namespace, new_namespace
-from tests.support.openssh.image import openssh_image
+from tests.support.namespace import CHART, Namespace
 from tests.support.registry import registry
 
-# `python -m devtools.release keep` packaged them.
-EARLIER = sorted(Path(__file__).parents[1].glob("released/horovod-*.tgz"))
 SHOW = "import os; print('RANK', os.environ['OMPI_COMM_WORLD_RANK'], flush=True)"
 STAY = f"{SHOW}; import time; time.sleep(3600)"
 TENANT = "tenant"
 EVERYTHING = "all,secrets,configmaps,serviceaccounts,roles,rolebindings,networkpolicies,pdb"
-
-
-@pytest.fixture(scope="class", params=EARLIER, ids=lambda package: package.stem)
-def earlier(request: pytest.FixtureRequest) -> Path:
-    """The package of an earlier chart."""
-    package: Path = request.param
-    return package
-
-
-@pytest.fixture(scope="class")
-def namespace(earlier: Path, kubeconfig: Path) -> Iterator[Namespace]:
-    """A namespace for each earlier chart, with an image that has what a chart with SSH needs."""
-    with new_namespace(f"upgrade-{earlier.stem}", kubeconfig, openssh_image()) as made:
-        yield made
 
 
 @pytest.fixture(scope="class")
@@ -48,7 +29,7 @@ def version(request: pytest.FixtureRequest) -> str:
 def helm(namespace: Namespace, version: str, *arguments: str, **values: object) -> str:
     """Run Helm as a user who has the namespace and no more, and must succeed; what it printed."""
     command = [*arguments, "--kube-as-user", TENANT]
-    done = namespace.helm(*command, values=values or None, version=version, preload=True)
+    done = namespace.helm(*command, values=values or None, version=version)
     assert done.returncode == 0, done.stderr
     return done.stdout
 
@@ -79,16 +60,11 @@ def left_over(namespace: Namespace) -> list[str]:
     return [name for name in names if "hvd" in name]
 
 
-def read_secrets(namespace: Namespace) -> dict[str, dict[str, str]]:
-    """The data of the release's Secrets, which have the keys, by their names."""
+def private_keys(namespace: Namespace) -> list[str]:
+    """The private keys in the release's Secrets, as these have them: in base64."""
     selector = ("--selector", "app.kubernetes.io/instance=hvd")
-    listed = namespace.get("secrets", *selector)["items"]
-    return {secret["metadata"]["name"]: secret["data"] for secret in listed}
-
-
-def private_keys(secrets: Mapping[str, Mapping[str, str]]) -> list[str]:
-    """The private keys in Secrets, as these have them: in base64."""
-    values = [value for data in secrets.values() for value in data.values()]
+    secrets = namespace.get("secrets", *selector)["items"]
+    values = [value for secret in secrets for value in secret["data"].values()]
     return [value for value in values if b"PRIVATE KEY" in base64.b64decode(value)]
 
 
@@ -110,125 +86,77 @@ def assert_no_key_is_shown(namespace: Namespace, keys: Sequence[str]) -> None:
             assert line not in shown
 
 
-@dataclass(frozen=True)
-class Charts:
-    """The earlier chart and the present one, as `helm install` names what a registry has."""
-
-    repository: str
-    earlier: str
-    current: str
-
-    def words(self, version: str) -> list[str]:
-        return [f"{self.repository}/horovod", "--plain-http", "--version", version]
-
-
 @pytest.fixture(scope="class")
-def charts(
-    namespace: Namespace,
-    version: str,
-    earlier: Path,
-    tmp_path_factory: pytest.TempPathFactory,
-) -> Iterator[Charts]:
-    """Both charts in a registry, and a user who has the role `admin` in the namespace."""
+def chart(
+    namespace: Namespace, version: str, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[list[str]]:
+    """The chart in a registry, as words of `helm install`.
+
+    A user has the role `admin` in the namespace.
+    """
     for part in ("admin", "edit", "view"):
         # Together they are the role, which a cluster's controller puts together.
         role = f"--clusterrole=system:aggregate-to-{part}"
         namespace.kubectl("create", "rolebinding", part, role, f"--user={TENANT}")
     folder = tmp_path_factory.mktemp("charts")
-    current = YAML(typ="safe").load((CHART / "Chart.yaml").read_text())["version"]
     helm(namespace, version, "package", str(CHART), "--destination", str(folder))
+    (package,) = folder.glob("*.tgz")
     with registry(folder) as address:
         repository = f"oci://{address}/charts"
-        for package in (earlier, folder / f"horovod-{current}.tgz"):
-            helm(namespace, version, "push", str(package), repository, "--plain-http")
-        yield Charts(repository, earlier.stem.removeprefix("horovod-"), current)
-
-
-@dataclass(frozen=True)
-class Run:
-    """The Job of the earlier chart's run, and the Secrets of the release then."""
-
-    job: str
-    secrets: dict[str, dict[str, str]]
+        helm(namespace, version, "push", str(package), repository, "--plain-http")
+        yield [f"{repository}/horovod", "--plain-http", "--version", hvdchart.__version__]
 
 
 @pytest.fixture(scope="class")
-def installed(charts: Charts, namespace: Namespace, version: str) -> Run:
-    """A run of the earlier chart trains."""
+def installed(chart: list[str], namespace: Namespace, version: str) -> str:
+    """The Job of a run that trains."""
     master = {"args": ["python3", "-c", STAY]}
-    words = charts.words(charts.earlier)
-    helm(namespace, version, "install", "hvd", *words, cleanup="Never", master=master)
+    helm(namespace, version, "install", "hvd", *chart, cleanup="Never", master=master)
     namespace.wait_for_event("Training", 240)
-    return Run(namespace.job("hvd"), read_secrets(namespace))
+    return namespace.job("hvd")
 
 
 @pytest.fixture(scope="class")
-def upgraded(installed: Run, charts: Charts, namespace: Namespace, version: str) -> Run:
-    """The run of the present chart has ended, and no pod of the earlier run's Job is left."""
+def upgraded(installed: str, chart: list[str], namespace: Namespace, version: str) -> None:
+    """The run of another command has ended, and no pod of the first run's Job is left."""
     command = json.dumps(["python3", "-c", SHOW])
     options = ["--reset-then-reuse-values", "--set-json", f"master.args={command}"]
     options += ["--set", "podDisruptionBudget.enabled=true"]
-    helm(namespace, version, "upgrade", "hvd", *charts.words(charts.current), *options)
+    helm(namespace, version, "upgrade", "hvd", *chart, *options)
     namespace.wait_for_end("hvd")
-    old = f"batch.kubernetes.io/job-name={installed.job}"
+    old = f"batch.kubernetes.io/job-name={installed}"
     namespace.kubectl("wait", "pods", "--for=delete", "--selector", old, "--timeout=180s")
-    return installed
 
 
 @pytest.fixture(scope="class")
-def uninstalled(upgraded: Run, namespace: Namespace, version: str) -> None:
+def uninstalled(upgraded: None, namespace: Namespace, version: str) -> None:
     """The release is uninstalled."""
     helm(namespace, version, "uninstall", "hvd", "--wait")
 
 
-class TestUpgradeFromAnEarlierChart:
+class TestUpgrade:
     HELM = "helm4"
 
-    def test_worker_of_the_earlier_run_can_be_evicted(
-        self, installed: Run, namespace: Namespace
+    def test_worker_can_be_evicted_without_a_disruption_budget(
+        self, installed: str, namespace: Namespace
     ) -> None:
         assert '"status":"Success"' in evict_for_trial(namespace, "hvd-worker-0")
 
-    def test_upgrade_replaces_the_run(self, upgraded: Run, namespace: Namespace) -> None:
-        assert upgraded.job not in namespace.jobs("hvd"), "the run of the previous chart goes on"
-
-    def test_upgrade_keeps_the_keys_of_agents_and_makes_them_after_ssh(
-        self, upgraded: Run, namespace: Namespace
+    def test_run_of_another_command_replaces_the_first_one(
+        self, upgraded: None, namespace: Namespace
     ) -> None:
-        secrets = read_secrets(namespace)
-        assert secrets.keys() == {"hvd-agent-master", "hvd-agent-worker"}
-        kept = secrets.keys() & upgraded.secrets.keys()
-        assert {name: secrets[name] for name in kept} == {
-            name: upgraded.secrets[name] for name in kept
-        }
-        assert kept or "hvd-ssh" in upgraded.secrets
-
-    def test_run_of_the_present_chart_finishes(self, upgraded: Run, namespace: Namespace) -> None:
         namespace.assert_completes("hvd")
         assert ranks(namespace) == ["0", "1"]
 
     @pytest.mark.promise("private keys are shown nowhere")
-    def test_private_keys_are_shown_nowhere(self, upgraded: Run, namespace: Namespace) -> None:
-        now = private_keys(read_secrets(namespace))
-        assert_no_key_is_shown(namespace, [*now, *private_keys(upgraded.secrets)])
+    def test_private_keys_are_shown_nowhere(self, upgraded: None, namespace: Namespace) -> None:
+        assert_no_key_is_shown(namespace, private_keys(namespace))
 
     def test_disruption_budget_of_the_upgrade_holds(
-        self, upgraded: Run, namespace: Namespace
+        self, upgraded: None, namespace: Namespace
     ) -> None:
         answer = evict_for_trial(namespace, "hvd-worker-0")
         assert "violate the pod's disruption budget" in answer
-
-    def test_objects_are_those_of_the_present_chart(
-        self, upgraded: Run, charts: Charts, namespace: Namespace
-    ) -> None:
-        made = namespace.get(EVERYTHING, "--selector", "helm.sh/chart")["items"]
-        stale = [
-            f"{item['kind']} {item['metadata']['name']}"
-            for item in made
-            if item["metadata"]["labels"]["helm.sh/chart"] != f"horovod-{charts.current}"
-        ]
-        assert len(made) > 7
-        assert stale == [], "left over of the previous chart"
 
     @pytest.mark.promise("uninstall leaves nothing")
     def test_uninstall_leaves_nothing(self, uninstalled: None, namespace: Namespace) -> None:
@@ -238,5 +166,5 @@ class TestUpgradeFromAnEarlierChart:
 
 
 @pytest.mark.rare
-class TestUpgradeFromAnEarlierChartWithHelm3(TestUpgradeFromAnEarlierChart):
+class TestUpgradeWithHelm3(TestUpgrade):
     HELM = "helm3"
