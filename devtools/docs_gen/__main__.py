@@ -18,7 +18,6 @@ from devtools.docs_gen import (
     reference_docs,
     run_pictures,
     spec_docs,
-    upgrade_docs,
 )
 from devtools.docs_gen.generated import write_or_compare
 
@@ -33,7 +32,6 @@ GENERATORS = (
     loop_docs,
     run_pictures,
     promises,
-    upgrade_docs,
     navigation,
 )
 

@@ -66,22 +66,8 @@ def _fill_in(node: Node) -> None:
 
 def render_schema(source: Node) -> str:
     """Return values.schema.json for Helm. It has no defaults: these are in values.yaml."""
-    described = {key: value for key, value in source.items() if key != "retired"}
-    strict = forbid_unknown_properties(described, lambda key: key in OF_THIS_FILE)
+    strict = forbid_unknown_properties(source, lambda key: key in OF_THIS_FILE)
     document = {"$schema": "http://json-schema.org/draft-07/schema#", **strict}
-    for key in source["retired"]:
-        dotted, is_value, value = key.partition("=")
-        *parents, name = dotted.split(".")
-        node = document
-        for parent in parents:
-            # A retired parent accepts null, too: null removes an earlier setting.
-            gone = {"properties": {}, "additionalProperties": False}
-            node = node["properties"].setdefault(parent, gone)
-        # Any value is valid here: a template fails and names the replacement.
-        if is_value:
-            node["properties"][name]["enum"].append(value)
-        else:
-            node["properties"][name] = {}
     # Helm 3 validates draft 7, which uses the name `definitions` instead of `$defs`.
     document["definitions"] = document.pop("$defs")
     # Helm keeps this text, in base64, in each release: write no spaces.
@@ -265,7 +251,6 @@ def generated_texts() -> dict[Path, str]:
     return {
         CHART / "values.yaml": render_values(source),
         CHART / "values.schema.json": render_schema(source),
-        templates / "generated" / "_retired.tpl": render_template("retired", source["retired"]),
         templates / "generated" / "_defaults.tpl": render_template(
             "defaults", dict(_needed_defaults(source, ""))
         ),

@@ -41,13 +41,6 @@ def check(
         raise DevtoolsError("; ".join(wrong), "correct it, and set the tag again")
 
 
-@app.command()
-def keep() -> None:
-    """Keep this version in tests/released: its chart, and the names that users rely on."""
-    for path in artifacts.keep():
-        typer.echo(path)
-
-
 def main() -> None:
     try:
         app()

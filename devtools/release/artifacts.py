@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import os
 import shutil
 import sys
@@ -17,13 +16,10 @@ import hvdchart
 from devtools.common.commands import read_output
 from devtools.common.errors import DevtoolsError
 from devtools.release.changelog import notes
-from devtools.release.names import names
 from devtools.toolchain.tools import tool
 from images.builder.catalogue import load_catalogue
 
 ROOT = Path(__file__).resolve().parents[2]
-# The files that tests of later versions compare with.
-RELEASED = ROOT / "tests" / "released"
 SUMS = "SHA256SUMS"
 NOTES = "NOTES.md"
 ICON = "docs/pictures/icon.svg"
@@ -56,17 +52,6 @@ def build(out: Path, repository: str = "", registry: str = "") -> list[Path]:
     (out / SUMS).write_text(text)
     (out / NOTES).write_text(notes(hvdchart.__version__, repository), "utf-8")
     return [*made, out / SUMS, out / NOTES]
-
-
-def keep(folder: Path = RELEASED) -> list[Path]:
-    """Write the chart and the names of this version into `folder`, for the tests of later versions.
-    Return the paths of the files.
-    """
-    list_of_names = folder / f"names-{hvdchart.__version__}.json"
-    list_of_names.write_text(json.dumps(names(), indent=1) + "\n", "utf-8")
-    with tempfile.TemporaryDirectory(prefix="hvd-release-") as staging:
-        made = package_chart(Path(staging) / "chart", Path(staging), "", "")
-        return [list_of_names, Path(shutil.copy(made, folder))]
 
 
 def package_chart(staging: Path, out: Path, repository: str, registry: str) -> Path:

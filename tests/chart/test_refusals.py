@@ -6,9 +6,8 @@ import json
 
 import pytest
 
-from devtools.docs_gen.chart_docs import load_source
 from hvdchart.chart_files import read_data
-from tests.chart.render import Values, helm_template, nested, refusal
+from tests.chart.render import Values, helm_template, refusal
 
 TAGS = {"name": "TAG_OUTPUT", "value": "1"}
 # Values, and the names in the message: of both keys, and of what is in them.
@@ -297,11 +296,3 @@ def test_code_that_does_not_fit_is_refused() -> None:
     most = int(read_data("resources.json")["codeCharacters"])
     files = {"train.py": "x" * (most + 1)}
     assert f"use at most {most}" in refusal({"code": {"files": files}})
-
-
-@pytest.mark.parametrize(("key", "instead"), load_source()["retired"].items())
-def test_retired_key_is_refused_with_what_to_use_instead(key: str, instead: str) -> None:
-    path, is_value, value = key.partition("=")
-    message = refusal(nested(path.split("."), value if is_value else True))
-    kind = "value" if is_value else "key"
-    assert f"{key} is a {kind} of older charts; use instead: {instead}" in message

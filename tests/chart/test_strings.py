@@ -1,4 +1,4 @@
-"""Text that YAML could read as something else arrives as text, and null or old values render."""
+"""Text that YAML could read as something else arrives as text, and null renders or is refused."""
 
 from __future__ import annotations
 
@@ -6,24 +6,20 @@ import functools
 import json
 import operator
 import re
-import tarfile
 from collections import defaultdict
 from collections.abc import Iterator
 from itertools import zip_longest
-from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
-from devtools.docs_gen.chart_docs import load_source
 from hvdchart.values.merge import merge_values
 from tests.chart.cases import EVERY_POD
-from tests.chart.render import CHART, Values, helm_template, nested, parse_manifests, refusal
+from tests.chart.render import CHART, Values, helm_template, nested, parse_manifests
 
 AMBIGUOUS = ["no", "123", "1e3", "0x10", "~", "true", "1_000", "2001-01-01"]
 MARK = "zzmark"
-RELEASED = sorted((CHART.parents[1] / "tests" / "released").glob("horovod-*.tgz"))
 SCHEMA: dict[str, Any] = json.loads((CHART / "values.schema.json").read_text())
 # What the chart needs to render everything into which text can go.
 NEEDED: Values = {
@@ -82,26 +78,10 @@ def with_text(marked: Any, text: str) -> Any:
     return json.loads(json.dumps(marked).replace(MARK, text))
 
 
-def drop_retired(values: Values) -> list[str]:
-    """Remove the retired keys from values, and return the dotted keys that were there."""
-    dropped = []
-    for key in load_source()["retired"]:
-        node = values
-        path, is_value, value = key.partition("=")
-        *parents, name = path.split(".")
-        for parent in parents:
-            node = node.get(parent, {})
-        if name in node and (not is_value or node[name] == value):
-            del node[name]
-            dropped.append(key)
-    return dropped
-
-
 @functools.cache
 def rendered(text: str, other: str, gang: str) -> Any:
     """Return the manifests with the text in every string of the schema that may be either."""
     values = merge_values(fill(SCHEMA, text, other), {**NEEDED, "gang": gang})
-    drop_retired(values)
     done = helm_template(values)
     assert done.returncode == 0, done.stderr
     return normalized(parse_manifests(done.stdout))
@@ -166,36 +146,3 @@ def test_null_for_any_key_renders_or_names_the_key(helm: str, keys: list[tuple[s
     said = refused_keys(helm, keys)
     unnamed = [key for key, text in said.items() if key[-1] not in text or "nil pointer" in text]
     assert unnamed == []
-
-
-def read_values(package: Path, name: str) -> bytes:
-    """A file of a packaged chart."""
-    with tarfile.open(package) as archive:
-        member = archive.extractfile(f"horovod/{name}")
-        assert member is not None
-        return member.read()
-
-
-@pytest.mark.parametrize("package", RELEASED, ids=lambda package: package.stem)
-@pytest.mark.parametrize("name", ["values.yaml", "ci/groups-values.yaml"])
-def test_every_value_of_an_earlier_version_can_still_be_set_unless_it_is_retired(
-    package: Path, name: str
-) -> None:
-    """As `helm upgrade --values` does, for a user who has copied the whole file."""
-    values = yaml.safe_load(read_values(package, name))
-    drop_retired(values)
-    done = helm_template(values)
-    assert done.returncode == 0, done.stderr
-
-
-@pytest.mark.parametrize("package", RELEASED, ids=lambda package: package.stem)
-def test_retired_value_of_an_earlier_version_is_refused_by_name(package: Path) -> None:
-    values = yaml.safe_load(read_values(package, "values.yaml"))
-    message = refusal(values)
-    assert [key for key in drop_retired(values) if key in message]
-
-
-def test_keys_of_ssh_can_be_taken_away_with_null() -> None:
-    """As `helm upgrade --reset-then-reuse-values --set ssh=null` does."""
-    done = helm_template({"ssh": None})
-    assert done.returncode == 0, done.stderr

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from devtools.docs_gen import chart_docs, loop_docs, upgrade_docs
+from devtools.docs_gen import chart_docs, loop_docs
 from devtools.docs_gen.build_site import ROOT, build
 from devtools.docs_gen.generated import write_or_compare
 from hvd_pods.rules.effects import Effect
@@ -222,19 +222,3 @@ class TestSite:
     @pytest.mark.parametrize("elsewhere", ['<script src="http', "fonts.googleapis.com"])
     def test_page_needs_nothing_from_elsewhere(self, site: Path, elsewhere: str) -> None:
         assert elsewhere not in (site / "index.html").read_text("utf-8")
-
-
-def test_notes_for_upgrades_have_each_default_that_changed_and_no_other() -> None:
-    before = {"a": 1, "same": {"b": [], "c": 2}, "image": {"tag": "1"}, "open": {}, "gone": 3}
-    now = {"a": None, "same": {"b": [], "c": 2}, "image": {"tag": "2"}, "open": {"x": 1}, "new": 4}
-    assert [*upgrade_docs.changed_defaults(before, now)] == [
-        ("a", 1, None),
-        ("image.tag", "1", "2"),
-        ("open", {}, {"x": 1}),
-    ]
-
-
-def test_notes_for_upgrades_have_each_retired_value() -> None:
-    (text,) = upgrade_docs.generated_texts().values()
-    for key, instead in chart_docs.load_source()["retired"].items():
-        assert f"| `{key}` | {instead} |" in text

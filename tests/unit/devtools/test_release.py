@@ -10,7 +10,7 @@ import pytest
 import hvdchart
 from devtools.common.errors import DevtoolsError
 from devtools.release.__main__ import check
-from devtools.release.changelog import notes, problems, strayed
+from devtools.release.changelog import notes, problems, strayed, versions
 
 CHANGELOG = """\
 # Changelog
@@ -52,6 +52,10 @@ def test_present_version_has_notes() -> None:
 
 
 VERSION = hvdchart.__version__
+
+
+def test_every_file_names_the_same_version() -> None:
+    assert set(versions().values()) == {VERSION}
 
 
 @pytest.fixture

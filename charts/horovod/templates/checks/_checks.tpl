@@ -7,7 +7,6 @@ values itself, because it alone has the chart's variables beside those of the va
 {{/* Of the values, and of what follows from them. */}}
 {{- define "horovod.checks" -}}
 {{- include "horovod.checkPrograms" . -}}
-{{- include "horovod.checkRetired" . -}}
 {{- include "horovod.checkNames" . -}}
 {{- include "horovod.checkImages" . -}}
 {{- include "horovod.checkGroups" . -}}
