@@ -135,7 +135,6 @@ CONTRADICTIONS: list[tuple[Values, list[str]]] = [
     ({"labels": {"app.kubernetes.io/managed-by": "x"}}, ["labels", "app.kubernetes.io/managed-by"]),
     ({"labels": {"hvdchart/run": "x"}}, ["labels", "hvdchart/run"]),
     ({"podLabels": {"hvdchart/revision": "x"}}, ["podLabels", "hvdchart/revision"]),
-    ({"podLabels": {"horovod/group": "x"}}, ["podLabels", "horovod/group"]),
     (
         {
             "worker": {"serviceAccount": {"create": True}},

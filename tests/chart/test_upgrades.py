@@ -355,7 +355,7 @@ def test_other_selector_is_refused_with_the_remedy(place: Namespace) -> None:
         "app.kubernetes.io/name": "lab",
         "app.kubernetes.io/instance": "hvd",
         "app.kubernetes.io/component": "worker",
-        "horovod/group": "worker",
+        "hvdchart/group": "worker",
     }
     pod = {"metadata": {"labels": labels}, "spec": {"containers": [{"name": "a", "image": "a"}]}}
     old = {

@@ -54,10 +54,7 @@ Refuses a value that names an object of the namespace which does not exist; an e
 {{- end -}}
 {{- end }}
 
-{{/*
-An older chart, or another nameOverride, has made objects that select other pods. Helm itself refuses objects of another
-release.
-*/}}
+{{/* Another nameOverride has made objects that select other pods. Helm itself refuses objects of another release. */}}
 {{- define "horovod.checkSelectors" -}}
 {{- $ns := .Release.Namespace -}}
 {{- $objects := list -}}

@@ -33,7 +33,7 @@
 {{- include "horovod.checkAccounts" . -}}
 {{- range $key, $value := .Values.labels -}}
   {{- $isOfObjects := regexMatch "^app\\.kubernetes\\.io/(name|instance|component|version|managed-by)$" $key -}}
-  {{- if or $isOfObjects (include "horovod.isOwnLabel" $key) (eq $key "helm.sh/chart") -}}
+  {{- if or $isOfObjects (hasPrefix "hvdchart/" $key) (eq $key "helm.sh/chart") -}}
     {{- fail (printf "labels has %s: the chart sets that label; use another one" $key) -}}
   {{- end -}}
 {{- end -}}
@@ -42,7 +42,7 @@
 {{- range $of, $map := $labels -}}
   {{- range $key, $value := $map -}}
     {{- $isSelected := regexMatch "^app\\.kubernetes\\.io/(name|instance|component)$" $key -}}
-    {{- if or $isSelected (include "horovod.isOwnLabel" $key) -}}
+    {{- if or $isSelected (hasPrefix "hvdchart/" $key) -}}
       {{- fail (printf "%s has %s: the chart's selectors need that label; use another one" $of $key) -}}
     {{- end -}}
   {{- end -}}

@@ -34,19 +34,10 @@ Adds to .facts:
 app.kubernetes.io/component: {{ .component | quote }}
 {{- end }}
 
-{{/*
-The same of the workers of one group; call with (dict "root" $ "group" $group). The label of the group is the only one
-of the chart that does not begin with hvdchart/: StatefulSets of 0.1.0 have it in their selector, which Kubernetes never
-changes.
-*/}}
+{{/* The same of the workers of one group; call with (dict "root" $ "group" $group). */}}
 {{- define "horovod.groupSelector" -}}
 {{ include "horovod.selector" (dict "root" .root "component" "worker") }}
-horovod/group: {{ .group.name | quote }}
-{{- end }}
-
-{{/* Not empty when the chart sets the label or annotation of this name, and only the chart. */}}
-{{- define "horovod.isOwnLabel" -}}
-{{- if or (hasPrefix "hvdchart/" .) (eq . "horovod/group") -}}yes{{- end -}}
+hvdchart/group: {{ .group.name | quote }}
 {{- end }}
 
 {{/* Labels that all objects and pods of the release share. */}}

@@ -12,7 +12,7 @@ CHART = Path(inspect.getfile(contract)).resolve().parents[3]
 # A variable, or the beginning of names that users must not set.
 NAME = re.compile(r"HVD_[A-Z_]+(?![A-Z_.])")
 # A label or an annotation of the chart's own.
-OWN = r"(?:hvdchart/[a-z-]+|horovod/group)"
+OWN = r"hvdchart/[a-z-]+"
 
 
 def names_in(folder: Path, pattern: str) -> set[str]:

@@ -55,7 +55,7 @@ GIVEN = {"HVD_MEETING": "10.0.0.7 61004 a:0-1 b:4,6-7", "HVD_POD": "b-4", "HVD_A
         "own port",
         "IPv6",
         "JAX",
-        "older master",
+        "no place to meet",
         "cut",
     ],
 )

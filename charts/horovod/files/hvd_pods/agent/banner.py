@@ -14,8 +14,6 @@ MARK = "HVD-AGENT-1 "
 LONGEST_BANNER = 256
 # The description of a worker of another revision.
 STALE = "from before the last upgrade"
-# The greeting of workers of chart 0.1.0, which had an SSH server on this port.
-OLDER = "SSH-2.0-"
 
 
 class NoAnswer(NamedTuple):
@@ -37,9 +35,6 @@ def format_banner(revision: str) -> bytes:
 
 def find_banner_problem(banner: str, port: int, revision: str | None = None) -> NoAnswer | None:
     """Return None for a banner of an agent of this revision, or of any; else the problem."""
-    if banner.startswith(OLDER) and "hvd-" in banner:
-        why = f"{STALE}: port {port} is of chart 0.1.0, which sent {banner!r}"
-        return NoAnswer(why, is_stale=True)
     if not banner.startswith(MARK):
         return NoAnswer(f"port {port} is not the agent of a worker: it sent {banner!r}")
     if revision is not None and banner != MARK + revision:

@@ -134,9 +134,8 @@ SETTINGS_LABEL = "hvdchart/settings"
 
 # == Labels of a StatefulSet and of its pods
 
-# The group of workers. Without the prefix of the others: StatefulSets of 0.1.0 have it in their
-# selector, which Kubernetes never changes.
-GROUP_LABEL = "horovod/group"
+# The group of workers.
+GROUP_LABEL = "hvdchart/group"
 
 # == Labels of a worker
 

@@ -105,7 +105,7 @@ def output_of_run(given: Mapping[str, str]) -> dict[str, str]:
 def split(given: Mapping[str, str]) -> tuple[str, str, str]:
     """Return the address, the port and the workers of HVD_MEETING.
 
-    They are empty if the master is older or sent no such variable.
+    They are empty if the master sent no such variable.
     """
     address, _, rest = given.get(MEETING, "").partition(" ")
     port, _, workers = rest.partition(" ")

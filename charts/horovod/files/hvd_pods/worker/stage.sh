@@ -117,13 +117,8 @@ is_filled() {
         list_sizes >"$state/now"
         expected="$state/sizes"
     fi
-    # The chart 0.1.0 wrote no list of links.
-    links=/dev/null
-    if [ -f "$state/links" ]; then
-        links="$state/links"
-        { list_links && list_links_outside; } >>"$state/now"
-    fi
-    differing=$(sort "$expected" "$links" "$state/now" | uniq -u | head -n 4)
+    { list_links && list_links_outside; } >>"$state/now"
+    differing=$(sort "$expected" "$state/links" "$state/now" | uniq -u | head -n 4)
     [ -z "$differing" ] && return 0
     log "$STAGING_PATH differs from what was fetched, in lines such as: $differing"
     return 1

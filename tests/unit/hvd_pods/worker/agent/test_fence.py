@@ -117,7 +117,7 @@ def test_process_that_calls_itself_a_guard_is_ended(fenced: AgentPod, number: in
 def test_files_that_a_program_writes_change_no_fence_number_and_no_environment(
     fenced: AgentPod, number: int
 ) -> None:
-    """Also not those that workers of chart 0.1.0 read: their names are in generated."""
+    """Also not files beside those that the worker itself generated."""
     folder = fenced.pod.generated
     far = str(10**15)
     lines = "".join(
