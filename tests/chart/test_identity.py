@@ -23,9 +23,8 @@ BASE: Values = {
     "workerGroups": [{"name": "cpu", "number": 2}],
 }
 EMPTY_DIR: Values = {"volumes": [{"name": "output", "emptyDir": {}}]}
-# The id and settings of BASE, and with EMPTY_DIR, from the chart 0.2.0 on: Jobs of 0.1.0 have none.
-# With other ids, an upgrade of the chart would train every run again, and with other settings it
-# would replace the active ones.
+# The id and settings of BASE, and with EMPTY_DIR. With other ids, an upgrade of the chart would
+# train every run again, and with other settings it would replace the active ones.
 PUBLISHED = {"BASE": ("eb8449bdb5", "1b3fea214b"), "EMPTY_DIR": ("342ed0db38", "115fdfbc23")}
 OTHER_COMMAND: Values = {"master": {"args": ["python", "other.py"]}}
 

@@ -99,7 +99,7 @@ class Namespace:
 
         values: for `--values`, with the image and the additions of `on_shared_cores`; None for a
         command without values. version: the name of the program, helm4 or helm3.
-        With `preload`, launch.preload has the chart's default; earlier charts have no such key.
+        With `preload`, launch.preload has the chart's default.
         """
         command = [str(tool(version)), *arguments, "--namespace", self.name]
         if values is None:

@@ -1,6 +1,4 @@
-"""An image of examples with OpenSSH, for launchers that start ranks over SSH: of earlier charts and
-of other projects.
-"""
+"""An image of examples with OpenSSH, for launchers of others, which start ranks over SSH."""
 
 from __future__ import annotations
 
@@ -17,8 +15,7 @@ from images.builder.engines import Build
 from images.builder.machine import write_secrets
 
 DOCKERFILE = Path(__file__).with_name("Dockerfile")
-# The row of versions.yaml with Open MPI 4. The earlier charts support no other version, and
-# benchmarks measured the other projects with it.
+# The row of versions.yaml with Open MPI 4, with which benchmarks measured the other projects.
 OPEN_MPI_4 = {"python": "3.11"}
 
 
