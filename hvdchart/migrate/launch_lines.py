@@ -25,7 +25,7 @@ from hvdchart.migrate.line_size import LineSize, NotUnderstoodError, read_count
 from hvdchart.migrate.shell_words import Word
 from hvdchart.migrate.slurm import SlurmSize, explain_size
 
-_MEETING = "the chart sets where ranks meet"
+_RENDEZVOUS = "the chart sets where ranks meet"
 _SIZE = "the chart takes it from worker.number and worker.slots"
 # Options of torchrun that are dropped, and why; `--standalone` has no value.
 _TORCHRUN = {
@@ -40,7 +40,7 @@ _TORCHRUN = {
             "--master-addr",
             "--master-port",
         ),
-        _MEETING,
+        _RENDEZVOUS,
     ),
     "--max-restarts": "master.backoffLimit sets the number of retries",
 }

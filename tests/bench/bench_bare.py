@@ -106,7 +106,7 @@ def both(
 ) -> Iterator[interleaved_training.Parties]:
     """The ranks of both parties, ready, alike and bound to the same CPUs."""
     chart = pods(namespace, layout)
-    with closing(interleaved_training.Meeting(inside.folder)) as meeting:
+    with closing(interleaved_training.Rendezvous(inside.folder)) as rendezvous:
         process = subprocess.Popen(host_line(inside, layout), stdin=subprocess.DEVNULL)
 
         def check() -> None:
@@ -115,13 +115,13 @@ def both(
 
         try:
             chart.start(interleaved_training.command(PODS, NETWORKS), inside.folder)
-            yield meeting.wait_for({HOST: layout.ranks, PODS: layout.ranks}, check)
-            meeting.close()
+            yield rendezvous.wait_for({HOST: layout.ranks, PODS: layout.ranks}, check)
+            rendezvous.close()
             process.wait()
             chart.wait_for_end()
         except BaseException:
             print(namespace.describe(NAME))
-            meeting.close()
+            rendezvous.close()
             process.terminate()
             raise
         finally:

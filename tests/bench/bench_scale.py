@@ -51,7 +51,7 @@ LAUNCHES = {"MPI": (TWO_RANKS, choose(2, {BY_RANKS: "1"})), "Gloo": (GLOO, plan_
 def everyone(inside: Sandbox) -> Iterator[interleaved_training.Parties]:
     """The ranks of all cases, ready, alike and bound to a CPU each."""
     with ExitStack() as stack:
-        meeting = stack.enter_context(closing(interleaved_training.Meeting(inside.folder)))
+        rendezvous = stack.enter_context(closing(interleaved_training.Rendezvous(inside.folder)))
         processes: list[tuple[str, subprocess.Popen[str]]] = []
 
         def check() -> None:
@@ -67,8 +67,8 @@ def everyone(inside: Sandbox) -> Iterator[interleaved_training.Parties]:
         # They end when their connections do.
         for _, process in processes:
             stack.callback(process.wait, 60)
-        stack.callback(meeting.close)
-        yield meeting.wait_for({APART: 2, **dict.fromkeys(LAUNCHES, 2)}, check)
+        stack.callback(rendezvous.close)
+        yield rendezvous.wait_for({APART: 2, **dict.fromkeys(LAUNCHES, 2)}, check)
 
 
 def scale_table(seconds: Mapping[str, Sequence[float]]) -> str:

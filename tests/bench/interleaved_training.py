@@ -105,7 +105,7 @@ def examples(script: Path = SCRIPT) -> Iterator[Sandbox]:
         yield inside
 
 
-class Meeting:
+class Rendezvous:
     """The socket in a folder to which the ranks of all parties connect, and end when it closes."""
 
     def __init__(self, folder: Path) -> None:

@@ -124,8 +124,8 @@ for number, (size, steps, lost) in enumerate(PHASES, 1):
     if rank in lost:
         shutil.rmtree(worker, ignore_errors=True)
     if rank < size:
-        meeting = dist.PrefixStore(f"phase-{number}", store)
-        dist.init_process_group("gloo", store=meeting, rank=rank, world_size=size)
+        rendezvous = dist.PrefixStore(f"phase-{number}", store)
+        dist.init_process_group("gloo", store=rendezvous, rank=rank, world_size=size)
         found.append([size, *attempt(number, size, steps)])
         dist.destroy_process_group()
 if rank == 0:

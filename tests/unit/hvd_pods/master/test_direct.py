@@ -51,7 +51,7 @@ def start(tmp_path: Path, release: ReleaseKeys, monkeypatch: pytest.MonkeyPatch)
         environment = {
             **os.environ,
             "HVD_NOTICES": "127.0.0.1,1,secret",
-            "HVD_MEETING": "127.0.0.1 61998 hvd:0-1",
+            "HVD_RENDEZVOUS": "127.0.0.1 61998 hvd:0-1",
             "HVD_STAY_WITHIN": stay,
             # As a variable of master.env.
             "TOKEN": "hunter2",

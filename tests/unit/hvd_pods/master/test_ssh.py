@@ -175,7 +175,7 @@ def test_program_has_the_variables_of_the_attempt_and_no_others(pod: Pod) -> Non
         "HVD_ATTEMPT": "3",
         "HVD_RUN_ID": "run-1",
         "HVD_NOTICES": "a,1,s",
-        "HVD_MEETING": "m",
+        "HVD_RENDEZVOUS": "m",
     }
     code, output, _ = pod.run(
         HOST, "env", variables={**given, "SECRET": "secret", "LD_PRELOAD": "x"}

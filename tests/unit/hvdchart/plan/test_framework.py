@@ -106,16 +106,16 @@ SPAWN = f"import torch.distributed as dist, os\ndef work(rank):{ASSIGNED}"
     ],
 )
 def test_ranks_that_meet_on_their_own_worker_are_a_warning(script: str, place: str) -> None:
-    warnings = warnings_of_meeting(script, 2)
+    warnings = warnings_of_rendezvous(script, 2)
     assert len(warnings) == bool(place)
     assert all(line.startswith(place) for line in warnings)
 
 
 def test_ranks_of_one_worker_may_meet_on_it() -> None:
-    assert warnings_of_meeting(SPAWN.format("localhost"), 1) == []
+    assert warnings_of_rendezvous(SPAWN.format("localhost"), 1) == []
 
 
-def warnings_of_meeting(script: str, workers: int) -> list[str]:
+def warnings_of_rendezvous(script: str, workers: int) -> list[str]:
     node = f"{{name: x, count: {workers}, coresPerSocket: 4}}"
     plan = plan_code({"train.py": script}, node=node)
     return [line for line in plan.warnings if "trains alone" in line]

@@ -7,11 +7,11 @@ import json
 from collections import namedtuple
 from collections.abc import Mapping
 
-from hvd_pods.common.contract import ATTEMPT, FENCE, MEETING, NOTICES, RUN_ID
+from hvd_pods.common.contract import ATTEMPT, FENCE, NOTICES, RENDEZVOUS, RUN_ID
 
 # The variables of a request that have no field of their own. Other variables are rejected.
-ALLOWED = (NOTICES, MEETING)
-# Bytes of a request. An argument list and a meeting place of thousands of workers are shorter.
+ALLOWED = (NOTICES, RENDEZVOUS)
+# Bytes of a request. An argument list and a rendezvous of thousands of workers are shorter.
 LONGEST = 1 << 16
 MOST_ARGUMENTS = 4096
 # Fence numbers are times in milliseconds; an attempt is a small number.

@@ -71,8 +71,8 @@ ATTEMPT = "HVD_ATTEMPT"
 RUN_ID = "HVD_RUN_ID"
 # Where notices about ranks go (common/notices.py).
 NOTICES = "HVD_NOTICES"
-# Where the ranks meet (common/rank_variables.py).
-MEETING = "HVD_MEETING"
+# The rendezvous of the ranks: where they meet (common/rank_variables.py).
+RENDEZVOUS = "HVD_RENDEZVOUS"
 
 # == From the master to its launcher of mode `direct`
 

@@ -1,6 +1,6 @@
-"""The variables that give programs without MPI their place and meeting point: torchrun's and JAX's.
+"""The variables that give programs without MPI their place and rendezvous: torchrun's and JAX's.
 
-The request to an agent names the meeting point of a launch's ranks, beside the fence number:
+The request to an agent names the rendezvous of a launch's ranks, beside the fence number:
 `ADDRESS PORT STATEFULSET:ORDINALS...`, for instance `10.0.0.7 61004 hvd-worker:0-3,5`. The address
 is that of the first worker, which has rank 0.
 """
@@ -12,7 +12,7 @@ import socket
 from collections.abc import Iterator, Mapping, Sequence
 
 from hvd_pods.common import contract
-from hvd_pods.common.contract import MEETING
+from hvd_pods.common.contract import RENDEZVOUS
 from hvd_pods.common.exit_codes import BAD_CONFIGURATION
 from hvd_pods.common.launcher_options import LAUNCHER_OPTIONS
 from hvd_pods.common.ranges import parse_ranges
@@ -27,7 +27,7 @@ FIRST_PORT = 61000
 LAUNCHES = 2000
 
 
-class MeetingError(Exception):
+class RendezvousError(Exception):
     """The ranks cannot meet at rank 0's worker; `code` is the rank's exit code."""
 
     def __init__(self, problem: str, code: int) -> None:
@@ -60,7 +60,7 @@ def choose(place: Sequence[int], given: Mapping[str, str]) -> dict[str, str]:
     if given.get(POD) in pods:
         chosen.update(dict.fromkeys(names["worker"], str(pods.index(given[POD]))))
     shown = f"[{address}]" if ":" in address else address
-    meeting = {
+    rendezvous = {
         "MASTER_ADDR": address,
         "MASTER_PORT": port,
         "JAX_COORDINATOR_ADDRESS": f"{shown}:{int(port) + 1}",
@@ -69,13 +69,13 @@ def choose(place: Sequence[int], given: Mapping[str, str]) -> dict[str, str]:
     }
     if given.get(contract.FRAMEWORK) == "jax":
         # JAX takes a rank's number only from a launcher that it detects: imitate Open MPI 4.
-        meeting.update(
+        rendezvous.update(
             OMPI_MCA_orte_hnp_uri=f"0.0;tcp://{shown}:{int(port) + 1}",
             OMPI_COMM_WORLD_RANK=rank,
             OMPI_COMM_WORLD_SIZE=size,
             OMPI_COMM_WORLD_LOCAL_RANK=local_rank,
         )
-    for name, value in meeting.items():
+    for name, value in rendezvous.items():
         chosen[name] = given.get(name, value)
     return chosen
 
@@ -103,11 +103,11 @@ def output_of_run(given: Mapping[str, str]) -> dict[str, str]:
 
 
 def split(given: Mapping[str, str]) -> tuple[str, str, str]:
-    """Return the address, the port and the workers of HVD_MEETING.
+    """Return the address, the port and the workers of HVD_RENDEZVOUS.
 
     They are empty if the master sent no such variable.
     """
-    address, _, rest = given.get(MEETING, "").partition(" ")
+    address, _, rest = given.get(RENDEZVOUS, "").partition(" ")
     port, _, workers = rest.partition(" ")
     return address, port, workers
 
@@ -123,12 +123,12 @@ def list_pods(workers: str) -> Iterator[str]:
             yield from (f"{name}-{number}" for number in numbers)
 
 
-def check_meeting(given: Mapping[str, str]) -> None:
+def check_rendezvous(given: Mapping[str, str]) -> None:
     """Check that the ranks can meet at this worker, which has rank 0; `given`: its environment.
 
     Only ranks of PyTorch and JAX meet there, each at its own port, unless worker.env names another
-    place. Raises MeetingError when the other ranks look for rank 0 on another worker, and when the
-    port is occupied.
+    rendezvous. Raises RendezvousError when the other ranks look for rank 0 on another worker, and
+    when the port is occupied.
     """
     address, port, _ = split(given)
     framework = given.get(contract.FRAMEWORK)
@@ -139,11 +139,11 @@ def check_meeting(given: Mapping[str, str]) -> None:
     if framework == "jax":
         number += 1
         names = ["JAX_COORDINATOR_ADDRESS"]
-    chosen = choose((0, 1, 0, 1), {MEETING: given[MEETING]})
+    chosen = choose((0, 1, 0, 1), {RENDEZVOUS: given[RENDEZVOUS]})
     if any(given.get(name) != chosen[name] for name in names):
         return
     if given.get("NODE_RANK", "0") != "0":
-        raise MeetingError(
+        raise RendezvousError(
             "rank 0 is not on the first worker, where the other ranks look for it: remove what "
             "moves it from `launch.options`",
             BAD_CONFIGURATION,
@@ -154,7 +154,7 @@ def check_meeting(given: Mapping[str, str]) -> None:
         try:
             trial.bind(("", number))
         except OSError as problem:
-            raise MeetingError(
+            raise RendezvousError(
                 f"the ranks cannot meet at port {number} of this worker: {problem.strerror}; "
                 "the next attempt uses another port",
                 os.EX_TEMPFAIL,

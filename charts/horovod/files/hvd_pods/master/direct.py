@@ -223,7 +223,8 @@ def main() -> int:
     address, _, secret = notices.parse_address(os.environ.get(notices.ADDRESS, ""))
     lines = (line.split(" slots=") for line in Path(sys.argv[1]).read_text().splitlines())
     workers = [(worker, int(slots)) for worker, slots in lines]
-    # Set these also without a meeting: Horovod then fails. With MPI, each rank would train alone.
+    # Set these also without a rendezvous: Horovod then fails. With MPI, each rank would train
+    # alone.
     variables = dict.fromkeys(("HOROVOD_CONTROLLER", "HOROVOD_CPU_OPERATIONS"), "gloo")
     variables["PYTHONUNBUFFERED"] = "1"
     if os.environ.get(contract.FRAMEWORK) not in ("torch", "jax"):

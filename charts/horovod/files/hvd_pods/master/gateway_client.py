@@ -7,7 +7,7 @@ import json
 import os
 import socket
 
-from hvd_pods.common.contract import ATTEMPT, FENCE, MEETING, NOTICES, RUN_ID
+from hvd_pods.common.contract import ATTEMPT, FENCE, NOTICES, RENDEZVOUS, RUN_ID
 from hvd_pods.common.paths import GENERATED
 
 TYPE_CHECKING = False
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 SOCKET = f"{GENERATED}/gateway.sock"
 # The exit code for a program that could not be started, as with ssh.
 NOT_STARTED = 255
-NAMES = (RUN_ID, FENCE, ATTEMPT, NOTICES, MEETING)
+NAMES = (RUN_ID, FENCE, ATTEMPT, NOTICES, RENDEZVOUS)
 
 
 def ask(

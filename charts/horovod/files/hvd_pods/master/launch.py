@@ -23,8 +23,8 @@ from hvd_pods.rules.worker_names import format_ordinals
 RANK = ("python3", "-I", "-S", f"{PROGRAMS}/rank/start.py")
 
 
-def describe_meeting(run: Run, addresses: Mapping[Worker, str], attempt: int) -> str:
-    """Return the meeting address and the workers of a launch for common/rank_variables.py.
+def describe_rendezvous(run: Run, addresses: Mapping[Worker, str], attempt: int) -> str:
+    """Return the rendezvous of a launch, with its workers, for common/rank_variables.py.
 
     Raises RunError without a worker: the only one may go while it gets the code.
     """

@@ -22,7 +22,7 @@ from hvd_pods.cluster.objects import AGAIN_RETRY_SECONDS
 from hvd_pods.cluster.staged import add_nodes
 from hvd_pods.cluster.statefulsets import find_evictions
 from hvd_pods.common import contract
-from hvd_pods.common.contract import ATTEMPT, FENCE, MEETING, NOTICES, RUN_ID
+from hvd_pods.common.contract import ATTEMPT, FENCE, NOTICES, RENDEZVOUS, RUN_ID
 from hvd_pods.common.errors import RunError
 from hvd_pods.common.reporting import log, report_failure
 from hvd_pods.common.run import Code, Worker
@@ -35,7 +35,7 @@ from hvd_pods.master.launch import (
     build_command,
     build_environment,
     check_line,
-    describe_meeting,
+    describe_rendezvous,
     select_mpi,
     write_ssh,
 )
@@ -366,9 +366,9 @@ class EffectRunner:
         HOSTFILE.write_text(format_hostfile(addresses, mpi))
         self._gateway.forget()
         try:
-            meeting = describe_meeting(self._run, addresses, effect.attempt)
+            rendezvous = describe_rendezvous(self._run, addresses, effect.attempt)
             stay = {contract.STAY_WITHIN: str(effect.stay)}
-            variables = {**prepared_variables, MEETING: meeting, **stay}
+            variables = {**prepared_variables, RENDEZVOUS: rendezvous, **stay}
             # There may be fewer ranks than in the launch before.
             arguments = build_command(self._run.on(self._of(effect.workers)), mpi)
             to_run = (arguments, variables, self._code.directory)

@@ -170,8 +170,8 @@ def main() -> int:
     os.environ.update(rank_variables.choose(place, os.environ))
     if place.rank == 0:
         try:
-            rank_variables.check_meeting(os.environ)
-        except rank_variables.MeetingError as error:
+            rank_variables.check_rendezvous(os.environ)
+        except rank_variables.RendezvousError as error:
             # Imported here because no other rank needs it.
             from hvd_pods.rank import exception_notice
 
