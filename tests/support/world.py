@@ -59,7 +59,7 @@ from hvd_pods.rules.events import (
     WorkerAnswers,
     WorkersScaled,
 )
-from hvd_pods.rules.holding import TAKE
+from hvd_pods.rules.record_lock import TAKE
 from hvd_pods.rules.retries import Retries
 from hvd_pods.rules.state import Assignment, RunState
 from tests.support.runs import make_run
@@ -189,7 +189,7 @@ class World:
         attempt: int = getattr(effect, "attempt", 0)
         if isinstance(effect, WriteRecord):
             is_other = self.record.get("holder") == OTHER["holder"]
-            if effect.holds and is_other and effect.purpose != TAKE:
+            if effect.is_holder and is_other and effect.purpose != TAKE:
                 changes = effect.changes + 1
                 return [RecordChanged(effect.purpose, dict(self.record), changes)]
             failed = RecordFailed(effect.purpose, 503, "away")

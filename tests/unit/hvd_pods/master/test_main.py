@@ -13,7 +13,7 @@ import pytest
 from devtools.common.waiting import wait_until
 from hvd_pods.common import code_archive
 from hvd_pods.master import event_log, probing, record_io, run_effects, user_code
-from hvd_pods.rules import growing, holding, retries
+from hvd_pods.rules import growing, record_lock, retries
 from hvd_pods.rules.effects import StartLauncher
 from tests.support.fakes import faults
 from tests.support.fakes.faults import TIMEOUT
@@ -34,7 +34,7 @@ ASK_TO_END = f"kill -TERM $PPID; exec sleep {TIMEOUT}"
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(retries, "FIRST_PAUSE", 0.05)
-    monkeypatch.setattr(holding, "LOOK_EVERY", 0.02)
+    monkeypatch.setattr(record_lock, "LOOK_EVERY", 0.02)
 
 
 def made(pod: MasterPod) -> list[list[int]]:
@@ -271,8 +271,8 @@ def test_a_master_that_is_asked_to_end_ends_the_ranks(pod: MasterPod) -> None:
 def test_a_training_that_finished_is_a_success_whatever_the_api_does(
     pod: MasterPod, failure: faults.Failure, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(holding, "TAKE_RETRY_SECONDS", 0.0)
-    monkeypatch.setattr(holding, "START_RETRY_SECONDS", 0.0)
+    monkeypatch.setattr(record_lock, "TAKE_RETRY_SECONDS", 0.0)
+    monkeypatch.setattr(record_lock, "START_RETRY_SECONDS", 0.0)
     monkeypatch.setattr(record_io, "RELEASE_RETRY_SECONDS", 0.05)
     pod.api.fail("POST", "core/events", failure, times=20)
     pod.api.fail("PATCH", "core/configmaps", failure, times=20)

@@ -37,7 +37,7 @@ OTHER = {"holder": "other", "holderJob": "hvd-master-2", "holderUid": "uid-2", "
 RELEASE = ReleaseRecord({"state": "Finished"}, 7)
 
 
-END = WriteRecord("end", {"state": "Finished"}, 7, holds=True)
+END = WriteRecord("end", {"state": "Finished"}, 7, is_holder=True)
 DELETED_AT = "2026-01-01T10:00:00Z"
 GOING = {"metadata": {"name": JOB, "deletionTimestamp": DELETED_AT}, "spec": {}}
 
@@ -86,7 +86,7 @@ class Record:
 
 
 def take(changes: int = 0, within: float | None = 0.0, **data: str) -> WriteRecord:
-    return WriteRecord("take", data, 7, holds=True, changes=changes, within=within)
+    return WriteRecord("take", data, 7, is_holder=True, changes=changes, within=within)
 
 
 @pytest.fixture
@@ -119,7 +119,7 @@ def test_holder_writes_itself_its_fence_number_and_the_time_beside_what_others_k
 def test_renewal_writes_a_later_time_and_the_present_fence_number(record: Record) -> None:
     client = record.held()
     renewed = record.data["renewed"]
-    assert client.write(WriteRecord("renew", {}, 8, holds=True)) == RecordWritten("renew")
+    assert client.write(WriteRecord("renew", {}, 8, is_holder=True)) == RecordWritten("renew")
     assert record.data["renewed"] > renewed
     assert record.data["fence"] == "8"
 
@@ -127,7 +127,9 @@ def test_renewal_writes_a_later_time_and_the_present_fence_number(record: Record
 def test_master_that_does_not_hold_the_record_leaves_the_holder(record: Record) -> None:
     record.put(**OTHER)
     data = {"state": "Failed", "reason": "E: \x1b[31m\ud800"}
-    assert record.client().write(WriteRecord("end", data, 7, holds=False)) == RecordWritten("end")
+    assert record.client().write(WriteRecord("end", data, 7, is_holder=False)) == RecordWritten(
+        "end"
+    )
     # No character controls a terminal or cannot be encoded.
     assert record.data == {**OTHER, "state": "Failed", "reason": r"E: \x1b[31m\ud800"}
 
@@ -138,7 +140,9 @@ def test_record_that_another_master_has_taken_is_not_overwritten(record: Record)
     record.put(**OTHER)
     assert client.write(take(state="Finished")) == RecordChanged("take", OTHER, 1)
     before = record.patches()
-    late = [WriteRecord(each, {"state": "Finished"}, 7, holds=True) for each in ("end", "renew")]
+    late = [
+        WriteRecord(each, {"state": "Finished"}, 7, is_holder=True) for each in ("end", "renew")
+    ]
     assert [client.write(each) for each in late] == [
         RecordChanged("end", OTHER, 1),
         RecordChanged("renew", OTHER, 1),

@@ -105,7 +105,7 @@ def asked_in_an_hour(world: World) -> int:
     until = world.now + HOUR
     while min(world.state.timers.values()) <= until:
         if "holder" in world.record:
-            # The other master renews its hold.
+            # The other master renews its lock.
             world.record["renewed"] = str(world.now)
         if world.job["metadata"]:
             world.job = leased(LEASE_SECONDS, str(world.now))

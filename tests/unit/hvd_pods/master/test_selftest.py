@@ -11,7 +11,7 @@ import pytest
 
 from hvd_pods.cluster import kube
 from hvd_pods.master import selftest
-from hvd_pods.rules import holding
+from hvd_pods.rules import record_lock
 from tests.support.fakes import faults
 from tests.support.fakes.api import FakeApi
 from tests.support.fakes.faults import TIMEOUT
@@ -181,7 +181,7 @@ def test_record_is_held_while_the_policy_is_probed(
     guarded: MasterPod, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Another master would take the workers meanwhile, and the test would scale them after that."""
-    monkeypatch.setattr(holding, "RENEW_EVERY", 0.05)
+    monkeypatch.setattr(record_lock, "RENEW_EVERY", 0.05)
     assert selftest.main() == 0
     paths = [request.path for request in guarded.api.requests if request.method == "PATCH"]
     pod = f"core/pods/{TESTER}"

@@ -90,7 +90,7 @@ class DrivenOnce(World):
             self.has_launched = True
             check_workers(self.run, effect)
         if isinstance(effect, (ScaleDown, ScaleUp, DeletePods)):
-            assert not self.state.hold.lost_to, "the workers are another master's"
+            assert not self.state.record_lock.lost_to, "the workers are another master's"
         if isinstance(effect, WriteRecord) and self.ends:
             assert effect.data["state"] == self.ends[-1], "the record's end is overwritten"
         if isinstance(effect, WriteRecord) and effect.purpose == END:
@@ -107,7 +107,7 @@ def begin(name: str) -> DrivenOnce:
 
 
 def lose_record(world: World) -> None:
-    if world.state.hold.is_held:
+    if world.state.record_lock.is_held:
         world.record = dict(OTHER)
         world.put(RecordChanged("renew", dict(OTHER), 1))
 
@@ -145,12 +145,12 @@ def leaves_workers(world: World) -> bool:
     """Whether a run that was withdrawn has left workers that its master should have ended."""
     is_withdrawn = world.state.job and ending.is_withdrawn(world.state.job)
     assert world.exit
-    if not (is_withdrawn and world.exit.problem) or not world.state.hold.is_held:
+    if not (is_withdrawn and world.exit.problem) or not world.state.record_lock.is_held:
         return False
     scaled = [
         effect for effect in world.effects if isinstance(effect, (Prepare, ScaleUp, ScaleDown))
     ]
-    return not world.state.hold.lost_to and not isinstance(scaled[-1], ScaleDown)
+    return not world.state.record_lock.lost_to and not isinstance(scaled[-1], ScaleDown)
 
 
 @pytest.mark.slow

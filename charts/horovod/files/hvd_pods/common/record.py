@@ -61,7 +61,7 @@ class RecordKey:
     # A ProgressEntry, and a stall (rules/stall_state.py).
     PROGRESS = "progress"
     STALL = "stall"
-    # The keys about the hold. The others are about the run.
+    # The keys about the lock. The others are about the run.
     OF_HOLD = (HOLDER, HOLDER_JOB, HOLDER_UID, FENCE, RENEWED, SUPERSEDED)
 
 

@@ -67,7 +67,7 @@ class Run:
     master_name: str
     worker_name: str
     cleanup: str
-    # The name of the ConfigMap with the record (rules/holding.py).
+    # The name of the ConfigMap with the record (rules/record_lock.py).
     record: str
     # Whether the master may use the API.
     api: bool

@@ -1,4 +1,5 @@
-"""The calls for the record of a release, and for the Job: rules/holding.py decides about both."""
+"""The calls for the record of a release, and for the Job: rules/record_lock.py decides about
+both."""
 
 from __future__ import annotations
 
@@ -83,7 +84,7 @@ class RecordClient:
 
     @carries_out(WriteRecord, lanes.RECORD)
     def write(self, effect: WriteRecord) -> Event:
-        """Change the record, and renew the hold if this master has it."""
+        """Change the record, and renew the lock if this master has it."""
         try:
             return self._patch(effect.purpose, effect.data, effect)
         except ApiError as problem:
@@ -93,7 +94,7 @@ class RecordClient:
     def release(self, effect: ReleaseRecord) -> Event:
         """Release the record, so that another master need not wait."""
         news = {**effect.data, RecordKey.HOLDER: ""}
-        own = WriteRecord(RELEASE, news, effect.fence, holds=True, within=RELEASE_RETRY_SECONDS)
+        own = WriteRecord(RELEASE, news, effect.fence, is_holder=True, within=RELEASE_RETRY_SECONDS)
         try:
             # A person may change the record meanwhile. Leave another master's record as it is.
             while (
@@ -150,12 +151,12 @@ class RecordClient:
         if self._is_other or (effect.changes != self._changes and purpose != RELEASE):
             # This write would take the record back from another master.
             return RecordChanged(purpose, self._data, self._changes, self._is_other)
-        if effect.holds:
+        if effect.is_holder:
             now = datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
-            hold = {**self._own, RecordKey.FENCE: str(effect.fence), RecordKey.RENEWED: now}
+            lock = {**self._own, RecordKey.FENCE: str(effect.fence), RecordKey.RENEWED: now}
             # With the version, the API server refuses this write if the record has changed.
             metadata = {"resourceVersion": self._version}
-            body = {"data": {**hold, **data}, "metadata": metadata}
+            body = {"data": {**lock, **data}, "metadata": metadata}
         try:
             item = self._api.merge_patch(f"core/configmaps/{self._name}", body, effect.within)
         except ApiError as problem:
@@ -164,7 +165,7 @@ class RecordClient:
             self._changes += 1
             found = self._read_or_make()
             return RecordChanged(purpose, found, self._changes, self._is_other)
-        if effect.holds:
+        if effect.is_holder:
             self._version = item["metadata"].get("resourceVersion", "")
             self._data = item.get("data") or {}
         return RecordWritten(purpose)

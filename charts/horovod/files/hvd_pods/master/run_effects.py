@@ -161,9 +161,9 @@ class EffectRunner:
         """After a defect, end the prober and the launcher, and release the record at once."""
         self.stop_watching(StopWatching())
         self.end_launcher(EndLauncher())
-        hold = state.hold
-        if self._record and hold.is_held and not hold.lost_to:
-            self._record.release(ReleaseRecord(state.record_data(), hold.fence))
+        lock = state.record_lock
+        if self._record and lock.is_held and not lock.lost_to:
+            self._record.release(ReleaseRecord(state.record_data(), lock.fence))
 
     def _of(self, names: Sequence[str]) -> list[Worker]:
         return [self._assignment.workers[name] for name in names]

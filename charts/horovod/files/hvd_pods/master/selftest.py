@@ -60,7 +60,7 @@ from hvd_pods.rules.events import (
     Terminated,
     WorkersScaled,
 )
-from hvd_pods.rules.holding import RENEW, TAKE
+from hvd_pods.rules.record_lock import RENEW, TAKE
 from hvd_pods.rules.state import Assignment
 
 # Seconds until the test ends, whatever it waits for. Helm's default timeout is 300 s, and includes
@@ -84,7 +84,7 @@ IN_A_ROW = 3
 
 
 class SelftestRecordClient(RecordClient):
-    """The record of a release, to which the test writes only its hold.
+    """The record of a release, to which the test writes only its lock.
 
     `before_release` is called before the record is released: the next holder decides about the
     workers.
@@ -101,7 +101,7 @@ class SelftestRecordClient(RecordClient):
         return _about_hold(super().read(effect))
 
     def write(self, effect: WriteRecord) -> Event:
-        """Take the record or renew the hold; nothing else is written."""
+        """Take the record or renew the lock; nothing else is written."""
         if effect.purpose == RENEW:
             effect = replace(effect, data={})
         elif effect.purpose != TAKE:
@@ -293,7 +293,7 @@ def test(api: Api, run: Run, until: float) -> RunError | None:
     finally:
         timer.cancel()
         # Another master that has taken the record decides about the workers.
-        if not master.state.hold.lost_to:
+        if not master.state.record_lock.lost_to:
             cluster.restore()
     if isinstance(problem, InterruptedRunError):
         return InterruptedRunError("the test was terminated")

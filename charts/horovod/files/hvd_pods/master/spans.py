@@ -91,7 +91,7 @@ def follow(trace: Trace, state: RunState, moment: Moment) -> tuple[Trace, tuple[
 def _find_present(began: Mapping[Name, float], state: RunState) -> list[Name]:
     """Return the open spans of a state, each before its children."""
     activity = state.activity
-    fence = state.hold.fence
+    fence = state.record_lock.fence
     steps = activity == Activity.TRAINING and bool(state.progress.reported)
     present: list[Name] = []
     # A master that only repeats the end of a run makes no attempt.

@@ -23,9 +23,9 @@ from hvd_pods.rules import (
     ending,
     gathering,
     growing,
-    holding,
     lease,
     rank_notices,
+    record_lock,
     stalls,
     training,
 )
@@ -119,8 +119,8 @@ def on_attempt_begins(decision: Decision, event: AttemptDue) -> None:
     if before and before.waiting:
         decision.do(ReleaseRanks(before.waiting))
     number = state.attempts + 1
-    fence = state.hold.fence + 1
-    decision.set_hold(fence=fence)
+    fence = state.record_lock.fence + 1
+    decision.set_record_lock(fence=fence)
     progress = state.progress.forget()
     attempt = Attempt(number, gathered=gathering.expect(state))
     decision.set(attempts=number, attempt=attempt, progress=progress, activity=Activity.GATHERING)
@@ -199,9 +199,9 @@ def on_progress_stopped(decision: Decision, event: ProgressStopped) -> None:
         decision.set_attempt(problem=NotANumberError())
     training.warn_of_nan(decision)
     problem = decision.state.attempt.problem
-    lost_to = state.hold.lost_to
+    lost_to = state.record_lock.lost_to
     if lost_to and problem:
-        decision.then(EndReached(holding.superseded(lost_to)))
+        decision.then(EndReached(record_lock.superseded(lost_to)))
     elif lost_to:
         conclude(decision, state.job)
     else:
@@ -236,7 +236,7 @@ def on_job(decision: Decision, event: JobRead) -> None:
             training.interrupt(decision, event.job)
         return
     decision.set(job=event.job)
-    holding.look_again(decision, event.record)
+    record_lock.look_again(decision, event.record)
     if decision.following or decision.state.activity == Activity.OVER:
         # Another master has the record: this master decides nothing more.
         return
@@ -245,7 +245,7 @@ def on_job(decision: Decision, event: JobRead) -> None:
         conclude(decision, event.job)
     elif (
         state.activity == Activity.FINISHING
-        and state.hold.is_end_unconfirmed
+        and state.record_lock.is_end_unconfirmed
         and event.record is None
     ):
         ending.leave_workers(decision)
@@ -372,7 +372,7 @@ def on_terminated(decision: Decision, event: Terminated) -> None:
 
 TIMERS: Mapping[TimerKind, Callable[[Decision], None]] = {
     TimerKind.LOOK: lambda decision: decision.do(ReadRecord()),
-    TimerKind.RENEW: holding.renew,
+    TimerKind.RENEW: record_lock.renew,
     TimerKind.WORKERS: gathering.time_out,
     TimerKind.SHRINK: gathering.lose_patience,
     TimerKind.GROW: growing.prepare,
@@ -398,11 +398,11 @@ def _on(kind: type[EventType], handler: Callable[[Decision, EventType], None]) -
 
 HANDLERS: Mapping[type, Handler] = dict(
     [
-        _on(Started, holding.begin),
-        _on(RecordRead, holding.look),
-        _on(RecordWritten, holding.on_written),
-        _on(RecordChanged, holding.on_changed),
-        _on(RecordFailed, holding.on_failed),
+        _on(Started, record_lock.begin),
+        _on(RecordRead, record_lock.look),
+        _on(RecordWritten, record_lock.on_written),
+        _on(RecordChanged, record_lock.on_changed),
+        _on(RecordFailed, record_lock.on_failed),
         _on(RecordReleased, on_record_released),
         _on(JobRead, on_job),
         _on(LeaseRead, lease.on_read),

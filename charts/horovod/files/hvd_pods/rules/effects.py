@@ -60,15 +60,15 @@ class WriteRecord(Effect):
 
     RecordWritten, RecordChanged or RecordFailed follows.
 
-    `holds`: this master holds the record, and each write renews the hold. `changes`: the number of
-    the last RecordChanged event that was handled; a write with another number is dropped. `within`:
-    seconds for which the write is retried; None for as long as any other call.
+    `is_holder`: this master holds the record, and each write renews the lock. `changes`: the number
+    of the last RecordChanged event that was handled; a write with another number is dropped.
+    `within`: seconds for which the write is retried; None for as long as any other call.
     """
 
     purpose: str
     data: Mapping[str, str]
     fence: int
-    holds: bool
+    is_holder: bool
     changes: int = 0
     within: float | None = 0.0
 

@@ -156,7 +156,7 @@ def finish(decision: Decision, problem: RunError | None) -> None:
     state = decision.state
     code = problem.exit_code if problem else 0
     decision.set(activity=Activity.FINISHING, problem=problem)
-    if state.hold.lost_to:
+    if state.record_lock.lost_to:
         leave(decision)
     elif not state.run.api:
         if state.run.cleanup != "Never":
@@ -262,7 +262,7 @@ def _are_left(decision: Decision) -> bool:
     job = state.job
     # Keep watching a known lease if the Job could not be read at the end.
     is_own = job is not None and not is_withdrawn(job)
-    is_replaced = bool(state.hold.lost_to) or isinstance(state.problem, SupersededError)
+    is_replaced = bool(state.record_lock.lost_to) or isinstance(state.problem, SupersededError)
     return bool(state.lease.seconds and is_own and not (is_replaced or state.are_workers_gone))
 
 

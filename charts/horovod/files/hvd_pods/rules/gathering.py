@@ -115,7 +115,7 @@ def _has_other_state(state: RunState) -> bool:
 
     Earlier ranks of this Job have removed it. Without a record, other runs are unknown.
     """
-    is_first = state.hold.is_held and not state.hold.data.get(RecordKey.RUN)
+    is_first = state.record_lock.is_held and not state.record_lock.data.get(RecordKey.RUN)
     return not (state.was_training or is_first)
 
 

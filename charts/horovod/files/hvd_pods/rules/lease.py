@@ -53,7 +53,11 @@ def look(decision: Decision) -> None:
 def on_read(decision: Decision, event: LeaseRead) -> None:
     """End the run if its lease has not changed for too long; otherwise look again later."""
     lease = decision.state.lease
-    if lease.has_ended or decision.state.activity == Activity.OVER or decision.state.hold.lost_to:
+    if (
+        lease.has_ended
+        or decision.state.activity == Activity.OVER
+        or decision.state.record_lock.lost_to
+    ):
         return
     if event.job is None:
         decision.set_lease(seen_at=decision.now)

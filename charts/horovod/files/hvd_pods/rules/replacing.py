@@ -33,7 +33,7 @@ def may_replace_pods(state: RunState) -> bool:
     activities = [Activity.GATHERING]
     if trains_with_fewer(state):
         activities.append(Activity.TRAINING)
-    return state.activity in activities and not (state.is_terminating or state.hold.lost_to)
+    return state.activity in activities and not (state.is_terminating or state.record_lock.lost_to)
 
 
 def trains_with_fewer(state: RunState) -> bool:

@@ -68,8 +68,8 @@ class Assignment:
 
 
 @dataclass(frozen=True)
-class Hold:
-    """This master's hold of the record (rules/holding.py)."""
+class RecordLock:
+    """This master's lock on the record (rules/record_lock.py)."""
 
     fence: int = 0
     is_held: bool = False
@@ -208,7 +208,7 @@ class RunState:
     successors: str = ""
     successors_since: float = 0.0
     timers: Mapping[TimerKind, float] = field(default_factory=dict)
-    hold: Hold = field(default_factory=Hold)
+    record_lock: RecordLock = field(default_factory=RecordLock)
     attempt: Attempt = field(default_factory=lambda: Attempt(0))
     # Attempts that have begun and failed, across all masters of this run.
     attempts: int = 0
@@ -252,7 +252,7 @@ class RunState:
     @property
     def recorded_workers(self) -> str:
         """Return the record's text about the workers of the launch that another master has left."""
-        return str(self.hold.data.get(RecordKey.WORKERS, ""))
+        return str(self.record_lock.data.get(RecordKey.WORKERS, ""))
 
     @property
     def ranks(self) -> int:
@@ -356,9 +356,9 @@ class Decision:
         """Change fields of the state."""
         self.state = replace(self.state, **changes)
 
-    def set_hold(self, **changes: Any) -> None:
-        """Change the state of the hold."""
-        self.set(hold=replace(self.state.hold, **changes))
+    def set_record_lock(self, **changes: Any) -> None:
+        """Change the state of this master's lock on the record."""
+        self.set(record_lock=replace(self.state.record_lock, **changes))
 
     def set_lease(self, **changes: Any) -> None:
         """Change the state of the session's lease."""
@@ -409,16 +409,16 @@ class Decision:
 
     def write_record(self, purpose: str, within: float | None = 0.0) -> None:
         """Request a write of the record, unless another master has taken it."""
-        hold = self.state.hold
-        if self.state.run.api and not hold.lost_to:
+        lock = self.state.record_lock
+        if self.state.run.api and not lock.lost_to:
             news = self.state.record_data(self.moment)
-            self.do(WriteRecord(purpose, news, hold.fence, hold.is_held, hold.changes, within))
+            self.do(WriteRecord(purpose, news, lock.fence, lock.is_held, lock.changes, within))
 
     def release_record(self) -> None:
         """Request the release of the record, if this master holds it."""
-        hold = self.state.hold
-        if hold.is_held and not hold.lost_to:
+        lock = self.state.record_lock
+        if lock.is_held and not lock.lost_to:
             results = {RecordKey.RESULTS: self.state.results} if self.state.results else {}
-            self.do(ReleaseRecord({**self.state.record_data(), **results}, hold.fence))
+            self.do(ReleaseRecord({**self.state.record_data(), **results}, lock.fence))
         else:
             self.then(RecordReleased())

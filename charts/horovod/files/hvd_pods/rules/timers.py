@@ -11,7 +11,7 @@ class TimerKind(Enum):
     The timers of an attempt end with it.
     """
 
-    # Reads of a record that another master holds, and renewals of this master's hold.
+    # Reads of a record that another master holds, and renewals of this master's lock.
     LOOK = "look"
     RENEW = "renew"
     # The session's lease, the pause between two attempts, and the stay after the end.

@@ -76,7 +76,7 @@ def begin(decision: Decision, event: Delivered) -> None:
         decision.then(AttemptOver(problem))
         return
     chosen = [name for name in state.assignment.workers if name in event.workers]
-    detached_fence = state.hold.fence if run.mode == "direct" else 0
+    detached_fence = state.record_lock.fence if run.mode == "direct" else 0
     decision.set(activity=Activity.TRAINING, was_training=True, detached_fence=detached_fence)
     decision.set_attempt(launch=LaunchState(tuple(chosen)))
     number = state.attempt.number

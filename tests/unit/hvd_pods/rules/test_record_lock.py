@@ -10,7 +10,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from hvd_pods.common.run_events import RunEvent
-from hvd_pods.rules import holding
+from hvd_pods.rules import record_lock
 from hvd_pods.rules.effects import (
     CreateJobEvent,
     EndLauncher,
@@ -31,7 +31,7 @@ from hvd_pods.rules.events import (
     Started,
     Terminated,
 )
-from hvd_pods.rules.holding import EXPIRES_AFTER, LOOK_EVERY, RENEW, TAKE
+from hvd_pods.rules.record_lock import EXPIRES_AFTER, LOOK_EVERY, RENEW, TAKE
 from hvd_pods.rules.state import Activity
 from hvd_pods.rules.timers import TimerKind
 from tests.support.world import JOB, LATER, OTHER, WALL, World, one_group
@@ -64,7 +64,7 @@ def started(record: dict[str, str], *events: Event, **changes: Any) -> World:
 def test_free_record_is_taken_at_once_with_a_new_fence_number(record: dict[str, str]) -> None:
     world = started({**record, "fence": "5"})
     (write,) = world.of(WriteRecord)
-    assert (write.purpose, write.holds, write.data) == (TAKE, True, {})
+    assert (write.purpose, write.is_holder, write.data) == (TAKE, True, {})
     assert write.fence >= (WALL + world.now) * 1000 - 20
     newer = started({**record, "fence": str(LATER)}).of(WriteRecord)[0]
     assert newer.fence > LATER + 999, "the earlier holder may have begun attempts since"
@@ -133,7 +133,7 @@ def test_training_begins_although_the_record_cannot_be_written(
     world.answers.clear()
     world.put(RecordFailed(TAKE, 503 if is_temporary else 403, "no", is_temporary))
     world.settle(until=StartLauncher)
-    assert world.state.hold.is_held is is_held
+    assert world.state.record_lock.is_held is is_held
     assert (TimerKind.RENEW in world.state.timers) is is_held
 
 
@@ -329,7 +329,7 @@ def test_run_is_begun_if_another_one_has_ended_or_this_one_has_not(data: dict[st
 
 
 # A fence number that workers accept just now.
-LATEST = str(int(WALL * 1000) + 2 * holding.MOST_AHEAD - 1)
+LATEST = str(int(WALL * 1000) + 2 * record_lock.MOST_AHEAD - 1)
 NUMBERS = st.sampled_from(["", "x", "-1", "9" * 18, "9" * 5000, "٣", str(LATER)]) | st.text()
 WORDS = st.sampled_from(["own", "uid-1", "run-1", "settings-1", "Finished", "Failed"]) | NUMBERS
 KEYS = ("holder", "holderUid", "holderJob", "renewed", "superseded", "run", "settings", "state")
@@ -358,7 +358,7 @@ def test_any_record_leads_to_a_run_or_to_an_end_that_workers_and_logs_accept(
     world = started({**record, **counts, "progress": curve})
     world.settle(until=StartLauncher)
     # The workers' clocks may be an hour behind.
-    latest = (WALL + world.now - 3600) * 1000 + 2 * holding.MOST_AHEAD
+    latest = (WALL + world.now - 3600) * 1000 + 2 * record_lock.MOST_AHEAD
     assert all(write.fence <= latest for write in world.of(WriteRecord))
     assert world.of(StartLauncher) or world.exit
     assert all(len(effect.message) < 2000 for effect in world.of(CreateJobEvent))

@@ -2,12 +2,13 @@
 
 The record is a ConfigMap of the release that outlives the run's Job. Two masters of a release can
 exist at once: masters of two runs, if the earlier Job is not pruned, or masters of one run, if a
-node does not respond and its pod was given up. The holder writes its name into the record and
-renews it. Another master waits, and takes over the record when the holder has released it or has
-not renewed it. Each takeover increases the fence number: workers refuse a lower one
-(worker/fence.py). That protects them even from a master that cannot reach the API server and does
-not know yet that it was replaced. The record also keeps a run that has ended from being repeated,
-when manifests are applied again (an upgrade, a roll-back, a GitOps tool).
+node does not respond and its pod was given up. The record is therefore also a lock. Its holder
+writes its name into the record and renews the lock. Another master waits, and takes the lock over
+when the holder has released it or has not renewed it. Each takeover increases the fence number:
+workers refuse a lower one (worker/fence.py). That protects them even from a master that cannot
+reach the API server and does not know yet that it was replaced. The record also keeps a run that
+has ended from being repeated, when manifests are applied again (an upgrade, a roll-back, a GitOps
+tool).
 """
 
 from __future__ import annotations
@@ -64,8 +65,8 @@ def begin(decision: Decision, event: Started) -> None:
     if decision.state.run.api:
         decision.do(ReadRecord())
     else:
-        decision.set_hold(fence=new_fence(0, decision.wall))
-        hold(decision, {})
+        decision.set_record_lock(fence=new_fence(0, decision.wall))
+        on_held(decision, {})
 
 
 def look(decision: Decision, event: RecordRead | RecordChanged) -> None:
@@ -85,26 +86,27 @@ def look(decision: Decision, event: RecordRead | RecordChanged) -> None:
     holder = describe_holder(data)
     is_free = _is_free(decision, data)
     is_silent = (
-        renewal(data) == state.hold.seen and decision.now - state.hold.seen_at > EXPIRES_AFTER
+        renewal(data) == state.record_lock.seen
+        and decision.now - state.record_lock.seen_at > EXPIRES_AFTER
     )
     if is_free or is_silent:
         changes = {}
         if not is_free:
-            decision.log(f"{holder} has not renewed its hold: taking over")
+            decision.log(f"{holder} has not renewed its lock: taking over")
             changes[RecordKey.SUPERSEDED] = data.get(RecordKey.HOLDER_UID, "")
         fence = new_fence(fence_of(data, decision.wall) + MOST_UNWRITTEN, decision.wall)
-        decision.set_hold(fence=fence, data=dict(data))
-        known = state.hold.changes
+        decision.set_record_lock(fence=fence, data=dict(data))
+        known = state.record_lock.changes
         decision.do(WriteRecord(TAKE, changes, fence, True, known, TAKE_RETRY_SECONDS))
         return
-    if not state.hold.seen:
+    if not state.record_lock.seen:
         message = (
-            f"waiting until {holder}, which controls the workers, ends or stops renewing its hold"
+            f"waiting until {holder}, which controls the workers, ends or stops renewing its lock"
         )
         decision.log(message)
         decision.report(RunEvent.WAITING, message)
-    if renewal(data) != state.hold.seen:
-        decision.set_hold(seen=renewal(data), seen_at=decision.now)
+    if renewal(data) != state.record_lock.seen:
+        decision.set_record_lock(seen=renewal(data), seen_at=decision.now)
     if state.is_terminating:
         decision.then(
             EndReached(InterruptedRunError(f"terminated while {holder} controls the workers"))
@@ -113,12 +115,12 @@ def look(decision: Decision, event: RecordRead | RecordChanged) -> None:
         decision.set_timer(TimerKind.LOOK, decision.now + LOOK_EVERY)
 
 
-def hold(decision: Decision, data: Mapping[str, str]) -> None:
+def on_held(decision: Decision, data: Mapping[str, str]) -> None:
     """Continue as the holder of a record with this data: report how the run ended, or run."""
     state = decision.state
     assignment = decision.state.assignment
     run = decision.state.run
-    if state.hold.is_held:
+    if state.record_lock.is_held:
         decision.set_timer(TimerKind.RENEW, decision.now + RENEW_EVERY)
     if data.get(RecordKey.RUN) == run.id and data.get(RecordKey.SETTINGS) == run.settings:
         attempts = number(data.get(RecordKey.ATTEMPTS))
@@ -144,19 +146,19 @@ def hold(decision: Decision, data: Mapping[str, str]) -> None:
 
 def on_written(decision: Decision, event: RecordWritten) -> None:
     """The record was taken or renewed, or contains the end of the run."""
-    decision.set_hold(trouble="")
+    decision.set_record_lock(trouble="")
     if event.purpose == TAKE:
-        decision.set_hold(is_held=True)
-        hold(decision, decision.state.hold.data)
+        decision.set_record_lock(is_held=True)
+        on_held(decision, decision.state.record_lock.data)
     elif event.purpose == RENEW:
-        decision.set_hold(is_renewing=False)
+        decision.set_record_lock(is_renewing=False)
     elif event.purpose == END and decision.state.activity == Activity.FINISHING:
         ending.scale_down(decision)
 
 
 def on_changed(decision: Decision, event: RecordChanged) -> None:
     """Another client has changed the record: another master, which has taken it, or a person."""
-    decision.set_hold(changes=event.changes)
+    decision.set_record_lock(changes=event.changes)
     if decision.state.activity == Activity.OVER:
         return
     if event.is_other:
@@ -168,9 +170,9 @@ def on_changed(decision: Decision, event: RecordChanged) -> None:
         return
     # Another master that has taken the record has a higher number, even if it has released it
     # since.
-    if fence_of(event.data, decision.wall) <= decision.state.hold.fence:
+    if fence_of(event.data, decision.wall) <= decision.state.record_lock.fence:
         if event.purpose == RENEW:
-            decision.set_hold(is_renewing=False)
+            decision.set_record_lock(is_renewing=False)
             renew(decision)
         else:
             decision.write_record(event.purpose, within=None if event.purpose == END else 0.0)
@@ -184,17 +186,17 @@ def look_again(decision: Decision, data: Mapping[str, str] | None) -> None:
     A worker that serves a newer master refuses this one before this one has seen the record. `data`
     is None where it could not be read.
     """
-    hold_ = decision.state.hold
-    if data and hold_.is_held and fence_of(data, decision.wall) > hold_.fence:
+    lock = decision.state.record_lock
+    if data and lock.is_held and fence_of(data, decision.wall) > lock.fence:
         lose(decision, describe_holder(data))
 
 
 def lose(decision: Decision, holder: str) -> None:
     """Another master has taken the record: end, and leave the workers to that one."""
-    if decision.state.hold.lost_to or decision.state.activity == Activity.OVER:
+    if decision.state.record_lock.lost_to or decision.state.activity == Activity.OVER:
         return
     decision.log(f"{holder} controls the workers now")
-    decision.set_hold(lost_to=holder)
+    decision.set_record_lock(lost_to=holder)
     decision.clear_timers(TimerKind.RENEW)
     attempt = decision.state.attempt
     activity = decision.state.activity
@@ -233,20 +235,20 @@ def on_failed(decision: Decision, event: RecordFailed) -> None:
         _continue_without(decision, event.message)
     else:
         # The training goes on, protected by its fence number; a renewal writes the record later.
-        if event.message != decision.state.hold.trouble:
+        if event.message != decision.state.record_lock.trouble:
             decision.log(f"cannot write the record of this run: {event.message}")
-        decision.set_hold(is_renewing=False, trouble=event.message)
+        decision.set_record_lock(is_renewing=False, trouble=event.message)
         if event.purpose == END and decision.state.activity == Activity.FINISHING:
             # Only the holder scales its workers. A master that never held the record has no other
             # evidence.
-            decision.set_hold(is_end_unconfirmed=decision.state.hold.is_held)
+            decision.set_record_lock(is_end_unconfirmed=decision.state.record_lock.is_held)
             decision.do(ReadJob(AGAIN_RETRY_SECONDS))
 
 
 def renew(decision: Decision) -> None:
-    """Renew the hold, unless the previous renewal is still in progress."""
-    if not decision.state.hold.is_renewing:
-        decision.set_hold(is_renewing=True)
+    """Renew the lock, unless the previous renewal is still in progress."""
+    if not decision.state.record_lock.is_renewing:
+        decision.set_record_lock(is_renewing=True)
         decision.write_record(RENEW)
     decision.set_timer(TimerKind.RENEW, decision.now + RENEW_EVERY)
 
@@ -254,9 +256,9 @@ def renew(decision: Decision) -> None:
 def _continue_without(decision: Decision, message: str) -> None:
     """Run without holding the record, which cannot be written for this reason."""
     decision.log(f"cannot hold the record: {message}; the workers accept the newest master")
-    decision.set_hold(fence=new_fence(0, decision.wall))
+    decision.set_record_lock(fence=new_fence(0, decision.wall))
     # Use the data that was read, although the record cannot be written.
-    hold(decision, decision.state.hold.data)
+    on_held(decision, decision.state.record_lock.data)
 
 
 def _is_free(decision: Decision, data: Mapping[str, str]) -> bool:
