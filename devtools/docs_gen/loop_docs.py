@@ -16,18 +16,18 @@ from devtools.docs_gen.generated import replace_sections, table
 from hvd_pods.common import contract, ranks_program
 from hvd_pods.rules import (
     aborting,
+    attempt_workers,
     choosing,
     decide,
     diagnosis,
     effects,
     ending,
     events,
-    gathering,
     growing,
-    lease,
     rank_notices,
     record_lock,
     replacing,
+    session_lease,
     stalls,
     training,
 )
@@ -38,7 +38,7 @@ PAGE = ROOT / "docs" / "inside.md"
 PICTURE = ROOT / "docs" / "pictures" / "loop.svg"
 RULES = (
     decide,
-    gathering,
+    attempt_workers,
     choosing,
     rank_notices,
     replacing,
@@ -48,7 +48,7 @@ RULES = (
     aborting,
     growing,
     record_lock,
-    lease,
+    session_lease,
     ending,
 )
 # Variables that users may set and no template sets: the module and the name of each constant.

@@ -1,7 +1,7 @@
 """A release that a command installs, keeps alive by a lease while it runs, and removes.
 
 If the command is killed, or its machine sleeps, the run's master ends the run: it stops a run whose
-lease was not renewed for a while (the chart's hvd_pods/rules/lease.py).
+lease was not renewed for a while (the chart's hvd_pods/rules/session_lease.py).
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ import pytest
 
 from hvd_pods.cluster import addresses, job_events, kube
 from hvd_pods.master import gateway_client, remote
-from hvd_pods.rules import gathering
+from hvd_pods.rules import attempt_workers
 from tests.support.fakes.api import FakeApi
 from tests.support.fakes.faults import TIMEOUT
 from tests.support.fakes.server import Certificates
@@ -120,7 +120,7 @@ def workers(
     monkeypatch: pytest.MonkeyPatch,
 ) -> Iterator[Workers]:
     """The workers' side, for a master that retries at once and does not report missing workers."""
-    monkeypatch.setattr(gathering, "FIRST_REPORT_AFTER", 60.0)
+    monkeypatch.setattr(attempt_workers, "FIRST_REPORT_AFTER", 60.0)
     monkeypatch.setattr(addresses, "FIRST_LOOKUP", 0.02)
     monkeypatch.setattr(addresses, "FIRST_RECONNECT", 0.01)
     monkeypatch.setattr(addresses, "LONGEST_RECONNECT", 0.02)

@@ -11,6 +11,7 @@ import pytest
 from hvd_pods.agent.banner import NoAnswer
 from hvd_pods.common.notices import FINISHED, LEAVING
 from hvd_pods.common.run_events import RunEvent
+from hvd_pods.rules.attempt_workers import LOOK_EVERY, MISS_WITHIN
 from hvd_pods.rules.effects import (
     CreateJobEvent,
     DeletePods,
@@ -36,7 +37,6 @@ from hvd_pods.rules.events import (
     WorkerAnswers,
     WorkerProblem,
 )
-from hvd_pods.rules.gathering import LOOK_EVERY, MISS_WITHIN
 from hvd_pods.rules.growing import AGAIN_AFTER, GROW_EVERY, SETTLE
 from hvd_pods.rules.state import Activity
 from hvd_pods.rules.timers import TimerKind

@@ -24,7 +24,7 @@ def make_page(state: RunState, script_file: str) -> str:
     stalled = launch.stalls.named(time.monotonic()) if launch else []
     samples += [
         Sample("hvdchart_ranks", str(state.ranks)),
-        Sample("hvdchart_workers_ready", str(len(state.gathered.answering))),
+        Sample("hvdchart_workers_ready", str(len(state.attempt_workers.answering))),
         Sample("hvdchart_launches_total", str(state.launches)),
         Sample("hvdchart_stalls_total", str(state.stall_count)),
         Sample("hvdchart_ranks_stalled", str(len(stalled))),

@@ -29,7 +29,7 @@ GATHER = "gather workers"
 DELIVER = "deliver code"
 STORE = "store results"
 PHASES = {
-    Activity.GATHERING: GATHER,
+    Activity.WAITING_FOR_WORKERS: GATHER,
     Activity.DELIVERING: DELIVER,
     Activity.TRAINING: TRAIN,
     Activity.PAUSING: "pause",
@@ -37,7 +37,12 @@ PHASES = {
 }
 # The parent of a span, unless that is the run.
 PARENTS = {GATHER: ATTEMPT, DELIVER: ATTEMPT, TRAIN: ATTEMPT, START: TRAIN}
-OF_ATTEMPT = (Activity.GATHERING, Activity.DELIVERING, Activity.TRAINING, Activity.JUDGING)
+OF_ATTEMPT = (
+    Activity.WAITING_FOR_WORKERS,
+    Activity.DELIVERING,
+    Activity.TRAINING,
+    Activity.JUDGING,
+)
 ENDED = (Activity.STAYING, Activity.HANDING_OVER, Activity.OVER)
 
 Attributes = Dict[str, Union[str, int]]

@@ -19,13 +19,13 @@ from hvd_pods.common.errors import (
 from hvd_pods.common.record import RUNNING
 from hvd_pods.common.run_events import RunEvent
 from hvd_pods.rules import (
+    attempt_workers,
     diagnosis,
     ending,
-    gathering,
     growing,
-    lease,
     rank_notices,
     record_lock,
+    session_lease,
     stalls,
     training,
 )
@@ -122,44 +122,46 @@ def on_attempt_begins(decision: Decision, event: AttemptDue) -> None:
     fence = state.record_lock.fence + 1
     decision.set_record_lock(fence=fence)
     progress = state.progress.forget()
-    attempt = Attempt(number, gathered=gathering.expect(state))
-    decision.set(attempts=number, attempt=attempt, progress=progress, activity=Activity.GATHERING)
+    attempt = Attempt(number, workers=attempt_workers.expect(state))
+    decision.set(
+        attempts=number, attempt=attempt, progress=progress, activity=Activity.WAITING_FOR_WORKERS
+    )
     decision.set_entry(RUNNING, state.last_failure)
     decision.write_record("begin")
     decision.do(WatchWorkers(number), Prepare(number, fence, fits=run.api))
     what = f"attempt {number} waits for workers of {run.ranks} ranks"
     decision.report(RunEvent.STARTED, what)
     decision.log(f"{what}, at most {run.workers_timeout:.0f} s")
-    gathering.begin(decision)
+    attempt_workers.begin(decision)
 
 
 def on_prepared(decision: Decision, event: Prepared) -> None:
     """The launcher is prepared: begin if the workers are ready. On a problem, the attempt fails."""
-    if decision.state.activity != Activity.GATHERING:
+    if decision.state.activity != Activity.WAITING_FOR_WORKERS:
         return
     if event.problem:
         decision.then(AttemptOver(event.problem))
         return
     decision.set_attempt(is_prepared=True)
-    gathering.extend_deadline(decision)
-    gathering.start_if_possible(decision)
+    attempt_workers.extend_deadline(decision)
+    attempt_workers.start_if_possible(decision)
 
 
 def on_worker_answers(decision: Decision, event: WorkerAnswers) -> None:
     """A worker answers, for the first time or again."""
-    gathering.on_answer(decision, event)
+    attempt_workers.on_answer(decision, event)
     _follow_workers(decision)
 
 
 def on_worker_problem(decision: Decision, event: WorkerProblem) -> None:
     """A worker does not answer."""
-    gathering.on_problem(decision, event)
+    attempt_workers.on_problem(decision, event)
     _follow_workers(decision)
 
 
 def on_worker_gone(decision: Decision, event: WorkerGone) -> None:
     """A worker has another pod, or none."""
-    gathering.on_gone(decision, event)
+    attempt_workers.on_gone(decision, event)
     _follow_workers(decision)
 
 
@@ -225,7 +227,7 @@ def on_pods(decision: Decision, event: PodsListed) -> None:
     if decision.state.activity == Activity.HANDING_OVER:
         ending.on_successors(decision, event)
     else:
-        gathering.on_pods(decision, event)
+        attempt_workers.on_pods(decision, event)
 
 
 def on_job(decision: Decision, event: JobRead) -> None:
@@ -240,7 +242,7 @@ def on_job(decision: Decision, event: JobRead) -> None:
     if decision.following or decision.state.activity == Activity.OVER:
         # Another master has the record: this master decides nothing more.
         return
-    lease.begin(decision, event.job)
+    session_lease.begin(decision, event.job)
     if state.activity == Activity.CONCLUDING:
         conclude(decision, event.job)
     elif (
@@ -354,7 +356,7 @@ def on_terminated(decision: Decision, event: Terminated) -> None:
         training.terminate(decision)
         return
     decision.log("this pod is terminating")
-    if decision.state.activity == Activity.GATHERING:
+    if decision.state.activity == Activity.WAITING_FOR_WORKERS:
         decision.then(AttemptOver(InterruptedRunError("terminated while waiting for workers")))
     elif (
         decision.state.activity == Activity.WAITING_FOR_RECORD
@@ -373,11 +375,11 @@ def on_terminated(decision: Decision, event: Terminated) -> None:
 TIMERS: Mapping[TimerKind, Callable[[Decision], None]] = {
     TimerKind.LOOK: lambda decision: decision.do(ReadRecord()),
     TimerKind.RENEW: record_lock.renew,
-    TimerKind.WORKERS: gathering.time_out,
-    TimerKind.SHRINK: gathering.lose_patience,
+    TimerKind.WORKERS: attempt_workers.time_out,
+    TimerKind.SHRINK: attempt_workers.lose_patience,
     TimerKind.GROW: growing.prepare,
-    TimerKind.PODS: gathering.list_pods,
-    TimerKind.RESUME: gathering.start_if_possible,
+    TimerKind.PODS: attempt_workers.list_pods,
+    TimerKind.RESUME: attempt_workers.start_if_possible,
     TimerKind.LOSS: training.on_workers,
     TimerKind.STALLS: stalls.report_stalls,
     TimerKind.UNFINISHED: stalls.report_unfinished,
@@ -385,7 +387,7 @@ TIMERS: Mapping[TimerKind, Callable[[Decision], None]] = {
     TimerKind.KILL: lambda decision: decision.do(EndLauncher(kills=True)),
     TimerKind.END: lambda decision: decision.do(EndLauncher()),
     TimerKind.PAUSE: _end_pause,
-    TimerKind.LEASE: lease.look,
+    TimerKind.LEASE: session_lease.look,
     TimerKind.STAY: ending.end_stay,
     TimerKind.SUCCESSORS: ending.look_for_successors,
 }
@@ -405,7 +407,7 @@ HANDLERS: Mapping[type, Handler] = dict(
         _on(RecordFailed, record_lock.on_failed),
         _on(RecordReleased, on_record_released),
         _on(JobRead, on_job),
-        _on(LeaseRead, lease.on_read),
+        _on(LeaseRead, session_lease.on_read),
         _on(AttemptDue, on_attempt_begins),
         _on(Prepared, on_prepared),
         _on(WorkerAnswers, on_worker_answers),

@@ -30,7 +30,7 @@ def diagnose(
     decision: Decision, workers: Sequence[Worker], event: PodsListed
 ) -> dict[Worker, Diagnosis]:
     """Explain why each of these workers is missing or lost."""
-    reasons = decision.state.gathered.reasons
+    reasons = decision.state.attempt_workers.reasons
     found = {}
     for worker in workers:
         why = reasons.get(worker.name, NO_ANSWER)
@@ -75,14 +75,14 @@ def note_missing(
     decision: Decision, missing: Sequence[Worker], event: PodsListed
 ) -> Mapping[Worker, Diagnosis]:
     """Note why these workers are missing, and when each lasting problem began."""
-    gathered = decision.state.gathered
+    attempt_workers = decision.state.attempt_workers
     found = diagnose(decision, missing, event)
     since = {
-        worker.name: gathered.since.get(worker.name, decision.now)
+        worker.name: attempt_workers.since.get(worker.name, decision.now)
         for worker, item in found.items()
         if item.wait_seconds is not None
     }
-    decision.set_gathered(
+    decision.set_attempt_workers(
         diagnoses={worker.name: item for worker, item in found.items()}, since=since
     )
     return found
@@ -90,21 +90,26 @@ def note_missing(
 
 def report_missing(decision: Decision, found: Mapping[Worker, Diagnosis]) -> None:
     """Log why workers are missing, and fail the attempt for a problem that lasts."""
-    gathered = decision.state.gathered
+    attempt_workers = decision.state.attempt_workers
     text = f"waiting for {_count_missing(decision, list(found))}: {'; '.join(_describe(found))}"
-    if text != gathered.report or decision.now - gathered.reported_at > REPEAT_REPORT_AFTER:
-        decision.log(f"{text} ({decision.state.gathered.deadline - decision.now:.0f} s left)")
-        decision.set_gathered(report=text, reported_at=decision.now)
+    if (
+        text != attempt_workers.report
+        or decision.now - attempt_workers.reported_at > REPEAT_REPORT_AFTER
+    ):
+        decision.log(
+            f"{text} ({decision.state.attempt_workers.deadline - decision.now:.0f} s left)"
+        )
+        decision.set_attempt_workers(report=text, reported_at=decision.now)
     stuck = {worker: item for worker, item in found.items() if item.wait_seconds is not None}
     reasons = {item.reason for item in stuck.values()}
-    if reasons - gathered.announced:
-        decision.set_gathered(announced=gathered.announced | reasons)
+    if reasons - attempt_workers.announced:
+        decision.set_attempt_workers(announced=attempt_workers.announced | reasons)
         text = "; ".join([*_describe(stuck), *_remedies(stuck)])
         decision.report(RunEvent.WORKERS_MISSING, text)
     lasting = [
         worker
         for worker, item in stuck.items()
-        if decision.now - gathered.since[worker.name] >= (item.wait_seconds or 0.0)
+        if decision.now - attempt_workers.since[worker.name] >= (item.wait_seconds or 0.0)
     ]
     if _is_too_few(decision.state.run, lasting):
         decision.then(AttemptOver(missing_error(decision, found, "cannot start", RunError)))
@@ -123,7 +128,9 @@ def _count_missing(decision: Decision, missing: Sequence[Worker]) -> str:
     """Report how many of the workers to start with are missing: spares may replace them."""
     run = decision.state.run
     needed = sum(run.needed_workers.values())
-    lacking = sum(choosing.count_missing_workers(run, decision.state.gathered.answering).values())
+    lacking = sum(
+        choosing.count_missing_workers(run, decision.state.attempt_workers.answering).values()
+    )
     return f"{min(lacking, len(missing))} of {needed} workers"
 
 
@@ -154,8 +161,8 @@ def find_silent(decision: Decision) -> dict[Worker, str]:
     attempt = decision.state.attempt
     workers = decision.state.assignment.workers
     used = attempt.launch.workers if attempt.launch else ()
-    answering = attempt.gathered.answering
-    reasons = attempt.gathered.reasons
+    answering = attempt.workers.answering
+    reasons = attempt.workers.reasons
     return {
         workers[name]: reasons.get(name, NO_ANSWER).reason
         for name in used

@@ -76,12 +76,12 @@ def find_newcomers(decision: Decision) -> Mapping[str, Pod]:
     missing = choosing.count_missing_workers(run, launch.workers)
     found = {}
     for worker in run.workers:
-        pod = state.gathered.answering.get(worker.name)
+        pod = state.attempt_workers.answering.get(worker.name)
         is_new = pod is not None and worker.name not in launch.workers
-        is_steady = worker.name not in state.gathered.reasons and pod not in state.broken
+        is_steady = worker.name not in state.attempt_workers.reasons and pod not in state.broken
         if is_new and is_steady and missing.get(worker.stateful_set, 0):
             missing[worker.stateful_set] -= 1
-            found[worker.name] = state.gathered.answering[worker.name]
+            found[worker.name] = state.attempt_workers.answering[worker.name]
     return found
 
 

@@ -30,7 +30,7 @@ REPLACE_EVERY = 20.0
 
 def may_replace_pods(state: RunState) -> bool:
     """Whether this master may replace pods in the way: later they may belong to the next run."""
-    activities = [Activity.GATHERING]
+    activities = [Activity.WAITING_FOR_WORKERS]
     if trains_with_fewer(state):
         activities.append(Activity.TRAINING)
     return state.activity in activities and not (state.is_terminating or state.record_lock.lost_to)
@@ -45,7 +45,7 @@ def trains_with_fewer(state: RunState) -> bool:
 
 def replace_pods(decision: Decision, pods: Mapping[str, Object]) -> None:
     """Delete pods of an earlier revision, and force-delete pods that should have ended long ago."""
-    answering = decision.state.gathered.answering
+    answering = decision.state.attempt_workers.answering
     workers = decision.state.assignment.workers
     stale = {}
     ending = {}
@@ -55,10 +55,12 @@ def replace_pods(decision: Decision, pods: Mapping[str, Object]) -> None:
             continue
         since = item.get("deletionTimestamp")
         is_earlier = is_stale(worker, pods[name])
-        replaced = decision.state.gathered.replaced
+        replaced = decision.state.attempt_workers.replaced
         if not is_earlier and name in replaced:
             # The StatefulSet has been repaired.
-            decision.set_gathered(replaced={n: each for n, each in replaced.items() if n != name})
+            decision.set_attempt_workers(
+                replaced={n: each for n, each in replaced.items() if n != name}
+            )
         # While ranks train, a stale pod may belong to the next run.
         is_in_the_way = since is None and is_earlier and not trains_with_fewer(decision.state)
         if is_in_the_way and _may_replace(decision, name, item["uid"]):
@@ -78,19 +80,19 @@ def replace_pods(decision: Decision, pods: Mapping[str, Object]) -> None:
 
 def _may_replace(decision: Decision, name: str, uid: str) -> bool:
     """Whether a stale pod of this worker may be deleted now; if so, note the deletion."""
-    gathered = decision.state.gathered
-    uids, at = gathered.replaced.get(name, (frozenset(), 0.0))
+    attempt_workers = decision.state.attempt_workers
+    uids, at = attempt_workers.replaced.get(name, (frozenset(), 0.0))
     if len(uids | {uid}) > MOST_REPLACED and decision.now - at < REPLACE_EVERY:
         return False
     if len(uids) <= MOST_REPLACED:
         uids |= {uid}
-    decision.set_gathered(replaced={**gathered.replaced, name: (uids, decision.now)})
+    decision.set_attempt_workers(replaced={**attempt_workers.replaced, name: (uids, decision.now)})
     return True
 
 
 def makes_stale_pods(decision: Decision, worker: Worker, pod: Object | None) -> bool:
     """Whether a StatefulSet has replaced stale pods of a worker with stale ones repeatedly."""
-    uids, _ = decision.state.gathered.replaced.get(worker.name, (frozenset(), 0.0))
+    uids, _ = decision.state.attempt_workers.replaced.get(worker.name, (frozenset(), 0.0))
     # The worker may have no pod for a moment, after the last one was deleted.
     return len(uids | {pod["metadata"].get("uid")} if pod else uids) > MOST_REPLACED
 
@@ -102,7 +104,7 @@ def is_stale(worker: Worker, pod: Object) -> bool:
 
 def log_once(decision: Decision, text: str) -> None:
     """Log a message about a repeated action only once in an attempt."""
-    announced = decision.state.gathered.announced
+    announced = decision.state.attempt_workers.announced
     if text not in announced:
         decision.log(text)
-        decision.set_gathered(announced=announced | {text})
+        decision.set_attempt_workers(announced=announced | {text})

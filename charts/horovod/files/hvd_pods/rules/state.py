@@ -31,12 +31,12 @@ LOST_AFTER_KEPT = 3.0
 class Activity(enum.Enum):
     """The activities of the master, each with the end of its wait, in this order.
 
-    From CONCLUDING the master may go back to GATHERING.
+    From CONCLUDING the master may go back to WAITING_FOR_WORKERS.
     """
 
     WAITING_FOR_RECORD = "until it holds the record"
     READING = "until it knows whether the run has ended, and how often it may be tried"
-    GATHERING = "until enough workers respond"
+    WAITING_FOR_WORKERS = "until enough workers respond"
     DELIVERING = "until the workers have the user's code"
     TRAINING = "until the launcher ends"
     JUDGING = "until it knows why the launcher ended, and how far it came"
@@ -90,8 +90,8 @@ class RecordLock:
 
 
 @dataclass(frozen=True)
-class Lease:
-    """The lease of the session that the run belongs to (rules/lease.py)."""
+class SessionLease:
+    """The lease of the session that the run belongs to (rules/session_lease.py)."""
 
     # Its duration without a renewal; 0: there is no lease.
     seconds: float = 0.0
@@ -104,7 +104,7 @@ class Lease:
 
 
 @dataclass(frozen=True)
-class Gathered:
+class AttemptWorkers:
     """The state of an attempt's workers, and of the pods of missing workers."""
 
     # The workers that answer now, and why others do not. A worker in both may be lost soon.
@@ -181,7 +181,7 @@ class Attempt:
 
     number: int
     is_prepared: bool = False
-    gathered: Gathered = field(default_factory=Gathered)
+    workers: AttemptWorkers = field(default_factory=AttemptWorkers)
     launch: LaunchState | None = None
     # The pods of the launch, which get the code: a worker may be another pod later.
     pods: Mapping[str, Pod] = field(default_factory=dict)
@@ -234,7 +234,7 @@ class RunState:
     # The ordinals of the workers that have ranks, if they need not be the first ones.
     used_workers: str = ""
     results: str = ""
-    lease: Lease = field(default_factory=Lease)
+    lease: SessionLease = field(default_factory=SessionLease)
     # The workers were scaled to zero, because the run has ended.
     are_workers_gone: bool = False
     job: Object | None = None
@@ -275,9 +275,9 @@ class RunState:
         return min(self.run.lost_after, LOST_AFTER_KEPT) if is_sooner else self.run.lost_after
 
     @property
-    def gathered(self) -> Gathered:
+    def attempt_workers(self) -> AttemptWorkers:
         """Return the state of the present attempt's workers."""
-        return self.attempt.gathered
+        return self.attempt.workers
 
     def find_stall(self, now: float) -> Stall | None:
         """Return the rank that the others have waited for longest; None while they continue.
@@ -370,9 +370,9 @@ class Decision:
         """Change the present attempt."""
         self.set(attempt=replace(self.state.attempt, **changes))
 
-    def set_gathered(self, **changes: Any) -> None:
+    def set_attempt_workers(self, **changes: Any) -> None:
         """Change the state of the attempt's workers."""
-        self.set_attempt(gathered=replace(self.state.gathered, **changes))
+        self.set_attempt(workers=replace(self.state.attempt_workers, **changes))
 
     def set_launch(self, **changes: Any) -> None:
         """Change the state of the attempt's launch, which has begun."""

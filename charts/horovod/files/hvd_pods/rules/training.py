@@ -66,7 +66,7 @@ def begin(decision: Decision, event: Delivered) -> None:
         decision.log("all ranks have finished while there was no master")
         decision.then(AttemptOver(None))
         return
-    answering = state.gathered.answering
+    answering = state.attempt_workers.answering
     if event.problem or state.is_terminating:
         problem = event.problem or RunError("terminated before the ranks were started")
         if any(answering.get(name) != pod for name, pod in state.attempt.pods.items()):
@@ -110,7 +110,7 @@ def _look_for_loss(decision: Decision) -> None:
     """
     attempt = decision.state.attempt
     lost = diagnosis.find_silent(decision)
-    answering = attempt.gathered.answering
+    answering = attempt.workers.answering
     if all(worker.name in answering for worker in lost):
         # A broken connection alone is not a loss.
         return
@@ -131,7 +131,7 @@ def _end_leftovers(decision: Decision) -> None:
     with its running processes.
     """
     attempt = decision.state.attempt
-    answering = decision.state.gathered.answering
+    answering = decision.state.attempt_workers.answering
     without_ranks = frozenset(answering) - frozenset(decision.launch.workers)
     new = sorted(without_ranks - attempt.cleared)
     decision.set_attempt(cleared=without_ranks)

@@ -9,6 +9,7 @@ import pytest
 from hvd_pods.agent.banner import NoAnswer
 from hvd_pods.common.errors import WorkerTerminatedError
 from hvd_pods.common.run_events import RunEvent
+from hvd_pods.rules.attempt_workers import FIRST_REPORT_AFTER, MASTER_OFFLINE_FACTOR
 from hvd_pods.rules.diagnosis import REPEAT_REPORT_AFTER, SERVICE_WITHIN
 from hvd_pods.rules.effects import (
     CreateJobEvent,
@@ -31,7 +32,6 @@ from hvd_pods.rules.events import (
     WorkerAnswers,
     WorkerProblem,
 )
-from hvd_pods.rules.gathering import FIRST_REPORT_AFTER, MASTER_OFFLINE_FACTOR
 from hvd_pods.rules.replacing import REPLACE_EVERY
 from hvd_pods.rules.state import Activity
 from tests.support.runs import make_run
@@ -45,7 +45,7 @@ def waiting(world: World) -> World:
     world.settle(until=Prepare)
     world.answers = [item for item in world.answers if not isinstance(item[1], WorkerAnswers)]
     world.answer_all()
-    assert world.state.activity == Activity.GATHERING
+    assert world.state.activity == Activity.WAITING_FOR_WORKERS
     return world
 
 
@@ -67,14 +67,14 @@ def list_pods(world: World, *pods: dict[str, Any], **more: Any) -> None:
 def list_pods_for(world: World, seconds: float, *pods: dict[str, Any], **more: Any) -> None:
     """As list_pods(), for some time or until the master no longer waits for workers."""
     until = world.now + seconds
-    while world.state.activity == Activity.GATHERING and world.now < until:
+    while world.state.activity == Activity.WAITING_FOR_WORKERS and world.now < until:
         list_pods(world, *pods, **more)
 
 
 def keep_listing(world: World, *pods: dict[str, Any], times: int, **more: Any) -> None:
     """As list_pods(), so many times or until the master no longer waits for workers."""
     for _ in range(times):
-        if world.state.activity == Activity.GATHERING:
+        if world.state.activity == Activity.WAITING_FOR_WORKERS:
             list_pods(world, *pods, **more)
 
 
@@ -131,8 +131,8 @@ def test_each_worker_that_comes_extends_the_deadline() -> None:
     world.now += 50
     answer(world, "w-1")
     world.now += 50
-    assert world.state.activity == Activity.GATHERING
-    go_on(world, lambda: world.state.activity != Activity.GATHERING)
+    assert world.state.activity == Activity.WAITING_FOR_WORKERS
+    go_on(world, lambda: world.state.activity != Activity.WAITING_FOR_WORKERS)
     assert world.now - began == pytest.approx(50 + 60, abs=2)
 
 
@@ -217,13 +217,13 @@ def test_pods_in_the_way_are_replaced() -> None:
 def make_pods(world: World, revision: str, seconds: float) -> None:
     """Let the StatefulSet make another pod of this revision for each that the master deletes."""
     until = world.now + seconds
-    while world.state.activity == Activity.GATHERING and world.now < until:
+    while world.state.activity == Activity.WAITING_FOR_WORKERS and world.now < until:
         deleted = len(world.of(DeletePods))
         # It has no pod for a moment.
         list_pods(world)
         made = worker("w-0", revision, uid=f"uid {world.now}")
         while (
-            world.state.activity == Activity.GATHERING
+            world.state.activity == Activity.WAITING_FOR_WORKERS
             and world.now < until
             and len(world.of(DeletePods)) == deleted
         ):
@@ -246,7 +246,7 @@ def test_stateful_set_that_makes_pods_of_another_revision_may_be_mended() -> Non
     make_pods(world, "r0", 0.75 * SERVICE_WITHIN)
     assert world.of(DeletePods)
     make_pods(world, "r1", 3 * SERVICE_WITHIN)
-    assert world.state.activity == Activity.GATHERING
+    assert world.state.activity == Activity.WAITING_FOR_WORKERS
 
 
 def test_deleted_stateful_set_is_named_and_not_waited_for_as_long_as_workers() -> None:
@@ -260,7 +260,7 @@ def test_deleted_stateful_set_may_come_back() -> None:
     world = waiting(World(one_group(1, workersTimeoutSeconds=3600)))
     list_pods_for(world, SERVICE_WITHIN / 2, gone=["w"])
     list_pods_for(world, 1.5 * SERVICE_WITHIN)
-    assert world.state.activity == Activity.GATHERING
+    assert world.state.activity == Activity.WAITING_FOR_WORKERS
 
 
 def test_stale_worker_that_answers_is_looked_at_at_once() -> None:
@@ -304,7 +304,7 @@ def test_problem_that_lasts_does_not_end_the_run_while_spares_are_left() -> None
     world = waiting(World(one_group(1, 2, workersTimeoutSeconds=600)))
     keep_listing(world, worker("w-0", status=BROKEN), worker("w-1"), times=30)
     assert len(missing_workers(world)) == 1, "announced once"
-    assert world.state.activity == Activity.GATHERING
+    assert world.state.activity == Activity.WAITING_FOR_WORKERS
 
 
 GATED = {"type": "PodScheduled", "status": "False", "reason": "SchedulingGated"}
@@ -321,7 +321,7 @@ def test_only_a_deleted_service_is_not_waited_for_as_long_as_workers(
     world = waiting(World(one_group(1, workersTimeoutSeconds=1200), record={"trained": trained}))
     world.put(WorkerProblem(world.state.attempt.number, "w-0", NoAnswer("x", lacks_service=True)))
     list_pods_for(world, SERVICE_WITHIN + 10, worker("w-0", status=status))
-    assert (world.state.activity != Activity.GATHERING) is is_deleted
+    assert (world.state.activity != Activity.WAITING_FOR_WORKERS) is is_deleted
     remedy = "what to do: create the deleted Service again"
     assert [remedy in message for message in missing_workers(world)] == [True] * is_deleted
 
@@ -330,8 +330,8 @@ def test_time_in_a_queue_does_not_count() -> None:
     pods = [worker(f"w-{n}", status={"conditions": [GATED]}) for n in (0, 1)]
     world = waiting(World(one_group()))
     keep_listing(world, *pods, times=100)
-    assert world.state.activity == Activity.GATHERING
-    assert world.state.gathered.deadline > world.now
+    assert world.state.activity == Activity.WAITING_FOR_WORKERS
+    assert world.state.attempt_workers.deadline > world.now
 
 
 @pytest.mark.parametrize(
@@ -371,9 +371,9 @@ def test_workers_that_have_come_wait_for_a_launcher_that_takes_long_to_prepare()
     world.settle(until=Prepare)
     prepared = next(item for item in world.answers if isinstance(item[1], Prepared))
     world.answers.remove(prepared)
-    go_on(world, lambda: world.state.activity == Activity.GATHERING and not world.answers)
+    go_on(world, lambda: world.state.activity == Activity.WAITING_FOR_WORKERS and not world.answers)
     world.now += 600
-    assert world.state.activity == Activity.GATHERING
+    assert world.state.activity == Activity.WAITING_FOR_WORKERS
     world.put(prepared[1])
     assert world.of(Deliver)
 

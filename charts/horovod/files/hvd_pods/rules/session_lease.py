@@ -98,7 +98,7 @@ def _end(decision: Decision) -> None:
     problem = LeaseEndedError(text)
     if activity == Activity.TRAINING:
         aborting.abort(decision, problem)
-    elif activity in (Activity.GATHERING, Activity.DELIVERING, Activity.PAUSING):
+    elif activity in (Activity.WAITING_FOR_WORKERS, Activity.DELIVERING, Activity.PAUSING):
         decision.clear_timers(TimerKind.PAUSE)
         decision.then(AttemptOver(problem))
     elif activity == Activity.STAYING:

@@ -19,7 +19,7 @@ from hvd_pods.common.run_events import RunEvent
 from hvd_pods.rules import choosing, diagnosis, replacing
 from hvd_pods.rules.effects import Deliver, FreezeAddresses, ListPods, ScaleUp
 from hvd_pods.rules.events import AttemptOver, PodsListed, WorkerAnswers, WorkerGone, WorkerProblem
-from hvd_pods.rules.state import Activity, Decision, Gathered, RunState
+from hvd_pods.rules.state import Activity, AttemptWorkers, Decision, RunState
 from hvd_pods.rules.timers import TimerKind
 from hvd_pods.rules.worker_names import (
     describe_spares,
@@ -48,7 +48,7 @@ def begin(decision: Decision) -> None:
     extend_deadline(decision)
 
 
-def expect(state: RunState) -> Gathered:
+def expect(state: RunState) -> AttemptWorkers:
     """Return the state for the next attempt: the workers that should answer at once.
 
     These are workers of the present attempt that still answer, or of the attempt that another
@@ -56,29 +56,33 @@ def expect(state: RunState) -> Gathered:
     """
     before = state.attempt
     if before.launch:
-        gone = {*before.gathered.reasons, *before.launch.leaving}
-        expected = frozenset(before.gathered.answering) - gone
-        return Gathered(expected=expected, patience=MISS_WITHIN)
+        gone = {*before.workers.reasons, *before.launch.leaving}
+        expected = frozenset(before.workers.answering) - gone
+        return AttemptWorkers(expected=expected, patience=MISS_WITHIN)
     if state.was_training:
         recorded = read_workers(state.run, state.recorded_workers)
         names = frozenset(worker.name for worker in recorded)
-        return Gathered(expected=names, patience=state.run.shrink_after)
-    return Gathered(patience=state.run.shrink_after)
+        return AttemptWorkers(expected=names, patience=state.run.shrink_after)
+    return AttemptWorkers(patience=state.run.shrink_after)
 
 
 def lose_patience(decision: Decision) -> None:
     """Begin without the missing workers, if the run has enough others."""
-    decision.set_gathered(patience=0.0)
+    decision.set_attempt_workers(patience=0.0)
     start_if_possible(decision)
 
 
 def _note_enough(decision: Decision) -> None:
     """Start the wait for the other workers when the run has its minimum."""
     state = decision.state
-    is_new = state.activity == Activity.GATHERING and TimerKind.SHRINK not in state.timers
-    gathered = state.gathered
-    if is_new and gathered.patience and choosing.has_least(state.run, gathered.answering):
-        decision.set_timer(TimerKind.SHRINK, decision.now + state.gathered.patience)
+    is_new = state.activity == Activity.WAITING_FOR_WORKERS and TimerKind.SHRINK not in state.timers
+    attempt_workers = state.attempt_workers
+    if (
+        is_new
+        and attempt_workers.patience
+        and choosing.has_least(state.run, attempt_workers.answering)
+    ):
+        decision.set_timer(TimerKind.SHRINK, decision.now + state.attempt_workers.patience)
 
 
 def _find_usable(state: RunState) -> Mapping[str, Pod]:
@@ -87,7 +91,7 @@ def _find_usable(state: RunState) -> Mapping[str, Pod]:
     While the attempt waits for expected workers, there may still be enough without broken ones.
     """
     run = state.run
-    answering = state.gathered.answering
+    answering = state.attempt_workers.answering
     if not state.broken:
         return answering
     usable = {name: pod for name, pod in answering.items() if pod not in state.broken}
@@ -122,38 +126,41 @@ def _has_other_state(state: RunState) -> bool:
 def extend_deadline(decision: Decision) -> None:
     """Wait launch.workersTimeoutSeconds from now on for further workers."""
     until = decision.now + decision.state.run.workers_timeout
-    decision.set_gathered(deadline=until)
+    decision.set_attempt_workers(deadline=until)
     decision.set_timer(TimerKind.WORKERS, until)
 
 
 def on_answer(decision: Decision, event: WorkerAnswers) -> None:
     """A worker answers: it may be the last missing one."""
-    gathered = decision.state.gathered
-    reasons = {name: why for name, why in gathered.reasons.items() if name != event.worker}
-    answering = {**gathered.answering, event.worker: event.pod}
-    decision.set_gathered(answering=answering, reasons=reasons, all_workers_silent=False)
-    if decision.state.activity == Activity.GATHERING and event.worker not in gathered.arrived:
+    attempt_workers = decision.state.attempt_workers
+    reasons = {name: why for name, why in attempt_workers.reasons.items() if name != event.worker}
+    answering = {**attempt_workers.answering, event.worker: event.pod}
+    decision.set_attempt_workers(answering=answering, reasons=reasons, all_workers_silent=False)
+    if (
+        decision.state.activity == Activity.WAITING_FOR_WORKERS
+        and event.worker not in attempt_workers.arrived
+    ):
         # An autoscaler may bring one node after the other.
-        decision.set_gathered(arrived=gathered.arrived | {event.worker})
+        decision.set_attempt_workers(arrived=attempt_workers.arrived | {event.worker})
         extend_deadline(decision)
     start_if_possible(decision)
 
 
 def on_problem(decision: Decision, event: WorkerProblem) -> None:
     """A worker does not answer. A worker that answered before is lost after a long silence."""
-    gathered = decision.state.gathered
+    attempt_workers = decision.state.attempt_workers
     limit = decision.state.lost_after
-    decision.set_gathered(reasons={**gathered.reasons, event.worker: event.why})
-    if event.why.is_stale and event.why != gathered.reasons.get(event.worker):
+    decision.set_attempt_workers(reasons={**attempt_workers.reasons, event.worker: event.why})
+    if event.why.is_stale and event.why != attempt_workers.reasons.get(event.worker):
         list_pods(decision)
-    if event.worker not in gathered.answering:
+    if event.worker not in attempt_workers.answering:
         return
     if event.silent >= limit and event.all_workers_silent:
         limit *= MASTER_OFFLINE_FACTOR
-        if not gathered.all_workers_silent:
+        if not attempt_workers.all_workers_silent:
             why = "no worker responds: this pod may have lost the network"
             decision.log(f"{why}; waiting {limit:.0f} s")
-        decision.set_gathered(all_workers_silent=True)
+        decision.set_attempt_workers(all_workers_silent=True)
     if event.silent >= limit:
         _drop(decision, event.worker)
 
@@ -161,13 +168,15 @@ def on_problem(decision: Decision, event: WorkerProblem) -> None:
 def on_gone(decision: Decision, event: WorkerGone) -> None:
     """A worker's pod ends or was replaced: the worker no longer answers."""
     _drop(decision, event.worker)
-    reasons = decision.state.gathered.reasons
-    decision.set_gathered(reasons={n: why for n, why in reasons.items() if n != event.worker})
+    reasons = decision.state.attempt_workers.reasons
+    decision.set_attempt_workers(
+        reasons={n: why for n, why in reasons.items() if n != event.worker}
+    )
 
 
 def _drop(decision: Decision, worker: str) -> None:
-    answering = decision.state.gathered.answering
-    decision.set_gathered(
+    answering = decision.state.attempt_workers.answering
+    decision.set_attempt_workers(
         answering={name: pod for name, pod in answering.items() if name != worker}
     )
 
@@ -177,14 +186,14 @@ def start_if_possible(decision: Decision) -> None:
     _note_enough(decision)
     state = decision.state
     is_waiting = (
-        state.activity == Activity.GATHERING
+        state.activity == Activity.WAITING_FOR_WORKERS
         and state.attempt.is_prepared
         and not state.is_terminating
     )
     if not is_waiting or not is_enough(decision):
         return
     run = state.run
-    answering = state.gathered.answering
+    answering = state.attempt_workers.answering
     chosen = choosing.choose_workers(run, _find_usable(state), state.broken)
     for name, pod in chosen.items():
         decision.log(
@@ -219,7 +228,7 @@ def is_enough(decision: Decision) -> bool:
     state = decision.state
     run = state.run
     usable = _find_usable(state)
-    are_missing = len(state.gathered.answering) < len(run.workers)
+    are_missing = len(state.attempt_workers.answering) < len(run.workers)
     is_waiting = TimerKind.RESUME in state.timers and are_missing
     may_start = _may_shrink(state) and choosing.has_least(run, usable)
     return not is_waiting and (may_start or not choosing.count_missing_workers(run, usable))
@@ -227,9 +236,12 @@ def is_enough(decision: Decision) -> bool:
 
 def _may_shrink(state: RunState) -> bool:
     """Whether the attempt may start without the missing workers, if there are enough others."""
-    gathered = state.gathered
-    is_complete = gathered.expected is not None and gathered.expected <= gathered.answering.keys()
-    return is_complete or not gathered.patience
+    attempt_workers = state.attempt_workers
+    is_complete = (
+        attempt_workers.expected is not None
+        and attempt_workers.expected <= attempt_workers.answering.keys()
+    )
+    return is_complete or not attempt_workers.patience
 
 
 def list_pods(decision: Decision) -> None:
@@ -239,32 +251,32 @@ def list_pods(decision: Decision) -> None:
         return
     has_fewer = replacing.trains_with_fewer(state)
     decision.set_timer(TimerKind.PODS, decision.now + (LOOK_EVERY if has_fewer else REPORT_EVERY))
-    if state.gathered.is_listing:
+    if state.attempt_workers.is_listing:
         return
     missing = []
-    if state.activity == Activity.GATHERING or has_fewer:
-        missing = choosing.find_missing(state.run, state.gathered.answering)
-    reasons = state.gathered.reasons.values()
+    if state.activity == Activity.WAITING_FOR_WORKERS or has_fewer:
+        missing = choosing.find_missing(state.run, state.attempt_workers.answering)
+    reasons = state.attempt_workers.reasons.values()
     if not (missing or any(why.is_stale for why in reasons)):
         return
     if not state.run.api:
         _report_missing(decision, PodsListed(state.attempt.number))
         return
-    decision.set_gathered(is_listing=True)
+    decision.set_attempt_workers(is_listing=True)
     decision.do(ListPods(state.attempt.number, [worker.name for worker in missing]))
 
 
 def on_pods(decision: Decision, event: PodsListed) -> None:
     """The pods were listed: replace those in the way, and explain missing or lost workers."""
     state = decision.state
-    decision.set_gathered(is_listing=False)
+    decision.set_attempt_workers(is_listing=False)
     launch = state.attempt.launch
     if launch and launch.lost:
         diagnosis.explain_loss(decision, event, launch.lost)
     if not replacing.may_replace_pods(state):
         return
     replacing.replace_pods(decision, event.pods)
-    if state.activity == Activity.GATHERING:
+    if state.activity == Activity.WAITING_FOR_WORKERS:
         _scale_up(decision, event)
         _report_missing(decision, event)
 
@@ -278,7 +290,7 @@ def _scale_up(decision: Decision, event: PodsListed) -> None:
     of the run may have removed the pods.
     """
     run = decision.state.run
-    missing = choosing.find_missing(run, decision.state.gathered.answering)
+    missing = choosing.find_missing(run, decision.state.attempt_workers.answering)
     absent = {worker.stateful_set for worker in missing if worker.name not in event.pods}
     if event.problem:
         return
@@ -289,7 +301,7 @@ def _scale_up(decision: Decision, event: PodsListed) -> None:
 
 def _report_missing(decision: Decision, event: PodsListed) -> None:
     """Report why workers are missing; wait longer for queued ones."""
-    missing = choosing.find_missing(decision.state.run, decision.state.gathered.answering)
+    missing = choosing.find_missing(decision.state.run, decision.state.attempt_workers.answering)
     if not missing:
         return
     found = diagnosis.note_missing(decision, missing, event)
@@ -302,17 +314,17 @@ def _report_missing(decision: Decision, event: PodsListed) -> None:
 def time_out(decision: Decision) -> None:
     """No worker has come within the timeout: fail, with the reasons of the missing workers."""
     state = decision.state
-    has_least = choosing.has_least(state.run, state.gathered.answering)
-    if state.activity == Activity.GATHERING and has_least:
+    has_least = choosing.has_least(state.run, state.attempt_workers.answering)
+    if state.activity == Activity.WAITING_FOR_WORKERS and has_least:
         lose_patience(decision)
         return
-    if state.activity != Activity.GATHERING or is_enough(decision):
+    if state.activity != Activity.WAITING_FOR_WORKERS or is_enough(decision):
         # If only the launcher is not prepared yet, its preparation has its own timeout.
         return
-    missing = choosing.find_missing(state.run, state.gathered.answering)
+    missing = choosing.find_missing(state.run, state.attempt_workers.answering)
     found = {
-        worker: state.gathered.diagnoses.get(worker.name)
-        or Diagnosis(state.gathered.reasons.get(worker.name, diagnosis.NO_ANSWER).reason)
+        worker: state.attempt_workers.diagnoses.get(worker.name)
+        or Diagnosis(state.attempt_workers.reasons.get(worker.name, diagnosis.NO_ANSWER).reason)
         for worker in missing
     }
     limit = f"`launch.workersTimeoutSeconds={state.run.workers_timeout:.0f}`"
