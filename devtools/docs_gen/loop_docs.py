@@ -17,7 +17,6 @@ from hvd_pods.common import contract, ranks_program
 from hvd_pods.rules import (
     aborting,
     attempt_workers,
-    choosing,
     decide,
     diagnosis,
     effects,
@@ -30,6 +29,7 @@ from hvd_pods.rules import (
     session_lease,
     stalls,
     training,
+    worker_selection,
 )
 from hvd_pods.rules.state import Decision
 
@@ -39,7 +39,7 @@ PICTURE = ROOT / "docs" / "pictures" / "loop.svg"
 RULES = (
     decide,
     attempt_workers,
-    choosing,
+    worker_selection,
     rank_notices,
     replacing,
     diagnosis,

@@ -16,7 +16,7 @@ from hvd_pods.common.pod_problems import Diagnosis
 from hvd_pods.common.record import RecordKey
 from hvd_pods.common.run import Pod
 from hvd_pods.common.run_events import RunEvent
-from hvd_pods.rules import choosing, diagnosis, replacing
+from hvd_pods.rules import diagnosis, replacing, worker_selection
 from hvd_pods.rules.effects import Deliver, FreezeAddresses, ListPods, ScaleUp
 from hvd_pods.rules.events import AttemptOver, PodsListed, WorkerAnswers, WorkerGone, WorkerProblem
 from hvd_pods.rules.state import Activity, AttemptWorkers, Decision, RunState
@@ -80,7 +80,7 @@ def _note_enough(decision: Decision) -> None:
     if (
         is_new
         and attempt_workers.patience
-        and choosing.has_least(state.run, attempt_workers.answering)
+        and worker_selection.has_least(state.run, attempt_workers.answering)
     ):
         decision.set_timer(TimerKind.SHRINK, decision.now + state.attempt_workers.patience)
 
@@ -97,7 +97,7 @@ def _find_usable(state: RunState) -> Mapping[str, Pod]:
     usable = {name: pod for name, pod in answering.items() if pod not in state.broken}
     if not _may_shrink(state):
         return usable
-    lacking = Counter(choosing.count_lacking(run.least_workers, run, usable))
+    lacking = Counter(worker_selection.count_lacking(run.least_workers, run, usable))
     for worker in run.workers:
         if (
             worker.name in answering
@@ -194,7 +194,7 @@ def start_if_possible(decision: Decision) -> None:
         return
     run = state.run
     answering = state.attempt_workers.answering
-    chosen = choosing.choose_workers(run, _find_usable(state), state.broken)
+    chosen = worker_selection.choose_workers(run, _find_usable(state), state.broken)
     for name, pod in chosen.items():
         decision.log(
             f"worker {name} at {pod.address}, {state.assignment.workers[name].slots} slots"
@@ -202,7 +202,7 @@ def start_if_possible(decision: Decision) -> None:
     spares = describe_spares(run, len(answering) - len(chosen))
     decision.report(RunEvent.WORKERS_READY, f"{len(chosen)} workers respond{spares}")
     decision.clear_timers(TimerKind.WORKERS, TimerKind.RESUME, TimerKind.SHRINK)
-    if choosing.count_missing_workers(run, chosen):
+    if worker_selection.count_missing_workers(run, chosen):
         decision.do(FreezeAddresses([*chosen]))
     else:
         # Another master may replace the workers while this one ends: this one must not do the same.
@@ -230,8 +230,8 @@ def is_enough(decision: Decision) -> bool:
     usable = _find_usable(state)
     are_missing = len(state.attempt_workers.answering) < len(run.workers)
     is_waiting = TimerKind.RESUME in state.timers and are_missing
-    may_start = _may_shrink(state) and choosing.has_least(run, usable)
-    return not is_waiting and (may_start or not choosing.count_missing_workers(run, usable))
+    may_start = _may_shrink(state) and worker_selection.has_least(run, usable)
+    return not is_waiting and (may_start or not worker_selection.count_missing_workers(run, usable))
 
 
 def _may_shrink(state: RunState) -> bool:
@@ -255,7 +255,7 @@ def list_pods(decision: Decision) -> None:
         return
     missing = []
     if state.activity == Activity.WAITING_FOR_WORKERS or has_fewer:
-        missing = choosing.find_missing(state.run, state.attempt_workers.answering)
+        missing = worker_selection.find_missing(state.run, state.attempt_workers.answering)
     reasons = state.attempt_workers.reasons.values()
     if not (missing or any(why.is_stale for why in reasons)):
         return
@@ -290,7 +290,7 @@ def _scale_up(decision: Decision, event: PodsListed) -> None:
     of the run may have removed the pods.
     """
     run = decision.state.run
-    missing = choosing.find_missing(run, decision.state.attempt_workers.answering)
+    missing = worker_selection.find_missing(run, decision.state.attempt_workers.answering)
     absent = {worker.stateful_set for worker in missing if worker.name not in event.pods}
     if event.problem:
         return
@@ -301,7 +301,9 @@ def _scale_up(decision: Decision, event: PodsListed) -> None:
 
 def _report_missing(decision: Decision, event: PodsListed) -> None:
     """Report why workers are missing; wait longer for queued ones."""
-    missing = choosing.find_missing(decision.state.run, decision.state.attempt_workers.answering)
+    missing = worker_selection.find_missing(
+        decision.state.run, decision.state.attempt_workers.answering
+    )
     if not missing:
         return
     found = diagnosis.note_missing(decision, missing, event)
@@ -314,14 +316,14 @@ def _report_missing(decision: Decision, event: PodsListed) -> None:
 def time_out(decision: Decision) -> None:
     """No worker has come within the timeout: fail, with the reasons of the missing workers."""
     state = decision.state
-    has_least = choosing.has_least(state.run, state.attempt_workers.answering)
+    has_least = worker_selection.has_least(state.run, state.attempt_workers.answering)
     if state.activity == Activity.WAITING_FOR_WORKERS and has_least:
         lose_patience(decision)
         return
     if state.activity != Activity.WAITING_FOR_WORKERS or is_enough(decision):
         # If only the launcher is not prepared yet, its preparation has its own timeout.
         return
-    missing = choosing.find_missing(state.run, state.attempt_workers.answering)
+    missing = worker_selection.find_missing(state.run, state.attempt_workers.answering)
     found = {
         worker: state.attempt_workers.diagnoses.get(worker.name)
         or Diagnosis(state.attempt_workers.reasons.get(worker.name, diagnosis.NO_ANSWER).reason)

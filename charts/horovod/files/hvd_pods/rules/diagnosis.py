@@ -11,7 +11,7 @@ from hvd_pods.common.errors import ConfigurationError, LostWorkerError, RunError
 from hvd_pods.common.pod_problems import Diagnosis
 from hvd_pods.common.run import Run, Worker
 from hvd_pods.common.run_events import RunEvent
-from hvd_pods.rules import choosing, replacing
+from hvd_pods.rules import replacing, worker_selection
 from hvd_pods.rules.effects import ListPods
 from hvd_pods.rules.events import AttemptOver, PodsListed
 from hvd_pods.rules.state import Decision
@@ -129,7 +129,9 @@ def _count_missing(decision: Decision, missing: Sequence[Worker]) -> str:
     run = decision.state.run
     needed = sum(run.needed_workers.values())
     lacking = sum(
-        choosing.count_missing_workers(run, decision.state.attempt_workers.answering).values()
+        worker_selection.count_missing_workers(
+            run, decision.state.attempt_workers.answering
+        ).values()
     )
     return f"{min(lacking, len(missing))} of {needed} workers"
 

@@ -12,7 +12,7 @@ from typing import Mapping
 from hvd_pods.common.errors import ResizedError
 from hvd_pods.common.run import Pod
 from hvd_pods.common.run_events import RunEvent
-from hvd_pods.rules import aborting, choosing, replacing
+from hvd_pods.rules import aborting, replacing, worker_selection
 from hvd_pods.rules.effects import PrepareNewcomers
 from hvd_pods.rules.events import NewcomersReady
 from hvd_pods.rules.state import Activity, Decision
@@ -73,7 +73,7 @@ def find_newcomers(decision: Decision) -> Mapping[str, Pod]:
     is_ending = launch.problem or launch.asked or launch.finished or launch.ended
     if is_ending or launch.is_growing or state.is_terminating:
         return {}
-    missing = choosing.count_missing_workers(run, launch.workers)
+    missing = worker_selection.count_missing_workers(run, launch.workers)
     found = {}
     for worker in run.workers:
         pod = state.attempt_workers.answering.get(worker.name)

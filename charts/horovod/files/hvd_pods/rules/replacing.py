@@ -13,7 +13,7 @@ from hvd_pods.agent.banner import STALE
 from hvd_pods.cluster.objects import Object, parse_time
 from hvd_pods.common.contract import REVISION_LABEL
 from hvd_pods.common.run import Worker
-from hvd_pods.rules import choosing
+from hvd_pods.rules import worker_selection
 from hvd_pods.rules.effects import DeletePods
 from hvd_pods.rules.state import Activity, Decision, RunState
 from hvd_pods.rules.worker_names import format_workers
@@ -39,7 +39,7 @@ def may_replace_pods(state: RunState) -> bool:
 def trains_with_fewer(state: RunState) -> bool:
     """Whether ranks train on fewer workers than the run starts with."""
     launch = state.attempt.launch
-    is_short = launch and choosing.count_missing_workers(state.run, launch.workers)
+    is_short = launch and worker_selection.count_missing_workers(state.run, launch.workers)
     return bool(is_short) and state.activity == Activity.TRAINING
 
 
