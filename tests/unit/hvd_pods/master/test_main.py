@@ -13,7 +13,7 @@ import pytest
 from devtools.common.waiting import wait_until
 from hvd_pods.common import code_archive
 from hvd_pods.master import event_log, probing, record_io, run_effects, user_code
-from hvd_pods.rules import growing, record_lock, retries
+from hvd_pods.rules import newcomers, record_lock, retries
 from hvd_pods.rules.effects import StartLauncher
 from tests.support.fakes import faults
 from tests.support.fakes.faults import TIMEOUT
@@ -229,7 +229,7 @@ while [ ! -e "$OUT/end" ]; do sleep 0.05; done
 def test_a_run_with_a_minimum_goes_on_without_a_worker_and_with_one_that_comes(
     pod: MasterPod, background: Background, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(growing, "SETTLE", 0.1)
+    monkeypatch.setattr(newcomers, "SETTLE", 0.1)
     pod.workers.install(KEEPS)
     pod.install(FOLLOWS)
     group = {"statefulSet": "hvd-worker", "number": 3, "maximum": 3, "minimum": 1}

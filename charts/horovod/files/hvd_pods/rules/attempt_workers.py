@@ -3,7 +3,7 @@
 A run has a number of workers in each group. It begins as soon as that number of each group answers,
 in any combination. The other workers get no ranks: they are spares. After a failure the next
 attempt chooses again, so that a spare replaces a lost worker. A run whose groups have a minimum
-begins without missing workers, and adds them later (rules/growing.py).
+begins without missing workers, and adds them later (rules/newcomers.py).
 """
 
 from __future__ import annotations

@@ -22,7 +22,7 @@ from hvd_pods.rules import (
     attempt_workers,
     diagnosis,
     ending,
-    growing,
+    newcomers,
     rank_notices,
     record_lock,
     session_lease,
@@ -168,15 +168,15 @@ def on_worker_gone(decision: Decision, event: WorkerGone) -> None:
 def _follow_workers(decision: Decision) -> None:
     """Workers have come or gone: update the running launch."""
     training.on_workers(decision)
-    growing.look(decision)
+    newcomers.look(decision)
 
 
 def on_delivered(decision: Decision, event: Delivered) -> None:
     """The workers of a launch have the user's code."""
     if decision.state.activity == Activity.DELIVERING:
         training.begin(decision, event)
-        growing.note_size(decision)
-        growing.look(decision)
+        newcomers.note_size(decision)
+        newcomers.look(decision)
 
 
 def on_attempt_ends(decision: Decision, event: AttemptOver) -> None:
@@ -377,7 +377,7 @@ TIMERS: Mapping[TimerKind, Callable[[Decision], None]] = {
     TimerKind.RENEW: record_lock.renew,
     TimerKind.WORKERS: attempt_workers.time_out,
     TimerKind.SHRINK: attempt_workers.lose_patience,
-    TimerKind.GROW: growing.prepare,
+    TimerKind.GROW: newcomers.prepare,
     TimerKind.PODS: attempt_workers.list_pods,
     TimerKind.RESUME: attempt_workers.start_if_possible,
     TimerKind.LOSS: training.on_workers,
@@ -415,7 +415,7 @@ HANDLERS: Mapping[type, Handler] = dict(
         _on(WorkerGone, on_worker_gone),
         _on(PodsListed, on_pods),
         _on(Delivered, on_delivered),
-        _on(NewcomersReady, growing.on_ready),
+        _on(NewcomersReady, newcomers.on_ready),
         _on(NoticeTaken, rank_notices.on_notice),
         _on(RankMissing, stalls.on_missing_rank),
         _on(StacksShown, stalls.end_stalled),

@@ -37,7 +37,7 @@ from hvd_pods.rules.events import (
     WorkerAnswers,
     WorkerProblem,
 )
-from hvd_pods.rules.growing import AGAIN_AFTER, GROW_EVERY, SETTLE
+from hvd_pods.rules.newcomers import AGAIN_AFTER, GROW_EVERY, SETTLE
 from hvd_pods.rules.state import Activity
 from hvd_pods.rules.timers import TimerKind
 from tests.support.world import WALL, World, one_group, pod
