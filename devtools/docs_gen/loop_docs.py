@@ -20,12 +20,12 @@ from hvd_pods.rules import (
     decide,
     diagnosis,
     effects,
-    ending,
     events,
     newcomers,
     rank_notices,
     record_lock,
     replacing,
+    run_end,
     session_lease,
     stalls,
     training,
@@ -49,7 +49,7 @@ RULES = (
     newcomers,
     record_lock,
     session_lease,
-    ending,
+    run_end,
 )
 # Variables that users may set and no template sets: the module and the name of each constant.
 OF_USERS = ((ranks_program, "TAG_OUTPUT"),)

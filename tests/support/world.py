@@ -32,7 +32,6 @@ from hvd_pods.rules.effects import (
     WatchWorkers,
     WriteRecord,
 )
-from hvd_pods.rules.ending import UNREADABLE
 from hvd_pods.rules.events import (
     Cause,
     CauseFound,
@@ -61,6 +60,7 @@ from hvd_pods.rules.events import (
 )
 from hvd_pods.rules.record_lock import TAKE
 from hvd_pods.rules.retries import Retries
+from hvd_pods.rules.run_end import UNREADABLE
 from hvd_pods.rules.state import Assignment, RunState
 from tests.support.runs import make_run
 

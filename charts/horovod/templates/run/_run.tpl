@@ -56,7 +56,7 @@ Call with (dict "into" $copy "from" $values "paths" $keys "defaults" $defaults).
 
 {{/*
 Not empty where a run that has ended leaves no workers. The master scales them to zero at the end by the same rule
-(scale_down of hvd_pods/rules/ending.py). An upgrade after the end needs the rule again: it must not scale them up, and
+(scale_down of hvd_pods/rules/run_end.py). An upgrade after the end needs the rule again: it must not scale them up, and
 `cleanup` may be another one than at the end, such as Always after a failed run has been looked at.
 Call with (dict "end" "Failed" "cleanup" "Always").
 */}}

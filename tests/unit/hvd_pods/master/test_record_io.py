@@ -12,7 +12,7 @@ from hvd_pods.cluster import kube
 from hvd_pods.common.contract import LEASE, RENEWED
 from hvd_pods.master import record_io
 from hvd_pods.master.record_io import RecordClient
-from hvd_pods.rules import ending
+from hvd_pods.rules import run_end
 from hvd_pods.rules.effects import ReadJob, ReadRecord, ReleaseRecord, WriteRecord
 from hvd_pods.rules.events import (
     JobRead,
@@ -332,7 +332,7 @@ def put_next_master(api_server: FakeApi) -> None:
     api_server.put("core/pods", {"metadata": {"name": "next", "labels": labels}})
 
 
-@pytest.mark.parametrize(("code", "job"), [(403, ending.UNREADABLE), (404, ending.DELETED)])
+@pytest.mark.parametrize(("code", "job"), [(403, run_end.UNREADABLE), (404, run_end.DELETED)])
 def test_a_job_is_over_where_it_was_deleted_and_not_where_reading_it_is_forbidden(
     api_server: FakeApi, code: int, job: Any
 ) -> None:
@@ -350,7 +350,7 @@ def test_a_job_is_replaced_where_another_ones_master_is_there(
     assert read_job() is None
 
 
-@pytest.mark.parametrize(("code", "job"), [(403, ending.UNREADABLE), (404, None)])
+@pytest.mark.parametrize(("code", "job"), [(403, run_end.UNREADABLE), (404, None)])
 def test_a_job_without_pods_to_see_leaves_the_workers_alone(
     api_server: FakeApi, code: int, job: Any
 ) -> None:
@@ -376,7 +376,7 @@ def test_a_job_that_was_not_found_once_is_not_taken_for_deleted(
     api_server.put("batch/jobs", {"metadata": {"name": JOB}, "spec": {}})
     for failure in [faults.status(404), *second]:
         api_server.fail("GET", "batch/jobs", failure)
-    assert read_job() == ending.UNREADABLE
+    assert read_job() == run_end.UNREADABLE
 
 
 @pytest.mark.parametrize("jobs", [[], [GOING]], ids=["is gone", "is going"])
@@ -407,7 +407,7 @@ def test_a_job_is_not_withdrawn_where_another_jobs_master_has_its_workers(
     for job in jobs:
         api_server.put("batch/jobs", job)
     job = read_job()
-    assert (job is None, job is not None and ending.is_withdrawn(job)) == (
+    assert (job is None, job is not None and run_end.is_withdrawn(job)) == (
         is_replaced,
         not is_replaced,
     )
@@ -419,5 +419,5 @@ def test_a_job_that_cannot_be_read_may_retry_a_failure(
 ) -> None:
     """A server that does not answer keeps the next attempt waiting no longer than a refusal."""
     api_server.fail("GET", "batch/jobs", failure, times=9)
-    assert read_job(0.05) == ending.UNREADABLE
+    assert read_job(0.05) == run_end.UNREADABLE
     assert "cannot read the Job: " in capsys.readouterr().out

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from hvd_pods.common.contract import QUEUE
 from hvd_pods.common.run import Run
 from hvd_pods.common.run_events import RunEvent
-from hvd_pods.rules import ending
+from hvd_pods.rules import run_end
 from hvd_pods.rules.effects import (
     CreateJobEvent,
     DeletePods,
@@ -143,7 +143,7 @@ def go_as_usual(world: World) -> None:
 
 def leaves_workers(world: World) -> bool:
     """Whether a run that was withdrawn has left workers that its master should have ended."""
-    is_withdrawn = world.state.job and ending.is_withdrawn(world.state.job)
+    is_withdrawn = world.state.job and run_end.is_withdrawn(world.state.job)
     assert world.exit
     if not (is_withdrawn and world.exit.problem) or not world.state.record_lock.is_held:
         return False

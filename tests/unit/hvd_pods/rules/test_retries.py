@@ -15,8 +15,8 @@ from hvd_pods.common.errors import (
     WorkerTerminatedError,
 )
 from hvd_pods.rules.effects import ScaleDown, StartLauncher
-from hvd_pods.rules.ending import UNREADABLE
 from hvd_pods.rules.retries import MOST_FREE, Retries, Verdict
+from hvd_pods.rules.run_end import UNREADABLE
 from tests.support.world import DELETED, JOB, World, one_group
 
 FAILED = LaunchError("exit code 1", 1)

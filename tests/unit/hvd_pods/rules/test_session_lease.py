@@ -17,7 +17,6 @@ from hvd_pods.rules.effects import (
     StoreResults,
     WriteRecord,
 )
-from hvd_pods.rules.ending import UNREADABLE
 from hvd_pods.rules.events import (
     JobRead,
     LeaseRead,
@@ -27,6 +26,7 @@ from hvd_pods.rules.events import (
     Terminated,
     WorkersScaled,
 )
+from hvd_pods.rules.run_end import UNREADABLE
 from hvd_pods.rules.state import END, Activity
 from hvd_pods.rules.timers import TimerKind
 from tests.support.world import DELETED, JOB, OTHER, WALL, World, leased, one_group

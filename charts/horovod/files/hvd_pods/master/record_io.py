@@ -23,7 +23,6 @@ from hvd_pods.common.untrusted import printable
 from hvd_pods.master import lanes
 from hvd_pods.master.effect_registry import carries_out
 from hvd_pods.rules.effects import ReadJob, ReadRecord, ReleaseRecord, WriteRecord
-from hvd_pods.rules.ending import DELETED, UNREADABLE, is_over
 from hvd_pods.rules.events import (
     Event,
     JobRead,
@@ -34,6 +33,7 @@ from hvd_pods.rules.events import (
     RecordReleased,
     RecordWritten,
 )
+from hvd_pods.rules.run_end import DELETED, UNREADABLE, is_over
 from hvd_pods.rules.state import Assignment
 
 # Seconds for which the release of the record is retried.

@@ -21,10 +21,10 @@ from hvd_pods.common.run_events import RunEvent
 from hvd_pods.rules import (
     attempt_workers,
     diagnosis,
-    ending,
     newcomers,
     rank_notices,
     record_lock,
+    run_end,
     session_lease,
     stalls,
     training,
@@ -225,7 +225,7 @@ def _read_job(decision: Decision) -> None:
 def on_pods(decision: Decision, event: PodsListed) -> None:
     """The pods were listed, for missing workers or for the end in a queue."""
     if decision.state.activity == Activity.HANDING_OVER:
-        ending.on_successors(decision, event)
+        run_end.on_successors(decision, event)
     else:
         attempt_workers.on_pods(decision, event)
 
@@ -250,14 +250,14 @@ def on_job(decision: Decision, event: JobRead) -> None:
         and state.record_lock.is_end_unconfirmed
         and event.record is None
     ):
-        ending.leave_workers(decision)
+        run_end.leave_workers(decision)
     elif state.activity == Activity.FINISHING:
-        ending.scale_down(decision)
+        run_end.scale_down(decision)
     elif state.activity == Activity.READING:
         decision.set(retries=state.retries.note_job(event.job))
         decision.then(AttemptDue())
     elif state.activity == Activity.STAYING:
-        ending.end_terminated(decision, event.job)
+        run_end.end_terminated(decision, event.job)
 
 
 def conclude(decision: Decision, job: Object | None) -> None:
@@ -267,15 +267,15 @@ def conclude(decision: Decision, job: Object | None) -> None:
     problem = decision.state.attempt.problem
     has_failed = problem is not None or state.attempt.launch is None
     if state.is_terminating and has_failed:
-        problem = ending.interruption(job, decision.wall)
-        ending.announce(decision, problem)
-        ending.finish(decision, problem)
+        problem = run_end.interruption(job, decision.wall)
+        run_end.announce(decision, problem)
+        run_end.finish(decision, problem)
     elif problem is None:
         decision.log("training finished")
         decision.report(RunEvent.FINISHED, "the training ended with exit code 0")
-        ending.finish(decision, None)
+        run_end.finish(decision, None)
     else:
-        _retry(decision, problem, is_over=run.api and (job is None or ending.is_withdrawn(job)))
+        _retry(decision, problem, is_over=run.api and (job is None or run_end.is_withdrawn(job)))
 
 
 def _retry(decision: Decision, problem: RunError, is_over: bool) -> None:
@@ -290,13 +290,13 @@ def _retry(decision: Decision, problem: RunError, is_over: bool) -> None:
     if not is_end and verdict.is_change:
         decision.log(str(problem))
     else:
-        ending.announce(decision, problem)
+        run_end.announce(decision, problem)
         decision.set(last_failure=str(problem))
     decision.set(retries=verdict.retries, failures=verdict.failures)
     if is_end or verdict.pause is None:
         if verdict.pause is None and verdict.explanation:
             decision.log(verdict.explanation)
-        ending.finish(decision, problem)
+        run_end.finish(decision, problem)
         return
     decision.log(verdict.explanation)
     if verdict.pause:
@@ -316,24 +316,24 @@ def on_end_reached(decision: Decision, event: EndReached) -> None:
     """End this master, and leave record and workers as they are."""
     if decision.state.activity == Activity.OVER:
         return
-    ending.announce(decision, event.problem)
+    run_end.announce(decision, event.problem)
     decision.set(problem=event.problem)
     decision.do(StopWatching())
-    ending.leave(decision)
+    run_end.leave(decision)
 
 
 def on_workers_scaled(decision: Decision, event: WorkersScaled) -> None:
     """The workers are scaled down, or the log names the failures."""
     if decision.state.activity == Activity.FINISHING:
-        ending.store_results(decision)
+        run_end.store_results(decision)
     elif decision.state.activity == Activity.STAYING:
-        ending.give_back(decision)
+        run_end.give_back(decision)
 
 
 def on_record_released(decision: Decision, event: RecordReleased) -> None:
     """End this master, unless a queue would then consider the run finished."""
-    if ending.is_preempted(decision):
-        ending.hand_over(decision)
+    if run_end.is_preempted(decision):
+        run_end.hand_over(decision)
     else:
         decision.do(Exit(decision.state.problem))
 
@@ -369,7 +369,7 @@ def on_terminated(decision: Decision, event: Terminated) -> None:
         decision.clear_timers(TimerKind.PAUSE)
         _read_job(decision)
     elif decision.state.activity == Activity.STAYING and not decision.state.are_workers_gone:
-        ending.look_before_end(decision)
+        run_end.look_before_end(decision)
 
 
 TIMERS: Mapping[TimerKind, Callable[[Decision], None]] = {
@@ -388,8 +388,8 @@ TIMERS: Mapping[TimerKind, Callable[[Decision], None]] = {
     TimerKind.END: lambda decision: decision.do(EndLauncher()),
     TimerKind.PAUSE: _end_pause,
     TimerKind.LEASE: session_lease.look,
-    TimerKind.STAY: ending.end_stay,
-    TimerKind.SUCCESSORS: ending.look_for_successors,
+    TimerKind.STAY: run_end.end_stay,
+    TimerKind.SUCCESSORS: run_end.look_for_successors,
 }
 
 
@@ -428,7 +428,7 @@ HANDLERS: Mapping[type, Handler] = dict(
         _on(AttemptOver, on_attempt_ends),
         _on(ProgressStopped, on_progress_stopped),
         _on(WorkersScaled, on_workers_scaled),
-        _on(ResultsStored, ending.on_results),
+        _on(ResultsStored, run_end.on_results),
         _on(EndReached, on_end_reached),
         _on(Terminated, on_terminated),
         _on(Timer, on_timer),

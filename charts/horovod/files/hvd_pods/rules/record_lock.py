@@ -21,7 +21,7 @@ from hvd_pods.common.record import FAILED, FINISHED, RecordKey, read_progress
 from hvd_pods.common.run import Run
 from hvd_pods.common.run_events import RunEvent
 from hvd_pods.common.untrusted import one_line, parse_count
-from hvd_pods.rules import aborting, ending
+from hvd_pods.rules import aborting, run_end
 from hvd_pods.rules.effects import ReadJob, ReadRecord, WriteRecord
 from hvd_pods.rules.events import (
     AttemptDue,
@@ -138,7 +138,7 @@ def on_held(decision: Decision, data: Mapping[str, str]) -> None:
         decision.then(AttemptDue())
     elif has_ended(run, data, assignment.uid):
         decision.set(results=data.get(RecordKey.RESULTS, ""))
-        ending.repeat_end(decision, data)
+        run_end.repeat_end(decision, data)
     else:
         decision.set(activity=Activity.READING)
         decision.do(ReadJob(START_RETRY_SECONDS))
@@ -153,7 +153,7 @@ def on_written(decision: Decision, event: RecordWritten) -> None:
     elif event.purpose == RENEW:
         decision.set_record_lock(is_renewing=False)
     elif event.purpose == END and decision.state.activity == Activity.FINISHING:
-        ending.scale_down(decision)
+        run_end.scale_down(decision)
 
 
 def on_changed(decision: Decision, event: RecordChanged) -> None:

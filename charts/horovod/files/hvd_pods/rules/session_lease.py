@@ -15,7 +15,7 @@ from hvd_pods.common.contract import LEASE, RENEWED
 from hvd_pods.common.errors import LeaseEndedError
 from hvd_pods.common.run_events import RunEvent
 from hvd_pods.common.untrusted import parse_count
-from hvd_pods.rules import aborting, ending
+from hvd_pods.rules import aborting, run_end
 from hvd_pods.rules.effects import ReadLease
 from hvd_pods.rules.events import AttemptOver, LeaseRead
 from hvd_pods.rules.state import Activity, Decision
@@ -38,7 +38,7 @@ def begin(decision: Decision, job: Object | None) -> None:
     # The pod of `helm test` has no Job.
     if not state.assignment.job or state.lease.seconds or job is None:
         return
-    if job == ending.UNREADABLE or seconds_of(job):
+    if job == run_end.UNREADABLE or seconds_of(job):
         decision.set_lease(
             seconds=float(seconds_of(job)), renewal=_renewal(job), seen_at=decision.now
         )
@@ -68,7 +68,7 @@ def on_read(decision: Decision, event: LeaseRead) -> None:
         # An upgrade has removed the lease.
         decision.set_lease(seconds=0.0, note="")
         if decision.state.activity == Activity.STAYING:
-            ending.give_back(decision)
+            run_end.give_back(decision)
         return
     renewal = _renewal(event.job)
     if renewal != lease.renewal or not lease.seconds:
@@ -81,7 +81,7 @@ def on_read(decision: Decision, event: LeaseRead) -> None:
         if decision.state.activity == Activity.STAYING:
             # The Job may not have been read at the end, and an upgrade may have changed the
             # deadline.
-            ending.watch_deadline(decision, event.job)
+            run_end.watch_deadline(decision, event.job)
 
 
 def _end(decision: Decision) -> None:
@@ -102,7 +102,7 @@ def _end(decision: Decision) -> None:
         decision.clear_timers(TimerKind.PAUSE)
         decision.then(AttemptOver(problem))
     elif activity == Activity.STAYING:
-        ending.end_stay(decision)
+        run_end.end_stay(decision)
     # Otherwise the run is about to end, and checks the lease then.
 
 

@@ -19,7 +19,7 @@ from hvd_pods.common.pod_problems import exceeds_own_limit
 from hvd_pods.common.record import RUNNING
 from hvd_pods.common.run import Run
 from hvd_pods.common.run_events import RunEvent
-from hvd_pods.rules import aborting, diagnosis, ending, rank_notices, stalls
+from hvd_pods.rules import aborting, diagnosis, rank_notices, run_end, stalls
 from hvd_pods.rules.aborting import END_WITHIN
 from hvd_pods.rules.effects import (
     AskRanks,
@@ -86,7 +86,7 @@ def begin(decision: Decision, event: Delivered) -> None:
     decision.set(launches=state.launches + 1)
     decision.report(RunEvent.TRAINING, what)
     addresses = {name: answering[name].address for name in chosen if name in answering}
-    stay = ending.backoff(state.job or {}) + STAY_LONGER
+    stay = run_end.backoff(state.job or {}) + STAY_LONGER
     decision.do(StartLauncher(state.attempt.number, chosen, addresses, stay))
     decision.do(FollowProgress(state.attempt.number, chosen))
     decision.set(used_workers=record_workers(run, chosen))
@@ -162,7 +162,7 @@ def interrupt(decision: Decision, job: Object | None = None) -> None:
     decision.log(f"this pod is terminating: the ranks have {seconds:.0f} s to save")
     decision.set_timer(TimerKind.END, decision.now + seconds)
     decision.set_launch(is_asking=True)
-    may_stay = job is not None and ending.is_continued(job, decision.wall)
+    may_stay = job is not None and run_end.is_continued(job, decision.wall)
     decision.do(AskRanks(decision.state.attempt.number, launch.workers, may_stay))
 
 

@@ -20,8 +20,8 @@ from hvd_pods.rules.effects import (
     StoreResults,
     WriteRecord,
 )
-from hvd_pods.rules.ending import UNREADABLE
 from hvd_pods.rules.events import PodsListed, RanksAsked, Started, Terminated
+from hvd_pods.rules.run_end import UNREADABLE
 from tests.support.world import DELETED, JOB, SUSPENDED, WALL, World, one_group
 from tests.unit.hvd_pods.rules.trainings import go_on, launch_again, training
 
