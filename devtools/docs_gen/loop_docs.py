@@ -15,12 +15,12 @@ from types import ModuleType
 from devtools.docs_gen.generated import replace_sections, table
 from hvd_pods.common import contract, ranks_program
 from hvd_pods.rules import (
-    aborting,
     attempt_workers,
     decide,
     diagnosis,
     effects,
     events,
+    launch_abort,
     newcomers,
     rank_notices,
     record_lock,
@@ -45,7 +45,7 @@ RULES = (
     diagnosis,
     training,
     stalls,
-    aborting,
+    launch_abort,
     newcomers,
     record_lock,
     session_lease,

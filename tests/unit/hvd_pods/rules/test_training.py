@@ -12,7 +12,6 @@ from hvd_pods.agent.banner import NoAnswer
 from hvd_pods.common.errors import ConfigurationError, RunError
 from hvd_pods.common.notices import ASKED, ENDED, FAILED, FINISHED, KEPT, LEAVING, RAISED
 from hvd_pods.common.run_events import RunEvent
-from hvd_pods.rules.aborting import END_WITHOUT_WORKERS_WITHIN
 from hvd_pods.rules.effects import (
     AskRanks,
     CreateJobEvent,
@@ -47,6 +46,7 @@ from hvd_pods.rules.events import (
     WorkerProblem,
     WorkerReached,
 )
+from hvd_pods.rules.launch_abort import END_WITHOUT_WORKERS_WITHIN
 from hvd_pods.rules.state import Activity
 from hvd_pods.rules.timers import TimerKind
 from hvd_pods.rules.training import TERMINATED

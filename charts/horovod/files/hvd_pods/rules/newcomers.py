@@ -12,7 +12,7 @@ from typing import Mapping
 from hvd_pods.common.errors import ResizedError
 from hvd_pods.common.run import Pod
 from hvd_pods.common.run_events import RunEvent
-from hvd_pods.rules import aborting, replacing, worker_selection
+from hvd_pods.rules import launch_abort, replacing, worker_selection
 from hvd_pods.rules.effects import PrepareNewcomers
 from hvd_pods.rules.events import NewcomersReady
 from hvd_pods.rules.state import Activity, Decision
@@ -118,7 +118,7 @@ def on_ready(decision: Decision, event: NewcomersReady) -> None:
             replacing.log_once(decision, f"{names} wait for the next attempt: {why}")
     elif names:
         decision.set(grown_at=decision.now)
-        aborting.abort(
+        launch_abort.abort(
             decision, ResizedError(f"{names} came: starting the ranks again with them", 1)
         )
         return

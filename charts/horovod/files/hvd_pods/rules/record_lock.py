@@ -21,7 +21,7 @@ from hvd_pods.common.record import FAILED, FINISHED, RecordKey, read_progress
 from hvd_pods.common.run import Run
 from hvd_pods.common.run_events import RunEvent
 from hvd_pods.common.untrusted import one_line, parse_count
-from hvd_pods.rules import aborting, run_end
+from hvd_pods.rules import launch_abort, run_end
 from hvd_pods.rules.effects import ReadJob, ReadRecord, WriteRecord
 from hvd_pods.rules.events import (
     AttemptDue,
@@ -201,7 +201,7 @@ def lose(decision: Decision, holder: str) -> None:
     attempt = decision.state.attempt
     activity = decision.state.activity
     if activity == Activity.TRAINING:
-        aborting.abort(decision, superseded(holder))
+        launch_abort.abort(decision, superseded(holder))
     elif activity == Activity.JUDGING or (
         activity == Activity.CONCLUDING and attempt.launch and not attempt.problem
     ):

@@ -15,7 +15,7 @@ from hvd_pods.common.contract import LEASE, RENEWED
 from hvd_pods.common.errors import LeaseEndedError
 from hvd_pods.common.run_events import RunEvent
 from hvd_pods.common.untrusted import parse_count
-from hvd_pods.rules import aborting, run_end
+from hvd_pods.rules import launch_abort, run_end
 from hvd_pods.rules.effects import ReadLease
 from hvd_pods.rules.events import AttemptOver, LeaseRead
 from hvd_pods.rules.state import Activity, Decision
@@ -97,7 +97,7 @@ def _end(decision: Decision) -> None:
     activity = decision.state.activity
     problem = LeaseEndedError(text)
     if activity == Activity.TRAINING:
-        aborting.abort(decision, problem)
+        launch_abort.abort(decision, problem)
     elif activity in (Activity.WAITING_FOR_WORKERS, Activity.DELIVERING, Activity.PAUSING):
         decision.clear_timers(TimerKind.PAUSE)
         decision.then(AttemptOver(problem))

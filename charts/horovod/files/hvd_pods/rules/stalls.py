@@ -13,7 +13,7 @@ from typing import Any, Mapping, Sequence
 from hvd_pods.common.errors import LaunchError
 from hvd_pods.common.notices import LOOK_EVERY
 from hvd_pods.common.run_events import RunEvent
-from hvd_pods.rules import aborting
+from hvd_pods.rules import launch_abort
 from hvd_pods.rules.effects import ShowStacks
 from hvd_pods.rules.events import RankMissing, StacksShown
 from hvd_pods.rules.stall_state import (
@@ -113,7 +113,7 @@ def report_unfinished(decision: Decision) -> None:
     text = _describe_unfinished(decision, unfinished, waited)
     if waited >= limit:
         why = f"{text}, longer than `launch.stallTimeoutSeconds={run.stall_timeout:.0f}`"
-        aborting.abort(decision, LaunchError(why, 1))
+        launch_abort.abort(decision, LaunchError(why, 1))
         return
     # If all ranks have ended, no rank keeps the others waiting.
     worker, rank = unfinished[0] if unfinished else ("", NO_RANK)
@@ -239,4 +239,4 @@ def end_stalled(decision: Decision, event: StacksShown | None = None) -> None:
             late = late._replace(place=places.get(late.rank, late.place))
         decision.set_launch(stalls=launch.stalls.note_places(places), unfinished=late)
     if launch and launch.stalls.late:
-        aborting.abort(decision, LaunchError(launch.stalls.late, 1))
+        launch_abort.abort(decision, LaunchError(launch.stalls.late, 1))

@@ -19,8 +19,7 @@ from hvd_pods.common.pod_problems import exceeds_own_limit
 from hvd_pods.common.record import RUNNING
 from hvd_pods.common.run import Run
 from hvd_pods.common.run_events import RunEvent
-from hvd_pods.rules import aborting, diagnosis, rank_notices, run_end, stalls
-from hvd_pods.rules.aborting import END_WITHIN
+from hvd_pods.rules import diagnosis, launch_abort, rank_notices, run_end, stalls
 from hvd_pods.rules.effects import (
     AskRanks,
     EndLauncher,
@@ -42,6 +41,7 @@ from hvd_pods.rules.events import (
     RanksAsked,
     WorkerReached,
 )
+from hvd_pods.rules.launch_abort import END_WITHIN
 from hvd_pods.rules.state import Activity, Decision, LaunchState, RunState
 from hvd_pods.rules.timers import TimerKind
 from hvd_pods.rules.worker_names import describe_loss, record_workers
@@ -121,7 +121,7 @@ def _look_for_loss(decision: Decision) -> None:
         # A terminating worker no longer answers, but its ranks may be saving.
         decision.set_timer(TimerKind.LOSS, decision.now + LOOK_AGAIN_AFTER)
         return
-    aborting.abort(decision, diagnosis.announce_loss(decision, lost))
+    launch_abort.abort(decision, diagnosis.announce_loss(decision, lost))
 
 
 def _end_leftovers(decision: Decision) -> None:
@@ -185,7 +185,7 @@ def on_progress(decision: Decision, event: ProgressReported) -> None:
     )
     decision.set(progress=progress)
     if progress.is_nan and decision.state.run.fail_on_nan:
-        aborting.abort(decision, NotANumberError())
+        launch_abort.abort(decision, NotANumberError())
     warn_of_nan(decision)
 
 
