@@ -32,7 +32,7 @@ from hvd_pods.rules.events import (
     WorkerAnswers,
     WorkerProblem,
 )
-from hvd_pods.rules.replacing import REPLACE_EVERY
+from hvd_pods.rules.pod_replacement import REPLACE_EVERY
 from hvd_pods.rules.state import Activity
 from tests.support.runs import make_run
 from tests.support.world import WALL, World, one_group, pod

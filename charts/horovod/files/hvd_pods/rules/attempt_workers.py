@@ -16,7 +16,7 @@ from hvd_pods.common.pod_problems import Diagnosis
 from hvd_pods.common.record import RecordKey
 from hvd_pods.common.run import Pod
 from hvd_pods.common.run_events import RunEvent
-from hvd_pods.rules import diagnosis, replacing, worker_selection
+from hvd_pods.rules import diagnosis, pod_replacement, worker_selection
 from hvd_pods.rules.effects import Deliver, FreezeAddresses, ListPods, ScaleUp
 from hvd_pods.rules.events import AttemptOver, PodsListed, WorkerAnswers, WorkerGone, WorkerProblem
 from hvd_pods.rules.state import Activity, AttemptWorkers, Decision, RunState
@@ -247,9 +247,9 @@ def _may_shrink(state: RunState) -> bool:
 def list_pods(decision: Decision) -> None:
     """List the pods of missing workers, unless a list is already requested."""
     state = decision.state
-    if not replacing.may_replace_pods(state):
+    if not pod_replacement.may_replace_pods(state):
         return
-    has_fewer = replacing.trains_with_fewer(state)
+    has_fewer = pod_replacement.trains_with_fewer(state)
     decision.set_timer(TimerKind.PODS, decision.now + (LOOK_EVERY if has_fewer else REPORT_EVERY))
     if state.attempt_workers.is_listing:
         return
@@ -273,9 +273,9 @@ def on_pods(decision: Decision, event: PodsListed) -> None:
     launch = state.attempt.launch
     if launch and launch.lost:
         diagnosis.explain_loss(decision, event, launch.lost)
-    if not replacing.may_replace_pods(state):
+    if not pod_replacement.may_replace_pods(state):
         return
-    replacing.replace_pods(decision, event.pods)
+    pod_replacement.replace_pods(decision, event.pods)
     if state.activity == Activity.WAITING_FOR_WORKERS:
         _scale_up(decision, event)
         _report_missing(decision, event)

@@ -11,7 +11,7 @@ from hvd_pods.common.errors import ConfigurationError, LostWorkerError, RunError
 from hvd_pods.common.pod_problems import Diagnosis
 from hvd_pods.common.run import Run, Worker
 from hvd_pods.common.run_events import RunEvent
-from hvd_pods.rules import replacing, worker_selection
+from hvd_pods.rules import pod_replacement, worker_selection
 from hvd_pods.rules.effects import ListPods
 from hvd_pods.rules.events import AttemptOver, PodsListed
 from hvd_pods.rules.state import Decision
@@ -35,14 +35,14 @@ def diagnose(
     for worker in workers:
         why = reasons.get(worker.name, NO_ANSWER)
         pod = event.pods.get(worker.name)
-        is_wrong = pod is None or replacing.is_stale(worker, pod)
+        is_wrong = pod is None or pod_replacement.is_stale(worker, pod)
         if event.problem:
             found[worker] = Diagnosis(f"{why.reason}; cannot read pods: {event.problem}")
         elif not decision.state.run.api:
             found[worker] = Diagnosis(why.reason)
         elif worker.stateful_set in event.gone:
             found[worker] = _broken(worker, "was deleted", f"create it again {AGAIN}")
-        elif is_wrong and replacing.makes_stale_pods(decision, worker, pod):
+        elif is_wrong and pod_replacement.makes_stale_pods(decision, worker, pod):
             what = f"makes pods {STALE}, as after kubectl rollout undo"
             found[worker] = _broken(worker, what, f"change it back {AGAIN}")
         elif pod is None:

@@ -12,7 +12,7 @@ from typing import Mapping
 from hvd_pods.common.errors import ResizedError
 from hvd_pods.common.run import Pod
 from hvd_pods.common.run_events import RunEvent
-from hvd_pods.rules import launch_abort, replacing, worker_selection
+from hvd_pods.rules import launch_abort, pod_replacement, worker_selection
 from hvd_pods.rules.effects import PrepareNewcomers
 from hvd_pods.rules.events import NewcomersReady
 from hvd_pods.rules.state import Activity, Decision
@@ -107,7 +107,7 @@ def on_ready(decision: Decision, event: NewcomersReady) -> None:
     )
     after = AGAIN_AFTER
     if event.problem:
-        replacing.log_once(decision, f"{event.problem}; trying again in {AGAIN_AFTER:.0f} s")
+        pod_replacement.log_once(decision, f"{event.problem}; trying again in {AGAIN_AFTER:.0f} s")
     elif names and not event.is_kept:
         # The ranks may have just started.
         refusals = decision.state.attempt.launch.refusals
@@ -115,7 +115,7 @@ def on_ready(decision: Decision, event: NewcomersReady) -> None:
         decision.set_launch(refusals=refusals + 1)
         if after == AGAIN_AFTER:
             why = "the ranks do not keep their state in memory (keep), and would lose steps"
-            replacing.log_once(decision, f"{names} wait for the next attempt: {why}")
+            pod_replacement.log_once(decision, f"{names} wait for the next attempt: {why}")
     elif names:
         decision.set(grown_at=decision.now)
         launch_abort.abort(
