@@ -174,7 +174,9 @@ def find_reached(sources: Mapping[str, str], known: Collection[str]) -> dict[str
                 name = _full_name(own, ast.unparse(call.func.value))
                 if name not in parts:
                     sys.exit(f"{place} calls what is in {name}: make it a dictionary of the module")
-            elif ast.unparse(call.func) == "decision.then" and isinstance(call.args[0], ast.Call):
+            elif ast.unparse(call.func) == "decision.add_event" and isinstance(
+                call.args[0], ast.Call
+            ):
                 asked[place].add(ast.unparse(call.args[0].func))
     for _ in asked:
         for name in asked:

@@ -100,16 +100,16 @@ def test_value_that_describes_another_default_than_the_chart_takes_is_named(
 
 
 RULES = """
-TABLE = {Kind.A: helper, Kind.B: lambda decision: decision.do(Exit())}
+TABLE = {Kind.A: helper, Kind.B: lambda decision: decision.add_effects(Exit())}
 
 def helper(decision):
-    decision.do(Wait())
+    decision.add_effects(Wait())
 
 def on_event(decision, event):
     TABLE[event.kind](decision)
 
 def on_other(decision, event: Other):
-    decision.then(Ended())
+    decision.add_event(Ended())
 """
 
 

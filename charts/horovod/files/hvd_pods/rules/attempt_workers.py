@@ -203,19 +203,19 @@ def start_if_possible(decision: Decision) -> None:
     decision.report(RunEvent.WORKERS_READY, f"{len(chosen)} workers respond{spares}")
     decision.clear_timers(TimerKind.WORKERS, TimerKind.RESUME, TimerKind.SHRINK)
     if worker_selection.count_missing_workers(run, chosen):
-        decision.do(FreezeAddresses([*chosen]))
+        decision.add_effects(FreezeAddresses([*chosen]))
     else:
         # Another master may replace the workers while this one ends: this one must not do the same.
         # Also, a terminating pod still trains until its grace period is over.
         decision.clear_timers(TimerKind.PODS)
-        decision.do(FreezeAddresses())
+        decision.add_effects(FreezeAddresses())
     decision.set(activity=Activity.DELIVERING)
     decision.set_attempt(pods=chosen)
     addresses = {name: pod.address for name, pod in answering.items()}
     saves = _has_other_state(state)
     detached_fence = _orphan_fence(state)
     detached_ranks = sum(worker.slots for worker in read_workers(run, state.recorded_workers))
-    decision.do(
+    decision.add_effects(
         Deliver(state.attempt.number, addresses, chosen, saves, detached_fence, detached_ranks)
     )
 
@@ -263,7 +263,7 @@ def list_pods(decision: Decision) -> None:
         _report_missing(decision, PodsListed(state.attempt.number))
         return
     decision.set_attempt_workers(is_listing=True)
-    decision.do(ListPods(state.attempt.number, [worker.name for worker in missing]))
+    decision.add_effects(ListPods(state.attempt.number, [worker.name for worker in missing]))
 
 
 def on_pods(decision: Decision, event: PodsListed) -> None:
@@ -296,7 +296,7 @@ def _scale_up(decision: Decision, event: PodsListed) -> None:
         return
     for name in sorted(absent):
         # A person may have chosen the number of workers, where it may change.
-        decision.do(ScaleUp(name, run.initial_workers[name], run.least_workers[name]))
+        decision.add_effects(ScaleUp(name, run.initial_workers[name], run.least_workers[name]))
 
 
 def _report_missing(decision: Decision, event: PodsListed) -> None:
@@ -331,4 +331,6 @@ def time_out(decision: Decision) -> None:
     }
     limit = f"`launch.workersTimeoutSeconds={state.run.workers_timeout:.0f}`"
     what = f"did not answer within {limit}"
-    decision.then(AttemptOver(diagnosis.missing_error(decision, found, what, WorkersTimeoutError)))
+    decision.add_event(
+        AttemptOver(diagnosis.missing_error(decision, found, what, WorkersTimeoutError))
+    )

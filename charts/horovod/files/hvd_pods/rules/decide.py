@@ -94,15 +94,15 @@ def decide(state: RunState, event: Event, moment: Moment) -> tuple[RunState, tup
     it. Raises KeyError for an event that has no handler.
     """
     decision = Decision(state, moment)
-    decision.then(event)
-    while decision.following:
-        event = decision.following.pop(0)
+    decision.add_event(event)
+    while decision.events:
+        event = decision.events.pop(0)
         # The event is late if its attempt has ended.
         is_late = isinstance(event, AttemptEvent) and event.attempt != decision.state.attempt.number
         if not is_late:
             HANDLERS[type(event)](decision, event)
         elif isinstance(event, NoticeTaken) and event.connection:
-            decision.do(ReleaseRanks([event.connection]))
+            decision.add_effects(ReleaseRanks([event.connection]))
     return decision.state, tuple(decision.effects)
 
 
@@ -117,7 +117,7 @@ def on_attempt_begins(decision: Decision, event: AttemptDue) -> None:
     if before and before.lost:
         diagnosis.explain_loss(decision, PodsListed(0, problem="no answer yet"), before.lost)
     if before and before.waiting:
-        decision.do(ReleaseRanks(before.waiting))
+        decision.add_effects(ReleaseRanks(before.waiting))
     number = state.attempts + 1
     fence = state.record_lock.fence + 1
     decision.set_record_lock(fence=fence)
@@ -128,7 +128,7 @@ def on_attempt_begins(decision: Decision, event: AttemptDue) -> None:
     )
     decision.set_entry(RUNNING, state.last_failure)
     decision.write_record("begin")
-    decision.do(WatchWorkers(number), Prepare(number, fence, fits=run.api))
+    decision.add_effects(WatchWorkers(number), Prepare(number, fence, fits=run.api))
     what = f"attempt {number} waits for workers of {run.ranks} ranks"
     decision.report(RunEvent.STARTED, what)
     decision.log(f"{what}, at most {run.workers_timeout:.0f} s")
@@ -140,7 +140,7 @@ def on_prepared(decision: Decision, event: Prepared) -> None:
     if decision.state.activity != Activity.WAITING_FOR_WORKERS:
         return
     if event.problem:
-        decision.then(AttemptOver(event.problem))
+        decision.add_event(AttemptOver(event.problem))
         return
     decision.set_attempt(is_prepared=True)
     attempt_workers.extend_deadline(decision)
@@ -185,11 +185,11 @@ def on_attempt_ends(decision: Decision, event: AttemptOver) -> None:
     decision.clear_timers(*(kind for kind in TimerKind if kind.is_of_attempt))
     decision.set_attempt(problem=event.problem)
     decision.set(activity=Activity.JUDGING)
-    decision.do(StopWatching())
+    decision.add_effects(StopWatching())
     # The next attempt is compared with the last step. A lost worker cannot report it, and a new
     # worker is waiting.
     is_known = not isinstance(event.problem, (LostWorkerError, ResizedError))
-    decision.do(StopProgress(attempt.number, wait_for_last_step=is_known))
+    decision.add_effects(StopProgress(attempt.number, wait_for_last_step=is_known))
 
 
 def on_progress_stopped(decision: Decision, event: ProgressStopped) -> None:
@@ -203,7 +203,7 @@ def on_progress_stopped(decision: Decision, event: ProgressStopped) -> None:
     problem = decision.state.attempt.problem
     lost_to = state.record_lock.lost_to
     if lost_to and problem:
-        decision.then(EndReached(record_lock.superseded(lost_to)))
+        decision.add_event(EndReached(record_lock.superseded(lost_to)))
     elif lost_to:
         conclude(decision, state.job)
     else:
@@ -219,7 +219,7 @@ def _read_job(decision: Decision) -> None:
         return
     # Only the end depends on the Job: another attempt does not wait long for it.
     is_failure = state.attempt.problem is not None and not state.is_terminating
-    decision.do(ReadJob(AGAIN_RETRY_SECONDS if is_failure else None))
+    decision.add_effects(ReadJob(AGAIN_RETRY_SECONDS if is_failure else None))
 
 
 def on_pods(decision: Decision, event: PodsListed) -> None:
@@ -239,7 +239,7 @@ def on_job(decision: Decision, event: JobRead) -> None:
         return
     decision.set(job=event.job)
     record_lock.look_again(decision, event.record)
-    if decision.following or decision.state.activity == Activity.OVER:
+    if decision.events or decision.state.activity == Activity.OVER:
         # Another master has the record: this master decides nothing more.
         return
     session_lease.begin(decision, event.job)
@@ -255,7 +255,7 @@ def on_job(decision: Decision, event: JobRead) -> None:
         run_end.scale_down(decision)
     elif state.activity == Activity.READING:
         decision.set(retries=state.retries.note_job(event.job))
-        decision.then(AttemptDue())
+        decision.add_event(AttemptDue())
     elif state.activity == Activity.STAYING:
         run_end.end_terminated(decision, event.job)
 
@@ -303,13 +303,13 @@ def _retry(decision: Decision, problem: RunError, is_over: bool) -> None:
         decision.set(activity=Activity.PAUSING)
         decision.set_timer(TimerKind.PAUSE, decision.now + verdict.pause)
     else:
-        decision.then(AttemptDue())
+        decision.add_event(AttemptDue())
 
 
 def _end_pause(decision: Decision) -> None:
     """Begin the next attempt, if the run has not ended meanwhile."""
     if decision.state.activity == Activity.PAUSING:
-        decision.then(AttemptDue())
+        decision.add_event(AttemptDue())
 
 
 def on_end_reached(decision: Decision, event: EndReached) -> None:
@@ -318,7 +318,7 @@ def on_end_reached(decision: Decision, event: EndReached) -> None:
         return
     run_end.announce(decision, event.problem)
     decision.set(problem=event.problem)
-    decision.do(StopWatching())
+    decision.add_effects(StopWatching())
     run_end.leave(decision)
 
 
@@ -335,7 +335,7 @@ def on_record_released(decision: Decision, event: RecordReleased) -> None:
     if run_end.is_preempted(decision):
         run_end.hand_over(decision)
     else:
-        decision.do(Exit(decision.state.problem))
+        decision.add_effects(Exit(decision.state.problem))
 
 
 def on_timer(decision: Decision, event: Timer) -> None:
@@ -351,20 +351,20 @@ def on_terminated(decision: Decision, event: Terminated) -> None:
     if decision.state.is_terminating:
         return
     decision.set(is_terminating=True, terminating_since=decision.now)
-    decision.do(Interrupt())
+    decision.add_effects(Interrupt())
     if decision.state.activity == Activity.TRAINING:
         training.terminate(decision)
         return
     decision.log("this pod is terminating")
     if decision.state.activity == Activity.WAITING_FOR_WORKERS:
-        decision.then(AttemptOver(InterruptedRunError("terminated while waiting for workers")))
+        decision.add_event(AttemptOver(InterruptedRunError("terminated while waiting for workers")))
     elif (
         decision.state.activity == Activity.WAITING_FOR_RECORD
         and TimerKind.LOOK in decision.state.timers
     ):
         # The next read of the record ends this master.
         decision.clear_timers(TimerKind.LOOK)
-        decision.do(ReadRecord())
+        decision.add_effects(ReadRecord())
     elif decision.state.activity == Activity.PAUSING:
         decision.clear_timers(TimerKind.PAUSE)
         _read_job(decision)
@@ -373,7 +373,7 @@ def on_terminated(decision: Decision, event: Terminated) -> None:
 
 
 TIMERS: Mapping[TimerKind, Callable[[Decision], None]] = {
-    TimerKind.LOOK: lambda decision: decision.do(ReadRecord()),
+    TimerKind.LOOK: lambda decision: decision.add_effects(ReadRecord()),
     TimerKind.RENEW: record_lock.renew,
     TimerKind.WORKERS: attempt_workers.time_out,
     TimerKind.SHRINK: attempt_workers.lose_patience,
@@ -384,8 +384,8 @@ TIMERS: Mapping[TimerKind, Callable[[Decision], None]] = {
     TimerKind.STALLS: stalls.report_stalls,
     TimerKind.UNFINISHED: stalls.report_unfinished,
     TimerKind.LEAVE: training.interrupt,
-    TimerKind.KILL: lambda decision: decision.do(EndLauncher(kills=True)),
-    TimerKind.END: lambda decision: decision.do(EndLauncher()),
+    TimerKind.KILL: lambda decision: decision.add_effects(EndLauncher(kills=True)),
+    TimerKind.END: lambda decision: decision.add_effects(EndLauncher()),
     TimerKind.PAUSE: _end_pause,
     TimerKind.LEASE: session_lease.look,
     TimerKind.STAY: run_end.end_stay,

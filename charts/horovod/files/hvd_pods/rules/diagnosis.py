@@ -112,7 +112,7 @@ def report_missing(decision: Decision, found: Mapping[Worker, Diagnosis]) -> Non
         if decision.now - attempt_workers.since[worker.name] >= (item.wait_seconds or 0.0)
     ]
     if _is_too_few(decision.state.run, lasting):
-        decision.then(AttemptOver(missing_error(decision, found, "cannot start", RunError)))
+        decision.add_event(AttemptOver(missing_error(decision, found, "cannot start", RunError)))
 
 
 def _is_too_few(run: Run, lasting: Collection[Worker]) -> bool:
@@ -177,7 +177,7 @@ def announce_loss(decision: Decision, lost: Mapping[Worker, str]) -> LostWorkerE
     names = [worker.name for worker in lost]
     decision.set_launch(lost=tuple(names))
     if decision.state.run.api:
-        decision.do(ListPods(decision.state.attempt.number, names))
+        decision.add_effects(ListPods(decision.state.attempt.number, names))
     else:
         explain_loss(decision, PodsListed(decision.state.attempt.number), names)
     return LostWorkerError(describe_loss(lost), 1)

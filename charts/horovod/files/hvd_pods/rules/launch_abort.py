@@ -26,4 +26,4 @@ def abort(decision: Decision, problem: RunError) -> None:
         is_direct = decision.state.run.mode == "direct"
         within = END_DIRECT_WITHIN if is_direct else END_WITHOUT_WORKERS_WITHIN
     decision.set_timer(TimerKind.KILL, decision.now + within)
-    decision.do(EndLauncher())
+    decision.add_effects(EndLauncher())

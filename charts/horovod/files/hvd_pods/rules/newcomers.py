@@ -93,7 +93,7 @@ def prepare(decision: Decision) -> None:
         decision.set_launch(is_growing=True)
         addresses = {name: pod.address for name, pod in pods.items()}
         number = decision.state.attempt.number
-        decision.do(PrepareNewcomers(number, addresses, pods, launch.workers))
+        decision.add_effects(PrepareNewcomers(number, addresses, pods, launch.workers))
 
 
 def on_ready(decision: Decision, event: NewcomersReady) -> None:

@@ -73,9 +73,9 @@ def replace_pods(decision: Decision, pods: Mapping[str, Object]) -> None:
         log_once(
             decision, f"replacing workers {STALE}: {format_workers([workers[n] for n in stale])}"
         )
-        decision.do(DeletePods(stale))
+        decision.add_effects(DeletePods(stale))
     if ending:
-        decision.do(DeletePods(ending, grace=0))
+        decision.add_effects(DeletePods(ending, grace=0))
 
 
 def _may_replace(decision: Decision, name: str, uid: str) -> bool:

@@ -33,7 +33,7 @@ def on_notice(decision: Decision, event: NoticeTaken) -> None:
     """Handle a notice of a worker or a rank by its kind."""
     if decision.state.attempt.launch is None:
         if event.connection:
-            decision.do(ReleaseRanks([event.connection]))
+            decision.add_effects(ReleaseRanks([event.connection]))
         return
     kind = event.notice["kind"]
     if kind in KINDS:
@@ -72,7 +72,7 @@ def note_kept(decision: Decision, notice: Notice, connection: int) -> None:
     decision.set_launch(kept=decision.launch.kept | {rank})
     state = decision.state
     if state.is_kept and not was_kept and state.lost_after != state.run.lost_after:
-        decision.do(LoseWorkersAfter(state.attempt.number, state.lost_after))
+        decision.add_effects(LoseWorkersAfter(state.attempt.number, state.lost_after))
 
 
 def note_raised(decision: Decision, notice: Notice, connection: int) -> None:
@@ -125,7 +125,7 @@ def release_ended(decision: Decision) -> None:
     """Allow ranks to report their end when the scripts of all asked ranks have ended."""
     launch = decision.launch
     if launch.waiting and not launch.is_asking and launch.asked <= launch.ended:
-        decision.do(ReleaseRanks(launch.waiting))
+        decision.add_effects(ReleaseRanks(launch.waiting))
         decision.set_launch(waiting=())
 
 

@@ -63,7 +63,7 @@ RENEW = "renew"
 def begin(decision: Decision, event: Started) -> None:
     """Take the record, or begin at once if this master has no access to the API."""
     if decision.state.run.api:
-        decision.do(ReadRecord())
+        decision.add_effects(ReadRecord())
     else:
         decision.set_record_lock(fence=new_fence(0, decision.wall))
         on_held(decision, {})
@@ -81,7 +81,7 @@ def look(decision: Decision, event: RecordRead | RecordChanged) -> None:
         what = (
             f"{other} has taken the workers over from this Job: delete the Job, which is obsolete"
         )
-        decision.then(EndReached(SupersededError(what)))
+        decision.add_event(EndReached(SupersededError(what)))
         return
     holder = describe_holder(data)
     is_free = _is_free(decision, data)
@@ -97,7 +97,7 @@ def look(decision: Decision, event: RecordRead | RecordChanged) -> None:
         fence = new_fence(fence_of(data, decision.wall) + MOST_UNWRITTEN, decision.wall)
         decision.set_record_lock(fence=fence, data=dict(data))
         known = state.record_lock.changes
-        decision.do(WriteRecord(TAKE, changes, fence, True, known, TAKE_RETRY_SECONDS))
+        decision.add_effects(WriteRecord(TAKE, changes, fence, True, known, TAKE_RETRY_SECONDS))
         return
     if not state.record_lock.seen:
         message = (
@@ -108,7 +108,7 @@ def look(decision: Decision, event: RecordRead | RecordChanged) -> None:
     if renewal(data) != state.record_lock.seen:
         decision.set_record_lock(seen=renewal(data), seen_at=decision.now)
     if state.is_terminating:
-        decision.then(
+        decision.add_event(
             EndReached(InterruptedRunError(f"terminated while {holder} controls the workers"))
         )
     else:
@@ -135,13 +135,13 @@ def on_held(decision: Decision, data: Mapping[str, str]) -> None:
         before = read_workers(run, decision.state.recorded_workers)
         decision.set(workers_before=len(before))
     if not run.api:
-        decision.then(AttemptDue())
+        decision.add_event(AttemptDue())
     elif has_ended(run, data, assignment.uid):
         decision.set(results=data.get(RecordKey.RESULTS, ""))
         run_end.repeat_end(decision, data)
     else:
         decision.set(activity=Activity.READING)
-        decision.do(ReadJob(START_RETRY_SECONDS))
+        decision.add_effects(ReadJob(START_RETRY_SECONDS))
 
 
 def on_written(decision: Decision, event: RecordWritten) -> None:
@@ -212,7 +212,7 @@ def lose(decision: Decision, holder: str) -> None:
         decision.set(activity=Activity.OVER, timers={})
         decision.release_record()
     elif activity != Activity.STORING:
-        decision.then(EndReached(superseded(holder)))
+        decision.add_event(EndReached(superseded(holder)))
 
 
 def superseded(holder: str) -> RunError:
@@ -225,7 +225,7 @@ def on_failed(decision: Decision, event: RecordFailed) -> None:
     if event.purpose == "read":
         if event.status not in (403, 404):
             why = f"cannot read which master controls the workers: {event.message}"
-            decision.then(EndReached(RunError(why)))
+            decision.add_event(EndReached(RunError(why)))
         else:
             _continue_without(decision, event.message)
     elif event.purpose == TAKE and event.is_temporary:
@@ -242,7 +242,7 @@ def on_failed(decision: Decision, event: RecordFailed) -> None:
             # Only the holder scales its workers. A master that never held the record has no other
             # evidence.
             decision.set_record_lock(is_end_unconfirmed=decision.state.record_lock.is_held)
-            decision.do(ReadJob(AGAIN_RETRY_SECONDS))
+            decision.add_effects(ReadJob(AGAIN_RETRY_SECONDS))
 
 
 def renew(decision: Decision) -> None:

@@ -129,7 +129,7 @@ def interruption(job: Object | None, wall: float) -> RunError:
 
 def announce(decision: Decision, problem: RunError) -> None:
     """Write why the run failed to the log, the termination message and an event."""
-    decision.do(ReportFailure(problem))
+    decision.add_effects(ReportFailure(problem))
     decision.report(RunEvent.FAILED, str(problem))
 
 
@@ -145,7 +145,7 @@ def repeat_end(decision: Decision, earlier: Mapping[str, str]) -> None:
         problem = ConfigurationError(f"{result}: {earlier.get(RecordKey.REASON)}; {remedy}")
         announce(decision, problem)
     decision.set(activity=Activity.FINISHING, problem=problem)
-    decision.do(ReadJob(AGAIN_RETRY_SECONDS))
+    decision.add_effects(ReadJob(AGAIN_RETRY_SECONDS))
 
 
 def finish(decision: Decision, problem: RunError | None) -> None:
@@ -187,7 +187,7 @@ def scale_down(decision: Decision) -> None:
     is_forgotten = state.lease.has_ended or bool(state.lease.seconds and is_withdrawn(job))
     if (is_wanted and cleanup != "Never") or is_forgotten or job["spec"].get("suspend"):
         decision.set(are_workers_gone=True)
-        decision.do(ScaleDown())
+        decision.add_effects(ScaleDown())
     else:
         store_results(decision)
 
@@ -214,7 +214,7 @@ def store_results(decision: Decision) -> None:
         return
     left = deadline(state.job) - decision.wall - END_BEFORE if state.job else run.results_within
     decision.set(activity=Activity.STORING)
-    decision.do(StoreResults(min(left, run.results_within)))
+    decision.add_effects(StoreResults(min(left, run.results_within)))
 
 
 def on_results(decision: Decision, event: ResultsStored) -> None:
@@ -237,7 +237,7 @@ def on_results(decision: Decision, event: ResultsStored) -> None:
         decision.log(text)
     else:
         # The training has finished: the termination message is otherwise empty.
-        decision.do(ReportFailure(RunError(text)))
+        decision.add_effects(ReportFailure(RunError(text)))
     again = InterruptedRunError(text)
     if state.is_terminating and state.job and will_retry(state.job, again.exit_code, decision.wall):
         # Another master stores the results.
@@ -301,7 +301,7 @@ def watch_deadline(decision: Decision, job: Object) -> None:
 
 def look_before_end(decision: Decision) -> None:
     """Read the Job again before this terminating pod scales the workers down."""
-    decision.do(ReadJob(AGAIN_RETRY_SECONDS))
+    decision.add_effects(ReadJob(AGAIN_RETRY_SECONDS))
 
 
 def end_terminated(decision: Decision, job: Object | None) -> None:
@@ -324,7 +324,7 @@ def end_stay(decision: Decision) -> None:
     if not decision.state.lease.has_ended:
         decision.set_lease(note="")
     decision.set(are_workers_gone=True)
-    decision.do(ScaleDown())
+    decision.add_effects(ScaleDown())
 
 
 def give_back(decision: Decision) -> None:
@@ -359,9 +359,9 @@ def look_for_successors(decision: Decision) -> None:
     """List the pods, if this pod may still stay."""
     state = decision.state
     if decision.now >= state.terminating_since + state.run.grace - KEPT_OF_GRACE:
-        decision.do(Exit(state.problem))
+        decision.add_effects(Exit(state.problem))
     else:
-        decision.do(ListPods(state.attempt.number, ()))
+        decision.add_effects(ListPods(state.attempt.number, ()))
 
 
 def on_successors(decision: Decision, event: PodsListed) -> None:
@@ -378,7 +378,7 @@ def on_successors(decision: Decision, event: PodsListed) -> None:
         decision.set(successors=seen, successors_since=decision.now)
     within = {STAYS: STAYS_WITHIN, NONE: SUCCESSORS_WITHIN}.get(seen, float("inf"))
     if decision.now - decision.state.successors_since >= within:
-        decision.do(Exit(decision.state.problem))
+        decision.add_effects(Exit(decision.state.problem))
     else:
         decision.set_timer(TimerKind.SUCCESSORS, decision.now + LOOK_FOR_SUCCESSORS_EVERY)
 

@@ -47,7 +47,7 @@ def begin(decision: Decision, job: Object | None) -> None:
 
 def look(decision: Decision) -> None:
     """Read the lease."""
-    decision.do(ReadLease())
+    decision.add_effects(ReadLease())
 
 
 def on_read(decision: Decision, event: LeaseRead) -> None:
@@ -100,7 +100,7 @@ def _end(decision: Decision) -> None:
         launch_abort.abort(decision, problem)
     elif activity in (Activity.WAITING_FOR_WORKERS, Activity.DELIVERING, Activity.PAUSING):
         decision.clear_timers(TimerKind.PAUSE)
-        decision.then(AttemptOver(problem))
+        decision.add_event(AttemptOver(problem))
     elif activity == Activity.STAYING:
         run_end.end_stay(decision)
     # Otherwise the run is about to end, and checks the lease then.

@@ -126,7 +126,7 @@ def report_unfinished(decision: Decision) -> None:
     for worker, rank in unfinished[:MOST_RANKS]:
         ranks.setdefault(worker, []).append(rank)
     if ranks:
-        decision.do(ShowStacks(decision.state.attempt.number, ranks))
+        decision.add_effects(ShowStacks(decision.state.attempt.number, ranks))
 
 
 def _find_unfinished(decision: Decision) -> list[tuple[str, int]]:
@@ -193,7 +193,7 @@ def report_stalls(decision: Decision) -> None:
         if stall.worker in launch.workers:
             ranks.setdefault(stall.worker, []).append(stall.rank)
     if ranks:
-        decision.do(ShowStacks(decision.state.attempt.number, ranks))
+        decision.add_effects(ShowStacks(decision.state.attempt.number, ranks))
     else:
         end_stalled(decision)
 

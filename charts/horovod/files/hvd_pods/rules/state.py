@@ -325,7 +325,7 @@ class Decision:
         self.moment = moment
         self.now, self.wall = moment
         self.effects: list[Effect] = []
-        self.following: list[Event] = []
+        self.events: list[Event] = []
 
     @property
     def launch(self) -> LaunchState:
@@ -334,23 +334,23 @@ class Decision:
             raise RuntimeError(f"attempt {self.state.attempt.number} has no launch")
         return self.state.attempt.launch
 
-    def do(self, *more: Effect) -> None:
-        """Request effects, in this order."""
+    def add_effects(self, *more: Effect) -> None:
+        """Request these effects, after those of before."""
         self.effects.extend(more)
 
     def report(self, event: RunEvent, message: str) -> None:
         """Request an event about the Job; an event that is a stage sets the run's stage."""
         if event.sets_stage:
             self.set(stage=event)
-        self.do(CreateJobEvent(event, message))
+        self.add_effects(CreateJobEvent(event, message))
 
     def log(self, message: str) -> None:
         """Request a line in the log."""
-        self.do(Log(message))
+        self.add_effects(Log(message))
 
-    def then(self, event: Event) -> None:
+    def add_event(self, event: Event) -> None:
         """Queue an event that this decision has caused; it is handled at once."""
-        self.following.append(event)
+        self.events.append(event)
 
     def set(self, **changes: Any) -> None:
         """Change fields of the state."""
@@ -412,13 +412,15 @@ class Decision:
         lock = self.state.record_lock
         if self.state.run.api and not lock.lost_to:
             news = self.state.record_data(self.moment)
-            self.do(WriteRecord(purpose, news, lock.fence, lock.is_held, lock.changes, within))
+            self.add_effects(
+                WriteRecord(purpose, news, lock.fence, lock.is_held, lock.changes, within)
+            )
 
     def release_record(self) -> None:
         """Request the release of the record, if this master holds it."""
         lock = self.state.record_lock
         if lock.is_held and not lock.lost_to:
             results = {RecordKey.RESULTS: self.state.results} if self.state.results else {}
-            self.do(ReleaseRecord({**self.state.record_data(), **results}, lock.fence))
+            self.add_effects(ReleaseRecord({**self.state.record_data(), **results}, lock.fence))
         else:
-            self.then(RecordReleased())
+            self.add_event(RecordReleased())

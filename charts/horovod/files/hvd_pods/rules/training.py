@@ -64,7 +64,7 @@ def begin(decision: Decision, event: Delivered) -> None:
     run = decision.state.run
     if event.is_finished:
         decision.log("all ranks have finished while there was no master")
-        decision.then(AttemptOver(None))
+        decision.add_event(AttemptOver(None))
         return
     answering = state.attempt_workers.answering
     if event.problem or state.is_terminating:
@@ -73,7 +73,7 @@ def begin(decision: Decision, event: Delivered) -> None:
             # The response may be from another pod at the address of a removed pod: the problem is
             # not final.
             problem = RunError(str(problem))
-        decision.then(AttemptOver(problem))
+        decision.add_event(AttemptOver(problem))
         return
     chosen = [name for name in state.assignment.workers if name in event.workers]
     detached_fence = state.record_lock.fence if run.mode == "direct" else 0
@@ -87,8 +87,8 @@ def begin(decision: Decision, event: Delivered) -> None:
     decision.report(RunEvent.TRAINING, what)
     addresses = {name: answering[name].address for name in chosen if name in answering}
     stay = run_end.backoff(state.job or {}) + STAY_LONGER
-    decision.do(StartLauncher(state.attempt.number, chosen, addresses, stay))
-    decision.do(FollowProgress(state.attempt.number, chosen))
+    decision.add_effects(StartLauncher(state.attempt.number, chosen, addresses, stay))
+    decision.add_effects(FollowProgress(state.attempt.number, chosen))
     decision.set(used_workers=record_workers(run, chosen))
     decision.set_entry(RUNNING, state.last_failure)
     decision.write_record("workers")
@@ -137,7 +137,7 @@ def _end_leftovers(decision: Decision) -> None:
     decision.set_attempt(cleared=without_ranks)
     if new:
         addresses = {name: pod.address for name, pod in answering.items()}
-        decision.do(EndLeftovers(attempt.number, addresses, new))
+        decision.add_effects(EndLeftovers(attempt.number, addresses, new))
 
 
 def terminate(decision: Decision) -> None:
@@ -148,7 +148,7 @@ def terminate(decision: Decision) -> None:
     if run.mode == "direct" and run.api and not is_ending:
         within = min(LEAVE_WITHIN, run.grace / 6)
         decision.set_timer(TimerKind.LEAVE, decision.now + within)
-        decision.do(ReadJob(within, leaves=True))
+        decision.add_effects(ReadJob(within, leaves=True))
     else:
         interrupt(decision)
 
@@ -163,7 +163,7 @@ def interrupt(decision: Decision, job: Object | None = None) -> None:
     decision.set_timer(TimerKind.END, decision.now + seconds)
     decision.set_launch(is_asking=True)
     may_stay = job is not None and run_end.is_continued(job, decision.wall)
-    decision.do(AskRanks(decision.state.attempt.number, launch.workers, may_stay))
+    decision.add_effects(AskRanks(decision.state.attempt.number, launch.workers, may_stay))
 
 
 def on_asked(decision: Decision, event: RanksAsked) -> None:
@@ -175,7 +175,7 @@ def on_asked(decision: Decision, event: RanksAsked) -> None:
         return
     rank_notices.release_ended(decision)
     if not event.number:
-        decision.do(EndLauncher())
+        decision.add_effects(EndLauncher())
 
 
 def on_progress(decision: Decision, event: ProgressReported) -> None:
@@ -209,7 +209,7 @@ def on_worker_reached(decision: Decision, event: WorkerReached) -> None:
 
 def on_not_started(decision: Decision, event: LauncherNotStarted) -> None:
     """The launcher could not be started: the attempt is over."""
-    decision.then(AttemptOver(event.problem))
+    decision.add_event(AttemptOver(event.problem))
 
 
 def on_launcher_ended(decision: Decision, event: LauncherEnded) -> None:
@@ -221,7 +221,7 @@ def on_launcher_ended(decision: Decision, event: LauncherEnded) -> None:
     decision.set_attempt(seconds=event.seconds)
     decision.set_launch(code=event.code)
     if launch.waiting:
-        decision.do(ReleaseRanks(launch.waiting))
+        decision.add_effects(ReleaseRanks(launch.waiting))
     terminated = tuple(launch.leaving)
     problem = launch.problem
     # The ranks may have ended just when a worker was lost. Ranks that were ended for another reason
@@ -234,14 +234,14 @@ def on_launcher_ended(decision: Decision, event: LauncherEnded) -> None:
         if terminated:
             names = ", ".join(terminated)
             decision.log(f"{names} was terminated, but the ranks ended with 0: the run is finished")
-        decision.then(AttemptOver(_find_idleness(state)))
+        decision.add_event(AttemptOver(_find_idleness(state)))
     elif problem:
-        decision.then(AttemptOver(problem))
+        decision.add_event(AttemptOver(problem))
     else:
         number = state.attempt.number
         pods = state.attempt.pods
         uids = {name: pods[name].uid for name in terminated if name in pods}
-        decision.do(
+        decision.add_effects(
             FindCause(
                 number,
                 event.code,
@@ -282,27 +282,27 @@ def on_cause(decision: Decision, event: CauseFound) -> None:
     code = launch.code
     cause = _choose_cause(event)
     if launch.leaving:
-        decision.then(
+        decision.add_event(
             AttemptOver(_explain_leaving(", ".join(launch.leaving), event.evictions, code))
         )
         return
     silent = diagnosis.find_silent(decision)
     # The address of a silent worker may now belong to another release's worker, with other keys.
     if cause and cause.is_final and not silent:
-        decision.then(AttemptOver(ConfigurationError(cause.text)))
+        decision.add_event(AttemptOver(ConfigurationError(cause.text)))
     elif silent:
         # Errors of ranks are then usually a consequence.
         also = f"; {cause.text}" if cause else ""
-        decision.then(AttemptOver(LostWorkerError(describe_loss(silent) + also, code)))
+        decision.add_event(AttemptOver(LostWorkerError(describe_loss(silent) + also, code)))
     elif cause and _note_broken(decision, cause.broken_worker):
-        decision.then(AttemptOver(LostWorkerError(cause.text, code)))
+        decision.add_event(AttemptOver(LostWorkerError(cause.text, code)))
     elif cause:
         repeats = cause.what if cause.is_sure_to_repeat else ""
         text = cause.text + _describe_finished(decision)
-        decision.then(AttemptOver(LaunchError(text, code, repeats, cause.is_permanent)))
+        decision.add_event(AttemptOver(LaunchError(text, code, repeats, cause.is_permanent)))
     else:
         why = f"{run.mode} ended with exit code {code}: its last lines above say why"
-        decision.then(AttemptOver(LaunchError(why, code)))
+        decision.add_event(AttemptOver(LaunchError(why, code)))
 
 
 def _choose_cause(event: CauseFound) -> Cause | None:
