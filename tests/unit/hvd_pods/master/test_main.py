@@ -192,7 +192,7 @@ def test_an_image_without_the_launcher_fails_at_once(pod: MasterPod) -> None:
 @pytest.mark.parametrize(
     "where",
     [(run_effects, "build_command"), (probing, "find_banner_problem")],
-    ids=["lane", "source"],
+    ids=["work queue", "source"],
 )
 def test_a_defect_of_the_master_is_left_to_another_master(
     pod: MasterPod,

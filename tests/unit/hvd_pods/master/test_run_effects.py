@@ -1,4 +1,4 @@
-"""Effects on workers, which are watched and run programs; and the lanes in which calls are made."""
+"""Effects on workers, which are watched and run programs; and work queues, which make calls."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from devtools.common.waiting import wait_until
 from hvd_pods.cluster import kube
 from hvd_pods.cluster.job_events import JobEvents
 from hvd_pods.common.run import Pod, Run
-from hvd_pods.master.lanes import Lanes
 from hvd_pods.master.run_effects import EffectRunner
+from hvd_pods.master.work_queues import WorkQueues
 from hvd_pods.rules.effects import (
     Deliver,
     Effect,
@@ -142,16 +142,16 @@ def test_workers_save_what_another_run_has_left_before_they_get_code(
 
 def test_calls_of_a_lane_keep_their_order_and_others_do_not_wait(taken: TakenEvents) -> None:
     """A call that fails without need is a defect, and one without news tells nothing."""
-    lanes = Lanes(taken)
+    queues = WorkQueues(taken)
     may_end = threading.Event()
 
     def wait_for_end() -> None:
         may_end.wait(TIMEOUT)
 
-    lanes.call("a", wait_for_end)
-    lanes.call("a", lambda: RankMissing(1, 1 // 0, "", 0.0))
-    lanes.call("a", lambda: ResultsStored("later"))
-    lanes.call("b", lambda: ResultsStored("other"))
+    queues.add("a", wait_for_end)
+    queues.add("a", lambda: RankMissing(1, 1 // 0, "", 0.0))
+    queues.add("a", lambda: ResultsStored("later"))
+    queues.add("b", lambda: ResultsStored("other"))
     taken.wait_for(ResultsStored)
     may_end.set()
     taken.wait_for(ResultsStored, failure="later")

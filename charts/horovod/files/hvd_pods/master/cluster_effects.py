@@ -15,7 +15,7 @@ from hvd_pods.cluster.statefulsets import (
     set_number,
 )
 from hvd_pods.common.reporting import log
-from hvd_pods.master import lanes
+from hvd_pods.master import work_queues
 from hvd_pods.master.effect_registry import carries_out
 from hvd_pods.master.record_io import read_job, read_lease
 from hvd_pods.rules.effects import DeletePods, ListPods, ReadJob, ReadLease, ScaleDown, ScaleUp
@@ -45,17 +45,17 @@ class ClusterEffects:
         if not self._api.is_stopped():
             fit_to_run(self._api, self._run)
 
-    @carries_out(ReadJob, lanes.JOB)
+    @carries_out(ReadJob, work_queues.JOB)
     def read_job(self, effect: ReadJob) -> Event:
         """Read the Job, and the holder of the record."""
         return read_job(self._api, self._run, effect)
 
-    @carries_out(ReadLease, lanes.LEASE)
+    @carries_out(ReadLease, work_queues.LEASE)
     def read_lease(self, effect: ReadLease) -> Event:
         """Read the session's lease."""
         return read_lease(self._api)
 
-    @carries_out(ListPods, lanes.PODS)
+    @carries_out(ListPods, work_queues.PODS)
     def list_pods(self, effect: ListPods) -> Event:
         """List the pods, with the reasons why some were not created."""
         api = self._api
@@ -75,7 +75,7 @@ class ClusterEffects:
         gone = tuple(name for name in refusals if is_gone(api, name))
         return PodsListed(effect.attempt, pods, refusals, gone)
 
-    @carries_out(DeletePods, lanes.PODS)
+    @carries_out(DeletePods, work_queues.PODS)
     def delete_pods(self, effect: DeletePods) -> None:
         """Delete pods that still have the given UIDs."""
 
@@ -92,7 +92,7 @@ class ClusterEffects:
             with ThreadPoolExecutor(DELETE_THREADS) as pool:
                 list(pool.map(delete, effect.uids.keys(), effect.uids.values()))
 
-    @carries_out(ScaleUp, lanes.PODS)
+    @carries_out(ScaleUp, work_queues.PODS)
     def scale_up(self, effect: ScaleUp) -> None:
         """Scale a StatefulSet that has too few workers."""
         name = effect.stateful_set
@@ -104,7 +104,7 @@ class ClusterEffects:
         except ApiError as problem:
             self._log_once(f"cannot scale {name} to {number}: {problem}")
 
-    @carries_out(ScaleDown, lanes.PODS)
+    @carries_out(ScaleDown, work_queues.PODS)
     def scale_down(self, effect: ScaleDown) -> Event:
         """Scale the workers to zero."""
         scale_to_zero(self._api, self._run.stateful_sets)

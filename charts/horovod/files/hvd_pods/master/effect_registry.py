@@ -1,4 +1,4 @@
-"""A decorator that declares which effect a method carries out: at once, or in a lane."""
+"""A decorator that declares which effect a method carries out: at once, or in a work queue."""
 
 from __future__ import annotations
 
@@ -16,25 +16,26 @@ MARK = "carries_out"
 
 
 class Method(NamedTuple):
-    """A method that carries an effect out in a lane, or at once where `lane` is empty."""
+    """A method that carries an effect out in a work queue, at once where that is empty."""
 
-    lane: str
+    work_queue: str
     call: Callable[[Any], Event | None]
 
 
 def carries_out(
-    effect: type[EffectType], lane: str = ""
+    effect: type[EffectType], work_queue: str = ""
 ) -> Callable[[Carrier[Owner, EffectType, Answer]], Carrier[Owner, EffectType, Answer]]:
     """Mark the method that carries out the effects of a class.
 
-    A method that may take time runs in a lane (lanes.py), and the event that it returns is put on
-    the loop's queue. A method without a lane is called by the loop itself, and returns nothing.
+    A method that may take time runs in a work queue (work_queues.py), and the event that it returns
+    is put on the loop's queue. A method without a work queue is called by the loop itself, and
+    returns nothing.
     """
 
     def mark(
         method: Carrier[Owner, EffectType, Answer],
     ) -> Carrier[Owner, EffectType, Answer]:
-        setattr(method, MARK, (effect, lane))
+        setattr(method, MARK, (effect, work_queue))
         return method
 
     return mark
@@ -49,6 +50,6 @@ def methods_of(owner: object) -> Mapping[type, Method]:
     for base in type(owner).__mro__:
         for name, method in vars(base).items():
             if hasattr(method, MARK):
-                effect, lane = getattr(method, MARK)
-                found[effect] = Method(lane, getattr(owner, name))
+                effect, work_queue = getattr(method, MARK)
+                found[effect] = Method(work_queue, getattr(owner, name))
     return found

@@ -1,5 +1,4 @@
-"""The calls for the record of a release, and for the Job: rules/record_lock.py decides about
-both."""
+"""The calls for the record of a release and for the Job, which rules/record_lock.py decides."""
 
 from __future__ import annotations
 
@@ -20,7 +19,7 @@ from hvd_pods.common.record import RecordKey
 from hvd_pods.common.reporting import log
 from hvd_pods.common.run import Run
 from hvd_pods.common.untrusted import printable
-from hvd_pods.master import lanes
+from hvd_pods.master import work_queues
 from hvd_pods.master.effect_registry import carries_out
 from hvd_pods.rules.effects import ReadJob, ReadRecord, ReleaseRecord, WriteRecord
 from hvd_pods.rules.events import (
@@ -74,7 +73,7 @@ class RecordClient:
         self._is_other = False
         self._data: Mapping[str, str] = {}
 
-    @carries_out(ReadRecord, lanes.RECORD)
+    @carries_out(ReadRecord, work_queues.RECORD)
     def read(self, effect: ReadRecord) -> Event:
         """Read the record; create it if it does not exist."""
         try:
@@ -82,7 +81,7 @@ class RecordClient:
         except ApiError as problem:
             return _failed("read", problem)
 
-    @carries_out(WriteRecord, lanes.RECORD)
+    @carries_out(WriteRecord, work_queues.RECORD)
     def write(self, effect: WriteRecord) -> Event:
         """Change the record, and renew the lock if this master has it."""
         try:
@@ -90,7 +89,7 @@ class RecordClient:
         except ApiError as problem:
             return _failed(effect.purpose, problem)
 
-    @carries_out(ReleaseRecord, lanes.RECORD)
+    @carries_out(ReleaseRecord, work_queues.RECORD)
     def release(self, effect: ReleaseRecord) -> Event:
         """Release the record, so that another master need not wait."""
         news = {**effect.data, RecordKey.HOLDER: ""}

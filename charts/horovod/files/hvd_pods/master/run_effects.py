@@ -1,4 +1,4 @@
-"""Carries out the effects that `decide` returns. Slow effects run in lanes."""
+"""Carries out the effects that `decide` returns. Slow effects run in work queues."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from hvd_pods.common.contract import ATTEMPT, FENCE, NOTICES, RENDEZVOUS, RUN_ID
 from hvd_pods.common.errors import RunError
 from hvd_pods.common.reporting import log, report_failure
 from hvd_pods.common.run import Code, Worker
-from hvd_pods.master import lanes, launcher_memory, remote, results
+from hvd_pods.master import launcher_memory, remote, results, work_queues
 from hvd_pods.master.agent_connection import Where
 from hvd_pods.master.cluster_effects import ClusterEffects
 from hvd_pods.master.effect_registry import carries_out, methods_of
@@ -93,7 +93,7 @@ LEFTOVERS_WITHIN = 60.0
 
 
 class LauncherSetup(NamedTuple):
-    """The setup of an attempt's launcher, which a lane prepares.
+    """The setup of an attempt's launcher, which a work queue prepares.
 
     `mpi` is None if the chart starts the ranks.
     """
@@ -120,7 +120,7 @@ class EffectRunner:
         self._put = put
         self._notices = NoticeServer(os.environ[contract.POD_IP], assignment.run, put)
         self._job_events = job_events
-        self._lanes = lanes.Lanes(put)
+        self._work_queues = work_queues.WorkQueues(put)
         # This pod was asked to end.
         self._stopped = threading.Event()
         # Without access to the API, no effect needs these two.
@@ -148,12 +148,12 @@ class EffectRunner:
         }
 
     def carry_out(self, effect: Effect) -> None:
-        """Carry out an effect, at once or in a lane."""
+        """Carry out an effect, at once or in a work queue."""
         if isinstance(effect, WorkerEffect):
             self._note_addresses(effect.addresses)
         method = self._methods[type(effect)]
-        if method.lane:
-            self._lanes.call(method.lane, partial(method.call, effect))
+        if method.work_queue:
+            self._work_queues.add(method.work_queue, partial(method.call, effect))
         else:
             method.call(effect)
 
@@ -239,8 +239,8 @@ class EffectRunner:
         if self._cluster:
             self._cluster.log_again()
         if self._cluster and effect.fits:
-            self._lanes.call(lanes.PODS, self._cluster.fit_workers)
-        self._lanes.call(lanes.PREPARE, partial(self._set_up_launcher, effect))
+            self._work_queues.add(work_queues.PODS, self._cluster.fit_workers)
+        self._work_queues.add(work_queues.PREPARE, partial(self._set_up_launcher, effect))
 
     @carries_out(WatchWorkers)
     def watch_workers(self, effect: WatchWorkers) -> None:
@@ -251,7 +251,7 @@ class EffectRunner:
         to_ask = (run.workers, run.agent_port, source)
         self._prober = Prober(*to_ask, self._put, effect.attempt, run.lost_after)
         self._prober.start()
-        self._lanes.call(lanes.PREPARE, self._look_for_keys)
+        self._work_queues.add(work_queues.PREPARE, self._look_for_keys)
 
     def _look_for_keys(self) -> None:
         # Leftovers of an earlier master are ended before the attempt is prepared. The preparation
@@ -308,7 +308,7 @@ class EffectRunner:
             return Prepared(effect.attempt, problem)
         return Prepared(effect.attempt)
 
-    @carries_out(Deliver, lanes.DELIVER)
+    @carries_out(Deliver, work_queues.DELIVER)
     def deliver(self, effect: Deliver) -> Event:
         """Send the user's code to workers."""
         pods = {self._assignment.workers[name]: pod for name, pod in effect.pods.items()}
@@ -327,7 +327,7 @@ class EffectRunner:
         reached = [worker.name for worker, pod in pods.items() if self._code.is_on(worker, pod)]
         return Delivered(effect.attempt, reached, problem)
 
-    @carries_out(PrepareNewcomers, lanes.GROW)
+    @carries_out(PrepareNewcomers, work_queues.GROW)
     def prepare_newcomers(self, effect: PrepareNewcomers) -> Event:
         """Make new workers import the modules that the script imports."""
         workers = self._of(effect.workers)
@@ -376,7 +376,7 @@ class EffectRunner:
         except RunError as problem:
             self._put(LauncherNotStarted(effect.attempt, problem))
 
-    @carries_out(FindCause, lanes.JUDGE)
+    @carries_out(FindCause, work_queues.JUDGE)
     def find_cause(self, effect: FindCause) -> Event:
         """Find why the launcher failed."""
         assert self._launcher  # noqa: S101 - it has ended
@@ -395,7 +395,7 @@ class EffectRunner:
             evictions = find_evictions(self._api, effect.terminated, AGAIN_RETRY_SECONDS)
         return CauseFound(effect.attempt, cause, key_problem, binding_problem, evictions)
 
-    @carries_out(AskRanks, lanes.ASK)
+    @carries_out(AskRanks, work_queues.ASK)
     def ask_ranks(self, effect: AskRanks) -> Event:
         """Ask all ranks to end, unless they may stay."""
         workers = self._of(effect.workers)
@@ -404,7 +404,7 @@ class EffectRunner:
             return RanksAsked(effect.attempt, 0, go_on=True)
         return RanksAsked(effect.attempt, remote.ask_ranks(self._reach(), workers))
 
-    @carries_out(ShowStacks, lanes.STACKS)
+    @carries_out(ShowStacks, work_queues.STACKS)
     def show_stacks(self, effect: ShowStacks) -> Event:
         """Write the stacks of ranks to the log."""
         places = []
@@ -412,7 +412,7 @@ class EffectRunner:
             places += remote.show_stacks(self._reach(), self._assignment.workers[name], ranks)
         return StacksShown(effect.attempt, places)
 
-    @carries_out(EndLeftovers, lanes.LEFTOVERS)
+    @carries_out(EndLeftovers, work_queues.LEFTOVERS)
     def end_leftovers(self, effect: EndLeftovers) -> None:
         """End processes that earlier attempts left on other workers."""
         watched = self._prober
@@ -444,7 +444,7 @@ class EffectRunner:
         workers = self._of(effect.workers)
         self._progress = ProgressFollower(self._reach, workers, self._put, effect.attempt)
 
-    @carries_out(StopProgress, lanes.JUDGE)
+    @carries_out(StopProgress, work_queues.JUDGE)
     def stop_progress(self, effect: StopProgress) -> Event:
         """Stop reading progress, after the last step if the effect waits for it."""
         progress = self._progress
@@ -453,7 +453,7 @@ class EffectRunner:
             progress.close(wait_for_last_step=effect.wait_for_last_step)
         return ProgressStopped(effect.attempt)
 
-    @carries_out(StoreResults, lanes.RESULTS)
+    @carries_out(StoreResults, work_queues.RESULTS)
     def store_results(self, effect: StoreResults) -> Event:
         """Make the sidecar store the results."""
         return ResultsStored(results.store(effect.within, self._stopped.is_set))

@@ -27,29 +27,29 @@ LEFTOVERS = "end-leftovers"
 Call = Callable[[], "Event | None"]
 
 
-class Lanes:
-    """Threads by name, each started by its first call; a lane makes its calls in order.
+class WorkQueues:
+    """Queues by name, each with a thread that makes its calls in order.
 
-    The event that a call returns is put on the loop's queue. A lane does not keep the pod from
-    ending.
+    A queue begins with its first call. The event that a call returns is put on the loop's queue.
+    The threads do not keep the pod from ending.
     """
 
     def __init__(self, put: Put) -> None:
         self._put = put
-        self._lanes: dict[str, queue.SimpleQueue[Call]] = {}
+        self._queues: dict[str, queue.SimpleQueue[Call]] = {}
 
-    def call(self, lane: str, work: Call) -> None:
-        """Make a call after the earlier calls of this lane have returned."""
-        if lane not in self._lanes:
-            self._lanes[lane] = queue.SimpleQueue()
-            spawn(lane, lambda: self._follow(self._lanes[lane]))
-        self._lanes[lane].put(work)
+    def add(self, name: str, call: Call) -> None:
+        """Make a call after the earlier calls of this queue have returned."""
+        if name not in self._queues:
+            self._queues[name] = queue.SimpleQueue()
+            spawn(name, lambda: self._work(self._queues[name]))
+        self._queues[name].put(call)
 
-    def _follow(self, calls: queue.SimpleQueue[Call]) -> None:
+    def _work(self, calls: queue.SimpleQueue[Call]) -> None:
         while True:
-            work = calls.get()
+            call = calls.get()
             try:
-                event = work()
+                event = call()
             except Exception:  # noqa: BLE001 - the loop ends with it, and the Job retries
                 event = InternalError(traceback.format_exc())
             if event:
