@@ -131,7 +131,7 @@ class Prober:
         # Workers to try as soon as there are fewer connections.
         self._queue: deque[ProbedWorker] = deque()
         # How many workers have an address and do not answer, and how many have an open connection.
-        self._waiting = self._watched_count = 0
+        self._waiting_for_fence = self._watched_count = 0
         self.is_closed = False
         # The time after which workers are lost has changed since the connections were made.
         self._is_changed = False
@@ -238,7 +238,7 @@ class Prober:
                 self._report(probed, NO_ANSWER if probed.endpoint else self._source.missing)
             if not probed.has_answered and not probed.connection:
                 self._set_timer(probed, now if probed.endpoint else None)
-        self._waiting = sum(1 for t in self._probed if t.endpoint and not t.has_answered)
+        self._waiting_for_fence = sum(1 for t in self._probed if t.endpoint and not t.has_answered)
 
     def _set_timer(self, probed: ProbedWorker, due: float | None) -> None:
         probed.due = due
@@ -353,7 +353,7 @@ class Prober:
                 max(self._limits.first_pause, (now - probed.since) * PART_OF_TIME),
                 self._limits.longest_pause,
             )
-            self._set_timer(probed, now + max(pause, self._waiting / HIGHEST_RATE))
+            self._set_timer(probed, now + max(pause, self._waiting_for_fence / HIGHEST_RATE))
             return
         if not probed.watched:
             probed.is_reported = False
@@ -365,7 +365,7 @@ class Prober:
         """Report that a worker answers, and keep its connection to detect its loss."""
         assert probed.endpoint  # noqa: S101
         probed.why = None
-        self._waiting -= not probed.has_answered
+        self._waiting_for_fence -= not probed.has_answered
         probed.has_answered = True
         where = probed.endpoint
         pod = Pod(where.address, where.uid, where.node)

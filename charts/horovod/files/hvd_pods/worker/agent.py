@@ -50,7 +50,7 @@ FENCE_EVERY = 0.01
 ACCEPT_AGAIN = 0.1
 BACKLOG = 1024
 # Scans for processes without a supervisor: one scan misses a process whose parent ends meanwhile.
-LOOKS = 3
+ORPHAN_SCANS = 3
 NEVER = float("inf")
 
 
@@ -72,7 +72,7 @@ class Client:
         self.request: requests.Request | None = None
         self.program: Program | None = None
         # Frames for the program that arrived before the program started, and their bytes.
-        self.early: list[tuple[bytes, bytes]] = []
+        self.early_frames: list[tuple[bytes, bytes]] = []
         self.early_bytes = 0
         # The deadline to end the program, or to close a connection that the master should close.
         self.end_at = NEVER
@@ -105,11 +105,12 @@ class Agent:
         self._limits = limits
         self._loop = io_loop.Loop()
         self._loop.watch(listener.fileno(), io_loop.READ, self._accept)
-        # In the order of their arrival: clients without a request, and clients with one.
-        self._strangers: list[Client] = []
-        self._served: list[Client] = []
+        # In the order of their arrival: clients that have not sent a request yet, and clients that
+        # have.
+        self._pending_clients: list[Client] = []
+        self._agent_connections: list[Client] = []
         # Agent connections that wait until the processes of earlier attempts have ended.
-        self._waiting: list[Client] = []
+        self._waiting_for_fence: list[Client] = []
         self._lines: list[float] = []
         reader, writer = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
         signal.set_wakeup_fd(writer)
@@ -129,9 +130,9 @@ class Agent:
                 self._loop.unwatch(self._listener.fileno())
                 self._listener.close()
                 self._listener = None
-                for client in list(self._strangers):
+                for client in list(self._pending_clients):
                     self._drop(client)
-            if self._is_leaving and not self._served:
+            if self._is_leaving and not self._agent_connections:
                 return
             self._loop.wait(max(0.0, self._next_due() - time.monotonic()))
             for _ in processes.ended_children():
@@ -141,20 +142,20 @@ class Agent:
     # Time.
 
     def _next_due(self) -> float:
-        times = [self._accept_at, *(client.until for client in self._strangers)]
-        times += [client.end_at for client in self._served]
+        times = [self._accept_at, *(client.until for client in self._pending_clients)]
+        times += [client.end_at for client in self._agent_connections]
         if self._fence.is_closed:
             times.append(time.monotonic() + FENCE_EVERY)
         return min(times)
 
     def _handle_due(self) -> None:
         now = time.monotonic()
-        for client in [one for one in self._strangers if one.until <= now]:
+        for client in [one for one in self._pending_clients if one.until <= now]:
             if client.channel:
-                within = self._limits.ask_within
+                within = self._limits.request_within
                 self._log(f"{client.address} has sent no request within {within:g} s")
             self._drop(client)
-        for client in [one for one in self._served if one.end_at <= now]:
+        for client in [one for one in self._agent_connections if one.end_at <= now]:
             # The deadline repeats: training code may have stopped the supervisor.
             client.end_at = now + self._limits.end_within
             if client.program and client.program.code is None:
@@ -162,28 +163,30 @@ class Agent:
             else:
                 self._drop(client)
         if self._fence.is_closed:
-            self._look_at_fence()
+            self._check_fence()
         if self._accept_at <= now and self._listener:
             self._accept_at = NEVER
             self._loop.watch(self._listener.fileno(), io_loop.READ, self._accept)
 
-    def _look_at_fence(self) -> None:
+    def _check_fence(self) -> None:
         try:
             if not self._fence.end_older():
                 return
         except FenceError as problem:
-            for client in self._take_waiting():
+            for client in self._take_waiting_for_fence():
                 self._refuse(client, str(problem))
             return
-        for client in self._take_waiting():
+        for client in self._take_waiting_for_fence():
             self._start(client)
 
-    def _take_waiting(self) -> list[Client]:
-        waiting = [client for client in self._waiting if client in self._served]
-        self._waiting = []
+    def _take_waiting_for_fence(self) -> list[Client]:
+        waiting = [
+            client for client in self._waiting_for_fence if client in self._agent_connections
+        ]
+        self._waiting_for_fence = []
         return waiting
 
-    # Clients without a request.
+    # Pending clients, which have sent no request.
 
     def _accept(self) -> None:
         assert self._listener  # noqa: S101
@@ -198,13 +201,13 @@ class Agent:
                 self._accept_at = time.monotonic() + ACCEPT_AGAIN
             return
         address = str(peer[0])
-        same = [one for one in self._strangers if one.address == address]
+        same = [one for one in self._pending_clients if one.address == address]
         if len(same) >= self._limits.per_address:
             self._drop(same[0])
-        elif len(self._strangers) >= self._limits.strangers:
-            self._drop(self._strangers[0])
+        elif len(self._pending_clients) >= self._limits.pending_clients:
+            self._drop(self._pending_clients[0])
         client = Client(connection, address, time.monotonic() + self._limits.silent_within)
-        self._strangers.append(client)
+        self._pending_clients.append(client)
         connection.setblocking(False)
         with suppress(OSError):
             frames.keep_alive(connection)
@@ -222,11 +225,11 @@ class Agent:
                 if not client.connection.recv(1, socket.MSG_PEEK):
                     raise ConnectionResetError("the connection has ended")
                 client.channel = frames.Channel(client.connection, self._keys.server())
-                client.until = time.monotonic() + self._limits.ask_within
+                client.until = time.monotonic() + self._limits.request_within
             for kind, content in client.channel.receive():
-                self._take(client, kind, content)
+                self._handle_frame(client, kind, content)
             if client.channel and client.channel.is_open:
-                self._greet(client)
+                self._authenticate(client)
         except RefusedError as problem:
             self._refuse(client, str(problem))
         except ConfigurationError as problem:
@@ -237,11 +240,11 @@ class Agent:
         except OSError as problem:
             if isinstance(problem, (ssl.SSLError, frames.ProtocolError)):
                 self._log(f"{client.address} is refused: {keys.explain_client(problem)}")
-            self._lose(client)
+            self._handle_disconnect(client)
         else:
             self._update(client)
 
-    def _greet(self, client: Client) -> None:
+    def _authenticate(self, client: Client) -> None:
         """Answer the handshake once, with a nonce that the connection's request must contain."""
         if client.nonce:
             return
@@ -255,13 +258,13 @@ class Agent:
         client.nonce = secrets.token_hex(16)
         client.channel.send(frames.HELLO, client.nonce.encode())
 
-    def _take(self, client: Client, kind: bytes, content: bytes) -> None:
+    def _handle_frame(self, client: Client, kind: bytes, content: bytes) -> None:
         """Handle a frame from the master."""
-        self._greet(client)
+        self._authenticate(client)
         if client.request is None:
             if kind != frames.REQUEST:
                 raise RefusedError("its first frame is no request")
-            self._ask(client, content)
+            self._handle_request(client, content)
             return
         is_number = kind == frames.SIGNAL and len(content) == frames.NUMBER.size
         if not is_number and kind not in (frames.INPUT, frames.STAY):
@@ -271,33 +274,35 @@ class Agent:
         if client.program:
             self._pass_to(client, client.program, kind, content)
         else:
-            client.early.append((kind, content))
+            client.early_frames.append((kind, content))
             client.early_bytes += len(content)
 
     # Agent connections.
 
-    def _ask(self, client: Client, content: bytes) -> None:
+    def _handle_request(self, client: Client, content: bytes) -> None:
         """Handle a request; start its program when no process of an earlier attempt is left."""
         try:
             request = requests.parse(content, client.nonce)
         except requests.RequestError as problem:
             raise RefusedError(str(problem)) from problem
         client.request = request
-        if len(self._served) >= self._limits.agent_connections:
-            raise RefusedError(f"refused: this worker has {len(self._served)} agent connections")
+        if len(self._agent_connections) >= self._limits.agent_connections:
+            raise RefusedError(
+                f"refused: this worker has {len(self._agent_connections)} agent connections"
+            )
         try:
             is_new = self._fence.admit(request.fence)
         except FenceError as problem:
             raise RefusedError(str(problem)) from problem
-        self._strangers.remove(client)
-        self._served.append(client)
+        self._pending_clients.remove(client)
+        self._agent_connections.append(client)
         if is_new:
             # The waiting clients belong to the previous attempt.
-            for other in self._take_waiting():
+            for other in self._take_waiting_for_fence():
                 self._refuse(other, "refused: a newer master or attempt uses this worker")
         if self._fence.is_closed:
-            self._waiting.append(client)
-            self._look_at_fence()
+            self._waiting_for_fence.append(client)
+            self._check_fence()
         else:
             self._start(client)
 
@@ -318,9 +323,9 @@ class Agent:
             self._refuse(client, f"cannot start a process: {problem}")
             return
         client.program = program
-        for kind, content in client.early:
+        for kind, content in client.early_frames:
             self._pass_to(client, program, kind, content)
-        client.early = []
+        client.early_frames = []
 
     def _pass_to(self, client: Client, program: Program, kind: bytes, content: bytes) -> None:
         if kind == frames.INPUT:
@@ -347,7 +352,7 @@ class Agent:
         try:
             client.channel.send(kind, content)
         except OSError:
-            self._lose(client)
+            self._handle_disconnect(client)
             return
         self._update(client)
 
@@ -373,8 +378,10 @@ class Agent:
 
     def _end_orphans(self, client: Client) -> None:
         """Kill the processes below this one that belong to no other agent connection."""
-        others = [one.program.pid for one in self._served if one is not client and one.program]
-        for _ in range(LOOKS):
+        others = [
+            one.program.pid for one in self._agent_connections if one is not client and one.program
+        ]
+        for _ in range(ORPHAN_SCANS):
             # This order matters: `found` lacks programs that other agent connections start
             # meanwhile.
             found = set(processes.descendants(os.getpid()))
@@ -385,9 +392,9 @@ class Agent:
 
     # Ends.
 
-    def _lose(self, client: Client) -> None:
+    def _handle_disconnect(self, client: Client) -> None:
         """Handle the end of a connection: end its program."""
-        if client not in self._served or not client.program or client.program.has_ended:
+        if client not in self._agent_connections or not client.program or client.program.has_ended:
             self._drop(client)
             return
         self._loop.unwatch(client.connection.fileno())
@@ -409,7 +416,7 @@ class Agent:
 
     def _drop(self, client: Client) -> None:
         """Remove a client that has no program, or whose program has ended."""
-        for clients in (self._strangers, self._served, self._waiting):
+        for clients in (self._pending_clients, self._agent_connections, self._waiting_for_fence):
             if client in clients:
                 clients.remove(client)
         if client.program:

@@ -8,17 +8,17 @@ from typing import NamedTuple
 class AgentLimits(NamedTuple):
     """Numbers of connections, and seconds. Tests use smaller ones."""
 
-    # Connections without a request: of one address, and of all addresses. A connection above the
-    # limit replaces the oldest one.
+    # Pending clients, which have sent no request: of one address, and of all addresses. A
+    # connection above the limit replaces the oldest one.
     per_address: int = 17
-    strangers: int = 69
+    pending_clients: int = 69
     # The maximum number of agent connections.
     agent_connections: int = 1024
     # Seconds that a client may stay connected without sending data: master/probing.py keeps such
     # connections to detect the loss of this worker, and renews them earlier. The second number is
     # the timeout from a client's first byte to its request.
     silent_within: float = 120.0
-    ask_within: float = 5.0
+    request_within: float = 5.0
     # Seconds from the end of a connection to the end of its program, which may end its ranks first.
     end_within: float = 2.0
     # Seconds for the master to close the connection after it receives a program's exit code.
@@ -50,6 +50,6 @@ def choose_limits(slots: int, workers: int, files: int) -> AgentLimits:
     most = (half - OWN_FILES) // CONNECTION_FILES
     return AgentLimits(
         per_address=per_address,
-        strangers=min(SOURCES * per_address + workers, half),
+        pending_clients=min(SOURCES * per_address + workers, half),
         agent_connections=min(AgentLimits().agent_connections, most),
     )

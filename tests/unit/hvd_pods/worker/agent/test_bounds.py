@@ -78,14 +78,14 @@ def is_served(agent: LimitedAgent) -> bool:
 def test_limits_of_a_worker_leave_room_for_its_ranks_and_all_workers(files: int) -> None:
     limits = choose_limits(8, 512, files)
     assert limits.per_address == 24
-    assert limits.strangers == 4 * 24 + 512
+    assert limits.pending_clients == 4 * 24 + 512
     assert limits.agent_connections == 1024
 
 
 def test_limits_of_a_worker_fit_into_the_files_that_it_may_open() -> None:
     """Many container runtimes allow a process 1024 files."""
     limits = choose_limits(8, 512, 1024)
-    assert limits.strangers + 5 * limits.agent_connections < 1024 - 16
+    assert limits.pending_clients + 5 * limits.agent_connections < 1024 - 16
     assert limits.agent_connections > 90
 
 
@@ -93,7 +93,7 @@ def test_silent_clients_of_an_address_are_few_and_the_oldest_goes_first(
     tmp_path: Path, release: ReleaseKeys
 ) -> None:
     with (
-        start_limited(tmp_path / "agent", release, per_address=3, strangers=100) as agent,
+        start_limited(tmp_path / "agent", release, per_address=3, pending_clients=100) as agent,
         silent(agent, 1, "127.0.0.3") as other,
         silent(agent, 5, "127.0.0.2") as clients,
     ):
@@ -108,7 +108,7 @@ def test_silent_clients_of_many_addresses_are_few_and_the_oldest_goes_first(
     tmp_path: Path, release: ReleaseKeys
 ) -> None:
     with (
-        start_limited(tmp_path / "agent", release, per_address=3, strangers=5) as agent,
+        start_limited(tmp_path / "agent", release, per_address=3, pending_clients=5) as agent,
         ExitStack() as stack,
     ):
         clients = [
@@ -125,7 +125,7 @@ def test_agent_connections_are_none_of_the_clients_that_make_room(
     tmp_path: Path, release: ReleaseKeys
 ) -> None:
     with (
-        start_limited(tmp_path / "agent", release, per_address=2, strangers=2) as agent,
+        start_limited(tmp_path / "agent", release, per_address=2, pending_clients=2) as agent,
         ExitStack() as stack,
     ):
         programs = [start_echo(agent, stack) for _ in range(4)]
@@ -139,14 +139,16 @@ def test_client_that_stalls_is_given_up_and_delays_nobody(
     tmp_path: Path, release: ReleaseKeys, content: bytes
 ) -> None:
     with (
-        start_limited(tmp_path / "patient", release, silent_within=600, ask_within=600) as agent,
+        start_limited(
+            tmp_path / "patient", release, silent_within=600, request_within=600
+        ) as agent,
         connect(agent.port) as one,
     ):
         one.sendall(content)
         check_served(agent)
         assert is_open(one), "others waited for it"
     with (
-        start_limited(tmp_path / "agent", release, silent_within=0.4, ask_within=0.4) as agent,
+        start_limited(tmp_path / "agent", release, silent_within=0.4, request_within=0.4) as agent,
         connect(agent.port) as one,
     ):
         one.sendall(content)
@@ -157,7 +159,7 @@ def test_client_that_stalls_is_given_up_and_delays_nobody(
 
 def test_bytes_that_come_one_by_one_give_no_more_time(tmp_path: Path, release: ReleaseKeys) -> None:
     with (
-        start_limited(tmp_path / "agent", release, ask_within=0.4) as agent,
+        start_limited(tmp_path / "agent", release, request_within=0.4) as agent,
         connect(agent.port) as one,
     ):
         # The begin of a record that would be long.
@@ -172,7 +174,7 @@ def test_bytes_that_come_one_by_one_give_no_more_time(tmp_path: Path, release: R
 
 def test_master_that_asks_for_nothing_is_given_up(tmp_path: Path, release: ReleaseKeys) -> None:
     with (
-        start_limited(tmp_path / "agent", release, ask_within=0.4) as agent,
+        start_limited(tmp_path / "agent", release, request_within=0.4) as agent,
         greeted(agent, tmp_path, release) as (client, _),
         pytest.raises(OSError, match=r"(?i)ended|reset|eof"),
     ):
@@ -231,7 +233,7 @@ def test_agent_with_too_few_files_refuses_and_goes_on(tmp_path: Path, release: R
 def test_clients_wait_while_the_agent_has_too_many_open_files(
     tmp_path: Path, release: ReleaseKeys
 ) -> None:
-    limits = {"per_address": 1000, "strangers": 1000, "silent_within": 0.5}
+    limits = {"per_address": 1000, "pending_clients": 1000, "silent_within": 0.5}
     with (
         start_limited(tmp_path / "agent", release, files=30, **limits) as agent,
         ExitStack() as stack,
