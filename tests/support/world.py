@@ -218,7 +218,7 @@ class World:
                 RecordFailed("read", 403, "no"),
             ],
             ReadJob: [
-                JobRead(job, getattr(effect, "leaves", False), record)
+                JobRead(job, getattr(effect, "is_for_orphans", False), record)
                 for job, record in (
                     (self.job, dict(self.record)),
                     (None, dict(self.record)),

@@ -85,8 +85,10 @@ class Record:
         return len(self.api.asked("PATCH", PATH))
 
 
-def take(changes: int = 0, within: float | None = 0.0, **data: str) -> WriteRecord:
-    return WriteRecord("take", data, 7, is_holder=True, changes=changes, within=within)
+def take(changes: int = 0, retry_seconds: float | None = 0.0, **data: str) -> WriteRecord:
+    return WriteRecord(
+        "take", data, 7, is_holder=True, changes=changes, retry_seconds=retry_seconds
+    )
 
 
 @pytest.fixture
@@ -280,9 +282,9 @@ def test_lease_that_cannot_be_read_is_not_known(record: Record) -> None:
     assert record_io.read_lease(kube.Api()).job is None
 
 
-def read_job(within: float = 0.0) -> Any:
+def read_job(retry_seconds: float = 0.0) -> Any:
     """The Job as decisions get it."""
-    answer = record_io.read_job(kube.Api(), RUN, ReadJob(within))
+    answer = record_io.read_job(kube.Api(), RUN, ReadJob(retry_seconds))
     assert isinstance(answer, JobRead)
     return answer.job
 

@@ -398,4 +398,4 @@ def test_workers_save_what_another_run_has_left_before_ranks_remove_it(
     world.train()
     world.put(AttemptOver(WorkerTerminatedError("w-0 left", 1)))
     launch_again(world)
-    assert [each.saves for each in world.of(Deliver)] == expected
+    assert [each.saves_other_states for each in world.of(Deliver)] == expected

@@ -214,7 +214,7 @@ def test_ranks_are_asked_once_if_the_job_cannot_be_read_in_time() -> None:
     world = training(mode="direct", gracePeriodSeconds=6)
     world.put(Terminated())
     world.fire()
-    assert world.of(ReadJob)[-1].within == 1, "a sixth of the grace period"
+    assert world.of(ReadJob)[-1].retry_seconds == 1, "a sixth of the grace period"
     world.answer_all()
     assert [effect.may_stay for effect in world.of(AskRanks)] == [False]
 
@@ -223,7 +223,7 @@ def test_master_that_has_left_its_ranks_ends_neither_them_nor_the_run() -> None:
     world = training(mode="direct", cleanup="Always")
     ask(world)
     world.answers.clear()
-    world.put(RanksAsked(1, 0, go_on=True))
+    world.put(RanksAsked(1, 0, all_stay=True))
     assert not world.of(EndLauncher)
     world.end_launcher(138)
     assert EVICTED in world.end()[1]
@@ -286,4 +286,4 @@ def test_storing_ends_before_the_jobs_deadline() -> None:
     world.job = {**JOB, "spec": {"activeDeadlineSeconds": 50}, "status": began}
     world.end_launcher(0)
     world.end()
-    assert world.of(StoreResults)[0].within <= 50 - 15
+    assert world.of(StoreResults)[0].timeout_seconds <= 50 - 15

@@ -40,7 +40,7 @@ class ClusterEffects:
         """Allow messages that an earlier attempt logged to be logged again."""
         self._logged = set()
 
-    def fit_workers(self) -> None:
+    def scale_to_initial(self) -> None:
         """Give each StatefulSet the number of workers that the run starts with."""
         if not self._api.is_stopped():
             fit_to_run(self._api, self._run)

@@ -93,7 +93,9 @@ class RecordClient:
     def release(self, effect: ReleaseRecord) -> Event:
         """Release the record, so that another master need not wait."""
         news = {**effect.data, RecordKey.HOLDER: ""}
-        own = WriteRecord(RELEASE, news, effect.fence, is_holder=True, within=RELEASE_RETRY_SECONDS)
+        own = WriteRecord(
+            RELEASE, news, effect.fence, is_holder=True, retry_seconds=RELEASE_RETRY_SECONDS
+        )
         try:
             # A person may change the record meanwhile. Leave another master's record as it is.
             while (
@@ -157,7 +159,9 @@ class RecordClient:
             metadata = {"resourceVersion": self._version}
             body = {"data": {**lock, **data}, "metadata": metadata}
         try:
-            item = self._api.merge_patch(f"core/configmaps/{self._name}", body, effect.within)
+            item = self._api.merge_patch(
+                f"core/configmaps/{self._name}", body, effect.retry_seconds
+            )
         except ApiError as problem:
             if problem.status not in (CONFLICT, NOT_FOUND):
                 raise
@@ -178,10 +182,10 @@ def read_job(api: Api, run: Run, effect: ReadJob) -> JobRead:
     """Read the Job and the holder of the record: only the holder acts on the state of the Job."""
     began = time.monotonic()
     job = _read_job(api, run, effect)
-    if effect.leaves:
-        return JobRead(job, leaves=True)
-    within = effect.within
-    left = None if within is None else max(0.0, within - (time.monotonic() - began))
+    if effect.is_for_orphans:
+        return JobRead(job, is_for_orphans=True)
+    retry_seconds = effect.retry_seconds
+    left = None if retry_seconds is None else max(0.0, retry_seconds - (time.monotonic() - began))
     try:
         item = api.get(f"core/configmaps/{run.record}", retry_seconds=left, timeout=left)
     except ApiError as problem:
@@ -199,9 +203,9 @@ def _read_job(api: Api, run: Run, effect: ReadJob) -> Object | None:
     """
     name = os.environ[contract.JOB]
     own = os.environ[contract.JOB_UID]
-    within = effect.within
+    retry_seconds = effect.retry_seconds
     try:
-        job = api.get(f"batch/jobs/{name}", retry_seconds=within, timeout=within)
+        job = api.get(f"batch/jobs/{name}", retry_seconds=retry_seconds, timeout=retry_seconds)
     except ApiError as problem:
         log(f"cannot read the Job: {problem}")
         if problem.status not in (FORBIDDEN, NOT_FOUND):
@@ -235,7 +239,9 @@ def _is_gone(api: Api, name: str, effect: ReadJob) -> bool:
     """Whether a second read, after a pause, does not find the Job either."""
     time.sleep(LOOK_AGAIN_AFTER)
     try:
-        api.get(f"batch/jobs/{name}", retry_seconds=effect.within, timeout=effect.within)
+        api.get(
+            f"batch/jobs/{name}", retry_seconds=effect.retry_seconds, timeout=effect.retry_seconds
+        )
     except ApiError as problem:
         return problem.status == NOT_FOUND
     return False
@@ -259,10 +265,10 @@ def _is_replaced(api: Api, run: Run) -> bool | None:
     return any(uid not in (None, os.environ[contract.JOB_UID]) for uid in left)
 
 
-def has_ended(api: Api, name: str, within: float | None = None) -> bool:
+def has_ended(api: Api, name: str, retry_seconds: float | None = None) -> bool:
     """Whether a Job has no pod and creates none, or is gone. Raises ApiError."""
     try:
-        return is_over(api.get(f"batch/jobs/{name}", retry_seconds=within))
+        return is_over(api.get(f"batch/jobs/{name}", retry_seconds=retry_seconds))
     except ApiError as problem:
         if problem.status == NOT_FOUND:
             return True

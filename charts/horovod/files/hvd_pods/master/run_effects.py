@@ -238,8 +238,8 @@ class EffectRunner:
         }
         if self._cluster:
             self._cluster.log_again()
-        if self._cluster and effect.fits:
-            self._work_queues.add(work_queues.PODS, self._cluster.fit_workers)
+        if self._cluster and effect.scales_workers:
+            self._work_queues.add(work_queues.PODS, self._cluster.scale_to_initial)
         self._work_queues.add(work_queues.PREPARE, partial(self._set_up_launcher, effect))
 
     @carries_out(WatchWorkers)
@@ -316,7 +316,7 @@ class EffectRunner:
         answering = self._of([*effect.addresses])
         if effect.detached_fence and self._have_finished(effect, answering):
             return Delivered(effect.attempt, [], is_finished=True)
-        if effect.saves:
+        if effect.saves_other_states:
             remote.save_kept(self._reach(), answering, self._stopped.is_set)
         problem = None
         try:
@@ -367,7 +367,7 @@ class EffectRunner:
         self._gateway.forget()
         try:
             rendezvous = describe_rendezvous(self._run, addresses, effect.attempt)
-            stay = {contract.STAY_WITHIN: str(effect.stay)}
+            stay = {contract.STAY_WITHIN: str(effect.stay_seconds)}
             variables = {**prepared_variables, RENDEZVOUS: rendezvous, **stay}
             # There may be fewer ranks than in the launch before.
             arguments = build_command(self._run.on(self._of(effect.workers)), mpi)
@@ -401,7 +401,7 @@ class EffectRunner:
         workers = self._of(effect.workers)
         if effect.may_stay and self._launcher and remote.may_stay(self._reach(), workers):
             self._launcher.send(signal.SIGUSR1)
-            return RanksAsked(effect.attempt, 0, go_on=True)
+            return RanksAsked(effect.attempt, 0, all_stay=True)
         return RanksAsked(effect.attempt, remote.ask_ranks(self._reach(), workers))
 
     @carries_out(ShowStacks, work_queues.STACKS)
@@ -456,4 +456,4 @@ class EffectRunner:
     @carries_out(StoreResults, work_queues.RESULTS)
     def store_results(self, effect: StoreResults) -> Event:
         """Make the sidecar store the results."""
-        return ResultsStored(results.store(effect.within, self._stopped.is_set))
+        return ResultsStored(results.store(effect.timeout_seconds, self._stopped.is_set))

@@ -141,7 +141,7 @@ class SelftestClusterEffects(ClusterEffects):
                 provide(self._api, self._run.needed_workers, self._provided)
             except ApiError as problem:
                 return EndReached(RunError(str(problem)))
-        return JobRead(_LAST_ATTEMPT, effect.leaves)
+        return JobRead(_LAST_ATTEMPT, effect.is_for_orphans)
 
     def scale_down(self, effect: ScaleDown) -> Event:
         """Leave the workers until the record is given back."""
@@ -153,7 +153,7 @@ class SelftestEffectRunner(EffectRunner):
 
     def prepare(self, effect: Prepare) -> None:
         """Prepare the launcher; the number of workers stays."""
-        super().prepare(replace(effect, fits=False))
+        super().prepare(replace(effect, scales_workers=False))
 
     def report_failure(self, effect: ReportFailure) -> None:
         """Report nothing: `main` reports how the test has ended."""

@@ -128,7 +128,7 @@ def on_attempt_begins(decision: Decision, event: AttemptDue) -> None:
     )
     decision.set_entry(RUNNING, state.last_failure)
     decision.write_record("begin")
-    decision.add_effects(WatchWorkers(number), Prepare(number, fence, fits=run.api))
+    decision.add_effects(WatchWorkers(number), Prepare(number, fence, scales_workers=run.api))
     what = f"attempt {number} waits for workers of {run.ranks} ranks"
     decision.report(RunEvent.STARTED, what)
     decision.log(f"{what}, at most {run.workers_timeout:.0f} s")
@@ -233,7 +233,7 @@ def on_pods(decision: Decision, event: PodsListed) -> None:
 def on_job(decision: Decision, event: JobRead) -> None:
     """The Job was read, for the present activity or for ranks that may go on."""
     state = decision.state
-    if event.leaves:
+    if event.is_for_orphans:
         if TimerKind.LEAVE in state.timers:
             training.interrupt(decision, event.job)
         return

@@ -62,7 +62,7 @@ class WriteRecord(Effect):
 
     `is_holder`: this master holds the record, and each write renews the lock. `changes`: the number
     of the last RecordChanged event that was handled; a write with another number is dropped.
-    `within`: seconds for which the write is retried; None for as long as any other call.
+    `retry_seconds`: for how long the write is retried; None for as long as any other call.
     """
 
     purpose: str
@@ -70,7 +70,7 @@ class WriteRecord(Effect):
     fence: int
     is_holder: bool
     changes: int = 0
-    within: float | None = 0.0
+    retry_seconds: float | None = 0.0
 
 
 @dataclass(frozen=True)
@@ -83,9 +83,9 @@ class ReadJob(Effect):
     """Read the Job: JobRead follows."""
 
     # Seconds for which the call is retried; None for as long as any other call.
-    within: float | None
+    retry_seconds: float | None
     # Read it to decide whether ranks may go on without this master.
-    leaves: bool = False
+    is_for_orphans: bool = False
 
 
 # Effects on workers and pods:
@@ -95,12 +95,13 @@ class ReadJob(Effect):
 class Prepare(Effect):
     """Set an attempt's number and fence number for ranks and workers, and prepare its launcher.
 
-    Prepared follows. `fits`: each StatefulSet gets the number of workers that the run starts with.
+    Prepared follows. `scales_workers`: each StatefulSet gets the number of workers that the run
+    starts with.
     """
 
     attempt: int
     fence: int
-    fits: bool
+    scales_workers: bool
 
 
 @dataclass(frozen=True)
@@ -175,7 +176,7 @@ class Deliver(WorkerEffect):
 
     pods: Mapping[str, Pod]
     # First make all workers at these addresses save the state of another run in their memory.
-    saves: bool = False
+    saves_other_states: bool = False
     # First check whether the ranks with this fence number have finished at one of these addresses.
     detached_fence: int = 0
     # The number of ranks of that launch.
@@ -208,7 +209,7 @@ class StartLauncher(Effect):
     workers: Sequence[str]
     addresses: Mapping[str, str]
     # Seconds for which ranks without a master wait for another one.
-    stay: float
+    stay_seconds: float
 
 
 @dataclass(frozen=True)
@@ -295,9 +296,9 @@ class ScaleDown(Effect):
 
 @dataclass(frozen=True)
 class StoreResults(Effect):
-    """Make the sidecar store the results within `within` seconds: ResultsStored follows."""
+    """Make the sidecar store the results within `timeout_seconds`: ResultsStored follows."""
 
-    within: float
+    timeout_seconds: float
 
 
 @dataclass(frozen=True)

@@ -118,8 +118,8 @@ class JobRead(Event):
     """The Job was read, or is UNREADABLE or DELETED (rules/run_end.py); None if it was replaced."""
 
     job: Object | None
-    # The value of `leaves` in the ReadJob effect that this event answers.
-    leaves: bool = False
+    # The value of `is_for_orphans` in the ReadJob effect that this event answers.
+    is_for_orphans: bool = False
     # The present data of the record; None if it could not be read.
     record: Mapping[str, str] | None = None
 
@@ -294,10 +294,10 @@ class NoticeTaken(AttemptEvent):
 
 @dataclass(frozen=True)
 class RanksAsked(AttemptEvent):
-    """`number` ranks were asked to end; with `go_on`, no rank was asked, and all go on."""
+    """`number` ranks were asked to end; with `all_stay`, no rank was asked, and all go on."""
 
     number: int
-    go_on: bool = False
+    all_stay: bool = False
 
 
 @dataclass(frozen=True)

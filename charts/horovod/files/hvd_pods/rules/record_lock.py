@@ -175,7 +175,9 @@ def on_changed(decision: Decision, event: RecordChanged) -> None:
             decision.set_record_lock(is_renewing=False)
             renew(decision)
         else:
-            decision.write_record(event.purpose, within=None if event.purpose == END else 0.0)
+            decision.write_record(
+                event.purpose, retry_seconds=None if event.purpose == END else 0.0
+            )
         return
     lose(decision, describe_holder(event.data))
 

@@ -168,12 +168,12 @@ def finish(decision: Decision, problem: RunError | None) -> None:
     elif problem and is_withdrawn(state.job):
         # Only this master can scale the workers down. The run may continue later.
         decision.set_entry(RUNNING, str(problem))
-        decision.write_record(END, within=None)
+        decision.write_record(END, retry_seconds=None)
     elif state.is_terminating and will_retry(state.job, code, decision.wall):
         store_results(decision)
     else:
         decision.set_entry(FAILED if problem else FINISHED, str(problem or ""))
-        decision.write_record(END, within=None)
+        decision.write_record(END, retry_seconds=None)
 
 
 def scale_down(decision: Decision) -> None:
@@ -225,7 +225,7 @@ def on_results(decision: Decision, event: ResultsStored) -> None:
     if state.entry:
         decision.set(entry={**state.entry, RecordKey.RESULTS: decision.state.results})
     # Write this now: the following release of the record is retried only for seconds.
-    decision.write_record("results", within=None)
+    decision.write_record("results", retry_seconds=None)
     if not event.failure:
         decision.log("the results are stored")
         decision.report(RunEvent.RESULTS_STORED, "the results are stored")

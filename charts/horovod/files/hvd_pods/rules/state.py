@@ -407,13 +407,13 @@ class Decision:
             entry[RecordKey.LAUNCHED] = str(self.state.detached_fence)
         self.set(entry=entry)
 
-    def write_record(self, purpose: str, within: float | None = 0.0) -> None:
+    def write_record(self, purpose: str, retry_seconds: float | None = 0.0) -> None:
         """Request a write of the record, unless another master has taken it."""
         lock = self.state.record_lock
         if self.state.run.api and not lock.lost_to:
             news = self.state.record_data(self.moment)
             self.add_effects(
-                WriteRecord(purpose, news, lock.fence, lock.is_held, lock.changes, within)
+                WriteRecord(purpose, news, lock.fence, lock.is_held, lock.changes, retry_seconds)
             )
 
     def release_record(self) -> None:

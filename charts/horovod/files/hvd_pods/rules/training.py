@@ -86,8 +86,8 @@ def begin(decision: Decision, event: Delivered) -> None:
     decision.set(launches=state.launches + 1)
     decision.report(RunEvent.TRAINING, what)
     addresses = {name: answering[name].address for name in chosen if name in answering}
-    stay = run_end.backoff(state.job or {}) + STAY_LONGER
-    decision.add_effects(StartLauncher(state.attempt.number, chosen, addresses, stay))
+    stay_seconds = run_end.backoff(state.job or {}) + STAY_LONGER
+    decision.add_effects(StartLauncher(state.attempt.number, chosen, addresses, stay_seconds))
     decision.add_effects(FollowProgress(state.attempt.number, chosen))
     decision.set(used_workers=record_workers(run, chosen))
     decision.set_entry(RUNNING, state.last_failure)
@@ -148,7 +148,7 @@ def terminate(decision: Decision) -> None:
     if run.mode == "direct" and run.api and not is_ending:
         within = min(LEAVE_WITHIN, run.grace / 6)
         decision.set_timer(TimerKind.LEAVE, decision.now + within)
-        decision.add_effects(ReadJob(within, leaves=True))
+        decision.add_effects(ReadJob(within, is_for_orphans=True))
     else:
         interrupt(decision)
 
@@ -169,7 +169,7 @@ def interrupt(decision: Decision, job: Object | None = None) -> None:
 def on_asked(decision: Decision, event: RanksAsked) -> None:
     """All ranks were asked to end. Ranks not started by rank/start.py react only to SIGTERM."""
     decision.set_launch(is_asking=False)
-    if event.go_on:
+    if event.all_stay:
         decision.log("the ranks go on until another master has come")
         decision.set_timer(TimerKind.KILL, decision.now + END_WITHIN)
         return
