@@ -30,9 +30,9 @@ the job to be terminated. The first process to do so was:
 def cause(
     text: str,
     code: int = 1,
-    raised: Sequence[Notice] = (),
+    exception_notices: Sequence[Notice] = (),
     passed: str | None = None,
-    failed: Sequence[Notice] = (),
+    exit_notices: Sequence[Notice] = (),
     before: str = "",
 ) -> Cause | None:
     """What is found in a launcher's output, which is passed on, unchanged unless `passed`.
@@ -49,7 +49,7 @@ def cause(
             begun += os.read(out, 4096)
         os.write(writer, text.encode())
         os.close(writer)
-        result = output.find_cause(WORKERS, code, raised, failed)
+        result = output.find_cause(WORKERS, code, exception_notices, exit_notices)
     os.close(passed_on)
     with os.fdopen(out, "rb") as received:
         assert received.read().decode() == (text if passed is None else passed)
@@ -57,9 +57,12 @@ def cause(
 
 
 def judged(
-    text: str, code: int = 1, raised: Sequence[Notice] = (), failed: Sequence[Notice] = ()
+    text: str,
+    code: int = 1,
+    exception_notices: Sequence[Notice] = (),
+    exit_notices: Sequence[Notice] = (),
 ) -> tuple[str, bool]:
     """The cause that is found, and whether it is sure to repeat."""
-    result = cause(text, code, raised, failed=failed)
+    result = cause(text, code, exception_notices, exit_notices=exit_notices)
     assert result
     return result.text, result.is_sure_to_repeat

@@ -270,7 +270,7 @@ def test_ranks_tell_which_of_them_raised_what(
         {"worker": f"worker-of-{rank}", "rank": rank, "text": text, "at": now - ago}
         for rank, text, ago in raised
     ]
-    assert judged(output, raised=notices)[0] == expected
+    assert judged(output, exception_notices=notices)[0] == expected
 
 
 # What the horovodrun of a custom command raises, with Gloo and with MPI.
@@ -323,7 +323,7 @@ def test_rank_that_no_launcher_names_has_told_how_it_ended(
         for rank, code in failed
     ]
     old: Notice = {"rank": 2, "worker": "hvd-cpu-1", "status": -9, "at": now - 60}
-    assert judged(output, failed=[old, *notices]) == (expected, sure)
+    assert judged(output, exit_notices=[old, *notices]) == (expected, sure)
 
 
 def test_exception_counts_however_long_its_rank_needs_to_end() -> None:
@@ -334,7 +334,10 @@ def test_exception_counts_however_long_its_rank_needs_to_end() -> None:
         for rank, text, ago in ((0, "KeyError: handled", 90.0), (1, "ValueError: real", 20.0))
     ]
     failed: list[Notice] = [{"rank": 1, "worker": "hvd-cpu-0", "status": 1, "at": now}]
-    assert judged("", raised=raised, failed=failed)[0] == "rank 1 on hvd-cpu-0: ValueError: real"
+    assert (
+        judged("", exception_notices=raised, exit_notices=failed)[0]
+        == "rank 1 on hvd-cpu-0: ValueError: real"
+    )
 
 
 @pytest.mark.parametrize("text", ["", "mpirun: nothing to do\n", "x" * 9_000, "Error: alone\n"])
@@ -398,7 +401,7 @@ def test_any_output_gives_no_cause_or_one_line_that_can_be_printed(output: str, 
 def test_rank_that_was_killed_for_memory_tells_how_much_it_had(limit: float, expected: str) -> None:
     now = time.monotonic()
     failed: Notice = {"rank": 1, "worker": "hvd-cpu-0", "status": -9, "at": now, "limit": limit}
-    result = cause("", 137, failed=[failed])
+    result = cause("", 137, exit_notices=[failed])
     assert result
     assert (result.is_sure_to_repeat, result.is_permanent) == (True, True)
     assert expected in result.text
@@ -418,7 +421,7 @@ def test_cause_that_no_attempt_can_avoid_is_permanent(
     text: str, expected: str, is_permanent: bool
 ) -> None:
     raised: Notice = {"rank": 1, "worker": "hvd-cpu-0", "text": text, "at": time.monotonic()}
-    result = cause("", 1, raised=[raised])
+    result = cause("", 1, exception_notices=[raised])
     assert result
     assert (expected in result.text, result.is_permanent) == (True, is_permanent)
     assert result.is_sure_to_repeat

@@ -83,7 +83,7 @@ def test_message_of_cuda_has_its_remedy(
     text: str, remedy: str, is_permanent: bool, broken_worker: str
 ) -> None:
     raised: Notice = {"rank": 1, "worker": "hvd-cpu-0", "text": text, "at": time.monotonic()}
-    result = cause("", 1, raised=[raised])
+    result = cause("", 1, exception_notices=[raised])
     assert result
     assert (remedy in result.text, result.is_permanent) == (True, is_permanent)
     assert result.broken_worker == broken_worker
@@ -121,7 +121,9 @@ def test_worker_of_the_broken_gpu_is_that_of_the_rank_which_has_met_it() -> None
     """Although a sound rank has ended first, and the lines have no rank."""
     text = "RuntimeError: CUDA error: uncorrectable ECC error encountered"
     raised: Notice = {"rank": 3, "worker": "hvd-cpu-1", "text": text, "at": time.monotonic()}
-    result = cause(f"{text}\n[hvd] rank 0 on hvd-cpu-0 ended by signal 6\n", 134, raised=[raised])
+    result = cause(
+        f"{text}\n[hvd] rank 0 on hvd-cpu-0 ended by signal 6\n", 134, exception_notices=[raised]
+    )
     assert result
     assert result.broken_worker == "hvd-cpu-1"
 
@@ -151,6 +153,6 @@ def test_rank_whose_nccl_lost_its_peer_is_not_the_cause(lost: str) -> None:
         {"rank": rank, "worker": "hvd-cpu-0", "text": text, "at": now}
         for rank, text in ((0, lost), (1, "KeyError: 'x'"))
     ]
-    result = cause("", 1, raised=raised)
+    result = cause("", 1, exception_notices=raised)
     assert result
     assert result.text == "rank 1 on hvd-cpu-0: KeyError: 'x'"

@@ -516,8 +516,8 @@ def test_notices_of_failed_ranks_reach_the_search_for_the_cause() -> None:
     notice(world, FAILED, rank=2, status=1)
     world.end_launcher(1)
     (search,) = world.of(FindCause)
-    assert [item["text"] for item in search.raised] == ["ValueError: a"]
-    assert [item["rank"] for item in search.failed] == [1, 2]
+    assert [item["text"] for item in search.exception_notices] == ["ValueError: a"]
+    assert [item["rank"] for item in search.exit_notices] == [1, 2]
 
 
 def test_idle_workers_end_what_earlier_attempts_have_left() -> None:

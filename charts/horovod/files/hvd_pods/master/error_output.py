@@ -62,13 +62,13 @@ class ErrorOutput:
         self,
         workers: Sequence[Worker],
         code: int,
-        raised: Sequence[Mapping[str, Any]] = (),
-        failed: Sequence[Mapping[str, Any]] = (),
+        exception_notices: Sequence[Mapping[str, Any]] = (),
+        exit_notices: Sequence[Mapping[str, Any]] = (),
     ) -> Cause | None:
         """Return why the launcher ended with `code`; None if the cause is unknown.
 
-        `raised`: the notices of ranks about exceptions (rank/exception_notice.py). `failed`: the
-        notices about their exit codes and signals (rank/rank_end.py).
+        `exception_notices`: those of ranks about exceptions (rank/exception_notice.py).
+        `exit_notices`: those about their exit codes and signals (rank/rank_end.py).
         """
         self._thread.join(DRAIN_WITHIN)
         since = time.monotonic() - LAST_SECONDS
@@ -80,8 +80,8 @@ class ErrorOutput:
                 since=since,
                 lines=[line for line in self._lines.copy() if line.at > since],
                 exceptions=[line for line in self._tracebacks.copy() if line.at > since],
-                raised=raised,
-                failed=failed,
+                exception_notices=exception_notices,
+                exit_notices=exit_notices,
             )
         )
 

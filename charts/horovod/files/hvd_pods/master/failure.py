@@ -78,8 +78,8 @@ class Evidence:
     """The evidence about a launcher that has ended with `code`.
 
     since: earlier evidence is not the cause. lines and exceptions: of the error output, since then.
-    raised: the notices of ranks about exceptions (rank/exception_notice.py). failed: the notices
-    about their exit codes and signals (rank/rank_end.py).
+    exception_notices: those of ranks about exceptions (rank/exception_notice.py). exit_notices:
+    those about their exit codes and signals (rank/rank_end.py).
     """
 
     workers: Sequence[Worker]
@@ -87,8 +87,8 @@ class Evidence:
     since: float
     lines: Sequence[Line]
     exceptions: Sequence[Line]
-    raised: Sequence[Mapping[str, Any]]
-    failed: Sequence[Mapping[str, Any]]
+    exception_notices: Sequence[Mapping[str, Any]]
+    exit_notices: Sequence[Mapping[str, Any]]
 
     def worker_of(self, rank: int | None) -> str:
         """Return the name of a rank's worker; empty if it is not known."""
@@ -120,12 +120,14 @@ class FailedRank:
 
 def find_cause(evidence: Evidence) -> Cause | None:
     """Return why the launcher failed; None if the cause is unknown."""
-    failed = [notice for notice in evidence.failed if notice["at"] > evidence.since]
+    failed = [notice for notice in evidence.exit_notices if notice["at"] > evidence.since]
     reports = [m for r in RANKS for line in evidence.lines if (m := r.search(line.text))]
     # Accept exceptions of any time from a failed rank: it may end long after its exception.
     ranks = {notice["rank"] for notice in failed} | {int(report["rank"]) for report in reports}
-    raised = [n for n in evidence.raised if n["at"] > evidence.since or n["rank"] in ranks]
-    recent = replace(evidence, raised=raised, failed=failed)
+    raised = [
+        n for n in evidence.exception_notices if n["at"] > evidence.since or n["rank"] in ranks
+    ]
+    recent = replace(evidence, exception_notices=raised, exit_notices=failed)
     rank = _find_failed(recent, reports)
     found = _find_exception(recent, rank) or _find_printed(recent, rank)
     if found or rank.number is None:
@@ -135,11 +137,11 @@ def find_cause(evidence: Evidence) -> Cause | None:
 
 def _find_failed(evidence: Evidence, reports: Sequence[re.Match[str]]) -> FailedRank:
     # The launcher may name a rank that lost its peer, or that it ended itself, before the peer.
-    late = {n["rank"] for n in evidence.raised if is_consequence(n["text"])}
-    late.update(n["rank"] for n in evidence.failed if n["status"] == -signal.SIGTERM)
+    late = {n["rank"] for n in evidence.exception_notices if is_consequence(n["text"])}
+    late.update(n["rank"] for n in evidence.exit_notices if n["status"] == -signal.SIGTERM)
     report = min(reports, key=lambda m: int(m["rank"]) in late, default=None)
     named = int(report["rank"]) if report else None
-    ends = [n for n in evidence.failed if named in (None, n["rank"])]
+    ends = [n for n in evidence.exit_notices if named in (None, n["rank"])]
     end = min(ends, key=lambda n: n["rank"] in late, default=None)
     number = named
     code = evidence.code
@@ -149,7 +151,7 @@ def _find_failed(evidence: Evidence, reports: Sequence[re.Match[str]]) -> Failed
         number = end["rank"]
         by_signal = max(0, -end["status"])
         code = code if by_signal else end["status"]
-    limits = [n["limit"] for n in evidence.failed if n["rank"] == number and "limit" in n]
+    limits = [n["limit"] for n in evidence.exit_notices if n["rank"] == number and "limit" in n]
     return FailedRank(
         named=named,
         number=number,
@@ -162,7 +164,7 @@ def _find_failed(evidence: Evidence, reports: Sequence[re.Match[str]]) -> Failed
 
 def _find_exception(evidence: Evidence, failed: FailedRank) -> Cause | None:
     """Return the first exception in the ranks' notices that is not a consequence."""
-    own = (n for n in evidence.raised if not is_consequence(n["text"]))
+    own = (n for n in evidence.exception_notices if not is_consequence(n["text"]))
     notice = next(own, None)
     if notice and (failed.has_exited or notice["rank"] == failed.number):
         return causes.cause_of_exception(notice["rank"], notice["worker"], notice["text"])
@@ -192,7 +194,7 @@ def _find_broken_gpu(evidence: Evidence) -> Cause | None:
     PyTorch's watchdogs abort ranks without a Python exception, and other lines may be from any
     rank.
     """
-    notice = next((n for n in evidence.raised if _is_broken(n["text"])), None)
+    notice = next((n for n in evidence.exception_notices if _is_broken(n["text"])), None)
     if notice:
         return causes.cause_of_exception(notice["rank"], notice["worker"], notice["text"])
     line = next((line for line in evidence.lines if _is_broken(line.text)), None)

@@ -381,7 +381,7 @@ class EffectRunner:
         """Find why the launcher failed."""
         assert self._launcher  # noqa: S101 - it has ended
         workers = self._of(effect.workers)
-        notices = (effect.raised, effect.failed)
+        notices = (effect.exception_notices, effect.exit_notices)
         cause = self._launcher.errors.find_cause(workers, effect.code, *notices)
         key_problem = self._gateway.key_problem
         binding_problem = ""

@@ -227,8 +227,8 @@ class FindCause(Effect):
     code: int
     workers: Sequence[str]
     # Notices of exceptions that have ended ranks, and of their exit codes and signals.
-    raised: Sequence[Mapping[str, Any]]
-    failed: Sequence[Mapping[str, Any]]
+    exception_notices: Sequence[Mapping[str, Any]]
+    exit_notices: Sequence[Mapping[str, Any]]
     # The UIDs of workers that were terminated, by their names.
     terminated: Mapping[str, str] = field(default_factory=dict)
     # Ask the workers also whether they can bind their ranks.

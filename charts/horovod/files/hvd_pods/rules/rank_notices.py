@@ -77,12 +77,14 @@ def note_kept(decision: Decision, notice: Notice, connection: int) -> None:
 
 def note_raised(decision: Decision, notice: Notice, connection: int) -> None:
     """An exception has ended a rank."""
-    decision.set_launch(raised=(*decision.launch.raised, notice)[-MOST_NOTICES:])
+    decision.set_launch(
+        exception_notices=(*decision.launch.exception_notices, notice)[-MOST_NOTICES:]
+    )
 
 
 def note_failed(decision: Decision, notice: Notice, connection: int) -> None:
     """A rank has ended with an exit code other than 0, or by a signal."""
-    decision.set_launch(failed=(*decision.launch.failed, notice)[-MOST_NOTICES:])
+    decision.set_launch(exit_notices=(*decision.launch.exit_notices, notice)[-MOST_NOTICES:])
 
 
 def note_finished(decision: Decision, notice: Notice, connection: int) -> None:

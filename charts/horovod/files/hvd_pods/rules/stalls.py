@@ -72,7 +72,7 @@ def note_idle(decision: Decision, notice: Mapping[str, Any]) -> None:
     }
     decision.set_launch(idle_ranks=idle)
     # Earlier ranks of a custom command have the same numbers as its present ones.
-    over = frozenset() if run.mode == "custom" else launch.over
+    over = frozenset() if run.mode == "custom" else launch.all_ended
     if len(idle) < decision.state.ranks - len(over):
         return
     # Count from when the last rank became idle: until then, the others may have waited for it.
@@ -132,7 +132,7 @@ def report_unfinished(decision: Decision) -> None:
 def _find_unfinished(decision: Decision) -> list[tuple[str, int]]:
     """Return the ranks (worker, number) that have not ended with 0."""
     launch = decision.launch
-    over = {rank for _, rank in launch.over}
+    over = {rank for _, rank in launch.all_ended}
     workers = [decision.state.assignment.workers[name] for name in launch.workers]
     found = [(rank, find_worker(rank, workers)) for rank in range(decision.state.ranks)]
     return [(worker.name, rank) for rank, worker in found if worker and rank not in over]

@@ -151,8 +151,8 @@ class LaunchState:
     # Ranks whose state is in the memory of their worker.
     kept: frozenset[int] = frozenset()
     # Notices of exceptions that have ended ranks, and of their exit codes and signals.
-    raised: tuple[Mapping[str, Any], ...] = ()
-    failed: tuple[Mapping[str, Any], ...] = ()
+    exception_notices: tuple[Mapping[str, Any], ...] = ()
+    exit_notices: tuple[Mapping[str, Any], ...] = ()
     # Ranks (worker, number) that have ended with 0 without being asked to, the first one first.
     finished: tuple[tuple[str, int], ...] = ()
     # When the first of them ended, and a rank that has not ended, which the log names.
@@ -170,7 +170,7 @@ class LaunchState:
     code: int = 0
 
     @property
-    def over(self) -> frozenset[tuple[str, int]]:
+    def all_ended(self) -> frozenset[tuple[str, int]]:
         """Return the ranks (worker, number) whose script has ended, asked or not."""
         return self.ended.union(self.finished)
 
@@ -288,7 +288,7 @@ class RunState:
         if launch is None or self.activity != Activity.TRAINING:
             return None
         found = launch.stalls.named(now) + ([launch.unfinished] if launch.unfinished else [])
-        over = {rank for _, rank in launch.over} | {NO_RANK}
+        over = {rank for _, rank in launch.all_ended} | {NO_RANK}
         found = [stall for stall in found if stall.rank not in over]
         lasting = [self.shorten(stall) for stall in found if stall.seen > self.last_step]
         idle = {rank: one["at"] - one["seconds"] for rank, one in launch.idle_ranks.items()}

@@ -246,8 +246,8 @@ def on_launcher_ended(decision: Decision, event: LauncherEnded) -> None:
                 number,
                 event.code,
                 launch.workers,
-                launch.raised,
-                launch.failed,
+                launch.exception_notices,
+                launch.exit_notices,
                 uids,
                 asks_for_binding=_may_have_failed_to_bind(state.run, launch),
             )
@@ -259,7 +259,7 @@ def _may_have_failed_to_bind(run: Run, launch: LaunchState) -> bool:
 
     mpirun reports that as a network failure.
     """
-    has_started = launch.raised or launch.failed
+    has_started = launch.exception_notices or launch.exit_notices
     return run.mode == "mpirun" and run.binding.to != "none" and not has_started
 
 
