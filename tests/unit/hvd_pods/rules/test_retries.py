@@ -15,7 +15,7 @@ from hvd_pods.common.errors import (
     WorkerTerminatedError,
 )
 from hvd_pods.rules.effects import ScaleDown, StartLauncher
-from hvd_pods.rules.retries import MOST_FREE, Retries, Verdict
+from hvd_pods.rules.retries import MOST_UNCOUNTED, Retries, Verdict
 from hvd_pods.rules.run_end import UNREADABLE
 from tests.support.world import DELETED, JOB, World, one_group
 
@@ -65,8 +65,8 @@ def test_pauses_follow_from_how_far_attempts_came(
 @pytest.mark.parametrize(
     ("attempts", "failures"),
     [
-        ([(1.0, 0)] * MOST_FREE, 0),
-        ([(1.0, 0)] * (MOST_FREE + 2), 2),
+        ([(1.0, 0)] * MOST_UNCOUNTED, 0),
+        ([(1.0, 0)] * (MOST_UNCOUNTED + 2), 2),
         # An attempt that has run for a while came further, whatever steps it has reported: a script
         # may count them from its start, or save so seldom that it repeats some.
         ([(90.0, 0)] * 99, 0),

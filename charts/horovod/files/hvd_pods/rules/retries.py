@@ -26,7 +26,7 @@ from hvd_pods.common.exit_codes import BAD_CONFIGURATION
 TRAINED_AFTER = 60.0
 # Attempts in a row, without progress, that do not count as failures if they end because workers
 # left. Later ones count. A rolling upgrade of the nodes may leave no time between two drains.
-MOST_FREE = 50
+MOST_UNCOUNTED = 50
 # Seconds before the second, third, ... attempt in a row that fails sooner: doubled, up to the
 # maximum.
 FIRST_PAUSE = 5.0
@@ -57,12 +57,12 @@ class Retries:
     limit: int | None = None
     lost_masters: int = 0
     # Attempts in a row that failed before they had trained.
-    quick: int = 0
+    early_failures: int = 0
     # Attempts in a row that did not count as failures and made no progress.
-    free: int = 0
+    uncounted_attempts: int = 0
     # The furthest step of all attempts, and the last failure that is sure to happen again.
-    furthest: int = 0
-    last: str = ""
+    furthest_step: int = 0
+    last_error: str = ""
 
     def note_job(self, job: Object | None) -> Retries:
         """Take the limit from the Job, if it was read: an upgrade may have changed it."""
@@ -80,18 +80,20 @@ class Retries:
         one that the script has reported, 0 without such a report. `adapts`: the run goes on with
         fewer workers, so that a lost worker is not a failure.
         """
-        free = 0
+        uncounted = 0
         if isinstance(problem, ResizedError):
-            changed = replace(self, furthest=max(self.furthest, step))
+            changed = replace(self, furthest_step=max(self.furthest_step, step))
             why = "the next attempt begins at once"
             return Verdict(changed, failures, 0.0, why, is_change=True)
         if isinstance(problem, WorkerTerminatedError) or (
             adapts and isinstance(problem, LostWorkerError)
         ):
-            came_further = step > self.furthest or seconds >= TRAINED_AFTER
-            free = 0 if came_further else self.free + 1
-            if free <= MOST_FREE:
-                changed = replace(self, free=free, furthest=max(self.furthest, step))
+            came_further = step > self.furthest_step or seconds >= TRAINED_AFTER
+            uncounted = 0 if came_further else self.uncounted_attempts + 1
+            if uncounted <= MOST_UNCOUNTED:
+                changed = replace(
+                    self, uncounted_attempts=uncounted, furthest_step=max(self.furthest_step, step)
+                )
                 why = "the next attempt begins at once; this one does not count as a failure"
                 return Verdict(changed, failures, 0.0, why, is_change=adapts)
         failures += 1
@@ -102,10 +104,15 @@ class Retries:
         if isinstance(problem, WorkersTimeoutError):
             why = "another attempt would wait for the same workers"
             return Verdict(self, failures, None, f"the run is not retried: {why}")
-        is_same = problem.repeats != "" and problem.repeats == self.last
+        is_same = problem.repeats != "" and problem.repeats == self.last_error
         # An attempt that made more progress than all earlier ones had trained, too.
-        has_trained = seconds >= TRAINED_AFTER or step > self.furthest
-        changed = replace(self, last=problem.repeats, free=free, furthest=max(self.furthest, step))
+        has_trained = seconds >= TRAINED_AFTER or step > self.furthest_step
+        changed = replace(
+            self,
+            last_error=problem.repeats,
+            uncounted_attempts=uncounted,
+            furthest_step=max(self.furthest_step, step),
+        )
         if problem.is_permanent and not has_trained:
             why = "another attempt would fail in the same way"
             return Verdict(changed, failures, None, f"the run is not retried: {why}")
@@ -114,11 +121,11 @@ class Retries:
             return Verdict(changed, failures, None, f"the run is not retried: {why}")
         # A lost worker is not a failure of the script. The next attempt may wait for the worker
         # anyway.
-        is_honest = has_trained or isinstance(problem, LostWorkerError)
-        changed = replace(changed, quick=0 if is_honest else self.quick + 1)
+        is_early = not (has_trained or isinstance(problem, LostWorkerError))
+        changed = replace(changed, early_failures=self.early_failures + 1 if is_early else 0)
         pause = 0.0
-        if changed.quick > 1:
-            pause = min(FIRST_PAUSE * 2 ** (changed.quick - 2), LONGEST_PAUSE)
+        if changed.early_failures > 1:
+            pause = min(FIRST_PAUSE * 2 ** (changed.early_failures - 2), LONGEST_PAUSE)
         when = f"in {pause:.0f} s" if pause else "at once"
         how_many = f"{left} of {limit} retries are left"
         if self.limit is None:
