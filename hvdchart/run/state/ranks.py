@@ -24,7 +24,7 @@ from hvdchart.run.state.release import Object
 # The prefix that Intel MPI and MPICH add to a rank's line with -prepend-rank. Scripts may add it,
 # too.
 _PREPENDED = re.compile(r"^\[(\d{1,7})\] ")
-# The text that names the failed rank in a cause (hvd_pods/master/causes.py).
+# The text that names the failed rank in a cause (hvd_pods/master/failure_causes.py).
 _FAILED = re.compile(r"\brank (\d{1,7})(?: on \S+)?: ")
 # The line that hvd_pods/rank/start.py prints at the start of each rank.
 _OWN = re.compile(r"^\[hvd\] rank (\d{1,7}) of ")

@@ -15,7 +15,7 @@ from typing import Any, Mapping, NamedTuple, Sequence
 from hvd_pods.common.launcher_output import HYDRA_REPORT, REPORT
 from hvd_pods.common.run import Worker
 from hvd_pods.common.untrusted import one_line
-from hvd_pods.master import causes
+from hvd_pods.master import failure_causes
 from hvd_pods.master.gpu_problems import find_gpu_problem
 from hvd_pods.rules.events import Cause
 from hvd_pods.rules.worker_names import find_worker
@@ -167,7 +167,7 @@ def _find_exception(evidence: Evidence, failed: FailedRank) -> Cause | None:
     own = (n for n in evidence.exception_notices if not is_consequence(n["text"]))
     notice = next(own, None)
     if notice and (failed.has_exited or notice["rank"] == failed.number):
-        return causes.cause_of_exception(notice["rank"], notice["worker"], notice["text"])
+        return failure_causes.cause_of_exception(notice["rank"], notice["worker"], notice["text"])
     return None
 
 
@@ -185,7 +185,7 @@ def _find_printed(evidence: Evidence, failed: FailedRank) -> Cause | None:
     # The rank that the launcher names may have ended only because it lost its peer.
     is_known = first.rank is None and len(own) == len(printed)
     rank = failed.number if is_known else first.rank
-    return causes.cause_of_exception(rank, evidence.worker_of(rank), first.text)
+    return failure_causes.cause_of_exception(rank, evidence.worker_of(rank), first.text)
 
 
 def _find_broken_gpu(evidence: Evidence) -> Cause | None:
@@ -196,23 +196,23 @@ def _find_broken_gpu(evidence: Evidence) -> Cause | None:
     """
     notice = next((n for n in evidence.exception_notices if _is_broken(n["text"])), None)
     if notice:
-        return causes.cause_of_exception(notice["rank"], notice["worker"], notice["text"])
+        return failure_causes.cause_of_exception(notice["rank"], notice["worker"], notice["text"])
     line = next((line for line in evidence.lines if _is_broken(line.text)), None)
     if line is None:
         return None
     tag = PYTORCH.match(line.text)
     rank = int(tag[1]) if tag else line.rank
     text = one_line(line.text, LONGEST_WORDS)
-    return causes.cause_of_exception(rank, evidence.worker_of(rank), text)
+    return failure_causes.cause_of_exception(rank, evidence.worker_of(rank), text)
 
 
 def _describe_end(evidence: Evidence, failed: FailedRank, rank: int) -> Cause:
     """Describe the rank's end: a memory limit, a signal, or an exit code and the last line."""
-    who = causes.describe_rank(rank, failed.worker)
+    who = failure_causes.describe_rank(rank, failed.worker)
     if failed.limit is not None:
-        return causes.cause_of_memory(who, failed.limit)
+        return failure_causes.cause_of_memory(who, failed.limit)
     if not failed.has_exited:
-        return Cause(who, causes.describe_signal(failed.signal), is_sure_to_repeat=False)
+        return Cause(who, failure_causes.describe_signal(failed.signal), is_sure_to_repeat=False)
     what = f"exit code {failed.code}{find_last_words(evidence.lines, rank)}"
     return Cause(who, what, is_sure_to_repeat=failed.code == USAGE)
 
