@@ -24,7 +24,7 @@ from hvd_pods.common.exit_codes import BAD_CONFIGURATION, LOST_MASTER
 from hvd_pods.common.run_events import RunEvent
 from hvd_pods.master.failure_causes import PERMANENT, SURE_TO_REPEAT
 from hvd_pods.master.gpu_problems import PROBLEMS
-from hvd_pods.master.probing import ProbeLimits
+from hvd_pods.master.prober import ProbeLimits
 from hvd_pods.rules.stalls import STOPPED_FOR_KEPT
 from hvdchart.cli import app
 from tests.support.pages import blocks, tokens

@@ -12,7 +12,7 @@ import pytest
 
 from devtools.common.waiting import wait_until
 from hvd_pods.common import code_archive
-from hvd_pods.master import event_log, probing, record_io, run_effects, user_code
+from hvd_pods.master import event_log, prober, record_io, run_effects, user_code
 from hvd_pods.rules import newcomers, record_lock, retries
 from hvd_pods.rules.effects import StartLauncher
 from tests.support.fakes import faults
@@ -191,7 +191,7 @@ def test_an_image_without_the_launcher_fails_at_once(pod: MasterPod) -> None:
 
 @pytest.mark.parametrize(
     "where",
-    [(run_effects, "build_command"), (probing, "find_banner_problem")],
+    [(run_effects, "build_command"), (prober, "find_banner_problem")],
     ids=["work queue", "source"],
 )
 def test_a_defect_of_the_master_is_left_to_another_master(
@@ -214,7 +214,7 @@ def test_a_defect_of_the_master_is_left_to_another_master(
 # Says that the ranks of the worker keep their state.
 KEEPS = """
 case "$2" in
-*"draining.py kept"*) echo 2;;
+*"graceful_termination.py kept"*) echo 2;;
 *) exit 0;;
 esac
 """

@@ -137,7 +137,7 @@ def test_workers_save_what_another_run_has_left_before_they_get_code(
     taken.wait_for(Delivered)
     asked = pod.generated.parent / "asked"
     lines = asked.read_text().splitlines() if asked.exists() else []
-    assert sorted(lines) == [f"{name}.hvd worker/saving.py" for name in addresses if saves]
+    assert sorted(lines) == [f"{name}.hvd worker/save_states.py" for name in addresses if saves]
 
 
 def test_calls_of_a_lane_keep_their_order_and_others_do_not_wait(taken: TakenEvents) -> None:

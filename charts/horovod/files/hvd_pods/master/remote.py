@@ -37,7 +37,7 @@ ASK_WITHIN = 10.0
 LOOK_WITHIN = 4.0
 # Timeout in seconds for a worker to save the states of an earlier run: they may have many GiB.
 SAVE_WITHIN = 600.0
-LOOK = ("worker/draining.py", "look")
+RANKS_QUERY = ("worker/graceful_termination.py", "look")
 # Timeout in seconds for the warm process of a new worker, and some seconds for the response.
 WARM_WITHIN = WAIT_SECONDS + 10.0
 # Timeout in seconds for a worker to show stacks.
@@ -61,7 +61,7 @@ class Reach(NamedTuple):
 
 
 def command_line(program: str, *arguments: str) -> list[str]:
-    """Return the arguments that run a program of the package, such as worker/draining.py."""
+    """Return the arguments that run a program of the package, such as common/binding.py."""
     return ["python3", "-I", "-S", f"{PROGRAMS}/{program}", *arguments]
 
 
@@ -144,8 +144,8 @@ def _follow(
     return connection.code, text or f"exit code {connection.code}"
 
 
-def _numbers(answers: Mapping[Worker, tuple[int, str]]) -> dict[Worker, list[str]]:
-    """Return the numbers that worker/draining.py printed on each worker; none if it failed."""
+def _printed_numbers(answers: Mapping[Worker, tuple[int, str]]) -> dict[Worker, list[str]]:
+    """Return the numbers that graceful_termination.py printed on each worker; none if it failed."""
     # The worker's Python may print warnings before them.
     lines = {
         worker: [] if code else text.splitlines()[-1:] for worker, (code, text) in answers.items()
@@ -155,8 +155,8 @@ def _numbers(answers: Mapping[Worker, tuple[int, str]]) -> dict[Worker, list[str
 
 def are_kept(reach: Reach, workers: Sequence[Worker]) -> bool:
     """Whether all ranks on these workers run, and another number of ranks could use their state."""
-    program = ("worker/draining.py", "kept")
-    printed = _numbers(call(reach, workers, program, seconds=LOOK_WITHIN))
+    program = ("worker/graceful_termination.py", "kept")
+    printed = _printed_numbers(call(reach, workers, program, seconds=LOOK_WITHIN))
     return all(printed[worker] == [str(worker.slots)] for worker in workers)
 
 
@@ -164,7 +164,7 @@ def wait_until_warm(
     reach: Reach, workers: Sequence[Worker], is_stopped: Callable[[], bool]
 ) -> list[Worker]:
     """Return the workers whose ranks could begin without an import; log failures."""
-    program = ["worker/warming.py"]
+    program = ["worker/wait_for_warm.py"]
     answers = call(reach, workers, program, seconds=WARM_WITHIN, is_stopped=is_stopped)
     for worker, (code, output) in answers.items():
         if code and not is_stopped():
@@ -174,7 +174,7 @@ def wait_until_warm(
 
 def may_stay(reach: Reach, workers: Sequence[Worker]) -> bool:
     """Whether all ranks on these workers run, and lose nothing when they are killed later."""
-    printed = _numbers(call(reach, workers, LOOK, seconds=LOOK_WITHIN))
+    printed = _printed_numbers(call(reach, workers, RANKS_QUERY, seconds=LOOK_WITHIN))
     return all(printed[worker][:1] == [str(worker.slots)] for worker in workers)
 
 
@@ -182,8 +182,8 @@ def count_finished(
     reach: Reach, workers: Sequence[Worker], fence: int, is_stopped: Callable[[], bool]
 ) -> int:
     """Count the ranks of the launch `fence` that ended with 0, on workers where all have."""
-    printed = _numbers(
-        call(reach, workers, LOOK, seconds=ASK_WITHIN, is_stopped=is_stopped)
+    printed = _printed_numbers(
+        call(reach, workers, RANKS_QUERY, seconds=ASK_WITHIN, is_stopped=is_stopped)
     ).values()
     own = (numbers for numbers in printed if len(numbers) == 3 and numbers[1] == str(fence))
     return sum(parse_count(numbers[2], MOST_RANKS) or 0 for numbers in own)
@@ -200,7 +200,7 @@ def find_binding_problem(reach: Reach, workers: Sequence[Worker], binding: Bindi
 
 def save_kept(reach: Reach, workers: Sequence[Worker], is_stopped: Callable[[], bool]) -> None:
     """Make workers write the states of an earlier run to its checkpoints; log their output."""
-    program = ["worker/saving.py"]
+    program = ["worker/save_states.py"]
     answers = call(reach, workers, program, seconds=SAVE_WITHIN, is_stopped=is_stopped)
     for worker, (code, output) in answers.items():
         printed = [line for line in output.splitlines() if line.startswith("[hvd ")]
@@ -236,7 +236,7 @@ def ask_ranks(reach: Reach, workers: Sequence[Worker]) -> int:
     """Ask all ranks on these workers to end; return how many were asked. Failures are logged."""
     asked = 0
     for worker, (code, output) in call(
-        reach, workers, ["worker/draining.py"], seconds=ASK_WITHIN
+        reach, workers, ["worker/graceful_termination.py"], seconds=ASK_WITHIN
     ).items():
         # The worker's Python may print warnings before and after it.
         counts = (parse_count(line, MOST_RANKS) for line in reversed(output.splitlines()))

@@ -42,7 +42,7 @@ from hvd_pods.master.launch import (
 from hvd_pods.master.launcher_process import LauncherProcess
 from hvd_pods.master.mpi import HOSTFILE, MpiImplementation, count_clients, format_hostfile
 from hvd_pods.master.notice_server import NoticeServer
-from hvd_pods.master.probing import Prober
+from hvd_pods.master.prober import Prober
 from hvd_pods.master.progress_follower import ProgressFollower
 from hvd_pods.master.record_io import RecordClient
 from hvd_pods.master.user_code import UserCode

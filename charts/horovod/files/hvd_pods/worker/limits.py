@@ -14,7 +14,7 @@ class AgentLimits(NamedTuple):
     pending_clients: int = 69
     # The maximum number of agent connections.
     agent_connections: int = 1024
-    # Seconds that a client may stay connected without sending data: master/probing.py keeps such
+    # Seconds that a client may stay connected without sending data: master/prober.py keeps such
     # connections to detect the loss of this worker, and renews them earlier. The second number is
     # the timeout from a client's first byte to its request.
     silent_within: float = 120.0

@@ -28,7 +28,7 @@ from hvd_pods.common.paths import CODE, GENERATED, GPUS_PROGRAM, GPUS_SOCKET, PR
 from hvd_pods.common.private_files import write_private_file
 from hvd_pods.common.reporting import log
 from hvd_pods.rank import warm_client
-from hvd_pods.worker import draining, gpus, kept_states, rank_watch
+from hvd_pods.worker import gpus, graceful_termination, kept_states, rank_watch
 
 # Names of ranks' metrics files (those of incomplete files begin with a dot), and the most files to
 # serve.
@@ -167,7 +167,7 @@ class Signals:
 
 
 class Saver:
-    """Runs worker/saving.py: while ranks do not end, and once more when no rank is left."""
+    """Runs worker/save_states.py: while ranks do not end, and once more when no rank is left."""
 
     def __init__(self) -> None:
         self.process: subprocess.Popen[bytes] | None = None
@@ -184,7 +184,7 @@ class Saver:
             return
         if kept_states.has_states():
             self._was_begun.add(is_last)
-            program = f"{PROGRAMS}/worker/saving.py"
+            program = f"{PROGRAMS}/worker/save_states.py"
             arguments = [sys.executable, "-I", "-S", program]
             self.process = subprocess.Popen(arguments, stdin=subprocess.DEVNULL)
 
@@ -214,8 +214,8 @@ def serve(agent: subprocess.Popen[bytes], signals: Signals) -> int:
     while agent.returncode is None:
         if signals.asked_to_end:
             grace = float(os.environ.get(contract.GRACE, "0"))
-            look = partial(wait, draining.LOOK_EVERY)
-            draining.leave(agent, grace, look, saver.begin)
+            look = partial(wait, graceful_termination.LOOK_EVERY)
+            graceful_termination.leave(agent, grace, look, saver.begin)
             while saver.is_running:
                 look()
             saver.begin(True)

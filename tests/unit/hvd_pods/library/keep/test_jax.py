@@ -13,7 +13,7 @@ import pytest
 from hvd_pods.library import keep
 from hvd_pods.library.keep import parts
 from hvd_pods.library.keep import shard_parts as shards
-from hvd_pods.worker import saving
+from hvd_pods.worker import save_states
 from tests.unit.hvd_pods.library.keep.fake_jax import Array, Node, Pair, Plain, jax
 from tests.unit.hvd_pods.library.keep.scripts import resume, train
 
@@ -125,7 +125,7 @@ def test_arrays_of_a_mesh_fix_the_size_of_a_run_of_which_one_process_is_left(
     state: Any = keep.State(weights=[Packed(1, spec=spec)])
     state.restore()
     state.commit()
-    assert saving.fits_any_number(worker / "one") is fits_any
+    assert save_states.fits_any_number(worker / "one") is fits_any
 
 
 @pytest.mark.parametrize(

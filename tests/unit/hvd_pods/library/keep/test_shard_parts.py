@@ -15,7 +15,7 @@ import pytest
 from hvd_pods.library import keep
 from hvd_pods.library.keep import shard_parts as shards
 from hvd_pods.library.keep.copies import Place, place_copies
-from hvd_pods.worker import saving
+from hvd_pods.worker import save_states
 from tests.unit.hvd_pods.library.keep.fake_jax import Array, jax
 from tests.unit.hvd_pods.library.keep.shard_ranks import Cluster, ZeroRedundancyOptimizer, cluster
 
@@ -129,7 +129,7 @@ def test_a_shard_of_another_number_of_ranks_is_not_used(
 
 
 def test_shards_that_cannot_be_divided_fit_one_number_of_ranks(trained: Cluster) -> None:
-    assert not saving.fits_any_number(trained.worker(0) / "one")
+    assert not save_states.fits_any_number(trained.worker(0) / "one")
 
 
 @pytest.mark.parametrize(

@@ -129,7 +129,7 @@ class AgentPod(Served):
         return found
 
     def own(self, program: str, *arguments: str, fence: int = 0, **fields: Any) -> Program:
-        """Start a program of the chart, such as worker/draining.py."""
+        """Start a program of the chart, such as worker/graceful_termination.py."""
         path = f"{self.pod.files}/hvd_pods/{program}"
         return self.ask(["python3", "-I", "-S", path, *arguments], fence, **fields)
 

@@ -85,9 +85,11 @@ def running_rank(worker: AgentPod, rank: int = 4, content: str = SCRIPT) -> Iter
 
 
 def ask(worker: AgentPod, *words: str, run: str = "") -> tuple[int, bytes, bytes]:
-    """Run worker/draining.py as the master does: its exit code, output and errors."""
+    """Run worker/graceful_termination.py as the master does: its exit code, output and errors."""
     given = {"HVD_NOTICES": os.environ["HVD_NOTICES"]}
-    own = worker.own("worker/draining.py", *words, fence=FENCE, variables=given, run=run)
+    own = worker.own(
+        "worker/graceful_termination.py", *words, fence=FENCE, variables=given, run=run
+    )
     with own as program:
         code = program.wait()
     return code, program.output, program.errors
@@ -276,7 +278,8 @@ def test_ranks_may_stay_if_their_state_is_kept_and_they_would_not_save(
         (folder / "main-shared.a").write_bytes(packed)
         (worker.pod.generated / "finished").write_text("7 2")
         with running_rank(worker, content=content):
-            line = f"HVD_KEEP={root}/shm python3 -I {worker.pod.files}/hvd_pods/worker/draining.py"
+            program = f"{worker.pod.files}/hvd_pods/worker/graceful_termination.py"
+            line = f"HVD_KEEP={root}/shm python3 -I {program}"
             given = {"HVD_NOTICES": os.environ["HVD_NOTICES"]}
             done = worker.run(f"{line} {word}", FENCE, run=run, variables=given)
         assert (done.output, done.errors) == (number, b"")

@@ -5,13 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, Callable, Mapping, Sequence
 
+from .agreement import Answer, Found, choose_turn
 from .checkpoint import Checkpoint, ShardCheckpoints
 from .content import Content
 from .copies import Copies, Outcome
 from .log import say
 from .packed_state import Kept, PackedState, StepKey, pack
 from .ranks import Ranks
-from .restoring import Answer, Found, choose_turn
 from .shard_parts import find_division, find_shard_difference, form_of_shard, read_shard
 from .slots import Slots
 from .worker import WorkerMemory

@@ -9,6 +9,7 @@ import weakref
 from pathlib import Path
 from typing import Any, ClassVar, Mapping
 
+from .agreement import Agreement, Answer, Found, agree_on_whole, share, share_own
 from .cached_state_dict import Reader, find_reader
 from .checkpoint import OTHER, Checkpoint
 from .content import Content
@@ -26,7 +27,6 @@ from .parts import (
     write_part,
 )
 from .ranks import JaxRanks, Ranks, find_ranks, find_sharded_ranks
-from .restoring import Agreement, Answer, Found, agree_on_whole, share, share_own
 from .shard_parts import divide, find_sharded, leaves, write_shard
 from .sharded_state import ShardedState, read_shards
 from .slots import Slots
@@ -255,7 +255,7 @@ class State:
             "parts": parts,
             "steps of epoch": self._steps_of_epoch,
             "run": self._run,
-            # By which the worker finds where it belongs (worker/saving.py).
+            # By which the worker finds where it belongs (worker/save_states.py).
             "checkpoint": str(self._checkpoint.path) if self._checkpoint and is_whole else "",
             # The number of ranks without which it is of no use; empty where any number has one.
             "fixed size": fixed_size,

@@ -13,8 +13,8 @@ from devtools.common.waiting import wait_until
 from hvd_pods.agent.banner import NoAnswer, find_banner_problem, format_banner
 from hvd_pods.cluster.addresses import Endpoint
 from hvd_pods.common.run import Pod, Worker
-from hvd_pods.master import probing
-from hvd_pods.master.probing import DEFAULT_LIMITS, ProbeLimits, Prober
+from hvd_pods.master import prober
+from hvd_pods.master.prober import DEFAULT_LIMITS, ProbeLimits, Prober
 from hvd_pods.rules.events import WorkerAnswers, WorkerGone, WorkerProblem
 from tests.support.fakes.faults import TIMEOUT
 from tests.support.ports import find_port
@@ -269,13 +269,13 @@ def test_connections_that_are_kept_follow_a_shorter_time(
     """Of workers whose ranks keep their state, which is known when they have been training."""
     current, _, _ = two
     given: list[float] = []
-    set_times = probing.watch_silence
+    set_times = prober.watch_silence
 
     def watch_silence(connection: socket.socket, lost_after: float) -> None:
         given.append(lost_after)
         set_times(connection, lost_after)
 
-    monkeypatch.setattr(probing, "watch_silence", watch_silence)
+    monkeypatch.setattr(prober, "watch_silence", watch_silence)
     current.prober.lose_after(3.0)
     wait_until(lambda: given == [3.0, 3.0], TIMEOUT, "both have it", 0.01)
 
@@ -301,7 +301,7 @@ def test_the_kernel_asks_an_idle_worker_and_gives_it_up_within_the_time(
 ) -> None:
     """Three seconds may have passed since the last answer when the network is cut."""
     with socket.socket() as connection:
-        probing.watch_silence(connection, lost_after)
+        prober.watch_silence(connection, lost_after)
         assert connection.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE) == 1
         options = (socket.TCP_KEEPIDLE, socket.TCP_KEEPINTVL, socket.TCP_KEEPCNT)
         assert times == tuple(connection.getsockopt(socket.IPPROTO_TCP, each) for each in options)

@@ -1,4 +1,4 @@
-"""What workers save of a training's memory when that ends as planned (worker/saving.py)."""
+"""What workers save of a training's memory when that ends as planned (worker/save_states.py)."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ import pytest
 from hvd_pods.library import keep
 from hvd_pods.library.keep import packed_state
 from hvd_pods.library.keep.content import BEGIN
-from hvd_pods.worker import kept_states, saving
+from hvd_pods.worker import kept_states, save_states
 
 FENCE = 1_790_000_000_000
 
@@ -58,7 +58,7 @@ def test_a_checkpoint_is_written_from_memory_without_the_script(
     volume: Path, train: Callable[..., Path]
 ) -> None:
     memory = train(812)
-    assert saving.save_all(memory)
+    assert save_states.save_all(memory)
     assert saved(volume) == (812, b"after step 812")
     assert {path.name for path in volume.iterdir()} == {
         "keep-main.state",
@@ -69,7 +69,7 @@ def test_a_checkpoint_is_written_from_memory_without_the_script(
 def test_another_script_goes_on_from_it(
     train: Callable[..., Path], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    saving.save_all(train(812))
+    save_states.save_all(train(812))
     monkeypatch.setenv("HVD_RUN_ID", "two")
     monkeypatch.setenv("HVD_KEEP", str(tmp_path / "new"))
     assert keep.State(weights=b"").restore() == 812
@@ -81,7 +81,7 @@ def test_a_record_that_a_killed_rank_has_not_finished_costs_one_step(
     memory = train(12)
     (newest,) = (path for path in memory.glob("*/*") if b"step 12" in path.read_bytes())
     newest.write_bytes(bytes(BEGIN) + newest.read_bytes()[BEGIN:])
-    assert saving.save_all(memory)
+    assert save_states.save_all(memory)
     assert saved(volume)[0] == 11
 
 
@@ -105,8 +105,8 @@ def test_the_newest_state_stays_whichever_worker_comes_last(
     second: dict[str, Any],
     expected: int,
 ) -> None:
-    assert saving.save_all(train(**first, worker="w-0"))
-    assert saving.save_all(train(**second, worker="w-1"))
+    assert save_states.save_all(train(**first, worker="w-0"))
+    assert save_states.save_all(train(**second, worker="w-1"))
     assert saved(volume)[0] == expected
 
 
@@ -115,7 +115,7 @@ def test_workers_that_end_at_once_leave_the_newest_state(
 ) -> None:
     memories = [train(step, worker=f"w-{step}") for step in (14, 17, 12, 16)]
     with ThreadPoolExecutor(len(memories)) as pool:
-        assert all(pool.map(saving.save_all, memories))
+        assert all(pool.map(save_states.save_all, memories))
     assert saved(volume)[0] == 17
     assert not [*volume.glob("*.worker"), *volume.glob(".*.worker")]
 
@@ -136,8 +136,8 @@ def test_workers_share_no_file_where_the_volume_has_no_locks(
 
     monkeypatch.setattr(fcntl, "flock", refuse)
     monkeypatch.setattr(os, "fsync", note)
-    assert saving.save_all(train(12, worker="w-12"))
-    assert saving.save_all(train(13, worker="w-13"))
+    assert save_states.save_all(train(12, worker="w-12"))
+    assert save_states.save_all(train(13, worker="w-13"))
     assert len({*names}) == 2
     assert saved(volume)[0] == 13
 
@@ -155,10 +155,10 @@ def test_damaged_checkpoint_is_replaced(
     volume: Path, train: Callable[..., Path], damage: Callable[[bytes], bytes]
 ) -> None:
     memory = train(12)
-    saving.save_all(memory)
+    save_states.save_all(memory)
     checkpoint = volume / "keep-main.state"
     checkpoint.write_bytes(damage(checkpoint.read_bytes()))
-    assert saving.save_all(memory)
+    assert save_states.save_all(memory)
     assert saved(volume) == (12, b"after step 12")
 
 
@@ -172,7 +172,7 @@ def test_a_state_that_a_rank_replaces_while_it_is_copied_is_read_anew(
     expected: int,
 ) -> None:
     """A rank that does not end makes two steps in each copy, or in the first one only."""
-    saving.save_all(train(10))
+    save_states.save_all(train(10))
     memory = train(12)
     steps = [*range(14, 14 + 2 * most, 2)]
 
@@ -185,7 +185,7 @@ def test_a_state_that_a_rank_replaces_while_it_is_copied_is_read_anew(
 
     zlib_crc32 = zlib.crc32
     monkeypatch.setattr(zlib, "crc32", crc32)
-    assert saving.save_all(memory) is is_done
+    assert save_states.save_all(memory) is is_done
     monkeypatch.undo()
     assert saved(volume) == (expected, b"after step %02d" % expected)
 
@@ -197,7 +197,7 @@ def test_what_no_volume_gets_is_named(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.delenv("OUTPUT_PATH")
-    saving.save_all(train(812))
+    save_states.save_all(train(812))
     assert "812" in capsys.readouterr().out
     assert not volume.exists()
 
@@ -205,7 +205,7 @@ def test_what_no_volume_gets_is_named(
 def test_volume_that_cannot_be_written_fails_and_leaves_the_checkpoint(
     volume: Path, train: Callable[..., Path], tmp_path: Path
 ) -> None:
-    saving.save_all(train(12))
+    save_states.save_all(train(12))
     memory = train(13)
     limited = f"import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (100, 100)); {RUN}"
     environment = {**os.environ, "HVD_KEEP": str(memory)}
@@ -218,7 +218,9 @@ def test_volume_that_cannot_be_written_fails_and_leaves_the_checkpoint(
     assert not [*volume.glob(".*.worker")]
 
 
-RUN = "import sys; from hvd_pods.worker import kept_states, saving; sys.exit(saving.main())"
+RUN = (
+    "import sys; from hvd_pods.worker import kept_states, save_states; sys.exit(save_states.main())"
+)
 
 
 @pytest.mark.parametrize(
@@ -228,7 +230,7 @@ def test_a_record_leads_to_no_other_file(
     train: Callable[..., Path], monkeypatch: pytest.MonkeyPatch, where: str
 ) -> None:
     monkeypatch.setattr(packed_state, "notes_of", lambda packed: {"checkpoint": where})
-    assert not saving.save_all(train(12))
+    assert not save_states.save_all(train(12))
 
 
 def test_workers_look_where_the_library_keeps_states() -> None:

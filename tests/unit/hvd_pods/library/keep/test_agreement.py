@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from hvd_pods.library import keep
-from hvd_pods.library.keep import packed_state, ranks, restoring, state
+from hvd_pods.library.keep import agreement, packed_state, ranks, state
 from hvd_pods.library.keep.copies import Place
 from tests.support.fakes.faults import TIMEOUT
 from tests.unit.hvd_pods.library.keep.scripts import resume, train
@@ -49,7 +49,7 @@ def test_ranks_agree_on_the_newest_step(
     answers: list[tuple[list[int], list[int]]], chosen: tuple[int, int]
 ) -> None:
     keys = [[[keep.StepKey(0, step) for step in each] for each in answer] for answer in answers]
-    key, root = restoring.choose([steps for steps, _ in keys], [{*own} for _, own in keys])
+    key, root = agreement.choose([steps for steps, _ in keys], [{*own} for _, own in keys])
     assert (key.step, root) == chosen
 
 
@@ -60,13 +60,13 @@ BEFORE = keep.StepKey(0, 8, 1)
 
 def answer_with(
     newer: list[keep.StepKey], before: list[int], newest: list[int]
-) -> restoring.Answer:
+) -> agreement.Answer:
     """What a rank says that has these shards of three, of the step before and of the newest."""
     sizes: dict[tuple[int, int], list[keep.StepKey]] = {}
     for key, shards in ((NEWEST, newest), (BEFORE, before)):
         for shard in shards:
             sizes.setdefault((3, shard), []).append(key)
-    return restoring.Answer(
+    return agreement.Answer(
         Place("node", "worker"),
         [BEFORE, NEWEST, *newer],
         newer,
@@ -93,7 +93,7 @@ def test_shards_of_another_number_of_ranks_are_divided_where_all_are_there(
         answer_with(newer, before=[0, 1], newest=shards[0]),
         answer_with(newer, before=[2], newest=shards[1]),
     ]
-    agreed = restoring.agree(answers)
+    agreed = agreement.agree(answers)
     assert (agreed.key.step, agreed.divided) == (step, divided)
     assert (agreed.lost if agreed.newest > agreed.key else []) == lost
 
@@ -108,9 +108,9 @@ def test_of_other_runs_shards_of_this_number_of_ranks_come_first(
     """However many steps a run with another number of ranks has made."""
     keys = [keep.StepKey(-1, step, 7) for step in own]
     theirs = keep.StepKey(-1, 9, 8)
-    agreed = restoring.agree(
+    agreed = agreement.agree(
         [
-            restoring.Answer(
+            agreement.Answer(
                 Place("node", "worker"),
                 [*keys, theirs],
                 keys,
@@ -295,7 +295,7 @@ def test_a_damaged_shard_of_another_number_of_ranks_is_not_used(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """All ranks go on with the checkpoint before, which has none."""
-    found = restoring.Found({}, {}, {}, "", sizes={(2, rank): {} for rank in (0, 1)})
+    found = agreement.Found({}, {}, {}, "", sizes={(2, rank): {} for rank in (0, 1)})
 
     def put(rank: int, key: keep.StepKey, *, damage: int = 0) -> None:
         path = tmp_path / f"{rank}-{key.step}"
@@ -310,14 +310,14 @@ def test_a_damaged_shard_of_another_number_of_ranks_is_not_used(
     put(0, NEWEST, damage=1)
     put(1, NEWEST, damage=1)
 
-    def tell() -> restoring.Answer:
+    def tell() -> agreement.Answer:
         sizes = {place: [*packed_states] for place, packed_states in found.sizes.items()}
         place = Place("node", "worker")
         begin = keep.StepKey(-1, 0)
-        return restoring.Answer(
+        return agreement.Answer(
             place, [*found.shared], [], {}, is_sharded=True, process=begin, sizes=sizes
         )
 
-    _, agreed = restoring.agree_on_whole(ranks.Ranks(), found, tell)
+    _, agreed = agreement.agree_on_whole(ranks.Ranks(), found, tell)
     assert (agreed.key, agreed.divided) == (BEFORE, [0, 0])
     assert "1-9 is damaged: its checksum is wrong: not used" in capsys.readouterr().err

@@ -94,7 +94,7 @@ def main() -> int:
     if sys.argv[1:] == ["kept"]:
         # Imported here: the worker's main program imports this module, and the library imports
         # slowly.
-        from hvd_pods.worker.saving import fits_any_number
+        from hvd_pods.worker.save_states import fits_any_number
 
         print(len(scripts) if kept and fits_any_number(kept) else 0)
         return 0
