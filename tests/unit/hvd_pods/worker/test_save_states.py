@@ -17,7 +17,7 @@ import pytest
 
 from hvd_pods.library import keep
 from hvd_pods.library.keep import packed_state
-from hvd_pods.library.keep.content import BEGIN
+from hvd_pods.library.keep.packed_content import HEADER_SIZE
 from hvd_pods.worker import kept_states, save_states
 
 FENCE = 1_790_000_000_000
@@ -80,7 +80,7 @@ def test_a_record_that_a_killed_rank_has_not_finished_costs_one_step(
 ) -> None:
     memory = train(12)
     (newest,) = (path for path in memory.glob("*/*") if b"step 12" in path.read_bytes())
-    newest.write_bytes(bytes(BEGIN) + newest.read_bytes()[BEGIN:])
+    newest.write_bytes(bytes(HEADER_SIZE) + newest.read_bytes()[HEADER_SIZE:])
     assert save_states.save_all(memory)
     assert saved(volume)[0] == 11
 
@@ -178,7 +178,7 @@ def test_a_state_that_a_rank_replaces_while_it_is_copied_is_read_anew(
 
     def crc32(data: Any, *more: int) -> int:
         found = zlib_crc32(data, *more)
-        if len(data) > BEGIN and steps:
+        if len(data) > HEADER_SIZE and steps:
             # The first bytes of a state have been read, and the rest are about to be.
             train(steps.pop(0))
         return found

@@ -23,7 +23,7 @@ from typing import Iterator
 sys.path.insert(0, str(Path(__file__).absolute().parents[2]))
 from hvd_pods.common.reporting import log
 from hvd_pods.library.keep import packed_state as keep
-from hvd_pods.library.keep.content import BEGIN
+from hvd_pods.library.keep.packed_content import HEADER_SIZE
 from hvd_pods.worker.kept_states import KEPT_FOLDER
 
 # A file with a state that is the same for all ranks.
@@ -115,9 +115,9 @@ def _write(packed: keep.PackedState, path: Path, name: str) -> bool:
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
         try:
             with os.fdopen(os.open(beside, flags, 0o666), "wb") as file:
-                file.seek(BEGIN)
+                file.seek(HEADER_SIZE)
                 checksum = 0
-                for at in range(BEGIN, len(packed.raw), PIECE):
+                for at in range(HEADER_SIZE, len(packed.raw), PIECE):
                     piece = bytes(packed.raw[at : at + PIECE])
                     checksum = zlib.crc32(piece, checksum)
                     file.write(piece)
@@ -170,7 +170,7 @@ def _locked(path: Path) -> Iterator[None]:
 
 def _header_of(path: Path) -> bytes:
     with suppress(OSError), path.open("rb") as file:
-        return file.read(BEGIN)
+        return file.read(HEADER_SIZE)
     return b""
 
 

@@ -39,9 +39,9 @@ class Channel:
                 raise KilledError
         self.items[rank] = item
         self._barrier.wait(TIMEOUT)
-        answers = copy.deepcopy(self.items)
+        gathered = copy.deepcopy(self.items)
         self._barrier.wait(TIMEOUT)
-        return answers
+        return gathered
 
     def abort(self) -> None:
         self._barrier.abort()

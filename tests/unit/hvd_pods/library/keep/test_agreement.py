@@ -17,38 +17,40 @@ from tests.support.fakes.faults import TIMEOUT
 from tests.unit.hvd_pods.library.keep.scripts import resume, train
 
 
-def answer(steps: list[int], own: list[int] | None = None) -> tuple[list[int], list[int]]:
+def has(steps: list[int], own: list[int] | None = None) -> tuple[list[int], list[int]]:
     """What a rank has."""
     return steps, own or []
 
 
 @pytest.mark.parametrize(
-    ("answers", "chosen"),
+    ("steps_of_ranks", "chosen"),
     [
-        pytest.param([answer([0]), answer([])], (0, 0), id="a start"),
-        pytest.param([answer([0, 4, 5]), answer([4, 5])], (5, 0), id="all have it"),
-        pytest.param([answer([0, 4]), answer([4, 5])], (5, 1), id="one was faster"),
-        pytest.param([answer([0]), answer([4, 5])], (5, 1), id="rank 0 is new"),
-        pytest.param([answer([0, 5], [4, 5]), answer([], [])], (5, 0), id="rank 1 is new"),
+        pytest.param([has([0]), has([])], (0, 0), id="a start"),
+        pytest.param([has([0, 4, 5]), has([4, 5])], (5, 0), id="all have it"),
+        pytest.param([has([0, 4]), has([4, 5])], (5, 1), id="one was faster"),
+        pytest.param([has([0]), has([4, 5])], (5, 1), id="rank 0 is new"),
+        pytest.param([has([0, 5], [4, 5]), has([], [])], (5, 0), id="rank 1 is new"),
         pytest.param(
-            [answer([0, 4, 5], [4, 5]), answer([4], [3, 4])], (4, 0), id="own part is missing"
+            [has([0, 4, 5], [4, 5]), has([4], [3, 4])],
+            (4, 0),
+            id="own part is missing",
         ),
         pytest.param(
-            [answer([0, 499, 500], [499, 500]), answer([99, 100], [99, 100])],
+            [has([0, 499, 500], [499, 500]), has([99, 100], [99, 100])],
             (500, 0),
             id="a worker that was away",
         ),
         pytest.param(
-            [answer([500, 501], [499, 500]), answer([90, 91], [90, 91])],
+            [has([500, 501], [499, 500]), has([90, 91], [90, 91])],
             (500, 0),
             id="a worker that was away, and an own part is missing",
         ),
     ],
 )
 def test_ranks_agree_on_the_newest_step(
-    answers: list[tuple[list[int], list[int]]], chosen: tuple[int, int]
+    steps_of_ranks: list[tuple[list[int], list[int]]], chosen: tuple[int, int]
 ) -> None:
-    keys = [[[keep.StepKey(0, step) for step in each] for each in answer] for answer in answers]
+    keys = [[[keep.StepKey(0, step) for step in each] for each in pair] for pair in steps_of_ranks]
     key, root = agreement.choose([steps for steps, _ in keys], [{*own} for _, own in keys])
     assert (key.step, root) == chosen
 
@@ -58,15 +60,15 @@ NEWEST = keep.StepKey(0, 9, 1)
 BEFORE = keep.StepKey(0, 8, 1)
 
 
-def answer_with(
+def report_with(
     newer: list[keep.StepKey], before: list[int], newest: list[int]
-) -> agreement.Answer:
-    """What a rank says that has these shards of three, of the step before and of the newest."""
+) -> agreement.RestoreReport:
+    """What a rank reports that has these shards of three, of the step before and of the newest."""
     sizes: dict[tuple[int, int], list[keep.StepKey]] = {}
     for key, shards in ((NEWEST, newest), (BEFORE, before)):
         for shard in shards:
             sizes.setdefault((3, shard), []).append(key)
-    return agreement.Answer(
+    return agreement.RestoreReport(
         Place("node", "worker"),
         [BEFORE, NEWEST, *newer],
         newer,
@@ -89,11 +91,11 @@ def test_shards_of_another_number_of_ranks_are_divided_where_all_are_there(
     shards: list[list[int]], own: list[int], step: int, divided: list[int], lost: list[int]
 ) -> None:
     newer = [keep.StepKey(0, each, 2) for each in own]
-    answers = [
-        answer_with(newer, before=[0, 1], newest=shards[0]),
-        answer_with(newer, before=[2], newest=shards[1]),
+    reports = [
+        report_with(newer, before=[0, 1], newest=shards[0]),
+        report_with(newer, before=[2], newest=shards[1]),
     ]
-    agreed = agreement.agree(answers)
+    agreed = agreement.agree(reports)
     assert (agreed.key.step, agreed.divided) == (step, divided)
     assert (agreed.lost if agreed.newest > agreed.key else []) == lost
 
@@ -110,7 +112,7 @@ def test_of_other_runs_shards_of_this_number_of_ranks_come_first(
     theirs = keep.StepKey(-1, 9, 8)
     agreed = agreement.agree(
         [
-            agreement.Answer(
+            agreement.RestoreReport(
                 Place("node", "worker"),
                 [*keys, theirs],
                 keys,
@@ -172,9 +174,9 @@ class TwoRanks(ranks.Ranks):
     def gather(self, item: Any) -> list[Any]:
         self._items[self.rank] = item
         self._barrier.wait(TIMEOUT)
-        answers = copy.deepcopy(self._items)
+        gathered = copy.deepcopy(self._items)
         self._barrier.wait(TIMEOUT)
-        return answers
+        return gathered
 
     def send(self, piece: memoryview, root: int) -> None:
         piece[:] = self.gather(bytes(piece))[root]
@@ -295,7 +297,7 @@ def test_a_damaged_shard_of_another_number_of_ranks_is_not_used(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """All ranks go on with the checkpoint before, which has none."""
-    found = agreement.Found({}, {}, {}, "", sizes={(2, rank): {} for rank in (0, 1)})
+    found = agreement.FoundStates({}, {}, {}, "", sizes={(2, rank): {} for rank in (0, 1)})
 
     def put(rank: int, key: keep.StepKey, *, damage: int = 0) -> None:
         path = tmp_path / f"{rank}-{key.step}"
@@ -310,14 +312,14 @@ def test_a_damaged_shard_of_another_number_of_ranks_is_not_used(
     put(0, NEWEST, damage=1)
     put(1, NEWEST, damage=1)
 
-    def tell() -> agreement.Answer:
+    def report() -> agreement.RestoreReport:
         sizes = {place: [*packed_states] for place, packed_states in found.sizes.items()}
         place = Place("node", "worker")
         begin = keep.StepKey(-1, 0)
-        return agreement.Answer(
+        return agreement.RestoreReport(
             place, [*found.shared], [], {}, is_sharded=True, process=begin, sizes=sizes
         )
 
-    _, agreed = agreement.agree_on_whole(ranks.Ranks(), found, tell)
+    _, agreed = agreement.agree_on_whole(ranks.Ranks(), found, report)
     assert (agreed.key, agreed.divided) == (BEFORE, [0, 0])
     assert "1-9 is damaged: its checksum is wrong: not used" in capsys.readouterr().err

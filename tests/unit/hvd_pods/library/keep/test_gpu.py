@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from hvd_pods.library import keep
-from hvd_pods.library.keep import finishing
+from hvd_pods.library.keep.completion import CompletionThread, completion_thread
 from tests.support.fakes.faults import TIMEOUT
 from tests.unit.hvd_pods.library.keep import fake_torch
 
@@ -26,7 +26,7 @@ def gpu(worker: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[fake_torch.Gp
     yield gpu
     gpu.goes_on.set()
     # The next test has another GPU.
-    finishing.finisher.wait(TIMEOUT)
+    completion_thread.wait(TIMEOUT)
 
 
 def train(gpu: fake_torch.Gpu, *steps: int, **more: Any) -> Any:
@@ -48,7 +48,7 @@ def resume(gpu: fake_torch.Gpu) -> tuple[int, int, bytes, bytes]:
 
 def hold(gpu: fake_torch.Gpu) -> None:
     """Let the GPU end no copy after those that it has begun."""
-    finishing.finisher.wait()
+    completion_thread.wait()
     gpu.goes_on.clear()
 
 
@@ -107,15 +107,15 @@ def test_what_needs_a_commit_waits_for_its_copy(gpu: fake_torch.Gpu, call: str) 
 def test_whatever_a_copy_raises_nobody_waits_for_it_for_ever(
     capfd: pytest.CaptureFixture[str],
 ) -> None:
-    finisher = finishing.Finisher()
+    thread = CompletionThread()
     goes_on = threading.Event()
 
     def fail() -> None:
         goes_on.wait(TIMEOUT)
         raise ValueError("its memory is gone")
 
-    finisher.add(fail)
-    future = begin(finisher.wait)
+    thread.add(fail)
+    future = begin(thread.wait)
     goes_on.set()
     future.result(TIMEOUT)
     assert "its memory is gone" in capfd.readouterr().err
@@ -125,7 +125,7 @@ def test_a_copy_that_fails_is_told_and_leaves_the_older_commit(
     gpu: fake_torch.Gpu, capfd: pytest.CaptureFixture[str]
 ) -> None:
     state = train(gpu, 1, 2)
-    finishing.finisher.wait()
+    completion_thread.wait()
     gpu.fails = True
     state.commit(3)
     del state
@@ -137,10 +137,10 @@ def test_the_next_commit_takes_the_place_of_one_that_failed(
     gpu: fake_torch.Gpu, worker: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     state = train(gpu, 1, 2)
-    finishing.finisher.wait()
+    completion_thread.wait()
     gpu.fails = True
     state.commit(3)
-    finishing.finisher.wait()
+    completion_thread.wait()
     gpu.fails = False
     hold(gpu)
     state.commit(4)
@@ -235,20 +235,20 @@ def test_memory_is_registered_once_while_its_description_grows(gpu: fake_torch.G
     state.number = "x" * 200_000
     state.commit()
     state.commit()
-    finishing.finisher.wait()
+    completion_thread.wait()
     assert (gpu.registers, len(gpu.registered)) == (4, 2)
 
 
 def test_memory_is_released_with_its_state(gpu: fake_torch.Gpu) -> None:
     train(gpu, 1, 2)
-    finishing.finisher.wait()
+    completion_thread.wait()
     assert gpu.registered == []
 
 
 ENDS = """
 import sys, threading
 from hvd_pods.library import keep
-from hvd_pods.library.keep import finishing
+from hvd_pods.library.keep.completion import completion_thread
 from tests.unit.hvd_pods.library.keep import fake_torch
 gpu = fake_torch.Gpu()
 sys.modules["torch"] = gpu.torch()

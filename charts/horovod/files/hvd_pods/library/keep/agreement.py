@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import Any, Callable, Mapping, NamedTuple, Sequence
 
 from .copies import Place
-from .log import say
+from .log import log
 from .packed_state import PackedState, StepKey, pack, read
 from .ranks import Ranks
 
 
-class Answer(NamedTuple):
-    """What a rank tells the others.
+class RestoreReport(NamedTuple):
+    """What a rank reports to the others before a restore.
 
     place: where it is. steps: those that it can read. own: those of what it has kept for itself.
     others: by rank, those of what other ranks have kept for themselves on its worker. has_own:
@@ -33,7 +33,7 @@ class Answer(NamedTuple):
     sizes: Mapping[tuple[int, int], list[StepKey]] = {}
 
 
-class Found(NamedTuple):
+class FoundStates(NamedTuple):
     """What a rank can read: states by their keys, what it and, by rank, others on its worker have
     kept for themselves, what is wrong with the checkpoint, the steps of checkpoints of shards, and
     shards of other numbers of ranks, by such a number and a rank.
@@ -77,22 +77,22 @@ class Agreement(NamedTuple):
 
 
 def agree_on_whole(
-    ranks: Ranks, found: Found, tell: Callable[[], Answer]
-) -> tuple[list[Answer], Agreement]:
-    """The answers of all ranks, which each `tell` returns, and what follows from them.
+    ranks: Ranks, found: FoundStates, report: Callable[[], RestoreReport]
+) -> tuple[list[RestoreReport], Agreement]:
+    """The reports of all ranks, which each `report` returns, and what follows from them.
 
     What this rank has `found` of shards of another number of ranks is read before it counts. Where
     one is damaged, it is dropped, and all answer again. All ranks have to call this. Raises
     ValueError as `agree`.
     """
     while True:
-        answers = ranks.gather(tell())
-        agreed = agree(answers)
+        reports = ranks.gather(report())
+        agreed = agree(reports)
         if not agreed.divided or not any(ranks.gather(_drop_damaged(ranks, agreed, found))):
-            return answers, agreed
+            return reports, agreed
 
 
-def _drop_damaged(ranks: Ranks, agreed: Agreement, found: Found) -> bool:
+def _drop_damaged(ranks: Ranks, agreed: Agreement, found: FoundStates) -> bool:
     """Drop damaged shards among those that this rank is to send; whether there were any."""
     key = agreed.key
     is_damaged = False
@@ -104,7 +104,7 @@ def _drop_damaged(ranks: Ranks, agreed: Agreement, found: Found) -> bool:
         try:
             read(packed.place, packed.raw)
         except ValueError as problem:
-            say(f"{problem}: not used")
+            log(f"{problem}: not used")
             is_damaged = True
             del packed_states[key]
             if found.shared.get(key) is packed:
@@ -112,22 +112,22 @@ def _drop_damaged(ranks: Ranks, agreed: Agreement, found: Found) -> bool:
     return is_damaged
 
 
-def agree(answers: Sequence[Answer]) -> Agreement:
-    """What follows from the answers of all ranks.
+def agree(reports: Sequence[RestoreReport]) -> Agreement:
+    """What follows from the reports of all ranks.
 
     Raises ValueError for a checkpoint that nobody can use, unless memory has a newer state: the
     next checkpoint replaces it then.
     """
-    steps = [[*answer.steps] for answer in answers]
-    begin = answers[0].process
+    steps = [[*report.steps] for report in reports]
+    begin = reports[0].process
     if begin is not None:
         # If nobody has a newer one, all go on with what the processes have.
         steps[0].append(begin)
-    holders = _find_holders(answers)
+    holders = _find_holders(reports)
     known = {key for each in steps for key in each}
-    others = _find_others(answers)
+    others = _find_others(reports)
     divided: list[int] = []
-    if any(answer.is_sharded for answer in answers):
+    if any(report.is_sharded for report in reports):
         same, root = choose_whole(steps, holders, begin)
         key = same
         for (there, _), each in others.items():
@@ -140,7 +140,7 @@ def agree(answers: Sequence[Answer]) -> Agreement:
         known.update(key for each in holders for key in each)
     else:
         key, root = choose(steps, [{*each} for each in holders])
-    wrong = next((answer.problem for answer in answers if answer.problem), "")
+    wrong = next((report.problem for report in reports if report.problem), "")
     if wrong and key == begin and key.series < 0:
         raise ValueError(wrong)
     senders = [each.get(key, rank) for rank, each in enumerate(holders)]
@@ -152,51 +152,51 @@ def agree(answers: Sequence[Answer]) -> Agreement:
         key,
         root,
         lacking=[
-            rank for rank, answer in enumerate(answers) if rank != root and key not in answer.steps
+            rank for rank, report in enumerate(reports) if rank != root and key not in report.steps
         ],
         sends=[Send(sender, rank) for rank, sender in enumerate(senders) if sender != rank],
         new=[
             rank
-            for rank, answer in enumerate(answers)
-            if answer.has_own and key not in holders[rank]
+            for rank, report in enumerate(reports)
+            if report.has_own and key not in holders[rank]
         ],
         newest=newest,
         lost=[rank for rank, holder in enumerate(newest_holders) if holder < 0],
         gone=sorted(
             {
                 rank
-                for answer in answers
-                for rank, keys in answer.others.items()
-                if rank >= len(answers) and key in keys
+                for report in reports
+                for rank, keys in report.others.items()
+                if rank >= len(reports) and key in keys
             }
         ),
         divided=divided,
     )
 
 
-def _find_others(answers: Sequence[Answer]) -> dict[tuple[StepKey, int], list[int]]:
+def _find_others(reports: Sequence[RestoreReport]) -> dict[tuple[StepKey, int], list[int]]:
     """By steps that other numbers of ranks have made, and such a number, who can read each shard.
 
     The number is -1 where nobody can.
     """
     found: dict[tuple[StepKey, int], list[int]] = {}
-    for holder, answer in enumerate(answers):
-        for (size, rank), keys in answer.sizes.items():
+    for holder, report in enumerate(reports):
+        for (size, rank), keys in report.sizes.items():
             for key in keys:
                 each = found.setdefault((key, size), [-1] * size)
                 each[rank] = holder if each[rank] < 0 else each[rank]
     return found
 
 
-def _find_holders(answers: Sequence[Answer]) -> list[dict[StepKey, int]]:
+def _find_holders(reports: Sequence[RestoreReport]) -> list[dict[StepKey, int]]:
     """By rank, who can read what it has kept for itself: it, or else the first rank that can."""
     holders: list[dict[StepKey, int]] = [
-        dict.fromkeys(answer.own, rank) for rank, answer in enumerate(answers)
+        dict.fromkeys(report.own, rank) for rank, report in enumerate(reports)
     ]
-    for holder, answer in enumerate(answers):
-        for rank, keys in answer.others.items():
+    for holder, report in enumerate(reports):
+        for rank, keys in report.others.items():
             # The ranks have other workers than before, as a spare in the place of a lost one.
-            if rank < len(answers):
+            if rank < len(reports):
                 for key in keys:
                     holders[rank].setdefault(key, holder)
     return holders
@@ -268,7 +268,7 @@ def share(
         if other.key[:2] == agreed.key[:2]:
             # As a worker that was away has.
             step = agreed.key.step
-            say(f"{other.place} has step {step} of another launch than rank {root}: not used")
+            log(f"{other.place} has step {step} of another launch than rank {root}: not used")
     raw = None
     if ranks.rank == root:
         # Sent from one rank to all others where a worker is new.
@@ -280,7 +280,7 @@ def share(
     return packed
 
 
-def share_own(ranks: Ranks, agreed: Agreement, found: Found) -> PackedState | None:
+def share_own(ranks: Ranks, agreed: Agreement, found: FoundStates) -> PackedState | None:
     """What this rank has kept for itself, here or on another worker; None if nobody has it.
 
     All ranks have to call this.

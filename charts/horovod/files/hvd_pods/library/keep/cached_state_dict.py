@@ -11,7 +11,7 @@ import sys
 from operator import is_
 from typing import Any, Union
 
-from .content import Fixed
+from .packed_content import FrozenDict
 
 # What a module has in dicts of these names, state_dict() returns, but for some buffers.
 CONTENT = ("_parameters", "_buffers", "_modules")
@@ -43,7 +43,7 @@ class ModelState:
         # The places in the dicts, and what each has there.
         self._places: list[tuple[dict[str, Any], str]] = []
         self._objects: list[Any] = []
-        self._value = Fixed()
+        self._value = FrozenDict()
         self._is_plain = self._look(self.part, "")
         self._sizes = [*map(len, self._content), *map(len, self._sets)]
 
@@ -99,7 +99,7 @@ class OptimizerState:
         # Of each parameter with those of its dict, and what all of these have.
         self._keys: list[Any] = []
         self._objects: list[Any] = []
-        self._value = Fixed()
+        self._value = FrozenDict()
 
     def read(self) -> Any:
         """The state of the optimizer. Its options are read anew."""
@@ -114,7 +114,7 @@ class OptimizerState:
             if not all(isinstance(each, tensor) for each in objects):
                 return found
             # The dicts are the optimizer's own, which may get other tensors.
-            self._value = Fixed((key, {**there}) for key, there in state.items())
+            self._value = FrozenDict((key, {**there}) for key, there in state.items())
             self._keys = keys
             self._objects = objects
         return {**found, "state": self._value}

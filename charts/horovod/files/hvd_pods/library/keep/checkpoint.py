@@ -10,7 +10,7 @@ import zlib
 from pathlib import Path
 from typing import Callable
 
-from .log import say
+from .log import log
 from .packed_state import PackedState, StepKey, read_file
 
 OTHER = "set another OUTPUT_PATH"
@@ -113,7 +113,7 @@ def write_atomically(path: Path, content: bytearray, *, is_raised: bool = True) 
     except OSError as problem:
         if is_raised:
             raise
-        say(f"cannot write a checkpoint: {problem}")
+        log(f"cannot write a checkpoint: {problem}")
         return False
     return True
 

@@ -11,12 +11,12 @@ import weakref
 from pathlib import Path
 from typing import NamedTuple, Sequence
 
-from .content import BEGIN
-from .finishing import END_WITHIN
-from .log import say
+from .completion import END_WITHIN
+from .double_buffer import DoubleBuffer
+from .log import log
+from .packed_content import HEADER_SIZE
 from .packed_state import StepKey
 from .ranks import Ranks
-from .slots import Slots
 from .worker import WorkerMemory
 
 # Those that send shards.
@@ -38,7 +38,7 @@ class Place(NamedTuple):
     worker: str
 
 
-class Outcome(NamedTuple):
+class CommitOutcome(NamedTuple):
     """What all ranks know after a commit.
 
     is_kept: whether each shard of it is in the memory of two workers, or of one where there is one
@@ -51,8 +51,8 @@ class Outcome(NamedTuple):
     was_written: bool
 
 
-class RankReport(NamedTuple):
-    """What a rank tells the others after a commit.
+class CommitReport(NamedTuple):
+    """What a rank reports to the others after a commit.
 
     header, size: of its packed state; the size is 0 where it could not keep it. lacks: the ranks
     whose packed states it is to take.
@@ -115,7 +115,7 @@ class Copies:
         self._is_apart = len(nodes) > 1
         self._are_copied = None not in self._holders
         self._thread: threading.Thread | None = None
-        self._outcome = Outcome(is_kept=True, is_due=False, was_written=True)
+        self._outcome = CommitOutcome(is_kept=True, is_due=False, was_written=True)
         self._problem: Exception | None = None
 
     def begin(self, key: StepKey, *, is_ready: bool, was_written: bool) -> None:
@@ -138,7 +138,7 @@ class Copies:
         _threads.add(self._thread)
         self._thread.start()
 
-    def end(self) -> Outcome:
+    def end(self) -> CommitOutcome:
         """What came of the last exchange, which this waits for.
 
         Raises RuntimeError where the ranks have lost each other.
@@ -149,61 +149,61 @@ class Copies:
             raise RuntimeError("keep: cannot copy the shard of this rank") from self._problem
         return self._outcome
 
-    def tell(self) -> None:
-        """Say where copies are not as safe as they could be."""
+    def warn(self) -> None:
+        """Log where copies are not as safe as they could be."""
         if not self._are_copied:
-            say("all ranks are on one worker: a shard has no copy, and is lost with the worker")
+            log("all ranks are on one worker: a shard has no copy, and is lost with the worker")
         elif not self._is_apart:
-            say("all workers are on one node: a shard and its copy are lost with the node")
+            log("all workers are on one node: a shard and its copy are lost with the node")
 
-    def _exchange(self, key: StepKey, *, is_ready: bool, was_written: bool) -> Outcome:
+    def _exchange(self, key: StepKey, *, is_ready: bool, was_written: bool) -> CommitOutcome:
         rank = self._ranks.rank
         # What a GPU still writes is waited for.
-        shared = bool(self._memory("shared", lambda slots: slots.find(key)) or [])
-        mine = self._memory(f"rank-{rank}", lambda slots: slots.find(key)) or memoryview(b"")
+        shared = bool(self._memory("shared", lambda buffer: buffer.find(key)) or [])
+        mine = self._memory(f"rank-{rank}", lambda buffer: buffer.find(key)) or memoryview(b"")
         has_shared = shared or self._ranks.local_rank != 0
         lacks = {rank for rank in self.taken if not self._has_copy(rank, key)}
         size = len(mine) if has_shared else 0
         reports = self._ranks.gather(
-            RankReport(bytes(mine[:BEGIN]), size, lacks, is_ready, was_written)
+            CommitReport(bytes(mine[:HEADER_SIZE]), size, lacks, is_ready, was_written)
         )
         is_kept = all(each.size for each in reports)
         if is_kept:
             is_kept = self._copy(key, mine, reports)
-        return Outcome(
+        return CommitOutcome(
             is_kept,
             is_due=all(each.is_ready for each in reports),
             was_written=all(each.was_written for each in reports),
         )
 
-    def _copy(self, key: StepKey, mine: memoryview, reports: Sequence[RankReport]) -> bool:
+    def _copy(self, key: StepKey, mine: memoryview, reports: Sequence[CommitReport]) -> bool:
         """Whether all ranks have taken the packed states that they lack."""
         room: dict[int, memoryview] = {}
         has_room = True
         for source in reports[self._ranks.rank].lacks:
             size = reports[source].size
             try:
-                room[source] = self._slots(source).make_room(size)
+                room[source] = self._buffer(source).make_room(size)
             except OSError:
                 # Its owner sends it all the same.
                 has_room = False
                 room[source] = memoryview(bytearray(size))
         holder = self._holders[self._ranks.rank]
         is_lacked = holder is not None and self._ranks.rank in reports[holder].lacks
-        sent = {holder: mine[BEGIN:]} if holder is not None and is_lacked else {}
-        self._ranks.deliver(sent, {source: view[BEGIN:] for source, view in room.items()})
+        sent = {holder: mine[HEADER_SIZE:]} if holder is not None and is_lacked else {}
+        self._ranks.deliver(sent, {source: view[HEADER_SIZE:] for source, view in room.items()})
         if has_room:
             for source in room:
-                self._slots(source).accept(key, reports[source].header)
+                self._buffer(source).accept(key, reports[source].header)
         # Nobody makes the next commit before all have this one.
         return all(self._ranks.gather(has_room))
 
     def _has_copy(self, rank: int, key: StepKey) -> bool:
         found: list[memoryview] | memoryview | None = self._memory(
-            f"rank-{rank}", lambda slots: slots.find(key)
+            f"rank-{rank}", lambda buffer: buffer.find(key)
         )
         return bool(found)
 
-    def _slots(self, rank: int) -> Slots:
-        slots: Slots = self._memory(f"rank-{rank}", lambda slots: slots)
-        return slots
+    def _buffer(self, rank: int) -> DoubleBuffer:
+        buffer: DoubleBuffer = self._memory(f"rank-{rank}", lambda buffer: buffer)
+        return buffer

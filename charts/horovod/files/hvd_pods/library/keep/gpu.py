@@ -9,8 +9,8 @@ import sys
 import weakref
 from typing import Any, Callable
 
-from .content import Content
-from .log import say
+from .log import log
+from .packed_content import PackedContent
 from .packed_state import put
 
 # A snapshot of the state on the GPU takes at most this part of what is free there.
@@ -77,7 +77,9 @@ class Gpu:
         self._groups: list[tuple[list[Any], list[int]]] = []
         self._has_warned = False
 
-    def copy(self, content: Content, memory: Memory, view: memoryview) -> Callable[[], None] | None:
+    def copy(
+        self, content: PackedContent, memory: Memory, view: memoryview
+    ) -> Callable[[], None] | None:
         """Copy the tensors to a packed state.
 
         Return what waits for the end of the copy and raises RuntimeError if it fails, or None
@@ -114,10 +116,10 @@ class Gpu:
                 memory.pin(self._torch)
             except (AttributeError, RuntimeError) as problem:
                 self._can_pin = False
-                self._tell(f"cannot register the shared memory with the GPU ({problem})")
+                self._warn(f"cannot register the shared memory with the GPU ({problem})")
         return memory.pinned is not None
 
-    def _prepare(self, content: Content) -> None:
+    def _prepare(self, content: PackedContent) -> None:
         """Make the snapshot for a new layout, if there is room for it."""
         torch = self._torch
         tensors = content.tensors
@@ -125,19 +127,19 @@ class Gpu:
         self._snapshot = None
         self._groups.clear()
         if len({tensor.device for tensor in tensors}) > 1:
-            self._tell("the state is on several GPUs")
+            self._warn("the state is on several GPUs")
             return
         first = content.places[0]
         size = content.size - first
         free = torch.cuda.mem_get_info()[0]
         needs = f"a snapshot of the state on the GPU needs {_mib(size)} of {_mib(free)} free"
         if size > free // SNAPSHOT_PART:
-            self._tell(f"{needs}, but may have a quarter of them")
+            self._warn(f"{needs}, but may have a quarter of them")
             return
         try:
             self._snapshot = torch.empty(size, dtype=torch.uint8, device=tensors[0].device)
         except RuntimeError as problem:
-            self._tell(f"{needs}: {problem}")
+            self._warn(f"{needs}: {problem}")
             return
         self._stream = torch.cuda.Stream()
         groups: dict[Any, tuple[list[Any], list[int]]] = {}
@@ -178,11 +180,11 @@ class Gpu:
         for device in {tensor.device for tensor in tensors}:
             self._torch.cuda.current_stream(device).synchronize()
 
-    def _tell(self, reason: str) -> None:
-        """Say once why the training waits for each commit."""
+    def _warn(self, reason: str) -> None:
+        """Log once why the training waits for each commit."""
         if not self._has_warned:
             self._has_warned = True
-            say(f"{reason}: the training waits for the copy of each commit")
+            log(f"{reason}: the training waits for the copy of each commit")
 
 
 def _wait_for(event: Any, device: Any, *_used: Any) -> None:

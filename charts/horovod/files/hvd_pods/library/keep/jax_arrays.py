@@ -60,7 +60,7 @@ def rebuild(part: Any, kept: Any, change: Callable[[Any, Any], Any] | None = Non
         return made
     if isinstance(names, (list, tuple)) and isinstance(kept, (list, tuple)):
         pairs = itertools.zip_longest(names[: len(kept)], kept)
-        return type(kept)([go(like, each) for like, each in pairs])
+        return type(kept)([go(template, each) for template, each in pairs])
     if isinstance(names, (dict, list, tuple)):
         return go(None, kept)
     if not is_array(part) or is_array(kept) or getattr(kept, "shape", None) != part.shape:
@@ -120,14 +120,14 @@ def pieces_of(array: Any) -> dict[Span, Any]:
     }
 
 
-def make(like: Any, find: Callable[[Span], Any]) -> Any:
+def make(template: Any, find: Callable[[Span], Any]) -> Any:
     """An array that is placed as another one; `find` returns what belongs to a place in it."""
     jax: Any = sys.modules["jax"]
-    if not getattr(like, "committed", True):
+    if not getattr(template, "committed", True):
         # It may be computed with arrays on any devices.
-        return jax.numpy.asarray(find(_span((), like.shape)))
+        return jax.numpy.asarray(find(_span((), template.shape)))
     return jax.make_array_from_callback(
-        like.shape, like.sharding, lambda index: find(_span(index, like.shape))
+        template.shape, template.sharding, lambda index: find(_span(index, template.shape))
     )
 
 

@@ -5,6 +5,6 @@ from __future__ import annotations
 import sys
 
 
-def say(message: str) -> None:
+def log(message: str) -> None:
     """Write a line to the log of this rank."""
     print(f"[keep] {message}", file=sys.stderr, flush=True)

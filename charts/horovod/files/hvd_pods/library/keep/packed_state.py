@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from . import arrays
-from .content import BEGIN, Content, aligned
+from .packed_content import HEADER_SIZE, PackedContent, aligned
 
 # What a packed state begins with: a mark, the key, the bytes of the description and of the whole,
 # and the checksum of what follows, 0 in memory. A checksum of these fields is last.
@@ -46,7 +46,7 @@ class StepKey(NamedTuple):
     launch: int = 0
 
 
-class Kept(NamedTuple):
+class KeptValues(NamedTuple):
     """What a rank has of a step: what all ranks have alike, and what is its own, or nothing."""
 
     key: StepKey
@@ -84,7 +84,7 @@ class PackedState(NamedTuple):
 
         Raises LookupError, TypeError or ValueError for a packed state of another module.
         """
-        data = aligned(BEGIN + HEADER.unpack_from(self.header)[4])
+        data = aligned(HEADER_SIZE + HEADER.unpack_from(self.header)[4])
 
         def build(node: Any) -> Any:
             if not isinstance(node, dict):
@@ -107,13 +107,13 @@ def pack(key: StepKey, value: Any) -> bytearray:
 
     It has a checksum. Raises TypeError for anything else.
     """
-    content = Content(value)
+    content = PackedContent(value)
     raw = bytearray(content.size)
     view = memoryview(raw)
     fill(view, content)
     for tensor, at in zip(content.dense_tensors(), content.places):
         put(view, at, tensor)
-    header = header_of(key, content, zlib.crc32(view[BEGIN:]))
+    header = header_of(key, content, zlib.crc32(view[HEADER_SIZE:]))
     view[: len(header)] = header
     return raw
 
@@ -132,10 +132,10 @@ def read(place: str, raw: memoryview, *, is_checked: bool = True) -> PackedState
     """
     header = read_header(place, raw)
     size = header.size
-    if is_checked and header.checksum and header.checksum != zlib.crc32(raw[BEGIN:size]):
+    if is_checked and header.checksum and header.checksum != zlib.crc32(raw[HEADER_SIZE:size]):
         raise ValueError(f"{place} is damaged: its checksum is wrong")
     try:
-        tree = json.loads(bytes(raw[BEGIN : BEGIN + header.described]))
+        tree = json.loads(bytes(raw[HEADER_SIZE : HEADER_SIZE + header.described]))
     except (ValueError, RecursionError) as problem:
         raise ValueError(f"{place} is damaged: {problem}") from problem
     return PackedState(place, header.content, header.key, tree, raw[:size])
@@ -146,13 +146,13 @@ def read_header(place: str, raw: memoryview) -> Header:
 
     Raises ValueError for one that is incomplete.
     """
-    if len(raw) < BEGIN:
+    if len(raw) < HEADER_SIZE:
         raise ValueError(f"{place} is too short for a state")
-    header = bytes(raw[:BEGIN])
+    header = bytes(raw[:HEADER_SIZE])
     mark, series, step, launch, described, size, checksum = HEADER.unpack_from(header)
     if mark != MARK or SUM.unpack_from(header, HEADER.size)[0] != zlib.crc32(header[: HEADER.size]):
         raise ValueError(f"{place} has no complete state")
-    if not BEGIN + described <= size <= len(raw):
+    if not HEADER_SIZE + described <= size <= len(raw):
         raise ValueError(f"{place} is shorter than the state that it should have")
     return Header(StepKey(series, step, launch), described, size, checksum, header)
 
@@ -189,12 +189,12 @@ def notes_of(packed: PackedState) -> dict[str, str]:
 def summed_header(packed: PackedState, checksum: int) -> bytes:
     """What a packed state of the memory begins with in a file on a volume: with its checksum."""
     header = HEADER.pack(*HEADER.unpack_from(packed.header)[:-1], checksum)
-    return (header + SUM.pack(zlib.crc32(header))).ljust(BEGIN, b"\0")
+    return (header + SUM.pack(zlib.crc32(header))).ljust(HEADER_SIZE, b"\0")
 
 
-def fill(view: memoryview, content: Content) -> None:
+def fill(view: memoryview, content: PackedContent) -> None:
     """Write the description of a packed state, and of its arrays those that the CPU reads."""
-    view[BEGIN : BEGIN + len(content.description)] = content.description
+    view[HEADER_SIZE : HEADER_SIZE + len(content.description)] = content.description
     for at, part in content.parts:
         view[at : at + len(part)] = part
 
@@ -205,7 +205,7 @@ def put(view: memoryview, at: int, tensor: Any) -> None:
     view[at : at + len(data)] = data
 
 
-def header_of(key: StepKey, content: Content, checksum: int = 0) -> bytes:
+def header_of(key: StepKey, content: PackedContent, checksum: int = 0) -> bytes:
     """What is written last, with which a packed state counts."""
     described = len(content.description)
     header = HEADER.pack(MARK, *key, described, content.size, checksum)

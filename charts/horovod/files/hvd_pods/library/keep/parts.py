@@ -6,8 +6,8 @@ import copy
 from typing import Any, Iterable, Mapping
 
 from .arrays import is_variable
-from .content import PLAIN
 from .jax_arrays import NEEDED, form_of_tree, is_spread, is_too_old, named, rebuild
+from .packed_content import PLAIN
 from .packed_state import UNUSABLE, PackedState
 from .shard_parts import KERAS, REFUSED, find_sharded, leaves
 

@@ -105,9 +105,9 @@ class TorchRanks(Ranks):
 
     def gather(self, item: Any) -> list[Any]:
         """Return what each rank tells, by rank."""
-        answers: list[Any] = [None] * self.size
-        self.distributed.all_gather_object(answers, item, group=self.group)
-        return answers
+        gathered: list[Any] = [None] * self.size
+        self.distributed.all_gather_object(gathered, item, group=self.group)
+        return gathered
 
     def send(self, piece: memoryview, root: int) -> None:
         """Fill a piece with what `root` has in it, over the GPUs where NCCL is the backend."""

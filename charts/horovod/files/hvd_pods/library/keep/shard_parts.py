@@ -105,7 +105,7 @@ def write_shard(part: Any, kept: Any) -> Any:
         tensor.copy_(kept[name])
     if flat:
         return part
-    kept = _walk(_make_whole, kept, likes_of(inner))
+    kept = _walk(_make_whole, kept, templates_of(inner))
     if not hasattr(inner, "load_state_dict"):
         return rebuild(part, kept)
     inner.load_state_dict(kept)
@@ -115,7 +115,7 @@ def write_shard(part: Any, kept: Any) -> Any:
     return part
 
 
-def likes_of(part: Any) -> Any:
+def templates_of(part: Any) -> Any:
     """A tree of the form of what is kept of a part, with tensors that are placed as those."""
     if hasattr(part, "param_groups"):
         return {"state": dict(enumerate(_parameters_of(part)))}
@@ -183,13 +183,13 @@ def _take_local(value: Any) -> Any:
     }
 
 
-def _make_whole(value: Any, like: Any) -> Any:
+def _make_whole(value: Any, template: Any) -> Any:
     """A tensor that is placed as another one, of what was local of it; any other value as it is."""
     if not isinstance(value, dict):
         return value
     if "spans" in value:
-        return make(like, dict(zip(value["spans"], value[LOCAL])).__getitem__)
-    return _distribute(value, like)
+        return make(template, dict(zip(value["spans"], value[LOCAL])).__getitem__)
+    return _distribute(value, template)
 
 
 def divide(
@@ -207,7 +207,7 @@ def divide(
     cannot be divided.
     """
     kept: dict[str, Any] = {"shards": dict.fromkeys(parts)}
-    likes = {name: likes_of(part) for name, part in parts.items()}
+    templates = {name: templates_of(part) for name, part in parts.items()}
     for rank, holder in enumerate(holders):
         packed = sizes[len(holders), rank][key] if ranks.rank == holder else None
         described = (packed.place, len(packed.raw)) if packed is not None else ("", 0)
@@ -216,23 +216,23 @@ def divide(
         value = read(place, raw).value
         if rank == ranks.rank:
             kept.update(own=value["own"], seeds=value["seeds"])
-        for name, like in likes.items():
+        for name, template in templates.items():
             tree = value["shards"][name]
-            kept["shards"][name] = _walk(_take_part, tree, like, kept["shards"][name])
+            kept["shards"][name] = _walk(_take_part, tree, template, kept["shards"][name])
     return kept
 
 
-def _take_part(value: Any, like: Any, made: Any) -> Any:
-    """What is local of a tensor that is placed as `like`, with what one shard has of it."""
+def _take_part(value: Any, template: Any, made: Any) -> Any:
+    """What is local of a tensor that is placed as `template`, with what one shard has of it."""
     if not isinstance(value, dict):
         return value if made is None else made
     if made is None:
-        if value["shape"] != [*getattr(like, "shape", ())]:
+        if value["shape"] != [*getattr(template, "shape", ())]:
             raise ValueError(
                 f"keep: a tensor of the shape {value['shape']}, which was kept by another number "
                 "of ranks, cannot be divided: train with that number, or set another OUTPUT_PATH"
             )
-        made = _take_local(like)
+        made = _take_local(template)
         pieces = value[LOCAL]
         if "spans" in value:
             make_empty = numpy_module().empty
@@ -270,20 +270,20 @@ def _pieces(node: Mapping[str, Any]) -> Iterator[tuple[Any, Any]]:
     yield span, node[LOCAL]
 
 
-def _distribute(node: Mapping[str, Any], like: Any) -> Any:
+def _distribute(node: Mapping[str, Any], template: Any) -> Any:
     """A DTensor of what is local of it."""
-    if not _is_distributed(like):
+    if not _is_distributed(template):
         raise ValueError("keep: a tensor that was sharded is not in this script")
     torch: Any = sys.modules["torch"]
-    placements = like.placements
+    placements = template.placements
     if node["placements"] != [*map(repr, placements)]:
         # As a state of an optimizer that is not sharded as its parameter.
         placements = [_placement(text) for text in node["placements"]]
-    local = node[LOCAL].to(like.to_local().device)
+    local = node[LOCAL].to(template.to_local().device)
     with torch.no_grad():
-        return type(like).from_local(
+        return type(template).from_local(
             local,
-            like.device_mesh,
+            template.device_mesh,
             placements,
             run_check=False,
             shape=torch.Size(node["shape"]),

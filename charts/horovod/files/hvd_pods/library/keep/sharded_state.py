@@ -5,15 +5,15 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, Callable, Mapping, Sequence
 
-from .agreement import Answer, Found, choose_turn
+from .agreement import FoundStates, RestoreReport, choose_turn
 from .checkpoint import Checkpoint, ShardCheckpoints
-from .content import Content
-from .copies import Copies, Outcome
-from .log import say
-from .packed_state import Kept, PackedState, StepKey, pack
+from .copies import CommitOutcome, Copies
+from .double_buffer import DoubleBuffer
+from .log import log
+from .packed_content import PackedContent
+from .packed_state import KeptValues, PackedState, StepKey, pack
 from .ranks import Ranks
 from .shard_parts import find_division, find_shard_difference, form_of_shard, read_shard
-from .slots import Slots
 from .worker import WorkerMemory
 
 
@@ -42,20 +42,20 @@ class ShardedState:
         if self._copies is not None:
             self._copies.end()
 
-    def commit(self, ranks: Ranks, read: Callable[[], Kept]) -> None:
+    def commit(self, ranks: Ranks, read: Callable[[], KeptValues]) -> None:
         """Keep the shard of this rank, after all ranks have what was committed before."""
         copies = self._find_copies("commit()")
         before = copies.end()
         kept = read()
         if self._memory.is_there and not before.is_kept:
             problem = self._problem or "another rank has no room"
-            size = 2 * Content(kept.own).size + Content(kept.values).size
+            size = 2 * PackedContent(kept.own).size + PackedContent(kept.values).size
             self._memory.give_up(problem, size)
         elif ranks.local_rank == 0:
             self._memory.remove_shards(copies.here)
         self._keep(ranks, copies, before, kept)
 
-    def save(self, ranks: Ranks, read: Callable[[], Kept]) -> None:
+    def save(self, ranks: Ranks, read: Callable[[], KeptValues]) -> None:
         """Write a checkpoint now. Raises OSError where it cannot be written."""
         self._find_copies("save()").end()
         disk = self._checkpoints
@@ -65,24 +65,28 @@ class ShardedState:
             checkpoint.write(_pack(ranks, read()))
 
     def copy_again(
-        self, ranks: Ranks, answers: Sequence[Answer], key: StepKey, read: Callable[[], Kept] | None
+        self,
+        ranks: Ranks,
+        reports: Sequence[RestoreReport],
+        key: StepKey,
+        read: Callable[[], KeptValues] | None,
     ) -> None:
         """Let each shard be in two workers again, after one of them was lost.
 
         `key` is the step that all ranks go on from. This rank has nothing of it without `read`.
         """
-        copies = Copies(self._memory, ranks, [answer.place for answer in answers])
+        copies = Copies(self._memory, ranks, [report.place for report in reports])
         self._copies = copies
         if self._checkpoints is not None:
-            self._checkpoints.begin_with(choose_turn([answer.checkpoints for answer in answers]))
+            self._checkpoints.begin_with(choose_turn([report.checkpoints for report in reports]))
         if not self._memory.is_there:
             return
         if ranks.rank == 0:
-            copies.tell()
+            copies.warn()
 
-        def keep(slots: Slots) -> None:
-            slots.packed_states()
-            slots.keep(key)
+        def keep(buffer: DoubleBuffer) -> None:
+            buffer.packed_states()
+            buffer.keep(key)
 
         for rank in copies.taken:
             self._memory(f"rank-{rank}", keep)
@@ -94,10 +98,10 @@ class ShardedState:
     def look(
         self,
         ranks: Ranks,
-        found: Found,
+        found: FoundStates,
         forms: Mapping[str, list[str]],
         find_difference: Callable[[PackedState], str],
-    ) -> Found:
+    ) -> FoundStates:
         """Of what was found in memory, the shards that are this script's, and those of checkpoints.
 
         `forms` are those of this rank's parts. `find_difference` says why what all ranks have alike
@@ -120,7 +124,7 @@ class ShardedState:
             elif packed is not found.own.get(packed.key):
                 continue
             elif wrong := find_wrong_shard(packed):
-                say(wrong)
+                log(wrong)
             else:
                 own[packed.key] = packed
         others = {
@@ -132,7 +136,7 @@ class ShardedState:
         }
         shared = found.shared
         if self._folder is None:
-            return Found(shared, own, others, "", sizes=sizes)
+            return FoundStates(shared, own, others, "", sizes=sizes)
         if self._checkpoints is None:
             self._checkpoints = ShardCheckpoints(
                 self._folder, self._name, ranks.rank, ranks.size, self._minutes
@@ -148,7 +152,7 @@ class ShardedState:
         for packed in disk:
             if "parts" in packed.value and not find_difference(packed):
                 shared.setdefault(packed.key, packed)
-        return Found(shared, own, others, problem, keys, sizes)
+        return FoundStates(shared, own, others, problem, keys, sizes)
 
     def name_other_sizes(self, size: int) -> list[str]:
         """The names of checkpoints of other numbers of ranks than `size`, those of their rank 0."""
@@ -184,8 +188,8 @@ class ShardedState:
         self,
         ranks: Ranks,
         copies: Copies,
-        before: Outcome,
-        kept: Kept,
+        before: CommitOutcome,
+        kept: KeptValues,
         *,
         where_missing: bool = False,
     ) -> None:
@@ -217,6 +221,6 @@ def read_shards(ranks: Ranks, parts: Mapping[str, Any], run: str) -> dict[str, A
     return {"shards": shards, "forms": forms, **place, "run": run}
 
 
-def _pack(ranks: Ranks, kept: Kept) -> bytearray:
+def _pack(ranks: Ranks, kept: KeptValues) -> bytearray:
     """What a rank writes to its checkpoint; rank 0 adds what all have alike."""
     return pack(kept.key, {**kept.own, **kept.values} if ranks.rank == 0 else kept.own)

@@ -9,15 +9,16 @@ import weakref
 from pathlib import Path
 from typing import Any, ClassVar, Mapping
 
-from .agreement import Agreement, Answer, Found, agree_on_whole, share, share_own
+from .agreement import Agreement, FoundStates, RestoreReport, agree_on_whole, share, share_own
 from .cached_state_dict import Reader, find_reader
 from .checkpoint import OTHER, Checkpoint
-from .content import Content
+from .completion import completion_thread
 from .copies import find_place
-from .finishing import finisher
+from .double_buffer import DoubleBuffer
 from .jax_arrays import find_jax, names_axis
-from .log import say
-from .packed_state import Kept, PackedState, StepKey, find_launch, pack
+from .log import log
+from .packed_content import PackedContent
+from .packed_state import KeptValues, PackedState, StepKey, find_launch, pack
 from .parts import (
     build_optimizer,
     check,
@@ -29,7 +30,6 @@ from .parts import (
 from .ranks import JaxRanks, Ranks, find_ranks, find_sharded_ranks
 from .shard_parts import divide, find_sharded, leaves, write_shard
 from .sharded_state import ShardedState, read_shards
-from .slots import Slots
 from .worker import WorkerMemory
 
 
@@ -130,7 +130,7 @@ class State:
         try:
             self._memory.keep(ranks, kept)
         except OSError as problem:
-            self._memory.give_up(problem, Content(kept.values).size)
+            self._memory.give_up(problem, PackedContent(kept.values).size)
         if ranks.rank == 0 and self._checkpoint and self._checkpoint.is_due():
             self._checkpoint.write_beside(pack(kept.key, kept.values))
 
@@ -141,7 +141,7 @@ class State:
         it, nothing is written. Raises OSError where it cannot be written, and RuntimeError where
         the ranks are unknown.
         """
-        finisher.wait()
+        completion_thread.wait()
         ranks = self._find_ranks()
         if self._shards is not None:
             self._shards.save(ranks, self._read)
@@ -161,12 +161,12 @@ class State:
             self._shards.wait()
         found = self._look(ranks)
         if found.problem:
-            say(found.problem)
-        answers, agreed = agree_on_whole(ranks, found, lambda: self._answer(ranks, found))
+            log(found.problem)
+        reports, agreed = agree_on_whole(ranks, found, lambda: self._report(ranks, found))
         key = agreed.key
         if key.series < 0:
             # Each rank refuses what cannot be kept before it trains.
-            Content(self._values())
+            PackedContent(self._values())
         packed = share(ranks, agreed, found.shared, lambda: self._values()[0])
         own: dict[str, Any] | None
         if agreed.divided:
@@ -180,7 +180,7 @@ class State:
             self._apply_own(own)
         if ranks.rank == agreed.root:
             others = self._shards.name_other_sizes(ranks.size) if self._shards is not None else []
-            self._tell(agreed, packed, others)
+            self._log_restored(agreed, packed, others)
         self.step = key.step
         # Where a process restores once more, or shards are divided, its steps are counted anew.
         is_anew = bool(agreed.divided) or bool(self._sharded and self.is_restored)
@@ -188,16 +188,16 @@ class State:
         self._launch = find_launch() if key.series < 0 or agreed.divided else key.launch
         self.is_restored = True
         if ranks.local_rank == 0:
-            self._memory("shared", lambda slots: slots.keep(key))
-        self._memory(f"rank-{ranks.rank}", lambda slots: slots.keep(key))
+            self._memory("shared", lambda buffer: buffer.keep(key))
+        self._memory(f"rank-{ranks.rank}", lambda buffer: buffer.keep(key))
         if self._shards is not None:
-            self._shards.copy_again(ranks, answers, key, None if own is None else self._read)
+            self._shards.copy_again(ranks, reports, key, None if own is None else self._read)
         return self.step
 
-    def _answer(self, ranks: Ranks, found: Found) -> Answer:
+    def _report(self, ranks: Ranks, found: FoundStates) -> RestoreReport:
         """What the other ranks have to know of what this one has found."""
         process = self._key if self.is_restored else StepKey(-1, self.step)
-        return Answer(
+        return RestoreReport(
             find_place(self._memory.folder),
             [*found.shared],
             [*found.own],
@@ -230,9 +230,9 @@ class State:
     def _find_ranks(self) -> Ranks:
         return find_sharded_ranks() if self._sharded else find_ranks()
 
-    def _read(self) -> Kept:
+    def _read(self) -> KeptValues:
         """What this rank has now, as it is kept."""
-        return Kept(self._key, *self._values())
+        return KeptValues(self._key, *self._values())
 
     def _values(self) -> tuple[dict[str, Any], dict[str, Any]]:
         """What all ranks have alike, and what is this rank's own, if there is any."""
@@ -282,7 +282,7 @@ class State:
         is_alone = isinstance(ranks, JaxRanks) and ranks.size == 1
         return is_alone and any(map(names_axis, leaves([*self._parts_alike.values()])))
 
-    def _look(self, ranks: Ranks) -> Found:
+    def _look(self, ranks: Ranks) -> FoundStates:
         """What this rank can read, in memory and, on rank 0, of the checkpoint.
 
         Of a sharded state, each rank reads its checkpoints. What other scripts have packed is
@@ -290,25 +290,26 @@ class State:
         """
         self._memory.remove_other_runs()
         shared = {}
-        for packed in self._memory("shared", Slots.packed_states):
+        for packed in self._memory("shared", DoubleBuffer.packed_states):
             if wrong := self._find_difference(packed):
-                say(wrong)
+                log(wrong)
             else:
                 shared[packed.key] = packed
         own = {
-            packed.key: packed for packed in self._memory(f"rank-{ranks.rank}", Slots.packed_states)
+            packed.key: packed
+            for packed in self._memory(f"rank-{ranks.rank}", DoubleBuffer.packed_states)
         }
         others = self._memory.find_of_others(ranks.rank) if ranks.local_rank == 0 else {}
         if self._shards is not None:
             forms = self._values()[1]["forms"]
-            in_memory = Found(shared, own, others, "")
+            in_memory = FoundStates(shared, own, others, "")
             return self._shards.look(ranks, in_memory, forms, self._find_difference)
         problem = ""
         if ranks.rank == 0 and self._checkpoint:
             checkpoint, problem = self._checkpoint.read(self._run, self._find_difference)
             if checkpoint is not None:
                 shared.setdefault(checkpoint.key, checkpoint)
-        return Found(shared, own, others, problem)
+        return FoundStates(shared, own, others, problem)
 
     @property
     def _parts_alike(self) -> dict[str, Any]:
@@ -323,12 +324,14 @@ class State:
     def _find_difference(self, packed: PackedState) -> str:
         return find_difference(packed, self._parts_alike)
 
-    def _tell(self, agreed: Agreement, packed: PackedState | None, others: list[str]) -> None:
+    def _log_restored(
+        self, agreed: Agreement, packed: PackedState | None, others: list[str]
+    ) -> None:
         """Say on one rank what all go on from: this packed state, or the state of the process."""
         step = agreed.key.step
         attempt = os.environ.get("HVD_ATTEMPT", "")
         if self._sharded and agreed.lost and agreed.newest > agreed.key:
-            say(
+            log(
                 f"step {agreed.newest.step} is not complete: no worker has the shards of ranks "
                 f"{agreed.lost}"
             )
@@ -338,20 +341,20 @@ class State:
                 to += f"; another run has left it: to begin anew, {OTHER}"
             if agreed.divided:
                 to += f"; shards of {len(agreed.divided)} ranks are divided anew"
-            say(f"goes on after step {step}, found in {packed.place}{to}")
+            log(f"goes on after step {step}, found in {packed.place}{to}")
             if agreed.new and not self._sharded:
-                say(
+                log(
                     f"ranks {agreed.new} have no random numbers and the like of their own for step "
                     f"{step}: they go on with those that the script has made"
                 )
             if agreed.gone:
-                say(f"ranks {agreed.gone} are no more: what they had of their own is not used")
+                log(f"ranks {agreed.gone} are no more: what they had of their own is not used")
         elif others:
-            say(f"begins at step {step}: {others} are of another number of ranks, and are not used")
+            log(f"begins at step {step}: {others} are of another number of ranks, and are not used")
         elif self.is_restored:
-            say("no memory has what was committed: goes on with the state of this process")
+            log("no memory has what was committed: goes on with the state of this process")
         elif attempt not in ("", "0", "1"):
-            say(
+            log(
                 f"no worker's memory and no checkpoint has a state of this run: attempt {attempt} "
                 f"begins at step {step}"
             )

@@ -9,10 +9,10 @@ import shutil
 from pathlib import Path
 from typing import Any, Callable, Collection
 
-from .log import say
-from .packed_state import Kept, PackedState, StepKey, read_file
+from .double_buffer import DoubleBuffer
+from .log import log
+from .packed_state import KeptValues, PackedState, StepKey, read_file
 from .ranks import Ranks
-from .slots import Slots
 
 # In the memory volume of a worker. Each run has a folder of its own inside.
 FOLDER = "/dev/shm/hvd-keep"  # noqa: S108 - for the pod's user alone
@@ -27,34 +27,34 @@ class WorkerMemory:
     def __init__(self, state: str, run: str) -> None:
         self._state = state
         self._folder = Path(os.environ.get("HVD_KEEP", FOLDER), Path(run).name) if run else None
-        self._slots: dict[str, Slots] = {}
+        self._buffers: dict[str, DoubleBuffer] = {}
 
-    def __call__(self, name: str, use: Callable[[Slots], Any]) -> Any:
-        """What `use` returns for the slots of this name; an empty list where there is no memory.
+    def __call__(self, name: str, use: Callable[[DoubleBuffer], Any]) -> Any:
+        """What `use` returns for this double buffer; an empty list where there is no memory.
 
         An OSError of `use` is raised.
         """
         if self._folder is None:
             return []
-        if name not in self._slots:
-            self._slots[name] = Slots(self._folder, f"{self._state}-{name}")
-        return use(self._slots[name])
+        if name not in self._buffers:
+            self._buffers[name] = DoubleBuffer(self._folder, f"{self._state}-{name}")
+        return use(self._buffers[name])
 
-    def keep(self, ranks: Ranks, kept: Kept, *, where_missing: bool = False) -> None:
+    def keep(self, ranks: Ranks, kept: KeptValues, *, where_missing: bool = False) -> None:
         """Keep what this rank has of a step, and on the first rank here what all have alike.
 
         With `where_missing`, what has this step stays as it is. Raises OSError without room.
         """
 
-        def write(slots: Slots, value: dict[str, Any]) -> None:
-            if not where_missing or slots.find(kept.key) is None:
-                slots.write(kept.key, value)
+        def write(buffer: DoubleBuffer, value: dict[str, Any]) -> None:
+            if not where_missing or buffer.find(kept.key) is None:
+                buffer.write(kept.key, value)
 
         # First what is the rank's own, so that the shared part is never without it.
         if kept.own:
-            self(f"rank-{ranks.rank}", lambda slots: write(slots, kept.own))
+            self(f"rank-{ranks.rank}", lambda buffer: write(buffer, kept.own))
         if ranks.local_rank == 0:
-            self("shared", lambda slots: write(slots, kept.values))
+            self("shared", lambda buffer: write(buffer, kept.values))
 
     def remove_other_runs(self) -> None:
         """Remove what other runs have left, which is not this one's."""
@@ -102,7 +102,7 @@ class WorkerMemory:
         """Go on without memory, which has no room for this size; leave what is there."""
         assert self._folder is not None  # noqa: S101
         volume = os.statvfs(next(place for place in self._folder.parents if place.exists()))
-        say(
+        log(
             f"cannot keep the state in memory, so that a fault costs the steps since the last "
             f"checkpoint: {problem}: two copies need {2 * size >> 20} MiB, and of "
             f"{volume.f_frsize * volume.f_blocks >> 20} MiB of shared memory "

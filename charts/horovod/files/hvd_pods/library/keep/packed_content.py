@@ -10,7 +10,7 @@ from typing import Any, Dict, List, Mapping, NamedTuple, Tuple
 from . import arrays
 
 # The bytes of a packed state before its description, of which other places are multiples.
-BEGIN = 64
+HEADER_SIZE = 64
 # Of values that have no cycles.
 ENCODER = json.JSONEncoder(check_circular=False, separators=(",", ":"))
 PLAIN = frozenset([type(None), bool, int, float, str])
@@ -19,30 +19,30 @@ PLAIN = frozenset([type(None), bool, int, float, str])
 LEAF = {"leaf": 0}
 LEAF_TEXT = ENCODER.encode(LEAF)
 # Bytes that the CPU reads, and where they begin.
-Parts = List[Tuple[int, memoryview]]
+PlacedBytes = List[Tuple[int, memoryview]]
 # The type, the shape and the bytes of an array.
-Bytes = Tuple[str, List[int], memoryview]
+ArrayBytes = Tuple[str, List[int], memoryview]
 
 
 # What stands for a dict whose description is made once, with its number.
 FIXED_TEXT = '{{"fixed":{}}}'
 
 
-class Fixed(Dict[Any, Any]):
+class FrozenDict(Dict[Any, Any]):
     """A dict of tensors, and of dicts of tensors, that nobody changes: what it has to hold of a
     packed state is found once.
     """
 
 
-class Known(NamedTuple):
+class KnownDict(NamedTuple):
     """A dict that nobody changes, its description, and the tensors in it."""
 
-    value: Fixed
+    value: FrozenDict
     text: str
     leaves: list[Any]
 
 
-class Seen(NamedTuple):
+class SeenTensor(NamedTuple):
     """A tensor of the CPU in the last commit, and where its memory was.
 
     Its bytes are that memory, and keep it. They are noted only when the same tensor comes again,
@@ -52,7 +52,7 @@ class Seen(NamedTuple):
     tensor: weakref.ref[Any]
     address: int
     dtype: Any
-    bytes: Bytes | None
+    bytes: ArrayBytes | None
 
 
 class Layout(NamedTuple):
@@ -70,13 +70,13 @@ class Layout(NamedTuple):
     texts: list[str]
     at: list[int]
     size: int
-    seen: dict[int, Seen]
-    known: dict[int, Known]
+    seen: dict[int, SeenTensor]
+    known: dict[int, KnownDict]
     outline: str
     description: bytes
 
 
-class Content:
+class PackedContent:
     """What a packed state has: its description, arrays that the CPU reads, and tensors on GPUs.
 
     The arrays follow the description, and the tensors follow the arrays, so that one copy takes all
@@ -86,14 +86,14 @@ class Content:
 
     def __init__(self, value: Any, before: Layout | None = None) -> None:
         self._leaves: list[Any] = []
-        self._known: dict[int, Known] = {}
+        self._known: dict[int, KnownDict] = {}
         self._fixed_texts: list[str] = []
         self._before = before
         torch = sys.modules.get("torch")
         # A subclass of tensors may have other bytes.
         self._tensors = () if torch is None else (torch.Tensor, torch.nn.Parameter)
         outline = self._encode(value)
-        seen: dict[int, Seen] = {}
+        seen: dict[int, SeenTensor] = {}
         held = [
             None
             if type(leaf) in self._tensors and leaf.is_cuda
@@ -117,8 +117,8 @@ class Content:
             layout = layout._replace(outline=outline, description=description)
         self.layout = layout
         self.description = layout.description
-        begin = aligned(BEGIN + len(self.description))
-        self.parts: Parts = []
+        begin = aligned(HEADER_SIZE + len(self.description))
+        self.parts: PlacedBytes = []
         self.places: list[int] = []
         for at, data in zip(layout.at, held):
             if data is None:
@@ -147,7 +147,7 @@ class Content:
         if kind in self._tensors:
             self._leaves.append(value)
             return LEAF
-        if kind is Fixed:
+        if kind is FrozenDict:
             return self._outline_fixed(value)
         if isinstance(value, (dict, Mapping)):
             # A model has hundreds of tensors: a call for each of them would take longest here.
@@ -169,19 +169,21 @@ class Content:
         self._leaves.append(value)
         return LEAF
 
-    def _outline_fixed(self, value: Fixed) -> Any:
+    def _outline_fixed(self, value: FrozenDict) -> Any:
         known = self._before.known.get(id(value)) if self._before is not None else None
         if known is None or known.value is not value:
             first = len(self._leaves)
             text = ENCODER.encode(self._outline({**value}))
-            known = Known(value, text, self._leaves[first:])
+            known = KnownDict(value, text, self._leaves[first:])
         else:
             self._leaves += known.leaves
         self._known[id(value)] = known
         self._fixed_texts.append(known.text)
         return {"fixed": len(self._fixed_texts) - 1}
 
-    def _to_bytes(self, leaf: Any, before: Layout | None, seen: dict[int, Seen]) -> Bytes:
+    def _to_bytes(
+        self, leaf: Any, before: Layout | None, seen: dict[int, SeenTensor]
+    ) -> ArrayBytes:
         """What arrays.to_bytes makes of this, or has made of the same memory before."""
         if type(leaf) not in self._tensors or not leaf.is_cpu or not leaf.is_contiguous():
             # The bytes of another device, or in another order, are a copy.
@@ -191,17 +193,19 @@ class Content:
         shape = [*leaf.shape]
         known = before.seen.get(id(leaf)) if before is not None else None
         if known is None or known.tensor() is not leaf:
-            seen[id(leaf)] = Seen(weakref.ref(leaf), address, dtype, None)
+            seen[id(leaf)] = SeenTensor(weakref.ref(leaf), address, dtype, None)
             return arrays.to_bytes(leaf)
         found = known.bytes
         is_same = known.address == address and known.dtype == dtype
         if found is None or not is_same or found[1] != shape:
             found = arrays.to_bytes(leaf)
-            known = Seen(known.tensor, address, dtype, found)
+            known = SeenTensor(known.tensor, address, dtype, found)
         seen[id(leaf)] = known
         return found
 
-    def _place(self, forms: list[Any], held: list[Bytes | None], seen: dict[int, Seen]) -> Layout:
+    def _place(
+        self, forms: list[Any], held: list[ArrayBytes | None], seen: dict[int, SeenTensor]
+    ) -> Layout:
         """Find a place for each leaf: first for arrays, then for tensors."""
         at = [0] * len(forms)
         texts = [""] * len(forms)
@@ -231,4 +235,4 @@ class Content:
 
 
 def aligned(at: int) -> int:
-    return -(-at // BEGIN) * BEGIN
+    return -(-at // HEADER_SIZE) * HEADER_SIZE

@@ -8,14 +8,14 @@ import threading
 from pathlib import Path
 from typing import Callable
 
-from .log import say
+from .log import log
 from .packed_state import StepKey
 
 # Seconds that the end of the process waits for copies: a GPU may wait for a rank that is lost.
 END_WITHIN = 5.0
 
 
-class Finisher:
+class CompletionThread:
     """A thread in which waits what has to wait for a GPU, in the order in which it came."""
 
     def __init__(self) -> None:
@@ -43,13 +43,13 @@ class Finisher:
             try:
                 self._calls.get()()
             except Exception as problem:  # noqa: BLE001 - else whoever waits would wait for ever
-                say(f"the GPU's copy of the state failed: {problem!r}")
+                log(f"the GPU's copy of the state failed: {problem!r}")
 
 
-finisher = Finisher()
+completion_thread = CompletionThread()
 
 
-class Unfinished:
+class PendingWrite:
     """A packed state that a GPU still writes, and which counts when it has all its bytes."""
 
     def __init__(
@@ -70,6 +70,6 @@ class Unfinished:
             self._view[: len(self._header)] = self._header
             self.is_complete = True
         except RuntimeError as problem:
-            say(f"{self.path}: the GPU failed before it had copied the state: {problem}")
+            log(f"{self.path}: the GPU failed before it had copied the state: {problem}")
         finally:
             self.has_ended.set()

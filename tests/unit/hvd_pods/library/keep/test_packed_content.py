@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from hvd_pods.library.keep.arrays import from_bytes
-from hvd_pods.library.keep.content import LEAF_TEXT, Content, Fixed
+from hvd_pods.library.keep.packed_content import LEAF_TEXT, FrozenDict, PackedContent
 from hvd_pods.library.keep.packed_state import StepKey, pack, read
 from tests.unit.hvd_pods.library.keep import fake_torch
 
@@ -21,7 +21,7 @@ def gpu(monkeypatch: pytest.MonkeyPatch) -> fake_torch.Gpu:
     return gpu
 
 
-def described(content: Content) -> Any:
+def described(content: PackedContent) -> Any:
     parts = [(at, bytes(data)) for at, data in content.parts]
     return content.description, parts, content.places, content.size
 
@@ -41,14 +41,14 @@ def test_a_later_value_is_described_as_without_an_earlier_one(
     gpu: fake_torch.Gpu, later: dict[str, Any]
 ) -> None:
     weights = {"weights": gpu.tensor(b"four"), "count": gpu.tensor(b"1", "cpu"), "raw": b"raw"}
-    before = Content({**weights, "step": 1, "rate": 1}).layout
+    before = PackedContent({**weights, "step": 1, "rate": 1}).layout
     value = {**weights, **later}
-    assert described(Content(value, before)) == described(Content(value))
+    assert described(PackedContent(value, before)) == described(PackedContent(value))
 
 
 def test_the_layout_stays_while_leaves_have_the_same_form(gpu: fake_torch.Gpu) -> None:
-    before = Content({"step": 1, "weights": gpu.tensor(b"four")}).layout
-    after = Content({"step": 2, "weights": gpu.tensor(b"FOUR")}, before).layout
+    before = PackedContent({"step": 1, "weights": gpu.tensor(b"four")}).layout
+    after = PackedContent({"step": 2, "weights": gpu.tensor(b"FOUR")}, before).layout
     assert after.forms is before.forms
 
 
@@ -59,15 +59,15 @@ def test_keys_may_be_bytes(gpu: fake_torch.Gpu) -> None:
 
 def test_a_tensor_of_another_device_is_copied_at_each_commit(gpu: fake_torch.Gpu) -> None:
     momentum = gpu.tensor(b"1", "xpu:0")
-    before = Content([momentum]).layout
-    before = Content([momentum], before).layout
+    before = PackedContent([momentum]).layout
+    before = PackedContent([momentum], before).layout
     momentum.data[:] = b"2"
-    assert bytes(Content([momentum], before).parts[0][1]) == b"2"
+    assert bytes(PackedContent([momentum], before).parts[0][1]) == b"2"
 
 
 def test_a_tensor_that_came_once_is_not_held(gpu: fake_torch.Gpu) -> None:
     tensor = gpu.tensor(b"1", "cpu")
-    layout = Content([tensor]).layout
+    layout = PackedContent([tensor]).layout
     alive = weakref.ref(tensor)
     del tensor
     assert (alive(), len(layout.seen)) == (None, 1)
@@ -76,29 +76,29 @@ def test_a_tensor_that_came_once_is_not_held(gpu: fake_torch.Gpu) -> None:
 def test_arrays_of_another_size_leave_tensors_where_they_are(gpu: fake_torch.Gpu) -> None:
     """So that the snapshot on the GPU is made once."""
     tensors = {"weights": gpu.tensor(b"four"), "bias": gpu.tensor(b"b")}
-    before = Content({"history": b"1", **tensors}).layout
-    after = Content({"history": b"1" * 1000, **tensors}, before).layout
+    before = PackedContent({"history": b"1", **tensors}).layout
+    after = PackedContent({"history": b"1" * 1000, **tensors}, before).layout
     assert after.on_gpu == before.on_gpu
 
 
 def test_a_tensor_of_the_cpu_is_read_where_it_is_now(gpu: fake_torch.Gpu) -> None:
     count = gpu.tensor(b"1", "cpu")
     count.cpu = lambda: count  # type: ignore[method-assign]
-    before = Content([count], Content([count]).layout).layout
+    before = PackedContent([count], PackedContent([count]).layout).layout
     count.data[:] = b"2"
-    assert bytes(Content([count], before).parts[0][1]) == b"2"
+    assert bytes(PackedContent([count], before).parts[0][1]) == b"2"
     count.data = memoryview(bytearray(b"3"))
-    assert bytes(Content([count], before).parts[0][1]) == b"3"
+    assert bytes(PackedContent([count], before).parts[0][1]) == b"3"
 
 
 def test_a_dict_that_nobody_changes_is_described_as_any_other(gpu: fake_torch.Gpu) -> None:
     tensors = {"one": gpu.tensor(b"1"), "two": {"deep": gpu.tensor(b"2", "cpu")}}
-    fixed = Fixed(tensors)
+    fixed = FrozenDict(tensors)
     number = '{"fixed":0}'
-    plain = described(Content({"first": number, "a": tensors, "b": tensors, "last": number}))
+    plain = described(PackedContent({"first": number, "a": tensors, "b": tensors, "last": number}))
     parts = {"first": number, "a": fixed, "b": fixed, "last": number}
-    content = Content(parts, None)
-    again = Content(parts, content.layout)
+    content = PackedContent(parts, None)
+    again = PackedContent(parts, content.layout)
     assert [described(content), described(again)] == [plain] * 2
 
 

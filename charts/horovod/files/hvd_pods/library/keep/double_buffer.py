@@ -7,10 +7,10 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from .content import BEGIN, Content, Layout
-from .finishing import Unfinished, finisher
+from .completion import PendingWrite, completion_thread
 from .gpu import Gpu, Memory
-from .log import say
+from .log import log
+from .packed_content import HEADER_SIZE, Layout, PackedContent
 from .packed_state import PackedState, StepKey, fill, header_of, read_file, read_header
 
 # The memory of a packed state is a multiple of this many bytes, and stays where its description
@@ -18,7 +18,7 @@ from .packed_state import PackedState, StepKey, fill, header_of, read_file, read
 ROOM = 1 << 16
 
 
-class Slots:
+class DoubleBuffer:
     """Two files in the worker's memory; from the first commit on, at least one is complete."""
 
     def __init__(self, folder: Path, name: str) -> None:
@@ -26,7 +26,7 @@ class Slots:
         self._memory: dict[Path, Memory] = {}
         self._newest: Path | None = None
         # The newest, while a GPU still writes it.
-        self._unfinished: Unfinished | None = None
+        self._pending_write: PendingWrite | None = None
         self._gpu: Gpu | None = None
         self._layout: Layout | None = None
         # Where the packed state of another rank is taken.
@@ -37,7 +37,7 @@ class Slots:
     def packed_states(self) -> list[PackedState]:
         """Read the complete packed states, at most two. Files with another content are logged."""
         # Another State of this process may have been here.
-        finisher.wait()
+        completion_thread.wait()
         self._settle()
         found = []
         for path in self.paths:
@@ -47,7 +47,7 @@ class Slots:
                 continue
             except (OSError, ValueError) as problem:
                 # An interrupted commit leaves the other packed state complete.
-                say(str(problem))
+                log(str(problem))
         self._keys = {Path(packed.place): packed.key for packed in found}
         return found
 
@@ -64,7 +64,7 @@ class Slots:
         Raises OSError where memory is full, TypeError for what cannot be kept, and RuntimeError
         for a GPU that fails.
         """
-        content = Content(value, self._layout)
+        content = PackedContent(value, self._layout)
         self._layout = content.layout
         # Until the newest packed state is complete, the older one is the only one that is.
         self._settle()
@@ -72,7 +72,7 @@ class Slots:
         memory = self._fit(path, content.size)
         view = memoryview(memory.map)[: content.size]
         # Nothing of this packed state counts until all of it is there.
-        view[:BEGIN] = bytes(BEGIN)
+        view[:HEADER_SIZE] = bytes(HEADER_SIZE)
         self._keys.pop(path, None)
         fill(view, content)
         header = header_of(key, content)
@@ -84,8 +84,8 @@ class Slots:
             view[: len(header)] = header
             self._complete(path, key)
         else:
-            self._unfinished = Unfinished(path, key, view, header, wait)
-            finisher.add(self._unfinished.finish)
+            self._pending_write = PendingWrite(path, key, view, header, wait)
+            completion_thread.add(self._pending_write.finish)
 
     def find(self, key: StepKey) -> memoryview | None:
         """The bytes of the newest packed state if it has this key, also while a GPU writes it."""
@@ -106,7 +106,7 @@ class Slots:
         """
         self._room = self.paths[self._newest == self.paths[0]]
         view = memoryview(self._fit(self._room, size).map)[:size]
-        view[:BEGIN] = bytes(BEGIN)
+        view[:HEADER_SIZE] = bytes(HEADER_SIZE)
         self._keys.pop(self._room, None)
         return view
 
@@ -122,11 +122,11 @@ class Slots:
 
     def _settle(self) -> None:
         """Wait until no GPU writes a packed state. One that has failed makes room for the next."""
-        if self._unfinished is not None:
-            self._unfinished.has_ended.wait()
-            if self._unfinished.is_complete:
-                self._complete(self._unfinished.path, self._unfinished.key)
-            self._unfinished = None
+        if self._pending_write is not None:
+            self._pending_write.has_ended.wait()
+            if self._pending_write.is_complete:
+                self._complete(self._pending_write.path, self._pending_write.key)
+            self._pending_write = None
 
     def _fit(self, path: Path, size: int) -> Memory:
         """The memory of a file, which has room for the packed state, in bytes.
@@ -145,7 +145,7 @@ class Slots:
         flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
         descriptor = os.open(path, flags, 0o600)
         try:
-            os.pwrite(descriptor, bytes(BEGIN), 0)
+            os.pwrite(descriptor, bytes(HEADER_SIZE), 0)
             os.ftruncate(descriptor, size)
             # A page that is missing would end the rank when it is written (SIGBUS).
             os.posix_fallocate(descriptor, 0, size)
