@@ -78,8 +78,9 @@ def is_charts_volume(name: str) -> bool:
 
 def is_charts_variable(name: str) -> bool:
     """Whether the chart sets this environment variable, so that values must not set it."""
-    pattern = read_data("resources.json")["reserved"]["variables"]
-    return re.fullmatch(pattern, name) is not None
+    reserved = read_data("resources.json")["reserved"]
+    is_reserved = re.fullmatch(reserved["variables"], name) is not None
+    return is_reserved and name not in reserved["userVariables"]
 
 
 def is_ranks_variable(name: str) -> bool:

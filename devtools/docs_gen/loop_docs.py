@@ -13,7 +13,7 @@ from pathlib import Path
 from types import ModuleType
 
 from devtools.docs_gen.generated import replace_sections, table
-from hvd_pods.common import contract, ranks_program
+from hvd_pods.common import contract
 from hvd_pods.rules import (
     attempt_workers,
     decide,
@@ -51,8 +51,6 @@ RULES = (
     session_lease,
     run_end,
 )
-# Variables that users may set and no template sets: the module and the name of each constant.
-OF_USERS = ((ranks_program, "TAG_OUTPUT"),)
 # Heights of a line and of the space around a group, in pixels, and the left edges of the columns.
 LINE = 20
 SPACE = 44
@@ -224,9 +222,7 @@ def event_table() -> str:
 
 
 def variables() -> str:
-    """Return a table of the variables between the chart, its users and its pods, from the comments
-    of their modules.
-    """
+    """Return a table of the variables between the chart, its users and its pods."""
     rows = []
     way = ""
     for line, name, comment in _constants(contract):
@@ -234,10 +230,6 @@ def variables() -> str:
             way = line.removeprefix("# == ")
         elif name.startswith("HVD_"):
             rows.append((f"`{name}`", way, comment))
-    for module, constant in OF_USERS:
-        name = getattr(module, constant)
-        [text] = [comment for _, found, comment in _constants(module) if found == name]
-        rows.append((f"`{name}`", "From users", text))
     return table(("Variable", "Way", "Content"), rows)
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
+from hvd_pods.common.contract import OUTPUT_PER_RUN
 from hvdchart.cli import options, planning
 from hvdchart.cli.build import with_own_image
 from hvdchart.cli.option_groups import takes_groups
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
 _VALUES = {"cleanup": "Never", "master": {"backoffLimit": 0}}
 # Each version of the code starts without a checkpoint: the checkpoint of the previous version could
 # leave no steps to train.
-_ANEW = 'train.env.OUTPUT_PER_RUN="1"'
+_ANEW = f'train.env.{OUTPUT_PER_RUN}="1"'
 # The number of revisions that Helm keeps: it reads all of them several times at each save.
 _REVISIONS = 2
 

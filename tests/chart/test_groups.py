@@ -75,9 +75,9 @@ def test_variables_of_a_group_come_after_those_of_all_workers() -> None:
 
 
 def test_master_knows_that_the_groups_ask_for_tags() -> None:
-    tags = {"name": "TAG_OUTPUT", "value": "1"}
+    tags = {"name": "HVD_TAG_OUTPUT", "value": "1"}
     manifests = render({"workerGroups": [{"name": name, "env": [tags]} for name in ("a", "b")]})
-    assert variables(manifests, "Job")["TAG_OUTPUT"] == "1"
+    assert variables(manifests, "Job")["HVD_TAG_OUTPUT"] == "1"
 
 
 def test_group_may_have_an_image_of_its_own() -> None:

@@ -9,7 +9,7 @@ import pytest
 from hvdchart.chart_files import read_data
 from tests.chart.render import Values, helm_template, refusal
 
-TAGS = {"name": "TAG_OUTPUT", "value": "1"}
+TAGS = {"name": "HVD_TAG_OUTPUT", "value": "1"}
 # Values, and the names in the message: of both keys, and of what is in them.
 CONTRADICTIONS: list[tuple[Values, list[str]]] = [
     (
@@ -223,7 +223,11 @@ CONTRADICTIONS: list[tuple[Values, list[str]]] = [
     ({"metrics": {"podMonitor": True}}, ["metrics.podMonitor", "metrics.enabled"]),
     (
         {"workerGroups": [{"name": "a"}, {"name": "b", "env": [TAGS]}]},
-        ['TAG_OUTPUT in env is not set for group "a" but {"name":', 'for group "b"', "worker.env"],
+        [
+            'HVD_TAG_OUTPUT in env is not set for group "a" but {"name":',
+            'for group "b"',
+            "worker.env",
+        ],
     ),
     (
         {"workerGroups": [{"name": "a", "env": [TAGS]}, {"name": "b"}]},

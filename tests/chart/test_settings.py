@@ -52,8 +52,8 @@ EFFECTS: list[tuple[Values, dict[str, Any]]] = [
         },
     ),
     (
-        {"worker": {"env": [{"name": "TAG_OUTPUT", "value": "1"}]}},
-        {"TAG_OUTPUT": "1", "master TAG_OUTPUT": "1"},
+        {"worker": {"env": [{"name": "HVD_TAG_OUTPUT", "value": "1"}]}},
+        {"HVD_TAG_OUTPUT": "1", "master HVD_TAG_OUTPUT": "1"},
     ),
     (
         {

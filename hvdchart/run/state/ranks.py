@@ -11,10 +11,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 
 from hvd_pods.common import contract
+from hvd_pods.common.contract import TAG_OUTPUT
 from hvd_pods.common.launcher_options import LAUNCH, tags_output
 from hvd_pods.common.launcher_output import split_tag
 from hvd_pods.common.ranges import parse_ranges
-from hvd_pods.common.ranks_program import TAG_OUTPUT
 from hvd_pods.common.record import RecordKey
 from hvd_pods.common.run import Run, parse_run
 from hvd_pods.common.untrusted import MOST_COUNTED, parse_count

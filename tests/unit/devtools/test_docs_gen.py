@@ -162,7 +162,7 @@ def test_each_effect_but_a_line_of_the_log_is_in_the_row_of_an_event() -> None:
 
 def test_table_has_the_variables_that_users_set_for_the_programs_of_the_pods() -> None:
     rows = re.findall(r"^\| `(\w+)` \| From users \| \S", loop_docs.variables(), re.MULTILINE)
-    assert rows == ["HVD_EVENTS_FILE", "TAG_OUTPUT"]
+    assert rows == ["HVD_EVENTS_FILE", "HVD_TAG_OUTPUT", "HVD_OUTPUT_PER_RUN"]
 
 
 @pytest.fixture(scope="module")

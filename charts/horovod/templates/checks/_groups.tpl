@@ -94,7 +94,7 @@
 {{- range rest .facts.groups -}}
   {{- $own := include "horovod.tagEntry" . | default "not set" -}}
   {{- if ne $own $given -}}
-    {{- $problem := printf "TAG_OUTPUT in env is %s for group %q but %s for group %q" $given $first.name $own .name -}}
+    {{- $problem := printf "HVD_TAG_OUTPUT in env is %s for group %q but %s for group %q" $given $first.name $own .name -}}
     {{- fail (printf "%s: either all lines of a run name their rank or none; set it in worker.env only" $problem) -}}
   {{- end -}}
 {{- end -}}

@@ -32,7 +32,7 @@
 {{- end -}}
 {{- range $of, $entries := $environments -}}
   {{- range $entries -}}
-    {{- if regexMatch (printf "^(%s)$" $reserved.variables) .name -}}
+    {{- if and (regexMatch (printf "^(%s)$" $reserved.variables) .name) (not (has .name $reserved.userVariables)) -}}
       {{- fail (printf "%s has %s: the chart sets that variable; give yours another name" $of .name) -}}
     {{- end -}}
   {{- end -}}

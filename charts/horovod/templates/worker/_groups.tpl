@@ -48,7 +48,7 @@ Call with (dict "root" $ "defaults" $defaultsOfTheChart).
 {{/* The entry of a group's env that asks for the rank before each line, as JSON; empty where it has none. */}}
 {{- define "horovod.tagEntry" -}}
 {{- $entry := "" -}}
-{{- range .env -}}{{- if eq .name "TAG_OUTPUT" -}}{{- $entry = toJson . -}}{{- end -}}{{- end -}}
+{{- range .env -}}{{- if eq .name "HVD_TAG_OUTPUT" -}}{{- $entry = toJson . -}}{{- end -}}{{- end -}}
 {{- $entry -}}
 {{- end }}
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import json
 import re
 from pathlib import Path
 
@@ -32,7 +33,12 @@ def names_by_way() -> dict[str, set[str]]:
 def test_templates_set_what_the_contract_says_that_the_chart_sets() -> None:
     templates = names_in(CHART / "templates", "*.yaml") | names_in(CHART / "templates", "*.tpl")
     said = [names for way, names in names_by_way().items() if way.startswith("From the chart")]
-    assert templates == set().union(*said)
+    assert templates - names_by_way()["From users"] == set().union(*said)
+
+
+def test_values_may_set_the_variables_from_users() -> None:
+    reserved = json.loads((CHART / "files/hvd_pods/common/resources.json").read_text())["reserved"]
+    assert {*reserved["userVariables"]} == names_by_way()["From users"]
 
 
 def test_programs_name_no_variable_that_the_contract_does_not_have() -> None:

@@ -118,7 +118,7 @@ def test_launch_without_a_worker_fails() -> None:
 
 
 def test_output_of_each_run_is_apart_where_that_is_asked_for(tmp_path: Path) -> None:
-    given = {"OUTPUT_PATH": f"{tmp_path}/", "OUTPUT_PER_RUN": "1", "HVD_RUN_ID": "a1"}
+    given = {"OUTPUT_PATH": f"{tmp_path}/", "HVD_OUTPUT_PER_RUN": "1", "HVD_RUN_ID": "a1"}
     given["CHECKPOINT_PATH"] = f"{tmp_path}/kept"
     chosen = rank_variables.output_of_run(given)
     assert chosen["OUTPUT_PATH"] == str(tmp_path / "run-a1")
@@ -131,8 +131,8 @@ def test_output_of_each_run_is_apart_where_that_is_asked_for(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize(
-    "changes", [{"OUTPUT_PER_RUN": ""}, {"OUTPUT_PATH": ""}, {"OUTPUT_PATH": "/proc/none"}]
+    "changes", [{"HVD_OUTPUT_PER_RUN": ""}, {"OUTPUT_PATH": ""}, {"OUTPUT_PATH": "/proc/none"}]
 )
 def test_output_is_shared_where_runs_need_none_of_their_own(changes: dict[str, str]) -> None:
-    given = {"OUTPUT_PATH": "/proc/x", "OUTPUT_PER_RUN": "1", "HVD_RUN_ID": "a1", **changes}
+    given = {"OUTPUT_PATH": "/proc/x", "HVD_OUTPUT_PER_RUN": "1", "HVD_RUN_ID": "a1", **changes}
     assert rank_variables.output_of_run(given) == {}

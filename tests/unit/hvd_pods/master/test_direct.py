@@ -96,7 +96,7 @@ def test_ranks_get_no_variables_of_the_master(start: Start) -> None:
 def test_lines_name_their_rank_where_that_is_asked_for(
     start: Start, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("TAG_OUTPUT", "1")
+    monkeypatch.setenv("HVD_TAG_OUTPUT", "1")
     script = "printf 'one\\n\\ntwo\\n'; printf '1%%\\r' >&2; printf '2%%\\r\\nend' >&2"
     output, errors = start(script).communicate(timeout=TIMEOUT)
     own = [line for line in output.splitlines() if line.startswith("[3]") and "[hvd" not in line]

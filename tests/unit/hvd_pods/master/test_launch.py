@@ -81,7 +81,7 @@ def test_mpirun_names_the_ranks_of_lines_where_that_is_asked_for(
     implementation: mpi.MpiImplementation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Only here is it known whose mpirun the image has."""
-    monkeypatch.setenv("TAG_OUTPUT", "1")
+    monkeypatch.setenv("HVD_TAG_OUTPUT", "1")
     own = list(implementation.tags)
     line = launch.build_command(make_run(), implementation)
     assert [word for word in line if word in own] == own

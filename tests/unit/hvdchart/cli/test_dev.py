@@ -134,7 +134,7 @@ def start(
 def test_the_first_run_begins_anew_and_is_not_repeated(start: Callable[..., Dev]) -> None:
     values = start("--fail-on-nan").wait_for_deployed(1)
     assert values["launch"]["failOnNaN"] is True
-    assert {"name": "OUTPUT_PER_RUN", "value": "1"} in values["worker"]["env"]
+    assert {"name": "HVD_OUTPUT_PER_RUN", "value": "1"} in values["worker"]["env"]
     assert (values["cleanup"], values["master"]["backoffLimit"]) == ("Never", 0)
 
 

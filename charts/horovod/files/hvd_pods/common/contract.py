@@ -88,6 +88,11 @@ SITE = "HVD_SITE"
 
 # A file for the event log of this run, in place of the one in memory. It is set in master.env.
 EVENTS_FILE = "HVD_EVENTS_FILE"
+# Set in worker.env: each line of the output then names its rank. `hvdchart run` sets it, too. The
+# master also gets it, and passes the option for that to mpirun (master/mpi.py).
+TAG_OUTPUT = "HVD_TAG_OUTPUT"
+# Set in worker.env: each run has an output folder of its own. `hvdchart dev` sets it, too.
+OUTPUT_PER_RUN = "HVD_OUTPUT_PER_RUN"
 
 # == Of tests
 

@@ -19,8 +19,6 @@ from hvd_pods.common.ranges import parse_ranges
 
 # The name of this worker's pod.
 POD = contract.POD
-# A user or `hvdchart dev` sets it: no run then continues the output of another one.
-PER_RUN = "OUTPUT_PER_RUN"
 # Above the ports that Linux gives to clients (32768 to 60999) and NodePorts (30000 to 32767). A
 # launch has two of them, one for PyTorch and one for JAX; the next launch has the two after them.
 FIRST_PORT = 61000
@@ -83,12 +81,13 @@ def choose(place: Sequence[int], given: Mapping[str, str]) -> dict[str, str]:
 def output_of_run(given: Mapping[str, str]) -> dict[str, str]:
     """Create a folder below OUTPUT_PATH that only this run uses, and return its variables.
 
-    Return no variables if OUTPUT_PER_RUN does not request it (`hvdchart dev` does), if the folder
-    is already chosen, or if it cannot be created: the script will report why it cannot write there.
+    Return no variables if HVD_OUTPUT_PER_RUN does not request it (`hvdchart dev` does), if the
+    folder is already chosen, or if it cannot be created: the script will report why it cannot write
+    there.
     """
     output = given.get("OUTPUT_PATH", "").rstrip("/")
     name = f"run-{given.get(contract.RUN_ID, '')}"
-    if not output or not given.get(PER_RUN) or output.rpartition("/")[2] == name:
+    if not output or not given.get(contract.OUTPUT_PER_RUN) or output.rpartition("/")[2] == name:
         return {}
     own = f"{output}/{name}"
     try:

@@ -14,6 +14,3 @@ STAY = b"stay\n"
 # The file in which a worker records the fence number of a launch whose ranks have all ended with 0,
 # and their number.
 FINISHED = f"{GENERATED}/finished"
-# A user or `hvdchart run` sets it in worker.env: each line of the output then names its rank. The
-# master gets the variable, too, and passes the option for that to mpirun (master/mpi.py).
-TAG_OUTPUT = "TAG_OUTPUT"

@@ -22,7 +22,6 @@ from hvd_pods.common.launcher_options import (
     tags_output,
 )
 from hvd_pods.common.paths import GENERATED
-from hvd_pods.common.ranks_program import TAG_OUTPUT
 from hvd_pods.common.run import Run, Worker
 
 HOSTFILE = Path(GENERATED, "hostfile")
@@ -131,7 +130,7 @@ def mpirun_line(run: Run, implementation: MpiImplementation) -> list[str]:
     """Return the command line up to the ranks' own command."""
     start = ["mpirun", "-np", str(run.ranks)]
     options = run.options
-    if os.environ.get(TAG_OUTPUT) and not tags_output(options):
+    if os.environ.get(contract.TAG_OUTPUT) and not tags_output(options):
         options = [*implementation.tags, *options]
     if not implementation.hydra:
         return [*start, "--hostfile", str(HOSTFILE), *_open_mpi_binding(run), *options]

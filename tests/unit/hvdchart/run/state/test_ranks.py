@@ -94,7 +94,7 @@ def test_lines_of_a_rank_lose_what_the_launcher_puts_before_them(line: str) -> N
 def test_a_run_whose_lines_name_no_rank_is_refused(
     launch: dict[str, Any], asks: bool, is_refused: bool
 ) -> None:
-    env = [{"name": "TAG_OUTPUT", "value": "1"}] if asks else []
+    env = [{"name": "HVD_TAG_OUTPUT", "value": "1"}] if asks else []
     sets = [{"spec": {"template": {"spec": {"containers": [{"name": "worker", "env": env}]}}}}]
     with pytest.raises(ClusterError, match="which rank") if is_refused else nullcontext():
         check_tagged(run(**launch), sets)
