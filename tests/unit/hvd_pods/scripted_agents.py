@@ -17,8 +17,8 @@ from hvd_pods.agent import start_request as requests
 from hvd_pods.agent.banner import format_banner
 from hvd_pods.agent.keys import Keys
 from hvd_pods.common.run import Worker
-from hvd_pods.master.agent_connection import Where
-from hvd_pods.master.remote import Reach
+from hvd_pods.master.agent_connection import AgentAddresses
+from hvd_pods.master.remote import AgentAccess
 from tests.support.ports import find_port
 from tests.support.release_keys import ReleaseKeys
 
@@ -45,7 +45,7 @@ class ScriptedAgents:
             self._listeners.append(listener)
             threading.Thread(target=self._accept, args=[listener, worker], daemon=True).start()
         keys = Keys(str(release.write_master(folder / "master-keys")), release.worker_name)
-        self.reach = Reach(keys, Where(self.port, addresses), {})
+        self.access = AgentAccess(keys, AgentAddresses(self.port, addresses), {})
 
     def install(self, script: str) -> None:
         """Run this script over each new agent connection."""

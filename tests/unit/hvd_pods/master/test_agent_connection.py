@@ -18,7 +18,7 @@ from hvd_pods.agent.keys import REMEDY, Keys
 from hvd_pods.agent.start_request import Request
 from hvd_pods.common.errors import ConfigurationError
 from hvd_pods.master import agent_connection
-from hvd_pods.master.agent_connection import AgentConnectionError, Where
+from hvd_pods.master.agent_connection import AgentAddresses, AgentConnectionError
 from tests.support.ports import find_port
 from tests.support.release_keys import (
     MASTER_NAME,
@@ -237,7 +237,7 @@ def test_output_that_came_before_the_connections_end_is_taken(
 class TestWhere:
     """How programs of the master's pod find its workers."""
 
-    WHERE = Where(2222, {"hvd-0": "10.0.0.1", "hvd-0.hvd": "10.0.0.1"})
+    WHERE = AgentAddresses(2222, {"hvd-0": "10.0.0.1", "hvd-0.hvd": "10.0.0.1"})
 
     @pytest.mark.parametrize("name", ["hvd-0", "hvd-0.hvd", "10.0.0.1"])
     def test_worker_is_found_by_each_of_its_names_and_by_its_address(self, name: str) -> None:

@@ -43,7 +43,7 @@ def start(tmp_path: Path, release: ReleaseKeys, monkeypatch: pytest.MonkeyPatch)
     script = SCRIPT.replace("PYTHON", sys.executable).replace("PROGRAMS", str(programs))
     agents.install(script)
     monkeypatch.setattr(gateway_client, "SOCKET", str(root / "generated" / "gateway.sock"))
-    Gateway(lambda: agents.reach, lambda event: None).start()
+    Gateway(lambda: agents.access, lambda event: None).start()
     hostfile = tmp_path / "hostfile"
     hostfile.write_text("hvd-0.svc slots=2\nhvd-1.svc slots=2\n")
 

@@ -21,8 +21,8 @@ from hvd_pods.agent.keys import Keys
 from hvd_pods.common.errors import ConfigurationError, RunError
 from hvd_pods.common.ranks_program import STAY
 from hvd_pods.master import gateway, gateway_client
-from hvd_pods.master.agent_connection import AgentConnection, AgentConnectionError, Where
-from hvd_pods.master.remote import Reach
+from hvd_pods.master.agent_connection import AgentAddresses, AgentConnection, AgentConnectionError
+from hvd_pods.master.remote import AgentAccess
 from hvd_pods.rules.events import Event, WorkerReached
 from tests.support.release_keys import WORKER_NAME, ReleaseKeys
 from tests.unit.hvd_pods.worker.agent.limited import LimitedAgent, start_limited
@@ -35,18 +35,18 @@ HOST = "hvd-worker-0"
 class Served:
     """A gateway, an agent that it reaches as hvd-worker-0, and the streams of a client."""
 
-    def __init__(self, agent: LimitedAgent, reach: Reach) -> None:
+    def __init__(self, agent: LimitedAgent, access: AgentAccess) -> None:
         self.agent = agent
-        self.reach = reach
+        self.access = access
         self.problem: RunError | None = None
         self.events: list[Event] = []
-        self.gateway = gateway.Gateway(self._reach, self.events.append)
+        self.gateway = gateway.Gateway(self._find_access, self.events.append)
         self.gateway.start()
 
-    def _reach(self) -> Reach:
+    def _find_access(self) -> AgentAccess:
         if self.problem:
             raise self.problem
-        return self.reach
+        return self.access
 
 
 class Client:
@@ -119,8 +119,8 @@ def served(tmp_path_factory: pytest.TempPathFactory, release: ReleaseKeys) -> It
         start_limited(folder / "agent", release, end_within=0.1) as agent,
     ):
         patch.setattr(gateway_client, "SOCKET", str(folder / "gateway.sock"))
-        where = Where(agent.port, {HOST: "127.0.0.1"})
-        yield Served(agent, Reach(keys, where, {}))
+        where = AgentAddresses(agent.port, {HOST: "127.0.0.1"})
+        yield Served(agent, AgentAccess(keys, where, {}))
 
 
 @pytest.fixture
@@ -237,7 +237,7 @@ def test_client_that_says_nothing_is_given_up(
     served: Served, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(gateway_client, "SOCKET", str(tmp_path / "gateway.sock"))
-    gateway.Gateway(lambda: served.reach, served.events.append, ask_within=0.1).start()
+    gateway.Gateway(lambda: served.access, served.events.append, ask_within=0.1).start()
     with socket.socket(socket.AF_UNIX) as connection:
         connection.settimeout(20)
         connection.connect(gateway_client.SOCKET)
@@ -259,7 +259,7 @@ def test_problem_of_keys_is_remembered_until_the_next_attempt(
 ) -> None:
     """It ends the run, as no attempt could help."""
     foreign = Keys(str(ReleaseKeys().write_master(tmp_path / "keys")), WORKER_NAME)
-    monkeypatch.setattr(served, "reach", served.reach._replace(keys=foreign))
+    monkeypatch.setattr(served, "access", served.access._replace(keys=foreign))
     client.ask("true")
     assert client.code() == 255
     said = "hvd-worker-0: its certificate is not of this release's authority"
@@ -286,7 +286,7 @@ def test_keys_that_are_gone_are_told_to_the_client(
 def test_attempt_that_has_reached_a_worker_is_told_once(
     served: Served, monkeypatch: pytest.MonkeyPatch, host: str, code: int, expected: list[Event]
 ) -> None:
-    monkeypatch.setattr(served, "reach", served.reach._replace(variables={"HVD_ATTEMPT": "7"}))
+    monkeypatch.setattr(served, "access", served.access._replace(variables={"HVD_ATTEMPT": "7"}))
     served.events.clear()
     served.gateway.forget()
 
@@ -339,8 +339,8 @@ def test_last_output_of_a_connection_that_breaks_reaches_the_client(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     with start_limited(tmp_path / "agent", release) as agent:
-        where = served.reach.where._replace(port=agent.port)
-        monkeypatch.setattr(served, "reach", served.reach._replace(where=where))
+        addresses = served.access.agents._replace(port=agent.port)
+        monkeypatch.setattr(served, "access", served.access._replace(agents=addresses))
         client.ask("head -c 200000 /dev/zero; exec sleep 60")
         wait_until(lambda: arrived.output == 200_000, 20, "the gateway has the output")
         agent.kill()

@@ -26,7 +26,7 @@ def follow(taken: TakenEvents, agents: ScriptedAgents) -> Iterator[Follow]:
     def start(script: str) -> ProgressFollower:
         agents.install(script)
         workers = make_run().workers[:2]
-        started.append(ProgressFollower(lambda: agents.reach, workers, taken, 2, pace))
+        started.append(ProgressFollower(lambda: agents.access, workers, taken, 2, pace))
         return started[-1]
 
     yield start

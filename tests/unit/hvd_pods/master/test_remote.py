@@ -15,7 +15,7 @@ from tests.support.runs import make_run
 from tests.unit.hvd_pods.scripted_agents import ScriptedAgents
 
 FIRST, SECOND, *_ = make_run().workers
-Ask = Callable[[remote.Reach], int]
+Ask = Callable[[remote.AgentAccess], int]
 
 
 @pytest.mark.slow
@@ -36,7 +36,7 @@ def test_program_of_a_worker_gets_its_input_and_answers(
 ) -> None:
     agents.install(script)
     expected = answer[0], answer[1].replace("DIR", str(paths.PROGRAMS))
-    answers = remote.call(agents.reach, [FIRST], ["a.py", "b c"], b"text", seconds=60.0)
+    answers = remote.call(agents.access, [FIRST], ["a.py", "b c"], b"text", seconds=60.0)
     assert answers == {FIRST: expected}
 
 
@@ -72,7 +72,7 @@ def test_what_workers_say_of_their_ranks_counts_if_it_is_understood(
     agents: ScriptedAgents, ask: Ask, usual: str, script: str, answer: int
 ) -> None:
     agents.install(f'[ "$1" = {SECOND.address} ] || {{ {usual}; exit; }}; {script}')
-    assert ask(agents.reach) == answer
+    assert ask(agents.access) == answer
 
 
 @pytest.mark.parametrize(
@@ -85,7 +85,7 @@ def test_worker_that_does_not_answer_in_time_has_failed(
     agents.install('[ "$1" = hvd-cpu-1.hvd ] || exec sleep 60')
     workers = [FIRST, SECOND] if not is_stopped else [FIRST]
     failures = remote.call(
-        agents.reach, workers, ["a.py"], seconds=seconds, is_stopped=lambda: is_stopped
+        agents.access, workers, ["a.py"], seconds=seconds, is_stopped=lambda: is_stopped
     )
     assert failures[FIRST] == (1, text)
 
@@ -103,7 +103,7 @@ def test_stacks_are_logged_and_scripts_have_a_place(
     ]
     lines = ["a warning", *map(json.dumps, said)]
     agents.install(f"printf '%s\\n' {shlex.join(lines)}")
-    places = remote.show_stacks(agents.reach, FIRST, [1, 2])
+    places = remote.show_stacks(agents.access, FIRST, [1, 2])
     assert places == [(1, "train.py:3 in main")]
     logged = [line.partition("] ")[2] for line in capsys.readouterr().out.splitlines()]
     lines = ["a warning", "rank 1 shows its Python stack:", "  a frame", "rank 2 has ended"]
@@ -115,7 +115,7 @@ def test_what_workers_say_of_states_that_they_save_is_told(
 ) -> None:
     lines = {FIRST: "echo noise; echo '[hvd +0.1s] step 12 is saved'", SECOND: "exit 1"}
     agents.install(f'[ "$1" = {SECOND.address} ] && {lines[SECOND]}; {lines[FIRST]}')
-    remote.save_kept(agents.reach, [FIRST, SECOND], is_stopped=lambda: False)
+    remote.save_kept(agents.access, [FIRST, SECOND], is_stopped=lambda: False)
     log = capsys.readouterr().out
     assert f"{FIRST.name}: [hvd +0.1s] step 12 is saved" in log
     assert f"{SECOND.name}: exit code 1" in log

@@ -21,8 +21,8 @@ from hvd_pods.agent.keys import Keys
 from hvd_pods.common.errors import RunError
 from hvd_pods.master import gateway, gateway_client, launch, mpi
 from hvd_pods.master import ssh as command
-from hvd_pods.master.agent_connection import Where
-from hvd_pods.master.remote import Reach
+from hvd_pods.master.agent_connection import AgentAddresses
+from hvd_pods.master.remote import AgentAccess
 from tests.support.release_keys import WORKER_NAME, ReleaseKeys
 from tests.unit.hvd_pods.worker.agent.limited import LimitedAgent, start_limited
 from tests.unit.hvd_pods.worker.agent.pods import all_commands
@@ -109,14 +109,14 @@ class Pod:
         keys = Keys(str(release.write_master(folder / "keys")), WORKER_NAME)
         address = "127.0.0.1"
         known = {HOST: address, FULL_NAME: address}
-        self.reach = Reach(keys, Where(agent.port, known), {})
+        self.access = AgentAccess(keys, AgentAddresses(agent.port, known), {})
         self.problem: RunError | None = None
-        self.gateway = gateway.Gateway(self._reach, lambda event: None)
+        self.gateway = gateway.Gateway(self._find_access, lambda event: None)
 
-    def _reach(self) -> Reach:
+    def _find_access(self) -> AgentAccess:
         if self.problem:
             raise self.problem
-        return self.reach
+        return self.access
 
     @contextmanager
     def start(self, *words: str, **options: Any) -> Iterator[subprocess.Popen[bytes]]:

@@ -130,7 +130,7 @@ def test_worker_that_cannot_take_the_code_is_named_and_the_others_have_it(
     agents.install('[ "$1" = hvd-cpu-0.hvd ] || { echo "no room" >&2; exit 1; }')
     code = unpacked(mounted)
     with pytest.raises(RunError, match=r"to the workers: hvd-cpu-1: no room$"):
-        code.deliver(agents.reach, {workers[0]: Pod("10.0.0.1"), workers[1]: Pod("10.0.0.2")})
+        code.deliver(agents.access, {workers[0]: Pod("10.0.0.1"), workers[1]: Pod("10.0.0.2")})
     assert code.is_on(workers[0], Pod("10.0.0.1"))
     assert not code.is_on(workers[0], Pod("10.0.0.9")), "a new pod of the same name"
     assert not code.is_on(workers[1], Pod("10.0.0.2"))
@@ -144,7 +144,7 @@ def test_keys_of_another_release_are_a_wrong_configuration(
     other = ReleaseKeys().of_master(tmp_path / "other")
     with pytest.raises(ConfigurationError, match=r"hvd-cpu-0 and 2 more: .*agent\.generation"):
         unpacked(mounted).deliver(
-            agents.reach._replace(keys=other), {worker: Pod("10.0.0.3") for worker in workers}
+            agents.access._replace(keys=other), {worker: Pod("10.0.0.3") for worker in workers}
         )
 
 
@@ -155,8 +155,8 @@ def test_each_attempt_hands_out_the_code_anew(mounted: Path, agents: ScriptedAge
 
     def attempt(uid: str) -> None:
         code.forget()
-        code.deliver(agents.reach, {worker: Pod("10.0.0.1", uid)})
-        code.deliver(agents.reach, {worker: Pod("10.0.0.1", uid)})
+        code.deliver(agents.access, {worker: Pod("10.0.0.1", uid)})
+        code.deliver(agents.access, {worker: Pod("10.0.0.1", uid)})
 
     attempt("uid-1")
     attempt("uid-1")
@@ -209,7 +209,7 @@ def test_workers_without_the_packages_are_not_used(
     code = unpacked(mounted, install_within=60.0)
     addresses = {worker: Pod(f"10.0.0.{number}") for number, worker in enumerate(workers)}
     with pytest.raises(ConfigurationError) as error:
-        code.deliver(agents.reach, addresses)
+        code.deliver(agents.access, addresses)
     assert str(error.value) == (
         "cannot install requirements.txt on hvd-cpu-1: no numpy: do this"
     ), "no attempt can help"

@@ -28,7 +28,7 @@ class AgentConnectionError(Exception):
         self.is_sure = is_sure
 
 
-class Where(NamedTuple):
+class AgentAddresses(NamedTuple):
     """How the master reaches workers: the agents' port, and the addresses by worker name."""
 
     port: int

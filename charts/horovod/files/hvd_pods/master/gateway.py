@@ -28,7 +28,7 @@ from hvd_pods.common.reporting import log
 from hvd_pods.master import gateway_client
 from hvd_pods.master.agent_connection import AgentConnection, AgentConnectionError, make_request
 from hvd_pods.master.gateway_client import NOT_STARTED
-from hvd_pods.master.remote import Reach
+from hvd_pods.master.remote import AgentAccess
 from hvd_pods.rules.events import Put, WorkerReached
 
 LONGEST_REQUEST = 1 << 17
@@ -47,16 +47,16 @@ BACKLOG = 1024
 
 
 class Gateway:
-    """Serves clients in threads after `start`. `reach` returns how workers are reached now.
+    """Serves clients in threads after `start`. `find_access` returns how workers are reached now.
 
     `put` is called with one WorkerReached in each attempt. A client has `ask_within` seconds to
     send its request.
     """
 
     def __init__(
-        self, reach: Callable[[], Reach], put: Put, ask_within: float = ASK_WITHIN
+        self, find_access: Callable[[], AgentAccess], put: Put, ask_within: float = ASK_WITHIN
     ) -> None:
-        self._reach = reach
+        self._find_access = find_access
         self._put = put
         self._has_reported = False
         self._ask_within = ask_within
@@ -120,14 +120,14 @@ class Gateway:
     def _run(self, client: socket.socket, request: dict[str, Any], streams: list[int]) -> int:
         host = str(request["host"])
         try:
-            reach = self._reach()
-            address = reach.where.address(host)
+            access = self._find_access()
+            address = access.agents.address(host)
             # A program without these variables, as after `env -i`, belongs to the present attempt.
-            variables = {**reach.variables, **dict(request["variables"])}
+            variables = {**access.variables, **dict(request["variables"])}
             stay = float(request.get("stay", 0.0))
             asked = make_request(list(request["argv"]), variables, stay)
-            port = reach.where.port
-            connection = AgentConnection(address, port, reach.keys, asked, keeps_output=True)
+            port = access.agents.port
+            connection = AgentConnection(address, port, access.keys, asked, keeps_output=True)
         except (AgentConnectionError, RunError) as problem:
             return self._refuse(host, problem, streams[2])
         try:

@@ -88,14 +88,14 @@ class ProbedWorker:
         self.connection: socket.socket | None = None
         self.received = b""
         # The connection that is kept, and the time since which it is kept.
-        self.watched: socket.socket | None = None
-        self.watched_since = 0.0
+        self.kept_connection: socket.socket | None = None
+        self.kept_since = 0.0
         # Whether the worker has answered at this address, and whether that is its last report.
         self.has_answered = self.is_reported = False
         # Since when a worker that answered has been silent; infinite while it is not.
         self.silent_since = math.inf
         # The problem that was reported last.
-        self.why: NoAnswer | None = None
+        self.last_problem: NoAnswer | None = None
 
 
 class Prober:
@@ -131,7 +131,7 @@ class Prober:
         # Workers to try as soon as there are fewer connections.
         self._queue: deque[ProbedWorker] = deque()
         # How many workers have an address and do not answer, and how many have an open connection.
-        self._waiting_for_fence = self._watched_count = 0
+        self._unanswered_count = self._kept_count = 0
         self.is_closed = False
         # The time after which workers are lost has changed since the connections were made.
         self._is_changed = False
@@ -190,8 +190,8 @@ class Prober:
                     self._follow_endpoints()
                 elif key.fileobj is key.data.connection:
                     self._receive(key.data)
-                elif key.fileobj is key.data.watched:
-                    self._watch(key.data)
+                elif key.fileobj is key.data.kept_connection:
+                    self._receive_late(key.data)
         for probed in self._probed:
             self._disconnect(probed)
         self._selector.close()
@@ -203,15 +203,15 @@ class Prober:
         if self._is_changed:
             self._is_changed = False
             for probed in self._probed:
-                if probed.watched:
-                    watch_silence(probed.watched, self._lost_after)
+                if probed.kept_connection:
+                    watch_silence(probed.kept_connection, self._lost_after)
 
     def _report(self, probed: ProbedWorker, why: NoAnswer, silent: float = 0.0) -> None:
         """Report why a worker does not answer: a new reason, or any if it answered before."""
-        if why == probed.why and not probed.has_answered:
+        if why == probed.last_problem and not probed.has_answered:
             return
-        probed.why = why
-        watched = (item.watched for item in self._probed if item.watched)
+        probed.last_problem = why
+        watched = (item.kept_connection for item in self._probed if item.kept_connection)
         limit = HEARD_WITHIN * keepalive_times(self._lost_after)[0]
         all_workers_silent = probed.has_answered and all(silence(one) >= limit for one in watched)
         self._put(WorkerProblem(self.attempt, probed.worker.name, why, silent, all_workers_silent))
@@ -238,7 +238,7 @@ class Prober:
                 self._report(probed, NO_ANSWER if probed.endpoint else self._source.missing)
             if not probed.has_answered and not probed.connection:
                 self._set_timer(probed, now if probed.endpoint else None)
-        self._waiting_for_fence = sum(1 for t in self._probed if t.endpoint and not t.has_answered)
+        self._unanswered_count = sum(1 for t in self._probed if t.endpoint and not t.has_answered)
 
     def _set_timer(self, probed: ProbedWorker, due: float | None) -> None:
         probed.due = due
@@ -254,16 +254,16 @@ class Prober:
                 continue
             if probed.connection and probed.has_answered and _is_accepted(probed.connection):
                 # The worker's kernel responds: the agent waits for CPU time, memory or a disk.
-                self._adopt(probed)
+                self._keep_connection(probed)
             elif probed.connection:
-                self._fail(probed, self._no_answer(socket.timeout("timed out")))
+                self._note_failure(probed, self._no_answer(socket.timeout("timed out")))
             elif not probed.is_queued:
                 probed.is_queued = True
                 self._queue.append(probed)
         # The selector's first file is the one that wakes it.
         while (
             self._queue
-            and len(self._selector.get_map()) - 1 - self._watched_count < self._limits.most_open
+            and len(self._selector.get_map()) - 1 - self._kept_count < self._limits.most_open
         ):
             probed = self._queue.popleft()
             probed.is_queued = False
@@ -275,14 +275,14 @@ class Prober:
         try:
             probed.connection = socket.socket(family, socket.SOCK_STREAM)
         except OSError as problem:
-            self._fail(probed, self._no_answer(problem))
+            self._note_failure(probed, self._no_answer(problem))
             return
         probed.connection.setblocking(False)
         if self._lost_after:
             watch_silence(probed.connection, self._lost_after)
         code = probed.connection.connect_ex((address, self._port))
         if code not in (0, errno.EINPROGRESS):
-            self._fail(probed, self._no_answer(OSError(code, os.strerror(code))))
+            self._note_failure(probed, self._no_answer(OSError(code, os.strerror(code))))
             return
         # A connection that fails becomes readable, too.
         self._selector.register(probed.connection, selectors.EVENT_READ, probed)
@@ -297,7 +297,7 @@ class Prober:
         except BlockingIOError:
             return
         except OSError as problem:
-            self._fail(probed, self._no_answer(problem))
+            self._note_failure(probed, self._no_answer(problem))
             return
         probed.received += data
         is_complete = b"\n" in probed.received or len(probed.received) >= LONGEST_BANNER
@@ -311,18 +311,18 @@ class Prober:
                 self._set_timer(probed, time.monotonic() + self._limits.suspect_every)
             elif wrong:
                 # Another server is at this address now.
-                self._release(probed)
-                self._fail(probed, wrong)
+                self._drop_kept_connection(probed)
+                self._note_failure(probed, wrong)
             else:
-                self._settle(probed)
+                self._note_answer(probed)
 
-    def _watch(self, probed: ProbedWorker) -> None:
+    def _receive_late(self, probed: ProbedWorker) -> None:
         """Read from the connection that is kept: usually its end."""
-        assert probed.watched  # noqa: S101
+        assert probed.kept_connection  # noqa: S101
         now = time.monotonic()
         why = NoAnswer(f"port {self._port} closed the connection")
         try:
-            if probed.watched.recv(LONGEST_BANNER):
+            if probed.kept_connection.recv(LONGEST_BANNER):
                 if not probed.is_reported and not probed.connection:
                     # A banner that comes late: the agent answers again.
                     self._set_timer(probed, now)
@@ -332,18 +332,18 @@ class Prober:
         except OSError as problem:
             why = self._no_answer(problem)
         probed.is_reported = False
-        probed.silent_since = min(probed.silent_since, now - silence(probed.watched))
-        self._release(probed)
+        probed.silent_since = min(probed.silent_since, now - silence(probed.kept_connection))
+        self._drop_kept_connection(probed)
         # A broken connection is weaker evidence than a new connection that is not accepted.
         self._report(probed, why)
         if not probed.connection:
-            is_first = now - probed.watched_since > self._limits.suspect_every
+            is_first = now - probed.kept_since > self._limits.suspect_every
             self._set_timer(probed, now if is_first else now + self._limits.suspect_every)
 
     def _no_answer(self, problem: OSError) -> NoAnswer:
         return NoAnswer(f"port {self._port} does not answer: {problem.strerror or problem}")
 
-    def _fail(self, probed: ProbedWorker, why: NoAnswer) -> None:
+    def _note_failure(self, probed: ProbedWorker, why: NoAnswer) -> None:
         """Report that a worker does not answer, and try it again later."""
         now = time.monotonic()
         self._end_attempt(probed)
@@ -353,19 +353,19 @@ class Prober:
                 max(self._limits.first_pause, (now - probed.since) * PART_OF_TIME),
                 self._limits.longest_pause,
             )
-            self._set_timer(probed, now + max(pause, self._waiting_for_fence / HIGHEST_RATE))
+            self._set_timer(probed, now + max(pause, self._unanswered_count / HIGHEST_RATE))
             return
-        if not probed.watched:
+        if not probed.kept_connection:
             probed.is_reported = False
             probed.silent_since = min(probed.silent_since, now)
             self._report(probed, why, now - probed.silent_since)
         self._set_timer(probed, now + self._limits.suspect_every)
 
-    def _settle(self, probed: ProbedWorker) -> None:
+    def _note_answer(self, probed: ProbedWorker) -> None:
         """Report that a worker answers, and keep its connection to detect its loss."""
         assert probed.endpoint  # noqa: S101
-        probed.why = None
-        self._waiting_for_fence -= not probed.has_answered
+        probed.last_problem = None
+        self._unanswered_count -= not probed.has_answered
         probed.has_answered = True
         where = probed.endpoint
         pod = Pod(where.address, where.uid, where.node)
@@ -373,27 +373,27 @@ class Prober:
             self._put(WorkerAnswers(self.attempt, probed.worker.name, pod))
         probed.is_reported = True
         if self._lost_after:
-            self._adopt(probed)
+            self._keep_connection(probed)
         else:
             self._set_timer(probed, None)
             self._end_attempt(probed)
 
-    def _adopt(self, probed: ProbedWorker) -> None:
+    def _keep_connection(self, probed: ProbedWorker) -> None:
         """Keep the connection of an attempt instead of the previous one."""
-        self._release(probed)
-        probed.watched = probed.connection
+        self._drop_kept_connection(probed)
+        probed.kept_connection = probed.connection
         probed.connection = None
         probed.received = b""
-        probed.watched_since = time.monotonic()
+        probed.kept_since = time.monotonic()
         probed.silent_since = math.inf
-        self._watched_count += 1
-        self._set_timer(probed, probed.watched_since + self._limits.renew_every)
+        self._kept_count += 1
+        self._set_timer(probed, probed.kept_since + self._limits.renew_every)
 
-    def _release(self, probed: ProbedWorker) -> None:
-        if probed.watched:
-            self._close(probed.watched)
-            probed.watched = None
-            self._watched_count -= 1
+    def _drop_kept_connection(self, probed: ProbedWorker) -> None:
+        if probed.kept_connection:
+            self._close(probed.kept_connection)
+            probed.kept_connection = None
+            self._kept_count -= 1
 
     def _end_attempt(self, probed: ProbedWorker) -> None:
         if probed.connection:
@@ -403,7 +403,7 @@ class Prober:
 
     def _disconnect(self, probed: ProbedWorker) -> None:
         self._end_attempt(probed)
-        self._release(probed)
+        self._drop_kept_connection(probed)
 
     def _close(self, connection: socket.socket) -> None:
         with contextlib.suppress(KeyError, ValueError):

@@ -45,13 +45,13 @@ class ProgressFollower:
 
     def __init__(
         self,
-        reach: Callable[[], remote.Reach],
+        find_access: Callable[[], remote.AgentAccess],
         workers: Sequence[Worker],
         put: Put,
         attempt: int,
         pace: Pace = PACE,
     ) -> None:
-        self._reach = reach
+        self._find_access = find_access
         self._pace = pace
         self._workers = workers
         self._put = put
@@ -89,7 +89,7 @@ class ProgressFollower:
         # Pass a duration, because the clocks of two nodes differ.
         began = f"{time.monotonic() - self._began:.3f}"
         program = remote.command_line("worker/report_progress.py", began)
-        connection = remote.begin(self._reach(), worker, program)
+        connection = remote.begin(self._find_access(), worker, program)
         try:
             self._read(connection)
         finally:

@@ -19,9 +19,9 @@ from hvd_pods.common.reporting import log
 from hvd_pods.common.run import Worker
 from hvd_pods.common.untrusted import one_line, parse_count
 from hvd_pods.master.agent_connection import (
+    AgentAddresses,
     AgentConnection,
     AgentConnectionError,
-    Where,
     make_request,
 )
 from hvd_pods.master.gateway_client import NOT_STARTED
@@ -48,7 +48,7 @@ LONGEST_OUTPUT = 1 << 20
 LOOK_EVERY = 0.5
 
 
-class Reach(NamedTuple):
+class AgentAccess(NamedTuple):
     """How the master reaches the workers: its keys, and the workers' addresses.
 
     variables: the run, the attempt and the fence number for requests, and the address at which the
@@ -56,7 +56,7 @@ class Reach(NamedTuple):
     """
 
     keys: Keys
-    where: Where
+    agents: AgentAddresses
     variables: Mapping[str, str]
 
 
@@ -65,15 +65,15 @@ def command_line(program: str, *arguments: str) -> list[str]:
     return ["python3", "-I", "-S", f"{PROGRAMS}/{program}", *arguments]
 
 
-def begin(reach: Reach, worker: Worker, argv: Sequence[str]) -> AgentConnection:
+def begin(access: AgentAccess, worker: Worker, argv: Sequence[str]) -> AgentConnection:
     """Open an agent connection to a worker. Raises AgentConnectionError and RunError."""
-    address = reach.where.address(worker.name)
-    request = make_request(argv, reach.variables)
-    return AgentConnection(address, reach.where.port, reach.keys, request)
+    address = access.agents.address(worker.name)
+    request = make_request(argv, access.variables)
+    return AgentConnection(address, access.agents.port, access.keys, request)
 
 
 def call(
-    reach: Reach,
+    access: AgentAccess,
     workers: Sequence[Worker],
     program: Sequence[str],
     content: bytes = b"",
@@ -89,7 +89,7 @@ def call(
 
     def run(worker: Worker) -> tuple[int, str]:
         try:
-            connection = begin(reach, worker, command_line(*program))
+            connection = begin(access, worker, command_line(*program))
         except AgentConnectionError as problem:
             return _code_of(problem), str(problem)
         except RunError as problem:
@@ -153,69 +153,71 @@ def _printed_numbers(answers: Mapping[Worker, tuple[int, str]]) -> dict[Worker, 
     return {worker: line[0].split() if line else [] for worker, line in lines.items()}
 
 
-def are_kept(reach: Reach, workers: Sequence[Worker]) -> bool:
+def are_kept(access: AgentAccess, workers: Sequence[Worker]) -> bool:
     """Whether all ranks on these workers run, and another number of ranks could use their state."""
     program = ("worker/graceful_termination.py", "kept")
-    printed = _printed_numbers(call(reach, workers, program, seconds=LOOK_WITHIN))
+    printed = _printed_numbers(call(access, workers, program, seconds=LOOK_WITHIN))
     return all(printed[worker] == [str(worker.slots)] for worker in workers)
 
 
 def wait_until_warm(
-    reach: Reach, workers: Sequence[Worker], is_stopped: Callable[[], bool]
+    access: AgentAccess, workers: Sequence[Worker], is_stopped: Callable[[], bool]
 ) -> list[Worker]:
     """Return the workers whose ranks could begin without an import; log failures."""
     program = ["worker/wait_for_warm.py"]
-    answers = call(reach, workers, program, seconds=WARM_WITHIN, is_stopped=is_stopped)
+    answers = call(access, workers, program, seconds=WARM_WITHIN, is_stopped=is_stopped)
     for worker, (code, output) in answers.items():
         if code and not is_stopped():
             log(f"{worker.name} is not ready for ranks: {one_line(output)}")
     return [worker for worker, (code, _) in answers.items() if not code]
 
 
-def may_stay(reach: Reach, workers: Sequence[Worker]) -> bool:
+def may_stay(access: AgentAccess, workers: Sequence[Worker]) -> bool:
     """Whether all ranks on these workers run, and lose nothing when they are killed later."""
-    printed = _printed_numbers(call(reach, workers, RANKS_QUERY, seconds=LOOK_WITHIN))
+    printed = _printed_numbers(call(access, workers, RANKS_QUERY, seconds=LOOK_WITHIN))
     return all(printed[worker][:1] == [str(worker.slots)] for worker in workers)
 
 
 def count_finished(
-    reach: Reach, workers: Sequence[Worker], fence: int, is_stopped: Callable[[], bool]
+    access: AgentAccess, workers: Sequence[Worker], fence: int, is_stopped: Callable[[], bool]
 ) -> int:
     """Count the ranks of the launch `fence` that ended with 0, on workers where all have."""
     printed = _printed_numbers(
-        call(reach, workers, RANKS_QUERY, seconds=ASK_WITHIN, is_stopped=is_stopped)
+        call(access, workers, RANKS_QUERY, seconds=ASK_WITHIN, is_stopped=is_stopped)
     ).values()
     own = (numbers for numbers in printed if len(numbers) == 3 and numbers[1] == str(fence))
     return sum(parse_count(numbers[2], MOST_RANKS) or 0 for numbers in own)
 
 
-def find_binding_problem(reach: Reach, workers: Sequence[Worker], binding: Binding) -> str:
+def find_binding_problem(access: AgentAccess, workers: Sequence[Worker], binding: Binding) -> str:
     """Return a worker's name and why it cannot bind its ranks; empty if no worker reports it."""
     program = ["common/binding.py", *map(str, binding)]
-    for worker, (code, output) in call(reach, workers, program, seconds=LOOK_WITHIN).items():
+    for worker, (code, output) in call(access, workers, program, seconds=LOOK_WITHIN).items():
         if code == BAD_CONFIGURATION:
             return f"{worker.name}: {one_line(output.splitlines()[-1])}"
     return ""
 
 
-def save_kept(reach: Reach, workers: Sequence[Worker], is_stopped: Callable[[], bool]) -> None:
+def save_kept(
+    access: AgentAccess, workers: Sequence[Worker], is_stopped: Callable[[], bool]
+) -> None:
     """Make workers write the states of an earlier run to its checkpoints; log their output."""
     program = ["worker/save_states.py"]
-    answers = call(reach, workers, program, seconds=SAVE_WITHIN, is_stopped=is_stopped)
+    answers = call(access, workers, program, seconds=SAVE_WITHIN, is_stopped=is_stopped)
     for worker, (code, output) in answers.items():
         printed = [line for line in output.splitlines() if line.startswith("[hvd ")]
         for line in printed if printed or not code else [output]:
             log(f"{worker.name}: {one_line(line)}")
 
 
-def show_stacks(reach: Reach, worker: Worker, ranks: Sequence[int]) -> list[tuple[int, str]]:
+def show_stacks(access: AgentAccess, worker: Worker, ranks: Sequence[int]) -> list[tuple[int, str]]:
     """Log the activity and the Python stacks of a worker's ranks.
 
     Return the place of each script that shows one: rank, FILE:LINE in FUNCTION.
     """
     places = []
     program = ["worker/stacks.py", "--json", *map(str, ranks)]
-    _, output = call(reach, [worker], program, seconds=STACKS_WITHIN)[worker]
+    _, output = call(access, [worker], program, seconds=STACKS_WITHIN)[worker]
     for line in output.splitlines():
         try:
             said = json.loads(line)
@@ -232,11 +234,11 @@ def show_stacks(reach: Reach, worker: Worker, ranks: Sequence[int]) -> list[tupl
     return places
 
 
-def ask_ranks(reach: Reach, workers: Sequence[Worker]) -> int:
+def ask_ranks(access: AgentAccess, workers: Sequence[Worker]) -> int:
     """Ask all ranks on these workers to end; return how many were asked. Failures are logged."""
     asked = 0
     for worker, (code, output) in call(
-        reach, workers, ["worker/graceful_termination.py"], seconds=ASK_WITHIN
+        access, workers, ["worker/graceful_termination.py"], seconds=ASK_WITHIN
     ).items():
         # The worker's Python may print warnings before and after it.
         counts = (parse_count(line, MOST_RANKS) for line in reversed(output.splitlines()))

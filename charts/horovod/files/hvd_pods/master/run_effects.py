@@ -27,7 +27,7 @@ from hvd_pods.common.errors import RunError
 from hvd_pods.common.reporting import log, report_failure
 from hvd_pods.common.run import Code, Worker
 from hvd_pods.master import launcher_memory, remote, results, work_queues
-from hvd_pods.master.agent_connection import Where
+from hvd_pods.master.agent_connection import AgentAddresses
 from hvd_pods.master.cluster_effects import ClusterEffects
 from hvd_pods.master.effect_registry import carries_out, methods_of
 from hvd_pods.master.gateway import Gateway
@@ -131,10 +131,10 @@ class EffectRunner:
         self._code = UserCode(Code())
         self._launcher_setup: LauncherSetup | None = None
         self._keys: Future[Keys] = Future()
-        self._where = Where(self._run.agent_port, {})
-        self._gateway = Gateway(self._reach, put)
+        self._agents = AgentAddresses(self._run.agent_port, {})
+        self._gateway = Gateway(self._find_access, put)
         # The variables of the present attempt. Threads read them: they are replaced, never changed.
-        self._of_attempt: Mapping[str, str] = {}
+        self._attempt_variables: Mapping[str, str] = {}
         self._prober: Prober | None = None
         self._launcher: LauncherProcess | None = None
         self._progress: ProgressFollower | None = None
@@ -165,7 +165,7 @@ class EffectRunner:
         if self._record and lock.is_held and not lock.lost_to:
             self._record.release(ReleaseRecord(state.record_data(), lock.fence))
 
-    def _of(self, names: Sequence[str]) -> list[Worker]:
+    def _workers_named(self, names: Sequence[str]) -> list[Worker]:
         return [self._assignment.workers[name] for name in names]
 
     @carries_out(Exit)
@@ -207,13 +207,13 @@ class EffectRunner:
             keys.client()
             self._keys.set_result(keys)
 
-    def _reach(self) -> remote.Reach:
+    def _find_access(self) -> remote.AgentAccess:
         """Return how workers are reached now. Raises RunError if the keys are not found in time."""
         try:
             keys = self._keys.result(LEFTOVERS_WITHIN)
         except FutureTimeoutError:
             raise RunError("the master has no keys yet") from None
-        return remote.Reach(keys, self._where, self._of_attempt)
+        return remote.AgentAccess(keys, self._agents, self._attempt_variables)
 
     def _note_addresses(self, addresses: Mapping[str, str]) -> None:
         """Store the workers' addresses under each of their names.
@@ -223,14 +223,14 @@ class EffectRunner:
         workers = {self._assignment.workers[name]: address for name, address in addresses.items()}
         found = {name: a for worker, a in workers.items() for name in (worker.name, worker.address)}
         # Keep known addresses: an effect may name workers other than those of the launch.
-        self._where = self._where._replace(addresses={**self._where.addresses, **found})
+        self._agents = self._agents._replace(addresses={**self._agents.addresses, **found})
 
     @carries_out(Prepare)
     def prepare(self, effect: Prepare) -> None:
         """Set the attempt for notices and requests, and prepare its launcher."""
         self._notices.begin(effect.attempt, effect.fence)
         # Each request has them (worker/fence.py), and the launcher inherits them.
-        self._of_attempt = {
+        self._attempt_variables = {
             RUN_ID: self._run.id,
             ATTEMPT: str(effect.attempt),
             FENCE: str(effect.fence),
@@ -295,7 +295,7 @@ class EffectRunner:
                 self._code = UserCode(run.code, within, self._stopped.is_set)
                 self._code.unpack()
                 check_line(run)
-            inherited = build_environment(run, {**os.environ, **self._of_attempt})
+            inherited = build_environment(run, {**os.environ, **self._attempt_variables})
             variables = self._code.prepare_launcher(run.mode, inherited)
             mpi = before.mpi if before else select_mpi(run, variables)
             # The first attempt that gets here sets it, once.
@@ -313,14 +313,14 @@ class EffectRunner:
         """Send the user's code to workers."""
         pods = {self._assignment.workers[name]: pod for name, pod in effect.pods.items()}
         # Include workers without ranks.
-        answering = self._of([*effect.addresses])
+        answering = self._workers_named([*effect.addresses])
         if effect.detached_fence and self._have_finished(effect, answering):
             return Delivered(effect.attempt, [], is_finished=True)
         if effect.saves_other_states:
-            remote.save_kept(self._reach(), answering, self._stopped.is_set)
+            remote.save_kept(self._find_access(), answering, self._stopped.is_set)
         problem = None
         try:
-            self._code.deliver(self._reach(), pods)
+            self._code.deliver(self._find_access(), pods)
         except RunError as error:
             problem = error
         add_nodes(self._run, self._api, pods)
@@ -330,7 +330,7 @@ class EffectRunner:
     @carries_out(PrepareNewcomers, work_queues.GROW)
     def prepare_newcomers(self, effect: PrepareNewcomers) -> Event:
         """Make new workers import the modules that the script imports."""
-        workers = self._of(effect.workers)
+        workers = self._workers_named(effect.workers)
         pods = {self._assignment.workers[name]: pod for name, pod in effect.pods.items()}
         watched = self._prober
         # The next attempt sends the code again; the packages are then installed.
@@ -341,17 +341,17 @@ class EffectRunner:
             return self._stopped.is_set() or watched is None or watched.is_closed
 
         try:
-            if not remote.are_kept(self._reach(), workers):
+            if not remote.are_kept(self._find_access(), workers):
                 return NewcomersReady(effect.attempt, [*effect.pods], is_kept=False)
-            code.deliver(self._reach(), pods)
-            ready = remote.wait_until_warm(self._reach(), [*pods], is_over)
+            code.deliver(self._find_access(), pods)
+            ready = remote.wait_until_warm(self._find_access(), [*pods], is_over)
         except RunError as problem:
             return NewcomersReady(effect.attempt, [], is_kept=True, problem=problem)
         return NewcomersReady(effect.attempt, [worker.name for worker in ready], is_kept=True)
 
     def _have_finished(self, effect: Deliver, workers: Sequence[Worker]) -> bool:
         number = remote.count_finished(
-            self._reach(), workers, effect.detached_fence, self._stopped.is_set
+            self._find_access(), workers, effect.detached_fence, self._stopped.is_set
         )
         return number == effect.detached_ranks
 
@@ -370,7 +370,7 @@ class EffectRunner:
             stay = {contract.STAY_WITHIN: str(effect.stay_seconds)}
             variables = {**prepared_variables, RENDEZVOUS: rendezvous, **stay}
             # There may be fewer ranks than in the launch before.
-            arguments = build_command(self._run.on(self._of(effect.workers)), mpi)
+            arguments = build_command(self._run.on(self._workers_named(effect.workers)), mpi)
             to_run = (arguments, variables, self._code.directory)
             self._launcher = LauncherProcess(*to_run, self._put, effect.attempt)
         except RunError as problem:
@@ -380,7 +380,7 @@ class EffectRunner:
     def find_cause(self, effect: FindCause) -> Event:
         """Find why the launcher failed."""
         assert self._launcher  # noqa: S101 - it has ended
-        workers = self._of(effect.workers)
+        workers = self._workers_named(effect.workers)
         notices = (effect.exception_notices, effect.exit_notices)
         cause = self._launcher.errors.find_cause(workers, effect.code, *notices)
         key_problem = self._gateway.key_problem
@@ -389,7 +389,9 @@ class EffectRunner:
         setup = self._launcher_setup
         is_hydra = setup is not None and setup.mpi is not None and setup.mpi.hydra
         if effect.asks_for_binding and not is_hydra and not key_problem:
-            binding_problem = remote.find_binding_problem(self._reach(), workers, self._run.binding)
+            binding_problem = remote.find_binding_problem(
+                self._find_access(), workers, self._run.binding
+            )
         evictions = {}
         if effect.terminated and self._api:
             evictions = find_evictions(self._api, effect.terminated, AGAIN_RETRY_SECONDS)
@@ -398,18 +400,18 @@ class EffectRunner:
     @carries_out(AskRanks, work_queues.ASK)
     def ask_ranks(self, effect: AskRanks) -> Event:
         """Ask all ranks to end, unless they may stay."""
-        workers = self._of(effect.workers)
-        if effect.may_stay and self._launcher and remote.may_stay(self._reach(), workers):
+        workers = self._workers_named(effect.workers)
+        if effect.may_stay and self._launcher and remote.may_stay(self._find_access(), workers):
             self._launcher.send(signal.SIGUSR1)
             return RanksAsked(effect.attempt, 0, all_stay=True)
-        return RanksAsked(effect.attempt, remote.ask_ranks(self._reach(), workers))
+        return RanksAsked(effect.attempt, remote.ask_ranks(self._find_access(), workers))
 
     @carries_out(ShowStacks, work_queues.STACKS)
     def show_stacks(self, effect: ShowStacks) -> Event:
         """Write the stacks of ranks to the log."""
         places = []
         for name, ranks in effect.ranks.items():
-            places += remote.show_stacks(self._reach(), self._assignment.workers[name], ranks)
+            places += remote.show_stacks(self._find_access(), self._assignment.workers[name], ranks)
         return StacksShown(effect.attempt, places)
 
     @carries_out(EndLeftovers, work_queues.LEFTOVERS)
@@ -420,15 +422,15 @@ class EffectRunner:
             return
         # An agent connection with a higher fence number ends the processes of earlier ones: the
         # program itself need not do anything.
-        workers = self._of(effect.workers)
+        workers = self._workers_named(effect.workers)
         program = ["common/files.py"]
         try:
-            reach = self._reach()
+            access = self._find_access()
         except RunError as problem:
             log(f"cannot end what earlier attempts may have left: {problem}")
             return
         answers = remote.call(
-            reach,
+            access,
             workers,
             program,
             seconds=LEFTOVERS_WITHIN,
@@ -441,8 +443,8 @@ class EffectRunner:
     @carries_out(FollowProgress)
     def follow_progress(self, effect: FollowProgress) -> None:
         """Read the progress that ranks report."""
-        workers = self._of(effect.workers)
-        self._progress = ProgressFollower(self._reach, workers, self._put, effect.attempt)
+        workers = self._workers_named(effect.workers)
+        self._progress = ProgressFollower(self._find_access, workers, self._put, effect.attempt)
 
     @carries_out(StopProgress, work_queues.JUDGE)
     def stop_progress(self, effect: StopProgress) -> Event:

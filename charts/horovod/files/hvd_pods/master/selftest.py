@@ -164,8 +164,8 @@ class SelftestEffectRunner(EffectRunner):
     def stop_progress(self, effect: StopProgress) -> Event:
         """Log whether the NetworkPolicy is enforced."""
         # The workers are there, and the record is still held.
-        if os.environ.get(contract.POLICY) and self._where.addresses:
-            log(self._probe_policy(next(iter(self._where.addresses.values()))))
+        if os.environ.get(contract.POLICY) and self._agents.addresses:
+            log(self._probe_policy(next(iter(self._agents.addresses.values()))))
         return super().stop_progress(effect)
 
     def _probe_policy(self, worker: str) -> str:

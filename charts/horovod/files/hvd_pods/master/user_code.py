@@ -105,7 +105,7 @@ class UserCode:
         """Send the code to each worker again: training code may have changed it."""
         self._delivered = {}
 
-    def deliver(self, reach: remote.Reach, pods: Mapping[Worker, Pod]) -> None:
+    def deliver(self, access: remote.AgentAccess, pods: Mapping[Worker, Pod]) -> None:
         """Send the code to the pods that do not have it. Raises RunError when one fails."""
         workers = [worker for worker, pod in pods.items() if not self.is_on(worker, pod)]
         if not workers:
@@ -113,7 +113,7 @@ class UserCode:
         kept = ["keep-packages"] if self.has_packages else []
         receive = ["common/code_archive.py", self.name, *kept]
         answers = remote.call(
-            reach,
+            access,
             workers,
             receive,
             self._content,
@@ -123,7 +123,7 @@ class UserCode:
         reached = [worker for worker in workers if not answers[worker][0]]
         if reached:
             log(f"code {self.name} ({len(self._content)} bytes) is on {len(reached)} workers")
-        failed = self._install(reach, reached) if self.has_packages and reached else {}
+        failed = self._install(access, reached) if self.has_packages and reached else {}
         self._delivered.update({worker: pods[worker] for worker in reached if worker not in failed})
         if len(reached) < len(workers):
             unreached = {worker: answer for worker, answer in answers.items() if answer[0]}
@@ -132,14 +132,14 @@ class UserCode:
             raise _describe(f"install {REQUIREMENTS} on ", failed)
 
     def _install(
-        self, reach: remote.Reach, workers: Sequence[Worker]
+        self, access: remote.AgentAccess, workers: Sequence[Worker]
     ) -> dict[Worker, tuple[int, str]]:
         """Install the packages in workers; return exit code and message of each failed worker."""
         limit = self._install_within
         log(f"{REQUIREMENTS}: pip runs on {len(workers)} workers, at most {limit:.0f} s")
         command = ["common/packages.py", self.name, str(limit)]
         within = limit + ANSWER_WITHIN
-        answers = remote.call(reach, workers, command, seconds=within, is_stopped=self._is_stopped)
+        answers = remote.call(access, workers, command, seconds=within, is_stopped=self._is_stopped)
         done = Counter(output for code, output in answers.values() if not code)
         for output, number in done.items():
             first, *warnings = output.splitlines()
