@@ -124,7 +124,7 @@ def test_master_takes_a_line_of_horovodrun(capsys: pytest.CaptureFixture[str]) -
     own = ["HOROVOD_CYCLE_TIME=2.5", "HOROVOD_TIMELINE=/t"]
     assert command[4:] == ["/horovod/generated/hostfile", *own, "8", "python", "train.py"]
     # An attempt on fewer workers has fewer ranks than the line.
-    fewer = launch.build_command(run.on(run.workers[:2]), None)
+    fewer = launch.build_command(run.with_ranks_on(run.workers[:2]), None)
     assert fewer[-3:] == ["4", "python", "train.py"]
 
 

@@ -208,9 +208,9 @@ def test_record_of_a_later_release_of_the_name_ends_the_master_of_the_earlier_on
     [
         *(
             (0, activity, 0)
-            for activity in (Activity.JUDGING, Activity.CONCLUDING, Activity.FINISHING)
+            for activity in (Activity.FINDING_CAUSE, Activity.DECIDING_RETRY, Activity.FINISHING)
         ),
-        *((1, activity, 78) for activity in (Activity.JUDGING, Activity.CONCLUDING)),
+        *((1, activity, 78) for activity in (Activity.FINDING_CAUSE, Activity.DECIDING_RETRY)),
     ],
 )
 def test_training_that_has_finished_is_a_success_although_the_record_is_lost_after_it(

@@ -146,7 +146,7 @@ def test_workers_stay_for_the_next_run_until_the_lease_ends(code: int) -> None:
     world = session()
     world.job["spec"] = {"backoffLimit": 0}
     ended(world, code)
-    assert world.state.activity == Activity.STAYING
+    assert world.state.activity == Activity.KEEPING_WORKERS
     assert world.of(WriteRecord)[-1].data["lease"] == LEASE_KEPT
     pass_time(world, 3 * SECONDS, renews=True)
     assert not world.of(ScaleDown)
@@ -163,7 +163,7 @@ def test_workers_stay_although_the_job_cannot_be_read_at_the_end() -> None:
     world.job = UNREADABLE
     world.end_launcher(0)
     world.answer_all()
-    assert world.state.activity == Activity.STAYING
+    assert world.state.activity == Activity.KEEPING_WORKERS
     world.job = leased(SECONDS)
     pass_time(world, 2 * SECONDS)
     assert world.of(ScaleDown)
@@ -275,7 +275,7 @@ def test_master_that_stays_ends_its_workers_before_the_jobs_deadline() -> None:
     world.job = {**world.job, "spec": limited, "status": {"startTime": "1970-01-01T00:01:40Z"}}
     ended(world)
     pass_time(world, 300)
-    assert TimerKind.STAY in world.state.timers
+    assert TimerKind.KEEP_WORKERS in world.state.timers
 
 
 def test_deadline_that_could_not_be_read_at_the_end_is_watched_as_soon_as_it_can() -> None:
@@ -286,7 +286,7 @@ def test_deadline_that_could_not_be_read_at_the_end_is_watched_as_soon_as_it_can
     world.job = UNREADABLE
     world.end_launcher(0)
     world.answer_all()
-    assert world.state.activity == Activity.STAYING
+    assert world.state.activity == Activity.KEEPING_WORKERS
     limited = {**job["spec"], "activeDeadlineSeconds": 3 * SECONDS}
     started = {"startTime": format_time(WALL + world.now)}
     began = world.now

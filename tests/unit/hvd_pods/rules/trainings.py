@@ -57,7 +57,7 @@ def lose(world: World, worker: str = "w-1") -> None:
 
 def judge(world: World) -> None:
     """Deliver answers until the master knows why the launcher has ended."""
-    while world.state.activity == Activity.JUDGING:
+    while world.state.activity == Activity.FINDING_CAUSE:
         world.answer()
 
 

@@ -113,7 +113,7 @@ class Run:
         """Whether the run goes on with fewer workers, and uses workers that join."""
         return self.least_workers != self.needed_workers
 
-    def on(self, workers: Sequence[Worker]) -> Run:
+    def with_ranks_on(self, workers: Sequence[Worker]) -> Run:
         """Return this run for one attempt, with ranks on all of these workers and no others."""
         return replace(self, workers=[replace(worker, is_spare=False) for worker in workers])
 

@@ -370,7 +370,9 @@ class EffectRunner:
             stay = {contract.STAY_WITHIN: str(effect.stay_seconds)}
             variables = {**prepared_variables, RENDEZVOUS: rendezvous, **stay}
             # There may be fewer ranks than in the launch before.
-            arguments = build_command(self._run.on(self._workers_named(effect.workers)), mpi)
+            arguments = build_command(
+                self._run.with_ranks_on(self._workers_named(effect.workers)), mpi
+            )
             to_run = (arguments, variables, self._code.directory)
             self._launcher = LauncherProcess(*to_run, self._put, effect.attempt)
         except RunError as problem:

@@ -41,9 +41,9 @@ OF_ATTEMPT = (
     Activity.WAITING_FOR_WORKERS,
     Activity.DELIVERING,
     Activity.TRAINING,
-    Activity.JUDGING,
+    Activity.FINDING_CAUSE,
 )
-ENDED = (Activity.STAYING, Activity.HANDING_OVER, Activity.OVER)
+ENDED = (Activity.KEEPING_WORKERS, Activity.HANDING_OVER, Activity.OVER)
 
 Attributes = Dict[str, Union[str, int]]
 # The name of a span, and the fence number of its attempt, which no other attempt has.
@@ -103,7 +103,7 @@ def _find_present(began: Mapping[Name, float], state: RunState) -> list[Name]:
     if state.attempt.number and activity not in ENDED:
         present.append((RUN, 0))
         recovering = [name for name in began if name[0] == RECOVER and not steps]
-        if activity == Activity.JUDGING and not recovering:
+        if activity == Activity.FINDING_CAUSE and not recovering:
             recovering = [(RECOVER, fence)]
         present += recovering
     if activity in OF_ATTEMPT:

@@ -27,8 +27,8 @@ from hvd_pods.common.ranges import format_ranges
 from hvd_pods.rank import child_rank, fusion, rank_end, rank_registry, warm_client
 
 # The timeout in seconds for the server where ranks of Horovod meet, and the delay between retries.
-INTRODUCE_WITHIN = 60.0
-INTRODUCE_EVERY = 0.2
+STORE_TIMEOUT = 60.0
+STORE_RETRY_EVERY = 0.2
 
 
 class Arguments(namedtuple("Arguments", ["binding", "ranks", "command"])):
@@ -113,11 +113,11 @@ def warn_of_driver(place: Place) -> None:
         print(f"[hvd] warning: {socket.gethostname()}: {problem}", file=sys.stderr, flush=True)
 
 
-def introduce(variables: Mapping[str, str]) -> None:
+def authenticate_to_store(variables: Mapping[str, str]) -> None:
     """Send the run's secret to the server where ranks of Horovod meet.
 
     The server responds only to clients that have the secret. Do nothing if the launcher has no such
-    server, or the master sent no secret. Without a response within INTRODUCE_WITHIN seconds, log
+    server, or the master sent no secret. Without a response within STORE_TIMEOUT seconds, log
     that and let the rank go on.
     """
     address = variables.get("HOROVOD_GLOO_RENDEZVOUS_ADDR")
@@ -125,14 +125,14 @@ def introduce(variables: Mapping[str, str]) -> None:
     if not address or not secret:
         return
     port = int(variables["HOROVOD_GLOO_RENDEZVOUS_PORT"])
-    until = time.monotonic() + INTRODUCE_WITHIN
+    until = time.monotonic() + STORE_TIMEOUT
     while time.monotonic() < until:
-        with suppress(OSError), socket.create_connection((address, port), INTRODUCE_WITHIN) as made:
+        with suppress(OSError), socket.create_connection((address, port), STORE_TIMEOUT) as made:
             made.sendall(f"HVD {secret} HTTP/1.0\r\n\r\n".encode())
             if made.recv(1):
                 return
         # The server's backlog is so full that it could not accept this connection.
-        time.sleep(INTRODUCE_EVERY)
+        time.sleep(STORE_RETRY_EVERY)
     print(f"[hvd] nothing answers at {address}:{port}, where ranks of Horovod meet", flush=True)
 
 
@@ -177,11 +177,11 @@ def main() -> int:
 
             exception_notice.notify(os.environ, place.rank, error)
             return fail(error, error.code)
-    introduce(os.environ)
+    authenticate_to_store(os.environ)
     register = partial(rank_registry.register, place.rank)
-    speaks = place.local_rank == 0
+    logs_reason = place.local_rank == 0
     command = arguments.command
-    status = warm_client.run(command, place.rank, register, speaks)
+    status = warm_client.run(command, place.rank, register, logs_reason)
     if status is None:
         status = child_rank.run(command, partial(begin_cold, place.rank, command[0]))
     rank_end.report(place.rank, status)

@@ -54,12 +54,12 @@ NOT_PASSED_ON = {
 
 
 def run(
-    command: Sequence[str], rank: int, started: Callable[[int], None], speaks: bool
+    command: Sequence[str], rank: int, started: Callable[[int], None], logs_reason: bool
 ) -> int | None:
     """Run a rank's command in a fork of the warm process; return the code, or minus the signal.
 
     `started` gets the process ID of the fork. Return None if the command must start cold. If
-    `speaks`, log the reason, unless this worker has no warm process.
+    `logs_reason`, log the reason, unless this worker has no warm process.
     """
     try:
         description = json.loads(files.read(DESCRIPTION))
@@ -73,7 +73,7 @@ def run(
             _ask(connection, rank, command, program)
             return _follow(connection, started)
     except ColdStart as reason:
-        if speaks:
+        if logs_reason:
             print(
                 f"[hvd] ranks on {socket.gethostname()} start cold: {reason} (`launch.preload`)",
                 flush=True,

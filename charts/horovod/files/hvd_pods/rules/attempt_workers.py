@@ -56,7 +56,7 @@ def expect(state: RunState) -> AttemptWorkers:
     """
     before = state.attempt
     if before.launch:
-        gone = {*before.workers.reasons, *before.launch.leaving}
+        gone = {*before.workers.reasons, *before.launch.terminating}
         expected = frozenset(before.workers.answering) - gone
         return AttemptWorkers(expected=expected, patience=MISS_WITHIN)
     if state.was_training:

@@ -168,7 +168,7 @@ def on_worker_gone(decision: Decision, event: WorkerGone) -> None:
 def _follow_workers(decision: Decision) -> None:
     """Workers have come or gone: update the running launch."""
     training.on_workers(decision)
-    newcomers.look(decision)
+    newcomers.await_newcomers(decision)
 
 
 def on_delivered(decision: Decision, event: Delivered) -> None:
@@ -176,7 +176,7 @@ def on_delivered(decision: Decision, event: Delivered) -> None:
     if decision.state.activity == Activity.DELIVERING:
         training.begin(decision, event)
         newcomers.note_size(decision)
-        newcomers.look(decision)
+        newcomers.await_newcomers(decision)
 
 
 def on_attempt_ends(decision: Decision, event: AttemptOver) -> None:
@@ -184,7 +184,7 @@ def on_attempt_ends(decision: Decision, event: AttemptOver) -> None:
     attempt = decision.state.attempt
     decision.clear_timers(*(kind for kind in TimerKind if kind.is_of_attempt))
     decision.set_attempt(problem=event.problem)
-    decision.set(activity=Activity.JUDGING)
+    decision.set(activity=Activity.FINDING_CAUSE)
     decision.add_effects(StopWatching())
     # The next attempt is compared with the last step. A lost worker cannot report it, and a new
     # worker is waiting.
@@ -195,7 +195,7 @@ def on_attempt_ends(decision: Decision, event: AttemptOver) -> None:
 def on_progress_stopped(decision: Decision, event: ProgressStopped) -> None:
     """All reports of an attempt are known: read the Job to decide about another attempt."""
     state = decision.state
-    if state.activity != Activity.JUDGING:
+    if state.activity != Activity.FINDING_CAUSE:
         return
     if state.attempt.problem is None and state.run.fail_on_nan and state.progress.is_nan:
         decision.set_attempt(problem=NotANumberError())
@@ -205,7 +205,7 @@ def on_progress_stopped(decision: Decision, event: ProgressStopped) -> None:
     if lost_to and problem:
         decision.add_event(EndReached(record_lock.superseded(lost_to)))
     elif lost_to:
-        conclude(decision, state.job)
+        decide_retry(decision, state.job)
     else:
         _read_job(decision)
 
@@ -213,9 +213,9 @@ def on_progress_stopped(decision: Decision, event: ProgressStopped) -> None:
 def _read_job(decision: Decision) -> None:
     """Read the Job before the end of an attempt is decided; without the API, decide at once."""
     state = decision.state
-    decision.set(activity=Activity.CONCLUDING)
+    decision.set(activity=Activity.DECIDING_RETRY)
     if not state.run.api:
-        conclude(decision, None)
+        decide_retry(decision, None)
         return
     # Only the end depends on the Job: another attempt does not wait long for it.
     is_failure = state.attempt.problem is not None and not state.is_terminating
@@ -238,13 +238,13 @@ def on_job(decision: Decision, event: JobRead) -> None:
             training.interrupt(decision, event.job)
         return
     decision.set(job=event.job)
-    record_lock.look_again(decision, event.record)
+    record_lock.check_holder(decision, event.record)
     if decision.events or decision.state.activity == Activity.OVER:
         # Another master has the record: this master decides nothing more.
         return
     session_lease.begin(decision, event.job)
-    if state.activity == Activity.CONCLUDING:
-        conclude(decision, event.job)
+    if state.activity == Activity.DECIDING_RETRY:
+        decide_retry(decision, event.job)
     elif (
         state.activity == Activity.FINISHING
         and state.record_lock.is_end_unconfirmed
@@ -256,11 +256,11 @@ def on_job(decision: Decision, event: JobRead) -> None:
     elif state.activity == Activity.READING:
         decision.set(retries=state.retries.note_job(event.job))
         decision.add_event(AttemptDue())
-    elif state.activity == Activity.STAYING:
+    elif state.activity == Activity.KEEPING_WORKERS:
         run_end.end_terminated(decision, event.job)
 
 
-def conclude(decision: Decision, job: Object | None) -> None:
+def decide_retry(decision: Decision, job: Object | None) -> None:
     """Decide whether another attempt follows, now that the Job is known."""
     state = decision.state
     run = decision.state.run
@@ -319,15 +319,15 @@ def on_end_reached(decision: Decision, event: EndReached) -> None:
     run_end.announce(decision, event.problem)
     decision.set(problem=event.problem)
     decision.add_effects(StopWatching())
-    run_end.leave(decision)
+    run_end.end_or_keep_workers(decision)
 
 
 def on_workers_scaled(decision: Decision, event: WorkersScaled) -> None:
     """The workers are scaled down, or the log names the failures."""
     if decision.state.activity == Activity.FINISHING:
         run_end.store_results(decision)
-    elif decision.state.activity == Activity.STAYING:
-        run_end.give_back(decision)
+    elif decision.state.activity == Activity.KEEPING_WORKERS:
+        run_end.end_master(decision)
 
 
 def on_record_released(decision: Decision, event: RecordReleased) -> None:
@@ -360,20 +360,22 @@ def on_terminated(decision: Decision, event: Terminated) -> None:
         decision.add_event(AttemptOver(InterruptedRunError("terminated while waiting for workers")))
     elif (
         decision.state.activity == Activity.WAITING_FOR_RECORD
-        and TimerKind.LOOK in decision.state.timers
+        and TimerKind.READ_RECORD in decision.state.timers
     ):
         # The next read of the record ends this master.
-        decision.clear_timers(TimerKind.LOOK)
+        decision.clear_timers(TimerKind.READ_RECORD)
         decision.add_effects(ReadRecord())
     elif decision.state.activity == Activity.PAUSING:
         decision.clear_timers(TimerKind.PAUSE)
         _read_job(decision)
-    elif decision.state.activity == Activity.STAYING and not decision.state.are_workers_gone:
+    elif (
+        decision.state.activity == Activity.KEEPING_WORKERS and not decision.state.are_workers_gone
+    ):
         run_end.look_before_end(decision)
 
 
 TIMERS: Mapping[TimerKind, Callable[[Decision], None]] = {
-    TimerKind.LOOK: lambda decision: decision.add_effects(ReadRecord()),
+    TimerKind.READ_RECORD: lambda decision: decision.add_effects(ReadRecord()),
     TimerKind.RENEW: record_lock.renew,
     TimerKind.WORKERS: attempt_workers.time_out,
     TimerKind.SHRINK: attempt_workers.lose_patience,
@@ -387,8 +389,8 @@ TIMERS: Mapping[TimerKind, Callable[[Decision], None]] = {
     TimerKind.KILL: lambda decision: decision.add_effects(EndLauncher(kills=True)),
     TimerKind.END: lambda decision: decision.add_effects(EndLauncher()),
     TimerKind.PAUSE: _end_pause,
-    TimerKind.LEASE: session_lease.look,
-    TimerKind.STAY: run_end.end_stay,
+    TimerKind.LEASE: session_lease.read,
+    TimerKind.KEEP_WORKERS: run_end.scale_down_kept,
     TimerKind.SUCCESSORS: run_end.look_for_successors,
 }
 
@@ -401,7 +403,7 @@ def _on(kind: type[EventType], handler: Callable[[Decision, EventType], None]) -
 HANDLERS: Mapping[type, Handler] = dict(
     [
         _on(Started, record_lock.begin),
-        _on(RecordRead, record_lock.look),
+        _on(RecordRead, record_lock.take_if_free),
         _on(RecordWritten, record_lock.on_written),
         _on(RecordChanged, record_lock.on_changed),
         _on(RecordFailed, record_lock.on_failed),

@@ -52,7 +52,7 @@ def note_size(decision: Decision) -> None:
     decision.set(workers_before=now)
 
 
-def look(decision: Decision) -> None:
+def await_newcomers(decision: Decision) -> None:
     """Workers have come or gone: wait a moment for new workers that could have ranks."""
     if not find_newcomers(decision):
         decision.clear_timers(TimerKind.GROW)

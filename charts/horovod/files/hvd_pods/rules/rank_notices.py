@@ -117,10 +117,10 @@ def note_leaving(decision: Decision, notice: Notice, connection: int) -> None:
     launch = decision.launch
     worker = notice["worker"]
     seconds = notice["seconds"]
-    if worker not in launch.leaving:
+    if worker not in launch.terminating:
         decision.log(f"{worker} is terminating: its ranks have {seconds:.0f} s to save")
-    leaving = {**launch.leaving, worker: decision.now + seconds}
-    decision.set_launch(leaving=leaving, asked=launch.asked | {_place_of(notice)})
+    terminating = {**launch.terminating, worker: decision.now + seconds}
+    decision.set_launch(terminating=terminating, asked=launch.asked | {_place_of(notice)})
 
 
 def release_ended(decision: Decision) -> None:

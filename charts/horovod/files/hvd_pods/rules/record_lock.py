@@ -69,7 +69,7 @@ def begin(decision: Decision, event: Started) -> None:
         on_held(decision, {})
 
 
-def look(decision: Decision, event: RecordRead | RecordChanged) -> None:
+def take_if_free(decision: Decision, event: RecordRead | RecordChanged) -> None:
     """Take the record if it is free; otherwise wait for its holder."""
     state = decision.state
     assignment = decision.state.assignment
@@ -112,7 +112,7 @@ def look(decision: Decision, event: RecordRead | RecordChanged) -> None:
             EndReached(InterruptedRunError(f"terminated while {holder} controls the workers"))
         )
     else:
-        decision.set_timer(TimerKind.LOOK, decision.now + LOOK_EVERY)
+        decision.set_timer(TimerKind.READ_RECORD, decision.now + LOOK_EVERY)
 
 
 def on_held(decision: Decision, data: Mapping[str, str]) -> None:
@@ -166,7 +166,7 @@ def on_changed(decision: Decision, event: RecordChanged) -> None:
         lose(decision, LATER_RELEASE)
         return
     if event.purpose == TAKE:
-        look(decision, event)
+        take_if_free(decision, event)
         return
     # Another master that has taken the record has a higher number, even if it has released it
     # since.
@@ -182,7 +182,7 @@ def on_changed(decision: Decision, event: RecordChanged) -> None:
     lose(decision, describe_holder(event.data))
 
 
-def look_again(decision: Decision, data: Mapping[str, str] | None) -> None:
+def check_holder(decision: Decision, data: Mapping[str, str] | None) -> None:
     """Check the holder of the record before counting a failure or scaling workers.
 
     A worker that serves a newer master refuses this one before this one has seen the record. `data`
@@ -204,12 +204,12 @@ def lose(decision: Decision, holder: str) -> None:
     activity = decision.state.activity
     if activity == Activity.TRAINING:
         launch_abort.abort(decision, superseded(holder))
-    elif activity == Activity.JUDGING or (
-        activity == Activity.CONCLUDING and attempt.launch and not attempt.problem
+    elif activity == Activity.FINDING_CAUSE or (
+        activity == Activity.DECIDING_RETRY and attempt.launch and not attempt.problem
     ):
         # A finished training is a success, whichever master has the workers now.
         return
-    elif activity in (Activity.FINISHING, Activity.STAYING):
+    elif activity in (Activity.FINISHING, Activity.KEEPING_WORKERS):
         # The result of the training is final; the other master does the rest.
         decision.set(activity=Activity.OVER, timers={})
         decision.release_record()

@@ -157,7 +157,7 @@ def finish(decision: Decision, problem: RunError | None) -> None:
     code = problem.exit_code if problem else 0
     decision.set(activity=Activity.FINISHING, problem=problem)
     if state.record_lock.lost_to:
-        leave(decision)
+        end_or_keep_workers(decision)
     elif not state.run.api:
         if state.run.cleanup != "Never":
             decision.log("the workers stay: without a service account the master cannot scale them")
@@ -210,7 +210,7 @@ def store_results(decision: Decision) -> None:
     is_wanted = run.results_within and (problem is None or run.results_on_failure)
     has_result = not isinstance(problem, InterruptedRunError)
     if not (has_result and is_wanted) or state.results == STORED:
-        leave(decision)
+        end_or_keep_workers(decision)
         return
     left = deadline(state.job) - decision.wall - END_BEFORE if state.job else run.results_within
     decision.set(activity=Activity.STORING)
@@ -229,7 +229,7 @@ def on_results(decision: Decision, event: ResultsStored) -> None:
     if not event.failure:
         decision.log("the results are stored")
         decision.report(RunEvent.RESULTS_STORED, "the results are stored")
-        leave(decision)
+        end_or_keep_workers(decision)
         return
     text = f"the results could not be stored: {event.failure}"
     decision.report(RunEvent.RESULTS_NOT_STORED, text)
@@ -242,18 +242,18 @@ def on_results(decision: Decision, event: ResultsStored) -> None:
     if state.is_terminating and state.job and will_retry(state.job, again.exit_code, decision.wall):
         # Another master stores the results.
         decision.set(problem=again)
-    leave(decision)
+    end_or_keep_workers(decision)
 
 
-def leave(decision: Decision) -> None:
+def end_or_keep_workers(decision: Decision) -> None:
     """Release the record and end, or wait for the session's next run."""
     if not _are_left(decision):
-        give_back(decision)
+        end_master(decision)
     elif decision.state.is_terminating:
-        _begin_stay(decision)
+        _begin_keeping_workers(decision)
         look_before_end(decision)
     else:
-        stay(decision)
+        keep_workers(decision)
 
 
 def _are_left(decision: Decision) -> bool:
@@ -266,24 +266,24 @@ def _are_left(decision: Decision) -> bool:
     return bool(state.lease.seconds and is_own and not (is_replaced or state.are_workers_gone))
 
 
-def stay(decision: Decision) -> None:
+def keep_workers(decision: Decision) -> None:
     """Wait, while the workers stay for the session's next run, until its lease has ended.
 
     The master keeps the record, so that no other master gets the workers. The Job's deadline would
     end this pod before the lease.
     """
-    _begin_stay(decision)
+    _begin_keeping_workers(decision)
     if decision.state.lease.has_ended:
-        end_stay(decision)
+        scale_down_kept(decision)
         return
     decision.set_lease(note=LEASE_KEPT)
-    decision.write_record("stay")
+    decision.write_record("keep workers")
     decision.log("the workers stay for the session's next run, as long as its lease is renewed")
     watch_deadline(decision, decision.state.job or UNREADABLE)
 
 
-def _begin_stay(decision: Decision) -> None:
-    decision.set(activity=Activity.STAYING)
+def _begin_keeping_workers(decision: Decision) -> None:
+    decision.set(activity=Activity.KEEPING_WORKERS)
     timers = decision.state.timers
     decision.clear_timers(
         *(name for name in timers if name not in (TimerKind.RENEW, TimerKind.LEASE))
@@ -291,12 +291,12 @@ def _begin_stay(decision: Decision) -> None:
 
 
 def watch_deadline(decision: Decision, job: Object) -> None:
-    """End the stay before the deadline of the Job that was just read."""
+    """Stop keeping the workers before the deadline of the Job that was just read."""
     left = deadline(job) - decision.wall - END_BEFORE
     if left < float("inf"):
-        decision.set_timer(TimerKind.STAY, decision.now + max(0.0, left))
+        decision.set_timer(TimerKind.KEEP_WORKERS, decision.now + max(0.0, left))
     else:
-        decision.clear_timers(TimerKind.STAY)
+        decision.clear_timers(TimerKind.KEEP_WORKERS)
 
 
 def look_before_end(decision: Decision) -> None:
@@ -305,19 +305,19 @@ def look_before_end(decision: Decision) -> None:
 
 
 def end_terminated(decision: Decision, job: Object | None) -> None:
-    """End the stay of a terminating pod: no other process watches the lease.
+    """Keep the workers no longer in a terminating pod: no other process watches the lease.
 
     Leave the workers to another master if an upgrade has replaced the Job, or if the Job creates
     another master that continues the run.
     """
     is_unfinished = isinstance(decision.state.problem, InterruptedRunError)
     if job is None or job == UNREADABLE or (is_unfinished and is_continued(job, decision.wall)):
-        give_back(decision)
+        end_master(decision)
     else:
-        end_stay(decision)
+        scale_down_kept(decision)
 
 
-def end_stay(decision: Decision) -> None:
+def scale_down_kept(decision: Decision) -> None:
     """Scale down the workers that have stayed for the session's next run."""
     if decision.state.are_workers_gone:
         return
@@ -327,7 +327,7 @@ def end_stay(decision: Decision) -> None:
     decision.add_effects(ScaleDown())
 
 
-def give_back(decision: Decision) -> None:
+def end_master(decision: Decision) -> None:
     """Release the record, and end."""
     decision.set(activity=Activity.OVER, timers={})
     decision.release_record()

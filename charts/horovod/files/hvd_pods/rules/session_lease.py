@@ -45,7 +45,7 @@ def begin(decision: Decision, job: Object | None) -> None:
         _look_later(decision)
 
 
-def look(decision: Decision) -> None:
+def read(decision: Decision) -> None:
     """Read the lease."""
     decision.add_effects(ReadLease())
 
@@ -67,8 +67,8 @@ def on_read(decision: Decision, event: LeaseRead) -> None:
     if not seconds:
         # An upgrade has removed the lease.
         decision.set_lease(seconds=0.0, note="")
-        if decision.state.activity == Activity.STAYING:
-            run_end.give_back(decision)
+        if decision.state.activity == Activity.KEEPING_WORKERS:
+            run_end.end_master(decision)
         return
     renewal = _renewal(event.job)
     if renewal != lease.renewal or not lease.seconds:
@@ -78,7 +78,7 @@ def on_read(decision: Decision, event: LeaseRead) -> None:
         _end(decision)
     else:
         _look_later(decision)
-        if decision.state.activity == Activity.STAYING:
+        if decision.state.activity == Activity.KEEPING_WORKERS:
             # The Job may not have been read at the end, and an upgrade may have changed the
             # deadline.
             run_end.watch_deadline(decision, event.job)
@@ -101,8 +101,8 @@ def _end(decision: Decision) -> None:
     elif activity in (Activity.WAITING_FOR_WORKERS, Activity.DELIVERING, Activity.PAUSING):
         decision.clear_timers(TimerKind.PAUSE)
         decision.add_event(AttemptOver(problem))
-    elif activity == Activity.STAYING:
-        run_end.end_stay(decision)
+    elif activity == Activity.KEEPING_WORKERS:
+        run_end.scale_down_kept(decision)
     # Otherwise the run is about to end, and checks the lease then.
 
 

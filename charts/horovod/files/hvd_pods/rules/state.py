@@ -31,7 +31,7 @@ LOST_AFTER_KEPT = 3.0
 class Activity(enum.Enum):
     """The activities of the master, each with the end of its wait, in this order.
 
-    From CONCLUDING the master may go back to WAITING_FOR_WORKERS.
+    From DECIDING_RETRY the master may go back to WAITING_FOR_WORKERS.
     """
 
     WAITING_FOR_RECORD = "until it holds the record"
@@ -39,12 +39,12 @@ class Activity(enum.Enum):
     WAITING_FOR_WORKERS = "until enough workers respond"
     DELIVERING = "until the workers have the user's code"
     TRAINING = "until the launcher ends"
-    JUDGING = "until it knows why the launcher ended, and how far it came"
-    CONCLUDING = "until it knows whether another attempt may follow"
+    FINDING_CAUSE = "until it knows why the launcher ended, and how far it came"
+    DECIDING_RETRY = "until it knows whether another attempt may follow"
     PAUSING = "until the next attempt begins"
     FINISHING = "until the record has the end of the run and the workers are scaled down"
     STORING = "until the results are stored"
-    STAYING = "until the session's lease ends, for which the workers of an ended run stay"
+    KEEPING_WORKERS = "until the session's lease ends, for which the workers of an ended run stay"
     HANDING_OVER = "until the queue sees a worker of the run's next admission"
     OVER = "until the record is given back"
 
@@ -140,7 +140,7 @@ class LaunchState:
     # Why this master ended the launch while the run may go on.
     problem: RunError | None = None
     # The time until which the ranks of terminating workers may save.
-    leaving: Mapping[str, float] = field(default_factory=dict)
+    terminating: Mapping[str, float] = field(default_factory=dict)
     # Ranks (worker, number) that were asked to end, those whose script has ended, and the
     # connections that wait until all have. While ranks are being asked, the set of asked ranks is
     # incomplete.

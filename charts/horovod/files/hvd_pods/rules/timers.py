@@ -12,12 +12,12 @@ class TimerKind(Enum):
     """
 
     # Reads of a record that another master holds, and renewals of this master's lock.
-    LOOK = "look"
+    READ_RECORD = "read record"
     RENEW = "renew"
-    # The session's lease, the pause between two attempts, and the stay after the end.
+    # The session's lease, the pause between two attempts, and the workers kept after the end.
     LEASE = "lease"
     PAUSE = "pause"
-    STAY = "stay"
+    KEEP_WORKERS = "keep workers"
     # The next check whether a queue sees workers again.
     SUCCESSORS = "successors"
     # Missing workers, and reports and actions about their pods.
@@ -42,10 +42,10 @@ class TimerKind(Enum):
 
 
 OF_RUN = (
-    TimerKind.LOOK,
+    TimerKind.READ_RECORD,
     TimerKind.RENEW,
     TimerKind.LEASE,
     TimerKind.PAUSE,
-    TimerKind.STAY,
+    TimerKind.KEEP_WORKERS,
     TimerKind.SUCCESSORS,
 )

@@ -116,8 +116,8 @@ def _look_for_loss(decision: Decision) -> None:
         return
     if not attempt.launch or attempt.launch.problem:
         return
-    leaving = attempt.launch.leaving
-    if all(leaving.get(worker.name, 0.0) > decision.now for worker in lost):
+    terminating = attempt.launch.terminating
+    if all(terminating.get(worker.name, 0.0) > decision.now for worker in lost):
         # A terminating worker no longer answers, but its ranks may be saving.
         decision.set_timer(TimerKind.LOSS, decision.now + LOOK_AGAIN_AFTER)
         return
@@ -216,13 +216,13 @@ def on_launcher_ended(decision: Decision, event: LauncherEnded) -> None:
     """The launcher has ended: end the attempt, or find the cause of the failure."""
     state = decision.state
     launch = decision.launch
-    decision.set(activity=Activity.JUDGING)
+    decision.set(activity=Activity.FINDING_CAUSE)
     decision.clear_timers(TimerKind.LEAVE)
     decision.set_attempt(seconds=event.seconds)
     decision.set_launch(code=event.code)
     if launch.waiting:
         decision.add_effects(ReleaseRanks(launch.waiting))
-    terminated = tuple(launch.leaving)
+    terminated = tuple(launch.terminating)
     problem = launch.problem
     # The ranks may have ended just when a worker was lost. Ranks that were ended for another reason
     # have not finished, whatever exit code their signal handlers produce. Only the launcher of mode
@@ -281,9 +281,9 @@ def on_cause(decision: Decision, event: CauseFound) -> None:
     launch = decision.launch
     code = launch.code
     cause = _choose_cause(event)
-    if launch.leaving:
+    if launch.terminating:
         decision.add_event(
-            AttemptOver(_explain_leaving(", ".join(launch.leaving), event.evictions, code))
+            AttemptOver(_explain_leaving(", ".join(launch.terminating), event.evictions, code))
         )
         return
     silent = diagnosis.find_silent(decision)

@@ -31,7 +31,7 @@ LOOK_EVERY = 0.2
 RANKS_SHARE = 0.5
 
 
-def leave(
+def drain(
     agent: subprocess.Popen[bytes],
     grace: float,
     wait: Callable[[], None],

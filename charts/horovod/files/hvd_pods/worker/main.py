@@ -215,7 +215,7 @@ def serve(agent: subprocess.Popen[bytes], signals: Signals) -> int:
         if signals.asked_to_end:
             grace = float(os.environ.get(contract.GRACE, "0"))
             look = partial(wait, graceful_termination.LOOK_EVERY)
-            graceful_termination.leave(agent, grace, look, saver.begin)
+            graceful_termination.drain(agent, grace, look, saver.begin)
             while saver.is_running:
                 look()
             saver.begin(True)
