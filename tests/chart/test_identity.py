@@ -35,8 +35,10 @@ def hashes(manifests: list[Manifest]) -> tuple[str, str]:
     job = one(manifests, "Job")["metadata"]["labels"]
     stateful_set = one(manifests, "StatefulSet")["metadata"]["labels"]
     assert job["hvdchart/run"] == stateful_set["hvdchart/run"] == described["id"]
-    assert job["hvdchart/settings"] == stateful_set["hvdchart/settings"] == described["settings"]
-    return described["id"], described["settings"]
+    settings_hash = described["settingsHash"]
+    assert job["hvdchart/settings-hash"] == settings_hash
+    assert stateful_set["hvdchart/settings-hash"] == settings_hash
+    return described["id"], settings_hash
 
 
 def job_name(manifests: list[Manifest]) -> str:

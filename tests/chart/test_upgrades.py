@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -173,6 +174,11 @@ def test_failed_run_is_tried_again_with_other_settings_only(place: Namespace, ne
     assert first not in place.jobs("hvd")
 
 
+def recorded_hashes(labels: Mapping[str, str]) -> dict[str, str]:
+    """What a record has of the run with these labels of a Job."""
+    return {"run": labels["hvdchart/run"], "settingsHash": labels["hvdchart/settings-hash"]}
+
+
 @pytest.fixture(scope="module", params=HELMS)
 def failed(kubeconfig: Path, newer: Path, request: pytest.FixtureRequest) -> dict[str, Seen]:
     """A run that has failed, whose workers are scaled to zero, after each of these upgrades."""
@@ -181,7 +187,7 @@ def failed(kubeconfig: Path, newer: Path, request: pytest.FixtureRequest) -> dic
     with empty_namespace(kubeconfig) as place:
         labels = see(place, version, CHART, RUN).job["metadata"]["labels"]
         end(place, "FailureTarget", "Failed")
-        record = {key: labels[f"hvdchart/{key}"] for key in ("run", "settings")}
+        record = recorded_hashes(labels)
         patch = json.dumps({"data": {**record, "state": "Failed", "time": "2026-01-01T10:01:00Z"}})
         place.kubectl("patch", "configmap", "hvd-run", "--patch", patch)
         seen = {"same": see(place, version, newer, going)}
@@ -223,7 +229,7 @@ def replaced(kubeconfig: Path, request: pytest.FixtureRequest) -> Replaced:
     with empty_namespace(kubeconfig) as place:
         wait_for_default_account(place)
         labels = see(place, version, CHART, RUN).job["metadata"]["labels"]
-        ended = {key: labels[f"hvdchart/{key}"] for key in ("run", "settings")}
+        ended = recorded_hashes(labels)
         patch = json.dumps({"data": {**ended, "state": "Finished", "time": "2026-01-01T10:01:00Z"}})
         place.kubectl("patch", "configmap", "hvd-run", "--patch", patch)
         end(place, "SuccessCriteriaMet", "Complete")

@@ -209,7 +209,7 @@ def changed_hashes(values: list[Values]) -> list[bool]:
     texts = [rendered(json.dumps(each)) for each in values]
     return [
         len({re.findall(rf'hvdchart/{label}: "?(\w+)', text)[0] for text in texts}) > 1
-        for label in ("run", "settings")
+        for label in ("run", "settings-hash")
     ]
 
 

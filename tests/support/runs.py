@@ -13,7 +13,7 @@ def describe_run(**changes: Any) -> str:
     """Describe a run of two groups to the master as the chart does, in HVD_RUN."""
     document: dict[str, Any] = {
         "id": "run-1",
-        "settings": "settings-1",
+        "settingsHash": "settings-1",
         "service": "hvd",
         "masterSelector": "app.kubernetes.io/instance=hvd",
         "workerSelector": "app.kubernetes.io/instance=hvd",

@@ -9,7 +9,7 @@ Adds to .facts:
 {{- /* A new name of a Job has a hash of the pod template, because Kubernetes allows no change of a Job's pods. Without a
 ServiceAccount no record keeps another Job from repeating the run, so that the hash is that of the settings only. */ -}}
 {{- $_ := set $facts "masterPod" (include "horovod.masterPod" .) -}}
-{{- $content := ternary $facts.masterPod $facts.settings (ne $facts.serviceAccount "") -}}
+{{- $content := ternary $facts.masterPod $facts.settingsHash (ne $facts.serviceAccount "") -}}
 {{- $name := printf "%s-master-%s" $facts.fullname (sha256sum $content | trunc 8) -}}
 {{- $_ := set $facts "jobName" (dig "metadata" "name" $name $facts.job) -}}
 {{- end }}

@@ -53,7 +53,7 @@ so that only the workers' environment names it.
 {{- $launch := .facts.effective.launch -}}
 {{- dict
   "id" .facts.id
-  "settings" .facts.settings
+  "settingsHash" .facts.settingsHash
   "service" .facts.fullname
   "masterSelector" $selectors.master
   "workerSelector" $selectors.worker

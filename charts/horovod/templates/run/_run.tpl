@@ -75,7 +75,7 @@ Call with (dict "end" "Failed" "cleanup" "Always").
 
 {{/*
 Adds to .facts:
-  id, settings  hashes of the values that identify the run, and of all its settings
+  id, settingsHash  hashes of the values that identify the run, and of all its settings
   job           the run's Job that an upgrade keeps, because it has finished or has these settings
   sets          the StatefulSets that the upgrade keeps with it, or after it has been removed, by name
   recordedEnd   the record of this run if it has ended
@@ -86,11 +86,11 @@ All but the hashes are empty without access to a cluster.
 */}}
 {{- define "horovod.findRun" -}}
 {{- $id := include "horovod.hashedValues" (dict "root" . "hash" "identity") | sha256sum | trunc 10 -}}
-{{- $settings := include "horovod.hashedValues" (dict "root" . "hash" "settings") | sha256sum | trunc 10 -}}
+{{- $settingsHash := include "horovod.hashedValues" (dict "root" . "hash" "settings") | sha256sum | trunc 10 -}}
 {{- $own := set (include "horovod.runSelector" . | fromYaml) "hvdchart/run" $id -}}
 {{- $job := dict -}}
 {{- range (lookup "batch/v1" "Job" .Release.Namespace "").items -}}
-  {{- $hasSettings := eq (dig "metadata" "labels" "hvdchart/settings" "" .) $settings -}}
+  {{- $hasSettings := eq (dig "metadata" "labels" "hvdchart/settings-hash" "" .) $settingsHash -}}
   {{- $isKept := or (eq (include "horovod.jobEnd" .) "Finished") $hasSettings -}}
   {{- $isOwn := and (not .metadata.deletionTimestamp) (include "horovod.hasLabels" (dict "of" . "labels" $own)) -}}
   {{- $isNewest := gt .metadata.creationTimestamp (dig "metadata" "creationTimestamp" "" $job) -}}
@@ -101,18 +101,18 @@ All but the hashes are empty without access to a cluster.
 {{- if not (get $record "run") -}}
   {{- $record = dig "metadata" "annotations" "hvdchart/ended" "{}" $config | fromJson -}}
 {{- end -}}
-{{- $failed := and (eq (get $record "state") "Failed") (eq (get $record "settings") $settings) -}}
+{{- $failed := and (eq (get $record "state") "Failed") (eq (get $record "settingsHash") $settingsHash) -}}
 {{- $isOver := or $failed (eq (get $record "state") "Finished") -}}
 {{- $end := ternary $record dict (and $isOver (eq (get $record "run") $id)) -}}
 {{- $sets := dict -}}
 {{- if or $job $end -}}
-  {{- $_ := set $own "hvdchart/settings" $settings -}}
+  {{- $_ := set $own "hvdchart/settings-hash" $settingsHash -}}
   {{- range (lookup "apps/v1" "StatefulSet" .Release.Namespace "").items -}}
     {{- if include "horovod.hasLabels" (dict "of" . "labels" $own) -}}{{- $_ := set $sets .metadata.name . -}}{{- end -}}
   {{- end -}}
 {{- end -}}
 {{- $_ := set .facts "id" $id -}}
-{{- $_ := set .facts "settings" $settings -}}
+{{- $_ := set .facts "settingsHash" $settingsHash -}}
 {{- $_ := set .facts "job" $job -}}
 {{- $_ := set .facts "sets" $sets -}}
 {{- $_ := set .facts "recordedEnd" $end -}}
@@ -128,7 +128,7 @@ All but the hashes are empty without access to a cluster.
 {{/* Labels with the run of a Job or StatefulSet. */}}
 {{- define "horovod.runLabels" -}}
 hvdchart/run: {{ .facts.id | quote }}
-hvdchart/settings: {{ .facts.settings | quote }}
+hvdchart/settings-hash: {{ .facts.settingsHash | quote }}
 {{- end }}
 
 {{/*

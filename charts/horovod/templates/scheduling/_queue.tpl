@@ -11,7 +11,7 @@ that only the pods have the queue's label. Call with (dict "root" $ "of" $group)
 {{- $annotations := dict -}}
 {{- if $facts.kueue -}}
   {{- /* The name of the run in the queue, which is that of its Workload. */ -}}
-  {{- $entry := printf "%s-%s" $facts.fullname $facts.settings -}}
+  {{- $entry := printf "%s-%s" $facts.fullname $facts.settingsHash -}}
   {{- $_ := set $labels "kueue.x-k8s.io/queue-name" $facts.kueue -}}
   {{- $_ := set $labels "kueue.x-k8s.io/managed" "true" -}}
   {{- $_ := set $labels "kueue.x-k8s.io/pod-group-name" $entry -}}

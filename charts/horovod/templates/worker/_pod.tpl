@@ -20,7 +20,7 @@ Call with (dict "root" $ "group" $group).
 {{- define "horovod.workerPod" -}}
 {{- $facts := .root.facts -}}
 {{- /* A master in a queue cannot replace the pods of the run before, so that each run has StatefulSets of its own. */ -}}
-{{- $ofRun := printf "%s-%s" .group.objectName (trunc 8 $facts.settings) -}}
+{{- $ofRun := printf "%s-%s" .group.objectName (trunc 8 $facts.settingsHash) -}}
 {{- $name := ternary .group.objectName $ofRun (empty $facts.kueue) -}}
 {{- $metadata := include "horovod.podMetadata" (dict "root" .root "of" .group) | fromJson -}}
 {{- $pod := include "horovod.workerPodSpec" . -}}

@@ -68,7 +68,7 @@ def test_templates_set_the_annotations_and_labels_but_three() -> None:
 
 def test_templates_read_no_annotation_or_label_that_the_contract_does_not_have() -> None:
     read = set(re.findall(rf"[\"']({OWN})[\"']", templates()))
-    assert {contract.SETTINGS_LABEL, contract.REVISION_LABEL, contract.ENDED} <= read
+    assert {contract.SETTINGS_HASH_LABEL, contract.REVISION_LABEL, contract.ENDED} <= read
     assert read <= names_of("Annotations") | names_of("Labels")
 
 

@@ -221,7 +221,7 @@ def test_the_next_master_goes_on_with_the_trace() -> None:
     first = training()
     terminate(JOB)(first)
     first.end()
-    record = {"run": first.run.id, "settings": first.run.settings, "attempts": "1"}
+    record = {"run": first.run.id, "settingsHash": first.run.settings_hash, "attempts": "1"}
     second = World(first.run, record=record, now=2000.0)
     second.train()
     second.answer_all()

@@ -378,7 +378,7 @@ def test_workers_that_have_come_wait_for_a_launcher_that_takes_long_to_prepare()
     assert world.of(Deliver)
 
 
-GATHERED = {"run": "run-1", "settings": "settings-1", "attempts": "1"}
+GATHERED = {"run": "run-1", "settingsHash": "settings-1", "attempts": "1"}
 
 
 @pytest.mark.parametrize(

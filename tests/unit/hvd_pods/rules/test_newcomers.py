@@ -269,7 +269,7 @@ def test_ranks_that_end_with_0_meanwhile_have_finished() -> None:
 # What a master left that trained on two of the workers.
 RECORD = {
     "run": "run-1",
-    "settings": "settings-1",
+    "settingsHash": "settings-1",
     "trained": "uid-1",
     "workers": '{"w": "1-2"}',
 }

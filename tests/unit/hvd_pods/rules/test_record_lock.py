@@ -139,7 +139,7 @@ def test_training_begins_although_the_record_cannot_be_written(
 
 def test_the_curve_of_the_loss_goes_on_where_the_master_before_has_left_it() -> None:
     progress = json.dumps({"step": 20, "losses": [[10, 0.5], [20, 0.25]]})
-    run = {"run": "run-1", "settings": "settings-1", "attempts": "1", "progress": progress}
+    run = {"run": "run-1", "settingsHash": "settings-1", "attempts": "1", "progress": progress}
     world = started(run)
     world.settle(until=StartLauncher)
     assert json.loads(world.state.record_data()["progress"]) == {"losses": [[10, 0.5], [20, 0.25]]}
@@ -293,14 +293,14 @@ def test_record_that_cannot_be_written_is_told_once_for_each_reason() -> None:
     assert world.logged().count("cannot write the record") == 3
 
 
-ENDED = {"run": "run-1", "settings": "settings-1", "uid": "uid-0", "time": "t"}
+ENDED = {"run": "run-1", "settingsHash": "settings-1", "uid": "uid-0", "time": "t"}
 
 
 @pytest.mark.parametrize(
     ("data", "code"),
     [
         ({**ENDED, "state": "Finished"}, 0),
-        ({**ENDED, "state": "Finished", "settings": "others"}, 0),
+        ({**ENDED, "state": "Finished", "settingsHash": "others"}, 0),
         ({**ENDED, "state": "Failed", "reason": "no"}, 78),
     ],
 )
@@ -315,7 +315,7 @@ def test_run_that_has_ended_is_not_repeated(data: dict[str, str], code: int) -> 
 @pytest.mark.parametrize(
     "data",
     [
-        {**ENDED, "state": "Failed", "settings": "others"},
+        {**ENDED, "state": "Failed", "settingsHash": "others"},
         # The last attempt of this Job may have expected that no other one would follow.
         {**ENDED, "state": "Failed", "uid": "uid-1"},
         {**ENDED, "state": "Running"},
@@ -332,7 +332,7 @@ def test_run_is_begun_if_another_one_has_ended_or_this_one_has_not(data: dict[st
 LATEST = str(int(WALL * 1000) + 2 * record_lock.MOST_AHEAD - 1)
 NUMBERS = st.sampled_from(["", "x", "-1", "9" * 18, "9" * 5000, "٣", str(LATER)]) | st.text()
 WORDS = st.sampled_from(["own", "uid-1", "run-1", "settings-1", "Finished", "Failed"]) | NUMBERS
-KEYS = ("holder", "holderUid", "holderJob", "renewed", "superseded", "run", "settings", "state")
+KEYS = ("holder", "holderUid", "holderJob", "renewed", "superseded", "run", "settingsHash", "state")
 RECORDS = st.dictionaries(
     st.sampled_from([*KEYS, "uid", "time", "reason", "results", "trained", "workers"]), WORDS
 )

@@ -251,7 +251,7 @@ def test_an_upgrade_may_change_the_number_of_retries_during_the_run() -> None:
 @pytest.mark.parametrize(("run", "number", "goes_on"), [("run-1", 5, False), ("run-0", 1, True)])
 def test_new_master_counts_on_and_another_run_anew(run: str, number: int, goes_on: bool) -> None:
     """The master before was lost while it trained, which the Job counts."""
-    before = {"run": run, "settings": "settings-1", "attempts": "4", "failures": "1"}
+    before = {"run": run, "settingsHash": "settings-1", "attempts": "4", "failures": "1"}
     job = {**JOB, "status": {"failed": 1}}
     world = World(one_group(), record={**before, "state": "Running"}, job=job)
     assert world.train() == number

@@ -533,7 +533,7 @@ def test_idle_workers_end_what_earlier_attempts_have_left() -> None:
 def left_by_another_master(**record: str) -> World:
     """The run of a master that another one of its Job precedes, and its workers answer."""
     run = one_group(2, 3, mode="direct")
-    entry = {"run": run.id, "settings": run.settings, "state": "Running", "attempts": "1"}
+    entry = {"run": run.id, "settingsHash": run.settings_hash, "state": "Running", "attempts": "1"}
     entry |= {"trained": "uid-1", "launched": "7", **record}
     world = World(run, record=entry)
     world.put(Started())

@@ -135,7 +135,7 @@ ENDED = "hvdchart/ended"
 
 # Hashes: of the values that decide what is trained, and of those that decide what runs and where.
 RUN_LABEL = "hvdchart/run"
-SETTINGS_LABEL = "hvdchart/settings"
+SETTINGS_HASH_LABEL = "hvdchart/settings-hash"
 
 # == Labels of a StatefulSet and of its pods
 

@@ -39,7 +39,7 @@ class RecordKey:
     SUPERSEDED = "superseded"
     # The run: the hashes of its values, its Job, and the Job's UID.
     RUN = "run"
-    SETTINGS = "settings"
+    SETTINGS_HASH = "settingsHash"
     JOB = "job"
     UID = "uid"
     # The numbers of attempts that have begun and that have failed.

@@ -50,7 +50,7 @@ class Run:
     # Hashes: of the values that decide what is trained, and of those that decide what runs and
     # where.
     id: str
-    settings: str
+    settings_hash: str
     workers: list[Worker]
     stateful_sets: list[str]
     service: str
@@ -156,7 +156,7 @@ def parse_run(text: str) -> Run:
     ]
     return Run(
         id=document["id"],
-        settings=document["settings"],
+        settings_hash=document["settingsHash"],
         workers=workers,
         stateful_sets=[group["statefulSet"] for group in document["groups"]],
         service=service,

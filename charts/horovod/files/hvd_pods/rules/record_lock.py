@@ -122,7 +122,7 @@ def on_held(decision: Decision, data: Mapping[str, str]) -> None:
     run = decision.state.run
     if state.record_lock.is_held:
         decision.set_timer(TimerKind.RENEW, decision.now + RENEW_EVERY)
-    if data.get(RecordKey.RUN) == run.id and data.get(RecordKey.SETTINGS) == run.settings:
+    if data.get(RecordKey.RUN) == run.id and data.get(RecordKey.SETTINGS_HASH) == run.settings_hash:
         attempts = number(data.get(RecordKey.ATTEMPTS))
         failures = number(data.get(RecordKey.FAILURES))
         progress = Progress(losses=read_progress(data).losses)
@@ -284,7 +284,10 @@ def has_ended(run: Run, data: Mapping[str, str], uid: str) -> bool:
     if data.get(RecordKey.RUN) != run.id:
         return False
     if data.get(RecordKey.STATE) == FAILED:
-        return data.get(RecordKey.SETTINGS) == run.settings and data.get(RecordKey.UID) != uid
+        return (
+            data.get(RecordKey.SETTINGS_HASH) == run.settings_hash
+            and data.get(RecordKey.UID) != uid
+        )
     return data.get(RecordKey.STATE) == FINISHED
 
 

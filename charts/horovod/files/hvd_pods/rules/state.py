@@ -391,7 +391,7 @@ class Decision:
         """Set the run's entry for the next write of the record."""
         entry = {
             RecordKey.RUN: self.state.run.id,
-            RecordKey.SETTINGS: self.state.run.settings,
+            RecordKey.SETTINGS_HASH: self.state.run.settings_hash,
             RecordKey.JOB: self.state.assignment.job,
             RecordKey.UID: self.state.assignment.uid,
             RecordKey.ATTEMPTS: str(self.state.attempts),
