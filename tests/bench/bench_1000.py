@@ -299,7 +299,7 @@ def launch(
     run["id"] = f"{run['id']}-{hosts}"
     group.update(number=hosts, maximum=hosts)
     if hosts > MOST_LAUNCHED:
-        run.update(mode="custom", args=["true"], allowIdleWorkers=True)
+        run.update(mode="custom", args=["true"], allow_idle_workers=True)
     variables = mpi_variables(mpi)
     names = {f"{pod}.{run['service']}": where for pod, where in made.addresses.items()}
     master = farm.add_master(f"{mpi}-{hosts}-{secrets.token_hex(2)}", names)

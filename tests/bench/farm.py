@@ -104,7 +104,7 @@ def start_farm(run: Mapping[str, Any], variables: Mapping[str, str]) -> Iterator
     with ExitStack() as stack:
         stack.enter_context(_route_to_this_machine())
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="hvd-farm-")))
-        farm = Farm(folder, ReleaseKeys(run["masterName"], run["workerName"]))
+        farm = Farm(folder, ReleaseKeys(run["master_name"], run["worker_name"]))
         worker = farm.add_worker()
         log = worker.root / "log"
         process = worker.start(
@@ -115,7 +115,7 @@ def start_farm(run: Mapping[str, Any], variables: Mapping[str, str]) -> Iterator
                 **variables,
                 "HVD_AGENT_PORT": str(PORT),
                 "HVD_WORKERS": str(MOST_HOSTS),
-                "HVD_MASTER_NAME": run["masterName"],
+                "HVD_MASTER_NAME": run["master_name"],
                 "HVD_METRICS_DIR": "/run/metrics",
                 "HVD_REVISION": run["groups"][0]["revision"],
                 "HVD_SLOTS": "1",

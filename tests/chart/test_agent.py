@@ -315,7 +315,7 @@ def test_both_sides_know_the_name_in_the_certificate_of_the_other(values: Values
     manifests = render(values)
     settings = run_settings(manifests)
     master, worker = (f"{side}-{of}.team.horovod.internal" for side in SIDES)
-    assert (settings["masterName"], settings["workerName"]) == (master, worker)
+    assert (settings["master_name"], settings["worker_name"]) == (master, worker)
     assert variables(manifests)["HVD_MASTER_NAME"] == master
 
 
@@ -339,7 +339,7 @@ def test_agent_listens_on_an_unprivileged_port() -> None:
 
 def test_port_of_the_agent_reaches_master_workers_and_service() -> None:
     manifests = render({"agent": {"port": 2022}})
-    assert run_settings(manifests)["agentPort"] == 2022
+    assert run_settings(manifests)["agent_port"] == 2022
     assert variables(manifests)["HVD_AGENT_PORT"] == "2022"
     assert main_container(manifests, "StatefulSet")["ports"][0]["containerPort"] == 2022
     (port,) = one(manifests, "Service")["spec"]["ports"]

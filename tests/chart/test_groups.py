@@ -166,7 +166,7 @@ def test_minimum_is_that_of_each_group() -> None:
     ]
     run = run_settings(manifests)
     assert [group["minimum"] for group in run["groups"]] == [2, 1]
-    assert run["shrinkAfterSeconds"] == 30
+    assert run["shrink_after"] == 30
 
 
 def test_spares_have_no_ranks(with_spares: list[Manifest]) -> None:

@@ -35,7 +35,7 @@ def hashes(manifests: list[Manifest]) -> tuple[str, str]:
     job = one(manifests, "Job")["metadata"]["labels"]
     stateful_set = one(manifests, "StatefulSet")["metadata"]["labels"]
     assert job["hvdchart/run"] == stateful_set["hvdchart/run"] == described["id"]
-    settings_hash = described["settingsHash"]
+    settings_hash = described["settings_hash"]
     assert job["hvdchart/settings-hash"] == settings_hash
     assert stateful_set["hvdchart/settings-hash"] == settings_hash
     return described["id"], settings_hash

@@ -167,7 +167,7 @@ def test_job_makes_another_master_by_the_codes_of_a_lost_one() -> None:
 
 def test_master_knows_its_workers() -> None:
     groups = run_settings(render(GROUPS))["groups"]
-    assert [(each["statefulSet"], each["number"], each["slots"]) for each in groups] == [
+    assert [(each["stateful_set"], each["number"], each["slots"]) for each in groups] == [
         ("hvd-cpu", 3, 2),
         ("hvd-gpu", 2, 4),
     ]
@@ -182,7 +182,7 @@ def test_command_reaches_the_master_as_it_is() -> None:
 def test_selectors_of_the_master_select_the_pods_of_a_component(component: str, kind: str) -> None:
     """It lists the pods of its workers, and those of other masters, by these labels."""
     manifests = render(GROUPS)
-    selector = run_settings(manifests)[f"{component}Selector"]
+    selector = run_settings(manifests)[f"{component}_selector"]
     assert f"app.kubernetes.io/component={component}" in selector
     selected = dict(term.split("=") for term in selector.split(","))
     owners = of_kind(manifests, kind)
@@ -382,12 +382,12 @@ def test_pod_of_the_master_names_the_sha256_of_the_code(kinds: tuple[str, ...]) 
     manifests = render({"code": code, "master": {"args": ["a"]}})
     settings = run_settings(manifests)
     names = {one["metadata"]["name"]: one for one in of_kind(manifests, "ConfigMap")}
-    config_map = names[settings["codeConfigMap"]]
+    config_map = names[settings["code"]["config_map"]]
     texts = config_map.get("data", {}).items()
     binaries = config_map.get("binaryData", {}).items()
     content = {key: text.encode() for key, text in texts}
     content |= {key: base64.b64decode(encoded) for key, encoded in binaries}
-    assert settings["codeSha256"] == code_archive.digest(content)
+    assert settings["code"]["sha256"] == code_archive.digest(content)
     given = {key: text.encode() for key, text in TEXTS.items() if "files" in kinds}
     assert {key: content[key] for key in given} == given
     assert ("a.py" in content, "archive.tgz" in content) == ("files" in kinds, "archive" in kinds)

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import re
-from typing import Any
+from typing import Any, get_origin, get_type_hints
 
 import pytest
 
 from hvd_pods.common.paths import METRICS
+from hvd_pods.common.run import parse_run
+from tests.chart.cases import EVERY_POD
 from tests.chart.render import (
     Values,
     main_container,
@@ -28,7 +30,7 @@ EFFECTS: list[tuple[Values, dict[str, Any]]] = [
             "HVD_FUSION_BY_RANKS": "1",
             "HOROVOD_FUSION_THRESHOLD": None,
             "HVD_PRELOAD": None,
-            "results": {},
+            "results_within": 0,
         },
     ),
     (
@@ -43,10 +45,10 @@ EFFECTS: list[tuple[Values, dict[str, Any]]] = [
     (
         {},
         {
-            "lostAfterSeconds": 12,
-            "stallTimeoutSeconds": 3600,
-            "stopsFollowSteps": True,
-            "gracePeriodSeconds": 30,
+            "lost_after": 12,
+            "stall_timeout": 3600,
+            "stops_follow_steps": True,
+            "grace": 30,
             "HVD_GRACE": "30",
             "backoffLimit": 3,
         },
@@ -61,7 +63,7 @@ EFFECTS: list[tuple[Values, dict[str, Any]]] = [
             "volumes": [{"name": "o", "hostPath": {"path": "/o"}}],
             "volumeMounts": [{"name": "o", "mountPath": "/o"}],
         },
-        {"results": {"timeoutSeconds": 3600, "onFailure": False}},
+        {"results_within": 3600, "results_on_failure": False},
     ),
     ({}, {"FI_PROVIDER": None, "UCX_TLS": None, "NCCL_IB_DISABLE": None, "UCX_NET_DEVICES": None}),
     (
@@ -124,9 +126,9 @@ EFFECTS: list[tuple[Values, dict[str, Any]]] = [
     (
         {"launch": {"lostAfterSeconds": 0, "stallTimeoutSeconds": 0}},
         {
-            "lostAfterSeconds": 0,
-            "stallTimeoutSeconds": 0,
-            "stopsFollowSteps": False,
+            "lost_after": 0,
+            "stall_timeout": 0,
+            "stops_follow_steps": False,
             "HOROVOD_STALL_CHECK_TIME_SECONDS": "15",
         },
     ),
@@ -135,7 +137,7 @@ EFFECTS: list[tuple[Values, dict[str, Any]]] = [
     ({"launch": {"stallTimeoutSeconds": 1}}, {"HOROVOD_STALL_CHECK_TIME_SECONDS": "1"}),
     (
         {"master": {"terminationGracePeriodSeconds": 0, "backoffLimit": 0}},
-        {"gracePeriodSeconds": 0, "backoffLimit": 0},
+        {"grace": 0, "backoffLimit": 0},
     ),
     ({"master": {"suspend": True}}, {"suspend": True, "replicas": 0}),
     (
@@ -260,11 +262,11 @@ EFFECTS: list[tuple[Values, dict[str, Any]]] = [
     ),
     (
         {"master": {"args": ["/opt/horovodrun", "a"]}},
-        {"mode": "direct", "args": ["/opt/horovodrun", "a"], "isHorovodrunLine": True},
+        {"mode": "direct", "args": ["/opt/horovodrun", "a"], "is_horovodrun_line": True},
     ),
     (
         {"master": {"args": ["horovodrun", "a"]}, "launch": {"mode": "custom"}},
-        {"mode": "custom", "isHorovodrunLine": False},
+        {"mode": "custom", "is_horovodrun_line": False},
     ),
     (
         {
@@ -335,3 +337,12 @@ def seen(values: Values) -> dict[str, Any]:
 def test_values_reach_ranks_and_master(values: Values, expected: dict[str, Any]) -> None:
     found = seen(values)
     assert {name: found.get(name) for name in expected} == expected
+
+
+@pytest.mark.parametrize("values", [{}, EVERY_POD], ids=["default", "every pod"])
+def test_master_reads_the_keys_and_types_that_the_chart_writes(values: Values) -> None:
+    run = parse_run(json.dumps(run_settings(render(values))))
+    for part in (run, run.groups[0], run.workers[0], run.code):
+        for name, hint in get_type_hints(type(part)).items():
+            kinds = (int, float) if hint is float else (get_origin(hint) or hint,)
+            assert type(getattr(part, name)) in kinds, name

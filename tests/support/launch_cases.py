@@ -85,7 +85,7 @@ class Case:
         """Return the run that the master gets."""
         numbers = {"core": (2, 0), "socket": (0, 1)}
         cores, per_socket = numbers.get(self.binding, (0, 0))
-        binding = {"to": self.binding, "coresPerRank": cores, "ranksPerSocket": per_socket}
+        binding = {"to": self.binding, "cores_per_rank": cores, "ranks_per_socket": per_socket}
         return make_run(
             mode=self.mode,
             args=["$(LAUNCH)"] if self.mode == "custom" else ["python"],

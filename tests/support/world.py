@@ -81,7 +81,7 @@ def leased(seconds: int, renewal: str = "1") -> dict[str, Any]:
 
 def one_group(number: int = 2, maximum: int = 0, minimum: int = 0, **changes: Any) -> Run:
     """Return a run of one group of workers with two slots each."""
-    group = {"statefulSet": "w", "number": number, "maximum": maximum or number}
+    group = {"stateful_set": "w", "number": number, "maximum": maximum or number}
     group["minimum"] = minimum or number
     return make_run(groups=[{**group, "slots": 2, "revision": "r1"}], **changes)
 

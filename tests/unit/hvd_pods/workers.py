@@ -55,9 +55,9 @@ class Workers:
 
     def describe(self, number: int = 2, maximum: int = 0, **changes: Any) -> str:
         """Describe a run of `number` workers with two slots each."""
-        group = {"statefulSet": "hvd-worker", "number": number, "maximum": maximum or number}
+        group = {"stateful_set": "hvd-worker", "number": number, "maximum": maximum or number}
         groups = [{**group, "slots": 2, "revision": "r1"}]
-        return describe_run(**{"groups": groups, "agentPort": self.port, **changes})
+        return describe_run(**{"groups": groups, "agent_port": self.port, **changes})
 
     def run(self, number: int = 2, maximum: int = 0, **changes: Any) -> run.Run:
         return run.parse_run(self.describe(number, maximum, **changes))

@@ -38,15 +38,15 @@ def master_env(more: dict[str, Any]) -> list[dict[str, str]]:
     """The master's variables: one group, or two, the second with two ranks on each worker."""
     first = {"number": 2, "maximum": 4, "minimum": more.get("minimum", 2), "slots": 1}
     groups = [
-        {"statefulSet": "hvd-worker", "revision": "", **first},
-        {"statefulSet": "hvd-worker-gpu", "number": 1, "maximum": 1, "slots": 2, "revision": ""},
+        {"stateful_set": "hvd-worker", "revision": "", **first},
+        {"stateful_set": "hvd-worker-gpu", "number": 1, "maximum": 1, "slots": 2, "revision": ""},
     ]
     run = describe_run(
         groups=groups[: more.get("groups", 1)],
         mode=more.get("mode", "mpirun"),
         options=more.get("options", []),
         args=["python", "$$HOME/train.py"],
-        failOnNaN=True,
+        fail_on_nan=True,
     )
     return [{"name": "HVD_RUN", "value": run}]
 

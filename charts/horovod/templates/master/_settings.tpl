@@ -23,15 +23,21 @@ Adds to .facts:
 {{- end }}
 
 {{/*
-The run as JSON, which hvd_pods/common/run.py reads. With hostNetwork the master does not have the workers' interface,
-so that only the workers' environment names it.
+The run as JSON, whose keys are the fields of Run in hvd_pods/common/run.py. With hostNetwork the master does not have
+the workers' interface, so that only the workers' environment names it.
 */}}
 {{- define "horovod.run" -}}
 {{- $groups := list -}}
 {{- range .facts.groups -}}
-  {{- $numbers := dict "number" (int .number) "maximum" (int .maximum) "slots" (int .slots) -}}
-  {{- $_ := set $numbers "minimum" (int (.minimum | default .number)) -}}
-  {{- $groups = append $groups (merge (pick . "statefulSet" "revision" "staged") $numbers) -}}
+  {{- $groups = append $groups (dict
+    "stateful_set" .statefulSet
+    "number" (int .number)
+    "minimum" (int (.minimum | default .number))
+    "maximum" (int .maximum)
+    "slots" (int .slots)
+    "revision" .revision
+    "staged" .staged
+  ) -}}
 {{- end -}}
 {{- /* The API takes a selector in a query as KEY=VALUE,... */ -}}
 {{- $selectors := dict -}}
@@ -42,49 +48,50 @@ so that only the workers' environment names it.
   {{- end -}}
   {{- $_ := join "," $terms | set $selectors $component -}}
 {{- end -}}
-{{- $binding := dict "to" .Values.launch.binding.to -}}
-{{- range $key := list "coresPerRank" "ranksPerSocket" -}}
-  {{- $_ := get $.Values.launch.binding $key | default 0 | int | set $binding $key -}}
-{{- end -}}
-{{- $results := dict -}}
-{{- with .facts.effective.results -}}
-  {{- if .command -}}{{- $results = dict "timeoutSeconds" (int .timeoutSeconds) "onFailure" .onFailure -}}{{- end -}}
-{{- end -}}
+{{- $binding := .Values.launch.binding -}}
 {{- $launch := .facts.effective.launch -}}
+{{- $results := .facts.effective.results -}}
 {{- dict
   "id" .facts.id
-  "settingsHash" .facts.settingsHash
-  "service" .facts.fullname
-  "masterSelector" $selectors.master
-  "workerSelector" $selectors.worker
+  "settings_hash" .facts.settingsHash
   "groups" $groups
+  "service" .facts.fullname
+  "master_selector" $selectors.master
+  "worker_selector" $selectors.worker
   "args" .facts.command
-  "code" .facts.code.version
-  "codeSha256" .facts.code.sha256
-  "codeConfigMap" .facts.code.configMap
-  "requirements" (ne .Values.code.requirements "Ignore")
   "mode" .facts.mode
-  "isHorovodrunLine" .facts.isHorovodrunLine
   "options" .Values.launch.options
-  "binding" $binding
-  "transport" .Values.network.transport
-  "workersTimeoutSeconds" (int $launch.workersTimeoutSeconds)
-  "lostAfterSeconds" (int $launch.lostAfterSeconds)
-  "lossFollowsState" (kindIs "invalid" .Values.launch.lostAfterSeconds)
-  "shrinkAfterSeconds" (int $launch.shrinkAfterSeconds)
-  "stallTimeoutSeconds" (int $launch.stallTimeoutSeconds)
-  "stopsFollowSteps" (kindIs "invalid" .Values.launch.stallTimeoutSeconds)
-  "failOnNaN" .Values.launch.failOnNaN
-  "allowIdleWorkers" .Values.launch.allowIdleWorkers
-  "gracePeriodSeconds" (int .facts.effective.master.terminationGracePeriodSeconds)
+  "workers_timeout" (int $launch.workersTimeoutSeconds)
   "interface" (ternary "" .Values.network.interface .Values.hostNetwork)
-  "agentPort" (int .Values.agent.port)
-  "masterName" .facts.keys.names.master
-  "workerName" .facts.keys.names.worker
+  "agent_port" (int .Values.agent.port)
+  "master_name" .facts.keys.names.master
+  "worker_name" .facts.keys.names.worker
   "cleanup" .Values.cleanup
   "record" .facts.record
-  "results" $results
   "api" (ne .facts.serviceAccount "")
+  "shrink_after" (int $launch.shrinkAfterSeconds)
+  "binding" (dict
+    "to" $binding.to
+    "cores_per_rank" (int $binding.coresPerRank)
+    "ranks_per_socket" (int $binding.ranksPerSocket)
+  )
+  "transport" .Values.network.transport
   "retries" (ternary (int .Values.master.backoffLimit) 0 (eq .facts.serviceAccount ""))
+  "lost_after" (int $launch.lostAfterSeconds)
+  "loss_follows_state" (kindIs "invalid" .Values.launch.lostAfterSeconds)
+  "is_horovodrun_line" .facts.isHorovodrunLine
+  "code" (dict
+    "version" .facts.code.version
+    "sha256" .facts.code.sha256
+    "config_map" .facts.code.configMap
+  )
+  "requirements" (ne .Values.code.requirements "Ignore")
+  "stall_timeout" (int $launch.stallTimeoutSeconds)
+  "stops_follow_steps" (kindIs "invalid" .Values.launch.stallTimeoutSeconds)
+  "fail_on_nan" .Values.launch.failOnNaN
+  "allow_idle_workers" .Values.launch.allowIdleWorkers
+  "grace" (int .facts.effective.master.terminationGracePeriodSeconds)
+  "results_within" (ternary 0 (int $results.timeoutSeconds) (empty $results.command))
+  "results_on_failure" $results.onFailure
   | toJson -}}
 {{- end }}

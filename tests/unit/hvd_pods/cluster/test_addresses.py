@@ -24,7 +24,7 @@ from tests.unit.hvd_pods.workers import SLICES
 WORKER, OTHER = (Worker(f"w-{n}", f"w-{n}.hvd", 1, "w", "r1") for n in (0, 1))
 IPV4 = "10.0.0.7"
 IPV6 = "fd00::7"
-GROUP = {"statefulSet": "w", "number": 2, "maximum": 2, "slots": 1, "revision": "r1"}
+GROUP = {"stateful_set": "w", "number": 2, "maximum": 2, "slots": 1, "revision": "r1"}
 RUN = make_run(groups=[GROUP])
 Names = dict[str, list[str]]
 

@@ -14,7 +14,7 @@ from tests.support.runs import make_run
 from tests.unit.hvd_pods.master_pod import read_log
 
 NODE_LIST = "horovod-staged-1"
-GROUP = {"statefulSet": "hvd-worker", "number": 3, "maximum": 3, "slots": 1, "revision": "r1"}
+GROUP = {"stateful_set": "hvd-worker", "number": 3, "maximum": 3, "slots": 1, "revision": "r1"}
 
 
 def staging_run(node_list: str = NODE_LIST) -> Run:

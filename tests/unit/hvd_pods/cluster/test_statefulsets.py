@@ -33,8 +33,15 @@ def replicas(api_server: FakeApi) -> tuple[int, int]:
 
 
 ADAPTIVE = [
-    {"statefulSet": "hvd-cpu", "number": 2, "maximum": 2, "minimum": 1, "slots": 2, "revision": ""},
-    {"statefulSet": "hvd-gpu", "number": 1, "maximum": 1, "slots": 4, "revision": ""},
+    {
+        "stateful_set": "hvd-cpu",
+        "number": 2,
+        "maximum": 2,
+        "minimum": 1,
+        "slots": 2,
+        "revision": "",
+    },
+    {"stateful_set": "hvd-gpu", "number": 1, "maximum": 1, "slots": 4, "revision": ""},
 ]
 
 

@@ -41,9 +41,21 @@ def test_values_may_set_the_variables_from_users() -> None:
     assert {*reserved["userVariables"]} == names_by_way()["From users"]
 
 
-def test_programs_name_no_variable_that_the_contract_does_not_have() -> None:
+# The processes of scripts import these alone.
+ALONE = {"library", "rank/child_site.py", "rank/step_count.py"}
+
+
+def test_programs_name_variables_as_the_contract_does() -> None:
+    programs = CHART / "files" / "hvd_pods"
     every = set().union(*names_by_way().values())
-    assert names_in(CHART / "files" / "hvd_pods", "*.py") <= every
+    assert names_in(programs, "*.py") <= every
+    spelling = {
+        file.relative_to(programs)
+        for file in programs.rglob("*.py")
+        if re.search(r'["\']HVD_[A-Z_]+["\']', file.read_text()) and file.name != "contract.py"
+    }
+    alone = {file for file in spelling if ALONE & {str(file), *map(str, file.parents)}}
+    assert spelling == alone
 
 
 def names_of(kind: str) -> set[str]:

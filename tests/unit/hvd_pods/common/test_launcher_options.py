@@ -41,7 +41,7 @@ def test_pod_refuses_options_of_another_mpi(
         launch.build_command(make_run(options=options), implementation)
 
 
-CORES = {"to": "core", "coresPerRank": 2, "ranksPerSocket": 0}
+CORES = {"to": "core", "cores_per_rank": 2, "ranks_per_socket": 0}
 MPIS = (mpi.OPEN_MPI_4, mpi.OPEN_MPI_5, mpi.INTEL_MPI, mpi.MPICH)
 
 

@@ -18,7 +18,7 @@ from tests.support.runs import describe_run
 from tests.support.world import World
 from tests.unit.hvd_pods.rules.happenings import happen_by
 
-DESCRIBED = describe_run(lostAfterSeconds=15, failOnNaN=True)
+DESCRIBED = describe_run(lost_after=15, fail_on_nan=True)
 
 
 @pytest.fixture

@@ -13,9 +13,9 @@ from hvd_pods.common.run import Run
 from hvd_pods.master import launch, mpi
 from tests.support.runs import make_run
 
-CORES = {"to": "core", "coresPerRank": 14, "ranksPerSocket": 0}
-CORES_BY_SOCKET = {"to": "core", "coresPerRank": 3, "ranksPerSocket": 2}
-SOCKETS = {"to": "socket", "coresPerRank": 0, "ranksPerSocket": 2}
+CORES = {"to": "core", "cores_per_rank": 14, "ranks_per_socket": 0}
+CORES_BY_SOCKET = {"to": "core", "cores_per_rank": 3, "ranks_per_socket": 2}
+SOCKETS = {"to": "socket", "cores_per_rank": 0, "ranks_per_socket": 2}
 # What Open MPI gets, and what the ranks get that bind themselves.
 BINDINGS: list[tuple[dict[str, Any], list[str], list[str]]] = [
     ({**CORES, "to": "none"}, ["slot", "--bind-to", "none"], []),
@@ -110,7 +110,7 @@ def test_master_starts_the_ranks_itself_without_options() -> None:
 
 def make_line(line: str) -> Run:
     """A run whose command the chart takes for a line of horovodrun."""
-    return make_run(mode="direct", args=line.split(), isHorovodrunLine=True)
+    return make_run(mode="direct", args=line.split(), is_horovodrun_line=True)
 
 
 def test_master_takes_a_line_of_horovodrun(capsys: pytest.CaptureFixture[str]) -> None:

@@ -147,7 +147,7 @@ def test_each_attempt_gets_the_code_again(pod: MasterPod, monkeypatch: pytest.Mo
     )
     pod.install(FAIL_UNTIL.format(2))
     digest = code_archive.digest(code_archive.read_source(out / "mounted"))
-    assert pod.run(code="v1", codeSha256=digest) == 0
+    assert pod.run(code={"version": "v1", "sha256": digest}) == 0
     assert len(made(pod)) == 2
     workers = ["hvd-worker-0.hvd", "hvd-worker-1.hvd"]
     assert sorted((out / "on").read_text().split()) == sorted(2 * workers)
@@ -163,7 +163,7 @@ def test_later_attempts_do_not_ask_for_the_mpi_again(pod: MasterPod) -> None:
 
 
 LOST = "ORTE has lost communication with a remote daemon."
-BOUND = {"to": "core", "coresPerRank": 2, "ranksPerSocket": 0}
+BOUND = {"to": "core", "cores_per_rank": 2, "ranks_per_socket": 0}
 
 
 @pytest.mark.slow
@@ -232,7 +232,7 @@ def test_a_run_with_a_minimum_goes_on_without_a_worker_and_with_one_that_comes(
     monkeypatch.setattr(newcomers, "SETTLE", 0.1)
     pod.workers.install(KEEPS)
     pod.install(FOLLOWS)
-    group = {"statefulSet": "hvd-worker", "number": 3, "maximum": 3, "minimum": 1}
+    group = {"stateful_set": "hvd-worker", "number": 3, "maximum": 3, "minimum": 1}
     groups = [{**group, "slots": 2, "revision": "r1"}]
     numbers = pod.generated.parent / "numbers"
 
@@ -252,7 +252,7 @@ def test_a_run_with_a_minimum_goes_on_without_a_worker_and_with_one_that_comes(
             wait_for(["4", "6", "4"])
 
     changes = background(change)
-    assert pod.run(groups=groups, shrinkAfterSeconds=0.2, lostAfterSeconds=1) == 0
+    assert pod.run(groups=groups, shrink_after=0.2, lost_after=1) == 0
     changes.result(TIMEOUT)
     workers = (pod.generated.parent / "hostfile").read_text().split()[::2]
     assert workers == ["hvd-worker-0.hvd", "hvd-worker-2.hvd"]

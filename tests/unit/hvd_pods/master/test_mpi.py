@@ -81,7 +81,13 @@ def test_open_mpi_leaves_placing_to_options_that_bind_or_map(
 
 def make_large_run(workers: int, **changes: Any) -> Run:
     """A run of one group with so many workers."""
-    group = {"statefulSet": "w", "number": workers, "maximum": workers, "slots": 2, "revision": "r"}
+    group = {
+        "stateful_set": "w",
+        "number": workers,
+        "maximum": workers,
+        "slots": 2,
+        "revision": "r",
+    }
     return make_run(groups=[group], **changes)
 
 

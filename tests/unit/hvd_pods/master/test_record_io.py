@@ -31,7 +31,7 @@ from tests.unit.hvd_pods.master_pod import JOB
 PATH = "core/configmaps/hvd-run"
 COMPONENT = "app.kubernetes.io/component=master"
 INSTANCE = "app.kubernetes.io/instance=hvd"
-RUN = make_run(masterSelector=f"{COMPONENT},{INSTANCE}")
+RUN = make_run(master_selector=f"{COMPONENT},{INSTANCE}")
 OWN = {"holder": "own", "holderJob": "hvd-master-1", "holderUid": "uid-1"}
 OTHER = {"holder": "other", "holderJob": "hvd-master-2", "holderUid": "uid-2", "fence": "9"}
 RELEASE = ReleaseRecord({"state": "Finished"}, 7)

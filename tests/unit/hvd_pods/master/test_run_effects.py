@@ -62,7 +62,7 @@ def test_addresses_of_the_training_stay_when_they_are_withdrawn(
     workers: Workers, watch: Watch, taken: TakenEvents
 ) -> None:
     """A pod that terminates has none any more, and its ranks may still save."""
-    watch(workers.run(lostAfterSeconds=15)).carry_out(FreezeAddresses())
+    watch(workers.run(lost_after=15)).carry_out(FreezeAddresses())
     workers.stop(0)
     taken.wait(lambda: any(event.silent for event in taken.of(WorkerProblem)))
     assert not taken.of(WorkerGone)

@@ -73,7 +73,7 @@ def test_a_run_is_waited_for_until_it_is_deleted(
     ],
 )
 def test_the_test_is_started_as_the_run_itself_where_possible(mode: str, launcher: str) -> None:
-    group = {"statefulSet": "w", "number": 1, "maximum": 3, "slots": 2, "revision": "r"}
+    group = {"stateful_set": "w", "number": 1, "maximum": 3, "slots": 2, "revision": "r"}
     run = selftest.bandwidth_run(make_run(mode=mode, groups=[group]))
     assert run.mode == launcher
     assert run.args == ["python3", "/horovod/bin/hvd_pods/rank/allreduce_check.py", "bandwidth"]

@@ -79,7 +79,7 @@ def begin(world: World) -> None:
 
 def recovered() -> World:
     """A run whose second attempt goes on where the first one has failed."""
-    world = World(one_group(results={"timeoutSeconds": 60}), job=STARTED)
+    world = World(one_group(results_within=60), job=STARTED)
     world.train()
     world.answer_all()
     world.now += 20.0
@@ -243,7 +243,7 @@ def test_a_master_that_repeats_the_end_of_a_run_has_no_span() -> None:
 @pytest.mark.parametrize("api", [True, False])
 @pytest.mark.parametrize("seed", range(5))
 def test_whatever_happens_spans_are_in_their_parents(seed: int, api: bool) -> None:
-    world = World(one_group(lostAfterSeconds=15, failOnNaN=True, api=api, retries=3))
+    world = World(one_group(lost_after=15, fail_on_nan=True, api=api, retries=3))
     chance = random.Random(seed)  # noqa: S311
     world.train()
     happen_by(world, chance, times=300)

@@ -38,15 +38,15 @@ from tests.support.world import (
 from tests.unit.hvd_pods.rules.happenings import happen
 
 RUNS: dict[str, Run] = {
-    "plain": one_group(lostAfterSeconds=15),
-    "spare": one_group(1, 2, lostAfterSeconds=15, cleanup="Always", failOnNaN=True),
-    "direct": one_group(mode="direct", lostAfterSeconds=3),
-    "minimum": one_group(3, 4, 1, mode="direct", lostAfterSeconds=3, shrinkAfterSeconds=5),
+    "plain": one_group(lost_after=15),
+    "spare": one_group(1, 2, lost_after=15, cleanup="Always", fail_on_nan=True),
+    "direct": one_group(mode="direct", lost_after=3),
+    "minimum": one_group(3, 4, 1, mode="direct", lost_after=3, shrink_after=5),
     "custom": one_group(mode="custom"),
     "no API": one_group(api=False, retries=2),
-    "lease": one_group(cleanup="Never", results={"timeoutSeconds": 60}),
-    "queue": one_group(gracePeriodSeconds=20),
-    "results": one_group(results={"timeoutSeconds": 60, "onFailure": True}, stallTimeoutSeconds=90),
+    "lease": one_group(cleanup="Never", results_within=60),
+    "queue": one_group(grace=20),
+    "results": one_group(results_within=60, results_on_failure=True, stall_timeout=90),
 }
 # An earlier master of the Job has left ranks that went on.
 LEFT = {"run": RUNS["direct"].id, "state": "Running", "trained": "uid-1", "launched": "7"}

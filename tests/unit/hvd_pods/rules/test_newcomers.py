@@ -61,8 +61,8 @@ class Adaptive(World):
         workers_timeout: int = 60,
         record: dict[str, str] | None = None,
     ) -> None:
-        times = {"shrinkAfterSeconds": START_AFTER, "workersTimeoutSeconds": workers_timeout}
-        run = one_group(4, 4 + spares, 2, mode="direct", lostAfterSeconds=3, **times)
+        times = {"shrink_after": START_AFTER, "workers_timeout": workers_timeout}
+        run = one_group(4, 4 + spares, 2, mode="direct", lost_after=3, **times)
         super().__init__(run, record=record or {})
         self.there = {f"w-{number}" for number in there}
         # The ranks keep their state.

@@ -116,7 +116,7 @@ ENDING = {"deletionTimestamp": "2026-01-31T12:00:00Z"}
 
 def preempted(job: Any = QUEUED) -> World:
     """A master that a queue has asked to end, and that has given the record back."""
-    world = training(gracePeriodSeconds=60)
+    world = training(grace=60)
     world.job = job
     world.put(Terminated())
     world.settle(until=ReleaseRecord)
@@ -211,7 +211,7 @@ def test_ranks_may_go_on_only_if_another_master_follows(run: Run, job: Any, may_
 
 
 def test_ranks_are_asked_once_if_the_job_cannot_be_read_in_time() -> None:
-    world = training(mode="direct", gracePeriodSeconds=6)
+    world = training(mode="direct", grace=6)
     world.put(Terminated())
     world.fire()
     assert world.of(ReadJob)[-1].retry_seconds == 1, "a sixth of the grace period"
@@ -263,7 +263,7 @@ def test_new_master_counts_on_and_another_run_anew(run: str, number: int, goes_o
 
 @pytest.mark.parametrize(("code", "on_failure"), [(0, False), (78, False), (78, True)])
 def test_results_are_stored_once_after_the_end_is_recorded(code: int, on_failure: bool) -> None:
-    run = one_group(results={"timeoutSeconds": 60, "onFailure": on_failure}, cleanup="Always")
+    run = one_group(results_within=60, results_on_failure=on_failure, cleanup="Always")
     world = training(run)
     world.end_launcher(code)
     world.end()
@@ -281,7 +281,7 @@ def test_results_are_stored_once_after_the_end_is_recorded(code: int, on_failure
 
 def test_storing_ends_before_the_jobs_deadline() -> None:
     """Kubernetes would otherwise call a run failed that has finished."""
-    world = training(results={"timeoutSeconds": 60, "onFailure": False})
+    world = training(results_within=60)
     began = {"startTime": format_time(WALL + world.now)}
     world.job = {**JOB, "spec": {"activeDeadlineSeconds": 50}, "status": began}
     world.end_launcher(0)

@@ -67,7 +67,7 @@ from tests.unit.hvd_pods.rules.trainings import (
     training,
 )
 
-BOUND = {"to": "core", "coresPerRank": 2, "ranksPerSocket": 0}
+BOUND = {"to": "core", "cores_per_rank": 2, "ranks_per_socket": 0}
 
 
 def test_launch_fails_for_the_cause_that_the_ranks_tell() -> None:
@@ -83,7 +83,7 @@ def test_launch_fails_for_the_cause_that_the_ranks_tell() -> None:
 def test_command_that_leaves_the_workers_idle_has_finished_only_where_that_is_allowed(
     allowed: bool, mode: str, code: int
 ) -> None:
-    world = training(mode=mode, allowIdleWorkers=allowed)
+    world = training(mode=mode, allow_idle_workers=allowed)
     world.end_launcher(0)
     assert world.end()[0] == code
 
@@ -289,7 +289,7 @@ def test_ranks_are_released_when_all_of_them_have_been_asked_to_end() -> None:
 
 
 def test_master_that_is_asked_to_end_lets_the_ranks_save() -> None:
-    world = asking(4, gracePeriodSeconds=60)
+    world = asking(4, grace=60)
     assert not world.of(EndLauncher)
     began = world.now
     world.settle(until=EndLauncher)
@@ -367,13 +367,13 @@ def test_the_time_until_an_attempt_comes_further_than_the_one_before_is_lost() -
 
 @pytest.mark.parametrize("is_wanted", [True, False])
 def test_loss_that_is_nan_ends_only_a_run_that_asks_for_that(is_wanted: bool) -> None:
-    world = training(failOnNaN=is_wanted)
+    world = training(fail_on_nan=is_wanted)
     report(world, 3, loss="nan")
     assert bool(world.of(EndLauncher)) is is_wanted
 
 
 def test_loss_that_is_nan_is_told_once_where_the_run_goes_on() -> None:
-    world = training(failOnNaN=False)
+    world = training(fail_on_nan=False)
     report_each(world, (3, 4), loss="nan")
     reported = [
         effect for effect in world.of(CreateJobEvent) if effect.event == RunEvent.NOT_A_NUMBER
@@ -384,7 +384,7 @@ def test_loss_that_is_nan_is_told_once_where_the_run_goes_on() -> None:
 
 @pytest.mark.parametrize("is_wanted", [True, False])
 def test_loss_that_only_the_last_report_tells_counts_as_well(is_wanted: bool) -> None:
-    world = training(failOnNaN=is_wanted)
+    world = training(fail_on_nan=is_wanted)
     world.end_launcher(0)
     world.answers.insert(0, (ReadRecord(), ProgressReported(1, {"step": 3, "loss": "nan"})))
     judge(world)
@@ -393,7 +393,7 @@ def test_loss_that_only_the_last_report_tells_counts_as_well(is_wanted: bool) ->
 
 def test_steps_that_were_only_counted_say_nothing_about_how_far_the_run_is() -> None:
     """Only the script knows where the next attempt resumes."""
-    world = training(failOnNaN=False)
+    world = training(fail_on_nan=False)
     world.put(ProgressReported(1, {"step": 40, "isCounted": True, "loss": "nan"}), 1.0)
     progress = world.state.progress
     assert (progress.step, progress.furthest) == (0, (0.0, 0))
@@ -428,7 +428,7 @@ def test_a_rank_that_there_is_not_keeps_nothing(rank: int) -> None:
 def test_silent_worker_is_lost_after_seconds_where_every_rank_keeps_its_state(
     ranks: int, is_default: bool, ends: bool
 ) -> None:
-    world = training(one_group(lostAfterSeconds=12, lossFollowsState=is_default))
+    world = training(one_group(lost_after=12, loss_follows_state=is_default))
     keep_state(world, ranks=ranks)
     assert [effect.seconds for effect in world.of(LoseWorkersAfter)] == [3.0] * ends
     world.put(WorkerProblem(1, "w-1", NoAnswer("port 2222 is closed"), 3.5))
@@ -437,7 +437,7 @@ def test_silent_worker_is_lost_after_seconds_where_every_rank_keeps_its_state(
 
 def test_next_attempt_knows_nothing_of_the_state_of_its_ranks() -> None:
     """Before they have said so themselves: another worker may have taken a place."""
-    world = training(one_group(lostAfterSeconds=12, lossFollowsState=True))
+    world = training(one_group(lost_after=12, loss_follows_state=True))
     keep_state(world)
     lose(world)
     world.end_launcher(1)
@@ -521,7 +521,7 @@ def test_notices_of_failed_ranks_reach_the_search_for_the_cause() -> None:
 
 
 def test_idle_workers_end_what_earlier_attempts_have_left() -> None:
-    world = training(one_group(1, 2, lostAfterSeconds=15))
+    world = training(one_group(1, 2, lost_after=15))
     (effect,) = world.of(EndLeftovers)
     assert effect.workers == ["w-1"]
     lose(world)

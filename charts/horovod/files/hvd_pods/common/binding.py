@@ -11,7 +11,7 @@ import sys
 from collections import namedtuple
 
 sys.path.insert(0, os.path.abspath(__file__).rsplit("/", 3)[0])
-from hvd_pods.common import exit_codes, files
+from hvd_pods.common import contract, exit_codes, files
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -112,7 +112,7 @@ def main(arguments: Sequence[str] = ()) -> int:
     binding = Binding(to, int(cores), int(per_socket))
     try:
         topology = read_topology(os.sched_getaffinity(0))
-        for local_rank in range(int(os.environ["HVD_SLOTS"])):
+        for local_rank in range(int(os.environ[contract.SLOTS])):
             select_cpus(binding, topology, local_rank)
     except BindingError as problem:
         print(problem)

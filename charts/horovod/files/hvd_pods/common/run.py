@@ -1,4 +1,8 @@
-"""The run and its workers, as the chart describes the run to the master."""
+"""The run and its workers, as the chart describes the run to the master.
+
+The fields of Run, Group, Code and Binding are the keys of the JSON in HVD_RUN, which the template
+`horovod.run` writes. tests/chart/test_settings.py compares their names and types.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +10,7 @@ import functools
 import json
 from collections import Counter
 from dataclasses import dataclass, replace
-from typing import Any, Mapping, NamedTuple, Sequence
+from typing import Any, NamedTuple, Sequence
 
 from hvd_pods.common.binding import Binding
 
@@ -32,6 +36,21 @@ class Pod(NamedTuple):
     node: str = ""
 
 
+class Group(NamedTuple):
+    """A group of workers."""
+
+    stateful_set: str
+    # How many workers the ranks start on, with how many the run can go on, and how many there are,
+    # with spares.
+    number: int
+    minimum: int
+    maximum: int
+    slots: int
+    revision: str
+    # The node list of the group's data (cluster/staged.py), or "".
+    staged: str
+
+
 class Code(NamedTuple):
     """The user's code: its version, empty when the image has it, its SHA256, and its place.
 
@@ -45,14 +64,15 @@ class Code(NamedTuple):
 
 @dataclass(frozen=True)
 class Run:
-    """The run, as the chart's template `horovod.run` describes it."""
+    """The run, as the chart's template `horovod.run` describes it. Times are in seconds."""
 
     # Hashes: of the values that decide what is trained, and of those that decide what runs and
     # where.
     id: str
     settings_hash: str
+    groups: list[Group]
+    # Not in the JSON: `parse_run` lists them from the groups.
     workers: list[Worker]
-    stateful_sets: list[str]
     service: str
     # Selectors of the pods of all masters of the release, and of its workers.
     master_selector: str
@@ -71,15 +91,14 @@ class Run:
     record: str
     # Whether the master may use the API.
     api: bool
-    # The minimum number of workers of a run, by the name of the StatefulSet, and how many seconds
-    # its first attempt waits for the others.
-    least_workers: Mapping[str, int]
+    # How long the first attempt waits for more workers than the minimum of each group.
     shrink_after: float
     binding: Binding
     transport: str
+    # 0 with access to the API: the Job then has the number.
     retries: int
-    # A worker that is silent for this many seconds is lost; 0: never. The time is shorter if the
-    # ranks keep their state (rules/state.py), unless a user has set it.
+    # A worker that is silent for this long is lost; 0: never. The time is shorter if the ranks keep
+    # their state (rules/state.py), unless a user has set it.
     lost_after: float
     loss_follows_state: bool
     # Mode direct starts the command of a line of horovodrun.
@@ -87,18 +106,16 @@ class Run:
     code: Code
     # Whether the workers install the packages in requirements.txt beside the code.
     requirements: bool
-    # The attempt ends after the others wait for a rank for this many seconds; 0 for never.
+    # The attempt ends after the others wait for a rank for this long; 0 for never.
     stall_timeout: float
     # A rank that a signal has stopped ends the attempt earlier, depending on the time of a step.
     stops_follow_steps: bool
     fail_on_nan: bool
     # A custom command may end with 0 without starting a program in a worker.
     allow_idle_workers: bool
-    # Seconds that the master has to end after a request to end.
+    # How long the master may take to end after a request to end.
     grace: float
-    # The node list of the data (cluster/staged.py), by the name of the StatefulSet.
-    staged: Mapping[str, str]
-    # Seconds that storing the results may take; 0 if there are no results to store.
+    # How long storing the results may take; 0 if there are no results to store.
     results_within: float
     # Whether the results of a run that failed are stored, too.
     results_on_failure: bool
@@ -107,6 +124,21 @@ class Run:
     def ranks(self) -> int:
         """Return the number of ranks to start with: the slots of all workers but the spares."""
         return sum(worker.slots for worker in self.workers if not worker.is_spare)
+
+    @property
+    def stateful_sets(self) -> list[str]:
+        """Return the names of the StatefulSets, one for each group."""
+        return [group.stateful_set for group in self.groups]
+
+    @property
+    def least_workers(self) -> dict[str, int]:
+        """Return the minimum number of workers, by the name of the StatefulSet."""
+        return {group.stateful_set: group.minimum for group in self.groups}
+
+    @property
+    def staged(self) -> dict[str, str]:
+        """Return the node list of the data, by the name of the StatefulSet."""
+        return {group.stateful_set: group.staged for group in self.groups}
 
     @property
     def is_adaptive(self) -> bool:
@@ -136,64 +168,22 @@ class Run:
 def parse_run(text: str) -> Run:
     """Parse the JSON that the chart passes to the master in HVD_RUN.
 
-    Raises ValueError or LookupError for the JSON of another version of the chart.
+    Raises LookupError, TypeError or ValueError for the JSON of another version of the chart.
     """
     document: dict[str, Any] = json.loads(text)
-    service = document["service"]
-    # Empty if the run stores no results.
-    results = document["results"]
+    groups = [Group(**group) for group in document.pop("groups")]
     workers = [
         Worker(
-            name=f"{group['statefulSet']}-{ordinal}",
-            address=f"{group['statefulSet']}-{ordinal}.{service}",
-            slots=group["slots"],
-            stateful_set=group["statefulSet"],
-            revision=group["revision"],
-            is_spare=ordinal >= group["number"],
+            name=f"{group.stateful_set}-{ordinal}",
+            address=f"{group.stateful_set}-{ordinal}.{document['service']}",
+            slots=group.slots,
+            stateful_set=group.stateful_set,
+            revision=group.revision,
+            is_spare=ordinal >= group.number,
         )
-        for group in document["groups"]
-        for ordinal in range(group["maximum"])
+        for group in groups
+        for ordinal in range(group.maximum)
     ]
-    return Run(
-        id=document["id"],
-        settings_hash=document["settingsHash"],
-        workers=workers,
-        stateful_sets=[group["statefulSet"] for group in document["groups"]],
-        service=service,
-        master_selector=document["masterSelector"],
-        worker_selector=document["workerSelector"],
-        args=document["args"],
-        mode=document["mode"],
-        options=document["options"],
-        workers_timeout=float(document["workersTimeoutSeconds"]),
-        interface=document["interface"],
-        agent_port=document["agentPort"],
-        master_name=document["masterName"],
-        worker_name=document["workerName"],
-        cleanup=document["cleanup"],
-        least_workers={group["statefulSet"]: group["minimum"] for group in document["groups"]},
-        shrink_after=float(document["shrinkAfterSeconds"]),
-        record=document["record"],
-        api=document["api"],
-        binding=Binding(
-            document["binding"]["to"],
-            document["binding"]["coresPerRank"],
-            document["binding"]["ranksPerSocket"],
-        ),
-        transport=document["transport"],
-        # 0 with access to the API: the Job then has the number.
-        retries=document["retries"],
-        lost_after=float(document["lostAfterSeconds"]),
-        loss_follows_state=document["lossFollowsState"],
-        is_horovodrun_line=document["isHorovodrunLine"],
-        code=Code(document["code"], document["codeSha256"], document["codeConfigMap"]),
-        requirements=document["requirements"],
-        stall_timeout=float(document["stallTimeoutSeconds"]),
-        stops_follow_steps=document["stopsFollowSteps"],
-        fail_on_nan=document["failOnNaN"],
-        allow_idle_workers=document["allowIdleWorkers"],
-        grace=float(document["gracePeriodSeconds"]),
-        staged={group["statefulSet"]: group["staged"] for group in document["groups"]},
-        results_within=float(results.get("timeoutSeconds", 0)),
-        results_on_failure=results.get("onFailure", False),
-    )
+    binding = Binding(**document.pop("binding"))
+    code = Code(**document.pop("code"))
+    return Run(groups=groups, workers=workers, binding=binding, code=code, **document)
