@@ -20,9 +20,15 @@ _OF_EACH = (
     "tolerations",
     "terminationGracePeriodSeconds",
 )
-# Fields for which the chart has values for the workers only, or no values: podSpec takes them.
-_OF_WORKERS = ("topologySpreadConstraints", "runtimeClassName")
-_OF_NONE = ("hostPID", "dnsConfig", "hostAliases")
+# Fields for which the chart has no values.
+_OF_POD_SPEC = (
+    "topologySpreadConstraints",
+    "runtimeClassName",
+    "resourceClaims",
+    "hostPID",
+    "dnsConfig",
+    "hostAliases",
+)
 _PULL_SECRETS = "imagePullSecrets"
 _OF_ALL = (
     "priorityClassName",
@@ -66,10 +72,9 @@ def carry_over_pod(ledger: Ledger, pod: KeyPath, group: str) -> None:
     """
     for key in _OF_EACH:
         ledger.carry_over((*pod, key), (group, key))
-    for key in (*_OF_WORKERS, *_OF_NONE):
-        has_key = group == "worker" and key in _OF_WORKERS
+    for key in _OF_POD_SPEC:
         if ledger.value_at(*pod, key):
-            ledger.carry_over((*pod, key), (group, key) if has_key else (group, "podSpec", key))
+            ledger.carry_over((*pod, key), (group, "podSpec", key))
         else:
             ledger.drop((*pod, key), "")
     for key in _OF_ALL:
@@ -82,8 +87,6 @@ def carry_over_pod(ledger: Ledger, pod: KeyPath, group: str) -> None:
             ledger.carry_over((*pod, key), (key,), "for master and workers")
         else:
             ledger.leave_out((*pod, key), "all pods have one value, which is that of the workers")
-    if group == "worker":
-        ledger.carry_over((*pod, "resourceClaims"), ("worker", "resourceClaims"))
     what = f"its pods shared the node's {_SHM}: set shm.sizeLimit to what the ranks need"
     ledger.leave_out((*pod, "hostIPC"), what)
     # The API server sets both fields to the same name; serviceAccountName takes precedence.
@@ -92,10 +95,10 @@ def carry_over_pod(ledger: Ledger, pod: KeyPath, group: str) -> None:
         what = "the chart makes one that may do what the master needs; see serviceAccount"
         ledger.leave_out((*pod, account), what)
     elif name := ledger.text_at(*pod, account):
-        ledger.carry_over((*pod, account), ("worker", "serviceAccount", "name"))
+        ledger.carry_over((*pod, account), ("worker", "podSpec", "serviceAccountName"))
         ledger.add_check(
             f"the workers have the service account {name}, which has to exist, without a "
-            "token: see worker.automountServiceAccountToken"
+            "token: see automountServiceAccountToken of worker.podSpec"
         )
     ledger.drop((*pod, "serviceAccount"), "serviceAccountName counts")
     ledger.drop((*pod, "restartPolicy"), "the chart's StatefulSet and Job set it")

@@ -83,7 +83,6 @@ ADDITIONS: Values = {
         }
     ],
     "worker": {
-        "serviceAccount": {"create": True, "annotations": {"example/role": "reader"}},
         "envFrom": [{"secretRef": {"name": "credentials"}}],
         "initContainers": [NATIVE],
         "extraContainers": [CONTAINER],
@@ -107,10 +106,6 @@ CASES: dict[str, Values] = {
         "worker": {
             "nodeSelector": {"a": "b"},
             "tolerations": [{"key": "gpu", "operator": "Exists", "effect": "NoSchedule"}],
-            "runtimeClassName": "nvidia",
-            "topologySpreadConstraints": [
-                {"maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": "DoNotSchedule"}
-            ],
             "podAnnotations": {"x": "y"},
         },
         "master": {"activeDeadlineSeconds": 60, "podLabels": {"x": "y"}},
@@ -122,7 +117,7 @@ CASES: dict[str, Values] = {
     },
     "network": {
         "hostNetwork": True,
-        "network": {"ipFamilyPolicy": "PreferDualStack", "interface": "ib0"},
+        "network": {"interface": "ib0"},
         "podSecurityContext": {"runAsUser": 0, "runAsNonRoot": False},
         "worker": {"capabilities": ["IPC_LOCK"], "podSpec": {"hostPID": True}},
         "serviceMesh": "Disabled",

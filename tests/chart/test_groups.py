@@ -27,19 +27,15 @@ GPUS: Values = {
     "nodeSelector": {"pool": "gpu"},
     "tolerations": [{"key": "gpu", "operator": "Exists"}],
     "affinity": {"nodeAffinity": {"a": {}}},
-    "runtimeClassName": "nvidia",
     "podLabels": {"team": "seeing"},
     "podAnnotations": {"note": "gpu"},
     "env": [{"name": "NCCL_DEBUG", "value": "INFO"}],
     "image": {"tag": "cuda"},
-    "topologySpreadConstraints": [{"topologyKey": "zone"}],
 }
 # What the pod template shows of each key that a group can clear.
 MARKS = {
     "nodeSelector": "nodeSelector",
     "tolerations": "tolerations",
-    "runtimeClassName": "runtimeClassName",
-    "topologySpreadConstraints": "topologySpreadConstraints",
     "podLabels": "seeing",
     "podAnnotations": "note",
     "affinity": "nodeAffinity",

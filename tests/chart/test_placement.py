@@ -60,29 +60,6 @@ def test_pod_anti_affinity_of_the_user_replaces_spread() -> None:
     assert pod_spec(of_node)["affinity"].keys() == {"nodeAffinity", "podAntiAffinity"}
 
 
-ZONES: Values = {"topologyKey": "zone", "maxSkew": 1, "whenUnsatisfiable": "ScheduleAnyway"}
-
-
-def spreading(constraint: Values) -> Manifest:
-    """The only constraint of the workers' pods."""
-    manifests = render({"worker": {"topologySpreadConstraints": [constraint]}})
-    made: Manifest
-    (made,) = pod_spec(one(manifests, "StatefulSet"))["topologySpreadConstraints"]
-    return made
-
-
-def test_constraint_without_a_label_selector_spreads_the_workers_of_the_release() -> None:
-    labels = one(render(), "StatefulSet")["spec"]["template"]["metadata"]["labels"]
-    selected = spreading(ZONES)["labelSelector"]["matchLabels"]
-    assert selected.items() <= labels.items()
-    assert selected["app.kubernetes.io/component"] == "worker"
-
-
-def test_label_selector_of_the_user_replaces_the_charts() -> None:
-    own = {**ZONES, "labelSelector": {"matchLabels": {"mine": "yes"}}}
-    assert spreading(own) == own
-
-
 def queued(command: str) -> list[Manifest]:
     """The manifests of a run in a queue."""
     return render({**GPU_GROUPS, "queueName": "no", "master": {"args": [command]}})

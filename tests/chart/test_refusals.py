@@ -135,23 +135,6 @@ CONTRADICTIONS: list[tuple[Values, list[str]]] = [
     ({"labels": {"app.kubernetes.io/managed-by": "x"}}, ["labels", "app.kubernetes.io/managed-by"]),
     ({"labels": {"hvdchart/run": "x"}}, ["labels", "hvdchart/run"]),
     ({"podLabels": {"hvdchart/revision": "x"}}, ["podLabels", "hvdchart/revision"]),
-    (
-        {
-            "worker": {"serviceAccount": {"create": True}},
-            "workerGroups": [
-                {"name": "a"},
-                {"name": "b", "serviceAccount": {"annotations": {"r": "x"}}},
-            ],
-        },
-        ["worker.serviceAccount", 'group "a"', 'group "b"'],
-    ),
-    (
-        {
-            "serviceAccount": {"name": "x"},
-            "worker": {"serviceAccount": {"create": True, "name": "x"}},
-        },
-        ["serviceAccount", "worker.serviceAccount"],
-    ),
     ({"volumes": [{"name": "programs", "emptyDir": {}}]}, ["volumes", '"programs"']),
     ({"volumes": [{"name": "archive", "emptyDir": {}}]}, ["volumes", '"archive"']),
     (

@@ -92,13 +92,16 @@ EFFECTS: list[tuple[Values, dict[str, Any]]] = [
         {"HVD_FUSION_BY_RANKS": None},
     ),
     ({"worker": {"resources": {"limits": {"habana.ai/gaudi": 1}}}}, {"HVD_FUSION_BY_RANKS": None}),
-    ({"worker": {"runtimeClassName": "nvidia"}}, {"HVD_FUSION_BY_RANKS": None}),
+    ({"worker": {"podSpec": {"runtimeClassName": "x"}}}, {"HVD_FUSION_BY_RANKS": None}),
     (
         {"worker": {"env": [{"name": "HOROVOD_FUSION_THRESHOLD", "value": "0"}]}},
         {"HOROVOD_FUSION_THRESHOLD": "0"},
     ),
     ({"worker": {"envFrom": [{"secretRef": {"name": "ours"}}]}}, {"HVD_FUSION_BY_RANKS": "1"}),
-    ({"worker": {"resourceClaims": [{"name": "gpu"}]}}, {"HVD_FUSION_BY_RANKS": None}),
+    (
+        {"worker": {"podSpec": {"resourceClaims": [{"name": "gpu"}]}}},
+        {"HVD_FUSION_BY_RANKS": None},
+    ),
     ({"workerGroups": [{"name": "a"}, {"name": "b"}]}, {"HVD_FUSION_BY_RANKS": "1"}),
     (
         {

@@ -303,7 +303,7 @@ NAMES_OBJECTS: Values = {
     "volumes": [{"name": "data", "persistentVolumeClaim": {"claimName": "scans"}}],
     "volumeMounts": [{"name": "data", "mountPath": "/data"}],
     "serviceAccount": {"create": False, "name": "masters"},
-    "worker": {"serviceAccount": {"name": "workers"}},
+    "worker": {"podSpec": {"serviceAccountName": "workers"}},
 }
 
 

@@ -170,7 +170,7 @@ def terminated(namespace: Namespace) -> dict[str, Any]:
     """How the only master of a run ended whose workers have no image or no runtime class."""
     groups = [
         {"name": "image", "number": 1, "image": {"repository": "no-such-image"}},
-        {"name": "class", "number": 1, "runtimeClassName": "no-such-class"},
+        {"name": "class", "number": 1, "podSpec": {"runtimeClassName": "no-such-class"}},
     ]
     namespace.install("hvd", values(workerGroups=groups, launch={"workersTimeoutSeconds": 40}))
     assert namespace.wait_for_end("hvd") == "Failed"

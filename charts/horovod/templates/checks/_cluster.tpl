@@ -21,12 +21,11 @@ Checks of the values against the cluster: objects that they name exist, and none
       {{- $claim := dict "kind" "PersistentVolumeClaim" "name" $claim "subject" $subject "remedy" $remedy -}}
       {{- include "horovod.requireObject" (merge $claim $needed) -}}
     {{- end -}}
-    {{- if not .serviceAccount.create -}}
-      {{- $subject := printf "worker.serviceAccount.name (group %s)" .name -}}
-      {{- $remedy := "create it first, or set worker.serviceAccount.create" -}}
-      {{- $account := dict "kind" "ServiceAccount" "name" .serviceAccount.name "subject" $subject "remedy" $remedy -}}
-      {{- include "horovod.requireObject" (merge $account $needed) -}}
-    {{- end -}}
+    {{- $name := .podSpec.serviceAccountName | default "" -}}
+    {{- $subject := printf "worker.podSpec.serviceAccountName (group %s)" .name -}}
+    {{- $remedy := "create it first, or correct the name" -}}
+    {{- $account := dict "kind" "ServiceAccount" "name" $name "subject" $subject "remedy" $remedy -}}
+    {{- include "horovod.requireObject" (merge $account $needed) -}}
   {{- end -}}
   {{- if not .Values.serviceAccount.create -}}
     {{- $remedy := "create it first, or set serviceAccount.create" -}}

@@ -30,7 +30,6 @@
   {{- $of := ternary (printf "workerGroups[%s]" .name) "worker" (not (empty $.Values.workerGroups)) -}}
   {{- include "horovod.checkPod" (dict "root" $ "of" $of "values" .) -}}
 {{- end -}}
-{{- include "horovod.checkAccounts" . -}}
 {{- range $key, $value := .Values.labels -}}
   {{- $isOfObjects := regexMatch "^app\\.kubernetes\\.io/(name|instance|component|version|managed-by)$" $key -}}
   {{- if or $isOfObjects (hasPrefix "hvdchart/" $key) (eq $key "helm.sh/chart") -}}
@@ -51,11 +50,11 @@
 
 {{/*
 The fields of a pod spec that the chart sets, with the values that change them, or "" where nothing does. OF stands for
-worker, master or the group. The master's has no runtimeClassName and no topologySpreadConstraints.
+worker, master or the group. The workers' ServiceAccount is the user's.
 */}}
 {{- define "horovod.ownedPodFields" -}}
 affinity: OF.affinity
-automountServiceAccountToken: worker.automountServiceAccountToken or serviceAccount
+automountServiceAccountToken: serviceAccount
 containers: worker.extraContainers
 enableServiceLinks: ""
 ephemeralContainers: ""
@@ -65,19 +64,16 @@ imagePullSecrets: imagePullSecrets
 initContainers: OF.initContainers
 nodeSelector: OF.nodeSelector
 priorityClassName: priorityClassName
-resourceClaims: worker.resourceClaims
 restartPolicy: ""
-runtimeClassName: OF.runtimeClassName
 schedulerName: schedulerName
 schedulingGroup: gang
 securityContext: podSecurityContext
-serviceAccount: worker.serviceAccount or serviceAccount
-serviceAccountName: worker.serviceAccount or serviceAccount
+serviceAccount: serviceAccount
+serviceAccountName: serviceAccount
 setHostnameAsFQDN: ""
 subdomain: ""
 terminationGracePeriodSeconds: OF.terminationGracePeriodSeconds
 tolerations: OF.tolerations
-topologySpreadConstraints: OF.topologySpreadConstraints
 volumes: volumes
 {{- end }}
 
@@ -104,10 +100,9 @@ volumeMounts: volumeMounts
 {{- define "horovod.checkPod" -}}
 {{- $of := .of -}}
 {{- $owned := include "horovod.ownedPodFields" . | fromYaml -}}
-{{- if eq $of "master" -}}
-  {{- $owned = omit $owned "runtimeClassName" "topologySpreadConstraints" -}}
-{{- else if .root.Values.hostNetwork -}}
-  {{- $_ := set $owned "dnsPolicy" "hostNetwork" -}}
+{{- if ne $of "master" -}}
+  {{- $owned = omit $owned "automountServiceAccountToken" "serviceAccount" "serviceAccountName" -}}
+  {{- if .root.Values.hostNetwork -}}{{- $_ := set $owned "dnsPolicy" "hostNetwork" -}}{{- end -}}
 {{- end -}}
 {{- range $field, $value := .values.podSpec -}}
   {{- include "horovod.refuseOwned" (dict "of" $of "in" "podSpec" "field" $field "owned" $owned) -}}
@@ -130,27 +125,5 @@ volumeMounts: volumeMounts
   {{- $problem := printf "%s.%s has %s, which the chart sets" .of .in .field -}}
   {{- $key := get .owned .field | replace "OF" .of -}}
   {{- fail (printf "%s: %s" $problem (ternary (printf "use %s" $key) "remove it" (not (empty $key)))) -}}
-{{- end -}}
-{{- end }}
-
-{{/* Groups may share a ServiceAccount that the chart creates, but then with the same annotations. */}}
-{{- define "horovod.checkAccounts" -}}
-{{- $accounts := dict -}}
-{{- if .Values.serviceAccount.create -}}
-  {{- $name := .facts.serviceAccount -}}
-  {{- $_ := set $accounts $name (dict "of" "serviceAccount" "annotations" "of the master") -}}
-{{- end -}}
-{{- range .facts.groups -}}
-  {{- if .serviceAccount.create -}}
-    {{- $name := .account -}}
-    {{- $of := printf "worker.serviceAccount (group %q)" .name -}}
-    {{- $annotations := toJson .serviceAccount.annotations -}}
-    {{- $other := get $accounts $name | default (dict "annotations" $annotations) -}}
-    {{- if ne $other.annotations $annotations -}}
-      {{- $remedy := "give each a name of its own" -}}
-      {{- fail (printf "%s and %s create the ServiceAccount %q with other annotations: %s" $other.of $of $name $remedy) -}}
-    {{- end -}}
-    {{- $_ := set $accounts $name (dict "of" $of "annotations" $annotations) -}}
-  {{- end -}}
 {{- end -}}
 {{- end }}

@@ -29,10 +29,6 @@ sets itself. Call with a group or with .Values.master.
 {{- if not (kindIs "invalid" .terminationGracePeriodSeconds) }}
 terminationGracePeriodSeconds: {{ int .terminationGracePeriodSeconds }}
 {{- end }}
-{{- with .resourceClaims }}
-resourceClaims:
-  {{- toYaml . | nindent 2 }}
-{{- end }}
 {{- with .podSpec }}
 {{ toYaml . }}
 {{- end }}

@@ -1,26 +1,5 @@
 {{/* Where pods run, and their labels and annotations. */}}
 
-{{/*
-A group's fields that place its pods, except its node selector, affinity and tolerations.
-Call with (dict "root" $ "group" $group).
-*/}}
-{{- define "horovod.workerPlacement" -}}
-{{- with .group.runtimeClassName }}
-runtimeClassName: {{ . | quote }}
-{{- end }}
-{{- with include "horovod.schedulingGroup" .root }}
-{{ . }}
-{{- end }}
-{{- with .group.topologySpreadConstraints }}
-  {{- $labels := include "horovod.selector" (dict "root" $.root "component" "worker") | fromYaml }}
-topologySpreadConstraints:
-  {{- range . }}
-  {{- $filled := set (deepCopy .) "labelSelector" (dict "matchLabels" $labels) }}
-  - {{ ternary . $filled (hasKey . "labelSelector") | toYaml | nindent 4 | trim }}
-  {{- end }}
-{{- end }}
-{{- end }}
-
 {{/* The field by which Kubernetes' own scheduler knows the pods of a gang. */}}
 {{- define "horovod.schedulingGroup" -}}
 {{- if eq .Values.gang "Kubernetes" -}}

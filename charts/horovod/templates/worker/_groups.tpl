@@ -3,8 +3,8 @@
 {{/*
 Adds to .facts:
   groups                the worker groups. A group has every key of `worker`, and: name, volumes, volumeMounts,
-                        objectName and account (names of its objects), grace (seconds to end) and maximum (the most
-                        workers that it may have, with spares)
+                        objectName (the prefix of its names), grace (seconds to end) and maximum (the most workers
+                        that it may have, with spares)
   ranks, workers, spares  the ranks of all groups, the workers that they need, and the workers that wait
 Call with (dict "root" $ "defaults" $defaultsOfTheChart).
 */}}
@@ -29,10 +29,8 @@ Call with (dict "root" $ "defaults" $defaultsOfTheChart).
   {{- if not $group.minimum -}}{{- $_ := unset $group "minimum" -}}{{- end -}}
   {{- $effective := dict "worker" (deepCopy $group) -}}
   {{- include "horovod.restoreDefaults" (dict "into" $effective "defaults" $numbers) -}}
-  {{- $account := ternary (printf "%s-worker" $facts.fullname) "" $group.serviceAccount.create -}}
   {{- $_ := set $group "maximum" (add $group.number $effective.worker.spares | int) -}}
   {{- $_ := set $group "objectName" (printf "%s-%s" $facts.fullname $group.name) -}}
-  {{- $_ := set $group "account" ($group.serviceAccount.name | default $account) -}}
   {{- $_ := set $group "grace" (int $effective.worker.terminationGracePeriodSeconds) -}}
   {{- $groups = append $groups $group -}}
   {{- $ranks = add $ranks (mul $group.number $group.slots) -}}

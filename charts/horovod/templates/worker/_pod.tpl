@@ -41,11 +41,12 @@ upgrade keeps keeps its own. The nodes below are no part of it: running workers 
 {{- define "horovod.workerPodSpec" -}}
 {{- $root := .root -}}
 {{- $group := .group -}}
-automountServiceAccountToken: {{ $group.automountServiceAccountToken }}
-{{- with $group.account }}
-serviceAccountName: {{ . | quote }}
+{{- if not (hasKey $group.podSpec "automountServiceAccountToken") }}
+automountServiceAccountToken: false
 {{- end }}
-{{- include "horovod.workerPlacement" . }}
+{{- with include "horovod.schedulingGroup" $root }}
+{{ . }}
+{{- end }}
 {{- if $root.Values.hostNetwork }}
   {{- /* The master does not use it: on a node that it shares with a worker, mpirun would treat the worker as the local
   host. */}}

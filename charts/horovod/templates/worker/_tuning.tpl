@@ -21,7 +21,7 @@ environment has one already.
   {{- $has := include "horovod.hasEnv" (dict "env" .env "name" "HOROVOD_FUSION_THRESHOLD") -}}
   {{- $variables = append $variables (list $has .envFrom | toJson) -}}
   {{- $images = append $images (toJson .image) -}}
-  {{- $hasDevices = or $hasDevices .resourceClaims .runtimeClassName -}}
+  {{- $hasDevices = or $hasDevices .podSpec.resourceClaims .podSpec.runtimeClassName -}}
   {{- range $resource, $count := (.resources).limits -}}
     {{- $hasDevices = or $hasDevices (and (contains "/" $resource) (int $count)) -}}
   {{- end -}}

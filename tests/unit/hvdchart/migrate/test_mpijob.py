@@ -84,7 +84,7 @@ GPUS = {"limits": {"nvidia.com/gpu": 4}}
             "worker.env",
             None,
         ),
-        ({"worker_pod__resourceClaims": CLAIMS}, "worker.resourceClaims", CLAIMS),
+        ({"worker_pod__resourceClaims": CLAIMS}, "worker.podSpec.resourceClaims", CLAIMS),
         # The ranks of the launcher are those of one more worker.
         (
             {"spec__runLauncherAsWorker": True, "launcher_container__resources": GPUS},

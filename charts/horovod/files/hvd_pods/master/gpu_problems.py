@@ -58,7 +58,7 @@ PROBLEMS = (
     GpuProblem(
         ("no CUDA-capable device is detected", "Found no NVIDIA driver on your system"),
         "the worker sees no GPU: set nvidia.com/gpu in `worker.resources.limits`, and "
-        "`worker.runtimeClassName` where the cluster needs one",
+        "`worker.podSpec.runtimeClassName` where the cluster needs one",
     ),
     GpuProblem(
         ("ProcessGroupNCCL is only supported with GPUs",),
