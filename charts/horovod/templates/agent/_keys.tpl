@@ -13,11 +13,14 @@ Adds to .facts:
 {{- $secrets := dict -}}
 {{- $names := dict -}}
 {{- range $of := list "master" "worker" -}}
-  {{- $own := printf "%s-agent-%s%s" $fullname $of (ternary "" (printf "-%d" $generation) (eq $generation 1)) -}}
+  {{- $own := printf
+    "%s-agent-%s%s" $fullname $of (ternary "" (printf "-%d" $generation) (eq $generation 1)) -}}
   {{- $_ := set $secrets $of (get $agent (printf "%sSecret" $of) | default $own) -}}
-  {{- $_ := set $names $of (printf "%s-%d.%s.%s.horovod.internal" $of $generation $fullname $.Release.Namespace) -}}
+  {{- $_ := set $names $of
+    (printf "%s-%d.%s.%s.horovod.internal" $of $generation $fullname $.Release.Namespace) -}}
 {{- end -}}
 {{- $areOwn := not $agent.masterSecret -}}
 {{- $masterMayMake := and $areOwn (not (empty .facts.serviceAccount)) -}}
-{{- $_ := set .facts "keys" (dict "secrets" $secrets "names" $names "areOwn" $areOwn "masterMayMake" $masterMayMake) -}}
+{{- $_ := set .facts "keys"
+  (dict "secrets" $secrets "names" $names "areOwn" $areOwn "masterMayMake" $masterMayMake) -}}
 {{- end }}

@@ -7,7 +7,8 @@
   {{- $remedy := "a worker's metrics are on that port; choose another one" -}}
   {{- fail (printf "metrics.enabled is true but agent.port is %d: %s" $metricsPort $remedy) -}}
 {{- end -}}
-{{- $given := printf "agent.masterSecret is %q and agent.workerSecret is %q" $agent.masterSecret $agent.workerSecret -}}
+{{- $given := printf
+  "agent.masterSecret is %q and agent.workerSecret is %q" $agent.masterSecret $agent.workerSecret -}}
 {{- if ne (empty $agent.masterSecret) (empty $agent.workerSecret) -}}
   {{- fail (printf "%s: give both, or neither and the chart makes the keys" $given) -}}
 {{- end -}}

@@ -1,7 +1,7 @@
 {{/*
-All refusals of values that contradict each other. The schema says what it can; these are the rest, each with both keys
-and the remedy. horovod.prepare runs them before any pod is rendered: none creates an object. Only horovod.env refuses
-values itself, because it alone has the chart's variables beside those of the values.
+All refusals of values that contradict each other. The schema says what it can; these are the rest, each with
+both keys and the remedy. horovod.prepare runs them before any pod is rendered: none creates an object. Only
+horovod.env refuses values itself, because it alone has the chart's variables beside those of the values.
 */}}
 
 {{/* Of the values, and of what follows from them. */}}

@@ -1,5 +1,6 @@
 {{/*
-Checks of the values against the cluster: objects that they name exist, and none is in the way. They need access to it.
+Checks of the values against the cluster: objects that they name exist, and none is in the way. They need
+access to it.
 */}}
 {{- define "horovod.checkCluster" -}}
 {{- $ns := .Release.Namespace -}}
@@ -30,14 +31,16 @@ Checks of the values against the cluster: objects that they name exist, and none
   {{- if not .Values.serviceAccount.create -}}
     {{- $remedy := "create it first, or set serviceAccount.create" -}}
     {{- $name := .Values.serviceAccount.name -}}
-    {{- $account := dict "kind" "ServiceAccount" "name" $name "subject" "serviceAccount.name" "remedy" $remedy -}}
+    {{- $account := dict "kind" "ServiceAccount" "name" $name "subject" "serviceAccount.name"
+      "remedy" $remedy -}}
     {{- include "horovod.requireObject" (merge $account $needed) -}}
   {{- end -}}
 {{- end -}}
 {{- end }}
 
 {{/*
-Refuses a value that names an object of the namespace which does not exist; an empty name names none. The argument has:
+Refuses a value that names an object of the namespace which does not exist; an empty name names none. The
+argument has:
   root           the context of the chart
   created        kinds and names of the objects that the release creates beside its own
   kind, name     of the object, in the API group v1
@@ -53,7 +56,9 @@ Refuses a value that names an object of the namespace which does not exist; an e
 {{- end -}}
 {{- end }}
 
-{{/* Another nameOverride has made objects that select other pods. Helm itself refuses objects of another release. */}}
+{{/*
+Another nameOverride has made objects that select other pods. Helm itself refuses objects of another release.
+*/}}
 {{- define "horovod.checkSelectors" -}}
 {{- $ns := .Release.Namespace -}}
 {{- $objects := list -}}
@@ -71,7 +76,8 @@ Refuses a value that names an object of the namespace which does not exist; an e
   {{- $owner := dig "metadata" "annotations" "meta.helm.sh/release-name" $.Release.Name $old -}}
   {{- $labels := dig "spec" "selector" "matchLabels" dict $old -}}
   {{- if and $labels (eq $owner $.Release.Name) (ne (toJson $labels) (toJson .selector)) -}}
-    {{- $problem := printf "%s %q selects pods by %s and not by %s" .kind .name (toJson $labels) (toJson .selector) -}}
+    {{- $problem := printf
+      "%s %q selects pods by %s and not by %s" .kind .name (toJson $labels) (toJson .selector) -}}
     {{- $remedy := printf "kubectl --namespace %s delete %s %s" $ns (lower .kind) .name -}}
     {{- $rule := "Kubernetes never changes a selector" -}}
     {{- fail (printf "%s: %s; end the run, delete it (%s) and upgrade again" $problem $rule $remedy) -}}
@@ -93,7 +99,8 @@ The Secrets with keys that the values name. The argument has:
     {{- range $key := list "tls.crt" "tls.key" "ca.crt" -}}
       {{- if not (dig "data" $key "" $secret) -}}
         {{- $problem := printf "namespace %q has no such Secret with the key %q" $ns $key -}}
-        {{- $remedy := "create it first, or leave both Secrets of agent empty and the chart makes the keys" -}}
+        {{- $remedy :=
+          "create it first, or leave both Secrets of agent empty and the chart makes the keys" -}}
         {{- fail (printf "agent.%s is %q but %s: %s" $value $name $problem $remedy) -}}
       {{- end -}}
     {{- end -}}
@@ -115,8 +122,10 @@ The Secrets with keys that the values name. The argument has:
     {{- range $pod.containers -}}
       {{- range .ports -}}
         {{- if eq (int .containerPort) $port -}}
-          {{- $problem := printf "the pods of StatefulSet %q have that port of their nodes" $set.metadata.name -}}
-          {{- fail (printf "hostNetwork is true and agent.port is %d, but %s: choose another port" $port $problem) -}}
+          {{- $problem := printf
+            "the pods of StatefulSet %q have that port of their nodes" $set.metadata.name -}}
+          {{- fail (printf
+            "hostNetwork is true and agent.port is %d, but %s: choose another port" $port $problem) -}}
         {{- end -}}
       {{- end -}}
     {{- end -}}

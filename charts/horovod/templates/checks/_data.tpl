@@ -5,38 +5,45 @@
 {{- $size := .facts.code.size -}}
 {{- $most := int .facts.shared.codeCharacters -}}
 {{- if gt $size $most -}}
-  {{- $why := "Helm stores them twice in a Secret of at most 1 MiB; put more into the image or onto a volume" -}}
+  {{- $why :=
+    "Helm stores them twice in a Secret of at most 1 MiB; put more into the image or onto a volume" -}}
   {{- $problem := printf "code.files and code.archive have %d characters" $size -}}
   {{- fail (printf "%s: use at most %d, because %s" $problem $most $why) -}}
 {{- end -}}
 {{- if and $code.archive (not (hasPrefix "H4sI" $code.archive)) -}}
-  {{- $how := "`tar -cz -C FOLDER . | base64 -w0 > code.b64`, and pass it with --set-file code.archive=code.b64" -}}
+  {{- $how :=
+    "`tar -cz -C FOLDER . | base64 -w0 > code.b64`, and pass it with --set-file code.archive=code.b64" -}}
   {{- fail (printf "code.archive is not a tar.gz in base64: make it with %s" $how) -}}
 {{- end -}}
 {{- if and .facts.code.version (eq (.facts.command | len) 0) -}}
-  {{- fail "code is set but master.args is empty: set it to the training command, such as [python, train.py]" -}}
+  {{- fail
+    "code is set but master.args is empty: set it to the training command, such as [python, train.py]" -}}
 {{- end -}}
 {{- end }}
 
 {{- define "horovod.checkStaging" -}}
 {{- $staging := .Values.staging -}}
 {{- if and $staging.command (not $staging.path) -}}
-  {{- fail "staging.command is set but staging.path is empty: set it to the directory that the command fills" -}}
+  {{- fail
+    "staging.command is set but staging.path is empty: set it to the directory that the command fills" -}}
 {{- end -}}
 {{- if and $staging.path (not $staging.command) -}}
-  {{- fail (printf "staging.path is %q but staging.command is empty: set the command that fills it" $staging.path) -}}
+  {{- fail (printf
+    "staging.path is %q but staging.command is empty: set the command that fills it" $staging.path) -}}
 {{- end -}}
 {{- if $staging.command -}}
   {{- $path := trimSuffix "/" $staging.path -}}
   {{- range .facts.groups -}}
     {{- $mount := include "horovod.mountOf" (dict "mounts" .volumeMounts "path" $path) -}}
     {{- if not $mount -}}
-      {{- $problem := printf "staging.path is %q but no entry of volumeMounts contains it (group %q)" $path .name -}}
+      {{- $problem := printf
+        "staging.path is %q but no entry of volumeMounts contains it (group %q)" $path .name -}}
       {{- fail (printf "%s: staged data must be on a volume" $problem) -}}
     {{- end -}}
     {{- if eq $path (trimSuffix "/" ($mount | fromJson).mountPath) -}}
       {{- $problem := printf "staging.path %q is a volumeMounts[].mountPath itself (group %q)" $path .name -}}
-      {{- fail (printf "%s: name a directory below it, because a mount cannot be replaced atomically" $problem) -}}
+      {{- fail
+        (printf "%s: name a directory below it, because a mount cannot be replaced atomically" $problem) -}}
     {{- end -}}
   {{- end -}}
 {{- end -}}
@@ -53,18 +60,22 @@
   {{- $mount := include "horovod.mountOf" (dict "mounts" .Values.volumeMounts "path" $path) -}}
   {{- if not $mount -}}
     {{- $problem := printf "the results are in %q (results.path or OUTPUT_PATH)" $path -}}
-    {{- fail (printf "%s but no entry of volumeMounts contains it: the master stores only what is on a volume" $problem) -}}
+    {{- fail (printf
+      "%s but no entry of volumeMounts contains it: the master stores only what is on a volume" $problem) -}}
   {{- end -}}
   {{- range .Values.volumes -}}
     {{- if and (eq .name ($mount | fromJson).name) (hasKey . "emptyDir") -}}
-      {{- $problem := printf "the results are in %q (results.path or OUTPUT_PATH), on the emptyDir %q" $path .name -}}
-      {{- fail (printf "%s: each pod has its own, use a volume that the master and the workers share" $problem) -}}
+      {{- $problem := printf
+        "the results are in %q (results.path or OUTPUT_PATH), on the emptyDir %q" $path .name -}}
+      {{- fail
+        (printf "%s: each pod has its own, use a volume that the master and the workers share" $problem) -}}
     {{- end -}}
   {{- end -}}
 {{- else -}}
   {{- range $key, $value := omit $results "command" -}}
     {{- with $value -}}
-      {{- fail (printf "results.%s is set but results.command is empty: set the command that stores them" $key) -}}
+      {{- fail
+        (printf "results.%s is set but results.command is empty: set the command that stores them" $key) -}}
     {{- end -}}
   {{- end -}}
 {{- end -}}

@@ -5,7 +5,8 @@
 {{- $longest := ternary "alone" "inQueue" (empty .facts.kueue) | get .facts.shared.statefulSetName | int -}}
 {{- range .facts.groups -}}
   {{- if gt (len .objectName) $longest -}}
-    {{- $subject := printf "StatefulSet name %q has %d characters: use at most %d" .objectName (len .objectName) $longest -}}
+    {{- $subject := printf
+      "StatefulSet name %q has %d characters: use at most %d" .objectName (len .objectName) $longest -}}
     {{- $reason := "because a label of its pods adds hashes to it and must not exceed 63" -}}
     {{- fail (printf "%s, %s; shorten the release's name or workerGroups[].name" $subject $reason) -}}
   {{- end -}}
@@ -39,7 +40,8 @@
 {{- $root := . -}}
 {{- range $group := .facts.groups -}}
   {{- if gt (int $group.minimum) (int $group.number) -}}
-    {{- $given := printf "group %q: minimum is %d but number is %d" $group.name (int $group.minimum) (int $group.number) -}}
+    {{- $given := printf
+      "group %q: minimum is %d but number is %d" $group.name (int $group.minimum) (int $group.number) -}}
     {{- fail (printf "%s: give at most the number of workers" $given) -}}
   {{- end -}}
   {{- range $key := list "spares" "minimum" -}}
@@ -47,8 +49,10 @@
       {{- $given := printf "group %q: %s is %d" $group.name $key (int (get $group $key)) -}}
       {{- range $root.Values.master.args -}}
         {{- with regexFind (printf "\\b%s-[0-9]+" $group.objectName) . -}}
-          {{- $remedy := "take the workers from the file $(HOSTFILE), or from the launcher's line $(LAUNCH)" -}}
-          {{- fail (printf "%s but master.args names the worker %q, which the run may do without: %s" $given . $remedy) -}}
+          {{- $remedy :=
+            "take the workers from the file $(HOSTFILE), or from the launcher's line $(LAUNCH)" -}}
+          {{- fail (printf
+            "%s but master.args names the worker %q, which the run may do without: %s" $given . $remedy) -}}
         {{- end -}}
       {{- end -}}
     {{- end -}}
@@ -70,7 +74,8 @@
     {{- end -}}
   {{- end -}}
   {{- if and $last (ne (int $gpus) (int .slots)) -}}
-    {{- $subject := printf "group %q: slots is %d but resources.limits[%q] is %d" .name (int .slots) $last (int $gpus) -}}
+    {{- $subject := printf
+      "group %q: slots is %d but resources.limits[%q] is %d" .name (int .slots) $last (int $gpus) -}}
     {{- fail (printf "%s: Horovod runs one rank per GPU, so make them equal" $subject) -}}
   {{- end -}}
   {{- $group := .name -}}
@@ -80,7 +85,8 @@
       {{- if and (eq .name $plugin.variable) (not (has (get . "value") $plugin.values)) -}}
         {{- $own := printf "group %q: env has %s" $group $plugin.variable -}}
         {{- $subject := printf "%s but resources.limits[%q] is %d" $own $last (int $gpus) -}}
-        {{- fail (printf "%s: the device plugin sets it to the GPUs that a worker gets, so remove it" $subject) -}}
+        {{- fail
+          (printf "%s: the device plugin sets it to the GPUs that a worker gets, so remove it" $subject) -}}
       {{- end -}}
     {{- end -}}
   {{- end -}}
@@ -94,8 +100,10 @@
 {{- range rest .facts.groups -}}
   {{- $own := include "horovod.tagEntry" . | default "not set" -}}
   {{- if ne $own $given -}}
-    {{- $problem := printf "HVD_TAG_OUTPUT in env is %s for group %q but %s for group %q" $given $first.name $own .name -}}
-    {{- fail (printf "%s: either all lines of a run name their rank or none; set it in worker.env only" $problem) -}}
+    {{- $problem := printf
+      "HVD_TAG_OUTPUT in env is %s for group %q but %s for group %q" $given $first.name $own .name -}}
+    {{- fail
+      (printf "%s: either all lines of a run name their rank or none; set it in worker.env only" $problem) -}}
   {{- end -}}
 {{- end -}}
 {{- end }}

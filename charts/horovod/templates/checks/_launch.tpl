@@ -8,7 +8,8 @@
     {{- fail "launch.mode is custom but master.args is empty: give the complete command line there" -}}
   {{- end -}}
   {{- if and (not $hasLaunch) (or .Values.launch.options (ne .Values.launch.binding.to "none")) -}}
-    {{- $problem := "launch.options or launch.binding is given and master.args has no argument $(LAUNCH) to use them" -}}
+    {{- $problem :=
+      "launch.options or launch.binding is given and master.args has no argument $(LAUNCH) to use them" -}}
     {{- fail (printf "launch.mode is custom, but %s: write them into master.args" $problem) -}}
   {{- end -}}
 {{- else if $hasLaunch -}}
@@ -25,13 +26,18 @@
   {{- $why := "each rank of an MPI program would find itself alone" -}}
   {{- $remedy := list -}}
   {{- if $isHorovodrunLine -}}{{- $remedy = append $remedy $alone -}}{{- end -}}
-  {{- if eq .Values.launch.mode "direct" -}}{{- $remedy = append $remedy "set launch.mode to mpirun" -}}{{- end -}}
+  {{- if eq .Values.launch.mode "direct" -}}
+    {{- $remedy = append $remedy "set launch.mode to mpirun" -}}
+  {{- end -}}
   {{- fail (printf "launch.framework is mpi but %s: %s; %s" $given $why (join ", and " $remedy)) -}}
 {{- end -}}
-{{- /* The master judges the options of a launcher: they depend on the MPI of its image (docs/adr/0028). */ -}}
+{{- /* The master judges the options of a launcher: they depend on the MPI of its image
+(docs/adr/0028). */ -}}
 {{- if and (eq $mode "direct") .Values.launch.options -}}
-  {{- $remedy := ternary (printf "remove it, or %s, with launch.mode mpirun" $alone) "remove it" $isHorovodrunLine -}}
-  {{- fail (printf "launch.options has %q, but %s, which takes none: %s" (first .Values.launch.options) $given $remedy) -}}
+  {{- $remedy := ternary (printf "remove it, or %s, with launch.mode mpirun" $alone)
+    "remove it" $isHorovodrunLine -}}
+  {{- fail (printf
+    "launch.options has %q, but %s, which takes none: %s" (first .Values.launch.options) $given $remedy) -}}
 {{- end -}}
 {{- end }}
 
@@ -39,10 +45,12 @@
 {{- $binding := .Values.launch.binding -}}
 {{- $needed := get (dict "core" "coresPerRank" "socket" "ranksPerSocket") $binding.to -}}
 {{- if and $needed (not (get $binding $needed)) -}}
-  {{- fail (printf "launch.binding.to is %s but launch.binding.%s is not given: give the number" $binding.to $needed) -}}
+  {{- fail (printf
+    "launch.binding.to is %s but launch.binding.%s is not given: give the number" $binding.to $needed) -}}
 {{- end -}}
 {{- if and (ne $binding.to "core") $binding.coresPerRank -}}
-  {{- $pair := printf "coresPerRank is %d but launch.binding.to is %s" (int $binding.coresPerRank) $binding.to -}}
+  {{- $pair := printf
+    "coresPerRank is %d but launch.binding.to is %s" (int $binding.coresPerRank) $binding.to -}}
   {{- fail (printf "launch.binding.%s: it applies only with core" $pair) -}}
 {{- end -}}
 {{- if and (eq $binding.to "none") $binding.ranksPerSocket -}}

@@ -5,14 +5,16 @@
   {{- range .facts.groups -}}
     {{- if not (include "horovod.hasEnv" (dict "env" .env "name" "OUTPUT_PATH")) -}}
       {{- $problem := printf "horovod.timeline is true but worker.env has no OUTPUT_PATH (group %q)" .name -}}
-      {{- fail (printf "%s: the timeline is written there; add OUTPUT_PATH and a volume mounted at it" $problem) -}}
+      {{- fail
+        (printf "%s: the timeline is written there; add OUTPUT_PATH and a volume mounted at it" $problem) -}}
     {{- end -}}
   {{- end -}}
 {{- end -}}
 {{- if .Values.tensorboard.enabled -}}
   {{- $logDir := .facts.logDir -}}
   {{- if not $logDir -}}
-    {{- $problem := "tensorboard.enabled is true but tensorboard.logDir is empty and worker.env has no OUTPUT_PATH" -}}
+    {{- $problem :=
+      "tensorboard.enabled is true but tensorboard.logDir is empty and worker.env has no OUTPUT_PATH" -}}
     {{- fail (printf "%s: set tensorboard.logDir to the directory with the logs" $problem) -}}
   {{- end -}}
   {{- if not (include "horovod.mountOf" (dict "mounts" .Values.volumeMounts "path" $logDir)) -}}
@@ -32,7 +34,8 @@
 {{- end -}}
 {{- range $key := ternary list (list "podMonitor" "rules" "dashboard") .Values.metrics.enabled -}}
   {{- if get $.Values.metrics $key -}}
-    {{- fail (printf "metrics.%s is set but metrics.enabled is false: there would be nothing to scrape; set both" $key) -}}
+    {{- fail (printf
+      "metrics.%s is set but metrics.enabled is false: there would be nothing to scrape; set both" $key) -}}
   {{- end -}}
 {{- end -}}
 {{- end }}

@@ -8,12 +8,14 @@
 {{- /* The schema has checked fullnameOverride. */ -}}
 {{- if not (regexMatch (printf "^(%s)$" .facts.shared.hostLabel) $fullname) -}}
   {{- $rule := "it must consist of lower-case letters, digits and '-' and start with a letter" -}}
-  {{- fail (printf "the name of the objects is %q (%s): it becomes part of host names, so %s" $fullname $from $rule) -}}
+  {{- fail (printf
+    "the name of the objects is %q (%s): it becomes part of host names, so %s" $fullname $from $rule) -}}
 {{- end -}}
 {{- $longest := .facts.shared.releaseName | int -}}
 {{- if gt (len $fullname) $longest -}}
   {{- $reason := "because the name of the master's Job must not exceed 63; fullnameOverride replaces it" -}}
-  {{- $subject := printf "the name of the objects, %q (%s), has %d characters" $fullname $from (len $fullname) -}}
+  {{- $subject := printf
+    "the name of the objects, %q (%s), has %d characters" $fullname $from (len $fullname) -}}
   {{- fail (printf "%s: use at most %d, %s" $subject $longest $reason) -}}
 {{- end -}}
 {{- end }}
@@ -47,7 +49,8 @@
 {{- range $of, $entries := $mounts -}}
   {{- range $entries -}}
     {{- if regexMatch (printf "^(%s)$" $reserved.mountPaths) .mountPath -}}
-      {{- fail (printf "%s has the mountPath %s: the chart's own files are there; choose another path" $of .mountPath) -}}
+      {{- fail (printf
+        "%s has the mountPath %s: the chart's own files are there; choose another path" $of .mountPath) -}}
     {{- end -}}
   {{- end -}}
 {{- end -}}

@@ -3,7 +3,8 @@
 {{- define "horovod.checkNetwork" -}}
 {{- if .Values.hostNetwork -}}
   {{- if eq .Values.serviceMesh "Ambient" -}}
-    {{- $why := "Istio's ambient mesh leaves out pods on their node's network; set one of them to another value" -}}
+    {{- $why :=
+      "Istio's ambient mesh leaves out pods on their node's network; set one of them to another value" -}}
     {{- fail (printf "serviceMesh is Ambient but hostNetwork is true: %s" $why) -}}
   {{- end -}}
   {{- if .Values.networkPolicy.enabled -}}

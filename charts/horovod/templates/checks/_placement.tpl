@@ -9,9 +9,11 @@
   {{- end -}}
   {{- if and .capabilities (ne (toString $user) "0") -}}
     {{- $uid := toString ($user | default "the image's") -}}
-    {{- $pair := printf "capabilities is %s but podSecurityContext.runAsUser is %s" (toJson .capabilities) $uid -}}
+    {{- $pair := printf
+      "capabilities is %s but podSecurityContext.runAsUser is %s" (toJson .capabilities) $uid -}}
     {{- $rule := "Linux gives added capabilities to root only" -}}
-    {{- $remedy := "run as 0 (with runAsNonRoot: false), or remove them and raise the node's memlock limit instead" -}}
+    {{- $remedy :=
+      "run as 0 (with runAsNonRoot: false), or remove them and raise the node's memlock limit instead" -}}
     {{- fail (printf "group %q: %s: %s; %s" .name $pair $rule $remedy) -}}
   {{- end -}}
 {{- end -}}

@@ -10,7 +10,8 @@
     {{- $needs := "an image with Python 3" -}}
     {{- $example := "--set image.repository=registry.example/team/app --set image.tag=1.0" -}}
     {{- $build := "docs/images.md of the chart's repository shows how to build one" -}}
-    {{- fail (printf "image.repository is empty (%s): set it to %s, such as %s; %s" $of $needs $example $build) -}}
+    {{- fail
+      (printf "image.repository is empty (%s): set it to %s, such as %s; %s" $of $needs $example $build) -}}
   {{- end -}}
 {{- end -}}
 {{- end }}
@@ -31,13 +32,16 @@
   {{- include "horovod.checkPod" (dict "root" $ "of" $of "values" .) -}}
 {{- end -}}
 {{- range $key, $value := .Values.labels -}}
-  {{- $isOfObjects := regexMatch "^app\\.kubernetes\\.io/(name|instance|component|version|managed-by)$" $key -}}
+  {{- $isOfObjects := regexMatch
+    "^app\\.kubernetes\\.io/(name|instance|component|version|managed-by)$" $key -}}
   {{- if or $isOfObjects (hasPrefix "hvdchart/" $key) (eq $key "helm.sh/chart") -}}
     {{- fail (printf "labels has %s: the chart sets that label; use another one" $key) -}}
   {{- end -}}
 {{- end -}}
 {{- $labels := dict "podLabels" .Values.podLabels "master.podLabels" .Values.master.podLabels -}}
-{{- range .facts.groups -}}{{- $_ := set $labels (printf "podLabels of group %q" .name) .podLabels -}}{{- end -}}
+{{- range .facts.groups -}}
+  {{- $_ := set $labels (printf "podLabels of group %q" .name) .podLabels -}}
+{{- end -}}
 {{- range $of, $map := $labels -}}
   {{- range $key, $value := $map -}}
     {{- $isSelected := regexMatch "^app\\.kubernetes\\.io/(name|instance|component)$" $key -}}
@@ -49,8 +53,8 @@
 {{- end }}
 
 {{/*
-The fields of a pod spec that the chart sets, with the values that change them, or "" where nothing does. OF stands for
-worker, master or the group. The workers' ServiceAccount is the user's.
+The fields of a pod spec that the chart sets, with the values that change them, or "" where nothing does. OF
+stands for worker, master or the group. The workers' ServiceAccount is the user's.
 */}}
 {{- define "horovod.ownedPodFields" -}}
 affinity: OF.affinity
@@ -114,7 +118,8 @@ volumeMounts: volumeMounts
 {{- $names := list "master" "worker" "staging" "results" -}}
 {{- range concat (.values.initContainers | default list) (.values.extraContainers | default list) -}}
   {{- if has .name $names -}}
-    {{- fail (printf "%s has two containers named %q, or it is a name of the chart's: rename yours" $of .name) -}}
+    {{- fail
+      (printf "%s has two containers named %q, or it is a name of the chart's: rename yours" $of .name) -}}
   {{- end -}}
   {{- $names = append $names .name -}}
 {{- end -}}

@@ -16,7 +16,9 @@
 {{- $code := .facts.code.size -}}
 {{- if and $size (gt $code $most) -}}
   {{- $why := "the run that goes on keeps the programs of another version of the chart, which this upgrade stores, too" -}}
-  {{- $what := "use at most %d, upgrade when the run has ended, or use the chart that it was installed with" -}}
-  {{- fail (printf "code.files and code.archive have %d characters, and %s: %s" $code $why (printf $what $most)) -}}
+  {{- $what :=
+    "use at most %d, upgrade when the run has ended, or use the chart that it was installed with" -}}
+  {{- fail
+    (printf "code.files and code.archive have %d characters, and %s: %s" $code $why (printf $what $most)) -}}
 {{- end -}}
 {{- end }}

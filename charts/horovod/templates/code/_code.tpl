@@ -1,4 +1,6 @@
-{{/* The user's code: files of the release that the master hands to the workers (hvd_pods/master/user_code.py). */}}
+{{/*
+The user's code: files of the release that the master hands to the workers (hvd_pods/master/user_code.py).
+*/}}
 
 {{/*
 Adds to .facts:
@@ -11,14 +13,15 @@ Adds to .facts:
 {{- $files := fromJson $text -}}
 {{- $size := len $archive -}}
 {{- range $files -}}{{- $size = add $size (len .) -}}{{- end -}}
-{{- $code := dict "files" $files "size" (int $size) "version" "" "sha256" "" "configMap" "" "data" dict "binaryData" dict -}}
+{{- $code := dict "files" $files "size" (int $size) "version" "" "sha256" "" "configMap" "" "data" dict
+  "binaryData" dict -}}
 {{- $_ := set .facts "code" $code -}}
 {{- if or .Values.code.files $archive -}}
   {{- $version := printf "%s %s" $text $archive | sha256sum | trunc 10 -}}
   {{- $_ := set $code "version" $version -}}
   {{- $_ := set $code "configMap" (printf "%s-code-%s" .facts.fullname $version) -}}
-  {{- /* Of what `sha256sum` prints of the ConfigMap's keys: the master's pod has it in its template, and runs no other
-  code (hvd_pods/common/code_archive.py). */ -}}
+  {{- /* Of what `sha256sum` prints of the ConfigMap's keys: the master's pod has it in its template, and runs
+  no other code (hvd_pods/common/code_archive.py). */ -}}
   {{- $keys := deepCopy $files -}}
   {{- with $archive -}}{{- $_ := set $keys "archive.tgz" (nospace . | b64dec) -}}{{- end -}}
   {{- $lines := "" -}}
@@ -39,15 +42,17 @@ Adds to .facts:
 {{- end }}
 
 {{/*
-The files by name, as JSON. An unquoted `--set-file code.files.train\.py=train.py` loses its backslash in the shell, and
-Helm then makes {train: {py: ...}} of it. Call with (dict "files" $map "prefix" "").
+The files by name, as JSON. An unquoted `--set-file code.files.train\.py=train.py` loses its backslash in the
+shell, and Helm then makes {train: {py: ...}} of it.
+Call with (dict "files" $map "prefix" "").
 */}}
 {{- define "horovod.flattenFiles" -}}
 {{- $prefix := .prefix -}}
 {{- $files := dict -}}
 {{- range $name, $content := .files -}}
   {{- if kindIs "map" $content -}}
-    {{- $nested := include "horovod.flattenFiles" (dict "files" $content "prefix" (printf "%s%s." $prefix $name)) -}}
+    {{- $nested := include "horovod.flattenFiles"
+      (dict "files" $content "prefix" (printf "%s%s." $prefix $name)) -}}
     {{- $files = merge $files ($nested | fromJson) -}}
   {{- else -}}
     {{- $_ := set $files (printf "%s%s" $prefix $name) (toString $content) -}}

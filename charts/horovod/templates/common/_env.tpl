@@ -15,10 +15,11 @@
 {{- end }}
 
 {{/*
-The entries with each name once, as YAML: server-side apply refuses a list that has a name twice. The last entry of a
-name wins, in the place of the first, because entries between them may refer to it as $(NAME). It must not refer to an
-entry that is between them, or to an earlier one of its own name: Kubernetes would not expand the reference there. That
-is refused here and not in checks/, which run before some of the chart's own variables are known.
+The entries with each name once, as YAML: server-side apply refuses a list that has a name twice. The last
+entry of a name wins, in the place of the first, because entries between them may refer to it as $(NAME). It
+must not refer to an entry that is between them, or to an earlier one of its own name: Kubernetes would not
+expand the reference there. That is refused here and not in checks/, which run before some of the chart's own
+variables are known.
 Call with (dict "entries" $list "of" "worker.env of group \"gpu\""); `of` is for messages.
 */}}
 {{- define "horovod.env" -}}
@@ -34,9 +35,11 @@ Call with (dict "entries" $list "of" "worker.env of group \"gpu\""); `of` is for
     {{- $place := get $places .name -}}
     {{- range $name, $other := $places -}}
       {{- /* $$ is an escaped dollar sign. */ -}}
-      {{- if and (ge $other $place) (contains (printf "$(%s)" $name) ($entry.value | default "" | replace "$$" "")) -}}
+      {{- if and (ge $other $place)
+        (contains (printf "$(%s)" $name) ($entry.value | default "" | replace "$$" "")) -}}
         {{- $problem := printf "%s: %s is %q, which refers to %s" $of $entry.name $entry.value $name -}}
-        {{- fail (printf "%s; %s is given more than once: write the value of %s out" $problem $entry.name $name) -}}
+        {{- fail
+          (printf "%s; %s is given more than once: write the value of %s out" $problem $entry.name $name) -}}
       {{- end -}}
     {{- end -}}
     {{- $unique = concat (slice $unique 0 $place) (list .) (slice $unique (add1 $place)) -}}

@@ -15,8 +15,9 @@ imagePullPolicy: {{ $image.pullPolicy | quote }}
 {{- end }}
 
 {{/*
-An image with some keys overridden, as JSON. A digest belongs to its repository and tag, so that overriding one of these
-drops it, and a new digest drops the tag. Call with (dict "image" $image "own" $overrides).
+An image with some keys overridden, as JSON. A digest belongs to its repository and tag, so that overriding
+one of these drops it, and a new digest drops the tag.
+Call with (dict "image" $image "own" $overrides).
 */}}
 {{- define "horovod.mergedImage" -}}
 {{- $image := deepCopy (.image | default dict) -}}

@@ -1,8 +1,9 @@
 {{/* Merging values: defaults, worker groups, labels. */}}
 
 {{/*
-Sets missing keys: null deletes a key, and after `helm upgrade --reuse-values` the keys of a newer chart are missing.
-`defaults` has the path of each key, such as master.args. Call with (dict "into" $values "defaults" $defaults).
+Sets missing keys: null deletes a key, and after `helm upgrade --reuse-values` the keys of a newer chart are
+missing. `defaults` has the path of each key, such as master.args.
+Call with (dict "into" $values "defaults" $defaults).
 */}}
 {{- define "horovod.restoreDefaults" -}}
 {{- $values := .into -}}
@@ -14,13 +15,16 @@ Sets missing keys: null deletes a key, and after `helm upgrade --reuse-values` t
     {{- $parent = get $parent . -}}
   {{- end -}}
   {{- $name := last $steps -}}
-  {{- if kindIs "invalid" (index $parent $name) -}}{{- $_ := set $parent $name (deepCopy $default) -}}{{- end -}}
+  {{- if kindIs "invalid" (index $parent $name) -}}
+    {{- $_ := set $parent $name (deepCopy $default) -}}
+  {{- end -}}
 {{- end -}}
 {{- end }}
 
 {{/*
-Merges a group's own values into a copy of the worker's, which it changes. A map merges key by key, and null, {} or []
-clears the worker's value. Entries of env, volumes and volumeMounts are added to the worker's and the release's.
+Merges a group's own values into a copy of the worker's, which it changes. A map merges key by key, and null,
+{} or [] clears the worker's value. Entries of env, volumes and volumeMounts are added to the worker's and the
+release's.
 Call with (dict "root" $ "group" $copyOfTheWorker "own" $valuesOfTheGroup).
 */}}
 {{- define "horovod.mergeGroup" -}}
@@ -33,7 +37,8 @@ Call with (dict "root" $ "group" $copyOfTheWorker "own" $valuesOfTheGroup).
   {{- with get $own $list -}}{{- $_ := set $own $list (concat (get $group $list) .) -}}{{- end -}}
 {{- end -}}
 {{- with $own.image -}}
-  {{- $_ := set $group "image" (include "horovod.mergedImage" (dict "image" $group.image "own" .) | fromJson) -}}
+  {{- $_ := set $group "image"
+    (include "horovod.mergedImage" (dict "image" $group.image "own" .) | fromJson) -}}
 {{- end -}}
 {{- include "horovod.override" (dict "into" $group "from" $own) -}}
 {{- end }}
@@ -53,7 +58,9 @@ Call with (dict "root" $ "group" $copyOfTheWorker "own" $valuesOfTheGroup).
 {{- end -}}
 {{- end }}
 
-{{/* The maps of a list merged into one, as YAML: a later one overrides those before it, also with empty values. */}}
+{{/*
+The maps of a list merged into one, as YAML: a later one overrides those before it, also with empty values.
+*/}}
 {{- define "horovod.layered" -}}
 {{- $all := dict -}}
 {{- range . -}}{{- include "horovod.override" (dict "into" $all "from" .) -}}{{- end -}}

@@ -11,7 +11,8 @@ Adds to .facts:
 */}}
 {{- define "horovod.prepareNames" -}}
 {{- $facts := .facts -}}
-{{- /* As in charts that `helm create` makes, nameOverride is left out when the release's name contains it. */ -}}
+{{- /* As in charts that `helm create` makes, nameOverride is left out when the release's name contains
+it. */ -}}
 {{- $suffix := .Values.nameOverride -}}
 {{- if and $suffix (contains $suffix .Release.Name) -}}{{- $suffix = "" -}}
 {{- else if and (not $suffix) (ne .Chart.Name "horovod") -}}{{- $suffix = .Chart.Name -}}
@@ -54,7 +55,9 @@ matchExpressions:
   - {key: app.kubernetes.io/component, operator: In, values: [master, worker]}
 {{- end }}
 
-{{/* Labels of every object, but not of pod templates, where the chart's version would replace pods on an upgrade. */}}
+{{/*
+Labels of every object, but not of pod templates, where the chart's version would replace pods on an upgrade.
+*/}}
 {{- define "horovod.labels" -}}
 {{ include "horovod.runSelector" .root }}
 {{- with .component }}

@@ -5,7 +5,8 @@
 {{- $ranks := int .facts.ranks -}}
 {{- $workers := int .facts.workers -}}
 {{- $spares := int .facts.spares -}}
-{{- printf "%d %s on %d %s" $ranks (plural "rank" "ranks" $ranks) $workers (plural "worker" "workers" $workers) -}}
+{{- printf
+  "%d %s on %d %s" $ranks (plural "rank" "ranks" $ranks) $workers (plural "worker" "workers" $workers) -}}
 {{- if $spares -}}{{- printf ", with %d %s" $spares (plural "spare" "spares" $spares) -}}{{- end -}}
 {{- end }}
 

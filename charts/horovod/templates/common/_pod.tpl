@@ -22,8 +22,8 @@ securityContext:
 {{- end }}
 
 {{/*
-Fields of the pod spec that the values of a group or of the master add. horovod.checkPod refuses fields that the chart
-sets itself. Call with a group or with .Values.master.
+Fields of the pod spec that the values of a group or of the master add. horovod.checkPod refuses fields that
+the chart sets itself. Call with a group or with .Values.master.
 */}}
 {{- define "horovod.addedPodFields" -}}
 {{- if not (kindIs "invalid" .terminationGracePeriodSeconds) }}
@@ -46,19 +46,21 @@ envFrom:
 {{- end }}
 
 {{/*
-Containers that the user adds, with the chart's security context where they have none, so that Pod Security admits them.
+Containers that the user adds, with the chart's security context where they have none, so that Pod Security
+admits them.
 Call with (dict "root" $ "containers" $list).
 */}}
 {{- define "horovod.addedContainers" -}}
 {{- $context := .root.Values.securityContext -}}
 {{- range .containers }}
-- {{ ternary . (set (deepCopy .) "securityContext" $context) (hasKey . "securityContext") | toYaml | nindent 2 | trim }}
+- {{ ternary . (set (deepCopy .) "securityContext" $context) (hasKey . "securityContext")
+  | toYaml | nindent 2 | trim }}
 {{- end }}
 {{- end }}
 
 {{/*
-CPU and memory of an init container. They equal the main container's, so that the pod requests no more and may be of
-class Guaranteed.
+CPU and memory of an init container. They equal the main container's, so that the pod requests no more and may
+be of class Guaranteed.
 */}}
 {{- define "horovod.initResources" -}}
 {{- $kept := dict -}}
@@ -91,8 +93,8 @@ resources:
 {{- end }}
 
 {{/*
-Their volumes. The volume `keys` has the pod's certificate and key, and the authority of its peers. The kubelet holds a
-pod back until the Secrets have them, but not the master that may make them.
+Their volumes. The volume `keys` has the pod's certificate and key, and the authority of its peers. The
+kubelet holds a pod back until the Secrets have them, but not the master that may make them.
 */}}
 {{- define "horovod.volumes" -}}
 {{- $facts := .root.facts -}}
@@ -129,7 +131,8 @@ pod back until the Secrets have them, but not the master that may make them.
 {{- end }}
 
 {{/*
-The volume mount that contains a path, as JSON; empty when none does. Call with (dict "mounts" $list "path" $path).
+The volume mount that contains a path, as JSON; empty when none does.
+Call with (dict "mounts" $list "path" $path).
 */}}
 {{- define "horovod.mountOf" -}}
 {{- $path := .path -}}

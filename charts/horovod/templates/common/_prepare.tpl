@@ -1,10 +1,14 @@
-{{/* What all templates read: the values complete, each worker group merged, and what follows from them, computed once. */}}
+{{/*
+What all templates read: the values complete, each worker group merged, and what follows from them, computed
+once.
+*/}}
 
 {{/*
-Every template file includes this first. Helm renders all files of a chart with the same root, so the first call does
-the work and keeps the result in .facts, which later templates read. Each step reads what an earlier one has added, and
-lists what it adds itself beside its definition. A definition whose name begins with prepare or find adds to .facts; one
-whose name begins with check refuses values; one that is named by a noun returns something.
+Every template file includes this first. Helm renders all files of a chart with the same root, so the first
+call does the work and keeps the result in .facts, which later templates read. Each step reads what an earlier
+one has added, and lists what it adds itself beside its definition. A definition whose name begins with
+prepare or find adds to .facts; one whose name begins with check refuses values; one that is named by a noun
+returns something.
 
 Adds to .facts:
   shared       resources.json: what hvdchart and the pods know of names, limits and devices, too
@@ -21,7 +25,8 @@ Adds to .facts:
   {{- include "horovod.restoreDefaults" (dict "into" .Values "defaults" $defaults) -}}
   {{- /* Null stays in .Values, from which the hashes of a run are made. */ -}}
   {{- $effective := deepCopy .Values -}}
-  {{- include "horovod.restoreDefaults" (dict "into" $effective "defaults" (include "horovod.effective" . | fromJson)) -}}
+  {{- include "horovod.restoreDefaults"
+    (dict "into" $effective "defaults" (include "horovod.effective" . | fromJson)) -}}
   {{- $_ := set .facts "effective" $effective -}}
   {{- include "horovod.prepareNames" . -}}
   {{- include "horovod.preparePrograms" . -}}

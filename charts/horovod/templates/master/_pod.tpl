@@ -6,8 +6,9 @@ Adds to .facts:
 */}}
 {{- define "horovod.prepareMaster" -}}
 {{- $facts := .facts -}}
-{{- /* A new name of a Job has a hash of the pod template, because Kubernetes allows no change of a Job's pods. Without a
-ServiceAccount no record keeps another Job from repeating the run, so that the hash is that of the settings only. */ -}}
+{{- /* A new name of a Job has a hash of the pod template, because Kubernetes allows no change of a Job's
+pods. Without a ServiceAccount no record keeps another Job from repeating the run, so that the hash is that of
+the settings only. */ -}}
 {{- $_ := set $facts "masterPod" (include "horovod.masterPod" .) -}}
 {{- $content := ternary $facts.masterPod $facts.settingsHash (ne $facts.serviceAccount "") -}}
 {{- $name := printf "%s-master-%s" $facts.fullname (sha256sum $content | trunc 8) -}}
@@ -57,7 +58,8 @@ spec:
         {{- concat .facts.programs.command $program | toYaml | nindent 8 }}
       env:
         {{- $variables := include "horovod.masterVariables" . | fromYamlArray }}
-        {{- include "horovod.env" (dict "entries" (concat $variables $master.env) "of" "master.env") | nindent 8 }}
+        {{- include "horovod.env" (dict "entries" (concat $variables $master.env) "of" "master.env")
+          | nindent 8 }}
       {{- with include "horovod.addedContainerFields" $master }}
       {{- . | trim | nindent 6 }}
       {{- end }}
@@ -87,12 +89,14 @@ spec:
 {{ include "horovod.userVariables" . }}
 {{- /* Kubernetes expands $(NAME) in a value and turns $$ into $, so that each dollar sign is doubled. */}}
 - {name: HVD_RUN, value: {{ include "horovod.run" . | replace "$" "$$" | quote }}}
-- {name: HVD_JOB_UID, valueFrom: {fieldRef: {fieldPath: "metadata.labels['batch.kubernetes.io/controller-uid']"}}}
+- name: HVD_JOB_UID
+  valueFrom: {fieldRef: {fieldPath: "metadata.labels['batch.kubernetes.io/controller-uid']"}}
 {{- /* MPICH's ranks connect to the master by this address, because they may not resolve its name. */}}
 - {name: HVD_POD_IP, valueFrom: {fieldRef: {fieldPath: status.podIP}}}
 - {name: HVD_JOB, valueFrom: {fieldRef: {fieldPath: "metadata.labels['batch.kubernetes.io/job-name']"}}}
 {{- if .facts.keys.areOwn }}
-- {name: HVD_KEYS_SECRETS, value: {{ printf "%s %s" .facts.keys.secrets.master .facts.keys.secrets.worker | quote }}}
+{{- $secrets := .facts.keys.secrets }}
+- {name: HVD_KEYS_SECRETS, value: {{ printf "%s %s" $secrets.master $secrets.worker | quote }}}
 {{- end }}
 {{- with include "horovod.tagEntry" (first .facts.groups) }}
   {{- /* The same in all groups. The master starts mpirun with an option that names the rank of each line

@@ -6,8 +6,8 @@ Adds to .facts:
   hasTensorboardPolicy  whether TensorBoard has one
 */}}
 {{- define "horovod.preparePolicies" -}}
-{{- /* By default there are NetworkPolicies, because MPI, Gloo, NCCL and TensorBoard have no authentication; but none for
-the workers on their nodes' network, to which a NetworkPolicy does not apply. */ -}}
+{{- /* By default there are NetworkPolicies, because MPI, Gloo, NCCL and TensorBoard have no authentication;
+but none for the workers on their nodes' network, to which a NetworkPolicy does not apply. */ -}}
 {{- $hasPolicies := ne (toString .Values.networkPolicy.enabled) "false" -}}
 {{- $_ := set .facts "hasPolicy" (and $hasPolicies (not .Values.hostNetwork)) -}}
 {{- $_ := set .facts "hasTensorboardPolicy" (and $hasPolicies .Values.tensorboard.enabled) -}}
@@ -31,8 +31,8 @@ the workers on their nodes' network, to which a NetworkPolicy does not apply. */
 {{- end }}
 
 {{/*
-A rule of a NetworkPolicy for the kubelet's probes, which have these addresses in Istio's ambient mesh: istio.io,
-"Ambient and Kubernetes NetworkPolicy". Empty elsewhere.
+A rule of a NetworkPolicy for the kubelet's probes, which have these addresses in Istio's ambient mesh:
+istio.io, "Ambient and Kubernetes NetworkPolicy". Empty elsewhere.
 */}}
 {{- define "horovod.meshProbes" -}}
 {{- if eq .Values.serviceMesh "Ambient" -}}
@@ -42,7 +42,9 @@ A rule of a NetworkPolicy for the kubelet's probes, which have these addresses i
 {{- end -}}
 {{- end }}
 
-{{/* The labels and annotations by which a service mesh knows whether a pod belongs to it, and how, as JSON. */}}
+{{/*
+The labels and annotations by which a service mesh knows whether a pod belongs to it, and how, as JSON.
+*/}}
 {{- define "horovod.meshMetadata" -}}
 {{- $mesh := .Values.serviceMesh -}}
 {{- $labels := dict -}}
@@ -54,8 +56,8 @@ A rule of a NetworkPolicy for the kubelet's probes, which have these addresses i
 {{- if eq $mesh "Disabled" -}}
   {{- $_ := set $annotations "linkerd.io/inject" "disabled" -}}
 {{- else if eq $mesh "Hold" -}}
-  {{- /* A native sidecar starts before the init containers and ends with the pod. Meshes that cannot inject one hold the
-  containers back until the proxy has started. */ -}}
+  {{- /* A native sidecar starts before the init containers and ends with the pod. Meshes that cannot inject
+  one hold the containers back until the proxy has started. */ -}}
   {{- $_ := set $annotations "sidecar.istio.io/nativeSidecar" "true" -}}
   {{- $_ := set $annotations "config.beta.linkerd.io/proxy-enable-native-sidecar" "true" -}}
   {{- $_ := set $annotations "proxy.istio.io/config" `{"holdApplicationUntilProxyStarts": true}` -}}

@@ -7,7 +7,8 @@ Adds to .facts:
 */}}
 {{- define "horovod.preparePrograms" -}}
 {{- $hash := .Subcharts.programs.Files.Get "programs.tgz" | sha256sum -}}
-{{- /* Named after its content and immutable, so that a pod never sees the programs of another chart version. */ -}}
+{{- /* Named after its content and immutable, so that a pod never sees the programs of another chart
+version. */ -}}
 {{- $configMap := printf "%s-files-%s" .facts.fullname (trunc 8 $hash) -}}
 {{- /* Kubernetes turns $$ into $. */ -}}
 {{- $unpack := .Files.Get "files/unpack.py" | replace "$" "$$" -}}

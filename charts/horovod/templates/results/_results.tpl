@@ -1,15 +1,16 @@
 {{/* Storing the results at the end of the run. */}}
 
 {{/*
-The sidecar that stores the results when the master asks for it: hvd_pods/master/results.sh. Kubernetes ends it with the
-master, and its exit code is not the pod's.
+The sidecar that stores the results when the master asks for it: hvd_pods/master/results.sh. Kubernetes ends
+it with the master, and its exit code is not the pod's.
 */}}
 {{- define "horovod.resultsContainer" -}}
 {{- $results := .Values.results -}}
 {{- if $results.command }}
 - name: results
   restartPolicy: Always
-  {{- $image := include "horovod.mergedImage" (dict "image" .Values.master.image "own" $results.image) | fromJson }}
+  {{- $image := include "horovod.mergedImage" (dict "image" .Values.master.image "own" $results.image)
+    | fromJson }}
   {{- include "horovod.image" (dict "root" . "image" $image) | nindent 2 }}
   command:
     {{- $script := dict "root" . "script" "master/results.sh" "command" $results.command }}
@@ -19,7 +20,8 @@ master, and its exit code is not the pod's.
       (dict "name" "HOME" "value" "/tmp")
       (dict "name" "RESULTS_PATH" "value" .facts.resultsPath)
       (dict "name" "RESULTS_EXCHANGE" "value" "/horovod/results") }}
-    {{- include "horovod.env" (dict "entries" (concat $variables $results.env) "of" "results.env") | nindent 4 }}
+    {{- include "horovod.env" (dict "entries" (concat $variables $results.env) "of" "results.env")
+      | nindent 4 }}
   {{- with include "horovod.initResources" .Values.master.resources }}
   {{- . | nindent 2 }}
   {{- end }}

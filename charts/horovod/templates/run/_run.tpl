@@ -1,12 +1,14 @@
 {{/* Identifies the run of these values, and finds it in the cluster. docs/adr/0010 has the rules. */}}
 
 {{/*
-The values in a hash of the run, as JSON: identity has the values that decide what is trained, and settings also has the
-values that decide how it starts. values.source.yaml declares the hash of each key; the merged groups replace worker.
+The values in a hash of the run, as JSON: identity has the values that decide what is trained, and settings
+also has the values that decide how it starts. values.source.yaml declares the hash of each key; the merged
+groups replace worker.
 Call with (dict "root" $ "hash" "identity").
 */}}
 {{- define "horovod.hashedValues" -}}
-{{- $defaults := include "horovod.defaults" . | fromJson | merge (dict "worker.volumes" list "worker.volumeMounts" list) -}}
+{{- $defaults := include "horovod.defaults" . | fromJson
+  | merge (dict "worker.volumes" list "worker.volumeMounts" list) -}}
 {{- $own := list -}}
 {{- $ofGroup := list "worker.name" "worker.volumes" "worker.volumeMounts" -}}
 {{- range $path, $declared := include "horovod.hashes" . | fromJson -}}
@@ -28,8 +30,9 @@ Call with (dict "root" $ "hash" "identity").
 {{- end }}
 
 {{/*
-Copies the values of some keys of the chart, except a null and a default that is empty or unhashed: a key that a newer
-chart adds changes nothing. What the user writes below a key counts as it is, with what is empty or false.
+Copies the values of some keys of the chart, except a null and a default that is empty or unhashed: a key that
+a newer chart adds changes nothing. What the user writes below a key counts as it is, with what is empty or
+false.
 Call with (dict "into" $copy "from" $values "paths" $keys "defaults" $defaults).
 */}}
 {{- define "horovod.pickSet" -}}
@@ -38,7 +41,9 @@ Call with (dict "into" $copy "from" $values "paths" $keys "defaults" $defaults).
   {{- $value := $.from -}}
   {{- range splitList "." $path -}}{{- $value = index $value . -}}{{- end -}}
   {{- /* Empty keys of an image override nothing. */ -}}
-  {{- if hasSuffix ".image" $path -}}{{- $value = include "horovod.mergedImage" (dict "own" $value) | fromJson -}}{{- end -}}
+  {{- if hasSuffix ".image" $path -}}
+    {{- $value = include "horovod.mergedImage" (dict "own" $value) | fromJson -}}
+  {{- end -}}
   {{- $isDefault := eq (toJson $value) (get $.defaults $path | toJson) -}}
   {{- $isLeftOut := and $isDefault (or (empty $value) (has $path $unhashed)) -}}
   {{- if not (or (kindIs "invalid" $value) $isLeftOut) -}}
@@ -55,13 +60,15 @@ Call with (dict "into" $copy "from" $values "paths" $keys "defaults" $defaults).
 {{- end }}
 
 {{/*
-Not empty where a run that has ended leaves no workers. The master scales them to zero at the end by the same rule
-(scale_down of hvd_pods/rules/run_end.py). An upgrade after the end needs the rule again: it must not scale them up, and
-`cleanup` may be another one than at the end, such as Always after a failed run has been looked at.
+Not empty where a run that has ended leaves no workers. The master scales them to zero at the end by the same
+rule (scale_down of hvd_pods/rules/run_end.py). An upgrade after the end needs the rule again: it must not
+scale them up, and `cleanup` may be another one than at the end, such as Always after a failed run has been
+looked at.
 Call with (dict "end" "Failed" "cleanup" "Always").
 */}}
 {{- define "horovod.removesWorkers" -}}
-{{- $ends := get (dict "OnSuccess" (list "Finished") "Always" (list "Finished" "Failed")) .cleanup | default list -}}
+{{- $ends := get (dict "OnSuccess" (list "Finished") "Always" (list "Finished" "Failed")) .cleanup
+  | default list -}}
 {{- if has .end $ends -}}yes{{- end -}}
 {{- end }}
 
@@ -69,7 +76,11 @@ Call with (dict "end" "Failed" "cleanup" "Always").
 {{- define "horovod.hasLabels" -}}
 {{- $has := .of.metadata.labels | default dict -}}
 {{- $missing := false -}}
-{{- range $key, $value := .labels -}}{{- if ne (get $has $key) $value -}}{{- $missing = true -}}{{- end -}}{{- end -}}
+{{- range $key, $value := .labels -}}
+  {{- if ne (get $has $key) $value -}}
+    {{- $missing = true -}}
+  {{- end -}}
+{{- end -}}
 {{- if not $missing -}}yes{{- end -}}
 {{- end }}
 
@@ -92,7 +103,8 @@ All but the hashes are empty without access to a cluster.
 {{- range (lookup "batch/v1" "Job" .Release.Namespace "").items -}}
   {{- $hasSettings := eq (dig "metadata" "labels" "hvdchart/settings-hash" "" .) $settingsHash -}}
   {{- $isKept := or (eq (include "horovod.jobEnd" .) "Finished") $hasSettings -}}
-  {{- $isOwn := and (not .metadata.deletionTimestamp) (include "horovod.hasLabels" (dict "of" . "labels" $own)) -}}
+  {{- $isOwn := and (not .metadata.deletionTimestamp)
+    (include "horovod.hasLabels" (dict "of" . "labels" $own)) -}}
   {{- $isNewest := gt .metadata.creationTimestamp (dig "metadata" "creationTimestamp" "" $job) -}}
   {{- if and $isOwn $isKept $isNewest -}}{{- $job = . -}}{{- end -}}
 {{- end -}}
@@ -108,7 +120,9 @@ All but the hashes are empty without access to a cluster.
 {{- if or $job $end -}}
   {{- $_ := set $own "hvdchart/settings-hash" $settingsHash -}}
   {{- range (lookup "apps/v1" "StatefulSet" .Release.Namespace "").items -}}
-    {{- if include "horovod.hasLabels" (dict "of" . "labels" $own) -}}{{- $_ := set $sets .metadata.name . -}}{{- end -}}
+    {{- if include "horovod.hasLabels" (dict "of" . "labels" $own) -}}
+      {{- $_ := set $sets .metadata.name . -}}
+    {{- end -}}
   {{- end -}}
 {{- end -}}
 {{- $_ := set .facts "id" $id -}}
@@ -132,8 +146,8 @@ hvdchart/settings-hash: {{ .facts.settingsHash | quote }}
 {{- end }}
 
 {{/*
-The pod template of a Job or StatefulSet that the upgrade keeps, without what the Job controller adds. Call with the
-object.
+The pod template of a Job or StatefulSet that the upgrade keeps, without what the Job controller adds. Call
+with the object.
 */}}
 {{- define "horovod.keptTemplate" -}}
 {{- $template := .spec.template -}}

@@ -9,12 +9,16 @@ Adds to .facts:
 */}}
 {{- define "horovod.prepareGang" -}}
 {{- $gang := .Values.gang -}}
-{{- /* The master and all workers: the run needs each. Spares count, or a scheduler could leave out the master. */ -}}
+{{- /* The master and all workers: the run needs each. Spares count, or a scheduler could leave out the
+master. */ -}}
 {{- $size := add 1 .facts.workers .facts.spares -}}
-{{- $apis := dict "Volcano" "scheduling.volcano.sh/v1beta1" "SchedulerPlugins" "scheduling.x-k8s.io/v1alpha1" -}}
+{{- $apis := dict "Volcano" "scheduling.volcano.sh/v1beta1" "SchedulerPlugins"
+  "scheduling.x-k8s.io/v1alpha1" -}}
 {{- /* The newest one that the cluster has wins. */ -}}
 {{- range list "scheduling.k8s.io/v1alpha2" "scheduling.k8s.io/v1alpha3" "scheduling.k8s.io/v1beta1" -}}
-  {{- if $.Capabilities.APIVersions.Has (printf "%s/PodGroup" .) -}}{{- $_ := set $apis "Kubernetes" . -}}{{- end -}}
+  {{- if $.Capabilities.APIVersions.Has (printf "%s/PodGroup" .) -}}
+    {{- $_ := set $apis "Kubernetes" . -}}
+  {{- end -}}
 {{- end -}}
 {{- $api := get $apis $gang -}}
 {{- $schedulers := dict "Volcano" "volcano" "SchedulerPlugins" "scheduler-plugins-scheduler" -}}
@@ -25,7 +29,8 @@ Adds to .facts:
     {{- $_ := set $spec "schedulingConstraints" (dict "topology" (list (dict "key" .))) -}}
   {{- end -}}
   {{- if eq $api "scheduling.k8s.io/v1beta1" -}}
-    {{- /* A run without its last worker only holds its nodes, unless a spare or a minimum lets it go on. */ -}}
+    {{- /* A run without its last worker only holds its nodes, unless a spare or a minimum lets it go
+    on. */ -}}
     {{- $goesOn := gt (int .facts.spares) 0 -}}
     {{- range .facts.groups }}{{ $goesOn = or $goesOn (gt (int .minimum) 0) }}{{ end -}}
     {{- $_ := set $spec "disruptionMode" (dict (ternary "single" "all" $goesOn) dict) -}}
@@ -33,7 +38,9 @@ Adds to .facts:
 {{- else -}}
   {{- $_ := set $spec "minMember" $size -}}
 {{- end -}}
-{{- if and (eq $gang "Volcano") .Values.queueName -}}{{- $_ := set $spec "queue" .Values.queueName -}}{{- end -}}
+{{- if and (eq $gang "Volcano") .Values.queueName -}}
+  {{- $_ := set $spec "queue" .Values.queueName -}}
+{{- end -}}
 {{- if and (ne $gang "SchedulerPlugins") .Values.priorityClassName -}}
   {{- $_ := set $spec "priorityClassName" .Values.priorityClassName -}}
 {{- end -}}

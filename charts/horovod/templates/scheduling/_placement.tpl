@@ -24,8 +24,9 @@ tolerations:
 {{- end }}
 
 {{/*
-A group's affinity, as YAML. Where the group has no pod anti-affinity, `spread` adds the one that places each worker of
-the release on a node of its own. Call with (dict "root" $ "group" $group).
+A group's affinity, as YAML. Where the group has no pod anti-affinity, `spread` adds the one that places each
+worker of the release on a node of its own.
+Call with (dict "root" $ "group" $group).
 */}}
 {{- define "horovod.workerAffinity" -}}
 {{- $affinity := deepCopy .group.affinity -}}
@@ -41,8 +42,9 @@ the release on a node of its own. Call with (dict "root" $ "group" $group).
 {{- end }}
 
 {{/*
-The labels and annotations of the pods of a group or of the master, as JSON: its own, those of the release's pods, and
-those that schedulers, service meshes and queues read. Only the queue's override what the user has set.
+The labels and annotations of the pods of a group or of the master, as JSON: its own, those of the release's
+pods, and those that schedulers, service meshes and queues read. Only the queue's override what the user has
+set.
 Call with (dict "root" $ "of" $group).
 */}}
 {{- define "horovod.podMetadata" -}}
@@ -51,7 +53,8 @@ Call with (dict "root" $ "of" $group).
 {{- $queue := include "horovod.queueMetadata" . | fromJson -}}
 {{- $values := .root.Values -}}
 {{- $labels := list $gang.labels $mesh.labels $values.podLabels .of.podLabels $queue.labels -}}
-{{- $annotations := list $gang.annotations $mesh.annotations $values.podAnnotations .of.podAnnotations $queue.annotations -}}
+{{- $annotations := list $gang.annotations $mesh.annotations $values.podAnnotations .of.podAnnotations
+  $queue.annotations -}}
 {{- $labels = include "horovod.layered" $labels | fromYaml -}}
 {{- $annotations = include "horovod.layered" $annotations | fromYaml -}}
 {{ dict "labels" $labels "annotations" $annotations | toJson }}

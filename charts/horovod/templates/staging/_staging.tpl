@@ -21,7 +21,8 @@ Call with (dict "root" $ "group" $group).
       (dict "name" "STAGING_KEY" "value" (include "horovod.stagingKey" .root))
       (dict "name" "STAGING_OWNER" "value" $owner)
       (dict "name" "STAGING_VERIFY" "value" $staging.verify) }}
-    {{- include "horovod.env" (dict "entries" (concat $variables $staging.env) "of" "staging.env") | nindent 4 }}
+    {{- include "horovod.env" (dict "entries" (concat $variables $staging.env) "of" "staging.env")
+      | nindent 4 }}
   {{- with include "horovod.initResources" .group.resources }}
   {{- . | nindent 2 }}
   {{- end }}
@@ -29,7 +30,8 @@ Call with (dict "root" $ "group" $group).
     {{- toYaml .root.Values.securityContext | nindent 4 }}
   volumeMounts:
     - {name: tmp, mountPath: /tmp, subPath: staging}
-    {{- $holder := include "horovod.mountOf" (dict "mounts" .group.volumeMounts "path" $staging.path) | fromJson }}
+    {{- $holder := include "horovod.mountOf" (dict "mounts" .group.volumeMounts "path" $staging.path)
+      | fromJson }}
     {{- range .group.volumeMounts }}
     {{- /* A mount that is read-only for the worker is writable here. */}}
     {{- $mount := ternary (omit . "readOnly") . (eq .mountPath $holder.mountPath) }}
@@ -44,9 +46,10 @@ Call with (dict "root" $ "group" $group).
 {{- end }}
 
 {{/*
-The name of the ConfigMap whose keys are the nodes that have the data (hvd_pods/cluster/staged.py writes it); empty when
-the data are not in a directory of a node. It is a hash of the source and the directory, so that later runs and other
-releases of the namespace share it. Call with (dict "root" $ "group" $group).
+The name of the ConfigMap whose keys are the nodes that have the data (hvd_pods/cluster/staged.py writes it);
+empty when the data are not in a directory of a node. It is a hash of the source and the directory, so that
+later runs and other releases of the namespace share it.
+Call with (dict "root" $ "group" $group).
 */}}
 {{- define "horovod.nodeList" -}}
 {{- $staging := .root.Values.staging -}}
@@ -67,8 +70,8 @@ horovod-staged-{{ include "horovod.stagingKey" .root | printf "%s %s" $directory
 {{- end }}
 
 {{/*
-The nodes that have the data, as a JSON list: the keys of that ConfigMap. Call with (dict "root" $ "list" $itsName); the
-name may be empty.
+The nodes that have the data, as a JSON list: the keys of that ConfigMap.
+Call with (dict "root" $ "list" $itsName); the name may be empty.
 */}}
 {{- define "horovod.stagedNodes" -}}
 {{- $list := dict -}}
@@ -77,9 +80,10 @@ name may be empty.
 {{- end }}
 
 {{/*
-A worker's pod spec with a node affinity for nodes, as YAML. Call with (dict "root" $ "pod" $podSpec "nodes" $list); the
-list has a node. The nodes are selected by their names, from which the label kubernetes.io/hostname may differ. A field
-selector takes one name, so that each node is a term of its own.
+A worker's pod spec with a node affinity for nodes, as YAML.
+Call with (dict "root" $ "pod" $podSpec "nodes" $list); the list has a node. The nodes are selected by their
+names, from which the label kubernetes.io/hostname may differ. A field selector takes one name, so that each
+node is a term of its own.
 */}}
 {{- define "horovod.placeOnNodes" -}}
 {{- $pod := fromYaml .pod -}}
@@ -89,14 +93,17 @@ selector takes one name, so that each node is a term of its own.
   {{- $fields = append $fields (dict "key" "metadata.name" "operator" "In" "values" (list .)) -}}
 {{- end -}}
 {{- if eq .root.Values.staging.nodes "Required" -}}
-  {{- $terms := dig "requiredDuringSchedulingIgnoredDuringExecution" "nodeSelectorTerms" (list dict) $ofNodes -}}
+  {{- $terms := dig "requiredDuringSchedulingIgnoredDuringExecution" "nodeSelectorTerms"
+    (list dict) $ofNodes -}}
   {{- $required := list -}}
   {{- range $field := $fields -}}
     {{- range $terms -}}
-      {{- $required = append $required (set (deepCopy .) "matchFields" (append (.matchFields | default list) $field)) -}}
+      {{- $required = append $required
+        (set (deepCopy .) "matchFields" (append (.matchFields | default list) $field)) -}}
     {{- end -}}
   {{- end -}}
-  {{- $ofNodes = set $ofNodes "requiredDuringSchedulingIgnoredDuringExecution" (dict "nodeSelectorTerms" $required) -}}
+  {{- $ofNodes = set $ofNodes "requiredDuringSchedulingIgnoredDuringExecution"
+    (dict "nodeSelectorTerms" $required) -}}
 {{- else -}}
   {{- $preferred := $ofNodes.preferredDuringSchedulingIgnoredDuringExecution | default list -}}
   {{- range $field := $fields -}}

@@ -43,7 +43,9 @@ Call with (dict "root" $ "defaults" $defaultsOfTheChart).
 {{- $_ := set $facts "spares" $spares -}}
 {{- end }}
 
-{{/* The entry of a group's env that asks for the rank before each line, as JSON; empty where it has none. */}}
+{{/*
+The entry of a group's env that asks for the rank before each line, as JSON; empty where it has none.
+*/}}
 {{- define "horovod.tagEntry" -}}
 {{- $entry := "" -}}
 {{- range .env -}}{{- if eq .name "HVD_TAG_OUTPUT" -}}{{- $entry = toJson . -}}{{- end -}}{{- end -}}
@@ -51,9 +53,10 @@ Call with (dict "root" $ "defaults" $defaultsOfTheChart).
 {{- end }}
 
 {{/*
-How many workers the StatefulSet of a group has. They keep the number that they were scaled to; 0 is that of a suspended
-run. Nobody ends the workers of a run that has ended, so that an upgrade adds none, even where it changes the
-StatefulSet or finds none. Call with (dict "root" $ "group" $group).
+How many workers the StatefulSet of a group has. They keep the number that they were scaled to; 0 is that of a
+suspended run. Nobody ends the workers of a run that has ended, so that an upgrade adds none, even where it
+changes the StatefulSet or finds none.
+Call with (dict "root" $ "group" $group).
 */}}
 {{- define "horovod.replicas" -}}
 {{- $facts := .root.facts -}}

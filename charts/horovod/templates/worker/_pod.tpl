@@ -19,21 +19,27 @@ Call with (dict "root" $ "group" $group).
 */}}
 {{- define "horovod.workerPod" -}}
 {{- $facts := .root.facts -}}
-{{- /* A master in a queue cannot replace the pods of the run before, so that each run has StatefulSets of its own. */ -}}
+{{- /* A master in a queue cannot replace the pods of the run before, so that each run has StatefulSets of its
+own. */ -}}
 {{- $ofRun := printf "%s-%s" .group.objectName (trunc 8 $facts.settingsHash) -}}
 {{- $name := ternary .group.objectName $ofRun (empty $facts.kueue) -}}
 {{- $metadata := include "horovod.podMetadata" (dict "root" .root "of" .group) | fromJson -}}
 {{- $pod := include "horovod.workerPodSpec" . -}}
-{{- /* The revision names the version of the keys, and tells the master which pods are current. A StatefulSet that the
-upgrade keeps keeps its own. The nodes below are no part of it: running workers are on such nodes already. */ -}}
-{{- $revision := list $metadata.labels $metadata.annotations | toJson | printf "%s %s" $pod | sha256sum | trunc 10 -}}
-{{- with get $facts.sets $name -}}{{- $revision = get .spec.template.metadata.labels "hvdchart/revision" -}}{{- end -}}
+{{- /* The revision names the version of the keys, and tells the master which pods are current. A StatefulSet
+that the upgrade keeps keeps its own. The nodes below are no part of it: running workers are on such nodes
+already. */ -}}
+{{- $revision := list $metadata.labels $metadata.annotations | toJson | printf "%s %s" $pod | sha256sum
+  | trunc 10 -}}
+{{- with get $facts.sets $name -}}
+  {{- $revision = get .spec.template.metadata.labels "hvdchart/revision" -}}
+{{- end -}}
 {{- $staged := include "horovod.nodeList" . -}}
 {{- $nodes := include "horovod.stagedNodes" (dict "root" .root "list" $staged) | fromJsonArray -}}
 {{- if $nodes -}}
   {{- $pod = include "horovod.placeOnNodes" (dict "root" .root "pod" $pod "nodes" $nodes) -}}
 {{- end -}}
-{{- $found := dict "statefulSet" $name "pod" $pod "revision" $revision "staged" $staged "stagedNodes" $nodes -}}
+{{- $found := dict "statefulSet" $name "pod" $pod "revision" $revision "staged" $staged
+  "stagedNodes" $nodes -}}
 {{ merge $found $metadata | toJson }}
 {{- end }}
 
@@ -48,8 +54,8 @@ automountServiceAccountToken: false
 {{ . }}
 {{- end }}
 {{- if $root.Values.hostNetwork }}
-  {{- /* The master does not use it: on a node that it shares with a worker, mpirun would treat the worker as the local
-  host. */}}
+  {{- /* The master does not use it: on a node that it shares with a worker, mpirun would treat the worker as
+  the local host. */}}
 hostNetwork: true
   {{- /* On the node's network a pod would otherwise use the node's DNS, which does not resolve Services. */}}
 dnsPolicy: ClusterFirstWithHostNet
@@ -82,7 +88,8 @@ containers:
       {{- $variables := include "horovod.workerVariables" . | fromYamlArray }}
       {{- $tuning := include "horovod.tuningVariables" . | fromJsonArray }}
       {{- $of := printf "worker.env of group %q" $group.name }}
-      {{- include "horovod.env" (dict "entries" (concat $variables $group.env $tuning) "of" $of) | nindent 6 }}
+      {{- include "horovod.env" (dict "entries" (concat $variables $group.env $tuning) "of" $of)
+        | nindent 6 }}
     {{- with include "horovod.addedContainerFields" $group }}
     {{- . | trim | nindent 4 }}
     {{- end }}
@@ -98,12 +105,14 @@ containers:
       {{- $context := deepCopy $root.Values.securityContext }}
       {{- with $group.capabilities }}
       {{- $of := $context.capabilities | default dict }}
-      {{- $_ := set $context "capabilities" (merge (dict "add" (concat ($of.add | default list) . | uniq)) $of) }}
+      {{- $_ := set $context "capabilities"
+        (merge (dict "add" (concat ($of.add | default list) . | uniq)) $of) }}
       {{- end }}
       {{- toYaml $context | nindent 6 }}
     volumeMounts:
       {{- $mounts := include "horovod.mounts" (dict "root" $root "component" "worker") | fromYamlArray }}
-      {{- include "horovod.unique" (dict "items" (concat $mounts $group.volumeMounts) "key" "mountPath") | nindent 6 }}
+      {{- include "horovod.unique" (dict "items" (concat $mounts $group.volumeMounts) "key" "mountPath")
+        | nindent 6 }}
   {{- with include "horovod.addedContainers" (dict "root" $root "containers" $group.extraContainers) }}
   {{- . | trim | nindent 2 }}
   {{- end }}
@@ -113,7 +122,8 @@ volumes:
 {{- end }}
 
 {{/*
-The variables that the chart sets in a worker; worker.env overrides them. Call with (dict "root" $ "group" $group).
+The variables that the chart sets in a worker; worker.env overrides them.
+Call with (dict "root" $ "group" $group).
 */}}
 {{- define "horovod.workerVariables" -}}
 {{ include "horovod.userVariables" . }}
@@ -125,7 +135,8 @@ The variables that the chart sets in a worker; worker.env overrides them. Call w
 - {name: HVD_REVISION, valueFrom: {fieldRef: {fieldPath: "metadata.labels['hvdchart/revision']"}}}
 {{- /* Turn off Intel MPI's own binding, because hvd_pods/rank/start.py binds the ranks. */}}
 - {name: I_MPI_PIN, value: "0"}
-{{- /* Not all container runtimes let processes of a pod read each other's memory, as MPICH and UCX would. */}}
+{{- /* Not all container runtimes let processes of a pod read each other's memory, as MPICH and UCX
+would. */}}
 - {name: MPIR_CVAR_CH4_CMA_ENABLE, value: "0"}
 - {name: UCX_POSIX_USE_PROC_LINK, value: "n"}
 - {name: HVD_GRACE, value: {{ .group.grace | quote }}}

@@ -3,15 +3,16 @@
 {{/* Seconds between two looks of Horovod for ranks that keep others waiting. */}}
 {{- define "horovod.stallPeriod" -}}
 {{- $timeout := int .facts.effective.launch.stallTimeoutSeconds -}}
-{{- /* Horovod names a rank after one to four periods, a minute with 15 s: it finds some tensors late only after two. */ -}}
+{{- /* Horovod names a rank after one to four periods, a minute with 15 s: it finds some tensors late only
+after two. */ -}}
 {{- ternary (max 1 (min 15 (div $timeout 2))) 15 (gt $timeout 0) -}}
 {{- end }}
 
 {{/*
-Whether all ranks of the run would choose the same size of Horovod's fusion buffer, so that they may choose it: empty or
-"yes". It is what a rank cannot see: that all groups run over MPI and on CPUs, and have the same variables from env, a
-Secret and the image. What a rank sees is decided there (hvd_pods/rank/fusion.py): the size, and whether its own
-environment has one already.
+Whether all ranks of the run would choose the same size of Horovod's fusion buffer, so that they may choose
+it: empty or "yes". It is what a rank cannot see: that all groups run over MPI and on CPUs, and have the same
+variables from env, a Secret and the image. What a rank sees is decided there (hvd_pods/rank/fusion.py): the
+size, and whether its own environment has one already.
 */}}
 {{- define "horovod.fusesByRanks" -}}
 {{- $images := list -}}
@@ -42,7 +43,9 @@ environment has one already.
 {{- end -}}
 {{- if $horovod.autotune -}}
   {{- $_ := set $variables "HOROVOD_AUTOTUNE" "1" -}}
-  {{- if $output -}}{{- $_ := set $variables "HOROVOD_AUTOTUNE_LOG" "$(OUTPUT_PATH)/horovod-autotune.csv" -}}{{- end -}}
+  {{- if $output -}}
+    {{- $_ := set $variables "HOROVOD_AUTOTUNE_LOG" "$(OUTPUT_PATH)/horovod-autotune.csv" -}}
+  {{- end -}}
 {{- end -}}
 {{- $threshold := $horovod.fusionThresholdMiB -}}
 {{- /* 0 is a valid threshold: it disables fusion. */ -}}
