@@ -1,10 +1,5 @@
 {{/* The keys with which the master and the agents in the workers know each other. */}}
 
-{{/*
-Adds to .facts:
-  keys  secrets and names (in the certificates) of master and worker, areOwn: whether they are the chart's own, and
-        masterMayMake: whether the first master may make them
-*/}}
 {{- define "horovod.prepareKeys" -}}
 {{- $agent := .Values.agent -}}
 {{- $fullname := .facts.fullname -}}

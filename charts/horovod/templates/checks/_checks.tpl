@@ -3,8 +3,6 @@ All refusals of values that contradict each other. The schema says what it can; 
 both keys and the remedy. horovod.prepare runs them before any pod is rendered: none creates an object. Only
 horovod.env refuses values itself, because it alone has the chart's variables beside those of the values.
 */}}
-
-{{/* Of the values, and of what follows from them. */}}
 {{- define "horovod.checks" -}}
 {{- include "horovod.checkPrograms" . -}}
 {{- include "horovod.checkNames" . -}}
@@ -25,9 +23,4 @@ horovod.env refuses values itself, because it alone has the chart's variables be
 {{- include "horovod.checkPods" . -}}
 {{- include "horovod.checkGang" . -}}
 {{- include "horovod.checkCluster" . -}}
-{{- end }}
-
-{{/* Of the values beside the run that the cluster has (horovod.findRun). */}}
-{{- define "horovod.checksOfRun" -}}
-{{- include "horovod.checkKeptPrograms" . -}}
 {{- end }}

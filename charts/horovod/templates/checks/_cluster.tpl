@@ -111,11 +111,7 @@ The Secrets with keys that the values name. The argument has:
 {{/* On their nodes' network, the workers of two releases need two ports. */}}
 {{- define "horovod.checkHostPort" -}}
 {{- $port := int .Values.agent.port -}}
-{{- $sets := list -}}
-{{- if .Values.hostNetwork -}}
-  {{- $sets = (lookup "apps/v1" "StatefulSet" .Release.Namespace "").items -}}
-{{- end -}}
-{{- range $set := $sets -}}
+{{- range $set := ternary .facts.statefulSets dict .Values.hostNetwork -}}
   {{- $pod := .spec.template.spec -}}
   {{- $isOther := ne (dig "labels" "app.kubernetes.io/instance" "" .metadata) $.Release.Name -}}
   {{- if and $isOther $pod.hostNetwork .spec.replicas -}}

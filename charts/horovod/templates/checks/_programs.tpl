@@ -2,7 +2,8 @@
 
 {{- define "horovod.checkPrograms" -}}
 {{- if not (.Subcharts.programs.Files.Get "programs.tgz") -}}
-  {{- fail "the chart has no charts/programs/programs.tgz, the programs of its pods: take the chart from its repository again" -}}
+  {{- $problem := "the chart has no charts/programs/programs.tgz, the programs of its pods" -}}
+  {{- fail (printf "%s: take the chart from its repository again" $problem) -}}
 {{- end -}}
 {{- end }}
 
@@ -15,7 +16,8 @@
 {{- $most := sub .facts.shared.codeCharacters (div $size 2) | max 0 | int -}}
 {{- $code := .facts.code.size -}}
 {{- if and $size (gt $code $most) -}}
-  {{- $why := "the run that goes on keeps the programs of another version of the chart, which this upgrade stores, too" -}}
+  {{- $kept := "keeps the programs of another version of the chart" -}}
+  {{- $why := printf "the run that goes on %s, which this upgrade stores, too" $kept -}}
   {{- $what :=
     "use at most %d, upgrade when the run has ended, or use the chart that it was installed with" -}}
   {{- fail

@@ -2,11 +2,6 @@
 The user's code: files of the release that the master hands to the workers (hvd_pods/master/user_code.py).
 */}}
 
-{{/*
-Adds to .facts:
-  code  its files by name; size: their characters; version, sha256 and configMap, which are empty without code; data and
-        binaryData: the content of the ConfigMap
-*/}}
 {{- define "horovod.prepareCode" -}}
 {{- $archive := .Values.code.archive -}}
 {{- $text := include "horovod.flattenFiles" (dict "files" .Values.code.files "prefix" "") -}}

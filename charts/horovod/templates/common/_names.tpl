@@ -1,14 +1,5 @@
 {{/* Names, labels and selectors of the objects. */}}
 
-{{/*
-Adds to .facts:
-  fullname, name  the prefix of all object names, and the label that tells two dependencies of one release apart
-  serviceAccount  the master's ServiceAccount; empty when the master has no access to the API
-  record          the ConfigMap in which the master records how the last run ended, and which master controls the
-                  workers; the chart does not set its data
-  kueue           Kueue's LocalQueue; empty without one
-  hasTest         whether there is a pod of `helm test`
-*/}}
 {{- define "horovod.prepareNames" -}}
 {{- $facts := .facts -}}
 {{- /* As in charts that `helm create` makes, nameOverride is left out when the release's name contains

@@ -21,17 +21,6 @@
 {{- end -}}
 {{- end }}
 
-{{/* The command that runs the same values again. */}}
-{{- define "horovod.noteOfAgain" -}}
-{{- $options := printf "--reuse-values --set master.generation=%d" (add1 .Values.master.generation) -}}
-helm --namespace {{ .Release.Namespace }} upgrade {{ .Release.Name }} CHART {{ $options }}
-{{- end }}
-
-{{/* The labels of the run's objects, as kubectl takes them. */}}
-{{- define "horovod.noteOfSelector" -}}
-app.kubernetes.io/instance={{ .Release.Name }},app.kubernetes.io/name={{ .facts.name }}
-{{- end }}
-
 {{/* Where the results are. */}}
 {{- define "horovod.noteOfResults" -}}
 {{- $kubectl := printf "kubectl --namespace %s" .Release.Namespace -}}

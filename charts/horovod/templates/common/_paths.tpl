@@ -1,10 +1,5 @@
 {{/* Where the script writes what is stored at the end and what TensorBoard reads. */}}
 
-{{/*
-Adds to .facts:
-  resultsPath  what results.command stores at the end
-  logDir       what TensorBoard reads
-*/}}
 {{- define "horovod.preparePaths" -}}
 {{- $output := "" -}}
 {{- range .Values.worker.env -}}

@@ -1,33 +1,97 @@
 {{/*
-What all templates read: the values complete, each worker group merged, and what follows from them, computed
-once.
-*/}}
+The facts: what follows from the values and from what the cluster has, computed once.
 
-{{/*
-Every template file includes this first. Helm renders all files of a chart with the same root, so the first
-call does the work and keeps the result in .facts, which later templates read. Each step reads what an earlier
-one has added, and lists what it adds itself beside its definition. A definition whose name begins with
-prepare or find adds to .facts; one whose name begins with check refuses values; one that is named by a noun
-returns something.
+Every template file includes horovod.prepare first. Helm renders all files of a chart with the same root, so
+the first call does the work and keeps the facts in .facts, which later templates read. Only the definitions
+that horovod.prepare includes, in this order, add facts. Each reads those of the ones above it:
 
-Adds to .facts:
-  shared       resources.json: what hvdchart and the pods know of names, limits and devices, too
-  hasAccess    whether Helm can read the cluster
-  effective    .Values, with a number in the place of each null that stands for one
+prepare
+  shared          resources.json: what hvdchart and the pods know of names, limits and devices, too
+  hasAccess       whether Helm can read the cluster
+  statefulSets    the StatefulSets of the namespace, by name
+  effective       .Values, with a number in the place of each null that stands for one
+prepareNames
+  fullname        the prefix of all object names
+  name            the label that tells two dependencies of one release apart
+  serviceAccount  the master's ServiceAccount; empty when the master has no access to the API
+  record          the ConfigMap in which the master records how the last run ended, and which master controls
+                  the workers; the chart does not set its data
+  kueue           Kueue's LocalQueue; empty without one
+  hasTest         whether there is a pod of `helm test`
+preparePrograms
+  programs        of the archive that `make generate` makes of files/hvd_pods: its configMap, and the command
+                  that unpacks it and then runs the Python whose arguments follow, in the place of
+                  files/unpack.py
+prepareKeys
+  keys            secrets and names (in the certificates) of master and worker, areOwn: whether they are the
+                  chart's own, and masterMayMake: whether the first master may make them
+preparePolicies
+  hasPolicy       whether master and workers have a NetworkPolicy
+  hasTensorboardPolicy  whether TensorBoard has one
+prepareGroups
+  groups          the worker groups. A group has every key of `worker`, and: name, volumes, volumeMounts,
+                  objectName (the prefix of its names), grace (seconds to end) and maximum (the most workers
+                  that it may have, with spares)
+  ranks           the ranks of all groups
+  workers         the workers that the ranks need
+  spares          the workers that wait
+prepareGang
+  podGroup        the gang's PodGroup
+  gangApi         its API; empty where the cluster has none of Kubernetes' own
+  gangSize        its pods
+  gangSpec        the specification of the PodGroup
+  schedulerName   the scheduler of the pods; empty for the cluster's default
+prepareCode
+  code            its files by name; size: their characters; version, sha256 and configMap, which are empty
+                  without code; data and binaryData: the content of the ConfigMap
+prepareCommand
+  command         the training command
+  mode            what starts it: launch.mode, or direct for a line of horovodrun
+  isHorovodrunLine  whether the command is a line of horovodrun, whose ranks mode direct starts
+preparePaths
+  resultsPath     what results.command stores at the end
+  logDir          what TensorBoard reads
+findRun           all but the hashes are empty without access to a cluster
+  id              a hash of the values that identify the run
+  settingsHash    a hash of all settings of the run
+  job             the run's Job that an upgrade keeps, because it has finished or has these settings
+  sets            the StatefulSets that the upgrade keeps with it, or after it has been removed, by name
+  recordedEnd     the record of this run if it has ended
+  ended           the same, if its Job has been removed
+  end             how the run ended: Finished, Failed, or empty while it has not ended
+  workersAreDone  whether it has ended and has no workers any more
+findKeptPrograms
+  keptPrograms    the ConfigMaps of other programs that kept pods mount: those of the chart version that
+                  created them
+prepareWorkers    these keys of each group
+  statefulSet     the name of the group's StatefulSet of this run
+  labels, annotations  of its pods
+  pod             the pod spec
+  revision        a hash of the pod template
+  staged          the ConfigMap of the nodes that have the group's data; empty without one
+  stagedNodes     these nodes
+prepareMaster
+  masterPod       the template of the master's pod
+  jobName         the name of the run's Job
 */}}
 {{- define "horovod.prepare" -}}
 {{- if not (hasKey . "facts") -}}
-  {{- $shared := .Files.Get "files/hvd_pods/common/resources.json" | fromJson -}}
-  {{- /* The namespace's default ServiceAccount proves that Helm can read the cluster. */ -}}
-  {{- $hasAccess := not (empty (lookup "v1" "ServiceAccount" .Release.Namespace "default")) -}}
-  {{- $_ := set . "facts" (dict "shared" $shared "hasAccess" $hasAccess) -}}
   {{- $defaults := include "horovod.defaults" . | fromJson -}}
   {{- include "horovod.restoreDefaults" (dict "into" .Values "defaults" $defaults) -}}
   {{- /* Null stays in .Values, from which the hashes of a run are made. */ -}}
+  {{- $numbers := include "horovod.effective" . | fromJson -}}
   {{- $effective := deepCopy .Values -}}
-  {{- include "horovod.restoreDefaults"
-    (dict "into" $effective "defaults" (include "horovod.effective" . | fromJson)) -}}
-  {{- $_ := set .facts "effective" $effective -}}
+  {{- include "horovod.restoreDefaults" (dict "into" $effective "defaults" $numbers) -}}
+  {{- $statefulSets := dict -}}
+  {{- range (lookup "apps/v1" "StatefulSet" .Release.Namespace "").items -}}
+    {{- $_ := set $statefulSets .metadata.name . -}}
+  {{- end -}}
+  {{- $_ := set . "facts" (dict
+    "shared" (.Files.Get "files/hvd_pods/common/resources.json" | fromJson)
+    "hasAccess" (lookup "v1" "ServiceAccount" .Release.Namespace "default" | empty | not)
+    "statefulSets" $statefulSets
+    "effective" $effective
+  ) -}}
   {{- include "horovod.prepareNames" . -}}
   {{- include "horovod.preparePrograms" . -}}
   {{- include "horovod.prepareKeys" . -}}
@@ -40,7 +104,7 @@ Adds to .facts:
   {{- include "horovod.checks" . -}}
   {{- include "horovod.findRun" . -}}
   {{- include "horovod.findKeptPrograms" . -}}
-  {{- include "horovod.checksOfRun" . -}}
+  {{- include "horovod.checkKeptPrograms" . -}}
   {{- /* The values are free of contradictions here, and what the cluster has of the run is known. */ -}}
   {{- include "horovod.prepareWorkers" . -}}
   {{- include "horovod.prepareMaster" . -}}

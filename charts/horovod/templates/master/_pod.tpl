@@ -1,9 +1,5 @@
 {{/* The master's pod. */}}
 
-{{/*
-Adds to .facts:
-  masterPod, jobName  the template of the master's pod, and the name of the run's Job
-*/}}
 {{- define "horovod.prepareMaster" -}}
 {{- $facts := .facts -}}
 {{- /* A new name of a Job has a hash of the pod template, because Kubernetes allows no change of a Job's

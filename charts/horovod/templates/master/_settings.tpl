@@ -1,10 +1,5 @@
 {{/* The run as the master gets it. */}}
 
-{{/*
-Adds to .facts:
-  command, mode     the training command, and what starts it: launch.mode, or direct for a line of horovodrun
-  isHorovodrunLine  whether the command is a line of horovodrun, whose ranks mode direct starts
-*/}}
 {{- define "horovod.prepareCommand" -}}
 {{- /* A single Python file is the command itself. */ -}}
 {{- $files := keys .facts.code.files -}}

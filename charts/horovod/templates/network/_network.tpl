@@ -1,10 +1,5 @@
 {{/* The network of the pods: interface, transport, service mesh and NetworkPolicy. */}}
 
-{{/*
-Adds to .facts:
-  hasPolicy             whether master and workers have a NetworkPolicy
-  hasTensorboardPolicy  whether TensorBoard has one
-*/}}
 {{- define "horovod.preparePolicies" -}}
 {{- /* By default there are NetworkPolicies, because MPI, Gloo, NCCL and TensorBoard have no authentication;
 but none for the workers on their nodes' network, to which a NetworkPolicy does not apply. */ -}}

@@ -1,10 +1,5 @@
 {{/* The programs of the pods, as one archive in a ConfigMap (docs/adr/0027-programs-as-one-archive.md). */}}
 
-{{/*
-Adds to .facts:
-  programs  of the archive that `make generate` makes of files/hvd_pods: its configMap, and the command that unpacks it
-            and then runs the Python whose arguments follow, in the place of files/unpack.py
-*/}}
 {{- define "horovod.preparePrograms" -}}
 {{- $hash := .Subcharts.programs.Files.Get "programs.tgz" | sha256sum -}}
 {{- /* Named after its content and immutable, so that a pod never sees the programs of another chart
@@ -16,10 +11,6 @@ version. */ -}}
 {{- $_ := set .facts "programs" (dict "configMap" $configMap "command" $command) -}}
 {{- end }}
 
-{{/*
-Adds to .facts:
-  keptPrograms  the ConfigMaps of other programs that kept pods mount: those of the chart version that created them
-*/}}
 {{- define "horovod.findKeptPrograms" -}}
 {{- $mounted := list -}}
 {{- range append (values .facts.sets) .facts.job -}}

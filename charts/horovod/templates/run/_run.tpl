@@ -84,17 +84,6 @@ Call with (dict "end" "Failed" "cleanup" "Always").
 {{- if not $missing -}}yes{{- end -}}
 {{- end }}
 
-{{/*
-Adds to .facts:
-  id, settingsHash  hashes of the values that identify the run, and of all its settings
-  job           the run's Job that an upgrade keeps, because it has finished or has these settings
-  sets          the StatefulSets that the upgrade keeps with it, or after it has been removed, by name
-  recordedEnd   the record of this run if it has ended
-  ended         the same, if its Job has been removed
-  end           how the run ended: Finished, Failed, or empty while it has not ended
-  workersAreDone  whether it has ended and has no workers any more
-All but the hashes are empty without access to a cluster.
-*/}}
 {{- define "horovod.findRun" -}}
 {{- $id := include "horovod.hashedValues" (dict "root" . "hash" "identity") | sha256sum | trunc 10 -}}
 {{- $settingsHash := include "horovod.hashedValues" (dict "root" . "hash" "settings") | sha256sum | trunc 10 -}}
@@ -119,9 +108,9 @@ All but the hashes are empty without access to a cluster.
 {{- $sets := dict -}}
 {{- if or $job $end -}}
   {{- $_ := set $own "hvdchart/settings-hash" $settingsHash -}}
-  {{- range (lookup "apps/v1" "StatefulSet" .Release.Namespace "").items -}}
-    {{- if include "horovod.hasLabels" (dict "of" . "labels" $own) -}}
-      {{- $_ := set $sets .metadata.name . -}}
+  {{- range $name, $set := .facts.statefulSets -}}
+    {{- if include "horovod.hasLabels" (dict "of" $set "labels" $own) -}}
+      {{- $_ := set $sets $name $set -}}
     {{- end -}}
   {{- end -}}
 {{- end -}}

@@ -1,12 +1,5 @@
 {{/* The gang: all pods of the run, which start together or not at all. */}}
 
-{{/*
-Adds to .facts:
-  podGroup, gangApi  the gang's PodGroup, and its API; the API is empty where the cluster has none of Kubernetes' own
-  gangSize           its pods
-  gangSpec           the specification of the PodGroup
-  schedulerName      the scheduler of the pods; empty for the cluster's default
-*/}}
 {{- define "horovod.prepareGang" -}}
 {{- $gang := .Values.gang -}}
 {{- /* The master and all workers: the run needs each. Spares count, or a scheduler could leave out the

@@ -70,16 +70,6 @@ horovod-staged-{{ include "horovod.stagingKey" .root | printf "%s %s" $directory
 {{- end }}
 
 {{/*
-The nodes that have the data, as a JSON list: the keys of that ConfigMap.
-Call with (dict "root" $ "list" $itsName); the name may be empty.
-*/}}
-{{- define "horovod.stagedNodes" -}}
-{{- $list := dict -}}
-{{- with .list -}}{{- $list = lookup "v1" "ConfigMap" $.root.Release.Namespace . | default dict -}}{{- end -}}
-{{ keys ($list.data | default dict) | sortAlpha | toJson }}
-{{- end }}
-
-{{/*
 A worker's pod spec with a node affinity for nodes, as YAML.
 Call with (dict "root" $ "pod" $podSpec "nodes" $list); the list has a node. The nodes are selected by their
 names, from which the label kubernetes.io/hostname may differ. A field selector takes one name, so that each

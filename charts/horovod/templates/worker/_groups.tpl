@@ -1,13 +1,6 @@
 {{/* The worker groups, each merged with `worker`. */}}
 
-{{/*
-Adds to .facts:
-  groups                the worker groups. A group has every key of `worker`, and: name, volumes, volumeMounts,
-                        objectName (the prefix of its names), grace (seconds to end) and maximum (the most workers
-                        that it may have, with spares)
-  ranks, workers, spares  the ranks of all groups, the workers that they need, and the workers that wait
-Call with (dict "root" $ "defaults" $defaultsOfTheChart).
-*/}}
+{{/* Call with (dict "root" $ "defaults" $defaultsOfTheChart). */}}
 {{- define "horovod.prepareGroups" -}}
 {{- $root := .root -}}
 {{- $values := .root.Values -}}
@@ -64,8 +57,7 @@ Call with (dict "root" $ "group" $group).
 {{- if or .root.Values.master.suspend $facts.workersAreDone -}}
 0
 {{- else if $facts.end -}}
-{{- $now := lookup "apps/v1" "StatefulSet" .root.Release.Namespace $name | default dict -}}
-{{ dig "spec" "replicas" 0 $now | int }}
+{{ dig "spec" "replicas" 0 (get $facts.statefulSets $name | default dict) | int }}
 {{- else -}}
 {{- $kept := get $facts.sets $name | default dict -}}
 {{ dig "spec" "replicas" 0 $kept | default .group.maximum | int }}

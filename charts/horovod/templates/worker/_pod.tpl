@@ -1,53 +1,47 @@
 {{/* A worker's pod. */}}
 
-{{/* Adds to each group of .facts.groups what horovod.workerPod says of it. */}}
 {{- define "horovod.prepareWorkers" -}}
+{{- $facts := .facts -}}
 {{- range $group := .facts.groups -}}
-  {{- range $key, $value := include "horovod.workerPod" (dict "root" $ "group" $group) | fromJson -}}
-    {{- $_ := set $group $key $value -}}
+  {{- $of := dict "root" $ "group" $group -}}
+  {{- /* A master in a queue cannot replace the pods of the run before, so that each run has StatefulSets of
+  its own. */ -}}
+  {{- $ofRun := printf "%s-%s" .objectName (trunc 8 $facts.settingsHash) -}}
+  {{- $name := ternary .objectName $ofRun (empty $facts.kueue) -}}
+  {{- $metadata := include "horovod.podMetadata" (dict "root" $ "of" $group) | fromJson -}}
+  {{- $pod := include "horovod.workerPodSpec" $of -}}
+  {{- /* The revision names the version of the keys, and tells the master which pods are current. A
+  StatefulSet that the upgrade keeps keeps its own. The nodes below are no part of it: running workers are on
+  such nodes already. */ -}}
+  {{- $content := list $metadata.labels $metadata.annotations | toJson | printf "%s %s" $pod -}}
+  {{- $revision := sha256sum $content | trunc 10 -}}
+  {{- with get $facts.sets $name -}}
+    {{- $revision = get .spec.template.metadata.labels "hvdchart/revision" -}}
   {{- end -}}
+  {{- $staged := include "horovod.nodeList" $of -}}
+  {{- $list := dict -}}
+  {{- if $staged -}}
+    {{- $list = lookup "v1" "ConfigMap" $.Release.Namespace $staged | default dict -}}
+  {{- end -}}
+  {{- $nodes := keys ($list.data | default dict) | sortAlpha -}}
+  {{- if $nodes -}}
+    {{- $pod = include "horovod.placeOnNodes" (dict "root" $ "pod" $pod "nodes" $nodes) -}}
+  {{- end -}}
+  {{- $_ := set $group "statefulSet" $name -}}
+  {{- $_ := set $group "labels" $metadata.labels -}}
+  {{- $_ := set $group "annotations" $metadata.annotations -}}
+  {{- $_ := set $group "pod" $pod -}}
+  {{- $_ := set $group "revision" $revision -}}
+  {{- $_ := set $group "staged" $staged -}}
+  {{- $_ := set $group "stagedNodes" $nodes -}}
 {{- end -}}
-{{- end }}
-
-{{/*
-What follows from a group's values and from the run in the cluster, as JSON:
-  statefulSet          the name of the group's StatefulSet of this run
-  labels, annotations  of its pods
-  pod, revision        the pod spec, and a hash of it
-  staged, stagedNodes  the ConfigMap of the nodes that have the group's data (empty without one), and these nodes
-Call with (dict "root" $ "group" $group).
-*/}}
-{{- define "horovod.workerPod" -}}
-{{- $facts := .root.facts -}}
-{{- /* A master in a queue cannot replace the pods of the run before, so that each run has StatefulSets of its
-own. */ -}}
-{{- $ofRun := printf "%s-%s" .group.objectName (trunc 8 $facts.settingsHash) -}}
-{{- $name := ternary .group.objectName $ofRun (empty $facts.kueue) -}}
-{{- $metadata := include "horovod.podMetadata" (dict "root" .root "of" .group) | fromJson -}}
-{{- $pod := include "horovod.workerPodSpec" . -}}
-{{- /* The revision names the version of the keys, and tells the master which pods are current. A StatefulSet
-that the upgrade keeps keeps its own. The nodes below are no part of it: running workers are on such nodes
-already. */ -}}
-{{- $revision := list $metadata.labels $metadata.annotations | toJson | printf "%s %s" $pod | sha256sum
-  | trunc 10 -}}
-{{- with get $facts.sets $name -}}
-  {{- $revision = get .spec.template.metadata.labels "hvdchart/revision" -}}
-{{- end -}}
-{{- $staged := include "horovod.nodeList" . -}}
-{{- $nodes := include "horovod.stagedNodes" (dict "root" .root "list" $staged) | fromJsonArray -}}
-{{- if $nodes -}}
-  {{- $pod = include "horovod.placeOnNodes" (dict "root" .root "pod" $pod "nodes" $nodes) -}}
-{{- end -}}
-{{- $found := dict "statefulSet" $name "pod" $pod "revision" $revision "staged" $staged
-  "stagedNodes" $nodes -}}
-{{ merge $found $metadata | toJson }}
 {{- end }}
 
 {{/* The pod spec of a worker. Call with (dict "root" $ "group" $group). */}}
 {{- define "horovod.workerPodSpec" -}}
 {{- $root := .root -}}
 {{- $group := .group -}}
-{{- if not (hasKey $group.podSpec "automountServiceAccountToken") }}
+{{- if not (hasKey $group.podSpec "automountServiceAccountToken") -}}
 automountServiceAccountToken: false
 {{- end }}
 {{- with include "horovod.schedulingGroup" $root }}
