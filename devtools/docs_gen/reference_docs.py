@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any
 
 from ruamel.yaml import YAML
-from typer.cli import get_docs_for_click
 from typer.main import get_command
 
 import hvdchart
@@ -39,32 +38,34 @@ WRONG_USE = 2
 _HEAD = """\
 # The command
 
-This page lists every command of `hvdchart` with its arguments and options, as
-`hvdchart COMMAND --help` prints them, and what their exit codes mean.
+This page lists the commands of `hvdchart` and their exit codes. `hvdchart COMMAND --help` prints
+the arguments, the options, examples and the exit codes of one command.
 [Operate](operate.md) explains how the commands are used together.
 
-## Exit codes
+## Commands
 
 """
 
 
 def command_page() -> str:
-    """Return the text of docs/command.md, as Typer writes it from the commands. Exits with a
-    message when a command, an argument or an option has no help.
+    """Return the text of docs/command.md. Exits with a message when a command, an argument or an
+    option has no help.
     """
     command: Any = get_command(app.app)
     if undescribed := [*_undescribed(command, "hvdchart")]:
         sys.exit(f"no help for {', '.join(undescribed)}")
-    context = command.context_class(command, info_name="hvdchart")
-    page = get_docs_for_click(obj=command, ctx=context, name="hvdchart", title="The command")
-    # Examples are indented lines at the end of a help text.
-    page = re.sub(r"^(?:  \S.*\n)+", r"\n```console\n\g<0>```\n", page, flags=re.MULTILINE)
-    commands = page.partition("# The command")[2].strip()
+    commands = table(
+        ("Command", "What it does"),
+        (
+            (f"`hvdchart {name}`", one.get_short_help_str(limit=120).rstrip("."))
+            for name, one in command.commands.items()
+        ),
+    )
     interrupted = (
         "Exit code 130 means that the command was interrupted. The run continues, except that of "
         "`dev` and `bench`, which uninstall it."
     )
-    return wrap(f"{_HEAD}{exit_codes()}\n\n{interrupted}\n\n## Usage\n\n{commands}\n")
+    return wrap(f"{_HEAD}{commands}\n\n## Exit codes\n\n{exit_codes()}\n\n{interrupted}\n")
 
 
 def _undescribed(command: Any, name: str) -> Iterator[str]:

@@ -139,8 +139,7 @@ def test_commands_and_options_in_the_text_exist(page: Path) -> None:
 @every_page
 def test_hvdchart_accepts_the_command_lines_of_code_blocks(page: Path) -> None:
     """As they stand: with every argument that a command needs, and no other one."""
-    # docs/command.md has the forms of commands.
-    for line in (line for line in command_lines(page) if "[OPTIONS]" not in line):
+    for line in command_lines(page):
         command, words = find_command(line) or (None, [])
         if command is not None:
             try:
