@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import json
-import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from devtools.docs_gen import chart_docs, loop_docs
+from devtools.docs_gen import chart_docs
 from devtools.docs_gen.build_site import ROOT, build
 from devtools.docs_gen.generated import write_or_compare
-from hvd_pods.rules.effects import Effect
-from hvd_pods.rules.events import Event
 
 
 @dataclass(frozen=True)
@@ -97,72 +94,6 @@ def test_value_that_describes_another_default_than_the_chart_takes_is_named(
     expected = "another default .*: launch.lostAfterSeconds, results.timeoutSeconds$"
     with pytest.raises(SystemExit, match=expected):
         chart_docs.generated_texts()
-
-
-RULES = """
-TABLE = {Kind.A: helper, Kind.B: lambda decision: decision.add_effects(Exit())}
-
-def helper(decision):
-    decision.add_effects(Wait())
-
-def on_event(decision, event):
-    TABLE[event.kind](decision)
-
-def on_other(decision, event: Other):
-    decision.add_event(Ended())
-"""
-
-
-def test_what_a_rule_finds_in_a_table_may_follow() -> None:
-    found = loop_docs.find_reached({"rules": RULES}, {"Exit", "Wait"})
-    assert found["rules.on_event"] == {"Exit", "Wait"}
-    assert found["rules.helper"] == {"Wait"}
-
-
-def test_event_that_a_rule_lets_follow_is_named() -> None:
-    found = loop_docs.find_reached({"rules": RULES}, {"Wait"})
-    assert found["rules.on_other"] == {"Ended"}
-
-
-def test_rule_that_calls_what_is_in_no_table_is_named() -> None:
-    source = RULES.replace("TABLE[event.kind]", "event.handlers[event.kind]")
-    with pytest.raises(SystemExit, match=r"rules\.on_event calls what is in event\.handlers: "):
-        loop_docs.find_reached({"rules": source}, set())
-
-
-def test_effects_of_all_timers_may_follow_a_timer() -> None:
-    reached = loop_docs.reached()
-    assert {"ReadRecord", "EndLauncher", "ListPods"} <= reached["decide.on_timer"]
-    assert reached["decide.on_timer"] >= reached["decide.TIMERS"]
-
-
-def names_of(kind: type) -> set[str]:
-    """The events or effects: the classes below `kind` that have none below them."""
-    below: list[type] = kind.__subclasses__()
-    own = {kind.__name__} if kind.__module__.startswith("hvd_pods.rules.") else set()
-    return set().union(*map(names_of, below)) if below else own
-
-
-def test_picture_shows_each_event_and_each_effect_once() -> None:
-    shown = [name for names in loop_docs.groups().values() for name in names]
-    assert sorted(shown) == sorted(names_of(Event) | names_of(Effect))
-
-
-def test_table_has_a_row_for_each_event_that_the_rules_decide_about() -> None:
-    """The loop itself ends on an internal error."""
-    rows = re.findall(r"^\| `(\w+)`", loop_docs.event_table(), re.MULTILINE)
-    assert sorted(rows) == sorted(names_of(Event) - {"InternalError"})
-
-
-def test_each_effect_but_a_line_of_the_log_is_in_the_row_of_an_event() -> None:
-    rows = re.findall(r"^\| `\w+` .*\| (.*) \|$", loop_docs.event_table(), re.MULTILINE)
-    named = {name for row in rows for name in row.split(", ")}
-    assert names_of(Effect) - named == {"Log"}
-
-
-def test_table_has_the_variables_that_users_set_for_the_programs_of_the_pods() -> None:
-    rows = re.findall(r"^\| `(\w+)` \| From users \| \S", loop_docs.variables(), re.MULTILINE)
-    assert rows == ["HVD_EVENTS_FILE", "HVD_TAG_OUTPUT", "HVD_OUTPUT_PER_RUN"]
 
 
 @pytest.fixture(scope="module")
