@@ -16,7 +16,6 @@ import base64
 import json
 import re
 import secrets
-import statistics
 import subprocess
 import tempfile
 import time
@@ -103,9 +102,7 @@ def main() -> None:
             measured[size]["removed"] = remove_pods(namespace, manifests)
             text = f"{phase_table(measured)}\n\n{launch_table(measured, options.mpi)}"
             figures = {"mpi": options.mpi, **{str(at): each for at, each in measured.items()}}
-            publish(
-                "bench-1000", "performance.md", 1, figures, f"{text}\n\n{model_table(measured)}"
-            )
+            publish("bench-1000", "performance.md", 1, figures, text)
 
 
 def phase_table(measured: Mapping[int, Figures]) -> str:
@@ -126,28 +123,6 @@ def launch_table(measured: Mapping[int, Figures], mpi: str) -> str:
         if "known" in figures
     ]
     return table((f"Hosts, {mpi}", *LAUNCH.values()), rows)
-
-
-def model_table(measured: Mapping[int, Figures]) -> str:
-    """Each figure as a straight line through the sizes below the largest that has it, the error
-    there, and what the line says of the largest size of all; none where it misses by half.
-    """
-    rows = []
-    largest = max(measured)
-    for name, column in (PHASES | LAUNCH).items():
-        known = {size: figures[name] for size, figures in measured.items() if name in figures}
-        if name in LAUNCH:
-            known = {at: value for at, value in known.items() if at <= MOST_LAUNCHED}
-        *sizes, last = sorted(known)
-        if len(sizes) < 2:  # Two points make a line.
-            continue
-        slope, start = statistics.linear_regression(sizes, [known[size] for size in sizes])
-        error = (start + slope * last) / known[last] - 1 if known[last] else 0.0
-        line = f"{start:.2f} + {100 * slope:.2f} for each 100"
-        says = start + slope * largest
-        if abs(error) <= 0.5:
-            rows.append((column, line, f"{error:+.0%} at {last}", f"{says:.0f}"))
-    return table(("Figure", "Straight line", "Its error", f"It says for {largest}"), rows)
 
 
 def rendered(hosts: int) -> list[Manifest]:
