@@ -1,4 +1,4 @@
-"""Write the links of docs/security.md to the tests of its promises.
+"""Write the links of docs/threat-model.md to the tests of its promises.
 
 A test that guards a promise has the marker `promise` with a text that names it. The page links the
 text, as in [the text][]. The generated list at its end names the test. After a test is renamed or
@@ -18,7 +18,7 @@ from typing import NamedTuple
 from devtools.docs_gen.generated import replace_sections
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGE = ROOT / "docs" / "security.md"
+PAGE = ROOT / "docs" / "threat-model.md"
 _LINK = re.compile(r"\[([^\[\]]+)\]\[\]")
 
 
@@ -69,7 +69,7 @@ def generated_texts() -> dict[Path, str]:
         lacking = f"{PAGE} does not link it" if text in promises else "no test has it"
         sys.exit(f"promise {text!r}: {lacking}")
     places = "\n".join(
-        f'[{text}]:\n  {os.path.relpath(promise.file, PAGE.parent)}\n  "{promise.test}"'
+        f"[{text}]:\n  {os.path.relpath(promise.file, PAGE.parent)}"
         for text, promise in sorted(promises.items())
     )
     return {PAGE: replace_sections(PAGE, {"tests": f"\n{places}\n"})}

@@ -1,6 +1,6 @@
 """The keys with which master and workers know each other: who has them, and what they are good for.
 
-docs/security.md promises it.
+docs/threat-model.md promises it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The rendered manifests keep the promises of docs/security.md about pods and rights."""
+"""The rendered manifests keep the promises of docs/threat-model.md about pods and rights."""
 
 from __future__ import annotations
 
