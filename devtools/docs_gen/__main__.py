@@ -21,7 +21,7 @@ from devtools.docs_gen import (
 from devtools.docs_gen.generated import write_or_compare
 
 # `make goldens` writes the golden values files.
-# The list of pages copies the first sentences of the other pages.
+# The list of pages copies the titles of the other pages.
 GENERATORS = (
     chart_docs,
     spec_docs,

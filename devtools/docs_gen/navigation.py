@@ -1,29 +1,26 @@
 """Write the list of pages in docs/README.md from the navigation of the site in mkdocs.yaml.
 
-The navigation is the only source of the list. docs/README.md shows the title of each page and its
-first sentence, which explains its purpose.
+The navigation is the only source of the list. docs/README.md shows the title of each page.
 """
 
 from __future__ import annotations
 
-import re
 import sys
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import groupby, takewhile
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
 from ruamel.yaml import YAML
 
-from devtools.docs_gen.generated import replace_sections, table
+from devtools.docs_gen.generated import replace_sections
 
 ROOT = Path(__file__).resolve().parents[2]
 SITE = "mkdocs.yaml"
 DOCS = "docs"
 INDEX = "README.md"
-_LINK = re.compile(r"\[([^]]*)\]\([^)]*\)")
 
 
 @dataclass(frozen=True)
@@ -34,8 +31,6 @@ class Entry:
     place: str
     # Replaces the page's own title.
     title: str = ""
-    # Whether the navigation names only the page's folder.
-    of_folder: bool = False
 
     def file(self, root: Path) -> Path:
         """Return the file of the page: in docs/, or at the same path in the repository."""
@@ -57,7 +52,7 @@ def entries(root: Path) -> list[Entry]:
 def _entries(node: Any, headings: tuple[str, ...], root: Path) -> Iterator[Entry]:
     if isinstance(node, str):
         pages = sorted((root / DOCS / node).glob("*.md")) if node.endswith("/") else []
-        yield from (Entry(headings, f"{node}{page.name}", of_folder=True) for page in pages)
+        yield from (Entry(headings, f"{node}{page.name}") for page in pages)
         if not pages:
             yield Entry(headings, node)
     elif isinstance(node, dict):
@@ -86,23 +81,13 @@ def problems(root: Path) -> Iterator[str]:
             yield f"{page.relative_to(root)}: no entry of nav in {SITE} has this page: add one"
 
 
-def title_and_purpose(page: Path) -> tuple[str, str]:
-    """Return the title of a page, and its first sentence without the words "This page"."""
-    lines = iter(page.read_text("utf-8").splitlines())
-    title = next(lines).removeprefix("# ")
-    below = (line for line in lines if not line.startswith("<"))
-    first = next((line for line in below if line), "#")
-    if first.startswith("#"):
-        sys.exit(f"{page}: no sentence below the title says what the page is for: add one")
-    paragraph = " ".join([first, *takewhile(bool, below)])
-    sentence = re.split(r"(?<=[^ .])\. ", _LINK.sub(r"\1", paragraph), maxsplit=1)[0]
-    return title, sentence.removeprefix("This page ").rstrip(".:")
+def title_of(page: Path) -> str:
+    """Return the title of a page."""
+    return page.read_text("utf-8").partition("\n")[0].removeprefix("# ")
 
 
 def index(root: Path) -> str:
-    """Return a table of the pages below each heading. For the pages of a folder, return only their
-    titles.
-    """
+    """Return the titles of the pages below each heading."""
     parts = []
     shown: tuple[str, ...] = ()
     for headings, group in groupby(entries(root), lambda entry: entry.headings):
@@ -115,13 +100,9 @@ def index(root: Path) -> str:
 
 
 def _shown(root: Path, pages: list[Entry]) -> str:
-    rows = []
-    for entry in pages:
-        title, purpose = title_and_purpose(entry.file(root))
-        rows.append((f"[{entry.title or title}]({entry.link(root)})", purpose))
-    if any(entry.of_folder for entry in pages):
-        return "\n".join(f"- {link}" for link, _ in rows)
-    return table(("Page", "What it does"), rows)
+    return "\n".join(
+        f"- [{entry.title or title_of(entry.file(root))}]({entry.link(root)})" for entry in pages
+    )
 
 
 def generated_texts() -> dict[Path, str]:

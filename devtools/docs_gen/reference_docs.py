@@ -4,7 +4,6 @@ tables of exports of the library, messages of Kubernetes and Helm with their rem
 
 from __future__ import annotations
 
-import dataclasses
 import inspect
 import json
 import re
@@ -112,37 +111,13 @@ def described_events() -> set[str]:
 
 
 def exports_of_the_library() -> str:
-    """Return an entry for each export: functions with arguments, classes with fields."""
+    """Return a table of the exports, with the first paragraph of the docstring of each."""
     names = [name for name in hvdchart.__all__ if not name.startswith("_")]
-    exports = {name: getattr(hvdchart, name) for name in names}
-    functions = [name for name in names if inspect.isfunction(exports[name])]
-    errors = [
-        name
-        for name in names
-        if isinstance(exports[name], type) and issubclass(exports[name], Exception)
-    ]
-    classes = [name for name in names if name not in (*functions, *errors)]
-    lines: list[str] = []
-    for title, members in (("Functions", functions), ("Classes", classes), ("Errors", errors)):
-        lines += [f"### {title}", ""]
-        for name in members:
-            lines += _export(name, exports[name])
-    return wrap("\n".join(lines).rstrip())
-
-
-def _export(name: str, thing: object) -> Iterator[str]:
-    text = " ".join((inspect.getdoc(thing) or "").split("\n\n")[0].split())
-    if not text:
-        sys.exit(f"hvdchart.{name} has no docstring")
-    if inspect.isfunction(thing):
-        # Annotations are strings in the signature: remove their quotation marks.
-        signature = re.sub(r"(: |-> )'([^']*)'", r"\1\2", str(inspect.signature(thing)))
-        yield from ("```text", f"{name}{signature}", "```", "", text, "")
-    elif dataclasses.is_dataclass(thing):
-        fields = ", ".join(f"`{field.name}`" for field in dataclasses.fields(thing) if field.repr)
-        yield from (f"**`{name}`**: {text} Fields: {fields}.", "")
-    else:
-        yield from (f"**`{name}`**: {text}", "")
+    texts = {name: inspect.getdoc(getattr(hvdchart, name)) or "" for name in names}
+    if undescribed := [name for name, text in texts.items() if not text]:
+        sys.exit(f"no docstring of {', '.join(undescribed)}")
+    rows = ((f"`{name}`", " ".join(text.split("\n\n")[0].split())) for name, text in texts.items())
+    return table(("Name", "Meaning"), rows)
 
 
 def pod_table() -> str:

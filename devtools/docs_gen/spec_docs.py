@@ -17,11 +17,20 @@ DOCS = Path(__file__).resolve().parents[2] / "docs"
 
 def tables() -> str:
     """Return the keys of a spec as Markdown: one table for each map with known keys."""
-    return "\n".join(_tables("", ObjectOf(Spec).schema()))
+    return "\n".join(_tables("", ObjectOf(Spec).schema(), {}))
 
 
-def _tables(path: str, schema: dict[str, Any]) -> Iterator[str]:
+def _tables(path: str, schema: dict[str, Any], shown: dict[str, str]) -> Iterator[str]:
+    """Yield a table for the map at `path`, and one for each map in it.
+
+    `shown` has the place of each table, by its keys.
+    """
     yield f"### {'`' + path + '`' if path else 'Top level'}\n"
+    keys = json.dumps(schema["properties"])
+    if keys in shown:
+        yield f"The keys are those of `{shown[keys]}`.\n"
+        return
+    shown[keys] = path
     rows = []
     nested_tables = []
     for name, child in schema["properties"].items():
@@ -39,7 +48,7 @@ def _tables(path: str, schema: dict[str, Any]) -> Iterator[str]:
             nested_tables.append((place, nested))
     yield f"{table(('key', 'type', 'default', 'meaning'), rows)}\n"
     for place, nested in nested_tables:
-        yield from _tables(place, nested)
+        yield from _tables(place, nested, shown)
 
 
 def _default(schema: dict[str, Plain]) -> str:

@@ -323,7 +323,7 @@ def main() -> None:
         stack.enter_context(running(namespace, controllers))
         for _ in measure(chosen, options, measured):
             known = {short: measured[short] for short in contestants if short in measured}
-            in_storm = figures.storm_tables(known)
+            in_storm = figures.storm_table(known)
             start = figures.start_table(known)
             text = [figures.sources(known), start, figures.fault_tables(known), in_storm]
             turns = max(len(each.get("start", {}).get("turns", ())) for each in known.values())

@@ -172,13 +172,10 @@ def selection_table(measured: Mapping[str, Any]) -> str:
     return table(head, rows)
 
 
-def storm_tables(measured: Mapping[str, Any]) -> str:
+def storm_table(measured: Mapping[str, Any]) -> str:
     """What a storm cost: the share of the time that counts, and what the faults took."""
     storms = [each for each in measured.values() if each.get("storm", {}).get("faults")]
-    came = {name for each in storms for name, _, _ in each["storm"]["faults"]}
-    names = [name for name in NAMED_BY if name in came]
     rows = []
-    by_fault = []
     for each in storms:
         storm = each["storm"]
         paused = [LIMIT if seconds is None else seconds for _, seconds, _ in storm["faults"]]
@@ -193,11 +190,6 @@ def storm_tables(measured: Mapping[str, Any]) -> str:
                 "yes" if storm["equal"] else "no",
             )
         )
-        cells = dict.fromkeys(names, "")
-        for name, seconds, again in storm["faults"]:
-            cell = seconds_cell({"seconds": seconds, "again": again})
-            cells[name] += f"{', ' if cells[name] else ''}{cell}"
-        by_fault.append((each["name"], *cells.values()))
     head = (
         "In a storm of faults",
         "effective training time, %",
@@ -207,8 +199,7 @@ def storm_tables(measured: Mapping[str, Any]) -> str:
         "steps made again",
         "weights right",
     )
-    second = table(("Seconds without a step, in the storm (steps made again)", *names), by_fault)
-    return f"{table(head, rows)}\n\n{second}"
+    return table(head, rows)
 
 
 def sources(measured: Mapping[str, Any]) -> str:

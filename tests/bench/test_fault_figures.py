@@ -17,7 +17,6 @@ from tests.bench.fault_figures import (
     progress,
     selection_table,
     start_table,
-    storm_tables,
 )
 from tests.faults.training import Step
 
@@ -124,9 +123,9 @@ def test_page_of_the_comparison_has_what_the_generator_makes() -> None:
 
 
 def test_tables_have_no_column_of_a_fault_that_nobody_had() -> None:
-    for text in (fault_tables(MEASURED), storm_tables(MEASURED)):
-        assert "rank killed | network cut |" in text
-        assert "node dead" not in text
+    text = fault_tables(MEASURED)
+    assert "rank killed | network cut |" in text
+    assert "node dead" not in text
 
 
 def test_start_that_was_not_measured_is_named() -> None:

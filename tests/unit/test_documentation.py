@@ -247,7 +247,6 @@ def test_pages_have_one_time_in_which_a_lost_worker_is_detected() -> None:
     ("page", "words"),
     [
         ("faults.md", r"\[keep their state\]\S* \| .*?at least (\d+) s\b"),
-        ("keep.md", r"for 20 steps, at least (\d+) s\b"),
         ("adr/0017-stalls-and-notices.md", r"costs no step: at least (\d+) s\b"),
     ],
 )

@@ -21,10 +21,10 @@ nav:
 """
 PAGES = {
     "docs/README.md": "# All\n",
-    "docs/first.md": "# First\n\nThis page shows [how](inside.md) to begin. It has more.\n",
-    "docs/inside.md": "# Inside\n\nThis page explains\nthe inside: the rest.\n",
+    "docs/first.md": "# First\n",
+    "docs/inside.md": "# Inside\n",
     "docs/adr/0001-a.md": "# 1. A\n\nText.\n",
-    "chart/README.md": "# chart\n\n<!-- none -->\n\nA chart.\n",
+    "chart/README.md": "# chart\n",
 }
 
 
@@ -45,16 +45,12 @@ def test_pages_are_listed_below_the_headings_of_the_navigation(root: Path) -> No
         == """
 ## Start
 
-| Page | What it does |
-| --- | --- |
-| [First](first.md) | shows how to begin |
-| [The values](../chart/README.md) | A chart |
+- [First](first.md)
+- [The values](../chart/README.md)
 
 ## For contributors
 
-| Page | What it does |
-| --- | --- |
-| [Inside](inside.md) | explains the inside: the rest |
+- [Inside](inside.md)
 
 ### Decisions
 
