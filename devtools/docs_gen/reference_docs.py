@@ -1,5 +1,5 @@
 """Write the pages of the reference from the code: docs/command.md, from the command's own help, and
-tables of exports of the library, messages of Kubernetes and Helm with their remedies, and versions.
+tables of exports of the library, messages of Kubernetes with their remedies, and versions.
 """
 
 from __future__ import annotations
@@ -22,7 +22,6 @@ from devtools.toolchain.tools import HELM_3, HELM_4, kubernetes_releases, module
 from hvd_pods.common.run_events import BY_REASON, RunEvent
 from hvdchart.cli import app
 from hvdchart.errors import HvdchartError
-from hvdchart.run.helm_errors import REMEDIES
 from images.builder.catalogue import load_catalogue
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -143,12 +142,6 @@ def _what_follows(entry: dict[str, object]) -> str:
     return f"{end} after {seconds} s" if seconds else f"{end} at once"
 
 
-def helm_table() -> str:
-    """Return a table of Helm's messages and their remedies."""
-    text = table(("Message", "What to do"), ((f"`{sign}`", to) for sign, to in REMEDIES.items()))
-    return text.replace("{namespace}", "NAMESPACE").replace("{name}", "NAME")
-
-
 def minors() -> list[str]:
     """Return the Kubernetes releases that the chart is checked against, such as 1.29, the oldest
     first.
@@ -200,7 +193,7 @@ def generated_texts() -> dict[Path, str]:
         sys.exit(f"{EVENTS_PAGE}: the event {event} {wrong}")
     sections = {
         "python.md": {"exports": exports_of_the_library()},
-        "troubleshooting.md": {"pod problems": pod_table(), "messages of Helm": helm_table()},
+        "troubleshooting.md": {"pod problems": pod_table()},
         "compatibility.md": {"versions": versions()},
     }
     pages = {DOCS / name: replace_sections(DOCS / name, of) for name, of in sections.items()}
