@@ -123,8 +123,8 @@ class TestSite:
         assert "worker.number" in page
 
     def test_link_to_a_source_leads_to_a_copy_of_it(self, site: Path) -> None:
-        security = (site / "security" / "index.html").read_text("utf-8")
-        assert 'href="../source/tests/chart/test_security.py.txt"' in security
+        page = (site / "threat-model" / "index.html").read_text("utf-8")
+        assert 'href="../source/tests/chart/test_security.py.txt"' in page
         assert (site / "source" / "tests" / "chart" / "test_security.py.txt").is_file()
 
     @pytest.mark.parametrize("page", ["adr/", "runtime/", "images/cpu/", "CHANGELOG/"])
