@@ -76,9 +76,7 @@ HELM_4 = "helm.sh/helm/v4"
 CHART_TESTING = "github.com/helm/chart-testing/v3"
 KUBECONFORM = "github.com/yannh/kubeconform"
 KUBE_SCORE = "github.com/zegl/kube-score"
-SYFT = "github.com/anchore/syft"
 ACTIONLINT = "github.com/rhysd/actionlint"
-RCLONE = "github.com/rclone/rclone"
 MPI_OPERATOR = "github.com/kubeflow/mpi-operator"
 SOURCE_CONTROLLER = "github.com/fluxcd/source-controller"
 HELM_CONTROLLER = "github.com/fluxcd/helm-controller"
@@ -169,9 +167,6 @@ BUILT = {
         ),
         Tool("trainer", "trainer", f"{TRAINER}/cmd/trainer-controller-manager", "trainer"),
         Tool("jobset", "trainer", JOBSET, "jobset"),
-        # An S3 server of a test, and its client.
-        Tool("rclone", "storage", ".", "rclone", RCLONE, (f"{RCLONE}/fs.Version",)),
-        Tool("syft", "images", f"{SYFT}/cmd/syft", "syft", SYFT, ("main.version",)),
     )
 }
 LINKED = {link: tool for tool in BUILT.values() for link in tool.links}

@@ -92,14 +92,6 @@ def archive(name: Name) -> None:
 
 
 @app.command()
-def sbom(name: Name, set_: Set = None) -> None:
-    """Print the packages of an image, as a CycloneDX document."""
-    from images.builder.inspection import sbom as write_sbom
-
-    typer.echo(write_sbom(builder.build(name, overrides=_settings(set_))), nl=False)
-
-
-@app.command()
 def lock(name: Name, set_: Set = None) -> None:
     """Write an image's hash-locked requirements from its .in files and versions.yaml."""
     for path in write_locks(find(load_catalogue(_settings(set_), target=name), name)):

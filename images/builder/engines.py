@@ -53,10 +53,9 @@ class Engine(ABC):
     command fails, unless they say otherwise.
     """
 
-    # The subcommand that describes an image, and the fields with its labels and its identifier.
+    # The subcommand that describes an image, and the field with its labels.
     _inspect: ClassVar[tuple[str, ...]] = ("image", "inspect")
     _labels: ClassVar[str] = ".Config.Labels"
-    _identifier: ClassVar[str] = ".Id"
 
     def __init__(self, log: Path) -> None:
         self.log = log
@@ -67,20 +66,8 @@ class Engine(ABC):
 
     def key(self, reference: str) -> str | None:
         """The key that a local image was built with; None without the image, "" without a key."""
-        return self._show(reference, f'index {self._labels} "{KEY_LABEL}"')
-
-    def identifier(self, reference: str) -> str:
-        """The identifier of a local image, which no other image has.
-
-        Raises DevtoolsError when there is no such image.
-        """
-        shown = self._show(reference, self._identifier)
-        if not shown:
-            raise DevtoolsError(
-                f"{self.program} shows no identifier of {reference}; {tail(self.log)}",
-                f"build {reference} again",
-            )
-        return shown
+        field = f'index {self._labels} "{KEY_LABEL}"'
+        return self._answer(*self._inspect, f"--format={{{{{field}}}}}", reference)
 
     @abstractmethod
     def build(self, build: Build) -> None: ...
@@ -103,9 +90,6 @@ class Engine(ABC):
         When it cannot, such as for an image that a container uses, only the log has the reason.
         """
         self._answer("rmi", reference)
-
-    def _show(self, reference: str, field: str) -> str | None:
-        return self._answer(*self._inspect, f"--format={{{{{field}}}}}", reference)
 
     def _answer(self, *arguments: str) -> str | None:
         """The output of a command, or None when it fails; the log then has the reason."""
@@ -134,7 +118,6 @@ class Buildah(Engine):
     program = "buildah"
     _inspect = ("inspect", "--type=image")
     _labels = ".OCIv1.Config.Labels"
-    _identifier = ".FromImageID"
 
     def build(self, build: Build) -> None:
         self._run("build", *runtime_options(), *_buildah_options(build), str(build.context))

@@ -17,11 +17,11 @@ import yaml
 
 from devtools.common.errors import DevtoolsError
 from devtools.common.ui import note
-from images.builder.build import build
+from hvdchart.image.engines import run_in
+from images.builder.build import BuiltImage, build
 from images.builder.catalogue import ROOT, Image, When, find, load_catalogue
 from images.builder.content import content_of, has_patch
 from images.builder.engines import Engine
-from images.builder.inspection import unpacked_size
 
 FILE = "proof.yaml"
 # NVIDIA's driver lists the GPUs in this folder.
@@ -153,3 +153,18 @@ def gpu_for(engine: Engine) -> str | None:
             "use Docker or Podman with NVIDIA's container toolkit: HVD_IMAGE_ENGINE=docker",
         )
     return models[0] if models else None
+
+
+def unpacked_size(image: BuiltImage) -> int:
+    """The size of all files in an image, in bytes.
+
+    Raises DevtoolsError when `du` does not run in it.
+    """
+    du = ["du", "--summarize", "--bytes", "--one-file-system", "/"]
+    # It exits with 1, because root without capabilities cannot open some empty folders.
+    done = run_in(image.reference, du, 0, image.engine.program)
+    if not done.stdout.strip():
+        raise DevtoolsError(
+            f"{image.reference}: `du` printed no size: {done.stderr.strip()}", "run it by hand"
+        )
+    return int(done.stdout.split()[0])

@@ -1,4 +1,4 @@
-"""Data from an S3 server to the nodes, training where they are, and results back to the server."""
+"""Data from a server to the nodes, training where they are, and results back to the server."""
 
 from __future__ import annotations
 
@@ -8,10 +8,41 @@ from pathlib import Path
 
 import pytest
 
-from devtools.toolchain.tools import tool
 from tests.support.namespace import Namespace, Values, node_without_kubelet
 
-KEYS = {"access": "of-this-test-alone", "secret": "no-secret-anywhere"}
+TOKEN = "of-this-test-alone"
+# A server of the files in its folder, for those who have the token.
+SERVE = """
+import http, http.server, os
+class Files(http.server.SimpleHTTPRequestHandler):
+    def parse_request(self):
+        if not super().parse_request():
+            return False
+        if self.headers['Authorization'] != os.environ['TOKEN']:
+            self.send_error(http.HTTPStatus.UNAUTHORIZED)
+            return False
+        return True
+    def do_PUT(self):
+        with open(self.translate_path(self.path), 'wb') as file:
+            file.write(self.rfile.read(int(self.headers['Content-Length'])))
+        self.send_response(http.HTTPStatus.CREATED)
+        self.end_headers()
+http.server.ThreadingHTTPServer(('', 9000), Files).serve_forever()
+"""
+# Get the file of a URL into this folder, or put it there.
+GET = """
+import os, shutil, sys, urllib.request
+wanted = urllib.request.Request(sys.argv[1], headers={'Authorization': os.environ['TOKEN']})
+with urllib.request.urlopen(wanted) as answer, open(os.path.basename(sys.argv[1]), 'wb') as file:
+    shutil.copyfileobj(answer, file)
+"""
+PUT = """
+import os, sys, urllib.request
+with open(os.path.basename(sys.argv[1]), 'rb') as file:
+    data = file.read()
+headers = {'Authorization': os.environ['TOKEN']}
+urllib.request.urlopen(urllib.request.Request(sys.argv[1], data, headers, method='PUT')).close()
+"""
 # Of each rank: it reads the data, and rank 0 writes what came of it.
 TRAIN = """
 import os
@@ -23,11 +54,10 @@ if os.environ['OMPI_COMM_WORLD_RANK'] == '0':
 
 
 @pytest.fixture(scope="class")
-def buckets(node_folder: Path) -> Path:
-    """The buckets `data`, which has a data set, and `results`, and what else the pods mount."""
-    for name in ("data/set", "results", "node", "output", "tools"):
+def folders(node_folder: Path) -> Path:
+    """The server's folders `data`, which has a data set, and `results`, and what the pods mount."""
+    for name in ("data/set", "results/first", "node", "output"):
         (node_folder / name).mkdir(parents=True)
-    shutil.copy(tool("rclone"), node_folder / "tools" / "rclone")
     (node_folder / "data/set/numbers").write_text("1 2 3")
     for path in [node_folder, *node_folder.rglob("*")]:
         shutil.chown(path, 1000, 1000)
@@ -35,29 +65,28 @@ def buckets(node_folder: Path) -> Path:
 
 
 @pytest.fixture(scope="class")
-def server(privileged: Namespace, buckets: Path) -> str:
-    """The URL of an S3 server with these buckets, and a Secret with its keys."""
-    literals = [f"--from-literal={name}={value}" for name, value in KEYS.items()]
-    privileged.kubectl("create", "secret", "generic", "s3", *literals)
-    command = ["/s3/tools/rclone", "serve", "s3", "--addr=:9000", "/s3"]
+def server(privileged: Namespace, folders: Path) -> str:
+    """The URL of a server with these folders, and a Secret with its token."""
+    privileged.kubectl("create", "secret", "generic", "server", f"--from-literal=token={TOKEN}")
     container = {
-        "name": "s3",
+        "name": "server",
         "image": privileged.image,
-        "command": [*command, f"--auth-key={','.join(KEYS.values())}"],
-        "env": [{"name": "HOME", "value": "/tmp"}],
+        "command": ["python3", "-c", SERVE],
+        "workingDir": "/served",
+        "env": [{"name": "TOKEN", "value": TOKEN}],
         "readinessProbe": {"tcpSocket": {"port": 9000}, "periodSeconds": 1},
-        "volumeMounts": [{"name": "s3", "mountPath": "/s3"}],
+        "volumeMounts": [{"name": "served", "mountPath": "/served"}],
     }
     spec = {
         "securityContext": {"runAsUser": 1000, "runAsGroup": 1000},
         "terminationGracePeriodSeconds": 0,
         "containers": [container],
-        "volumes": [{"name": "s3", "hostPath": {"path": str(buckets)}}],
+        "volumes": [{"name": "served", "hostPath": {"path": str(folders)}}],
     }
-    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "s3"}, "spec": spec}
+    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "server"}, "spec": spec}
     privileged.apply(pod)
-    privileged.kubectl("wait", "pod/s3", "--for=condition=Ready", "--timeout=180s")
-    return f"http://{privileged.get('pod', 's3')['status']['podIP']}:9000"
+    privileged.kubectl("wait", "pod/server", "--for=condition=Ready", "--timeout=180s")
+    return f"http://{privileged.get('pod', 'server')['status']['podIP']}:9000"
 
 
 @pytest.fixture(scope="class")
@@ -70,36 +99,26 @@ def empty_node(privileged: Namespace) -> Iterator[str]:
         yield name
 
 
-def values(buckets: Path, server: str, run: str) -> Values:
+def values(folders: Path, server: str, run: str) -> Values:
     """A run that fetches the data set to its nodes, and stores its results under its name."""
-    folders = {"data": "node", "output": "output", "tools": "tools"}
-    key = {"access": "ACCESS_KEY_ID", "secret": "SECRET_ACCESS_KEY"}
-    remote = [
-        {"name": "RCLONE_CONFIG_S3_TYPE", "value": "s3"},
-        {"name": "RCLONE_CONFIG_S3_PROVIDER", "value": "Rclone"},
-        {"name": "RCLONE_CONFIG_S3_ENDPOINT", "value": server},
-        *(
-            {
-                "name": f"RCLONE_CONFIG_S3_{variable}",
-                "valueFrom": {"secretKeyRef": {"name": "s3", "key": name}},
-            }
-            for name, variable in key.items()
-        ),
-    ]
+    mounted = {"data": "node", "output": "output"}
+    secret = {"secretKeyRef": {"name": "server", "key": "token"}}
+    token = [{"name": "TOKEN", "valueFrom": secret}]
+    results = f"{server}/results/{run}/model"
     return {
         "worker": {"number": 2, "env": [{"name": "OUTPUT_PATH", "value": "/output"}]},
         "master": {"args": ["python3", "-c", TRAIN], "backoffLimit": 0},
         "volumes": [
-            {"name": name, "hostPath": {"path": str(buckets / folder)}}
-            for name, folder in folders.items()
+            {"name": name, "hostPath": {"path": str(folders / folder)}}
+            for name, folder in mounted.items()
         ],
-        "volumeMounts": [{"name": name, "mountPath": f"/{name}"} for name in folders],
+        "volumeMounts": [{"name": name, "mountPath": f"/{name}"} for name in mounted],
         "staging": {
             "path": "/data/set",
-            "command": ["/tools/rclone", "copy", "s3:data/set", "."],
-            "env": remote,
+            "command": ["python3", "-c", GET, f"{server}/data/set/numbers"],
+            "env": token,
         },
-        "results": {"command": ["/tools/rclone", "copy", ".", f"s3:results/{run}"], "env": remote},
+        "results": {"command": ["python3", "-c", PUT, results], "env": token},
     }
 
 
@@ -117,14 +136,14 @@ def node_list(namespace: Namespace) -> dict[str, str]:
 
 
 @pytest.fixture(scope="class")
-def first_log(privileged: Namespace, buckets: Path, server: str, empty_node: str) -> str:
+def first_log(privileged: Namespace, folders: Path, server: str, empty_node: str) -> str:
     """The log of a run that has fetched the data and stored its results."""
-    return privileged.train("hvd", values(buckets, server, "first"))
+    return privileged.train("hvd", values(folders, server, "first"))
 
 
 @pytest.fixture(scope="class")
 def staged_nodes(
-    first_log: str, privileged: Namespace, buckets: Path, server: str, empty_node: str
+    first_log: str, privileged: Namespace, folders: Path, server: str, empty_node: str
 ) -> list[str]:
     """The nodes that the first run has listed, after a second release has run with its data.
 
@@ -133,8 +152,8 @@ def staged_nodes(
     nodes = sorted(node_list(privileged))
     privileged.helm("uninstall", "hvd")
     privileged.wait_for_no_workers("hvd")
-    (buckets / "data/set/numbers").unlink()
-    second = values(buckets, server, "second")
+    (folders / "data/set/numbers").unlink()
+    second = values(folders, server, "second")
     second["worker"]["tolerations"] = [{"key": "hvd-test", "value": empty_node}]
     second["worker"]["env"].append({"name": "ANOTHER", "value": "run"})
     second["staging"]["nodes"] = "Required"
@@ -144,14 +163,14 @@ def staged_nodes(
     return nodes
 
 
-class TestDataFromS3:
+class TestDataFromAServer:
     def test_each_rank_reads_the_data(self, first_log: str) -> None:
         assert first_log.count("SEEN 1 2 3") == 2
 
     def test_results_go_back_to_the_server(
-        self, first_log: str, privileged: Namespace, buckets: Path
+        self, first_log: str, privileged: Namespace, folders: Path
     ) -> None:
-        assert (buckets / "results/first/model").read_text() == "6"
+        assert (folders / "results/first/model").read_text() == "6"
         assert "ResultsStored" in reasons(privileged, privileged.job("hvd"))
 
     def test_node_that_has_no_data_is_not_listed(
