@@ -132,7 +132,7 @@ BUILT = {
             KUBECONFORM,
             ("main.version",),
         ),
-        # In a separate module: they need other versions of the cluster's dependencies.
+        # In a separate module: kube-score needs older libraries of Kubernetes than Helm.
         Tool(
             "kube-score",
             "checks",
@@ -144,7 +144,7 @@ BUILT = {
         Tool("registry", "checks", "./registry", "registry"),
         Tool(
             "actionlint",
-            "lint",
+            "checks",
             f"{ACTIONLINT}/cmd/actionlint",
             "actionlint",
             ACTIONLINT,
