@@ -109,11 +109,7 @@ lock: venv ## Lock the newest Python packages that requirements/*.in allow
 	    $$name.in -o $$name.txt || exit; done
 
 # Each is tests/bench/bench_NAME.py, with its options in ARGS: `make bench-faults ARGS=--help`.
-BENCHES_APART := $(shell sed -nE 's/^(bench-[a-z0-9]+):.*/\1/p' $(MAKEFILE_LIST))
-bench: venv ## Measure rendering, commands and the loop of `hvdchart dev`; checks nothing
-	@for file in $(filter-out $(BENCHES_APART:bench-%=tests/bench/bench_%.py),$(wildcard tests/bench/bench_*.py)); do \
-	  $(PY) -m $$(echo $${file%.py} | tr / .) || exit; done
-
+BENCHES := $(shell sed -nE 's/^(bench-[a-z0-9]+):.*/\1/p' $(MAKEFILE_LIST))
 bench-faults: ## Measure start and faults, also of other launchers (ARGS="--only keep,waiting --parts storm")
 bench-sizes: ## Measure what fewer and more workers cost, also of torchrun's elastic mode in a TrainJob
 bench-scale: ## Measure what a second rank costs with the chart's variables, with MPI and with Gloo
@@ -121,7 +117,8 @@ bench-bare: ## Measure training in pods beside the same on this machine
 bench-pipeline: ## Measure what reading images costs a training, naive and with pipeline.py
 bench-1000: ## Measure a launch on 1,000 hosts that this machine plays
 bench-releases: ## Measure many releases at once on the local cluster
-$(BENCHES_APART): bench-%: venv
+bench-loop: ## Measure the time from a saved script to its first step
+$(BENCHES): bench-%: venv
 	@$(PY) -m tests.bench.bench_$* $(ARGS)
 
 try-tensorflow: venv ## Test Horovod on a new TensorFlow: VERSION=2.22.0 [KERAS=3.16.0] [PYTHON=3.13]
