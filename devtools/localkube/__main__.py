@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import sys
-from dataclasses import asdict
-from enum import StrEnum
 from typing import Annotated
 
 import typer
@@ -27,13 +24,6 @@ app = typer.Typer(
 
 
 Number = Annotated[int | None, typer.Argument(min=2, max=LAST_NODE)]
-
-
-class Output(StrEnum):
-    """How a result is printed."""
-
-    TABLE = "table"
-    JSON = "json"
 
 
 @app.command()
@@ -74,32 +64,23 @@ def remove_node(number: Number = None) -> None:
 @app.command()
 def shape(
     rate: Annotated[str | None, typer.Option(help="In each direction, such as 1gbit.")] = None,
-    delay: Annotated[str | None, typer.Option(help="In each direction, such as 5ms.")] = None,
     off: Annotated[bool, typer.Option("--off", help="Remove the limits.")] = False,
 ) -> None:
     """Limit the network of each node but the first. A node that is added later has no limit."""
-    if off == bool(rate or delay):
-        raise typer.BadParameter("give --rate, --delay or both, or --off")
-    limit = "no limit" if off else " ".join(filter(None, (rate, delay)))
-    for node in link.shape(current(), rate, delay):
-        print(f"{node.node_name}: {limit}")
+    if off == bool(rate):
+        raise typer.BadParameter("give --rate or --off")
+    for node in link.shape(current(), rate):
+        print(f"{node.node_name}: {rate or 'no limit'}")
 
 
 @app.command()
-def status(
-    output: Annotated[
-        Output, typer.Option("--output", "-o", help="Format of the output.")
-    ] = Output.TABLE,
-) -> None:
+def status() -> None:
     """Show the cluster's health. The exit status is 0 only when every part is healthy."""
     health = cluster.status()
-    if output is Output.JSON:
-        print(json.dumps({**asdict(health), "healthy": health.healthy}, indent=2))
-    elif not health.running:
+    if not health.running:
         print(f"cluster {current().name!r} is not running")
-    else:
-        for part in health.parts:
-            print(f"{part.name:32} {'healthy' if part.healthy else 'BROKEN':8} {part.detail}")
+    for part in health.parts:
+        print(f"{part.name:32} {'healthy' if part.healthy else 'BROKEN':8} {part.detail}")
     if not health.healthy:
         raise typer.Exit(1)
 

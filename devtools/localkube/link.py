@@ -54,9 +54,9 @@ def remove(instance: Instance) -> None:
     subprocess.run(command, check=False, capture_output=True)
 
 
-def shape(first: Instance, rate: str | None, delay: str | None) -> list[Instance]:
-    """Limit the traffic of the other running nodes in both directions, and return these nodes. rate
-    and delay: as tc(8) reads them; without both, remove the limits.
+def shape(first: Instance, rate: str | None) -> list[Instance]:
+    """Limit the traffic of the other running nodes in both directions, and return these nodes.
+    rate: as tc(8) reads it; None removes the limits.
 
     Raises DevtoolsError when no other node runs, or tc refuses.
     """
@@ -66,16 +66,8 @@ def shape(first: Instance, rate: str | None, delay: str | None) -> list[Instance
             f"cluster {first.name!r} has no second node, so no network between nodes",
             "start one: python -m devtools.localkube add-node",
         )
-    queue = ["noqueue"]
+    queue = ["tbf", "rate", rate, "burst", BURST, "latency", LONGEST_QUEUE] if rate else ["noqueue"]
     remedy = "give the rate as tc(8) reads it, such as 1gbit or 200mbit"
-    if delay:
-        queue = ["netem", "delay", delay, *(["rate", rate] if rate else [])]
-        remedy = (
-            "a delay, such as 5ms, needs a kernel with netem (CONFIG_NET_SCH_NETEM; `modprobe"
-            " sch_netem` loads it); without it, give only a rate"
-        )
-    elif rate:
-        queue = ["tbf", "rate", rate, "burst", BURST, "latency", LONGEST_QUEUE]
     for node in nodes:
         for place, end in ((_other_end(node), node.link), (inside(node), NODE_INTERFACE)):
             command = [*place, "tc", "qdisc", "replace", "dev", end, "root", *queue]

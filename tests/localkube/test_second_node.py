@@ -124,8 +124,9 @@ class TestMoreNodes:
         assert f"this is {pod}" in probe.get(source, f"http://{nodes.addresses[pod]}:8080")
 
     def test_status_shows_the_parts_of_all_nodes(self, nodes: Nodes, probe: Cluster) -> None:
-        parts = json.loads(probe.run("status", "-o", "json").stdout)["parts"]
-        assert {"node 2: kubelet", "node 3: kubelet"} <= {part["name"] for part in parts}
+        shown = probe.run("status").stdout
+        assert "node 2: kubelet" in shown
+        assert "node 3: kubelet" in shown
 
     def test_shape_limits_the_rate_of_each_other_node(
         self, shaped: list[str], nodes: Nodes
@@ -134,12 +135,6 @@ class TestMoreNodes:
         assert [line.split(":")[0] for line in shaped] == names
         # Eight megabits take a second, less what a queue lets through at once.
         assert min(nodes.fetch_seconds()) > 0.8
-
-    def test_shape_delays_packets_or_names_the_kernels_missing_option(
-        self, shaped: list[str], probe: Cluster
-    ) -> None:
-        delayed = probe.run("shape", "--delay=1ms", check=False)
-        assert delayed.returncode == 0 or "CONFIG_NET_SCH_NETEM" in delayed.stderr
 
     def test_shape_off_removes_the_limits(
         self, shaped: list[str], nodes: Nodes, probe: Cluster
