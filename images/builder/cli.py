@@ -86,12 +86,6 @@ def prove(name: Name) -> None:
 
 
 @app.command()
-def archive(name: Name) -> None:
-    """Print the path of an image's docker-archive, which is built and written when needed."""
-    typer.echo(builder.archive(name))
-
-
-@app.command()
 def lock(name: Name, set_: Set = None) -> None:
     """Write an image's hash-locked requirements from its .in files and versions.yaml."""
     for path in write_locks(find(load_catalogue(_settings(set_), target=name), name)):
