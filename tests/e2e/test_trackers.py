@@ -22,11 +22,11 @@ from tests.support.namespace import Namespace, Values
 from tests.support.pages import blocks
 from tests.support.volumes import claimed_folder, on_node
 
-# Their packages are 0.3 GB.
+# Their packages are 0.3 GB, and no file locks them.
 pytestmark = pytest.mark.rare
 
 DOCS = Path(__file__).parents[2] / "docs"
-LOCK = "trackers"
+PACKAGES = "trackers"
 USER = "trainer"
 # Rank 0 logs the losses of three steps. The first attempt fails after its last one.
 TRAIN = """
@@ -99,7 +99,7 @@ def mlflow_server(tmp_path: Path) -> Iterator[Server]:
         f"admin_username = {USER}\n"
         f"admin_password = {password}\n"
     )
-    folder = installed(LOCK)
+    folder = installed(PACKAGES)
     command = [sys.executable, "-m", "mlflow", "server", "--app-name", "basic-auth"]
     command += ["--host", address, "--port", str(port), "--workers", "1", "--allowed-hosts", "*"]
     command += ["--backend-store-uri", f"sqlite:///{tmp_path}/mlflow.db"]
@@ -143,7 +143,7 @@ def test_two_attempts_are_one_run_of_an_mlflow_server(
         f"--from-literal=MLFLOW_TRACKING_USERNAME={USER}",
         f"--from-literal=MLFLOW_TRACKING_PASSWORD={mlflow_server.password}",
     )
-    with claimed_folder(namespace, "wheels", wheels(LOCK)):
+    with claimed_folder(namespace, "wheels", wheels(PACKAGES)):
         log = namespace.train("hvd", values(python_image, "mlflow-skinny", text, env))
     assert mlflow_server.password not in log
     (experiment,) = (
@@ -167,7 +167,7 @@ def test_two_attempts_have_one_id_of_wandb_offline(
     env = {"WANDB_MODE": "offline", "WANDB_DIR": "/output"}
     namespace.kubectl("create", "secret", "generic", "tracker", "--from-literal=WANDB_API_KEY=k")
     output = on_node(node_folder, "output")
-    with claimed_folder(namespace, "wheels", wheels(LOCK)):
+    with claimed_folder(namespace, "wheels", wheels(PACKAGES)):
         both = values(python_image, "wandb", text, env)
         namespace.train("hvd", {**both, **{name: both[name] + output[name] for name in output}})
     files = sorted(node_folder.glob("wandb/offline-run-*/run-resnet50-*.wandb"))
