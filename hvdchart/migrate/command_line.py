@@ -12,10 +12,10 @@ from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 from typing import NamedTuple
 
-from hvd_pods.common import horovodrun
 from hvd_pods.common.launcher_options import find_option, option_name
 from hvdchart.migrate.line_size import LineSize, NotUnderstoodError, read_count, read_hosts
 from hvdchart.migrate.shell_words import ASSIGNMENT, Word, read_statements
+from hvdchart.spec import horovodrun
 
 WORKER_MINIMUM = "worker.minimum"
 

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from hvdchart.plan.framework_signs import STRATEGYS_VARIABLE, Signs, find_signs
 from hvdchart.plan.rules import Reason, override_reason
 from hvdchart.plan.user_code import sources_of
-from hvdchart.spec.launchers import is_line_of_horovodrun
 from hvdchart.spec.model import Spec
 
 # The way to let the ranks of a program train one model, by the library that trains it.
@@ -22,7 +21,6 @@ _BY_HOROVOD = (
     "`hvdchart init --template keras` writes such a script"
 )
 _JOINED_BY = {"torch": _BY_TORCH, "jax": _BY_JAX, "flax": _BY_JAX}
-_IS_LINE = "`train.command` is a line of horovodrun"
 # The modules that a worker imports in advance. Both survive a fork: they start no threads before
 # their first use.
 _PRELOAD = {"torch": ("torch",), "jax": ("jax",)}
@@ -59,19 +57,15 @@ def plan_framework(spec: Spec) -> Framework:
     """
     sources = sources_of(spec.values.get("code"))
     signs = find_signs(sources, spec.train.command)
-    is_line = is_line_of_horovodrun(spec)
     name = spec.train.framework
     reason = override_reason("train.framework")
     if name is None:
-        name, because = _of_line(signs) if is_line else _choose(sources, signs)
+        name, because = _choose(sources, signs)
         reason = Reason(because, "hvdchart")
     mode = spec.launch.mode
     reasons = {"framework": reason, "preload": reason}
     has_gpus = any(group.gpus for group in spec.nodes)
-    if is_line:
-        mode = "direct"
-        reasons["mode"] = Reason(_IS_LINE, "hvdchart")
-    elif mode is None:
+    if mode is None:
         # Options are for mpirun.
         mode = "direct" if name in _PRELOAD and not spec.launch.options else "mpirun"
         reasons["mode"] = reason
@@ -110,7 +104,7 @@ def _remedy(signs: Signs) -> str:
 
 def _alone(spec: Spec, sources: Mapping[str, bytes], signs: Signs) -> str:
     """Say why each rank of such a program trains a model of its own; empty if unknown."""
-    is_given = spec.train.framework or is_line_of_horovodrun(spec) or spec.launch.mode == "custom"
+    is_given = spec.train.framework or spec.launch.mode == "custom"
     if is_given or signs.joined_by or not signs.trains:
         return ""
     if signs.strategy:
@@ -120,18 +114,6 @@ def _alone(spec: Spec, sources: Mapping[str, bytes], signs: Signs) -> str:
     words = (word.removeprefix("./") for word in spec.train.command)
     file = next((word for word in words if word in sources), "the code")
     return f"nothing in {file} joins the ranks"
-
-
-def _of_line(signs: Signs) -> tuple[str, str]:
-    """Return the framework of a line of horovodrun, whose program has these signs, and why.
-
-    It is Horovod, even if the program does not name it, unless the ranks also need MPI.
-    """
-    if signs.mpi_backend:
-        return "mpi", signs.mpi_backend
-    if "mpi" in signs.frameworks:
-        return "mpi", str(signs.frameworks["mpi"])
-    return "horovod", _IS_LINE
 
 
 def _choose(sources: Mapping[str, bytes], signs: Signs) -> tuple[str | None, str]:

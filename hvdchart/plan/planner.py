@@ -21,7 +21,6 @@ from hvdchart.plan.warnings import warnings
 from hvdchart.quantity import memory_text
 from hvdchart.spec import topology
 from hvdchart.spec.fields import camel
-from hvdchart.spec.launchers import is_line_of_horovodrun
 from hvdchart.spec.load import checked_spec, read_spec
 from hvdchart.spec.model import NodeGroup, Spec
 from hvdchart.spec.paths import nearest_node
@@ -112,18 +111,13 @@ def _check_mpi(spec: Spec, framework: Framework, tree: Node | None) -> None:
         return
     path = ("launch", "mode")
     expected = "mpirun"
-    start = "`launch.mode` is direct"
-    if is_line_of_horovodrun(spec):
-        path = ("train", "command")
-        start = "a line of horovodrun starts over Gloo"
-        expected = "the ranks' command alone, without horovodrun, and `launch.mode: mpirun`"
     if spec.train.framework:
         because = "`train.framework` is mpi"
     else:
         because = framework.reasons["framework"].because
         expected = f"{expected}; or, if the ranks do not use MPI, another `train.framework`"
     node = nearest_node(tree or from_plain({}, Place("the spec")), path)
-    problem = f"{because}, and {start}: each rank would train alone"
+    problem = f"{because}, and `launch.mode` is direct: each rank would train alone"
     raise SpecError(str(node.place), ".".join(path), problem, expected)
 
 

@@ -10,7 +10,6 @@ import shlex
 from collections.abc import Iterator, Sequence
 from pathlib import PurePosixPath
 
-from hvd_pods.common import horovodrun
 from hvd_pods.common.launcher_options import (
     LAUNCHER_OPTIONS,
     connection_memory,
@@ -21,10 +20,7 @@ from hvdchart.quantity import MI
 from hvdchart.spec.model import Spec
 from hvdchart.spec.paths import KeyPath
 
-# Programs that start ranks, and modules that do so for `python -m`.
-_LAUNCHERS = re.compile(
-    r"torchrun|mpirun|mpiexec|mpiexec\.hydra|orterun|prterun|prun|horovodrun|deepspeed|srun"
-)
+# Modules that start ranks, for `python -m`.
 _LAUNCHER_MODULES = re.compile(
     r"torch\.distributed\.(run|launch)|horovod\.runner(\.launch)?|deepspeed\.launcher\.\w+"
     r"|accelerate\.commands\.(launch|accelerate_cli)"
@@ -87,11 +83,6 @@ def check_options(spec: Spec) -> Iterator[tuple[KeyPath, str, str]]:
         yield ("launch", "options", index), problem, expected
 
 
-def is_line_of_horovodrun(spec: Spec) -> bool:
-    """Whether the command is a line of horovodrun, whose ranks mode direct starts."""
-    return spec.launch.mode != "custom" and horovodrun.is_line(spec.train.command)
-
-
 def launcher_memory(mode: str, workers: int) -> int:
     """Return the master's memory in bytes for the launcher's agent connections, one per worker.
 
@@ -129,7 +120,7 @@ def nested_launcher(command: Sequence[str]) -> tuple[str, list[str]] | None:
         is_launcher = words[1:2] == ["launch"]
         started = words[2:]
     else:
-        is_launcher = bool(_LAUNCHERS.fullmatch(name))
+        is_launcher = name in LAUNCHER_OPTIONS["programs"]
     return (name, _started_program(started)) if is_launcher else None
 
 

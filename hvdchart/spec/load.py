@@ -8,6 +8,7 @@ from pathlib import Path
 
 from hvdchart.errors import ErrorCollector, FileError, SpecError
 from hvdchart.spec.fields import ObjectOf
+from hvdchart.spec.horovodrun import take_line
 from hvdchart.spec.model import Spec
 from hvdchart.spec.overlays import apply_settings, merge_specs
 from hvdchart.spec.paths import dotted, nearest_node
@@ -79,13 +80,14 @@ def parse_spec(data: bytes | str, file: str = "<spec>", *, settings: Iterable[st
 
 
 def read_spec(root: Node) -> Spec:
-    """Return the spec in a YAML tree. Raises SpecError with all errors in it.
+    """Return the spec in a YAML tree, without a line of horovodrun.
 
-    Contradictions between keys are checked only if each key alone is valid.
+    Raises SpecError with all errors in it. Contradictions between keys are checked only if each key
+    alone is valid.
     """
-    spec = ObjectOf(Spec).read(root, "")
+    spec, problems = take_line(ObjectOf(Spec).read(root, ""))
     errors = ErrorCollector()
-    for path, problem, expected in find_contradictions(spec):
+    for path, problem, expected in problems or find_contradictions(spec):
         place = str(nearest_node(root, path).place)
         errors.add(SpecError(place, dotted(path), problem, expected))
     errors.raise_all()

@@ -316,7 +316,7 @@ class Launch:
         OneOf(launch_modes()),
         "what starts the ranks: mpirun, direct (the master itself, without MPI), or custom "
         "(train.command is the complete command line); default: direct for train.framework torch "
-        "and jax, else mpirun; a line of horovodrun in train.command is taken as direct",
+        "and jax, and for a line of horovodrun in train.command, else mpirun",
     )
     options: tuple[str, ...] = key(
         ListOf(String("an argument"), longest=200), "arguments appended to the planned ones", ()

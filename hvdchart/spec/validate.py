@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TypeAlias
 
-from hvd_pods.common import horovodrun
 from hvd_pods.common.launcher_options import LAUNCH
 from hvdchart.chart_facts import is_in_kueue
 from hvdchart.chart_files import (
@@ -17,11 +16,7 @@ from hvdchart.chart_files import (
     read_data,
 )
 from hvdchart.quantity import MI, cpu_text, pluralize
-from hvdchart.spec.launchers import (
-    check_options,
-    is_line_of_horovodrun,
-    nested_launcher,
-)
+from hvdchart.spec.launchers import check_options, nested_launcher
 from hvdchart.spec.model import (
     DEFAULT_MOUNTS,
     VOLUME_SOURCES,
@@ -242,18 +237,13 @@ def _run(spec: Spec) -> Iterator[Contradiction]:
     if has_launch and not is_custom:
         expected = "`launch.mode: custom`, or no such argument"
         yield ("train", "command"), f"{LAUNCH} without `launch.mode: custom`", expected
-    is_line = is_line_of_horovodrun(spec)
-    if is_line:
-        yield from _horovodrun(spec)
-    elif not is_custom:
+    if not is_custom:
         yield from _nested(spec.train.command)
-    if not is_line and spec.launch.mode != "direct":
+    if spec.launch.mode != "direct":
         yield from check_options(spec)
     elif spec.launch.options:
-        alone = "the ranks' command alone, without horovodrun, and `launch.mode: mpirun`"
-        given = "a line of horovodrun" if is_line else "`launch.mode: direct`"
-        expected = f"no options, or {alone if is_line else 'another `launch.mode`'}"
-        yield ("launch", "options"), f"{given} takes no options here", expected
+        expected = "no options, or another `launch.mode`"
+        yield ("launch", "options"), "`launch.mode: direct` takes no options here", expected
     if spec.launch.allow_idle_workers and not is_custom:
         problem = "a launcher that the chart starts uses the workers"
         yield ("launch", "allowIdleWorkers"), problem, "`launch.mode: custom`, or no such key"
@@ -272,21 +262,6 @@ def _nested(command: Sequence[str]) -> Iterator[Contradiction]:
         problem = f"{launcher} starts ranks itself, and the run starts this command in each rank"
         expected = f"{shown}; `nodes` and `tuning.slots` give the numbers of workers and ranks"
         yield ("train", "command"), problem, expected
-
-
-def _horovodrun(spec: Spec) -> Iterator[Contradiction]:
-    """Find parts of a line of horovodrun that mode direct does not support."""
-    at: KeyPath = ("train", "command")
-    try:
-        line = horovodrun.read_line(spec.train.command)
-    except horovodrun.HorovodrunError as error:
-        yield (*at, error.index), error.problem, error.instead
-        return
-    yield from _nested(line.command)
-    ranks = sum(workers(group, spec) * slots(group, spec) for group in spec.nodes)
-    if line.ranks not in (None, ranks):
-        problem = f"the line starts {line.ranks} ranks, and the nodes have {ranks}"
-        yield at, problem, f"-np {ranks}, or no -np"
 
 
 def _binding(spec: Spec) -> Iterator[Contradiction]:

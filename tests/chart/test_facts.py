@@ -8,12 +8,10 @@ import shutil
 import pytest
 
 from devtools.docs_gen.chart_docs import load_source
-from hvd_pods.common import horovodrun
 from hvd_pods.rules.effects import ScaleDown, WriteRecord
 from hvdchart.chart_facts import has_policy, has_role, is_in_kueue
 from hvdchart.chart_files import is_charts_volume, most_workers, read_data
 from hvdchart.cli.options import MOST_WORKERS
-from hvdchart.run.state.ranks import run_of
 from tests.chart.cases import EVERY_POD
 from tests.chart.render import (
     CHART,
@@ -56,27 +54,6 @@ def test_hvdchart_knows_the_volumes_of_the_chart() -> None:
     assert used == {*reserved["volumes"], *reserved["replaceableVolumes"]}
     assert all(is_charts_volume(name) for name in used)
     assert not is_charts_volume("data")
-
-
-@pytest.mark.parametrize(
-    ("command", "is_line"),
-    [
-        (["horovodrun", "t"], True),
-        (["/opt/bin/horovodrun", "t"], True),
-        (["/opt/horovodrun//", "t"], True),
-        (["mpirun", "horovodrun"], False),
-        (["./horovodrun.py"], False),
-        (["horovodrun/t"], False),
-        (["/"], False),
-    ],
-    ids=lambda given: " ".join(given) if isinstance(given, list) else "",
-)
-def test_chart_and_hvdchart_agree_on_what_a_line_of_horovodrun_is(
-    command: list[str], is_line: bool
-) -> None:
-    (job,) = of_kind(render({"master": {"args": command}}), "Job")
-    assert run_of(job).is_horovodrun_line is is_line
-    assert horovodrun.is_line(command) is is_line
 
 
 ENDS = {"Finished": 0, "Failed": 78}

@@ -86,7 +86,6 @@ EFFECTS: list[tuple[Values, dict[str, Any]]] = [
     ({"launch": {"mode": "direct"}}, {"HVD_FUSION_BY_RANKS": None}),
     ({}, {"HVD_IN_QUEUE": None}),
     ({"queueName": "team"}, {"HVD_IN_QUEUE": "1"}),
-    ({"master": {"args": ["horovodrun", "-np", "4", "a"]}}, {"HVD_FUSION_BY_RANKS": None}),
     (
         {"worker": {"slots": 1, "resources": {"limits": {"amd.com/gpu": 1}}}},
         {"HVD_FUSION_BY_RANKS": None},
@@ -264,12 +263,8 @@ EFFECTS: list[tuple[Values, dict[str, Any]]] = [
         },
     ),
     (
-        {"master": {"args": ["/opt/horovodrun", "a"]}},
-        {"mode": "direct", "args": ["/opt/horovodrun", "a"], "is_horovodrun_line": True},
-    ),
-    (
         {"master": {"args": ["horovodrun", "a"]}, "launch": {"mode": "custom"}},
-        {"mode": "custom", "is_horovodrun_line": False},
+        {"mode": "custom", "args": ["horovodrun", "a"]},
     ),
     (
         {

@@ -1,4 +1,4 @@
-"""A line of horovodrun, whose ranks the master starts itself."""
+"""Ranks of Horovod that the master starts itself."""
 
 from __future__ import annotations
 
@@ -20,14 +20,12 @@ sys.stdout.write(f"SUM {float(total)} OF {hvd.size()} {places}\\n")
 """
 
 
-def test_line_of_horovodrun_trains_and_recovers_on_warm_ranks_without_it(
-    namespace: Namespace,
-) -> None:
-    line = ["horovodrun", "-np", "3", "--gloo", "--cycle-time-ms", "2.5"]
+def test_ranks_of_horovod_recover_on_warm_ranks(namespace: Namespace) -> None:
     values: Values = {
         "workerGroups": [{"name": "a", "number": 1}, {"name": "b", "number": 1, "slots": 2}],
-        "master": {"args": [*line, "python3", "-c", HOROVOD], "backoffLimit": 1},
-        "launch": {"preload": ["tensorflow", "horovod.tensorflow"]},
+        "master": {"args": ["python3", "-c", HOROVOD], "backoffLimit": 1},
+        "horovod": {"cycleTimeMs": 2.5},
+        "launch": {"mode": "direct", "preload": ["tensorflow", "horovod.tensorflow"]},
     }
     namespace.install("hvd", values)
     assert namespace.wait_for_end("hvd") == "Complete", namespace.describe("hvd")

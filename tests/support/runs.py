@@ -43,7 +43,6 @@ def describe_run(**changes: Any) -> str:
         "requirements": False,
         "lost_after": 0,
         "loss_follows_state": False,
-        "is_horovodrun_line": False,
         "shrink_after": 0,
         "results_within": 0,
         "results_on_failure": False,

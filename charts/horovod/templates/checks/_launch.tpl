@@ -1,7 +1,7 @@
 {{/* Refusals of launch settings. */}}
 
 {{- define "horovod.checkLaunch" -}}
-{{- $mode := .facts.mode -}}
+{{- $mode := .Values.launch.mode -}}
 {{- $hasLaunch := has "$(LAUNCH)" .Values.master.args -}}
 {{- if eq $mode "custom" -}}
   {{- if not .Values.master.args -}}
@@ -19,25 +19,23 @@
   {{- $rule := "its launcher uses the workers; remove it, or set launch.mode to custom" -}}
   {{- fail (printf "launch.allowIdleWorkers is true but launch.mode is %s: %s" $mode $rule) -}}
 {{- end -}}
-{{- $isHorovodrunLine := .facts.isHorovodrunLine -}}
-{{- $given := ternary "master.args has a line of horovodrun" "launch.mode is direct" $isHorovodrunLine -}}
-{{- $alone := "write the ranks' command alone, without horovodrun" -}}
 {{- if and (eq $mode "direct") (eq .Values.launch.framework "mpi") -}}
   {{- $why := "each rank of an MPI program would find itself alone" -}}
-  {{- $remedy := list -}}
-  {{- if $isHorovodrunLine -}}{{- $remedy = append $remedy $alone -}}{{- end -}}
-  {{- if eq .Values.launch.mode "direct" -}}
-    {{- $remedy = append $remedy "set launch.mode to mpirun" -}}
-  {{- end -}}
-  {{- fail (printf "launch.framework is mpi but %s: %s; %s" $given $why (join ", and " $remedy)) -}}
+  {{- fail
+    (printf "launch.framework is mpi but launch.mode is direct: %s; set launch.mode to mpirun" $why) -}}
 {{- end -}}
 {{- /* The master judges the options of a launcher: they depend on the MPI of its image
 (docs/adr/0028). */ -}}
 {{- if and (eq $mode "direct") .Values.launch.options -}}
-  {{- $remedy := ternary (printf "remove it, or %s, with launch.mode mpirun" $alone)
-    "remove it" $isHorovodrunLine -}}
-  {{- fail (printf
-    "launch.options has %q, but %s, which takes none: %s" (first .Values.launch.options) $given $remedy) -}}
+  {{- $given := first .Values.launch.options -}}
+  {{- fail (printf "launch.options has %q, but launch.mode is direct, which takes none: remove it" $given) -}}
+{{- end -}}
+{{- $programs := (.Files.Get "files/hvd_pods/common/launcher_options.json" | fromJson).programs -}}
+{{- $program := first .Values.master.args | default "" | base -}}
+{{- if and (ne $mode "custom") (has $program $programs) -}}
+  {{- $remedy := print "write the ranks' command alone, or set launch.mode to custom; "
+    "hvdchart migrate converts the line" -}}
+  {{- fail (printf "master.args begins with %s, which starts ranks itself: %s" $program $remedy) -}}
 {{- end -}}
 {{- end }}
 

@@ -46,8 +46,6 @@ prepareCode
                   without code; data and binaryData: the content of the ConfigMap
 prepareCommand
   command         the training command
-  mode            what starts it: launch.mode, or direct for a line of horovodrun
-  isHorovodrunLine  whether the command is a line of horovodrun, whose ranks mode direct starts
 preparePaths
   resultsPath     what results.command stores at the end
   logDir          what TensorBoard reads

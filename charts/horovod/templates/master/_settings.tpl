@@ -9,12 +9,6 @@
   {{- $command = list "python3" (first $files) -}}
 {{- end -}}
 {{- $_ := set .facts "command" $command -}}
-{{- /* Unless it is a custom command, the master starts the ranks of a line of horovodrun itself
-(hvd_pods/common/horovodrun.py). */ -}}
-{{- $mode := .Values.launch.mode -}}
-{{- $isHorovodrunLine := and (ne $mode "custom") (first $command | default "" | base | eq "horovodrun") -}}
-{{- $_ := set .facts "isHorovodrunLine" $isHorovodrunLine -}}
-{{- $_ := set .facts "mode" (ternary "direct" $mode $isHorovodrunLine) -}}
 {{- end }}
 
 {{/*
@@ -54,7 +48,7 @@ not have the workers' interface, so that only the workers' environment names it.
   "master_selector" $selectors.master
   "worker_selector" $selectors.worker
   "args" .facts.command
-  "mode" .facts.mode
+  "mode" .Values.launch.mode
   "options" .Values.launch.options
   "workers_timeout" (int $launch.workersTimeoutSeconds)
   "interface" (ternary "" .Values.network.interface .Values.hostNetwork)
@@ -74,7 +68,6 @@ not have the workers' interface, so that only the workers' environment names it.
   "retries" (ternary (int .Values.master.backoffLimit) 0 (eq .facts.serviceAccount ""))
   "lost_after" (int $launch.lostAfterSeconds)
   "loss_follows_state" (kindIs "invalid" .Values.launch.lostAfterSeconds)
-  "is_horovodrun_line" .facts.isHorovodrunLine
   "code" (dict
     "version" .facts.code.version
     "sha256" .facts.code.sha256

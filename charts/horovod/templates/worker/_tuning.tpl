@@ -28,7 +28,7 @@ size, and whether its own environment has one already.
   {{- end -}}
 {{- end -}}
 {{- $areAlike := and (eq (len (uniq $images)) 1) (eq (len (uniq $variables)) 1) -}}
-{{- if and (eq .facts.mode "mpirun") (not $hasDevices) $areAlike -}}yes{{- end -}}
+{{- if and (eq .Values.launch.mode "mpirun") (not $hasDevices) $areAlike -}}yes{{- end -}}
 {{- end }}
 
 {{/* The values of `horovod` as a JSON list of variables, without those that the group's env sets. */}}

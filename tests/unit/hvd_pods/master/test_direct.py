@@ -9,7 +9,7 @@ import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -47,7 +47,7 @@ def start(tmp_path: Path, release: ReleaseKeys, monkeypatch: pytest.MonkeyPatch)
     hostfile = tmp_path / "hostfile"
     hostfile.write_text("hvd-0.svc slots=2\nhvd-1.svc slots=2\n")
 
-    def run(script: str, stay: str = "60", variables: Sequence[str] = ()) -> subprocess.Popen[str]:
+    def run(script: str, stay: str = "60") -> subprocess.Popen[str]:
         environment = {
             **os.environ,
             "HVD_NOTICES": "127.0.0.1,1,secret",
@@ -56,7 +56,7 @@ def start(tmp_path: Path, release: ReleaseKeys, monkeypatch: pytest.MonkeyPatch)
             # As a variable of master.env.
             "TOKEN": "hunter2",
         }
-        words = [*variables, "4", "sh", "-c", script]
+        words = ["4", "sh", "-c", script]
         program = str(programs / "master/direct.py")
         command = [sys.executable, "-I", "-S", program, str(hostfile), *words]
         pipe = subprocess.PIPE
@@ -78,13 +78,6 @@ def test_ranks_know_their_place_and_their_lines_stay_whole(start: Start, tmp_pat
     output, errors = start(script).communicate(timeout=TIMEOUT)
     assert own_lines(output) == ["0000/2", "1100/2", "2011/2", "3111/2", *["no-end"] * 4]
     assert own_lines(errors) == [str(tmp_path)] * 4
-
-
-def test_ranks_get_the_variables_of_a_line_of_horovodrun(start: Start) -> None:
-    given = ["HOROVOD_CYCLE_TIME=2.5", "HOROVOD_TIMELINE=/a=b c"]
-    script = 'printf \'%s %s\\n\' "$HOROVOD_CYCLE_TIME" "$HOROVOD_TIMELINE"'
-    output, _ = start(script, variables=given).communicate(timeout=TIMEOUT)
-    assert own_lines(output) == ["2.5 /a=b c"] * 4
 
 
 def test_ranks_get_no_variables_of_the_master(start: Start) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 from typing import Any
 
@@ -106,67 +105,6 @@ def test_master_starts_the_ranks_itself_without_options() -> None:
         "python",
         "train.py",
     ]
-
-
-def make_line(line: str) -> Run:
-    """A run whose command the chart takes for a line of horovodrun."""
-    return make_run(mode="direct", args=line.split(), is_horovodrun_line=True)
-
-
-def test_master_takes_a_line_of_horovodrun(capsys: pytest.CaptureFixture[str]) -> None:
-    line = "horovodrun -np 8 -H a:8 --cycle-time-ms 2.5 --timeline-filename /t python train.py"
-    run = make_line(line)
-    launch.check_line(run)
-    logged = capsys.readouterr().out
-    assert "HOROVOD_CYCLE_TIME=2.5" in logged
-    assert "-H a:8" in logged
-    command = launch.build_command(run, None)
-    own = ["HOROVOD_CYCLE_TIME=2.5", "HOROVOD_TIMELINE=/t"]
-    assert command[4:] == ["/horovod/generated/hostfile", *own, "8", "python", "train.py"]
-    # An attempt on fewer workers has fewer ranks than the line.
-    fewer = launch.build_command(run.with_ranks_on(run.workers[:2]), None)
-    assert fewer[-3:] == ["4", "python", "train.py"]
-
-
-@pytest.mark.parametrize(
-    ("line", "message"),
-    [
-        ("horovodrun -np two python t.py", "-np two.*whole number"),
-        ("horovodrun --min-np 2 python t.py", "--min-np.*worker.minimum"),
-    ],
-)
-def test_line_of_horovodrun_that_cannot_be_taken_is_refused(line: str, message: str) -> None:
-    with pytest.raises(ConfigurationError, match=message):
-        launch.check_line(make_line(line))
-
-
-def test_ranks_are_the_charts_whatever_the_line_says(capsys: pytest.CaptureFixture[str]) -> None:
-    """`hvdchart scale` and an upgrade change the number of workers alone."""
-    run = make_line("horovodrun -np 4 python t.py")
-    launch.check_line(run)
-    assert re.search(r"8 ranks.*\n.*-np 4 is left out", capsys.readouterr().out)
-    assert launch.build_command(run, None)[-3:] == ["8", "python", "t.py"]
-
-
-@pytest.mark.parametrize(
-    ("run", "framework"),
-    [
-        (make_line("horovodrun t"), "horovod"),
-        (make_run(mode="direct", args=["t"]), "torch"),
-        (make_run(mode="custom", args=["horovodrun", "t"]), "torch"),
-    ],
-    ids=["a line", "a script", "a command"],
-)
-def test_line_of_horovodrun_gets_what_horovod_needs(run: Run, framework: str) -> None:
-    """Without it, ranks of Horovod would not meet: their store is the launcher's."""
-    environment = launch.build_environment(run, {"HVD_FRAMEWORK": "torch"})
-    assert environment["HVD_FRAMEWORK"] == framework
-
-
-def test_custom_command_keeps_its_horovodrun() -> None:
-    run = make_run(mode="custom", args=["horovodrun", "--min-np", "$(NP)", "t"])
-    launch.check_line(run)
-    assert launch.build_command(run, None) == ["horovodrun", "--min-np", "8", "t"]
 
 
 def test_custom_command_may_include_the_launchers_line() -> None:

@@ -346,8 +346,9 @@ def test_command_that_starts_ranks_itself_is_refused(
     ("command", "rest", "path", "says"),
     [
         (["-np", "9", "python", "t.py"], "", "train.command", "9 ranks, and the nodes have 4"),
-        (["--min-np", "2", "python", "t.py"], "", "train.command[1]", "worker.minimum"),
+        (["--min-np", "2", "python", "t.py"], "", "train.command[1]", "nodes[].minimum"),
         (["-np", "4", "t"], "launch: {options: [-x]}", "launch.options", "without horovodrun"),
+        (["t"], "  framework: mpi", "train.command", "train.framework"),
     ],
 )
 def test_line_of_horovodrun_that_cannot_be_taken_is_refused(
@@ -358,12 +359,18 @@ def test_line_of_horovodrun_that_cannot_be_taken_is_refused(
     assert says in str(error)
 
 
+@pytest.mark.parametrize("rest", ["", "launch: {mode: direct}", "launch: {mode: mpirun}"])
+def test_line_of_horovodrun_becomes_keys_of_the_spec(rest: str) -> None:
+    line = ["/bin/horovodrun", "-np", "4", "--cycle-time-ms", "2", "--gloo", "python", "t.py"]
+    spec = parse_spec(GOOD.replace("[python, train.py]", json.dumps(line)) + rest)
+    assert (spec.launch.mode, spec.train.framework) == ("direct", "horovod")
+    assert spec.train.command == ("python", "t.py")
+    assert spec.train.env["HOROVOD_CYCLE_TIME"] == "2.0"
+
+
 @pytest.mark.parametrize(
     ("command", "rest"),
     [
-        (["horovodrun", "-np", "4", "--gloo", "python", "t.py"], ""),
-        (["horovodrun", "python", "t.py"], "launch: {mode: direct}"),
-        (["horovodrun", "-np", "4", "t"], "launch: {mode: mpirun}"),
         (["horovodrun", "-np", "3", "t"], "launch: {mode: custom}"),
         (["python", "-c", "mpirun"], ""),
         (["python", "-W", "ignore", "t.py", "mpirun"], ""),

@@ -101,8 +101,6 @@ class Run:
     # their state (rules/state.py), unless a user has set it.
     lost_after: float
     loss_follows_state: bool
-    # Mode direct starts the command of a line of horovodrun.
-    is_horovodrun_line: bool
     code: Code
     # Whether the workers install the packages in requirements.txt beside the code.
     requirements: bool

@@ -1,8 +1,7 @@
 """Starts the ranks, with one agent connection for each worker: `launch.mode: direct`.
 
-direct.py HOSTFILE NAME=VALUE... ARGUMENTS, with variables for the ranks, and the arguments of
-rank/start.py, which begin with an option or a number. It is a launcher like mpirun: it forwards the
-ranks' output, ends all ranks when one fails, and exits with the code of that rank.
+direct.py HOSTFILE ARGUMENTS, with the arguments of rank/start.py. It is a launcher like mpirun: it
+forwards the ranks' output, ends all ranks when one fails, and exits with the code of that rank.
 rank/worker_ranks.py starts a worker's ranks, over agent connections of the master's gateway
 (master/gateway.py): the image needs only Python. On SIGUSR1 the launcher detaches from the ranks,
 which keep running, and exits when all workers have confirmed that.
@@ -21,7 +20,6 @@ import time
 from collections import Counter
 from contextlib import suppress
 from functools import partial
-from itertools import takewhile
 from pathlib import Path
 from typing import IO, Any, Callable, NamedTuple, Sequence
 
@@ -37,7 +35,6 @@ END_WITHIN = 5.0
 # The line of rank/worker_ranks.py about the first failed rank of its worker. It writes the line
 # before it ends the other ranks.
 ENDED = re.compile(rb"^\[hvd\] rank \d+ on \S+ ended (by signal|with exit code) (\d{1,3})$", re.M)
-ASSIGNMENT = re.compile(r"[A-Za-z_]\w*=")
 # The line of a worker whose ranks keep running without a master.
 STAYS = re.compile(rb"^\[hvd\] ranks on \S+ go on without a master$", re.M)
 
@@ -232,11 +229,9 @@ def main() -> int:
         spawn("gloo-store", store.serve)
         variables["HOROVOD_GLOO_RENDEZVOUS_ADDR"] = address
         variables["HOROVOD_GLOO_RENDEZVOUS_PORT"] = str(store.port)
-    own = list(takewhile(ASSIGNMENT.match, sys.argv[2:]))
-    variables.update((name, value) for name, _, value in (word.partition("=") for word in own))
     given = {
         "directory": os.getcwd(),
-        "arguments": sys.argv[2 + len(own) :],
+        "arguments": sys.argv[2:],
         "variables": variables,
         "stay": float(os.environ.get(contract.STAY_WITHIN, "0")),
     }

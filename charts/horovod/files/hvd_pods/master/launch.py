@@ -5,11 +5,10 @@ from __future__ import annotations
 import shutil
 import zlib
 from itertools import groupby
-from types import MappingProxyType
 from typing import Mapping
 
-from hvd_pods.common import contract, horovodrun
-from hvd_pods.common.errors import ConfigurationError, RunError
+from hvd_pods.common import contract
+from hvd_pods.common.errors import RunError
 from hvd_pods.common.launcher_options import LAUNCH
 from hvd_pods.common.paths import BIN, GENERATED, PROGRAMS
 from hvd_pods.common.rank_variables import choose_port
@@ -61,55 +60,21 @@ def select_mpi(run: Run, variables: Mapping[str, str]) -> MpiImplementation | No
     return implementation
 
 
-def check_line(run: Run) -> None:
-    """Log how the options of a horovodrun command line are used.
-
-    The chart sets the number of ranks: `hvdchart scale` does not change the line. Raises
-    ConfigurationError for a line that cannot be taken.
-    """
-    if not run.is_horovodrun_line:
-        return
-    line = _read_line(run)
-    direct = "`launch.mode: direct`"
-    log(f"{horovodrun.NAME} is taken as {direct}: Horovod over Gloo, {run.ranks} ranks")
-    for name, content in line.variables.items():
-        log(f"the ranks get {name}={content}")
-    for words, reason in line.left_out:
-        log(f"{words} is left out: {reason}")
-
-
-def _read_line(run: Run) -> horovodrun.Line:
-    try:
-        return horovodrun.read_line(run.args)
-    except horovodrun.HorovodrunError as problem:
-        raise ConfigurationError(f"`master.args`: {problem}") from problem
-
-
 def build_command(run: Run, implementation: MpiImplementation | None) -> list[str]:
     """Return the launcher's command line. Raises ConfigurationError for wrong launch.options."""
     if run.mode == "custom":
         return _custom(run, implementation)
     script = run.args or ["python3", f"{PROGRAMS}/rank/allreduce_check.py"]
-    variables: Mapping[str, str] = {}
-    if run.is_horovodrun_line:
-        line = _read_line(run)
-        variables = line.variables
-        script = line.command
-    return [*_start(run, implementation, variables), *script]
+    return [*_start(run, implementation), *script]
 
 
-def _start(
-    run: Run,
-    implementation: MpiImplementation | None,
-    variables: Mapping[str, str] = MappingProxyType({}),
-) -> list[str]:
+def _start(run: Run, implementation: MpiImplementation | None) -> list[str]:
     """Return the launcher's command line up to the ranks' own command.
 
-    Without an MPI, the chart starts the ranks, which get these variables.
+    Without an MPI, the chart starts the ranks.
     """
     if implementation is None:
         program = ["python3", "-I", "-S", f"{PROGRAMS}/master/direct.py", str(HOSTFILE)]
-        program += [f"{name}={content}" for name, content in variables.items()]
         return [*program, *_rank_arguments(run, binds_itself=True)]
     mpi.check_options(run, implementation.launcher)
     return [
@@ -145,13 +110,8 @@ def _custom(run: Run, implementation: MpiImplementation | None) -> list[str]:
 
 
 def build_environment(run: Run, inherited: Mapping[str, str]) -> dict[str, str]:
-    """Return the launcher's environment; a variable of master.env overrides the chart's.
-
-    The ranks of a line of horovodrun use Horovod, whatever launch.framework is.
-    """
+    """Return the launcher's environment; a variable of master.env overrides the chart's."""
     own = "" if run.interface else default_interface()
     merged = {**mpi.mpirun_environment(run, own), **inherited}
-    if run.is_horovodrun_line:
-        merged[contract.FRAMEWORK] = "horovod"
     merged["PATH"] = f"{GENERATED}/bin:{inherited.get('PATH', '/usr/local/bin:/usr/bin:/bin')}"
     return merged

@@ -34,7 +34,6 @@ from hvd_pods.master.gateway import Gateway
 from hvd_pods.master.launch import (
     build_command,
     build_environment,
-    check_line,
     describe_rendezvous,
     select_mpi,
     write_ssh,
@@ -294,7 +293,6 @@ class EffectRunner:
                 within = run.workers_timeout if run.requirements else 0.0
                 self._code = UserCode(run.code, within, self._stopped.is_set)
                 self._code.unpack()
-                check_line(run)
             inherited = build_environment(run, {**os.environ, **self._attempt_variables})
             variables = self._code.prepare_launcher(run.mode, inherited)
             mpi = before.mpi if before else select_mpi(run, variables)

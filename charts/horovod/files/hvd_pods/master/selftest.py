@@ -260,7 +260,6 @@ def bandwidth_run(run: Run) -> Run:
         run,
         mode=mode,
         args=args,
-        is_horovodrun_line=False,
         grace=GRACE,
         results_within=0.0,
         fail_on_nan=False,

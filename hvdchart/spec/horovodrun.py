@@ -1,20 +1,27 @@
-"""Parses a line of horovodrun, Horovod's launcher; mode `direct` starts its command.
+"""Reads a line of horovodrun, Horovod's launcher, which a spec may have as its command.
 
-launcher_options.json lists the options of horovodrun, and how the chart handles each.
+horovodrun.json lists the options of horovodrun, and what becomes of each.
 """
 
 from __future__ import annotations
 
+import json
 import math
 import sys
-from typing import Any, NamedTuple, Sequence
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import cache
+from pathlib import Path, PurePosixPath
+from typing import Any, NamedTuple
 
-from hvd_pods.common.launcher_options import LAUNCHER_OPTIONS, option_name
+from hvd_pods.common.launcher_options import option_name
+from hvdchart.spec.model import Spec
+from hvdchart.spec.paths import KeyPath
+from hvdchart.spec.topology import slots, workers
 
 NAME = "horovodrun"
-_BY_NAME: dict[str, dict[str, Any]] = {
-    name: option for option in LAUNCHER_OPTIONS[NAME] for name in option["names"]
-}
+_TABLE = Path(__file__).with_name("horovodrun.json")
+_AT: KeyPath = ("train", "command")
 
 
 class HorovodrunError(Exception):
@@ -28,21 +35,14 @@ class HorovodrunError(Exception):
 
 
 class Line(NamedTuple):
-    """A line of horovodrun: the command of each rank, and the options' content.
+    """A line of horovodrun: the command of each rank, and the variables that the ranks get.
 
-    `variables` are for the ranks. `ranks` is their number, None if the line does not specify it.
-    `left_out` lists the options that have no effect here, each with the reason.
+    `ranks` is their number, None if the line does not specify it.
     """
 
-    command: list[str]
+    command: tuple[str, ...]
     variables: dict[str, str]
     ranks: int | None
-    left_out: list[tuple[str, str]]
-
-
-def is_line(command: Sequence[str]) -> bool:
-    """Whether a command is a line of horovodrun; the chart's templates use the same rule."""
-    return bool(command) and command[0].rstrip("/").rpartition("/")[2] == NAME
 
 
 class Option(NamedTuple):
@@ -57,13 +57,20 @@ class Option(NamedTuple):
         return " ".join(self.words)
 
 
+@cache
+def _options() -> dict[str, dict[str, Any]]:
+    """Return the entries of the table by the names of the options."""
+    table: list[dict[str, Any]] = json.loads(_TABLE.read_text("utf-8"))["options"]
+    return {name: option for option in table for name in option["names"]}
+
+
 def take_option(words: Sequence[str], index: int = 0) -> Option:
     """Return the option that begins at `index`. Raises HorovodrunError for an unknown one."""
     word = words[index]
     name, equals, value = word.partition("=")
     has_value = bool(equals)
-    entry = _BY_NAME.get(option_name(word), {})
-    by_letter = _BY_NAME.get(word[1:2], {})
+    entry = _options().get(option_name(word), {})
+    by_letter = _options().get(word[1:2], {})
     if not entry and not word.startswith("--") and by_letter.get("arguments") == 1:
         # argparse reads -p22 as -p 22.
         entry = by_letter
@@ -129,7 +136,8 @@ def explain_left_out(entry: dict[str, Any]) -> str:
 
 def read_line(words: Sequence[str]) -> Line:
     """Read a line of horovodrun. Raises HorovodrunError."""
-    line = Line([], {}, None, [])
+    variables: dict[str, str] = {}
+    ranks = None
     index = 1
     while index < len(words) and words[index].startswith("-") and words[index] != "--":
         option = take_option(words, index)
@@ -139,14 +147,46 @@ def read_line(words: Sequence[str]) -> Line:
             raise HorovodrunError(index, problem, entry["instead"])
         values = read_values(option, index)
         if "variable" in entry:
-            line.variables[entry["variable"]] = read_content(entry, values)
-        else:
-            line.left_out.append((str(option), explain_left_out(entry)))
+            variables[entry["variable"]] = read_content(entry, values)
         if "np" in entry["names"]:
-            line = line._replace(ranks=int(values[0]))
+            ranks = int(values[0])
         index += len(option.words)
     index += words[index : index + 1] == ["--"]
     if index >= len(words):
         form = f"{NAME}, its options, and the command of a rank"
         raise HorovodrunError(0, f"the line gives {NAME} no command", form)
-    return line._replace(command=list(words[index:]))
+    return Line(tuple(words[index:]), variables, ranks)
+
+
+def take_line(spec: Spec) -> tuple[Spec, list[tuple[KeyPath, str, str]]]:
+    """Replace a line of horovodrun in a spec by keys that mean the same; any other spec stays.
+
+    The run starts the ranks' command over Gloo, in mode `direct`, with the line's variables. The
+    second value lists what the line contradicts: path, problem, expectation.
+    """
+    command = spec.train.command
+    if spec.launch.mode == "custom" or PurePosixPath(command[0]).name != NAME:
+        return spec, []
+    try:
+        line = read_line(command)
+    except HorovodrunError as error:
+        return spec, [((*_AT, error.index), error.problem, error.instead)]
+    problems: list[tuple[KeyPath, str, str]] = []
+    alone = f"the ranks' command alone, without {NAME}, and `launch.mode: mpirun`"
+    ranks = sum(workers(group, spec) * slots(group, spec) for group in spec.nodes)
+    if line.ranks not in (None, ranks):
+        problem = f"the line starts {line.ranks} ranks, and the nodes have {ranks}"
+        problems.append((_AT, problem, f"-np {ranks}, or no -np"))
+    if spec.train.framework not in (None, "horovod"):
+        problem = f"{NAME} starts Horovod, and `train.framework` is {spec.train.framework}"
+        problems.append((_AT, problem, "the ranks' command alone, or no `train.framework`"))
+    if spec.launch.options:
+        problem = f"a line of {NAME} takes no options here"
+        problems.append((("launch", "options"), problem, f"no options, or {alone}"))
+    train = replace(
+        spec.train,
+        command=line.command,
+        env={**spec.train.env, **line.variables},
+        framework="horovod",
+    )
+    return replace(spec, train=train, launch=replace(spec.launch, mode="direct")), problems
