@@ -57,9 +57,6 @@ ROOTS = (
 # Files with CustomResourceDefinitions, by module and version.
 CUSTOM_RESOURCES = {
     "volcano.sh/volcano@v1.14.1": ["config/crd/volcano/bases/scheduling.volcano.sh_podgroups.yaml"],
-    "sigs.k8s.io/scheduler-plugins@v0.33.5": [
-        "config/crd/bases/scheduling.x-k8s.io_podgroups.yaml"
-    ],
     "github.com/prometheus-operator/prometheus-operator@v0.92.0": [
         "example/prometheus-operator-crd/monitoring.coreos.com_podmonitors.yaml",
         "example/prometheus-operator-crd/monitoring.coreos.com_prometheusrules.yaml",

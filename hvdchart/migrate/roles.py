@@ -106,7 +106,7 @@ def carry_over_run_policy(ledger: Ledger) -> None:
     clean_up_for_ttl(ledger)
     scheduling: KeyPath = ("spec", "runPolicy", "schedulingPolicy")
     ledger.carry_over((*scheduling, "priorityClass"), ("priorityClassName",))
-    what = "set gang to Volcano or SchedulerPlugins, and with Volcano queueName to its queue"
+    what = "set gang to Volcano or Kubernetes, and with Volcano queueName to its queue"
     ledger.leave_out(scheduling, what)
 
 

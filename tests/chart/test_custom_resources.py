@@ -34,7 +34,6 @@ def find_problems(resource: dict[str, Any]) -> list[str]:
     ("kind", "values"),
     [
         ("PodGroup", VOLCANO),
-        ("PodGroup", {"gang": "SchedulerPlugins"}),
         ("PodMonitor", {"metrics": {"enabled": True, "podMonitor": MONITOR}}),
         ("PrometheusRule", {"metrics": {"enabled": True, "rules": {"labels": {"a": "b"}}}}),
     ],

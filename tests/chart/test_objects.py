@@ -111,7 +111,7 @@ OF_OBJECTS = {
 }
 EVERY_KIND: Values = {
     **EVERY_POD,
-    "gang": "SchedulerPlugins",
+    "gang": "Volcano",
     "metrics": {"enabled": True, "podMonitor": True, "rules": True, "dashboard": True},
     "podDisruptionBudget": {"enabled": True},
 }

@@ -111,38 +111,18 @@ def test_another_run_is_another_entry_of_the_queue_with_pods_of_its_own() -> Non
     assert not first & second
 
 
-@pytest.mark.parametrize(
-    ("gang", "api", "scheduler", "field", "key"),
-    [
-        (
-            "Volcano",
-            "scheduling.volcano.sh/v1beta1",
-            "volcano",
-            "annotations",
-            "scheduling.k8s.io/group-name",
-        ),
-        (
-            "SchedulerPlugins",
-            "scheduling.x-k8s.io/v1alpha1",
-            "scheduler-plugins-scheduler",
-            "labels",
-            "scheduling.x-k8s.io/pod-group",
-        ),
-    ],
-)
-def test_gang_creates_a_pod_group_of_all_pods(
-    gang: str, api: str, scheduler: str, field: str, key: str
-) -> None:
+def test_gang_of_volcano_is_a_pod_group_of_all_pods() -> None:
     """It counts all workers and the master, and the spares: a smaller gang could leave out the
     master.
     """
-    manifests = render({**SPARES, "gang": gang})
+    manifests = render({**SPARES, "gang": "Volcano"})
     group = one(manifests, "PodGroup")
-    assert group["apiVersion"] == api
+    assert group["apiVersion"] == "scheduling.volcano.sh/v1beta1"
     assert group["spec"]["minMember"] == 5 + 1 + 1
     pods = run_pods(manifests)
-    assert {pod["metadata"][field][key] for pod in pods} == {group["metadata"]["name"]}
-    assert {pod["spec"]["schedulerName"] for pod in pods} == {scheduler}
+    groups = {pod["metadata"]["annotations"]["scheduling.k8s.io/group-name"] for pod in pods}
+    assert groups == {group["metadata"]["name"]}
+    assert {pod["spec"]["schedulerName"] for pod in pods} == {"volcano"}
 
 
 KUBERNETES_GANG = tuple(

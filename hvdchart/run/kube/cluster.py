@@ -32,7 +32,6 @@ _GROUPS = {
     "networkpolicies": "apis/networking.k8s.io/v1",
     "poddisruptionbudgets": "apis/policy/v1",
     "podgroups.scheduling.volcano.sh": "apis/scheduling.volcano.sh/v1beta1",
-    "podgroups.scheduling.x-k8s.io": "apis/scheduling.x-k8s.io/v1alpha1",
     "podmonitors": "apis/monitoring.coreos.com/v1",
     "prometheusrules": "apis/monitoring.coreos.com/v1",
 }

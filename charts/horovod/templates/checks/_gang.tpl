@@ -5,7 +5,7 @@
   {{- $problem := printf
     "gang is %s but the cluster has no PodGroup of scheduling.k8s.io that the chart knows" .Values.gang -}}
   {{- $remedy :=
-    "enable the feature gate GenericWorkload and that API, or set gang to Volcano or SchedulerPlugins" -}}
+    "enable the feature gate GenericWorkload and that API, or set gang to Volcano" -}}
   {{- $option :=
     "when you render without the cluster, name it: --api-versions scheduling.k8s.io/v1beta1/PodGroup" -}}
   {{- fail (printf "%s: %s; %s" $problem $remedy $option) -}}

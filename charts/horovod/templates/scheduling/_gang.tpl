@@ -5,8 +5,7 @@
 {{- /* The master and all workers: the run needs each. Spares count, or a scheduler could leave out the
 master. */ -}}
 {{- $size := add 1 .facts.workers .facts.spares -}}
-{{- $apis := dict "Volcano" "scheduling.volcano.sh/v1beta1" "SchedulerPlugins"
-  "scheduling.x-k8s.io/v1alpha1" -}}
+{{- $apis := dict "Volcano" "scheduling.volcano.sh/v1beta1" -}}
 {{- /* The newest one that the cluster has wins. */ -}}
 {{- range list "scheduling.k8s.io/v1alpha2" "scheduling.k8s.io/v1alpha3" "scheduling.k8s.io/v1beta1" -}}
   {{- if $.Capabilities.APIVersions.Has (printf "%s/PodGroup" .) -}}
@@ -14,7 +13,6 @@ master. */ -}}
   {{- end -}}
 {{- end -}}
 {{- $api := get $apis $gang -}}
-{{- $schedulers := dict "Volcano" "volcano" "SchedulerPlugins" "scheduler-plugins-scheduler" -}}
 {{- $spec := dict -}}
 {{- if eq $gang "Kubernetes" -}}
   {{- $_ := set $spec "schedulingPolicy" (dict "gang" (dict "minCount" $size)) -}}
@@ -34,8 +32,8 @@ master. */ -}}
 {{- if and (eq $gang "Volcano") .Values.queueName -}}
   {{- $_ := set $spec "queue" .Values.queueName -}}
 {{- end -}}
-{{- if and (ne $gang "SchedulerPlugins") .Values.priorityClassName -}}
-  {{- $_ := set $spec "priorityClassName" .Values.priorityClassName -}}
+{{- with .Values.priorityClassName -}}
+  {{- $_ := set $spec "priorityClassName" . -}}
 {{- end -}}
 {{- /* Kubernetes lets nobody change the specification of its PodGroups: another one is another object. */ -}}
 {{- $suffix := ternary (printf "-%s" ($spec | toJson | sha256sum | trunc 8)) "" (eq $gang "Kubernetes") -}}
@@ -43,17 +41,5 @@ master. */ -}}
 {{- $_ := set .facts "podGroup" (printf "%s%s" .facts.fullname $suffix) -}}
 {{- $_ := set .facts "gangApi" $api -}}
 {{- $_ := set .facts "gangSpec" $spec -}}
-{{- $_ := set .facts "schedulerName" (.Values.schedulerName | default (get $schedulers $gang)) -}}
-{{- end }}
-
-{{/* The label or the annotation by which the gang's scheduler knows its pods, as JSON. */}}
-{{- define "horovod.gangMetadata" -}}
-{{- $labels := dict -}}
-{{- $annotations := dict -}}
-{{- if eq .Values.gang "SchedulerPlugins" -}}
-  {{- $_ := set $labels "scheduling.x-k8s.io/pod-group" .facts.podGroup -}}
-{{- else if eq .Values.gang "Volcano" -}}
-  {{- $_ := set $annotations "scheduling.k8s.io/group-name" .facts.podGroup -}}
-{{- end -}}
-{{ dict "labels" $labels "annotations" $annotations | toJson }}
+{{- $_ := set .facts "schedulerName" (.Values.schedulerName | default (ternary "volcano" "" (eq $gang "Volcano"))) -}}
 {{- end }}

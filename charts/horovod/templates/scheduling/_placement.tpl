@@ -48,12 +48,15 @@ set.
 Call with (dict "root" $ "of" $group).
 */}}
 {{- define "horovod.podMetadata" -}}
-{{- $gang := include "horovod.gangMetadata" .root | fromJson -}}
 {{- $mesh := include "horovod.meshMetadata" .root | fromJson -}}
 {{- $queue := include "horovod.queueMetadata" . | fromJson -}}
 {{- $values := .root.Values -}}
-{{- $labels := list $gang.labels $mesh.labels $values.podLabels .of.podLabels $queue.labels -}}
-{{- $annotations := list $gang.annotations $mesh.annotations $values.podAnnotations .of.podAnnotations
+{{- $gang := dict -}}
+{{- if eq $values.gang "Volcano" -}}
+  {{- $gang = dict "scheduling.k8s.io/group-name" .root.facts.podGroup -}}
+{{- end -}}
+{{- $labels := list $mesh.labels $values.podLabels .of.podLabels $queue.labels -}}
+{{- $annotations := list $gang $mesh.annotations $values.podAnnotations .of.podAnnotations
   $queue.annotations -}}
 {{- $labels = include "horovod.layered" $labels | fromYaml -}}
 {{- $annotations = include "horovod.layered" $annotations | fromYaml -}}
