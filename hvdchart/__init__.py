@@ -2,7 +2,7 @@
 
     from hvdchart import load_spec, make_plan, render_values
 
-    plan = make_plan(load_spec("values/xeon-4.spec.yaml", settings=["nodes.0.count=8"]))
+    plan = make_plan(load_spec("values/xeon-8180-16.spec.yaml", settings=["nodes.0.count=8"]))
     print(plan.ranks, plan.warnings)
     print(render_values(plan))
 

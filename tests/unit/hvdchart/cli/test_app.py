@@ -24,8 +24,8 @@ from tests.unit.hvdchart.objects import DONE, ENDED_MASTER, FAILED
 from tests.unit.hvdchart.played_runs import play
 
 ROOT = Path(__file__).parents[4]
-SPEC = ROOT / "values" / "xeon-4.spec.yaml"
-GOLDEN = ROOT / "values" / "xeon-4.yaml"
+SPEC = ROOT / "values" / "xeon-8180-16.spec.yaml"
+GOLDEN = ROOT / "values" / "xeon-8180-16.yaml"
 
 
 @pytest.fixture(autouse=True)
@@ -39,7 +39,7 @@ def test_module_runs_as_a_program_and_reads_standard_input() -> None:
     command = [sys.executable, "-m", "hvdchart", "plan", "-", "-o", "json"]
     with SPEC.open("rb") as spec:
         done = subprocess.run(command, stdin=spec, capture_output=True, check=True, cwd=ROOT)
-    assert json.loads(done.stdout)["ranks"] == 8
+    assert json.loads(done.stdout)["ranks"] == 32
 
 
 def test_render_writes_values_to_standard_output(hvdchart: Command) -> None:
