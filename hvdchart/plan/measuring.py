@@ -31,7 +31,7 @@ def command_plan(plan: Plan, command: Sequence[str], retries: int, **changes: An
         spec,
         nodes=tuple(nodes),
         tuning=dataclasses.replace(spec.tuning, binding=plan.launching.binding.to),
-        train=dataclasses.replace(spec.train, command=tuple(command), retries=retries),
+        train=dataclasses.replace(spec.train, command=tuple(command), backoff_limit=retries),
         launch=Launch(
             mode="custom",
             options=options,

@@ -89,16 +89,17 @@ class Reserved:
 
 @dataclass(frozen=True)
 class HorovodSettings:
-    """Horovod's settings, the same for all ranks. Threshold in bytes, cycle time in ms."""
+    """Horovod's settings, the same for all ranks."""
 
     timeline: bool = key(BOOLEAN, "record a timeline of rank 0 in OUTPUT_PATH", False)
     autotune: bool = key(BOOLEAN, "let Horovod tune the fusion threshold and the cycle time", False)
-    fusion_threshold: int | None = optional(
-        Memory("0", "64Gi"),
-        "size of the Tensor Fusion buffer, a multiple of 1Mi; 0 turns fusion off (default: over "
-        "MPI on CPUs 512Ki for each rank, at most 128Mi, else 128Mi)",
+    fusion_threshold_mib: int | None = optional(
+        Integer(0, 65536),
+        "size of the Tensor Fusion buffer in MiB; 0 turns fusion off (default: over MPI on CPUs "
+        "0.5 for each rank, at most 128, else 128)",
+        name="fusionThresholdMiB",
     )
-    cycle_time: float | None = optional(
+    cycle_time_ms: float | None = optional(
         Number(0.1, 10_000),
         "milliseconds between two reductions (default: 1; over Gloo on CPUs 5 for a rank of one "
         "core, less for more cores)",
@@ -300,10 +301,10 @@ class Train:
         Integer(1, 10**9),
         "samples per rank and step, from which the plan reports the global batch size",
     )
-    retries: int | None = optional(
+    backoff_limit: int | None = optional(
         Integer(0, 1000), "how often a failed run is retried (default: the chart's)"
     )
-    deadline_seconds: int | None = optional(
+    active_deadline_seconds: int | None = optional(
         Integer(1, 2**31), "time limit of the run in seconds, including retries (default: none)"
     )
 

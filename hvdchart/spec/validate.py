@@ -15,7 +15,7 @@ from hvdchart.chart_files import (
     most_workers,
     read_data,
 )
-from hvdchart.quantity import MI, cpu_text, pluralize
+from hvdchart.quantity import cpu_text, pluralize
 from hvdchart.spec.launchers import check_options, nested_launcher
 from hvdchart.spec.model import (
     DEFAULT_MOUNTS,
@@ -228,9 +228,6 @@ def _run(spec: Spec) -> Iterator[Contradiction]:
     if spec.horovod.timeline and not on_all:
         expected = "`volumes.output`, mounted by all groups"
         yield ("horovod", "timeline"), "the timeline needs an output volume", expected
-    if (spec.horovod.fusion_threshold or 0) % MI:
-        problem = "not a multiple of 1Mi"
-        yield ("horovod", "fusionThreshold"), problem, "a threshold such as 64Mi"
     yield from _binding(spec)
     is_custom = spec.launch.mode == "custom"
     has_launch = LAUNCH in spec.train.command

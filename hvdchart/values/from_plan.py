@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 
 from hvdchart.plan.model import GroupPlan, Plan
 from hvdchart.plan.rules import Reason, override_reason
-from hvdchart.quantity import MI, cpu_text, memory_text
+from hvdchart.quantity import cpu_text, memory_text
 from hvdchart.spec.launchers import launcher_memory
 from hvdchart.spec.model import NodeGroup, Volume, mount_path
 from hvdchart.spec.paths import child_at, value_at
@@ -48,12 +48,11 @@ def planned_values(plan: Plan) -> dict[str, Plain]:
         values["workerGroups"] = groups
     values["master"] = _master(plan)
     values["launch"] = _launch(plan)
-    threshold = spec.horovod.fusion_threshold
     values["horovod"] = _omit_empty(
         timeline=spec.horovod.timeline or None,
         autotune=spec.horovod.autotune or None,
-        fusionThresholdMiB=None if threshold is None else threshold // MI,
-        cycleTimeMs=spec.horovod.cycle_time,
+        fusionThresholdMiB=spec.horovod.fusion_threshold_mib,
+        cycleTimeMs=spec.horovod.cycle_time_ms,
     )
     values["network"] = _omit_empty(
         interface=plan.launching.interface, transport=plan.launching.transport or None
@@ -158,8 +157,8 @@ def _master(plan: Plan) -> dict[str, Plain]:
     groups = [group.group for group in plan.groups]
     steady = [group for group in groups if without_spot(group) == group]
     master.update(_scheduling(steady[0] if steady else without_spot(groups[0])))
-    master["backoffLimit"] = train.retries
-    master["activeDeadlineSeconds"] = train.deadline_seconds
+    master["backoffLimit"] = train.backoff_limit
+    master["activeDeadlineSeconds"] = train.active_deadline_seconds
     return _omit_empty(**master)
 
 

@@ -41,7 +41,7 @@ def write_spec(folder: Path, namespace: Namespace, command: list[str], **more: A
         "name": "hvd",
         "nodes": [{**node, "tuning": {"cpu": "50m"}}],
         "image": {**image_values(namespace.image), **more.pop("image", {})},
-        "train": {"command": command, "retries": 0},
+        "train": {"command": command, "backoffLimit": 0},
         "launch": {"workersTimeoutSeconds": 120},
         # These scripts use no framework, and would wait for its import.
         "values": {"launch": {"preload": []}},

@@ -177,7 +177,7 @@ def log_of_losses(
         script,
         image=pytorch_image,
         launch={"mode": request.cls.MODE},
-        train={"command": ["python3", "train.py"], "retries": 3},
+        train={"command": ["python3", "train.py"], "backoffLimit": 3},
         values={"launch": {"stallTimeoutSeconds": 10}},
     )
 
@@ -216,7 +216,7 @@ def test_ddp_goes_on_after_the_last_step_of_a_rank_that_is_killed(
 ) -> None:
     script = tmp_path / "train.py"
     script.write_text(KEPT)
-    train = {"command": ["python3", "train.py"], "retries": 2}
+    train = {"command": ["python3", "train.py"], "backoffLimit": 2}
     run = read_result(deploy(namespace, tmp_path, script, image=pytorch_image, train=train))
     assert (run["attempt"], run["began"], run["equal"]) == (2, 10, True)
 
@@ -294,7 +294,7 @@ def test_keras_trains_on_jax(
 def test_mpi_program_reduces_over_all_ranks(
     namespace: Namespace, tmp_path: Path, foreign_images: dict[str, str], command: list[str]
 ) -> None:
-    train = {"command": command, "framework": "mpi", "retries": 0}
+    train = {"command": command, "framework": "mpi", "backoffLimit": 0}
     image = image_values(foreign_images["plain"])
     script = EXAMPLES / "allreduce.py"
     run = read_result(deploy(namespace, tmp_path, script, image=image, train=train))

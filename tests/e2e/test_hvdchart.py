@@ -81,7 +81,7 @@ def test_deploy_and_status_of_a_failed_run_exit_with_8_and_its_reason(
     namespace: Namespace, tmp_path: Path
 ) -> None:
     command = ["pyhton", "train.py"]
-    spec = write_spec(tmp_path, namespace, command, train={"command": command, "retries": 3})
+    spec = write_spec(tmp_path, namespace, command, train={"command": command, "backoffLimit": 3})
     done = hvdchart(namespace, "deploy", spec, *here(namespace), code=8)
     cause = r"rank \d on hvd-worker-\d: exit code 78"
     assert re.search(f"run hvd failed: {cause}", done.stderr)

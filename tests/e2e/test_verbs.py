@@ -99,7 +99,7 @@ def written(namespace: Namespace, tmp_path_factory: pytest.TempPathFactory) -> I
     (code / "requirements.txt").write_text(f"./{wheel.name}\n")
     command = ["python3", "train.py"]
     env = {"TRACKER_TOKEN": SECRET, "HVD_TAG_OUTPUT": "1"}
-    train = {"command": command, "retries": 0, "env": env}
+    train = {"command": command, "backoffLimit": 0, "env": env}
     spec = write_spec(folder, namespace, command, train=train)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PATH", str(programs), prepend=":")

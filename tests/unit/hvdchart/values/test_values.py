@@ -188,7 +188,7 @@ def test_text_that_helm_would_read_as_another_type_is_quoted(word: str) -> None:
         ),
         (
             "horovod",
-            "horovod: {fusionThreshold: 0, autotune: true}",
+            "horovod: {fusionThresholdMiB: 0, autotune: true}",
             {"fusionThresholdMiB": 0, "autotune": True},
         ),
         (
