@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from hvdchart.cli.options import Builder, LoadWith, split_words
+from hvdchart.cli.options import Engine, LoadWith, split_words
 from hvdchart.cli.terminal import say, show
 from hvdchart.errors import HvdchartError, ImageError
 
@@ -25,7 +25,7 @@ def build(
     dockerfile: Annotated[
         str, typer.Option(metavar="FILE", help="The Dockerfile, relative to FOLDER.")
     ] = "Dockerfile",
-    builder: Builder = None,
+    engine: Engine = None,
     push: Annotated[bool, typer.Option("--push", help="Push the image to its registry.")] = False,
     load_with: LoadWith = "",
     archive: Annotated[
@@ -47,7 +47,7 @@ def build(
       hvdchart build . --image registry.example/team/resnet --push --spec run.spec.yaml
       hvdchart build . --image resnet --load-with "kind load docker-image" --watch
 
-    Exit codes: 0 built; 5 there is no Dockerfile; 9 no builder works, or it failed; 130
+    Exit codes: 0 built; 5 there is no Dockerfile; 9 no engine works, or it failed; 130
     interrupted.
     """
     from hvdchart.image import build_image as building
@@ -57,13 +57,13 @@ def build(
 
     source = building.Source(folder, image, dockerfile)
     target = Target(tuple(split_words("load-with", load_with)), push)
-    engine = choose_engine(builder)
+    used = choose_engine(engine)
 
     def once() -> None:
-        reference = building.build(source, engine, say)
-        deliver(reference, target, engine, say)
+        reference = building.build(source, used, say)
+        deliver(reference, target, used, say)
         if archive is not None:
-            save(reference, engine, archive)
+            save(reference, used, archive)
         if spec is not None:
             repository, _, tag = reference.rpartition(":")
             set_values(spec, {"image.repository": repository, "image.tag": tag})
@@ -89,7 +89,7 @@ def with_own_image(
     *,
     pushes: bool = True,
     is_preview: bool = False,
-    builder: str | None,
+    engine: str | None,
     load_with: str,
     provided: "Collection[str]" = (),
 ) -> "Plan":
@@ -129,6 +129,6 @@ def with_own_image(
     elif tag not in provided:
         loader = tuple(split_words("load-with", load_with)) if pushes else ()
         target = Target(loader, pushes and not loader)
-        provide(source, target, cluster.has_image, say, builder)
+        provide(source, target, cluster.has_image, say, engine)
     values = merge_values(plan.spec.values, {"image": {"tag": tag}})
     return make_plan(replace(plan.spec, values=values), plan.tree)

@@ -27,14 +27,13 @@ def deploy(
     specs: options.Specs = None,
     settings: options.Settings = None,
     fail_on_nan: options.FailOnNan = False,
-    values: options.ValuesFiles = None,
     code: options.Code = None,
     *,
     install: options.InstallOptions,
     follow: options.FollowOptions,
     diff: Diff = False,
     no_push: NoPush = False,
-    builder: options.Builder = None,
+    engine: options.Engine = None,
     load_with: options.LoadWith = "",
 ) -> None:
     """Install or upgrade a run, and follow its phases and logs until it ends.
@@ -50,7 +49,7 @@ def deploy(
       hvdchart deploy my-project
       hvdchart deploy run.spec.yaml --code train.py --wait
       hvdchart deploy run.spec.yaml --diff
-      hvdchart deploy my-project --builder podman
+      hvdchart deploy my-project --engine podman
       hvdchart deploy run.spec.yaml --load-with "minikube image load"
 
     Exit codes: 0 the run finished; 2, 3, 4 an option, the spec or the values are wrong; 5 a file
@@ -64,7 +63,7 @@ def deploy(
 
     planning.refuse_script(specs)
     chosen = options.chosen_settings(settings, fails_on_nan=fail_on_nan)
-    paths, plan = planning.plan_project(specs, chosen, code, values)
+    paths, plan = planning.plan_project(specs, chosen, code)
     planning.print_warnings(plan)
     # Report values that the chart refuses before connecting to the cluster.
     checked = checked_values(plan)
@@ -79,7 +78,7 @@ def deploy(
             cluster,
             pushes=not no_push,
             is_preview=diff,
-            builder=builder,
+            engine=engine,
             load_with=load_with,
         )
     except KeyboardInterrupt:

@@ -52,7 +52,7 @@ def dev(
     settings: options.Settings = None,
     fail_on_nan: options.FailOnNan = False,
     install: options.InstallOptions,
-    builder: options.Builder = None,
+    engine: options.Engine = None,
     load_with: options.LoadWith = "",
     resume: Annotated[
         bool,
@@ -93,7 +93,7 @@ def dev(
             *([] if resume else [_ANEW]),
             *options.chosen_settings(settings, fails_on_nan=fail_on_nan),
         ],
-        build=partial(with_own_image, cluster=cluster, builder=builder, load_with=load_with),
+        build=partial(with_own_image, cluster=cluster, engine=engine, load_with=load_with),
     )
     name = watched.code.resolve().name
     runs = _Runs(

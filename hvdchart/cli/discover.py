@@ -20,10 +20,6 @@ def discover(
         int | None,
         typer.Option(min=1, metavar="RANKS", help="Use only free nodes, for this many ranks."),
     ] = None,
-    spares: Annotated[
-        int,
-        typer.Option(min=0, metavar="NODES", help="Keep this many nodes of each group as spares."),
-    ] = 0,
     name: Annotated[str, typer.Option(metavar="NAME", help="Name of the run in the spec.")] = "run",
     output: Output = None,
     context: Context = None,
@@ -34,7 +30,7 @@ def discover(
 
     Examples:
       hvdchart discover -w run.spec.yaml
-      hvdchart discover --selector pool=gpu --fit 16 --spares 1 -w run.spec.yaml
+      hvdchart discover --selector pool=gpu --fit 16 -w run.spec.yaml
 
     Exit codes: 0 written; 5 the file cannot be written; 7 the cluster cannot be used, or has no
     such nodes.
@@ -55,5 +51,5 @@ def discover(
         pods = None
         say(f"{error}; continuing without the pods")
     facts = read_nodes(nodes, pods or [], cluster.node_topologies())
-    text = spec_text(facts, name, fit, selector, spares=spares, pods_known=pods is not None)
+    text = spec_text(facts, name, fit, selector, pods_known=pods is not None)
     write_output(output, text)

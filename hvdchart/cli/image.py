@@ -1,10 +1,10 @@
 """The command `image check`."""
 
-from typing import Annotated, Literal
+from typing import Annotated
 
 import typer
 
-from hvdchart.cli.options import Context, Namespace
+from hvdchart.cli.options import Context, Engine, Namespace
 from hvdchart.cli.terminal import show
 from hvdchart.errors import ImageError
 
@@ -24,12 +24,7 @@ def check(
     with_mpi: Annotated[
         bool, typer.Option("--with-mpi", help="Accept a missing MPI: requirements.txt installs it.")
     ] = False,
-    engine: Annotated[
-        Literal["docker", "podman", "buildah"] | None,
-        typer.Option(
-            metavar="ENGINE", help="docker, podman or buildah (default: the first that works)."
-        ),
-    ] = None,
+    engine: Engine = None,
     in_cluster: Annotated[
         bool, typer.Option("--in-cluster", help="Run the check in a pod of the cluster.")
     ] = False,

@@ -26,9 +26,6 @@ def init(
             help="Image of the pods, with what the script needs (default: the template's).",
         ),
     ] = "",
-    folder: Annotated[
-        Path | None, typer.Option(metavar="FOLDER", help="New folder (default: NAME).")
-    ] = None,
     dockerfile: Annotated[
         bool, typer.Option("--dockerfile", help="Write a Dockerfile and requirements.txt as well.")
     ] = False,
@@ -53,7 +50,7 @@ def init(
         known = "\n".join(f"  {each.name}: {each.about}" for each in TEMPLATES.values())
         near = nearest(template, TEMPLATES)
         raise typer.BadParameter(f"--template {template}: there is none{near}; use one of\n{known}")
-    target = folder or Path(name)
+    target = Path(name)
     files = make_project(target, name, chosen, image, has_dockerfile=dockerfile)
     show(*map(str, files))
     note(f"train.py needs an image with {chosen.needs}; the spec names {image or image_of(chosen)}")

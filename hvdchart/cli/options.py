@@ -45,10 +45,6 @@ FailOnNan = Annotated[
         help="End an attempt whose loss is NaN, and the run the second time in a row.",
     ),
 ]
-ValuesFiles = Annotated[
-    list[Path] | None,
-    typer.Option(metavar="FILE", help="Merge a file of the chart's values last; can be repeated."),
-]
 Code = Annotated[
     Path | None,
     typer.Option(
@@ -149,9 +145,11 @@ Format = Annotated[
 HelmProgram = Annotated[
     str, typer.Option("--helm", metavar="PROGRAM", help="Helm program, a name on PATH or a path.")
 ]
-Builder = Annotated[
-    str | None,
-    typer.Option(metavar="NAME", help="docker, podman or buildah (default: the first found)."),
+Engine = Annotated[
+    Literal["docker", "podman", "buildah"] | None,
+    typer.Option(
+        metavar="ENGINE", help="docker, podman or buildah (default: the first that works)."
+    ),
 ]
 LoadWith = Annotated[
     str,

@@ -1,7 +1,7 @@
 """The command `plan`."""
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated
 
 import typer
 
@@ -19,12 +19,7 @@ def plan(
     given: ScriptOptions,
     settings: options.Settings = None,
     fail_on_nan: options.FailOnNan = False,
-    output: Annotated[
-        Literal["table", "json", "yaml"],
-        typer.Option(
-            "--output", "-o", metavar="FORMAT", help="Output format: table, json or yaml."
-        ),
-    ] = "table",
+    output: options.Format = "text",
     explain: Annotated[
         bool, typer.Option("--explain", help="Print the reason for each number too.")
     ] = False,
@@ -52,7 +47,7 @@ def plan(
         specs = [Path(word) for word in named or ()]
         _, made = planning.plan_project(specs, chosen, code)
         checked_values(made, needs_image=False)
-    if output != "table":
+    if output != "text":
         print_document(plan_report.document(made), output)
         return
     tables = console()

@@ -79,30 +79,6 @@ class Script:
         return made
 
 
-def read_values(files: list[Path] | None, code: Path | None) -> Mapping[str, Plain] | None:
-    """Merge the chart's values in the files of --values with those of --code, in order.
-
-    Returns None if there are none. Raises FileError for a file that cannot be read, SpecError for a
-    file that is not YAML, and typer.BadParameter for a file that is not a map.
-    """
-    from hvdchart.spec.load import load_tree
-    from hvdchart.values.merge import merge_values
-
-    merged: dict[str, Plain] = {}
-    for file in files or ():
-        values = load_tree(file).plain
-        if not isinstance(values, dict):
-            raise typer.BadParameter(f"--values {file}: must be a map of the chart's values")
-        merged = merge_values(merged, values)
-    if code is not None:
-        from hvdchart.code.archive import pack_code
-
-        packed = pack_code(code, say)
-        tell_left_behind(code, packed)
-        merged = merge_values(merged, {"code": packed})
-    return merged or None
-
-
 def tell_left_behind(
     code: Path, packed: Mapping[str, Plain], report: Callable[[str], object] = note
 ) -> None:
@@ -203,16 +179,22 @@ def plan_project(
     specs: list[Path] | None,
     settings: list[str] | None,
     code: Path | None,
-    values: list[Path] | None = None,
 ) -> tuple[list[Path], Plan]:
-    """Make a plan as `plan_specs` does, with the files of --values and the code.
+    """Make a plan as `plan_specs` does, with the code.
 
     The code is that of --code, or that of the first folder among the specs. Without either, there
     is no code.
     """
     if code is None:
         code = next((path for path in specs or () if path.is_dir()), None)
-    return plan_specs(specs, settings, read_values(values, code), code)
+    values: Mapping[str, Plain] | None = None
+    if code is not None:
+        from hvdchart.code.archive import pack_code
+
+        packed = pack_code(code, say)
+        tell_left_behind(code, packed)
+        values = {"code": packed}
+    return plan_specs(specs, settings, values, code)
 
 
 def print_warnings(plan: Plan, report: Callable[[str], object] = note) -> None:

@@ -9,8 +9,7 @@ from hvdchart.discover.groups import Discovery, Group
 from hvdchart.discover.nodes import NodeFacts
 from hvdchart.errors import ClusterError
 from hvdchart.plan.model import GroupPlan, Plan
-from hvdchart.quantity import pluralize, room_text
-from hvdchart.spec.yaml_tree import Plain
+from hvdchart.quantity import room_text
 from hvdchart.text import join_names
 
 
@@ -22,51 +21,30 @@ class Fit:
     slots: int
     free: tuple[str, ...]
     blocked: tuple[tuple[str, str], ...]
-    spares: int = 0
 
     @property
     def ranks(self) -> int:
         """Return how many ranks could start now."""
-        return max(len(self.free) - self.spares, 0) * self.slots
+        return len(self.free) * self.slots
 
     def __str__(self) -> str:
         nodes = len(self.group.nodes)
         line = f"{self.group.name}: {len(self.free)} of {nodes} nodes are free, {self.ranks} ranks"
-        if self.spares:
-            line += f" and {pluralize(self.spares, 'spare')}"
         if self.blocked:
             blocked = join_names(f"{name}: {reason}" for name, reason in self.blocked)
             line += f" ({blocked})"
         return line
 
 
-def check_groups(discovery: Discovery, plan: Plan, spares: int) -> list[Fit]:
-    """Return the current fit of each group, with spares; `plan` is of the discovery's own spec."""
+def check_groups(discovery: Discovery, plan: Plan) -> list[Fit]:
+    """Return the current fit of each group; `plan` is of the discovery's own spec."""
     fits = []
     for group, planned in zip(discovery.groups, plan.groups, strict=True):
         reasons = {node.name: _shortage(node, planned) for node in group.nodes}
         free = tuple(name for name, reason in reasons.items() if not reason)
         blocked = tuple((name, reason) for name, reason in reasons.items() if reason)
-        fits.append(Fit(group, planned.slots, free, blocked, spares))
+        fits.append(Fit(group, planned.slots, free, blocked))
     return fits
-
-
-def keep_spares(discovery: Discovery, spares: int) -> Discovery:
-    """Return the discovery with spares in each group that is large enough.
-
-    Raises ClusterError if none is.
-    """
-    if all(len(group.nodes) <= spares for group in discovery.groups):
-        sizes = join_names(f"{group.name}: {len(group.nodes)}" for group in discovery.groups)
-        raise ClusterError(f"no group has more nodes than the {spares} spares to keep ({sizes})")
-    groups = []
-    for group in discovery.groups:
-        used = len(group.nodes) - spares
-        if used > 0:
-            groups.append(replace(group, entry=_entry(group, used, spares)))
-        else:
-            groups.append(group)
-    return replace(discovery, groups=tuple(groups))
 
 
 def fit_ranks(discovery: Discovery, fits: Sequence[Fit], ranks: int) -> Discovery:
@@ -86,7 +64,7 @@ def fit_ranks(discovery: Discovery, fits: Sequence[Fit], ranks: int) -> Discover
         raise ClusterError("\n  ".join([head, *map(str, fits)]))
     best = min(enough, key=lambda fit: (not fit.group.nodes[0].gpus, ranks // fit.slots))
     group = best.group
-    entry = _entry(group, ranks // best.slots, best.spares)
+    entry = {**group.entry, "count": ranks // best.slots}
     free = f"{len(best.free)} of {len(group.nodes)} nodes of the group are free now"
     comments = {**group.comments, ("count",): free}
     return replace(discovery, groups=(Group(group.name, group.nodes, entry, comments),))
@@ -108,13 +86,3 @@ def _shortage(node: NodeFacts, plan: GroupPlan) -> str:
         if free < wanted:
             return f"{room_text(name, free)} {name} free, {room_text(name, wanted)} needed"
     return ""
-
-
-def _entry(group: Group, count: int, spares: int) -> dict[str, Plain]:
-    """Return the group's entry of the spec with other numbers of nodes, which come first."""
-    entry: dict[str, Plain] = {"name": group.name, "count": count}
-    if spares:
-        entry["spares"] = spares
-    for key, value in group.entry.items():
-        entry.setdefault(key, value)
-    return entry

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from hvd_pods.common.untrusted import one_line
-from hvdchart.discover.free_capacity import check_groups, fit_ranks, keep_spares
+from hvdchart.discover.free_capacity import check_groups, fit_ranks
 from hvdchart.discover.groups import Discovery, discover
 from hvdchart.discover.nodes import NodeFacts
 from hvdchart.errors import ClusterError
@@ -23,12 +23,10 @@ def spec_text(
     fit: int | None = None,
     selector: str = "",
     *,
-    spares: int = 0,
     pods_known: bool = True,
 ) -> str:
     """Return a spec of these nodes with comments; with `fit`, one for as many ranks on free nodes.
 
-    With `spares`, that many nodes of each group, in addition to the nodes for ranks, are spares.
     `selector` is the label selector that the nodes were listed with. Raises ClusterError when no
     node can be used or the ranks do not fit, and SpecError when `name` is not a valid name of a
     run.
@@ -38,12 +36,10 @@ def spec_text(
         raise ClusterError("\n  ".join(["no node can be used", *discovery.notes[: len(nodes)]]))
     notes = list(discovery.notes)
     if pods_known:
-        fits = check_groups(discovery, _plan(discovery, name), spares)
+        fits = check_groups(discovery, _plan(discovery, name))
         notes += map(str, fits)
         if fit is not None:
             discovery = fit_ranks(discovery, fits, fit)
-    if spares and fit is None:
-        discovery = keep_spares(discovery, spares)
     if len({bool(group.nodes[0].gpus) for group in discovery.groups}) > 1:
         notes.append("GPU and CPU nodes: a run uses one kind, so delete the groups of the other")
     # Keep text from nodes on one line: a condition's message could otherwise add keys to the spec.

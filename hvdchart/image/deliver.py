@@ -26,12 +26,12 @@ def provide(
     target: Target,
     is_on_nodes: Callable[[str], bool],
     report: Report,
-    builder: str | None = None,
+    engine: str | None = None,
 ) -> str:
     """Build the image of a folder and deliver it to the target; return its reference.
 
     `is_on_nodes` says whether all nodes have an image: then it is neither built nor loaded. Raises
-    ImageError when no builder works, when it fails, and for a repository without a registry to push
+    ImageError when no engine works, when it fails, and for a repository without a registry to push
     to; and FileError when a file of the folder cannot be read.
     """
     reference = source.reference()
@@ -43,9 +43,9 @@ def provide(
     if target.loader and is_on_nodes(reference):
         report(f"{reference} is on all nodes already")
         return reference
-    engine = choose_engine(builder)
-    build(source, engine, report)
-    deliver(reference, target, engine, report)
+    used = choose_engine(engine)
+    build(source, used, report)
+    deliver(reference, target, used, report)
     return reference
 
 

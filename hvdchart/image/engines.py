@@ -48,7 +48,7 @@ def choose_engine(
     when none works.
     """
     if name is not None and name not in ENGINES:
-        raise ImageError(f"{name!r} is not a builder: use one of {', '.join(ENGINES)}")
+        raise ImageError(f"{name!r} is not an engine: use one of {', '.join(ENGINES)}")
     if name is not None and not is_working(name):
         raise ImageError(f"{name} does not work here: install or start it")
     engine = name or next(filter(is_working, ENGINES), None)

@@ -195,23 +195,6 @@ def _warn_of_loss(run: RunView, warn: Warn) -> None:
         warn(f"{loss}; the next run begins without it")
 
 
-def keep_claims(cluster: Cluster, name: str, helm: Helm) -> list[str]:
-    """Let `helm uninstall` keep the release's own PersistentVolumeClaims; return their names.
-
-    These are the claims in the value extraObjects. Raises NoRunError and HelmError.
-    """
-    values = release_values(name, cluster.namespace, helm)
-    objects = copy.deepcopy(values.get("extraObjects") or [])
-    claims = [item for item in objects if item.get("kind") == "PersistentVolumeClaim"]
-    for claim in claims:
-        annotations = claim["metadata"].get("annotations") or {}
-        claim["metadata"]["annotations"] = {**annotations, "helm.sh/resource-policy": "keep"}
-    if claims:
-        # Helm reads the annotation from the release that it has installed.
-        _change(cluster, name, helm, {"extraObjects": objects}, values)
-    return [str(claim["metadata"]["name"]) for claim in claims]
-
-
 def _index_of(groups: list[Any], group: str | None, name: str) -> int | None:
     """Return the index of a group in workerGroups; None for a run without groups.
 

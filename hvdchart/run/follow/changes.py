@@ -17,7 +17,7 @@ from hvdchart.errors import ClusterError
 from hvdchart.run.kube.api import RefusedError
 from hvdchart.run.kube.cluster import Cluster
 from hvdchart.run.kube.runs import newest_run
-from hvdchart.run.state.release import Object, component_of, event_time, is_about, is_ready
+from hvdchart.run.state.release import component_of, is_about, is_ready
 from hvdchart.run.state.status import Status
 from hvdchart.run.state.view import RunView
 
@@ -78,20 +78,6 @@ def wait_for_end(
         if current.over or current.is_stuck or current.state == "not found":
             break
     return current
-
-
-def follow_events(cluster: Cluster, name: str) -> Iterator[Object]:
-    """Yield the release's events so far, oldest first, and each new one until the run ends."""
-    shown: set[tuple[str, str]] = set()
-    for run in watch_run(cluster, name, kinds=("pods", "jobs", "events")):
-        for event in run.release.events:
-            # When an event repeats, its count and its time change.
-            key = (str(event["metadata"].get("name")), event_time(event))
-            if key not in shown:
-                shown.add(key)
-                yield event
-        if run.status.over or run.status.state == "not found":
-            return
 
 
 def wait_until_served(cluster: Cluster, name: str, report: Callable[[str], None]) -> None:

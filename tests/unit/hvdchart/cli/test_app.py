@@ -103,7 +103,7 @@ def test_check_refuses_a_missing_file_and_does_not_create_it(
         (["render", SPEC, "--code", "none.py"], 5, "none.py: cannot read the code: "),
         (["render"], 2, "no spec"),
         (["render", SPEC, "--check"], 2, "--check needs --write"),
-        (["plan", SPEC, "-o", "xml"], 2, "'xml' is not one of 'table', 'json', 'yaml'"),
+        (["plan", SPEC, "-o", "xml"], 2, "'xml' is not one of 'text', 'json', 'yaml'"),
         (["bench", SPEC, "--command", "a 'b"], 2, "no closing quotation"),
         (["migrate"], 2, "Missing argument 'FILE'"),
         (["migrate", "values"], 5, "values: cannot read the file: Is a directory"),

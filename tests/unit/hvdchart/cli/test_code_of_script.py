@@ -19,10 +19,11 @@ pytestmark = pytest.mark.timeout(120)
 
 
 def test_script_that_lies_beside_a_spec_and_stays_there_is_told(
-    hvdchart: Command, tmp_path: Path, programs: Path
+    hvdchart: Command, tmp_path: Path, programs: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = tmp_path / "mine"
-    hvdchart("init", "mine", "--folder", folder)
+    monkeypatch.chdir(tmp_path)
+    hvdchart("init", "mine")
     alone = hvdchart("plan", folder / "run.spec.yaml")
     assert f"{folder / 'train.py'} stays on this machine" in alone.errors
     assert "stays on this machine" not in hvdchart("plan", folder).errors

@@ -29,7 +29,6 @@ from tests.unit.hvdchart.objects import (
     pod,
 )
 from tests.unit.hvdchart.played_runs import (
-    answer_as,
     installed_values,
     meanwhile,
     play,
@@ -252,18 +251,6 @@ def test_deploy_creates_the_namespace_only_where_it_is_asked_to(
     assert created == [False, True]
 
 
-def test_values_files_are_merged_in_order(
-    hvdchart: Command, running: FakeCluster, spec: Path, helm: StubProgram, tmp_path: Path
-) -> None:
-    one, two = (tmp_path / name for name in ("one.yaml", "two.yaml"))
-    one.write_text("cleanup: Never\nworker: {spread: None}\n")
-    two.write_text("cleanup: Always\n")
-    done = hvdchart("deploy", spec, "--values", one, "--values", two, "--detach")
-    assert done.code == 0, done.errors
-    values = installed_values(helm)
-    assert (values["cleanup"], values["worker"]["spread"]) == ("Always", "None")
-
-
 @pytest.mark.parametrize(
     ("more", "is_set"), [([], True), (["--set", "values.launch.failOnNaN=false"], False)]
 )
@@ -280,35 +267,15 @@ def test_deploy_ends_a_run_with_nan_where_it_is_asked_to(
     assert installed_values(helm)["launch"]["failOnNaN"] is is_set
 
 
-def test_code_is_merged_after_values_files(
+def test_code_is_merged_after_the_values_of_the_spec(
     hvdchart: Command, running: FakeCluster, spec: Path, helm: StubProgram, tmp_path: Path
 ) -> None:
-    file, script = (tmp_path / name for name in ("values.yaml", "train.py"))
-    file.write_text("code: {files: {a: b}}\n")
+    more, script = (tmp_path / name for name in ("more.yaml", "train.py"))
+    more.write_text("values: {code: {files: {a: b}}}\n")
     script.write_text("pass")
-    done = hvdchart("deploy", spec, "--values", file, "--code", script, "--detach")
+    done = hvdchart("deploy", spec, more, "--code", script, "--detach")
     assert done.code == 0, done.errors
     assert installed_values(helm)["code"]["files"] == {"a": "b", "train.py": "pass"}
-
-
-@pytest.mark.parametrize(
-    ("content", "code"),
-    [("- a list\n", 2), ("wroker: {}\n", 3), ("a: [\n", 3)],
-    ids=["list", "unknown key", "no YAML"],
-)
-def test_wrong_values_file_is_refused_before_helm_upgrades(
-    hvdchart: Command,
-    running: FakeCluster,
-    spec: Path,
-    helm: StubProgram,
-    tmp_path: Path,
-    content: str,
-    code: int,
-) -> None:
-    file = tmp_path / "values.yaml"
-    file.write_text(content)
-    assert hvdchart("deploy", spec, "--values", file).code == code
-    assert upgrades(helm) == []
 
 
 @pytest.fixture
@@ -408,20 +375,6 @@ def test_undeploy_uninstalls_the_release(
     assert {"mine", "--wait"} <= set(arguments)
 
 
-def test_undeploy_keeps_claims_where_it_is_asked_to(
-    hvdchart: Command, running: FakeCluster, helm: StubProgram
-) -> None:
-    claim = {"kind": "PersistentVolumeClaim", "metadata": {"name": "results"}}
-    other = {"kind": "ConfigMap", "metadata": {"name": "other"}}
-    helm.answer("get", json.dumps({"worker": {"number": 2}, "extraObjects": [claim, other]}))
-    answer_as(helm, "hvd")
-    done = hvdchart("undeploy", "hvd", "--keep-data")
-    assert (done.code, "persistentvolumeclaim results\n" in done.errors) == (0, True)
-    metadata = {"name": "results", "annotations": {"helm.sh/resource-policy": "keep"}}
-    assert installed_values(helm)["extraObjects"] == [{**claim, "metadata": metadata}, other]
-    assert helm.commands()[-2:] == ["upgrade", "uninstall"], "Helm keeps it before it uninstalls"
-
-
 def test_undeploy_of_an_unknown_run_says_how_to_list_all(
     hvdchart: Command, fake_cluster: FakeCluster, helm: StubProgram
 ) -> None:
@@ -431,14 +384,13 @@ def test_undeploy_of_an_unknown_run_says_how_to_list_all(
     assert missing.errors.startswith("hvdchart: no run hvd in namespace team: ")
 
 
-@pytest.mark.parametrize("more", [[], ["--keep-data"]])
 @pytest.mark.parametrize("chart", ["postgresql", "horovod"])
 def test_undeploy_leaves_a_release_of_another_chart(
-    hvdchart: Command, fake_cluster: FakeCluster, helm: StubProgram, more: list[str], chart: str
+    hvdchart: Command, fake_cluster: FakeCluster, helm: StubProgram, chart: str
 ) -> None:
     """Horovod's own chart has the name of this one, and other labels."""
     helm.answer("get", json.dumps({"name": "hvd", "chart": chart, "version": "1.0.2"}))
-    done = hvdchart("undeploy", "hvd", *more)
+    done = hvdchart("undeploy", "hvd")
     assert (done.code, set(helm.commands()) <= {"get", "version"}) == (7, True)
     assert f"hvd is a release of chart {chart} in namespace team" in done.errors
 
@@ -484,7 +436,7 @@ def test_undeploy_removes_what_a_release_unknown_to_helm_has_left(
     hvdchart: Command, unknown: FakeCluster
 ) -> None:
     unknown.put("jobs", owned(job(suspend=True)))
-    done = hvdchart("undeploy", "hvd", "--keep-data")
+    done = hvdchart("undeploy", "hvd")
     assert (done.code, unknown.names("jobs"), unknown.names("secrets")) == (0, [], ["theirs"])
     assert f"jobs {JOB}\n" in done.errors
 

@@ -235,7 +235,6 @@ def test_server_that_says_nothing_is_given_up(
 @pytest.mark.parametrize(
     ("words", "says"),
     [
-        (("events", "hvd", "--follow"), ""),
         (("wait", "hvd"), ""),
         (("deploy", SPEC), "\nthe run continues: hvdchart logs hvd --namespace team\n"),
     ],

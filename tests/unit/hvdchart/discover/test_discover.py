@@ -322,22 +322,10 @@ FOUR_AND_ONE = [*(dgx(f"d{n}") for n in range(4)), xeon("x1")]
 
 def test_fit_uses_free_nodes_only_and_tells_the_others() -> None:
     busy = [pod("d0", {"nvidia.com/gpu": "4"}), pod("d3", {"nvidia.com/gpu": "8"}, phase="Failed")]
-    text, spec = discovered(FOUR_AND_ONE, busy, fit=16, spares=1)
-    assert [(group.name, group.count, group.spares) for group in spec.nodes] == [
-        ("nvidia-a100-sxm4-80gb", 2, 1)
-    ]
+    text, spec = discovered(FOUR_AND_ONE, busy, fit=16)
+    assert [(group.name, group.count) for group in spec.nodes] == [("nvidia-a100-sxm4-80gb", 2)]
     assert make_plan(spec).ranks == 16
-    assert "3 of 4 nodes are free, 16 ranks and 1 spare (d0: 4 nvidia.com/gpu free" in text
-
-
-def test_nodes_of_each_group_are_kept_as_spares_where_there_are_enough() -> None:
-    _, spec = discovered(FOUR_AND_ONE, spares=1)
-    assert [(group.count, group.spares) for group in spec.nodes] == [(3, 1), (1, 0)]
-
-
-def test_spares_that_would_leave_no_node_are_refused() -> None:
-    with pytest.raises(ClusterError, match="4 spares"):
-        discovered(FOUR_AND_ONE, spares=4)
+    assert "3 of 4 nodes are free, 24 ranks (d0: 4 nvidia.com/gpu free" in text
 
 
 @pytest.mark.parametrize(

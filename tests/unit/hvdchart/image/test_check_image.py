@@ -239,7 +239,7 @@ def test_machine_without_an_engine_is_told_with_a_remedy(programs: Path) -> None
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        ("kaniko", "'kaniko' is not a builder: use one of docker, podman"),
+        ("kaniko", "'kaniko' is not an engine: use one of docker, podman"),
         ("docker", "docker does not work here: install or start it"),
         (None, "without an image of its own: deploy --code"),
     ],

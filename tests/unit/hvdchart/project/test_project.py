@@ -254,33 +254,37 @@ def test_a_folder_that_cannot_be_created_is_told_with_the_reason(tmp_path: Path)
         make_project(tmp_path / "file" / "p", "p", TEMPLATES["keras"])
 
 
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder of the project `mine`, below the current one."""
+    monkeypatch.chdir(tmp_path)
+    return tmp_path / "mine"
+
+
 def test_init_writes_a_project_that_renders(
-    hvdchart: Command, tmp_path: Path, programs: Path
+    hvdchart: Command, folder: Path, programs: Path
 ) -> None:
-    folder = tmp_path / "mine"
-    done = hvdchart("init", "mine", "--template", "benchmark", "--folder", folder)
+    done = hvdchart("init", "mine", "--template", "benchmark")
     assert (done.code, len(done.output.splitlines())) == (0, 4)
     rendered = hvdchart("render", folder / "run.spec.yaml", "--code", folder)
     assert rendered.code == 0, rendered.errors
     assert "archive: " in rendered.output
 
 
-def test_init_says_what_comes_next(hvdchart: Command, tmp_path: Path, programs: Path) -> None:
-    folder = tmp_path / "mine"
-    done = hvdchart("init", "mine", "--template", "benchmark", "--folder", folder)
+def test_init_says_what_comes_next(hvdchart: Command, folder: Path, programs: Path) -> None:
+    done = hvdchart("init", "mine", "--template", "benchmark")
     assert "no public registry has this image" in done.errors
     assert "train.py needs an image with Horovod with TensorFlow; " in done.errors
     assert "`python -m images build cpu` builds it" in done.errors
     assert "hvdchart deploy" not in done.errors, "its image is not there yet"
-    named = hvdchart("init", "mine", "--image", "a/b:1", "--folder", tmp_path / "other")
-    assert named.errors.endswith(f"next: cd {tmp_path / 'other'} && hvdchart deploy .\n")
+    named = hvdchart("init", "other", "--image", "a/b:1")
+    assert named.errors.endswith("next: cd other && hvdchart deploy .\n")
 
 
 def test_init_without_a_template_needs_a_public_image_alone(
-    hvdchart: Command, tmp_path: Path, programs: Path
+    hvdchart: Command, folder: Path, programs: Path
 ) -> None:
-    folder = tmp_path / "mine"
-    done = hvdchart("init", "mine", "--folder", folder)
+    done = hvdchart("init", "mine")
     assert "no public registry" not in done.errors
     image = load_spec(folder / "run.spec.yaml").image
     assert image is not None

@@ -11,11 +11,11 @@ import pytest
 
 from hvdchart.errors import ClusterError
 from hvdchart.run.follow import changes as watch
-from hvdchart.run.follow.changes import follow_events, wait_for_end, watch_run
+from hvdchart.run.follow.changes import wait_for_end, watch_run
 from hvdchart.run.follow.logs import follow
 from hvdchart.run.kube.cluster import Cluster
 from tests.support.fakes.cluster import FakeCluster
-from tests.unit.hvdchart.objects import JOB, MASTER, STATEFUL_SET, WORKERS, event, job
+from tests.unit.hvdchart.objects import MASTER, STATEFUL_SET, WORKERS, job
 
 pytestmark = pytest.mark.timeout(120)
 
@@ -93,9 +93,8 @@ def test_a_watch_that_breaks_after_minutes_is_opened_again(
     [
         (lambda cluster: wait_for_end(cluster, "hvd"), ["pods list", "jobs watch"]),
         (lambda cluster: list(follow(cluster, "hvd")), ["pods watch", "jobs watch", "log get"]),
-        (lambda cluster: list(follow_events(cluster, "hvd")), ["events watch", "jobs watch"]),
     ],
-    ids=["status", "logs", "events"],
+    ids=["status", "logs"],
 )
 def test_a_refused_request_ends_each_command_that_waits(
     cluster: Cluster,
@@ -107,12 +106,3 @@ def test_a_refused_request_ends_each_command_that_waits(
         fake_cluster.refusals = {kind: (403, "no right")}
         with pytest.raises(ClusterError, match=r"you are not allowed to \(no right\)"):
             wait(cluster)
-
-
-def test_events_are_given_as_they_come(cluster: Cluster, fake_cluster: FakeCluster) -> None:
-    events = follow_events(cluster, "hvd")
-    for number in range(3):
-        fake_cluster.put("events", event(JOB, "Job", f"Stage{number}", "", type="Normal"))
-        assert next(events)["reason"] == f"Stage{number}"
-    fake_cluster.put("jobs", job(("Complete", "", "")))
-    assert list(events) == []
