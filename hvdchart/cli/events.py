@@ -1,7 +1,5 @@
 """The command `events`."""
 
-
-
 from hvdchart.cli.options import Context, MaybeName, Namespace, connect_to_run
 from hvdchart.cli.terminal import note, show
 

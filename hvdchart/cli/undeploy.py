@@ -1,7 +1,5 @@
 """The command `undeploy`."""
 
-
-
 from hvdchart.cli.options import Context, HelmProgram, Names, Namespace, connect_with_helm
 from hvdchart.cli.terminal import note, say
 from hvdchart.errors import ClusterError, NoRunError
