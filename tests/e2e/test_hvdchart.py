@@ -162,27 +162,6 @@ def test_discover_writes_a_spec_of_the_clusters_nodes(namespace: Namespace) -> N
     assert plan.cpu < int(capacity["cpu"]) * 1000, "nothing is left for other pods"
 
 
-def test_discover_of_no_node_exits_with_7_and_its_selector(namespace: Namespace) -> None:
-    none = hvdchart(namespace, "discover", "--selector", "no=such", code=7)
-    assert "no=such" in none.stderr
-
-
-def test_discover_fit_counts_the_requests_of_other_pods(namespace: Namespace) -> None:
-    """A planned worker takes a node's whole capacity, so any other pod leaves too little."""
-    free = {"capabilities": {"drop": ["ALL"]}, "allowPrivilegeEscalation": False}
-    context = {"runAsNonRoot": True, "runAsUser": 1, "seccompProfile": {"type": "RuntimeDefault"}}
-    container: dict[str, Any] = {"name": "a", "image": namespace.image, "command": ["sleep", "60"]}
-    container |= {"resources": {"requests": {"memory": "1Gi"}}, "securityContext": free}
-    spec = {"securityContext": context, "containers": [container]}
-    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "other"}, "spec": spec}
-    namespace.apply(pod)
-    namespace.kubectl("wait", "pod/other", "--for=condition=PodScheduled", "--timeout=90s")
-    # Other tests create nodes that are empty.
-    node = namespace.get("pod", "other")["spec"]["nodeName"]
-    where = ("--selector", f"kubernetes.io/hostname={node}")
-    hvdchart(namespace, "discover", "--fit", "1", *where, code=7)
-
-
 def test_image_check_in_cluster_runs_and_deletes_a_pod(namespace: Namespace) -> None:
     where = ("--in-cluster", "--namespace", namespace.name)
     good = hvdchart(namespace, "image", "check", namespace.image, *where)

@@ -10,7 +10,7 @@ import pytest
 
 from images.builder.catalogue import load_catalogue
 from tests.e2e.packages import installed
-from tests.support.namespace import Namespace, Values
+from tests.support.namespace import Namespace, Values, image_values
 from tests.support.volumes import claimed_folder
 
 MPI = "/opt/mpi"
@@ -154,27 +154,6 @@ sys.stdout.write(f"SUM {total} UID {os.getuid()} ON {socket.gethostname()} IN {o
 """
 
 
-def foreign(image: str, **changes: Any) -> Values:
-    """Two workers of an image that knows nothing of the chart."""
-    repository, _, tag = image.partition(":")
-    master = {"args": ["python3", "-c", SEEN], "backoffLimit": 0}
-    return {"image": {"repository": repository, "tag": tag}, "master": master, **changes}
-
-
-def lines(namespace: Namespace, values: Values) -> list[str]:
-    """Return what the ranks of a run print, which must complete."""
-    log = namespace.train("hvd", values)
-    return sorted(line for line in log.splitlines() if line.startswith("SUM "))
-
-
-def test_plain_image_runs_without_settings(
-    namespace: Namespace, foreign_images: dict[str, str]
-) -> None:
-    """Without a user for the chart's UID, without Horovod, under `restricted`."""
-    printed = lines(namespace, foreign(foreign_images["plain"]))
-    assert printed == [f"SUM 3 UID 1000 ON hvd-worker-{n} IN /" for n in (0, 1)]
-
-
 def test_public_images_layout_runs_as_root_under_baseline(
     namespace: Namespace, foreign_images: dict[str, str]
 ) -> None:
@@ -182,31 +161,16 @@ def test_public_images_layout_runs_as_root_under_baseline(
     level = "pod-security.kubernetes.io/enforce=baseline"
     namespace.kubectl("label", "namespace", namespace.name, "--overwrite", level)
     context = {"runAsUser": 0, "runAsGroup": 0, "runAsNonRoot": False}
-    values = foreign(foreign_images["public"], podSecurityContext=context, cleanup="Never")
+    values: Values = {
+        "image": image_values(foreign_images["public"]),
+        "master": {"args": ["python3", "-c", SEEN], "backoffLimit": 0},
+        "podSecurityContext": context,
+        "cleanup": "Never",
+    }
     where = "IN /horovod/examples"
-    assert lines(namespace, values) == [f"SUM 3 UID 0 ON hvd-worker-{n} {where}" for n in (0, 1)]
+    expected = [f"SUM 3 UID 0 ON hvd-worker-{number} {where}" for number in (0, 1)]
+    assert sorted(sums(namespace.train("hvd", values))) == expected
     example = namespace.kubectl("exec", "hvd-worker-0", "--", "python3", "example.py")
     assert example.strip() == "an example of the image"
     container = namespace.get("pod", "hvd-worker-0")["spec"]["containers"][0]
     assert container["securityContext"]["readOnlyRootFilesystem"] is True
-
-
-def test_changed_script_runs_on_the_same_workers(namespace: Namespace) -> None:
-    def values(word: str) -> Values:
-        script = f"import horovod.tensorflow as hvd\nhvd.init()\nprint({word!r}, hvd.size())\n"
-        # The workers of a finished run would be scaled to zero. These import Horovod once.
-        files = {"code": {"files": {"train.py": script}}, "launch": {"preload": None}}
-        return {**files, "cleanup": "Never"}
-
-    def run() -> tuple[list[str], list[str]]:
-        namespace.assert_completes("hvd")
-        workers = "app.kubernetes.io/component=worker"
-        pods = namespace.get("pods", "--selector", workers)["items"]
-        lines = [line for line in namespace.log("hvd").splitlines() if line.endswith(" 2")]
-        return lines, [pod["metadata"]["uid"] for pod in pods]
-
-    namespace.install("hvd", values("first"))
-    lines, workers = run()
-    assert lines == ["first 2"] * 2
-    namespace.upgrade("hvd", values("second"))
-    assert run() == (["second 2"] * 2, workers)

@@ -35,14 +35,6 @@ def test_required_spread_waits_on_one_node_and_tells_the_schedulers_reason(
     namespace.wait_for_line("waiting for 1 of 2 workers: ", "didn't match pod anti-affinity rules")
 
 
-def test_required_spread_of_two_releases_can_share_a_node(namespace: Namespace) -> None:
-    values: Values = {"worker": {"number": 1, "spread": "Required"}, "master": {"args": ARGS}}
-    namespace.install("one", values)
-    namespace.install("two", values)
-    namespace.assert_completes("one")
-    namespace.assert_completes("two")
-
-
 # Two sockets of 28 cores, whose kubelet reserves two cores (reservedSystemCPUs) and 15 GiB.
 STATIC_SPEC = """
 apiVersion: hvdchart/v1

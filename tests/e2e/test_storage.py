@@ -15,10 +15,10 @@ FETCH = "date >>../../fetches; cat ../../gate; echo content >part-0; sha256sum p
 SHOW = "import sys; sys.stdout.write('SEEN ' + open('/data/set/part-0').read())"
 
 
-def values(folder: Path, **worker: object) -> Values:
+def values(folder: Path) -> Values:
     """Two workers that read the staged data of their node."""
     return {
-        "worker": {"number": 2, **worker},
+        "worker": {"number": 2},
         "master": {"args": ["python3", "-c", SHOW], "backoffLimit": 0},
         "volumes": [{"name": "data", "hostPath": {"path": str(folder)}}],
         "volumeMounts": [{"name": "data", "mountPath": "/data", "readOnly": True}],
@@ -57,14 +57,6 @@ def filled(filling: Namespace, node_folder: Path) -> Namespace:
     return filling
 
 
-@pytest.fixture(scope="class")
-def upgraded(filled: Namespace, node_folder: Path) -> Namespace:
-    """A run with new workers has completed."""
-    filled.upgrade("hvd", values(node_folder, env=[{"name": "CHANGED", "value": "yes"}]))
-    filled.assert_completes("hvd")
-    return filled
-
-
 class TestStagingOnANode:
     def test_one_worker_waits_for_the_other(self, filling: Namespace) -> None:
         assert WAITING in staging_logs(filling)
@@ -75,10 +67,7 @@ class TestStagingOnANode:
     def test_data_are_checked_with_the_publishers_sums(self, filled: Namespace) -> None:
         assert "checking the publisher's SHA256SUMS" in staging_logs(filled)
 
-    def test_new_workers_find_the_data(self, upgraded: Namespace) -> None:
-        assert staging_logs(upgraded).count("/data/set is filled: 2 files") == 2
-
-    def test_data_are_fetched_once(self, upgraded: Namespace, node_folder: Path) -> None:
+    def test_data_are_fetched_once(self, filled: Namespace, node_folder: Path) -> None:
         assert len((node_folder / "fetches").read_text().splitlines()) == 1
 
 
