@@ -122,14 +122,10 @@ def test_slots_are_free_without_gpus(resource: str, count: object) -> None:
 
 
 @each_gpu
-def test_slots_are_free_with_another_device(resource: str) -> None:
-    assert render({"worker": {"slots": 1, "resources": {"limits": {f"x.{resource}": 2}}}})
-
-
-@each_gpu
-def test_hvdchart_takes_the_same_devices_for_gpus(resource: str) -> None:
+def test_chart_and_hvdchart_take_no_other_device_for_a_gpu(resource: str) -> None:
     assert is_gpu(resource)
     assert not is_gpu(f"x.{resource}")
+    assert render({"worker": {"slots": 1, "resources": {"limits": {f"x.{resource}": 2}}}})
 
 
 @pytest.fixture(scope="module")
@@ -176,10 +172,6 @@ def test_master_may_delete_spares(with_spares: list[Manifest]) -> None:
     assert deletable["resourceNames"] == [*(f"hvd-a-{n}" for n in range(5)), "hvd-b-0"]
 
 
-def test_no_minimum_is_as_without_the_key() -> None:
-    assert render({"worker": {"minimum": None}}) == render({})
-
-
-@pytest.mark.parametrize("nothing", [None, 0])
-def test_no_spares_are_as_without_the_key(nothing: object) -> None:
-    assert render({"worker": {"spares": nothing}}) == render({})
+@pytest.mark.parametrize("worker", [{"minimum": None}, {"spares": None}, {"spares": 0}], ids=str)
+def test_no_minimum_and_no_spares_are_as_without_the_key(worker: Values) -> None:
+    assert render({"worker": worker}) == render({})

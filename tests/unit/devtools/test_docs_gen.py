@@ -132,24 +132,6 @@ class TestSite:
         assert (site / page).is_dir()
         assert [place for place in searched(site) if place.startswith(page)] == []
 
-    @pytest.mark.parametrize(
-        ("word", "page"),
-        [
-            ("out of memory", "troubleshooting/"),
-            ("wandb", "watching/"),
-            ("mlflow", "watching/"),
-            ("torchrun", "script/"),
-            ("checkpoint", "script/"),
-            ("resume", "script/"),
-            ("environment variable", "script/"),
-            ("pull secret", "images/"),
-        ],
-    )
-    def test_search_finds_a_section_about(self, site: Path, word: str, page: str) -> None:
-        """The search shows a section whose title has the word first."""
-        titles = {place: title.lower() for place, title in searched(site).items()}
-        assert [place.partition("#")[0] for place in titles if word in titles[place]] == [page]
-
     @pytest.mark.parametrize("elsewhere", ['<script src="http', "fonts.googleapis.com"])
     def test_page_needs_nothing_from_elsewhere(self, site: Path, elsewhere: str) -> None:
         assert elsewhere not in (site / "index.html").read_text("utf-8")

@@ -45,7 +45,7 @@ def test_package_sources_of_both_forms_are_read(debian: Path) -> None:
     ]
 
 
-def test_other_release_uses_its_distributions_mirror_and_disabled_sources_come_last(
+def test_other_release_uses_its_distributions_mirror_and_disabled_sources_last(
     debian: Path,
 ) -> None:
     # A release of another distribution needs its own sources.
