@@ -83,7 +83,7 @@ def test_modules_of_this_machine_that_a_call_uses_are_told(no_cluster: io.String
     assert re.search(line, no_cluster.getvalue())
 
 
-def test_image_whose_python_is_another_one_is_refused_before_a_cluster_is_looked_for(
+def test_image_of_another_python_is_refused_before_a_cluster_is_looked_for(
     no_cluster: io.StringIO,
 ) -> None:
     """Another function may be called then."""

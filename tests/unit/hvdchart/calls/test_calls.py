@@ -71,10 +71,6 @@ def test_results_are_in_the_order_of_ranks(connection: Connection) -> None:
     assert call(connection, add, 10)[0] == [10, 11]
 
 
-def test_calls_follow_one_another(connection: Connection) -> None:
-    assert [call(connection, add, offset)[0] for offset in (10, 20)] == [[10, 11], [20, 21]]
-
-
 def test_output_of_all_ranks_is_the_callers(connection: Connection) -> None:
     _, output = call(connection, add, 10)
     assert sorted(output.splitlines()) == ["[0] I am rank 0", "[1] I am rank 1"]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import json
-import os
 import re
 import shlex
 import subprocess
@@ -64,11 +63,6 @@ def test_render_warns_on_standard_error(hvdchart: Command) -> None:
     done = hvdchart("render", SPEC, "--set", "volumes.output={pvc: a}")
     assert "must be ReadWriteMany" in done.errors
     assert "ReadWriteMany" not in done.output
-
-
-def test_render_says_nothing_where_nothing_is_to_be_said(hvdchart: Command) -> None:
-    done = hvdchart("render", SPEC, "--set", "volumes=null", "--set", "train.checkpoints=null")
-    assert (done.code, done.errors) == (0, "")
 
 
 def test_check_accepts_a_file_with_the_same_values(hvdchart: Command) -> None:
@@ -179,16 +173,6 @@ def test_output_has_characters_that_the_encoding_of_standard_output_lacks(
     assert written in output.getvalue()
 
 
-def test_missing_argument_that_is_no_run_says_nothing_of_runs(hvdchart: Command) -> None:
-    done = hvdchart("exec", "hvd")
-    assert (done.code, "hvdchart list" in done.errors) == (2, False)
-
-
-def test_unknown_option_of_a_spec_is_none_of_a_script(hvdchart: Command) -> None:
-    done = hvdchart("dev", SPEC, "--code", "train.py", "--epochs", "3")
-    assert done.errors.endswith("No such option: --epochs.\n")
-
-
 def every_command(group: Any, *before: str) -> Iterator[tuple[str, ...]]:
     """The words of each command, also of those below another one."""
     for name, command in group.commands.items():
@@ -230,42 +214,8 @@ def test_help_names_exit_codes_of_hvdchart(hvdchart: Command, words: tuple[str, 
     assert named <= {"0", "2", "130", *own}
 
 
-@each_command
-def test_line_of_usage_has_no_braces(hvdchart: Command, words: tuple[str, ...]) -> None:
-    assert "{" not in hvdchart(*words, "-h").output.partition("\n\n")[0]
-
-
-@pytest.mark.slow
-def test_shell_completes_commands() -> None:
-    """With what `hvdchart --install-completion` tells bash to ask for."""
-    asks = {"_HVDCHART_COMPLETE": "complete_bash", "COMP_WORDS": "hvdchart sta", "COMP_CWORD": "1"}
-    program = "import sys; sys.argv[0] = 'hvdchart'; from hvdchart.cli.app import main; main()"
-    done = subprocess.run(
-        [sys.executable, "-c", program],
-        env={**os.environ, **asks},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert {"stack", "status"} <= set(done.stdout.split()), done.stderr
-
-
 def test_version_is_printed(hvdchart: Command) -> None:
     assert hvdchart("--version").output == f"hvdchart {__version__}\n"
-
-
-@pytest.mark.parametrize(("words", "shown"), [([], "deploy"), (["image"], "check")])
-def test_subcommands_are_printed_where_none_is_given(
-    hvdchart: Command, words: list[str], shown: str
-) -> None:
-    done = hvdchart(*words)
-    assert done.code == 2
-    assert f"\n  {shown} " in done.output + done.errors
-
-
-def test_message_of_an_error_is_printable() -> None:
-    error = SpecError("a.yaml:1:1", "x", "unknown key 'a\n\x1b\\b'", "one of a, b")
-    assert str(error) == "a.yaml:1:1: x: unknown key 'a\\n\\x1b\\b'; expected one of a, b"
 
 
 def test_at_most_20_errors_are_printed_and_the_others_counted() -> None:

@@ -58,7 +58,7 @@ def test_script_with_a_wrong_line_is_refused_with_the_line(
     assert helm.calls == []
 
 
-def test_script_with_a_wrong_line_may_be_right_for_an_image_whose_python_is_not_known(
+def test_wrong_line_is_a_warning_for_an_image_of_an_unknown_python(
     hvdchart: Command, script: Path
 ) -> None:
     script.write_text("x = = 1\n")

@@ -226,10 +226,6 @@ def test_scale_of_one_of_several_groups_needs_its_name(
     assert f"cpu, gpu; {why}" in done.errors
 
 
-def test_scale_to_no_workers_is_refused(hvdchart: Command, running: FakeCluster) -> None:
-    assert hvdchart("scale", "hvd", "0").code == 2
-
-
 @pytest.mark.parametrize("number", [1, 2])
 def test_a_run_with_a_minimum_is_scaled_without_helm_and_goes_on(
     hvdchart: Command, running: FakeCluster, helm: StubProgram, number: int
@@ -243,7 +239,7 @@ def test_a_run_with_a_minimum_is_scaled_without_helm_and_goes_on(
     assert installed_values(helm) is None
 
 
-def test_another_run_begins_on_more_workers_than_a_run_with_a_minimum_was_deployed_with(
+def test_run_with_a_minimum_starts_again_on_more_workers_than_deployed(
     hvdchart: Command, running: FakeCluster
 ) -> None:
     running.put("jobs", job(minimum=1))

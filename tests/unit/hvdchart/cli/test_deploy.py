@@ -76,25 +76,10 @@ def test_deploy_follows_phases_and_logs(
     assert (done.code, done.output) == (0, "first\nlast\n"), done.errors
     assert "revision 2: 2 ranks on 2 workers\n" in done.errors
     assert phases(done.errors) == ["training", "done: finished"]
+    assert "replaces" not in done.errors, "Helm has left the run as it was"
     assert done.errors.endswith("next: hvdchart logs hvd -n team\n")
-
-
-@pytest.mark.slow
-def test_deploy_watches_for_warnings_of_the_cluster(
-    hvdchart: Command, running: FakeCluster, spec: Path
-) -> None:
-    with training_that_ends(running):
-        hvdchart("deploy", spec)
+    # For warnings of the cluster.
     assert "events" in {request.resource for request in running.requests if request.verb == "watch"}
-
-
-@pytest.mark.slow
-def test_deploy_replaces_nothing_where_the_run_is_the_one_that_was_there(
-    hvdchart: Command, running: FakeCluster, spec: Path
-) -> None:
-    with training_that_ends(running):
-        done = hvdchart("deploy", spec)
-    assert "replaces" not in done.errors
 
 
 @pytest.mark.slow
@@ -176,7 +161,7 @@ def test_run_is_either_left_at_once_or_waited_for(hvdchart: Command, spec: Path)
     assert hvdchart("deploy", spec, "--detach", "--wait").code == 2
 
 
-def test_deploy_of_a_run_that_failed_and_helm_leaves_as_it_is_fails_also_unfollowed(
+def test_detached_deploy_of_a_failed_run_that_helm_leaves_as_it_is_fails(
     hvdchart: Command, fake_cluster: FakeCluster, spec: Path
 ) -> None:
     play(fake_cluster, FAILED, FAILED_MASTER)
@@ -307,14 +292,6 @@ def test_a_project_is_its_spec_and_its_code(
     assert set(yaml.safe_load(hvdchart("render", *words).output)["code"]) == {key}
 
 
-def test_a_spec_alone_has_no_code(hvdchart: Command, project: Path, spec: Path) -> None:
-    assert "code:" not in hvdchart("render", spec).output
-
-
-def test_deploy_without_a_spec_says_what_to_name(hvdchart: Command) -> None:
-    assert "no spec" in hvdchart("deploy").errors
-
-
 SECRET = "---\n# Source: s\napiVersion: v1\nkind: Secret\ndata: {key: private}\n"
 BEFORE = f"{SECRET}---\n# Source: j\nkind: Job\nspec: {{a: 1}}\n"
 
@@ -328,16 +305,12 @@ def changed(running: FakeCluster, spec: Path, helm: StubProgram) -> FakeCluster:
     return running
 
 
-def test_diff_is_checked_by_the_server(
+def test_diff_prints_what_changes(
     hvdchart: Command, changed: FakeCluster, spec: Path, helm: StubProgram
 ) -> None:
-    hvdchart("deploy", spec, "--diff")
-    (call,) = upgrades(helm)
-    assert "--dry-run=server" in call.arguments
-
-
-def test_diff_prints_what_changes(hvdchart: Command, changed: FakeCluster, spec: Path) -> None:
+    """The API server has checked it."""
     shown = hvdchart("deploy", spec, "--diff").output
+    assert "--dry-run=server" in upgrades(helm)[-1].arguments
     assert [line for line in shown.splitlines() if line[:1] in "+-"] == [
         "--- installed",
         "+++ deploy",

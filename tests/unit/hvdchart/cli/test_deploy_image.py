@@ -81,18 +81,6 @@ def test_an_image_that_exists_is_not_built_and_is_pushed_again(
     assert installed_values(helm)["image"] == image
 
 
-@pytest.mark.slow
-def test_the_image_is_built_again_when_its_content_changes(
-    hvdchart: Command, project: Path, docker: StubProgram, helm: StubProgram
-) -> None:
-    assert hvdchart("deploy", project, "--detach").code == 0
-    before = installed_values(helm)["image"]["tag"]
-    (project.parent / "train.py").write_text("pass")
-    assert hvdchart("deploy", project, "--detach").code == 0
-    assert words(docker)[-2:] == ["build", "push"]
-    assert installed_values(helm)["image"]["tag"] != before
-
-
 @pytest.mark.parametrize(
     "options",
     [["--set", "image.tag=v1"], ["--set", f"image.digest={DIGEST}"]],
@@ -207,18 +195,6 @@ def test_a_failure_leaves_the_run_alone(
     done = hvdchart("deploy", project, "--detach")
     assert (done.code, upgrades(helm)) == (9, [])
     assert "denied: no such user" in done.errors
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("failing", ["build", "push"])
-def test_a_failure_is_not_remembered(
-    hvdchart: Command, project: Path, docker: StubProgram, failing: str
-) -> None:
-    docker.answer(failing, errors="denied: no such user", code=1)
-    hvdchart("deploy", project, "--detach")
-    docker.answer(failing)
-    assert hvdchart("deploy", project, "--detach").code == 0
-    assert words(docker)[-1] == "push"
 
 
 @pytest.mark.slow

@@ -13,9 +13,7 @@ from typing import Any
 import pytest
 
 from devtools.common.waiting import wait_until
-from hvd_pods.common.contract import COMMAND
 from hvdchart.chart_files import chart_dir
-from hvdchart.spec.run_options import RUN
 from tests.support.fakes.cluster import FakeCluster
 from tests.unit.fakes.program import Call, StubProgram
 from tests.unit.hvdchart.objects import JOB, LABELS, RUNNING, job, pod
@@ -176,12 +174,6 @@ def test_kubernetes_validates_what_it_has_not_validated_yet(changed: Dev) -> Non
     assert [without in call.arguments for call in changed.upgrades()] == [False, True, False]
 
 
-def test_helm_keeps_two_revisions(changed: Dev) -> None:
-    """It reads all of them several times."""
-    each = [call.arguments for call in changed.upgrades()]
-    assert {words[words.index("--history-max") + 1] for words in each} == {"2"}
-
-
 def test_a_warning_of_the_plan_is_told_once(changed: Dev) -> None:
     assert changed.kill().count("warning: volumes output are claims") == 1
 
@@ -208,14 +200,6 @@ def test_a_run_that_somebody_else_stops_is_told(
     dev.wait_for_error_line("run stopped by somebody else")
 
 
-def test_a_folder_is_a_spec_and_its_code(start: Callable[..., Dev]) -> None:
-    dev = start(is_project=True)
-    first = dev.wait_for_deployed(1)
-    dev.wait_for_log()
-    dev.save("second")
-    assert dev.wait_for_deployed(2)["code"]["archive"] != first["code"]["archive"]
-
-
 def test_a_script_has_the_options_and_arguments_of_run(start: Callable[..., Dev]) -> None:
     """A save that is no Python is told, and the next one runs."""
     dev = start("--name", "hvd", "--workers", "3", "--", "--epochs", "./3", is_script=True)
@@ -227,22 +211,6 @@ def test_a_script_has_the_options_and_arguments_of_run(start: Callable[..., Dev]
     dev.wait_for_error_line("train.py:1: invalid syntax: x = = 1; waiting for the next change")
     dev.save("second")
     assert dev.wait_for_deployed(2)["code"] == {"files": {"train.py": "second"}}
-
-
-def test_log_of_a_script_names_options(
-    start: Callable[..., Dev], fake_cluster: FakeCluster
-) -> None:
-    own = job()
-    own["spec"]["template"]["metadata"] = {"annotations": {COMMAND: RUN}}
-    fake_cluster.put("jobs", own)
-    fake_cluster.log(
-        f"{JOB}-x", "[hvd] error: raise `worker.resources.limits.memory` to 6Gi", end=True
-    )
-    dev = start("--name", "hvd", is_script=True)
-    dev.wait_for_log()
-    assert dev.process.stdout is not None
-    assert dev.process.stdout.readline() == "last\n"
-    assert dev.process.stdout.readline() == "[hvd] error: raise `--memory` to 6Gi\n"
 
 
 def test_dev_says_at_which_step_a_run_has_ended(
@@ -332,16 +300,6 @@ def test_dev_leaves_a_release_that_is_another_commands_by_now(
     dev.process.wait(30)
     assert "uninstall" not in helm.commands()
     assert "another command" in dev.kill()
-
-
-def test_dev_removes_what_a_refused_installation_has_left(
-    start: Callable[..., Dev], helm: StubProgram
-) -> None:
-    helm.answer("upgrade", errors="Error: exceeded quota", code=1)
-    helm.repeat("get", "upgrade")
-    dev = start()
-    assert dev.process.wait(30) == 6
-    assert "uninstall" in helm.commands()
 
 
 def test_dev_leaves_a_release_that_has_come_meanwhile(

@@ -201,7 +201,7 @@ def test_release_of_the_measurements_name_is_neither_replaced_nor_uninstalled(
         (helm_errors.BUSY, "another command changes this release", False),
     ],
 )
-def test_bench_removes_a_release_that_was_never_installed_unless_another_command_is_at_it(
+def test_bench_removes_its_failed_release_unless_another_command_changes_it(
     hvdchart: Command,
     fake_cluster: FakeCluster,
     helm: StubProgram,

@@ -293,7 +293,7 @@ def test_timeline_says_that_no_pod_has_it(
     assert "/output/horovod-timeline.json" in missing.errors
 
 
-def test_timeline_is_fetched_from_the_first_worker(
+def test_timeline_is_fetched_from_the_first_worker_and_explained(
     hvdchart: Command, with_timeline: FakeCluster, kubectl: StubProgram, tmp_path: Path
 ) -> None:
     kubectl.answer("team", OPEN)
@@ -301,6 +301,7 @@ def test_timeline_is_fetched_from_the_first_worker(
     done = hvdchart("timeline", "hvd", "-w", file)
     assert done.code == 0, done.errors
     assert file.read_text() == OPEN
+    assert done.output.startswith("2 operations; ranks waited 2.50 s")
     assert kubectl.calls[-1].arguments[-6:] == [
         "hvd-worker-0",
         "-c",
@@ -319,14 +320,6 @@ def test_timeline_is_that_of_rank_0_whatever_workers_an_earlier_run_had(
     kubectl.answer("team", OPEN)
     hvdchart("timeline", "hvd")
     assert "hvd-worker-0" in kubectl.calls[-1].arguments
-
-
-def test_timeline_is_explained(
-    hvdchart: Command, with_timeline: FakeCluster, kubectl: StubProgram, tmp_path: Path
-) -> None:
-    kubectl.answer("team", OPEN)
-    done = hvdchart("timeline", "hvd", "-w", tmp_path / "timeline.json")
-    assert done.output.startswith("2 operations; ranks waited 2.50 s")
 
 
 @pytest.fixture

@@ -168,13 +168,6 @@ def test_commands_that_take_a_script_take_the_options_of_run(
     assert (done.code, "--image A:1: got 'A'" in done.errors) == (3, True), done.errors
 
 
-def test_plan_of_a_spec_refuses_values_that_the_chart_refuses(
-    hvdchart: Command, spec: Path
-) -> None:
-    done = hvdchart("plan", spec, "--set", "values.worker.foo=1")
-    assert (done.code, "the chart has no key 'foo'" in done.errors) == (3, True)
-
-
 def test_plan_of_a_spec_that_names_no_image_is_printed(hvdchart: Command, spec: Path) -> None:
     """`discover` writes such a spec: the numbers come before the image."""
     content = json.loads(spec.read_text())
@@ -219,12 +212,6 @@ def test_misspelt_script_of_dev_is_refused_with_the_right_one(
     hvdchart: Command, script: Path
 ) -> None:
     assert "'My_Train.py'" in hvdchart("dev", script.with_name("My_Tarin.py")).errors
-
-
-def test_gpu_that_nccl_needs_is_asked_for_by_the_option(hvdchart: Command, script: Path) -> None:
-    script.write_text("import torch\ntorch.distributed.init_process_group('nccl')\n")
-    done = hvdchart("plan", script)
-    assert re.search("warning: My_Train.py:2 .*nccl.* `--gpus`", done.output)
 
 
 def test_plan_of_a_project_reads_its_code(hvdchart: Command, script: Path) -> None:
@@ -294,13 +281,6 @@ def test_an_active_run_is_not_replaced_by_a_script_of_its_name(
         "run hvd in namespace team is running: --name hvd replaces it, any other --name starts "
         "another run beside it\n"
     )
-
-
-def test_a_stopped_run_is_not_replaced_by_a_script_of_its_name(
-    hvdchart: Command, fake_cluster: FakeCluster, namesake: Path
-) -> None:
-    play(fake_cluster, job(suspend=True), MASTER)
-    assert hvdchart("run", namesake, "--detach").code == 7
 
 
 @pytest.mark.slow
@@ -398,22 +378,6 @@ def test_what_cannot_run_is_refused_before_helm_is_called(
     assert done.code == code, done.errors
     assert says.format(script=script, folder=folder) in " ".join(done.errors.split())
     assert helm.calls == []
-
-
-def test_script_that_is_not_like_the_misspelt_one_is_not_suggested(
-    hvdchart: Command, script: Path
-) -> None:
-    """All names of scripts end alike."""
-    script.with_name("spawn.py").touch()
-    done = hvdchart("run", script.with_name("trian.py"))
-    assert (done.code, "did you mean" in done.errors) == (5, False)
-
-
-def test_amount_that_is_as_wrong_as_the_given_one_is_not_suggested(
-    hvdchart: Command, script: Path
-) -> None:
-    done = hvdchart("run", script, "--memory", "\N{ARABIC-INDIC DIGIT THREE}Gi")
-    assert (done.code, "did you mean" in done.errors) == (3, False)
 
 
 def test_loss_that_is_nan_is_a_warning_of_the_status(

@@ -115,10 +115,6 @@ def test_run_whose_objects_have_another_name_keeps_its_record_and_its_events(
     assert "it was seen" in hvdchart("events", "hvd").output
 
 
-def test_list_shows_a_long_reason_completely(hvdchart: Command, two_runs: FakeCluster) -> None:
-    assert hvdchart("list").output.splitlines()[2].endswith(" ".join([REASON] * 3))
-
-
 def test_list_names_the_command_that_removes_workers_without_a_master(
     hvdchart: Command, fake_cluster: FakeCluster
 ) -> None:
@@ -245,11 +241,6 @@ def test_status_of_a_failed_run_is_json_alone(hvdchart: Command, failed: FakeClu
     assert (done.code, json.loads(done.output)["reason"]) == (8, "boom")
 
 
-def test_status_has_the_progress(hvdchart: Command, running: FakeCluster) -> None:
-    lines = hvdchart("status", "hvd").output.splitlines()
-    assert lines[1] == "progress: step 120 of 500, loss 0.41, 32 samples/s, about 4 min left"
-
-
 def test_logs_are_of_all_pods(hvdchart: Command, running: FakeCluster) -> None:
     """A rank's own output is printed with its colours and its progress bars."""
     running.log("hvd-worker-0", "\x1b[32mworker\x1b[0m")
@@ -259,12 +250,6 @@ def test_logs_are_of_all_pods(hvdchart: Command, running: FakeCluster) -> None:
         "first",
         "last",
     ]
-
-
-def test_logs_may_be_of_the_master_alone(hvdchart: Command, running: FakeCluster) -> None:
-    running.log("hvd-worker-0", "worker")
-    done = hvdchart("logs", "hvd", "--no-follow", "--master")
-    assert done.output == "first\nlast\n"
 
 
 def test_raw_logs_name_their_pods_and_leave_out_nothing(

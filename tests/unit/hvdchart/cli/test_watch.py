@@ -97,10 +97,6 @@ def test_a_run_is_shown_to_who_may_not_read_logs(hvdchart: Command, live: FakeCl
     assert done.output.splitlines()[-1].startswith("hvd: finished")
 
 
-def test_no_run_is_said(hvdchart: Command, fake_cluster: FakeCluster) -> None:
-    assert hvdchart("watch", "hvd").code == 7
-
-
 def test_a_port_without_the_page_is_refused(hvdchart: Command) -> None:
     done = hvdchart("watch", "hvd", "--port", "8000")
     assert (done.code, "add --web" in done.errors) == (2, True)

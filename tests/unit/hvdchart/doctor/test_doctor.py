@@ -364,9 +364,15 @@ def spec_with_problems(cluster: FakeCluster, helm: StubProgram, tmp_path: Path) 
     return spec
 
 
-def test_each_problem_is_found(hvdchart: Command, spec_with_problems: Path) -> None:
-    findings = json.loads(hvdchart("doctor", spec_with_problems, "-o", "json").output)
-    assert {each["subject"] for each in findings if each["state"] == "problem"} == {
+def test_problems_are_found_with_their_remedies_and_counted(
+    hvdchart: Command, spec_with_problems: Path
+) -> None:
+    done = hvdchart("doctor", spec_with_problems, "-o", "json")
+    assert (done.code, done.errors) == (7, "hvdchart: 6 problems found\n")
+    problems = [each for each in json.loads(done.output) if each["state"] == "problem"]
+    assert all(each["remedy"] for each in problems)
+    texts = {each["subject"]: each["text"] for each in problems}
+    assert texts.keys() == {
         "Helm",
         "rights to deploy",
         "rights to follow a run",
@@ -374,13 +380,7 @@ def test_each_problem_is_found(hvdchart: Command, spec_with_problems: Path) -> N
         "quotas",
         "claim results",
     }
-    texts = {each["subject"]: each["text"] for each in findings}
     assert "the hostPath volume data needs privileged" in texts["Pod Security"]
-
-
-def test_each_problem_has_a_remedy(hvdchart: Command, spec_with_problems: Path) -> None:
-    findings = json.loads(hvdchart("doctor", spec_with_problems, "-o", "json").output)
-    assert all(each["remedy"] for each in findings if each["state"] == "problem")
 
 
 def test_remedies_for_a_script_name_its_options(
@@ -391,11 +391,6 @@ def test_remedies_for_a_script_name_its_options(
     cluster.put("resourcequotas", quota)
     output = hvdchart("doctor", script).output
     assert "set `--cpu`, `--set values.master.resources.limits.cpu`" in output
-
-
-def test_problems_are_counted(hvdchart: Command, spec_with_problems: Path) -> None:
-    done = hvdchart("doctor", spec_with_problems, "-o", "json")
-    assert (done.code, done.errors) == (7, "hvdchart: 6 problems found\n")
 
 
 @pytest.mark.slow

@@ -80,7 +80,7 @@ def test_policy_may_need_seconds_to_hold(listen: Listen, ports: Ports) -> None:
     later.join()
 
 
-def test_pod_that_listens_greets_at_the_guarded_port_once_it_does_at_the_admitted_one(
+def test_listening_pod_greets_at_both_ports_from_the_same_moment(
     ports: Ports,
 ) -> None:
     """Again and again, also after clients that go at once."""

@@ -88,10 +88,6 @@ def tag(folder: Path) -> str:
     return Source(folder, "r").reference()
 
 
-def test_the_tag_has_12_characters(folder: Path) -> None:
-    assert len(tag(folder)) == len("r:") + 12
-
-
 def test_the_tag_stays_when_a_file_gets_another_time(folder: Path) -> None:
     before = tag(folder)
     (folder / "train.py").touch()

@@ -153,10 +153,6 @@ def test_a_new_project_can_be_deployed_as_it_is(project: Project) -> None:
     assert checked_values(make_plan(spec))["master"]["args"][:2] == ["python", "train.py"]
 
 
-def test_name_of_a_new_project_is_quoted_only_where_need_be(project: Project) -> None:
-    assert "\nname: mine\n" in (project.folder / "run.spec.yaml").read_text()
-
-
 def test_a_new_project_hands_its_code_to_the_run(project: Project) -> None:
     handed = set(list_files(project.folder))
     assert handed == {"train.py", ".hvdignore", *project.template.modules}
@@ -171,13 +167,6 @@ def test_script_of_a_new_project_for_horovod_tells_its_progress(project: Project
     """That for torchrun has nothing of this project: its steps are counted."""
     script = (project.folder / "train.py").read_text()
     assert ("hvd_progress" in script) == ("import horovod" in script)
-
-
-def test_readme_of_a_new_project_says_how_to_deploy_it(project: Project) -> None:
-    readme = (project.folder / "README.md").read_text()
-    assert "hvdchart deploy ." in readme
-    assert "Packages of your own go into a `requirements.txt`." in readme
-    assert f"must have what the script needs: {project.template.needs}." in readme
 
 
 def test_the_images_of_templates_are_those_of_this_repository() -> None:
@@ -223,11 +212,6 @@ def test_a_dockerfile_is_written_where_it_is_asked_for(with_dockerfile: Path) ->
 
 def test_image_of_the_dockerfile_has_no_code(with_dockerfile: Path) -> None:
     assert context_files(with_dockerfile) == ["Dockerfile", "requirements.txt"]
-
-
-def test_readme_tells_that_packages_go_into_the_dockerfile(with_dockerfile: Path) -> None:
-    readme = (with_dockerfile / "README.md").read_text()
-    assert "Packages of your own go into `requirements.txt` and `Dockerfile`." in readme
 
 
 def test_packages_of_the_image_are_not_handed_to_the_run(with_dockerfile: Path) -> None:

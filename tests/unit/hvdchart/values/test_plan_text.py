@@ -92,27 +92,8 @@ def test_tables_show_the_plan(part: str) -> None:
     assert part in printed(*tables(mixed()))
 
 
-def test_tables_show_no_batch_where_none_is_known() -> None:
-    assert "global batch" not in printed(*tables(mixed()))
-
-
 def test_tables_show_the_binding_and_options() -> None:
     node = "{name: x, count: 1, sockets: 2, coresPerSocket: 7, tuning: {slots: 4}}"
     text = printed(*tables(planned(node, "launch: {options: [--tag-output]}")))
     for part in ("bound to core", "3 cores per rank", "2 ranks per socket", "--tag-output"):
         assert part in text
-
-
-def test_tables_show_no_volumes_where_there_are_none() -> None:
-    text = printed(*tables(planned("{name: x, count: 1, coresPerSocket: 7}")))
-    assert "volume source" not in text
-
-
-def test_tables_show_the_batch_size() -> None:
-    text = printed(*tables(example("xeon-8180-16")))
-    assert "global batch 2048" in text
-    assert "learning rate x 32" in text
-
-
-def test_tables_show_what_is_unknown_as_dashes() -> None:
-    assert "- - -" in printed(*tables(planned("{name: x, count: 1, gpus: 1}")))

@@ -70,7 +70,7 @@ def test_the_usage_of_a_pod_with_several_ranks_is_that_of_its_first_row() -> Non
     assert [row.cpus is None for row in view.rows[:3]] == [False, True, False]
 
 
-def test_mark_of_an_attempt_has_its_number_once_although_earlier_events_are_gone() -> None:
+def test_mark_of_an_attempt_has_its_number_once_without_earlier_events() -> None:
     """Kubernetes deletes events after an hour."""
     release = sample.training()
     # From the beginning of the second attempt on.
