@@ -51,7 +51,6 @@ def pod(where: str, requests: dict[str, str], owner: str = "", **more: Any) -> d
         "spec": {
             "nodeName": where,
             "containers": [{"resources": {"requests": requests}}],
-            "initContainers": more.get("init", []),
         },
         "status": {"phase": more.get("phase", "Running")},
     }

@@ -81,19 +81,13 @@ def test_writing_any_spec_and_reading_it_changes_nothing(spec: dict[str, Any]) -
     assert rewritten(read) == read
 
 
-@pytest.fixture
-def loaded(tmp_path: Path) -> Spec:
-    """A spec of two files, with a setting and values."""
+def test_settings_values_and_more_files_are_merged_as_by_the_command(tmp_path: Path) -> None:
     over = tmp_path / "over.yaml"
     over.write_text("name: other\ntrain: {env: {A: b}}\n")
-    return load_spec(SPECS[0], over, settings=["nodes.0.count=8"], values={"code": "x = 1\f\n"})
-
-
-def test_settings_and_more_files_are_merged_as_by_the_command(loaded: Spec) -> None:
+    values = {"code": "x = 1\f\n"}
+    loaded = load_spec(SPECS[0], over, settings=["nodes.0.count=8"], values=values)
     assert (loaded.name, loaded.nodes[0].count, loaded.train.env["A"]) == ("other", 8, "b")
-
-
-def test_values_of_a_program_are_merged_as_they_are(loaded: Spec) -> None:
+    # The values of a program are merged as they are.
     assert loaded.values["code"] == "x = 1\f\n"
     assert checked_spec(loaded) == loaded
 

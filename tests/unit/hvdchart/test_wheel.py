@@ -50,21 +50,15 @@ def test_wheel_has_the_chart(installed: Path) -> None:
     assert {path.relative_to(carried) for path in carried.rglob("*") if path.is_file()} == ours
 
 
-def test_wheel_has_the_examples(installed: Path) -> None:
+def test_wheel_has_the_examples_and_the_page_of_a_run(installed: Path) -> None:
     examples = {path.name for path in (installed / "hvdchart" / "examples").iterdir()}
     assert examples == {path.name for path in (ROOT / "examples").glob("*.py")}
-
-
-def test_wheel_has_the_page_of_a_run(installed: Path) -> None:
     parts = {path.name for path in (installed / "hvdchart" / "watch" / "page").iterdir()}
     assert parts == {path.name for path in (ROOT / "hvdchart" / "watch" / "page").iterdir()}
 
 
-def test_wheel_says_that_it_has_types(installed: Path) -> None:
+def test_wheel_says_its_version_and_that_it_has_types(installed: Path) -> None:
     assert (installed / "hvdchart" / "py.typed").is_file()
-
-
-def test_wheel_has_the_version_of_the_package(installed: Path) -> None:
     (metadata,) = installed.glob("hvdchart-*.dist-info/METADATA")
     assert f"\nVersion: {hvdchart.__version__}\n" in metadata.read_text()
 

@@ -31,22 +31,15 @@ def line(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.Mon
     return Line(request.param, tmp_path)
 
 
-def test_the_masters_line_names_the_host_file(line: Line) -> None:
-    """The driver replaces it by its own."""
+def test_the_masters_line_and_its_host_file_are_cut_to_the_first_hosts(line: Line) -> None:
+    """Of the line, only the numbers of ranks change: the driver replaces the host file."""
     assert line.hostfile in line.words
-
-
-def test_the_host_file_is_cut_to_the_first_hosts(line: Line) -> None:
-    _, ranks, hosts = driver.on_first_hosts(line.words, str(line.file), 1)
+    cut, ranks, hosts = driver.on_first_hosts(line.words, str(line.file), 1)
     first = line.file.read_text().splitlines()[0]
     assert (ranks, hosts) == (line.run.workers[0].slots, first + "\n")
-
-
-def test_only_the_numbers_of_ranks_change_in_the_masters_line(line: Line) -> None:
-    cut, *_ = driver.on_first_hosts(line.words, str(line.file), 1)
     changed = {index for index, word in enumerate(cut) if word != line.words[index]}
     assert changed == {line.words.index("-np") + 1, len(line.words) - 1}
-    assert cut[-1] == cut[cut.index("-np") + 1] == str(line.run.workers[0].slots)
+    assert cut[-1] == cut[cut.index("-np") + 1] == str(ranks)
 
 
 def test_the_line_of_an_image_without_an_mpi_has_the_ranks_at_its_end_alone(tmp_path: Path) -> None:

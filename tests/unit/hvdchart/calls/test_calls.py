@@ -67,12 +67,9 @@ def add(offset: int) -> int:
     return own_rank() + offset
 
 
-def test_results_are_in_the_order_of_ranks(connection: Connection) -> None:
-    assert call(connection, add, 10)[0] == [10, 11]
-
-
-def test_output_of_all_ranks_is_the_callers(connection: Connection) -> None:
-    _, output = call(connection, add, 10)
+def test_results_and_output_of_all_ranks_are_the_callers(connection: Connection) -> None:
+    results, output = call(connection, add, 10)
+    assert results == [10, 11]
     assert sorted(output.splitlines()) == ["[0] I am rank 0", "[1] I am rank 1"]
 
 
@@ -162,15 +159,11 @@ def fail_on_rank_1() -> None:
     time.sleep(60)
 
 
-def test_exception_of_the_first_rank_that_fails_is_raised(connection: Connection) -> None:
-    with pytest.raises(OwnError, match="too warm"):
-        call(connection, fail_on_rank_1)
-
-
-def test_exception_of_a_rank_has_its_traceback_without_hvdcharts_own_lines(
+def test_exception_of_the_first_rank_that_fails_is_raised_with_its_traceback(
     connection: Connection,
 ) -> None:
-    with pytest.raises(OwnError) as caught:
+    """Without hvdchart's own lines."""
+    with pytest.raises(OwnError, match="too warm") as caught:
         call(connection, fail_on_rank_1)
     assert isinstance(caught.value.__cause__, RemoteTraceback)
     shown = str(caught.value.__cause__)

@@ -219,21 +219,15 @@ def test_deploy_removes_what_a_refused_installation_has_left(
     assert ("uninstall" in helm.commands()) is is_removed
 
 
-def test_deploy_lets_helm_neither_wait_nor_roll_back(
+def test_deploy_lets_helm_neither_wait_nor_roll_back_nor_create_the_namespace(
     hvdchart: Command, fake_cluster: FakeCluster, spec: Path, helm: StubProgram
 ) -> None:
-    assert hvdchart("deploy", spec, "--detach").code == 0
-    (call,) = upgrades(helm)
-    assert not {"--atomic", "--rollback-on-failure", "--wait"} & set(call.arguments)
-
-
-def test_deploy_creates_the_namespace_only_where_it_is_asked_to(
-    hvdchart: Command, fake_cluster: FakeCluster, spec: Path, helm: StubProgram
-) -> None:
+    """Unless it is asked to create it."""
     for options in ([], ["--create-namespace"]):
         assert hvdchart("deploy", spec, "--detach", *options).code == 0
-    created = ["--create-namespace" in call.arguments for call in upgrades(helm)]
-    assert created == [False, True]
+    plain, creating = (set(call.arguments) for call in upgrades(helm))
+    assert not {"--atomic", "--rollback-on-failure", "--wait", "--create-namespace"} & plain
+    assert "--create-namespace" in creating
 
 
 @pytest.mark.parametrize(

@@ -155,9 +155,8 @@ def test_each_saved_change_is_deployed_also_after_one_that_helm_refuses(
     assert code == [{"files": {"train.py": text}} for text in texts]
 
 
-@pytest.fixture
-def changed(start: Callable[..., Dev]) -> Dev:
-    """One that has deployed a run, then another script, and then values of its own."""
+def test_kubernetes_validates_what_it_has_not_validated_yet(start: Callable[..., Dev]) -> None:
+    """It would drop a misspelt field. A warning of the plan is told once."""
     dev = start()
     dev.wait_for_log()
     dev.save("second")
@@ -165,17 +164,9 @@ def changed(start: Callable[..., Dev]) -> Dev:
     dev.spec.write_text(json.dumps({**WARNED, "values": {"worker": {"podSpec": {"hostnam": "x"}}}}))
     dev.save("third")
     dev.wait_for_deployed(3)
-    return dev
-
-
-def test_kubernetes_validates_what_it_has_not_validated_yet(changed: Dev) -> None:
-    """It would drop a misspelt field."""
     without = "--disable-openapi-validation"
-    assert [without in call.arguments for call in changed.upgrades()] == [False, True, False]
-
-
-def test_a_warning_of_the_plan_is_told_once(changed: Dev) -> None:
-    assert changed.kill().count("warning: volumes output are claims") == 1
+    assert [without in call.arguments for call in dev.upgrades()] == [False, True, False]
+    assert dev.kill().count("warning: volumes output are claims") == 1
 
 
 def test_a_change_that_is_no_python_any_more_is_not_deployed(start: Callable[..., Dev]) -> None:

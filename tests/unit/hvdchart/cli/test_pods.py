@@ -322,9 +322,10 @@ def test_timeline_is_that_of_rank_0_whatever_workers_an_earlier_run_had(
     assert "hvd-worker-0" in kubectl.calls[-1].arguments
 
 
-@pytest.fixture
-def partly_installed(running: FakeCluster, helm: StubProgram) -> StubProgram:
-    """A Helm that installs the copy of a run with many settings in part only."""
+def test_debug_starts_a_copy_without_the_training_and_removes_it(
+    hvdchart: Command, running: FakeCluster, helm: StubProgram
+) -> None:
+    """Also when Helm has installed it in part only."""
     values = {
         **VALUES,
         "fullnameOverride": "x",
@@ -335,25 +336,13 @@ def partly_installed(running: FakeCluster, helm: StubProgram) -> StubProgram:
     helm.answer("get values", json.dumps(values))
     helm.repeat("get values", "upgrade")
     helm.answer("upgrade", errors="Error: it was installed in part", code=1)
-    return helm
-
-
-def test_debug_starts_a_copy_without_the_training(
-    hvdchart: Command, partly_installed: StubProgram
-) -> None:
     assert hvdchart("debug", "hvd").code == 6
-    sent = installed_values(partly_installed)
+    sent = installed_values(helm)
     assert sent.pop("master")["args"] == ["sh", "-c", "exec sleep infinity"]
     launch = {"mode": "custom", "allowIdleWorkers": True, "workersTimeoutSeconds": 9}
     assert sent.pop("session")["leaseSeconds"] == 600
     assert sent == {"worker": VALUES["worker"], "launch": launch}
-
-
-def test_debug_removes_the_copy_also_when_it_was_installed_in_part(
-    hvdchart: Command, partly_installed: StubProgram
-) -> None:
-    assert hvdchart("debug", "hvd").code == 6
-    asked = [call.arguments[:2] for call in partly_installed.calls]
+    asked = [call.arguments[:2] for call in helm.calls]
     assert asked.index(["upgrade", "hvd-debug"]) < asked.index(["uninstall", "hvd-debug"])
 
 

@@ -37,9 +37,18 @@ def of_dgx() -> Discovered:
 
 
 def test_dgx_nodes_become_a_group(of_dgx: Discovered) -> None:
-    (group,) = of_dgx[1].nodes
+    text, spec = of_dgx
+    (group,) = spec.nodes
     assert (group.name, group.count, group.gpus) == ("nvidia-a100-sxm4-80gb", 2, 8)
     assert (group.sockets, group.cores_per_socket, group.threads_per_core) == (2, 64, 2)
+    (toleration,) = group.tolerations
+    assert (toleration.taint, toleration.operator) == ("nvidia.com/gpu", "Exists")
+    # One device of many.
+    assert group.rdma == Rdma("rdma/hca_shared_devices_a", 1)
+    assert "the node offers 63;" in text
+    assert "80 GiB each" in text
+    assert "several NUMA nodes" in text
+    assert "GPU and CPU nodes" not in text
 
 
 def test_label_that_is_on_other_nodes_too_does_not_select(of_dgx: Discovered) -> None:
@@ -47,17 +56,6 @@ def test_label_that_is_on_other_nodes_too_does_not_select(of_dgx: Discovered) ->
     text, spec = of_dgx
     assert spec.nodes[0].node_selector == {}
     assert "no label is unique to these nodes" in text
-
-
-def test_group_tolerates_the_taint_of_its_gpus(of_dgx: Discovered) -> None:
-    toleration = of_dgx[1].nodes[0].tolerations[0]
-    assert (toleration.taint, toleration.operator) == ("nvidia.com/gpu", "Exists")
-
-
-def test_group_has_one_rdma_device_of_many(of_dgx: Discovered) -> None:
-    text, spec = of_dgx
-    assert spec.nodes[0].rdma == Rdma("rdma/hca_shared_devices_a", 1)
-    assert "the node offers 63;" in text
 
 
 def test_reserve_has_the_kubelet_daemon_sets_and_the_master(of_dgx: Discovered) -> None:
@@ -71,15 +69,6 @@ def test_reserve_has_the_kubelet_daemon_sets_and_the_master(of_dgx: Discovered) 
 def test_nodes_that_cannot_be_used_are_named_with_the_reason(of_dgx: Discovered) -> None:
     assert "excluded: node cp: control plane" in of_dgx[0]
     assert "excluded: node dgx-3: cordoned" in of_dgx[0]
-
-
-def test_comments_tell_the_memory_of_a_gpu_and_of_numa_nodes(of_dgx: Discovered) -> None:
-    assert "80 GiB each" in of_dgx[0]
-    assert "several NUMA nodes" in of_dgx[0]
-
-
-def test_one_kind_of_nodes_is_not_warned_of(of_dgx: Discovered) -> None:
-    assert "GPU and CPU nodes" not in of_dgx[0]
 
 
 @pytest.fixture(scope="module")
@@ -104,13 +93,21 @@ def named_groups(found: Discovered) -> dict[str, NodeGroup]:
 
 def test_different_nodes_become_different_groups(of_many: Discovered) -> None:
     """The larger ones come first."""
-    assert [(group.name, group.count) for group in of_many[1].nodes] == [
+    text, spec = of_many
+    assert [(group.name, group.count) for group in spec.nodes] == [
         ("nvidia-a100-sxm4-80gb", 1),
         ("amd-instinct-mi300x-oam", 1),
         ("mig-1g-5gb", 1),
         ("cpu", 2),
         ("cpu-2", 1),
     ]
+    groups = named_groups(of_many)
+    of_amd = groups["amd-instinct-mi300x-oam"]
+    assert (of_amd.gpu_resource, of_amd.threads_per_core) == ("amd.com/gpu", 1)
+    slices = groups["mig-1g-5gb"]
+    assert (slices.gpus, slices.gpu_resource) == (5, "nvidia.com/mig-1g.5gb")
+    assert "not used: nvidia.com/mig-2g.10gb\n" in text
+    assert "GPU and CPU nodes" in text
 
 
 def test_group_has_what_all_its_nodes_have(of_many: Discovered) -> None:
@@ -119,17 +116,6 @@ def test_group_has_what_all_its_nodes_have(of_many: Discovered) -> None:
     assert (group.sockets, group.cores_per_socket) == (2, 28)
     assert group.memory == 394000 * MI
     assert group.reserved.memory == (836 + 256) * MI
-
-
-def test_group_of_amds_gpus_has_their_resource(of_many: Discovered) -> None:
-    group = named_groups(of_many)["amd-instinct-mi300x-oam"]
-    assert (group.gpu_resource, group.threads_per_core) == ("amd.com/gpu", 1)
-
-
-def test_group_has_mig_slices_of_one_size(of_many: Discovered) -> None:
-    slices = named_groups(of_many)["mig-1g-5gb"]
-    assert (slices.gpus, slices.gpu_resource) == (5, "nvidia.com/mig-1g.5gb")
-    assert "not used: nvidia.com/mig-2g.10gb\n" in of_many[0]
 
 
 @pytest.mark.parametrize(
@@ -178,10 +164,6 @@ def test_group_is_selected_by_a_label_that_no_other_node_has(of_many: Discovered
     # node-type is on both kinds of Xeon, and a single node has only its host name.
     assert groups["cpu"].node_selector == {}
     assert groups["cpu-2"].node_selector == {"kubernetes.io/hostname": "x3"}
-
-
-def test_gpu_and_cpu_nodes_together_are_warned_of(of_many: Discovered) -> None:
-    assert "GPU and CPU nodes" in of_many[0]
 
 
 def topology(name: str, zones: int) -> dict[str, Any]:
@@ -294,27 +276,31 @@ def test_groups_of_the_same_product_are_selected_by_their_own_labels() -> None:
 
 
 SETUP: dict[str, Any] = {"resources": {"requests": {"cpu": "3"}}}
+SMALLER: dict[str, Any] = {"resources": {"requests": {"cpu": "1"}}}
+SIDECAR = {"restartPolicy": "Always", "resources": {"requests": {"cpu": "500m"}}}
+OVERHEAD = {"cpu": "250m", "memory": "64Mi"}
 
 
-def test_requests_of_a_sidecar_are_added_to_those_of_a_later_init_container() -> None:
-    sidecar = {"restartPolicy": "Always", "resources": {"requests": {"cpu": "500m"}}}
-    assert pod_requests(pod("n", {"cpu": "2"}, init=[sidecar, SETUP])) == {"cpu": 3500}
-
-
-def test_largest_request_of_init_containers_counts_where_the_pods_is_smaller() -> None:
-    smaller = {"resources": {"requests": {"cpu": "1"}}}
-    assert pod_requests(pod("n", {"cpu": "2"}, init=[SETUP, smaller])) == {"cpu": 3000}
-
-
-def test_limits_are_the_requests_where_there_are_none() -> None:
-    limits_only = {"spec": {"containers": [{"resources": {"limits": {"nvidia.com/gpu": "2"}}}]}}
-    assert pod_requests(limits_only) == {"nvidia.com/gpu": 2}
-
-
-def test_overhead_of_a_sandbox_is_added_to_the_requests() -> None:
-    sandboxed = pod("n", {"cpu": "2"})
-    sandboxed["spec"]["overhead"] = {"cpu": "250m", "memory": "64Mi"}
-    assert pod_requests(sandboxed) == {"cpu": 2250, "memory": 64 * MI}
+@pytest.mark.parametrize(
+    ("spec", "requests"),
+    [
+        # A sidecar runs beside a later init container, and the largest of these counts.
+        ({"initContainers": [SIDECAR, SETUP]}, {"cpu": 3500}),
+        ({"initContainers": [SETUP, SMALLER]}, {"cpu": 3000}),
+        ({"overhead": OVERHEAD}, {"cpu": 2250, "memory": 64 * MI}),
+        # Limits are the requests where there are none.
+        (
+            {"containers": [{"resources": {"limits": {"nvidia.com/gpu": "2"}}}]},
+            {"nvidia.com/gpu": 2},
+        ),
+    ],
+    ids=["sidecar", "init containers", "overhead", "limits"],
+)
+def test_requests_of_a_pod_are_those_that_the_scheduler_counts(
+    spec: dict[str, Any], requests: dict[str, int]
+) -> None:
+    own = pod("n", {"cpu": "2"})
+    assert pod_requests({**own, "spec": {**own["spec"], **spec}}) == requests
 
 
 FOUR_AND_ONE = [*(dgx(f"d{n}") for n in range(4)), xeon("x1")]

@@ -217,27 +217,21 @@ def test_only_nodes_that_admit_the_run_must_have_its_image(
 NODES = [{"status": {"allocatable": {"nvidia.com/gpu": count, "cpu": "8"}}} for count in "48"]
 
 
-def test_gpus_are_enough_when_each_worker_finds_a_node() -> None:
-    (finding,) = examine_gpus(NODES, pod_needs(GPU))
-    assert (finding.state, finding.text) == (
-        "ok",
-        "3 pods of worker need 4 nvidia.com/gpu each; nodes have room for 3",
-    )
-
-
-def test_too_few_gpus_are_a_problem() -> None:
-    (finding,) = examine_gpus(NODES[:1], pod_needs(GPU))
-    assert finding.state == "problem"
-
-
-def test_gpus_of_all_nodes_are_counted_without_a_spec() -> None:
-    (finding,) = examine_gpus(NODES, None)
-    assert finding.text == "12 nvidia.com/gpu on 2 nodes"
-
-
-def test_no_gpus_are_enough_for_a_run_without_gpus() -> None:
-    (finding,) = examine_gpus([], pod_needs(VALUES))
-    assert (finding.state, finding.text) == ("ok", "none on 0 nodes")
+@pytest.mark.parametrize(
+    ("nodes", "values", "state", "says"),
+    [
+        (NODES, GPU, "ok", "3 pods of worker need 4 nvidia.com/gpu each; nodes have room for 3"),
+        (NODES[:1], GPU, "problem", "nodes have room for 1"),
+        (NODES, None, "ok", "12 nvidia.com/gpu on 2 nodes"),
+        ([], VALUES, "ok", "none on 0 nodes"),
+    ],
+    ids=["enough", "too few", "without a spec", "none needed"],
+)
+def test_gpus_are_enough_when_each_worker_finds_a_node(
+    nodes: list[Any], values: dict[str, Any] | None, state: str, says: str
+) -> None:
+    (finding,) = examine_gpus(nodes, pod_needs(values) if values else None)
+    assert (finding.state, says in finding.text) == (state, True)
 
 
 def test_the_rights_of_the_masters_role_are_needed_to_create_it() -> None:

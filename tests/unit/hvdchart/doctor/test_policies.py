@@ -6,7 +6,6 @@ import json
 import os
 import signal
 import threading
-from dataclasses import dataclass
 from typing import Any
 
 import pytest
@@ -59,37 +58,25 @@ def test_doctor_finds_out_whether_policies_are_enforced(
     assert_nothing_is_left(fake_cluster)
 
 
-@dataclass(frozen=True)
-class Probed:
-    """The objects of a probe: a policy, the pod that it selects, and another pod."""
-
-    policy: dict[str, Any]
-    target: dict[str, Any]
-    stranger: dict[str, Any]
-
-
-@pytest.fixture
-def probed(fake_cluster: FakeCluster) -> Probed:
+def test_probe_connects_to_the_selected_pod_from_one_that_is_not_selected(
+    fake_cluster: FakeCluster,
+) -> None:
+    """The policy belongs to the selected pod: Kubernetes deletes it when that pod is gone."""
     kubelet = Kubelet(fake_cluster, MARK + "enforced")
     examine_policies(Cluster.connect(), "python:3")
     (created,) = (r for r in fake_cluster.requests if r.verb == "create" and r.resource != "pods")
-    return Probed(created.body, *kubelet.pods)
-
-
-def test_policy_of_the_probe_belongs_to_the_pod_that_it_selects(probed: Probed) -> None:
-    """Kubernetes deletes the policy when the pod is gone."""
-    (owner,) = probed.policy["metadata"]["ownerReferences"]
-    target = probed.target["metadata"]
+    policy = created.body
+    target, stranger = kubelet.pods
+    (owner,) = policy["metadata"]["ownerReferences"]
     assert (owner["kind"], owner["apiVersion"]) == ("Pod", "v1")
-    assert (owner["name"], owner["uid"]) == (target["name"], target["uid"])
-
-
-def test_probe_connects_to_the_selected_pod_from_one_that_is_not_selected(probed: Probed) -> None:
-    selected = probed.policy["spec"]["podSelector"]["matchLabels"]
-    assert selected.items() <= probed.target["metadata"]["labels"].items()
-    assert not selected.items() <= probed.stranger["metadata"]["labels"].items()
-    command = probed.stranger["spec"]["containers"][0]["command"]
-    assert command[-2:] == ["connect", probed.target["status"]["podIP"]]
+    assert [owner[key] for key in ("name", "uid")] == [
+        target["metadata"][key] for key in ("name", "uid")
+    ]
+    selected = policy["spec"]["podSelector"]["matchLabels"]
+    assert selected.items() <= target["metadata"]["labels"].items()
+    assert not selected.items() <= stranger["metadata"]["labels"].items()
+    command = stranger["spec"]["containers"][0]["command"]
+    assert command[-2:] == ["connect", target["status"]["podIP"]]
 
 
 def assert_nothing_is_left(cluster: FakeCluster) -> None:

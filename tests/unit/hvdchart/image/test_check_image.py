@@ -136,24 +136,14 @@ def probe(broken: Path) -> Mapping[str, Any]:
 
 
 @pytest.mark.slow
-def test_probe_reports_all_that_is_required(probe: Mapping[str, Any]) -> None:
+def test_probe_reports_what_is_required_and_what_fails(
+    probe: Mapping[str, Any], broken: Path
+) -> None:
     assert set(probe) == set(GOOD)
-
-
-@pytest.mark.slow
-def test_probe_reports_a_program_that_fails(probe: Mapping[str, Any], broken: Path) -> None:
     assert probe["programs"]["mpirun"] == str(broken / "mpirun")
     assert probe["mpi"] == "no fabric"
-
-
-@pytest.mark.slow
-def test_probe_reports_a_module_that_cannot_be_imported(probe: Mapping[str, Any]) -> None:
     assert probe["horovod"] is True
     assert probe["frameworks"] == {"tensorflow": {"version": "2.15.1", "built": ["gloo"]}, **BROKEN}
-
-
-@pytest.mark.slow
-def test_probe_reports_the_module_ssl(probe: dict[str, Any]) -> None:
     assert probe["ssl"] == {"version": ssl.OPENSSL_VERSION, "error": ""}
 
 

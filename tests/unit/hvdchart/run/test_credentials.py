@@ -108,12 +108,6 @@ def test_certificate_comes_from_files_beside_the_kubeconfig(
     assert ask(api, kubeconfig_file, of_files).name == "me"
 
 
-def test_certificate_comes_from_the_kubeconfig(
-    api: SecureApi, kubeconfig_file: Path, of_data: dict[str, str]
-) -> None:
-    assert ask(api, kubeconfig_file, of_data).name == "other"
-
-
 def test_certificate_in_the_kubeconfig_is_preferred_to_files(
     api: SecureApi, kubeconfig_file: Path, of_files: dict[str, str], of_data: dict[str, str]
 ) -> None:

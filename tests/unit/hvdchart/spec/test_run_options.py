@@ -28,6 +28,8 @@ from hvdchart.spec.run_options import in_arguments, in_options, in_words_of_run
         ("lower `values.worker.resources.requests.cpu`", "lower `--cpu`"),
         ("try `launch.mode: direct`", "try `--set launch.mode=direct`"),
         ("give `nodes[].minimum`", "give `--set nodes.0.minimum`"),
+        # A lone backtick before a name marks nothing.
+        ("a.py:8: it`s; set `worker.slots` to 1", "a.py:8: it`s; set `--gpus` to 1"),
     ],
 )
 def test_keys_and_values_are_named_by_their_options(text: str, expected: str) -> None:
@@ -48,10 +50,6 @@ def test_keys_and_values_are_named_by_their_options(text: str, expected: str) ->
 )
 def test_ordinary_text_stays(text: str) -> None:
     assert in_options(text) == text
-
-
-def test_a_lone_backtick_before_a_name_marks_nothing() -> None:
-    assert in_options("a.py:8: it`s; set `worker.slots` to 1") == "a.py:8: it`s; set `--gpus` to 1"
 
 
 @pytest.mark.parametrize(

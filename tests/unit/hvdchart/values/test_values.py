@@ -51,13 +51,10 @@ def with_env() -> Plan:
 USERS = {"OMP_NUM_THREADS": "3", "DATA_PATH": "/d", "NCCL_SOCKET_IFNAME": "lo"}
 
 
-def test_variables_of_train_env_are_those_of_all_workers(with_env: Plan) -> None:
-    env = checked_values(with_env)["worker"]["env"]
-    assert {entry["name"]: entry["value"] for entry in env} == USERS
-
-
-def test_variables_of_train_env_are_not_those_of_a_group_again(with_env: Plan) -> None:
-    for group in checked_values(with_env)["workerGroups"]:
+def test_variables_of_train_env_are_those_of_all_workers_alone(with_env: Plan) -> None:
+    checked = checked_values(with_env)
+    assert {entry["name"]: entry["value"] for entry in checked["worker"]["env"]} == USERS
+    for group in checked["workerGroups"]:
         names = {entry["name"] for entry in group["env"]}
         assert "TF_NUM_INTRAOP_THREADS" in names
         assert not names & USERS.keys()
@@ -80,11 +77,8 @@ def replaced() -> Plan:
     )
 
 
-def test_what_values_replace_is_the_plans_number(replaced: Plan) -> None:
+def test_what_values_replace_is_planned_with(replaced: Plan) -> None:
     assert (replaced.workers, replaced.ranks, replaced.groups[0].slots) == (3, 6, 2)
-
-
-def test_what_follows_from_a_replaced_value_is_planned_with_it(replaced: Plan) -> None:
     assert replaced.groups[0].env["OMP_NUM_THREADS"] == "2"
 
 
@@ -149,22 +143,13 @@ def test_master_does_not_go_to_nodes_that_are_taken_away(
     assert bool(warned) == (scheduling is not None and "name: b" not in places)
 
 
-@pytest.fixture(scope="module")
-def of_two_groups() -> dict[str, Any]:
-    """The values of two groups; one volume is for all groups, the other for the second."""
-    return values(
+def test_volume_is_mounted_in_all_groups_or_in_some() -> None:
+    of_two_groups = values(
         "nodes: [{name: a, count: 1, coresPerSocket: 1}, {name: b, count: 1, gpus: 1}]\n"
         "volumes: {data: {pvc: d, groups: [b]}, output: {pvc: o, groups: [b, a]}}\n"
     )
-
-
-def test_volume_of_all_groups_is_mounted_everywhere(of_two_groups: dict[str, Any]) -> None:
     assert [volume["name"] for volume in of_two_groups["volumes"]] == ["output"]
-    env = of_two_groups["worker"]["env"]
-    assert env == [{"name": "OUTPUT_PATH", "value": "/output"}]
-
-
-def test_volume_of_some_groups_is_mounted_there_only(of_two_groups: dict[str, Any]) -> None:
+    assert of_two_groups["worker"]["env"] == [{"name": "OUTPUT_PATH", "value": "/output"}]
     first, second = of_two_groups["workerGroups"]
     assert "volumes" not in first
     assert second["volumes"] == [{"name": "data", "persistentVolumeClaim": {"claimName": "d"}}]
@@ -212,9 +197,11 @@ WORKER: dict[str, Any] = {
 SHARED: dict[str, Any] = {"volumes": [3], "volumeMounts": []}
 
 
-def test_group_without_keys_of_its_own_is_as_the_workers() -> None:
-    (group,) = merged_groups({"worker": WORKER, "workerGroups": [{"name": "a"}], **SHARED})
-    assert group == {**WORKER, **SHARED, "name": "a"}
+@pytest.mark.parametrize(("groups", "name"), [([{"name": "a"}], "a"), ([], "worker")])
+def test_group_without_keys_of_its_own_is_as_the_workers(groups: list[Any], name: str) -> None:
+    """Workers without groups are the group `worker`."""
+    (group,) = merged_groups({"worker": WORKER, "workerGroups": groups, **SHARED})
+    assert group == {**WORKER, **SHARED, "name": name}
 
 
 def test_keys_of_a_group_are_merged_as_the_templates_merge_them() -> None:
@@ -238,8 +225,3 @@ def test_keys_of_a_group_are_merged_as_the_templates_merge_them() -> None:
         "volumes": [3, 4],
         "volumeMounts": [],
     }
-
-
-def test_workers_without_groups_are_the_group_worker() -> None:
-    groups = merged_groups({"worker": WORKER, "workerGroups": [], **SHARED})
-    assert groups == [{**WORKER, **SHARED, "name": "worker"}]

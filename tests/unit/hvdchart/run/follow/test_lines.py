@@ -56,12 +56,9 @@ def shown(*lines: str, pod: str = "train-master-1a-x") -> list[str]:
     return [f"[{line.pod}] {line.text}" if line.pod else line.text for line in worded]
 
 
-def test_boxes_of_launchers_are_left_out() -> None:
-    assert shown("before", *BOX, "after") == ["before", "after"]
-
-
-def test_box_about_a_lost_peer_is_left_out() -> None:
-    assert shown("before", *PEER, "after") == ["before", "after"]
+@pytest.mark.parametrize("box", [BOX, PEER], ids=["failure", "lost peer"])
+def test_boxes_of_launchers_are_left_out(box: list[str]) -> None:
+    assert shown("before", *box, "after") == ["before", "after"]
 
 
 def test_connections_of_agents_are_left_out() -> None:

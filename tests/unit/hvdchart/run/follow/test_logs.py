@@ -50,9 +50,11 @@ def test_follow_yields_lines_of_all_pods_as_they_come(training: FakeCluster) -> 
     assert [line.text for line in lines] == ["m2", "m3"]
 
 
-@pytest.fixture
-def followed(training: FakeCluster) -> list[LogLine]:
-    """All lines of a run whose second worker starts after the server has ended its watches."""
+@pytest.mark.slow
+def test_follow_reads_pods_that_start_after_the_server_has_ended_its_watches(
+    training: FakeCluster,
+) -> None:
+    """It reads the log of each pod once."""
     training.put("pods", pod("hvd-worker-1", "worker", CREATING))
     # A pod that is deleted before its log is read.
     training.put("pods", pod("hvd-worker-9", "worker", RUNNING))
@@ -63,20 +65,8 @@ def followed(training: FakeCluster) -> list[LogLine]:
     training.put("pods", pod("hvd-worker-1", "worker", RUNNING))
     seen.append(next(lines))
     finish(training)
-    return [*seen, *lines]
-
-
-@pytest.mark.slow
-def test_follow_reads_pods_that_start_after_the_server_has_ended_its_watches(
-    followed: list[LogLine],
-) -> None:
-    assert texts(iter(followed)) == ["hvd-master-1-a m1", "hvd-worker-0 w1", "hvd-worker-1 late"]
-
-
-@pytest.mark.slow
-def test_follow_reads_the_log_of_each_pod_once(
-    training: FakeCluster, followed: list[LogLine]
-) -> None:
+    seen += lines
+    assert texts(iter(seen)) == ["hvd-master-1-a m1", "hvd-worker-0 w1", "hvd-worker-1 late"]
     logs = [request for request in training.requests if request.resource == "log"]
     assert {request.query["tailLines"] for request in logs} == {"5"}
     containers = {request.path: request.query["container"] for request in logs}

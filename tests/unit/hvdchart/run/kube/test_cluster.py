@@ -13,7 +13,6 @@ from hvdchart.run.kube.api import LONGEST_LINE
 from hvdchart.run.kube.cluster import Cluster
 from hvdchart.run.kube.kubectl import Kubectl
 from hvdchart.run.kube.runs import find_leftovers, read_release
-from hvdchart.run.state.release import Release
 from tests.support.fakes import faults
 from tests.support.fakes.cluster import FakeCluster
 from tests.unit.fakes.program import StubProgram
@@ -42,9 +41,8 @@ def test_connection_uses_the_namespace_of_its_context_unless_told(
     assert Cluster.connect(**words).namespace == namespace
 
 
-@pytest.fixture
-def release(fake_cluster: FakeCluster) -> Release:
-    """A release, of a cluster that has other objects as well."""
+def test_release_has_its_own_objects_and_events_in_order(fake_cluster: FakeCluster) -> None:
+    """The cluster has others as well."""
     fake_cluster.put("jobs", job(), named("other"))
     fake_cluster.put("statefulsets", STATEFUL_SET, named("other"))
     fake_cluster.put("pods", MASTER, *WORKERS, named("other"))
@@ -54,30 +52,26 @@ def release(fake_cluster: FakeCluster) -> Release:
         event("hvd-worker-0", "Pod", "First", "", at="2026-01-01T10:00:01Z"),
         event("other", "Pod", "Third", ""),
     )
-    return read_release(Cluster.connect(), "hvd")
-
-
-def test_release_has_its_own_objects(release: Release) -> None:
+    release = read_release(Cluster.connect(), "hvd")
     assert (len(release.jobs), len(release.stateful_sets), len(release.pods)) == (1, 1, 3)
     assert (release.name, release.record) == ("hvd", {})
-
-
-def test_release_has_its_own_events_in_order(release: Release) -> None:
     assert [each["reason"] for each in release.events] == ["First", "Second"]
 
 
 LINES = ["first", "Grüße", "", "long" * 20_000]
 
 
-def test_log_is_split_into_lines(fake_cluster: FakeCluster) -> None:
+@pytest.mark.parametrize(
+    ("words", "lines"),
+    [({"follow": False}, LINES), ({"follow": True, "tail": 1}, LINES[-1:])],
+    ids=["whole", "last lines"],
+)
+def test_log_is_split_into_lines(
+    fake_cluster: FakeCluster, words: dict[str, Any], lines: list[str]
+) -> None:
     fake_cluster.log("hvd-0", *LINES, end=True)
-    assert list(Cluster.connect().log("hvd-0", "worker", follow=False)) == LINES
+    assert list(Cluster.connect().log("hvd-0", "worker", **words)) == lines
     assert fake_cluster.requests[-1].query["container"] == "worker"
-
-
-def test_log_may_begin_with_its_last_lines(fake_cluster: FakeCluster) -> None:
-    fake_cluster.log("hvd-0", *LINES, end=True)
-    assert list(Cluster.connect().log("hvd-0", "worker", follow=True, tail=1)) == LINES[-1:]
 
 
 def test_log_may_end_without_a_line_end(fake_cluster: FakeCluster) -> None:

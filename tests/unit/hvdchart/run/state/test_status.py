@@ -331,34 +331,23 @@ def lost(request: pytest.FixtureRequest) -> int:
     return ordinal
 
 
-@pytest.fixture
-def standing_in(lost: int) -> Status:
-    """The status of a run whose spare stands in for a worker that cannot start."""
+def test_a_run_whose_spare_stands_in_is_running(lost: int) -> None:
+    """Although the run does not need the lost worker, it is named."""
     down = pod(f"hvd-worker-{lost}", "worker", BAD_IMAGE)
-    return status([*up_without(lost), down], sets=THREE_WITH_A_SPARE)
-
-
-def test_a_run_whose_spare_stands_in_is_running(standing_in: Status) -> None:
-    assert standing_in.state == "running"
-    assert (standing_in.workers_ready, standing_in.workers_wanted) == (2, 2)
-    assert (standing_in.spares_ready, standing_in.spares_wanted) == (0, 1)
-
-
-def test_a_worker_for_which_a_spare_stands_in_is_named(standing_in: Status, lost: int) -> None:
-    """Although the run does not need it."""
-    assert standing_in.reason.startswith(f"hvd-worker-{lost}: ImagePullBackOff")
+    current = status([*up_without(lost), down], sets=THREE_WITH_A_SPARE)
+    assert current.state == "running"
+    assert (current.workers_ready, current.workers_wanted) == (2, 2)
+    assert (current.spares_ready, current.spares_wanted) == (0, 1)
+    assert current.reason.startswith(f"hvd-worker-{lost}: ImagePullBackOff")
+    head = "hvd: running, 2 of 2 workers up, 0 of 1 spare"
+    assert next(status_report(current, "team")) == head
+    assert " 2/2+0/1 " in list_report([("team", current)])[1]
 
 
 def test_a_spare_that_cannot_be_created_is_no_reason(
     lost: int,
 ) -> None:
     assert "quota" not in status(up_without(lost), REFUSED, sets=THREE_WITH_A_SPARE).reason
-
-
-def test_reports_count_workers_and_spares(standing_in: Status) -> None:
-    head = "hvd: running, 2 of 2 workers up, 0 of 1 spare"
-    assert next(status_report(standing_in, "team")) == head
-    assert " 2/2+0/1 " in list_report([("team", standing_in)])[1]
 
 
 FEWER = {"name": "hvd-worker", "annotations": {"hvdchart/minimum": "1"}}
