@@ -10,31 +10,16 @@ from tests.chart.cases import DATA, STAGING, on_disk
 from tests.chart.render import Manifest, Values, of_kind, one, pod_spec, render, run_settings
 
 
-@pytest.fixture(params=[0, 1])
-def staging_pod(request: pytest.FixtureRequest) -> Manifest:
-    """The pod spec of each of two groups of workers that stage the data."""
+def test_staging_can_write_its_own_data_and_reads_other_data_only() -> None:
+    """In each group of workers, which read the data that staging writes."""
     groups = {"workerGroups": [{"name": "a"}, {"name": "b"}]}
-    manifests = render({**DATA, **groups, "staging": STAGING})
-    return pod_spec(of_kind(manifests, "StatefulSet")[request.param])
-
-
-def mounts_of_staging(spec: Manifest) -> dict[str, Manifest]:
-    """The mounts of the only init container, by their paths."""
-    (container,) = spec["initContainers"]
-    return {mount["mountPath"]: mount for mount in container["volumeMounts"]}
-
-
-def test_staging_can_write_its_own_data(staging_pod: Manifest) -> None:
-    mount = mounts_of_staging(staging_pod)["/data"]
-    assert mount == {"name": "data", "mountPath": "/data", "subPath": "x"}
-
-
-def test_staging_reads_other_data_only(staging_pod: Manifest) -> None:
-    assert mounts_of_staging(staging_pod)["/data-of-others"]["readOnly"] is True
-
-
-def test_workers_read_the_data_that_staging_writes(staging_pod: Manifest) -> None:
-    assert DATA["volumeMounts"][0] in staging_pod["containers"][0]["volumeMounts"]
+    for workload in of_kind(render({**DATA, **groups, "staging": STAGING}), "StatefulSet"):
+        spec = pod_spec(workload)
+        (container,) = spec["initContainers"]
+        mounts = {mount["mountPath"]: mount for mount in container["volumeMounts"]}
+        assert mounts["/data"] == {"name": "data", "mountPath": "/data", "subPath": "x"}
+        assert mounts["/data-of-others"]["readOnly"] is True
+        assert DATA["volumeMounts"][0] in spec["containers"][0]["volumeMounts"]
 
 
 def test_staging_does_not_run_in_the_master() -> None:
@@ -49,17 +34,13 @@ def staging_key(**changes: object) -> str:
     return {entry["name"]: str(entry["value"]) for entry in container["env"]}["STAGING_KEY"]
 
 
-def test_staging_key_changes_with_its_source() -> None:
+def test_staging_key_changes_with_its_source_and_stays_with_another_verification() -> None:
     of_sources = {
         staging_key(),
         staging_key(command=["true"]),
         staging_key(env=[{"name": "A", "value": "1"}]),
     }
     assert len(of_sources) == 3
-
-
-def test_staging_key_stays_with_another_verification() -> None:
-    """Verification does not change the source."""
     assert staging_key(verify="Checksum") == staging_key()
 
 

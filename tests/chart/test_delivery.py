@@ -9,7 +9,6 @@ import sys
 import tarfile
 from collections import Counter
 from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
@@ -66,44 +65,20 @@ def test_package_has_exactly_the_chart_files(tmp_path: Path) -> None:
 
 
 def test_same_tree_gives_the_same_release(releases: list[Path]) -> None:
+    """It has the chart, the wheel, notes and checksums."""
     first, second = ({p.name: p.read_bytes() for p in folder.iterdir()} for folder in releases)
     assert first == second
-
-
-def test_release_has_the_chart_the_wheel_notes_and_checksums(releases: list[Path]) -> None:
-    names = [path.name for path in releases[0].iterdir()]
-    assert sorted(Path(name).suffix for name in names) == ["", ".md", ".tgz", ".whl"]
-
-
-def test_checksums_of_a_release_are_right(releases: list[Path]) -> None:
+    assert sorted(Path(name).suffix for name in first) == ["", ".md", ".tgz", ".whl"]
     subprocess.run(["sha256sum", "--check", artifacts.SUMS], cwd=releases[0], check=True)
 
 
-@pytest.fixture(scope="module")
-def package(releases: list[Path]) -> Path:
-    """The chart of a release."""
-    (found,) = releases[0].glob("*.tgz")
-    return found
-
-
-@pytest.fixture(scope="module")
-def about(package: Path) -> dict[str, Any]:
-    """What the released chart says of itself."""
-    read: dict[str, Any] = YAML(typ="safe").load(helm("show", "chart", str(package)))
-    return read
-
-
-def test_packaged_chart_says_where_it_is_from(about: dict[str, Any]) -> None:
+def test_packaged_chart_says_where_it_and_its_images_are_from(releases: list[Path]) -> None:
+    (package,) = releases[0].glob("*.tgz")
+    about = YAML(typ="safe").load(helm("show", "chart", str(package)))
     assert about["home"] == REPOSITORY
     assert about["maintainers"] == [{"name": "me", "url": "https://example.com/me"}]
-
-
-def test_packaged_chart_lists_the_images_of_its_registry(about: dict[str, Any]) -> None:
     images = YAML(typ="safe").load(about["annotations"]["artifacthub.io/images"])
     assert all(image["image"].startswith("registry.example/team/horovod-") for image in images)
-
-
-def test_packaged_chart_has_an_icon(package: Path) -> None:
     options = ("--strict", "--set", "image.repository=x")
     assert "icon is recommended" not in helm("lint", str(package), *options)
 
@@ -143,63 +118,37 @@ def test_chart_testing_installs_every_ci_case(
     assert {case for case in cases if case in printed} == cases
 
 
-IMAGE = {"repository": "registry.example/team/app"}
-TWICE: Values = {
-    "dependencies": [{"name": "horovod", "alias": alias} for alias in ("train", "evaluate")]
-}
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return a parent chart that depends on the chart twice."""
-    parent = tmp_path_factory.mktemp("parent")
-    shutil.copytree(CHART, parent / "charts" / "horovod")
-    version = yaml.safe_load((CHART / "Chart.yaml").read_text())["version"]
-    for dependency in TWICE["dependencies"]:
-        dependency["version"] = version
-    head: dict[str, Any] = {"apiVersion": "v2", "name": "parent", "version": "1.0.0"}
-    (parent / "Chart.yaml").write_text(yaml.safe_dump({**head, **TWICE}))
-    return parent
+ALIASES = ("train", "evaluate")
 
 
 def render_parent(folder: Path, values: Values, helm: str) -> list[Manifest]:
-    """Return the manifests of the parent chart as release `lab`."""
+    """Return the manifests of a parent chart as release `lab`."""
     command = [str(tool(helm)), "template", "lab", str(folder), "--namespace", "team"]
     done = run_program([*command, "--values", "-"], yaml.safe_dump(values))
     assert done.returncode == 0, done.stderr
     return parse_manifests(done.stdout)
 
 
-@pytest.fixture(scope="module", params=["helm3", "helm4"])
-def of_two_aliases(folder: Path, request: pytest.FixtureRequest) -> list[Manifest]:
-    """The manifests of the parent chart, by each Helm."""
-    values = {"global": {"a": 1}, "train": {"image": IMAGE}, "evaluate": {"image": IMAGE}}
-    return render_parent(folder, values, request.param)
-
-
-def test_two_aliases_make_different_objects(of_two_aliases: list[Manifest]) -> None:
-    names = Counter((item["kind"], item["metadata"]["name"]) for item in of_two_aliases)
+@pytest.mark.parametrize("helm", ["helm3", "helm4"])
+def test_chart_may_be_two_dependencies_of_another_one(tmp_path: Path, helm: str) -> None:
+    """Both have the same instance, and objects, services, pods and policies of their own."""
+    shutil.copytree(CHART, tmp_path / "charts" / "horovod")
+    version = yaml.safe_load((CHART / "Chart.yaml").read_text())["version"]
+    twice = [{"name": "horovod", "alias": each, "version": version} for each in ALIASES]
+    head = {"apiVersion": "v2", "name": "parent", "version": "1.0.0", "dependencies": twice}
+    (tmp_path / "Chart.yaml").write_text(yaml.safe_dump(head))
+    image = {"repository": "registry.example/team/app"}
+    values = {"global": {"a": 1}, **{alias: {"image": image} for alias in ALIASES}}
+    manifests = render_parent(tmp_path, values, helm)
+    names = Counter((item["kind"], item["metadata"]["name"]) for item in manifests)
     assert [name for name, count in names.items() if count > 1] == []
-    assert {("StatefulSet", f"lab-{alias}-worker") for alias in ("train", "evaluate")} <= set(names)
-
-
-def test_workers_of_each_alias_have_a_service_of_their_own(of_two_aliases: list[Manifest]) -> None:
-    services = {item["spec"]["serviceName"] for item in of_kind(of_two_aliases, "StatefulSet")}
-    assert services == {"lab-train", "lab-evaluate"}
-
-
-def test_no_alias_selects_the_pods_of_the_other(of_two_aliases: list[Manifest]) -> None:
-    """Although both have the same instance."""
-    first, second = (item["spec"] for item in of_kind(of_two_aliases, "StatefulSet"))
+    assert {("StatefulSet", f"lab-{alias}-worker") for alias in ALIASES} <= set(names)
+    first, second = (item["spec"] for item in of_kind(manifests, "StatefulSet"))
+    assert {first["serviceName"], second["serviceName"]} == {"lab-train", "lab-evaluate"}
     labels = first["template"]["metadata"]["labels"]
     assert labels["app.kubernetes.io/instance"] == "lab"
     assert not second["selector"]["matchLabels"].items() <= labels.items()
-
-
-def test_one_network_policy_selects_the_pods_of_an_alias(of_two_aliases: list[Manifest]) -> None:
-    first, _ = of_kind(of_two_aliases, "StatefulSet")
-    labels = first["spec"]["template"]["metadata"]["labels"]
-    policies = of_kind(of_two_aliases, "NetworkPolicy")
+    policies = of_kind(manifests, "NetworkPolicy")
     selected = [item["spec"]["podSelector"]["matchLabels"] for item in policies]
     assert sum(chosen.items() <= labels.items() for chosen in selected) == 1
 

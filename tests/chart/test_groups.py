@@ -56,30 +56,23 @@ def of_group(group: Values, **values: Any) -> Manifest:
     return one(render({**groups, **DATA, **values}), "StatefulSet")
 
 
-def test_each_group_has_a_stateful_set_of_its_own() -> None:
+def test_each_group_has_a_stateful_set_and_an_image_of_its_own() -> None:
+    """Its variables come after those of all workers."""
     sets = of_kind(render(GROUPS), "StatefulSet")
     assert [(each["metadata"]["name"], each["spec"]["replicas"]) for each in sets] == [
         ("hvd-cpu", 3),
         ("hvd-gpu", 2),
     ]
-
-
-def test_variables_of_a_group_come_after_those_of_all_workers() -> None:
-    _, gpu = of_kind(render(GROUPS), "StatefulSet")
-    names = [entry["name"] for entry in pod_spec(gpu)["containers"][0]["env"]]
-    assert names[-2:] == ["A", "B"]
+    cpu, gpu = (pod_spec(each)["containers"][0] for each in sets)
+    assert cpu["image"].endswith(":0.28.1-tf2.21.0")
+    assert gpu["image"] == f"{IMAGE}:cuda"
+    assert [entry["name"] for entry in gpu["env"]][-2:] == ["A", "B"]
 
 
 def test_master_knows_that_the_groups_ask_for_tags() -> None:
     tags = {"name": "HVD_TAG_OUTPUT", "value": "1"}
     manifests = render({"workerGroups": [{"name": name, "env": [tags]} for name in ("a", "b")]})
     assert variables(manifests, "Job")["HVD_TAG_OUTPUT"] == "1"
-
-
-def test_group_may_have_an_image_of_its_own() -> None:
-    cpu, gpu = (pod_spec(each)["containers"][0] for each in of_kind(render(GROUPS), "StatefulSet"))
-    assert cpu["image"].endswith(":0.28.1-tf2.21.0")
-    assert gpu["image"] == f"{IMAGE}:cuda"
 
 
 def test_worker_groups_inherit_from_worker() -> None:
@@ -128,23 +121,21 @@ def test_chart_and_hvdchart_take_no_other_device_for_a_gpu(resource: str) -> Non
     assert render({"worker": {"slots": 1, "resources": {"limits": {f"x.{resource}": 2}}}})
 
 
-@pytest.fixture(scope="module")
-def with_spares() -> list[Manifest]:
-    return render(SPARES)
-
-
-def test_spares_are_further_pods_of_their_group(with_spares: list[Manifest]) -> None:
-    sets = of_kind(with_spares, "StatefulSet")
-    assert {each["metadata"]["name"]: each["spec"]["replicas"] for each in sets} == {
+def test_spares_are_further_pods_of_their_group_without_ranks() -> None:
+    """An annotation tells them to `hvdchart status`, and the master may delete them."""
+    with_spares = render(SPARES)
+    sets = {each["metadata"]["name"]: each for each in of_kind(with_spares, "StatefulSet")}
+    assert {name: each["spec"]["replicas"] for name, each in sets.items()} == {
         "hvd-a": 5,
         "hvd-b": 1,
     }
-
-
-def test_annotation_tells_hvdchart_status_the_spares(with_spares: list[Manifest]) -> None:
-    sets = of_kind(with_spares, "StatefulSet")
-    notes = {each["metadata"]["name"]: each["metadata"].get("annotations") for each in sets}
+    notes = {name: each["metadata"].get("annotations") for name, each in sets.items()}
     assert notes == {"hvd-a": {"hvdchart/spares": "3"}, "hvd-b": None}
+    groups = run_settings(with_spares)["groups"]
+    assert [(group["number"], group["maximum"]) for group in groups] == [(2, 5), (1, 1)]
+    rules = one(with_spares, "Role")["rules"]
+    (deletable,) = (rule for rule in rules if rule["verbs"] == ["delete"])
+    assert deletable["resourceNames"] == [*(f"hvd-a-{n}" for n in range(5)), "hvd-b-0"]
 
 
 def test_minimum_is_that_of_each_group() -> None:
@@ -159,17 +150,6 @@ def test_minimum_is_that_of_each_group() -> None:
     run = run_settings(manifests)
     assert [group["minimum"] for group in run["groups"]] == [2, 1]
     assert run["shrink_after"] == 30
-
-
-def test_spares_have_no_ranks(with_spares: list[Manifest]) -> None:
-    groups = run_settings(with_spares)["groups"]
-    assert [(group["number"], group["maximum"]) for group in groups] == [(2, 5), (1, 1)]
-
-
-def test_master_may_delete_spares(with_spares: list[Manifest]) -> None:
-    rules = one(with_spares, "Role")["rules"]
-    (deletable,) = (rule for rule in rules if rule["verbs"] == ["delete"])
-    assert deletable["resourceNames"] == [*(f"hvd-a-{n}" for n in range(5)), "hvd-b-0"]
 
 
 @pytest.mark.parametrize("worker", [{"minimum": None}, {"spares": None}, {"spares": 0}], ids=str)

@@ -30,42 +30,28 @@ from tests.support.world import World, one_group
 MASTER: Values = {"nodeSelector": {"storage": "here"}, "tolerations": [{"operator": "Exists"}]}
 
 
-@pytest.fixture(scope="module")
-def with_board() -> list[Manifest]:
-    """The manifests of a run with TensorBoard, whose master chooses its nodes."""
-    return render({**OUTPUT, "master": MASTER, "tensorboard": {"enabled": True}})
-
-
-def test_tensorboard_reads_the_output_path_by_default(with_board: list[Manifest]) -> None:
-    (container,) = pod_spec(one(with_board, "Deployment"))["containers"]
-    assert container["command"][-2:] == ["--logdir", "/output/run"]
-
-
-def test_tensorboard_mounts_the_output_volume_only(with_board: list[Manifest]) -> None:
-    spec = pod_spec(one(with_board, "Deployment"))
+def test_tensorboard_reads_the_output_volume_and_is_scheduled_like_the_master() -> None:
+    with_board = render({**OUTPUT, "master": MASTER, "tensorboard": {"enabled": True}})
+    deployment = one(with_board, "Deployment")
+    spec = pod_spec(deployment)
     (container,) = spec["containers"]
+    assert container["command"][-2:] == ["--logdir", "/output/run"]
     mount = {"name": "output", "mountPath": "/output", "readOnly": True}
     assert mount in container["volumeMounts"]
     assert {volume["name"] for volume in spec["volumes"]} == {"output", "tmp"}
+    assert spec.items() >= MASTER.items()
+    labels = deployment["spec"]["template"]["metadata"]["labels"]
+    selectors = {
+        service["metadata"]["name"]: service["spec"]["selector"].items() <= labels.items()
+        for service in of_kind(with_board, "Service")
+    }
+    assert selectors == {"hvd": False, "hvd-tensorboard": True}
 
 
 def test_tensorboard_mounts_the_volume_of_its_own_log_folder() -> None:
     manifests = render({**OUTPUT, "tensorboard": {"enabled": True, "logDir": "/out/logs"}})
     volumes = pod_spec(one(manifests, "Deployment"))["volumes"]
     assert {volume["name"] for volume in volumes} == {"x", "tmp"}
-
-
-def test_tensorboard_is_scheduled_like_the_master(with_board: list[Manifest]) -> None:
-    assert pod_spec(one(with_board, "Deployment")).items() >= MASTER.items()
-
-
-def test_only_tensorboards_own_service_selects_it(with_board: list[Manifest]) -> None:
-    labels = one(with_board, "Deployment")["spec"]["template"]["metadata"]["labels"]
-    selectors = {
-        service["metadata"]["name"]: service["spec"]["selector"].items() <= labels.items()
-        for service in of_kind(with_board, "Service")
-    }
-    assert selectors == {"hvd": False, "hvd-tensorboard": True}
 
 
 @pytest.fixture(scope="module")
@@ -286,21 +272,15 @@ def test_everything_on_the_dashboard_has_data(tmp_path: Path, pages: str) -> Non
     assert find_problems(tmp_path, series, checks) == ""
 
 
-def test_the_dashboard_of_each_run_shows_it_first() -> None:
-    _, shown = board()
+def test_the_dashboard_of_each_run_shows_it_first_and_has_grafanas_label() -> None:
+    """Labels of the user replace that."""
+    found, shown = board()
     variables = shown["templating"]["list"]
     first = {v["name"]: v["current"]["value"] for v in variables if "current" in v}
     assert first == {"namespace": "team", "release": "hvd"}
-
-
-def test_the_dashboard_is_found_by_grafanas_label() -> None:
-    found, _ = board()
     assert found["labels"]["grafana_dashboard"] == "1"
-
-
-def test_labels_of_the_user_replace_grafanas() -> None:
-    found, _ = board({"labels": {"mine": "yes"}})
-    assert "grafana_dashboard" not in found["labels"]
+    labelled, _ = board({"labels": {"mine": "yes"}})
+    assert "grafana_dashboard" not in labelled["labels"]
 
 
 def test_no_dashboard_is_made_by_default() -> None:

@@ -195,31 +195,27 @@ def test_master_writes_each_line_of_its_log_at_once() -> None:
 
 
 def test_helm_test_pod_is_a_test_that_helm_deletes() -> None:
-    """`helm uninstall` would leave the pod of a test that failed."""
-    annotations = one(render(), "Pod")["metadata"]["annotations"]
+    """`helm uninstall` would leave the pod of a test that failed.
+
+    It ends before Helm stops waiting, after 300 seconds by default.
+    """
+    tester = one(render(), "Pod")
+    annotations = tester["metadata"]["annotations"]
     assert annotations["helm.sh/hook"] == "test"
     policies = annotations["helm.sh/hook-delete-policy"].split(",")
     assert set(policies) == {"before-hook-creation", "hook-succeeded", "hook-failed"}
+    assert tester["spec"]["activeDeadlineSeconds"] < 300
 
 
-def test_helm_test_pod_ends_before_helm_stops_waiting() -> None:
-    """Helm waits for 300 seconds by default."""
-    assert one(render(), "Pod")["spec"]["activeDeadlineSeconds"] < 300
-
-
-def test_helm_test_pod_equals_the_master_except_for_its_program() -> None:
+def test_helm_test_pod_equals_the_master_whose_job_it_tests() -> None:
     manifests = render()
+    job = one(manifests, "Job")
     (tester,) = one(manifests, "Pod")["spec"]["containers"]
-    (master,) = pod_spec(one(manifests, "Job"))["containers"]
+    (master,) = pod_spec(job)["containers"]
     same = ("image", "securityContext", "volumeMounts")
     assert [tester[key] for key in same] == [master[key] for key in same]
-
-
-def test_helm_test_pod_knows_the_job_that_it_tests() -> None:
-    manifests = render()
-    (tester,) = one(manifests, "Pod")["spec"]["containers"]
     listed = {entry["name"]: entry.get("value") for entry in tester["env"]}
-    assert listed["HVD_TESTED_JOB"] == one(manifests, "Job")["metadata"]["name"]
+    assert listed["HVD_TESTED_JOB"] == job["metadata"]["name"]
 
 
 def read_notes(values: Values) -> str:

@@ -39,14 +39,10 @@ def test_workers_prefer_nodes_of_their_own() -> None:
     }
 
 
-def test_workers_of_a_group_may_share_nodes() -> None:
-    cpu, _ = of_kind(render(GPU_GROUPS), "StatefulSet")
-    assert anti_affinity(cpu) == {}
-
-
-def test_workers_of_a_group_may_require_nodes_of_their_own() -> None:
+def test_workers_of_a_group_may_share_nodes_or_require_nodes_of_their_own() -> None:
     """Workers of all groups count, not only those of its own."""
-    _, gpu = of_kind(render(GPU_GROUPS), "StatefulSet")
+    cpu, gpu = of_kind(render(GPU_GROUPS), "StatefulSet")
+    assert anti_affinity(cpu) == {}
     (term,) = anti_affinity(gpu)["requiredDuringSchedulingIgnoredDuringExecution"]
     assert term["labelSelector"]["matchLabels"] == WORKERS
 
@@ -65,14 +61,11 @@ def queued(command: str) -> list[Manifest]:
     return render({**GPU_GROUPS, "queueName": "no", "master": {"args": [command]}})
 
 
-def test_all_pods_of_a_run_are_in_the_queue() -> None:
-    labels = [template["metadata"]["labels"] for template in run_pods(queued("true"))]
-    assert {each["kueue.x-k8s.io/queue-name"] for each in labels} == {"no"}
-
-
-def test_workloads_of_a_run_in_a_queue_have_no_label_of_kueue() -> None:
+def test_all_pods_of_a_run_are_in_the_queue_and_its_workloads_are_not() -> None:
     """Kueue would take an object with the label for a job of its own."""
     manifests = queued("true")
+    labels = [template["metadata"]["labels"] for template in run_pods(manifests)]
+    assert {each["kueue.x-k8s.io/queue-name"] for each in labels} == {"no"}
     workloads = (*of_kind(manifests, "StatefulSet"), one(manifests, "Job"))
     assert "kueue" not in str([workload["metadata"]["labels"] for workload in workloads])
 

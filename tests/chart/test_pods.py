@@ -55,15 +55,10 @@ OWN_IMAGES: Values = {
 }
 
 
-def test_image_of_a_group_overrides_that_of_the_workers() -> None:
-    """No digest is inherited together with another tag."""
+def test_images_of_a_group_and_of_staging_override_that_of_the_workers() -> None:
+    """No digest is inherited together with another tag or repository."""
     specs = [pod_spec(workload) for workload in of_kind(render(OWN_IMAGES), "StatefulSet")]
     assert [spec["containers"][0]["image"] for spec in specs] == [f"x:1@{DIGEST}", "x:2"]
-
-
-def test_image_of_staging_overrides_that_of_the_workers() -> None:
-    """No digest is inherited together with another repository."""
-    specs = [pod_spec(workload) for workload in of_kind(render(OWN_IMAGES), "StatefulSet")]
     assert [spec["initContainers"][0]["image"] for spec in specs] == ["rclone:1", "rclone:2"]
 
 
@@ -119,45 +114,24 @@ VOLUMES: Values = {
 
 @pytest.mark.parametrize("kind", BOTH)
 def test_volumes_are_mounted_in_master_and_workers(kind: str) -> None:
+    """One at a path of the chart's replaces it, such as a /tmp on a disk of the node."""
     manifests = render(VOLUMES)
     assert VOLUMES["volumes"][0] in pod_spec(one(manifests, kind))["volumes"]
-    assert VOLUMES["volumeMounts"][0] in main_container(manifests, kind)["volumeMounts"]
-
-
-@pytest.mark.parametrize("kind", BOTH)
-def test_mount_at_a_path_of_the_charts_replaces_it(kind: str) -> None:
-    """Such as a /tmp on a disk of the node."""
-    mounts = main_container(render(VOLUMES), kind)["volumeMounts"]
+    mounts = main_container(manifests, kind)["volumeMounts"]
     assert [mount for mount in mounts if mount["mountPath"] in ("/tmp", "/data")][::-1] == (
         VOLUMES["volumeMounts"]
     )
 
 
-@pytest.fixture(scope="module")
-def with_additions() -> list[Manifest]:
-    """The manifests with the additions; the master has an empty label of its own."""
-    return render({**EVERY_POD, **ADDITIONS, "master": {"podLabels": {"team": ""}}})
-
-
-def metadata(manifests: list[Manifest]) -> list[Manifest]:
-    """The metadata of the pods of workers, master and TensorBoard."""
+def test_additions_reach_their_pods() -> None:
+    """Labels of one kind of pod override those of all, also with an empty one."""
+    manifests = render({**EVERY_POD, **ADDITIONS, "master": {"podLabels": {"team": ""}}})
+    assert ADDITIONS["extraObjects"][0] in manifests
     kinds = (*BOTH, "Deployment")
-    return [one(manifests, kind)["spec"]["template"]["metadata"] for kind in kinds]
-
-
-def test_extra_objects_are_created_as_they_are(with_additions: list[Manifest]) -> None:
-    assert ADDITIONS["extraObjects"][0] in with_additions
-
-
-def test_annotations_reach_all_pods(with_additions: list[Manifest]) -> None:
-    pods = [*metadata(with_additions), one(with_additions, "Pod")["metadata"]]
-    assert [pod["annotations"]["cost"] for pod in pods] == ["42"] * 4
-
-
-def test_labels_of_one_kind_of_pod_override_those_of_all(with_additions: list[Manifest]) -> None:
-    """Also with an empty one."""
-    teams = [pod["labels"]["team"] for pod in metadata(with_additions)]
-    assert teams == ["vision", "", "vision"]
+    pods = [one(manifests, kind)["spec"]["template"]["metadata"] for kind in kinds]
+    assert [pod["labels"]["team"] for pod in pods] == ["vision", "", "vision"]
+    tester = one(manifests, "Pod")["metadata"]
+    assert [pod["annotations"]["cost"] for pod in (*pods, tester)] == ["42"] * 4
 
 
 def with_containers(**of_init_container: object) -> Manifest:
@@ -169,16 +143,11 @@ def with_containers(**of_init_container: object) -> Manifest:
     return pod_spec(one(render({**EVERY_POD, "worker": worker}), "StatefulSet"))
 
 
-def test_init_containers_of_the_user_run_before_staging() -> None:
-    assert [item["name"] for item in with_containers()["initContainers"]] == [
-        "proxy",
-        "staging",
-    ]
-
-
-def test_containers_of_the_user_pass_pod_security() -> None:
+def test_containers_of_the_user_run_before_staging_and_pass_pod_security() -> None:
     """They get the chart's security context."""
-    main, shipper = with_containers()["containers"]
+    spec = with_containers()
+    assert [item["name"] for item in spec["initContainers"]] == ["proxy", "staging"]
+    main, shipper = spec["containers"]
     assert shipper["securityContext"] == main["securityContext"]
     assert shipper["securityContext"]["allowPrivilegeEscalation"] is False
 
