@@ -36,7 +36,7 @@ def generated(tmp_path: Path) -> Generated:
     return made
 
 
-def test_check_reports_what_differs(
+def test_check_reports_what_differs_and_writes_nothing(
     generated: Generated, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert write_or_compare(generated.texts, ["--check"]) == 1
@@ -44,10 +44,6 @@ def test_check_reports_what_differs(
     assert f"-old\n+new\n{generated.other}: differs" in message
     assert f"{generated.missing}: differs" in message
     assert f"{generated.same}: differs" not in message
-
-
-def test_check_writes_nothing(generated: Generated) -> None:
-    write_or_compare(generated.texts, ["--check"])
     assert generated.other.read_text() == "old\n"
     assert not generated.missing.exists()
 
