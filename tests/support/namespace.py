@@ -160,9 +160,12 @@ class Namespace:
         """Return the log of the master in the Job's newest pod."""
         return self.kubectl("logs", f"job/{self.job(release)}", "--container", "master")
 
-    def wait_for_line(self, *texts: str, release: str = "hvd", seconds: int = 480) -> None:
-        """Follow the master's log until one line contains all `texts`, for at most `seconds`."""
-        pod = self.client.wait_for_job_start(self.job(release), 180)
+    def wait_for_line(self, *texts: str, seconds: int = 480) -> None:
+        """Follow the log of the master of `hvd` until one line contains all `texts`.
+
+        Fails when there is none within `seconds`.
+        """
+        pod = self.client.wait_for_job_start(self.job("hvd"), 180)
         with subprocess.Popen(
             ["timeout", str(seconds), *self.client.command("logs", "--follow", pod)],
             env=self.environment(),
@@ -171,7 +174,7 @@ class Namespace:
         ) as log:
             found = any(all(text in line for text in texts) for line in log.stdout or ())
             log.terminate()
-        assert found, f"no line of the log has {texts}:\n{self.log(release)}"
+        assert found, f"no line of the log has {texts}:\n{self.log('hvd')}"
 
     def master_pods(self, release: str) -> list[dict[str, Any]]:
         """Return the pods of the Job, one for each master, in no order."""

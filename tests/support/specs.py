@@ -25,9 +25,9 @@ def planned(nodes: str, rest: str = "") -> Plan:
     return make_plan(read(nodes, rest))
 
 
-def plan_text(text: str, file: str = "a.yaml") -> Plan:
-    """Return the plan of a spec's text, with the places of its values."""
-    tree = parse(text.encode(), file)
+def plan_text(text: str) -> Plan:
+    """Return the plan of a spec's text, with the places of its values in `a.yaml`."""
+    tree = parse(text.encode(), "a.yaml")
     return make_plan(read_spec(tree), tree)
 
 

@@ -144,9 +144,9 @@ class World:
         problem = self.exit.problem
         return (problem.exit_code, str(problem)) if problem else (0, "")
 
-    def settle(self, *, until: type[Effect] = Exit, most: int = 400) -> None:
+    def settle(self, *, until: type[Effect] = Exit) -> None:
         """Deliver answers and fire timers until an effect is requested, or nothing is left."""
-        for _ in range(most):
+        for _ in range(400):
             if any(isinstance(effect, until) for effect in self.effects):
                 return
             if self.answers:

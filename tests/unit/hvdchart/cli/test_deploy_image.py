@@ -43,8 +43,8 @@ def words(stub: StubProgram) -> list[str]:
     return [word for word in stub.commands() if word != "info"]
 
 
-def tag_of(folder: Path, repository: str = REPOSITORY) -> str:
-    return Source(folder, repository).reference().rpartition(":")[2]
+def tag_of(folder: Path) -> str:
+    return Source(folder, REPOSITORY).reference().rpartition(":")[2]
 
 
 def test_preview_says_which_image_it_would_build(

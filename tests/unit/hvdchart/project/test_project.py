@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -14,7 +13,7 @@ from hvdchart.errors import FileError, SpecError
 from hvdchart.image.build_image import context_files
 from hvdchart.plan.planner import make_plan
 from hvdchart.project.edit import set_values
-from hvdchart.project.templates import TEMPLATES, Template, make_project
+from hvdchart.project.templates import TEMPLATES, make_project
 from hvdchart.spec.load import load_spec
 from hvdchart.values.check_values import checked_values
 from images.builder.catalogue import load_catalogue
@@ -126,46 +125,21 @@ def test_what_has_no_place_or_would_make_the_spec_wrong_is_refused(
     assert spec.read_text() == TEXT
 
 
-@dataclass(frozen=True)
-class Project:
-    """A new project: where it is, what it was made of, and the files that are told."""
-
-    folder: Path
-    template: Template
-    files: list[Path]
-
-
-@pytest.fixture(scope="module", params=TEMPLATES)
-def project(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Project:
-    """A new project, of each template."""
-    folder = tmp_path_factory.mktemp("team") / "team" / "mine"
-    template = TEMPLATES[request.param]
-    return Project(folder, template, make_project(folder, "mine", template))
-
-
-def test_a_new_project_has_the_files_that_are_told(project: Project) -> None:
-    assert {file.name for file in project.files} == {file.name for file in project.folder.iterdir()}
-
-
-def test_a_new_project_can_be_deployed_as_it_is(project: Project) -> None:
-    spec = load_spec(project.folder / "run.spec.yaml")
+@pytest.mark.parametrize("name", TEMPLATES)
+def test_a_new_project_can_be_deployed_as_it_is(tmp_path: Path, name: str) -> None:
+    """Its files are those that are told, and its code goes to the run."""
+    folder = tmp_path / "team" / "mine"
+    template = TEMPLATES[name]
+    told = make_project(folder, "mine", template)
+    assert {file.name for file in told} == {file.name for file in folder.iterdir()}
+    spec = load_spec(folder / "run.spec.yaml")
     assert spec.name == "mine"
     assert checked_values(make_plan(spec))["master"]["args"][:2] == ["python", "train.py"]
-
-
-def test_a_new_project_hands_its_code_to_the_run(project: Project) -> None:
-    handed = set(list_files(project.folder))
-    assert handed == {"train.py", ".hvdignore", *project.template.modules}
-
-
-def test_scripts_of_a_new_project_are_python(project: Project) -> None:
-    for file in project.folder.glob("*.py"):
+    assert set(list_files(folder)) == {"train.py", ".hvdignore", *template.modules}
+    for file in folder.glob("*.py"):
         ast.parse(file.read_text())
-
-
-def test_script_of_a_new_project_for_horovod_tells_its_progress(project: Project) -> None:
-    """That for torchrun has nothing of this project: its steps are counted."""
-    script = (project.folder / "train.py").read_text()
+    # That for torchrun has nothing of this project: its steps are counted.
+    script = (folder / "train.py").read_text()
     assert ("hvd_progress" in script) == ("import horovod" in script)
 
 
@@ -197,30 +171,15 @@ def test_the_image_may_be_another(
     assert (written.repository, written.tag, written.digest) == expected
 
 
-@pytest.fixture(scope="module")
-def with_dockerfile(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A new project with a Dockerfile."""
-    folder = tmp_path_factory.mktemp("project") / "p"
+def test_image_of_a_dockerfile_has_the_packages_and_the_run_has_the_code(tmp_path: Path) -> None:
+    folder = tmp_path / "p"
     make_project(folder, "p", TEMPLATES["keras"], "team/a:1", has_dockerfile=True)
-    return folder
-
-
-def test_a_dockerfile_is_written_where_it_is_asked_for(with_dockerfile: Path) -> None:
-    dockerfile = (with_dockerfile / "Dockerfile").read_text()
+    dockerfile = (folder / "Dockerfile").read_text()
     assert "FROM team/a:1\nUSER 0\nCOPY requirements.txt" in dockerfile
-
-
-def test_image_of_the_dockerfile_has_no_code(with_dockerfile: Path) -> None:
-    assert context_files(with_dockerfile) == ["Dockerfile", "requirements.txt"]
-
-
-def test_packages_of_the_image_are_not_handed_to_the_run(with_dockerfile: Path) -> None:
-    handed = set(list_files(with_dockerfile))
-    assert handed & {".dockerignore", "requirements.txt"} == set()
-
-
-def test_image_that_deploy_builds_has_no_tag_in_the_spec(with_dockerfile: Path) -> None:
-    written = load_spec(with_dockerfile / "run.spec.yaml").image
+    assert context_files(folder) == ["Dockerfile", "requirements.txt"]
+    assert set(list_files(folder)) & {".dockerignore", "requirements.txt"} == set()
+    # `deploy` builds it, and chooses its tag.
+    written = load_spec(folder / "run.spec.yaml").image
     assert written is not None
     assert (written.repository, written.tag) == ("p", None)
 

@@ -12,11 +12,9 @@ from hvdchart.watch.view_model import View
 from tests.unit.hvdchart.watch import sample
 
 
-def drawn(view: View, width: int, height: int = 40, *, has_colours: bool = True) -> str:
+def drawn(view: View, width: int, *, has_colours: bool = True) -> str:
     system: Literal["standard"] | None = "standard" if has_colours else None
-    console = Console(
-        width=width, height=height, record=True, force_terminal=True, color_system=system
-    )
+    console = Console(width=width, height=40, record=True, force_terminal=True, color_system=system)
     with console.capture() as captured:
         console.print(Screen(view))
     return captured.get()
