@@ -48,6 +48,7 @@ def test_an_image_is_built_and_pushed_with_the_tag_of_its_content(
 ) -> None:
     done = hvdchart("build", folder, "--image", NAME, "--push")
     assert done.code == 0, done.errors
+    assert "hvdchart: STEP 1/1: FROM a\n" in done.errors
     reference = Source(folder, NAME).reference()
     assert done.output == f"{reference}\n"
     assert commands(docker) == [
@@ -55,11 +56,6 @@ def test_an_image_is_built_and_pushed_with_the_tag_of_its_content(
         ["build", "--file", str(folder / "Dockerfile"), "--tag", reference, str(folder)],
         ["push", reference],
     ]
-
-
-@pytest.mark.slow
-def test_steps_of_a_build_are_shown(hvdchart: Command, folder: Path, docker: StubProgram) -> None:
-    assert "hvdchart: STEP 1/1: FROM a\n" in hvdchart("build", folder, "--image", NAME).errors
 
 
 @pytest.mark.slow

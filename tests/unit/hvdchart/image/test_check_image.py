@@ -21,7 +21,7 @@ from hvdchart.image.check_image import (
     probe_command,
     read_probe,
 )
-from hvdchart.image.engines import choose_engine, run_in, runtime_options
+from hvdchart.image.engines import choose_engine, run_in
 from hvdchart.image.probe import MARK
 from hvdchart.run.kube.pods import UNKNOWN_USER
 from tests.unit.fakes.program import StubProgram
@@ -192,10 +192,6 @@ def runtime(
     if runc:
         StubProgram(programs, "runc")
     return ["--runtime=runc"] if user == 0 and runc else []
-
-
-def test_root_uses_runc_where_it_is_installed(runtime: list[str]) -> None:
-    assert runtime_options() == runtime
 
 
 def test_command_runs_restricted_in_podman(programs: Path, runtime: list[str]) -> None:
