@@ -34,7 +34,7 @@ def staging_key(**changes: object) -> str:
     return {entry["name"]: str(entry["value"]) for entry in container["env"]}["STAGING_KEY"]
 
 
-def test_staging_key_changes_with_its_source_and_stays_with_another_verification() -> None:
+def test_staging_key_changes_with_its_source_and_not_with_the_verification() -> None:
     of_sources = {
         staging_key(),
         staging_key(command=["true"]),
