@@ -71,6 +71,7 @@ def test_results_and_output_of_all_ranks_are_the_callers(connection: Connection)
     results, output = call(connection, add, 10)
     assert results == [10, 11]
     assert sorted(output.splitlines()) == ["[0] I am rank 0", "[1] I am rank 1"]
+    assert call(connection, add, 20)[0] == [20, 21], "another call follows"
 
 
 def test_log_of_the_pod_has_the_output_and_no_secret(connection: Connection, pod: Pod) -> None:
