@@ -44,7 +44,8 @@ SPEAK_WITHIN = 10.0
 # Seconds from a failure to SIGTERM for the launcher, and from SIGTERM to SIGKILL.
 FAIL_WITHIN = 0.5
 END_WITHIN = 3.0
-# Seconds after the end of the launcher to wait for the last output of ranks.
+# Seconds without output of ranks, after the end of the launcher, until no more is expected: a
+# process that a rank has left may keep a stream open.
 OUTPUT_WITHIN = 3.0
 LOOK_EVERY = 0.1
 TYPE_CHECKING = False
@@ -69,6 +70,7 @@ class Call:
         self._caller = caller
         self._lock = threading.Lock()
         self._is_over = False
+        # When the last frame was sent; in the future while one is being sent.
         self._spoke_at = time.monotonic()
         self._threads: list[threading.Thread] = []
         self._outputs: list[threading.Thread] = []
@@ -79,7 +81,7 @@ class Call:
             if self._is_over:
                 return
             self._is_over = kind == wire.END
-            self._spoke_at = time.monotonic()
+            self._spoke_at = float("inf")
             rest = memoryview(wire.Frame(kind, number, data).encode())
             try:
                 while rest:
@@ -90,6 +92,7 @@ class Call:
             except OSError:
                 self._is_over = True
                 self.fail()
+            self._spoke_at = time.monotonic()
 
     def beat(self) -> None:
         """Send a heartbeat if no frame was sent for a while."""
@@ -97,11 +100,16 @@ class Call:
             self.send(wire.BEAT, b"")
 
     def end(self, code: int) -> None:
-        """Send the end of the launcher to the caller, after the answers of its ranks."""
-        for threads, within in ((self._threads, FAIL_WITHIN), (self._outputs, OUTPUT_WITHIN)):
-            until = time.monotonic() + within
-            for thread in threads:
-                thread.join(max(0.0, until - time.monotonic()))
+        """Send the end of the launcher to the caller, after the answers and output of its ranks."""
+        ended = time.monotonic()
+        for thread in self._threads:
+            thread.join(max(0.0, ended + FAIL_WITHIN - time.monotonic()))
+        for thread in self._outputs:
+            # However long it takes to send: a caller may be slow, and the output long.
+            while thread.is_alive() and not self._is_over:
+                if time.monotonic() - max(ended, self._spoke_at) > OUTPUT_WITHIN:
+                    break
+                thread.join(LOOK_EVERY)
         self.send(wire.END, json.dumps({"code": code, "limits": self.limits}).encode())
 
     def fail(self) -> None:

@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 from types import CodeType, FunctionType
 from typing import Any
@@ -22,7 +23,7 @@ import pytest
 
 from devtools.common.waiting import wait_until
 from hvdchart.calls.connection import Connection, RemoteTraceback, pack
-from hvdchart.calls.in_pod import rank, wire
+from hvdchart.calls.in_pod import call_server, rank, wire
 from hvdchart.errors import CallError, ClusterError, HvdchartError, RunFailedError, TimeLimitError
 from tests.unit.hvdchart.calls.pod import (
     SECRET,
@@ -93,6 +94,29 @@ def test_much_output_arrives_complete(connection: Connection) -> None:
         print("line\n" * 200_000, end="")
 
     assert call(connection, much)[1].count("\n") == 400_000
+
+
+def test_output_is_complete_however_slow_the_caller_is(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The launcher has ended before the caller reads."""
+    monkeypatch.setattr(call_server, "OUTPUT_WITHIN", 0.05)
+    server, caller = socket.socketpair()
+    rank, output = socket.socketpair()
+    made = call_server.Call(1, b"", server)
+    made.take(0, 1, output)
+    with caller, rank, caller.makefile("rb") as frames, ThreadPoolExecutor() as threads:
+        written = threads.submit(rank.sendall, b"line\n" * 200_000)
+        ended = threads.submit(made.end, 0)
+        with pytest.raises(TimeoutError):
+            ended.result(timeout=1)
+        written.add_done_callback(lambda _: rank.shutdown(socket.SHUT_WR))
+        received = b""
+        for frame in iter(partial(wire.read_frame, frames), None):
+            if frame.kind == wire.END:
+                break
+            received += frame.data
+    assert received.count(b"\n") == 200_000
 
 
 def test_lines_of_ranks_do_not_mix(connection: Connection) -> None:
