@@ -26,7 +26,7 @@ class HvdchartError(Exception):
 
 
 class DifferenceError(HvdchartError):
-    """`render --check`: the file on disk is not what the spec renders."""
+    """The file on disk is not what the spec renders (`render --check`)."""
 
 
 class SpecError(HvdchartError, exit_code=3):

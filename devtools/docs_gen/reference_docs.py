@@ -38,7 +38,7 @@ _HEAD = """\
 
 This page lists the commands of `hvdchart` and their exit codes. `hvdchart COMMAND --help` prints
 the arguments, the options, examples and the exit codes of one command.
-[Operate](operate.md) explains how the commands are used together.
+[The commands of a run](operate.md) explains how the commands are used together.
 
 ## Commands
 
@@ -79,7 +79,7 @@ def _undescribed(command: Any, name: str) -> Iterator[str]:
 
 def exit_codes() -> str:
     """Return the exit codes of the command: those of its errors, and Typer's own."""
-    rows = {DONE: "done", WRONG_USE: "wrong use of the command line"}
+    rows = {DONE: "Done", WRONG_USE: "Wrong use of the command line"}
     for error in sorted(_subclasses(HvdchartError), key=lambda one: one.exit_code):
         first = " ".join((error.__doc__ or "").split()).split(". ")[0].rstrip(".")
         # The general error comes first among several errors with one code.

@@ -86,7 +86,8 @@ _WORDS = {
     "imagePullSecrets": "--set image.pullSecrets",
     "nodeSelector": "--set nodes.0.nodeSelector",
     "tolerations": "--set nodes.0.tolerations",
-    "master.activeDeadlineSeconds": "--set train.deadlineSeconds",
+    "master.activeDeadlineSeconds": "--set train.activeDeadlineSeconds",
+    "master.backoffLimit": "--set train.backoffLimit",
     "readOnly: true": ":ro",
     "volumes.output.pvc": "--volume output=pvc:CLAIM",
 }

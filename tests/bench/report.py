@@ -12,11 +12,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from devtools.docs_gen.generated import replace_sections, table
+from devtools.docs_gen.generated import replace_sections
 from hvdchart.bench.scaling import mean_and_interval
 
 ROOT = Path(__file__).resolve().parents[2]
-Rows = Mapping[str, Sequence[float]]
 
 
 def machine() -> str:
@@ -79,15 +78,6 @@ def verdict(figures: Sequence[float], goal: float) -> str:
     if mean - half >= goal:
         return "reached"
     return "missed" if mean + half < goal else "within the interval"
-
-
-def as_markdown(title: str, rows: Rows) -> str:
-    """A table with the median and the range of each row."""
-    cells = (
-        (name, f"{statistics.median(row):.2f}", f"{min(row):.2f} to {max(row):.2f}")
-        for name, row in rows.items()
-    )
-    return table((title, "median", "range"), cells)
 
 
 def as_range(figures: Sequence[float]) -> str:

@@ -138,7 +138,7 @@ def _failed(condition: Object, run: NewestRun) -> Judgement:
     remedy = ""
     if condition.get("reason") == "DeadlineExceeded":
         reason = f"{condition.get('message', '')}; {reason}".strip("; ")
-        remedy = "raise `master.activeDeadlineSeconds` (train.deadlineSeconds in a spec)"
+        remedy = "raise `master.activeDeadlineSeconds` (train.activeDeadlineSeconds in a spec)"
     for pod in run.pods:
         problem = run.problem(pod)
         if problem and component_of(pod) != "master":

@@ -1,5 +1,5 @@
 "use strict";
-// Draws a view (hvdchart/watch/model.py). Each text in it is a stranger's: it is only ever set as
+// Draws a view (hvdchart/watch/view_model.py). Each text in it is a stranger's: it is only ever set as
 // the text of an element, and no markup is made of one.
 (() => {
   const data = JSON.parse(document.getElementById("data").textContent);

@@ -237,7 +237,6 @@ def test_accelerate_starts_with_mpi_on_cpus(node: str, mode: str) -> None:
         assert (found.name, found.mode) == ("torch", mode)
 
 
-LIGHTNING = "import pytorch_lightning"
 MPI_BACKEND = DDP.replace("gloo", "mpi")
 
 

@@ -23,7 +23,7 @@ from hvdchart.spec.run_options import in_arguments, in_options, in_words_of_run
         ("have `readOnly: true`", "have `:ro`"),
         ("cannot unpack `code.archive`", "cannot unpack `--code`"),
         # Values and keys of a spec that have no option.
-        ("raise `master.backoffLimit`", "raise `--set values.master.backoffLimit`"),
+        ("raise `master.backoffLimit`", "raise `--set train.backoffLimit`"),
         ("`values.worker.spread: None`", "`--set values.worker.spread=None`"),
         ("lower `values.worker.resources.requests.cpu`", "lower `--cpu`"),
         ("try `launch.mode: direct`", "try `--set launch.mode=direct`"),

@@ -1,6 +1,6 @@
 """The variables, annotations and labels that the chart, the pods and hvdchart share.
 
-The comment above a name describes its content. docs/inside.md lists the variables from this file.
+The comment above a name describes its content.
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ from __future__ import annotations
 BIN = "/horovod/bin"
 PROGRAMS = f"{BIN}/hvd_pods"
 KEYS = "/horovod/keys"
-# An emptyDir in memory. Scripts written for older charts read `hostfile` from here.
+# An emptyDir in memory. Scripts for the old horovod chart read `hostfile` from here.
 GENERATED = "/horovod/generated"
 # The metrics of ranks, one file each. The chart passes this path to the pods in HVD_METRICS_DIR.
 METRICS = f"{GENERATED}/metrics"

@@ -121,7 +121,10 @@ def count_clients(run: Run) -> int:
 def format_hostfile(
     addresses: Mapping[Worker, str], implementation: MpiImplementation | None
 ) -> str:
-    """Return the host file for the MPI; without one, in Open MPI's format, as in older charts."""
+    """Return the host file for the MPI; without one, in Open MPI's format.
+
+    The old horovod chart wrote that format.
+    """
     separator = ":" if implementation and implementation.hydra else " slots="
     return "".join(f"{worker.address}{separator}{worker.slots}\n" for worker in addresses)
 
