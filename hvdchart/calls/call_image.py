@@ -14,10 +14,10 @@ from types import CodeType
 from hvd_pods.common.pip_output import REQUIREMENTS
 from hvdchart.errors import CallError, SpecError
 from hvdchart.project.default_images import DefaultImage, default_image, python_of
-from hvdchart.project.script_run import ScriptRun, script_tree
+from hvdchart.project.script_run import script_tree
 from hvdchart.spec.load import read_spec
 from hvdchart.spec.model import Spec
-from hvdchart.spec.run_options import in_words_of_launch
+from hvdchart.spec.run_options import ScriptRun, in_words_of_launch
 
 # The oldest Python that this program supports.
 _OLDEST = (3, 11)
@@ -105,14 +105,14 @@ class OwnRun:
             return None
         uses = [[("the function", module) for module in sorted(used)] for used in self.functions]
         uses.append([("this program", module) for module in self.program])
-        return default_image(*uses, has_gpus=self.run.gpus > 0, python=sys.version_info[:2])
+        return default_image(*uses, has_gpus=bool(self.run.gpus), python=sys.version_info[:2])
 
     def use(self, modules: frozenset[str]) -> None:
         """Add the modules that a call uses.
 
         Raises CallError, and adds nothing, if the image would then have another Python.
         """
-        named = python_of(self.run.image)
+        named = python_of(self.run.image or "")
         if named:
             check_python(named)
         before = self.functions

@@ -13,8 +13,8 @@ from typing import Any, Concatenate, Generic, ParamSpec, TextIO, TypeVar, overlo
 
 from hvdchart.calls.traceback_filter import callers_lines
 from hvdchart.errors import SpecError
-from hvdchart.project.script_run import ScriptRun
 from hvdchart.spec.model import Spec
+from hvdchart.spec.run_options import ScriptRun
 from hvdchart.text import join_names
 
 _Arguments = ParamSpec("_Arguments")
@@ -73,19 +73,12 @@ class RunSettings:
             value = given.get(setting)
             if isinstance(value, str):
                 raise SpecError("the settings", setting, f"got {value!r}", f"a list: [{value!r}]")
-        return ScriptRun(
-            ["python3"],
-            name,
-            workers=given.get("workers", ScriptRun.workers),
-            gpus=given.get("gpus", ScriptRun.gpus),
-            image=self.image or "",
-            cpu=str(given.get("cpu", "")),
-            memory=self.memory or "",
-            env=[f"{key}={value}" for key, value in (self.env or {}).items()],
-            secret=tuple(self.secrets or ()),
-            volume=[f"{key}={value}" for key, value in (self.volumes or {}).items()],
-            settings=tuple(self.settings or ()),
-        )
+        if "cpu" in given:
+            given["cpu"] = str(given["cpu"])
+        for setting, value in given.items():
+            if isinstance(value, Mapping):
+                given[setting] = [f"{key}={each}" for key, each in value.items()]
+        return ScriptRun(["python3"], name=name, **given)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -16,7 +16,7 @@ from hvdchart.calls.caller import Caller
 from hvdchart.calls.settings import Call, Settings, Takes
 from hvdchart.calls.traceback_filter import callers_lines
 from hvdchart.errors import HvdchartError
-from hvdchart.project.script_run import ScriptRun
+from hvdchart.spec.run_options import DEFAULT_WORKERS
 
 
 @dataclass
@@ -127,13 +127,12 @@ def _borrow(arguments: Mapping[str, Any]) -> Iterator[Caller]:
 
 def _key(arguments: Mapping[str, Any]) -> str:
     """Return the settings as one text; equal settings give the same text."""
-    defaults = {"workers": ScriptRun.workers, "gpus": ScriptRun.gpus}
     same = {}
     for name, value in arguments.items():
         if name == "output":
             # The output is chosen for each call: the file of an earlier call may be closed.
             continue
-        given = defaults.get(name) if value is None else value
+        given = DEFAULT_WORKERS if name == "workers" and value is None else value
         if isinstance(given, Mapping):
             given = sorted(given.items())
         elif name in ("code", "spec") and isinstance(given, str | Path):

@@ -13,9 +13,9 @@ from hvd_pods.common.contract import OUTPUT_PER_RUN
 from hvdchart.cli import options, planning
 from hvdchart.cli.build import with_own_image
 from hvdchart.cli.option_groups import takes_groups
-from hvdchart.cli.script_options import Named, ScriptOptions
 from hvdchart.cli.terminal import note, print_log, say
 from hvdchart.errors import FileError, HvdchartError
+from hvdchart.spec.run_options import ScriptRun
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -39,7 +39,7 @@ _REVISIONS = 2
 
 @takes_groups
 def dev(
-    named: Named = None,
+    named: options.Named = None,
     code: Annotated[
         Path | None,
         typer.Option(
@@ -48,7 +48,7 @@ def dev(
         ),
     ] = None,
     *,
-    given: ScriptOptions,
+    given: ScriptRun,
     settings: options.Settings = None,
     fail_on_nan: options.FailOnNan = False,
     install: options.InstallOptions,

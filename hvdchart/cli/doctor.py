@@ -7,17 +7,17 @@ import typer
 
 from hvdchart.cli import options, planning
 from hvdchart.cli.option_groups import takes_groups
-from hvdchart.cli.script_options import Named, ScriptOptions
 from hvdchart.cli.terminal import print_document, show
 from hvdchart.errors import ClusterError
+from hvdchart.spec.run_options import ScriptRun
 
 
 @takes_groups
 def doctor(
-    named: Named = None,
+    named: options.Named = None,
     code: options.Code = None,
     *,
-    given: ScriptOptions,
+    given: ScriptRun,
     settings: options.Settings = None,
     namespace: options.Namespace = None,
     context: options.Context = None,

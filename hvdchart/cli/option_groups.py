@@ -4,36 +4,50 @@ import dataclasses
 import inspect
 from collections.abc import Callable
 from functools import wraps
-from typing import Any, get_type_hints
+from typing import Annotated, Any, get_type_hints
+
+import typer
+
+from hvdchart.spec.run_options import SCRIPT_OPTIONS, ScriptRun
 
 
 def takes_groups(command: Callable[..., None]) -> Callable[..., None]:
-    """Give a command the fields of each dataclass among its parameters as options."""
+    """Give a command the options of each dataclass among its parameters."""
     own = inspect.signature(command)
     groups: dict[str, Any] = {
         parameter.name: parameter.annotation
         for parameter in own.parameters.values()
         if dataclasses.is_dataclass(parameter.annotation)
     }
+    taken = {name: _options(group) for name, group in groups.items()}
     parameters = []
     for parameter in own.parameters.values():
         if parameter.name not in groups:
             parameters.append(parameter)
             continue
         group = groups[parameter.name]
-        hints = get_type_hints(group, include_extras=True)
         parameters += [
-            parameter.replace(name=field.name, default=field.default, annotation=hints[field.name])
-            for field in dataclasses.fields(group)
+            parameter.replace(name=name, default=getattr(group, name), annotation=hint)
+            for name, hint in taken[parameter.name].items()
         ]
 
     @wraps(command)
     def call(**values: Any) -> None:
         for name, group in groups.items():
-            fields = {field.name: values.pop(field.name) for field in dataclasses.fields(group)}
-            values[name] = group(**fields)
+            values[name] = group(**{option: values.pop(option) for option in taken[name]})
         command(**values)
 
     # Typer reads it.
     call.__signature__ = own.replace(parameters=parameters)  # type: ignore[attr-defined]
     return call
+
+
+def _options(group: type) -> dict[str, Any]:
+    """Return the type of each option of a group, as Typer reads it."""
+    if group is ScriptRun:
+        hints = get_type_hints(group)
+        return {
+            name: Annotated[hints[name], typer.Option(each.option, **each.shown)]
+            for name, each in SCRIPT_OPTIONS.items()
+        }
+    return get_type_hints(group, include_extras=True)

@@ -15,13 +15,18 @@ if TYPE_CHECKING:
     from hvdchart.run.helm import Helm
     from hvdchart.run.kube.cluster import Cluster
 
-# The value of resources.json. It is repeated because --help must work in a broken installation,
-# too.
-MOST_WORKERS = 10_000
 # A label of DNS.
 _NAMESPACE = r"(?=.{1,63}\Z)[a-z0-9]([-a-z0-9]*[a-z0-9])?"
 # Seconds of each unit of a duration.
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
+Named = Annotated[
+    list[str] | None,
+    typer.Argument(
+        metavar="PROJECT|SPEC...|SCRIPT",
+        help=f"Folder with {SPEC_NAME}, or spec files, merged in order; - reads standard input; "
+        "or a script, whose arguments follow after --.",
+    ),
+]
 Specs = Annotated[
     list[Path] | None,
     typer.Argument(

@@ -7,16 +7,16 @@ import typer
 
 from hvdchart.cli import options, planning
 from hvdchart.cli.option_groups import takes_groups
-from hvdchart.cli.script_options import Named, ScriptOptions
 from hvdchart.cli.terminal import console, print_document
+from hvdchart.spec.run_options import ScriptRun
 
 
 @takes_groups
 def plan(
-    named: Named = None,
+    named: options.Named = None,
     code: options.Code = None,
     *,
-    given: ScriptOptions,
+    given: ScriptRun,
     settings: options.Settings = None,
     fail_on_nan: options.FailOnNan = False,
     output: options.Format = "text",

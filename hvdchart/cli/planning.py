@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import os
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import typer
 
-from hvdchart.cli.script_options import ScriptOptions
 from hvdchart.cli.terminal import note, say
 from hvdchart.errors import FileError
 from hvdchart.project import SPEC_NAME
+from hvdchart.spec.run_options import SCRIPT_OPTIONS, ScriptRun
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -30,20 +31,18 @@ class Script:
 
     path: Path
     arguments: Sequence[str | Path]
-    given: ScriptOptions
+    given: ScriptRun
     code: Path | None
 
     @classmethod
-    def of_words(
-        cls, words: Sequence[str], given: ScriptOptions, code: Path | None
-    ) -> Script | None:
+    def of_words(cls, words: Sequence[str], given: ScriptRun, code: Path | None) -> Script | None:
         """Return the script that a command names instead of a spec; None if it names none.
 
         Raises typer.BadParameter for options of a script without one.
         """
         if is_script([Path(word) for word in words[:1]]):
             return cls(Path(words[0]), words[1:], given, code)
-        given.refuse()
+        _refuse_script_options(given)
         return None
 
     def command(self) -> list[str]:
@@ -66,17 +65,29 @@ class Script:
         name options of `hvdchart run`. Raises FileError, SpecError and typer.BadParameter.
         """
         from hvdchart.code.archive import pack_code
-        from hvdchart.project.script_run import ScriptRun, plan_script, script_name
+        from hvdchart.project.script_run import plan_script, script_name
 
         command = self.command()
         if "code" not in values:
             values = {**values, "code": pack_code(self.code or self.path, say)}
-        options = {"name": script_name(self.path), **self.given.given()}
-        run = ScriptRun(command, settings=settings or (), **options)
+        name = self.given.name or script_name(self.path)
+        run = replace(self.given, command=command, name=name, settings=settings or ())
         made = plan_script(run, values, is_marked=is_marked).warn_of_files(self.path, self.code)
         for remark in made.remarks():
             report(remark)
         return made
+
+
+def _refuse_script_options(given: ScriptRun) -> None:
+    """Raise typer.BadParameter for an option of a script if there is no script."""
+    for name, each in SCRIPT_OPTIONS.items():
+        value = getattr(given, name)
+        is_set = "envvar" in each.shown and value == os.environ.get(each.shown["envvar"])
+        if value not in (None, "", []) and not is_set:
+            keys = " and ".join(each.keys)
+            raise typer.BadParameter(
+                f"{each.option} is an option of scripts: in a spec, --set sets {keys}"
+            )
 
 
 def tell_left_behind(

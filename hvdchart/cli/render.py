@@ -7,18 +7,18 @@ import typer
 
 from hvdchart.cli import options, planning
 from hvdchart.cli.option_groups import takes_groups
-from hvdchart.cli.script_options import Named, ScriptOptions
 from hvdchart.cli.terminal import console, note, write_output
 from hvdchart.errors import DifferenceError
+from hvdchart.spec.run_options import ScriptRun
 
 
 @takes_groups
 def render(
-    named: Named = None,
+    named: options.Named = None,
     settings: options.Settings = None,
     code: options.Code = None,
     *,
-    given: ScriptOptions,
+    given: ScriptRun,
     output: options.Output = None,
     check: Annotated[
         bool, typer.Option("--check", help="Compare with --write; exit 1 if it differs.")

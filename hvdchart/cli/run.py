@@ -8,9 +8,9 @@ import typer
 from hvdchart.cli import options, planning
 from hvdchart.cli.following import install_and_follow
 from hvdchart.cli.option_groups import takes_groups
-from hvdchart.cli.script_options import ScriptOptions
 from hvdchart.cli.terminal import say
 from hvdchart.errors import ClusterError
+from hvdchart.spec.run_options import ScriptRun
 
 
 @takes_groups
@@ -21,7 +21,7 @@ def run(
     ] = None,
     code: options.Code = None,
     *,
-    given: ScriptOptions,
+    given: ScriptRun,
     settings: options.Settings = None,
     fail_on_nan: options.FailOnNan = False,
     save_spec: Annotated[

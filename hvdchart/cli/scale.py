@@ -4,15 +4,9 @@ from typing import Annotated
 
 import typer
 
-from hvdchart.cli.options import (
-    MOST_WORKERS,
-    Context,
-    HelmProgram,
-    Name,
-    Namespace,
-    connect_with_helm,
-)
+from hvdchart.cli.options import Context, HelmProgram, Name, Namespace, connect_with_helm
 from hvdchart.cli.terminal import say, show
+from hvdchart.spec.run_options import MOST_WORKERS
 
 
 def scale(

@@ -25,7 +25,13 @@ from hvdchart.spec.fields import IMAGE, OBJECT_NAME, nearest
 from hvdchart.spec.model import DEFAULT_MOUNTS
 from hvdchart.spec.overlays import apply_settings, merge_specs, set_key
 from hvdchart.spec.paths import value_at
-from hvdchart.spec.run_options import RUN, in_options, in_words_of_run
+from hvdchart.spec.run_options import (
+    DEFAULT_WORKERS,
+    RUN,
+    ScriptRun,
+    in_options,
+    in_words_of_run,
+)
 from hvdchart.spec.values_schema import schema_at, values_schema
 from hvdchart.spec.yaml_tree import Node, Place, Plain, from_plain
 from hvdchart.text import join_names, split_image
@@ -49,23 +55,6 @@ _SAVED = """\
 # Written by `hvdchart run --save-spec`. To run it again:
 #   hvdchart deploy {file} --code {code}
 """
-
-
-@dataclass(frozen=True)
-class ScriptRun:
-    """The options of `hvdchart run`, as they were typed; empty ones were not given."""
-
-    command: Sequence[str]
-    name: str
-    workers: int = 2
-    gpus: int = 0
-    image: str = ""
-    cpu: str = ""
-    memory: str = ""
-    env: Sequence[str] = ()
-    secret: Sequence[str] = ()
-    volume: Sequence[str] = ()
-    settings: Sequence[str] = ()
 
 
 @dataclass(frozen=True)
@@ -335,11 +324,12 @@ def script_tree(run: ScriptRun, default: DefaultImage | None, *, is_tagged: bool
     rank if the launcher is known to support that. Raises SpecError for an option that cannot be
     read, and for a setting that has no place.
     """
-    node: dict[str, Plain] = {"name": "worker", "count": run.workers}
+    workers = DEFAULT_WORKERS if run.workers is None else run.workers
+    node: dict[str, Plain] = {"name": "worker", "count": workers}
     if not run.gpus:
         tuning = {"cpu": _CPU}
         node |= {"shared": True, "coresPerSocket": 1, "memory": "3Gi", "tuning": tuning}
-    reference = default.reference if default else run.image
+    reference = default.reference if default else run.image or ""
     image = split_image(reference) if reference else {}
     if run.image:
         expected = "an image in lower case, such as registry.example/team/train:1"
@@ -348,7 +338,7 @@ def script_tree(run: ScriptRun, default: DefaultImage | None, *, is_tagged: bool
             part = "digest" if run.image.endswith("@") else "tag"
             raise SpecError(str(place), "", f"its {part} is empty", f"a {part} at the end")
         dataclasses.replace(IMAGE, expected=expected).read(Node(place, image["repository"]), "")
-    base = {
+    base: dict[str, Plain] = {
         "apiVersion": "hvdchart/v1",
         "name": run.name,
         "nodes": [node],
@@ -386,27 +376,28 @@ def _typed(run: ScriptRun) -> Iterator[tuple[str, list[str], Plain]]:
     if run.memory:
         key = ["tuning", "memory"] if run.gpus else ["memory"]
         yield f"--memory {run.memory}", ["nodes", "0", *key], run.memory
-    for each in run.env:
+    for each in run.env or ():
         name, equals, value = each.partition("=")
         if not equals:
             raise SpecError(f"--env {each}", "", "there is no =", "NAME=VALUE")
         yield f"--env {each}", ["train", "env", name], value
-    for each in run.secret:
+    secrets = run.secrets or ()
+    for each in secrets:
         name = each.partition(":")[0]
         place = Place(f"--secret {each}")
         OBJECT_NAME.read(Node(place, name), "")
-    names = [each for each in run.secret if ":" not in each]
+    names = [each for each in secrets if ":" not in each]
     if names:
         # A list replaces another one.
         sources = [{"secretRef": {"name": name}} for name in names]
         yield f"--secret {names[0]}", ["values", "worker", "envFrom"], sources
-    for index, each in enumerate(run.secret):
+    for index, each in enumerate(secrets):
         name, colon, path = each.partition(":")
         if colon:
             volume = {"secret": name, "mountPath": path, "readOnly": True}
             yield f"--secret {each}", ["volumes", f"secret-{index}"], volume
     mounted: set[str] = set()
-    for each in run.volume:
+    for each in run.volumes or ():
         name, volume = _volume(each)
         if name in mounted:
             problem = f"the volume {name} is given twice"

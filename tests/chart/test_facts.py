@@ -11,7 +11,7 @@ from devtools.docs_gen.chart_docs import load_source
 from hvd_pods.rules.effects import ScaleDown, WriteRecord
 from hvdchart.chart_facts import has_policy, has_role, is_in_kueue
 from hvdchart.chart_files import is_charts_volume, most_workers, read_data
-from hvdchart.cli.options import MOST_WORKERS
+from hvdchart.spec.run_options import MOST_WORKERS
 from tests.chart.cases import EVERY_POD
 from tests.chart.render import (
     CHART,

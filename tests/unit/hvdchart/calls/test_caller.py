@@ -27,6 +27,7 @@ from hvdchart.errors import (
     RunFailedError,
     SpecError,
 )
+from hvdchart.spec.run_options import SCRIPT_OPTIONS
 from tests.support.fakes.cluster import FakeCluster
 from tests.unit.fakes.program import StubProgram
 from tests.unit.hvdchart.calls.master import Master
@@ -342,6 +343,7 @@ def test_traceback_of_a_call_that_fails_has_the_callers_lines_alone(
 
 def test_launch_shows_and_describes_each_setting_of_a_caller() -> None:
     taken = dict(inspect.signature(hvdchart.launch).parameters)
+    assert SCRIPT_OPTIONS.keys() <= taken.keys()
     for name, parameter in inspect.signature(hvdchart.Caller).parameters.items():
         assert taken[name] == parameter
     described = inspect.getdoc(hvdchart.launch) or ""
