@@ -1,4 +1,4 @@
-"""Tells how far the training is.
+"""Reports the progress of a training.
 
     from hvd_progress import keras_callback, report
 
@@ -42,7 +42,7 @@ def report(
     loss: float | None = None,
     samples_per_second: float | None = None,
 ) -> None:
-    """Report that this rank has made `step` of `steps` steps; the speed is that of this rank alone.
+    """Report that this rank has completed `step` of `steps` steps; the speed is of this rank alone.
 
     `step` counts from the beginning of the training, not from that of an epoch. What is None is not
     reported. Numbers of NumPy and of the frameworks are taken, too. Each rank may call this after
@@ -77,9 +77,9 @@ def report(
 
 
 def find_rank() -> tuple[int, int]:
-    """Return the number of this rank, and of how many: from Horovod, else from the launcher.
+    """Return this rank's number and the number of ranks: from Horovod, else from the launcher.
 
-    Where neither knows it, this is rank 0 of 1.
+    Return rank 0 of 1 if neither knows it.
     """
     for name in HOROVOD:
         module = sys.modules.get(f"horovod.{name}")

@@ -1,4 +1,4 @@
-"""Keeps the state of a training in its workers' memory, from which the next attempt goes on.
+"""Keeps the state of a training in its workers' memory, from which the next attempt continues.
 
     import keep
 

@@ -1,4 +1,4 @@
-"""How ranks agree on the step that they go on from, and hand its state round."""
+"""How ranks agree on the step to continue from, and exchange its state."""
 
 from __future__ import annotations
 
@@ -11,14 +11,15 @@ from .ranks import Ranks
 
 
 class RestoreReport(NamedTuple):
-    """What a rank reports to the others before a restore.
+    """The report of a rank to the others before a restore.
 
-    place: where it is. steps: those that it can read. own: those of what it has kept for itself.
-    others: by rank, those of what other ranks have kept for themselves on its worker. has_own:
-    whether its script has something for itself. is_sharded: whether nothing can go on without what
-    each rank has for itself. process: the step of this process, which rank 0 tells. problem: what
-    is wrong with the checkpoint. checkpoints: the steps of the two that a sharded state has. sizes:
-    the steps of shards of other numbers of ranks, by such a number and a rank.
+    place: of the rank. steps: the steps whose shared state it can read. own: the steps of which it
+    has its own state. others: by rank, the steps of which other ranks have a state of their own on
+    its worker. has_own: whether its script has a state of its own. is_sharded: whether a restore
+    needs the own state of each rank. process: the step of rank 0's process; None on other ranks.
+    problem: what is wrong with the checkpoint. checkpoints: the steps of the two checkpoints of a
+    sharded state. sizes: the steps of shards of other numbers of ranks, by such a number and a
+    rank.
     """
 
     place: Place
@@ -34,9 +35,11 @@ class RestoreReport(NamedTuple):
 
 
 class FoundStates(NamedTuple):
-    """What a rank can read: states by their keys, what it and, by rank, others on its worker have
-    kept for themselves, what is wrong with the checkpoint, the steps of checkpoints of shards, and
-    shards of other numbers of ranks, by such a number and a rank.
+    """The states that a rank can read.
+
+    shared: the shared states by their keys. own: its own states. others: by rank, the own states of
+    others on its worker. problem: what is wrong with the checkpoint. checkpoints: the steps of
+    checkpoints of shards. sizes: the shards of other numbers of ranks, by such a number and a rank.
     """
 
     shared: dict[StepKey, PackedState]
@@ -48,21 +51,20 @@ class FoundStates(NamedTuple):
 
 
 class Send(NamedTuple):
-    """A rank that sends another one what that has kept for itself."""
+    """A rank that sends another rank the receiver's own state."""
 
     sender: int
     receiver: int
 
 
 class Agreement(NamedTuple):
-    """The step to go on from.
+    """The step to continue from.
 
-    root: the first rank that has it. lacking: ranks to which it is sent. sends: who sends what
-    ranks have kept for themselves, where that is on another worker than theirs. new: ranks whose
-    script has something for itself, of which nobody has that step. newest, lost: where shards of a
-    newer step are lost, that step and their ranks. gone: ranks that have kept something for
-    themselves, and that there are no more. divided: where the step has been made by another number
-    of ranks, by rank who can read its shard.
+    root: the first rank that has it. lacking: the ranks to which it is sent. sends: which rank
+    sends which other rank its own state, if that is on another worker. new: ranks whose script has
+    a state of its own, of which no rank has that step. newest, lost: if shards of a newer step are
+    lost, that step and their ranks. gone: ranks that have a state of their own and no longer exist.
+    divided: if another number of ranks has made the step, who can read each shard, by rank.
     """
 
     key: StepKey
@@ -79,11 +81,11 @@ class Agreement(NamedTuple):
 def agree_on_whole(
     ranks: Ranks, found: FoundStates, report: Callable[[], RestoreReport]
 ) -> tuple[list[RestoreReport], Agreement]:
-    """The reports of all ranks, which each `report` returns, and what follows from them.
+    """Return the reports of all ranks, each from `report`, and what the ranks agree on.
 
-    What this rank has `found` of shards of another number of ranks is read before it counts. Where
-    one is damaged, it is dropped, and all answer again. All ranks have to call this. Raises
-    ValueError as `agree`.
+    Each rank reads what it has `found` of the shards of another number of ranks before the shards
+    count. If a shard is damaged, its rank drops it, and all ranks report again. All ranks must call
+    this. Raises ValueError as `agree` does.
     """
     while True:
         reports = ranks.gather(report())
@@ -93,7 +95,7 @@ def agree_on_whole(
 
 
 def _drop_damaged(ranks: Ranks, agreed: Agreement, found: FoundStates) -> bool:
-    """Drop damaged shards among those that this rank is to send; whether there were any."""
+    """Drop damaged shards among those that this rank must send; return whether any was damaged."""
     key = agreed.key
     is_damaged = False
     for rank, holder in enumerate(agreed.divided):
@@ -113,10 +115,10 @@ def _drop_damaged(ranks: Ranks, agreed: Agreement, found: FoundStates) -> bool:
 
 
 def agree(reports: Sequence[RestoreReport]) -> Agreement:
-    """What follows from the reports of all ranks.
+    """Return what the ranks agree on, computed from the reports of all ranks.
 
-    Raises ValueError for a checkpoint that nobody can use, unless memory has a newer state: the
-    next checkpoint replaces it then.
+    Raises ValueError for a checkpoint that no rank can use, unless memory has a newer state: then
+    the next checkpoint replaces it.
     """
     steps = [[*report.steps] for report in reports]
     begin = reports[0].process
@@ -175,9 +177,9 @@ def agree(reports: Sequence[RestoreReport]) -> Agreement:
 
 
 def _find_others(reports: Sequence[RestoreReport]) -> dict[tuple[StepKey, int], list[int]]:
-    """By steps that other numbers of ranks have made, and such a number, who can read each shard.
+    """Return who can read each shard of a step that another number of ranks has made.
 
-    The number is -1 where nobody can.
+    The keys are the step and that number of ranks. A holder is -1 if no rank can read the shard.
     """
     found: dict[tuple[StepKey, int], list[int]] = {}
     for holder, report in enumerate(reports):
@@ -189,7 +191,7 @@ def _find_others(reports: Sequence[RestoreReport]) -> dict[tuple[StepKey, int], 
 
 
 def _find_holders(reports: Sequence[RestoreReport]) -> list[dict[StepKey, int]]:
-    """By rank, who can read what it has kept for itself: it, or else the first rank that can."""
+    """Return, by rank, who can read its own state: the rank itself, else the first that can."""
     holders: list[dict[StepKey, int]] = [
         dict.fromkeys(report.own, rank) for rank, report in enumerate(reports)
     ]
@@ -203,11 +205,12 @@ def _find_holders(reports: Sequence[RestoreReport]) -> list[dict[StepKey, int]]:
 
 
 def choose(steps: Sequence[Sequence[StepKey]], own: Sequence[set[StepKey]]) -> tuple[StepKey, int]:
-    """The step to go on from, and the first rank that has it.
+    """Return the step to continue from, and the first rank that has it.
 
-    By rank, `steps` are those that it can read, `own` those for which it has what is its own. The
-    newest step counts, but the one before if a rank was ended between its own part of the newest
-    commit and the shared one: that step is made again. Raises IndexError if no rank has any.
+    By rank, `steps` are those that it can read, `own` those for which it has its own state. The
+    newest step counts, unless a rank ended between its own part of the newest commit and the shared
+    part: then the step before counts, and the newest is made again. Raises IndexError if no rank
+    has any step.
     """
     # Of several launches that have made a step, the last one counts.
     last = {key[:2]: key for key in sorted(key for each in steps for key in each)}
@@ -224,10 +227,10 @@ def choose_whole(
     shards: Sequence[Mapping[StepKey, int]],
     begin: StepKey | None,
 ) -> tuple[StepKey, int]:
-    """The newest step of which each rank's shard is somewhere, and the first rank that has it.
+    """Return the newest step with a readable shard of each rank, and the first rank that has it.
 
-    By rank, `steps` are those that it can read of what all have alike, `shards` those of its shard.
-    Each process has its shard of the step `begin`. Raises ValueError where there is no step.
+    By rank, `steps` are those of which it can read the shared state, `shards` those of its shard.
+    Each process has its shard of the step `begin`. Raises ValueError if there is no step.
     """
     known = {key for each in steps for key in each}
     key = max(key for key in known if key == begin or all(key in each for each in shards))
@@ -239,9 +242,9 @@ def _first_with(key: StepKey, steps: Sequence[Sequence[StepKey]]) -> int:
 
 
 def choose_turn(checkpoints: Sequence[Sequence[StepKey | None]]) -> int:
-    """Which of the two checkpoints of a sharded state the next one replaces.
+    """Return which of the two checkpoints of a sharded state the next one replaces.
 
-    By rank, `checkpoints` are the steps of both. The newest one that all ranks have stays.
+    By rank, `checkpoints` are the steps of both. The newest checkpoint that all ranks have stays.
     """
     whole = [keys[0] for keys in zip(*checkpoints) if None not in keys and len({*keys}) == 1]
     newest = max((key for key in whole if key is not None), default=None)
@@ -255,10 +258,10 @@ def share(
     shared: Mapping[StepKey, PackedState],
     read_parts: Callable[[], Any],
 ) -> PackedState | None:
-    """Give all ranks the state of one. `shared` is what this rank can read.
+    """Send the state of one rank to all ranks. `shared` is what this rank can read.
 
-    Return the packed state that this rank is to apply. The root has none where it goes on with the
-    state of its process, which `read_parts` returns. All ranks have to call this.
+    Return the packed state that this rank must apply. The root has none if it continues with the
+    state of its process, which `read_parts` returns. All ranks must call this.
     """
     root = agreed.root
     packed = shared.get(agreed.key)
@@ -281,9 +284,9 @@ def share(
 
 
 def share_own(ranks: Ranks, agreed: Agreement, found: FoundStates) -> PackedState | None:
-    """What this rank has kept for itself, here or on another worker; None if nobody has it.
+    """Return this rank's own state, read here or received from another worker; None without one.
 
-    All ranks have to call this.
+    All ranks must call this.
     """
     own = found.own.get(agreed.key)
     if not agreed.sends:

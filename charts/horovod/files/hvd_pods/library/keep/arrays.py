@@ -17,8 +17,10 @@ def is_variable(part: Any) -> bool:
 
 
 def to_bytes(value: Any) -> tuple[str, list[int], memoryview]:
-    """The type, the shape and the bytes of an array, tensor or variable, without a copy of memory
-    that the CPU reads. Raises TypeError for anything else, and for arrays of objects or records.
+    """Return the type, the shape and the bytes of an array, tensor or variable.
+
+    Memory that the CPU reads is not copied. Raises TypeError for any other value, and for arrays of
+    objects or records.
     """
     if isinstance(value, (bytes, bytearray, memoryview)):
         return "bytes", [len(value)], memoryview(value)
@@ -51,9 +53,9 @@ def numpy_module() -> Any:
 
 
 def order_of(tensor: Any) -> list[int] | None:
-    """The dimensions of a tensor in the order of its memory, as of weights in channels_last.
+    """Return the dimensions of a tensor in the order of its memory, as for channels_last.
 
-    None where that is their own order, or where the memory of the tensor has gaps.
+    Return None if that is their own order, or if the memory of the tensor has gaps.
     """
     if tensor.is_contiguous():
         return None
@@ -65,9 +67,10 @@ def order_of(tensor: Any) -> list[int] | None:
 def from_bytes(
     kind: str, shape: Sequence[int], data: memoryview, order: Sequence[int] | None = None
 ) -> Any:
-    """An array or tensor of this type and shape over these bytes; bytes are a copy.
+    """Return an array or tensor of this type and shape over these bytes; copy plain bytes.
 
-    order: that of its dimensions in memory. Raises ValueError for what does not fit together.
+    `order` is the order of its dimensions in memory. Raises ValueError if the arguments do not fit
+    together.
     """
     if order is not None:
         if sorted(order) != [*range(len(shape))]:

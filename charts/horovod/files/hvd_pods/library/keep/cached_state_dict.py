@@ -1,8 +1,8 @@
-"""The states of models and optimizers of PyTorch, read in each commit without looking for them.
+"""The states of models and optimizers of PyTorch, read in each commit without a search.
 
 `state_dict()` makes some thousand calls for a model, and nearly always finds the same tensors under
-the same names. What it has found is noted with where it was, and is returned as long as the same
-objects are there.
+the same names. The result is kept with the place of each object, and is returned as long as the
+same objects are there.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ METHODS = ("state_dict", "_save_to_state_dict", "get_extra_state")
 
 
 class ModelState:
-    """What `state_dict()` returns for a model without hooks and methods of its own for that."""
+    """The result of `state_dict()` for a model without hooks and methods of its own for that."""
 
     def __init__(self, model: Any) -> None:
         self.part = model
         self._look_for_all()
 
     def read(self) -> Any:
-        """The state of the model; of a model that has changed, all of it is looked for again."""
+        """Return the state of the model; search all of it again if the model has changed."""
         if self._is_plain and not self._is_same():
             self._look_for_all()
         return self._value if self._is_plain else self.part.state_dict()
@@ -50,7 +50,7 @@ class ModelState:
     def _look(self, module: Any, prefix: str) -> bool:
         """Note what state_dict() returns of this module and its children.
 
-        Returns False where it may return something else.
+        Return False if it may return something else.
         """
         plain = sys.modules["torch"].nn.Module
         own = vars(module)
@@ -92,7 +92,7 @@ class ModelState:
 
 
 class OptimizerState:
-    """What `state_dict()` returns for an optimizer; of it, the tensors are looked for once."""
+    """The result of `state_dict()` for an optimizer, whose tensors are searched once."""
 
     def __init__(self, optimizer: Any) -> None:
         self.part = optimizer
@@ -102,7 +102,7 @@ class OptimizerState:
         self._value = FrozenDict()
 
     def read(self) -> Any:
-        """The state of the optimizer. Its options are read anew."""
+        """Return the state of the optimizer, with its current options."""
         found = self.part.state_dict()
         state = found.get("state")
         if type(state) is not dict or any(type(each) is not dict for each in state.values()):
@@ -124,7 +124,7 @@ Reader = Union[ModelState, OptimizerState]
 
 
 def find_reader(part: Any) -> Reader | None:
-    """What reads a part of a state again; None where that is no model or optimizer of PyTorch."""
+    """Return what reads a part repeatedly; None unless it is a model or optimizer of PyTorch."""
     torch = sys.modules.get("torch")
     if isinstance(part, getattr(getattr(torch, "nn", None), "Module", ())):
         return ModelState(part)
@@ -134,5 +134,5 @@ def find_reader(part: Any) -> Reader | None:
 
 
 def _are_same(some: list[Any], others: list[Any]) -> bool:
-    """Whether two lists have the same objects."""
+    """Return whether two lists have the same objects."""
     return len(some) == len(others) and all(map(is_, some, others))

@@ -1,4 +1,4 @@
-"""The checkpoint of a state on disk, which counts where all memory is gone."""
+"""The checkpoint of a state on disk, which counts if all memory is lost."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ OTHER = "set another OUTPUT_PATH"
 
 
 class Checkpoint:
-    """The file to which rank 0 writes the state now and then, and at the end."""
+    """The file to which rank 0 writes the state periodically, and at the end."""
 
     def __init__(self, path: Path, minutes: float) -> None:
         self.path = path
@@ -29,15 +29,15 @@ class Checkpoint:
 
     @property
     def is_free(self) -> bool:
-        """Whether nothing of the last one is still written."""
+        """Whether the last checkpoint is completely written."""
         return self._writing is None or not self._writing.is_alive()
 
     def is_due(self) -> bool:
-        """Whether the last one is old enough, and nothing of it is still written."""
+        """Return whether the last checkpoint is old enough and completely written."""
         return self.is_free and time.monotonic() - self._written_at > self._every
 
     def write_beside(self, packed: bytearray) -> None:
-        """Write a packed state while the training goes on. What goes wrong is logged."""
+        """Write a packed state while the training continues. Log errors."""
         self._written_at = time.monotonic()
         self.was_written = False
 
@@ -48,23 +48,23 @@ class Checkpoint:
         self._writing.start()
 
     def write(self, packed: bytearray) -> None:
-        """Write a packed state now. Raises OSError where it cannot be written."""
+        """Write a packed state now. Raises OSError if it cannot be written."""
         self.wait()
         self.was_written = False
         self.was_written = write_atomically(self.path, packed)
 
     def wait(self) -> None:
-        """Return when nothing of the last one is still written."""
+        """Wait until the last checkpoint is completely written."""
         if self._writing is not None:
             self._writing.join()
 
     def read(
         self, run: str, find_difference: Callable[[PackedState], str], *, is_checked: bool = True
     ) -> tuple[PackedState | None, str]:
-        """The packed state, and what is wrong with it or its folder.
+        """Return the packed state, and what is wrong with it or its folder.
 
-        Both are None and empty where there is none yet. One of another run has the series -1.
-        Unless `is_checked`, its arrays are not read for that.
+        Both are None and empty if there is none yet. A state of another run has the series -1.
+        Unless `is_checked`, its arrays are not read to verify the checksum.
         """
         folder = self.path.parent
         with contextlib.suppress(OSError):
@@ -91,9 +91,9 @@ class Checkpoint:
 def write_atomically(path: Path, content: bytearray, *, is_raised: bool = True) -> bool:
     """Write a file that is complete under its name at any moment; return whether it is written.
 
-    A writer of an earlier attempt, which has lost its network, may still write to the same volume:
-    each has a file of its own, and what it has not renamed yet is removed. Raises OSError where the
-    file cannot be written, or logs that unless `is_raised`.
+    A writer of an earlier attempt, which has lost its network, may still write to the same volume.
+    Each writer has a file of its own, and what it has not renamed yet is removed. Raises OSError if
+    the file cannot be written, or logs the error unless `is_raised`.
     """
     beside = path.with_name(f".{path.name}.{os.urandom(8).hex()}.new")
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -121,7 +121,7 @@ def write_atomically(path: Path, content: bytearray, *, is_raised: bool = True) 
 class ShardCheckpoints:
     """Two files to which this rank writes its shard in turn, when all ranks do.
 
-    Of one of them, all ranks have the same step at any moment.
+    All ranks have the same step in one of them at any moment.
     """
 
     def __init__(self, folder: Path, name: str, rank: int, size: int, minutes: float) -> None:
@@ -135,24 +135,27 @@ class ShardCheckpoints:
 
     @property
     def was_written(self) -> bool:
-        """Whether this rank has written what it was to write last."""
+        """Whether this rank has written its last checkpoint."""
         return all(each.was_written for each in self.both)
 
     def is_ready(self, rank: int) -> bool:
-        """Whether nothing is still written and, on rank 0, the last ones are old enough."""
+        """Return whether all writes are complete and rank 0's checkpoints are old enough."""
         return all(each.is_free if rank else each.is_due() for each in self.both)
 
     def wait(self) -> None:
-        """Return when nothing is still written."""
+        """Wait until all writes are complete."""
         for each in self.both:
             each.wait()
 
     def begin_with(self, turn: int) -> None:
-        """Let the next one be that one of the two."""
+        """Set which of the two files the next checkpoint replaces."""
         self._turn = turn
 
     def take(self, *, were_written: bool) -> Checkpoint:
-        """The one to write to now. `were_written` says whether all ranks have written the last."""
+        """Return the file to write now.
+
+        `were_written` is whether all ranks have written the last one.
+        """
         if were_written and self._has_begun:
             self._turn = 1 - self._turn
         self._has_begun = True

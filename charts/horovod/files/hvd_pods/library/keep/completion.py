@@ -1,4 +1,4 @@
-"""What ends only when a GPU has ended something, and who waits for that."""
+"""Calls that wait for a GPU, and the thread that makes them."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ END_WITHIN = 5.0
 
 
 class CompletionThread:
-    """A thread in which waits what has to wait for a GPU, in the order in which it came."""
+    """A thread that makes the calls that wait for a GPU, in their order."""
 
     def __init__(self) -> None:
         self._calls: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
         self._thread: threading.Thread | None = None
 
     def add(self, call: Callable[[], None]) -> None:
-        """Let the thread call this. What it raises is logged."""
+        """Add a call for the thread. Log an exception of the call."""
         if self._thread is None or not self._thread.is_alive():
             self._thread = threading.Thread(target=self._run, name="keep", daemon=True)
             self._thread.start()
@@ -31,7 +31,7 @@ class CompletionThread:
         self._calls.put(call)
 
     def wait(self, seconds: float | None = None) -> None:
-        """Return when all calls before this have ended, or after some seconds."""
+        """Wait until all calls added before have ended, or for some seconds."""
         # A process that was forked has no such thread, and nothing to wait for.
         if self._thread is not None and self._thread.is_alive():
             reached = threading.Event()
@@ -50,7 +50,7 @@ completion_thread = CompletionThread()
 
 
 class PendingWrite:
-    """A packed state that a GPU still writes, and which counts when it has all its bytes."""
+    """A packed state that a GPU still writes. It counts when all bytes are written."""
 
     def __init__(
         self, path: Path, key: StepKey, view: memoryview, header: bytes, wait: Callable[[], None]
@@ -64,7 +64,7 @@ class PendingWrite:
         self._wait = wait
 
     def finish(self) -> None:
-        """Write the header as soon as all bytes are there. A failure of the GPU is logged."""
+        """Write the header as soon as all bytes are written. Log a failure of the GPU."""
         try:
             self._wait()
             self._view[: len(self._header)] = self._header

@@ -25,25 +25,25 @@ _threads: weakref.WeakSet[threading.Thread] = weakref.WeakSet()
 
 @atexit.register
 def _wait_at_the_end() -> None:
-    """Let copies that have begun be complete, unless a rank is lost that they wait for."""
+    """Wait for copies that have begun, unless they wait for a lost rank."""
     end = time.monotonic() + END_WITHIN
     for thread in [*_threads]:
         thread.join(max(0.0, end - time.monotonic()))
 
 
 class Place(NamedTuple):
-    """Where a rank is: what is lost together has the same node, or the same worker."""
+    """The place of a rank. Ranks of one node or of one worker are lost together."""
 
     node: str
     worker: str
 
 
 class CommitOutcome(NamedTuple):
-    """What all ranks know after a commit.
+    """The outcome of a commit, which all ranks know.
 
-    is_kept: whether each shard of it is in the memory of two workers, or of one where there is one
-    worker alone. is_due: whether the next commit is written to the checkpoint. was_written: whether
-    each rank has written its part of the checkpoint before.
+    is_kept: whether each shard of it is in the memory of two workers, or of the only worker.
+    is_due: whether the next commit is written to the checkpoint. was_written: whether each rank has
+    written its part of the checkpoint before.
     """
 
     is_kept: bool
@@ -52,10 +52,10 @@ class CommitOutcome(NamedTuple):
 
 
 class CommitReport(NamedTuple):
-    """What a rank reports to the others after a commit.
+    """The report of a rank to the others after a commit.
 
-    header, size: of its packed state; the size is 0 where it could not keep it. lacks: the ranks
-    whose packed states it is to take.
+    header, size: of its packed state; the size is 0 if the rank could not keep it. lacks: the ranks
+    whose packed states this rank must take.
     """
 
     header: bytes
@@ -66,7 +66,7 @@ class CommitReport(NamedTuple):
 
 
 def find_place(folder: str) -> Place:
-    """Where this rank is; `folder` has the memory of its worker."""
+    """Return the place of this rank; `folder` has the memory of its worker."""
     node = os.uname().nodename
     with contextlib.suppress(OSError):
         # Alike in all containers of a machine.
@@ -75,10 +75,10 @@ def find_place(folder: str) -> Place:
 
 
 def place_copies(places: Sequence[Place]) -> list[int | None]:
-    """By rank, the rank in whose worker the copy of its shard is; None where there is one worker.
+    """Return, by rank, the rank whose worker has the copy of its shard; None with one worker.
 
-    The workers are a ring: the copies of one are in the next one that is on another node, or in the
-    next one where all are on the same node.
+    The workers form a ring: the copies of a worker are in the next worker on another node, or in
+    the next worker if all are on the same node.
     """
     workers: dict[str, list[int]] = {}
     for rank, place in enumerate(places):
@@ -96,7 +96,7 @@ def place_copies(places: Sequence[Place]) -> list[int | None]:
 
 
 class Copies:
-    """Sends the shard of this rank to another worker, and takes those of others, beside a step."""
+    """Sends this rank's shard to another worker, and receives others' shards, beside a step."""
 
     def __init__(self, memory: WorkerMemory, ranks: Ranks, places: Sequence[Place]) -> None:
         self._memory = memory
@@ -119,10 +119,10 @@ class Copies:
         self._problem: Exception | None = None
 
     def begin(self, key: StepKey, *, is_ready: bool, was_written: bool) -> None:
-        """Send the packed state of this rank with this key; all ranks have to call this.
+        """Send the packed state of this rank with this key; all ranks must call this.
 
-        `is_ready` tells the others whether this rank can write a checkpoint after the next step,
-        and `was_written` whether it has written the last one.
+        `is_ready` is whether this rank can write a checkpoint after the next step, and
+        `was_written` whether it has written the last one. The other ranks receive both.
         """
 
         def exchange() -> None:
@@ -139,9 +139,9 @@ class Copies:
         self._thread.start()
 
     def end(self) -> CommitOutcome:
-        """What came of the last exchange, which this waits for.
+        """Wait for the last exchange, and return its outcome.
 
-        Raises RuntimeError where the ranks have lost each other.
+        Raises RuntimeError if the ranks have lost each other.
         """
         if self._thread is not None:
             self._thread.join()
@@ -150,7 +150,7 @@ class Copies:
         return self._outcome
 
     def warn(self) -> None:
-        """Log where copies are not as safe as they could be."""
+        """Log why copies are less safe than they could be, if they are."""
         if not self._are_copied:
             log("all ranks are on one worker: a shard has no copy, and is lost with the worker")
         elif not self._is_apart:
@@ -177,7 +177,7 @@ class Copies:
         )
 
     def _copy(self, key: StepKey, mine: memoryview, reports: Sequence[CommitReport]) -> bool:
-        """Whether all ranks have taken the packed states that they lack."""
+        """Exchange the packed states that ranks lack; return whether all ranks have theirs."""
         room: dict[int, memoryview] = {}
         has_room = True
         for source in reports[self._ranks.rank].lacks:

@@ -1,4 +1,4 @@
-"""The two files of a state in the worker's memory, which take turns."""
+"""The two files of a state in the worker's memory, which are written in turn."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ ROOM = 1 << 16
 
 
 class DoubleBuffer:
-    """Two files in the worker's memory; from the first commit on, at least one is complete."""
+    """Two files in the worker's memory; after the first commit, at least one is complete."""
 
     def __init__(self, folder: Path, name: str) -> None:
         self.paths = [folder / f"{name}.{letter}" for letter in "ab"]
@@ -35,7 +35,7 @@ class DoubleBuffer:
         self._keys: dict[Path, StepKey] = {}
 
     def packed_states(self) -> list[PackedState]:
-        """Read the complete packed states, at most two. Files with another content are logged."""
+        """Read the complete packed states, at most two. Log files with other content."""
         # Another State of this process may have been here.
         completion_thread.wait()
         self._settle()
@@ -52,17 +52,17 @@ class DoubleBuffer:
         return found
 
     def keep(self, key: StepKey) -> None:
-        """This packed state is the newest; the next one takes the place of the other.
+        """Mark the packed state with this key as the newest; the next one replaces the other.
 
-        Where no packed state that was read has this key, the next one takes the first file.
+        If no packed state that was read has this key, the next one replaces the first file.
         """
         self._newest = next((path for path, is_ in self._keys.items() if is_ == key), None)
 
     def write(self, key: StepKey, value: Any) -> None:
-        """Write a packed state in place of the older one. What is on a GPU may follow later.
+        """Write a packed state in place of the older one. Tensors on a GPU may follow later.
 
-        Raises OSError where memory is full, TypeError for what cannot be kept, and RuntimeError
-        for a GPU that fails.
+        Raises OSError if memory is full, TypeError for a value that cannot be kept, and
+        RuntimeError if a GPU fails.
         """
         content = PackedContent(value, self._layout)
         self._layout = content.layout
@@ -88,7 +88,10 @@ class DoubleBuffer:
             completion_thread.add(self._pending_write.finish)
 
     def find(self, key: StepKey) -> memoryview | None:
-        """The bytes of the newest packed state if it has this key, also while a GPU writes it."""
+        """Return the bytes of the newest packed state if it has this key.
+
+        A GPU may still be writing it.
+        """
         self._settle()
         path = self._newest
         if path is None or self._keys.get(path) != key:
@@ -100,9 +103,9 @@ class DoubleBuffer:
         return view[: read_header(str(path), view).size]
 
     def make_room(self, size: int) -> memoryview:
-        """The memory of the older packed state, for one that another rank sends.
+        """Return the memory of the older packed state, for one that another rank sends.
 
-        It counts when `accept` gets its header. Raises OSError where memory is full.
+        The new state counts when `accept` gets its header. Raises OSError if memory is full.
         """
         self._room = self.paths[self._newest == self.paths[0]]
         view = memoryview(self._fit(self._room, size).map)[:size]
@@ -111,7 +114,7 @@ class DoubleBuffer:
         return view
 
     def accept(self, key: StepKey, header: bytes) -> None:
-        """Write the header of the packed state for which there is room: all its bytes are there."""
+        """Write the header of a packed state that is complete in the memory of `make_room`."""
         assert self._room is not None  # noqa: S101
         self._memory[self._room].map[: len(header)] = header
         self._complete(self._room, key)
@@ -121,7 +124,7 @@ class DoubleBuffer:
         self._newest = path
 
     def _settle(self) -> None:
-        """Wait until no GPU writes a packed state. One that has failed makes room for the next."""
+        """Wait until no GPU writes a packed state. The next write replaces one that has failed."""
         if self._pending_write is not None:
             self._pending_write.has_ended.wait()
             if self._pending_write.is_complete:
@@ -129,9 +132,9 @@ class DoubleBuffer:
             self._pending_write = None
 
     def _fit(self, path: Path, size: int) -> Memory:
-        """The memory of a file, which has room for the packed state, in bytes.
+        """Return the memory of a file, with room for a packed state of `size` bytes.
 
-        Raises OSError where there is no room for it; the file is empty then.
+        Raises OSError if there is no room for it; the file is empty then.
         """
         memory = self._memory.pop(path, None)
         if memory is None or not size <= len(memory.map) < size + 2 * ROOM:

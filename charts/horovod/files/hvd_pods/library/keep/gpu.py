@@ -1,4 +1,4 @@
-"""Brings tensors from GPUs into the memory of packed states."""
+"""Copies tensors from GPUs into the memory of packed states."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ COPIED_TOGETHER = (
 
 
 class Memory:
-    """The memory of a packed state; `pinned` is a tensor of it, once a GPU knows it."""
+    """The memory of a packed state; `pinned` is a tensor over it, once a GPU has registered it."""
 
     def __init__(self, descriptor: int, size: int) -> None:
         self.map = mmap.mmap(descriptor, size)
         self.pinned: Any = None
 
     def pin(self, torch: Any) -> None:
-        """Register the memory, so that a GPU writes it while the CPU goes on.
+        """Register the memory, so that a GPU writes it while the CPU continues.
 
         Raises AttributeError or RuntimeError where that is not possible.
         """
@@ -188,7 +188,7 @@ class Gpu:
 
 
 def _wait_for(event: Any, device: Any, *_used: Any) -> None:
-    """Wait for an event of a GPU; until then, what it uses is not given back.
+    """Wait for an event of a GPU, and do not release what the GPU uses before.
 
     Raises RuntimeError for errors of CUDA.
     """

@@ -1,4 +1,4 @@
-"""Trees of JAX's arrays, and the same trees of what was kept."""
+"""Trees of JAX's arrays, and the kept state of such trees."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ NEEDED = "0.6.1"
 
 
 def find_jax() -> Any:
-    """JAX, where the script has it, and it knows the paths of trees; None without."""
+    """Return JAX if the script has imported it and it knows the paths of trees, else None."""
     jax: Any = sys.modules.get("jax")
     tools = getattr(jax, "tree_util", None)
     return jax if hasattr(tools, "tree_flatten_with_path") and hasattr(jax, "Array") else None
@@ -28,9 +28,9 @@ def is_array(leaf: Any) -> bool:
 
 
 def named(part: Any) -> Any:
-    """What a node of JAX has below it, by path, as of a NamedTuple; any other part as it is.
+    """Return the children of a node of JAX by path; any other part unchanged.
 
-    Dicts, lists and tuples have names or numbers of their own.
+    A NamedTuple is such a node. Dicts, lists and tuples have names or numbers of their own.
     """
     jax = find_jax()
     if jax is None or part is None or isinstance(part, dict) or type(part) in (list, tuple):
@@ -42,9 +42,10 @@ def named(part: Any) -> Any:
 
 
 def rebuild(part: Any, kept: Any, change: Callable[[Any, Any], Any] | None = None) -> Any:
-    """A tree as a part, of what was kept: its arrays are placed as those of the part.
+    """Return a tree with the structure of `part` and the kept values.
 
-    `change` makes what is below of the same of both; without it, all that is below is rebuilt.
+    Its arrays are placed as those of the part. `change` makes each child from the children of both
+    trees; without it, all children are rebuilt.
     """
     go = change or rebuild
     names = named(part)
@@ -69,10 +70,10 @@ def rebuild(part: Any, kept: Any, change: Callable[[Any, Any], Any] | None = Non
 
 
 def form_of_tree(part: Any, kept: Any) -> Any:
-    """What must match of a part and of what was kept of it; None where nothing must.
+    """Return what must match in a part and in its kept state; None if nothing must.
 
-    The names in nodes of JAX, and shapes and types of its arrays. What the part does not have may
-    have been added later.
+    These are the names in nodes of JAX, and the shapes and types of its arrays. What the part does
+    not have may have been added later.
     """
     if is_array(part):
         return (tuple(kept.shape), str(kept.dtype)) if hasattr(kept, "shape") else None
@@ -93,17 +94,17 @@ def form_of_tree(part: Any, kept: Any) -> Any:
 
 
 def is_spread(leaf: Any) -> bool:
-    """Whether this process has only a part of an array of JAX."""
+    """Return whether this process has only a part of an array of JAX."""
     return is_array(leaf) and not (leaf.is_fully_addressable or leaf.is_fully_replicated)
 
 
 def names_axis(leaf: Any) -> bool:
-    """Whether an array of JAX has parts on the devices of a mesh."""
+    """Return whether an array of JAX has parts on the devices of a mesh."""
     return is_array(leaf) and any(getattr(leaf.sharding, "spec", ()))
 
 
 def is_too_old(leaf: Any) -> bool:
-    """Whether a leaf is of JAX in several processes, and of a version before NEEDED."""
+    """Return whether a leaf belongs to several processes of a JAX older than NEEDED."""
     if not is_array(leaf):
         return False
     jax = find_jax()
@@ -112,7 +113,7 @@ def is_too_old(leaf: Any) -> bool:
 
 
 def pieces_of(array: Any) -> dict[Span, Any]:
-    """What this process has of an array, by its place in it."""
+    """Return the pieces of an array that this process has, by their place in the array."""
     numpy = numpy_module()
     return {
         _span(each.index, array.shape): numpy.asarray(each.data)
@@ -121,7 +122,7 @@ def pieces_of(array: Any) -> dict[Span, Any]:
 
 
 def make(template: Any, find: Callable[[Span], Any]) -> Any:
-    """An array that is placed as another one; `find` returns what belongs to a place in it."""
+    """Return an array that is placed as `template`; `find` returns the content of a place in it."""
     jax: Any = sys.modules["jax"]
     if not getattr(template, "committed", True):
         # It may be computed with arrays on any devices.

@@ -12,13 +12,13 @@ from .state import State
 def Callback(state: State | None = None, every: int = 1) -> Any:  # noqa: N802 - as a class of Keras
     """Return a Keras callback that restores the state, and commits it after `every` batches.
 
-    A fit() that goes on leaves out the epochs and batches that are done: with data whose order
-    follows from the epoch, all weights become those of a training without a fault. On other
-    backends than TensorFlow, whose batches cannot be left out, it commits at the end of an epoch.
+    A continued fit() skips completed epochs and batches: with data whose order follows from the
+    epoch, all weights become those of a training without a fault. With a backend other than
+    TensorFlow, whose batches cannot be skipped, it commits at the end of an epoch.
 
-    Without a `state`, it keeps the model and its optimizer. fit() raises ValueError where it does
-    not know the steps of an epoch, and where another fit() has used the state. Raises ImportError
-    where there is neither TensorFlow nor Keras.
+    Without a `state`, it keeps the model and its optimizer. fit() raises ValueError if it does not
+    know the steps of an epoch, and if another fit() has used the state. Raises ImportError without
+    both TensorFlow and Keras.
     """
     # Keras 2 or 3, whichever this TensorFlow was told to use.
     tensorflow: Any = sys.modules.get("tensorflow")
@@ -77,7 +77,7 @@ def Callback(state: State | None = None, every: int = 1) -> Any:  # noqa: N802 -
 
 
 def skipping(model: Any, left: int, at_once: int) -> Any:
-    """A train function that reads so many batches, and then leaves its place to the model's."""
+    """Return a train function that skips `left` batches, and then restores the model's function."""
     train = model.train_function
 
     def skip(iterator: Any) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""What a packed state has to hold of a value: its description, and where arrays and tensors go."""
+"""The content of a packed state: its description, and the places of arrays and tensors."""
 
 from __future__ import annotations
 
@@ -29,8 +29,9 @@ FIXED_TEXT = '{{"fixed":{}}}'
 
 
 class FrozenDict(Dict[Any, Any]):
-    """A dict of tensors, and of dicts of tensors, that nobody changes: what it has to hold of a
-    packed state is found once.
+    """A dict of tensors, and of such dicts, that nobody changes.
+
+    Its part of a packed state is computed once.
     """
 
 
@@ -56,12 +57,13 @@ class SeenTensor(NamedTuple):
 
 
 class Layout(NamedTuple):
-    """Where a packed state has its arrays and tensors, which most commits have alike.
+    """The places of arrays and tensors in a packed state, which are equal for most commits.
 
-    forms: what a leaf must have for this. on_gpu: the same of those on GPUs, with where they are
-    from the first of them on. orders: those of their dimensions, where they are not their own.
-    texts: a leaf's node of the description. at: where it begins, counted from the end of the
-    description. size: the bytes of all. seen, known: by id(). outline, description: the last ones.
+    forms: what a leaf must match for this layout. on_gpu: the forms of leaves on GPUs, with their
+    places from the first of them on. orders: the orders of their dimensions, if they differ from
+    their own. texts: a leaf's node of the description. at: where a leaf begins, counted from the
+    end of the description. size: the bytes of all. seen, known: by id(). outline, description: of
+    the last commit.
     """
 
     forms: list[Any]
@@ -77,11 +79,11 @@ class Layout(NamedTuple):
 
 
 class PackedContent:
-    """What a packed state has: its description, arrays that the CPU reads, and tensors on GPUs.
+    """The description of a packed state, its arrays that the CPU reads, and its tensors on GPUs.
 
     The arrays follow the description, and the tensors follow the arrays, so that one copy takes all
-    tensors. `parts` and `places` say where they begin. What the content of an earlier value had
-    `before` is not made again where it is the same.
+    tensors. `parts` and `places` are where they begin. What is equal to the content of the value
+    `before` is not computed again.
     """
 
     def __init__(self, value: Any, before: Layout | None = None) -> None:
@@ -128,19 +130,19 @@ class PackedContent:
         self.size = begin + layout.size
 
     def dense_tensors(self) -> list[Any]:
-        """The tensors on GPUs with their dimensions in the order of the packed state."""
+        """Return the tensors on GPUs with their dimensions in the order of the packed state."""
         pairs = zip(self.tensors, self.layout.orders)
         return [tensor if order is None else tensor.permute(order) for tensor, order in pairs]
 
     def _encode(self, value: Any) -> str:
-        """The outline of a value as text, in which LEAF_TEXT is each array and tensor."""
+        """Return the outline of a value as text, with LEAF_TEXT for each array and tensor."""
         encoded = ENCODER.encode(self._outline(value))
         for number, text in enumerate(self._fixed_texts):
             encoded = encoded.replace(FIXED_TEXT.format(number), text, 1)
         return encoded
 
     def _outline(self, value: Any) -> Any:
-        """A value as JSON has it; its arrays and tensors are taken down in their order."""
+        """Return a value in JSON's types, and append its arrays and tensors to the leaves."""
         kind = type(value)
         if kind in PLAIN:
             return value
@@ -184,7 +186,7 @@ class PackedContent:
     def _to_bytes(
         self, leaf: Any, before: Layout | None, seen: dict[int, SeenTensor]
     ) -> ArrayBytes:
-        """What arrays.to_bytes makes of this, or has made of the same memory before."""
+        """Return the result of arrays.to_bytes, or its earlier result for the same memory."""
         if type(leaf) not in self._tensors or not leaf.is_cpu or not leaf.is_contiguous():
             # The bytes of another device, or in another order, are a copy.
             return arrays.to_bytes(leaf)

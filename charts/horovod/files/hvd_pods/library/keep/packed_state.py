@@ -33,12 +33,12 @@ UNUSABLE = (
 
 
 class StepKey(NamedTuple):
-    """How far a training has come, in which launch.
+    """The identity of a step: how far a training is, and in which launch.
 
-    `series` grows when its steps are counted anew, as with other steps of an epoch; it is -1 for
-    what another run has left, and for a beginning. `launch` is the fence number of the launch that
-    has made the step. In one launch, the packed states of ranks belong together, also where each
-    has something of its own; those of two launches do not, although their step is the same.
+    `series` grows when steps are counted anew, as with another number of steps in an epoch; it is
+    -1 for a state of another run, and for a beginning. `launch` is the fence number of the launch
+    that has made the step. The packed states of ranks in one launch belong together, even if each
+    rank has a state of its own; those of two launches do not, although their step is equal.
     """
 
     series: int
@@ -47,7 +47,7 @@ class StepKey(NamedTuple):
 
 
 class KeptValues(NamedTuple):
-    """What a rank has of a step: what all ranks have alike, and what is its own, or nothing."""
+    """The state of a rank at a step: the shared state, and its own state, which may be empty."""
 
     key: StepKey
     values: dict[str, Any]
@@ -55,7 +55,7 @@ class KeptValues(NamedTuple):
 
 
 class Header(NamedTuple):
-    """What a packed state has in front: its key, and the bytes of its description and of all."""
+    """The header of a packed state: its key, and the sizes of its description and of all."""
 
     key: StepKey
     described: int
@@ -66,10 +66,10 @@ class Header(NamedTuple):
 
 
 class PackedState(NamedTuple):
-    """A complete packed state: where it was read from, how new it is, and its bytes.
+    """A complete packed state: where it was read from, its key, and its bytes.
 
-    header: what it began with when it was read. A packed state of the memory may be replaced later,
-    and `raw` follows that.
+    header: of the state when it was read. A packed state in memory may be replaced later, and `raw`
+    then has the bytes of the new one.
     """
 
     place: str
@@ -80,7 +80,7 @@ class PackedState(NamedTuple):
 
     @property
     def value(self) -> Any:
-        """What was kept; its arrays are in the memory of the packed state.
+        """The kept value; its arrays are in the memory of the packed state.
 
         Raises LookupError, TypeError or ValueError for a packed state of another module.
         """
@@ -103,9 +103,10 @@ class PackedState(NamedTuple):
 
 
 def pack(key: StepKey, value: Any) -> bytearray:
-    """A packed state of numbers, texts, bytes, arrays and tensors, in lists, tuples and dicts.
+    """Return a packed state with a checksum.
 
-    It has a checksum. Raises TypeError for anything else.
+    `value` consists of numbers, texts, bytes, arrays and tensors, in lists, tuples and dicts.
+    Raises TypeError for any other value.
     """
     content = PackedContent(value)
     raw = bytearray(content.size)
@@ -119,16 +120,16 @@ def pack(key: StepKey, value: Any) -> bytearray:
 
 
 def find_launch() -> int:
-    """The fence number of this launch, by which the agents admit it; 0 outside of a run."""
+    """Return the fence number with which the agents admit this launch; 0 outside of a run."""
     fence = os.environ.get("HVD_FENCE", "")
     return int(fence) if fence.isdecimal() else 0
 
 
 def read(place: str, raw: memoryview, *, is_checked: bool = True) -> PackedState:
-    """Read a packed state, which may be followed by other bytes; `place` is its name in messages.
+    """Read a packed state, which other bytes may follow; `place` is its name in messages.
 
-    Raises ValueError for one that is incomplete or damaged; unless `is_checked`, its arrays are not
-    read for that.
+    Raises ValueError for one that is incomplete or damaged. Unless `is_checked`, its arrays are not
+    read to verify the checksum.
     """
     header = read_header(place, raw)
     size = header.size
@@ -142,7 +143,7 @@ def read(place: str, raw: memoryview, *, is_checked: bool = True) -> PackedState
 
 
 def read_header(place: str, raw: memoryview) -> Header:
-    """What a packed state has in front.
+    """Return the header of a packed state.
 
     Raises ValueError for one that is incomplete.
     """
@@ -173,7 +174,7 @@ def read_file(path: Path, *, is_checked: bool = True) -> PackedState:
 
 
 def notes_of(packed: PackedState) -> dict[str, str]:
-    """The texts that a packed state has beside its parts: its run, and the path of its checkpoint.
+    """Return the texts that a packed state has beside its parts, such as its run and checkpoint.
 
     No array of it is built, so that this needs none of the script's libraries.
     """
@@ -187,26 +188,26 @@ def notes_of(packed: PackedState) -> dict[str, str]:
 
 
 def summed_header(packed: PackedState, checksum: int) -> bytes:
-    """What a packed state of the memory begins with in a file on a volume: with its checksum."""
+    """Return the header, with a checksum, that a packed state of the memory has on a volume."""
     header = HEADER.pack(*HEADER.unpack_from(packed.header)[:-1], checksum)
     return (header + SUM.pack(zlib.crc32(header))).ljust(HEADER_SIZE, b"\0")
 
 
 def fill(view: memoryview, content: PackedContent) -> None:
-    """Write the description of a packed state, and of its arrays those that the CPU reads."""
+    """Write the description of a packed state, and those of its arrays that the CPU reads."""
     view[HEADER_SIZE : HEADER_SIZE + len(content.description)] = content.description
     for at, part in content.parts:
         view[at : at + len(part)] = part
 
 
 def put(view: memoryview, at: int, tensor: Any) -> None:
-    """Write a tensor of a GPU, which the CPU waits for."""
+    """Write a tensor of a GPU, and wait for it."""
     data = arrays.to_bytes(tensor)[2]
     view[at : at + len(data)] = data
 
 
 def header_of(key: StepKey, content: PackedContent, checksum: int = 0) -> bytes:
-    """What is written last, with which a packed state counts."""
+    """Return the header of a packed state, which is written last and makes the state count."""
     described = len(content.description)
     header = HEADER.pack(MARK, *key, described, content.size, checksum)
     return header + SUM.pack(zlib.crc32(header))

@@ -1,4 +1,4 @@
-"""The parts of a state: what of them is kept, and how they get it back."""
+"""The parts of a state: how to read what is kept of them, and how to restore it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ LEARNED = ("best", "best_epoch", "best_weights", "cooldown_counter", "wait")
 
 
 def variables_of(part: Any) -> list[Any] | None:
-    """The variables of a model, an optimizer or a list; None for what has none."""
+    """Return the variables of a model, an optimizer or a list; None if it has none."""
     if is_variable(part):
         return [part]
     if isinstance(part, (list, tuple)):
@@ -43,7 +43,7 @@ def _is_seed(variable: Any) -> bool:
 
 
 def read_part(part: Any, seeds: list[Any]) -> Any:
-    """What is to be kept of a part; the variables with random numbers go to `seeds`."""
+    """Return the state to keep of a part; append the variables with random numbers to `seeds`."""
     if type(part) in PLAIN:
         return part
     part = named(part)
@@ -150,7 +150,7 @@ def build_optimizer(name: str, part: Any, parts: Iterable[Any]) -> None:
 
 
 def find_difference(packed: PackedState, parts: Mapping[str, Any]) -> str:
-    """Why a packed state is not the state of a script with these parts, or an empty text."""
+    """Return why a packed state is not the state of a script with these parts; empty if it is."""
     try:
         kept = packed.value
         trees = kept["parts"]

@@ -1,4 +1,4 @@
-"""The ranks that train together, and how they tell each other something."""
+"""The ranks that train together, and how they communicate."""
 
 from __future__ import annotations
 
@@ -29,26 +29,27 @@ class Ranks:
     is_beside = True
 
     def gather(self, item: Any) -> list[Any]:
-        """Return what each rank tells, by rank. All ranks have to call this."""
+        """Return the value of each rank, by rank. All ranks must call this."""
         return [item]
 
     def send(self, piece: memoryview, root: int) -> None:
-        """Fill a piece with what `root` has in it. All ranks have to call this."""
+        """Fill a piece with the piece of `root`. All ranks must call this."""
 
     def deliver(self, sent: Mapping[int, memoryview], received: Mapping[int, memoryview]) -> None:
-        """Send bytes to other ranks, and fill memory with those that others send to this one.
+        """Send bytes to other ranks, and fill memory with the bytes that others send here.
 
-        Both are by the other rank, and of the size that the other rank has. All ranks have to call
-        this.
+        The keys of both are the other ranks, and the sizes are equal on both ranks. All ranks must
+        call this.
         """
         gathered = self.gather({rank: bytes(raw) for rank, raw in sent.items()})
         for rank, memory in received.items():
             memory[:] = gathered[rank][self.rank]
 
     def broadcast(self, raw: memoryview | None, size: int, root: int) -> memoryview:
-        """Return the bytes that `root` has, on all ranks, which all have to call this.
+        """Return the bytes of `root` on all ranks, which must all call this.
 
-        `raw` is None, or ignored, on the other ranks. `size` is the number of bytes, alike on all.
+        `raw` is None, or ignored, on the other ranks. `size` is the number of bytes, equal on all
+        ranks.
         """
         if raw is None or self.rank != root:
             memory = mmap.mmap(-1, size, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
@@ -72,11 +73,11 @@ class HorovodRanks(Ranks):
         self.local_rank = hvd.local_rank()
 
     def gather(self, item: Any) -> list[Any]:
-        """Return what each rank tells, by rank."""
+        """Return the value of each rank, by rank."""
         return [*self.hvd.allgather_object(item, name="keep.restore.steps")]
 
     def send(self, piece: memoryview, root: int) -> None:
-        """Fill a piece with what `root` has in it, by a broadcast of the rank's framework."""
+        """Fill a piece with the piece of `root`, by a broadcast of the rank's framework."""
         module: Any = sys.modules[self.framework]
         if self.framework == "torch":
             tensor = module.frombuffer(piece, dtype=module.uint8)
@@ -104,13 +105,13 @@ class TorchRanks(Ranks):
         self.local_rank = int(os.environ.get("LOCAL_RANK", "0"))
 
     def gather(self, item: Any) -> list[Any]:
-        """Return what each rank tells, by rank."""
+        """Return the value of each rank, by rank."""
         gathered: list[Any] = [None] * self.size
         self.distributed.all_gather_object(gathered, item, group=self.group)
         return gathered
 
     def send(self, piece: memoryview, root: int) -> None:
-        """Fill a piece with what `root` has in it, over the GPUs where NCCL is the backend."""
+        """Fill a piece with the piece of `root`, over the GPUs if NCCL is the backend."""
         tensor = here = self.torch.frombuffer(piece, dtype=self.torch.uint8)
         if self.distributed.get_backend(self.group) == "nccl":
             tensor = here.cuda()
@@ -119,7 +120,7 @@ class TorchRanks(Ranks):
             here.copy_(tensor)
 
     def deliver(self, sent: Mapping[int, memoryview], received: Mapping[int, memoryview]) -> None:
-        """Send bytes to other ranks, and fill memory with those that others send to this one."""
+        """Send bytes to other ranks, and fill memory with the bytes that others send here."""
         if self.group is None:
             super().deliver(sent, received)
             return
@@ -142,7 +143,7 @@ class TorchRanks(Ranks):
 
 
 class JaxRanks(Ranks):
-    """Ranks of jax.distributed, whose words take the way of the training's arrays."""
+    """Ranks of jax.distributed, which communicate over the network of the training's arrays."""
 
     is_beside = False
 
@@ -154,7 +155,7 @@ class JaxRanks(Ranks):
         self.local_rank = int(os.environ.get("LOCAL_RANK", "0"))
 
     def gather(self, item: Any) -> list[Any]:
-        """Return what each rank tells, by rank."""
+        """Return the value of each rank, by rank."""
         if self.size == 1:
             return [item]
         words = pickle.dumps(item)
@@ -167,13 +168,13 @@ class JaxRanks(Ranks):
         return self.tools.process_allgather(array)
 
     def send(self, piece: memoryview, root: int) -> None:
-        """Fill a piece with what `root` has in it, over the first device of each process."""
+        """Fill a piece with the piece of `root`, over the first device of each process."""
         sent = self.tools.broadcast_one_to_all(_as_array(piece), is_source=self.rank == root)
         if self.rank != root:
             piece[:] = memoryview(sent)
 
     def deliver(self, sent: Mapping[int, memoryview], received: Mapping[int, memoryview]) -> None:
-        """Send bytes to other ranks, and fill memory with those that others send to this one."""
+        """Send bytes to other ranks, and fill memory with the bytes that others send here."""
         gathered = self.gather({receiver: len(raw) for receiver, raw in sent.items()})
         sizes = {
             (rank, to): size for rank, each in enumerate(gathered) for to, size in each.items()
@@ -200,7 +201,7 @@ def _as_array(raw: Any) -> Any:
 
 @functools.lru_cache(maxsize=8)
 def _mover(jax: Any, turn: tuple[tuple[int, int], ...]) -> Any:
-    """A function that sends an array of bytes from some ranks to others, on all ranks at once."""
+    """Return a function that sends an array of bytes between ranks. All ranks must call it."""
     devices: dict[int, Any] = {}
     for device in jax.devices():
         devices.setdefault(device.process_index, device)
@@ -224,7 +225,7 @@ _groups: dict[Any, Any] = {}
 
 
 def _find(name: str) -> Any:
-    """A module whose ranks have found each other; None without."""
+    """Return a module whose ranks have found each other; None if there is none."""
     module: Any = sys.modules.get(name)
     distributed: Any = getattr(module, "distributed", None)
     is_there = getattr(distributed, "is_available", lambda: distributed is not None)
@@ -235,7 +236,7 @@ def _find(name: str) -> Any:
 def find_sharded_ranks() -> Ranks:
     """Return the ranks of torch.distributed, in a group of their own, or of jax.distributed.
 
-    All ranks have to call this. Raises RuntimeError where neither has begun.
+    All ranks must call this. Raises RuntimeError if neither has begun.
     """
     torch = _find("torch")
     if torch is None:
@@ -254,9 +255,9 @@ def find_sharded_ranks() -> Ranks:
 
 
 def find_ranks() -> Ranks:
-    """Return the ranks that this process is one of: Horovod's, torch.distributed's or JAX's.
+    """Return the ranks to which this process belongs: Horovod's, torch.distributed's or JAX's.
 
-    Without any, this process is alone. Raises RuntimeError where WORLD_SIZE says that it is not.
+    Without any, this process is alone. Raises RuntimeError if WORLD_SIZE contradicts that.
     """
     for name in ("tensorflow", "torch"):
         hvd: Any = sys.modules.get(f"horovod.{name}")

@@ -35,7 +35,7 @@ PLACEMENT = re.compile(r"Shard\(dim=(\d{1,3})\)|Replicate\(\)")
 
 
 def find_sharded(part: Any) -> set[str]:
-    """The types by which each rank has another shard of a part."""
+    """Return the types because of which each rank has another shard of a part."""
     modules = part.modules() if _is_module(part) else ()
     parameters = [*_parameters_of(part), *(part.parameters() if modules else ())]
     every = [part, getattr(part, "optimizer", None), *modules, *parameters, *leaves(part)]
@@ -58,7 +58,10 @@ def _parameters_of(optimizer: Any) -> list[Any]:
 
 
 def leaves(tree: Any) -> Iterator[Any]:
-    """What a tree has that is no map, list, tuple or node of JAX, or is a sharded tensor."""
+    """Yield the leaves of a tree.
+
+    A leaf is a sharded tensor, or a value that is no map, list, tuple or node of JAX.
+    """
     tree = named(tree)
     if isinstance(tree, (list, tuple)):
         for each in tree:
@@ -70,9 +73,10 @@ def leaves(tree: Any) -> Iterator[Any]:
 
 
 def _flat_tensors(part: Any) -> dict[str, Any]:
-    """What this rank has of a module of FSDP1: flat parameters and all buffers, by name.
+    """Return this rank's flat parameters, and all buffers, of a module of FSDP1, by name.
 
-    Empty for any other part. Its own state_dict() gathers whole weights, or refuses to.
+    Return an empty dict for any other part. The module's own state_dict() gathers whole weights, or
+    refuses to.
     """
     if not _is_module(part) or not any(hasattr(each, FLAT) for each in part.parameters()):
         return {}
@@ -81,7 +85,7 @@ def _flat_tensors(part: Any) -> dict[str, Any]:
 
 
 def read_shard(part: Any) -> Any:
-    """What this rank has of a part."""
+    """Return this rank's shard of a part."""
     inner = _inner(part)
     tree: Any = _flat_tensors(part) or inner
     if hasattr(tree, "state_dict"):
@@ -96,7 +100,7 @@ def read_shard(part: Any) -> Any:
 
 
 def write_shard(part: Any, kept: Any) -> Any:
-    """Give a part what this rank had of it; return the part, or the value that replaces it."""
+    """Restore this rank's shard of a part; return the part, or the value that replaces it."""
     # What takes the tensors themselves must not see the next packed state in their memory.
     kept = copy.deepcopy(kept)
     inner = _inner(part)
@@ -116,14 +120,14 @@ def write_shard(part: Any, kept: Any) -> Any:
 
 
 def templates_of(part: Any) -> Any:
-    """A tree of the form of what is kept of a part, with tensors that are placed as those."""
+    """Return a tree like the kept state of a part, whose tensors have the placement to restore."""
     if hasattr(part, "param_groups"):
         return {"state": dict(enumerate(_parameters_of(part)))}
     return part.state_dict() if hasattr(part, "load_state_dict") else part
 
 
 def _inner(part: Any) -> Any:
-    """The optimizer of this rank's own parameters, or the part itself."""
+    """Return the optimizer of this rank's own parameters, or the part itself."""
     is_zero = any(kind.__name__ == ZERO for kind in type(part).__mro__)
     return part.optim if is_zero else part
 
@@ -133,10 +137,10 @@ def _is_distributed(value: Any) -> bool:
 
 
 def _walk(change: Callable[..., Any], tree: Any, *others: Any) -> Any:
-    """A tree of maps and lists whose leaves, and sharded tensors, are changed.
+    """Return a tree of maps and lists in which `change` has replaced leaves and sharded tensors.
 
-    Nodes of JAX become maps. `others` are trees of the same form. What is no map or list stands for
-    all that is below it.
+    Nodes of JAX become maps. `others` are trees of the same form. A value that is no map or list
+    stands for all of its children.
     """
     tree = named(tree)
 
@@ -162,7 +166,7 @@ def _at(key: Any, tree: Any) -> Any:
 
 
 def _take_local(value: Any) -> Any:
-    """A map of what is local of a DTensor or an array of JAX; any other value as it is."""
+    """Return a map with the local data of a DTensor or an array of JAX; other values unchanged."""
     if is_spread(value):
         pieces = pieces_of(value)
         return {
@@ -184,7 +188,7 @@ def _take_local(value: Any) -> Any:
 
 
 def _make_whole(value: Any, template: Any) -> Any:
-    """A tensor that is placed as another one, of what was local of it; any other value as it is."""
+    """Return a tensor that is placed as `template`, from its local data; other values unchanged."""
     if not isinstance(value, dict):
         return value
     if "spans" in value:
@@ -199,12 +203,12 @@ def divide(
     sizes: Mapping[tuple[int, int], Mapping[StepKey, PackedState]],
     parts: Mapping[str, Any],
 ) -> dict[str, Any]:
-    """What this rank has of a step that another number of ranks has made, as it would keep it.
+    """Return this rank's state of a step that another number of ranks has made, as it keeps states.
 
     By rank of that number, `holders` are the ranks that can read its shard, of those in `sizes`.
-    Each is sent to all ranks, one after the other. `parts` are this script's. What a rank had of
-    its own stays with its number. All ranks have to call this. Raises ValueError for tensors that
-    cannot be divided.
+    Each shard is sent to all ranks, one after the other. `parts` are this script's. A rank's own
+    state stays with its number. All ranks must call this. Raises ValueError for tensors that cannot
+    be divided.
     """
     kept: dict[str, Any] = {"shards": dict.fromkeys(parts)}
     templates = {name: templates_of(part) for name, part in parts.items()}
@@ -223,7 +227,7 @@ def divide(
 
 
 def _take_part(value: Any, template: Any, made: Any) -> Any:
-    """What is local of a tensor that is placed as `template`, with what one shard has of it."""
+    """Return the local data of a tensor placed as `template`, with what one shard has of it."""
     if not isinstance(value, dict):
         return value if made is None else made
     if made is None:
@@ -252,7 +256,7 @@ def _take_part(value: Any, template: Any, made: Any) -> Any:
 
 
 def _pieces(node: Mapping[str, Any]) -> Iterator[tuple[Any, Any]]:
-    """What is local of a tensor, with from where to where it goes in each dimension."""
+    """Yield each local piece of a tensor, with its start and end in each dimension."""
     if "spans" in node:
         yield from zip(node["spans"], node[LOCAL])
         return
@@ -271,7 +275,7 @@ def _pieces(node: Mapping[str, Any]) -> Iterator[tuple[Any, Any]]:
 
 
 def _distribute(node: Mapping[str, Any], template: Any) -> Any:
-    """A DTensor of what is local of it."""
+    """Return a DTensor made from its local data."""
     if not _is_distributed(template):
         raise ValueError("keep: a tensor that was sharded is not in this script")
     torch: Any = sys.modules["torch"]
@@ -292,7 +296,7 @@ def _distribute(node: Mapping[str, Any], template: Any) -> Any:
 
 
 def _placement(text: str) -> Any:
-    """The placement that its text shows. Raises ValueError for one that is not known."""
+    """Return the placement that a text shows. Raises ValueError for an unknown one."""
     module = sys.modules["torch.distributed.tensor"]
     match = _match(text)
     return module.Replicate() if match[1] is None else module.Shard(int(match[1]))
@@ -306,11 +310,11 @@ def _match(text: str) -> re.Match[str]:
 
 
 def form_of_shard(part: Any, tree: Any) -> list[str]:
-    """Checksums of what must match in a part and in what was kept of it.
+    """Return checksums of what must match in a part and in its kept state.
 
-    The first one has nothing that depends on the number of ranks; it is empty for a part that
-    cannot be divided among another number. They are of the numbers of parameters of an optimizer,
-    and otherwise of the shapes, placements and meshes of tensors.
+    The first checksum is independent of the number of ranks; it is empty for a part that cannot be
+    divided among another number. For an optimizer, the checksums are of the numbers of parameters;
+    otherwise, they are of the shapes, placements and meshes of tensors.
     """
     if hasattr(part, "param_groups"):
         same = whole = [len(group["params"]) for group in tree["param_groups"]]
@@ -329,22 +333,22 @@ def form_of_shard(part: Any, tree: Any) -> list[str]:
 
 
 def _is_known(value: Any) -> bool:
-    """Whether it is known what is local of a value, which may be a sharded tensor.
+    """Return whether the local region of a value, which may be a sharded tensor, is known.
 
-    It is not where both FSDP2 and tensor parallelism divide the same dimension.
+    It is unknown if both FSDP2 and tensor parallelism divide the same dimension.
     """
     texts = value.get("placements", ()) if isinstance(value, dict) else ()
     return all(map(PLACEMENT.fullmatch, texts))
 
 
 def _is_placed_as(parameter: Any, value: Any) -> bool:
-    """Whether an optimizer's value is a tensor as a parameter, or a number that all ranks have."""
+    """Return whether an optimizer's value is a tensor like its parameter, or a shared number."""
     kept = value["shape"] if isinstance(value, dict) else [*getattr(value, "shape", ())]
     return kept == ([*parameter.shape] if isinstance(value, dict) else [])
 
 
 def _form(tree: Any, *, is_whole: bool) -> Any:
-    """The forms of the tensors of a tree, which may be those without what is a rank's own."""
+    """Return the forms of a tree's tensors; if `is_whole`, without what differs between ranks."""
     if isinstance(tree, Mapping) and LOCAL in tree:
         if is_whole:
             return [tree["shape"], tree["dtype"]] if "dtype" in tree else tree["shape"]
@@ -362,9 +366,10 @@ def _form(tree: Any, *, is_whole: bool) -> Any:
 
 
 def find_division(packed: PackedState, forms: Mapping[str, Sequence[str]]) -> tuple[int, int]:
-    """The number of ranks of which a packed state has a shard that can be divided, and which one.
+    """Return the number of ranks and the rank of a shard that can be divided.
 
-    Zeros for any other packed state. `forms` are those of the parts of this script, by their names.
+    Return zeros for any other packed state. `forms` are those of the parts of this script, by their
+    names.
     """
     try:
         kept = packed.value
@@ -381,7 +386,7 @@ def find_division(packed: PackedState, forms: Mapping[str, Sequence[str]]) -> tu
 def find_shard_difference(
     packed: PackedState, rank: int, size: int, forms: Mapping[str, Sequence[str]]
 ) -> str:
-    """Why a packed state is not the shard of this rank of so many, or an empty text.
+    """Return why a packed state is not the shard of this rank of `size`; empty if it is.
 
     `forms` are those of its parts, by their names.
     """

@@ -1,4 +1,4 @@
-"""What a state does where each rank has a shard of it: copies in other workers, own checkpoints."""
+"""The keeping of a sharded state: copies in other workers, and a checkpoint of each rank."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from .worker import WorkerMemory
 class ShardedState:
     """Keeps the shard of this rank: in the memory of two workers, and in checkpoints of its own.
 
-    All ranks have to call its methods. `read` is a call that returns what the rank has of a step.
-    The methods that need a restore() before them raise RuntimeError without one.
+    All ranks must call its methods. `read` returns the state of this rank at a step. The methods
+    that need a restore() before them raise RuntimeError without one.
     """
 
     def __init__(
@@ -38,12 +38,12 @@ class ShardedState:
         self._problem: OSError | None = None
 
     def wait(self) -> None:
-        """Return when all ranks have what was committed before, if anything was."""
+        """Wait until all ranks have the last commit, if there was one."""
         if self._copies is not None:
             self._copies.end()
 
     def commit(self, ranks: Ranks, read: Callable[[], KeptValues]) -> None:
-        """Keep the shard of this rank, after all ranks have what was committed before."""
+        """Keep the shard of this rank, after all ranks have the commit before."""
         copies = self._find_copies("commit()")
         before = copies.end()
         kept = read()
@@ -56,7 +56,7 @@ class ShardedState:
         self._keep(ranks, copies, before, kept)
 
     def save(self, ranks: Ranks, read: Callable[[], KeptValues]) -> None:
-        """Write a checkpoint now. Raises OSError where it cannot be written."""
+        """Write a checkpoint now. Raises OSError if it cannot be written."""
         self._find_copies("save()").end()
         disk = self._checkpoints
         if disk is not None:
@@ -71,9 +71,9 @@ class ShardedState:
         key: StepKey,
         read: Callable[[], KeptValues] | None,
     ) -> None:
-        """Let each shard be in two workers again, after one of them was lost.
+        """Copy shards until each one is in two workers again, after a worker was lost.
 
-        `key` is the step that all ranks go on from. This rank has nothing of it without `read`.
+        `key` is the step that all ranks continue from. Without `read`, this rank has nothing of it.
         """
         copies = Copies(self._memory, ranks, [report.place for report in reports])
         self._copies = copies
@@ -102,10 +102,10 @@ class ShardedState:
         forms: Mapping[str, list[str]],
         find_difference: Callable[[PackedState], str],
     ) -> FoundStates:
-        """Of what was found in memory, the shards that are this script's, and those of checkpoints.
+        """Return the shards of this script that were found in memory and in checkpoints.
 
-        `forms` are those of this rank's parts. `find_difference` says why what all ranks have alike
-        is not this script's.
+        `forms` are those of this rank's parts. `find_difference` returns why a shared state is not
+        this script's.
         """
         # What is wrong with a shard on another worker, that worker has to know.
         forms_of_ranks = ranks.gather(forms)
@@ -155,7 +155,7 @@ class ShardedState:
         return FoundStates(shared, own, others, problem, keys, sizes)
 
     def name_other_sizes(self, size: int) -> list[str]:
-        """The names of checkpoints of other numbers of ranks than `size`, those of their rank 0."""
+        """Return the names of rank 0's checkpoints of other numbers of ranks than `size`."""
         return sorted(path.name for path in self._find_other_sizes(size, "0"))
 
     def _find_other_sizes(self, size: int, rank: str) -> list[Path]:
@@ -165,7 +165,7 @@ class ShardedState:
         return [path for path in paths if f"-of-{size}." not in path.name]
 
     def _read_other_sizes(self, size: int, forms: Mapping[str, list[str]]) -> list[PackedState]:
-        """Checkpoints of shards that can be divided, whose arrays are not read yet.
+        """Return checkpoints of shards that can be divided, without reading their arrays.
 
         They are of any number of ranks but `size`.
         """
@@ -214,7 +214,7 @@ class ShardedState:
 
 
 def read_shards(ranks: Ranks, parts: Mapping[str, Any], run: str) -> dict[str, Any]:
-    """What this rank has of sharded parts, as it is kept: with their forms, its place and run."""
+    """Return this rank's shards as they are kept: with their forms, the rank and the run."""
     shards = {name: read_shard(part) for name, part in parts.items()}
     forms = {name: form_of_shard(part, shards[name]) for name, part in parts.items()}
     place = {"rank": ranks.rank, "size": ranks.size}
@@ -222,5 +222,5 @@ def read_shards(ranks: Ranks, parts: Mapping[str, Any], run: str) -> dict[str, A
 
 
 def _pack(ranks: Ranks, kept: KeptValues) -> bytearray:
-    """What a rank writes to its checkpoint; rank 0 adds what all have alike."""
+    """Pack what a rank writes to its checkpoint; rank 0 adds the shared state."""
     return pack(kept.key, {**kept.own, **kept.values} if ranks.rank == 0 else kept.own)

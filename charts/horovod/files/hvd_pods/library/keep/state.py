@@ -1,4 +1,4 @@
-"""What a training is made of, between two steps."""
+"""The state of a training between two steps."""
 
 from __future__ import annotations
 
@@ -34,22 +34,22 @@ from .worker import WorkerMemory
 
 
 class State:
-    """What a training is made of, between two steps.
+    """The state of a training between two steps.
 
-    `parts` are models, optimizers, variables, arrays, or numbers and texts in lists and dicts; of
-    these, the ones that are not changed in place are attributes: `state.losses = [...]`. `own` is
-    what each rank has for itself, as its generator of random numbers: a new rank keeps what it was
-    made with. `step` is the number of commits, unless commit() gets another one.
+    `parts` are models, optimizers, variables, arrays, or numbers and texts in lists and dicts.
+    Those that are not changed in place are attributes: `state.losses = [...]`. `own` is the own
+    state of each rank, such as its generator of random numbers: a new rank keeps its initial value.
+    `step` is the number of commits, unless commit() gets another one.
 
-    Of sharded parts, each rank keeps its shard, and a copy of it is sent to another worker beside
-    the next step. Each rank has to call commit() and save(), too.
+    Each rank keeps its shard of sharded parts, and sends a copy of it to another worker during the
+    next step. Each rank must then call commit() and save().
 
-    Every `minutes`, rank 0 writes a checkpoint to the folder `output` (default: OUTPUT_PATH, and
-    without that there are no checkpoints). Outside of a run of the chart, which HVD_RUN_ID names,
+    Every `minutes`, rank 0 writes a checkpoint to the folder `output`. The default is OUTPUT_PATH,
+    without which there are no checkpoints. Outside of a run of the chart, which HVD_RUN_ID names,
     nothing is kept in memory.
 
-    Raises ValueError for a name that another State of the script has or that is no name of a file,
-    and for a part that has no variables yet, or whose shards are not kept.
+    Raises ValueError for a name that another State of the script has or that cannot be the name of
+    a file, and for a part that has no variables yet, or whose shards cannot be kept.
     """
 
     _all: ClassVar[weakref.WeakValueDictionary[str, State]] = weakref.WeakValueDictionary()
@@ -109,11 +109,11 @@ class State:
         State._all[name] = self
 
     def commit(self, step: int | None = None) -> None:
-        """Keep the state after a step: in memory, and now and then in a checkpoint.
+        """Keep the state after a step: in memory, and periodically in a checkpoint.
 
-        `step` is the number of the step, by default one more than the last one. Each rank has to
-        call this. Where memory is full, the log says so and only checkpoints are written from then
-        on. Raises TypeError for what cannot be kept, and RuntimeError where the ranks are unknown.
+        `step` is the number of the step, by default one more than the last one. Each rank must call
+        this. If memory is full, the log says so and only checkpoints are written from then on.
+        Raises TypeError for a value that cannot be kept, and RuntimeError if the ranks are unknown.
         """
         step = self.step + 1 if step is None else int(step)
         launch = find_launch()
@@ -137,9 +137,9 @@ class State:
     def save(self) -> None:
         """Write a checkpoint on rank 0 now, as at the end of a training.
 
-        Of a sharded state, each rank writes its shard, and has to call this. Without a folder for
-        it, nothing is written. Raises OSError where it cannot be written, and RuntimeError where
-        the ranks are unknown.
+        Of a sharded state, each rank writes its shard, and must call this. Without a folder for
+        checkpoints, nothing is written. Raises OSError if the checkpoint cannot be written, and
+        RuntimeError if the ranks are unknown.
         """
         completion_thread.wait()
         ranks = self._find_ranks()
@@ -149,12 +149,12 @@ class State:
             self._checkpoint.write(pack(self._key, self._values()[0]))
 
     def restore(self) -> int:
-        """Leave all ranks with the newest state, and return its step; each rank has to call this.
+        """Restore the newest state on all ranks, and return its step; each rank must call this.
 
-        Where there is none, all ranks begin with the state of rank 0. Raises ValueError for a
-        checkpoint of another model, and where no checkpoint could be written, unless memory has a
-        newer state. Raises TypeError for what cannot be kept, and RuntimeError where the ranks are
-        unknown.
+        If there is none, all ranks begin with the state of rank 0. Raises ValueError for a
+        checkpoint of another model, and if no checkpoint could be written, unless memory has a
+        newer state. Raises TypeError for a value that cannot be kept, and RuntimeError if the ranks
+        are unknown.
         """
         ranks = self._find_ranks()
         if self._shards is not None:
@@ -195,7 +195,7 @@ class State:
         return self.step
 
     def _report(self, ranks: Ranks, found: FoundStates) -> RestoreReport:
-        """What the other ranks have to know of what this one has found."""
+        """Return what this rank has found, for the other ranks."""
         process = self._key if self.is_restored else StepKey(-1, self.step)
         return RestoreReport(
             find_place(self._memory.folder),
@@ -231,11 +231,11 @@ class State:
         return find_sharded_ranks() if self._sharded else find_ranks()
 
     def _read(self) -> KeptValues:
-        """What this rank has now, as it is kept."""
+        """Return the current state of this rank, as it is kept."""
         return KeptValues(self._key, *self._values())
 
     def _values(self) -> tuple[dict[str, Any], dict[str, Any]]:
-        """What all ranks have alike, and what is this rank's own, if there is any."""
+        """Return the state that all ranks share, and this rank's own state, if there is any."""
         seeds: list[Any] = []
         parts = {
             name: self._read_part(name, part, seeds) for name, part in self._parts_alike.items()
@@ -272,9 +272,10 @@ class State:
         return reader.read()
 
     def _is_divided_alone(self) -> bool:
-        """Whether this process is the only one of JAX, and has arrays divided over its devices.
+        """Return whether this process is the only one of JAX, and divides arrays over its devices.
 
-        Of more processes, each would have a part of these, and the state would be no use.
+        With more processes, each would have a part of these arrays, and the state would be of no
+        use.
         """
         if find_jax() is None:
             return False
@@ -283,10 +284,10 @@ class State:
         return is_alone and any(map(names_axis, leaves([*self._parts_alike.values()])))
 
     def _look(self, ranks: Ranks) -> FoundStates:
-        """What this rank can read, in memory and, on rank 0, of the checkpoint.
+        """Return what this rank can read, in memory and, on rank 0, in the checkpoint.
 
-        Of a sharded state, each rank reads its checkpoints. What other scripts have packed is
-        logged.
+        Of a sharded state, each rank reads its checkpoints. States that other scripts have packed
+        are logged.
         """
         self._memory.remove_other_runs()
         shared = {}
@@ -313,7 +314,7 @@ class State:
 
     @property
     def _parts_alike(self) -> dict[str, Any]:
-        """The parts that all ranks have alike."""
+        """The parts that all ranks share."""
         return {name: getattr(self, name) for name in self._parts if name not in self._sharded}
 
     @property
@@ -327,7 +328,7 @@ class State:
     def _log_restored(
         self, agreed: Agreement, packed: PackedState | None, others: list[str]
     ) -> None:
-        """Say on one rank what all go on from: this packed state, or the state of the process."""
+        """Log on one rank what all continue from: a packed state, or that of the process."""
         step = agreed.key.step
         attempt = os.environ.get("HVD_ATTEMPT", "")
         if self._sharded and agreed.lost and agreed.newest > agreed.key:
@@ -360,7 +361,7 @@ class State:
             )
 
     def _apply(self, packed: PackedState) -> None:
-        """Give all parts what a packed state has of them."""
+        """Restore all parts from a packed state."""
         kept = packed.value
         self._steps_of_epoch = kept["steps of epoch"]
         for name, tree in kept["parts"].items():
@@ -370,13 +371,13 @@ class State:
                 self._learned[name] = copy.deepcopy(tree)
 
     def _learn(self) -> None:
-        """Give callbacks of Keras what they had learned, after fit() has reset them."""
+        """Restore what callbacks of Keras had learned, after fit() has reset them."""
         for name, kept in self._learned.items():
             write_part(getattr(self, name), kept)
         self._learned.clear()
 
     def _apply_own(self, kept: Mapping[str, Any]) -> None:
-        """Give this rank what it has kept for itself; a rank that is new has nothing of its own."""
+        """Restore this rank's own state; a new rank has none."""
         if "own" in kept:
             self.own = write_part(self.own, kept["own"])
             for variable, number in zip(self._values()[1].get("seeds", ()), kept["seeds"]):
@@ -386,9 +387,9 @@ class State:
 
 
 def last_step() -> int | None:
-    """The step that the only State of this process has committed or restored last.
+    """Return the step that the only State of this process has committed or restored last.
 
-    None before that, and with several states, of which each has steps of its own.
+    Return None before that, and with several states, of which each has steps of its own.
     """
     states = [*State._all.values()]
     return states[0].step if len(states) == 1 and states[0].step else None

@@ -19,7 +19,7 @@ FOLDER = "/dev/shm/hvd-keep"  # noqa: S108 - for the pod's user alone
 
 
 class WorkerMemory:
-    """What a state has in the memory of its worker: nothing outside of a run, or where it is full.
+    """The memory of a worker for a state; absent outside of a run, and when it is full.
 
     Without the identity of the run, a state could be that of another training.
     """
@@ -30,9 +30,9 @@ class WorkerMemory:
         self._buffers: dict[str, DoubleBuffer] = {}
 
     def __call__(self, name: str, use: Callable[[DoubleBuffer], Any]) -> Any:
-        """What `use` returns for this double buffer; an empty list where there is no memory.
+        """Return the result of `use` for this double buffer; an empty list if there is no memory.
 
-        An OSError of `use` is raised.
+        Raises an OSError of `use`.
         """
         if self._folder is None:
             return []
@@ -41,9 +41,9 @@ class WorkerMemory:
         return use(self._buffers[name])
 
     def keep(self, ranks: Ranks, kept: KeptValues, *, where_missing: bool = False) -> None:
-        """Keep what this rank has of a step, and on the first rank here what all have alike.
+        """Keep this rank's own state of a step, and on the worker's first rank the shared state.
 
-        With `where_missing`, what has this step stays as it is. Raises OSError without room.
+        With `where_missing`, memory that has this step stays as it is. Raises OSError without room.
         """
 
         def write(buffer: DoubleBuffer, value: dict[str, Any]) -> None:
@@ -57,7 +57,7 @@ class WorkerMemory:
             self("shared", lambda buffer: write(buffer, kept.values))
 
     def remove_other_runs(self) -> None:
-        """Remove what other runs have left, which is not this one's."""
+        """Remove the states of other runs."""
         if self._folder is not None:
             for other in {*self._folder.parent.glob("*")} - {self._folder}:
                 shutil.rmtree(other, ignore_errors=True)
@@ -69,18 +69,18 @@ class WorkerMemory:
 
     @property
     def folder(self) -> str:
-        """Where it is, or an empty text."""
+        """The folder of the memory, or an empty text."""
         return str(self._folder or "")
 
     def remove_shards(self, here: Collection[int], *, but: StepKey | None = None) -> None:
-        """Remove what ranks that are not `here` have kept here, but not what has this key."""
+        """Remove shards of ranks that are not `here`, except those with the key `but`."""
         for rank, path in self._find_of_ranks():
             with contextlib.suppress(OSError, ValueError):
                 if rank not in here and (but is None or read_file(path).key != but):
                     path.unlink()
 
     def _find_of_ranks(self) -> list[tuple[int, Path]]:
-        """The files in which ranks have kept something for themselves."""
+        """Return the ranks with a state of their own in this memory, and its files."""
         if self._folder is None:
             return []
         pattern = re.compile(rf"{re.escape(self._state)}-rank-(\d{{1,7}})\.[ab]")
@@ -88,7 +88,7 @@ class WorkerMemory:
         return sorted((int(match[1]), path) for match, path in matches if match)
 
     def find_of_others(self, rank: int) -> dict[int, dict[StepKey, PackedState]]:
-        """By rank, what others than this one have kept here for themselves."""
+        """Return, by rank, the packed states that ranks other than this one have here."""
         found: dict[int, dict[StepKey, PackedState]] = {}
         for owner, path in self._find_of_ranks():
             if owner == rank:
@@ -99,7 +99,7 @@ class WorkerMemory:
         return found
 
     def give_up(self, problem: object, size: int) -> None:
-        """Go on without memory, which has no room for this size; leave what is there."""
+        """Continue without memory, which has no room for this size; leave its content."""
         assert self._folder is not None  # noqa: S101
         volume = os.statvfs(next(place for place in self._folder.parents if place.exists()))
         log(
