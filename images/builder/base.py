@@ -41,10 +41,10 @@ _DOCKERFILE = 'FROM scratch\nADD root.tar /\nCMD ["/bin/bash"]\n'
 
 
 def base_of(image: Image, engine: Engine) -> tuple[str, str]:
-    """Makes or pulls the base of an image, and returns its reference and key. A local image is used
-    without asking a registry.
+    """Make or pull the base of an image; return its reference and key.
 
-    Raises DevtoolsError when there is neither a registry nor a package source.
+    A local image is used without asking a registry. Raises DevtoolsError if there is neither a
+    registry nor a package source.
     """
     if image.base is None or image.suite is None:
         raise DevtoolsError(f"{image.name} has no base of its own", "build its parent first")
@@ -75,12 +75,12 @@ def base_of(image: Image, engine: Engine) -> tuple[str, str]:
 
 
 def package_sources(suite: str, distribution: str) -> list[str]:
-    """This machine's package sources that have `suite`, its updates or its security fixes: the
-    text of each entry below /etc/apt, in the deb822 form.
+    """Return this machine's package sources for `suite`, its updates or its security fixes.
 
-    Entries with `Enabled: no` count where no other has `suite`. Where none has it and the machine
-    runs `distribution` (debian, ubuntu) itself, its own release's sources serve, with the suite
-    replaced: a mirror has all supported releases.
+    Each is the text of an entry below /etc/apt, in the deb822 form. Entries with `Enabled: no`
+    count if no other has `suite`. If no entry has it and the machine runs `distribution` (debian,
+    ubuntu) itself, its own release's sources are used, with the suite replaced: a mirror has all
+    supported releases.
     """
     entries = _read_sources()
     matching = [entry for entry in entries if _has_suite(entry, suite)]
@@ -106,7 +106,7 @@ def _read_sources() -> list[Deb822]:
 
 
 def _parse(line: str) -> list[Deb822]:
-    """A line of the one-line form, see sources.list(5); none for other lines, such as comments."""
+    """Parse a line of the one-line form, see sources.list(5); return none for other lines."""
     match = _ONE_LINE.fullmatch(line.partition("#")[0].strip())
     if match is None:
         return []
@@ -119,7 +119,10 @@ def _parse(line: str) -> list[Deb822]:
 
 
 def _has_suite(entry: Deb822, suite: str) -> bool:
-    """Whether an entry is for the main archive of `suite`, or for its updates or security fixes."""
+    """Return whether an entry is for `suite`, or for its updates or security fixes.
+
+    Only the component `main` counts.
+    """
     suites = {suite, f"{suite}-updates", f"{suite}-security", f"{suite}/updates"}
     return (
         "deb" in entry.get("Types", "").split()

@@ -54,13 +54,13 @@ def build(
     *,
     untested: bool = False,
 ) -> BuiltImage:
-    """Builds an image and its parents, unless they are here already.
+    """Build an image and its parents, unless they exist.
 
-    tags: further references for the image.
-    untested: accept versions that are in no row of versions.yaml.
+    tags: more references for the image. untested: accept versions that are in no row of
+    versions.yaml.
 
     Raises DevtoolsError, before anything is built, for an unknown name or version, a stale lock,
-    and a machine that the image is not built for; and when a build fails.
+    and a machine that the image is not built for; and if a build fails.
     """
     images = load_catalogue(overrides, versions, target=name, untested=untested)
     image = find(images, name)
@@ -85,9 +85,10 @@ def build(
 
 
 def wheel(name: str, overrides: Mapping[str, str] | None = None, versions: Path = FILE) -> Path:
-    """The Horovod wheel of an image, which is compiled in the image's build when it is not here.
+    """Return the Horovod wheel of an image.
 
-    Raises DevtoolsError for an image whose wheel works nowhere else.
+    If it does not exist, a build of the image compiles it. Raises DevtoolsError for an image whose
+    wheel works nowhere else.
     """
     image = find(load_catalogue(overrides, versions, target=name), name)
     if not is_portable(image):
@@ -103,8 +104,9 @@ def wheel(name: str, overrides: Mapping[str, str] | None = None, versions: Path 
 
 
 def archive(name: str) -> Path:
-    """A docker-archive of the image, written once for each content. In it the image has the name
-    that Kubernetes gives to an image without a registry.
+    """Return a docker-archive of the image, written once for each content.
+
+    In it, the image has the name that Kubernetes gives to an image without a registry.
     """
     built = build(name)
     repository = built.reference.partition(":")[0]
@@ -126,12 +128,12 @@ def archive(name: str) -> Path:
 
 
 def _only_builder() -> AbstractContextManager[None]:
-    """Holds the lock of builds: a second build waits and then finds the work done."""
+    """Return the lock of builds: a second build waits and then finds the work done."""
     return exclusive_lock(cache_dir() / "images" / ".lock", "building images")
 
 
 def refuse_machine(image: Image) -> None:
-    """Raises DevtoolsError on a machine that has no locked packages."""
+    """Raise DevtoolsError on a machine that has no locked packages."""
     machine = platform.machine()
     if machine != _MACHINE:
         raise DevtoolsError(
@@ -142,7 +144,7 @@ def refuse_machine(image: Image) -> None:
 
 
 def refuse_stale_locks(image: Image) -> None:
-    """Raises DevtoolsError when a lock in the tree does not pin what the .in file asks for."""
+    """Raise DevtoolsError if a lock in the tree does not pin what the .in file requires."""
     stale = stale_locks(image)
     if stale:
         raise DevtoolsError(
@@ -200,7 +202,7 @@ def _run_build(
 
 
 def _wheel_folder(image: Image) -> Path:
-    """The folder of the image's wheel, which may still be empty."""
+    """Return the folder of the image's wheel, which may still be empty."""
     folder = cache_dir() / "wheels" / f"horovod-{wheel_key(image)}"
     folder.mkdir(parents=True, exist_ok=True)
     return folder
@@ -210,7 +212,7 @@ def _wheel_folder(image: Image) -> Path:
 def _context(
     image: Image, files: Mapping[str, Path], wheels: Path | None
 ) -> Iterator[tuple[Path, dict[str, Path]]]:
-    """A build context with only the files of the build, and this machine's secrets."""
+    """Yield a build context with only the files of the build, and this machine's secrets."""
     with tempfile.TemporaryDirectory(prefix="hvd-image-") as name:
         context = Path(name) / "context"
         hidden = Path(name) / "secrets"
@@ -229,13 +231,14 @@ def _context(
 
 
 def kept_name(reference: str, key: str) -> str:
-    """The additional reference under which a build is kept."""
+    """Return the additional reference under which a build is kept."""
     return f"{reference.partition(':')[0]}:kept-{key}"
 
 
 def touch_and_evict(name: str) -> list[str]:
-    """Records the use of a build. Returns the oldest references of that image which exceed
-    KEPT_BUILDS: the caller, who holds the lock of builds, removes them.
+    """Record the use of a build; return the image's oldest references beyond KEPT_BUILDS.
+
+    The caller, who holds the lock of builds, removes them.
     """
     file = cache_dir() / "images" / "kept.txt"
     file.parent.mkdir(parents=True, exist_ok=True)

@@ -100,7 +100,7 @@ def load_catalogue(
     *,
     untested: bool = False,
 ) -> dict[str, Image]:
-    """All images by name, parents first.
+    """Return all images by name, parents first.
 
     overrides: parameters that replace those of the file, for image `target` and its ancestors, or
     for every image that has them.
@@ -128,7 +128,7 @@ def load_catalogue(
 
 
 def _ancestry(entries: Mapping[str, Any], target: str | None) -> list[str]:
-    """The image and its ancestors, by `from`; empty when there is no such image."""
+    """Return the image and its ancestors, by `from`; empty if there is no such image."""
     chain: list[str] = []
     while target is not None and target in entries:
         if target in chain:
@@ -141,14 +141,17 @@ def _ancestry(entries: Mapping[str, Any], target: str | None) -> list[str]:
 
 
 def find(images: Mapping[str, Image], name: str) -> Image:
-    """Raises DevtoolsError, listing the images, when there is none of that name."""
+    """Return the image of this name.
+
+    Raises DevtoolsError, which lists the images, if there is none.
+    """
     if name not in images:
         raise DevtoolsError(f"{name}: no such image", f"use one of {', '.join(images)}")
     return images[name]
 
 
 def _with_usual_layout(name: str, entry: Mapping[str, Any], root: Path) -> dict[str, Any]:
-    """An entry with a framework, completed with where the files of such images are."""
+    """Return an entry with a framework, completed with the usual places of its files."""
     folder = f"images/{name}"
     locks = {
         f"{folder}/requirements.in": Lock.COMPLETE.value,
@@ -273,7 +276,7 @@ def _reference(
     defaults: Mapping[str, str],
     overrides: Mapping[str, str],
 ) -> str:
-    """repository:tag, with each override that is not a default and not in the template appended."""
+    """Return repository:tag, with each override appended that is no default and not in the tag."""
     suffixes = [
         f"-{key}-{parameters[key]}".replace(",", "-")
         for key in overrides

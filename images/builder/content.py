@@ -15,7 +15,7 @@ _USED = ("Dockerfile", "*.txt", "*.json", "*.py", "*.sh", "*.c", "*.debs", "seri
 
 
 def image_files(image: Image) -> dict[str, Path]:
-    """The files of an image's build by their path in the context, in a stable order."""
+    """Return the files of an image's build by their path in the context, in a stable order."""
     files = {
         file
         for place in image.contents
@@ -32,32 +32,36 @@ def image_files(image: Image) -> dict[str, Path]:
 
 
 def has_patch(image: Image, name: str) -> bool:
-    """Whether the image's Horovod has a patch of images/patches."""
+    """Return whether the image's Horovod has a patch of images/patches."""
     return name in {patch.name for patch in build_horovod.patches(image.folder)}
 
 
 def image_key(image: Image, base_key: str) -> str:
-    """Changes with the base, and with every file, its path and every argument of the build."""
+    """Return a key of the base, and of every file, its path and every argument of the build."""
     files = image_files(image)
     arguments = [f"{name}={value}" for name, value in build_arguments(image).items()]
     return content_key(files.values(), *files, *arguments, *environment_lines(image), base_key)
 
 
 def environment_lines(image: Image) -> list[str]:
-    """What an image's own variables add to its Dockerfile. TensorFlow aborts when some are empty,
-    so that they cannot be an `ARG` of all images.
+    """Return the lines that an image's own variables add to its Dockerfile.
+
+    TensorFlow aborts if some are empty, so that they cannot be an `ARG` of all images.
     """
     return [f"ENV {pair}\n" for pair in image.environment]
 
 
 def content_of(image: Image, images: Mapping[str, Image]) -> str:
-    """The key of an image's content in the tree, with its base by name: the same everywhere."""
+    """Return the key of an image's content in the tree, with its base by name.
+
+    It is the same on every machine.
+    """
     base = content_of(images[image.parent], images) if image.parent else image.base or ""
     return image_key(image, base)
 
 
 def build_arguments(image: Image) -> dict[str, str]:
-    """The ARGs of an image's Dockerfile, beside BASE_IMAGE."""
+    """Return the ARGs of an image's Dockerfile, except BASE_IMAGE."""
     versions = image.versions.items()
     arguments = {_argument(f"{name}-version"): value for name, value in versions}
     if image.framework:
@@ -81,14 +85,16 @@ def _argument(parameter: str) -> str:
 
 
 def is_portable(image: Image) -> bool:
-    """Whether the image's wheel works in other environments that have its framework."""
+    """Return whether the image's wheel works in other environments that have its framework."""
     return bool(image.framework) and build_horovod.is_portable(build_horovod.patches(image.folder))
 
 
 def compiled_in(image: Image) -> Mapping[str, str]:
-    """The parameters of the row of versions.yaml in which the image's wheel is compiled. A portable
-    wheel for TensorFlow serves every Python, and comes from the row with that TensorFlow whose
-    release has the oldest C library. Any other is compiled in the image itself.
+    """Return the parameters with which the image's wheel is compiled.
+
+    A portable wheel for TensorFlow works with every Python, and is compiled with the row of
+    versions.yaml that has this TensorFlow and the release with the oldest C library. Any other
+    wheel is compiled in the image itself.
     """
     if image.framework == "tensorflow" and is_portable(image):
         version = image.versions["tensorflow"]
@@ -100,7 +106,7 @@ def compiled_in(image: Image) -> Mapping[str, str]:
 
 
 def wheel_key(image: Image) -> str:
-    """Changes only with what the compiled Horovod depends on."""
+    """Return a key of everything that the compiled Horovod depends on."""
     own = [
         file
         for place in image.contents

@@ -37,7 +37,7 @@ class Build:
     wheels: Path | None = None
 
     def options(self) -> list[str]:
-        """The options that all engines have."""
+        """Return the options that all engines have."""
         options = ["--file", str(self.dockerfile), "--label", f"{KEY_LABEL}={self.key}"]
         for name, value in self.arguments.items():
             options += ["--build-arg", f"{name}={value}"]
@@ -65,7 +65,10 @@ class Engine(ABC):
     def program(self) -> str: ...
 
     def key(self, reference: str) -> str | None:
-        """The key that a local image was built with; None without the image, "" without a key."""
+        """Return the key that a local image was built with.
+
+        Return None without the image, and "" without a key.
+        """
         field = f'index {self._labels} "{KEY_LABEL}"'
         return self._answer(*self._inspect, f"--format={{{{{field}}}}}", reference)
 
@@ -73,11 +76,11 @@ class Engine(ABC):
     def build(self, build: Build) -> None: ...
 
     def save(self, reference: str, archive: Path, name: str) -> None:
-        """Writes a docker-archive in which the image has the reference `name`."""
+        """Write a docker-archive in which the image has the reference `name`."""
         self._run("push", "--quiet", reference, f"docker-archive:{archive}:{name}")
 
     def pull(self, reference: str) -> bool:
-        """Pulls an image. Returns False when it could not; the log then has the reason."""
+        """Pull an image. Return False on a failure; the log then has the reason."""
         return self._answer("pull", reference) is not None
 
     def tag(self, reference: str, names: Sequence[str]) -> None:
@@ -85,14 +88,14 @@ class Engine(ABC):
             self._run("tag", reference, name)
 
     def remove(self, reference: str) -> None:
-        """Removes a reference, and the image if it has no other one.
+        """Remove a reference, and the image if it has no other one.
 
-        When it cannot, such as for an image that a container uses, only the log has the reason.
+        On a failure, such as for an image that a container uses, only the log has the reason.
         """
         self._answer("rmi", reference)
 
     def _answer(self, *arguments: str) -> str | None:
-        """The output of a command, or None when it fails; the log then has the reason."""
+        """Return the output of a command; None on a failure, whose reason is then in the log."""
         done = subprocess.run(
             [self.program, *arguments], capture_output=True, text=True, check=False
         )
@@ -165,10 +168,10 @@ class Docker(Engine):
 
 
 def choose_engine(log: Path) -> Engine:
-    """The first of Docker, Podman and Buildah that works here; installs Buildah when none does.
+    """Return the first of Docker, Podman and Buildah that works; install Buildah if none does.
 
-    $HVD_IMAGE_ENGINE overrides the choice. Raises a DevtoolsError when that one does not work,
-    or when Buildah cannot be installed.
+    $HVD_IMAGE_ENGINE overrides the choice. Raises DevtoolsError if that one does not work, or if
+    Buildah cannot be installed.
     """
     engines = {kind.program: kind for kind in (Docker, Podman, Buildah)}
     chosen = os.environ.get(CHOICE)
@@ -179,13 +182,13 @@ def choose_engine(log: Path) -> Engine:
 
 
 def ensure_program(program: str, *packages: str) -> None:
-    """Installs the Debian packages of a missing program. Raises DevtoolsError when that fails."""
+    """Install the Debian packages of a missing program. Raises DevtoolsError on a failure."""
     if shutil.which(program) is None:
         install_packages(packages)
 
 
 def _buildah_options(build: Build) -> list[str]:
-    """The options of Buildah, which Podman builds with, too."""
+    """Return the options of Buildah, which Podman uses, too."""
     options = build.options()
     for reference in build.references:
         options += ["--tag", reference]

@@ -28,8 +28,10 @@ class _Pinned(Template):
 
 
 def fill_in_parameters(source: Path, parameters: Mapping[str, str]) -> str:
-    """The text of a .in file with ${name} replaced by parameters, and without the lines whose
-    condition, ` if KEY=VALUE`, is false. Raises DevtoolsError for an unknown name.
+    """Return the text of a .in file with ${name} replaced by parameters.
+
+    Lines whose condition, ` if KEY=VALUE`, is false are left out. Raises DevtoolsError for an
+    unknown name.
     """
     try:
         lines = [select(line, parameters) for line in source.read_text().splitlines()]
@@ -43,13 +45,15 @@ def fill_in_parameters(source: Path, parameters: Mapping[str, str]) -> str:
 
 
 def tree_lock(source: Path) -> Path:
-    """The lock of an .in file for the default parameters, beside it in the tree."""
+    """Return the lock of an .in file for the default parameters, beside it in the tree."""
     return source.with_suffix(".txt")
 
 
 def lock_file(image: Image, source: Path) -> Path:
-    """The lock of an .in file for the image's parameters: the tree's if the defaults give the same
-    text, else one in the cache, under a key of all it is made from.
+    """Return the lock of an .in file for the image's parameters.
+
+    It is the tree's lock if the defaults give the same text, else one in the cache, under a key of
+    everything that it is made from.
     """
     text = fill_in_parameters(source, image.parameters)
     defaults = image.defaults
@@ -63,9 +67,9 @@ def lock_file(image: Image, source: Path) -> Path:
 
 
 def stale_locks(image: Image) -> list[str]:
-    """A sentence for each version that the image's .in files pin and its locks in the tree do not.
+    """Return a sentence for each version that .in files pin and the tree's locks do not.
 
-    With such a lock, the image would have another version than its reference says.
+    With such a lock, the image would have another version than its reference names.
     """
     problems = []
     for source in image.locks:
@@ -80,15 +84,15 @@ def stale_locks(image: Image) -> list[str]:
 
 
 def write_locks(image: Image) -> list[Path]:
-    """Writes all locks of an image, and returns their paths.
+    """Write all locks of an image; return their paths.
 
-    Raises DevtoolsError when its versions exclude each other.
+    Raises DevtoolsError if its versions exclude each other.
     """
     return [_write(image, source) for source in image.locks]
 
 
 def write_missing_locks(image: Image) -> None:
-    """Writes the locks in the cache that no earlier build has written."""
+    """Write the locks in the cache that no earlier build has written."""
     for source in image.locks:
         lock = lock_file(image, source)
         if lock != tree_lock(source) and not lock.exists():
@@ -106,14 +110,16 @@ def _write(image: Image, source: Path) -> Path:
 
 
 def _pins(text: str) -> list[str]:
-    """NAME==VERSION of each line that has one, without extras: a lock lists these packages."""
+    """Return NAME==VERSION of each line that has one, without extras, as in a lock."""
     lines = [line.split()[0] for line in text.splitlines() if "==" in line and line[:1].isalnum()]
     return [re.sub(r"\[.*\]", "", line) for line in lines]
 
 
 def _compile(text: str, python: str, *more: str) -> str:
-    """Resolves requirements with uv, which can do it for a Python that is not installed. A lock has
-    the hashes of all files of a release, so that one without dependencies serves every Python.
+    """Resolve requirements with uv, which can do it for a Python that is not installed.
+
+    A lock has the hashes of all files of a release, so that a lock without dependencies is valid
+    for every Python.
     """
     options = "--quiet --no-config --generate-hashes --no-strip-markers --no-header --no-annotate"
     command = [sys.executable, "-m", "uv", "pip", "compile", *options.split()]

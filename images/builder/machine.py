@@ -30,7 +30,7 @@ _PIP = (
 
 
 def write_secrets(folder: Path) -> dict[str, Path]:
-    """Writes this machine's apt.conf, pip.conf and ca.crt into `folder`; returns them by id."""
+    """Write this machine's apt.conf, pip.conf and ca.crt into `folder`; return them by ID."""
     pip_settings = _command(sys.executable, "-m", "pip", "config", "list")
     apt_settings = _command("apt-config", "dump") if shutil.which("apt-config") else ""
     bundle = ca_bundle(pip_settings)
@@ -48,7 +48,7 @@ def write_secrets(folder: Path) -> dict[str, Path]:
 
 
 def index_options() -> list[str]:
-    """Options that make uv, which ignores pip's settings, use the same package indexes."""
+    """Return options that make uv, which ignores pip's settings, use the same package indexes."""
     settings = _command(sys.executable, "-m", "pip", "config", "list")
     bundle = ca_bundle(settings)
     return [
@@ -62,14 +62,14 @@ def index_options() -> list[str]:
 
 
 def ca_bundle(pip_settings: str) -> Path | None:
-    """The certificates that pip trusts; default: those of the system; None without any."""
+    """Return the certificates that pip trusts, by default the system's; None without any."""
     chosen = _pip_value(pip_settings, "cert") or os.environ.get("SSL_CERT_FILE")
     bundle = Path(chosen) if chosen else _SYSTEM_CA
     return bundle if bundle.is_file() else None
 
 
 def pip_conf(settings: str, has_ca: bool) -> str:
-    """A pip.conf from the output of `pip config list`, without paths of this machine."""
+    """Return a pip.conf from the output of `pip config list`, without paths of this machine."""
     lines = ["[global]"]
     for key in _PIP:
         value = _pip_value(settings, key)
@@ -82,7 +82,7 @@ def pip_conf(settings: str, has_ca: bool) -> str:
 
 
 def apt_conf(dump: str, has_ca: bool) -> str:
-    """An apt.conf from the output of `apt-config dump`, without paths of this machine."""
+    """Return an apt.conf from the output of `apt-config dump`, without paths of this machine."""
     lines = [
         line
         for line in dump.splitlines()

@@ -26,7 +26,7 @@ class Option:
     default: str
 
     def check(self, where: str, value: str) -> str:
-        """Returns `value`, its words in the option's order. Raises DevtoolsError for others."""
+        """Return the words of `value` in the option's order. Raises DevtoolsError for others."""
         asked = value.split(",")
         unknown = [word for word in asked if word not in self.words]
         if unknown:
@@ -45,12 +45,12 @@ def choose(
     *,
     untested: bool,
 ) -> dict[str, str]:
-    """All parameters of image `name`. The first row that has all of `wanted` decides, or with
-    `untested` the one that has most of it: a parameter that is not wanted keeps its default where
-    the row has it, else it takes the row's first value.
+    """Return all parameters of image `name`.
 
-    Without rows everything wanted is accepted. Raises DevtoolsError, listing the rows, when no row
-    has what is wanted.
+    They come from the first row that has all of `wanted`, or with `untested` from the row that has
+    most of it. A parameter that is not wanted keeps its default if the row has it, else it takes
+    the row's first value. Without rows, everything wanted is accepted. Raises DevtoolsError, which
+    lists the rows, if no row has what is wanted.
     """
     if not rows:
         return {**defaults, **wanted}
@@ -80,7 +80,10 @@ def _accepts(row: Row, key: str, value: str) -> bool:
 def read_rows(
     where: str, written: Sequence[Mapping[str, object]], shared: Mapping[str, str]
 ) -> list[Row]:
-    """The rows of `versions`, with the `shared` ones. Raises DevtoolsError for unequal keys."""
+    """Return the rows of `versions` with the keys of `shared`.
+
+    Raises DevtoolsError if rows have unequal keys.
+    """
     rows: list[Row] = []
     for number, item in enumerate(written):
         place = f"{where}[{number}]"
@@ -94,7 +97,10 @@ def read_rows(
 
 
 def read_option(where: str, written: Mapping[str, object]) -> Option:
-    """An entry of `options` of versions.yaml. Raises DevtoolsError when it is malformed."""
+    """Return an entry of `options` of versions.yaml.
+
+    Raises DevtoolsError if it is malformed.
+    """
     words = read_words(f"{where}.some of", written["some of"])
     default = ",".join(read_words(f"{where}.default", written["default"]))
     option = Option(words, default)
@@ -103,8 +109,9 @@ def read_option(where: str, written: Mapping[str, object]) -> Option:
 
 
 def read_words(where: str, value: object) -> tuple[str, ...]:
-    """One word or a list of them. Raises DevtoolsError for anything else: YAML reads an unquoted
-    3.10 as the number 3.1.
+    """Return one word or the words of a list.
+
+    Raises DevtoolsError for anything else: YAML reads an unquoted 3.10 as the number 3.1.
     """
     values = value if isinstance(value, list) else [value]
     for item in values:
@@ -114,9 +121,9 @@ def read_words(where: str, value: object) -> tuple[str, ...]:
 
 
 def select(text: str, parameters: Mapping[str, str]) -> str | None:
-    """`text` without its condition, ` if KEY=VALUE` at its end; None when the condition is false.
+    """Return `text` without the condition ` if KEY=VALUE` at its end; None if that is false.
 
-    Raises DevtoolsError when KEY is not a parameter.
+    Raises DevtoolsError if KEY is not a parameter.
     """
     match = _CONDITIONAL.fullmatch(text)
     if match is None:

@@ -60,7 +60,7 @@ def write(image: Image, proof: Proof) -> Path:
 
 
 def read(image: Image) -> Proof:
-    """The proof of an image. Raises DevtoolsError when it is missing."""
+    """Return the proof of an image. Raises DevtoolsError if it is missing."""
     file = image.folder / FILE
     if not file.is_file():
         raise DevtoolsError(
@@ -71,7 +71,7 @@ def read(image: Image) -> Proof:
 
 
 def state(image: Image, images: Mapping[str, Image]) -> str:
-    """A description of how an image is tested."""
+    """Return a description of how an image is tested."""
     if image.tested is When.ALWAYS:
         return "tested in every run"
     proof = read(image)
@@ -81,9 +81,9 @@ def state(image: Image, images: Mapping[str, Image]) -> str:
 
 
 def prove(name: str) -> Path:
-    """Builds image `name`, runs its tests and writes its proof; returns the proof's file.
+    """Build image `name`, run its tests and write its proof; return the proof's file.
 
-    Raises DevtoolsError when a test fails, and for an image that is tested in every run.
+    Raises DevtoolsError if a test fails, and for an image that is tested in every run.
     """
     images = load_catalogue()
     image = find(images, name)
@@ -112,14 +112,15 @@ def prove(name: str) -> Path:
 
 
 def tests_of(image: Image) -> list[Path]:
-    """What `prove` runs in an image."""
+    """Return the tests that `prove` runs in an image."""
     own = [file for patch, file in _OF_PATCHES.items() if has_patch(image, patch)]
     return [_TESTS / "test_runtimes.py", *own, SEPARATE]
 
 
 def run_tests(name: str, tests: list[Path]) -> tuple[int, int]:
-    """How many tests passed, and how many need a GPU that is not there. Raises DevtoolsError when
-    one fails or is skipped for another reason.
+    """Return how many tests passed, and how many need a GPU that this machine lacks.
+
+    Raises DevtoolsError if a test fails or is skipped for another reason.
     """
     with tempfile.TemporaryDirectory(prefix="hvd-prove-") as folder:
         report = Path(folder) / "report.xml"
@@ -141,7 +142,7 @@ def run_tests(name: str, tests: list[Path]) -> tuple[int, int]:
 
 
 def gpu_for(engine: Engine) -> str | None:
-    """The model of this machine's first GPU, or None without one.
+    """Return the model of this machine's first GPU, or None without one.
 
     Raises DevtoolsError for an engine that cannot give it to a container.
     """
@@ -156,9 +157,9 @@ def gpu_for(engine: Engine) -> str | None:
 
 
 def unpacked_size(image: BuiltImage) -> int:
-    """The size of all files in an image, in bytes.
+    """Return the size of all files in an image, in bytes.
 
-    Raises DevtoolsError when `du` does not run in it.
+    Raises DevtoolsError if `du` does not run in it.
     """
     du = ["du", "--summarize", "--bytes", "--one-file-system", "/"]
     # It exits with 1, because root without capabilities cannot open some empty folders.

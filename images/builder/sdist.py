@@ -27,10 +27,10 @@ _BOTH_LABELS = (
 
 
 def write_sdist(out: Path) -> Path:
-    """Writes the archive into the folder `out`, which exists, and returns its path.
+    """Write the archive into the folder `out`, which exists; return its path.
 
-    The same patches give the same bytes. Raises DevtoolsError when there is no such folder, and
-    exits with a message when the source does not have what is replaced in it.
+    The same patches give the same bytes. Raises DevtoolsError if there is no such folder, and exits
+    with a message if the source does not have the text to replace.
     """
     if not out.is_dir():
         raise DevtoolsError(f"{out}: no such folder", "create it first, or name another one")
@@ -59,7 +59,7 @@ def _replace(file: Path, old: str, new: str) -> None:
 
 
 def _anonymous(member: tarfile.TarInfo) -> tarfile.TarInfo:
-    """The file without its owner and time. tarfile adds the files of a folder in order."""
+    """Return the file without its owner and time. tarfile adds the files of a folder in order."""
     member.uid = member.gid = 0
     member.uname = member.gname = ""
     member.mtime = build_horovod.TIME
