@@ -29,10 +29,10 @@ class Reader(Protocol[T_co]):
     """Reads one kind of value."""
 
     def read(self, node: Node, path: str) -> T_co:
-        """The checked value of `node`; `path` is its key in messages. Raises SpecError."""
+        """Return the checked value of `node`; `path` is its key in messages. Raises SpecError."""
 
     def schema(self) -> dict[str, Plain]:
-        """The JSON schema of the values that `read` accepts."""
+        """Return the JSON schema of the values that `read` accepts."""
 
 
 def wrong_value(node: Node, path: str, expected: str) -> SpecError:
@@ -63,7 +63,7 @@ class Number:
 
 
 def Integer(low: int, high: int) -> Reader[int]:  # noqa: N802 - named like the other readers
-    """A whole number from `low` to `high`."""
+    """Return a reader of whole numbers from `low` to `high`."""
     return Number(low, high, whole=True)
 
 
@@ -173,13 +173,13 @@ class _Quantity:
 
 
 def Cpus(low_millis: int = 1) -> Reader[int]:  # noqa: N802
-    """CPUs in thousandths, counting hyperthreads; `low_millis` is the minimum."""
+    """Return a reader of CPUs in thousandths, with hyperthreads; `low_millis` is the minimum."""
     expected = f"a number of CPUs from {low_millis / 1000:g} to 16384, such as 4 or 500m"
     return _Quantity(cpu_millis, expected, low_millis, 16384 * 1000, "m")
 
 
 def Memory(low: str = "16Mi", high: str = "64Ti") -> Reader[int]:  # noqa: N802
-    """Memory in bytes; the limits are quantities."""
+    """Return a reader of memory in bytes; the limits are quantities."""
     expected = f"an amount of memory from {low} to {high}, such as 16Gi"
     return _Quantity(memory_bytes, expected, memory_bytes(low), memory_bytes(high))
 
@@ -321,7 +321,7 @@ class ObjectOf(Generic[T]):
 
 
 def key(reader: Reader[Any], doc: str, default: Any = dataclasses.MISSING, name: str = "") -> Any:
-    """A dataclass field read from a key: the field's name in camelCase, or `name`.
+    """Return a dataclass field that is read from a key: its name in camelCase, or `name`.
 
     `doc` describes the key in the schema, in the docs and in messages. Without a default, a spec
     must have the key.
@@ -333,18 +333,18 @@ def key(reader: Reader[Any], doc: str, default: Any = dataclasses.MISSING, name:
 
 
 def optional(reader: Reader[Any], doc: str, name: str = "") -> Any:
-    """As `key`; None when the spec leaves the key out."""
+    """Return a field as `key` does, whose value is None if the spec does not have the key."""
     return key(reader, doc, None, name)
 
 
 def _is_required(field: dataclasses.Field[Any]) -> bool:
-    """Whether a spec must have the field's key, because it has no default."""
+    """Return whether a spec must have the field's key, because it has no default."""
     missing = dataclasses.MISSING
     return field.default is missing and field.default_factory is missing
 
 
 def _keys(kind: type) -> dict[str, dataclasses.Field[Any]]:
-    """The fields of a dataclass that are declared with `key`, by the name of their key."""
+    """Return the fields of a dataclass that are declared with `key`, by the name of their key."""
     fields = [field for field in dataclasses.fields(kind) if _READER in field.metadata]
     return {field.metadata["name"] or camel(field.name): field for field in fields}
 
@@ -361,7 +361,7 @@ def _plain(value: object) -> Plain:
 
 
 def camel(name: str) -> str:
-    """cores_per_socket -> coresPerSocket."""
+    """Convert a name to camelCase: cores_per_socket -> coresPerSocket."""
     first, *rest = name.split("_")
     return first + "".join(part.capitalize() for part in rest)
 

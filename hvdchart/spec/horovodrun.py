@@ -101,7 +101,7 @@ def read_values(option: Option, index: int = 0) -> list[str]:
 
 
 def _read_value(entry: dict[str, Any], value: str) -> str:
-    """Raises ValueError."""
+    """Return a value as horovodrun writes it into a variable. Raises ValueError."""
     if "type" not in entry:
         # An empty variable is not a setting.
         if value not in entry.get("choices", [value]) or not (value or "variable" not in entry):

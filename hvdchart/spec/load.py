@@ -22,7 +22,7 @@ def load_spec(
     settings: Iterable[str] = (),
     values: Mapping[str, Plain] | None = None,
 ) -> Spec:
-    """The spec in a file, or on standard input for "-".
+    """Return the spec in a file, or on standard input for "-".
 
     Further files are merged into it, and then each `path=value` of `settings` is set, as the
     command does with its files and --set. `values` are merged last into the spec's `values`. Raises
@@ -71,7 +71,7 @@ def read_bytes(path: Path) -> tuple[bytes, str]:
 
 
 def parse_spec(data: bytes | str, file: str = "<spec>", *, settings: Iterable[str] = ()) -> Spec:
-    """The spec in `data`; `file` is its name in messages. Raises SpecError.
+    """Return the spec in `data`; `file` is its name in messages. Raises SpecError.
 
     Each `path=value` of `settings` is set as the command does with --set.
     """
@@ -95,8 +95,8 @@ def read_spec(root: Node) -> Spec:
 
 
 def checked_spec(spec: Spec) -> Spec:
-    """`spec`, which may have been built or changed in Python. Raises SpecError when it is wrong.
+    """Return `spec`, which may have been built or changed in Python, after a check.
 
-    A list becomes a tuple, as reading makes one.
+    A list becomes a tuple, as in a spec from YAML. Raises SpecError if the spec is wrong.
     """
     return read_spec(from_plain(ObjectOf(Spec).write(spec), Place("the spec")))

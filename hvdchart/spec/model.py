@@ -369,17 +369,17 @@ class Spec:
 
 
 def mount_path(name: str, volume: Volume) -> str:
-    """The mount path of a volume in the pods, without a slash at its end."""
+    """Return the mount path of a volume in the pods, without a slash at its end."""
     chosen = volume.mount_path or DEFAULT_MOUNTS.get(name, f"/{name}")
     return chosen.rstrip("/") or "/"
 
 
 def is_charts_mount(path: str) -> bool:
-    """Whether the chart or the system itself uses this path; the path has no slash at its end."""
+    """Return whether the chart or the system uses this path, which has no slash at its end."""
     return path in _CHARTS_MOUNTS or path.startswith("/horovod/")
 
 
 def json_schema() -> str:
-    """The JSON schema of a spec, as text."""
+    """Return the JSON schema of a spec, as text."""
     head = {"$schema": "http://json-schema.org/draft-07/schema#", "title": "hvdchart spec"}
     return json.dumps({**head, **ObjectOf(Spec).schema()}, indent=1) + "\n"

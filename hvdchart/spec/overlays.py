@@ -56,7 +56,7 @@ def merge_specs(trees: Sequence[Node]) -> Node:
 
 
 def _deletes(path: KeyPath, value: Node) -> bool:
-    """Whether a value is a null that deletes its key of a spec."""
+    """Return whether a value is a null that deletes its key of a spec."""
     # Below `values`, a null is for Helm, which deletes the chart's default at this key.
     return value.value is None and (len(path) == 1 or path[0] != "values")
 

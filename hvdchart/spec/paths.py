@@ -21,7 +21,7 @@ def child_at(value: Plain, step: str | int) -> Plain:
 
 
 def value_at(value: Plain, path: Sequence[str | int]) -> Plain:
-    """The value at `path`; None when it is missing or null."""
+    """Return the value at `path`; None if it is missing or null."""
     for step in path:
         value = child_at(value, step)
     return value

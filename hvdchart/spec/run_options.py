@@ -277,7 +277,7 @@ def _key(name: str) -> str:
 
 
 def _has(schema: Mapping[str, Any], path: str) -> bool:
-    """Whether a schema has this path, below an object that lists its keys."""
+    """Return whether a schema has this path, below an object that lists its keys."""
     steps = [int(step) if step.isdecimal() else step for step in path.split(".")]
     # nodes.0 is such an object.
     top = 2 if len(steps) > 1 and isinstance(steps[1], int) else 1
@@ -287,7 +287,7 @@ def _has(schema: Mapping[str, Any], path: str) -> bool:
 
 @functools.cache
 def _spec_schema() -> dict[str, Any]:
-    """The JSON schema of a spec."""
+    """Return the JSON schema of a spec."""
     from hvdchart.spec.fields import ObjectOf
     from hvdchart.spec.model import Spec
 

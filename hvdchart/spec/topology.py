@@ -75,12 +75,12 @@ def without_spot(group: NodeGroup) -> NodeGroup:
 
 
 def _is_spot(key: Plain, value: Plain) -> bool:
-    """Whether a node with this label or taint is one that the provider may reclaim."""
+    """Return whether a node with this label or taint is one that the provider may reclaim."""
     return str(value).lower() not in ("false", "no") and bool(_SPOT.search(f"{key}={value}"))
 
 
 def _asks_for_spot(part: Plain) -> bool:
-    """Whether an expression in a part of a nodeAffinity selects such nodes."""
+    """Return whether an expression in a part of a nodeAffinity selects such nodes."""
     if isinstance(part, list):
         return any(map(_asks_for_spot, part))
     if not isinstance(part, dict):
@@ -91,13 +91,13 @@ def _asks_for_spot(part: Plain) -> bool:
 
 
 def slots(group: NodeGroup, spec: Spec) -> int:
-    """Ranks on a node: from values.worker.slots, else from tuning, else by rule."""
+    """Return the ranks on a node: from values.worker.slots, else from tuning, else by rule."""
     given = override(spec, "slots")
     return given or group.tuning.slots or spec.tuning.slots or default_slots(group)
 
 
 def workers(group: NodeGroup, spec: Spec) -> int:
-    """Workers of a group: from values.worker.number, else its nodes."""
+    """Return the workers of a group: from values.worker.number, else its nodes."""
     return override(spec, "number") or group.count
 
 
@@ -119,35 +119,39 @@ def override(spec: Spec, name: str) -> int | None:
 
 
 def default_slots(group: NodeGroup) -> int:
-    """Ranks on a node by rule: one per GPU; without GPUs one per NUMA node."""
+    """Return the ranks on a node by rule: one per GPU; without GPUs one per NUMA node."""
     return group.gpus or (group.sockets or 1) * (group.numa_per_socket or 1)
 
 
 def socket_cores(group: NodeGroup) -> int:
-    """Physical cores of a socket; 0 when the spec does not give them."""
+    """Return the physical cores of a socket; 0 if the spec does not give them."""
     return group.cores_per_socket or 0
 
 
 def cores(group: NodeGroup) -> int:
-    """Physical cores of a node; 0 when the spec does not give them."""
+    """Return the physical cores of a node; 0 if the spec does not give them."""
     return (group.sockets or 1) * socket_cores(group)
 
 
 def node_cpu(group: NodeGroup) -> int:
-    """All CPUs of a node as Kubernetes counts them, with hyperthreads; 0 when not given."""
+    """Return all CPUs of a node in thousandths, with hyperthreads; 0 if they are not given."""
     return cores(group) * (group.threads_per_core or 1) * 1000
 
 
 def reserved_cpu(group: NodeGroup) -> int:
-    """CPUs that a node keeps from workers: `reserved.cpu`, or `node_reserve_cpu` by default."""
+    """Return the CPUs, in thousandths, that a node keeps from workers.
+
+    They are `reserved.cpu`, or `node_reserve_cpu` by default.
+    """
     given = group.reserved.cpu
     return node_reserve_cpu(node_cpu(group)) if given is None else given
 
 
 def kubelet_cpu(group: NodeGroup) -> int:
-    """CPUs that the static CPU manager's kubelet keeps: reservedSystemCPUs, or a part of a CPU.
+    """Return the CPUs, in thousandths, that the static CPU manager's kubelet keeps.
 
-    Without `reserved.cpu`, whole cores are assumed: no other pod can use the rest of a core.
+    They are its reservedSystemCPUs, or a part of a CPU. Without `reserved.cpu`, whole cores are
+    assumed: no other pod can use the rest of a core.
     """
     given = group.reserved.cpu
     if given is not None:
@@ -158,7 +162,7 @@ def kubelet_cpu(group: NodeGroup) -> int:
 
 
 def reserved_cores(group: NodeGroup) -> int:
-    """Whole cores that workers do not get under the static CPU manager; 0 without that policy.
+    """Return the whole cores that the static CPU manager keeps from workers; 0 without it.
 
     The pods of the run's master and of DaemonSets share the rest of the allocatable cores. A worker
     that requests all allocatable cores never starts beside them.
@@ -170,12 +174,12 @@ def reserved_cores(group: NodeGroup) -> int:
 
 
 def node_reserve_cpu(millis: int) -> int:
-    """CPUs that a node with `millis` CPUs keeps for its kubelet, DaemonSets and the master."""
+    """Return what a node with `millis` CPUs keeps for its kubelet, DaemonSets and the master."""
     return kubelet_reserve_cpu(millis) + PODS_CPU
 
 
 def kubelet_reserve_cpu(millis: int) -> int:
-    """CPUs that the kubelet of a node with `millis` CPUs keeps for the system.
+    """Return what the kubelet of a node with `millis` CPUs keeps for the system.
 
     6 % of the first CPU, 1 % of the second, 0.5 % of the next two and 0.25 % of the rest, which is
     the table that GKE publishes.
@@ -186,7 +190,7 @@ def kubelet_reserve_cpu(millis: int) -> int:
 
 
 def visible_memory(size: int) -> int:
-    """The memory that a node's kernel reports for memory modules with `size` bytes.
+    """Return what a node's kernel reports for memory modules with `size` bytes.
 
     Linux keeps 64 bytes for each page of 4 KiB, which is 1.6 %. Firmware and kernel keep more.
     """
@@ -194,7 +198,7 @@ def visible_memory(size: int) -> int:
 
 
 def node_reserve_memory(size: int) -> int:
-    """Memory that a node with `size` bytes keeps for its daemons, and for the master.
+    """Return what a node with `size` bytes keeps for its daemons, and for the master.
 
     25 % of the first 4 GiB, 20 % of the next 4, 10 % of the next 8, 6 % of the next 112, 2 % of the
     rest and 100 MiB for eviction, which is the table that GKE publishes, and the requests of the
@@ -207,12 +211,12 @@ def node_reserve_memory(size: int) -> int:
 
 
 def _divide_up(number: int, divisor: int) -> int:
-    """The quotient of whole numbers, rounded up."""
+    """Return the quotient of whole numbers, rounded up."""
     return -(-number // divisor)
 
 
 def _sum_of_shares(amount: int, steps: tuple[tuple[int, int], ...]) -> int:
-    """The sum over (size, share) steps of `amount`, taken in order: part of the step x share."""
+    """Return the sum over (size, share) steps of `amount`, in order: part of the step x share."""
     total = 0
     for size, share in steps:
         part = min(amount, size)
@@ -222,5 +226,5 @@ def _sum_of_shares(amount: int, steps: tuple[tuple[int, int], ...]) -> int:
 
 
 def import_memory(slots: int) -> int:
-    """The bytes that the processes of a worker with these ranks take before they train."""
+    """Return the bytes that a worker's processes with these ranks take before they train."""
     return (slots + 1) * _IMPORTED_FRAMEWORK

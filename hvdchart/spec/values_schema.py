@@ -14,13 +14,13 @@ from hvdchart.spec.yaml_tree import Plain
 
 @functools.cache
 def values_schema() -> dict[str, Any]:
-    """The JSON schema (draft 7) of the chart's values; all callers share the object."""
+    """Return the JSON schema (draft 7) of the chart's values; all callers share the object."""
     schema: dict[str, Any] = json.loads((chart_dir() / "values.schema.json").read_text("utf-8"))
     return schema
 
 
 def default_values() -> Plain:
-    """The content of the chart's values.yaml."""
+    """Return the content of the chart's values.yaml."""
     from ruamel.yaml import YAML
 
     return YAML(typ="safe", pure=True).load((chart_dir() / "values.yaml").read_text("utf-8"))

@@ -94,7 +94,7 @@ def from_plain(value: Plain, place: Place) -> Node:
 
 
 def parse(data: bytes, file: str) -> Node:
-    """The tree of the single document in `data`; raises SpecError at the first error."""
+    """Return the tree of the single document in `data`; raise SpecError at the first error."""
     (root,) = _composed(_decoded(data, file), file, lambda yaml, text: [yaml.compose(text)])
     if root is None:
         raise _error(Place(file), "the file holds no YAML value", "a spec")
