@@ -99,7 +99,10 @@ def _no_passphrase() -> str:
 
 
 def has_name(certificate: object, name: str) -> bool:
-    """Whether a certificate, as SSLObject.getpeercert() returns it, has exactly this DNS name."""
+    """Return whether a certificate has exactly this DNS name.
+
+    `certificate` has the form that SSLObject.getpeercert() returns.
+    """
     names = certificate.get("subjectAltName", ()) if isinstance(certificate, dict) else ()
     return ("DNS", name) in names
 
@@ -143,7 +146,7 @@ def explain_client(problem: OSError) -> str:
 
 
 def is_about_keys(problem: OSError) -> bool:
-    """Whether a handshake failed because of the certificates. A retry cannot help."""
+    """Return whether a handshake failed because of the certificates, so that no retry helps."""
     reason = getattr(problem, "reason", None) or ""
     return isinstance(problem, ssl.SSLError) and (
         getattr(problem, "verify_code", None) is not None or "ALERT" in reason

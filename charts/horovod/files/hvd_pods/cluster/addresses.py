@@ -42,9 +42,10 @@ class Endpoint(NamedTuple):
     node: str = ""
 
     def is_same_pod(self, other: Endpoint | None) -> bool:
-        """Whether both belong to one pod, as far as is known: a new pod may have an old address.
+        """Return whether both belong to one pod, as far as is known.
 
-        Without both UIDs, the address decides. None belongs to no pod.
+        A new pod may have an old address. Without both UIDs, the address decides. None belongs to
+        no pod.
         """
         if other is None or other.address != self.address:
             return False

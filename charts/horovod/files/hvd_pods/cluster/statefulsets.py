@@ -91,7 +91,7 @@ def set_number(
 
 
 def is_gone(api: Api, name: str) -> bool:
-    """Whether there is no StatefulSet of this name; False if the API server does not respond."""
+    """Return whether no StatefulSet has this name; False if the API server does not respond."""
     try:
         api.get(f"apps/statefulsets/{name}/scale", retry_seconds=0.0)
     except ApiError as problem:
@@ -138,13 +138,13 @@ def find_evictions(api: Api, uids: Mapping[str, str], within: float) -> dict[str
 
 
 def _is_about(event: Object, name: str, uid: str) -> bool:
-    """Whether an event is about the pod of this name and UID."""
+    """Return whether an event is about the pod of this name and UID."""
     pod = event.get("involvedObject", {})
     return bool(pod.get("name") == name and pod.get("uid") == uid)
 
 
 def _is_of(event: Object, uid: str | None) -> bool:
-    """Whether an event is about the object of this UID; one without a UID counts."""
+    """Return whether an event is about the object of this UID; one without a UID counts."""
     about = event.get("involvedObject", {}).get("uid")
     return not uid or not about or bool(about == uid)
 

@@ -229,7 +229,7 @@ def find_last_words(lines: Sequence[Line], rank: int) -> str:
 
 
 def is_consequence(text: str) -> bool:
-    """Whether a rank raised this because it lost its peer.
+    """Return whether a rank raised this because it lost its peer.
 
     Horovod raises the same exception for an NCCL error.
     """

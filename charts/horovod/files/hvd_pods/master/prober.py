@@ -412,7 +412,7 @@ class Prober:
 
 
 def _is_accepted(connection: socket.socket) -> bool:
-    """Whether the other end's kernel has accepted a connection."""
+    """Return whether the other end's kernel has accepted a connection."""
     try:
         connection.getpeername()
     except OSError:

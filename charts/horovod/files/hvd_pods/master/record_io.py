@@ -133,7 +133,10 @@ class RecordClient:
         return self._data
 
     def _is_job_left(self) -> bool:
-        """Whether this master's Job exists or cannot be read. A test's master has no Job."""
+        """Return whether this master's Job exists or cannot be read.
+
+        A test's master has no Job.
+        """
         if not self._job:
             return False
         name = os.environ[contract.JOB]
@@ -236,7 +239,7 @@ def read_lease(api: Api) -> LeaseRead:
 
 
 def _is_gone(api: Api, name: str, effect: ReadJob) -> bool:
-    """Whether a second read, after a pause, does not find the Job either."""
+    """Return whether a second read, after a pause, does not find the Job either."""
     time.sleep(LOOK_AGAIN_AFTER)
     try:
         api.get(
@@ -248,7 +251,7 @@ def _is_gone(api: Api, name: str, effect: ReadJob) -> bool:
 
 
 def _is_replaced(api: Api, run: Run) -> bool | None:
-    """Whether another Job's master has the workers; None if the pods cannot be read."""
+    """Return whether another Job's master has the workers; None if the pods cannot be read."""
     query = {"labelSelector": run.master_selector}
     try:
         pods, _ = api.list_all("core/pods", query, retry_seconds=START_RETRY_SECONDS)
@@ -266,7 +269,7 @@ def _is_replaced(api: Api, run: Run) -> bool | None:
 
 
 def has_ended(api: Api, name: str, retry_seconds: float | None = None) -> bool:
-    """Whether a Job has no pod and creates none, or is gone. Raises ApiError."""
+    """Return whether a Job has no pod and creates none, or is gone. Raises ApiError."""
     try:
         return is_over(api.get(f"batch/jobs/{name}", retry_seconds=retry_seconds))
     except ApiError as problem:

@@ -154,7 +154,7 @@ def _printed_numbers(answers: Mapping[Worker, tuple[int, str]]) -> dict[Worker, 
 
 
 def are_kept(access: AgentAccess, workers: Sequence[Worker]) -> bool:
-    """Whether all ranks on these workers run, and another number of ranks could use their state."""
+    """Return whether all ranks on these workers run, and their state fits any number of ranks."""
     program = ("worker/graceful_termination.py", "kept")
     printed = _printed_numbers(call(access, workers, program, seconds=LOOK_WITHIN))
     return all(printed[worker] == [str(worker.slots)] for worker in workers)
@@ -173,7 +173,7 @@ def wait_until_warm(
 
 
 def may_stay(access: AgentAccess, workers: Sequence[Worker]) -> bool:
-    """Whether all ranks on these workers run, and lose nothing when they are killed later."""
+    """Return whether all ranks on these workers run, and lose nothing if they are killed later."""
     printed = _printed_numbers(call(access, workers, RANKS_QUERY, seconds=LOOK_WITHIN))
     return all(printed[worker][:1] == [str(worker.slots)] for worker in workers)
 

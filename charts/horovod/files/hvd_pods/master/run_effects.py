@@ -157,7 +157,7 @@ class EffectRunner:
             method.call(effect)
 
     def give_up(self, state: RunState) -> None:
-        """After a defect, end the prober and the launcher, and release the record at once."""
+        """End the prober and the launcher after a defect, and release the record at once."""
         self.stop_watching(StopWatching())
         self.end_launcher(EndLauncher())
         lock = state.record_lock

@@ -198,7 +198,7 @@ class SelftestEffectRunner(EffectRunner):
         self._api.merge_patch(f"core/pods/{self._assignment.holder}", body, retry_seconds=SETTLES)
 
     def _becomes(self, address: str, *, is_open: bool) -> bool:
-        """Whether the agent becomes reachable, or unreachable, within SETTLES.
+        """Return whether the agent becomes reachable, or unreachable, within SETTLES.
 
         A single connection may fail by chance. A series of failures that has begun is completed,
         even after that time.
@@ -214,7 +214,10 @@ class SelftestEffectRunner(EffectRunner):
         return False
 
     def _reaches(self, address: str) -> bool:
-        """Whether the agent itself answers: the proxy of a service mesh accepts any connection."""
+        """Return whether the agent itself answers.
+
+        The proxy of a service mesh accepts any connection.
+        """
         expected = MARK.encode()
         try:
             connection = socket.create_connection((address, self._run.agent_port), CONNECT_WITHIN)

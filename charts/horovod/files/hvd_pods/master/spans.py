@@ -124,7 +124,7 @@ def _begin(name: str, state: RunState, time: float) -> float:
 
 
 def _is_complete(name: str, state: RunState) -> bool:
-    """Whether the activity of a span is complete when the span ends."""
+    """Return whether the activity of a span is complete when the span ends."""
     if name == RUN:
         return _has_ended(state)
     if name in (START, RECOVER):
@@ -134,7 +134,10 @@ def _is_complete(name: str, state: RunState) -> bool:
 
 
 def _has_ended(state: RunState) -> bool:
-    """Whether the run of this Job has ended with this master, and no other master continues it."""
+    """Return whether the run of this Job has ended with this master.
+
+    A run that another master continues has not ended.
+    """
     job = state.job
     if state.entry.get(RecordKey.STATE) in (FINISHED, FAILED):
         return True

@@ -102,7 +102,7 @@ def running() -> Iterator[Script]:
 
 
 def has_signal(pid: int, signal_: int, *sets: str) -> bool:
-    """Whether a signal is in one of these signal sets of a process.
+    """Return whether a signal is in one of these signal sets of a process.
 
     The sets are named as in /proc/PID/status (proc(5)): SigCgt, SigBlk. The sets of an ended
     process are empty.
@@ -142,7 +142,7 @@ def ask_to_end(script: Script) -> bool:
 
 
 def was_asked_to_end(script: Script) -> bool:
-    """Whether `ask_to_end` has sent SIGTERM to this script."""
+    """Return whether `ask_to_end` has sent SIGTERM to this script."""
     return os.path.exists(_asked(script))
 
 
@@ -165,7 +165,7 @@ def waiting() -> Iterator[None]:
 
 
 def is_any_waiting() -> bool:
-    """Whether a rank waits to report the end of its script; killed ranks do not count."""
+    """Return whether a rank waits to report the end of its script; killed ranks do not count."""
     for name in files.list_names(FOLDER):
         pid, _, end = name.partition(".")
         if end == "waits" and os.path.exists(f"/proc/{pid}"):

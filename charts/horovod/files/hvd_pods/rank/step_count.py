@@ -112,7 +112,7 @@ class Counter:
             self._write(*last)
 
     def _is_of_script(self) -> bool:
-        """Whether the script has written this file, also by hvd_progress."""
+        """Return whether the script has written this file, also by hvd_progress."""
         try:
             is_left = _version(self._path) == self._left
             with open(self._path, "rb") as file:

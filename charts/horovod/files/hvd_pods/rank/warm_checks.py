@@ -90,7 +90,10 @@ def check_interpreter(program: str, python: str) -> None:
 
 
 def _is_same(path: str, other: str) -> bool:
-    """Whether both paths exist and lead to the same file. A script may have removed either."""
+    """Return whether both paths exist and lead to the same file.
+
+    A script may have removed either.
+    """
     try:
         return os.path.samefile(path, other)
     except OSError:
@@ -133,7 +136,7 @@ def folders(environment: Mapping[str, str]) -> list[str]:
 
 
 def _has_others(folder: str) -> bool:
-    """Whether the folder has a library that the loader would not find without the folder."""
+    """Return whether the folder has a library that the loader finds nowhere else."""
     try:
         names = os.listdir(folder)
     except OSError:

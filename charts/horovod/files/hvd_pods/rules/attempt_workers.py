@@ -115,9 +115,10 @@ def _orphan_fence(state: RunState) -> int:
 
 
 def _has_other_state(state: RunState) -> bool:
-    """Whether workers may have another run's state in memory: this run's ranks remove it.
+    """Return whether workers may have another run's state in memory.
 
-    Earlier ranks of this Job have removed it. Without a record, other runs are unknown.
+    This run's ranks remove it, unless earlier ranks of this Job have. Without a record, other runs
+    are unknown.
     """
     is_first = state.record_lock.is_held and not state.record_lock.data.get(RecordKey.RUN)
     return not (state.was_training or is_first)
@@ -131,7 +132,7 @@ def extend_deadline(decision: Decision) -> None:
 
 
 def on_answer(decision: Decision, event: WorkerAnswers) -> None:
-    """A worker answers: it may be the last missing one."""
+    """Note that a worker answers, and start if it was the last missing one."""
     attempt_workers = decision.state.attempt_workers
     reasons = {name: why for name, why in attempt_workers.reasons.items() if name != event.worker}
     answering = {**attempt_workers.answering, event.worker: event.pod}
@@ -147,7 +148,10 @@ def on_answer(decision: Decision, event: WorkerAnswers) -> None:
 
 
 def on_problem(decision: Decision, event: WorkerProblem) -> None:
-    """A worker does not answer. A worker that answered before is lost after a long silence."""
+    """Note that a worker does not answer.
+
+    A worker that answered before is lost after a long silence.
+    """
     attempt_workers = decision.state.attempt_workers
     limit = decision.state.lost_after
     decision.set_attempt_workers(reasons={**attempt_workers.reasons, event.worker: event.why})
@@ -166,7 +170,7 @@ def on_problem(decision: Decision, event: WorkerProblem) -> None:
 
 
 def on_gone(decision: Decision, event: WorkerGone) -> None:
-    """A worker's pod ends or was replaced: the worker no longer answers."""
+    """Note that a worker no longer answers, because its pod ends or was replaced."""
     _drop(decision, event.worker)
     reasons = decision.state.attempt_workers.reasons
     decision.set_attempt_workers(
@@ -221,7 +225,7 @@ def start_if_possible(decision: Decision) -> None:
 
 
 def is_enough(decision: Decision) -> bool:
-    """Whether the attempt can start with the workers that answer.
+    """Return whether the attempt can start with the workers that answer.
 
     Until the timer "resume", wait for all workers whose ranks may have finished.
     """
@@ -235,7 +239,7 @@ def is_enough(decision: Decision) -> bool:
 
 
 def _may_shrink(state: RunState) -> bool:
-    """Whether the attempt may start without the missing workers, if there are enough others."""
+    """Return whether the attempt may start without missing workers, if it has enough others."""
     attempt_workers = state.attempt_workers
     is_complete = (
         attempt_workers.expected is not None
@@ -267,7 +271,7 @@ def list_pods(decision: Decision) -> None:
 
 
 def on_pods(decision: Decision, event: PodsListed) -> None:
-    """The pods were listed: replace those in the way, and explain missing or lost workers."""
+    """Replace listed pods that are in the way, and explain missing or lost workers."""
     state = decision.state
     decision.set_attempt_workers(is_listing=False)
     launch = state.attempt.launch
@@ -314,7 +318,7 @@ def _report_missing(decision: Decision, event: PodsListed) -> None:
 
 
 def time_out(decision: Decision) -> None:
-    """No worker has come within the timeout: fail, with the reasons of the missing workers."""
+    """Handle the end of the timeout for missing workers: fail with their reasons."""
     state = decision.state
     has_least = worker_selection.has_least(state.run, state.attempt_workers.answering)
     if state.activity == Activity.WAITING_FOR_WORKERS and has_least:

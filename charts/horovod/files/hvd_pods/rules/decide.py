@@ -136,7 +136,7 @@ def on_attempt_begins(decision: Decision, event: AttemptDue) -> None:
 
 
 def on_prepared(decision: Decision, event: Prepared) -> None:
-    """The launcher is prepared: begin if the workers are ready. On a problem, the attempt fails."""
+    """Begin if the workers are ready for the prepared launcher; on a problem, fail the attempt."""
     if decision.state.activity != Activity.WAITING_FOR_WORKERS:
         return
     if event.problem:
@@ -148,31 +148,31 @@ def on_prepared(decision: Decision, event: Prepared) -> None:
 
 
 def on_worker_answers(decision: Decision, event: WorkerAnswers) -> None:
-    """A worker answers, for the first time or again."""
+    """Handle a worker that answers, for the first time or again."""
     attempt_workers.on_answer(decision, event)
     _follow_workers(decision)
 
 
 def on_worker_problem(decision: Decision, event: WorkerProblem) -> None:
-    """A worker does not answer."""
+    """Handle a worker that does not answer."""
     attempt_workers.on_problem(decision, event)
     _follow_workers(decision)
 
 
 def on_worker_gone(decision: Decision, event: WorkerGone) -> None:
-    """A worker has another pod, or none."""
+    """Handle a worker that has another pod, or none."""
     attempt_workers.on_gone(decision, event)
     _follow_workers(decision)
 
 
 def _follow_workers(decision: Decision) -> None:
-    """Workers have come or gone: update the running launch."""
+    """Update the running launch after workers have come or gone."""
     training.on_workers(decision)
     newcomers.await_newcomers(decision)
 
 
 def on_delivered(decision: Decision, event: Delivered) -> None:
-    """The workers of a launch have the user's code."""
+    """Begin the launch whose workers have the user's code."""
     if decision.state.activity == Activity.DELIVERING:
         training.begin(decision, event)
         newcomers.note_size(decision)
@@ -180,7 +180,7 @@ def on_delivered(decision: Decision, event: Delivered) -> None:
 
 
 def on_attempt_ends(decision: Decision, event: AttemptOver) -> None:
-    """The attempt is over: take the last step that was reported, then read the Job."""
+    """End the attempt: take the last step that was reported, then read the Job."""
     attempt = decision.state.attempt
     decision.clear_timers(*(kind for kind in TimerKind if kind.is_of_attempt))
     decision.set_attempt(problem=event.problem)
@@ -193,7 +193,7 @@ def on_attempt_ends(decision: Decision, event: AttemptOver) -> None:
 
 
 def on_progress_stopped(decision: Decision, event: ProgressStopped) -> None:
-    """All reports of an attempt are known: read the Job to decide about another attempt."""
+    """Read the Job to decide about another attempt: all reports of this one are known."""
     state = decision.state
     if state.activity != Activity.FINDING_CAUSE:
         return
@@ -223,7 +223,7 @@ def _read_job(decision: Decision) -> None:
 
 
 def on_pods(decision: Decision, event: PodsListed) -> None:
-    """The pods were listed, for missing workers or for the end in a queue."""
+    """Handle a list of pods, for missing workers or for the end in a queue."""
     if decision.state.activity == Activity.HANDING_OVER:
         run_end.on_successors(decision, event)
     else:
@@ -231,7 +231,7 @@ def on_pods(decision: Decision, event: PodsListed) -> None:
 
 
 def on_job(decision: Decision, event: JobRead) -> None:
-    """The Job was read, for the present activity or for ranks that may go on."""
+    """Handle the state of the Job, for the present activity or for ranks that may continue."""
     state = decision.state
     if event.is_for_orphans:
         if TimerKind.LEAVE in state.timers:
@@ -323,7 +323,7 @@ def on_end_reached(decision: Decision, event: EndReached) -> None:
 
 
 def on_workers_scaled(decision: Decision, event: WorkersScaled) -> None:
-    """The workers are scaled down, or the log names the failures."""
+    """Continue after the workers are scaled down, or the log names the failures."""
     if decision.state.activity == Activity.FINISHING:
         run_end.store_results(decision)
     elif decision.state.activity == Activity.KEEPING_WORKERS:
@@ -339,7 +339,7 @@ def on_record_released(decision: Decision, event: RecordReleased) -> None:
 
 
 def on_timer(decision: Decision, event: Timer) -> None:
-    """A timer has fired. Ignore it if it was cleared meanwhile."""
+    """Handle a timer, unless it was cleared meanwhile."""
     if event.kind not in decision.state.timers:
         return
     decision.clear_timers(event.kind)
@@ -347,7 +347,7 @@ def on_timer(decision: Decision, event: Timer) -> None:
 
 
 def on_terminated(decision: Decision, event: Terminated) -> None:
-    """This pod is asked to end: ranks may save, and nothing new begins."""
+    """Handle the request to end this pod: ranks may save, and nothing new begins."""
     if decision.state.is_terminating:
         return
     decision.set(is_terminating=True, terminating_since=decision.now)

@@ -116,7 +116,7 @@ def report_missing(decision: Decision, found: Mapping[Worker, Diagnosis]) -> Non
 
 
 def _is_too_few(run: Run, lasting: Collection[Worker]) -> bool:
-    """Whether lasting problems leave a group with fewer workers than its minimum."""
+    """Return whether lasting problems leave a group with fewer workers than its minimum."""
     problems = Counter(worker.stateful_set for worker in lasting)
     return any(
         problems[name] > run.initial_workers[name] - run.least_workers[name]

@@ -53,7 +53,7 @@ def note_size(decision: Decision) -> None:
 
 
 def await_newcomers(decision: Decision) -> None:
-    """Workers have come or gone: wait a moment for new workers that could have ranks."""
+    """Wait a moment for new workers that could have ranks, after workers have come or gone."""
     if not find_newcomers(decision):
         decision.clear_timers(TimerKind.GROW)
     elif TimerKind.GROW not in decision.state.timers:
@@ -86,7 +86,7 @@ def find_newcomers(decision: Decision) -> Mapping[str, Pod]:
 
 
 def prepare(decision: Decision) -> None:
-    """Workers have answered for a while: prepare them for the next launch."""
+    """Prepare workers that have answered for a while for the next launch."""
     launch = decision.state.attempt.launch
     pods = find_newcomers(decision)
     if launch and pods:
@@ -97,7 +97,7 @@ def prepare(decision: Decision) -> None:
 
 
 def on_ready(decision: Decision, event: NewcomersReady) -> None:
-    """The workers are prepared: end the launch, so that the next launch uses them."""
+    """End the launch, so that the next launch uses the prepared workers."""
     if decision.state.activity != Activity.TRAINING or not decision.state.attempt.launch:
         return
     decision.set_launch(is_growing=False)

@@ -29,7 +29,10 @@ REPLACE_EVERY = 20.0
 
 
 def may_replace_pods(state: RunState) -> bool:
-    """Whether this master may replace pods in the way: later they may belong to the next run."""
+    """Return whether this master may replace pods in the way.
+
+    Later they may belong to the next run.
+    """
     activities = [Activity.WAITING_FOR_WORKERS]
     if trains_with_fewer(state):
         activities.append(Activity.TRAINING)
@@ -37,7 +40,7 @@ def may_replace_pods(state: RunState) -> bool:
 
 
 def trains_with_fewer(state: RunState) -> bool:
-    """Whether ranks train on fewer workers than the run starts with."""
+    """Return whether ranks train on fewer workers than the run starts with."""
     launch = state.attempt.launch
     is_short = launch and worker_selection.count_missing_workers(state.run, launch.workers)
     return bool(is_short) and state.activity == Activity.TRAINING
@@ -79,7 +82,7 @@ def replace_pods(decision: Decision, pods: Mapping[str, Object]) -> None:
 
 
 def _may_replace(decision: Decision, name: str, uid: str) -> bool:
-    """Whether a stale pod of this worker may be deleted now; if so, note the deletion."""
+    """Return whether a stale pod of this worker may be deleted now; if so, note the deletion."""
     attempt_workers = decision.state.attempt_workers
     uids, at = attempt_workers.replaced.get(name, (frozenset(), 0.0))
     if len(uids | {uid}) > MOST_REPLACED and decision.now - at < REPLACE_EVERY:
@@ -91,14 +94,14 @@ def _may_replace(decision: Decision, name: str, uid: str) -> bool:
 
 
 def makes_stale_pods(decision: Decision, worker: Worker, pod: Object | None) -> bool:
-    """Whether a StatefulSet has replaced stale pods of a worker with stale ones repeatedly."""
+    """Return whether a StatefulSet repeatedly replaces stale pods of a worker with stale ones."""
     uids, _ = decision.state.attempt_workers.replaced.get(worker.name, (frozenset(), 0.0))
     # The worker may have no pod for a moment, after the last one was deleted.
     return len(uids | {pod["metadata"].get("uid")} if pod else uids) > MOST_REPLACED
 
 
 def is_stale(worker: Worker, pod: Object) -> bool:
-    """Whether a pod is of another revision than the run."""
+    """Return whether a pod is of another revision than the run."""
     return bool(pod["metadata"].get("labels", {}).get(REVISION_LABEL) != worker.revision)
 
 

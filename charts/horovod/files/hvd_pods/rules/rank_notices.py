@@ -41,12 +41,12 @@ def on_notice(decision: Decision, event: NoticeTaken) -> None:
 
 
 def note_stopped(decision: Decision, notice: Notice, connection: int) -> None:
-    """A signal has stopped a rank."""
+    """Note that a signal has stopped a rank."""
     _add_stall(decision, notice, "is stopped by a signal", is_stopped=True)
 
 
 def note_debugged(decision: Decision, notice: Notice, connection: int) -> None:
-    """A debugger holds a rank."""
+    """Note that a debugger holds a rank."""
     _add_stall(decision, notice, "is stopped by a debugger", is_stopped=False)
 
 
@@ -58,12 +58,15 @@ def _add_stall(decision: Decision, notice: Notice, what: str, *, is_stopped: boo
 
 
 def note_idle(decision: Decision, notice: Notice, connection: int) -> None:
-    """A rank uses no CPU."""
+    """Note that a rank uses no CPU."""
     stalls.note_idle(decision, notice)
 
 
 def note_kept(decision: Decision, notice: Notice, connection: int) -> None:
-    """A rank keeps its state in memory: when all ranks do, a silent worker is lost sooner."""
+    """Note that a rank keeps its state in memory.
+
+    When all ranks do, a silent worker is lost sooner.
+    """
     rank = _rank_of(notice)
     is_made_up = not 0 <= rank < decision.state.ranks
     if is_made_up or _starts_ranks_itself(decision):
@@ -76,19 +79,19 @@ def note_kept(decision: Decision, notice: Notice, connection: int) -> None:
 
 
 def note_raised(decision: Decision, notice: Notice, connection: int) -> None:
-    """An exception has ended a rank."""
+    """Note that an exception has ended a rank."""
     decision.set_launch(
         exception_notices=(*decision.launch.exception_notices, notice)[-MOST_NOTICES:]
     )
 
 
 def note_failed(decision: Decision, notice: Notice, connection: int) -> None:
-    """A rank has ended with an exit code other than 0, or by a signal."""
+    """Note that a rank has ended with an exit code other than 0, or by a signal."""
     decision.set_launch(exit_notices=(*decision.launch.exit_notices, notice)[-MOST_NOTICES:])
 
 
 def note_finished(decision: Decision, notice: Notice, connection: int) -> None:
-    """A rank has ended with 0 without being asked to."""
+    """Note that a rank has ended with 0 without being asked to."""
     if _starts_ranks_itself(decision):
         return
     launch = decision.launch
@@ -100,7 +103,10 @@ def note_finished(decision: Decision, notice: Notice, connection: int) -> None:
 
 
 def note_ended(decision: Decision, notice: Notice, connection: int) -> None:
-    """The script of a rank that was asked to end has ended; the rank may wait for a response."""
+    """Note that the script of a rank that was asked to end has ended.
+
+    The rank may wait for a response.
+    """
     launch = decision.launch
     waiting = (*launch.waiting, connection) if connection else launch.waiting
     decision.set_launch(ended=launch.ended | {_place_of(notice)}, waiting=waiting)
@@ -108,12 +114,12 @@ def note_ended(decision: Decision, notice: Notice, connection: int) -> None:
 
 
 def note_asked(decision: Decision, notice: Notice, connection: int) -> None:
-    """A rank was asked to end."""
+    """Note that a rank was asked to end."""
     decision.set_launch(asked=decision.launch.asked | {_place_of(notice)})
 
 
 def note_leaving(decision: Decision, notice: Notice, connection: int) -> None:
-    """A worker is terminating; its ranks have some seconds to save."""
+    """Note that a worker is terminating; its ranks have some seconds to save."""
     launch = decision.launch
     worker = notice["worker"]
     seconds = notice["seconds"]
@@ -140,7 +146,7 @@ def _place_of(notice: Notice) -> tuple[str, int]:
 
 
 def _starts_ranks_itself(decision: Decision) -> bool:
-    """Whether a command may start ranks repeatedly, as for each call of hvdchart.launch."""
+    """Return whether a command may start ranks repeatedly, as for each call of hvdchart.launch."""
     return decision.state.run.mode == "custom"
 
 

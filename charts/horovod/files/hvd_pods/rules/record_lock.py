@@ -145,7 +145,7 @@ def on_held(decision: Decision, data: Mapping[str, str]) -> None:
 
 
 def on_written(decision: Decision, event: RecordWritten) -> None:
-    """The record was taken or renewed, or contains the end of the run."""
+    """Handle a written record, which was taken or renewed, or contains the end of the run."""
     decision.set_record_lock(trouble="")
     if event.purpose == TAKE:
         decision.set_record_lock(is_held=True)
@@ -157,7 +157,7 @@ def on_written(decision: Decision, event: RecordWritten) -> None:
 
 
 def on_changed(decision: Decision, event: RecordChanged) -> None:
-    """Another client has changed the record: another master, which has taken it, or a person."""
+    """Handle a record that another client has changed: a master that has taken it, or a person."""
     decision.set_record_lock(changes=event.changes)
     if decision.state.activity == Activity.OVER:
         return
@@ -194,7 +194,7 @@ def check_holder(decision: Decision, data: Mapping[str, str] | None) -> None:
 
 
 def lose(decision: Decision, holder: str) -> None:
-    """Another master has taken the record: end, and leave the workers to that one."""
+    """End, and leave the workers to the other master that has taken the record."""
     if decision.state.record_lock.lost_to or decision.state.activity == Activity.OVER:
         return
     decision.log(f"{holder} controls the workers now")
@@ -223,7 +223,7 @@ def superseded(holder: str) -> RunError:
 
 
 def on_failed(decision: Decision, event: RecordFailed) -> None:
-    """A call for the record has failed: continue without it if that is safe."""
+    """Handle a failed call for the record: continue without it if that is safe."""
     if event.purpose == "read":
         if event.status not in (403, 404):
             why = f"cannot read which master controls the workers: {event.message}"
@@ -264,7 +264,7 @@ def _continue_without(decision: Decision, message: str) -> None:
 
 
 def _is_free(decision: Decision, data: Mapping[str, str]) -> bool:
-    """Whether the record has no holder, or an ended pod of this Job holds it.
+    """Return whether the record has no holder, or an ended pod of this Job holds it.
 
     The Job controller starts a pod only after the previous one has ended (podReplacementPolicy).
     """
@@ -275,7 +275,7 @@ def _is_free(decision: Decision, data: Mapping[str, str]) -> bool:
 
 
 def has_ended(run: Run, data: Mapping[str, str], uid: str) -> bool:
-    """Whether this run has ended, according to the record.
+    """Return whether this run has ended, according to the record.
 
     A run that finished is never repeated. A run that failed is repeated with other settings, and by
     its own Job (`uid`): that Job's last attempt may have expected that no other attempt would

@@ -53,19 +53,19 @@ def failure_reason(job: Object) -> str:
 
 
 def is_withdrawn(job: Object) -> bool:
-    """Whether a person or a queue has stopped the run: the Job is deleted or suspended."""
+    """Return whether a person or a queue has stopped the run: the Job is deleted or suspended."""
     return "deletionTimestamp" in job["metadata"] or bool(job.get("spec", {}).get("suspend"))
 
 
 def is_over(job: Object) -> bool:
-    """Whether the Job has no pod and creates none: it has ended or is suspended."""
+    """Return whether the Job has no pod and creates none: it has ended or is suspended."""
     conditions = job.get("status", {}).get("conditions") or []
     ended = any(c["type"] in ("Complete", "Failed") and c["status"] == "True" for c in conditions)
     return ended or bool(job.get("spec", {}).get("suspend"))
 
 
 def will_retry(job: Object, code: int, wall: float) -> bool:
-    """Whether the Job makes another master after this one, which ends with `code` at `wall`.
+    """Return whether the Job makes another master after this one, which ends with `code`.
 
     An eviction does not count as a failure, but looks like a deletion, which does. So this may be
     False although another master follows: it scales the workers up again. A master that waits in a
@@ -89,7 +89,7 @@ def backoff(job: Object) -> float:
 
 
 def is_continued(job: Object, wall: float) -> bool:
-    """Whether the Job makes another master if this one, which has not finished, is terminated."""
+    """Return whether the Job makes another master if this unfinished one is terminated."""
     is_sure = job != UNREADABLE and not is_withdrawn(job)
     return is_sure and will_retry(job, InterruptedRunError.exit_code, wall)
 
@@ -257,7 +257,7 @@ def end_or_keep_workers(decision: Decision) -> None:
 
 
 def _are_left(decision: Decision) -> bool:
-    """Whether this master must watch workers that are left for the session's next run."""
+    """Return whether this master must watch workers that are left for the session's next run."""
     state = decision.state
     job = state.job
     # Keep watching a known lease if the Job could not be read at the end.
@@ -334,7 +334,7 @@ def end_master(decision: Decision) -> None:
 
 
 def is_preempted(decision: Decision) -> bool:
-    """Whether a queue has preempted this pod; the run continues after the next admission.
+    """Return whether a queue has preempted this pod; the run continues after an admission.
 
     With a queue, any other interruption is treated as a preemption, too.
     """

@@ -40,7 +40,7 @@ class Stall(NamedTuple):
     is_measured: bool = True
 
     def is_named_at(self, now: float) -> bool:
-        """Whether this stall was named recently, and may last."""
+        """Return whether this stall was named recently, and may last."""
         return now - self.seen < FORGET_AFTER * self.period + COLLECT
 
     def entry(self, moment: Moment) -> str:

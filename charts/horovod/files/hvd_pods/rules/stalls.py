@@ -44,7 +44,7 @@ STOPPED_FOR_KEPT = (2.0, 10.0)
 
 
 def on_missing_rank(decision: Decision, event: RankMissing) -> None:
-    """Horovod reports that a rank has not joined."""
+    """Handle Horovod's report that a rank has not joined."""
     launch = decision.state.attempt.launch
     if event.rank >= sum(worker.slots for worker in decision.state.run.workers):
         # The script itself has printed the message.
@@ -61,7 +61,7 @@ def on_missing_rank(decision: Decision, event: RankMissing) -> None:
 
 
 def note_idle(decision: Decision, notice: Mapping[str, Any]) -> None:
-    """A rank uses no CPU: it waits for another one, or all wait for one that hangs."""
+    """Note that a rank uses no CPU: it waits for another one, or all wait for one that hangs."""
     launch = decision.launch
     run = decision.state.run
     known = {**launch.idle_ranks, notice["rank"]: notice}

@@ -59,7 +59,7 @@ TERMINATED = "terminated: deleted, evicted, or its node drained or shut down"
 
 
 def begin(decision: Decision, event: Delivered) -> None:
-    """The workers have the code: start the launcher on them, or fail."""
+    """Start the launcher on the workers that have the code, or fail."""
     state = decision.state
     run = decision.state.run
     if event.is_finished:
@@ -96,7 +96,7 @@ def begin(decision: Decision, event: Delivered) -> None:
 
 
 def on_workers(decision: Decision) -> None:
-    """Workers have come or gone while the launcher runs."""
+    """Update the running launcher after workers have come or gone."""
     if decision.state.activity != Activity.TRAINING:
         return
     _look_for_loss(decision)
@@ -141,7 +141,7 @@ def _end_leftovers(decision: Decision) -> None:
 
 
 def terminate(decision: Decision) -> None:
-    """This pod is asked to end: if ranks may go on, read the Job: another master may follow."""
+    """Handle the request to end this pod: read the Job if the ranks may continue."""
     run = decision.state.run
     launch = decision.state.attempt.launch
     is_ending = launch is None or launch.problem or len(launch.workers) == 1
@@ -154,7 +154,7 @@ def terminate(decision: Decision) -> None:
 
 
 def interrupt(decision: Decision, job: Object | None = None) -> None:
-    """This pod is asked to end: let the ranks save, or go on if the Job creates another master."""
+    """Let the ranks of this pod save, or continue if the Job creates another master."""
     decision.clear_timers(TimerKind.LEAVE)
     launch = decision.launch
     grace = decision.state.run.grace
@@ -167,7 +167,10 @@ def interrupt(decision: Decision, job: Object | None = None) -> None:
 
 
 def on_asked(decision: Decision, event: RanksAsked) -> None:
-    """All ranks were asked to end. Ranks not started by rank/start.py react only to SIGTERM."""
+    """Note that all ranks were asked to end.
+
+    Ranks not started by rank/start.py react only to SIGTERM.
+    """
     decision.set_launch(is_asking=False)
     if event.all_stay:
         decision.log("the ranks go on until another master has come")
@@ -179,7 +182,7 @@ def on_asked(decision: Decision, event: RanksAsked) -> None:
 
 
 def on_progress(decision: Decision, event: ProgressReported) -> None:
-    """The script has reported its progress; a loss of NaN ends the attempt if the run wants it."""
+    """Handle reported progress; end the attempt for a loss of NaN if the run wants it."""
     progress = decision.state.progress.take(
         event.progress, decision.now, format_time(decision.wall)
     )
@@ -203,17 +206,17 @@ def warn_of_nan(decision: Decision) -> None:
 
 
 def on_worker_reached(decision: Decision, event: WorkerReached) -> None:
-    """The launcher has started a program in a worker."""
+    """Note that the launcher has started a program in a worker."""
     decision.set(has_reached=True)
 
 
 def on_not_started(decision: Decision, event: LauncherNotStarted) -> None:
-    """The launcher could not be started: the attempt is over."""
+    """End the attempt whose launcher could not be started."""
     decision.add_event(AttemptOver(event.problem))
 
 
 def on_launcher_ended(decision: Decision, event: LauncherEnded) -> None:
-    """The launcher has ended: end the attempt, or find the cause of the failure."""
+    """End the attempt whose launcher has ended, or find the cause of the failure."""
     state = decision.state
     launch = decision.launch
     decision.set(activity=Activity.FINDING_CAUSE)
@@ -255,7 +258,7 @@ def on_launcher_ended(decision: Decision, event: LauncherEnded) -> None:
 
 
 def _may_have_failed_to_bind(run: Run, launch: LaunchState) -> bool:
-    """Whether ranks may not have started: Open MPI's daemon crashes if it cannot bind them.
+    """Return whether Open MPI's daemon may have crashed because it could not bind ranks.
 
     mpirun reports that as a network failure.
     """

@@ -9,7 +9,7 @@ from hvd_pods.common.run import Pod, Run, Worker
 
 
 def has_least(run: Run, answering: Collection[str]) -> bool:
-    """Whether these workers are enough for a run, although others may be missing."""
+    """Return whether these workers are enough for a run, although others may be missing."""
     return not count_lacking(run.least_workers, run, answering)
 
 

@@ -75,14 +75,14 @@ def drain(
 
 
 def _is_own(pid: int) -> bool:
-    """Whether a process is a fork of the agent or a worker's own program, or has just ended."""
+    """Return whether a process is a fork of the agent or a worker's program, or has just ended."""
     with suppress(OSError):
         return b"/hvd_pods/worker/" in files.read(f"/proc/{pid}/cmdline")
     return True
 
 
 def main() -> int:
-    """In a worker: ask its ranks to end, for a master that is asked to end; print their number.
+    """Ask the ranks of this worker to end, for a master that is asked to end; print their number.
 
     With the argument `look`, print the number of ranks that need no request to end because they may
     stay, then the fence number of a launch whose ranks on this worker have all finished, and their

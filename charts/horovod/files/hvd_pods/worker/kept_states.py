@@ -13,7 +13,7 @@ KEPT_FOLDER = Path(os.environ.get(contract.KEEP, FOLDER))
 
 
 def has_states() -> bool:
-    """Whether a run has left a state that is the same for all of its ranks."""
+    """Return whether a run has left a state that is the same for all of its ranks."""
     return any(KEPT_FOLDER.glob("*/*-shared.*"))
 
 

@@ -81,7 +81,7 @@ def _save(run: Path, name: str) -> bool:
 
 
 def fits_any_number(run: Path) -> bool:
-    """Whether this folder has states, and any number of ranks can resume from them."""
+    """Return whether this folder has states, and any number of ranks can resume from them."""
     matches = [SHARED.fullmatch(path.name) for path in run.glob("*")]
     newest = [_find_newest(run, name) for name in {match[1] for match in matches if match}]
     return bool(newest) and all(one and not keep.notes_of(one).get("fixed size") for one in newest)
@@ -137,7 +137,7 @@ def _write(packed: keep.PackedState, path: Path, name: str) -> bool:
 
 
 def _is_newer(packed: keep.PackedState, path: Path) -> bool:
-    """Whether a state is newer than a checkpoint, or the checkpoint is missing or damaged.
+    """Return whether a state is newer than a checkpoint, or the checkpoint is unusable.
 
     Launches of a release are numbered across its runs. Within a run, the steps decide.
     """
