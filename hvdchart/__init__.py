@@ -105,5 +105,5 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    """The names of the library, also those that are not imported yet."""
+    """Return the names of the library, also those that are not imported yet."""
     return __all__

@@ -11,18 +11,18 @@ from typing import Any
 
 
 def is_in_kueue(values: Mapping[str, Any]) -> bool:
-    """Whether Kueue admits a run with these values: with Volcano, queueName is Volcano's."""
+    """Return whether Kueue admits a run with these values: with Volcano, queueName is Volcano's."""
     return bool(values.get("queueName") and values.get("gang") != "Volcano")
 
 
 def has_policy(values: Mapping[str, Any]) -> bool:
-    """Whether a release with these values has a NetworkPolicy for its pods."""
+    """Return whether a release with these values has a NetworkPolicy for its pods."""
     enabled = (values.get("networkPolicy") or {}).get("enabled")
     return bool(not values.get("hostNetwork") if enabled is None else enabled)
 
 
 def has_role(values: Mapping[str, Any]) -> bool:
-    """Whether a release with these values has a Role, for the ServiceAccount of its master."""
+    """Return whether a release with these values has a Role for its master's ServiceAccount."""
     account = values.get("serviceAccount") or {}
     has_account = account.get("create") is not False or bool(account.get("name"))
     return has_account and (values.get("rbac") or {}).get("create") is not False

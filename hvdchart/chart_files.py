@@ -17,7 +17,7 @@ MOST_CODE_BYTES = 256 << 20
 
 
 def chart_dir() -> Path:
-    """The chart's directory: inside an installed wheel, or beside this package in a checkout.
+    """Return the chart's directory: in an installed wheel, or beside this package in a checkout.
 
     Raises FileError when it is in neither place.
     """
@@ -41,9 +41,9 @@ def read_data(name: str) -> dict[str, Any]:
 
 
 def is_gpu(resource: str) -> bool:
-    """Whether an extended resource is a GPU, or a part or share of one: it gets one rank.
+    """Return whether an extended resource is a GPU, or a part or share of one.
 
-    resources.json has the names; the chart's templates read it, too.
+    Such a resource gets one rank.
     """
     return re.fullmatch(read_data("resources.json")["gpus"], resource) is not None
 
@@ -66,37 +66,40 @@ def device_plugin(resources: Iterable[str]) -> DevicePlugin | None:
 
 
 def most_workers() -> int:
-    """The most workers that a run may have, spares included."""
+    """Return the maximum number of workers of a run, with spares."""
     return int(read_data("resources.json")["workers"])
 
 
 def is_charts_volume(name: str) -> bool:
-    """Whether the chart's pods have a volume of this name; values may or may not replace it."""
+    """Return whether the chart's pods have a volume of this name.
+
+    Values may or may not replace it.
+    """
     reserved = read_data("resources.json")["reserved"]
     return name in (*reserved["volumes"], *reserved["replaceableVolumes"])
 
 
 def is_charts_variable(name: str) -> bool:
-    """Whether the chart sets this environment variable, so that values must not set it."""
+    """Return whether the chart sets this environment variable, so that values must not."""
     reserved = read_data("resources.json")["reserved"]
     is_reserved = re.fullmatch(reserved["variables"], name) is not None
     return is_reserved and name not in reserved["userVariables"]
 
 
 def is_ranks_variable(name: str) -> bool:
-    """Whether this variable contains a rank's position; the chart always overrides it."""
+    """Return whether this variable has a rank's position; the chart always overrides it."""
     known = read_data("launcher_options.json")
     groups = (*known["rankVariables"].values(), *known["placeVariables"].values())
     return any(name in names for names in groups)
 
 
 def launch_modes() -> tuple[str, ...]:
-    """The chart's launch modes, the default one first."""
+    """Return the chart's launch modes, the default one first."""
     return tuple(read_data("launcher_options.json")["modes"])
 
 
 def example(name: str) -> str:
-    """The text of one of the examples. Raises FileError when it is not installed."""
+    """Return the text of one of the examples. Raises FileError if it is not installed."""
     package = Path(__file__).resolve().parent
     # In an installed wheel, or in a checkout.
     for folder in (package / "examples", package.parent / "examples"):

@@ -56,7 +56,7 @@ def difference(path: Path, text: str) -> str:
 
 
 def text_difference(old: str, new: str, old_name: str, new_name: str) -> str:
-    """The unified diff between two texts; empty when they are equal."""
+    """Return the unified diff between two texts; empty if they are equal."""
     lines = difflib.unified_diff(
         old.splitlines(), new.splitlines(), old_name, new_name, n=2, lineterm=""
     )

@@ -36,7 +36,10 @@ _QUANTITY = re.compile(
 
 
 def parse_quantity(text: str) -> Fraction:
-    """The exact number of a quantity: 1.5Gi, 500m, 1e3. Raises ValueError for any other text."""
+    """Return the exact number of a quantity such as 1.5Gi, 500m or 1e3.
+
+    Raises ValueError for any other text.
+    """
     match = _QUANTITY.fullmatch(text)
     if not match:
         raise ValueError(f"{text!r} is not a Kubernetes quantity")
@@ -70,12 +73,12 @@ def cpu_millis(text: str) -> int:
 
 
 def cpu_text(millis: int) -> str:
-    """The shortest quantity for a number of thousandths of a CPU: 2000 -> 2, 500 -> 500m."""
+    """Return the shortest quantity for thousandths of a CPU: 2000 -> 2, 500 -> 500m."""
     return str(millis // 1000) if millis % 1000 == 0 else f"{millis}m"
 
 
 def memory_text(size: int) -> str:
-    """The quantity for a number of bytes, in Gi or Mi when that is exact, else in bytes."""
+    """Return the quantity for a number of bytes, in Gi or Mi if that is exact, else in bytes."""
     for unit, scale in (("Gi", GI), ("Mi", MI)):
         if size % scale == 0:
             return f"{size // scale}{unit}"
@@ -83,7 +86,10 @@ def memory_text(size: int) -> str:
 
 
 def amount_text(resource: str, amount: int) -> str:
-    """The quantity of a resource: `amount` is in thousandths of a CPU, bytes, or whole devices."""
+    """Return the quantity of a resource.
+
+    `amount` is in thousandths of a CPU, bytes, or whole devices.
+    """
     if resource == "cpu":
         return cpu_text(amount)
     if resource == "memory":
@@ -101,5 +107,5 @@ def room_text(resource: str, amount: int) -> str:
 
 
 def pluralize(number: int, noun: str) -> str:
-    """1 rank, 2 ranks."""
+    """Return a number with its noun: 1 rank, 2 ranks."""
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"

@@ -60,7 +60,7 @@ def measure(
     report: Callable[[str], None],
     helm: Helm,
 ) -> Object:
-    """The result of a plan of `bench_plan` as JSON data; reports each measurement.
+    """Measure a plan of `bench_plan`, report each measurement, and return the result as JSON data.
 
     `trials` are those of the plan, in `turns` turns. Raises RunFailedError when one of them cannot
     be measured, and the errors of Helm and the cluster.

@@ -40,7 +40,7 @@ class Measurement:
 
 
 def sizes(workers: int, given: Sequence[int]) -> list[int]:
-    """The numbers of workers to measure, ascending: those given, or 1, 2, 4 ... and all.
+    """Return the numbers of workers to measure, ascending: the given ones, or 1, 2, 4 ... and all.
 
     Raises SpecError for a number that is not from 1 to `workers`.
     """
@@ -147,7 +147,7 @@ def mean_and_interval(figures: Sequence[float]) -> tuple[float, float]:
 
 
 def place_text(nodes: Mapping[str, str]) -> str:
-    """Say how many nodes the workers ran on, and how that affects the figures."""
+    """Explain how many nodes the workers ran on, and how that affects the figures."""
     placed = list(nodes.values())
     text = f"{pluralize(len(placed), 'worker')} on {pluralize(len(set(placed)), 'node')}"
     shared = sorted({node for node in placed if placed.count(node) > 1})

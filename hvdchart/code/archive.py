@@ -195,7 +195,7 @@ def _target(shown: Path, link: Path, inside: AbstractSet[Path]) -> Path:
 def _walk(
     folder: Path, rules: list[_Rules], asked: list[_Rules], secrets: list[Path]
 ) -> Iterator[Path]:
-    """Return the files and links below a folder. Raises FileError.
+    """Yield the files and links below a folder. Raises FileError.
 
     `rules` are the patterns of the folders above it. `asked` are the names of secrets that these
     patterns include. Adds the secrets that are left out.
@@ -237,7 +237,7 @@ def _names_taken_back(lines: Sequence[str]) -> GitIgnoreSpec:
 
 
 def _is_named(path: Path, rules: list[_Rules], *, is_folder: bool) -> bool:
-    """Whether patterns match a path, in git's order: the last pattern that matches decides.
+    """Return whether patterns match a path; the last pattern that matches decides, as in git.
 
     The patterns of inner folders come last.
     """

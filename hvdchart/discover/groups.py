@@ -53,7 +53,7 @@ class Discovery:
     notes: tuple[str, ...]
 
     def spec(self, name: str) -> dict[str, Plain]:
-        """The complete spec; its command is an allreduce check, to be replaced by the user's."""
+        """Return the complete spec. Its command is an allreduce check, which the user replaces."""
         return {
             "apiVersion": API_VERSION,
             "name": name,
@@ -62,7 +62,7 @@ class Discovery:
         }
 
     def comments(self) -> Comments:
-        """The comments by the path of their key in the spec."""
+        """Return the comments by the path of their key in the spec."""
         comments: Comments = {
             ("train", "command"): "an allreduce check of the chart; replace it with your command"
         }
@@ -100,7 +100,7 @@ def discover(
 
 
 def _equal_nodes(nodes: Iterable[NodeFacts]) -> Iterator[list[NodeFacts]]:
-    """Lists of nodes with the same properties and nearly the same memory."""
+    """Yield lists of nodes with the same properties and nearly the same memory."""
     kinds: dict[tuple[object, ...], list[NodeFacts]] = {}
     for node in nodes:
         kind = (

@@ -163,7 +163,7 @@ def _taints(node: Object) -> list[dict[str, str]]:
 
 
 def _unusable_reason(node: Object) -> str:
-    """Say why no worker should run on a node; empty if one may."""
+    """Explain why no worker should run on a node; empty if one may."""
     if node.get("spec", {}).get("unschedulable"):
         return "cordoned"
     conditions = node.get("status", {}).get("conditions") or []

@@ -22,7 +22,7 @@ _MANY_NODES = {"ReadWriteMany", "ReadOnlyMany"}
 
 
 def examine_security(namespace: Object, level: str, reason: str) -> Finding:
-    """Whether Pod Security admits the pods, which need this level for this reason."""
+    """Check whether Pod Security admits the pods, which need this level for this reason."""
     labels = namespace["metadata"].get("labels") or {}
     enforced = labels.get("pod-security.kubernetes.io/enforce", "privileged")
     subject = "Pod Security"
@@ -39,7 +39,7 @@ def examine_security(namespace: Object, level: str, reason: str) -> Finding:
 def examine_quotas(
     quotas: Iterable[Object], ranges: Sequence[Object], needs: Sequence[PodNeeds] | None
 ) -> Iterator[Finding]:
-    """Whether the pods fit into the quotas, and set all fields that quotas and ranges require."""
+    """Check whether the pods fit the quotas, and set the fields that quotas and ranges require."""
     quotas = list(quotas)
     if needs is None or not (quotas or ranges):
         names = [str(item["metadata"]["name"]) for item in [*quotas, *ranges]]
@@ -69,7 +69,7 @@ def examine_workers(runs: Iterable[Status], namespace: str) -> Iterator[Finding]
 def examine_claims(
     claims: Mapping[str, Object | None], classes: Sequence[Object] | None, workers: int
 ) -> Iterator[Finding]:
-    """Whether the claims exist, are bound, and can be mounted on several nodes."""
+    """Check whether the claims exist, are bound, and can be mounted on several nodes."""
     waiting = {
         str(item["metadata"]["name"])
         for item in classes or []
@@ -118,7 +118,7 @@ def examine_classes(classes: Sequence[Object]) -> Finding:
 
 
 def examine_image(nodes: Sequence[Object], values: Values) -> Finding:
-    """Whether the nodes that the run can use have the image.
+    """Check whether the nodes that the run can use have the image.
 
     The image may also be in a registry. A kubelet reports 50 images at most.
     """
@@ -142,7 +142,7 @@ def examine_image(nodes: Sequence[Object], values: Values) -> Finding:
 
 
 def examine_gpus(nodes: Sequence[Object], needs: Sequence[PodNeeds] | None) -> Iterator[Finding]:
-    """Whether enough nodes have the GPUs that a worker requests."""
+    """Check whether enough nodes have the GPUs that a worker requests."""
     offered: dict[str, list[int]] = {}
     for node in nodes:
         for name, count in (node.get("status", {}).get("allocatable") or {}).items():
@@ -167,7 +167,7 @@ def examine_gpus(nodes: Sequence[Object], needs: Sequence[PodNeeds] | None) -> I
 
 
 def _over_quota(quota: Object, needs: Sequence[PodNeeds]) -> Iterator[tuple[str, str]]:
-    """Return the problems of the pods with one quota, each with its remedy."""
+    """Yield the problems of the pods with one quota, each with its remedy."""
     name = quota["metadata"]["name"]
     if quota["spec"].get("scopes") or quota["spec"].get("scopeSelector"):
         # The quota applies to some pods only.
@@ -198,7 +198,7 @@ def _over_quota(quota: Object, needs: Sequence[PodNeeds]) -> Iterator[tuple[str,
 
 
 def _out_of_range(limit_range: Object, needs: Sequence[PodNeeds]) -> Iterator[tuple[str, str]]:
-    """Return the pods' problems with one LimitRange, and remedies; each pod has one container."""
+    """Yield the pods' problems with one LimitRange, and remedies; each pod has one container."""
     name = limit_range["metadata"]["name"]
     for limits in limit_range["spec"].get("limits") or []:
         if limits.get("type") not in ("Container", "Pod"):

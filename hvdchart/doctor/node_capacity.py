@@ -29,7 +29,7 @@ _REMEDY = "use fewer or smaller workers"
 
 
 def examine_fit(nodes: Sequence[Object], pods: Iterable[Object], values: Values) -> Finding:
-    """Whether the nodes have room for the pods of a run when only daemons run on them.
+    """Check whether the nodes have room for the pods of a run when only daemons run on them.
 
     `pods` are those of all namespaces, as far as the user may read them.
     """
@@ -40,7 +40,7 @@ def examine_fit(nodes: Sequence[Object], pods: Iterable[Object], values: Values)
 
 
 def _impossible(nodes: Sequence[Object], pods: Sequence[Object], values: Values) -> str:
-    """Say why the pods can never all run; empty if they may."""
+    """Explain why the pods can never all run; empty if they may."""
     if not all((node.get("status") or {}).get("allocatable") for node in nodes):
         # Its kubelet has not reported its resources yet.
         return ""
@@ -78,7 +78,7 @@ def _fits_beside(
     workers: tuple[PodNeeds, int, int],
     master: tuple[PodNeeds, Values],
 ) -> bool:
-    """Whether the master and so many workers fit together, on whichever node the master is.
+    """Return whether the master and so many workers fit, on whichever node the master is.
 
     Each node comes with its free resources, and whether it admits workers.
     """
@@ -98,7 +98,7 @@ def _fits_beside(
 
 
 def _too_many(pod: PodNeeds, number: int, room: int, usable: Sequence[Mapping[str, int]]) -> str:
-    """Say that a group of pods has no room, and which resource is short."""
+    """Explain that a group of pods has no room, and which resource is short."""
     asked = f"{pluralize(number, 'worker')} with {_amounts_text(pod)} each"
     if not usable:
         return f"{asked} find no node whose labels and taints admit them"
@@ -150,7 +150,7 @@ def _without_passing(node: Object) -> Object:
 
 
 def admits(node: Object, pod: Mapping[str, Any]) -> bool:
-    """Whether a node's labels, taints and cordon admit a pod; its affinity is ignored."""
+    """Return whether a node's labels, taints and cordon admit a pod; its affinity is ignored."""
     labels = (node.get("metadata") or {}).get("labels") or {}
     if not (pod.get("nodeSelector") or {}).items() <= labels.items():
         return False
@@ -166,7 +166,7 @@ def admits(node: Object, pod: Mapping[str, Any]) -> bool:
 
 
 def _tolerates(toleration: Mapping[str, Any], taint: Mapping[str, Any]) -> bool:
-    """Whether a toleration matches a taint, as Kubernetes compares them.
+    """Return whether a toleration matches a taint, as Kubernetes compares them.
 
     Without an effect, it matches all effects; without a key, `Exists` matches all keys.
     """

@@ -33,7 +33,7 @@ BACKLOG = 1024
 
 
 def is_reached(address: str, port: int, within: float = WITHIN) -> bool:
-    """Whether the other pod is reached: it sends the greeting to each client.
+    """Return whether the other pod is reached: it sends the greeting to each client.
 
     An accepted connection is no proof: the proxy of a service mesh accepts it in the client's own
     pod, before it connects to the other pod.

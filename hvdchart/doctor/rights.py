@@ -70,7 +70,7 @@ _OPTIONAL = "rights to enter pods"
 
 
 def needed_rights(purpose: str, values: Values | None) -> Iterator[Right]:
-    """Return the rights for a purpose, including those for objects that a spec's values enable."""
+    """Yield the rights for a purpose, including those for objects that a spec's values enable."""
     yield from _rights(PURPOSES[purpose])
     if purpose != "rights to deploy":
         return
@@ -87,7 +87,7 @@ def needed_rights(purpose: str, values: Values | None) -> Iterator[Right]:
 
 
 def _rights(table: _Table) -> Iterator[Right]:
-    """The rights of a table, one for each verb."""
+    """Yield the rights of a table, one for each verb."""
     for group, resource, verbs in table:
         yield from (Right(group, resource, verb) for verb in verbs)
 
@@ -95,7 +95,7 @@ def _rights(table: _Table) -> Iterator[Right]:
 def examine_rights(
     namespace: str, values: Values | None, may: Callable[[str, str, str], bool]
 ) -> Iterator[Finding]:
-    """A finding for each purpose; `may` asks the API server about one right."""
+    """Yield a finding for each purpose; `may` asks the API server about one right."""
     asked = cache(may)
     for purpose in PURPOSES:
         rights = list(dict.fromkeys(needed_rights(purpose, values)))
@@ -116,7 +116,7 @@ def examine_rights(
 
 
 def _list(rights: list[Right]) -> str:
-    """create, patch roles.rbac.authorization.k8s.io; get pods."""
+    """Format rights: create, patch roles.rbac.authorization.k8s.io; get pods."""
     verbs: dict[tuple[str, str], list[str]] = {}
     for right in rights:
         verbs.setdefault((right.group, right.resource), []).append(right.verb)

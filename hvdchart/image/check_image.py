@@ -96,7 +96,7 @@ def missing(requirements: Sequence[Requirement]) -> list[Requirement]:
 
 
 def check_report(image: str, requirements: Sequence[Requirement]) -> list[str]:
-    """One line for each requirement, with the remedy below each that is not met."""
+    """Return one line for each requirement, with the remedy below each that is not met."""
     width = max(len(each.name) for each in requirements)
     lines = [image]
     for each in requirements:
@@ -108,7 +108,7 @@ def check_report(image: str, requirements: Sequence[Requirement]) -> list[str]:
 
 
 def _launcher(probe: Mapping[str, Any], has_pip_mpi: bool) -> Requirement:
-    """Whether the image has mpirun."""
+    """Check whether the image has mpirun."""
     path = probe["programs"]["mpirun"]
     details = f"{path}, {probe['mpi']}" if path else "missing"
     remedy = (
@@ -118,7 +118,7 @@ def _launcher(probe: Mapping[str, Any], has_pip_mpi: bool) -> Requirement:
 
 
 def _frameworks(probe: Mapping[str, Any], mode: str) -> list[Requirement]:
-    """Whether Horovod works with a framework of the image, beyond the mode's requirements."""
+    """Check Horovod with each framework of the image, beyond the mode's requirements."""
     feature = "mpi" if mode == "mpirun" else "gloo"
     if not probe["horovod"]:
         remedy = f"pip install horovod, with HOROVOD_WITH_{feature.upper()}=1"

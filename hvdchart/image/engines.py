@@ -30,7 +30,7 @@ Result = subprocess.CompletedProcess[str]
 
 
 def is_working(engine: str) -> bool:
-    """Whether the engine is installed and `info` succeeds; Docker needs its daemon for that."""
+    """Return whether the engine is installed and `info` succeeds, which needs Docker's daemon."""
     return shutil.which(engine) is not None and _run([engine, "info"]).returncode == 0
 
 

@@ -95,7 +95,7 @@ def plan_framework(spec: Spec) -> Framework:
 
 
 def _remedy(signs: Signs) -> str:
-    """Say how to join the ranks of a program with these signs."""
+    """Explain how to join the ranks of a program with these signs."""
     if signs.strategy:
         return f"set it, or {_BY_HOROVOD}"
     module = signs.trains.module.partition(".")[0] if signs.trains else ""
@@ -103,7 +103,7 @@ def _remedy(signs: Signs) -> str:
 
 
 def _alone(spec: Spec, sources: Mapping[str, bytes], signs: Signs) -> str:
-    """Say why each rank of such a program trains a model of its own; empty if unknown."""
+    """Explain why each rank of such a program trains a model of its own; empty if unknown."""
     is_given = spec.train.framework or spec.launch.mode == "custom"
     if is_given or signs.joined_by or not signs.trains:
         return ""

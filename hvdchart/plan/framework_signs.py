@@ -183,13 +183,13 @@ def _saved_file(node: ast.Call) -> str:
 
 
 def _is_known(name: str, sources: Mapping[str, bytes]) -> bool:
-    """Whether a module cannot connect ranks: Python's, the code's own, and well-known modules."""
+    """Return whether a module cannot connect ranks: Python's, own and well-known modules."""
     own = {file.partition("/")[0].removesuffix(".py") for file in sources}
     return not name or name in {*_TRAINING, *_ALONE} | own | sys.stdlib_module_names
 
 
 def _mpi_backends(tree: ast.Module) -> Iterator[int]:
-    """Return the lines that pass or assign the text of the backend mpi."""
+    """Yield the lines that pass or assign the text of the backend mpi."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Call | ast.keyword | ast.Assign | ast.AnnAssign | ast.arguments):
             for given in ast.iter_child_nodes(node):

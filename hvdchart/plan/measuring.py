@@ -44,7 +44,7 @@ def command_plan(plan: Plan, command: Sequence[str], retries: int, **changes: An
 
 
 def measuring_plan(plan: Plan, purpose: str, command: Sequence[str], workers: int) -> Plan:
-    """The plan's first group with `workers` workers, and another command. It is NAME-PURPOSE."""
+    """Return the plan NAME-PURPOSE: the first group with `workers` workers and another command."""
     # Its StatefulSet is named NAME-PURPOSE-worker.
     longest = longest_name(plan.spec) - len(f"-{purpose}-worker")
     return command_plan(

@@ -28,7 +28,7 @@ from hvdchart.spec.yaml_tree import Node, Place, from_plain
 
 
 def make_plan(spec: Spec, tree: Node | None = None) -> Plan:
-    """The plan of a spec that was built or changed in Python. Raises SpecError if it is wrong.
+    """Plan a spec that was built or changed in Python. Raises SpecError if it is wrong.
 
     `tree` is the YAML that the spec was read from. Later errors in the spec's `values` name their
     places in it.
@@ -37,7 +37,7 @@ def make_plan(spec: Spec, tree: Node | None = None) -> Plan:
 
 
 def plan_tree(tree: Node) -> Plan:
-    """The plan of a spec in YAML. Raises SpecError if it is wrong."""
+    """Plan a spec in YAML. Raises SpecError if it is wrong."""
     return _plan(read_spec(tree), tree)
 
 

@@ -58,7 +58,7 @@ BFLOAT16: Rule = (None, Reason("not set: it rounds", _OURS))
 
 
 def override_reason(key: str, instead_of: object = None) -> Reason:
-    """The reason for a number that the spec gives at `key`, instead of a planned one."""
+    """Return the reason for a number that the spec gives at `key` instead of the planned one."""
     instead = "" if instead_of is None else f" instead of {instead_of}"
     return Reason(f"{key}{instead}", _SPEC)
 
@@ -73,7 +73,7 @@ def shown(key: str, number: int) -> str:
 
 
 def cores_per_rank(group: NodeGroup, slots: int) -> int:
-    """Physical cores of each rank; 0 when the spec does not give the node's cores.
+    """Return the physical cores of each rank; 0 if the spec does not give the node's cores.
 
     Ranks wait for each other, so all get as many cores as the rank with the fewest. The kubelet
     takes its reserved cores in ascending order of core ID, that is, from the first socket. It gives
@@ -90,7 +90,10 @@ def cores_per_rank(group: NodeGroup, slots: int) -> int:
 
 
 def ranks_of_a_socket(group: NodeGroup, slots: int) -> int:
-    """Ranks of each socket; 0 if they differ, or if the first socket lacks a core for each rank."""
+    """Return the ranks of each socket.
+
+    Return 0 if the numbers differ, or if the first socket lacks a core for each rank.
+    """
     per_socket, rest = divmod(slots, group.sockets or 1)
     # The cores of the first socket, from which the kubelet takes its own.
     left = socket_cores(group) - reserved_cores(group)
@@ -98,7 +101,7 @@ def ranks_of_a_socket(group: NodeGroup, slots: int) -> int:
 
 
 def slots(group: NodeGroup) -> Rule:
-    """One rank per GPU; without GPUs one rank per NUMA node, which is a socket by default."""
+    """Plan one rank per GPU; without GPUs one rank per NUMA node, by default a socket."""
     if group.gpus:
         return default_slots(group), Reason("one rank per GPU", "Horovod")
     where = "socket" if (group.numa_per_socket or 1) == 1 else "NUMA node"
@@ -106,7 +109,7 @@ def slots(group: NodeGroup) -> Rule:
 
 
 def omp_threads(group: NodeGroup, per_rank: int) -> Rule:
-    """One OpenMP thread per physical core: hyperthreads share the vector units."""
+    """Plan one OpenMP thread per physical core: hyperthreads share the vector units."""
     which = "coresPerSocket" if per_rank == group.cores_per_socket else "cores of a rank"
     source = _OURS if group.gpus else _INTEL
     threads = _threads("OMP_NUM_THREADS", per_rank, bool(group.gpus))
@@ -114,7 +117,7 @@ def omp_threads(group: NodeGroup, per_rank: int) -> Rule:
 
 
 def intra_op_threads(per_rank: int, gpus: bool) -> Rule:
-    """The cores of a rank minus two, but never less than a rank with fewer cores has."""
+    """Plan a thread for each core of a rank minus two, but never fewer than for fewer cores."""
     threads = _threads("TF_NUM_INTRAOP_THREADS", per_rank, gpus)
     if threads is None or threads > per_rank - 2:
         few = f"{threads} of {pluralize(per_rank, 'core')}: too few to leave two free"
@@ -123,9 +126,10 @@ def intra_op_threads(per_rank: int, gpus: bool) -> Rule:
 
 
 def inter_op_threads(per_rank: int, gpus: bool) -> Rule:
-    """Two; one where there is one core. With two cores, two measured faster: docs/performance.md.
+    """Plan two threads, or one if there is one core.
 
-    On GPU nodes these threads also read and decode the input of their GPU.
+    With two cores, two threads measured faster: docs/performance.md. On GPU nodes these threads
+    also read and decode the input of their GPU.
     """
     threads = _threads("TF_NUM_INTEROP_THREADS", per_rank, gpus)
     if gpus and per_rank:
@@ -137,18 +141,21 @@ def inter_op_threads(per_rank: int, gpus: bool) -> Rule:
 
 
 def _threads(variable: str, per_rank: int, gpus: bool) -> int | None:
-    """The number that the pods' own rule gives a rank with so many cores; None without cores."""
+    """Return a rank's threads by the pods' own rule for so many cores; None without cores."""
     return int(plan_threads(per_rank, gpus)[variable]) if per_rank else None
 
 
 def one_dnn(group: NodeGroup) -> Rule:
-    """On for ranks on CPUs. docs/performance.md has its gain if the default is off."""
+    """Turn oneDNN on for ranks on CPUs.
+
+    docs/performance.md has its gain if the default is off.
+    """
     why = Reason("on every CPU, also where TensorFlow's default is off", _OURS)
     return (None if group.gpus else 1), why
 
 
 def cpu_request(group: NodeGroup) -> Rule:
-    """All CPUs of the node, counting hyperthreads as Kubernetes does, minus the reserved ones.
+    """Plan all CPUs of the node, counting hyperthreads as Kubernetes does, minus the reserved ones.
 
     With the static CPU manager in whole cores, and beside the cores that the kubelet reserves there
     is room for the master and DaemonSets.
@@ -179,7 +186,7 @@ def cpu_request(group: NodeGroup) -> Rule:
 
 
 def memory_request(group: NodeGroup) -> Rule:
-    """The node's memory minus what is reserved, in whole GiB from 8 GiB on, else in whole MiB."""
+    """Plan the node's memory minus the reserved one, in whole GiB from 8 GiB on, else in MiB."""
     if group.memory is None:
         return None, Reason("the spec does not give the node's memory", _SPEC)
     if group.shared:
@@ -203,7 +210,10 @@ def memory_request(group: NodeGroup) -> Rule:
 
 
 def _whole_memory(free: int) -> tuple[int, str]:
-    """`free` in whole GiB from 8 GiB on, else in whole MiB, and words for that where it rounds."""
+    """Round `free` to whole GiB from 8 GiB on, else to whole MiB.
+
+    Return the result, and words for the rounding, which are empty if nothing was rounded.
+    """
     is_large = free >= 8 * GI
     unit = GI if is_large else MI
     name = "GiB" if is_large else "MiB"
@@ -213,10 +223,10 @@ def _whole_memory(free: int) -> tuple[int, str]:
 
 
 def kept(state: int, workers: int, *, is_sharded: bool) -> tuple[int, str]:
-    """Bytes of the commits that a worker keeps, and a text: two commits of its part of the state.
+    """Return the bytes of the commits that a worker keeps, and their reason.
 
-    For a sharded state, its part is the shards of its ranks, and copies of as many shards of
-    another worker.
+    A worker keeps two commits of its part of the state. For a sharded state, its part is the shards
+    of its ranks, and copies of as many shards of another worker.
     """
     if not state:
         return 0, ""
@@ -228,9 +238,9 @@ def kept(state: int, workers: int, *, is_sharded: bool) -> tuple[int, str]:
 
 
 def shm(group: NodeGroup, ranks: int, memory: int | None, commits: tuple[int, str]) -> Rule:
-    """Shared memory for the buffers of Open MPI and NCCL, which counts as memory of the worker.
+    """Plan shared memory for Open MPI and NCCL, which counts as memory of the worker.
 
-    512 MiB per CPU rank or 1 GiB per GPU rank, at least 1 GiB, and at most a quarter of the
+    It is 512 MiB per CPU rank or 1 GiB per GPU rank, at least 1 GiB, and at most a quarter of the
     worker's memory; and the commits that ranks keep.
     """
     each = GI if group.gpus else GI // 2
@@ -248,7 +258,7 @@ def shm(group: NodeGroup, ranks: int, memory: int | None, commits: tuple[int, st
 
 
 def binding(groups: list[NodeGroup]) -> tuple[str, Reason]:
-    """The binding of ranks: to cores of their own, unless other workers may use these cores, too.
+    """Plan the binding of ranks: to cores of their own, unless other workers may use these cores.
 
     Ranks are not bound to a socket: a virtual machine may show each CPU as a socket, and would bind
     a rank with 28 threads to one of them.

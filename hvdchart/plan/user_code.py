@@ -21,7 +21,7 @@ _ANY_HEADER = 32 + 15
 
 
 def used_modules(code: Plain, command: Sequence[str]) -> Iterator[tuple[str, str]]:
-    """Return the imports of a command's program, each with its place: ("train.py:1", "torch").
+    """Yield the imports of a command's program, each with its place: ("train.py:1", "torch").
 
     `code` is the chart's value of that name. Nothing is run.
     """
@@ -73,7 +73,7 @@ def sources_of(code: Plain) -> dict[str, bytes]:
 def program_files(
     sources: Mapping[str, bytes], command: Sequence[str], broken: dict[str, str]
 ) -> Iterator[tuple[str, ast.Module]]:
-    """Return the command's script and the modules that it imports of the code, by name.
+    """Yield the command's script and the modules that it imports of the code, by name.
 
     `broken` gets the problems of files that are no Python. Returns nothing if the command names no
     file of the code.
@@ -131,7 +131,7 @@ def _files_of(
 
 
 def modules_of(tree: ast.Module) -> Iterator[tuple[int, str]]:
-    """Return the line and dotted name of each import, and of each module attribute in use."""
+    """Yield the line and dotted name of each import, and of each module attribute in use."""
     yield from imports_of(tree)
     for node in ast.walk(tree):
         if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
@@ -139,7 +139,7 @@ def modules_of(tree: ast.Module) -> Iterator[tuple[int, str]]:
 
 
 def imports_of(tree: ast.Module) -> Iterator[tuple[int, str]]:
-    """Return the line and dotted name of each import of a program.
+    """Yield the line and dotted name of each import of a program.
 
     The name of a relative import starts with its dots.
     """

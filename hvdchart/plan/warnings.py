@@ -14,7 +14,7 @@ from hvdchart.text import join_names
 
 
 def warnings(spec: Spec, groups: Sequence[GroupPlan], launching: LaunchPlan) -> Iterator[str]:
-    """Return the warnings of a plan, one line each: the problem and the remedy."""
+    """Yield the warnings of a plan, one line each: the problem and the remedy."""
     for group in groups:
         for line in _group(group, spec.train.env):
             yield f"group {group.group.name}: {line}"
@@ -78,7 +78,7 @@ def _overrides(spec: Spec) -> Iterator[str]:
 
 
 def _group(plan: GroupPlan, env: Collection[str]) -> Iterator[str]:
-    """Return the warnings of one group; `env` are the names in train.env."""
+    """Yield the warnings of one group; `env` are the names in train.env."""
     group = plan.group
     sockets = group.sockets or 1
     if not group.gpus and plan.slots % sockets:

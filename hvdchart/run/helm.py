@@ -74,7 +74,7 @@ class _Command(pyhelm3.Command):  # type: ignore[misc] # pyhelm3 has no types
         )
 
     async def get_metadata(self, name: str, namespace: str) -> Any:
-        """The name, chart and revision of a release, as Helm prints them in JSON."""
+        """Return the name, chart and revision of a release, as Helm prints them in JSON."""
         command = ["get", "metadata", name, "--namespace", namespace, "--output", "json"]
         return json.loads(await self.run(command))
 
@@ -246,7 +246,7 @@ class Revision(NamedTuple):
 
 
 def last_revision(name: str, namespace: str, helm: Helm) -> Revision | None:
-    """The last revision of a release; None when Helm knows no such release. Raises HelmError."""
+    """Return the last revision of a release; None if there is no such release. Raises HelmError."""
     try:
         found = helm.call(name, namespace, _Command(helm).get_metadata(name, namespace))
     except NoRunError:

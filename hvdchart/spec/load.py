@@ -95,7 +95,7 @@ def read_spec(root: Node) -> Spec:
 
 
 def checked_spec(spec: Spec) -> Spec:
-    """Return `spec`, which may have been built or changed in Python, after a check.
+    """Check a spec that may have been built or changed in Python, and return it.
 
     A list becomes a tuple, as in a spec from YAML. Raises SpecError if the spec is wrong.
     """

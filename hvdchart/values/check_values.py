@@ -19,7 +19,7 @@ from hvdchart.values.merge import has_null, merged_groups, omit_needless_nulls
 
 
 def checked_values(plan: Plan, *, needs_image: bool = True) -> dict[str, Plain]:
-    """The plan's values, checked against the chart's schema.
+    """Return the plan's values after a check against the chart's schema.
 
     Unless `needs_image`, the spec may leave the image open, as one that `discover` writes.
     What only the chart's templates refuse, such as options of another launcher in the spec's

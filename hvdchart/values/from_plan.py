@@ -201,7 +201,7 @@ def _scheduling(nodes: NodeGroup) -> dict[str, Plain]:
 
 
 def _is_everywhere(plan: Plan, volume: Volume) -> bool:
-    """Whether all groups, and so the master, mount a volume."""
+    """Return whether all groups, and so the master, mount a volume."""
     names = {group.name for group in plan.spec.nodes}
     return not volume.groups or names <= set(volume.groups)
 

@@ -53,7 +53,7 @@ def omit_needless_nulls(values: Mapping[str, Plain], defaults: Plain) -> dict[st
 
 
 def has_null(values: Mapping[str, Plain]) -> bool:
-    """Whether there is a null in these maps of maps."""
+    """Return whether there is a null in these maps of maps."""
     for value in values.values():
         if value is None or (isinstance(value, Mapping) and has_null(value)):
             return True

@@ -14,7 +14,7 @@ LEARNING_RATE_RULE = "linear scaling: the learning rate of one rank times the ra
 
 
 def document(plan: Plan) -> dict[str, Plain]:
-    """The plan as JSON data; its keys are stable."""
+    """Return the plan as JSON data; its keys are stable."""
     return {
         "name": plan.spec.name,
         "workers": plan.workers,
@@ -57,7 +57,7 @@ def document(plan: Plan) -> dict[str, Plain]:
 
 
 def reasons(plan: Plan) -> list[tuple[str, Plain, str, str]]:
-    """One row per planned value: its path, the value, the reason, and the source of the rule."""
+    """Return one row per planned value: its path, the value, the reason, and the rule's source."""
     values = make_values(plan)
     rows = []
     for path, reason in explain(plan).items():

@@ -24,7 +24,7 @@ _NULL = "tag:yaml.org,2002:null"
 
 
 def render_values(plan: Plan, origin: str = "a spec") -> str:
-    """The values file of a plan as text; `origin` names the spec in its first line.
+    """Return the values file of a plan as text; `origin` names the spec in its first line.
 
     Raises SpecError when the chart refuses the values because of the spec's `values`, and
     ValuesError when it refuses others, which is a defect of hvdchart.

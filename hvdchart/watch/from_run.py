@@ -72,7 +72,7 @@ def build_view(
 
 
 def _rows(ranks: Sequence[str], status: Status, usages: Sequence[Usage]) -> Iterator[Row]:
-    """Return a row for each rank, in order, and then for each other pod of the run."""
+    """Yield a row for each rank, in order, and then for each other pod of the run."""
     pods = {pod.name: pod for pod in status.pods}
     used = {usage.pod: usage for usage in usages}
     steps = {rank: values for usage in usages for rank, values in usage.ranks.items()}
@@ -174,7 +174,7 @@ def _marks_of_events(events: Iterable[Object], job: Object) -> Iterator[Mark]:
 
 
 def _spans(marks: Sequence[Mark], until: float) -> Iterator[Span]:
-    """Return the time line: until the ranks start, while they run, and time lost in between."""
+    """Yield the time line: until the ranks start, while they run, and time lost in between."""
     period: Period = "waiting"
     begin = math.nan
     attempt = 0

@@ -126,5 +126,5 @@ def _mask_stated(found: re.Match[str]) -> str:
 
 
 def is_secret_name(name: str) -> bool:
-    """Whether a value of this name is a secret."""
+    """Return whether a value of this name is a secret."""
     return bool(_WORDS.search(_CAMEL.sub("_", name)))

@@ -76,7 +76,7 @@ class Widget:
 
 
 def is_notebook() -> bool:
-    """Whether this runs in the kernel of a notebook, which shows HTML."""
+    """Return whether this runs in the kernel of a notebook, which shows HTML."""
     module = sys.modules.get("IPython")
     shell = module.get_ipython() if module else None
     return getattr(shell, "kernel", None) is not None

@@ -60,7 +60,7 @@ def page(
 
 
 def policy() -> str:
-    """The Content-Security-Policy of the page."""
+    """Return the Content-Security-Policy of the page."""
     rules = {
         "default-src": "'none'",
         "script-src": _digest(_read("page.js")),

@@ -58,7 +58,7 @@ def make_report(cluster: Cluster, name: str, helm: Helm) -> str:
 
 
 def masked_view(view: View, masker: Masker) -> View:
-    """The view without secrets."""
+    """Return the view without secrets."""
     stall = view.stall
     if stall:
         stall = replace(stall, what=masker.text(stall.what), place=masker.text(stall.place))

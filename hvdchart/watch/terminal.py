@@ -143,7 +143,7 @@ def _head(view: View, width: int) -> RenderableType:
 
 
 def _problems(view: View) -> list[RenderableType]:
-    """The stall, the reason and the remedy."""
+    """Return the stall, the reason and the remedy."""
     lines: list[RenderableType] = []
     if view.stall:
         lines.append(Text.assemble(("stalled  ", "bold magenta"), view.stall.text()))

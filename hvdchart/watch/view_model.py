@@ -100,5 +100,5 @@ class View:
         return max(0.0, (self.ended or self.now) - self.started)
 
     def document(self) -> dict[str, Any]:
-        """The view as plain data, for JSON."""
+        """Return the view as plain data, for JSON."""
         return {**asdict(self), "over": self.over, "seconds": self.seconds}

@@ -181,7 +181,7 @@ def scale(
 
 
 def _is_in_place(run: Run, index: int | None, number: int) -> bool:
-    """Whether a run can continue with this number of workers of a group, within its limits."""
+    """Return whether a run can continue with this number of workers, within a group's limits."""
     if (index or 0) >= len(run.stateful_sets):
         return False
     stateful_set = run.stateful_sets[index or 0]

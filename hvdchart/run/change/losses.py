@@ -14,7 +14,7 @@ _OF_POD = ("emptyDir", "ephemeral")
 
 
 def find_loss(run: RunView) -> str:
-    """Say what an active run loses when its workers end; empty if a volume may keep it.
+    """Return what an active run loses when its workers end; empty if a volume may keep it.
 
     Only known facts count: the step that the script reported, and the workers' path and volume for
     checkpoints.
@@ -29,7 +29,7 @@ def find_loss(run: RunView) -> str:
 
 
 def _find_reason(stateful_set: Object) -> str:
-    """Say why no file of a StatefulSet's ranks outlives them; empty if one may."""
+    """Explain why no file of a StatefulSet's ranks outlives them; empty if one may."""
     pod: dict[str, Any] = stateful_set["spec"].get("template", {}).get("spec", {})
     workers = [each for each in pod.get("containers") or [] if each.get("name") == "worker"]
     if not workers or workers[0].get("envFrom"):

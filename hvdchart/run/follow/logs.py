@@ -44,7 +44,7 @@ class _Ended:
 
 
 def has_log(pod: Object) -> bool:
-    """Whether the main container has started: before that, the API server has no log of it."""
+    """Return whether the main container has started, so that the API server has its log."""
     for container in pod.get("status", {}).get("containerStatuses") or []:
         if container["name"] == component_of(pod):
             return bool({"running", "terminated"} & set(container.get("state") or {}))

@@ -14,7 +14,7 @@ _PROGRAM = ("python3", "-I", "-S", "/horovod/bin/hvd_pods/worker/stacks.py")
 
 
 def read_stacks(run: RunView, target: str | None, kubectl: Kubectl) -> Iterator[str]:
-    """Return the stacks of one rank, of a worker's ranks or of all: a text for each pod.
+    """Yield the stacks of one rank, of a worker's ranks or of all: a text for each pod.
 
     `target` names a rank or a pod; None: all workers. Pods that do not answer are listed at the
     end. Raises ClusterError when no pod answers, or `target` is no rank and no worker.

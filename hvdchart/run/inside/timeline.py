@@ -47,7 +47,7 @@ def read_waits(text: str) -> list[Wait]:
 
 
 def waits_report(waits: list[Wait]) -> list[str]:
-    """Say how long ranks waited in total, for which ranks, and for which operations most."""
+    """Explain how long ranks waited in total, for which ranks, and for which operations most."""
     total = sum(wait.seconds for wait in waits)
     lines = [f"{len(waits)} operations; ranks waited {total:.2f} s for the last rank of each"]
     of_rank: dict[int, list[float]] = {}

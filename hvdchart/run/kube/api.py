@@ -282,7 +282,7 @@ def _wrap_errors(what: str, server: str = "") -> Iterator[None]:
 
 
 def _reason(status: int, message: Any) -> str:
-    """Say why the API server refuses a request, and what to do if that is known."""
+    """Explain why the API server refuses a request, and what to do if that is known."""
     message = one_line(str(message), _LONGEST)
     if status == 401:
         return (

@@ -66,16 +66,16 @@ class Cluster:
         return Cluster(self._api, namespace)
 
     def nodes(self, labels: str = "") -> list[Object]:
-        """The nodes that match a label selector; all nodes when it is empty."""
+        """Return the nodes that match a label selector; all nodes if it is empty."""
         return self._api.list("list nodes", "api/v1/nodes", labels)
 
     def has_image(self, reference: str) -> bool:
-        """Whether all nodes have an image; False if the user may not read nodes."""
+        """Return whether all nodes have an image; False if the user may not read nodes."""
         nodes: list[Object] = unless_refused(self.nodes, [])
         return bool(nodes) and not any(lacks_image(node, reference) for node in nodes)
 
     def all_pods(self) -> list[Object]:
-        """The pods of all namespaces."""
+        """Return the pods of all namespaces."""
         return self._api.list("list pods in all namespaces", "api/v1/pods")
 
     def seen_pods(self) -> list[Object]:
@@ -88,12 +88,12 @@ class Cluster:
         return unless_refused(lambda: self._api.list("list node resource topologies", path), [])
 
     def config_map(self, name: str) -> Object:
-        """A ConfigMap. Raises RefusedError when there is none."""
+        """Return a ConfigMap. Raises RefusedError if there is none."""
         what = f"read configmap {name} in namespace {self.namespace}"
         return self._api.get(what, self._path("configmaps", name))
 
     def services(self, release: str) -> list[Object]:
-        """The Services of a release."""
+        """Return the Services of a release."""
         return self.objects("services", selector(release))
 
     def watch(
@@ -189,7 +189,7 @@ class Cluster:
         return unless_refused(read_if_present, None)
 
     def is_allowed(self, group: str, resource: str, verb: str) -> bool:
-        """Whether this user may do one thing in the namespace.
+        """Return whether this user may do one thing in the namespace.
 
         `group` is the API group, empty for the core; `resource` may have a subresource, as in
         pods/log.
@@ -214,7 +214,7 @@ class Cluster:
         return unless_refused(lambda: self._api.list(f"list {kind}", path), None)
 
     def lacks(self, kind: str, name: str) -> bool:
-        """Whether there is no such object; False if the user may not read it."""
+        """Return whether there is no such object; False if the user may not read it."""
         what = f"read {kind} {name} in namespace {self.namespace}"
         try:
             self._api.get(what, self._path(kind, name))

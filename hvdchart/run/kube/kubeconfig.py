@@ -137,7 +137,10 @@ class _Kubeconfig:
                     entries.setdefault(name, (content, file.parent))
 
     def connection(self, context: str | None) -> ApiConnection:
-        """The connection of a context; raises UnusableError, OSError and ClusterError."""
+        """Return the connection of a context.
+
+        Raises UnusableError, OSError and ClusterError.
+        """
         name = context or self._current
         if not name:
             raise UnusableError("it has no current-context")
@@ -212,7 +215,7 @@ class _Kubeconfig:
 
 
 def _named(document: Mapping[str, Any], kind: str, file: Path) -> Iterator[tuple[str, Any]]:
-    """Return the entries of a kind in a file, by name. Raises UnusableError."""
+    """Yield the entries of a kind in a file, by name. Raises UnusableError."""
     items = document.get(f"{kind}s") or []
     if not isinstance(items, list):
         raise UnusableError(f"{kind}s in {file} is not a list")

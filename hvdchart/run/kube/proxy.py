@@ -50,7 +50,10 @@ def _variable(name: str) -> str:
 
 
 def _is_direct(host: str, rules: str) -> bool:
-    """Whether NO_PROXY (its content is `rules`) or Go itself exempts a host from the proxy."""
+    """Return whether NO_PROXY or Go itself exempts a host from the proxy.
+
+    `rules` is the content of NO_PROXY.
+    """
     address = None
     try:
         address = ipaddress.ip_address(host)
@@ -63,7 +66,10 @@ def _is_direct(host: str, rules: str) -> bool:
 
 
 def _matches(host: str, address: Any, rule: str) -> bool:
-    """Whether an entry of NO_PROXY matches a host: a name, .domain, *, an address or a network."""
+    """Return whether an entry of NO_PROXY matches a host.
+
+    An entry is a name, .domain, *, an address or a network.
+    """
     if address:
         try:
             return address in ipaddress.ip_network(rule, strict=False)

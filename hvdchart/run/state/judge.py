@@ -53,7 +53,7 @@ def judge(run: NewestRun) -> Judgement:
 
 
 def is_stuck(run: NewestRun) -> bool:
-    """Whether no master of a waiting run can start until a user intervenes."""
+    """Return whether no master of a waiting run can start until a user intervenes."""
     problems = [run.problem(pod) for pod in run.masters]
     return bool(problems) and all(problem and problem.is_permanent for problem in problems)
 
@@ -109,7 +109,7 @@ def _judge_by_pods(run: NewestRun, job: Object) -> Judgement:
 
 
 def _why_no_job(release: Release) -> str:
-    """Say why a release has no Job although no master has ever written its record."""
+    """Explain why a release has no Job although no master has ever written its record."""
     for event in release.events:
         about = event.get("involvedObject", {})
         if about.get("kind") == "Job" and event.get("reason") == "SuccessfulCreate":
@@ -121,7 +121,7 @@ def _why_no_job(release: Release) -> str:
 
 
 def _what_lacks(release: Release) -> str:
-    """Say why a finished run has no results or workers; empty if there is no problem."""
+    """Explain why a finished run has no results or workers; empty if there is no problem."""
     how = release.record.get(RecordKey.RESULTS, "")
     note = release.record.get(RecordKey.LEASE, "")
     reasons = []
@@ -133,7 +133,7 @@ def _what_lacks(release: Release) -> str:
 
 
 def _failed(condition: Object, run: NewestRun) -> Judgement:
-    """Say why a run failed: the last master's message, the time limit, or a worker's problem."""
+    """Explain why a run failed: the last master's message, the time limit or a worker."""
     reason = run.last_failure
     remedy = ""
     if condition.get("reason") == "DeadlineExceeded":
@@ -178,5 +178,5 @@ def _refusals(run: NewestRun, job: Object, pods: list[Object]) -> Iterator[tuple
 
 
 def _group_names(names: dict[str, list[str]]) -> str:
-    """hvd-worker-0, hvd-worker-1: Pending; hvd-worker-2: ErrImagePull."""
+    """Group workers by their problem: hvd-worker-0, hvd-worker-1: Pending."""
     return "; ".join(f"{join_names(sorted(own))}: {reason}" for reason, own in names.items())

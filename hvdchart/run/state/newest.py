@@ -108,6 +108,6 @@ class NewestRun:
         return in_options if self.is_of_script else str
 
     def _is_of_other_run(self, pod: Object) -> bool:
-        """Whether a pod is the master of another run than the Job's."""
+        """Return whether a pod is the master of another run than the Job's."""
         owner = (pod["metadata"].get("labels") or {}).get("batch.kubernetes.io/job-name")
         return bool(self.job and owner is not None and owner != self.job["metadata"]["name"])

@@ -64,7 +64,7 @@ def timeline_sources(run: RunView) -> tuple[str, list[tuple[str, str]]]:
 
 
 def has_empty_tensorboard(run: RunView) -> bool:
-    """Whether TensorBoard reads a volume of its own pod, to which no rank writes."""
+    """Return whether TensorBoard reads a volume of its own pod, to which no rank writes."""
     for pod in run.pods:
         if component_of(pod) != "tensorboard":
             continue

@@ -88,7 +88,7 @@ def _why(run: NewestRun) -> str:
 
 
 def _is_pulling(pod: Object, run: NewestRun) -> bool:
-    """Whether the last event about a pod's image is a pull in progress, or a failed pull."""
+    """Return whether the last event about a pod's image is a pull in progress, or a failed pull."""
     if "ImagePull" in waits_for(pod) or waits_for(pod) == "ErrImagePull":
         return True
     reasons = [event.get("reason") for event in run.events_of(pod)]

@@ -39,7 +39,7 @@ def problem_of(pod: Object, events: list[Object]) -> Problem | None:
 
 
 def why_ended(pod: Object) -> Problem | None:
-    """Say why a container of a pod ended, even if it runs again; None if no container ended."""
+    """Explain why a container of a pod ended, even if it runs again; None if no container ended."""
     if not any(_terminated(pod)):
         return None
     found = diagnose(pod)
@@ -47,7 +47,7 @@ def why_ended(pod: Object) -> Problem | None:
 
 
 def may_pass(event: Object) -> bool:
-    """Whether a Secret has been missing for a short time only, by the event's own times."""
+    """Return whether a Secret has been missing for a short time only, by the event's own times."""
     message = str(event.get("message", ""))
     if event.get("reason") != "FailedMount" or "secret" not in message.lower():
         return False
@@ -58,7 +58,7 @@ def may_pass(event: Object) -> bool:
 
 
 def remedy_for_refusal(message: str) -> str:
-    """Say what to do when the API server refuses to create a pod."""
+    """Return what to do when the API server refuses to create a pod."""
     known = diagnose_refusal(message).remedy
     return known or "the message names the rule: change the values or the rule"
 

@@ -107,7 +107,7 @@ def pod_of(run: Run, target: str, record: Mapping[str, str]) -> str:
 
 
 def is_tagged(run: Run, stateful_sets: Iterable[Object]) -> bool:
-    """Whether the launcher prints the rank of each line."""
+    """Return whether the launcher prints the rank of each line."""
     is_charts = run.mode != "custom" or LAUNCH in run.args
     return tags_output(run.options) or (is_charts and any(map(_asks_for_tags, stateful_sets)))
 
@@ -137,19 +137,19 @@ def split_line(line: str) -> tuple[int | None, str]:
 
 
 def begins_rank(line: str) -> bool:
-    """Whether a line marks the start of a rank, and is not a line of the script."""
+    """Return whether a line marks the start of a rank, and is not a line of the script."""
     return _OWN.match(split_line(line)[1]) is not None
 
 
 def _asks_for_tags(stateful_set: Object) -> bool:
-    """Whether the chart tags lines with their rank (hvd_pods/common/ranks_program.py)."""
+    """Return whether the chart tags lines with their rank (hvd_pods/common/ranks_program.py)."""
     pod = stateful_set["spec"].get("template", {}).get("spec", {})
     variables = [each for one in pod.get("containers") or [] for each in one.get("env") or []]
     return any(each.get("name") == TAG_OUTPUT and each.get("value") for each in variables)
 
 
 def lines_of_rank(lines: Iterable[str], rank: int) -> Iterator[str]:
-    """Return the lines of one rank, without the launcher's prefix.
+    """Yield the lines of one rank, without the launcher's prefix.
 
     For a launcher that does not tag lines, return only the line at the start of the rank.
     """

@@ -33,7 +33,10 @@ class Release:
 
 
 def lacks_image(node: Object, reference: str) -> bool:
-    """Whether a node does not list an image; resnet:1 is listed as docker.io/library/resnet:1."""
+    """Return whether a node does not list an image.
+
+    resnet:1 is listed as docker.io/library/resnet:1.
+    """
     ending = f"/{reference}"
     for image in node["status"].get("images") or []:
         if any(f"/{name}".endswith(ending) for name in image.get("names") or []):
@@ -48,7 +51,7 @@ def component_of(pod: Object) -> str:
 
 
 def is_child(item: Object, owner: str) -> bool:
-    """Whether a controller of this name owns an object."""
+    """Return whether a controller of this name owns an object."""
     owners = item["metadata"].get("ownerReferences") or []
     return any(reference.get("name") == owner for reference in owners)
 
@@ -63,12 +66,12 @@ def condition_of(item: Object, kind: str) -> Object | None:
 
 
 def is_ready(pod: Object) -> bool:
-    """Whether a pod is ready."""
+    """Return whether a pod is ready."""
     return condition_of(pod, "Ready") is not None
 
 
 def selector(name: str) -> str:
-    """The label selector of a release's objects."""
+    """Return the label selector of a release's objects."""
     return f"{CHART_SELECTOR},{INSTANCE_LABEL}={name}"
 
 
@@ -84,13 +87,13 @@ def prefix_of(jobs: Sequence[Object], release: str) -> str:
 
 
 def is_about(event: Object, prefix: str) -> bool:
-    """Whether an event is about the release or one of its objects, deleted ones included."""
+    """Return whether an event is about the release or one of its objects, deleted ones included."""
     name = str(event.get("involvedObject", {}).get("name", ""))
     return name == prefix or name.startswith(f"{prefix}-")
 
 
 def is_event_of(event: Object, item: Object) -> bool:
-    """Whether an event is about this object, and not about an earlier one of the same name.
+    """Return whether an event is about this object, and not about an earlier one of the same name.
 
     An event without a UID matches.
     """

@@ -50,7 +50,7 @@ def read_stall(record: Mapping[str, str]) -> Stall | None:
 
 
 def seconds_of(time: str) -> float:
-    """A time in RFC 3339 as seconds since 1970; 0 for any other text."""
+    """Return a time in RFC 3339 as seconds since 1970; 0 for any other text."""
     try:
         return datetime.fromisoformat(time).timestamp()
     except (ValueError, TypeError, OverflowError):

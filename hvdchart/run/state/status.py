@@ -96,5 +96,5 @@ class Status:
         return self.state in ("finished", "failed")
 
     def document(self) -> dict[str, Any]:
-        """The status as plain data, for JSON."""
+        """Return the status as plain data, for JSON."""
         return asdict(self)

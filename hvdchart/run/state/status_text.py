@@ -21,7 +21,7 @@ _RUNNING = "Running"
 
 
 def status_report(status: Status, namespace: str, now: float | None = None) -> Iterator[str]:
-    """Return the state, the reason, what to do, the pods, and the next command, in lines.
+    """Yield the state, the reason, what to do, the pods, and the next command, in lines.
 
     With the current time in seconds since 1970, also return how long the run has lasted.
     """
@@ -62,7 +62,7 @@ def _head(status: Status, now: float | None) -> str:
 
 
 def _waited(status: Status, now: float | None) -> str:
-    """Say how long ranks have waited for a stalled one; empty if the time is unknown."""
+    """Explain how long ranks have waited for a stalled one; empty if the time is unknown."""
     if now is None or status.stall is None:
         return ""
     # The detection takes a while, and the record is a few seconds old.
@@ -75,7 +75,7 @@ def _waited(status: Status, now: float | None) -> str:
 
 
 def _pod_lines(status: Status) -> Iterator[str]:
-    """Return a line for each pod; of many pods, only for those with another state than running."""
+    """Yield a line for each pod; of many pods, only for those with another state than running."""
     pods = status.pods
     shown = pods
     if len(pods) > _MOST_PODS:
@@ -127,7 +127,7 @@ def list_report(runs: Sequence[tuple[str, Status]], now: float | None = None) ->
 
 
 def event_lines(events: Iterable[Object]) -> Iterator[str]:
-    """One line for each event: time, type, object, reason and message."""
+    """Yield one line for each event: time, type, object, reason and message."""
     for event in events:
         subject = event.get("involvedObject", {})
         count = int(event.get("count") or 1)
