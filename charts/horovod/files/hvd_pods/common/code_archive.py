@@ -100,7 +100,7 @@ def unpack_member(archive: tarfile.TarFile, member: tarfile.TarInfo, directory: 
 
 
 def main() -> int:
-    """On a worker: unpack the code from standard input, and remove the code of earlier runs.
+    """Unpack the code from standard input on a worker, and remove the code of earlier runs.
 
     Return 1 when the code could not be unpacked, with the reason on standard error.
     """

@@ -49,7 +49,7 @@ def given_options(arguments: Sequence[str]) -> Iterator[tuple[int, dict[str, Any
 
 
 def tags_output(arguments: Sequence[str]) -> bool:
-    """Whether an option makes the launcher put the rank before each line of the output."""
+    """Return whether an option makes the launcher put the rank before each line of the output."""
     return any(option.get("tags") for _, option in given_options(arguments))
 
 

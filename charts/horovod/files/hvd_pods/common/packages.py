@@ -229,7 +229,7 @@ def _pretend(name: str, version: str, site: Path) -> None:
 
 
 def main() -> int:
-    """On a worker: install the packages that the code requires; print a summary, or the problem.
+    """Install the packages that the code requires on a worker; print a summary, or the problem.
 
     The arguments are the name of the code's folder and the seconds that pip may take.
     """

@@ -135,7 +135,7 @@ def _diagnose_phase(pod: Object) -> Diagnosis:
 
 
 def _is_running_staging(container: dict[str, Any]) -> bool:
-    """Whether this is the status of the init container that fetches data, and it is running."""
+    """Return whether a status is that of the init container that fetches data, while it runs."""
     return container["name"] == "staging" and "running" in container.get("state", {})
 
 
@@ -150,7 +150,7 @@ def diagnose_gate(pod: Object) -> Diagnosis:
 
 
 def exceeds_own_limit(eviction: str) -> bool:
-    """Whether the kubelet evicted a pod because of the pod's own use of local storage.
+    """Return whether the kubelet evicted a pod because of the pod's own use of local storage.
 
     Such messages name the limit of a volume, a container or the pod (pkg/kubelet/eviction). Others
     name the resource that the node lacks.

@@ -67,7 +67,7 @@ def ended_children() -> Iterator[tuple[int, int]]:
 
 
 def has_child() -> bool:
-    """Whether this process has a child, including one that has ended and is not reaped."""
+    """Return whether this process has a child, including one that has ended and is not reaped."""
     try:
         os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
     except ChildProcessError:

@@ -83,8 +83,9 @@ def plan_threads(cores: int, gpus: bool) -> dict[str, str]:
 
 
 def plan_cycle(cores: int) -> dict[str, str]:
-    """The variable of a rank that meets others over Gloo: 5 ms for one core, less for more cores,
-    and from five cores on Horovod's own 1 ms.
+    """Return the variable with the cycle time of a rank that meets others over Gloo.
+
+    It is 5 ms for one core, less for more cores, and from five cores on Horovod's own 1 ms.
     """
     return {CYCLE: f"{GLOO_CYCLE_MS / cores:g}"} if cores < GLOO_CYCLE_MS else {}
 
@@ -115,7 +116,7 @@ def read_quota(root: str | os.PathLike[str]) -> float | None:
 
 
 def has_gpus(root: str | os.PathLike[str]) -> bool:
-    """Whether this container has the file of an accelerator: NVIDIA's, AMD's, Intel's graphics."""
+    """Return whether this container has the file of an accelerator of NVIDIA, AMD or Intel."""
     names = files.list_names(root)
     graphics = files.list_names(os.path.join(root, "dri"))
     is_nvidia = any(name.startswith("nvidia") and name[6:7].isdigit() for name in names)
