@@ -26,7 +26,10 @@ _INSTALLED = {"site-packages", "dist-packages"}
 
 
 def imports(code: CodeType) -> Iterator[str]:
-    """The modules that a function imports when it is called, also in functions inside of it."""
+    """Yield the modules that a function imports when it is called.
+
+    This includes the modules that functions inside of it import.
+    """
     for instruction in dis.get_instructions(code):
         if instruction.opname == "IMPORT_NAME" and instruction.argval:
             yield instruction.argval
@@ -36,7 +39,7 @@ def imports(code: CodeType) -> Iterator[str]:
 
 
 def is_installed(file: str) -> bool:
-    """Whether pip has installed a file."""
+    """Return whether pip has installed a file."""
     return not _INSTALLED.isdisjoint(Path(file).parts)
 
 

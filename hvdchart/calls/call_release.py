@@ -140,7 +140,7 @@ class CallRelease:
         return self.kubectl.command("exec", "-i", pod, "-c", "master", "--", *IN_CODE, *program)
 
     def why_again(self, run: RunView, *, is_new: bool, idle: float) -> str:
-        """Say why a run that has ended is started again; return an empty text for a failed run.
+        """Explain why a run that has ended is started again; return an empty text for a failed run.
 
         `is_new`: the run was just installed or upgraded. `idle`: the run ends after so many seconds
         without a call.

@@ -384,7 +384,7 @@ def _raise(failed: tuple[bytes, int], content: bytes, limit: float | None) -> No
 
 
 def _load(rank: int, content: bytes) -> Any:
-    """The result of a rank. Raises CallError when this program cannot read it."""
+    """Return the result of a rank. Raises CallError if this program cannot read it."""
     try:
         return pickle.loads(content)  # noqa: S301
     except Exception as error:

@@ -54,7 +54,7 @@ class _Grouped(TyperGroup):
     """The command with its subcommands in groups."""
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        """The subcommand of a command line. Raises UsageError for an unknown one."""
+        """Return the subcommand of a command line. Raises UsageError for an unknown one."""
         meant = _OTHER_NAMES.get(args[0])
         if meant:
             ctx.fail(f"No such command {args[0]!r}. Did you mean {meant!r}?")

@@ -189,7 +189,10 @@ Words = Annotated[
 
 
 def connect(context: str | None, namespace: str | None = None) -> Cluster:
-    """The cluster of --context and --namespace. Raises ClusterError when it cannot be used."""
+    """Return the cluster of --context and --namespace.
+
+    Raises ClusterError if it cannot be used.
+    """
     from hvdchart.run.kube.cluster import Cluster
 
     return Cluster.connect(context, namespace)
@@ -220,7 +223,7 @@ class InstallOptions:
     force: Force = False
 
     def connect(self) -> tuple[Cluster, Helm]:
-        """As `connect_with_helm`."""
+        """Connect as `connect_with_helm` does."""
         return connect_with_helm(self.context, self.namespace, self.helm_program)
 
 
@@ -253,7 +256,7 @@ def connect_to_run(
 
 
 def parse_duration(text: str | None) -> int | None:
-    """The seconds of a duration such as 90s, 5m, 2h or 1d; a number alone is seconds.
+    """Return the seconds of a duration such as 90s, 5m, 2h or 1d; a number alone is seconds.
 
     None for an option that was not given. Raises typer.BadParameter for any other text.
     """
@@ -266,7 +269,7 @@ def parse_duration(text: str | None) -> int | None:
 
 
 def parse_numbers(option: str, text: str) -> tuple[int, ...]:
-    """The numbers of an option such as 1,2,4; none for an empty text.
+    """Return the numbers of an option such as 1,2,4; none for an empty text.
 
     Raises typer.BadParameter for any other text, and for numbers of more than six digits.
     """
@@ -285,7 +288,7 @@ def chosen_settings(settings: list[str] | None, *, fails_on_nan: bool) -> list[s
 
 
 def split_words(option: str, text: str) -> list[str]:
-    """The words of an option that is a command line.
+    """Return the words of an option that is a command line.
 
     Raises typer.BadParameter for a quotation mark that is not closed.
     """

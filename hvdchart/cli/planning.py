@@ -168,7 +168,7 @@ def check_has_spec(path: Path, command: str = "run") -> None:
 
 
 def is_script(named: Sequence[Path]) -> bool:
-    """Whether a command names a script in the place of a spec, even one that `run` refuses."""
+    """Return whether a command names a script instead of a spec, even one that `run` refuses."""
     return bool(named) and named[0].suffix in (".py", ".ipynb", ".sh")
 
 

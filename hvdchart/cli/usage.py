@@ -109,7 +109,7 @@ class Command(TyperCommand):
         return f". Did you mean {best}?" if alike[best] >= _ALIKE else "."
 
     def _line(self, ctx: Any, args: list[str]) -> str:
-        """Say where another program's words go, and what to type; empty without such words."""
+        """Explain where another program's words go, and what to type; empty without such words."""
         arguments = [each for each in self.params if each.param_type_name == "argument"]
         last = arguments[-1].name if arguments else None
         if last not in _FOREIGN:

@@ -31,7 +31,10 @@ def command_at(ledger: Ledger, container: KeyPath) -> tuple[KeyPath, list[KeyPat
 
 
 def carry_over_command(ledger: Ledger, old: KeyPath, words: Sequence[str]) -> CommandLine:
-    """The launcher's command line at `old` -> master.args and launch; returns the parsed line."""
+    """Convert the launcher's command line at `old` to master.args and launch.
+
+    Return the parsed line.
+    """
     line = parse_command_line(words)
     if line.mode == "custom":
         ledger.change(old, ("master", "args"))
@@ -138,7 +141,7 @@ _REFERENCE = re.compile(r"\$\$|\$\(([^)]*)\)")
 
 
 def variables_at(ledger: Ledger, old: KeyPath) -> dict[str, Variable]:
-    """The variables in a map or a container's list."""
+    """Return the variables in a map or a container's list."""
     return {str(entry["name"]): entry for _, entry in _variables(ledger, old) if entry}
 
 
@@ -232,7 +235,7 @@ def expand_references(
 
 
 def _is_of_pod(entry: Variable) -> bool:
-    """Whether the value of a variable differs from pod to pod."""
+    """Return whether the value of a variable differs from pod to pod."""
     field = value_at(entry, ("valueFrom", "fieldRef", "fieldPath"))
     resource = value_at(entry, ("valueFrom", "resourceFieldRef"))
     return field not in (None, "metadata.namespace") or resource is not None

@@ -198,7 +198,7 @@ def unwrap_shell(words: Sequence[Word], known: Mapping[str, str] | None = None) 
 
 
 def only_starts_sshd(words: Sequence[str]) -> bool:
-    """Whether a worker's command only starts sshd, which the chart does not need, or waits."""
+    """Return whether a worker's command only waits or starts sshd, which the chart replaces."""
     is_shell = len(words) == 3 and PurePosixPath(words[0]).name in _SHELLS
     text = words[2] if is_shell else " ".join(words)
     return not text or bool(_STARTS_SSHD_OR_WAITS.fullmatch(text))

@@ -58,23 +58,26 @@ class Ledger:
         self._handled: set[KeyPath] = set()
 
     def value_at(self, *path: str | int) -> Plain:
-        """The value at `path`; None when it is missing or null."""
+        """Return the value at `path`; None if it is missing or null."""
         return value_at(self.tree, path)
 
     def map_at(self, *path: str | int) -> dict[str, Plain]:
-        """The map at `path`, empty when missing; raises SpecError for anything else."""
+        """Return the map at `path`, empty if missing; raise SpecError for anything else."""
         return self._typed(path, dict, "a map") or {}
 
     def list_at(self, *path: str | int) -> list[Plain]:
-        """The list at `path`, empty when missing; raises SpecError for anything else."""
+        """Return the list at `path`, empty if missing; raise SpecError for anything else."""
         return self._typed(path, list, "a list") or []
 
     def items_at(self, *path: str | int) -> list[KeyPath]:
-        """The paths of the items of the list at `path`; raises SpecError as `list_at` does."""
+        """Return the paths of the items of a list; raise SpecError as `list_at` does."""
         return [(*path, index) for index in range(len(self.list_at(*path)))]
 
     def text_at(self, *path: str | int) -> str:
-        """The text at `path`, a number as it was written; empty when missing. Raises SpecError."""
+        """Return the text at `path`, with a number as written; empty if missing.
+
+        Raises SpecError.
+        """
         value = self.value_at(*path)
         if value is None:
             return ""
@@ -83,7 +86,10 @@ class Ledger:
         return value if isinstance(value, str) else nearest_node(self.root, path).text
 
     def integer_at(self, *path: str | int) -> int | None:
-        """The integer at `path`, quoted or not, as for Helm; None if missing. Raises SpecError."""
+        """Return the integer at `path`, quoted or not, as for Helm; None if missing.
+
+        Raises SpecError.
+        """
         value = self.value_at(*path)
         if isinstance(value, str) and value.isascii() and value.isdigit() and len(value) < 10:
             return int(value)
@@ -92,7 +98,10 @@ class Ledger:
         raise self.type_error(path, "a whole number")
 
     def is_true(self, *path: str | int) -> bool:
-        """Whether `path` is true in YAML 1.1, which Helm and kubectl read; raises SpecError."""
+        """Return whether `path` is true in YAML 1.1, which Helm and kubectl read.
+
+        Raises SpecError.
+        """
         value = self.value_at(*path)
         word = str(value).lower()
         if value is None or (isinstance(value, bool | str) and word in (*_TRUE, *_FALSE)):
@@ -110,14 +119,17 @@ class Ledger:
         raise self.type_error(path, expected)
 
     def has(self, path: KeyPath) -> bool:
-        """Whether the input has a value at `path`, null included; an index of a list must exist."""
+        """Return whether the input has a value at `path`, even null.
+
+        An index of a list must exist.
+        """
         parent = self.value_at(*path[:-1])
         if isinstance(parent, list):
             return isinstance(path[-1], int)
         return isinstance(parent, dict) and path[-1] in parent
 
     def error(self, old: KeyPath, problem: str, expected: str) -> SpecError:
-        """The error for a value of the input, with its place."""
+        """Return the error for a value of the input, with its place."""
         return SpecError(str(nearest_node(self.root, old).place), dotted(old), problem, expected)
 
     def carry_over(
@@ -229,7 +241,7 @@ def shown(value: Plain) -> str:
 
 
 def leaves(value: Plain, path: KeyPath) -> Iterator[KeyPath]:
-    """Return the paths of all scalars and of all empty maps and lists."""
+    """Yield the paths of all scalars and of all empty maps and lists."""
     children: Any = ()
     if isinstance(value, dict):
         children = value.items()

@@ -74,7 +74,7 @@ def read_count(option: str, text: str) -> int:
 
 
 def read_hosts(option: str, text: str) -> tuple[Host, ...]:
-    """The hosts in a list such as a:8,b:8. Raises NotUnderstoodError."""
+    """Return the hosts in a list such as a:8,b:8. Raises NotUnderstoodError."""
     hosts = []
     for entry in filter(None, text.split(",")):
         name, colon, slots = entry.strip().partition(":")

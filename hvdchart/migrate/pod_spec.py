@@ -154,7 +154,7 @@ def check_identity(ledger: Ledger, user: str) -> None:
 
 
 def carry_over_image(ledger: Ledger, old: KeyPath, new: NewPath) -> None:
-    """An image reference -> the chart's repository, tag and digest at `new`."""
+    """Convert an image reference to the chart's repository, tag and digest at `new`."""
     parts = split_image(ledger.text_at(*old))
     if "repository" not in parts:
         raise ledger.type_error(old, "the name of an image")
@@ -164,7 +164,7 @@ def carry_over_image(ledger: Ledger, old: KeyPath, new: NewPath) -> None:
 
 
 def carry_over_resources(ledger: Ledger, old: KeyPath) -> int | None:
-    """The workers' resources; returns their number of GPUs, None without any."""
+    """Convert the workers' resources; return their number of GPUs, None without any."""
     ledger.carry_over(old, ("worker", "resources"))
     resources = ledger.value_at(*old)
     for part in ("limits", "requests"):

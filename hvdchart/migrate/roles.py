@@ -43,7 +43,7 @@ def find_role(ledger: Ledger, owner: KeyPath, main: str = "") -> Role:
 
 
 def carry_over_names(ledger: Ledger, kind: str) -> None:
-    """The metadata of the manifest."""
+    """Convert the metadata of the manifest."""
     for key in ("apiVersion", "kind"):
         ledger.drop((key,), "the chart makes a StatefulSet and a Job instead")
     names = [ledger.text_at("metadata", key) for key in ("name", "generateName", "namespace")]
@@ -69,7 +69,7 @@ def carry_over_template(ledger: Ledger, role: Role, group: str) -> None:
 
 
 def carry_over_container(ledger: Ledger, role: Role, group: str) -> None:
-    """The rest of the main container, and the containers beside it."""
+    """Convert the rest of the main container, and the containers beside it."""
     ledger.carry_over((*role.container, "envFrom"), (group, "envFrom"))
     workdir = (group, "container", "workingDir")
     ledger.carry_over((*role.container, "workingDir"), workdir)
@@ -111,7 +111,7 @@ def carry_over_run_policy(ledger: Ledger) -> None:
 
 
 def _carry_over_cleanup(ledger: Ledger, path: KeyPath) -> None:
-    """The operator's cleanPodPolicy -> cleanup."""
+    """Convert the operator's cleanPodPolicy to `cleanup`."""
     word = ledger.text_at(*path)
     if word and word not in _CLEANUP:
         raise ledger.type_error(path, f"one of {', '.join(_CLEANUP)}")

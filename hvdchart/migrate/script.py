@@ -34,7 +34,7 @@ _LAUNCH = re.compile(rf"^(?:/\S*/)?(?:{'|'.join(map(re.escape, STARTERS))})\s", 
 
 
 def is_script(data: bytes) -> bool:
-    """Whether a file is a script, by its header or by the line of a launcher."""
+    """Return whether a file is a script, by its header or by the line of a launcher."""
     text = data[:MAX_BYTES].decode(errors="replace")
     return text.startswith("#!") or bool(slurm.header_lines(text) or _LAUNCH.search(text))
 
@@ -125,7 +125,10 @@ def _drop_header(ledger: Ledger, header: Mapping[int, str]) -> None:
 
 
 def _starts_training(ledger: Ledger, path: KeyPath, statement: Statement) -> bool:
-    """Whether the statement is a launcher's line. Raises SpecError for a loop and the like."""
+    """Return whether the statement is a launcher's line.
+
+    Raises SpecError for a loop and the like.
+    """
     if statement.compound:
         problem = f"{statement.compound} begins more than a simple command"
         raise ledger.error(path, problem, f"a script without it, with {EXPECTED}")
@@ -157,7 +160,7 @@ def _hide_value(word: str) -> str:
 
 
 def _carry_over(ledger: Ledger, path: KeyPath, statement: Statement, size: slurm.SlurmSize) -> None:
-    """The launcher's line -> the chart's values."""
+    """Convert the launcher's line to the chart's values."""
     # Recorded first: the next steps add an entry for each of its parts.
     ledger.change(path, ("master", "args"), "each part has a line of its own")
     for redirect in statement.redirects:

@@ -83,7 +83,7 @@ class Statement:
 
 
 def read_statements(text: str, known: Mapping[str, str] | None = None) -> list[Statement]:
-    """The statements of a text. Raises ValueError for a quote that is not closed.
+    """Return the statements of a text. Raises ValueError for a quote that is not closed.
 
     `known` are variables with their values, which replace $NAME and ${NAME}.
     """

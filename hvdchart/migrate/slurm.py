@@ -92,7 +92,7 @@ def explain_size(size: LineSize) -> str:
 
 
 def header_lines(text: str) -> dict[int, str]:
-    """The `#SBATCH` lines above the first command, by their numbers from 1 on."""
+    """Return the `#SBATCH` lines above the first command, by their numbers from 1 on."""
     lines = {}
     for number, line in enumerate(text.split("\n"), 1):
         if line.strip() and not line.startswith("#"):
@@ -103,7 +103,7 @@ def header_lines(text: str) -> dict[int, str]:
 
 
 def read_line(line: str, size: SlurmSize) -> SlurmSize:
-    """The size with what a `#SBATCH` line says. Raises NotUnderstoodError."""
+    """Return the size changed by a `#SBATCH` line. Raises NotUnderstoodError."""
     try:
         statements = read_statements(line.removeprefix(PREFIX))
     except ValueError as error:

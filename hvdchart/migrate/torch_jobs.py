@@ -152,7 +152,7 @@ def _carry_over_training(
 
 
 def _carry_over_policy(ledger: Ledger, number: int) -> None:
-    """The elasticPolicy of `number` pods."""
+    """Convert the elasticPolicy of `number` pods."""
     least = (*_ELASTIC, "minReplicas")
     if value_at(ledger.values, ("worker", "minimum")):
         ledger.change(least, ("worker", "minimum"))

@@ -58,7 +58,7 @@ def _edit(file: Path, change: Callable[[Any], None]) -> None:
 
 
 def _places(node: Any, value: Any) -> Iterator[tuple[Any, Any]]:
-    """Return the places of an object in a tree: each map or list, and the key in it."""
+    """Yield the places of an object in a tree: each map or list, and the key in it."""
     children = node.items() if isinstance(node, dict) else enumerate(node)
     for key, child in children:
         if child is value:
@@ -68,7 +68,10 @@ def _places(node: Any, value: Any) -> Iterator[tuple[Any, Any]]:
 
 
 def _has_indented_list(node: Node) -> bool:
-    """Whether the dashes of a list are right of its key: `- ` takes two more columns."""
+    """Return whether the dashes of a list are right of its key.
+
+    Then `- ` takes two more columns.
+    """
     if isinstance(node.value, dict):
         return any(map(_has_indented_list, node.value.values()))
     if not isinstance(node.value, list) or not node.value:

@@ -72,7 +72,7 @@ class ScriptPlan:
     needed: frozenset[str]
 
     def remarks(self) -> Iterator[str]:
-        """Remarks for the user of a script: the image that was chosen, and the CPUs."""
+        """Yield remarks for the user of a script: the image that was chosen, and the CPUs."""
         if self.image:
             also = f"; {self.image.remark}" if self.image.remark else ""
             other = "another one: `run --image`, or HVDCHART_IMAGE"
@@ -270,7 +270,10 @@ def module_file(folder: Path, name: str) -> str:
 
 
 def is_regular(folder: Path, name: str) -> bool:
-    """Whether a folder has a module that Python prefers to an installed package of this name."""
+    """Return whether a folder has a module that Python prefers to an installed package.
+
+    The module and the package have this name.
+    """
     return (folder / f"{name}.py").is_file() or (folder / name / "__init__.py").is_file()
 
 
@@ -284,7 +287,7 @@ def without_own(modules: Iterable[str], folders: Sequence[Path]) -> set[str]:
 
 
 def small_worker(plan: Plan, option: str) -> Iterator[str]:
-    """Return a remark about a worker without requested CPUs; `option` requests more."""
+    """Yield a remark about a worker without requested CPUs; `option` requests more."""
     group = plan.groups[0]
     if group.requests.get("cpu") == _CPU and "OMP_NUM_THREADS" in group.env:
         threads = pluralize(int(group.env["OMP_NUM_THREADS"]), "thread")
@@ -292,7 +295,7 @@ def small_worker(plan: Plan, option: str) -> Iterator[str]:
 
 
 def _instead_of_folder(folder: Path) -> str:
-    """Say what to name in the place of a folder: the project in it, or one of its scripts."""
+    """Return what to name in the place of a folder: the project in it, or one of its scripts."""
     if (folder / SPEC_NAME).is_file():
         return f"name the script in it, or to run the project: hvdchart deploy {folder}"
     scripts = sorted(str(each) for each in folder.glob("*.py"))
@@ -304,7 +307,7 @@ def _instead_of_folder(folder: Path) -> str:
 
 
 def _has_gpus(spec: Plain) -> bool:
-    """Whether the nodes of a spec, which need not be valid, have GPUs."""
+    """Return whether the nodes of a spec, which need not be valid, have GPUs."""
     nodes = value_at(spec, ("nodes",))
     return isinstance(nodes, list) and any(value_at(node, ("gpus",)) for node in nodes)
 

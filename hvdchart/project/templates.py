@@ -184,7 +184,10 @@ def image_of(template: Template) -> str:
 
 
 def _app_version() -> str:
-    """The version of the chart's images; raises FileError for a Chart.yaml without it."""
+    """Return the version of the chart's images.
+
+    Raises FileError for a Chart.yaml without it.
+    """
     for line in (chart_dir() / "Chart.yaml").read_text("utf-8").splitlines():
         if line.startswith("appVersion:"):
             return line.partition(":")[2].strip().strip("\"'")
@@ -192,7 +195,7 @@ def _app_version() -> str:
 
 
 def _image(reference: str) -> str:
-    """The map of a spec's `image` for a reference, on one line."""
+    """Return the map of a spec's `image` for a reference, on one line."""
     shown = (f"{key}: {_quoted(value)}" for key, value in split_image(reference).items())
     return f"{{{', '.join(shown)}}}"
 

@@ -44,7 +44,7 @@ Contradiction: TypeAlias = tuple[KeyPath, str, str]
 
 
 def find_contradictions(spec: Spec) -> Iterator[Contradiction]:
-    """Every contradiction in `spec`, in the order of its keys."""
+    """Yield every contradiction in `spec`, in the order of its keys."""
     seen: dict[str, int] = {}
     for index, group in enumerate(spec.nodes):
         if group.name in seen:

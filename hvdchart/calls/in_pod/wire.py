@@ -51,12 +51,12 @@ class Frame(NamedTuple):
         return len(self.data) < CHUNK
 
     def encode(self) -> bytes:
-        """The frame as it is sent: a header and the data."""
+        """Return the frame as it is sent: a header and the data."""
         return _HEADER.pack(self.kind, self.number, len(self.data)) + self.data
 
 
 def frames(kind: bytes, data: bytes, number: int = 0) -> Iterator[bytes]:
-    """The frames of a message, encoded."""
+    """Yield the encoded frames of a message."""
     for start in range(0, len(data) + 1, CHUNK):
         yield Frame(kind, number, data[start : start + CHUNK]).encode()
 
