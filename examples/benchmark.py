@@ -30,7 +30,7 @@ try:
 except ImportError:
 
     def report(step: int, steps: int, loss: float, samples_per_second: float) -> None:
-        """This script also runs alone, without the file beside it that tells the progress."""
+        """Do nothing, so that this script also runs without the library of the pods."""
 
 
 # Of ImageNet.
