@@ -49,15 +49,18 @@ prepareCommand
 preparePaths
   resultsPath     what results.command stores at the end
   logDir          what TensorBoard reads
-findRun           all but the hashes are empty without access to a cluster
+prepareRun
   id              a hash of the values that identify the run
   settingsHash    a hash of all settings of the run
+findJob           what this and the next two find is empty without access to a cluster
   job             the run's Job that an upgrade keeps, because it has finished or has these settings
-  sets            the StatefulSets that the upgrade keeps with it, or after it has been removed, by name
+readEnd
   recordedEnd     the record of this run if it has ended
   ended           the same, if its Job has been removed
   end             how the run ended: Finished, Failed, or empty while it has not ended
   workersAreDone  whether it has ended and has no workers any more
+findSets
+  sets            the StatefulSets that the upgrade keeps with the Job, or after it has been removed, by name
 findKeptPrograms
   keptPrograms    the ConfigMaps of other programs that kept pods mount: those of the chart version that
                   created them
@@ -100,7 +103,10 @@ prepareMaster
   {{- include "horovod.prepareCommand" . -}}
   {{- include "horovod.preparePaths" . -}}
   {{- include "horovod.checks" . -}}
-  {{- include "horovod.findRun" . -}}
+  {{- include "horovod.prepareRun" . -}}
+  {{- include "horovod.findJob" . -}}
+  {{- include "horovod.readEnd" . -}}
+  {{- include "horovod.findSets" . -}}
   {{- include "horovod.findKeptPrograms" . -}}
   {{- include "horovod.checkKeptPrograms" . -}}
   {{- /* The values are free of contradictions here, and what the cluster has of the run is known. */ -}}

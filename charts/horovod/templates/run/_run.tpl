@@ -84,48 +84,64 @@ Call with (dict "end" "Failed" "cleanup" "Always").
 {{- if not $missing -}}yes{{- end -}}
 {{- end }}
 
-{{- define "horovod.findRun" -}}
+{{/* Identifies the run of these values. */}}
+{{- define "horovod.prepareRun" -}}
 {{- $id := include "horovod.hashedValues" (dict "root" . "hash" "identity") | sha256sum | trunc 10 -}}
-{{- $settingsHash := include "horovod.hashedValues" (dict "root" . "hash" "settings") | sha256sum | trunc 10 -}}
-{{- $own := set (include "horovod.runSelector" . | fromYaml) "hvdchart/run" $id -}}
+{{- $settings := include "horovod.hashedValues" (dict "root" . "hash" "settings") | sha256sum | trunc 10 -}}
+{{- $_ := set .facts "id" $id -}}
+{{- $_ := set .facts "settingsHash" $settings -}}
+{{- end }}
+
+{{/* Finds the newest Job of the run that has finished or has these settings. */}}
+{{- define "horovod.findJob" -}}
+{{- $facts := .facts -}}
+{{- $own := set (include "horovod.runSelector" . | fromYaml) "hvdchart/run" .facts.id -}}
 {{- $job := dict -}}
 {{- range (lookup "batch/v1" "Job" .Release.Namespace "").items -}}
-  {{- $hasSettings := eq (dig "metadata" "labels" "hvdchart/settings-hash" "" .) $settingsHash -}}
+  {{- $hasSettings := eq (dig "metadata" "labels" "hvdchart/settings-hash" "" .) $facts.settingsHash -}}
   {{- $isKept := or (eq (include "horovod.jobEnd" .) "Finished") $hasSettings -}}
   {{- $isOwn := and (not .metadata.deletionTimestamp)
     (include "horovod.hasLabels" (dict "of" . "labels" $own)) -}}
   {{- $isNewest := gt .metadata.creationTimestamp (dig "metadata" "creationTimestamp" "" $job) -}}
   {{- if and $isOwn $isKept $isNewest -}}{{- $job = . -}}{{- end -}}
 {{- end -}}
+{{- $_ := set .facts "job" $job -}}
+{{- end }}
+
+{{/* Reads how the run ended: from its Job, or from the record after the Job has been removed. */}}
+{{- define "horovod.readEnd" -}}
 {{- $config := lookup "v1" "ConfigMap" .Release.Namespace .facts.record | default dict -}}
 {{- $record := $config.data | default dict -}}
 {{- if not (get $record "run") -}}
   {{- $record = dig "metadata" "annotations" "hvdchart/ended" "{}" $config | fromJson -}}
 {{- end -}}
-{{- $failed := and (eq (get $record "state") "Failed") (eq (get $record "settingsHash") $settingsHash) -}}
+{{- $hasSettings := eq (get $record "settingsHash") .facts.settingsHash -}}
+{{- $failed := and (eq (get $record "state") "Failed") $hasSettings -}}
 {{- $isOver := or $failed (eq (get $record "state") "Finished") -}}
-{{- $end := ternary $record dict (and $isOver (eq (get $record "run") $id)) -}}
+{{- $recorded := ternary $record dict (and $isOver (eq (get $record "run") .facts.id)) -}}
+{{- $ended := ternary $recorded dict (empty .facts.job) -}}
+{{- $end := get $ended "state" -}}
+{{- with .facts.job -}}{{- $end = include "horovod.jobEnd" . -}}{{- end -}}
+{{- $isRemoval := include "horovod.removesWorkers" (dict "end" $end "cleanup" .Values.cleanup) -}}
+{{- $_ := set .facts "recordedEnd" $recorded -}}
+{{- $_ := set .facts "ended" $ended -}}
+{{- $_ := set .facts "end" $end -}}
+{{- $_ := set .facts "workersAreDone" (eq $isRemoval "yes") -}}
+{{- end }}
+
+{{/* Finds the StatefulSets that belong to the Job or to the recorded end. */}}
+{{- define "horovod.findSets" -}}
 {{- $sets := dict -}}
-{{- if or $job $end -}}
-  {{- $_ := set $own "hvdchart/settings-hash" $settingsHash -}}
+{{- if or .facts.job .facts.recordedEnd -}}
+  {{- $own := include "horovod.runSelector" . | fromYaml
+    | merge (include "horovod.runLabels" . | fromYaml) -}}
   {{- range $name, $set := .facts.statefulSets -}}
     {{- if include "horovod.hasLabels" (dict "of" $set "labels" $own) -}}
       {{- $_ := set $sets $name $set -}}
     {{- end -}}
   {{- end -}}
 {{- end -}}
-{{- $_ := set .facts "id" $id -}}
-{{- $_ := set .facts "settingsHash" $settingsHash -}}
-{{- $_ := set .facts "job" $job -}}
 {{- $_ := set .facts "sets" $sets -}}
-{{- $_ := set .facts "recordedEnd" $end -}}
-{{- $_ := set .facts "ended" (ternary dict $end (not (empty $job))) -}}
-{{- /* The Job has the result; after the Job has been removed, the record has it. */ -}}
-{{- $state := get .facts.ended "state" -}}
-{{- if $job -}}{{- $state = include "horovod.jobEnd" $job -}}{{- end -}}
-{{- $_ := set .facts "end" $state -}}
-{{- $isRemoval := include "horovod.removesWorkers" (dict "end" $state "cleanup" .Values.cleanup) -}}
-{{- $_ := set .facts "workersAreDone" (eq $isRemoval "yes") -}}
 {{- end }}
 
 {{/* Labels with the run of a Job or StatefulSet. */}}
