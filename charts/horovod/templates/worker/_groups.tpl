@@ -18,8 +18,8 @@
   {{- $group := deepCopy $values.worker -}}
   {{- include "horovod.mergeGroup" (dict "root" $root "group" $group "own" .) -}}
   {{- include "horovod.restoreDefaults" (dict "into" (dict "worker" $group) "defaults" $defaults) -}}
+  {{- /* spares: 0 means the same as no spares, so that the hash of the settings leaves out both. */ -}}
   {{- if not $group.spares -}}{{- $_ := unset $group "spares" -}}{{- end -}}
-  {{- if not $group.minimum -}}{{- $_ := unset $group "minimum" -}}{{- end -}}
   {{- $effective := dict "worker" (deepCopy $group) -}}
   {{- include "horovod.restoreDefaults" (dict "into" $effective "defaults" $numbers) -}}
   {{- $_ := set $group "maximum" (add $group.number $effective.worker.spares | int) -}}
