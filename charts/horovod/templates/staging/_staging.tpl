@@ -77,30 +77,43 @@ node is a term of its own.
 */}}
 {{- define "horovod.placeOnNodes" -}}
 {{- $pod := fromYaml .pod -}}
-{{- $ofNodes := dig "affinity" "nodeAffinity" dict $pod | default dict -}}
+{{- $affinity := $pod.affinity | default dict -}}
+{{- $ofNodes := $affinity.nodeAffinity | default dict -}}
 {{- $fields := list -}}
 {{- range .nodes -}}
   {{- $fields = append $fields (dict "key" "metadata.name" "operator" "In" "values" (list .)) -}}
 {{- end -}}
 {{- if eq .root.Values.staging.nodes "Required" -}}
-  {{- $terms := dig "requiredDuringSchedulingIgnoredDuringExecution" "nodeSelectorTerms"
-    (list dict) $ofNodes -}}
-  {{- $required := list -}}
-  {{- range $field := $fields -}}
-    {{- range $terms -}}
-      {{- $required = append $required
-        (set (deepCopy .) "matchFields" (append (.matchFields | default list) $field)) -}}
-    {{- end -}}
-  {{- end -}}
-  {{- $ofNodes = set $ofNodes "requiredDuringSchedulingIgnoredDuringExecution"
-    (dict "nodeSelectorTerms" $required) -}}
+  {{- include "horovod.requireNodes" (dict "into" $ofNodes "fields" $fields) -}}
 {{- else -}}
-  {{- $preferred := $ofNodes.preferredDuringSchedulingIgnoredDuringExecution | default list -}}
-  {{- range $field := $fields -}}
-    {{- $preferred = append $preferred (dict "weight" 100 "preference" (dict "matchFields" (list $field))) -}}
-  {{- end -}}
-  {{- $ofNodes = set $ofNodes "preferredDuringSchedulingIgnoredDuringExecution" $preferred -}}
+  {{- include "horovod.preferNodes" (dict "into" $ofNodes "fields" $fields) -}}
 {{- end -}}
-{{- $affinity := set ($pod.affinity | default dict) "nodeAffinity" $ofNodes -}}
-{{ set $pod "affinity" $affinity | toYaml }}
+{{ set $affinity "nodeAffinity" $ofNodes | set $pod "affinity" | toYaml }}
+{{- end }}
+
+{{/*
+Changes `into`, a node affinity, so that a node must match one of the fields. Terms are alternatives, so that
+each term that the user gave is repeated with each field.
+*/}}
+{{- define "horovod.requireNodes" -}}
+{{- $key := "requiredDuringSchedulingIgnoredDuringExecution" -}}
+{{- $given := dig $key "nodeSelectorTerms" (list dict) .into -}}
+{{- $terms := list -}}
+{{- range $field := .fields -}}
+  {{- range $given -}}
+    {{- $terms = append $terms
+      (set (deepCopy .) "matchFields" (append (.matchFields | default list) $field)) -}}
+  {{- end -}}
+{{- end -}}
+{{- $_ := set .into $key (dict "nodeSelectorTerms" $terms) -}}
+{{- end }}
+
+{{/* Changes `into`, a node affinity, so that the scheduler prefers nodes that match one of the fields. */}}
+{{- define "horovod.preferNodes" -}}
+{{- $key := "preferredDuringSchedulingIgnoredDuringExecution" -}}
+{{- $terms := get .into $key | default list -}}
+{{- range .fields -}}
+  {{- $terms = append $terms (dict "weight" 100 "preference" (dict "matchFields" (list .))) -}}
+{{- end -}}
+{{- $_ := set .into $key $terms -}}
 {{- end }}
