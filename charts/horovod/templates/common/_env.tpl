@@ -16,10 +16,7 @@
 
 {{/*
 The entries with each name once, as YAML: server-side apply refuses a list that has a name twice. The last
-entry of a name wins, in the place of the first, because entries between them may refer to it as $(NAME). It
-must not refer to an entry that is between them, or to an earlier one of its own name: Kubernetes would not
-expand the reference there. That is refused here and not in checks/, which run before some of the chart's own
-variables are known.
+entry of a name wins, in the place of the first, because entries between them may refer to it as $(NAME).
 Call with (dict "entries" $list "of" "worker.env of group \"gpu\""); `of` is for messages.
 */}}
 {{- define "horovod.env" -}}
@@ -27,25 +24,36 @@ Call with (dict "entries" $list "of" "worker.env of group \"gpu\""); `of` is for
 {{- $places := dict -}}
 {{- $unique := list -}}
 {{- range .entries -}}
-  {{- $entry := . -}}
   {{- if not (hasKey $places .name) -}}
     {{- $_ := set $places .name (len $unique) -}}
     {{- $unique = append $unique . -}}
   {{- else -}}
-    {{- $place := get $places .name -}}
-    {{- range $name, $other := $places -}}
-      {{- /* $$ is an escaped dollar sign. */ -}}
-      {{- if and (ge $other $place)
-        (contains (printf "$(%s)" $name) ($entry.value | default "" | replace "$$" "")) -}}
-        {{- $problem := printf "%s: %s is %q, which refers to %s" $of $entry.name $entry.value $name -}}
-        {{- fail
-          (printf "%s; %s is given more than once: write the value of %s out" $problem $entry.name $name) -}}
-      {{- end -}}
-    {{- end -}}
-    {{- $unique = concat (slice $unique 0 $place) (list .) (slice $unique (add1 $place)) -}}
+    {{- $place := get $places .name | int -}}
+    {{- $later := slice $unique $place -}}
+    {{- include "horovod.checkReferences" (dict "of" $of "entry" . "later" $later) -}}
+    {{- $unique = concat (slice $unique 0 $place) (list .) (rest $later) -}}
   {{- end -}}
 {{- end -}}
 {{ toYaml $unique }}
+{{- end }}
+
+{{/*
+Refuses an entry that refers to one of `later`, the entries from its place on: Kubernetes expands only
+references to entries before it. This check is not in checks/, which run before some of the chart's own
+variables are known.
+*/}}
+{{- define "horovod.checkReferences" -}}
+{{- $entry := .entry -}}
+{{- /* $$ is an escaped dollar sign. */ -}}
+{{- $value := $entry.value | default "" | replace "$$" "" -}}
+{{- $of := .of -}}
+{{- range .later -}}
+  {{- if contains (printf "$(%s)" .name) $value -}}
+    {{- $problem := printf "%s: %s is %q, which refers to %s" $of $entry.name $entry.value .name -}}
+    {{- fail
+      (printf "%s; %s is given more than once: write the value of %s out" $problem $entry.name .name) -}}
+  {{- end -}}
+{{- end -}}
 {{- end }}
 
 {{/* Not empty when the list has the variable, with value or valueFrom. */}}
