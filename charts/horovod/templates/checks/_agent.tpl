@@ -4,8 +4,10 @@
 {{- $agent := .Values.agent -}}
 {{- $metricsPort := .facts.shared.metricsPort | int -}}
 {{- if and .Values.metrics.enabled (eq (int $agent.port) $metricsPort) -}}
-  {{- $remedy := "a worker's metrics are on that port; choose another one" -}}
-  {{- fail (printf "metrics.enabled is true but agent.port is %d: %s" $metricsPort $remedy) -}}
+  {{- include "horovod.refuse" (dict
+    "what" (printf "metrics.enabled is true but agent.port is %d" $metricsPort)
+    "why" "a worker's metrics are on that port"
+    "do" "choose another one") -}}
 {{- end -}}
 {{- $given := printf
   "agent.masterSecret is %q and agent.workerSecret is %q" $agent.masterSecret $agent.workerSecret -}}

@@ -51,8 +51,9 @@ argument has:
 {{- $ns := .root.Release.Namespace -}}
 {{- $isCreated := has (printf "%s/%s" .kind .name) .created -}}
 {{- if and .name (not $isCreated) (not (lookup "v1" .kind $ns .name)) -}}
-  {{- $problem := printf "but namespace %q has no such %s" $ns .kind -}}
-  {{- fail (printf "%s is %q, %s: %s" .subject .name $problem .remedy) -}}
+  {{- include "horovod.refuse" (dict
+    "what" (printf "%s is %q, but namespace %q has no such %s" .subject .name $ns .kind)
+    "do" .remedy) -}}
 {{- end -}}
 {{- end }}
 
@@ -76,11 +77,12 @@ Another nameOverride has made objects that select other pods. Helm itself refuse
   {{- $owner := dig "metadata" "annotations" "meta.helm.sh/release-name" $.Release.Name $old -}}
   {{- $labels := dig "spec" "selector" "matchLabels" dict $old -}}
   {{- if and $labels (eq $owner $.Release.Name) (ne (toJson $labels) (toJson .selector)) -}}
-    {{- $problem := printf
-      "%s %q selects pods by %s and not by %s" .kind .name (toJson $labels) (toJson .selector) -}}
-    {{- $remedy := printf "kubectl --namespace %s delete %s %s" $ns (lower .kind) .name -}}
-    {{- $rule := "Kubernetes never changes a selector" -}}
-    {{- fail (printf "%s: %s; end the run, delete it (%s) and upgrade again" $problem $rule $remedy) -}}
+    {{- $command := printf "kubectl --namespace %s delete %s %s" $ns (lower .kind) .name -}}
+    {{- include "horovod.refuse" (dict
+      "what" (printf
+        "%s %q selects pods by %s and not by %s" .kind .name (toJson $labels) (toJson .selector))
+      "why" "Kubernetes never changes a selector"
+      "do" (printf "end the run, delete it (%s) and upgrade again" $command)) -}}
   {{- end -}}
 {{- end -}}
 {{- end }}
@@ -98,10 +100,10 @@ The Secrets with keys that the values name. The argument has:
     {{- $secret := lookup "v1" "Secret" $ns $name | default dict -}}
     {{- range $key := list "tls.crt" "tls.key" "ca.crt" -}}
       {{- if not (dig "data" $key "" $secret) -}}
-        {{- $problem := printf "namespace %q has no such Secret with the key %q" $ns $key -}}
-        {{- $remedy :=
-          "create it first, or leave both Secrets of agent empty and the chart makes the keys" -}}
-        {{- fail (printf "agent.%s is %q but %s: %s" $value $name $problem $remedy) -}}
+        {{- include "horovod.refuse" (dict
+          "what" (printf
+            "agent.%s is %q but namespace %q has no such Secret with the key %q" $value $name $ns $key)
+          "do" "create it first, or leave both Secrets of agent empty and the chart makes the keys") -}}
       {{- end -}}
     {{- end -}}
   {{- end -}}
@@ -118,10 +120,10 @@ The Secrets with keys that the values name. The argument has:
     {{- range $pod.containers -}}
       {{- range .ports -}}
         {{- if eq (int .containerPort) $port -}}
-          {{- $problem := printf
-            "the pods of StatefulSet %q have that port of their nodes" $set.metadata.name -}}
-          {{- fail (printf
-            "hostNetwork is true and agent.port is %d, but %s: choose another port" $port $problem) -}}
+          {{- include "horovod.refuse" (dict
+            "what" (printf "hostNetwork is true and agent.port is %d" $port)
+            "why" (printf "the pods of StatefulSet %q have that port of their nodes" $set.metadata.name)
+            "do" "choose another port") -}}
         {{- end -}}
       {{- end -}}
     {{- end -}}

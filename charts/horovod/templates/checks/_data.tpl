@@ -5,15 +5,16 @@
 {{- $size := .facts.code.size -}}
 {{- $most := int .facts.shared.codeCharacters -}}
 {{- if gt $size $most -}}
-  {{- $why :=
-    "Helm stores them twice in a Secret of at most 1 MiB; put more into the image or onto a volume" -}}
-  {{- $problem := printf "code.files and code.archive have %d characters" $size -}}
-  {{- fail (printf "%s: use at most %d, because %s" $problem $most $why) -}}
+  {{- include "horovod.refuse" (dict
+    "what" (printf "code.files and code.archive have %d characters" $size)
+    "why" "Helm stores them twice in a Secret of at most 1 MiB"
+    "do" (printf "use at most %d, and put more into the image or onto a volume" $most)) -}}
 {{- end -}}
 {{- if and $code.archive (not (hasPrefix "H4sI" $code.archive)) -}}
-  {{- $how :=
-    "`tar -cz -C FOLDER . | base64 -w0 > code.b64`, and pass it with --set-file code.archive=code.b64" -}}
-  {{- fail (printf "code.archive is not a tar.gz in base64: make it with %s" $how) -}}
+  {{- $command := "tar -cz -C FOLDER . | base64 -w0 > code.b64" -}}
+  {{- include "horovod.refuse" (dict
+    "what" "code.archive is not a tar.gz in base64"
+    "do" (printf "make it with `%s`, and pass it with --set-file code.archive=code.b64" $command)) -}}
 {{- end -}}
 {{- if and .facts.code.version (eq (.facts.command | len) 0) -}}
   {{- fail
@@ -36,14 +37,15 @@
   {{- range .facts.groups -}}
     {{- $mount := include "horovod.mountOf" (dict "mounts" .volumeMounts "path" $path) -}}
     {{- if not $mount -}}
-      {{- $problem := printf
-        "staging.path is %q but no entry of volumeMounts contains it (group %q)" $path .name -}}
-      {{- fail (printf "%s: staged data must be on a volume" $problem) -}}
+      {{- include "horovod.refuse" (dict
+        "what" (printf "staging.path is %q but no entry of volumeMounts contains it (group %q)" $path .name)
+        "why" "staged data must be on a volume") -}}
     {{- end -}}
     {{- if eq $path (trimSuffix "/" ($mount | fromJson).mountPath) -}}
-      {{- $problem := printf "staging.path %q is a volumeMounts[].mountPath itself (group %q)" $path .name -}}
-      {{- fail
-        (printf "%s: name a directory below it, because a mount cannot be replaced atomically" $problem) -}}
+      {{- include "horovod.refuse" (dict
+        "what" (printf "staging.path %q is a volumeMounts[].mountPath itself (group %q)" $path .name)
+        "why" "a mount cannot be replaced atomically"
+        "do" "name a directory below it") -}}
     {{- end -}}
   {{- end -}}
 {{- end -}}
@@ -54,21 +56,23 @@
 {{- if $results.command -}}
   {{- $path := .facts.resultsPath | trimSuffix "/" -}}
   {{- if not $path -}}
-    {{- $problem := "results.command is set but results.path is empty and worker.env has no OUTPUT_PATH" -}}
-    {{- fail (printf "%s: set results.path to the directory to store" $problem) -}}
+    {{- include "horovod.refuse" (dict
+      "what" "results.command is set but results.path is empty and worker.env has no OUTPUT_PATH"
+      "do" "set results.path to the directory to store") -}}
   {{- end -}}
   {{- $mount := include "horovod.mountOf" (dict "mounts" .Values.volumeMounts "path" $path) -}}
+  {{- $where := printf "the results are in %q (results.path or OUTPUT_PATH)" $path -}}
   {{- if not $mount -}}
-    {{- $problem := printf "the results are in %q (results.path or OUTPUT_PATH)" $path -}}
-    {{- fail (printf
-      "%s but no entry of volumeMounts contains it: the master stores only what is on a volume" $problem) -}}
+    {{- include "horovod.refuse" (dict
+      "what" (printf "%s but no entry of volumeMounts contains it" $where)
+      "why" "the master stores only what is on a volume") -}}
   {{- end -}}
   {{- range .Values.volumes -}}
     {{- if and (eq .name ($mount | fromJson).name) (hasKey . "emptyDir") -}}
-      {{- $problem := printf
-        "the results are in %q (results.path or OUTPUT_PATH), on the emptyDir %q" $path .name -}}
-      {{- fail
-        (printf "%s: each pod has its own, use a volume that the master and the workers share" $problem) -}}
+      {{- include "horovod.refuse" (dict
+        "what" (printf "%s, on the emptyDir %q" $where .name)
+        "why" "each pod has its own"
+        "do" "use a volume that the master and the workers share") -}}
     {{- end -}}
   {{- end -}}
 {{- else -}}

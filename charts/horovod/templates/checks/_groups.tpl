@@ -5,10 +5,10 @@
 {{- $longest := ternary "alone" "inQueue" (empty .facts.kueue) | get .facts.shared.statefulSetName | int -}}
 {{- range .facts.groups -}}
   {{- if gt (len .objectName) $longest -}}
-    {{- $subject := printf
-      "StatefulSet name %q has %d characters: use at most %d" .objectName (len .objectName) $longest -}}
-    {{- $reason := "because a label of its pods adds hashes to it and must not exceed 63" -}}
-    {{- fail (printf "%s, %s; shorten the release's name or workerGroups[].name" $subject $reason) -}}
+    {{- include "horovod.refuse" (dict
+      "what" (printf "StatefulSet name %q has %d characters" .objectName (len .objectName))
+      "why" "a label of its pods adds hashes to it and must not exceed 63"
+      "do" (printf "use at most %d, and shorten the release's name or workerGroups[].name" $longest)) -}}
   {{- end -}}
   {{- if has .name $names -}}
     {{- fail (printf "workerGroups has two groups named %q: names must differ" .name) -}}
@@ -29,9 +29,10 @@
 {{- $most := .facts.shared.workers | int -}}
 {{- $workers := add .facts.workers .facts.spares | int -}}
 {{- if gt $workers $most -}}
-  {{- $source := "number and spares of worker and workerGroups" -}}
-  {{- $advice := printf "the chart supports at most %d; lower one of them" $most -}}
-  {{- fail (printf "%s make up to %d workers: %s" $source $workers $advice) -}}
+  {{- include "horovod.refuse" (dict
+    "what" (printf "number and spares of worker and workerGroups make up to %d workers" $workers)
+    "why" (printf "the chart supports at most %d" $most)
+    "do" "lower one of them") -}}
 {{- end -}}
 {{- end }}
 
@@ -40,19 +41,20 @@
 {{- $root := . -}}
 {{- range $group := .facts.groups -}}
   {{- if gt (int $group.minimum) (int $group.number) -}}
-    {{- $given := printf
-      "group %q: minimum is %d but number is %d" $group.name (int $group.minimum) (int $group.number) -}}
-    {{- fail (printf "%s: give at most the number of workers" $given) -}}
+    {{- $minimum := int $group.minimum -}}
+    {{- include "horovod.refuse" (dict
+      "what" (printf "group %q: minimum is %d but number is %d" $group.name $minimum (int $group.number))
+      "do" "give at most the number of workers") -}}
   {{- end -}}
   {{- range $key := list "spares" "minimum" -}}
     {{- if get $group $key -}}
-      {{- $given := printf "group %q: %s is %d" $group.name $key (int (get $group $key)) -}}
+      {{- $setting := printf "group %q: %s is %d" $group.name $key (get $group $key | int) -}}
       {{- range $root.Values.master.args -}}
         {{- with regexFind (printf "\\b%s-[0-9]+" $group.objectName) . -}}
-          {{- $remedy :=
-            "take the workers from the file $(HOSTFILE), or from the launcher's line $(LAUNCH)" -}}
-          {{- fail (printf
-            "%s but master.args names the worker %q, which the run may do without: %s" $given . $remedy) -}}
+          {{- include "horovod.refuse" (dict
+            "what" (printf "%s but master.args names the worker %q" $setting .)
+            "why" "the run may do without this worker"
+            "do" "take the workers from the file $(HOSTFILE), or from the launcher's line $(LAUNCH)") -}}
         {{- end -}}
       {{- end -}}
     {{- end -}}
@@ -73,20 +75,22 @@
       {{- $last = $key -}}
     {{- end -}}
   {{- end -}}
+  {{- $limit := printf "resources.limits[%q] is %d" $last (int $gpus) -}}
   {{- if and $last (ne (int $gpus) (int .slots)) -}}
-    {{- $subject := printf
-      "group %q: slots is %d but resources.limits[%q] is %d" .name (int .slots) $last (int $gpus) -}}
-    {{- fail (printf "%s: Horovod runs one rank per GPU, so make them equal" $subject) -}}
+    {{- include "horovod.refuse" (dict
+      "what" (printf "group %q: slots is %d but %s" .name (int .slots) $limit)
+      "why" "Horovod runs one rank per GPU"
+      "do" "make them equal") -}}
   {{- end -}}
   {{- $group := .name -}}
   {{- $plugin := $known.devicePlugin -}}
   {{- if regexMatch (printf "^(%s)$" $plugin.resources) $last -}}
     {{- range .env -}}
       {{- if and (eq .name $plugin.variable) (not (has (get . "value") $plugin.values)) -}}
-        {{- $own := printf "group %q: env has %s" $group $plugin.variable -}}
-        {{- $subject := printf "%s but resources.limits[%q] is %d" $own $last (int $gpus) -}}
-        {{- fail
-          (printf "%s: the device plugin sets it to the GPUs that a worker gets, so remove it" $subject) -}}
+        {{- include "horovod.refuse" (dict
+          "what" (printf "group %q: env has %s but %s" $group $plugin.variable $limit)
+          "why" "the device plugin sets it to the GPUs that a worker gets"
+          "do" "remove it") -}}
       {{- end -}}
     {{- end -}}
   {{- end -}}
@@ -100,10 +104,11 @@
 {{- range rest .facts.groups -}}
   {{- $own := include "horovod.tagEntry" . | default "not set" -}}
   {{- if ne $own $given -}}
-    {{- $problem := printf
-      "HVD_TAG_OUTPUT in env is %s for group %q but %s for group %q" $given $first.name $own .name -}}
-    {{- fail
-      (printf "%s: either all lines of a run name their rank or none; set it in worker.env only" $problem) -}}
+    {{- include "horovod.refuse" (dict
+      "what" (printf
+        "HVD_TAG_OUTPUT in env is %s for group %q but %s for group %q" $given $first.name $own .name)
+      "why" "either all lines of a run name their rank or none"
+      "do" "set it in worker.env only") -}}
   {{- end -}}
 {{- end -}}
 {{- end }}

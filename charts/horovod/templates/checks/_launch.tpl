@@ -8,34 +8,43 @@
     {{- fail "launch.mode is custom but master.args is empty: give the complete command line there" -}}
   {{- end -}}
   {{- if and (not $hasLaunch) (or .Values.launch.options (ne .Values.launch.binding.to "none")) -}}
-    {{- $problem :=
-      "launch.options or launch.binding is given and master.args has no argument $(LAUNCH) to use them" -}}
-    {{- fail (printf "launch.mode is custom, but %s: write them into master.args" $problem) -}}
+    {{- include "horovod.refuse" (dict
+      "what" "launch.mode is custom, but launch.options or launch.binding is given"
+      "why" "master.args has no argument $(LAUNCH) to use them"
+      "do" "write them into master.args") -}}
   {{- end -}}
 {{- else if $hasLaunch -}}
-  {{- $rule := "only mode custom replaces it; remove it, or set launch.mode to custom" -}}
-  {{- fail (printf "master.args has $(LAUNCH) but launch.mode is %s: %s" $mode $rule) -}}
+  {{- include "horovod.refuse" (dict
+    "what" (printf "master.args has $(LAUNCH) but launch.mode is %s" $mode)
+    "why" "only mode custom replaces it"
+    "do" "remove it, or set launch.mode to custom") -}}
 {{- else if .Values.launch.allowIdleWorkers -}}
-  {{- $rule := "its launcher uses the workers; remove it, or set launch.mode to custom" -}}
-  {{- fail (printf "launch.allowIdleWorkers is true but launch.mode is %s: %s" $mode $rule) -}}
+  {{- include "horovod.refuse" (dict
+    "what" (printf "launch.allowIdleWorkers is true but launch.mode is %s" $mode)
+    "why" "its launcher uses the workers"
+    "do" "remove it, or set launch.mode to custom") -}}
 {{- end -}}
 {{- if and (eq $mode "direct") (eq .Values.launch.framework "mpi") -}}
-  {{- $why := "each rank of an MPI program would find itself alone" -}}
-  {{- fail
-    (printf "launch.framework is mpi but launch.mode is direct: %s; set launch.mode to mpirun" $why) -}}
+  {{- include "horovod.refuse" (dict
+    "what" "launch.framework is mpi but launch.mode is direct"
+    "why" "each rank of an MPI program would find itself alone"
+    "do" "set launch.mode to mpirun") -}}
 {{- end -}}
 {{- /* The master judges the options of a launcher: they depend on the MPI of its image
 (docs/adr/0028). */ -}}
 {{- if and (eq $mode "direct") .Values.launch.options -}}
-  {{- $given := first .Values.launch.options -}}
-  {{- fail (printf "launch.options has %q, but launch.mode is direct, which takes none: remove it" $given) -}}
+  {{- include "horovod.refuse" (dict
+    "what" (printf "launch.options has %q, but launch.mode is direct" (first .Values.launch.options))
+    "why" "that mode takes none"
+    "do" "remove it") -}}
 {{- end -}}
 {{- $programs := (.Files.Get "files/hvd_pods/common/launcher_options.json" | fromJson).programs -}}
 {{- $program := first .Values.master.args | default "" | base -}}
 {{- if and (ne $mode "custom") (has $program $programs) -}}
-  {{- $remedy := print "write the ranks' command alone, or set launch.mode to custom; "
-    "hvdchart migrate converts the line" -}}
-  {{- fail (printf "master.args begins with %s, which starts ranks itself: %s" $program $remedy) -}}
+  {{- include "horovod.refuse" (dict
+    "what" (printf "master.args begins with %s but launch.mode is %s" $program $mode)
+    "why" "that program starts ranks itself"
+    "do" "write the ranks' command alone, as hvdchart migrate does, or set launch.mode to custom") -}}
 {{- end -}}
 {{- end }}
 
@@ -47,12 +56,15 @@
     "launch.binding.to is %s but launch.binding.%s is not given: give the number" $binding.to $needed) -}}
 {{- end -}}
 {{- if and (ne $binding.to "core") $binding.coresPerRank -}}
-  {{- $pair := printf
-    "coresPerRank is %d but launch.binding.to is %s" (int $binding.coresPerRank) $binding.to -}}
-  {{- fail (printf "launch.binding.%s: it applies only with core" $pair) -}}
+  {{- $cores := int $binding.coresPerRank -}}
+  {{- include "horovod.refuse" (dict
+    "what" (printf "launch.binding.coresPerRank is %d but launch.binding.to is %s" $cores $binding.to)
+    "why" "it applies only with core") -}}
 {{- end -}}
 {{- if and (eq $binding.to "none") $binding.ranksPerSocket -}}
-  {{- $pair := printf "ranksPerSocket is %d but launch.binding.to is none" (int $binding.ranksPerSocket) -}}
-  {{- fail (printf "launch.binding.%s: it applies only with core or socket" $pair) -}}
+  {{- $ranks := int $binding.ranksPerSocket -}}
+  {{- include "horovod.refuse" (dict
+    "what" (printf "launch.binding.ranksPerSocket is %d but launch.binding.to is none" $ranks)
+    "why" "it applies only with core or socket") -}}
 {{- end -}}
 {{- end }}

@@ -7,16 +7,17 @@
 {{- if .Values.nameOverride -}}{{- $from = "from the release's name and nameOverride" -}}{{- end -}}
 {{- /* The schema has checked fullnameOverride. */ -}}
 {{- if not (regexMatch (printf "^(%s)$" .facts.shared.hostLabel) $fullname) -}}
-  {{- $rule := "it must consist of lower-case letters, digits and '-' and start with a letter" -}}
-  {{- fail (printf
-    "the name of the objects is %q (%s): it becomes part of host names, so %s" $fullname $from $rule) -}}
+  {{- include "horovod.refuse" (dict
+    "what" (printf "the name of the objects is %q (%s)" $fullname $from)
+    "why" "it becomes part of host names"
+    "do" "use lower-case letters, digits and '-', and start with a letter") -}}
 {{- end -}}
 {{- $longest := .facts.shared.releaseName | int -}}
 {{- if gt (len $fullname) $longest -}}
-  {{- $reason := "because the name of the master's Job must not exceed 63; fullnameOverride replaces it" -}}
-  {{- $subject := printf
-    "the name of the objects, %q (%s), has %d characters" $fullname $from (len $fullname) -}}
-  {{- fail (printf "%s: use at most %d, %s" $subject $longest $reason) -}}
+  {{- include "horovod.refuse" (dict
+    "what" (printf "the name of the objects, %q (%s), has %d characters" $fullname $from (len $fullname))
+    "why" "the name of the master's Job must not exceed 63"
+    "do" (printf "use at most %d, or replace the name with fullnameOverride" $longest)) -}}
 {{- end -}}
 {{- end }}
 

@@ -7,11 +7,11 @@
 {{- $default := .Values.image.repository -}}
 {{- range $of, $image := $owners -}}
   {{- if not (or $image.repository $default) -}}
-    {{- $needs := "an image with Python 3" -}}
     {{- $example := "--set image.repository=registry.example/team/app --set image.tag=1.0" -}}
     {{- $build := "docs/images.md of the chart's repository shows how to build one" -}}
-    {{- fail
-      (printf "image.repository is empty (%s): set it to %s, such as %s; %s" $of $needs $example $build) -}}
+    {{- include "horovod.refuse" (dict
+      "what" (printf "image.repository is empty (%s)" $of)
+      "do" (printf "set it to an image with Python 3, such as %s; %s" $example $build)) -}}
   {{- end -}}
 {{- end -}}
 {{- end }}
@@ -19,8 +19,9 @@
 {{- define "horovod.checkSecurity" -}}
 {{- with .Values.podSecurityContext -}}
   {{- if and .runAsNonRoot (eq (toString .runAsUser) "0") -}}
-    {{- $remedy := "for a root image set runAsNonRoot to false too" -}}
-    {{- fail (printf "podSecurityContext.runAsUser is 0 but runAsNonRoot is true: %s" $remedy) -}}
+    {{- include "horovod.refuse" (dict
+      "what" "podSecurityContext.runAsUser is 0 but runAsNonRoot is true"
+      "do" "for a root image set runAsNonRoot to false too") -}}
   {{- end -}}
 {{- end -}}
 {{- end }}
@@ -127,8 +128,10 @@ volumeMounts: volumeMounts
 
 {{- define "horovod.refuseOwned" -}}
 {{- if hasKey .owned .field -}}
-  {{- $problem := printf "%s.%s has %s, which the chart sets" .of .in .field -}}
   {{- $key := get .owned .field | replace "OF" .of -}}
-  {{- fail (printf "%s: %s" $problem (ternary (printf "use %s" $key) "remove it" (not (empty $key)))) -}}
+  {{- include "horovod.refuse" (dict
+    "what" (printf "%s.%s has %s" .of .in .field)
+    "why" "the chart sets that field"
+    "do" (ternary "remove it" (printf "use %s" $key) (empty $key))) -}}
 {{- end -}}
 {{- end }}

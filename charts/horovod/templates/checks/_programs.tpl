@@ -2,8 +2,9 @@
 
 {{- define "horovod.checkPrograms" -}}
 {{- if not (.Subcharts.programs.Files.Get "programs.tgz") -}}
-  {{- $problem := "the chart has no charts/programs/programs.tgz, the programs of its pods" -}}
-  {{- fail (printf "%s: take the chart from its repository again" $problem) -}}
+  {{- include "horovod.refuse" (dict
+    "what" "the chart has no charts/programs/programs.tgz, the programs of its pods"
+    "do" "take the chart from its repository again") -}}
 {{- end -}}
 {{- end }}
 
@@ -17,10 +18,10 @@
 {{- $code := .facts.code.size -}}
 {{- if and $size (gt $code $most) -}}
   {{- $kept := "keeps the programs of another version of the chart" -}}
-  {{- $why := printf "the run that goes on %s, which this upgrade stores, too" $kept -}}
-  {{- $what :=
-    "use at most %d, upgrade when the run has ended, or use the chart that it was installed with" -}}
-  {{- fail
-    (printf "code.files and code.archive have %d characters, and %s: %s" $code $why (printf $what $most)) -}}
+  {{- $others := "upgrade when the run has ended, or use the chart that it was installed with" -}}
+  {{- include "horovod.refuse" (dict
+    "what" (printf "code.files and code.archive have %d characters" $code)
+    "why" (printf "the run that goes on %s, which this upgrade stores, too" $kept)
+    "do" (printf "use at most %d, %s" $most $others)) -}}
 {{- end -}}
 {{- end }}

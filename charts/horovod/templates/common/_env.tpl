@@ -49,9 +49,10 @@ variables are known.
 {{- $of := .of -}}
 {{- range .later -}}
   {{- if contains (printf "$(%s)" .name) $value -}}
-    {{- $problem := printf "%s: %s is %q, which refers to %s" $of $entry.name $entry.value .name -}}
-    {{- fail
-      (printf "%s; %s is given more than once: write the value of %s out" $problem $entry.name .name) -}}
+    {{- include "horovod.refuse" (dict
+      "what" (printf "%s: %s is %q, which refers to %s" $of $entry.name $entry.value .name)
+      "why" (printf "%s is given more than once" $entry.name)
+      "do" (printf "write the value of %s out" .name)) -}}
   {{- end -}}
 {{- end -}}
 {{- end }}
