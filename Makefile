@@ -39,7 +39,7 @@ lifecycle: venv ## Run the tests that start, break and stop a local cluster
 	@$(PY) -m pytest -q tests/localkube
 
 gpu-bundle: venv ## Write what a machine with a GPU and no network needs
-	@$(PY) -m images.gpus.bundle
+	@$(PY) -m devtools.gpus.bundle
 
 e2e: venv ## Run the tests that train on a real cluster
 	@$(PY) -m pytest -q tests/e2e

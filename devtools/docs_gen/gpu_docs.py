@@ -1,4 +1,4 @@
-"""Write the results of the runs on a GPU into docs/gpus.md, from images/gpus/figures.json."""
+"""Write the results of the runs on a GPU into docs/gpus.md, from devtools/gpus/figures.json."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from devtools.docs_gen.generated import replace_sections, table, wrap
 from images.builder.catalogue import ROOT
 
 PAGE = ROOT / "docs" / "gpus.md"
-# The results that `python3 -m images.gpus` writes on the machine.
-FIGURES = ROOT / "images" / "gpus" / "figures.json"
+# The results that `python3 -m devtools.gpus` writes on the machine.
+FIGURES = ROOT / "devtools" / "gpus" / "figures.json"
 LOST = "a rank is killed three times, keep, warm ranks"
 
 

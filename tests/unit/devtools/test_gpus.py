@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from images.gpus import bundle, machine, stages
-from images.gpus.__main__ import main
+from devtools.gpus import bundle, machine, stages
+from devtools.gpus.__main__ import main
 
 
 def test_packages_of_the_bundle_are_pinned() -> None:

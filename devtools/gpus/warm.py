@@ -11,8 +11,8 @@ import time
 from typing import Any
 
 from devtools.common.waiting import wait_until
+from devtools.gpus.stages import PROJECT
 from devtools.pods.warm_worker import WarmWorker, is_alive, warm_process, worker_root
-from images.gpus.stages import PROJECT
 
 ROUNDS = 4
 # The parts of a rank's start.

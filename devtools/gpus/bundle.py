@@ -13,12 +13,12 @@ from pathlib import Path
 from devtools.common.commands import read_output
 from devtools.common.errors import DevtoolsError
 from devtools.common.ui import note, show_error
+from devtools.gpus import machine
+from devtools.gpus.stages import BUNDLE
 from devtools.localkube.config import CNI_PLUGINS
 from devtools.localkube.preflight import PACKAGES
 from devtools.toolchain.tools import tool
 from images.builder.sdist import write_sdist
-from images.gpus import machine
-from images.gpus.stages import BUNDLE
 
 # The size limit of a part: some transfers to such a machine take no larger file.
 PART_BYTES = 60 << 20
@@ -59,7 +59,7 @@ def write_bundle() -> None:
         if size > PART_BYTES:
             raise DevtoolsError(
                 f"{part} has {size >> 20} MiB, and a part may have {PART_BYTES >> 20}",
-                "move some of its content to another part in images/gpus/bundle.py",
+                "move some of its content to another part in devtools/gpus/bundle.py",
             )
 
 

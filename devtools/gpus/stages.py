@@ -46,7 +46,7 @@ class Stage:
 
 
 def program(name: str, *arguments: str) -> list[str]:
-    return [sys.executable, "-m", f"images.gpus.{name}", *arguments]
+    return [sys.executable, "-m", f"devtools.gpus.{name}", *arguments]
 
 
 OVER_MPI = ("mpirun", "--bind-to", "none", "--oversubscribe", "-np")

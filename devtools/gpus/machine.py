@@ -13,8 +13,8 @@ import tarfile
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
+from devtools.gpus.stages import BUNDLE, PREFIX, SITE
 from devtools.localkube import oci
-from images.gpus.stages import BUNDLE, PREFIX, SITE
 
 # Outside the overlay that may be such a machine's disk: a container's file system cannot be on an
 # overlay.

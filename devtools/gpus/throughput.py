@@ -14,7 +14,7 @@ from typing import Any
 import horovod.torch as hvd
 import torch
 
-from images.gpus.training import compare, cost, images, resnet, start, step, tell
+from devtools.gpus.training import compare, cost, images, resnet, start, step, tell
 
 STEPS = 10
 ROUNDS = 8

@@ -20,14 +20,14 @@ from pathlib import Path
 from typing import Any
 
 from devtools.common.waiting import holds
+from devtools.gpus.machine import CACHE, WORK, mounts, prepare, write_image
+from devtools.gpus.pod_scripts import JAX, LOST, METRICS, PROBE, STAYS
+from devtools.gpus.stages import PROJECT, program
 from devtools.localkube import cluster as localkube
 from devtools.localkube import images
 from devtools.localkube.instance import current
 from devtools.localkube.node_processes import NodeProcesses
 from devtools.localkube.node_setup import DEVICE_PLUGINS
-from images.gpus.machine import CACHE, WORK, mounts, prepare, write_image
-from images.gpus.pod_scripts import JAX, LOST, METRICS, PROBE, STAYS
-from images.gpus.stages import PROJECT, program
 
 # The file with the process of the device plugin.
 PLUGIN = WORK / "plugin.pid"

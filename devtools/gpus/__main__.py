@@ -1,4 +1,4 @@
-"""Check and measure on this machine's GPU: `python3 -m images.gpus --out FOLDER [STAGE...]`.
+"""Check and measure on this machine's GPU: `python3 -m devtools.gpus --out FOLDER [STAGE...]`.
 
 Without names of stages, all of them run. The output of a stage goes to FOLDER/STAGE.txt, and its
 results to FOLDER/figures.json, together with the results of earlier runs.
@@ -16,8 +16,8 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from images.gpus.install import install
-from images.gpus.stages import GROUPS, environment, run
+from devtools.gpus.install import install
+from devtools.gpus.stages import GROUPS, environment, run
 
 GPU_FIELDS = "name,driver_version,memory.total,compute_cap"
 VERSIONS = """
@@ -29,7 +29,7 @@ print(json.dumps({"torch": torch.__version__, "cuda": torch.version.cuda, "nccl"
 
 def main() -> int:
     """Run the stages. Return 1 when one of them has failed."""
-    parser = argparse.ArgumentParser(prog="python3 -m images.gpus")
+    parser = argparse.ArgumentParser(prog="python3 -m devtools.gpus")
     parser.add_argument("--out", type=Path, required=True, help="folder of the results")
     parser.add_argument("stages", nargs="*", help="names of stages; all without them")
     options = parser.parse_args()

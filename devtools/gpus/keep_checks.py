@@ -25,7 +25,7 @@ import horovod.torch as hvd
 import keep
 import torch
 
-from images.gpus.training import (
+from devtools.gpus.training import (
     compare,
     cost,
     images,

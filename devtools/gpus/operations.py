@@ -20,7 +20,7 @@ import horovod.torch as hvd
 import torch
 from torch import nn
 
-from images.gpus.training import seconds_of, start, tell
+from devtools.gpus.training import seconds_of, start, tell
 
 FLOATS = (torch.float32, torch.float64, torch.float16, torch.bfloat16)
 INTEGERS = (torch.int32, torch.int64)

@@ -21,7 +21,7 @@ from PIL import Image
 from torchvision import transforms
 from torchvision.io import ImageReadMode, decode_jpeg
 
-from images.gpus.training import images, resnet, start, step, tell
+from devtools.gpus.training import images, resnet, start, step, tell
 
 BATCH = 256
 STEPS = 50

@@ -10,7 +10,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from images.gpus.stages import BUNDLE, PREFIX, PROJECT, SITE, environment
+from devtools.gpus.stages import BUNDLE, PREFIX, PROJECT, SITE, environment
 
 SWITCHES = {
     "HOROVOD_GPU": "CUDA",
