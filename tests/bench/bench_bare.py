@@ -23,10 +23,10 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass
 
 from devtools.docs_gen.generated import table
-from images.inside.sandbox import OWN_UID, RuncSandbox, launch_ranks
 from tests.bench import interleaved_training
 from tests.bench.contestants import NAME, Chart, bench_namespace, choose
 from tests.bench.report import as_share, publish, verdict
+from tests.support.in_image.sandbox import OWN_UID, RuncSandbox, launch_ranks
 from tests.support.namespace import Namespace
 
 HOST = "host"

@@ -17,9 +17,9 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from devtools.docs_gen.generated import table
-from images.inside.sandbox import Sandbox, launch_ranks
 from tests.bench import interleaved_training
 from tests.bench.report import as_share, publish, verdict
+from tests.support.in_image.sandbox import Sandbox, launch_ranks
 
 SCRIPT = Path(__file__).with_name("pipeline_ranks.py")
 STEPS = 8

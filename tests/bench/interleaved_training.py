@@ -22,8 +22,8 @@ from typing import Any
 
 from hvd_pods.common.threads import YIELD
 from images.builder.build import build
-from images.inside.sandbox import Sandbox, sandbox
 from tests.bench.contestants import in_turns
+from tests.support.in_image.sandbox import Sandbox, sandbox
 
 SCRIPT = Path(__file__).with_name("interleaved_ranks.py")
 SOCKET = "interleaved.sock"

@@ -45,7 +45,7 @@ def on_the_bare_machine(folder: Path) -> dict[str, Any]:
     """Two ranks in the root file system of the examples, without Kubernetes."""
     # Here, so that collecting the tests needs nothing that builds an image.
     from images.builder.build import build
-    from images.inside.sandbox import TWO_RANKS, sandbox
+    from tests.support.in_image.sandbox import TWO_RANKS, sandbox
 
     assignments = [f"{name}={value}" for name, value in ENVIRONMENT.items()]
     with sandbox(build("examples"), folder) as inside:

@@ -13,8 +13,8 @@ from images.builder.build import build
 from images.builder.catalogue import Image, When
 from images.builder.content import has_patch
 from images.builder.proof import NEEDS_GPU, SEPARATE, gpu_for
-from images.inside.sandbox import Sandbox, sandbox
 from tests.images.sandboxes import Sandboxes, in_image
+from tests.support.in_image.sandbox import Sandbox, sandbox
 
 # Collecting the tests reads it many times.
 load_catalogue = cache(catalogue.load_catalogue)

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from images.inside.checks import WITH_TF_KERAS
-from images.inside.sandbox import Sandbox
+from tests.support.in_image.checks import WITH_TF_KERAS
+from tests.support.in_image.sandbox import Sandbox
 
 # What makes tf.keras Keras 3, and Keras 2; `make test` does not repeat a test with the latter.
 EACH_KERAS = (

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from images.builder.engines import Build
-from images.inside.sandbox import Sandbox
+from tests.support.in_image.sandbox import Sandbox
 
 CHANGED = "hvd-test-changed-image:1"
 

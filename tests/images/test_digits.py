@@ -7,9 +7,15 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from images.inside.checks import WITH_TF_KERAS
-from images.inside.sandbox import OWN_UID, TWO_RANKS, UNKNOWN_UID, Sandbox, make_open_folder
 from tests.images.sandboxes import EACH_KERAS
+from tests.support.in_image.checks import WITH_TF_KERAS
+from tests.support.in_image.sandbox import (
+    OWN_UID,
+    TWO_RANKS,
+    UNKNOWN_UID,
+    Sandbox,
+    make_open_folder,
+)
 from tests.support.results import read_result
 
 DIGITS = ("python", "digits.py")

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from images.builder.catalogue import Image
-from images.inside.sandbox import OWN_UID, Sandbox
 from tests.images.sandboxes import put, put_hosts
+from tests.support.in_image.sandbox import OWN_UID, Sandbox
 
 HERE = Path(__file__).parent
 # Two hosts, as the driver sees it. The run needs both, and the one that fails comes back.

@@ -12,7 +12,8 @@ import pytest
 
 from hvd_pods.library import keep
 from images.builder.build import build
-from images.inside.sandbox import (
+from tests.images.sandboxes import EACH_KERAS, Sandboxes, put
+from tests.support.in_image.sandbox import (
     TWO_RANKS,
     UNKNOWN_UID,
     Result,
@@ -20,8 +21,7 @@ from images.inside.sandbox import (
     make_open_folder,
     output_of,
 )
-from images.inside.sandbox import sandbox as open_sandbox
-from tests.images.sandboxes import EACH_KERAS, Sandboxes, put
+from tests.support.in_image.sandbox import sandbox as open_sandbox
 from tests.support.results import result
 
 SCRIPT = Path(__file__).with_name("keep_ranks.py")

@@ -1,4 +1,4 @@
-"""Horovod's Keras API in the images with TensorFlow. The checks are in images/inside/ranks."""
+"""Horovod's Keras API in the images with TensorFlow, by the checks of tests/support/in_image."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from images.inside.checks import (
+from tests.support.in_image.checks import (
     COMMON,
     OF_KERAS_2,
     OF_KERAS_3,
     WITH_TF_KERAS,
     assert_all_pass,
 )
-from images.inside.sandbox import OWN_UID, TWO_RANKS, TWO_RANKS_OVER_GLOO, Result, Sandbox
+from tests.support.in_image.sandbox import OWN_UID, TWO_RANKS, TWO_RANKS_OVER_GLOO, Result, Sandbox
 
 POD_FILES = Path(__file__).resolve().parents[2] / "charts" / "horovod" / "files"
 

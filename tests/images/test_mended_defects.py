@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from images.inside.checks import STALLS, WITH_TF_KERAS
-from images.inside.sandbox import OWN_UID, TWO_RANKS, Sandbox
 from tests.images.sandboxes import printed_by_ranks, put, put_hosts
+from tests.support.in_image.checks import STALLS, WITH_TF_KERAS
+from tests.support.in_image.sandbox import OWN_UID, TWO_RANKS, Sandbox
 
 HERE = Path(__file__).parent
 SCRIPT = HERE / "mended_defects_ranks.py"

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from images.inside.sandbox import OWN_UID, TWO_RANKS
 from tests.images.sandboxes import Sandboxes
+from tests.support.in_image.sandbox import OWN_UID, TWO_RANKS
 from tests.support.pages import blocks
 
 DOCS = Path(__file__).parents[2] / "docs"

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from images.inside.sandbox import Sandbox
+from tests.support.in_image.sandbox import Sandbox
 
 LABELS = [number * 40 + index for number in range(4) for index in range(16)]
 

@@ -8,7 +8,13 @@ from pathlib import Path
 import pytest
 
 from images.builder.catalogue import Image
-from images.inside.sandbox import OWN_UID, TWO_RANKS, TWO_RANKS_OVER_GLOO, UNKNOWN_UID, Sandbox
+from tests.support.in_image.sandbox import (
+    OWN_UID,
+    TWO_RANKS,
+    TWO_RANKS_OVER_GLOO,
+    UNKNOWN_UID,
+    Sandbox,
+)
 
 # Bytes, unpacked, by image.
 LARGEST = {

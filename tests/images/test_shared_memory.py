@@ -6,8 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from images.inside.sandbox import OWN_UID, TWO_RANKS, TWO_RANKS_OVER_GLOO, Sandbox, output_of
 from tests.images.sandboxes import printed_by_ranks, put
+from tests.support.in_image.sandbox import (
+    OWN_UID,
+    TWO_RANKS,
+    TWO_RANKS_OVER_GLOO,
+    Sandbox,
+    output_of,
+)
 
 SCRIPT = Path(__file__).with_name("shared_memory_ranks.py")
 # /dev/shm of the sandbox has 64 MiB, and Horovod needs 5 of them. Python needs a little.

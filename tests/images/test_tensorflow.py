@@ -6,8 +6,8 @@ import pytest
 
 from hvdchart.plan import rules
 from images.builder.build import BuiltImage, build
-from images.inside.sandbox import Sandbox
 from tests.images.slimmed import KERAS_3
+from tests.support.in_image.sandbox import Sandbox
 
 
 def test_removed_files_are_not_needed(cpu: Sandbox) -> None:

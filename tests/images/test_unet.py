@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from images.inside.sandbox import TWO_RANKS, Sandbox, make_open_folder, output_of
+from tests.support.in_image.sandbox import TWO_RANKS, Sandbox, make_open_folder, output_of
 from tests.support.results import read_result
 
 UNET = ("python", "unet.py", "--filters", "2", "--batch-size", "2")

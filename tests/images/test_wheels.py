@@ -13,8 +13,8 @@ import pytest
 
 from images.builder.build import build, wheel
 from images.builder.catalogue import ROOT, load_catalogue
-from images.inside.checks import COMMON, RANKS, describe_failures, parse_results
-from images.inside.sandbox import TWO_RANKS, TWO_RANKS_OVER_GLOO, Result, Sandbox, sandbox
+from tests.support.in_image.checks import COMMON, RANKS, describe_failures, parse_results
+from tests.support.in_image.sandbox import TWO_RANKS, TWO_RANKS_OVER_GLOO, Result, Sandbox, sandbox
 
 # Python and packages that have nothing to do with Horovod.
 PLAIN = ROOT / "tests" / "e2e" / "images" / "versions.yaml"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from images.inside.sandbox import Sandbox
+from tests.support.in_image.sandbox import Sandbox
 
 pytestmark = pytest.mark.patch("xla-operations.patch")
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 import pytest
 
 from images.builder.catalogue import Image
-from images.inside.checks import COMMON, STALLS, assert_all_pass
-from images.inside.sandbox import OWN_UID, Result, Sandbox, launch_ranks, output_of
+from tests.support.in_image.checks import COMMON, STALLS, assert_all_pass
+from tests.support.in_image.sandbox import OWN_UID, Result, Sandbox, launch_ranks, output_of
 
 # As a training script has it: each rank on its own GPU.
 ALLREDUCE = {

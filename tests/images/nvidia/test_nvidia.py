@@ -8,7 +8,8 @@ from typing import NamedTuple
 import pytest
 
 from images.builder.catalogue import Image
-from images.inside.checks import (
+from tests.images.slimmed import KERAS_3, TORCH
+from tests.support.in_image.checks import (
     COMMON,
     OF_KERAS_2,
     OF_KERAS_3,
@@ -16,8 +17,7 @@ from images.inside.checks import (
     assert_all_pass,
     install_tf_keras,
 )
-from images.inside.sandbox import TWO_RANKS, TWO_RANKS_OVER_GLOO, Sandbox
-from tests.images.slimmed import KERAS_3, TORCH
+from tests.support.in_image.sandbox import TWO_RANKS, TWO_RANKS_OVER_GLOO, Sandbox
 
 PACKAGES = "/usr/local/lib/python3.11/site-packages"
 NCCL = f"{PACKAGES}/nvidia/nccl/lib/libnccl.so.2"

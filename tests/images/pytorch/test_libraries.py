@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from hvd_pods.common.rank_variables import choose
-from images.inside.sandbox import Sandbox, output_of
 from tests.images.sandboxes import Sandboxes
+from tests.support.in_image.sandbox import Sandbox, output_of
 
 LOCK = Path(__file__).with_name("libraries.txt")
 SHOW = """

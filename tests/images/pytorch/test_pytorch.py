@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from images.inside.checks import assert_all_pass
-from images.inside.sandbox import (
+from tests.images.sandboxes import in_image
+from tests.support.in_image.checks import assert_all_pass
+from tests.support.in_image.sandbox import (
     TWO_RANKS,
     TWO_RANKS_OVER_GLOO,
     Result,
@@ -16,7 +17,6 @@ from images.inside.sandbox import (
     make_open_folder,
     output_of,
 )
-from tests.images.sandboxes import in_image
 from tests.support.results import result
 
 OF_HOROVOD = Path(__file__).resolve().parents[3] / "images" / "common" / "horovod.cdx.json"

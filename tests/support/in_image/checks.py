@@ -8,7 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from images.inside.sandbox import OWN_UID, Result, Sandbox, output_of
+from tests.support.in_image.sandbox import OWN_UID, Result, Sandbox, output_of
 
 RANKS = Path(__file__).with_name("ranks")
 # Keras 2 for the default TensorFlow of cpu.

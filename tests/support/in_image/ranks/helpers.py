@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import horovod.tensorflow as hvd
 import numpy as np
 import tensorflow as tf
 
-from .plain import RATE, assert_close, data
+from .plain import RATE, assert_close, assert_equal_on_ranks, data
 
+assert_same_on_all_ranks = partial(assert_equal_on_ranks, hvd.allgather_object)
 keras = tf.keras
 IS_KERAS_3 = getattr(keras, "__version__", "2").startswith("3.")
 
@@ -60,12 +62,6 @@ def assert_trained_as_one(
     """Assert that the weights are those of one process, and the same on all ranks."""
     assert_close(mine.get_weights(), expected_after(steps, make), tolerance)
     assert_same_on_all_ranks(mine.get_weights())
-
-
-def assert_same_on_all_ranks(values: Any) -> None:
-    """Assert that values are equal bit for bit."""
-    mine = b"".join(np.ascontiguousarray(value).tobytes() for value in values)
-    assert len(set(hvd.allgather_object(mine))) == 1, "the ranks differ"
 
 
 def variables_of(optimizer: Any) -> list[Any]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import horovod.torch as hvd
@@ -11,7 +12,9 @@ import torch
 from torch import nn
 from torch.optim import Optimizer
 
-from .plain import BATCH, RATE, assert_close, data, raises
+from .plain import BATCH, RATE, assert_close, assert_equal_on_ranks, data, raises
+
+assert_same_on_all_ranks = partial(assert_equal_on_ranks, hvd.allgather_object)
 
 
 def sgd(parameters: Any) -> Optimizer:
@@ -83,12 +86,6 @@ def assert_trained_as_one(
 def state_of(optimizer: Optimizer) -> list[np.ndarray]:
     state = optimizer.state_dict()["state"]
     return [np.array(value) for pid in sorted(state) for _, value in sorted(state[pid].items())]
-
-
-def assert_same_on_all_ranks(values: Iterable[Any]) -> None:
-    """Assert that values are equal bit for bit."""
-    mine = b"".join(np.ascontiguousarray(value).tobytes() for value in values)
-    assert len(set(hvd.allgather_object(mine))) == 1, "the ranks differ"
 
 
 def an_optimizer_trains_as_one_process_with_all_batches() -> None:

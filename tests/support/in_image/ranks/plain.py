@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
@@ -21,6 +21,12 @@ def data(rank: int, columns: int = 3) -> tuple[np.ndarray, np.ndarray]:
 def assert_close(got: Any, wanted: Any, tolerance: float = 1e-5) -> None:
     for a, b in zip(got, wanted, strict=True):
         np.testing.assert_allclose(np.asarray(a), np.asarray(b), rtol=tolerance, atol=tolerance)
+
+
+def assert_equal_on_ranks(gather: Callable[[bytes], list[bytes]], values: Iterable[Any]) -> None:
+    """Assert that values are equal bit for bit on all ranks; `gather` returns those of each."""
+    mine = b"".join(np.ascontiguousarray(value).tobytes() for value in values)
+    assert len(set(gather(mine))) == 1, "the ranks differ"
 
 
 def raises(kind: type[BaseException], text: str, call: Callable[[], Any]) -> None:
