@@ -8,9 +8,9 @@ import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+from devtools.common.apt import ensure_program
 from devtools.common.cache import cache_dir
 from devtools.toolchain.tools import tool
-from images.builder.engines import ensure_program
 
 ROOT = Path(__file__).resolve().parents[2]
 # The chart has no default image: lint it with values that name one.
@@ -33,7 +33,7 @@ def checks() -> dict[str, list[str]]:
     # same path. Checkouts at other paths have different modules at the same time.
     place = hashlib.sha256(str(ROOT).encode()).hexdigest()[:8]
     known = cache_dir() / "mypy" / place
-    ensure_program("shellcheck", "shellcheck")
+    ensure_program("shellcheck")
     return {
         "ruff": [python, "-m", "ruff", "check", "--quiet", "."],
         "ruff format": [python, "-m", "ruff", "format", "--check", "--quiet", "."],

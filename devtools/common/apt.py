@@ -45,6 +45,12 @@ def install_packages(packages: Sequence[str]) -> None:
             _run_apt("install", "--yes", "--no-install-recommends", *packages)
 
 
+def ensure_program(program: str) -> None:
+    """Install a missing program, whose Debian package has the same name. Raises DevtoolsError."""
+    if shutil.which(program) is None:
+        install_packages([program])
+
+
 def unpacked_program(package: str, program: str) -> Path:
     """Unpack a package in the cache and return the path of a program such as usr/bin/promtool.
 

@@ -11,12 +11,13 @@ from pathlib import Path
 
 from debian.deb822 import Deb822
 
+from devtools.common.apt import ensure_program
 from devtools.common.cache import cache_dir, content_key
 from devtools.common.commands import run_logged
 from devtools.common.errors import DevtoolsError
 from devtools.common.ui import note, step
 from images.builder.catalogue import Image
-from images.builder.engines import Build, Engine, ensure_program
+from images.builder.engines import Build, Engine
 
 _SOURCES = (Path("/etc/apt/sources.list"), Path("/etc/apt/sources.list.d"))
 _ONE_LINE = re.compile(r"deb(?:\s+\[(.*)\])?\s+(\S+)\s+(\S+)\s+(.+)")
@@ -141,7 +142,7 @@ def _text(entry: Deb822) -> str:
 
 
 def _make(suite: str, sources: list[str], reference: str, key: str, engine: Engine) -> None:
-    ensure_program("mmdebstrap", "mmdebstrap")
+    ensure_program("mmdebstrap")
     archives = cache_dir() / "images"
     log = cache_dir() / "logs" / f"base-{suite}.log"
     archives.mkdir(parents=True, exist_ok=True)

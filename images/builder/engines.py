@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
@@ -179,12 +178,6 @@ def choose_engine(log: Path) -> Engine:
     if not working:
         install_packages(["buildah", "runc"])
     return engines[working[0] if working else "buildah"](log)
-
-
-def ensure_program(program: str, *packages: str) -> None:
-    """Install the Debian packages of a missing program. Raises DevtoolsError on a failure."""
-    if shutil.which(program) is None:
-        install_packages(packages)
 
 
 def _buildah_options(build: Build) -> list[str]:
