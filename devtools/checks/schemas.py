@@ -15,7 +15,6 @@ import json
 import os
 import re
 import tempfile
-from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -79,48 +78,6 @@ EXTENDED_TYPES: dict[str, Any] = {
     "io.k8s.apimachinery.pkg.util.intstr.IntOrString": {"type": ["string", "integer"]},
 }
 Schema = dict[str, Any]
-
-
-def load_kubernetes() -> dict[str, dict[str, Schema]]:
-    """Load the definitions of each release. Raises ValueError when the file has other releases."""
-    document = _read(API_FILE, "releases", RELEASES)
-    releases: dict[str, dict[str, Schema]] = {release: {} for release in RELEASES}
-    for name, having, schema in document["definitions"]:
-        for release in having:
-            releases[release][name] = schema
-    return releases
-
-
-def load_custom_resources() -> dict[str, Schema]:
-    """Return the spec of each custom resource by apiVersion/kind. Raises ValueError for other
-    modules.
-    """
-    schemas: dict[str, Schema] = _read(CUSTOM_RESOURCES_FILE, "from", CUSTOM_RESOURCES)["schemas"]
-    return schemas
-
-
-def _read(file: Path, key: str, sources: Iterable[str]) -> dict[str, Any]:
-    document: dict[str, Any] = json.loads(file.read_text())
-    if document[key] != [*sources]:
-        raise ValueError(f"{file} is not made from {', '.join(sources)}: run `make schemas`")
-    return document
-
-
-def write_for_kubeconform(folder: Path) -> str:
-    """Write a file for each release and kind. Return the -schema-location of these files."""
-    for release, definitions in load_kubernetes().items():
-        (folder / release).mkdir()
-        for root in (root for root in ROOTS if root in definitions):
-            group, version, kind = root.removeprefix("io.k8s.api.").split(".")
-            suffix = version if group == "core" else f"{group}-{version}"
-            schema = {
-                "$schema": "http://json-schema.org/draft-07/schema#",
-                "$ref": REFERENCE + root,
-                "definitions": definitions,
-            }
-            (folder / release / f"{kind.lower()}-{suffix}.json").write_text(json.dumps(schema))
-    name = "{{.ResourceKind}}{{.KindSuffix}}.json"
-    return f"{folder}/{{{{.NormalizedKubernetesVersion}}}}/{name}"
 
 
 def download(module: str, file: str) -> str:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from devtools.checks.schemas import load_custom_resources
+from tests.chart.api_schemas import load_custom_resources
 from tests.chart.render import Values, one, render
 from tests.support.gitops import documented
 

@@ -13,8 +13,9 @@ from typing import Any
 import pytest
 from ruamel.yaml import YAML
 
-from devtools.checks.schemas import RELEASES, write_for_kubeconform
+from devtools.checks.schemas import RELEASES
 from devtools.toolchain.tools import kubernetes_releases, tool
+from tests.chart.api_schemas import write_for_kubeconform
 from tests.chart.cases import CASES
 from tests.chart.render import CHART, VALUES, Manifest, Values, ready_cases, render
 from tests.support.go_programs import run_program
