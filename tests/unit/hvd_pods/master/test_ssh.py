@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import select
 import signal
 import subprocess
 import sys
@@ -306,13 +305,6 @@ def test_connection_ends_when_its_client_is_killed(pod: Pod, number: int) -> Non
         wait_until(lambda: mark.encode() not in all_commands(), 20, "the program is ended")
 
 
-def takes(stream: IO[bytes]) -> bool:
-    """Whether a pipe is not full."""
-    poll = select.poll()
-    poll.register(stream, select.POLLOUT)
-    return bool(poll.poll(0))
-
-
 @slow
 def test_connection_ends_when_its_client_is_killed_while_nobody_reads_its_output(
     pod: Pod, pipe: Pipe
@@ -321,7 +313,9 @@ def test_connection_ends_when_its_client_is_killed_while_nobody_reads_its_output
     with pod.start(HOST, mark, stdout=pipe.writer) as process:
         wait_until(lambda: mark.encode() in all_commands(), 20, "it runs")
         # The pipe is full.
-        wait_until(lambda: not takes(pipe.writer), 20, "nothing is written any more")
+        wait_until(
+            lambda: not gateway.can_write(pipe.writer.fileno()), 20, "nothing is written any more"
+        )
         process.kill()
         process.wait(20)
         wait_until(lambda: mark.encode() not in all_commands(), 20, "the program is ended")
@@ -345,7 +339,7 @@ def test_output_reaches_a_pipe_that_another_process_has_made_non_blocking(
 ) -> None:
     os.set_blocking(pipe.writer.fileno(), False)
     with pod.start(HOST, "head -c 1000000 /dev/zero; echo end", stdout=pipe.writer) as process:
-        wait_until(lambda: not takes(pipe.writer), 20, "the pipe is full")
+        wait_until(lambda: not gateway.can_write(pipe.writer.fileno()), 20, "the pipe is full")
         pipe.writer.close()
         assert len(pipe.reader.read()) == 1_000_004
         assert process.wait(20) == 0

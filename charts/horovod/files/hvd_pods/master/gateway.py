@@ -247,7 +247,7 @@ class Relay:
         """Write as much as the streams take without blocking: the client may end meanwhile."""
         written = 0
         try:
-            while self._unwritten and written < CHUNK and _takes(self._unwritten[0][0]):
+            while self._unwritten and written < CHUNK and can_write(self._unwritten[0][0]):
                 stream, content = self._unwritten.pop(0)
                 # A writable pipe takes at least this many bytes.
                 number = os.write(stream, content[: select.PIPE_BUF])
@@ -260,7 +260,8 @@ class Relay:
         self._connection.acknowledge(written)
 
 
-def _takes(stream: int) -> bool:
+def can_write(stream: int) -> bool:
+    """Whether a write to the stream does not block: a pipe is not full."""
     poll = select.poll()
     poll.register(stream, select.POLLOUT)
     return bool(poll.poll(0))
