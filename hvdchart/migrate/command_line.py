@@ -7,6 +7,7 @@ files/hvd_pods/common/launcher_options.json has the options, and how many argume
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import PurePosixPath
@@ -14,8 +15,8 @@ from typing import NamedTuple
 
 from hvd_pods.common.launcher_options import find_option, option_name
 from hvdchart.migrate.line_size import LineSize, NotUnderstoodError, read_count, read_hosts
-from hvdchart.migrate.shell_words import ASSIGNMENT, Word, read_statements
 from hvdchart.spec import horovodrun
+from hvdchart.spec.yaml_tree import shorten
 
 WORKER_MINIMUM = "worker.minimum"
 
@@ -77,6 +78,15 @@ _PER_HOST = ("npernode", "N")
 _IN_EVERY_PATH = ("/bin", "/usr/bin", "/usr/local/bin")
 _PPR_NODE = re.compile(r"ppr:([1-9][0-9]{0,6}):node(?::.*)?", re.IGNORECASE)
 _NEEDS_SHELL = "the line needs a shell before the launcher starts"
+_QUOTED = re.compile(r"'[^']*'|\"(?:\\.|[^\"\\])*\"|\\.", re.DOTALL)
+_VARIABLE = re.compile(r"'[^']*'|\\.|\$(\w+)|\$\{(\w+)\}")
+_EXPANSION = re.compile(r"\$\([^)]*\)?|\$\{[^}]*\}?|\$\w*|`[^`]*`?")
+# Options of torchrun that the chart drops: their values do not matter.
+_TORCHRUN = re.compile(r"(?:\S*/)?(?:torchrun|python\S* -m torch\.distributed\.run)\s")
+_MEETING_PLACE = re.compile(r"(--(?:node|master|rdzv)[-_]\w+[= ])(\"[^\"\s]*\"|[\w${}.:/-]+)")
+# What a shell does not pass on to a program: operators, patterns and comments.
+_OPERATOR = re.compile(r"\n|&&|\|\||[;|&<>(){}*?\[\]~]|(?<!\S)#")
+_ASSIGNMENT = re.compile(r"[A-Za-z_]\w*\+?=")
 _STARTS_SSHD_OR_WAITS = re.compile(
     r"(sudo |exec )?((/usr/sbin/)?sshd( [\w./-]+)*|service sshd? (re)?start"
     r"|/etc/init.d/sshd? (re)?start|sleep ([0-9]+[smhd]?|infinity)|tail -f /dev/null)"
@@ -128,26 +138,24 @@ class _Builder:
 def parse_command_line(words: Sequence[str]) -> CommandLine:
     """Parse a command line; if a part is not understood, return it unchanged with mode `custom`."""
     try:
-        return parse_line([Word(word) for word in words])
+        return parse_line(words)
     except NotUnderstoodError as error:
         return CommandLine("custom", command=tuple(words), custom_reason=str(error))
 
 
-def parse_line(texts: Sequence[Word]) -> CommandLine:
+def parse_line(texts: Sequence[str]) -> CommandLine:
     """Parse a line of mpirun, its relatives or horovodrun. Raises NotUnderstoodError."""
-    first, *rest = unwrap_shell(texts)
-    launcher = PurePosixPath(first.text).name
+    first, *words = unwrap_shell(texts)
+    launcher = PurePosixPath(first).name
     if launcher not in LAUNCHERS:
         raise NotUnderstoodError(f"{launcher} is not a launcher that migrate knows")
-    refuse_unknown(rest)
     line = _Builder(launcher)
     known = (launcher, *(f"{path}/{launcher}" for path in _IN_EVERY_PATH))
-    if launcher != horovodrun.NAME and first.text not in known:
+    if launcher != horovodrun.NAME and first not in known:
         line.checks.append(
-            f"the launcher was {first.text}: here it is the {launcher} that the image's "
+            f"the launcher was {first}: here it is the {launcher} that the image's "
             "PATH finds first; check that this is the same"
         )
-    words = [word.text for word in rest]
     while words and words[0].startswith("-") and words[0] != "--":
         is_horovods = launcher == horovodrun.NAME
         width = (_parse_horovods if is_horovods else _parse_option)(words, line)
@@ -168,33 +176,55 @@ def parse_line(texts: Sequence[Word]) -> CommandLine:
     return line.build(words)
 
 
-def refuse_unknown(words: Sequence[Word]) -> None:
-    """Raise NotUnderstoodError for a word with a part that only a shell can expand."""
-    if unknown := next((word.unknown for word in words if word.unknown), ""):
-        raise NotUnderstoodError(f"only a shell knows {unknown}", "its value in its place")
+def split_line(text: str, known: Mapping[str, str] | None = None) -> list[str]:
+    """Return the words of one command, with the values of known variables.
+
+    Raises NotUnderstoodError for a line of which a shell changes more than quotes.
+    """
+    given = known or {}
+    text = text.replace("\\\n", "").strip()
+    text = _VARIABLE.sub(lambda found: given.get(found[1] or found[2] or "", found[0]), text)
+    if _TORCHRUN.match(text):
+        text = _MEETING_PLACE.sub(
+            lambda found: found[1] + shlex.quote(found[2].replace('"', "")), text
+        )
+    # A shell expands nothing between single quotes.
+    expanded = _QUOTED.sub(lambda found: found[0] if found[0].startswith('"') else "", text)
+    refuse_expansion(expanded)
+    if found := _OPERATOR.search(_QUOTED.sub("", text)):
+        raise NotUnderstoodError(
+            f"{found[0].strip() or 'a line break'} needs a shell",
+            "the launcher's line alone, without other commands, redirections and patterns",
+        )
+    try:
+        return shlex.split(text)
+    except ValueError:
+        raise NotUnderstoodError("a quote is not closed", "the complete line") from None
 
 
-def unwrap_shell(words: Sequence[Word], known: Mapping[str, str] | None = None) -> Sequence[Word]:
+def refuse_expansion(text: str) -> None:
+    """Raise NotUnderstoodError for a text with a variable or the output of a command."""
+    if found := _EXPANSION.search(text):
+        problem = f"only a shell knows {shorten(found[0])}"
+        raise NotUnderstoodError(problem, "its value in its place")
+
+
+def unwrap_shell(words: Sequence[str], known: Mapping[str, str] | None = None) -> Sequence[str]:
     """Return the launcher's words, with the values of known variables.
 
     Raises NotUnderstoodError for a shell that does more than start one program.
     """
-    text = words[0].text if len(words) == 1 and " " in words[0].text else ""
-    if len(words) == 3 and PurePosixPath(words[0].text).name in _SHELLS:
-        if not _RUN_TEXT.fullmatch(words[1].text):
+    text = words[0] if len(words) == 1 and " " in words[0] else ""
+    if len(words) == 3 and PurePosixPath(words[0]).name in _SHELLS:
+        if not _RUN_TEXT.fullmatch(words[1]):
             raise NotUnderstoodError(_NEEDS_SHELL)
-        text = words[2].text
+        text = words[2]
     if not text and words:
         return words
-    try:
-        (only,) = read_statements(text, known)
-    except ValueError:
-        # The text has an unclosed quote, several statements, or no statement.
-        raise NotUnderstoodError(_NEEDS_SHELL) from None
-    is_simple = only.end in ("\n", ";") and not only.compound and not only.redirects
-    if not is_simple or only.words[0].unknown or ASSIGNMENT.match(only.written[0]):
+    only = split_line(text, known)
+    if not only or _ASSIGNMENT.match(only[0]):
         raise NotUnderstoodError(_NEEDS_SHELL)
-    return only.words
+    return only
 
 
 def only_starts_sshd(words: Sequence[str]) -> bool:

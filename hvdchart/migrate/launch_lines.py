@@ -18,11 +18,10 @@ from hvdchart.migrate.command_line import (
     CommandLine,
     LinePart,
     parse_line,
-    refuse_unknown,
+    refuse_expansion,
     unwrap_shell,
 )
 from hvdchart.migrate.line_size import LineSize, NotUnderstoodError, read_count
-from hvdchart.migrate.shell_words import Word
 from hvdchart.migrate.slurm import SlurmSize, explain_size
 
 _RENDEZVOUS = "the chart sets where ranks meet"
@@ -59,7 +58,7 @@ class _Parser(argparse.ArgumentParser):
         raise NotUnderstoodError(f"{self.prog}: {message}")
 
 
-def parse_torchrun(words: Sequence[Word], nodes: int = 1, each: int = 1) -> CommandLine:
+def parse_torchrun(words: Sequence[str], nodes: int = 1, each: int = 1) -> CommandLine:
     """Parse a line of torchrun; the defaults are `each` ranks on each of so many nodes.
 
     Raises NotUnderstoodError.
@@ -73,9 +72,10 @@ def parse_torchrun(words: Sequence[Word], nodes: int = 1, each: int = 1) -> Comm
     parser.add_argument("-m", "--module", action="store_true")
     parser.add_argument("program")
     parser.add_argument("arguments", nargs=argparse.REMAINDER)
-    given = parser.parse_args([word.text for word in words])
+    given = parser.parse_args(words)
     command = [given.program, *given.arguments]
-    refuse_unknown(words[len(words) - len(command) :])
+    for word in command:
+        refuse_expansion(word)
     values = vars(given)
     parts = []
     for name, reason in {"--nproc-per-node": _SIZE, **_TORCHRUN}.items():
@@ -103,13 +103,13 @@ def parse_torchrun(words: Sequence[Word], nodes: int = 1, each: int = 1) -> Comm
     )
 
 
-def _parse_srun(words: Sequence[Word], size: SlurmSize) -> tuple[CommandLine, SlurmSize]:
+def _parse_srun(words: Sequence[str], size: SlurmSize) -> tuple[CommandLine, SlurmSize]:
     """Parse the line of srun in a script of this size; return it, and the resulting size.
 
     Raises NotUnderstoodError.
     """
     parts = []
-    rest = [word.text for word in words]
+    rest = words
     while rest and rest[0].startswith("-"):
         size, width = size.take(rest)
         reason = _SIZE
@@ -130,7 +130,6 @@ def _parse_srun(words: Sequence[Word], size: SlurmSize) -> tuple[CommandLine, Sl
         raise NotUnderstoodError(
             f"srun starts {program}: write the line of {program} alone, with all nodes and ranks"
         )
-    refuse_unknown(words)
     line = CommandLine(
         "mpirun",
         "srun",
@@ -144,9 +143,9 @@ def _parse_srun(words: Sequence[Word], size: SlurmSize) -> tuple[CommandLine, Sl
     return line, size
 
 
-def parse_launch(words: Sequence[Word], header: SlurmSize) -> CommandLine:
+def parse_launch(words: Sequence[str], header: SlurmSize) -> CommandLine:
     """Parse the line of any launcher in a script of this Slurm size. Raises NotUnderstoodError."""
-    program = PurePosixPath(words[0].text).name
+    program = PurePosixPath(words[0]).name
     if program == "srun":
         line, header = _parse_srun(words[1:], header)
     elif program == "torchrun":
@@ -166,18 +165,17 @@ def parse_container(
 
     `known` are the variables that a shell would know. Raises NotUnderstoodError.
     """
-    words = [Word(text) for text in texts]
     named = {PurePosixPath(part).name for text in texts for part in text.split()}
     if named.intersection((*STARTERS, _TORCH_RUN, _TORCH_LAUNCH)):
-        line = _parse_start(unwrap_shell(words, known), nodes, each)
+        line = _parse_start(unwrap_shell(texts, known), nodes, each)
         if line:
             return line
     return CommandLine("direct", texts[0], framework="torch", command=tuple(texts))
 
 
-def _parse_start(words: Sequence[Word], nodes: int, each: int) -> CommandLine | None:
+def _parse_start(words: Sequence[str], nodes: int, each: int) -> CommandLine | None:
     """Parse the line of a launcher; return None for another program. Raises NotUnderstoodError."""
-    program, *rest = [word.text for word in words]
+    program, *rest = words
     name = PurePosixPath(program).name
     if name.startswith("python") and rest[:1] == ["-m"]:
         if rest[1:2] == [_TORCH_LAUNCH]:

@@ -2,35 +2,43 @@
 
 The script becomes a map of its lines, so that each line has its entry in the ledger. Lines beside
 the launcher's are dropped, and a check says what to do instead. A script in which a line controls
-how the launcher runs, such as a loop or a condition, is refused.
+how the launcher runs, such as a loop or a condition, is refused, and so is a launcher's line that
+needs a shell.
 """
 
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Mapping, Sequence
-from pathlib import PurePosixPath
 from typing import Any
 
 from hvdchart.errors import SpecError
 from hvdchart.migrate import slurm
 from hvdchart.migrate.carry_over import carry_over_line, check_size, exported
+from hvdchart.migrate.command_line import split_line
 from hvdchart.migrate.launch_lines import STARTERS, parse_launch
 from hvdchart.migrate.ledger import Ledger
 from hvdchart.migrate.line_size import NotUnderstoodError, workers_and_slots
 from hvdchart.migrate.pod_spec import RUN_AS_ROOT
-from hvdchart.migrate.shell_words import ASSIGNMENT, Statement, read_statements
 from hvdchart.quantity import pluralize
 from hvdchart.spec.paths import KeyPath
 from hvdchart.spec.yaml_tree import MAX_BYTES, Node, Place, shorten
 
 EXPECTED = f"one line that begins with {', '.join(STARTERS[:-1])} or {STARTERS[-1]}"
 # Programs that change nothing that a pod keeps.
-_NO_EFFECT = frozenset(
-    ("set", "echo", "true", ":", "date", "hostname", "sleep", "wait", "printf", "tee")
-)
+_NO_EFFECT = frozenset(("set", "echo", "true", ":", "date", "hostname", "sleep", "wait", "printf"))
+_LAUNCHER = rf"(?:/[^\s;&|(!]*/)?(?:{'|'.join(map(re.escape, STARTERS))})(?!\S)"
 # YAML has no such unindented line.
-_LAUNCH = re.compile(rf"^(?:/\S*/)?(?:{'|'.join(map(re.escape, STARTERS))})\s", re.M)
+_LAUNCH = re.compile(rf"^{_LAUNCHER}", re.M)
+# What begins a command of several lines or parts.
+_COMPOUND = re.compile(
+    r"(?:if|for|while|until|case|select|function|coproc|!|\{|\[\[)(?!\S)|\(|\w+\s*\(\)"
+)
+_HERE_DOCUMENT = re.compile(r"<<")
+_LATER_LAUNCH = re.compile(rf"[;&|(!]\s*{_LAUNCHER}")
+_OPERATOR = re.compile(r"[;&|]")
+_SECRET = re.compile(r"(?<![\w-])([A-Za-z_]\w*\+?=).*", re.S)
 
 
 def is_script(data: bytes) -> bool:
@@ -44,19 +52,17 @@ def migrate_script(data: bytes, file: str, schema: Mapping[str, Any]) -> Ledger:
     text = _read_text(data, file)
     header = slurm.header_lines(text)
     size = _read_size(header, file)
-    try:
-        statements = read_statements(text, size.variables)
-    except ValueError as error:
-        raise SpecError(file, "", str(error), "a complete shell script") from None
-    ledger, named = _make_ledger(text, file, statements, schema)
+    lines = _read_lines(text)
+    ledger = _make_ledger(text, file, lines, schema)
     _drop_header(ledger, header)
-    launches = [each for each in named if _starts_training(ledger, *each)]
+    named = [((f"line {number}",), line) for number, line in lines.items()]
+    launches = [(path, line) for path, line in named if _LAUNCH.match(line)]
     _drop_lines(ledger, [each for each in named if each not in launches])
     if len(launches) > 1:
         problem = f"a second line that starts a training, after {launches[0][0][0]}"
         raise ledger.error(launches[1][0], problem, "one such line")
     if not launches:
-        first = next((shorten(statement.raw) for statement in statements), "nothing")
+        first = next(map(shorten, lines.values()), "nothing")
         problem = f"no line begins with a launcher; the file begins with {first}"
         raise SpecError(file, "", problem, EXPECTED)
     _carry_over(ledger, *launches[0], size)
@@ -89,24 +95,39 @@ def _read_size(header: Mapping[int, str], file: str) -> slurm.SlurmSize:
     return size
 
 
-def _make_ledger(
-    text: str, file: str, statements: list[Statement], schema: Mapping[str, Any]
-) -> tuple[Ledger, list[tuple[KeyPath, Statement]]]:
-    """Return the ledger with a value for each statement and each #SBATCH line, and their paths."""
-    nodes: dict[str, Node] = {}
-    named: list[tuple[KeyPath, Statement]] = []
-    for statement in statements:
-        name = f"line {statement.line}"
-        part = 1
-        while name in nodes:
-            part += 1
-            name = f"line {statement.line}, part {part}"
-        nodes[name] = Node(Place(file, statement.line, 1), statement.raw, statement.raw)
-        named.append(((name,), statement))
+def _read_lines(text: str) -> dict[int, str]:
+    """Return the lines with commands by number, each with the lines in which it goes on."""
+    lines: dict[int, str] = {}
+    first = 0
     for number, line in enumerate(text.split("\n"), 1):
-        if line.split()[:1] == [slurm.PREFIX]:
-            nodes[f"line {number}"] = Node(Place(file, number, 1), line, line)
-    return Ledger(Node(Place(file), nodes), schema), named
+        if first:
+            lines[first] += line
+        elif not line.strip() or line.lstrip().startswith("#"):
+            continue
+        else:
+            first = number
+            lines[first] = line.lstrip()
+        if lines[first].endswith("\\"):
+            lines[first] = lines[first][:-1]
+        else:
+            first = 0
+    return lines
+
+
+def _make_ledger(
+    text: str, file: str, lines: Mapping[int, str], schema: Mapping[str, Any]
+) -> Ledger:
+    """Return the ledger with a value for each command and each #SBATCH line."""
+    header = {
+        number: line
+        for number, line in enumerate(text.split("\n"), 1)
+        if line.split()[:1] == [slurm.PREFIX]
+    }
+    nodes = {
+        f"line {number}": Node(Place(file, number, 1), line, line)
+        for number, line in sorted((header | dict(lines)).items())
+    }
+    return Ledger(Node(Place(file), nodes), schema)
 
 
 def _drop_header(ledger: Ledger, header: Mapping[int, str]) -> None:
@@ -124,27 +145,21 @@ def _drop_header(ledger: Ledger, header: Mapping[int, str]) -> None:
         )
 
 
-def _starts_training(ledger: Ledger, path: KeyPath, statement: Statement) -> bool:
-    """Return whether the statement is a launcher's line.
+def _drop_lines(ledger: Ledger, lines: Sequence[tuple[KeyPath, str]]) -> None:
+    """Drop lines that start no training; add a check that names what the ranks may need.
 
     Raises SpecError for a loop and the like.
     """
-    if statement.compound:
-        problem = f"{statement.compound} begins more than a simple command"
-        raise ledger.error(path, problem, f"a script without it, with {EXPECTED}")
-    return bool(statement.words) and PurePosixPath(statement.words[0].text).name in STARTERS
-
-
-def _drop_lines(ledger: Ledger, lines: Sequence[tuple[KeyPath, Statement]]) -> None:
-    """Drop lines that start no training; add a check that names what the ranks may need."""
     named = []
-    for path, statement in lines:
-        program = PurePosixPath(statement.words[0].text).name if statement.words else ""
-        if not program or program in _NO_EFFECT or re.fullmatch(r"[-#!=.*]*", program):
+    for path, line in lines:
+        words = _split_other(ledger, path, line)
+        if not words or (words[0] in _NO_EFFECT and not _OPERATOR.search(line)):
             ledger.drop(path, "it changes nothing that the run keeps")
         else:
             ledger.drop(path, "the chart runs the launcher alone")
-            named.append(f"{path[0]} ({shorten(' '.join(map(_hide_value, statement.written)))})")
+            # The value of a variable may be a secret.
+            shown = " ".join(_SECRET.sub(r"\1...", word) for word in words)
+            named.append(f"{path[0]} ({shorten(shown)})")
     if named:
         ledger.add_check(
             f"lines beside the launcher's are dropped: {', '.join(named)}. If the ranks need it, "
@@ -153,24 +168,30 @@ def _drop_lines(ledger: Ledger, lines: Sequence[tuple[KeyPath, Statement]]) -> N
         )
 
 
-def _hide_value(word: str) -> str:
-    """Return a word without the value of a variable: it may be a secret."""
-    match = ASSIGNMENT.match(word)
-    return f"{match[0]}..." if match else word
+def _split_other(ledger: Ledger, path: KeyPath, line: str) -> list[str]:
+    """Return the words of a line that is not the launcher's. Raises SpecError for a loop and the
+    like.
+    """
+    problem = ""
+    if found := _COMPOUND.match(line) or _HERE_DOCUMENT.search(line):
+        problem = f"{found[0]} begins more than a simple command"
+    elif found := _LATER_LAUNCH.search(line):
+        problem = f"a launcher follows another command: {shorten(line)}"
+    try:
+        words = shlex.split(line, comments=True)
+    except ValueError:
+        problem = problem or "a quote is not closed in this line"
+    if problem:
+        raise ledger.error(path, problem, f"a script without it, with {EXPECTED}")
+    return words
 
 
-def _carry_over(ledger: Ledger, path: KeyPath, statement: Statement, size: slurm.SlurmSize) -> None:
+def _carry_over(ledger: Ledger, path: KeyPath, text: str, size: slurm.SlurmSize) -> None:
     """Convert the launcher's line to the chart's values."""
     # Recorded first: the next steps add an entry for each of its parts.
     ledger.change(path, ("master", "args"), "each part has a line of its own")
-    for redirect in statement.redirects:
-        reason = "kubectl logs shows what the ranks print"
-        if redirect.lstrip("0123456789").startswith("<"):
-            reason = "ranks have no standard input"
-            ledger.add_check(f"the program read {redirect}: let it open the file itself")
-        ledger.add_part(path, redirect, "", reason)
     try:
-        line = parse_launch(statement.words, size)
+        line = parse_launch(split_line(text, size.variables), size)
         by_node = any(option in ("node", "--bynode", "-bynode") for option in line.options)
         number, slots, check = workers_and_slots(line.size, by_node=by_node)
     except NotUnderstoodError as error:

@@ -6,11 +6,12 @@ comment.
 
 from __future__ import annotations
 
+import re
+import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from hvdchart.migrate.line_size import LineSize, NotUnderstoodError, read_count
-from hvdchart.migrate.shell_words import read_statements
 from hvdchart.quantity import pluralize
 
 PREFIX = "#SBATCH"
@@ -104,13 +105,12 @@ def header_lines(text: str) -> dict[int, str]:
 
 def read_line(line: str, size: SlurmSize) -> SlurmSize:
     """Return the size changed by a `#SBATCH` line. Raises NotUnderstoodError."""
+    options = re.split(r"\s#", line.removeprefix(PREFIX), maxsplit=1)[0]
     try:
-        statements = read_statements(line.removeprefix(PREFIX))
-    except ValueError as error:
-        raise NotUnderstoodError(str(error)) from None
-    # A word with a space is the value of another option.
-    every = [word.text for statement in statements for word in statement.words]
-    words = [word for word in every if " " not in word]
+        # A word with a space is the value of another option.
+        words = [word for word in shlex.split(options) if " " not in word]
+    except ValueError:
+        raise NotUnderstoodError("a quote is not closed") from None
     while words:
         size, width = size.take(words)
         words = words[width or 1 :]

@@ -13,4 +13,4 @@ mpirun -np $SLURM_NTASKS -bind-to none -map-by slot \
     -x NCCL_DEBUG=INFO -x LD_LIBRARY_PATH \
     -mca pml ob1 \
     python train.py --batch-size 64 \
-        --name 'a b' > train.log 2>&1
+        --name 'a b'
