@@ -3,6 +3,9 @@
 start: start the local Kubernetes and leave it running. run: run the chart on it, then stop it. The
 bundle contains the local Kubernetes. The pods' image is the machine's root file system: a small
 image with /etc, into which /usr and the folders of Python are mounted from the node, read-only.
+
+kubectl and Helm are called by name, not through devtools/toolchain: the machine has only what the
+bundle puts on PATH, and cannot build what the bundle lacks.
 """
 
 from __future__ import annotations
