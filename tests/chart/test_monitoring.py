@@ -12,14 +12,14 @@ from typing import Any
 import pytest
 
 from devtools.common.apt import unpacked_program
-from hvd_pods.common.metrics import (
+from hvd_pods.master import serve_metrics as master
+from hvd_pods.runtime.metrics import (
     LONGEST_NAME,
     LONGEST_VALUE,
     MOST_LABELS,
     MOST_SERIES,
     PROGRESS,
 )
-from hvd_pods.master import serve_metrics as master
 from hvd_pods.worker import main as worker
 from hvd_pods.worker.gpus import Gpus
 from tests.chart.cases import OUTPUT

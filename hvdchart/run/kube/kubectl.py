@@ -18,7 +18,7 @@ from hvdchart.run.state.release import Object, component_of
 _MOST = 512 << 20
 _AT_ONCE = 16
 # Runs a command, or the image's shell, in the folder of the user's code if there is one, with its
-# packages (hvd_pods/common/packages.py).
+# packages (hvd_pods/runtime/packages.py).
 _PACKAGES = "/horovod/code/.packages/current"
 _ENTER = (
     "cd /horovod/code/*/ 2>/dev/null; "

@@ -142,7 +142,7 @@ def begins_rank(line: str) -> bool:
 
 
 def _asks_for_tags(stateful_set: Object) -> bool:
-    """Return whether the chart tags lines with their rank (hvd_pods/common/ranks_program.py)."""
+    """Return whether the chart tags lines with their rank (hvd_pods/runtime/ranks_program.py)."""
     pod = stateful_set["spec"].get("template", {}).get("spec", {})
     variables = [each for one in pod.get("containers") or [] for each in one.get("env") or []]
     return any(each.get("name") == TAG_OUTPUT and each.get("value") for each in variables)

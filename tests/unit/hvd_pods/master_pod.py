@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from hvd_pods.cluster import key_secrets as release_keys
-from hvd_pods.common import paths, reporting
+from hvd_pods.common import paths
 from hvd_pods.master import (
     agent_connection,
     gateway_client,
@@ -20,6 +20,7 @@ from hvd_pods.master import (
     run_effects,
     user_code,
 )
+from hvd_pods.runtime import reporting
 from tests.unit.hvd_pods.workers import Workers
 
 JOB = "hvd-master-1"

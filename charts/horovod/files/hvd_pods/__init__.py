@@ -1,8 +1,7 @@
 """The programs that run inside the pods, each folder by who runs it.
 
-common/ is for all of them, and hvdchart imports it, too; master/ decides what the run does, and
-cluster/ has its calls to the Kubernetes API; worker/ serves the ranks of a pod; rank/ is what each
-rank goes through; warm/ is the process that has imported the frameworks. They run on the Python 3
-of whichever image is used: standard library only, Python 3.8 and newer. In the pods each folder is
-a ConfigMap, and this file is not there.
+master/ decides what the run does, and cluster/ has its calls to the Kubernetes API. worker/ serves
+the ranks of a pod; rank/ is what each rank goes through; warm/ is the process that has imported the
+frameworks. All of them use runtime/ and common/; hvdchart uses common/, too. They run on the Python
+3 of whichever image is used: standard library only, Python 3.8 and newer.
 """

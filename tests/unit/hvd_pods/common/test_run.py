@@ -6,8 +6,9 @@ import json
 
 import pytest
 
-from hvd_pods.common import errors, exit_codes, reporting
+from hvd_pods.common import errors, exit_codes
 from hvd_pods.common.run import parse_run
+from hvd_pods.runtime import reporting
 from tests.support.runs import describe_run, make_run
 
 GROUPS = [

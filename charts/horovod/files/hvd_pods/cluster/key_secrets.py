@@ -26,9 +26,9 @@ from hvd_pods.cluster.objects import Object
 from hvd_pods.common import contract
 from hvd_pods.common.errors import ConfigurationError, RunError
 from hvd_pods.common.paths import GENERATED, KEYS
-from hvd_pods.common.private_files import write_private_file
-from hvd_pods.common.reporting import log
 from hvd_pods.common.run import Run
+from hvd_pods.runtime.private_files import write_private_file
+from hvd_pods.runtime.reporting import log
 
 # The files of a Secret, and of the master's folder: the last one is the workers' ca.crt.
 IN_SECRET = ("tls.crt", "tls.key", "ca.crt")

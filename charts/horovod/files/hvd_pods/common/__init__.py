@@ -1,1 +1,1 @@
-"""The modules that all pods and hvdchart share: the run, errors, launchers, pod problems."""
+"""The modules that the programs of the pods and hvdchart share: the run, errors, launchers."""

@@ -69,9 +69,9 @@ FENCE = "HVD_FENCE"
 ATTEMPT = "HVD_ATTEMPT"
 # The run, by which a rank knows the state in a worker's memory (library/keep).
 RUN_ID = "HVD_RUN_ID"
-# Where notices about ranks go (common/notices.py).
+# Where notices about ranks go (runtime/notices.py).
 NOTICES = "HVD_NOTICES"
-# The rendezvous of the ranks: where they meet (common/rank_variables.py).
+# The rendezvous of the ranks: where they meet (runtime/rank_variables.py).
 RENDEZVOUS = "HVD_RENDEZVOUS"
 
 # == From the master to its launcher of mode `direct`

@@ -17,7 +17,7 @@ GPUS_PROGRAM = f"{PROGRAMS}/worker/gpus.py"
 # The user's code: mounted into the master by the chart, and unpacked in every pod.
 CODE_SOURCE = "/horovod/code-source"
 CODE = "/horovod/code"
-# The packages that the code requires (common/packages.py). A shell's `*` does not match the name.
+# The packages that the code requires (runtime/packages.py). A shell's `*` does not match the name.
 PACKAGES = f"{CODE}/.packages"
 # The kernel's reports of a container's limits, in both versions of cgroup.
 CGROUPS = "/sys/fs/cgroup"

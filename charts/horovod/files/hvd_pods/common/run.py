@@ -54,7 +54,7 @@ class Group(NamedTuple):
 class Code(NamedTuple):
     """The user's code: its version, empty when the image has it, its SHA256, and its place.
 
-    `sha256` is the digest of common/code_archive.py, from the pod template of the Job.
+    `sha256` is the digest of runtime/code_archive.py, from the pod template of the Job.
     """
 
     version: str = ""

@@ -1,7 +1,7 @@
 """Text and files from untrusted writers: training code, another container, an API server.
 
-All such content goes through this module before it is shown or used. common/connections.py protects
-in the same way against connections.
+All such content goes through this module before it is shown or used. runtime/connections.py
+protects in the same way against connections.
 """
 
 from __future__ import annotations

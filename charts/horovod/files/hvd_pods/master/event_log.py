@@ -20,7 +20,6 @@ sys.path.insert(0, str(Path(__file__).absolute().parents[2]))
 from hvd_pods.agent.banner import NoAnswer
 from hvd_pods.cluster.spawn import spawn
 from hvd_pods.common import errors
-from hvd_pods.common.reporting import log
 from hvd_pods.common.run import Pod, parse_run
 
 # GONE
@@ -31,6 +30,7 @@ from hvd_pods.rules.events import Cause, Event, Moment
 from hvd_pods.rules.retries import Retries
 from hvd_pods.rules.state import Activity, Assignment, RunState
 from hvd_pods.rules.timers import TimerKind
+from hvd_pods.runtime.reporting import log
 
 # Stop writing after this many bytes: the file is in memory.
 LONGEST = 4 << 20

@@ -78,7 +78,7 @@ def cause_of_exception(rank: int | None, worker: str, text: str) -> Cause:
             is_permanent=gpu.is_permanent,
             broken_worker=broken,
         )
-    # Some exceptions have a hint of their own (common/tracebacks.py).
+    # Some exceptions have a hint of their own (runtime/tracebacks.py).
     if lacked and not text.endswith(")"):
         package = PACKAGES.get(lacked[1], lacked[1])
         text += f"; add {package} to requirements.txt, or send the folder that has it (`--code`)"

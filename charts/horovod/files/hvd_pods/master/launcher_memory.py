@@ -7,7 +7,7 @@ import resource
 from hvd_pods.common import container_memory
 from hvd_pods.common.errors import ConfigurationError
 from hvd_pods.common.launcher_options import connection_memory
-from hvd_pods.common.reporting import log
+from hvd_pods.runtime.reporting import log
 
 # Files that the launcher opens for each client or worker, and for everything else.
 FILES_PER_WORKER = 8

@@ -16,7 +16,6 @@ from hvd_pods.cluster.objects import (
 )
 from hvd_pods.common import contract
 from hvd_pods.common.record import RecordKey
-from hvd_pods.common.reporting import log
 from hvd_pods.common.run import Run
 from hvd_pods.common.untrusted import printable
 from hvd_pods.master import work_queues
@@ -34,6 +33,7 @@ from hvd_pods.rules.events import (
 )
 from hvd_pods.rules.run_end import DELETED, UNREADABLE, is_over
 from hvd_pods.rules.state import Assignment
+from hvd_pods.runtime.reporting import log
 
 # Seconds for which the release of the record is retried.
 RELEASE_RETRY_SECONDS = 10.0

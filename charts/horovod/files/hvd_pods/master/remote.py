@@ -15,7 +15,6 @@ from hvd_pods.common.binding import Binding
 from hvd_pods.common.errors import RunError
 from hvd_pods.common.exit_codes import BAD_CONFIGURATION
 from hvd_pods.common.paths import PROGRAMS
-from hvd_pods.common.reporting import log
 from hvd_pods.common.run import Worker
 from hvd_pods.common.untrusted import one_line, parse_count
 from hvd_pods.master.agent_connection import (
@@ -26,6 +25,7 @@ from hvd_pods.master.agent_connection import (
 )
 from hvd_pods.master.gateway_client import NOT_STARTED
 from hvd_pods.rank.warm_client import WAIT_SECONDS
+from hvd_pods.runtime.reporting import log
 
 # Agent connections at a time: each blocks a thread.
 CONNECTIONS = 512

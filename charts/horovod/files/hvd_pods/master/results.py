@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Callable
 
 from hvd_pods.common.paths import GENERATED
-from hvd_pods.common.reporting import log
 from hvd_pods.common.untrusted import LONGEST_TEXT, one_line, read_file
+from hvd_pods.runtime.reporting import log
 
 EXCHANGE = Path(GENERATED, "results")
 # The maximum number of runs of the command, and the seconds before the second run, which double

@@ -24,7 +24,6 @@ from hvd_pods.cluster.statefulsets import find_evictions
 from hvd_pods.common import contract
 from hvd_pods.common.contract import ATTEMPT, FENCE, NOTICES, RENDEZVOUS, RUN_ID
 from hvd_pods.common.errors import RunError
-from hvd_pods.common.reporting import log, report_failure
 from hvd_pods.common.run import Code, Worker
 from hvd_pods.master import launcher_memory, remote, results, work_queues
 from hvd_pods.master.agent_connection import AgentAddresses
@@ -86,6 +85,7 @@ from hvd_pods.rules.events import (
     StacksShown,
 )
 from hvd_pods.rules.state import Assignment, RunState
+from hvd_pods.runtime.reporting import log, report_failure
 
 # Timeout in seconds for a worker to end leftover processes.
 LEFTOVERS_WITHIN = 60.0

@@ -32,7 +32,6 @@ from hvd_pods.common.errors import InterruptedRunError, RunError
 from hvd_pods.common.network_policies import UNENFORCED
 from hvd_pods.common.paths import PROGRAMS
 from hvd_pods.common.record import RecordKey
-from hvd_pods.common.reporting import log, report_failure
 from hvd_pods.common.run import Run, parse_run
 from hvd_pods.master.cluster_effects import ClusterEffects
 from hvd_pods.master.main import Master, describe_self, end_on
@@ -62,6 +61,7 @@ from hvd_pods.rules.events import (
 )
 from hvd_pods.rules.record_lock import RENEW, TAKE
 from hvd_pods.rules.state import Assignment
+from hvd_pods.runtime.reporting import log, report_failure
 
 # Seconds until the test ends, whatever it waits for. Helm's default timeout is 300 s, and includes
 # the start of the pod.

@@ -19,8 +19,8 @@ import sys
 from contextlib import suppress
 
 from hvd_pods.common import contract
-from hvd_pods.common.notices import ENDED, FAILED, FINISHED, SEND_WITHIN
 from hvd_pods.rank import rank_registry
+from hvd_pods.runtime.notices import ENDED, FAILED, FINISHED, SEND_WITHIN
 
 # Signals that launchers use to stop a rank.
 END = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT)

@@ -283,7 +283,7 @@ class RankMissing(AttemptEvent):
 
 @dataclass(frozen=True)
 class NoticeTaken(AttemptEvent):
-    """A worker or a rank has sent a notice (common/notices.py).
+    """A worker or a rank has sent a notice (runtime/notices.py).
 
     `connection` is the number of the connection that waits for a response, 0 if none waits.
     """
@@ -312,7 +312,7 @@ class StacksShown(AttemptEvent):
 
 @dataclass(frozen=True)
 class ProgressReported(AttemptEvent):
-    """A rank has reported its progress; common/metrics.py has parsed it."""
+    """A rank has reported its progress; runtime/metrics.py has parsed it."""
 
     progress: Mapping[str, Any]
 

@@ -1,10 +1,16 @@
-"""Rules about notices: what workers and ranks report about ranks (common/notices.py)."""
+"""Rules about notices: what workers and ranks report about ranks (runtime/notices.py)."""
 
 from __future__ import annotations
 
 from typing import Any, Mapping
 
-from hvd_pods.common.notices import (
+from hvd_pods.rules import stalls
+from hvd_pods.rules.effects import LoseWorkersAfter, ReleaseRanks
+from hvd_pods.rules.events import NoticeTaken
+from hvd_pods.rules.stall_state import Stall
+from hvd_pods.rules.state import Decision
+from hvd_pods.rules.timers import TimerKind
+from hvd_pods.runtime.notices import (
     ASKED,
     DEBUGGED,
     ENDED,
@@ -16,12 +22,6 @@ from hvd_pods.common.notices import (
     RAISED,
     STOPPED,
 )
-from hvd_pods.rules import stalls
-from hvd_pods.rules.effects import LoseWorkersAfter, ReleaseRanks
-from hvd_pods.rules.events import NoticeTaken
-from hvd_pods.rules.stall_state import Stall
-from hvd_pods.rules.state import Decision
-from hvd_pods.rules.timers import TimerKind
 
 # The maximum number of kept notices of each kind: training code can send them without limit.
 MOST_NOTICES = 10_000

@@ -15,7 +15,7 @@ DIGITS = 6
 
 @dataclass(frozen=True)
 class Progress:
-    """The last report (common/metrics.py), and the times of steps.
+    """The last report (runtime/metrics.py), and the times of steps.
 
     `history`: pairs of time.monotonic() and step. `time`: when the last step was reported.
     `furthest`: the pair with the highest step. `lost`: seconds until later attempts passed that

@@ -11,7 +11,6 @@ from dataclasses import replace
 from typing import Any, Mapping, Sequence
 
 from hvd_pods.common.errors import LaunchError
-from hvd_pods.common.notices import LOOK_EVERY
 from hvd_pods.common.run_events import RunEvent
 from hvd_pods.rules import launch_abort
 from hvd_pods.rules.effects import ShowStacks
@@ -27,6 +26,7 @@ from hvd_pods.rules.stall_state import (
 from hvd_pods.rules.state import Activity, Decision
 from hvd_pods.rules.timers import TimerKind
 from hvd_pods.rules.worker_names import find_worker
+from hvd_pods.runtime.notices import LOOK_EVERY
 
 # Seconds between two reports: a script may print Horovod's messages itself, without limit.
 REPORT_EVERY = 5.0

@@ -7,8 +7,8 @@ from itertools import groupby, islice
 from typing import Collection, Iterable, Mapping, Sequence
 
 from hvd_pods.common.ranges import format_ranges
-from hvd_pods.common.rank_variables import list_pods
 from hvd_pods.common.run import Run, Worker
+from hvd_pods.runtime.rank_variables import list_pods
 
 # Limits of a report: groups of workers, characters of a reason, ranges of workers in a group.
 MOST_GROUPS = 8

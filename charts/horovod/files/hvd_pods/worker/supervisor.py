@@ -16,8 +16,9 @@ import signal
 import sys
 import traceback
 
-from hvd_pods.common import files, processes
+from hvd_pods.common import files
 from hvd_pods.common.paths import PROGRAMS
+from hvd_pods.runtime import processes
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -118,7 +118,7 @@ def test_code_is_unpacked_anew_although_another_run_has_planted_files_under_its_
     assert worker.run(f"{planted}; {elsewhere}").code == 0
 
     def unpack(name: str) -> bytes:
-        with worker.own("common/code_archive.py", name) as program:
+        with worker.own("runtime/code_archive.py", name) as program:
             program.give(content.getvalue())
             program.give(b"")
             assert program.wait() == 0, program.errors

@@ -13,7 +13,7 @@ import time
 from dataclasses import dataclass
 from typing import Callable, NamedTuple, Optional
 
-from hvd_pods.common.reporting import log
+from hvd_pods.runtime.reporting import log
 
 # All workers of a large run may connect at once.
 BACKLOG = 1024

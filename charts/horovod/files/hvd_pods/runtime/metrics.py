@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import Any, Callable, Dict, Iterable, Iterator, NamedTuple
 
 from hvd_pods.common import contract, untrusted
-from hvd_pods.common.connections import ConnectionServer, Limits
-from hvd_pods.common.reporting import log
+from hvd_pods.runtime.connections import ConnectionServer, Limits
+from hvd_pods.runtime.reporting import log
 
 # The metrics that are served in addition to the script's own; docs/monitoring.md explains each.
 METRICS = {
@@ -45,12 +45,6 @@ SAMPLE = re.compile(
     r"([-+]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][-+]?[0-9]+)?|[-+]?(?i:inf)|(?i:nan))"
 )
 LABELS = re.compile(f"({LABEL})")
-# A sample of a GPU in the form of worker/gpus.py: the metric, three labels, and the number.
-GPU_SAMPLE = re.compile(
-    r'(hvdchart_gpu_(?:utilization_ratio|memory_used_bytes|memory_bytes))\{(gpu="[0-9:]{1,9}"),'
-    r'(name="[-A-Za-z0-9 /._]{0,96}"),(uuid="[-A-Za-z0-9 /._]{0,96}")\} '
-    r"([0-9]{1,18}(?:\.[0-9]{1,9})?)"
-)
 LONGEST_LINE = 4096
 # Limits: the samples of scripts on a page, which its files share equally; the labels of a sample;
 # and the characters of a label's name and value. The chart's PodMonitor sets the same limits for

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from hvd_pods.common import rank_variables
 from hvd_pods.common.errors import RunError
-from hvd_pods.common.rank_variables import FIRST_PORT, LAUNCHES
 from hvd_pods.master.launch import describe_rendezvous
 from hvd_pods.rank.warm_checks import check_environment
+from hvd_pods.runtime import rank_variables
+from hvd_pods.runtime.rank_variables import FIRST_PORT, LAUNCHES
 from tests.support.ports import find_port
 from tests.support.runs import make_run
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from hvd_pods.common import reporting
 from hvd_pods.common.errors import RunError
+from hvd_pods.runtime import reporting
 
 
 @pytest.mark.parametrize(("encoding", "shown"), [("utf-8", "\xe9"), ("ascii", r"\xe9")])

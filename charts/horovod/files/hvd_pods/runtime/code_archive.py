@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import Mapping
 
 sys.path.insert(0, str(Path(__file__).absolute().parents[2]))
-from hvd_pods.common import packages
 from hvd_pods.common.paths import CODE
+from hvd_pods.runtime import packages
 
 # The key of the ConfigMap with an archive of a folder. Every other key is a file.
 ARCHIVE = "archive.tgz"

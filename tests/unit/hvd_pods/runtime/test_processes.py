@@ -10,7 +10,7 @@ import sys
 import pytest
 
 from devtools.pods.copies import FILES
-from hvd_pods.common import processes
+from hvd_pods.runtime import processes
 
 
 def test_process_has_its_parent_and_session_whatever_its_name_is() -> None:
@@ -25,7 +25,7 @@ def test_process_has_its_parent_and_session_whatever_its_name_is() -> None:
 
 def test_process_whose_parent_has_exited_before_ends_at_once() -> None:
     code = f"import os, sys; sys.path.insert(0, {str(FILES)!r})\n"
-    code += "from hvd_pods.common import processes; processes.die_with_parent(os.getpid())"
+    code += "from hvd_pods.runtime import processes; processes.die_with_parent(os.getpid())"
     done = subprocess.run([sys.executable, "-I", "-S", "-c", code], check=False)
     assert done.returncode == 128 + signal.SIGKILL
 

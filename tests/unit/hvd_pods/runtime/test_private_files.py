@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from hvd_pods.common.private_files import write_private_file
+from hvd_pods.runtime.private_files import write_private_file
 
 
 def test_a_file_is_private_from_its_first_moment(tmp_path: Path) -> None:

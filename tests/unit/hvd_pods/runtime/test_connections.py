@@ -10,7 +10,7 @@ from contextlib import ExitStack, suppress
 import pytest
 
 from devtools.common.waiting import wait_until
-from hvd_pods.common.connections import ConnectionServer, Limits
+from hvd_pods.runtime.connections import ConnectionServer, Limits
 from tests.support.fakes.faults import TIMEOUT
 
 LIMITS = Limits(TIMEOUT, 4096, 16)

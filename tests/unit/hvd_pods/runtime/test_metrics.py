@@ -17,9 +17,10 @@ from hypothesis import strategies as st
 
 from devtools.pods.copies import FILES
 from hvd_pods.cluster.spawn import spawn
-from hvd_pods.common import metrics, untrusted
-from hvd_pods.common.metrics import Sample
+from hvd_pods.common import untrusted
 from hvd_pods.master import serve_metrics as master
+from hvd_pods.runtime import metrics
+from hvd_pods.runtime.metrics import Sample
 from hvd_pods.worker import main as worker
 from hvd_pods.worker.gpus import Gpus
 from tests.support.fakes.nvml import FakeGpu, FakeNvml

@@ -16,9 +16,10 @@ from pathlib import Path
 
 import pytest
 
-from hvd_pods.common import packages, paths
+from hvd_pods.common import paths
 from hvd_pods.common.errors import ConfigurationError, RunError
 from hvd_pods.common.pip_output import redact
+from hvd_pods.runtime import packages
 from hvdchart.run.kube.kubectl import IN_CODE
 from tests.support.wheels import Index, serve_index
 
