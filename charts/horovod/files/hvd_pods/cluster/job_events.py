@@ -6,6 +6,7 @@ import os
 import queue
 import socket
 from datetime import datetime, timezone
+from functools import partial
 
 from hvd_pods.cluster.kube import Api, ApiError
 from hvd_pods.cluster.objects import Object, format_time
@@ -32,7 +33,7 @@ class JobEvents:
         # None ends the thread.
         self._waiting: queue.SimpleQueue[Object | None] = queue.SimpleQueue()
         if api:
-            self._sender = spawn("send-events", self._send)
+            self._sender = spawn("send-events", partial(self._send, api))
 
     def close(self) -> None:
         """Wait until the events are created, at most CLOSE_WITHIN seconds."""
@@ -75,11 +76,10 @@ class JobEvents:
         }
         self._waiting.put(body)
 
-    def _send(self) -> None:
-        assert self._api  # noqa: S101
+    def _send(self, api: Api) -> None:
         for body in iter(self._waiting.get, None):
             try:
-                self._api.create("core/events", body, retry_seconds=EVENT_RETRY_SECONDS)
+                api.create("core/events", body, retry_seconds=EVENT_RETRY_SECONDS)
             except ApiError as problem:
                 # The response to an earlier attempt was lost: no other event has this name.
                 if problem.status != 409:

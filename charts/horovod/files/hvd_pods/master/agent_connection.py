@@ -123,11 +123,11 @@ class AgentConnection:
         try:
             if time.monotonic() > self.due:
                 raise AgentConnectionError(self._no_answer(socket.timeout("timed out")))
-            if self._channel is None and not self._read_banner():
+            channel = self._channel or self._read_banner()
+            if channel is None:
                 return
-            assert self._channel  # noqa: S101
-            for kind, content in self._channel.receive():
-                yield from self._take(kind, content)
+            for kind, content in channel.receive():
+                yield from self._take(channel, kind, content)
         except OSError as problem:
             # A terminating worker may close the connection with its last frame.
             if self.code is None:
@@ -135,19 +135,20 @@ class AgentConnection:
         except (ConfigurationError, RequestError) as problem:
             raise AgentConnectionError(str(problem), is_sure=True) from problem
 
-    def _take(self, kind: bytes, content: bytes) -> Iterator[tuple[bytes, bytes]]:
-        assert self._channel  # noqa: S101
+    def _take(
+        self, channel: frames.Channel, kind: bytes, content: bytes
+    ) -> Iterator[tuple[bytes, bytes]]:
         if kind == frames.HELLO and not self.is_asked:
-            wrong = keys.find_time_problem(self._channel.certificate(), time.time())
+            wrong = keys.find_time_problem(channel.certificate(), time.time())
             if wrong:
                 raise AgentConnectionError(f"the worker's certificate: {wrong}", is_sure=True)
             self.is_asked = True
             # No limit: the worker ends processes of earlier attempts before it starts the program.
             self.due = float("inf")
             nonce = content.decode("ascii", "replace")
-            self._channel.send(frames.REQUEST, self._request.encode(nonce))
+            channel.send(frames.REQUEST, self._request.encode(nonce))
             for early in self._early:
-                self._channel.send(*early)
+                channel.send(*early)
             self._early = []
         elif kind == frames.REFUSED:
             text = content.decode(errors="replace")
@@ -159,17 +160,20 @@ class AgentConnection:
         elif kind in (frames.OUTPUT, frames.ERRORS):
             yield kind, content
             if not self._keeps_output:
-                self._channel.acknowledge(len(content))
+                channel.acknowledge(len(content))
         else:
             raise frames.ProtocolError(f"unexpected frame {kind!r}")
 
-    def _read_banner(self) -> bool:
-        """Read the agent's first line and not a byte more; then start the handshake."""
+    def _read_banner(self) -> frames.Channel | None:
+        """Read the agent's first line and not a byte more; then start the handshake.
+
+        Return None while the line is not complete.
+        """
         while not self._banner.endswith(b"\n"):
             try:
                 byte = self._socket.recv(1)
             except BlockingIOError:
-                return False
+                return None
             self._banner += byte
             if not byte or len(self._banner) > LONGEST_BANNER:
                 break
@@ -179,7 +183,7 @@ class AgentConnection:
             raise AgentConnectionError(wrong.reason)
         self._channel = frames.Channel(self._socket, self._keys.client(), self._keys.peer_name)
         self._channel.begin()
-        return True
+        return self._channel
 
     def send(self, kind: bytes, content: bytes = b"") -> None:
         """Send a frame as soon as the worker has taken the request.

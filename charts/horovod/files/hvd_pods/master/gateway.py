@@ -60,35 +60,35 @@ class Gateway:
         self._put = put
         self._has_reported = False
         self._ask_within = ask_within
-        self._listener: socket.socket | None = None
+        self._has_started = False
         # Why workers have refused this master's keys, or this master theirs, since the last call of
         # `forget`.
         self.key_problem = ""
 
     def start(self) -> None:
         """Start to listen, if this is the first call. Raises OSError."""
-        if self._listener:
+        if self._has_started:
             return
         Path(gateway_client.SOCKET).unlink(missing_ok=True)
-        self._listener = socket.socket(socket.AF_UNIX)
+        listener = socket.socket(socket.AF_UNIX)
         before = os.umask(0o177)
         try:
-            self._listener.bind(gateway_client.SOCKET)
+            listener.bind(gateway_client.SOCKET)
         finally:
             os.umask(before)
-        self._listener.listen(BACKLOG)
-        spawn("gateway", self._accept)
+        listener.listen(BACKLOG)
+        self._has_started = True
+        spawn("gateway", partial(self._accept, listener))
 
     def forget(self) -> None:
         """Discard the reports of an ended attempt's agent connections."""
         self._has_reported = False
         self.key_problem = ""
 
-    def _accept(self) -> None:
-        assert self._listener  # noqa: S101
+    def _accept(self, listener: socket.socket) -> None:
         while True:
             try:
-                client, _ = self._listener.accept()
+                client, _ = listener.accept()
             except OSError as problem:
                 # There are too many open files, or the client has disconnected.
                 log(f"cannot take the request of a program of this pod: {problem}")

@@ -182,16 +182,17 @@ class Prober:
             due = self._timers[0][0] if self._timers else None
             left = None if due is None else max(0.0, due - time.monotonic())
             for key, _ in self._selector.select(left):
-                if key.data is None:
+                ready: ProbedWorker | None = key.data
+                if ready is None:
                     with contextlib.suppress(BlockingIOError):
                         while self._woken.recv(4096):
                             pass
                     self._follow_change()
                     self._follow_endpoints()
-                elif key.fileobj is key.data.connection:
-                    self._receive(key.data)
-                elif key.fileobj is key.data.kept_connection:
-                    self._receive_late(key.data)
+                elif ready.connection and key.fileobj is ready.connection:
+                    self._receive(ready, ready.connection)
+                elif ready.kept_connection and key.fileobj is ready.kept_connection:
+                    self._receive_late(ready, ready.kept_connection)
         for probed in self._probed:
             self._disconnect(probed)
         self._selector.close()
@@ -290,10 +291,9 @@ class Prober:
         lost_at = max(now + LAST_TRY, probed.silent_since + self._lost_after)
         self._set_timer(probed, min(now + self._limits.answer_within, lost_at))
 
-    def _receive(self, probed: ProbedWorker) -> None:
-        assert probed.connection  # noqa: S101
+    def _receive(self, probed: ProbedWorker, connection: socket.socket) -> None:
         try:
-            data = probed.connection.recv(LONGEST_BANNER)
+            data = connection.recv(LONGEST_BANNER)
         except BlockingIOError:
             return
         except OSError as problem:
@@ -316,13 +316,12 @@ class Prober:
             else:
                 self._note_answer(probed)
 
-    def _receive_late(self, probed: ProbedWorker) -> None:
+    def _receive_late(self, probed: ProbedWorker, connection: socket.socket) -> None:
         """Read from the connection that is kept: usually its end."""
-        assert probed.kept_connection  # noqa: S101
         now = time.monotonic()
         why = NoAnswer(f"port {self._port} closed the connection")
         try:
-            if probed.kept_connection.recv(LONGEST_BANNER):
+            if connection.recv(LONGEST_BANNER):
                 if not probed.is_reported and not probed.connection:
                     # A banner that comes late: the agent answers again.
                     self._set_timer(probed, now)
@@ -332,7 +331,7 @@ class Prober:
         except OSError as problem:
             why = self._no_answer(problem)
         probed.is_reported = False
-        probed.silent_since = min(probed.silent_since, now - silence(probed.kept_connection))
+        probed.silent_since = min(probed.silent_since, now - silence(connection))
         self._drop_kept_connection(probed)
         # A broken connection is weaker evidence than a new connection that is not accepted.
         self._report(probed, why)

@@ -97,7 +97,7 @@ class Agent:
         environment: Mapping[str, str],
         limits: AgentLimits,
     ) -> None:
-        self._listener: socket.socket | None = listener
+        self._listener = listener
         self._accept_at = NEVER
         self._keys = own_keys
         self._banner = format_banner(revision)
@@ -111,7 +111,7 @@ class Agent:
         self._pending_clients: list[Client] = []
         self._agent_connections: list[Client] = []
         # Agent connections that wait until the processes of earlier attempts have ended.
-        self._waiting_for_fence: list[Client] = []
+        self._waiting_for_fence: dict[Client, requests.Request] = {}
         self._lines: list[float] = []
         reader, writer = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
         signal.set_wakeup_fd(writer)
@@ -126,19 +126,22 @@ class Agent:
     def serve(self) -> None:
         """Serve until this process is asked to end and no agent connection is left."""
         while True:
-            if self._is_leaving and self._listener:
+            if self._is_leaving:
                 # No other attempt may begin here. Running programs go on.
-                self._loop.unwatch(self._listener.fileno())
-                self._listener.close()
-                self._listener = None
-                for client in list(self._pending_clients):
-                    self._drop(client)
-            if self._is_leaving and not self._agent_connections:
-                return
+                self._stop_accepting()
+                if not self._agent_connections:
+                    return
             self._loop.wait(max(0.0, self._next_due() - time.monotonic()))
             for _ in processes.ended_children():
                 continue
             self._handle_due()
+
+    def _stop_accepting(self) -> None:
+        self._loop.unwatch(self._listener.fileno())
+        self._listener.close()
+        self._accept_at = NEVER
+        for client in list(self._pending_clients):
+            self._drop(client)
 
     # Time.
 
@@ -165,7 +168,7 @@ class Agent:
                 self._drop(client)
         if self._fence.is_closed:
             self._check_fence()
-        if self._accept_at <= now and self._listener:
+        if self._accept_at <= now:
             self._accept_at = NEVER
             self._loop.watch(self._listener.fileno(), io_loop.READ, self._accept)
 
@@ -177,20 +180,17 @@ class Agent:
             for client in self._take_waiting_for_fence():
                 self._refuse(client, str(problem))
             return
-        for client in self._take_waiting_for_fence():
-            self._start(client)
+        for client, request in self._take_waiting_for_fence().items():
+            self._start(client, request)
 
-    def _take_waiting_for_fence(self) -> list[Client]:
-        waiting = [
-            client for client in self._waiting_for_fence if client in self._agent_connections
-        ]
-        self._waiting_for_fence = []
+    def _take_waiting_for_fence(self) -> dict[Client, requests.Request]:
+        waiting = self._waiting_for_fence
+        self._waiting_for_fence = {}
         return waiting
 
     # Pending clients, which have sent no request.
 
     def _accept(self) -> None:
-        assert self._listener  # noqa: S101
         try:
             connection, peer = self._listener.accept()
         except OSError as problem:
@@ -222,15 +222,18 @@ class Agent:
     def _ready(self, client: Client) -> None:
         """Read the data that a client has sent, and send pending data to it."""
         try:
-            if client.channel is None:
+            channel = client.channel
+            if channel is None:
                 if not client.connection.recv(1, socket.MSG_PEEK):
                     raise ConnectionResetError("the connection has ended")
-                client.channel = frames.Channel(client.connection, self._keys.server())
+                channel = frames.Channel(client.connection, self._keys.server())
+                client.channel = channel
                 client.until = time.monotonic() + self._limits.request_within
-            for kind, content in client.channel.receive():
+            for kind, content in channel.receive():
+                self._authenticate(client, channel)
                 self._handle_frame(client, kind, content)
-            if client.channel and client.channel.is_open:
-                self._authenticate(client)
+            if client.channel and channel.is_open:
+                self._authenticate(client, channel)
         except RefusedError as problem:
             self._refuse(client, str(problem))
         except ConfigurationError as problem:
@@ -245,23 +248,21 @@ class Agent:
         else:
             self._update(client)
 
-    def _authenticate(self, client: Client) -> None:
+    def _authenticate(self, client: Client, channel: frames.Channel) -> None:
         """Answer the handshake once, with a nonce that the connection's request must contain."""
         if client.nonce:
             return
-        assert client.channel  # noqa: S101
-        certificate = client.channel.certificate()
+        certificate = channel.certificate()
         if not keys.has_name(certificate, self._keys.peer_name):
             raise RefusedError(f"its certificate is not that of {self._keys.peer_name}")
         problem = keys.find_time_problem(certificate, time.time())
         if problem:
             raise RefusedError(keys.REFUSES_MASTER + problem)
         client.nonce = secrets.token_hex(16)
-        client.channel.send(frames.HELLO, client.nonce.encode())
+        channel.send(frames.HELLO, client.nonce.encode())
 
     def _handle_frame(self, client: Client, kind: bytes, content: bytes) -> None:
-        """Handle a frame from the master."""
-        self._authenticate(client)
+        """Handle a frame from the master, after `_authenticate`."""
         if client.request is None:
             if kind != frames.REQUEST:
                 raise RefusedError("its first frame is no request")
@@ -302,22 +303,21 @@ class Agent:
             for other in self._take_waiting_for_fence():
                 self._refuse(other, "refused: a newer master or attempt uses this worker")
         if self._fence.is_closed:
-            self._waiting_for_fence.append(client)
+            self._waiting_for_fence[client] = request
             self._check_fence()
         else:
-            self._start(client)
+            self._start(client, request)
 
-    def _start(self, client: Client) -> None:
-        assert client.request  # noqa: S101
+    def _start(self, client: Client, request: requests.Request) -> None:
         try:
             program = Program(
                 self._loop,
-                client.request.argv,
-                client.request.environment(self._environment, self._fence.number),
+                request.argv,
+                request.environment(self._environment, self._fence.number),
                 Listener(
                     lambda kind, data: self._send_output(client, kind, data),
                     lambda number: self._send_taken(client, number),
-                    lambda: self._finish(client),
+                    lambda program: self._finish(client, request, program),
                 ),
             )
         except OSError as problem:
@@ -340,7 +340,7 @@ class Agent:
     def _send_output(self, client: Client, kind: bytes, data: bytes) -> None:
         # The connection has ended: drop the output.
         if client.channel:
-            self._send(client, kind, data)
+            self._send(client, client.channel, kind, data)
 
     def _send_taken(self, client: Client, number: int) -> None:
         if client.channel:
@@ -348,34 +348,29 @@ class Agent:
                 client.channel.acknowledge(number)
             self._update(client)
 
-    def _send(self, client: Client, kind: bytes, content: bytes) -> None:
-        assert client.channel  # noqa: S101
+    def _send(self, client: Client, channel: frames.Channel, kind: bytes, content: bytes) -> None:
         try:
-            client.channel.send(kind, content)
+            channel.send(kind, content)
         except OSError:
             self._handle_disconnect(client)
             return
         self._update(client)
 
-    def _finish(self, client: Client) -> None:
+    def _finish(self, client: Client, request: requests.Request, program: Program) -> None:
         """End an agent connection when its program has ended and all its output is sent."""
-        assert client.program  # noqa: S101
-        assert client.request  # noqa: S101
-        if client.program.is_orphaned:
+        if program.is_orphaned:
             self._end_orphans(client)
-        if not client.program.has_ended:
+        if not program.has_ended:
             return
-        code = client.program.code or 0
-        digest = client.request.digest()
-        fence = client.request.fence
-        text = f"fence number {fence}, argv {digest}, ended: {code}"
+        code = program.code or 0
+        text = f"fence number {request.fence}, argv {request.digest()}, ended: {code}"
         log(f"agent connection from {client.address}: {text}")
         if not client.channel:
             self._drop(client)
             return
         # The master closes the connection: if this end closed it, data in transit would be lost.
         client.end_at = time.monotonic() + self._limits.close_within
-        self._send(client, frames.EXIT, frames.NUMBER.pack(code))
+        self._send(client, client.channel, frames.EXIT, frames.NUMBER.pack(code))
 
     def _end_orphans(self, client: Client) -> None:
         """Kill the processes below this one that belong to no other agent connection."""
@@ -417,9 +412,10 @@ class Agent:
 
     def _drop(self, client: Client) -> None:
         """Remove a client that has no program, or whose program has ended."""
-        for clients in (self._pending_clients, self._agent_connections, self._waiting_for_fence):
+        for clients in (self._pending_clients, self._agent_connections):
             if client in clients:
                 clients.remove(client)
+        self._waiting_for_fence.pop(client, None)
         if client.program:
             client.program.close()
         if client.connection.fileno() >= 0:

@@ -20,7 +20,7 @@ class Listener(NamedTuple):
 
     output: Callable[[bytes, bytes], None]
     taken: Callable[[int], None]
-    ended: Callable[[], None]
+    ended: Callable[[Program], None]
 
 
 class Program:
@@ -64,7 +64,7 @@ class Program:
         self._outputs = {out: frames.OUTPUT, errors: frames.ERRORS}
         self._status: int | None = status
         self.read_output(True)
-        self._loop.watch(status, io_loop.READ, self._take_status)
+        self._loop.watch(status, io_loop.READ, lambda: self._take_status(status))
 
     @property
     def has_ended(self) -> bool:
@@ -117,7 +117,7 @@ class Program:
             return
         self._loop.close(end)
         del self._outputs[end]
-        self._listener.ended()
+        self._listener.ended(self)
 
     def _write(self) -> None:
         taken = 0
@@ -144,16 +144,15 @@ class Program:
         if taken:
             self._listener.taken(taken)
 
-    def _take_status(self) -> None:
+    def _take_status(self, status: int) -> None:
         """Read the supervisor's report of how the program ended; all its descendants have ended."""
-        assert self._status is not None  # noqa: S101
-        text = os.read(self._status, 64)
-        self._loop.close(self._status)
+        text = os.read(status, 64)
+        self._loop.close(status)
         self._status = None
         if text:
-            status = int(text)
-            self.code = -os.WTERMSIG(status) if os.WIFSIGNALED(status) else os.WEXITSTATUS(status)
+            end = int(text)
+            self.code = -os.WTERMSIG(end) if os.WIFSIGNALED(end) else os.WEXITSTATUS(end)
         else:
             self.code = -signal.SIGKILL
             self.is_orphaned = True
-        self._listener.ended()
+        self._listener.ended(self)
