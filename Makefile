@@ -49,7 +49,7 @@ test-controllers: venv ## Run the tests with controllers of others, which are bu
 
 test-older: venv ## Run tests in a cluster of the older Kubernetes, which is built first (TESTS="tests/e2e")
 	@LOCALKUBE_NAME=older LOCALKUBE_KUBERNETES=1.34 $(PY) -m pytest -q \
-	  $(or $(TESTS),tests/chart/test_real_api.py tests/e2e/test_direct.py tests/e2e/test_verbs.py)
+	  $(or $(TESTS),tests/chart/test_real_api.py tests/e2e/test_direct.py tests/e2e/test_commands.py)
 
 test-faults: venv ## Run the tests of faults, also those that `make test` leaves out; prints a table
 	@$(PY) -m pytest -q tests/faults

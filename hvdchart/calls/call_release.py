@@ -9,7 +9,7 @@ from typing import TypeAlias
 
 from hvd_pods.common.record import RecordKey
 from hvd_pods.common.untrusted import one_line
-from hvdchart.calls.connection import Connection, LostError, RanksError
+from hvdchart.calls.connection import Connection, ConnectionLostError, RanksError
 from hvdchart.calls.own_spec import PROGRAMS
 from hvdchart.doctor.rights import Right
 from hvdchart.errors import ClusterError
@@ -154,9 +154,9 @@ class CallRelease:
             return f"the run has ended: {one_line(status.reason)}; starting it again"
         return ""
 
-    def explain(self, error: LostError | RanksError, connection: Connection) -> str:
+    def explain(self, error: ConnectionLostError | RanksError, connection: Connection) -> str:
         """Return the lost worker, or why the master ended the server; empty if only ranks ended."""
-        is_lost = isinstance(error, LostError)
+        is_lost = isinstance(error, ConnectionLostError)
         within = _RECORD_WITHIN if is_lost else _MISS_WITHIN
         for run in watch_run(self.cluster, self._name, within):
             status = run.status

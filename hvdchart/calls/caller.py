@@ -22,7 +22,7 @@ from hvdchart.calls.call_image import OwnRun, users_modules
 from hvdchart.calls.call_release import CallRelease
 from hvdchart.calls.connection import (
     Connection,
-    LostError,
+    ConnectionLostError,
     Packed,
     RanksError,
     pack,
@@ -150,7 +150,7 @@ class Caller:
                     release.cluster, name, release.kubectl, self._write, is_shown
                 ) as write:
                     return connection.call(call.content, self._plan.ranks, timeout, write)
-            except (LostError, RanksError) as error:
+            except (ConnectionLostError, RanksError) as error:
                 reason = release.explain(error, connection)
                 if not reason:
                     raise

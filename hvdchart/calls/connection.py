@@ -29,7 +29,7 @@ from hvd_pods.common.untrusted import one_line
 from hvdchart.calls.call_image import check_python, imports, is_installed
 from hvdchart.calls.in_pod import wire
 from hvdchart.errors import CallError, ClusterError, HvdchartError, RunFailedError, TimeLimitError
-from hvdchart.run.follow.lines import WithoutNoise
+from hvdchart.run.follow.lines import NoiseFilter
 from hvdchart.text import join_names
 
 # Seconds that kubectl has to end after its input ends.
@@ -47,7 +47,7 @@ class RanksError(RunFailedError):
     """Ranks ended without a result."""
 
 
-class LostError(ClusterError):
+class ConnectionLostError(ClusterError):
     """The connection to the call server has ended."""
 
 
@@ -157,7 +157,8 @@ def pack(function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str,
 class Connection:
     """A connection to the call server, through a command such as `kubectl exec`.
 
-    Raises LostError when the server does not answer, and CallError when its Python is another one.
+    Raises ConnectionLostError when the server does not answer, and CallError when its Python is
+    another one.
     """
 
     def __init__(
@@ -204,7 +205,7 @@ class Connection:
     def end_server(self) -> None:
         """Make the server fail because workers are lost: the next attempt waits for new workers."""
         self.is_reusable = False
-        with suppress(LostError):
+        with suppress(ConnectionLostError):
             self._send(wire.Frame(wire.END, 0, b"").encode())
 
     def close(self) -> None:
@@ -230,7 +231,7 @@ class Connection:
         ended, the connection can be used again, even after an exception. Raises the exception of
         the first rank that fails, RanksError for ranks without a result, RunFailedError for one
         that was out of memory, TimeLimitError after `seconds`, CallError for a result that cannot
-        be read here, and LostError.
+        be read here, and ConnectionLostError.
         """
         self.is_reusable = False
         with ExitStack() as stack:
@@ -315,7 +316,7 @@ class Connection:
                     self._send(wire.Frame(wire.BEAT, 0, b"").encode())
             if time.monotonic() - self._waits_since > self._silent_for:
                 silent = f"nothing has come from the pods for {self._silent_for:g} s"
-                self.end(LostError(f"the connection to the pods is lost: {silent}"))
+                self.end(ConnectionLostError(f"the connection to the pods is lost: {silent}"))
 
     def _loss(self) -> HvdchartError:
         """Return why the connection ended: `end`'s reason, or else kubectl's last error line."""
@@ -324,7 +325,7 @@ class Connection:
         self._errors.seek(0)
         text = self._errors.read(1 << 16).decode(errors="replace").strip()
         reason = one_line(text.rpartition("\n")[2]) or "the call server has gone"
-        return LostError(f"the connection to the pods has ended: {reason}")
+        return ConnectionLostError(f"the connection to the pods has ended: {reason}")
 
 
 def _with_ranks(output: str) -> str:
@@ -338,7 +339,7 @@ class _Output:
 
     def __init__(self, *, is_launchers: bool) -> None:
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
-        self._noise: WithoutNoise[str] | None = WithoutNoise() if is_launchers else None
+        self._noise: NoiseFilter[str] | None = NoiseFilter() if is_launchers else None
 
     def take(self, data: bytes, write: Callable[[str], object]) -> None:
         """Write new output; write the launcher's output in whole lines only."""

@@ -149,7 +149,7 @@ def test_minimum_is_that_of_each_group() -> None:
     ]
     run = run_settings(manifests)
     assert [group["minimum"] for group in run["groups"]] == [2, 1]
-    assert run["shrink_after"] == 30
+    assert run["shrink_after_seconds"] == 30
 
 
 @pytest.mark.parametrize("worker", [{"minimum": None}, {"spares": None}, {"spares": 0}], ids=str)

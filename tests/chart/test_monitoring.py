@@ -21,7 +21,7 @@ from hvd_pods.runtime.metrics import (
     PROGRESS,
 )
 from hvd_pods.worker import main as worker
-from hvd_pods.worker.gpus import Gpus
+from hvd_pods.worker.gpus import NvmlReader
 from tests.chart.cases import OUTPUT
 from tests.chart.render import Manifest, Values, of_kind, one, pod_spec, render
 from tests.support.fakes.nvml import FakeGpu, FakeNvml
@@ -139,7 +139,7 @@ def pages(tmp_path: Path) -> str:
     ranks.mkdir()
     for rank in range(4):
         (ranks / str(rank)).write_text("".join(f"{name} 5\n" for name in PROGRESS))
-    of_gpus = Gpus(FakeNvml(FakeGpu())).read()
+    of_gpus = NvmlReader(FakeNvml(FakeGpu())).read()
     return master.make_page(world.state, "") + worker.make_page("4", ranks, of_gpus)
 
 

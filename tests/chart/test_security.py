@@ -131,7 +131,7 @@ def test_master_without_an_account_has_no_token() -> None:
     spec = pod_spec(one(manifests, "Job"))
     assert spec["automountServiceAccountToken"] is False
     assert "serviceAccountName" not in spec
-    assert run_settings(manifests)["api"] is False
+    assert run_settings(manifests)["has_api_access"] is False
 
 
 GROUPS = [{"name": "cpu", "number": 3}, {"name": "gpu", "number": 2}]

@@ -30,7 +30,7 @@ EFFECTS: list[tuple[Values, dict[str, Any]]] = [
             "HVD_FUSION_BY_RANKS": "1",
             "HOROVOD_FUSION_THRESHOLD": None,
             "HVD_PRELOAD": None,
-            "results_within": 0,
+            "results_timeout_seconds": 0,
         },
     ),
     (
@@ -45,10 +45,10 @@ EFFECTS: list[tuple[Values, dict[str, Any]]] = [
     (
         {},
         {
-            "lost_after": 12,
-            "stall_timeout": 3600,
+            "lost_after_seconds": 12,
+            "stall_timeout_seconds": 3600,
             "stops_follow_steps": True,
-            "grace": 30,
+            "grace_seconds": 30,
             "HVD_GRACE": "30",
             "backoffLimit": 3,
         },
@@ -63,7 +63,7 @@ EFFECTS: list[tuple[Values, dict[str, Any]]] = [
             "volumes": [{"name": "o", "hostPath": {"path": "/o"}}],
             "volumeMounts": [{"name": "o", "mountPath": "/o"}],
         },
-        {"results_within": 3600, "results_on_failure": False},
+        {"results_timeout_seconds": 3600, "results_on_failure": False},
     ),
     ({}, {"FI_PROVIDER": None, "UCX_TLS": None, "NCCL_IB_DISABLE": None, "UCX_NET_DEVICES": None}),
     (
@@ -128,8 +128,8 @@ EFFECTS: list[tuple[Values, dict[str, Any]]] = [
     (
         {"launch": {"lostAfterSeconds": 0, "stallTimeoutSeconds": 0}},
         {
-            "lost_after": 0,
-            "stall_timeout": 0,
+            "lost_after_seconds": 0,
+            "stall_timeout_seconds": 0,
             "stops_follow_steps": False,
             "HOROVOD_STALL_CHECK_TIME_SECONDS": "15",
         },
@@ -139,7 +139,7 @@ EFFECTS: list[tuple[Values, dict[str, Any]]] = [
     ({"launch": {"stallTimeoutSeconds": 1}}, {"HOROVOD_STALL_CHECK_TIME_SECONDS": "1"}),
     (
         {"master": {"terminationGracePeriodSeconds": 0, "backoffLimit": 0}},
-        {"grace": 0, "backoffLimit": 0},
+        {"grace_seconds": 0, "backoffLimit": 0},
     ),
     ({"master": {"suspend": True}}, {"suspend": True, "replicas": 0}),
     (
@@ -284,7 +284,7 @@ EFFECTS: list[tuple[Values, dict[str, Any]]] = [
     ),
     (
         {"code": {"files": {"train.py": "print()"}}},
-        {"args": ["python3", "train.py"], "requirements": True},
+        {"args": ["python3", "train.py"], "installs_requirements": True},
     ),
     (
         {"code": {"files": {"train.py": "print()"}}, "master": {"args": ["python", "-u"]}},
@@ -295,7 +295,7 @@ EFFECTS: list[tuple[Values, dict[str, Any]]] = [
             "code": {"files": {"requirements.txt": "einops"}, "requirements": "Ignore"},
             "master": {"args": ["a"]},
         },
-        {"requirements": False},
+        {"installs_requirements": False},
     ),
 ]
 

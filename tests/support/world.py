@@ -112,7 +112,7 @@ class World:
     def __post_init__(self) -> None:
         assignment = Assignment(self.run, "own", "job-1", "uid-1")
         self.state = RunState(
-            assignment, retries=Retries(None if self.run.api else self.run.retries)
+            assignment, retries=Retries(None if self.run.has_api_access else self.run.backoff_limit)
         )
 
     def put(self, event: Event, after: float = 0.0) -> list[Effect]:
@@ -197,7 +197,7 @@ class World:
         if isinstance(effect, Deliver):
             names = list(effect.pods)
             others = [Delivered(attempt, names[1:], problem)]
-            if effect.detached_fence:
+            if effect.orphan_fence:
                 others.append(Delivered(attempt, [], is_finished=True))
             return [Delivered(attempt, names), *others]
         if isinstance(effect, WatchWorkers):
@@ -246,7 +246,7 @@ class World:
             AskRanks: [
                 RanksAsked(attempt, 4),
                 RanksAsked(attempt, 0),
-                *([RanksAsked(attempt, 0, True)] if getattr(effect, "may_stay", False) else []),
+                *([RanksAsked(attempt, 0, True)] if getattr(effect, "may_continue", False) else []),
             ],
             ShowStacks: [StacksShown(attempt)],
             StopProgress: [ProgressStopped(attempt)],

@@ -56,7 +56,7 @@ def _wait_until_up(cluster: Cluster, name: str, report: Callable[[str], None]) -
     for run in watch_run(cluster, name):
         current = run.status
         # Without access to the API, the master cannot report that it distributed the code.
-        is_known = run.phase.name == TRAINING or (run.job and not run_of(run.job).api)
+        is_known = run.phase.name == TRAINING or (run.job and not run_of(run.job).has_api_access)
         if current.state == "running" and is_known:
             return run
         if current.over:

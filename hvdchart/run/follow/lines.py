@@ -39,7 +39,7 @@ _CONNECTION = re.compile(r"\[hvd \S+\] agent connection from \S+: fence number "
 T = TypeVar("T")
 
 
-class WithoutNoise(Generic[T]):
+class NoiseFilter(Generic[T]):
     """Filters the noise out of the lines of one rank, one pod or one launcher."""
 
     def __init__(self) -> None:
@@ -87,13 +87,13 @@ def readable_lines(
     user. `report` gets a remark when the first line is left out.
     """
     # By pod and rank.
-    filters: dict[tuple[str, int | None], WithoutNoise[LogLine]] = {}
+    filters: dict[tuple[str, int | None], NoiseFilter[LogLine]] = {}
     is_reported = False
     for line in lines:
         rank, text = split_line(line.text)
         name = _short(line.pod, run.release.name) if rank is None else str(rank)
         shown = LogLine(name, run.rephrase(text) if text.startswith("[hvd") else text)
-        own = filters.setdefault((line.pod, rank), WithoutNoise())
+        own = filters.setdefault((line.pod, rank), NoiseFilter())
         yield from own.take(text, shown)
         if own.has_left_out and not is_reported:
             report(_LEFT_OUT)

@@ -21,7 +21,7 @@ from tests.support.fakes.server import Certificates
 from tests.support.release_keys import ReleaseKeys
 from tests.support.runs import make_run
 from tests.unit.hvd_pods.master_pod import MasterPod
-from tests.unit.hvd_pods.rules.taken_events import TakenEvents
+from tests.unit.hvd_pods.rules.recorded_events import RecordedEvents
 from tests.unit.hvd_pods.scripted_agents import ScriptedAgents
 from tests.unit.hvd_pods.workers import Workers
 
@@ -171,9 +171,9 @@ def pod(
 
 
 @pytest.fixture
-def taken() -> TakenEvents:
+def taken() -> RecordedEvents:
     """The events that the master's sources put on its queue."""
-    return TakenEvents()
+    return RecordedEvents()
 
 
 @pytest.fixture(scope="session")

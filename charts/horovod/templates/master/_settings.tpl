@@ -50,36 +50,36 @@ not have the workers' interface, so that only the workers' environment names it.
   "args" .facts.command
   "mode" .Values.launch.mode
   "options" .Values.launch.options
-  "workers_timeout" (int $launch.workersTimeoutSeconds)
+  "workers_timeout_seconds" (int $launch.workersTimeoutSeconds)
   "interface" (ternary "" .Values.network.interface .Values.hostNetwork)
   "agent_port" (int .Values.agent.port)
   "master_name" .facts.keys.names.master
   "worker_name" .facts.keys.names.worker
   "cleanup" .Values.cleanup
   "record" .facts.record
-  "api" (ne .facts.serviceAccount "")
-  "shrink_after" (int $launch.shrinkAfterSeconds)
+  "has_api_access" (ne .facts.serviceAccount "")
+  "shrink_after_seconds" (int $launch.shrinkAfterSeconds)
   "binding" (dict
     "to" $binding.to
     "cores_per_rank" (int $binding.coresPerRank)
     "ranks_per_socket" (int $binding.ranksPerSocket)
   )
   "transport" .Values.network.transport
-  "retries" (ternary (int .Values.master.backoffLimit) 0 (eq .facts.serviceAccount ""))
-  "lost_after" (int $launch.lostAfterSeconds)
+  "backoff_limit" (ternary (int .Values.master.backoffLimit) 0 (eq .facts.serviceAccount ""))
+  "lost_after_seconds" (int $launch.lostAfterSeconds)
   "loss_follows_state" (kindIs "invalid" .Values.launch.lostAfterSeconds)
   "code" (dict
     "version" .facts.code.version
     "sha256" .facts.code.sha256
     "config_map" .facts.code.configMap
   )
-  "requirements" (ne .Values.code.requirements "Ignore")
-  "stall_timeout" (int $launch.stallTimeoutSeconds)
+  "installs_requirements" (ne .Values.code.requirements "Ignore")
+  "stall_timeout_seconds" (int $launch.stallTimeoutSeconds)
   "stops_follow_steps" (kindIs "invalid" .Values.launch.stallTimeoutSeconds)
   "fail_on_nan" .Values.launch.failOnNaN
   "allow_idle_workers" .Values.launch.allowIdleWorkers
-  "grace" (int .facts.effective.master.terminationGracePeriodSeconds)
-  "results_within" (ternary 0 (int $results.timeoutSeconds) (empty $results.command))
+  "grace_seconds" (int .facts.effective.master.terminationGracePeriodSeconds)
+  "results_timeout_seconds" (ternary 0 (int $results.timeoutSeconds) (empty $results.command))
   "results_on_failure" $results.onFailure
   | toJson -}}
 {{- end }}

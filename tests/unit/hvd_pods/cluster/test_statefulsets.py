@@ -15,7 +15,7 @@ from hvd_pods.rules.state import Assignment
 from tests.support.fakes import faults
 from tests.support.fakes.api import FakeApi
 from tests.support.runs import make_run
-from tests.unit.hvd_pods.rules.taken_events import TakenEvents
+from tests.unit.hvd_pods.rules.recorded_events import RecordedEvents
 
 Capture = pytest.CaptureFixture[str]
 
@@ -166,7 +166,7 @@ class Master:
     """What the master does about pods, of a run with hvd-cpu-0, hvd-cpu-1 and hvd-gpu-0."""
 
     def __init__(self, api: kube.Api) -> None:
-        self.taken = TakenEvents()
+        self.taken = RecordedEvents()
         assignment = Assignment(make_run(), "own", "hvd-master-1", "uid-1")
         self.effects = EffectRunner(assignment, api, JobEvents(None), self.taken)
 

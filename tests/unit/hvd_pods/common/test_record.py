@@ -106,7 +106,7 @@ def test_only_this_module_and_the_chart_spell_the_keys() -> None:
         RecordKey.HOLDER_UID,
         RecordKey.SUPERSEDED,
         RecordKey.TRAINED,
-        RecordKey.LAUNCHED,
+        RecordKey.ORPHAN_FENCE,
         RecordKey.RENEWED,
     }
     word = re.compile(rf"[\"']({'|'.join(own)})[\"']")

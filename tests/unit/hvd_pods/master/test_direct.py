@@ -52,7 +52,7 @@ def start(tmp_path: Path, release: ReleaseKeys, monkeypatch: pytest.MonkeyPatch)
             **os.environ,
             "HVD_NOTICES": "127.0.0.1,1,secret",
             "HVD_RENDEZVOUS": "127.0.0.1 61998 hvd:0-1",
-            "HVD_STAY_WITHIN": stay,
+            "HVD_ORPHAN_SECONDS": stay,
             # As a variable of master.env.
             "TOKEN": "hunter2",
         }

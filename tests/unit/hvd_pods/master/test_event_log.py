@@ -16,9 +16,9 @@ from hvd_pods.rules.events import Event, Moment, NoticeTaken, Started, WorkerGon
 from hvd_pods.rules.state import Assignment
 from tests.support.runs import describe_run
 from tests.support.world import World
-from tests.unit.hvd_pods.rules.happenings import happen_by
+from tests.unit.hvd_pods.rules.random_events import happen_by
 
-DESCRIBED = describe_run(lost_after=15, fail_on_nan=True)
+DESCRIBED = describe_run(lost_after_seconds=15, fail_on_nan=True)
 
 
 @pytest.fixture

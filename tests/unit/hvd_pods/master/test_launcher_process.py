@@ -15,13 +15,13 @@ from devtools.pods.warm_worker import is_alive
 from hvd_pods.master.launcher_process import LauncherProcess
 from hvd_pods.rules.events import LauncherEnded
 from tests.support.fakes.faults import TIMEOUT
-from tests.unit.hvd_pods.rules.taken_events import TakenEvents
+from tests.unit.hvd_pods.rules.recorded_events import RecordedEvents
 
 Start = Callable[..., LauncherProcess]
 
 
 @pytest.fixture
-def start(taken: TakenEvents, tmp_path: Path) -> Start:
+def start(taken: RecordedEvents, tmp_path: Path) -> Start:
     """Starts a shell script as the launcher of the second attempt."""
 
     def start_script(script: str, **variables: str) -> LauncherProcess:
@@ -35,7 +35,7 @@ def start(taken: TakenEvents, tmp_path: Path) -> Start:
     ("script", "code"), [("exit 0", 0), ("exit 5", 5), ("kill -9 $$", 128 + 9)]
 )
 def test_end_of_the_launcher_is_told_with_its_exit_code(
-    start: Start, taken: TakenEvents, script: str, code: int, capsys: pytest.CaptureFixture[str]
+    start: Start, taken: RecordedEvents, script: str, code: int, capsys: pytest.CaptureFixture[str]
 ) -> None:
     start(script)
     ended = taken.wait_for(LauncherEnded)
@@ -50,7 +50,7 @@ def test_end_of_the_launcher_is_told_with_its_exit_code(
     ids=["by itself", "asked", "killed"],
 )
 def test_nothing_is_left_of_a_launcher_that_has_ended(
-    start: Start, taken: TakenEvents, tmp_path: Path, after: str, signals: list[int]
+    start: Start, taken: RecordedEvents, tmp_path: Path, after: str, signals: list[int]
 ) -> None:
     """Such as clients of the gateway, which would run beside the next attempt.
 

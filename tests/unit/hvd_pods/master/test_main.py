@@ -252,7 +252,7 @@ def test_a_run_with_a_minimum_goes_on_without_a_worker_and_with_one_that_comes(
             wait_for(["4", "6", "4"])
 
     changes = background(change)
-    assert pod.run(groups=groups, shrink_after=0.2, lost_after=1) == 0
+    assert pod.run(groups=groups, shrink_after_seconds=0.2, lost_after_seconds=1) == 0
     changes.result(TIMEOUT)
     workers = (pod.generated.parent / "hostfile").read_text().split()[::2]
     assert workers == ["hvd-worker-0.hvd", "hvd-worker-2.hvd"]
@@ -288,6 +288,6 @@ def test_without_a_service_account_the_run_has_its_retries_and_makes_no_calls(
     names["hvd-worker-0.hvd"] = [pod.workers.address(0)]
     names["hvd-worker-1.hvd"] = [pod.workers.address(1)]
     pod.install(FAIL_UNTIL.format(9))
-    assert pod.run(api=False, retries=1) == 3
+    assert pod.run(has_api_access=False, backoff_limit=1) == 3
     assert len(made(pod)) == 2
     assert pod.api.requests == []

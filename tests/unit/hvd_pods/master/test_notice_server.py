@@ -23,7 +23,7 @@ from hvd_pods.rules.events import NoticeTaken
 from hvd_pods.runtime import notices
 from tests.support.fakes.faults import TIMEOUT
 from tests.support.runs import make_run
-from tests.unit.hvd_pods.rules.taken_events import TakenEvents
+from tests.unit.hvd_pods.rules.recorded_events import RecordedEvents
 
 Background = Callable[..., Future[Any]]
 FROM = {"worker": "hvd-cpu-0", "rank": 1}
@@ -31,7 +31,7 @@ ASKED = {"kind": notices.ASKED, **FROM}
 STOPPED = {"kind": notices.STOPPED, **FROM, "seconds": 9.0, "period": 60.0}
 
 
-class Port(TakenEvents):
+class Port(RecordedEvents):
     """A notice server in the second attempt, with fence number 7, as its senders find it."""
 
     def __init__(self, own_address: str = "127.0.0.1") -> None:

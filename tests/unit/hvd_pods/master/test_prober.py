@@ -19,22 +19,22 @@ from hvd_pods.rules.events import WorkerAnswers, WorkerGone, WorkerProblem
 from tests.support.fakes.faults import TIMEOUT
 from tests.support.ports import find_port
 from tests.unit.fakes.worker import FakeWorker
-from tests.unit.hvd_pods.rules.taken_events import TakenEvents
+from tests.unit.hvd_pods.rules.recorded_events import RecordedEvents
 from tests.unit.hvd_pods.workers import Addresses
 
 WORKER, OTHER = (Worker(f"w-{n}", f"w-{n}.hvd", 1, "w", "r1") for n in (0, 1))
 LOCAL = "127.0.0.1"
 
 
-class Probing(TakenEvents):
+class Probing(RecordedEvents):
     """A prober of the third attempt, endpoints that a test changes, and what is told."""
 
     def __init__(
-        self, workers: list[Worker], port: int, lost_after: float, limits: ProbeLimits
+        self, workers: list[Worker], port: int, lost_after_seconds: float, limits: ProbeLimits
     ) -> None:
         super().__init__()
         self.source = Addresses()
-        self.prober = Prober(workers, port, self.source, self, 3, lost_after, limits)
+        self.prober = Prober(workers, port, self.source, self, 3, lost_after_seconds, limits)
         self.prober.start()
 
     def put(
@@ -60,8 +60,12 @@ def probe() -> Iterator[Probe]:
     """Starts probers, which end with the test."""
     started: list[Probing] = []
 
-    def start(workers: list[Worker], port: int, lost_after: float = 0.0, **limits: Any) -> Probing:
-        started.append(Probing(workers, port, lost_after, DEFAULT_LIMITS._replace(**limits)))
+    def start(
+        workers: list[Worker], port: int, lost_after_seconds: float = 0.0, **limits: Any
+    ) -> Probing:
+        started.append(
+            Probing(workers, port, lost_after_seconds, DEFAULT_LIMITS._replace(**limits))
+        )
         return started[-1]
 
     yield start
@@ -147,12 +151,14 @@ def test_worker_whose_address_is_frozen_stays_while_others_come(probe: Probe) ->
         assert not current.of(WorkerGone)
 
 
-@pytest.mark.parametrize("lost_after", [0.0, 60.0], ids=["closed", "kept"])
-def test_workers_that_have_answered_leave_room_for_others(probe: Probe, lost_after: float) -> None:
+@pytest.mark.parametrize("lost_after_seconds", [0.0, 60.0], ids=["closed", "kept"])
+def test_workers_that_have_answered_leave_room_for_others(
+    probe: Probe, lost_after_seconds: float
+) -> None:
     """Whether or not their connections are kept."""
     workers = [Worker(f"w-{n}", f"w-{n}.hvd", 1, "w", "r1") for n in range(9)]
     with FakeWorker(format_banner("r1")) as worker:
-        current = probe(workers, worker.port, lost_after, most_open=3)
+        current = probe(workers, worker.port, lost_after_seconds, most_open=3)
 
         def put_all(uid: str) -> None:
             current.source.known = {one.name: Endpoint(LOCAL, uid=uid) for one in workers}
@@ -185,7 +191,7 @@ def two(probe: Probe) -> Iterator[tuple[Probing, Any, Any]]:
         FakeWorker(format_banner("r1"), "127.0.1.1") as first,
         FakeWorker(format_banner("r1"), "127.0.1.2", first.port) as second,
     ):
-        current = probe([WORKER, OTHER], first.port, lost_after=15.0, suspect_every=0.02)
+        current = probe([WORKER, OTHER], first.port, lost_after_seconds=15.0, suspect_every=0.02)
         current.put(WORKER, "127.0.1.1")
         current.put(OTHER, "127.0.1.2")
         current.wait_for(WorkerAnswers, 2)
@@ -216,7 +222,7 @@ def test_kept_connection_stays_until_another_one_has_a_banner(probe: Probe) -> N
     """The agent ends connections that ask for nothing for long; each renewal tells nothing."""
     times = {"renew_every": 0.05, "answer_within": TIMEOUT}
     with FakeWorker(None) as worker:
-        current = probe([WORKER], worker.port, lost_after=15.0, **times)
+        current = probe([WORKER], worker.port, lost_after_seconds=15.0, **times)
         current.put(WORKER)
         wait_until(lambda: worker.connections, TIMEOUT, "a connection", 0.01)
         worker.connections[0].sendall(format_banner("r1"))
@@ -245,7 +251,7 @@ def test_worker_whose_kernel_accepts_connections_is_there_whatever_its_agent_say
     """
     times = dict.fromkeys(("suspect_every", "answer_within", "renew_every"), 0.05)
     with FakeWorker(format_banner("r1")) as worker:
-        current = probe([WORKER], worker.port, lost_after=15.0, **times)
+        current = probe([WORKER], worker.port, lost_after_seconds=15.0, **times)
         current.put(WORKER)
         current.wait_for(WorkerAnswers)
         worker.banner = banner
@@ -271,9 +277,9 @@ def test_connections_that_are_kept_follow_a_shorter_time(
     given: list[float] = []
     set_times = prober.watch_silence
 
-    def watch_silence(connection: socket.socket, lost_after: float) -> None:
-        given.append(lost_after)
-        set_times(connection, lost_after)
+    def watch_silence(connection: socket.socket, lost_after_seconds: float) -> None:
+        given.append(lost_after_seconds)
+        set_times(connection, lost_after_seconds)
 
     monkeypatch.setattr(prober, "watch_silence", watch_silence)
     current.prober.lose_after(3.0)
@@ -293,15 +299,15 @@ def test_all_workers_are_silent_when_no_other_one_is_heard(
 
 
 @pytest.mark.parametrize(
-    ("lost_after", "times"),
+    ("lost_after_seconds", "times"),
     [(12.0, (3, 2, 4)), (60.0, (3, 2, 28)), (3.0, (1, 1, 2)), (1.0, (1, 1, 1))],
 )
 def test_the_kernel_asks_an_idle_worker_and_gives_it_up_within_the_time(
-    lost_after: float, times: tuple[int, int, int]
+    lost_after_seconds: float, times: tuple[int, int, int]
 ) -> None:
     """Three seconds may have passed since the last answer when the network is cut."""
     with socket.socket() as connection:
-        prober.watch_silence(connection, lost_after)
+        prober.watch_silence(connection, lost_after_seconds)
         assert connection.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE) == 1
         options = (socket.TCP_KEEPIDLE, socket.TCP_KEEPINTVL, socket.TCP_KEEPCNT)
         assert times == tuple(connection.getsockopt(socket.IPPROTO_TCP, each) for each in options)

@@ -11,14 +11,14 @@ from hvd_pods.master.progress_follower import Pace, ProgressFollower
 from hvd_pods.rules.events import ProgressReported
 from tests.support.fakes.faults import TIMEOUT
 from tests.support.runs import make_run
-from tests.unit.hvd_pods.rules.taken_events import TakenEvents
+from tests.unit.hvd_pods.rules.recorded_events import RecordedEvents
 from tests.unit.hvd_pods.scripted_agents import ScriptedAgents
 
 Follow = Callable[[str], ProgressFollower]
 
 
 @pytest.fixture
-def follow(taken: TakenEvents, agents: ScriptedAgents) -> Iterator[Follow]:
+def follow(taken: RecordedEvents, agents: ScriptedAgents) -> Iterator[Follow]:
     """Follows the second attempt's ranks on two workers; the agents run the script given."""
     pace = Pace(first_look=0.0, again_after=0.01, last_within=TIMEOUT)
     started: list[ProgressFollower] = []
@@ -35,7 +35,7 @@ def follow(taken: TakenEvents, agents: ScriptedAgents) -> Iterator[Follow]:
 
 
 def test_each_line_of_one_worker_is_told_and_the_next_is_followed_when_a_connection_ends(
-    follow: Follow, taken: TakenEvents, tmp_path: Path
+    follow: Follow, taken: RecordedEvents, tmp_path: Path
 ) -> None:
     """All ranks make the same steps. What is not understood is left out."""
     lines = r"hvdchart_step 7\thvdchart_loss nan\nWarning: x\n\377\0\nhvdchart_steps 9\n"
@@ -53,7 +53,7 @@ def test_each_line_of_one_worker_is_told_and_the_next_is_followed_when_a_connect
 
 @pytest.mark.parametrize("wait_for_last_step", [True, False])
 def test_last_step_is_waited_for_where_it_is_wanted(
-    follow: Follow, taken: TakenEvents, wait_for_last_step: bool
+    follow: Follow, taken: RecordedEvents, wait_for_last_step: bool
 ) -> None:
     follower = follow('echo "hvdchart_step 7"; cat >/dev/null; echo "hvdchart_step 8"')
     taken.wait_for(ProgressReported)

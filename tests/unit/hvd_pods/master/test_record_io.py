@@ -192,7 +192,7 @@ def test_record_that_cannot_be_given_back_does_not_keep_the_master(
     client = record.held()
     record.api.fail("PATCH", PATH, faults.status(503))
     assert client.release(RELEASE) == RecordReleased()
-    assert "cannot give the record back: 503" in capsys.readouterr().out
+    assert "cannot release the record: 503" in capsys.readouterr().out
 
 
 def test_record_that_somebody_has_changed_is_given_back_as_well(record: Record) -> None:

@@ -75,7 +75,7 @@ def is_of_second_worker(event: Event) -> bool:
 
 
 def waits_for_workers() -> World:
-    world = World(one_group(workers_timeout=9 * HOUR))
+    world = World(one_group(workers_timeout_seconds=9 * HOUR))
     world.put(Started())
     world.settle(until=WatchWorkers)
     world.answers = [one for one in world.answers if not isinstance(one[1], WorkerAnswers)]

@@ -22,7 +22,7 @@ from tests.unit.hvd_pods.master_pod import MasterPod
 SCRIPT = PROGRAMS / "master/results.sh"
 STORE = 'cp model "$STORE"'
 Sidecar = Callable[[str], "subprocess.Popen[str]"]
-WANTED = {"results_within": 60}
+WANTED = {"results_timeout_seconds": 60}
 
 
 @pytest.fixture

@@ -33,17 +33,17 @@ from hvd_pods.rules.events import (
 from hvd_pods.rules.state import Assignment
 from tests.support.fakes.faults import TIMEOUT
 from tests.unit.hvd_pods.master_pod import MasterPod
-from tests.unit.hvd_pods.rules.taken_events import TakenEvents
+from tests.unit.hvd_pods.rules.recorded_events import RecordedEvents
 from tests.unit.hvd_pods.workers import Workers
 
 
 @pytest.fixture
-def watch(pod: MasterPod, taken: TakenEvents) -> Iterator[Callable[[Run], EffectRunner]]:
+def watch(pod: MasterPod, taken: RecordedEvents) -> Iterator[Callable[[Run], EffectRunner]]:
     """Watches the workers of a run, of which two answer."""
     started: list[EffectRunner] = []
 
     def begin(run: Run) -> EffectRunner:
-        api = kube.Api() if run.api else None
+        api = kube.Api() if run.has_api_access else None
         assignment = Assignment(run, "own", "hvd-master-1", "uid-1")
         started.append(EffectRunner(assignment, api, JobEvents(None), taken))
         started[-1].carry_out(WatchWorkers(2))
@@ -59,10 +59,10 @@ Watch = Callable[[Run], EffectRunner]
 
 
 def test_addresses_of_the_training_stay_when_they_are_withdrawn(
-    workers: Workers, watch: Watch, taken: TakenEvents
+    workers: Workers, watch: Watch, taken: RecordedEvents
 ) -> None:
     """A pod that terminates has none any more, and its ranks may still save."""
-    watch(workers.run(lost_after=15)).carry_out(FreezeAddresses())
+    watch(workers.run(lost_after_seconds=15)).carry_out(FreezeAddresses())
     workers.stop(0)
     taken.wait(lambda: any(event.silent for event in taken.of(WorkerProblem)))
     assert not taken.of(WorkerGone)
@@ -70,7 +70,7 @@ def test_addresses_of_the_training_stay_when_they_are_withdrawn(
 
 @pytest.mark.parametrize("effect", [FreezeAddresses(), StopWatching()], ids=["frozen", "stopped"])
 def test_workers_that_cannot_be_lost_are_asked_no_longer_than_needed(
-    workers: Workers, watch: Watch, taken: TakenEvents, effect: Effect
+    workers: Workers, watch: Watch, taken: RecordedEvents, effect: Effect
 ) -> None:
     before = {*threading.enumerate()}
 
@@ -90,7 +90,7 @@ def test_workers_that_cannot_be_lost_are_asked_no_longer_than_needed(
 def test_leftovers_are_ended_while_the_workers_are_watched(
     pod: MasterPod,
     watch: Watch,
-    taken: TakenEvents,
+    taken: RecordedEvents,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     # It notes the worker and the program.
@@ -127,7 +127,7 @@ def test_leftovers_are_ended_while_the_workers_are_watched(
 
 @pytest.mark.parametrize("saves", [True, False], ids=["of another run", "of this run"])
 def test_workers_save_what_another_run_has_left_before_they_get_code(
-    pod: MasterPod, watch: Watch, taken: TakenEvents, saves: bool
+    pod: MasterPod, watch: Watch, taken: RecordedEvents, saves: bool
 ) -> None:
     """Also those that get no ranks: their memory may have the newest state."""
     pod.workers.install('echo "$1 ${2##*hvd_pods/}" >>"$OUT/asked"')
@@ -140,7 +140,7 @@ def test_workers_save_what_another_run_has_left_before_they_get_code(
     assert sorted(lines) == [f"{name}.hvd worker/save_states.py" for name in addresses if saves]
 
 
-def test_calls_of_a_lane_keep_their_order_and_others_do_not_wait(taken: TakenEvents) -> None:
+def test_calls_of_a_lane_keep_their_order_and_others_do_not_wait(taken: RecordedEvents) -> None:
     """A call that fails without need is a defect, and one without news tells nothing."""
     queues = WorkQueues(taken)
     may_end = threading.Event()

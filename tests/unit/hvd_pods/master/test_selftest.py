@@ -340,4 +340,6 @@ def test_the_test_makes_one_attempt_and_leaves_the_record_of_the_run_as_it_is(
     assert (ended.generated.parent / "launches").read_text() == "\n"
     item: Any = ended.api.find("core/configmaps", "hvd-run")
     assert {key: item["data"].get(key) for key in record} == record
-    assert not {"workers", "progress", "trained", "launched"} & item["data"].keys() - record.keys()
+    assert (
+        not {"workers", "progress", "trained", "orphanFence"} & item["data"].keys() - record.keys()
+    )

@@ -24,7 +24,7 @@ from hvd_pods.rules.events import (
 from hvd_pods.rules.retries import Retries
 from hvd_pods.rules.state import Activity, RunState
 from tests.support.world import DELETED, JOB, OTHER, SUSPENDED, WALL, World, one_group
-from tests.unit.hvd_pods.rules.happenings import happen_by
+from tests.unit.hvd_pods.rules.random_events import happen_by
 from tests.unit.hvd_pods.rules.trainings import CAUSE, end_with, report, training
 
 # A Job that Kubernetes has started at WALL, before its master began.
@@ -34,7 +34,9 @@ STARTED = {**JOB, "status": {"startTime": "2026-09-21T14:13:20Z"}}
 def spans_of(world: World) -> list[Span]:
     """The spans of a master that has seen the world's history."""
     assignment = world.state.assignment
-    state = RunState(assignment, retries=Retries(None if world.run.api else world.run.retries))
+    state = RunState(
+        assignment, retries=Retries(None if world.run.has_api_access else world.run.backoff_limit)
+    )
     trace = Trace(state)
     spans: list[Span] = []
     for moment, event, _ in world.history:
@@ -79,7 +81,7 @@ def begin(world: World) -> None:
 
 def recovered() -> World:
     """A run whose second attempt goes on where the first one has failed."""
-    world = World(one_group(results_within=60), job=STARTED)
+    world = World(one_group(results_timeout_seconds=60), job=STARTED)
     world.train()
     world.answer_all()
     world.now += 20.0
@@ -243,7 +245,9 @@ def test_a_master_that_repeats_the_end_of_a_run_has_no_span() -> None:
 @pytest.mark.parametrize("api", [True, False])
 @pytest.mark.parametrize("seed", range(5))
 def test_whatever_happens_spans_are_in_their_parents(seed: int, api: bool) -> None:
-    world = World(one_group(lost_after=15, fail_on_nan=True, api=api, retries=3))
+    world = World(
+        one_group(lost_after_seconds=15, fail_on_nan=True, has_api_access=api, backoff_limit=3)
+    )
     chance = random.Random(seed)  # noqa: S311
     world.train()
     happen_by(world, chance, times=300)

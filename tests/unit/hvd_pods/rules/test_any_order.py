@@ -35,21 +35,23 @@ from tests.support.world import (
     leased,
     one_group,
 )
-from tests.unit.hvd_pods.rules.happenings import happen
+from tests.unit.hvd_pods.rules.random_events import happen
 
 RUNS: dict[str, Run] = {
-    "plain": one_group(lost_after=15),
-    "spare": one_group(1, 2, lost_after=15, cleanup="Always", fail_on_nan=True),
-    "direct": one_group(mode="direct", lost_after=3),
-    "minimum": one_group(3, 4, 1, mode="direct", lost_after=3, shrink_after=5),
+    "plain": one_group(lost_after_seconds=15),
+    "spare": one_group(1, 2, lost_after_seconds=15, cleanup="Always", fail_on_nan=True),
+    "direct": one_group(mode="direct", lost_after_seconds=3),
+    "minimum": one_group(3, 4, 1, mode="direct", lost_after_seconds=3, shrink_after_seconds=5),
     "custom": one_group(mode="custom"),
-    "no API": one_group(api=False, retries=2),
-    "lease": one_group(cleanup="Never", results_within=60),
-    "queue": one_group(grace=20),
-    "results": one_group(results_within=60, results_on_failure=True, stall_timeout=90),
+    "no API": one_group(has_api_access=False, backoff_limit=2),
+    "lease": one_group(cleanup="Never", results_timeout_seconds=60),
+    "queue": one_group(grace_seconds=20),
+    "results": one_group(
+        results_timeout_seconds=60, results_on_failure=True, stall_timeout_seconds=90
+    ),
 }
 # An earlier master of the Job has left ranks that went on.
-LEFT = {"run": RUNS["direct"].id, "state": "Running", "trained": "uid-1", "launched": "7"}
+LEFT = {"run": RUNS["direct"].id, "state": "Running", "trained": "uid-1", "orphanFence": "7"}
 # The record and the Job of a run, where they differ.
 BEFORE: dict[str, tuple[dict[str, str], Any]] = {
     "direct": (LEFT, JOB),

@@ -232,7 +232,7 @@ def make_pods(world: World, revision: str, seconds: float) -> None:
 
 def test_stateful_set_that_makes_pods_of_another_revision_ends_the_run() -> None:
     """A rolled-back StatefulSet would do so for ever, and each would be deleted."""
-    world = waiting(World(one_group(1, workers_timeout=3600)))
+    world = waiting(World(one_group(1, workers_timeout_seconds=3600)))
     began = world.now
     make_pods(world, "r0", 4 * SERVICE_WITHIN)
     assert "StatefulSet w makes pods" in world.logged()
@@ -242,7 +242,7 @@ def test_stateful_set_that_makes_pods_of_another_revision_ends_the_run() -> None
 
 
 def test_stateful_set_that_makes_pods_of_another_revision_may_be_mended() -> None:
-    world = waiting(World(one_group(1, workers_timeout=3600)))
+    world = waiting(World(one_group(1, workers_timeout_seconds=3600)))
     make_pods(world, "r0", 0.75 * SERVICE_WITHIN)
     assert world.of(DeletePods)
     make_pods(world, "r1", 3 * SERVICE_WITHIN)
@@ -250,14 +250,14 @@ def test_stateful_set_that_makes_pods_of_another_revision_may_be_mended() -> Non
 
 
 def test_deleted_stateful_set_is_named_and_not_waited_for_as_long_as_workers() -> None:
-    world = waiting(World(one_group(1, workers_timeout=3600)))
+    world = waiting(World(one_group(1, workers_timeout_seconds=3600)))
     list_pods_for(world, 2 * SERVICE_WITHIN, gone=["w"])
     assert "StatefulSet w" in world.logged()
     assert world.end()[0] == 78
 
 
 def test_deleted_stateful_set_may_come_back() -> None:
-    world = waiting(World(one_group(1, workers_timeout=3600)))
+    world = waiting(World(one_group(1, workers_timeout_seconds=3600)))
     list_pods_for(world, SERVICE_WITHIN / 2, gone=["w"])
     list_pods_for(world, 1.5 * SERVICE_WITHIN)
     assert world.state.activity == Activity.WAITING_FOR_WORKERS
@@ -292,7 +292,7 @@ BROKEN = {"containerStatuses": [{"name": "w", "image": "?", "state": {"waiting":
 
 
 def test_problem_that_lasts_ends_the_run() -> None:
-    world = waiting(World(one_group(1, workers_timeout=600)))
+    world = waiting(World(one_group(1, workers_timeout_seconds=600)))
     keep_listing(world, worker("w-0", status=BROKEN), times=30)
     assert len(missing_workers(world)) == 1, "announced once"
     code, text = world.end()
@@ -301,7 +301,7 @@ def test_problem_that_lasts_ends_the_run() -> None:
 
 
 def test_problem_that_lasts_does_not_end_the_run_while_spares_are_left() -> None:
-    world = waiting(World(one_group(1, 2, workers_timeout=600)))
+    world = waiting(World(one_group(1, 2, workers_timeout_seconds=600)))
     keep_listing(world, worker("w-0", status=BROKEN), worker("w-1"), times=30)
     assert len(missing_workers(world)) == 1, "announced once"
     assert world.state.activity == Activity.WAITING_FOR_WORKERS
@@ -318,7 +318,7 @@ GATED = {"type": "PodScheduled", "status": "False", "reason": "SchedulingGated"}
 def test_only_a_deleted_service_is_not_waited_for_as_long_as_workers(
     trained: str, status: dict[str, Any], is_deleted: bool
 ) -> None:
-    world = waiting(World(one_group(1, workers_timeout=1200), record={"trained": trained}))
+    world = waiting(World(one_group(1, workers_timeout_seconds=1200), record={"trained": trained}))
     world.put(WorkerProblem(world.state.attempt.number, "w-0", NoAnswer("x", lacks_service=True)))
     list_pods_for(world, SERVICE_WITHIN + 10, worker("w-0", status=status))
     assert (world.state.activity != Activity.WAITING_FOR_WORKERS) is is_deleted
@@ -346,7 +346,7 @@ def test_time_in_a_queue_does_not_count() -> None:
 def test_worker_is_lost_when_it_is_silent_for_long_and_the_master_is_not_offline(
     silent: float, all_workers_silent: bool, is_lost: bool
 ) -> None:
-    world = World(one_group(lost_after=15))
+    world = World(one_group(lost_after_seconds=15))
     attempt = world.train()
     world.put(WorkerProblem(attempt, "w-1", NoAnswer("closed"), 0.0, all_workers_silent))
     assert not world.of(EndLauncher), "a connection that breaks is no loss yet"
@@ -366,7 +366,7 @@ def test_master_that_is_asked_to_end_waits_for_no_workers() -> None:
 
 def test_workers_that_have_come_wait_for_a_launcher_that_takes_long_to_prepare() -> None:
     """Such as packages in the master, which the deadline of workers is not for."""
-    world = World(one_group(workers_timeout=10))
+    world = World(one_group(workers_timeout_seconds=10))
     world.put(Started())
     world.settle(until=Prepare)
     prepared = next(item for item in world.answers if isinstance(item[1], Prepared))
@@ -394,7 +394,7 @@ GATHERED = {"run": "run-1", "settingsHash": "settings-1", "attempts": "1"}
 def test_workers_save_what_another_run_has_left_before_ranks_remove_it(
     before: dict[str, str], api: bool, expected: list[bool]
 ) -> None:
-    world = World(one_group(id="run-1", api=api, retries=2), record=before)
+    world = World(one_group(id="run-1", has_api_access=api, backoff_limit=2), record=before)
     world.train()
     world.put(AttemptOver(WorkerTerminatedError("w-0 left", 1)))
     launch_again(world)

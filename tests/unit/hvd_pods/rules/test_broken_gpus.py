@@ -18,7 +18,7 @@ ECC = "RuntimeError: CUDA error: uncorrectable ECC error encountered"
 
 
 def adaptive(number: int, maximum: int, minimum: int) -> Run:
-    return one_group(number, maximum, minimum, mode="direct", shrink_after=30)
+    return one_group(number, maximum, minimum, mode="direct", shrink_after_seconds=30)
 
 
 @dataclass

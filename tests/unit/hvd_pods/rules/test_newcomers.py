@@ -58,11 +58,14 @@ class Adaptive(World):
         self,
         *there: int,
         spares: int = 0,
-        workers_timeout: int = 60,
+        workers_timeout_seconds: int = 60,
         record: dict[str, str] | None = None,
     ) -> None:
-        times = {"shrink_after": START_AFTER, "workers_timeout": workers_timeout}
-        run = one_group(4, 4 + spares, 2, mode="direct", lost_after=3, **times)
+        times = {
+            "shrink_after_seconds": START_AFTER,
+            "workers_timeout_seconds": workers_timeout_seconds,
+        }
+        run = one_group(4, 4 + spares, 2, mode="direct", lost_after_seconds=3, **times)
         super().__init__(run, record=record or {})
         self.there = {f"w-{number}" for number in there}
         # The ranks keep their state.
@@ -132,7 +135,7 @@ def test_a_run_waits_for_nobody_when_all_are_there_and_for_the_minimum_for_ever(
 
 
 def test_workers_timeout_ends_the_wait_for_others_and_not_the_run() -> None:
-    world = Adaptive(0, 1, workers_timeout=5)
+    world = Adaptive(0, 1, workers_timeout_seconds=5)
     assert world.begin().run_for(6).launched() == ["01"]
 
 
@@ -282,9 +285,9 @@ def test_next_master_goes_on_with_the_workers_of_the_one_before() -> None:
 
 
 def test_next_master_compares_finished_ranks_with_those_of_the_launch_before() -> None:
-    world = Adaptive(0, 1, 2, 3, record={**RECORD, "launched": "7"}).begin()
+    world = Adaptive(0, 1, 2, 3, record={**RECORD, "orphanFence": "7"}).begin()
     (effect,) = world.of(Deliver)
-    assert (effect.detached_fence, effect.detached_ranks) == (7, 4)
+    assert (effect.orphan_fence, effect.orphan_ranks) == (7, 4)
 
 
 def test_pod_of_a_dead_node_is_replaced_while_others_train() -> None:

@@ -83,7 +83,7 @@ def test_workers_that_leave_are_no_failures_as_long_as_attempts_come_further(
 
 
 @pytest.mark.parametrize(
-    ("problem", "adapts", "failures"),
+    ("problem", "is_elastic", "failures"),
     [
         (ResizedError("w-1 came", 1), True, 0),
         (LostWorkerError("w-1 is lost", 1), True, 0),
@@ -92,9 +92,9 @@ def test_workers_that_leave_are_no_failures_as_long_as_attempts_come_further(
     ],
 )
 def test_change_of_the_number_of_workers_is_no_failure(
-    problem: RunError, adapts: bool, failures: int
+    problem: RunError, is_elastic: bool, failures: int
 ) -> None:
-    verdict = Retries(9).judge(problem, 1.0, 0, 0, adapts=adapts)
+    verdict = Retries(9).judge(problem, 1.0, 0, 0, is_elastic=is_elastic)
     assert (verdict.failures, verdict.pause) == (failures, 0.0)
 
 

@@ -71,7 +71,7 @@ def test_workers_are_scaled_down_as_cleanup_says(
 
 
 def test_workers_stay_where_the_master_has_no_service_account() -> None:
-    world = training(api=False, retries=0, cleanup="Always")
+    world = training(has_api_access=False, backoff_limit=0, cleanup="Always")
     world.end_launcher(0)
     assert world.end() == (0, "")
     assert not world.of(ScaleDown)
@@ -116,7 +116,7 @@ ENDING = {"deletionTimestamp": "2026-01-31T12:00:00Z"}
 
 def preempted(job: Any = QUEUED) -> World:
     """A master that a queue has asked to end, and that has given the record back."""
-    world = training(grace=60)
+    world = training(grace_seconds=60)
     world.job = job
     world.put(Terminated())
     world.settle(until=ReleaseRecord)
@@ -192,7 +192,7 @@ def ask(world: World) -> AskRanks:
 
 
 @pytest.mark.parametrize(
-    ("run", "job", "may_stay"),
+    ("run", "job", "may_continue"),
     [
         (one_group(mode="direct"), JOB, True),
         (one_group(mode="direct"), QUEUED, True),
@@ -204,19 +204,21 @@ def ask(world: World) -> AskRanks:
         ),
     ],
 )
-def test_ranks_may_go_on_only_if_another_master_follows(run: Run, job: Any, may_stay: bool) -> None:
+def test_ranks_may_go_on_only_if_another_master_follows(
+    run: Run, job: Any, may_continue: bool
+) -> None:
     world = training(run)
     world.job = job
-    assert ask(world).may_stay is may_stay
+    assert ask(world).may_continue is may_continue
 
 
 def test_ranks_are_asked_once_if_the_job_cannot_be_read_in_time() -> None:
-    world = training(mode="direct", grace=6)
+    world = training(mode="direct", grace_seconds=6)
     world.put(Terminated())
     world.fire()
     assert world.of(ReadJob)[-1].retry_seconds == 1, "a sixth of the grace period"
     world.answer_all()
-    assert [effect.may_stay for effect in world.of(AskRanks)] == [False]
+    assert [effect.may_continue for effect in world.of(AskRanks)] == [False]
 
 
 def test_master_that_has_left_its_ranks_ends_neither_them_nor_the_run() -> None:
@@ -263,7 +265,7 @@ def test_new_master_counts_on_and_another_run_anew(run: str, number: int, goes_o
 
 @pytest.mark.parametrize(("code", "on_failure"), [(0, False), (78, False), (78, True)])
 def test_results_are_stored_once_after_the_end_is_recorded(code: int, on_failure: bool) -> None:
-    run = one_group(results_within=60, results_on_failure=on_failure, cleanup="Always")
+    run = one_group(results_timeout_seconds=60, results_on_failure=on_failure, cleanup="Always")
     world = training(run)
     world.end_launcher(code)
     world.end()
@@ -281,7 +283,7 @@ def test_results_are_stored_once_after_the_end_is_recorded(code: int, on_failure
 
 def test_storing_ends_before_the_jobs_deadline() -> None:
     """Kubernetes would otherwise call a run failed that has finished."""
-    world = training(results_within=60)
+    world = training(results_timeout_seconds=60)
     began = {"startTime": format_time(WALL + world.now)}
     world.job = {**JOB, "spec": {"activeDeadlineSeconds": 50}, "status": began}
     world.end_launcher(0)

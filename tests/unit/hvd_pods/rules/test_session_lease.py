@@ -228,7 +228,7 @@ def test_run_that_another_master_continues_keeps_its_workers() -> None:
 
 
 def test_workers_of_a_job_that_was_replaced_while_results_were_stored_stay() -> None:
-    run = one_group(cleanup="Never", results_within=600)
+    run = one_group(cleanup="Never", results_timeout_seconds=600)
     world = World(run, job=leased(SECONDS))
     world.train()
     world.answer_all()

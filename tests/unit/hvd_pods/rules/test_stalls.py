@@ -165,7 +165,7 @@ def test_rank_that_does_not_end_is_in_the_record_until_a_step() -> None:
 
 def test_rank_that_is_late_in_each_step_does_not_stall_from_the_first_one_on() -> None:
     """Horovod names it in each step, and a slow run is no stalled one."""
-    world = training(stall_timeout=600)
+    world = training(stall_timeout_seconds=600)
 
     def make_steps(steps: Iterable[int]) -> None:
         for step in steps:
@@ -185,7 +185,7 @@ def test_rank_that_is_late_in_each_step_does_not_stall_from_the_first_one_on() -
 
 
 def test_where_no_rank_computes_the_one_that_began_to_wait_first_is_in_the_record() -> None:
-    world = training(stall_timeout=600)
+    world = training(stall_timeout_seconds=600)
     notice_each(world, IDLE, range(3), seconds=101.0, period=15.0)
     notice_each(world, IDLE, [3], seconds=121.0, period=15.0)
     name_stalls(world)
@@ -224,7 +224,7 @@ def test_stopped_rank_is_named_once_until_it_stops_anew() -> None:
 
 def stalled() -> World:
     """A training with a rank that is stopped for too long; its stack was asked for."""
-    world = training(stall_timeout=100)
+    world = training(stall_timeout_seconds=100)
     notice(world, STOPPED, "w-1", rank=3, seconds=120.0, period=15.0)
     while not world.of(ShowStacks):
         world.fire()
@@ -255,7 +255,7 @@ def ends_at_once(world: World) -> bool:
 def test_rank_that_a_signal_has_stopped_is_waited_for_as_long_as_steps_take(
     kind: str, steps: int, step_seconds: float, seconds: float, ends: bool
 ) -> None:
-    world = training(stall_timeout=3600, stops_follow_steps=True)
+    world = training(stall_timeout_seconds=3600, stops_follow_steps=True)
     report_each(world, range(1, steps + 1), after=step_seconds)
     world.now += seconds
     notice(world, kind, "w-1", rank=3, seconds=float(seconds), period=15.0)
@@ -273,7 +273,7 @@ def test_rank_that_a_signal_has_stopped_is_waited_for_as_long_as_steps_take(
 def test_stopped_rank_is_waited_for_only_seconds_where_every_rank_keeps_its_state(
     ranks: int, seconds: float, ends: bool
 ) -> None:
-    world = training(stall_timeout=3600, stops_follow_steps=True)
+    world = training(stall_timeout_seconds=3600, stops_follow_steps=True)
     report_each(world, (1, 2, 3), after=0.05)
     keep_state(world, ranks=ranks)
     world.now += seconds
@@ -282,7 +282,7 @@ def test_stopped_rank_is_waited_for_only_seconds_where_every_rank_keeps_its_stat
 
 
 def test_attempt_knows_how_long_steps_take_before_it_has_made_some() -> None:
-    world = training(stall_timeout=3600, stops_follow_steps=True)
+    world = training(stall_timeout_seconds=3600, stops_follow_steps=True)
     report_each(world, (1, 2, 3), after=0.05)
     lose(world)
     world.end_launcher(1)
@@ -295,7 +295,7 @@ def test_attempt_knows_how_long_steps_take_before_it_has_made_some() -> None:
 
 def test_stop_that_goes_on_is_not_held_back_as_lines_of_output_are() -> None:
     """The next report of those comes five seconds later: a script could write them without end."""
-    world = training(stall_timeout=3600, stops_follow_steps=True)
+    world = training(stall_timeout_seconds=3600, stops_follow_steps=True)
     report_each(world, (1, 2, 3), after=0.05)
     keep_state(world)
     began = world.now
@@ -314,7 +314,7 @@ def test_stop_that_goes_on_is_not_held_back_as_lines_of_output_are() -> None:
 
 def test_rank_that_is_named_each_second_ends_the_attempt_in_time() -> None:
     """With HOROVOD_STALL_CHECK_TIME_SECONDS=1, names come more often than the log has them."""
-    world = training(stall_timeout=30)
+    world = training(stall_timeout_seconds=30)
 
     def name_for(seconds: int) -> None:
         for _ in range(seconds):
@@ -347,7 +347,7 @@ def test_launcher_that_does_not_end_is_killed() -> None:
 
 
 def test_ranks_stall_when_none_of_them_computes() -> None:
-    world = training(stall_timeout=100)
+    world = training(stall_timeout_seconds=100)
     notice_each(world, IDLE, range(4), seconds=101.0, period=15.0)
     world.settle(until=EndLauncher)
     assert [e.ranks for e in world.of(ShowStacks)] == [{"w-0": [0, 1], "w-1": [2, 3]}]
@@ -359,7 +359,7 @@ def test_ranks_stall_when_none_of_them_computes() -> None:
 )
 def test_ranks_do_not_stall_while_one_of_them_computes(first: tuple[int, ...], pause: int) -> None:
     """It may be what the others wait for, for as long as it likes."""
-    world = training(stall_timeout=100)
+    world = training(stall_timeout_seconds=100)
     notice_each(world, IDLE, first, seconds=101.0, period=15.0)
     world.now += pause
     notice_each(world, IDLE, [3], seconds=101.0, period=15.0)
@@ -369,7 +369,7 @@ def test_ranks_do_not_stall_while_one_of_them_computes(first: tuple[int, ...], p
 @pytest.mark.parametrize(("idle", "times_named"), [(28.0, 0), (70.0, 2)])
 def test_pauses_of_all_ranks_do_not_add_up(idle: float, times_named: int) -> None:
     """Such as those of a training that waits for its data; each stall names all ranks."""
-    world = training(stall_timeout=100)
+    world = training(stall_timeout_seconds=100)
 
     def pause() -> None:
         world.now += idle + 6.0
@@ -407,7 +407,7 @@ def test_stalls_that_are_new_all_the_time_are_reported_now_and_then() -> None:
 
 
 def test_rank_that_does_not_end_after_another_one_is_named_with_its_stack() -> None:
-    world = training(stall_timeout=600)
+    world = training(stall_timeout_seconds=600)
     notice(world, FINISHED, "w-0", rank=0)
     wait_in_launch(world, NAME_AFTER + 1)
     notice_each(world, FINISHED, (1, 2))
@@ -433,7 +433,7 @@ def test_rank_that_does_not_end_after_another_one_is_named_with_its_stack() -> N
 def test_rank_that_never_ends_after_another_one_ends_the_attempt_at_the_stalls_limit(
     limit: int, seconds: float, ends: bool
 ) -> None:
-    world = training(stall_timeout=limit)
+    world = training(stall_timeout_seconds=limit)
     notice(world, FINISHED, "w-0", rank=0)
     wait_in_launch(world, seconds)
     assert bool(world.of(EndLauncher)) is ends
@@ -443,7 +443,7 @@ def test_rank_that_never_ends_after_another_one_ends_the_attempt_at_the_stalls_l
 
 def test_ranks_that_make_steps_may_go_on_after_another_one() -> None:
     """Each may have work of its own."""
-    world = training(stall_timeout=100)
+    world = training(stall_timeout_seconds=100)
     notice(world, FINISHED, "w-0", rank=0)
 
     def make_step(number: int) -> None:
@@ -459,7 +459,7 @@ def test_ranks_that_make_steps_may_go_on_after_another_one() -> None:
 
 
 def test_ranks_that_have_left_do_not_hide_that_no_other_computes() -> None:
-    world = training(stall_timeout=100)
+    world = training(stall_timeout_seconds=100)
     notice(world, FINISHED, "w-0", rank=0)
     notice_each(world, IDLE, (1, 2, 3), seconds=101.0, period=15.0)
     world.settle(until=EndLauncher)
@@ -469,7 +469,7 @@ def test_ranks_that_have_left_do_not_hide_that_no_other_computes() -> None:
 @pytest.mark.parametrize("kind", [FINISHED, ENDED])
 def test_command_may_launch_ranks_as_often_as_it_likes(kind: str) -> None:
     """Such as hvdchart.launch, whose calls may also have nothing to do for hours."""
-    world = training(mode="custom", stall_timeout=100)
+    world = training(mode="custom", stall_timeout_seconds=100)
     notice_each(world, kind, range(4))
     wait_in_launch(world, 1000)
     notice(world, IDLE, "w-0", rank=1, seconds=101.0, period=15.0)

@@ -289,7 +289,7 @@ def test_ranks_are_released_when_all_of_them_have_been_asked_to_end() -> None:
 
 
 def test_master_that_is_asked_to_end_lets_the_ranks_save() -> None:
-    world = asking(4, grace=60)
+    world = asking(4, grace_seconds=60)
     assert not world.of(EndLauncher)
     began = world.now
     world.settle(until=EndLauncher)
@@ -428,7 +428,7 @@ def test_a_rank_that_there_is_not_keeps_nothing(rank: int) -> None:
 def test_silent_worker_is_lost_after_seconds_where_every_rank_keeps_its_state(
     ranks: int, is_default: bool, ends: bool
 ) -> None:
-    world = training(one_group(lost_after=12, loss_follows_state=is_default))
+    world = training(one_group(lost_after_seconds=12, loss_follows_state=is_default))
     keep_state(world, ranks=ranks)
     assert [effect.seconds for effect in world.of(LoseWorkersAfter)] == [3.0] * ends
     world.put(WorkerProblem(1, "w-1", NoAnswer("port 2222 is closed"), 3.5))
@@ -437,12 +437,12 @@ def test_silent_worker_is_lost_after_seconds_where_every_rank_keeps_its_state(
 
 def test_next_attempt_knows_nothing_of_the_state_of_its_ranks() -> None:
     """Before they have said so themselves: another worker may have taken a place."""
-    world = training(one_group(lost_after=12, loss_follows_state=True))
+    world = training(one_group(lost_after_seconds=12, loss_follows_state=True))
     keep_state(world)
     lose(world)
     world.end_launcher(1)
     launch_again(world)
-    assert world.state.lost_after == 12.0
+    assert world.state.lost_after_seconds == 12.0
 
 
 def test_ranks_that_had_left_with_0_are_named_beside_the_one_that_failed() -> None:
@@ -521,7 +521,7 @@ def test_notices_of_failed_ranks_reach_the_search_for_the_cause() -> None:
 
 
 def test_idle_workers_end_what_earlier_attempts_have_left() -> None:
-    world = training(one_group(1, 2, lost_after=15))
+    world = training(one_group(1, 2, lost_after_seconds=15))
     (effect,) = world.of(EndLeftovers)
     assert effect.workers == ["w-1"]
     lose(world)
@@ -534,7 +534,7 @@ def left_by_another_master(**record: str) -> World:
     """The run of a master that another one of its Job precedes, and its workers answer."""
     run = one_group(2, 3, mode="direct")
     entry = {"run": run.id, "settingsHash": run.settings_hash, "state": "Running", "attempts": "1"}
-    entry |= {"trained": "uid-1", "launched": "7", **record}
+    entry |= {"trained": "uid-1", "orphanFence": "7", **record}
     world = World(run, record=entry)
     world.put(Started())
     world.settle(until=WatchWorkers)
@@ -542,7 +542,7 @@ def left_by_another_master(**record: str) -> World:
 
 
 @pytest.mark.parametrize(
-    ("record", "left"), [({}, 7), ({"trained": "uid-0"}, 0), ({"launched": "x"}, 0)]
+    ("record", "left"), [({}, 7), ({"trained": "uid-0"}, 0), ({"orphanFence": "x"}, 0)]
 )
 def test_first_attempt_of_a_master_looks_whether_its_job_s_ranks_have_finished(
     record: dict[str, str], left: int
@@ -555,9 +555,9 @@ def test_first_attempt_of_a_master_looks_whether_its_job_s_ranks_have_finished(
     world.fire()
     world.answer_all()
     first, *later = world.of(Deliver)
-    assert (first.detached_fence, {*first.addresses}) == (left, {"w-0", "w-1", "w-2"})
-    assert [effect.detached_fence for effect in later] == [0]
-    launched = [effect.data.get("launched") for effect in world.of(WriteRecord)]
+    assert (first.orphan_fence, {*first.addresses}) == (left, {"w-0", "w-1", "w-2"})
+    assert [effect.orphan_fence for effect in later] == [0]
+    launched = [effect.data.get("orphanFence") for effect in world.of(WriteRecord)]
     assert launched[-1] == str(world.of(Prepare)[-1].fence)
 
 
@@ -587,4 +587,4 @@ def test_training_that_has_finished_without_a_master_is_not_repeated(
     assert world.end()[0] == code
     assert not world.of(StartLauncher)
     written = world.of(WriteRecord)[-1].data
-    assert (written["state"], written["launched"]) == (state, "7")
+    assert (written["state"], written["orphanFence"]) == (state, "7")

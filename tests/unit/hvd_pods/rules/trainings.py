@@ -26,7 +26,7 @@ CAUSE = Cause("rank 1 on w-0: ", "TypeError: no", is_sure_to_repeat=True)
 
 
 def training(run: Run | None = None, **changes: Any) -> World:
-    world = World(run or one_group(lost_after=15, **changes))
+    world = World(run or one_group(lost_after_seconds=15, **changes))
     world.train()
     world.answer_all()
     return world

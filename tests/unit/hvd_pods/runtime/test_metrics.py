@@ -22,7 +22,7 @@ from hvd_pods.master import serve_metrics as master
 from hvd_pods.runtime import metrics
 from hvd_pods.runtime.metrics import Sample
 from hvd_pods.worker import main as worker
-from hvd_pods.worker.gpus import Gpus
+from hvd_pods.worker.gpus import NvmlReader
 from tests.support.fakes.nvml import FakeGpu, FakeNvml
 from tests.support.ports import find_port
 from tests.support.world import World, one_group
@@ -45,7 +45,7 @@ def served(page: str) -> list[str]:
 
 def test_every_metric_is_documented_and_described(tmp_path: Path) -> None:
     (tmp_path / "0").touch()
-    of_gpus = Gpus(FakeNvml(FakeGpu())).read()
+    of_gpus = NvmlReader(FakeNvml(FakeGpu())).read()
     pages = master.make_page(STATE, str(tmp_path / "0")), worker.make_page("2", tmp_path, of_gpus)
     assert {*served(pages[0]), *served(pages[1])} == set(metrics.METRICS) == DOCUMENTED
     assert metrics.PROGRESS.keys() == REPORTED

@@ -28,14 +28,14 @@ FUNCTIONS = [name[1:] for name in vars(FakeNvml) if name.startswith("_nvml")]
 def shown(nvml: Any) -> list[str]:
     """The lines about each GPU, in short: `0 utilization_ratio 0.97`."""
     short = []
-    for name, value, labels in gpus.Gpus(nvml).read():
+    for name, value, labels in gpus.NvmlReader(nvml).read():
         gpu = labels[0].split('"')[1]
         short.append(f"{gpu} {name[len('hvdchart_gpu_') :]} {value}")
     return short
 
 
 def test_each_gpu_is_told_with_its_labels() -> None:
-    samples = gpus.Gpus(FakeNvml(FakeGpu(), [SECOND])).read()
+    samples = gpus.NvmlReader(FakeNvml(FakeGpu(), [SECOND])).read()
     first = ('gpu="0"', 'name="NVIDIA H100 80GB HBM3"', 'uuid="GPU-0a1b"')
     second = ('gpu="1"', 'name="A10"', 'uuid="GPU-2"')
     assert samples == [
@@ -86,13 +86,13 @@ def test_figures_that_cannot_be_are_left_out() -> None:
 
 
 def test_labels_have_no_character_that_ends_them() -> None:
-    (sample, *_) = gpus.Gpus(FakeNvml(FakeGpu(name=b'a"}\n\\b\xff', uuid=b""))).read()
+    (sample, *_) = gpus.NvmlReader(FakeNvml(FakeGpu(name=b'a"}\n\\b\xff', uuid=b""))).read()
     assert sample.labels == ('gpu="0"', 'name="ab"', 'uuid=""')
 
 
 def test_nvml_stays_open_and_is_opened_anew_when_it_knows_nothing_more() -> None:
     nvml = FakeNvml(FakeGpu())
-    read = gpus.Gpus(nvml).read
+    read = gpus.NvmlReader(nvml).read
     opened = [bool(read()), bool(read()), nvml.called.count("nvmlInit_v2")]
     nvml.codes["nvmlDeviceGetCount_v2"] = LOST
     lost = [bool(read()), nvml.called[-1]]
@@ -124,7 +124,7 @@ def serve(folder: Path) -> Serve:
 
     def start(nvml: Any, **limits: float) -> str:
         listener = listen(folder / "gpus")
-        spawn("serve-gpus", lambda: gpus.serve(listener, gpus.Gpus(nvml), **limits))
+        spawn("serve-gpus", lambda: gpus.serve(listener, gpus.NvmlReader(nvml), **limits))
         return str(folder / "gpus")
 
     return start
@@ -134,7 +134,7 @@ def test_whoever_asks_often_gets_the_same_answer(serve: Serve) -> None:
     nvml = FakeNvml(FakeGpu(), [SECOND] * (gpus.MOST_GPUS + 9))
     path = serve(nvml, reused=1e9)
     answers = [gpus.ask(path, 60.0) for _ in range(2)]
-    assert answers[0] == answers[1] == gpus.Gpus(nvml).read()
+    assert answers[0] == answers[1] == gpus.NvmlReader(nvml).read()
     assert len(answers[0]) == 3 * gpus.MOST_GPUS < MOST_SERIES / 2, "sampleLimit of the PodMonitor"
     assert nvml.called.count("nvmlDeviceGetName") == 2 * gpus.MOST_GPUS
 
@@ -153,7 +153,7 @@ class Hanging(FakeNvml):
 def test_driver_that_hangs_is_waited_for_once_and_not_asked_again_soon(serve: Serve) -> None:
     nvml = Hanging()
     path = serve(nvml)
-    asker = gpus.Asker(path, waits=0.05)
+    asker = gpus.GpuClient(path, waits=0.05)
     assert asker.read() == []
     nvml.goes_on.set()
     # The process itself answers others again.
@@ -164,7 +164,7 @@ def test_driver_that_hangs_is_waited_for_once_and_not_asked_again_soon(serve: Se
 def test_driver_that_hung_is_asked_again_after_a_while(serve: Serve) -> None:
     nvml = Hanging()
     path = serve(nvml)
-    asker = gpus.Asker(path, waits=0.05, again_after=0.0)
+    asker = gpus.GpuClient(path, waits=0.05, again_after=0.0)
     assert asker.read() == []
     nvml.goes_on.set()
     wait_until(asker.read, 60, "it answers")
@@ -172,7 +172,7 @@ def test_driver_that_hung_is_asked_again_after_a_while(serve: Serve) -> None:
 
 def test_process_that_has_ended_costs_the_values_only(folder: Path) -> None:
     listen(folder / "gpus").close()
-    assert gpus.Asker(str(folder / "gpus")).read() == []
+    assert gpus.GpuClient(str(folder / "gpus")).read() == []
 
 
 GOOD = 'hvdchart_gpu_memory_bytes{gpu="0",name="",uuid=""} 1\n'

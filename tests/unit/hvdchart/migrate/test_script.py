@@ -268,7 +268,7 @@ def test_report_names_a_minimum_only_where_the_values_have_one(
         ("horovodrun -np 8 -H a:4,b:4 t", True),
         ("horovodrun -np 2 --gloo t", False),
         ("horovodrun -np 2 --mpi t", False),
-        # Horovod adapts over Gloo alone.
+        # Horovod is_elastic over Gloo alone.
         ("horovodrun -np 2 --min-np 1 t", False),
     ],
 )

@@ -77,7 +77,7 @@ RENDEZVOUS = "HVD_RENDEZVOUS"
 # == From the master to its launcher of mode `direct`
 
 # How many seconds ranks go on without a master; 0 or an empty value means that they do not.
-STAY_WITHIN = "HVD_STAY_WITHIN"
+ORPHAN_SECONDS = "HVD_ORPHAN_SECONDS"
 
 # == From a rank to processes that it starts
 

@@ -55,14 +55,14 @@ class RecordKey:
     # The UID of the Job that has started ranks, and the fence number of the last launch whose ranks
     # may go on without a master.
     TRAINED = "trained"
-    LAUNCHED = "launched"
+    ORPHAN_FENCE = "orphanFence"
     # The ordinals of the workers with ranks, by StatefulSet (rules/worker_names.py).
     WORKERS = "workers"
     # A ProgressEntry, and a stall (rules/stall_state.py).
     PROGRESS = "progress"
     STALL = "stall"
     # The keys about the lock. The others are about the run.
-    OF_HOLD = (HOLDER, HOLDER_JOB, HOLDER_UID, FENCE, RENEWED, SUPERSEDED)
+    OF_LOCK = (HOLDER, HOLDER_JOB, HOLDER_UID, FENCE, RENEWED, SUPERSEDED)
 
 
 @dataclass(frozen=True)

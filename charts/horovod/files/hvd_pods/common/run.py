@@ -80,7 +80,7 @@ class Run:
     args: list[str]
     mode: str
     options: list[str]
-    workers_timeout: float
+    workers_timeout_seconds: float
     interface: str
     # The port of the workers' agents, and the names in the certificates of both ends.
     agent_port: int
@@ -90,31 +90,31 @@ class Run:
     # The name of the ConfigMap with the record (rules/record_lock.py).
     record: str
     # Whether the master may use the API.
-    api: bool
+    has_api_access: bool
     # How long the first attempt waits for more workers than the minimum of each group.
-    shrink_after: float
+    shrink_after_seconds: float
     binding: Binding
     transport: str
     # 0 with access to the API: the Job then has the number.
-    retries: int
+    backoff_limit: int
     # A worker that is silent for this long is lost; 0: never. The time is shorter if the ranks keep
     # their state (rules/state.py), unless a user has set it.
-    lost_after: float
+    lost_after_seconds: float
     loss_follows_state: bool
     code: Code
     # Whether the workers install the packages in requirements.txt beside the code.
-    requirements: bool
+    installs_requirements: bool
     # The attempt ends after the others wait for a rank for this long; 0 for never.
-    stall_timeout: float
+    stall_timeout_seconds: float
     # A rank that a signal has stopped ends the attempt earlier, depending on the time of a step.
     stops_follow_steps: bool
     fail_on_nan: bool
     # A custom command may end with 0 without starting a program in a worker.
     allow_idle_workers: bool
     # How long the master may take to end after a request to end.
-    grace: float
+    grace_seconds: float
     # How long storing the results may take; 0 if there are no results to store.
-    results_within: float
+    results_timeout_seconds: float
     # Whether the results of a run that failed are stored, too.
     results_on_failure: bool
 
@@ -139,7 +139,7 @@ class Run:
         return {group.stateful_set: group.staged for group in self.groups}
 
     @property
-    def is_adaptive(self) -> bool:
+    def is_elastic(self) -> bool:
         """Whether the run goes on with fewer workers, and uses workers that join."""
         return self.least_workers != self.needed_workers
 

@@ -234,7 +234,7 @@ def main() -> int:
         "directory": os.getcwd(),
         "arguments": sys.argv[2:],
         "variables": variables,
-        "stay": float(os.environ.get(contract.STAY_WITHIN, "0")),
+        "stay": float(os.environ.get(contract.ORPHAN_SECONDS, "0")),
     }
     reports = WorkerReports()
     placed = zip(workers, place_ranks(workers))

@@ -143,7 +143,9 @@ def read(lines: Iterator[str]) -> tuple[RunState, Iterator[tuple[Moment, Event]]
     """Parse an event log; return the state before the first event, and the events."""
     head = json.loads(next(lines))
     run = parse_run(head.pop("run"))
-    state = RunState(Assignment(run, **head), retries=Retries(None if run.api else run.retries))
+    state = RunState(
+        Assignment(run, **head), retries=Retries(None if run.has_api_access else run.backoff_limit)
+    )
     return state, map(_parse, lines)
 
 

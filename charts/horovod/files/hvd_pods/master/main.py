@@ -54,7 +54,7 @@ class Master:
         spans: SpanExport | None = None,
     ) -> None:
         self._queue: queue.SimpleQueue[Event] = queue.SimpleQueue()
-        limit = None if assignment.run.api else assignment.run.retries
+        limit = None if assignment.run.has_api_access else assignment.run.backoff_limit
         self.state = RunState(assignment, retries=Retries(limit))
         self.effects = make_effects(self._queue.put)
         path = Path(os.environ.get(contract.EVENTS_FILE) or f"{GENERATED}/events.jsonl")
@@ -140,7 +140,7 @@ def main() -> int:
     run = parse_run(os.environ[contract.RUN])
     # Raise the limit before the workers are probed: each has a connection.
     launcher_memory.raise_file_limit(len(run.workers))
-    api = Api() if run.api else None
+    api = Api() if run.has_api_access else None
     job_events = JobEvents(api)
     assignment = Assignment(run, *describe_self())
     master = Master(

@@ -99,7 +99,10 @@ class ProbedWorker:
 
 
 class Prober:
-    """Reports which workers answer, from `start` to `close`; with `lost_after` 0, each once."""
+    """Reports which workers answer, from `start` to `close`.
+
+    With `lost_after_seconds` 0, it reports each once.
+    """
 
     def __init__(
         self,
@@ -108,12 +111,12 @@ class Prober:
         source: SliceAddresses | DnsAddresses,
         put: Put,
         attempt: int,
-        lost_after: float = 0.0,
+        lost_after_seconds: float = 0.0,
         limits: ProbeLimits = DEFAULT_LIMITS,
     ) -> None:
         self.attempt = attempt
         self._limits = limits
-        self._lost_after = lost_after
+        self._lost_after = lost_after_seconds
         self._probed = [ProbedWorker(number, worker) for number, worker in enumerate(workers)]
         self._port = port
         self._source = source
@@ -419,16 +422,16 @@ def _is_accepted(connection: socket.socket) -> bool:
     return True
 
 
-def keepalive_times(lost_after: float) -> tuple[int, int]:
+def keepalive_times(lost_after_seconds: float) -> tuple[int, int]:
     """Return TCP keepalive's idle seconds before the first probe, and those between probes."""
-    return (IDLE, INTERVAL) if lost_after >= PATIENT else (SHORT, SHORT)
+    return (IDLE, INTERVAL) if lost_after_seconds >= PATIENT else (SHORT, SHORT)
 
 
-def watch_silence(connection: socket.socket, lost_after: float) -> None:
+def watch_silence(connection: socket.socket, lost_after_seconds: float) -> None:
     """Make the kernel end this connection when the other end is silent for about so long."""
-    idle, interval = keepalive_times(lost_after)
+    idle, interval = keepalive_times(lost_after_seconds)
     # The kernel accepts no larger number.
-    count = min(127, max(1, int(lost_after - idle) // interval))
+    count = min(127, max(1, int(lost_after_seconds - idle) // interval))
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, idle)
     connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, interval)

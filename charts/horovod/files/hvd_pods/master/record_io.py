@@ -104,7 +104,7 @@ class RecordClient:
             ):
                 self._patch(RELEASE, news, own)
         except ApiError as problem:
-            log(f"cannot give the record back: {problem}")
+            log(f"cannot release the record: {problem}")
         return RecordReleased()
 
     def _read_or_make(self) -> Mapping[str, str]:

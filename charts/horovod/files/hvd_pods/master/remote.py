@@ -172,7 +172,7 @@ def wait_until_warm(
     return [worker for worker, (code, _) in answers.items() if not code]
 
 
-def may_stay(access: AgentAccess, workers: Sequence[Worker]) -> bool:
+def may_continue(access: AgentAccess, workers: Sequence[Worker]) -> bool:
     """Return whether all ranks on these workers run, and lose nothing if they are killed later."""
     printed = _printed_numbers(call(access, workers, RANKS_QUERY, seconds=LOOK_WITHIN))
     return all(printed[worker][:1] == [str(worker.slots)] for worker in workers)

@@ -248,7 +248,7 @@ class EffectRunner:
         api = self._api
         source = SliceAddresses(api, run) if api else DnsAddresses(run.workers)
         to_ask = (run.workers, run.agent_port, source)
-        self._prober = Prober(*to_ask, self._put, effect.attempt, run.lost_after)
+        self._prober = Prober(*to_ask, self._put, effect.attempt, run.lost_after_seconds)
         self._prober.start()
         self._work_queues.add(work_queues.PREPARE, self._look_for_keys)
 
@@ -290,7 +290,7 @@ class EffectRunner:
                 self._take_keys()
                 write_ssh(sys.executable)
                 self._gateway.start()
-                within = run.workers_timeout if run.requirements else 0.0
+                within = run.workers_timeout_seconds if run.installs_requirements else 0.0
                 self._code = UserCode(run.code, within, self._stopped.is_set)
                 self._code.unpack()
             inherited = build_environment(run, {**os.environ, **self._attempt_variables})
@@ -312,7 +312,7 @@ class EffectRunner:
         pods = {self._assignment.workers[name]: pod for name, pod in effect.pods.items()}
         # Include workers without ranks.
         answering = self._workers_named([*effect.addresses])
-        if effect.detached_fence and self._have_finished(effect, answering):
+        if effect.orphan_fence and self._have_finished(effect, answering):
             return Delivered(effect.attempt, [], is_finished=True)
         if effect.saves_other_states:
             remote.save_kept(self._find_access(), answering, self._stopped.is_set)
@@ -349,9 +349,9 @@ class EffectRunner:
 
     def _have_finished(self, effect: Deliver, workers: Sequence[Worker]) -> bool:
         number = remote.count_finished(
-            self._find_access(), workers, effect.detached_fence, self._stopped.is_set
+            self._find_access(), workers, effect.orphan_fence, self._stopped.is_set
         )
-        return number == effect.detached_ranks
+        return number == effect.orphan_ranks
 
     @carries_out(StartLauncher)
     def start_launcher(self, effect: StartLauncher) -> None:
@@ -365,7 +365,7 @@ class EffectRunner:
         self._gateway.forget()
         try:
             rendezvous = describe_rendezvous(self._run, addresses, effect.attempt)
-            stay = {contract.STAY_WITHIN: str(effect.stay_seconds)}
+            stay = {contract.ORPHAN_SECONDS: str(effect.orphan_seconds)}
             variables = {**prepared_variables, RENDEZVOUS: rendezvous, **stay}
             # There may be fewer ranks than in the launch before.
             arguments = build_command(
@@ -401,7 +401,11 @@ class EffectRunner:
     def ask_ranks(self, effect: AskRanks) -> Event:
         """Ask all ranks to end, unless they may stay."""
         workers = self._workers_named(effect.workers)
-        if effect.may_stay and self._launcher and remote.may_stay(self._find_access(), workers):
+        if (
+            effect.may_continue
+            and self._launcher
+            and remote.may_continue(self._find_access(), workers)
+        ):
             self._launcher.send(signal.SIGUSR1)
             return RanksAsked(effect.attempt, 0, all_stay=True)
         return RanksAsked(effect.attempt, remote.ask_ranks(self._find_access(), workers))

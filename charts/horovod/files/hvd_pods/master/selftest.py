@@ -109,7 +109,7 @@ class SelftestRecordClient(RecordClient):
         return _about_hold(super().write(effect))
 
     def release(self, effect: ReleaseRecord) -> Event:
-        """Give the record back as it was."""
+        """Release the record as it was."""
         self._before_release()
         return super().release(replace(effect, data={}))
 
@@ -230,7 +230,7 @@ class SelftestEffectRunner(EffectRunner):
 def _about_hold(event: Event) -> Event:
     """Return the event without the record's data about the release's own run."""
     if isinstance(event, (RecordRead, RecordChanged)):
-        kept = {key: text for key, text in event.data.items() if key in RecordKey.OF_HOLD}
+        kept = {key: text for key, text in event.data.items() if key in RecordKey.OF_LOCK}
         return replace(event, data=kept)
     return event
 
@@ -263,8 +263,8 @@ def bandwidth_run(run: Run) -> Run:
         run,
         mode=mode,
         args=args,
-        grace=GRACE,
-        results_within=0.0,
+        grace_seconds=GRACE,
+        results_timeout_seconds=0.0,
         fail_on_nan=False,
     )
 
@@ -273,7 +273,9 @@ def test(api: Api, run: Run, until: float) -> RunError | None:
     """Measure, and leave as many workers as there were. Raises RunError or ApiError."""
     signal.signal(signal.SIGTERM, _end_early)
     wait_for_end(api, os.environ[contract.TESTED_JOB], until)
-    hurried = replace(run, workers_timeout=min(run.workers_timeout, until - time.monotonic()))
+    hurried = replace(
+        run, workers_timeout_seconds=min(run.workers_timeout_seconds, until - time.monotonic())
+    )
     assignment = Assignment(hurried, *describe_self())
     cluster = SelftestClusterEffects(api, assignment)
     record = SelftestRecordClient(api, assignment, cluster.restore)

@@ -143,7 +143,7 @@ def _has_ended(state: RunState) -> bool:
         return True
     if isinstance(state.problem, SupersededError):
         return False
-    if state.run.api and (job is None or is_withdrawn(job)):
+    if state.run.has_api_access and (job is None or is_withdrawn(job)):
         # A suspended Job may continue; a deleted one does not.
         return job is None or "deletionTimestamp" in job["metadata"]
     return not isinstance(state.problem, InterruptedRunError)

@@ -62,8 +62,8 @@ def expect(state: RunState) -> AttemptWorkers:
     if state.was_training:
         recorded = read_workers(state.run, state.recorded_workers)
         names = frozenset(worker.name for worker in recorded)
-        return AttemptWorkers(expected=names, patience=state.run.shrink_after)
-    return AttemptWorkers(patience=state.run.shrink_after)
+        return AttemptWorkers(expected=names, patience=state.run.shrink_after_seconds)
+    return AttemptWorkers(patience=state.run.shrink_after_seconds)
 
 
 def lose_patience(decision: Decision) -> None:
@@ -111,7 +111,7 @@ def _find_usable(state: RunState) -> Mapping[str, Pod]:
 
 def _orphan_fence(state: RunState) -> int:
     """Return the fence number of the orphaned launch; 0 if another one has begun."""
-    return 0 if state.used_workers else state.detached_fence
+    return 0 if state.used_workers else state.orphan_fence
 
 
 def _has_other_state(state: RunState) -> bool:
@@ -126,7 +126,7 @@ def _has_other_state(state: RunState) -> bool:
 
 def extend_deadline(decision: Decision) -> None:
     """Wait launch.workersTimeoutSeconds from now on for further workers."""
-    until = decision.now + decision.state.run.workers_timeout
+    until = decision.now + decision.state.run.workers_timeout_seconds
     decision.set_attempt_workers(deadline=until)
     decision.set_timer(TimerKind.WORKERS, until)
 
@@ -153,7 +153,7 @@ def on_problem(decision: Decision, event: WorkerProblem) -> None:
     A worker that answered before is lost after a long silence.
     """
     attempt_workers = decision.state.attempt_workers
-    limit = decision.state.lost_after
+    limit = decision.state.lost_after_seconds
     decision.set_attempt_workers(reasons={**attempt_workers.reasons, event.worker: event.why})
     if event.why.is_stale and event.why != attempt_workers.reasons.get(event.worker):
         list_pods(decision)
@@ -217,10 +217,10 @@ def start_if_possible(decision: Decision) -> None:
     decision.set_attempt(pods=chosen)
     addresses = {name: pod.address for name, pod in answering.items()}
     saves = _has_other_state(state)
-    detached_fence = _orphan_fence(state)
-    detached_ranks = sum(worker.slots for worker in read_workers(run, state.recorded_workers))
+    orphan_fence = _orphan_fence(state)
+    orphan_ranks = sum(worker.slots for worker in read_workers(run, state.recorded_workers))
     decision.add_effects(
-        Deliver(state.attempt.number, addresses, chosen, saves, detached_fence, detached_ranks)
+        Deliver(state.attempt.number, addresses, chosen, saves, orphan_fence, orphan_ranks)
     )
 
 
@@ -263,7 +263,7 @@ def list_pods(decision: Decision) -> None:
     reasons = state.attempt_workers.reasons.values()
     if not (missing or any(why.is_stale for why in reasons)):
         return
-    if not state.run.api:
+    if not state.run.has_api_access:
         _report_missing(decision, PodsListed(state.attempt.number))
         return
     decision.set_attempt_workers(is_listing=True)
@@ -333,7 +333,7 @@ def time_out(decision: Decision) -> None:
         or Diagnosis(state.attempt_workers.reasons.get(worker.name, diagnosis.NO_ANSWER).reason)
         for worker in missing
     }
-    limit = f"`launch.workersTimeoutSeconds={state.run.workers_timeout:.0f}`"
+    limit = f"`launch.workersTimeoutSeconds={state.run.workers_timeout_seconds:.0f}`"
     what = f"did not answer within {limit}"
     decision.add_event(
         AttemptOver(diagnosis.missing_error(decision, found, what, WorkersTimeoutError))

@@ -128,10 +128,12 @@ def on_attempt_begins(decision: Decision, event: AttemptDue) -> None:
     )
     decision.set_entry(RUNNING, state.last_failure)
     decision.write_record("begin")
-    decision.add_effects(WatchWorkers(number), Prepare(number, fence, scales_workers=run.api))
+    decision.add_effects(
+        WatchWorkers(number), Prepare(number, fence, scales_workers=run.has_api_access)
+    )
     what = f"attempt {number} waits for workers of {run.ranks} ranks"
     decision.report(RunEvent.STARTED, what)
-    decision.log(f"{what}, at most {run.workers_timeout:.0f} s")
+    decision.log(f"{what}, at most {run.workers_timeout_seconds:.0f} s")
     attempt_workers.begin(decision)
 
 
@@ -214,7 +216,7 @@ def _read_job(decision: Decision) -> None:
     """Read the Job before the end of an attempt is decided; without the API, decide at once."""
     state = decision.state
     decision.set(activity=Activity.DECIDING_RETRY)
-    if not state.run.api:
+    if not state.run.has_api_access:
         decide_retry(decision, None)
         return
     # Only the end depends on the Job: another attempt does not wait long for it.
@@ -275,7 +277,11 @@ def decide_retry(decision: Decision, job: Object | None) -> None:
         decision.report(RunEvent.FINISHED, "the training ended with exit code 0")
         run_end.finish(decision, None)
     else:
-        _retry(decision, problem, is_over=run.api and (job is None or run_end.is_withdrawn(job)))
+        _retry(
+            decision,
+            problem,
+            is_over=run.has_api_access and (job is None or run_end.is_withdrawn(job)),
+        )
 
 
 def _retry(decision: Decision, problem: RunError, is_over: bool) -> None:
@@ -284,8 +290,8 @@ def _retry(decision: Decision, problem: RunError, is_over: bool) -> None:
     retries = state.retries.note_job(state.job)
     step_reached = state.progress.step
     seconds = state.attempt.seconds
-    adapts = state.run.is_adaptive
-    verdict = retries.judge(problem, seconds, state.failures, step_reached, adapts=adapts)
+    is_elastic = state.run.is_elastic
+    verdict = retries.judge(problem, seconds, state.failures, step_reached, is_elastic=is_elastic)
     is_end = is_over or verdict.pause is None or state.lease.has_ended
     if not is_end and verdict.is_change:
         decision.log(str(problem))

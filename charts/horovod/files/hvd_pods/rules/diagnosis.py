@@ -38,7 +38,7 @@ def diagnose(
         is_wrong = pod is None or pod_replacement.is_stale(worker, pod)
         if event.problem:
             found[worker] = Diagnosis(f"{why.reason}; cannot read pods: {event.problem}")
-        elif not decision.state.run.api:
+        elif not decision.state.run.has_api_access:
             found[worker] = Diagnosis(why.reason)
         elif worker.stateful_set in event.gone:
             found[worker] = _broken(worker, "was deleted", f"create it again {AGAIN}")
@@ -176,7 +176,7 @@ def announce_loss(decision: Decision, lost: Mapping[Worker, str]) -> LostWorkerE
     """List the pods of lost workers, to explain the loss. Return the attempt's problem."""
     names = [worker.name for worker in lost]
     decision.set_launch(lost=tuple(names))
-    if decision.state.run.api:
+    if decision.state.run.has_api_access:
         decision.add_effects(ListPods(decision.state.attempt.number, names))
     else:
         explain_loss(decision, PodsListed(decision.state.attempt.number), names)

@@ -178,9 +178,9 @@ class Deliver(WorkerEffect):
     # First make all workers at these addresses save the state of another run in their memory.
     saves_other_states: bool = False
     # First check whether the ranks with this fence number have finished at one of these addresses.
-    detached_fence: int = 0
+    orphan_fence: int = 0
     # The number of ranks of that launch.
-    detached_ranks: int = 0
+    orphan_ranks: int = 0
 
 
 @dataclass(frozen=True)
@@ -209,7 +209,7 @@ class StartLauncher(Effect):
     workers: Sequence[str]
     addresses: Mapping[str, str]
     # Seconds for which ranks without a master wait for another one.
-    stay_seconds: float
+    orphan_seconds: float
 
 
 @dataclass(frozen=True)
@@ -242,7 +242,7 @@ class AskRanks(Effect):
     attempt: int
     workers: Sequence[str]
     # Do not ask them if all keep their state: another master follows.
-    may_stay: bool = False
+    may_continue: bool = False
 
 
 @dataclass(frozen=True)

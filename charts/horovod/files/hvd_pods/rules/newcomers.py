@@ -36,7 +36,7 @@ def note_size(decision: Decision) -> None:
     state = decision.state
     launch = state.attempt.launch
     run = decision.state.run
-    if launch is None or not run.is_adaptive or state.activity != Activity.TRAINING:
+    if launch is None or not run.is_elastic or state.activity != Activity.TRAINING:
         return
     wanted = sum(run.needed_workers.values())
     before = state.workers_before or wanted
@@ -68,7 +68,7 @@ def find_newcomers(decision: Decision) -> Mapping[str, Pod]:
     state = decision.state
     run = decision.state.run
     launch = state.attempt.launch
-    if state.activity != Activity.TRAINING or launch is None or not run.is_adaptive:
+    if state.activity != Activity.TRAINING or launch is None or not run.is_elastic:
         return {}
     is_ending = launch.problem or launch.asked or launch.finished or launch.ended
     if is_ending or launch.is_growing or state.is_terminating:

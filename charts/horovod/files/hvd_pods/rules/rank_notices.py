@@ -74,8 +74,8 @@ def note_kept(decision: Decision, notice: Notice, connection: int) -> None:
     was_kept = decision.state.is_kept
     decision.set_launch(kept=decision.launch.kept | {rank})
     state = decision.state
-    if state.is_kept and not was_kept and state.lost_after != state.run.lost_after:
-        decision.add_effects(LoseWorkersAfter(state.attempt.number, state.lost_after))
+    if state.is_kept and not was_kept and state.lost_after_seconds != state.run.lost_after_seconds:
+        decision.add_effects(LoseWorkersAfter(state.attempt.number, state.lost_after_seconds))
 
 
 def note_raised(decision: Decision, notice: Notice, connection: int) -> None:

@@ -62,7 +62,7 @@ RENEW = "renew"
 
 def begin(decision: Decision, event: Started) -> None:
     """Take the record, or begin at once if this master has no access to the API."""
-    if decision.state.run.api:
+    if decision.state.run.has_api_access:
         decision.add_effects(ReadRecord())
     else:
         decision.set_record_lock(fence=new_fence(0, decision.wall))
@@ -127,14 +127,14 @@ def on_held(decision: Decision, data: Mapping[str, str]) -> None:
         failures = number(data.get(RecordKey.FAILURES))
         progress = Progress(losses=read_progress(data).losses)
         decision.set(attempts=attempts, failures=failures, launches=attempts, progress=progress)
-    was_training = bool(run.api) and data.get(RecordKey.TRAINED) == assignment.uid
+    was_training = bool(run.has_api_access) and data.get(RecordKey.TRAINED) == assignment.uid
     # The record does not show whether the command had reached a worker: assume that it had.
     decision.set(was_training=was_training, has_reached=was_training)
     if decision.state.was_training:
-        decision.set(detached_fence=number(data.get(RecordKey.LAUNCHED)))
+        decision.set(orphan_fence=number(data.get(RecordKey.ORPHAN_FENCE)))
         before = read_workers(run, decision.state.recorded_workers)
         decision.set(workers_before=len(before))
-    if not run.api:
+    if not run.has_api_access:
         decision.add_event(AttemptDue())
     elif has_ended(run, data, assignment.uid):
         decision.set(results=data.get(RecordKey.RESULTS, ""))

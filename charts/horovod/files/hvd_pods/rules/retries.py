@@ -72,13 +72,19 @@ class Retries:
         return replace(self, limit=int(job["spec"]["backoffLimit"]), lost_masters=failed)
 
     def judge(
-        self, problem: RunError, seconds: float, failures: int, step: int, *, adapts: bool = False
+        self,
+        problem: RunError,
+        seconds: float,
+        failures: int,
+        step: int,
+        *,
+        is_elastic: bool = False,
     ) -> Verdict:
         """Decide about the attempt after one that failed.
 
         `seconds`: how long the launcher ran. `failures`: of the attempts before. `step`: the last
-        one that the script has reported, 0 without such a report. `adapts`: the run goes on with
-        fewer workers, so that a lost worker is not a failure.
+        one that the script has reported, 0 without such a report. `is_elastic`: the run goes on
+        with fewer workers, so that a lost worker is not a failure.
         """
         uncounted = 0
         if isinstance(problem, ResizedError):
@@ -86,7 +92,7 @@ class Retries:
             why = "the next attempt begins at once"
             return Verdict(changed, failures, 0.0, why, is_change=True)
         if isinstance(problem, WorkerTerminatedError) or (
-            adapts and isinstance(problem, LostWorkerError)
+            is_elastic and isinstance(problem, LostWorkerError)
         ):
             came_further = step > self.furthest_step or seconds >= TRAINED_AFTER
             uncounted = 0 if came_further else self.uncounted_attempts + 1
@@ -95,7 +101,7 @@ class Retries:
                     self, uncounted_attempts=uncounted, furthest_step=max(self.furthest_step, step)
                 )
                 why = "the next attempt begins at once; this one does not count as a failure"
-                return Verdict(changed, failures, 0.0, why, is_change=adapts)
+                return Verdict(changed, failures, 0.0, why, is_change=is_elastic)
         failures += 1
         limit = sys.maxsize if self.limit is None else self.limit
         left = limit - failures - self.lost_masters + 1

@@ -158,7 +158,7 @@ def finish(decision: Decision, problem: RunError | None) -> None:
     decision.set(activity=Activity.FINISHING, problem=problem)
     if state.record_lock.lost_to:
         end_or_keep_workers(decision)
-    elif not state.run.api:
+    elif not state.run.has_api_access:
         if state.run.cleanup != "Never":
             decision.log("the workers stay: without a service account the master cannot scale them")
         store_results(decision)
@@ -207,14 +207,18 @@ def store_results(decision: Decision) -> None:
     state = decision.state
     run = decision.state.run
     problem = decision.state.problem
-    is_wanted = run.results_within and (problem is None or run.results_on_failure)
+    is_wanted = run.results_timeout_seconds and (problem is None or run.results_on_failure)
     has_result = not isinstance(problem, InterruptedRunError)
     if not (has_result and is_wanted) or state.results == STORED:
         end_or_keep_workers(decision)
         return
-    left = deadline(state.job) - decision.wall - END_BEFORE if state.job else run.results_within
+    left = (
+        deadline(state.job) - decision.wall - END_BEFORE
+        if state.job
+        else run.results_timeout_seconds
+    )
     decision.set(activity=Activity.STORING)
-    decision.add_effects(StoreResults(min(left, run.results_within)))
+    decision.add_effects(StoreResults(min(left, run.results_timeout_seconds)))
 
 
 def on_results(decision: Decision, event: ResultsStored) -> None:
@@ -358,7 +362,7 @@ def hand_over(decision: Decision) -> None:
 def look_for_successors(decision: Decision) -> None:
     """List the pods, if this pod may still stay."""
     state = decision.state
-    if decision.now >= state.terminating_since + state.run.grace - KEPT_OF_GRACE:
+    if decision.now >= state.terminating_since + state.run.grace_seconds - KEPT_OF_GRACE:
         decision.add_effects(Exit(state.problem))
     else:
         decision.add_effects(ListPods(state.attempt.number, ()))

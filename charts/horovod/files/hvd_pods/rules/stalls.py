@@ -77,7 +77,7 @@ def note_idle(decision: Decision, notice: Mapping[str, Any]) -> None:
         return
     # Count from when the last rank became idle: until then, the others may have waited for it.
     since, rank = max((one["at"] - one["seconds"], rank) for rank, one in idle.items())
-    if decision.now - since < min(NAME_AFTER, run.stall_timeout or NAME_AFTER):
+    if decision.now - since < min(NAME_AFTER, run.stall_timeout_seconds or NAME_AFTER):
         return
     if not launch.stalls.find(rank, since, LOOK_EVERY):
         decision.log(
@@ -103,7 +103,9 @@ def report_unfinished(decision: Decision) -> None:
         return
     since = max(launch.finished_at, decision.state.last_step)
     waited = decision.now - since
-    limit = max(run.stall_timeout, NAME_AFTER) if run.stall_timeout else float("inf")
+    limit = (
+        max(run.stall_timeout_seconds, NAME_AFTER) if run.stall_timeout_seconds else float("inf")
+    )
     if waited < NAME_AFTER or (launch.unfinished and waited < limit):
         decision.set_timer(
             TimerKind.UNFINISHED, since + (limit if launch.unfinished else NAME_AFTER)
@@ -112,7 +114,7 @@ def report_unfinished(decision: Decision) -> None:
     unfinished = _find_unfinished(decision)
     text = _describe_unfinished(decision, unfinished, waited)
     if waited >= limit:
-        why = f"{text}, longer than `launch.stallTimeoutSeconds={run.stall_timeout:.0f}`"
+        why = f"{text}, longer than `launch.stallTimeoutSeconds={run.stall_timeout_seconds:.0f}`"
         launch_abort.abort(decision, LaunchError(why, 1))
         return
     # If all ranks have ended, no rank keeps the others waiting.
@@ -213,7 +215,7 @@ def _find_limit(decision: Decision, stall: Stall) -> float:
     limit is the time of STOPPED_STEPS steps, measured by the reported steps.
     """
     run = decision.state.run
-    limit = run.stall_timeout or float("inf")
+    limit = run.stall_timeout_seconds or float("inf")
     if not (stall.is_stopped and run.stops_follow_steps):
         return limit
     seconds = decision.state.progress.seconds_of_step
@@ -224,7 +226,7 @@ def _find_limit(decision: Decision, stall: Stall) -> float:
 
 def _describe_limit(decision: Decision, stall: Stall) -> str:
     limit = _find_limit(decision, stall)
-    if limit == decision.state.run.stall_timeout:
+    if limit == decision.state.run.stall_timeout_seconds:
         return f"`launch.stallTimeoutSeconds={limit:.0f}`"
     return f"{limit:.0f} s, which `launch.stallTimeoutSeconds` changes"
 

@@ -220,7 +220,7 @@ class RunState:
     # A launch of this Job has started a program in a worker; a launch of another master may have.
     has_reached: bool = False
     # The fence number of the last launch whose ranks may go on without a master.
-    detached_fence: int = 0
+    orphan_fence: int = 0
     progress: Progress = field(default_factory=Progress)
     # Pods whose GPU has failed: no attempt uses them as long as there are enough others.
     broken: frozenset[Pod] = frozenset()
@@ -269,10 +269,14 @@ class RunState:
         return launch is not None and len(launch.kept) >= self.ranks
 
     @property
-    def lost_after(self) -> float:
+    def lost_after_seconds(self) -> float:
         """Return the seconds after which a silent worker is lost; 0: never."""
         is_sooner = self.is_kept and self.run.loss_follows_state
-        return min(self.run.lost_after, LOST_AFTER_KEPT) if is_sooner else self.run.lost_after
+        return (
+            min(self.run.lost_after_seconds, LOST_AFTER_KEPT)
+            if is_sooner
+            else self.run.lost_after_seconds
+        )
 
     @property
     def attempt_workers(self) -> AttemptWorkers:
@@ -404,13 +408,13 @@ class Decision:
         }
         if self.state.was_training:
             entry[RecordKey.TRAINED] = self.state.assignment.uid
-            entry[RecordKey.LAUNCHED] = str(self.state.detached_fence)
+            entry[RecordKey.ORPHAN_FENCE] = str(self.state.orphan_fence)
         self.set(entry=entry)
 
     def write_record(self, purpose: str, retry_seconds: float | None = 0.0) -> None:
         """Request a write of the record, unless another master has taken it."""
         lock = self.state.record_lock
-        if self.state.run.api and not lock.lost_to:
+        if self.state.run.has_api_access and not lock.lost_to:
             news = self.state.record_data(self.moment)
             self.add_effects(
                 WriteRecord(purpose, news, lock.fence, lock.is_held, lock.changes, retry_seconds)

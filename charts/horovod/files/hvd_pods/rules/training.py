@@ -76,8 +76,8 @@ def begin(decision: Decision, event: Delivered) -> None:
         decision.add_event(AttemptOver(problem))
         return
     chosen = [name for name in state.assignment.workers if name in event.workers]
-    detached_fence = state.record_lock.fence if run.mode == "direct" else 0
-    decision.set(activity=Activity.TRAINING, was_training=True, detached_fence=detached_fence)
+    orphan_fence = state.record_lock.fence if run.mode == "direct" else 0
+    decision.set(activity=Activity.TRAINING, was_training=True, orphan_fence=orphan_fence)
     decision.set_attempt(launch=LaunchState(tuple(chosen)))
     number = state.attempt.number
     what = (
@@ -86,8 +86,8 @@ def begin(decision: Decision, event: Delivered) -> None:
     decision.set(launches=state.launches + 1)
     decision.report(RunEvent.TRAINING, what)
     addresses = {name: answering[name].address for name in chosen if name in answering}
-    stay_seconds = run_end.backoff(state.job or {}) + STAY_LONGER
-    decision.add_effects(StartLauncher(state.attempt.number, chosen, addresses, stay_seconds))
+    orphan_seconds = run_end.backoff(state.job or {}) + STAY_LONGER
+    decision.add_effects(StartLauncher(state.attempt.number, chosen, addresses, orphan_seconds))
     decision.add_effects(FollowProgress(state.attempt.number, chosen))
     decision.set(used_workers=record_workers(run, chosen))
     decision.set_entry(RUNNING, state.last_failure)
@@ -145,8 +145,8 @@ def terminate(decision: Decision) -> None:
     run = decision.state.run
     launch = decision.state.attempt.launch
     is_ending = launch is None or launch.problem or len(launch.workers) == 1
-    if run.mode == "direct" and run.api and not is_ending:
-        within = min(LEAVE_WITHIN, run.grace / 6)
+    if run.mode == "direct" and run.has_api_access and not is_ending:
+        within = min(LEAVE_WITHIN, run.grace_seconds / 6)
         decision.set_timer(TimerKind.LEAVE, decision.now + within)
         decision.add_effects(ReadJob(within, is_for_orphans=True))
     else:
@@ -157,13 +157,13 @@ def interrupt(decision: Decision, job: Object | None = None) -> None:
     """Let the ranks of this pod save, or continue if the Job creates another master."""
     decision.clear_timers(TimerKind.LEAVE)
     launch = decision.launch
-    grace = decision.state.run.grace
+    grace = decision.state.run.grace_seconds
     seconds = grace - min(RESERVE, grace / 2)
     decision.log(f"this pod is terminating: the ranks have {seconds:.0f} s to save")
     decision.set_timer(TimerKind.END, decision.now + seconds)
     decision.set_launch(is_asking=True)
-    may_stay = job is not None and run_end.is_continued(job, decision.wall)
-    decision.add_effects(AskRanks(decision.state.attempt.number, launch.workers, may_stay))
+    may_continue = job is not None and run_end.is_continued(job, decision.wall)
+    decision.add_effects(AskRanks(decision.state.attempt.number, launch.workers, may_continue))
 
 
 def on_asked(decision: Decision, event: RanksAsked) -> None:

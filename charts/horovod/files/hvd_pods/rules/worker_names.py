@@ -49,7 +49,7 @@ def record_workers(run: Run, chosen: Collection[str]) -> str:
 
     Empty if the workers are always the same, without spares and a minimum.
     """
-    if run.initial_workers == run.needed_workers and not run.is_adaptive:
+    if run.initial_workers == run.needed_workers and not run.is_elastic:
         return ""
     used = (worker for worker in run.workers if worker.name in chosen)
     groups = groupby(used, key=lambda worker: worker.stateful_set)

@@ -77,7 +77,7 @@ class Client:
         self.early_bytes = 0
         # The deadline to end the program, or to close a connection that the master should close.
         self.end_at = NEVER
-        self.may_stay = False
+        self.may_continue = False
 
     @property
     def unread(self) -> int:
@@ -332,7 +332,7 @@ class Agent:
         if kind == frames.INPUT:
             program.give(content)
         elif kind == frames.STAY:
-            client.may_stay = True
+            client.may_continue = True
             program.give(ranks_program.STAY)
         else:
             program.pass_on(frames.NUMBER.unpack(content)[0])
@@ -399,7 +399,7 @@ class Agent:
         client.program.give(b"")
         client.program.read_output(True)
         # A program that stays ends itself. The agent ends it if it does not.
-        stay = client.request.stay if client.request and client.may_stay else 0.0
+        stay = client.request.stay if client.request and client.may_continue else 0.0
         client.end_at = time.monotonic() + stay + self._limits.end_within
 
     def _refuse(self, client: Client, reason: str) -> None:

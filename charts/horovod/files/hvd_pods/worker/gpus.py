@@ -41,7 +41,7 @@ ASK_AGAIN_AFTER = 60.0
 SEND_WITHIN = 1.0
 
 
-class Gpus:
+class NvmlReader:
     """The GPUs that this container sees, in the order of NVML.
 
     `library` has the functions of LIBRARY. If a function is missing, as in an older driver, or
@@ -128,7 +128,7 @@ class Gpus:
         return "".join(kept)
 
 
-class Asker:
+class GpuClient:
     """Requests the metrics of the GPUs at the socket `path`.
 
     The timeout is `waits` seconds. After a request without a response, the next request follows
@@ -186,7 +186,7 @@ def format_lines(samples: Iterable[Sample]) -> str:
     return "".join(f"{name}{{{','.join(labels)}}} {value}\n" for name, value, labels in samples)
 
 
-def serve(listener: socket.socket, gpus: Gpus, reused: float = REUSED) -> None:
+def serve(listener: socket.socket, gpus: NvmlReader, reused: float = REUSED) -> None:
     """Send the state of the GPUs to each connection; repeat a response for `reused` seconds.
 
     Raises OSError without the listener.
@@ -217,7 +217,7 @@ def main() -> int:
     except (ImportError, OSError):
         # The socket closes, so that no client waits.
         return 0
-    serve(listener, Gpus(library))
+    serve(listener, NvmlReader(library))
     return 0
 
 

@@ -132,7 +132,7 @@ def start_metrics(environment: Mapping[str, str], gpus_socket: str = GPUS_SOCKET
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(exist_ok=True)
     slots = environment.get(contract.SLOTS, "1")
-    asker = gpus.Asker(gpus_socket)
+    asker = gpus.GpuClient(gpus_socket)
     metrics.start(lambda: make_page(slots, folder, asker.read()))
 
 
@@ -167,7 +167,7 @@ class Signals:
             os.read(self._reader, 4096)
 
 
-class Saver:
+class SaveProcess:
     """Runs worker/save_states.py: while ranks do not end, and once more when no rank is left."""
 
     def __init__(self) -> None:
@@ -198,7 +198,7 @@ def serve(agent: subprocess.Popen[bytes], signals: Signals) -> int:
     would then never admit a preempted run again after its workers come back.
     """
     watch = rank_watch.RankWatch(os.environ)
-    saver = Saver()
+    saver = SaveProcess()
 
     def wait(seconds: float) -> None:
         signals.wait(seconds)

@@ -50,7 +50,7 @@ class FoundStates(NamedTuple):
     sizes: Mapping[tuple[int, int], dict[StepKey, PackedState]] = {}
 
 
-class Send(NamedTuple):
+class Transfer(NamedTuple):
     """A rank that sends another rank the receiver's own state."""
 
     sender: int
@@ -70,7 +70,7 @@ class Agreement(NamedTuple):
     key: StepKey
     root: int
     lacking: list[int]
-    sends: list[Send]
+    sends: list[Transfer]
     new: list[int]
     newest: StepKey
     lost: list[int]
@@ -156,7 +156,7 @@ def agree(reports: Sequence[RestoreReport]) -> Agreement:
         lacking=[
             rank for rank, report in enumerate(reports) if rank != root and key not in report.steps
         ],
-        sends=[Send(sender, rank) for rank, sender in enumerate(senders) if sender != rank],
+        sends=[Transfer(sender, rank) for rank, sender in enumerate(senders) if sender != rank],
         new=[
             rank
             for rank, report in enumerate(reports)

@@ -12,7 +12,7 @@ from tests.support.fakes.faults import TIMEOUT
 Kind = TypeVar("Kind", bound=Event)
 
 
-class TakenEvents:
+class RecordedEvents:
     """Takes events in the place of the master's queue."""
 
     def __init__(self) -> None:
