@@ -1,1 +1,1 @@
-"""Parts of the chart's pods on this machine, for tests and for the proof on a GPU."""
+"""Parts of the chart's pods on this machine, for tests and for the checks on a GPU."""

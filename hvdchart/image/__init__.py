@@ -1,1 +1,1 @@
-"""Check whether an image meets the chart's requirements."""
+"""Build and deliver an image, and check whether one meets the chart's requirements."""

@@ -1,1 +1,1 @@
-"""Builds, tests and inspects the container images of images/versions.yaml."""
+"""Builds and tests the container images of images/versions.yaml."""

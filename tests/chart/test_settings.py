@@ -1,4 +1,4 @@
-"""What values become: the variables of ranks, and what the master is told of its run."""
+"""What values become: the variables of ranks, and what the master gets of its run."""
 
 from __future__ import annotations
 

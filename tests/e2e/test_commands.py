@@ -145,7 +145,7 @@ def scaled(restarted: Run) -> Run:
 
 @pytest.fixture(scope="class")
 def ending(scaled: Run) -> Run:
-    """The rank has been told to end."""
+    """The rank was asked to end."""
     scaled.ask("exec", "hvd", "0", "--", "touch", "/tmp/go")
     return scaled
 

@@ -105,8 +105,8 @@ class RunView(NewestRun):
         job = self.job or {}
         condition = condition_of(job, "Complete") or condition_of(job, "Failed")
         if condition:
-            said = job["status"].get("completionTime") or condition.get("lastTransitionTime")
-            return str(said or self.record.get(RecordKey.TIME, ""))
+            ended = job["status"].get("completionTime") or condition.get("lastTransitionTime")
+            return str(ended or self.record.get(RecordKey.TIME, ""))
         return self.record.get(RecordKey.TIME, "")
 
     def _pod_status(self, pod: Object) -> PodStatus:

@@ -50,7 +50,7 @@ def installed_values(helm: StubProgram) -> Any:
     return json.loads(calls[-1].input) if calls else None
 
 
-def tell(cluster: FakeCluster, progress: object, of: str = JOB) -> None:
+def report_progress(cluster: FakeCluster, progress: object, of: str = JOB) -> None:
     """Let the master of a Job write the progress into the record."""
     data = {"job": of, "state": "Running", "progress": json.dumps(progress)}
     cluster.put("configmaps", {"metadata": {"name": "hvd-run"}, "data": data})

@@ -17,7 +17,7 @@ from tests.support.world import World, one_group, pod
 ECC = "RuntimeError: CUDA error: uncorrectable ECC error encountered"
 
 
-def adaptive(number: int, maximum: int, minimum: int) -> Run:
+def elastic(number: int, maximum: int, minimum: int) -> Run:
     return one_group(number, maximum, minimum, mode="direct", shrink_after_seconds=30)
 
 
@@ -78,10 +78,10 @@ def training(run: Run) -> Training:
         pytest.param(one_group(2), ["w-0"], ["01", "01"], id="no other worker"),
         pytest.param(one_group(2, 3), ["w-0", "w-2"], ["01", "12", "01"], id="not enough others"),
         pytest.param(one_group(2, 3), ["w-0", "w-1"], ["01", "12", "02"], id="one other"),
-        pytest.param(adaptive(3, 3, 2), ["w-0"], ["012", "12"], id="the minimum is enough"),
-        pytest.param(adaptive(3, 3, 3), ["w-0"], ["012", "012"], id="the minimum is not"),
-        pytest.param(adaptive(4, 4, 3), ["w-0", "w-1"], ["0123", "123", "023"], id="one of two"),
-        pytest.param(adaptive(3, 4, 2), ["w-0"], ["012", "123"], id="a spare before the minimum"),
+        pytest.param(elastic(3, 3, 2), ["w-0"], ["012", "12"], id="the minimum is enough"),
+        pytest.param(elastic(3, 3, 3), ["w-0"], ["012", "012"], id="the minimum is not"),
+        pytest.param(elastic(4, 4, 3), ["w-0", "w-1"], ["0123", "123", "023"], id="one of two"),
+        pytest.param(elastic(3, 4, 2), ["w-0"], ["012", "123"], id="a spare before the minimum"),
     ],
 )
 def test_worker_with_a_broken_gpu_is_used_only_where_no_others_are_enough(
@@ -112,7 +112,7 @@ def test_new_pod_of_a_worker_is_used_again() -> None:
 
 
 def test_ranks_are_not_ended_for_a_worker_with_a_broken_gpu() -> None:
-    world = training(adaptive(3, 3, 2))
+    world = training(elastic(3, 3, 2))
     world.fail("w-0")
     world.now += 10 * GROW_EVERY
     world.answer_all()
@@ -121,7 +121,7 @@ def test_ranks_are_not_ended_for_a_worker_with_a_broken_gpu() -> None:
 
 @pytest.mark.parametrize(
     ("run", "failures"),
-    [(one_group(2, 3), 1), (adaptive(3, 3, 2), 0), (adaptive(3, 3, 3), 1)],
+    [(one_group(2, 3), 1), (elastic(3, 3, 2), 0), (elastic(3, 3, 3), 1)],
     ids=["spare", "minimum", "minimum of all"],
 )
 def test_broken_gpu_is_a_failure_only_where_a_lost_worker_is_one(run: Run, failures: int) -> None:

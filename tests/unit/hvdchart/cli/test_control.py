@@ -25,7 +25,7 @@ from tests.unit.hvdchart.played_runs import (
     installed_values,
     meanwhile,
     play,
-    tell,
+    report_progress,
     upgrades,
 )
 
@@ -157,7 +157,7 @@ def test_what_a_planned_end_loses_is_said_before_it(
     hvdchart: Command, running: FakeCluster, words: list[str], workers: Any, lost: str
 ) -> None:
     running.put("statefulsets", workers)
-    tell(running, {"step": 812})
+    report_progress(running, {"step": 812})
     done = hvdchart(words[0], "hvd", *words[1:])
     assert done.code == 0
     assert ("812" in done.errors) is bool(lost)
@@ -168,7 +168,7 @@ def test_what_an_earlier_run_has_reported_is_not_lost_again(
     hvdchart: Command, running: FakeCluster
 ) -> None:
     running.put("statefulsets", workers_with([]))
-    tell(running, {"step": 812}, of="hvd-master-old")
+    report_progress(running, {"step": 812}, of="hvd-master-old")
     assert "812" not in hvdchart("stop", "hvd").errors
 
 

@@ -32,7 +32,7 @@ from tests.unit.hvdchart.played_runs import (
     installed_values,
     meanwhile,
     play,
-    tell,
+    report_progress,
     upgrades,
 )
 
@@ -59,7 +59,7 @@ def training_that_ends(running: FakeCluster) -> Iterator[None]:
 
     def end() -> None:
         running.wait_for("jobs", "watch")
-        tell(running, {"step": 2})
+        report_progress(running, {"step": 2})
         running.wait_for("jobs", "list", 8)
         play(running, DONE, ENDED_MASTER)
 
@@ -95,7 +95,7 @@ def test_deploy_with_wait_follows_the_progress_alone(
 @contextmanager
 def replacement(running: FakeCluster, resource: str, verb: str) -> Iterator[None]:
     """Another Job instead of the run's, after the first such request in the block."""
-    tell(running, {"step": 120, "steps": 500, "secondsLeft": 9})
+    report_progress(running, {"step": 120, "steps": 500, "secondsLeft": 9})
 
     def replace() -> None:
         running.wait_for(resource, verb)

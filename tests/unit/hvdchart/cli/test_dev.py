@@ -17,7 +17,7 @@ from hvdchart.chart_files import chart_dir
 from tests.support.fakes.cluster import FakeCluster
 from tests.unit.fakes.program import Call, StubProgram
 from tests.unit.hvdchart.objects import JOB, LABELS, RUNNING, job, pod
-from tests.unit.hvdchart.played_runs import SPEC, answer_as, play, tell
+from tests.unit.hvdchart.played_runs import SPEC, answer_as, play, report_progress
 
 pytestmark = [pytest.mark.timeout(120), pytest.mark.slow]
 ROOT = chart_dir().parents[1]
@@ -209,7 +209,7 @@ def test_dev_says_at_which_step_a_run_has_ended(
 ) -> None:
     dev = start()
     dev.wait_for_log()
-    tell(fake_cluster, {"step": 7, "steps": 9, "secondsLeft": 5})
+    report_progress(fake_cluster, {"step": 7, "steps": 9, "secondsLeft": 5})
     fake_cluster.put("jobs", job(("Complete", "", "")))
     dev.wait_for_error_line("hvdchart: run finished at step 7 of 9\n")
 

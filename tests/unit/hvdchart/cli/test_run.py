@@ -13,7 +13,7 @@ from tests.support.fakes.cluster import FakeCluster
 from tests.unit.fakes.program import StubProgram
 from tests.unit.hvdchart.command import Command
 from tests.unit.hvdchart.objects import DONE, ENDED_MASTER, MASTER, job, pod
-from tests.unit.hvdchart.played_runs import SPEC, installed_values, play, tell, upgrades
+from tests.unit.hvdchart.played_runs import SPEC, installed_values, play, report_progress, upgrades
 
 pytestmark = pytest.mark.timeout(120)
 
@@ -384,6 +384,6 @@ def test_loss_that_is_nan_is_a_warning_of_the_status(
     hvdchart: Command, fake_cluster: FakeCluster
 ) -> None:
     play(fake_cluster, job_of_run(("Complete", "", "")), ENDED_MASTER)
-    tell(fake_cluster, {"step": 3, "loss": "nan"})
+    report_progress(fake_cluster, {"step": 3, "loss": "nan"})
     done = hvdchart("status", "hvd")
     assert re.search("warning: .*NaN.* `--fail-on-nan` ", done.output)

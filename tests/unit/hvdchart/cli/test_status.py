@@ -26,7 +26,7 @@ from tests.unit.hvdchart.objects import (
     pod,
     terminated,
 )
-from tests.unit.hvdchart.played_runs import play, tell
+from tests.unit.hvdchart.played_runs import play, report_progress
 
 pytestmark = pytest.mark.timeout(120)
 REPORTED = {"step": 120, "steps": 500, "loss": 0.41, "samplesPerSecond": 32.0, "secondsLeft": 240}
@@ -34,10 +34,10 @@ REPORTED = {"step": 120, "steps": 500, "loss": 0.41, "samplesPerSecond": 32.0, "
 
 @pytest.fixture
 def running(fake_cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch) -> FakeCluster:
-    """A run that goes on and tells its progress."""
+    """A run that continues and reports its progress."""
     monkeypatch.setattr(watch, "SETTLE", 0.0)
     play(fake_cluster, job(options=["--tag-output"]), MASTER)
-    tell(fake_cluster, REPORTED)
+    report_progress(fake_cluster, REPORTED)
     return fake_cluster
 
 
@@ -74,7 +74,7 @@ def test_list_has_the_age_the_duration_and_the_progress(
 ) -> None:
     ended = {**DONE["status"], "completionTime": "2026-01-01T10:04:00Z"}
     play(fake_cluster, {**DONE, "status": ended}, ENDED_MASTER)
-    tell(fake_cluster, {"step": 7, "steps": 9, "loss": 0.25})
+    report_progress(fake_cluster, {"step": 7, "steps": 9, "loss": 0.25})
     head, line = hvdchart("list").output.splitlines()
     shown = line[head.index("DURATION") :].split()
     assert shown[:4] == ["4", "min", "7/9", "0.25"]

@@ -30,7 +30,7 @@ from tests.unit.hvdchart.objects import (
     STATEFUL_SET,
     job,
 )
-from tests.unit.hvdchart.played_runs import meanwhile, play, tell
+from tests.unit.hvdchart.played_runs import meanwhile, play, report_progress
 
 pytestmark = pytest.mark.timeout(120)
 PROBE = "cpu 1000000 10\ncpu 2500000 11\nmemory 209715200\n0:hvdchart_step 7\n"
@@ -47,7 +47,7 @@ def live(
     fake_cluster.put("jobs", job())
     fake_cluster.put("statefulsets", STATEFUL_SET)
     play(fake_cluster, job(), MASTER)
-    tell(fake_cluster, {"step": 120, "steps": 500, "loss": 0.41})
+    report_progress(fake_cluster, {"step": 120, "steps": 500, "loss": 0.41})
     return fake_cluster
 
 

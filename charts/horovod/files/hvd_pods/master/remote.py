@@ -220,10 +220,10 @@ def show_stacks(access: AgentAccess, worker: Worker, ranks: Sequence[int]) -> li
     _, output = call(access, [worker], program, seconds=STACKS_WITHIN)[worker]
     for line in output.splitlines():
         try:
-            said = json.loads(line)
-            rank = ranks[ranks.index(said["rank"])]
-            text = f"rank {rank} {said['shown']}"
-            place = one_line(str(said["place"]))
+            answer = json.loads(line)
+            rank = ranks[ranks.index(answer["rank"])]
+            text = f"rank {rank} {answer['shown']}"
+            place = one_line(str(answer["place"]))
         except (ValueError, TypeError, LookupError, RecursionError):
             # A warning of the worker's Python, or the reason why it did not respond.
             text = line

@@ -144,7 +144,7 @@ class SelftestClusterEffects(ClusterEffects):
         return JobRead(_LAST_ATTEMPT, effect.is_for_orphans)
 
     def scale_down(self, effect: ScaleDown) -> Event:
-        """Leave the workers until the record is given back."""
+        """Leave the workers until the record is released."""
         return WorkersScaled()
 
 

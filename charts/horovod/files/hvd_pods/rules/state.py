@@ -46,7 +46,7 @@ class Activity(enum.Enum):
     STORING = "until the results are stored"
     KEEPING_WORKERS = "until the session's lease ends, for which the workers of an ended run stay"
     HANDING_OVER = "until the queue sees a worker of the run's next admission"
-    OVER = "until the record is given back"
+    OVER = "until the record is released"
 
 
 @dataclass(frozen=True)
