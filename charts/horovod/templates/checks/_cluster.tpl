@@ -64,18 +64,21 @@ Another nameOverride has made objects that select other pods. Helm itself refuse
 {{- $ns := .Release.Namespace -}}
 {{- $objects := list -}}
 {{- range .facts.groups -}}
+  {{- $old := get $.facts.statefulSets .objectName | default dict -}}
   {{- $selector := include "horovod.groupSelector" (dict "root" $ "group" .) | fromYaml -}}
-  {{- $objects = append $objects (dict "kind" "StatefulSet" "name" .objectName "selector" $selector) -}}
+  {{- $objects = append $objects
+    (dict "kind" "StatefulSet" "name" .objectName "old" $old "selector" $selector) -}}
 {{- end -}}
 {{- if .Values.tensorboard.enabled -}}
   {{- $selector := include "horovod.selector" (dict "root" . "component" "tensorboard") | fromYaml -}}
   {{- $name := printf "%s-tensorboard" .facts.fullname -}}
-  {{- $objects = append $objects (dict "kind" "Deployment" "name" $name "selector" $selector) -}}
+  {{- $old := lookup "apps/v1" "Deployment" $ns $name | default dict -}}
+  {{- $objects = append $objects
+    (dict "kind" "Deployment" "name" $name "old" $old "selector" $selector) -}}
 {{- end -}}
 {{- range $objects -}}
-  {{- $old := lookup "apps/v1" .kind $ns .name | default dict -}}
-  {{- $owner := dig "metadata" "annotations" "meta.helm.sh/release-name" $.Release.Name $old -}}
-  {{- $labels := dig "spec" "selector" "matchLabels" dict $old -}}
+  {{- $owner := dig "metadata" "annotations" "meta.helm.sh/release-name" $.Release.Name .old -}}
+  {{- $labels := dig "spec" "selector" "matchLabels" dict .old -}}
   {{- if and $labels (eq $owner $.Release.Name) (ne (toJson $labels) (toJson .selector)) -}}
     {{- $command := printf "kubectl --namespace %s delete %s %s" $ns (lower .kind) .name -}}
     {{- include "horovod.refuse" (dict

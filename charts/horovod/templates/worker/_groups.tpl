@@ -1,6 +1,11 @@
 {{/* The worker groups, each merged with `worker`. */}}
 
-{{/* Call with (dict "root" $ "defaults" $defaultsOfTheChart). */}}
+{{/*
+The argument has:
+  root      the context of the chart
+  defaults  the defaults of the chart
+  numbers   the numbers in the place of nulls
+*/}}
 {{- define "horovod.prepareGroups" -}}
 {{- $root := .root -}}
 {{- $values := .root.Values -}}
@@ -9,7 +14,7 @@
 {{- range $path, $default := .defaults -}}
   {{- if hasPrefix "worker." $path -}}{{- $_ := set $defaults $path $default -}}{{- end -}}
 {{- end -}}
-{{- $numbers := include "horovod.effective" . | fromJson -}}
+{{- $numbers := .numbers -}}
 {{- $groups := list -}}
 {{- $ranks := 0 -}}
 {{- $workers := 0 -}}
