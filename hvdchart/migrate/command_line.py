@@ -83,7 +83,7 @@ _VARIABLE = re.compile(r"'[^']*'|\\.|\$(\w+)|\$\{(\w+)\}")
 _EXPANSION = re.compile(r"\$\([^)]*\)?|\$\{[^}]*\}?|\$\w*|`[^`]*`?")
 # Options of torchrun that the chart drops: their values do not matter.
 _TORCHRUN = re.compile(r"(?:\S*/)?(?:torchrun|python\S* -m torch\.distributed\.run)\s")
-_MEETING_PLACE = re.compile(r"(--(?:node|master|rdzv)[-_]\w+[= ])(\"[^\"\s]*\"|[\w${}.:/-]+)")
+_RENDEZVOUS = re.compile(r"(--(?:node|master|rdzv)[-_]\w+[= ])(\"[^\"\s]*\"|[\w${}.:/-]+)")
 # What a shell does not pass on to a program: operators, patterns and comments.
 _OPERATOR = re.compile(r"\n|&&|\|\||[;|&<>(){}*?\[\]~]|(?<!\S)#")
 _ASSIGNMENT = re.compile(r"[A-Za-z_]\w*\+?=")
@@ -185,7 +185,7 @@ def split_line(text: str, known: Mapping[str, str] | None = None) -> list[str]:
     text = text.replace("\\\n", "").strip()
     text = _VARIABLE.sub(lambda found: given.get(found[1] or found[2] or "", found[0]), text)
     if _TORCHRUN.match(text):
-        text = _MEETING_PLACE.sub(
+        text = _RENDEZVOUS.sub(
             lambda found: found[1] + shlex.quote(found[2].replace('"', "")), text
         )
     # A shell expands nothing between single quotes.
