@@ -35,7 +35,7 @@ def read_data(name: str) -> dict[str, Any]:
 
     All callers share the object, so do not change it.
     """
-    folder = chart_dir() / "files" / "hvd_pods" / "common"
+    folder = chart_dir() / "files" / "hvd_pods" / "shared"
     data: dict[str, Any] = json.loads((folder / name).read_text("utf-8"))
     return data
 

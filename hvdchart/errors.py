@@ -13,7 +13,7 @@ import contextlib
 from collections.abc import Iterator, Sequence
 from typing import ClassVar
 
-from hvd_pods.common.untrusted import printable
+from hvd_pods.shared.untrusted import printable
 
 
 class HvdchartError(Exception):

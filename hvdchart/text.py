@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 
-from hvd_pods.common.untrusted import printable
+from hvd_pods.shared.untrusted import printable
 
 # Sequences that control a terminal: a title or a link, colours and cursor moves, and other control
 # characters.

@@ -19,7 +19,7 @@ from typer.main import get_command
 import hvdchart
 from devtools.docs_gen.generated import replace_sections, table, wrap
 from devtools.toolchain.tools import HELM_3, HELM_4, kubernetes_releases, module_version
-from hvd_pods.common.run_events import BY_REASON, RunEvent
+from hvd_pods.shared.run_events import BY_REASON, RunEvent
 from hvdchart.cli import app
 from hvdchart.errors import HvdchartError
 from images.builder.catalogue import load_catalogue
@@ -121,7 +121,7 @@ def exports_of_the_library() -> str:
 
 def pod_table() -> str:
     """Return a table of Kubernetes' messages about a pod, the remedy, and whether the run waits."""
-    problems = json.loads((PROGRAMS / "common" / "pod_problems.json").read_text("utf-8"))
+    problems = json.loads((PROGRAMS / "shared" / "pod_problems.json").read_text("utf-8"))
     # The kubelet's messages about an image explain why a container waits for it.
     seconds = problems["container"]["ErrImagePull"]["waitSeconds"]
     for entry in problems["image"].values():

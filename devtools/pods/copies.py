@@ -35,7 +35,7 @@ def copy_files(root: Path, python: str) -> Path:
     copy = root / "bin"
     # Keep the times: Python matches compiled files to their sources by them.
     shutil.copytree(f"{_compiled(python).name}/bin", copy)
-    replace_in(copy / "hvd_pods/common/paths.py", '"/horovod/', f'"{root}/', 5)
+    replace_in(copy / "hvd_pods/shared/paths.py", '"/horovod/', f'"{root}/', 5)
     replace_in(copy / "hvd_pods/library/keep/worker.py", '"/dev/shm/hvd-keep"', f'"{root}/shm"', 1)
     replace_in(copy / "hvd_pods/worker/kept_states.py", '"/dev/shm/hvd-keep"', f'"{root}/shm"', 1)
     return copy

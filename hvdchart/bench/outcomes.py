@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from hvd_pods.common.launcher_options import LAUNCH
-from hvd_pods.common.untrusted import one_line
+from hvd_pods.shared.launcher_options import LAUNCH
+from hvd_pods.shared.untrusted import one_line
 from hvdchart.errors import RunFailedError
 from hvdchart.plan.measuring import measuring_plan
 from hvdchart.plan.model import Plan

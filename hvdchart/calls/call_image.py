@@ -11,7 +11,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from types import CodeType
 
-from hvd_pods.common.pip_output import REQUIREMENTS
+from hvd_pods.shared.pip_output import REQUIREMENTS
 from hvdchart.errors import CallError, SpecError
 from hvdchart.project.default_images import DefaultImage, default_image, python_of
 from hvdchart.project.script_run import script_tree

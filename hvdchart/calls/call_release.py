@@ -7,8 +7,8 @@ from collections.abc import Callable
 from functools import partial
 from typing import TypeAlias
 
-from hvd_pods.common.record import RecordKey
-from hvd_pods.common.untrusted import one_line
+from hvd_pods.shared.record import RecordKey
+from hvd_pods.shared.untrusted import one_line
 from hvdchart.calls.connection import Connection, ConnectionLostError, RanksError
 from hvdchart.calls.own_spec import PROGRAMS
 from hvdchart.doctor.rights import Right

@@ -16,8 +16,8 @@ from pathlib import Path
 from secrets import token_hex
 from typing import Any, NoReturn, Self
 
-from hvd_pods.common.pip_output import REQUIREMENTS
-from hvd_pods.common.untrusted import printable
+from hvd_pods.shared.pip_output import REQUIREMENTS
+from hvd_pods.shared.untrusted import printable
 from hvdchart.calls.call_image import OwnRun, users_modules
 from hvdchart.calls.call_release import CallRelease
 from hvdchart.calls.connection import (

@@ -23,9 +23,9 @@ from typing import IO, Any
 
 import cloudpickle
 
-from hvd_pods.common.container_memory import describe_exceeded
-from hvd_pods.common.launcher_output import split_tag
-from hvd_pods.common.untrusted import one_line
+from hvd_pods.shared.container_memory import describe_exceeded
+from hvd_pods.shared.launcher_output import split_tag
+from hvd_pods.shared.untrusted import one_line
 from hvdchart.calls.call_image import check_python, imports, is_installed
 from hvdchart.calls.in_pod import wire
 from hvdchart.errors import CallError, ClusterError, HvdchartError, RunFailedError, TimeLimitError

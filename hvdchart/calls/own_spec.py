@@ -8,7 +8,7 @@ from pathlib import Path
 
 import cloudpickle
 
-from hvd_pods.common.launcher_options import LAUNCH
+from hvd_pods.shared.launcher_options import LAUNCH
 from hvdchart.calls.call_image import OwnRun
 from hvdchart.code.archive import list_files, pack_files
 from hvdchart.errors import SpecError

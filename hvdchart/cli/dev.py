@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
-from hvd_pods.common.contract import OUTPUT_PER_RUN
+from hvd_pods.shared.contract import OUTPUT_PER_RUN
 from hvdchart.cli import options, planning
 from hvdchart.cli.build import with_own_image
 from hvdchart.cli.option_groups import takes_groups

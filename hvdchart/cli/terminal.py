@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, TextIO
 
 import typer
 
-from hvd_pods.common.untrusted import one_line, printable
+from hvd_pods.shared.untrusted import one_line, printable
 from hvdchart.errors import RunFailedError
 
 if TYPE_CHECKING:

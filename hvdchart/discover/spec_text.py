@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from hvd_pods.common.untrusted import one_line
+from hvd_pods.shared.untrusted import one_line
 from hvdchart.discover.free_capacity import check_groups, fit_ranks
 from hvdchart.discover.groups import Discovery, discover
 from hvdchart.discover.nodes import NodeFacts

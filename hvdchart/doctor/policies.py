@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from importlib.resources import files
 
-from hvd_pods.common.contract import NAME_LABEL
-from hvd_pods.common.network_policies import UNENFORCED
+from hvd_pods.shared.contract import NAME_LABEL
+from hvd_pods.shared.network_policies import UNENFORCED
 from hvdchart.doctor.findings import Finding
 from hvdchart.doctor.policy_probe import ADMITTED, MARK
 from hvdchart.errors import ClusterError

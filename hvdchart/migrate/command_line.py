@@ -1,7 +1,7 @@
 """Parse a launcher's command line: mode, options, training command, workers and slots. Pure.
 
 Every option becomes an export, or a `LinePart`, which names the new key. The chart's
-files/hvd_pods/common/launcher_options.json has the options, and how many arguments follow each.
+files/hvd_pods/shared/launcher_options.json has the options, and how many arguments follow each.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 from typing import NamedTuple
 
-from hvd_pods.common.launcher_options import find_option, option_name
+from hvd_pods.shared.launcher_options import find_option, option_name
 from hvdchart.migrate.line_size import LineSize, NotUnderstoodError, read_count, read_hosts
 from hvdchart.spec import horovodrun
 from hvdchart.spec.yaml_tree import shorten

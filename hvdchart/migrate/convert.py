@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias
 
-from hvd_pods.common.contract import COMPONENT_LABEL, INSTANCE_LABEL
+from hvd_pods.shared.contract import COMPONENT_LABEL, INSTANCE_LABEL
 from hvdchart.errors import SpecError
 from hvdchart.migrate import stable_chart
 from hvdchart.migrate.ledger import Ledger

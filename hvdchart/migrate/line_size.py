@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from typing import NamedTuple
 
-from hvd_pods.common.untrusted import parse_count
+from hvd_pods.shared.untrusted import parse_count
 from hvdchart.text import join_names
 
 # The largest accepted number of ranks, slots and nodes.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 from collections import Counter
 
-from hvd_pods.common.untrusted import printable
+from hvd_pods.shared.untrusted import printable
 from hvdchart.migrate.ledger import Ledger, Outcome
 from hvdchart.values.render import dump
 

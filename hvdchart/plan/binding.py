@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from hvd_pods.common.binding import Binding
-from hvd_pods.common.launcher_options import given_options
+from hvd_pods.shared.binding import Binding
+from hvd_pods.shared.launcher_options import given_options
 from hvdchart.plan import rules
 from hvdchart.plan.rules import Reason
 from hvdchart.spec import topology

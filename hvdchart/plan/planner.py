@@ -10,7 +10,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from hvd_pods.common.threads import YIELD
+from hvd_pods.shared.threads import YIELD
 from hvdchart.errors import SpecError
 from hvdchart.plan import rules
 from hvdchart.plan.binding import plan_launch

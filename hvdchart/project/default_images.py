@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from hvd_pods.common.python_packages import PACKAGES
+from hvd_pods.shared.python_packages import PACKAGES
 from hvdchart.spec.load import load_tree
 
 # The smallest ratio at which two names differ by a typing error.

@@ -10,8 +10,8 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from hvd_pods.common.contract import COMMAND, TAG_OUTPUT
-from hvd_pods.common.pip_output import REQUIREMENTS
+from hvd_pods.shared.contract import COMMAND, TAG_OUTPUT
+from hvd_pods.shared.pip_output import REQUIREMENTS
 from hvdchart.errors import FileError, SpecError
 from hvdchart.files import write_atomically
 from hvdchart.plan.model import Plan

@@ -14,7 +14,7 @@ from functools import cache
 from pathlib import Path, PurePosixPath
 from typing import Any, NamedTuple
 
-from hvd_pods.common.launcher_options import option_name
+from hvd_pods.shared.launcher_options import option_name
 from hvdchart.spec.model import Spec
 from hvdchart.spec.paths import KeyPath
 from hvdchart.spec.topology import slots, workers

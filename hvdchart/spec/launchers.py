@@ -1,6 +1,6 @@
 """The launcher options that a spec may set, and the requirements of launchers.
 
-The pods' hvd_pods.common.launcher_options describes launchers, their options and variables.
+The pods' hvd_pods.shared.launcher_options describes launchers, their options and variables.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import shlex
 from collections.abc import Iterator, Sequence
 from pathlib import PurePosixPath
 
-from hvd_pods.common.launcher_options import (
+from hvd_pods.shared.launcher_options import (
     LAUNCHER_OPTIONS,
     connection_memory,
     find_conflicts,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TypeAlias
 
-from hvd_pods.common.launcher_options import LAUNCH
+from hvd_pods.shared.launcher_options import LAUNCH
 from hvdchart.chart_facts import is_in_kueue
 from hvdchart.chart_files import (
     device_plugin,

@@ -8,9 +8,9 @@ from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
-from hvd_pods.common.record import read_progress
-from hvd_pods.common.run_events import BY_REASON, Kind
-from hvd_pods.common.untrusted import one_line
+from hvd_pods.shared.record import read_progress
+from hvd_pods.shared.run_events import BY_REASON, Kind
+from hvd_pods.shared.untrusted import one_line
 from hvdchart.run.follow.lines import plain_lines
 from hvdchart.run.follow.logs import EXPECTED
 from hvdchart.run.inside.top import Usage

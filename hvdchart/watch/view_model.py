@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any, Literal, TypeAlias
 
-from hvd_pods.common.run_events import Kind
+from hvd_pods.shared.run_events import Kind
 from hvdchart.run.state.progress import Progress
 from hvdchart.run.state.stalls import Stall
 from hvdchart.run.state.status import State

@@ -17,8 +17,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager
 
 from devtools.docs_gen.generated import table
-from hvd_pods.common.threads import plan_cycle
 from hvd_pods.rank.fusion import BY_RANKS, choose
+from hvd_pods.shared.threads import plan_cycle
 from tests.bench import interleaved_training
 from tests.bench.report import as_share, publish, verdict
 from tests.support.in_image.sandbox import TWO_RANKS, TWO_RANKS_OVER_GLOO, Sandbox, launch_ranks

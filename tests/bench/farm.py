@@ -59,7 +59,7 @@ def _make_pod(root: Path, hosts: Path) -> Pod:
     pod = Pod(root, None)
     enter = ["unshare", "--mount", "--pid", "--fork", "--kill-child", "sh", "-c", ENTER_POD]
     pod.prefix = [*enter, str(root), str(hosts)]
-    for name in ("common/paths.py", "runtime/reporting.py"):
+    for name in ("shared/paths.py", "pod/reporting.py"):
         source = pod.files / "hvd_pods" / name
         source.write_text(source.read_text().replace(f'"{root}/', '"/run/horovod/'))
     return pod

@@ -20,7 +20,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from hvd_pods.common.threads import YIELD
+from hvd_pods.shared.threads import YIELD
 from images.builder.build import build
 from tests.bench.contestants import in_turns
 from tests.support.in_image.sandbox import Sandbox, sandbox

@@ -28,7 +28,7 @@ def newer(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("chart") / "newer"
     shutil.copytree(CHART, folder, ignore=shutil.ignore_patterns("__pycache__"))
     archive = folder / programs.ARCHIVE.relative_to(CHART)
-    files = {**programs.contents(), "common/added.py": b""}
+    files = {**programs.contents(), "shared/added.py": b""}
     archive.write_bytes(programs.pack(files))
     about = folder / "Chart.yaml"
     text = about.read_text()

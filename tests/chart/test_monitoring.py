@@ -13,7 +13,7 @@ import pytest
 
 from devtools.common.apt import unpacked_program
 from hvd_pods.master import serve_metrics as master
-from hvd_pods.runtime.metrics import (
+from hvd_pods.pod.metrics import (
     LONGEST_NAME,
     LONGEST_VALUE,
     MOST_LABELS,

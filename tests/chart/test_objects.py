@@ -15,8 +15,8 @@ import pytest
 
 from devtools.docs_gen import programs
 from devtools.toolchain.tools import tool
-from hvd_pods.common import exit_codes
-from hvd_pods.runtime import code_archive
+from hvd_pods.pod import code_archive
+from hvd_pods.shared import exit_codes
 from tests.chart.cases import EVERY_POD, GROUPS
 from tests.chart.render import (
     CHART,

@@ -50,7 +50,7 @@ def chart_files() -> dict[str, Path]:
 
 def test_release_has_the_data_that_templates_read_and_no_other() -> None:
     templates = "".join(file.read_text() for file in (CHART / "templates").rglob("*.tpl"))
-    folder = CHART / "files" / "hvd_pods" / "common"
+    folder = CHART / "files" / "hvd_pods" / "shared"
     read = {file.name for file in folder.glob("*.json") if f'{file.name}"' in templates}
     stored = {
         path.name for name, path in chart_files().items() if name.startswith("files/hvd_pods")

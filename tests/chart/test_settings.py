@@ -8,8 +8,8 @@ from typing import Any, get_origin, get_type_hints
 
 import pytest
 
-from hvd_pods.common.paths import METRICS
-from hvd_pods.common.run import parse_run
+from hvd_pods.shared.paths import METRICS
+from hvd_pods.shared.run import parse_run
 from tests.chart.cases import EVERY_POD
 from tests.chart.render import (
     Values,

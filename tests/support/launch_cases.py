@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from hvd_pods.common.run import Run
+from hvd_pods.shared.run import Run
 from hvdchart.chart_files import read_data
 from hvdchart.plan.model import Plan
 from hvdchart.plan.planner import make_plan

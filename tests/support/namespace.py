@@ -18,7 +18,7 @@ from devtools.common.errors import DevtoolsError
 from devtools.common.waiting import PROGRAM_PAUSE, wait_until
 from devtools.toolchain.kubectl import Kubectl
 from devtools.toolchain.tools import tool
-from hvd_pods.common.threads import YIELD
+from hvd_pods.shared.threads import YIELD
 from tests.support.go_programs import NO_GARBAGE_COLLECTION, run_program
 
 CHART = Path(__file__).resolve().parents[2] / "charts" / "horovod"

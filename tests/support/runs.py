@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from hvd_pods.common import run
+from hvd_pods.shared import run
 from tests.support.release_keys import MASTER_NAME, WORKER_NAME
 
 

@@ -5,9 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from hvd_pods.common.contract import CLEANUP, LEASE, RENEWED
-from hvd_pods.common.errors import ConfigurationError, RunError
-from hvd_pods.common.run import Pod, Run
 from hvd_pods.rules.decide import decide
 from hvd_pods.rules.effects import (
     AskRanks,
@@ -62,6 +59,9 @@ from hvd_pods.rules.record_lock import TAKE
 from hvd_pods.rules.retries import Retries
 from hvd_pods.rules.run_end import UNREADABLE
 from hvd_pods.rules.state import Assignment, RunState
+from hvd_pods.shared.contract import CLEANUP, LEASE, RENEWED
+from hvd_pods.shared.errors import ConfigurationError, RunError
+from hvd_pods.shared.run import Pod, Run
 from tests.support.runs import make_run
 
 DELETED = {"metadata": {"deletionTimestamp": "2026-01-01T10:00:00Z"}, "spec": {}}

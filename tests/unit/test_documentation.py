@@ -19,13 +19,13 @@ from ruamel.yaml import YAML
 
 from devtools.docs_gen import promises
 from devtools.docs_gen.chart_docs import load_source
-from hvd_pods.common import contract
-from hvd_pods.common.exit_codes import BAD_CONFIGURATION, LOST_MASTER
-from hvd_pods.common.run_events import RunEvent
 from hvd_pods.master.failure_causes import PERMANENT, SURE_TO_REPEAT
 from hvd_pods.master.gpu_problems import PROBLEMS
 from hvd_pods.master.prober import ProbeLimits
 from hvd_pods.rules.stalls import STOPPED_FOR_KEPT
+from hvd_pods.shared import contract
+from hvd_pods.shared.exit_codes import BAD_CONFIGURATION, LOST_MASTER
+from hvd_pods.shared.run_events import RunEvent
 from hvdchart.cli import app
 from tests.support.pages import blocks, tokens
 

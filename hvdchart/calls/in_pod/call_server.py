@@ -24,10 +24,10 @@ from functools import partial
 from pathlib import Path
 
 sys.path[:0] = [str(Path(__file__).absolute().parents[3]), "/horovod/bin"]
-from hvd_pods.common import container_memory, contract, exit_codes, paths
-from hvd_pods.common.untrusted import MOST_COUNTED, parse_count
-from hvd_pods.runtime import notices, processes, streams
-from hvd_pods.runtime.connections import ConnectionServer, Limits
+from hvd_pods.pod import notices, processes, streams
+from hvd_pods.pod.connections import ConnectionServer, Limits
+from hvd_pods.shared import container_memory, contract, exit_codes, paths
+from hvd_pods.shared.untrusted import MOST_COUNTED, parse_count
 from hvdchart.calls.in_pod import output, wire
 
 SOCKET = os.environ.get(contract.CALLS, f"{paths.GENERATED}/calls.sock")

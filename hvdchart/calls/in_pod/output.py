@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 
-from hvd_pods.common import container_memory
+from hvd_pods.shared import container_memory
 
 CHUNK = 1 << 16
 # Seconds between checks whether the rank has ended, and seconds to read the output of helpers after

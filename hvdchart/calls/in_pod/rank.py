@@ -21,7 +21,7 @@ from typing import IO, Any
 
 ROOT = Path(__file__).absolute().parents[3]
 sys.path[:0] = [str(ROOT), "/horovod/bin"]
-from hvd_pods.runtime import notices
+from hvd_pods.pod import notices
 from hvdchart.calls.in_pod import output, wire
 
 # Seconds to connect to the server.

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, TypeAlias
 
-from hvd_pods.common.run import Run
+from hvd_pods.shared.run import Run
 from hvdchart.errors import ClusterError, NoRunError
 from hvdchart.run.change.losses import find_loss
 from hvdchart.run.helm import (

@@ -13,8 +13,8 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Self
 
-from hvd_pods.common.contract import RENEWED, SESSION
-from hvd_pods.common.record import LEASE_KEPT, RecordKey
+from hvd_pods.shared.contract import RENEWED, SESSION
+from hvd_pods.shared.record import LEASE_KEPT, RecordKey
 from hvdchart.errors import ClusterError, HelmError, HvdchartError, NoRunError
 from hvdchart.run.change.control import remove
 from hvdchart.run.helm import Helm, last_revision, release_chart, release_session, upgrade

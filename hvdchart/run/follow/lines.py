@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator
 from typing import Generic, TypeVar
 
-from hvd_pods.common.launcher_output import HYDRA_REPORT, REPORT, TENSORFLOW_NOTES
+from hvd_pods.shared.launcher_output import HYDRA_REPORT, REPORT, TENSORFLOW_NOTES
 from hvdchart.run.follow.logs import LogLine
 from hvdchart.run.state.newest import NewestRun
 from hvdchart.run.state.ranks import split_line

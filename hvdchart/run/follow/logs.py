@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
 
-from hvd_pods.common.record import LEASE_KEPT, RecordKey
-from hvd_pods.common.untrusted import one_line
+from hvd_pods.shared.record import LEASE_KEPT, RecordKey
+from hvd_pods.shared.untrusted import one_line
 from hvdchart.run.follow.changes import Follower, watch_run
 from hvdchart.run.kube.api import RefusedError, unless_refused
 from hvdchart.run.kube.cluster import Cluster

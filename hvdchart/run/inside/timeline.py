@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from hvd_pods.common.untrusted import MOST_COUNTED, parse_count
+from hvd_pods.shared.untrusted import MOST_COUNTED, parse_count
 from hvdchart.errors import FileError
 
 _NEGOTIATE = "NEGOTIATE_"

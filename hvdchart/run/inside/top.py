@@ -6,8 +6,8 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from hvd_pods.common import paths
-from hvd_pods.common.gpu_sample import GPU_SAMPLE
+from hvd_pods.shared import paths
+from hvd_pods.shared.gpu_sample import GPU_SAMPLE
 from hvdchart.errors import ClusterError
 from hvdchart.run.kube.kubectl import Kubectl
 from hvdchart.run.state.view import RunView

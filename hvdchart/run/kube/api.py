@@ -17,7 +17,7 @@ from urllib.parse import urlencode
 import urllib3
 from urllib3.exceptions import HTTPError
 
-from hvd_pods.common.untrusted import one_line
+from hvd_pods.shared.untrusted import one_line
 from hvdchart import __version__
 from hvdchart.errors import ClusterError
 from hvdchart.run.kube.kubeconfig import ApiConnection, Credentials, find_connection

@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from tempfile import TemporaryFile
 
-from hvd_pods.common.untrusted import one_line
+from hvd_pods.shared.untrusted import one_line
 from hvdchart.errors import ClusterError
 from hvdchart.run.state.release import Object, component_of
 
@@ -18,7 +18,7 @@ from hvdchart.run.state.release import Object, component_of
 _MOST = 512 << 20
 _AT_ONCE = 16
 # Runs a command, or the image's shell, in the folder of the user's code if there is one, with its
-# packages (hvd_pods/runtime/packages.py).
+# packages (hvd_pods/pod/packages.py).
 _PACKAGES = "/horovod/code/.packages/current"
 _ENTER = (
     "cd /horovod/code/*/ 2>/dev/null; "

@@ -5,7 +5,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import Collection, Sequence
 
-from hvd_pods.common.contract import NAME_LABEL
+from hvd_pods.shared.contract import NAME_LABEL
 from hvdchart.errors import ClusterError
 from hvdchart.run.kube.cluster import Cluster
 from hvdchart.run.state.pod_problems import problem_of

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from hvd_pods.common.contract import INSTANCE_LABEL
+from hvd_pods.shared.contract import INSTANCE_LABEL
 from hvdchart.errors import ClusterError, NoRunError
 from hvdchart.run.kube.api import unless_refused
 from hvdchart.run.kube.cluster import CHARTS_KINDS, Cluster

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-from hvd_pods.common.record import FAILED, FINISHED, LEASE_KEPT, STORED, RecordKey
+from hvd_pods.shared.record import FAILED, FINISHED, LEASE_KEPT, STORED, RecordKey
 from hvdchart.run.state.newest import NewestRun
 from hvdchart.run.state.pod_problems import remedy_for_refusal, waits_for
 from hvdchart.run.state.release import Object, Release, component_of, condition_of, is_child

@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
-from hvd_pods.common.contract import COMMAND
-from hvd_pods.common.record import RecordKey
+from hvd_pods.shared.contract import COMMAND
+from hvd_pods.shared.record import RecordKey
 from hvdchart.run.state.pod_problems import Problem, last_failure, problem_of
 from hvdchart.run.state.ranks import count_used
 from hvdchart.run.state.release import Object, Release, component_of, is_event_of

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from hvd_pods.common.run_events import RunEvent
+from hvd_pods.shared.run_events import RunEvent
 from hvdchart.run.state.newest import NewestRun
 from hvdchart.run.state.pod_problems import waits_for
 from hvdchart.run.state.release import Object

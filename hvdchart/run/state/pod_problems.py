@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from hvd_pods.common.pod_problems import diagnose, diagnose_refusal
+from hvd_pods.shared.pod_problems import diagnose, diagnose_refusal
 from hvdchart.run.state.release import Object, event_time
 from hvdchart.run.state.stalls import seconds_of
 

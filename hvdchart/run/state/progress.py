@@ -1,6 +1,6 @@
 """Format the progress that a run's script reports. Pure.
 
-The chart's hvd_pods/common/record.py parses it; docs/watching.md describes it.
+The chart's hvd_pods/shared/record.py parses it; docs/watching.md describes it.
 """
 
 from __future__ import annotations
@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
-from hvd_pods.common import record as records
-from hvd_pods.common.untrusted import one_line
+from hvd_pods.shared import record as records
+from hvd_pods.shared.untrusted import one_line
 
 # The maximum length of a loss that is a text, such as nan.
 _LONGEST_LOSS = 20

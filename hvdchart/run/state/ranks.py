@@ -10,14 +10,14 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 
-from hvd_pods.common import contract
-from hvd_pods.common.contract import TAG_OUTPUT
-from hvd_pods.common.launcher_options import LAUNCH, tags_output
-from hvd_pods.common.launcher_output import split_tag
-from hvd_pods.common.ranges import parse_ranges
-from hvd_pods.common.record import RecordKey
-from hvd_pods.common.run import Run, parse_run
-from hvd_pods.common.untrusted import MOST_COUNTED, parse_count
+from hvd_pods.shared import contract
+from hvd_pods.shared.contract import TAG_OUTPUT
+from hvd_pods.shared.launcher_options import LAUNCH, tags_output
+from hvd_pods.shared.launcher_output import split_tag
+from hvd_pods.shared.ranges import parse_ranges
+from hvd_pods.shared.record import RecordKey
+from hvd_pods.shared.run import Run, parse_run
+from hvd_pods.shared.untrusted import MOST_COUNTED, parse_count
 from hvdchart.errors import ClusterError
 from hvdchart.run.state.release import Object
 
@@ -142,7 +142,7 @@ def begins_rank(line: str) -> bool:
 
 
 def _asks_for_tags(stateful_set: Object) -> bool:
-    """Return whether the chart tags lines with their rank (hvd_pods/runtime/ranks_program.py)."""
+    """Return whether the chart tags lines with their rank (hvd_pods/pod/ranks_program.py)."""
     pod = stateful_set["spec"].get("template", {}).get("spec", {})
     variables = [each for one in pod.get("containers") or [] for each in one.get("env") or []]
     return any(each.get("name") == TAG_OUTPUT and each.get("value") for each in variables)

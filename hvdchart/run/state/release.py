@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
-from hvd_pods.common.contract import COMPONENT_LABEL, INSTANCE_LABEL, NAME_LABEL
+from hvd_pods.shared.contract import COMPONENT_LABEL, INSTANCE_LABEL, NAME_LABEL
 
 Object: TypeAlias = dict[str, Any]
 # The label selector of the objects of all releases of the chart.
@@ -23,7 +23,7 @@ class Release:
     pods: list[Object]
     events: list[Object]
     # The last run's state, attempts and outcome, which the master writes (the chart's
-    # hvd_pods/common/record.py).
+    # hvd_pods/shared/record.py).
     record: Mapping[str, str] = field(default_factory=dict)
 
     @property

@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
-from hvd_pods.common.record import RecordKey, read_count, read_object
-from hvd_pods.common.untrusted import MOST_COUNTED, one_line
+from hvd_pods.shared.record import RecordKey, read_count, read_object
+from hvd_pods.shared.untrusted import MOST_COUNTED, one_line
 
 _LONGEST = 200
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Iterator, Sequence
 
-from hvd_pods.common.untrusted import one_line
+from hvd_pods.shared.untrusted import one_line
 from hvdchart.quantity import pluralize
 from hvdchart.run.state.progress import duration
 from hvdchart.run.state.release import Object, event_time

@@ -5,8 +5,8 @@ from __future__ import annotations
 from contextlib import suppress
 from functools import cached_property
 
-from hvd_pods.common.record import RecordKey
-from hvd_pods.common.untrusted import MOST_COUNTED, parse_count
+from hvd_pods.shared.record import RecordKey
+from hvd_pods.shared.untrusted import MOST_COUNTED, parse_count
 from hvdchart.errors import ClusterError
 from hvdchart.run.state.judge import is_stuck, judge
 from hvdchart.run.state.newest import NewestRun

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from hvd_pods.common.contract import MINIMUM, SPARES
-from hvd_pods.common.untrusted import MOST_COUNTED, parse_count
+from hvd_pods.shared.contract import MINIMUM, SPARES
+from hvd_pods.shared.untrusted import MOST_COUNTED, parse_count
 from hvdchart.run.state.release import Object, is_child, is_ready
 
 

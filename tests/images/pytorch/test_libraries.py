@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from hvd_pods.runtime.rank_variables import choose
+from hvd_pods.pod.rank_variables import choose
 from tests.images.sandboxes import Sandboxes
 from tests.support.in_image.sandbox import Sandbox, output_of
 

@@ -73,9 +73,9 @@ def test_check_names_the_programs_that_the_archive_has_otherwise(
 ) -> None:
     archive = tmp_path / "programs.tgz"
     files = programs.contents()
-    archive.write_bytes(programs.pack({**files, "common/run.py": b"old"}))
+    archive.write_bytes(programs.pack({**files, "shared/run.py": b"old"}))
     assert programs.write_or_compare(["--check"], archive) == 1
-    assert "common/run.py: differ" in capsys.readouterr().err
+    assert "shared/run.py: differ" in capsys.readouterr().err
     assert programs.write_or_compare([], archive) == 0
     assert programs.read(archive.read_bytes()) == files
     assert programs.write_or_compare(["--check"], archive) == 0

@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 from hvd_pods.cluster import key_secrets as release_keys
-from hvd_pods.common import paths
 from hvd_pods.master import (
     agent_connection,
     gateway_client,
@@ -20,7 +19,8 @@ from hvd_pods.master import (
     run_effects,
     user_code,
 )
-from hvd_pods.runtime import reporting
+from hvd_pods.pod import reporting
+from hvd_pods.shared import paths
 from tests.unit.hvd_pods.workers import Workers
 
 JOB = "hvd-master-1"

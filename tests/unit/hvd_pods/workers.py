@@ -8,7 +8,7 @@ from typing import Any
 
 from hvd_pods.agent.banner import NoAnswer, format_banner
 from hvd_pods.cluster.addresses import DnsAddresses, Endpoint
-from hvd_pods.common import run
+from hvd_pods.shared import run
 from tests.support.fakes.api import FakeApi
 from tests.support.ports import find_port
 from tests.support.release_keys import ReleaseKeys

@@ -14,7 +14,7 @@ from hypothesis import event, given
 from hypothesis import strategies as st
 from ruamel.yaml import YAML
 
-from hvd_pods.common.untrusted import printable
+from hvd_pods.shared.untrusted import printable
 from hvdchart.errors import SpecError
 from hvdchart.plan.planner import make_plan
 from hvdchart.spec.load import parse_spec, read_spec

@@ -38,7 +38,7 @@
     "why" "that mode takes none"
     "do" "remove it") -}}
 {{- end -}}
-{{- $programs := (.Files.Get "files/hvd_pods/common/launcher_options.json" | fromJson).programs -}}
+{{- $programs := (.Files.Get "files/hvd_pods/shared/launcher_options.json" | fromJson).programs -}}
 {{- $program := first .Values.master.args | default "" | base -}}
 {{- if and (ne $mode "custom") (has $program $programs) -}}
   {{- include "horovod.refuse" (dict

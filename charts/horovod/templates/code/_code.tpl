@@ -16,7 +16,7 @@ The user's code: files of the release that the master hands to the workers (hvd_
   {{- $_ := set $code "version" $version -}}
   {{- $_ := set $code "configMap" (printf "%s-code-%s" .facts.fullname $version) -}}
   {{- /* Of what `sha256sum` prints of the ConfigMap's keys: the master's pod has it in its template, and runs
-  no other code (hvd_pods/runtime/code_archive.py). */ -}}
+  no other code (hvd_pods/pod/code_archive.py). */ -}}
   {{- $keys := deepCopy $files -}}
   {{- with $archive -}}{{- $_ := set $keys "archive.tgz" (nospace . | b64dec) -}}{{- end -}}
   {{- $lines := "" -}}

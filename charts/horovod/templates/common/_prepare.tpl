@@ -88,7 +88,7 @@ prepareMaster
     {{- $_ := set $statefulSets .metadata.name . -}}
   {{- end -}}
   {{- $_ := set . "facts" (dict
-    "shared" (.Files.Get "files/hvd_pods/common/resources.json" | fromJson)
+    "shared" (.Files.Get "files/hvd_pods/shared/resources.json" | fromJson)
     "hasAccess" (lookup "v1" "ServiceAccount" .Release.Namespace "default" | empty | not)
     "statefulSets" $statefulSets
     "effective" $effective

@@ -12,7 +12,7 @@
 {{- end }}
 
 {{/*
-The run as JSON, whose keys are the fields of Run in hvd_pods/common/run.py. With hostNetwork the master does
+The run as JSON, whose keys are the fields of Run in hvd_pods/shared/run.py. With hostNetwork the master does
 not have the workers' interface, so that only the workers' environment names it.
 */}}
 {{- define "horovod.run" -}}

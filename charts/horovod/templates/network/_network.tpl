@@ -12,7 +12,7 @@ but none for the workers on their nodes' network, to which a NetworkPolicy does 
 {{- define "horovod.networkVariables" -}}
 {{- $network := .Values.network -}}
 {{- if $network.interface }}
-  {{- range (.Files.Get "files/hvd_pods/common/launcher_options.json" | fromJson).interfaceVariables }}
+  {{- range (.Files.Get "files/hvd_pods/shared/launcher_options.json" | fromJson).interfaceVariables }}
     {{- if and (has "workers" .setOn) (ne $network.transport (.unlessTransport | default "never")) }}
 - {name: {{ .name | quote }}, value: {{ $network.interface | quote }}}
     {{- end }}

@@ -13,7 +13,7 @@ import pytest
 from devtools.common.waiting import wait_until
 from hvd_pods.cluster import addresses, kube
 from hvd_pods.cluster.addresses import DnsAddresses, Endpoint, SliceAddresses
-from hvd_pods.common.run import Worker
+from hvd_pods.shared.run import Worker
 from tests.support.fakes import faults
 from tests.support.fakes.api import FakeApi
 from tests.support.fakes.faults import TIMEOUT

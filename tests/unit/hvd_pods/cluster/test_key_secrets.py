@@ -12,7 +12,7 @@ import pytest
 from hvd_pods.cluster import certificates, kube
 from hvd_pods.cluster import key_secrets as keys
 from hvd_pods.cluster.certificates import MASTER, WORKER, Files
-from hvd_pods.common import errors
+from hvd_pods.shared import errors
 from tests.support.fakes import faults
 from tests.support.fakes.api import FakeApi
 

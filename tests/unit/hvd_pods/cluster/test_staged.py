@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from hvd_pods.cluster import kube, staged
-from hvd_pods.common.run import Pod, Run, Worker
+from hvd_pods.shared.run import Pod, Run, Worker
 from tests.support.fakes import faults
 from tests.support.fakes.api import FakeApi
 from tests.support.runs import make_run

@@ -16,9 +16,9 @@ from hvd_pods.agent import frames
 from hvd_pods.agent.banner import find_banner_problem, format_banner
 from hvd_pods.agent.keys import REMEDY, Keys
 from hvd_pods.agent.start_request import Request
-from hvd_pods.common.errors import ConfigurationError
 from hvd_pods.master import agent_connection
 from hvd_pods.master.agent_connection import AgentAddresses, AgentConnectionError
+from hvd_pods.shared.errors import ConfigurationError
 from tests.support.ports import find_port
 from tests.support.release_keys import (
     MASTER_NAME,

@@ -16,10 +16,10 @@ import pytest
 
 from devtools.common.waiting import wait_until
 from devtools.pods.copies import copy_files
-from hvd_pods.common.run import Worker
 from hvd_pods.master import direct, gateway_client, gloo_store
 from hvd_pods.master.gateway import Gateway
 from hvd_pods.master.gloo_store import GlooStore
+from hvd_pods.shared.run import Worker
 from tests.support.fakes.faults import TIMEOUT
 from tests.support.release_keys import ReleaseKeys
 from tests.unit.hvd_pods.scripted_agents import ScriptedAgents

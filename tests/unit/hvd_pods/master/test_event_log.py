@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from hvd_pods.common.run import parse_run
 from hvd_pods.master.event_log import EventLog, replay
 from hvd_pods.rules.events import Event, Moment, NoticeTaken, Started, WorkerGone
 from hvd_pods.rules.state import Assignment
+from hvd_pods.shared.run import parse_run
 from tests.support.runs import describe_run
 from tests.support.world import World
 from tests.unit.hvd_pods.rules.random_events import happen_by

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hvd_pods.common.untrusted import printable
 from hvd_pods.master.error_output import ErrorOutput
 from hvd_pods.master.stall_reader import StallReader
+from hvd_pods.shared.untrusted import printable
 from tests.unit.hvd_pods.master.launcher_output import OPEN_MPI_4, WORKERS, Notice, cause, judged
 
 OUT_OF_MEMORY = (

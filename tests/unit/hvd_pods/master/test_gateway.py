@@ -18,12 +18,12 @@ import pytest
 from devtools.common.waiting import wait_until
 from hvd_pods.agent import frames
 from hvd_pods.agent.keys import Keys
-from hvd_pods.common.errors import ConfigurationError, RunError
 from hvd_pods.master import gateway, gateway_client
 from hvd_pods.master.agent_connection import AgentAddresses, AgentConnection, AgentConnectionError
 from hvd_pods.master.remote import AgentAccess
+from hvd_pods.pod.ranks_program import STAY
 from hvd_pods.rules.events import Event, WorkerReached
-from hvd_pods.runtime.ranks_program import STAY
+from hvd_pods.shared.errors import ConfigurationError, RunError
 from tests.support.release_keys import WORKER_NAME, ReleaseKeys
 from tests.unit.hvd_pods.worker.agent.limited import LimitedAgent, start_limited
 

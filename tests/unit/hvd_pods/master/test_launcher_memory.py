@@ -6,8 +6,8 @@ import resource
 
 import pytest
 
-from hvd_pods.common.errors import ConfigurationError
 from hvd_pods.master import launcher_memory
+from hvd_pods.shared.errors import ConfigurationError
 
 
 def test_clients_that_do_not_fit_are_refused_with_the_memory_to_give() -> None:

@@ -12,9 +12,9 @@ import pytest
 
 from devtools.common.waiting import wait_until
 from hvd_pods.master import event_log, prober, record_io, run_effects, user_code
+from hvd_pods.pod import code_archive
 from hvd_pods.rules import newcomers, record_lock, retries
 from hvd_pods.rules.effects import StartLauncher
-from hvd_pods.runtime import code_archive
 from tests.support.fakes import faults
 from tests.support.fakes.faults import TIMEOUT
 from tests.unit.hvd_pods.master_pod import MasterPod

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from hvd_pods.common.errors import ConfigurationError
-from hvd_pods.common.run import Run
 from hvd_pods.master import mpi
+from hvd_pods.shared.errors import ConfigurationError
+from hvd_pods.shared.run import Run
 from tests.support.runs import make_run
 
 

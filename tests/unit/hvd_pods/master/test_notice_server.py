@@ -16,11 +16,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from hvd_pods.common.untrusted import printable
 from hvd_pods.master import notice_server
 from hvd_pods.master.notice_server import NoticeServer
+from hvd_pods.pod import notices
 from hvd_pods.rules.events import NoticeTaken
-from hvd_pods.runtime import notices
+from hvd_pods.shared.untrusted import printable
 from tests.support.fakes.faults import TIMEOUT
 from tests.support.runs import make_run
 from tests.unit.hvd_pods.rules.recorded_events import RecordedEvents

@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 from hvd_pods.cluster import kube
-from hvd_pods.common.contract import LEASE, RENEWED
 from hvd_pods.master import record_io
 from hvd_pods.master.record_io import RecordClient
 from hvd_pods.rules import run_end
@@ -23,6 +22,7 @@ from hvd_pods.rules.events import (
     RecordWritten,
 )
 from hvd_pods.rules.state import Assignment
+from hvd_pods.shared.contract import LEASE, RENEWED
 from tests.support.fakes import faults
 from tests.support.fakes.api import FakeApi
 from tests.support.runs import make_run

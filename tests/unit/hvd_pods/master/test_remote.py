@@ -9,8 +9,8 @@ from functools import partial
 
 import pytest
 
-from hvd_pods.common import paths
 from hvd_pods.master import remote
+from hvd_pods.shared import paths
 from tests.support.runs import make_run
 from tests.unit.hvd_pods.scripted_agents import ScriptedAgents
 

@@ -10,7 +10,6 @@ import pytest
 from devtools.common.waiting import wait_until
 from hvd_pods.cluster import kube
 from hvd_pods.cluster.job_events import JobEvents
-from hvd_pods.common.run import Pod, Run
 from hvd_pods.master.run_effects import EffectRunner
 from hvd_pods.master.work_queues import WorkQueues
 from hvd_pods.rules.effects import (
@@ -31,6 +30,7 @@ from hvd_pods.rules.events import (
     WorkerProblem,
 )
 from hvd_pods.rules.state import Assignment
+from hvd_pods.shared.run import Pod, Run
 from tests.support.fakes.faults import TIMEOUT
 from tests.unit.hvd_pods.master_pod import MasterPod
 from tests.unit.hvd_pods.rules.recorded_events import RecordedEvents
@@ -108,7 +108,7 @@ def test_leftovers_are_ended_while_the_workers_are_watched(
 
     wait_until(is_logged, TIMEOUT, "the failure is logged")
     assert output[0].count("cannot end what earlier attempts may have left on ") == 1
-    expected = [f"{name}.hvd common/files.py" for name in addresses]
+    expected = [f"{name}.hvd shared/files.py" for name in addresses]
 
     def asked() -> list[str]:
         return sorted((pod.generated.parent / "asked").read_text().splitlines())

@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from hvd_pods.common import contract
 from hvd_pods.master import span_export
 from hvd_pods.master.span_export import HEADERS, SERVICE_NAME, SpanExport
 from hvd_pods.rules.decide import decide
 from hvd_pods.rules.effects import FollowProgress
 from hvd_pods.rules.state import RunState
+from hvd_pods.shared import contract
 from tests.support.fakes import faults
 from tests.support.fakes.faults import Failure
 from tests.support.fakes.server import Api, Certificates, Handler

@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from hvd_pods.common.errors import ConfigurationError, ResizedError
 from hvd_pods.master.spans import Span, Trace, follow
 from hvd_pods.rules.decide import decide
 from hvd_pods.rules.effects import Prepare
@@ -23,6 +22,7 @@ from hvd_pods.rules.events import (
 )
 from hvd_pods.rules.retries import Retries
 from hvd_pods.rules.state import Activity, RunState
+from hvd_pods.shared.errors import ConfigurationError, ResizedError
 from tests.support.world import DELETED, JOB, OTHER, SUSPENDED, WALL, World, one_group
 from tests.unit.hvd_pods.rules.random_events import happen_by
 from tests.unit.hvd_pods.rules.trainings import CAUSE, end_with, report, training

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from hvd_pods.common.launcher_output import split_tag
 from hvd_pods.master.stall_reader import MOST_READ, StallReader
+from hvd_pods.shared.launcher_output import split_tag
 
 
 def test_horovods_messages_about_missing_ranks_are_read_among_other_lines() -> None:

@@ -12,11 +12,11 @@ from typing import Any
 
 import pytest
 
-from hvd_pods.common import paths
-from hvd_pods.common.errors import ConfigurationError, RunError
-from hvd_pods.common.run import Code, Pod
 from hvd_pods.master import user_code
-from hvd_pods.runtime import code_archive, packages
+from hvd_pods.pod import code_archive, packages
+from hvd_pods.shared import paths
+from hvd_pods.shared.errors import ConfigurationError, RunError
+from hvd_pods.shared.run import Code, Pod
 from tests.support.release_keys import ReleaseKeys
 from tests.support.runs import make_run
 from tests.unit.archives import make_archive, make_member

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from hvd_pods.common import threads
 from hvd_pods.rank import gpu_driver, start
+from hvd_pods.shared import threads
 
 # /proc/driver/nvidia/version of an H200, and of an older driver.
 OPEN = """\

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from devtools.pods.copies import copy_files
-from hvd_pods.common.binding import Binding
 from hvd_pods.rank import start
+from hvd_pods.shared.binding import Binding
 
 LaunchRank = Callable[..., "subprocess.CompletedProcess[str]"]
 NUMBERS = {"RANK": "3", "SIZE": "8", "LOCAL_RANK": "1", "LOCAL_SIZE": "2"}

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from devtools.pods.copies import FILES, PROGRAMS
-from hvd_pods.runtime import metrics
+from hvd_pods.pod import metrics
 
 # Modules with what is used of PyTorch's and of Keras', by the paths of theirs.
 FRAMEWORKS = {

@@ -6,6 +6,7 @@ import random
 from typing import Any
 
 from hvd_pods.agent.banner import NoAnswer
+from hvd_pods.pod.notices import ASKED, ENDED, FAILED, LEAVING, RAISED, STOPPED
 from hvd_pods.rules.events import (
     NoticeTaken,
     ProgressReported,
@@ -14,7 +15,6 @@ from hvd_pods.rules.events import (
     WorkerProblem,
     WorkerReached,
 )
-from hvd_pods.runtime.notices import ASKED, ENDED, FAILED, LEAVING, RAISED, STOPPED
 from tests.support.world import World, pod
 
 NOTICES: list[dict[str, Any]] = [

@@ -10,9 +10,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hvd_pods.common.contract import QUEUE
-from hvd_pods.common.run import Run
-from hvd_pods.common.run_events import RunEvent
 from hvd_pods.rules import run_end
 from hvd_pods.rules.effects import (
     CreateJobEvent,
@@ -26,6 +23,9 @@ from hvd_pods.rules.effects import (
 )
 from hvd_pods.rules.events import Event, LauncherEnded, RecordChanged, Started, Terminated
 from hvd_pods.rules.state import END
+from hvd_pods.shared.contract import QUEUE
+from hvd_pods.shared.run import Run
+from hvd_pods.shared.run_events import RunEvent
 from tests.support.world import (
     DELETED,
     JOB,

@@ -7,8 +7,6 @@ from typing import Any
 import pytest
 
 from hvd_pods.agent.banner import NoAnswer
-from hvd_pods.common.errors import WorkerTerminatedError
-from hvd_pods.common.run_events import RunEvent
 from hvd_pods.rules.attempt_workers import FIRST_REPORT_AFTER, MASTER_OFFLINE_FACTOR
 from hvd_pods.rules.diagnosis import REPEAT_REPORT_AFTER, SERVICE_WITHIN
 from hvd_pods.rules.effects import (
@@ -34,6 +32,8 @@ from hvd_pods.rules.events import (
 )
 from hvd_pods.rules.pod_replacement import REPLACE_EVERY
 from hvd_pods.rules.state import Activity
+from hvd_pods.shared.errors import WorkerTerminatedError
+from hvd_pods.shared.run_events import RunEvent
 from tests.support.runs import make_run
 from tests.support.world import WALL, World, one_group, pod
 from tests.unit.hvd_pods.rules.trainings import go_on, launch_again

@@ -6,12 +6,12 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from hvd_pods.common.run import Pod, Run
-from hvd_pods.common.run_events import RunEvent
 from hvd_pods.rules.effects import CreateJobEvent, Effect, FindCause, StartLauncher, WatchWorkers
 from hvd_pods.rules.events import Cause, CauseFound, Event, Started, WorkerAnswers
 from hvd_pods.rules.newcomers import GROW_EVERY
 from hvd_pods.rules.timers import TimerKind
+from hvd_pods.shared.run import Pod, Run
+from hvd_pods.shared.run_events import RunEvent
 from tests.support.world import World, one_group, pod
 
 ECC = "RuntimeError: CUDA error: uncorrectable ECC error encountered"

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from hvd_pods.agent.banner import NoAnswer
-from hvd_pods.common.run_events import RunEvent
+from hvd_pods.pod.notices import FINISHED, LEAVING
 from hvd_pods.rules.attempt_workers import LOOK_EVERY, MISS_WITHIN
 from hvd_pods.rules.effects import (
     CreateJobEvent,
@@ -39,7 +39,7 @@ from hvd_pods.rules.events import (
 from hvd_pods.rules.newcomers import AGAIN_AFTER, GROW_EVERY, SETTLE
 from hvd_pods.rules.state import Activity
 from hvd_pods.rules.timers import TimerKind
-from hvd_pods.runtime.notices import FINISHED, LEAVING
+from hvd_pods.shared.run_events import RunEvent
 from tests.support.world import WALL, World, one_group, pod
 
 START_AFTER = 30.0

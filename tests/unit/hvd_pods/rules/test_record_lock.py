@@ -9,7 +9,6 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from hvd_pods.common.run_events import RunEvent
 from hvd_pods.rules import record_lock
 from hvd_pods.rules.effects import (
     CreateJobEvent,
@@ -34,6 +33,7 @@ from hvd_pods.rules.events import (
 from hvd_pods.rules.record_lock import EXPIRES_AFTER, LOOK_EVERY, RENEW, TAKE
 from hvd_pods.rules.state import Activity
 from hvd_pods.rules.timers import TimerKind
+from hvd_pods.shared.run_events import RunEvent
 from tests.support.world import JOB, LATER, OTHER, WALL, World, one_group
 from tests.unit.hvd_pods.rules.trainings import go_on, put_each
 

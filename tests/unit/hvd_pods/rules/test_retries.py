@@ -6,7 +6,10 @@ from typing import Any
 
 import pytest
 
-from hvd_pods.common.errors import (
+from hvd_pods.rules.effects import ScaleDown, StartLauncher
+from hvd_pods.rules.retries import MOST_UNCOUNTED, Retries, Verdict
+from hvd_pods.rules.run_end import UNREADABLE
+from hvd_pods.shared.errors import (
     LaunchError,
     LostWorkerError,
     NotANumberError,
@@ -14,9 +17,6 @@ from hvd_pods.common.errors import (
     RunError,
     WorkerTerminatedError,
 )
-from hvd_pods.rules.effects import ScaleDown, StartLauncher
-from hvd_pods.rules.retries import MOST_UNCOUNTED, Retries, Verdict
-from hvd_pods.rules.run_end import UNREADABLE
 from tests.support.world import DELETED, JOB, World, one_group
 
 FAILED = LaunchError("exit code 1", 1)

@@ -7,8 +7,6 @@ from typing import Any
 import pytest
 
 from hvd_pods.cluster.objects import format_time
-from hvd_pods.common.record import STORED
-from hvd_pods.common.run import Run
 from hvd_pods.rules.effects import (
     AskRanks,
     EndLauncher,
@@ -22,6 +20,8 @@ from hvd_pods.rules.effects import (
 )
 from hvd_pods.rules.events import PodsListed, RanksAsked, Started, Terminated
 from hvd_pods.rules.run_end import UNREADABLE
+from hvd_pods.shared.record import STORED
+from hvd_pods.shared.run import Run
 from tests.support.world import DELETED, JOB, SUSPENDED, WALL, World, one_group
 from tests.unit.hvd_pods.rules.trainings import go_on, launch_again, training
 

@@ -7,8 +7,6 @@ from typing import Any
 import pytest
 
 from hvd_pods.cluster.objects import format_time
-from hvd_pods.common.record import LEASE_KEPT
-from hvd_pods.common.run_events import RunEvent
 from hvd_pods.rules.effects import (
     CreateJobEvent,
     ReadLease,
@@ -29,6 +27,8 @@ from hvd_pods.rules.events import (
 from hvd_pods.rules.run_end import UNREADABLE
 from hvd_pods.rules.state import END, Activity
 from hvd_pods.rules.timers import TimerKind
+from hvd_pods.shared.record import LEASE_KEPT
+from hvd_pods.shared.run_events import RunEvent
 from tests.support.world import DELETED, JOB, OTHER, WALL, World, leased, one_group
 from tests.unit.hvd_pods.rules.trainings import go_on, launch_again, wait_in_launch
 

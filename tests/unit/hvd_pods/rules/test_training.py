@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 
 from hvd_pods.agent.banner import NoAnswer
-from hvd_pods.common.errors import ConfigurationError, RunError
-from hvd_pods.common.run_events import RunEvent
+from hvd_pods.pod.notices import ASKED, ENDED, FAILED, FINISHED, KEPT, LEAVING, RAISED
 from hvd_pods.rules.effects import (
     AskRanks,
     CreateJobEvent,
@@ -49,7 +48,8 @@ from hvd_pods.rules.launch_abort import END_WITHOUT_WORKERS_WITHIN
 from hvd_pods.rules.state import Activity
 from hvd_pods.rules.timers import TimerKind
 from hvd_pods.rules.training import TERMINATED
-from hvd_pods.runtime.notices import ASKED, ENDED, FAILED, FINISHED, KEPT, LEAVING, RAISED
+from hvd_pods.shared.errors import ConfigurationError, RunError
+from hvd_pods.shared.run_events import RunEvent
 from tests.support.world import World, one_group, pod
 from tests.unit.hvd_pods.rules.trainings import (
     CAUSE,

@@ -6,8 +6,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from hvd_pods.agent.banner import NoAnswer
-from hvd_pods.common.run import Run
-from hvd_pods.common.run_events import RunEvent
+from hvd_pods.pod.notices import KEPT
 from hvd_pods.rules.effects import CreateJobEvent, FindCause, StartLauncher
 from hvd_pods.rules.events import (
     Cause,
@@ -19,7 +18,8 @@ from hvd_pods.rules.events import (
 )
 from hvd_pods.rules.state import Activity
 from hvd_pods.rules.timers import TimerKind
-from hvd_pods.runtime.notices import KEPT
+from hvd_pods.shared.run import Run
+from hvd_pods.shared.run_events import RunEvent
 from tests.support.world import World, one_group
 
 CAUSE = Cause("rank 1 on w-0: ", "TypeError: no", is_sure_to_repeat=True)

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from hvd_pods.runtime import rank_variables
+from hvd_pods.pod import rank_variables
 from tests.unit.hvd_pods.warm.worker import ONLY_RANK, Worker, make_worker
 
 # What a script may look at. Launchers and the chart set variables of their own.

@@ -16,7 +16,7 @@ import pytest
 
 from devtools.common.waiting import wait_until
 from hvd_pods.cluster.spawn import spawn
-from hvd_pods.runtime.metrics import MOST_SERIES, Sample
+from hvd_pods.pod.metrics import MOST_SERIES, Sample
 from hvd_pods.worker import gpus, main
 from tests.support.fakes.nvml import LOST, FakeGpu, FakeNvml
 from tests.support.ports import find_port

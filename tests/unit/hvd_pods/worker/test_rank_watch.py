@@ -14,9 +14,9 @@ from pathlib import Path
 import pytest
 
 from devtools.common.waiting import wait_until
-from hvd_pods.common import contract, paths
+from hvd_pods.pod import notices
 from hvd_pods.rank import rank_registry
-from hvd_pods.runtime import notices
+from hvd_pods.shared import contract, paths
 from hvd_pods.worker import kept_states, rank_watch, stacks
 from hvd_pods.worker.rank_watch import RankWatch
 from tests.unit.hvd_pods.notices import WORKER, Master

@@ -12,9 +12,9 @@ from types import ModuleType, SimpleNamespace
 
 import pytest
 
-from hvd_pods.common.launcher_options import LAUNCHER_OPTIONS
 from hvd_pods.library import hvd_progress
-from hvd_pods.runtime import metrics
+from hvd_pods.pod import metrics
+from hvd_pods.shared.launcher_options import LAUNCHER_OPTIONS
 from hvd_pods.worker import main, report_progress
 
 

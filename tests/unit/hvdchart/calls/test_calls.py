@@ -317,7 +317,7 @@ def test_ctrl_c_ends_the_ranks(pod: Pod, tmp_path: Path) -> None:
 # A rank in a container of 3 GiB, in which the kernel then kills once for that.
 SHORT_OF_MEMORY = f"""\
 import runpy
-from hvd_pods.common import container_memory
+from hvd_pods.shared import container_memory
 killed = iter((4, 5))
 container_memory.limit = lambda: 3 << 30
 container_memory.count_killed = lambda: next(killed)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from hvd_pods.runtime import code_archive
+from hvd_pods.pod import code_archive
 from hvdchart.chart_files import read_data
 from hvdchart.code.archive import list_files, pack_code, pack_files
 from hvdchart.errors import FileError

@@ -16,7 +16,7 @@ from hypothesis import event, given
 from hypothesis import strategies as st
 from jsonschema_rs import Draft7Validator
 
-from hvd_pods.common.untrusted import printable
+from hvd_pods.shared.untrusted import printable
 from hvdchart.errors import SpecError
 from hvdchart.migrate.ledger import Ledger, leaves
 from hvdchart.migrate.migration_text import report_text

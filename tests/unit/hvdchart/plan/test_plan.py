@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from hvd_pods.common.binding import Binding
+from hvd_pods.shared.binding import Binding
 from hvdchart.errors import SpecError
 from hvdchart.plan.model import Plan
 from hvdchart.plan.planner import make_plan

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from hvd_pods.runtime import rank_variables
+from hvd_pods.pod import rank_variables
 from hvdchart.chart_files import is_ranks_variable
 from hvdchart.errors import SpecError
 from hvdchart.run.helm_errors import REMEDIES

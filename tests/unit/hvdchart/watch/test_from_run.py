@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from devtools.docs_gen.sample_run import losses
-from hvd_pods.common.run_events import RunEvent
+from hvd_pods.shared.run_events import RunEvent
 from hvdchart.run.inside.top import parse_probe
 from hvdchart.run.state.release import Release
 from hvdchart.run.state.view import RunView

@@ -13,7 +13,7 @@ from __future__ import annotations
 import os
 import ssl
 
-from hvd_pods.common.errors import ConfigurationError
+from hvd_pods.shared.errors import ConfigurationError
 
 CERTIFICATE = "tls.crt"
 KEY = "tls.key"

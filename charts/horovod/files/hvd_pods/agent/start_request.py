@@ -7,7 +7,7 @@ import json
 from collections import namedtuple
 from collections.abc import Mapping
 
-from hvd_pods.common.contract import ATTEMPT, FENCE, NOTICES, RENDEZVOUS, RUN_ID
+from hvd_pods.shared.contract import ATTEMPT, FENCE, NOTICES, RENDEZVOUS, RUN_ID
 
 # The variables of a request that have no field of their own. Other variables are rejected.
 ALLOWED = (NOTICES, RENDEZVOUS)

@@ -15,8 +15,8 @@ from typing import Any, Callable, Dict, Iterable, NamedTuple, Sequence
 from hvd_pods.agent.banner import NoAnswer
 from hvd_pods.cluster.kube import Api, ApiError, pauses
 from hvd_pods.cluster.spawn import spawn
-from hvd_pods.common.run import Run, Worker
-from hvd_pods.runtime.reporting import log
+from hvd_pods.pod.reporting import log
+from hvd_pods.shared.run import Run, Worker
 
 Slice = Dict[str, Any]
 # Seconds until the next try after a failed watch: the first pause, and the longest one.

@@ -11,9 +11,9 @@ from functools import partial
 from hvd_pods.cluster.kube import Api, ApiError
 from hvd_pods.cluster.objects import Object, format_time
 from hvd_pods.cluster.spawn import spawn
-from hvd_pods.common import contract
-from hvd_pods.common.untrusted import printable
-from hvd_pods.runtime.reporting import log
+from hvd_pods.pod.reporting import log
+from hvd_pods.shared import contract
+from hvd_pods.shared.untrusted import printable
 
 # The API server accepts no longer message.
 LONGEST_MESSAGE = 1024

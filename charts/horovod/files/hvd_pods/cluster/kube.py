@@ -19,8 +19,8 @@ from typing import Callable, Iterator, NamedTuple
 from urllib.parse import urlencode
 
 from hvd_pods.cluster.objects import Object
-from hvd_pods.common.untrusted import one_line
-from hvd_pods.runtime.reporting import log
+from hvd_pods.pod.reporting import log
+from hvd_pods.shared.untrusted import one_line
 
 ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 # Seconds without a byte from the API server after which a call fails.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime, timezone
 from typing import Any, Dict
 
-from hvd_pods.common.contract import CLEANUP, LEASE, QUEUE, RENEWED
+from hvd_pods.shared.contract import CLEANUP, LEASE, QUEUE, RENEWED
 
 Object = Dict[str, Any]
 # Seconds for which a call before the training is repeated; the training starts without it.

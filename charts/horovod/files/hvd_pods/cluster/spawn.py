@@ -1,4 +1,4 @@
-"""Starts the threads of the master, except the thread that serves metrics (runtime/metrics.py)."""
+"""Starts the threads of the master, except the thread that serves metrics (pod/metrics.py)."""
 
 from __future__ import annotations
 

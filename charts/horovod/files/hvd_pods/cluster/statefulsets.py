@@ -6,9 +6,9 @@ from typing import Container, Mapping, Sequence
 
 from hvd_pods.cluster.kube import Api, ApiError
 from hvd_pods.cluster.objects import START_RETRY_SECONDS, Object
-from hvd_pods.common.run import Run
-from hvd_pods.common.untrusted import one_line
-from hvd_pods.runtime.reporting import log
+from hvd_pods.pod.reporting import log
+from hvd_pods.shared.run import Run
+from hvd_pods.shared.untrusted import one_line
 
 
 def scale(api: Api, replicas: Mapping[str, int], retry_seconds: float | None = None) -> None:

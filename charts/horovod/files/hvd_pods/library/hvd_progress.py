@@ -25,7 +25,7 @@ from typing import Any
 EVERY = 1.0
 HOROVOD = ("tensorflow", "torch", "tensorflow.keras", "keras")
 # The variables in which launchers give the rank and the number of ranks. They are those of
-# common/launcher_options.json, which is not beside a copy of this module in an image.
+# shared/launcher_options.json, which is not beside a copy of this module in an image.
 VARIABLES = (
     ("HOROVOD_RANK", "HOROVOD_SIZE"),
     ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"),

@@ -13,8 +13,8 @@ from typing import Iterator, Mapping, NamedTuple, Sequence
 from hvd_pods.agent import frames, keys
 from hvd_pods.agent.banner import LONGEST_BANNER, find_banner_problem
 from hvd_pods.agent.start_request import ALLOWED, Request, RequestError
-from hvd_pods.common.contract import ATTEMPT, FENCE, RUN_ID
-from hvd_pods.common.errors import ConfigurationError
+from hvd_pods.shared.contract import ATTEMPT, FENCE, RUN_ID
+from hvd_pods.shared.errors import ConfigurationError
 
 # Timeout in seconds, from the start of a connection, for both ends to present their certificates.
 CONNECT_WITHIN = 10.0

@@ -17,10 +17,10 @@ from hvd_pods.cluster.statefulsets import (
 from hvd_pods.master import work_queues
 from hvd_pods.master.effect_registry import carries_out
 from hvd_pods.master.record_io import read_job, read_lease
+from hvd_pods.pod.reporting import log
 from hvd_pods.rules.effects import DeletePods, ListPods, ReadJob, ReadLease, ScaleDown, ScaleUp
 from hvd_pods.rules.events import Event, PodsListed, WorkersScaled
 from hvd_pods.rules.state import Assignment
-from hvd_pods.runtime.reporting import log
 
 # The number of pods that are deleted concurrently.
 DELETE_THREADS = 8

@@ -25,11 +25,11 @@ from typing import IO, Any, Callable, NamedTuple, Sequence
 
 sys.path.insert(0, str(Path(__file__).absolute().parents[2]))
 from hvd_pods.cluster.spawn import spawn
-from hvd_pods.common import contract
 from hvd_pods.master import gateway_client
 from hvd_pods.master.gloo_store import GlooStore
-from hvd_pods.runtime import notices, streams
-from hvd_pods.runtime.ranks_program import START_RANKS, STAY
+from hvd_pods.pod import notices, streams
+from hvd_pods.pod.ranks_program import START_RANKS, STAY
+from hvd_pods.shared import contract
 
 # Seconds in which workers have to end their ranks.
 END_WITHIN = 5.0

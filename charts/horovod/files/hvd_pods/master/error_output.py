@@ -13,14 +13,14 @@ from collections import deque
 from typing import IO, Any, Callable, Mapping, Sequence
 
 from hvd_pods.cluster.spawn import spawn
-from hvd_pods.common.launcher_output import OPEN_MPI_NOTES, TENSORFLOW_NOTES, split_tag
-from hvd_pods.common.run import Worker
-from hvd_pods.common.untrusted import one_line
 from hvd_pods.master import failure
 from hvd_pods.master.failure import Evidence, Line
+from hvd_pods.pod.streams import write
+from hvd_pods.pod.tracebacks import TracebackReader
 from hvd_pods.rules.events import Cause
-from hvd_pods.runtime.streams import write
-from hvd_pods.runtime.tracebacks import TracebackReader
+from hvd_pods.shared.launcher_output import OPEN_MPI_NOTES, TENSORFLOW_NOTES, split_tag
+from hvd_pods.shared.run import Worker
+from hvd_pods.shared.untrusted import one_line
 
 # Search the cause in this many last lines, printed within this many seconds before the launcher's
 # end: earlier tracebacks may be of errors that the script has handled.

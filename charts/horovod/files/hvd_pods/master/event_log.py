@@ -19,8 +19,7 @@ from typing import Any, Iterator, TextIO
 sys.path.insert(0, str(Path(__file__).absolute().parents[2]))
 from hvd_pods.agent.banner import NoAnswer
 from hvd_pods.cluster.spawn import spawn
-from hvd_pods.common import errors
-from hvd_pods.common.run import Pod, parse_run
+from hvd_pods.pod.reporting import log
 
 # GONE
 from hvd_pods.rules import events
@@ -30,7 +29,8 @@ from hvd_pods.rules.events import Cause, Event, Moment
 from hvd_pods.rules.retries import Retries
 from hvd_pods.rules.state import Activity, Assignment, RunState
 from hvd_pods.rules.timers import TimerKind
-from hvd_pods.runtime.reporting import log
+from hvd_pods.shared import errors
+from hvd_pods.shared.run import Pod, parse_run
 
 # Stop writing after this many bytes: the file is in memory.
 LONGEST = 4 << 20

@@ -12,13 +12,13 @@ from dataclasses import dataclass, replace
 from itertools import takewhile
 from typing import Any, Mapping, NamedTuple, Sequence
 
-from hvd_pods.common.launcher_output import HYDRA_REPORT, REPORT
-from hvd_pods.common.run import Worker
-from hvd_pods.common.untrusted import one_line
 from hvd_pods.master import failure_causes
 from hvd_pods.master.gpu_problems import find_gpu_problem
 from hvd_pods.rules.events import Cause
 from hvd_pods.rules.worker_names import find_worker
+from hvd_pods.shared.launcher_output import HYDRA_REPORT, REPORT
+from hvd_pods.shared.run import Worker
+from hvd_pods.shared.untrusted import one_line
 
 # PyTorch's prefix of its own messages.
 PYTORCH = re.compile(r"\[rank(\d{1,7})\]:")

@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 import signal
 
-from hvd_pods.common.container_memory import describe_exceeded
-from hvd_pods.common.python_packages import PACKAGES
 from hvd_pods.master.gpu_problems import find_gpu_problem
 from hvd_pods.rules.events import Cause
+from hvd_pods.shared.container_memory import describe_exceeded
+from hvd_pods.shared.python_packages import PACKAGES
 
 EXPLANATIONS = {
     signal.SIGKILL: "killed, as the kernel does when a container is out of memory "
@@ -78,7 +78,7 @@ def cause_of_exception(rank: int | None, worker: str, text: str) -> Cause:
             is_permanent=gpu.is_permanent,
             broken_worker=broken,
         )
-    # Some exceptions have a hint of their own (runtime/tracebacks.py).
+    # Some exceptions have a hint of their own (pod/tracebacks.py).
     if lacked and not text.endswith(")"):
         package = PACKAGES.get(lacked[1], lacked[1])
         text += f"; add {package} to requirements.txt, or send the folder that has it (`--code`)"

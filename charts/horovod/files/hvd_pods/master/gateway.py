@@ -22,14 +22,14 @@ from typing import Any, Callable
 
 from hvd_pods.agent import frames
 from hvd_pods.cluster.spawn import spawn
-from hvd_pods.common.errors import RunError
 from hvd_pods.master import gateway_client
 from hvd_pods.master.agent_connection import AgentConnection, AgentConnectionError, make_request
 from hvd_pods.master.gateway_client import NOT_STARTED
 from hvd_pods.master.remote import AgentAccess
+from hvd_pods.pod.ranks_program import STAY
+from hvd_pods.pod.reporting import log
 from hvd_pods.rules.events import Put, WorkerReached
-from hvd_pods.runtime.ranks_program import STAY
-from hvd_pods.runtime.reporting import log
+from hvd_pods.shared.errors import RunError
 
 LONGEST_REQUEST = 1 << 17
 # Stop reading the client's standard input while this many bytes wait for the program. The second

@@ -7,8 +7,8 @@ import json
 import os
 import socket
 
-from hvd_pods.common.contract import ATTEMPT, FENCE, NOTICES, RENDEZVOUS, RUN_ID
-from hvd_pods.common.paths import GENERATED
+from hvd_pods.shared.contract import ATTEMPT, FENCE, NOTICES, RENDEZVOUS, RUN_ID
+from hvd_pods.shared.paths import GENERATED
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ import hmac
 import re
 import socket
 
-from hvd_pods.runtime.connections import ConnectionServer, Limits
+from hvd_pods.pod.connections import ConnectionServer, Limits
 
 # Seconds and bytes of a request: the addresses for 1,800 peers. A full store accepts no more
 # values.

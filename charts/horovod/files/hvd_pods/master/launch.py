@@ -7,23 +7,23 @@ import zlib
 from itertools import groupby
 from typing import Mapping
 
-from hvd_pods.common import contract
-from hvd_pods.common.errors import RunError
-from hvd_pods.common.launcher_options import LAUNCH
-from hvd_pods.common.paths import BIN, GENERATED, PROGRAMS
-from hvd_pods.common.run import Run, Worker
 from hvd_pods.master import mpi
 from hvd_pods.master.mpi import HOSTFILE, MpiImplementation, default_interface
+from hvd_pods.pod.rank_variables import choose_port
+from hvd_pods.pod.reporting import log
 from hvd_pods.rules.worker_names import format_ordinals
-from hvd_pods.runtime.rank_variables import choose_port
-from hvd_pods.runtime.reporting import log
+from hvd_pods.shared import contract
+from hvd_pods.shared.errors import RunError
+from hvd_pods.shared.launcher_options import LAUNCH
+from hvd_pods.shared.paths import BIN, GENERATED, PROGRAMS
+from hvd_pods.shared.run import Run, Worker
 
 # The command that launchers start for each rank: it checks its place and runs the script.
 RANK = ("python3", "-I", "-S", f"{PROGRAMS}/rank/start.py")
 
 
 def describe_rendezvous(run: Run, addresses: Mapping[Worker, str], attempt: int) -> str:
-    """Return the rendezvous of a launch, with its workers, for runtime/rank_variables.py.
+    """Return the rendezvous of a launch, with its workers, for pod/rank_variables.py.
 
     Raises RunError without a worker: the only one may go while it gets the code.
     """

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import resource
 
-from hvd_pods.common import container_memory
-from hvd_pods.common.errors import ConfigurationError
-from hvd_pods.common.launcher_options import connection_memory
-from hvd_pods.runtime.reporting import log
+from hvd_pods.pod.reporting import log
+from hvd_pods.shared import container_memory
+from hvd_pods.shared.errors import ConfigurationError
+from hvd_pods.shared.launcher_options import connection_memory
 
 # Files that the launcher opens for each client or worker, and for everything else.
 FILES_PER_WORKER = 8

@@ -13,12 +13,12 @@ from pathlib import Path
 from typing import Mapping, Sequence
 
 from hvd_pods.cluster.spawn import spawn
-from hvd_pods.common.errors import ConfigurationError
 from hvd_pods.master.error_output import ErrorOutput
 from hvd_pods.master.stall_reader import StallReader
+from hvd_pods.pod.processes import all_processes
+from hvd_pods.pod.reporting import log
 from hvd_pods.rules.events import LauncherEnded, Put, RankMissing
-from hvd_pods.runtime.processes import all_processes
-from hvd_pods.runtime.reporting import log
+from hvd_pods.shared.errors import ConfigurationError
 
 
 class LauncherProcess:

@@ -18,21 +18,21 @@ from typing import Callable
 sys.path.insert(0, str(Path(__file__).absolute().parents[2]))
 from hvd_pods.cluster.job_events import JobEvents
 from hvd_pods.cluster.kube import Api
-from hvd_pods.common import contract
-from hvd_pods.common.errors import RunError
-from hvd_pods.common.exit_codes import INTERNAL_ERROR
-from hvd_pods.common.paths import GENERATED
-from hvd_pods.common.run import parse_run
 from hvd_pods.master import launcher_memory, serve_metrics, span_export
 from hvd_pods.master.event_log import EventLog
 from hvd_pods.master.run_effects import EffectRunner
 from hvd_pods.master.span_export import SpanExport
+from hvd_pods.pod import metrics
+from hvd_pods.pod.reporting import log, report_end
 from hvd_pods.rules.decide import decide
 from hvd_pods.rules.events import Event, InternalError, Moment, Put, Started, Terminated, Timer
 from hvd_pods.rules.retries import Retries
 from hvd_pods.rules.state import Assignment, RunState
-from hvd_pods.runtime import metrics
-from hvd_pods.runtime.reporting import log, report_end
+from hvd_pods.shared import contract
+from hvd_pods.shared.errors import RunError
+from hvd_pods.shared.exit_codes import INTERNAL_ERROR
+from hvd_pods.shared.paths import GENERATED
+from hvd_pods.shared.run import parse_run
 
 # Port on the pod's loopback interface -> path of the request to end: Istio's proxy and Linkerd's.
 PROXIES = {15020: "/quitquitquit", 4191: "/shutdown"}

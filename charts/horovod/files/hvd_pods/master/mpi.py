@@ -13,16 +13,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Mapping
 
-from hvd_pods.common import contract
-from hvd_pods.common.errors import ConfigurationError
-from hvd_pods.common.launcher_options import (
+from hvd_pods.shared import contract
+from hvd_pods.shared.errors import ConfigurationError
+from hvd_pods.shared.launcher_options import (
     LAUNCHER_OPTIONS,
     find_conflicts,
     given_options,
     tags_output,
 )
-from hvd_pods.common.paths import GENERATED
-from hvd_pods.common.run import Run, Worker
+from hvd_pods.shared.paths import GENERATED
+from hvd_pods.shared.run import Run, Worker
 
 HOSTFILE = Path(GENERATED, "hostfile")
 SSH = Path(GENERATED, "bin", "ssh")

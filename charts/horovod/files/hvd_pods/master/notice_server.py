@@ -1,4 +1,4 @@
-"""Takes the notices of workers (runtime/notices.py) in the master, in one thread for all of them.
+"""Takes the notices of workers (pod/notices.py) in the master, in one thread for all of them.
 
 Training code and other pods of the network can reach the port. A connection has a few seconds and a
 limited number of bytes to send one line. The server verifies the line's secret before it parses the
@@ -15,12 +15,9 @@ import socket
 from typing import Any, Mapping, Sequence
 
 from hvd_pods.cluster.spawn import spawn
-from hvd_pods.common.run import Run
-from hvd_pods.common.untrusted import LONGEST_TEXT, printable
-from hvd_pods.rules.events import NoticeTaken, Put
-from hvd_pods.runtime import notices
-from hvd_pods.runtime.connections import ConnectionServer, Limits
-from hvd_pods.runtime.notices import (
+from hvd_pods.pod import notices
+from hvd_pods.pod.connections import ConnectionServer, Limits
+from hvd_pods.pod.notices import (
     ASKED,
     DEBUGGED,
     ENDED,
@@ -32,6 +29,9 @@ from hvd_pods.runtime.notices import (
     RAISED,
     STOPPED,
 )
+from hvd_pods.rules.events import NoticeTaken, Put
+from hvd_pods.shared.run import Run
+from hvd_pods.shared.untrusted import LONGEST_TEXT, printable
 
 LONGEST_NOTICE = 4096
 # Connections at a time in addition to one for each worker; the launcher needs open files, too.

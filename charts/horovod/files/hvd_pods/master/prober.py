@@ -31,9 +31,9 @@ from typing import Collection, Mapping, NamedTuple, Sequence
 from hvd_pods.agent.banner import LONGEST_BANNER, NoAnswer, find_banner_problem
 from hvd_pods.cluster.addresses import DnsAddresses, Endpoint, SliceAddresses
 from hvd_pods.cluster.spawn import spawn
-from hvd_pods.common.run import Pod, Worker
 from hvd_pods.rules.diagnosis import NO_ANSWER
 from hvd_pods.rules.events import Put, WorkerAnswers, WorkerGone, WorkerProblem
+from hvd_pods.shared.run import Pod, Worker
 
 # The pause between two attempts to connect to a worker, as a fraction of its time so far.
 PART_OF_TIME = 0.1

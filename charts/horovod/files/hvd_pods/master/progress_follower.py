@@ -15,12 +15,12 @@ from typing import Callable, NamedTuple, Sequence
 
 from hvd_pods.agent import frames
 from hvd_pods.cluster.spawn import spawn
-from hvd_pods.common.errors import RunError
-from hvd_pods.common.run import Worker
 from hvd_pods.master import remote
 from hvd_pods.master.agent_connection import AgentConnection, AgentConnectionError
+from hvd_pods.pod.metrics import parse_progress, select_progress
 from hvd_pods.rules.events import ProgressReported, Put
-from hvd_pods.runtime.metrics import parse_progress, select_progress
+from hvd_pods.shared.errors import RunError
+from hvd_pods.shared.run import Worker
 
 # Bytes of a line.
 LONGEST_LINE = 4096

@@ -14,12 +14,9 @@ from hvd_pods.cluster.objects import (
     Object,
     shorten,
 )
-from hvd_pods.common import contract
-from hvd_pods.common.record import RecordKey
-from hvd_pods.common.run import Run
-from hvd_pods.common.untrusted import printable
 from hvd_pods.master import work_queues
 from hvd_pods.master.effect_registry import carries_out
+from hvd_pods.pod.reporting import log
 from hvd_pods.rules.effects import ReadJob, ReadRecord, ReleaseRecord, WriteRecord
 from hvd_pods.rules.events import (
     Event,
@@ -33,7 +30,10 @@ from hvd_pods.rules.events import (
 )
 from hvd_pods.rules.run_end import DELETED, UNREADABLE, is_over
 from hvd_pods.rules.state import Assignment
-from hvd_pods.runtime.reporting import log
+from hvd_pods.shared import contract
+from hvd_pods.shared.record import RecordKey
+from hvd_pods.shared.run import Run
+from hvd_pods.shared.untrusted import printable
 
 # Seconds for which the release of the record is retried.
 RELEASE_RETRY_SECONDS = 10.0

@@ -11,12 +11,6 @@ from typing import Callable, Mapping, NamedTuple, Sequence
 
 from hvd_pods.agent import frames
 from hvd_pods.agent.keys import Keys
-from hvd_pods.common.binding import Binding
-from hvd_pods.common.errors import RunError
-from hvd_pods.common.exit_codes import BAD_CONFIGURATION
-from hvd_pods.common.paths import PROGRAMS
-from hvd_pods.common.run import Worker
-from hvd_pods.common.untrusted import one_line, parse_count
 from hvd_pods.master.agent_connection import (
     AgentAddresses,
     AgentConnection,
@@ -24,8 +18,14 @@ from hvd_pods.master.agent_connection import (
     make_request,
 )
 from hvd_pods.master.gateway_client import NOT_STARTED
+from hvd_pods.pod.reporting import log
 from hvd_pods.rank.warm_client import WAIT_SECONDS
-from hvd_pods.runtime.reporting import log
+from hvd_pods.shared.binding import Binding
+from hvd_pods.shared.errors import RunError
+from hvd_pods.shared.exit_codes import BAD_CONFIGURATION
+from hvd_pods.shared.paths import PROGRAMS
+from hvd_pods.shared.run import Worker
+from hvd_pods.shared.untrusted import one_line, parse_count
 
 # Agent connections at a time: each blocks a thread.
 CONNECTIONS = 512
@@ -61,7 +61,7 @@ class AgentAccess(NamedTuple):
 
 
 def command_line(program: str, *arguments: str) -> list[str]:
-    """Return the arguments that run a program of the package, such as common/binding.py."""
+    """Return the arguments that run a program of the package, such as shared/binding.py."""
     return ["python3", "-I", "-S", f"{PROGRAMS}/{program}", *arguments]
 
 
@@ -191,7 +191,7 @@ def count_finished(
 
 def find_binding_problem(access: AgentAccess, workers: Sequence[Worker], binding: Binding) -> str:
     """Return a worker's name and why it cannot bind its ranks; empty if no worker reports it."""
-    program = ["common/binding.py", *map(str, binding)]
+    program = ["shared/binding.py", *map(str, binding)]
     for worker, (code, output) in call(access, workers, program, seconds=LOOK_WITHIN).items():
         if code == BAD_CONFIGURATION:
             return f"{worker.name}: {one_line(output.splitlines()[-1])}"

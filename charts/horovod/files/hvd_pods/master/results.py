@@ -13,9 +13,9 @@ import time
 from pathlib import Path
 from typing import Callable
 
-from hvd_pods.common.paths import GENERATED
-from hvd_pods.common.untrusted import LONGEST_TEXT, one_line, read_file
-from hvd_pods.runtime.reporting import log
+from hvd_pods.pod.reporting import log
+from hvd_pods.shared.paths import GENERATED
+from hvd_pods.shared.untrusted import LONGEST_TEXT, one_line, read_file
 
 EXCHANGE = Path(GENERATED, "results")
 # The maximum number of runs of the command, and the seconds before the second run, which double

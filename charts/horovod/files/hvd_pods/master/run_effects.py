@@ -21,10 +21,6 @@ from hvd_pods.cluster.kube import Api
 from hvd_pods.cluster.objects import AGAIN_RETRY_SECONDS
 from hvd_pods.cluster.staged import add_nodes
 from hvd_pods.cluster.statefulsets import find_evictions
-from hvd_pods.common import contract
-from hvd_pods.common.contract import ATTEMPT, FENCE, NOTICES, RENDEZVOUS, RUN_ID
-from hvd_pods.common.errors import RunError
-from hvd_pods.common.run import Code, Worker
 from hvd_pods.master import launcher_memory, remote, results, work_queues
 from hvd_pods.master.agent_connection import AgentAddresses
 from hvd_pods.master.cluster_effects import ClusterEffects
@@ -44,6 +40,7 @@ from hvd_pods.master.prober import Prober
 from hvd_pods.master.progress_follower import ProgressFollower
 from hvd_pods.master.record_io import RecordClient
 from hvd_pods.master.user_code import UserCode
+from hvd_pods.pod.reporting import log, report_failure
 from hvd_pods.rules.effects import (
     AskRanks,
     CreateJobEvent,
@@ -85,7 +82,10 @@ from hvd_pods.rules.events import (
     StacksShown,
 )
 from hvd_pods.rules.state import Assignment, RunState
-from hvd_pods.runtime.reporting import log, report_failure
+from hvd_pods.shared import contract
+from hvd_pods.shared.contract import ATTEMPT, FENCE, NOTICES, RENDEZVOUS, RUN_ID
+from hvd_pods.shared.errors import RunError
+from hvd_pods.shared.run import Code, Worker
 
 # Timeout in seconds for a worker to end leftover processes.
 LEFTOVERS_WITHIN = 60.0
@@ -427,7 +427,7 @@ class EffectRunner:
         # An agent connection with a higher fence number ends the processes of earlier ones: the
         # program itself need not do anything.
         workers = self._workers_named(effect.workers)
-        program = ["common/files.py"]
+        program = ["shared/files.py"]
         try:
             access = self._find_access()
         except RunError as problem:

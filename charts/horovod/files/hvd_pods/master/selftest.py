@@ -27,16 +27,11 @@ from hvd_pods.cluster.job_events import JobEvents
 from hvd_pods.cluster.kube import Api, ApiError
 from hvd_pods.cluster.objects import Object
 from hvd_pods.cluster.statefulsets import provide, scale
-from hvd_pods.common import contract
-from hvd_pods.common.errors import InterruptedRunError, RunError
-from hvd_pods.common.network_policies import UNENFORCED
-from hvd_pods.common.paths import PROGRAMS
-from hvd_pods.common.record import RecordKey
-from hvd_pods.common.run import Run, parse_run
 from hvd_pods.master.cluster_effects import ClusterEffects
 from hvd_pods.master.main import Master, describe_self, end_on
 from hvd_pods.master.record_io import RecordClient, has_ended
 from hvd_pods.master.run_effects import EffectRunner
+from hvd_pods.pod.reporting import log, report_failure
 from hvd_pods.rules.effects import (
     FollowProgress,
     Prepare,
@@ -61,7 +56,12 @@ from hvd_pods.rules.events import (
 )
 from hvd_pods.rules.record_lock import RENEW, TAKE
 from hvd_pods.rules.state import Assignment
-from hvd_pods.runtime.reporting import log, report_failure
+from hvd_pods.shared import contract
+from hvd_pods.shared.errors import InterruptedRunError, RunError
+from hvd_pods.shared.network_policies import UNENFORCED
+from hvd_pods.shared.paths import PROGRAMS
+from hvd_pods.shared.record import RecordKey
+from hvd_pods.shared.run import Run, parse_run
 
 # Seconds until the test ends, whatever it waits for. Helm's default timeout is 300 s, and includes
 # the start of the pod.

@@ -5,9 +5,9 @@ from __future__ import annotations
 import time
 from pathlib import Path
 
-from hvd_pods.common.run_events import RunEvent
+from hvd_pods.pod.metrics import Sample, format_page, script_samples
 from hvd_pods.rules.state import RunState
-from hvd_pods.runtime.metrics import Sample, format_page, script_samples
+from hvd_pods.shared.run_events import RunEvent
 
 # Before the first stage.
 STARTING = "Starting"

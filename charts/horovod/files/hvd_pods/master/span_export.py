@@ -18,12 +18,12 @@ from urllib.parse import unquote
 from urllib.request import HTTPRedirectHandler, Request, build_opener
 
 from hvd_pods.cluster.spawn import spawn
-from hvd_pods.common import contract
-from hvd_pods.common.untrusted import one_line
 from hvd_pods.master.spans import Attributes, Span, Trace, follow
+from hvd_pods.pod.reporting import log
 from hvd_pods.rules.events import Moment
 from hvd_pods.rules.state import Assignment, RunState
-from hvd_pods.runtime.reporting import log
+from hvd_pods.shared import contract
+from hvd_pods.shared.untrusted import one_line
 
 PATH = "/v1/traces"
 # Variables of OpenTelemetry, for the master: the headers may contain a key, and come from a Secret.

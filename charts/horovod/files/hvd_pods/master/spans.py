@@ -11,12 +11,12 @@ from dataclasses import dataclass, field
 from typing import Dict, Mapping, NamedTuple, Tuple, Union
 
 from hvd_pods.cluster.objects import parse_time
-from hvd_pods.common.errors import InterruptedRunError, ResizedError, RunError, SupersededError
-from hvd_pods.common.record import FAILED, FINISHED, RecordKey
-from hvd_pods.common.untrusted import one_line
 from hvd_pods.rules.events import Moment
 from hvd_pods.rules.run_end import is_withdrawn
 from hvd_pods.rules.state import Activity, Assignment, RunState
+from hvd_pods.shared.errors import InterruptedRunError, ResizedError, RunError, SupersededError
+from hvd_pods.shared.record import FAILED, FINISHED, RecordKey
+from hvd_pods.shared.untrusted import one_line
 
 RUN = "run"
 ATTEMPT = "attempt"

@@ -12,16 +12,16 @@ from collections import Counter
 from pathlib import Path
 from typing import Callable, Mapping, Sequence
 
-from hvd_pods.common.errors import ConfigurationError, RunError
-from hvd_pods.common.exit_codes import BAD_CONFIGURATION
-from hvd_pods.common.paths import CODE, CODE_SOURCE
-from hvd_pods.common.pip_output import REQUIREMENTS
-from hvd_pods.common.run import Code, Pod, Worker
-from hvd_pods.common.untrusted import one_line
 from hvd_pods.master import remote
-from hvd_pods.runtime import packages
-from hvd_pods.runtime.code_archive import digest, pack, read_source, unpack
-from hvd_pods.runtime.reporting import log
+from hvd_pods.pod import packages
+from hvd_pods.pod.code_archive import digest, pack, read_source, unpack
+from hvd_pods.pod.reporting import log
+from hvd_pods.shared.errors import ConfigurationError, RunError
+from hvd_pods.shared.exit_codes import BAD_CONFIGURATION
+from hvd_pods.shared.paths import CODE, CODE_SOURCE
+from hvd_pods.shared.pip_output import REQUIREMENTS
+from hvd_pods.shared.run import Code, Pod, Worker
+from hvd_pods.shared.untrusted import one_line
 
 # Timeout in seconds for a worker to receive the code, which is at most one MiB.
 DELIVERY_TIMEOUT = 60.0
@@ -111,7 +111,7 @@ class UserCode:
         if not workers:
             return
         kept = ["keep-packages"] if self.has_packages else []
-        receive = ["runtime/code_archive.py", self.name, *kept]
+        receive = ["pod/code_archive.py", self.name, *kept]
         answers = remote.call(
             access,
             workers,
@@ -137,7 +137,7 @@ class UserCode:
         """Install the packages in workers; return exit code and message of each failed worker."""
         limit = self._install_within
         log(f"{REQUIREMENTS}: pip runs on {len(workers)} workers, at most {limit:.0f} s")
-        command = ["runtime/packages.py", self.name, str(limit)]
+        command = ["pod/packages.py", self.name, str(limit)]
         within = limit + ANSWER_WITHIN
         answers = remote.call(access, workers, command, seconds=within, is_stopped=self._is_stopped)
         done = Counter(output for code, output in answers.values() if not code)

@@ -12,10 +12,10 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from types import FrameType
 
-from hvd_pods.common import contract, paths
+from hvd_pods.pod import processes
+from hvd_pods.pod.processes import die_with_parent
 from hvd_pods.rank.rank_registry import STACK_SIGNAL
-from hvd_pods.runtime import processes
-from hvd_pods.runtime.processes import die_with_parent
+from hvd_pods.shared import contract, paths
 
 # Python ignores these two in each of its processes.
 IGNORED_BY_PYTHON = {signal.SIGPIPE, signal.SIGXFSZ}

@@ -12,9 +12,9 @@ import socket
 import traceback
 from collections.abc import Mapping
 
-from hvd_pods.common.contract import FENCE
-from hvd_pods.runtime import notices
-from hvd_pods.runtime.tracebacks import LONGEST, TracebackReader
+from hvd_pods.pod import notices
+from hvd_pods.pod.tracebacks import LONGEST, TracebackReader
+from hvd_pods.shared.contract import FENCE
 
 
 def describe(error: BaseException) -> str:

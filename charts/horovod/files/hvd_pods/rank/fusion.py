@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from hvd_pods.common import contract
+from hvd_pods.shared import contract
 
 THRESHOLD = "HOROVOD_FUSION_THRESHOLD"
 # The chart sets it in all workers of a run, or in none: ranks that disagree cannot train. The chart

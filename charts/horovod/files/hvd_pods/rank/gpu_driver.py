@@ -14,7 +14,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 
-from hvd_pods.common import files
+from hvd_pods.shared import files
 
 # The CUDA runtime that PyTorch, TensorFlow and JAX bring. NVIDIA's own images set a variable.
 PACKAGES = "lib/python3*/*-packages/nvidia_cuda_runtime*.dist-info"

@@ -18,9 +18,9 @@ import signal
 import sys
 from contextlib import suppress
 
-from hvd_pods.common import contract
+from hvd_pods.pod.notices import ENDED, FAILED, FINISHED, SEND_WITHIN
 from hvd_pods.rank import rank_registry
-from hvd_pods.runtime.notices import ENDED, FAILED, FINISHED, SEND_WITHIN
+from hvd_pods.shared import contract
 
 # Signals that launchers use to stop a rank.
 END = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT)
@@ -51,7 +51,7 @@ def _memory(status: int) -> dict[str, float]:
     if status != -signal.SIGKILL:
         return {}
     # Imported here: few ranks need it.
-    from hvd_pods.common import container_memory
+    from hvd_pods.shared import container_memory
 
     limit = container_memory.limit()
     if limit is None or not container_memory.count_killed():

@@ -16,9 +16,9 @@ from collections import namedtuple
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
-from hvd_pods.common import files, paths
-from hvd_pods.common.contract import FENCE, RUN_ID
-from hvd_pods.runtime import notices, processes
+from hvd_pods.pod import notices, processes
+from hvd_pods.shared import files, paths
+from hvd_pods.shared.contract import FENCE, RUN_ID
 
 FOLDER = f"{paths.GENERATED}/ranks"
 # Scripts do not use descriptors from this number on.
@@ -194,7 +194,7 @@ def notify(script: Script, **content: object) -> bool:
         send(script, notices.SEND_WITHIN, **content)
     except (OSError, ValueError) as problem:
         # Imported here: each rank imports this module, and few send notices.
-        from hvd_pods.runtime.reporting import log
+        from hvd_pods.pod.reporting import log
 
         notice = f"the notice {content.get('kind')} about rank {script.rank}"
         log(f"cannot send the master {notice}: {problem}")

@@ -19,13 +19,13 @@ from contextlib import suppress
 from functools import partial
 
 sys.path.insert(0, os.path.abspath(__file__).rsplit("/", 3)[0])
-from hvd_pods.common import contract, files, threads
-from hvd_pods.common.binding import Binding, BindingError, bind
-from hvd_pods.common.exit_codes import BAD_CONFIGURATION
-from hvd_pods.common.launcher_options import LAUNCHER_OPTIONS
-from hvd_pods.common.ranges import format_ranges
+from hvd_pods.pod import notices, rank_variables
 from hvd_pods.rank import child_rank, fusion, rank_end, rank_registry, warm_client
-from hvd_pods.runtime import notices, rank_variables
+from hvd_pods.shared import contract, files, threads
+from hvd_pods.shared.binding import Binding, BindingError, bind
+from hvd_pods.shared.exit_codes import BAD_CONFIGURATION
+from hvd_pods.shared.launcher_options import LAUNCHER_OPTIONS
+from hvd_pods.shared.ranges import format_ranges
 
 # The timeout in seconds for the server where ranks of Horovod meet, and the delay between retries.
 STORE_TIMEOUT = 60.0

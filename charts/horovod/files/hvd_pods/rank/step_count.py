@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 # Seconds between two writes.
 EVERY = 1.0
-# The samples to write (runtime/metrics.py).
+# The samples to write (pod/metrics.py).
 COUNTED = b"hvdchart_counted_step"
 STEP = "hvdchart_step"
 

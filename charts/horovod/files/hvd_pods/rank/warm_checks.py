@@ -11,8 +11,8 @@ import re
 import sys
 from collections import namedtuple
 
-from hvd_pods.common import files
-from hvd_pods.common.launcher_options import LAUNCHER_OPTIONS
+from hvd_pods.shared import files
+from hvd_pods.shared.launcher_options import LAUNCHER_OPTIONS
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -16,9 +16,9 @@ import struct
 from contextlib import suppress
 from types import FrameType
 
-from hvd_pods.common import files, paths
 from hvd_pods.rank.child_rank import IGNORED_BY_PYTHON
 from hvd_pods.rank.warm_checks import ColdStart, Program, check, check_use
+from hvd_pods.shared import files, paths
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -22,11 +22,11 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 
 sys.path.insert(0, os.path.abspath(__file__).rsplit("/", 3)[0])
-from hvd_pods.common.contract import FENCE, TAG_OUTPUT
+from hvd_pods.pod import streams
+from hvd_pods.pod.processes import die_with_parent
+from hvd_pods.pod.ranks_program import FINISHED, STAY
 from hvd_pods.rank import start
-from hvd_pods.runtime import streams
-from hvd_pods.runtime.processes import die_with_parent
-from hvd_pods.runtime.ranks_program import FINISHED, STAY
+from hvd_pods.shared.contract import FENCE, TAG_OUTPUT
 
 # Seconds from SIGTERM to SIGKILL: ranks that wait in a collective for the failed one run no
 # handler. And the timeout for output of a rank's descendants after its end.

@@ -11,11 +11,6 @@ from __future__ import annotations
 from collections import Counter
 from typing import Mapping
 
-from hvd_pods.common.errors import WorkersTimeoutError
-from hvd_pods.common.pod_problems import Diagnosis
-from hvd_pods.common.record import RecordKey
-from hvd_pods.common.run import Pod
-from hvd_pods.common.run_events import RunEvent
 from hvd_pods.rules import diagnosis, pod_replacement, worker_selection
 from hvd_pods.rules.effects import Deliver, FreezeAddresses, ListPods, ScaleUp
 from hvd_pods.rules.events import AttemptOver, PodsListed, WorkerAnswers, WorkerGone, WorkerProblem
@@ -25,6 +20,11 @@ from hvd_pods.rules.worker_names import (
     describe_spares,
     read_workers,
 )
+from hvd_pods.shared.errors import WorkersTimeoutError
+from hvd_pods.shared.pod_problems import Diagnosis
+from hvd_pods.shared.record import RecordKey
+from hvd_pods.shared.run import Pod
+from hvd_pods.shared.run_events import RunEvent
 
 # Seconds until the pods of missing workers are read: soon at first, because an upgrade may have
 # left pods that will never answer; then rarely, because each read is a request to the API server.

@@ -9,15 +9,6 @@ from __future__ import annotations
 from typing import Any, Callable, Mapping, Tuple, TypeVar
 
 from hvd_pods.cluster.objects import AGAIN_RETRY_SECONDS, Object
-from hvd_pods.common.errors import (
-    InterruptedRunError,
-    LostWorkerError,
-    NotANumberError,
-    ResizedError,
-    RunError,
-)
-from hvd_pods.common.record import RUNNING
-from hvd_pods.common.run_events import RunEvent
 from hvd_pods.rules import (
     attempt_workers,
     diagnosis,
@@ -81,6 +72,15 @@ from hvd_pods.rules.events import (
 )
 from hvd_pods.rules.state import Activity, Attempt, Decision, RunState
 from hvd_pods.rules.timers import TimerKind
+from hvd_pods.shared.errors import (
+    InterruptedRunError,
+    LostWorkerError,
+    NotANumberError,
+    ResizedError,
+    RunError,
+)
+from hvd_pods.shared.record import RUNNING
+from hvd_pods.shared.run_events import RunEvent
 
 EventType = TypeVar("EventType", bound=Event)
 Handler = Callable[[Decision, Any], None]

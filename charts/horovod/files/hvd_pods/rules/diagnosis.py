@@ -6,16 +6,16 @@ from collections import Counter
 from typing import Collection, Mapping, Sequence
 
 from hvd_pods.agent.banner import STALE, NoAnswer
-from hvd_pods.common import pod_problems
-from hvd_pods.common.errors import ConfigurationError, LostWorkerError, RunError
-from hvd_pods.common.pod_problems import Diagnosis
-from hvd_pods.common.run import Run, Worker
-from hvd_pods.common.run_events import RunEvent
 from hvd_pods.rules import pod_replacement, worker_selection
 from hvd_pods.rules.effects import ListPods
 from hvd_pods.rules.events import AttemptOver, PodsListed
 from hvd_pods.rules.state import Decision
 from hvd_pods.rules.worker_names import describe, describe_loss
+from hvd_pods.shared import pod_problems
+from hvd_pods.shared.errors import ConfigurationError, LostWorkerError, RunError
+from hvd_pods.shared.pod_problems import Diagnosis
+from hvd_pods.shared.run import Run, Worker
+from hvd_pods.shared.run_events import RunEvent
 
 # An unchanged report is repeated after this many seconds, to show that the master still waits.
 REPEAT_REPORT_AFTER = 60.0

@@ -9,9 +9,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, Mapping, Sequence
 
-from hvd_pods.common.errors import RunError
-from hvd_pods.common.run import Pod
-from hvd_pods.common.run_events import RunEvent
+from hvd_pods.shared.errors import RunError
+from hvd_pods.shared.run import Pod
+from hvd_pods.shared.run_events import RunEvent
 
 
 @dataclass(frozen=True)

@@ -12,9 +12,9 @@ from typing import Any, Callable, Mapping, NamedTuple, Sequence
 
 from hvd_pods.agent.banner import NoAnswer
 from hvd_pods.cluster.objects import Object
-from hvd_pods.common.errors import RunError
-from hvd_pods.common.run import Pod
 from hvd_pods.rules.timers import TimerKind
+from hvd_pods.shared.errors import RunError
+from hvd_pods.shared.run import Pod
 
 
 class Moment(NamedTuple):
@@ -283,7 +283,7 @@ class RankMissing(AttemptEvent):
 
 @dataclass(frozen=True)
 class NoticeTaken(AttemptEvent):
-    """A worker or a rank has sent a notice (runtime/notices.py).
+    """A worker or a rank has sent a notice (pod/notices.py).
 
     `connection` is the number of the connection that waits for a response, 0 if none waits.
     """
@@ -312,7 +312,7 @@ class StacksShown(AttemptEvent):
 
 @dataclass(frozen=True)
 class ProgressReported(AttemptEvent):
-    """A rank has reported its progress; runtime/metrics.py has parsed it."""
+    """A rank has reported its progress; pod/metrics.py has parsed it."""
 
     progress: Mapping[str, Any]
 

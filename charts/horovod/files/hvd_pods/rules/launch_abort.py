@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from hvd_pods.common.errors import LostWorkerError, ResizedError, RunError
 from hvd_pods.rules.effects import EndLauncher
 from hvd_pods.rules.state import Activity, Decision
 from hvd_pods.rules.timers import TimerKind
+from hvd_pods.shared.errors import LostWorkerError, ResizedError, RunError
 
 # Seconds from SIGTERM to SIGKILL for a launcher: in general; when workers are lost, because it
 # would wait for their daemons, or when workers have come; and the same in mode direct, which starts

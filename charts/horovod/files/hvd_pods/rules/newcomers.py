@@ -9,15 +9,15 @@ from __future__ import annotations
 
 from typing import Mapping
 
-from hvd_pods.common.errors import ResizedError
-from hvd_pods.common.run import Pod
-from hvd_pods.common.run_events import RunEvent
 from hvd_pods.rules import launch_abort, pod_replacement, worker_selection
 from hvd_pods.rules.effects import PrepareNewcomers
 from hvd_pods.rules.events import NewcomersReady
 from hvd_pods.rules.state import Activity, Decision
 from hvd_pods.rules.timers import TimerKind
 from hvd_pods.rules.worker_names import format_workers
+from hvd_pods.shared.errors import ResizedError
+from hvd_pods.shared.run import Pod
+from hvd_pods.shared.run_events import RunEvent
 
 # Seconds for which a new worker must answer before ranks are ended for it: others may come, too.
 SETTLE = 3.0

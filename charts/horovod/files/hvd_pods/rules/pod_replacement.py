@@ -11,12 +11,12 @@ from typing import Mapping
 
 from hvd_pods.agent.banner import STALE
 from hvd_pods.cluster.objects import Object, parse_time
-from hvd_pods.common.contract import REVISION_LABEL
-from hvd_pods.common.run import Worker
 from hvd_pods.rules import worker_selection
 from hvd_pods.rules.effects import DeletePods
 from hvd_pods.rules.state import Activity, Decision, RunState
 from hvd_pods.rules.worker_names import format_workers
+from hvd_pods.shared.contract import REVISION_LABEL
+from hvd_pods.shared.run import Worker
 
 # Seconds before a pod is force-deleted that should have ended, but whose node does not report it.
 GIVE_UP_AFTER = 60.0

@@ -1,16 +1,10 @@
-"""Rules about notices: what workers and ranks report about ranks (runtime/notices.py)."""
+"""Rules about notices: what workers and ranks report about ranks (pod/notices.py)."""
 
 from __future__ import annotations
 
 from typing import Any, Mapping
 
-from hvd_pods.rules import stalls
-from hvd_pods.rules.effects import LoseWorkersAfter, ReleaseRanks
-from hvd_pods.rules.events import NoticeTaken
-from hvd_pods.rules.stall_state import Stall
-from hvd_pods.rules.state import Decision
-from hvd_pods.rules.timers import TimerKind
-from hvd_pods.runtime.notices import (
+from hvd_pods.pod.notices import (
     ASKED,
     DEBUGGED,
     ENDED,
@@ -22,6 +16,12 @@ from hvd_pods.runtime.notices import (
     RAISED,
     STOPPED,
 )
+from hvd_pods.rules import stalls
+from hvd_pods.rules.effects import LoseWorkersAfter, ReleaseRanks
+from hvd_pods.rules.events import NoticeTaken
+from hvd_pods.rules.stall_state import Stall
+from hvd_pods.rules.state import Decision
+from hvd_pods.rules.timers import TimerKind
 
 # The maximum number of kept notices of each kind: training code can send them without limit.
 MOST_NOTICES = 10_000

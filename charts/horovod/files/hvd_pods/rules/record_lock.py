@@ -16,11 +16,6 @@ from __future__ import annotations
 from typing import Mapping
 
 from hvd_pods.cluster.objects import AGAIN_RETRY_SECONDS, START_RETRY_SECONDS
-from hvd_pods.common.errors import InterruptedRunError, RunError, SupersededError
-from hvd_pods.common.record import FAILED, FINISHED, RecordKey, read_progress
-from hvd_pods.common.run import Run
-from hvd_pods.common.run_events import RunEvent
-from hvd_pods.common.untrusted import one_line, parse_count
 from hvd_pods.rules import launch_abort, run_end
 from hvd_pods.rules.effects import ReadJob, ReadRecord, WriteRecord
 from hvd_pods.rules.events import (
@@ -36,6 +31,11 @@ from hvd_pods.rules.reported_progress import Progress
 from hvd_pods.rules.state import END, Activity, Decision
 from hvd_pods.rules.timers import TimerKind
 from hvd_pods.rules.worker_names import read_workers
+from hvd_pods.shared.errors import InterruptedRunError, RunError, SupersededError
+from hvd_pods.shared.record import FAILED, FINISHED, RecordKey, read_progress
+from hvd_pods.shared.run import Run
+from hvd_pods.shared.run_events import RunEvent
+from hvd_pods.shared.untrusted import one_line, parse_count
 
 # Seconds between two renewals, and without one after which the holder has lost the record. The
 # waiting master measures them by its own clock.

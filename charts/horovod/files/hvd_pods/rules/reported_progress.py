@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import Any, Mapping
 
-from hvd_pods.common.record import MOST_LOSSES, ProgressEntry
+from hvd_pods.shared.record import MOST_LOSSES, ProgressEntry
 
 # The number of steps over which the speed is measured.
 WINDOW = 60
@@ -15,7 +15,7 @@ DIGITS = 6
 
 @dataclass(frozen=True)
 class Progress:
-    """The last report (runtime/metrics.py), and the times of steps.
+    """The last report (pod/metrics.py), and the times of steps.
 
     `history`: pairs of time.monotonic() and step. `time`: when the last step was reported.
     `furthest`: the pair with the highest step. `lost`: seconds until later attempts passed that

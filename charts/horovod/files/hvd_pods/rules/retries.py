@@ -11,7 +11,7 @@ import sys
 from dataclasses import dataclass, replace
 
 from hvd_pods.cluster.objects import Object
-from hvd_pods.common.errors import (
+from hvd_pods.shared.errors import (
     LostWorkerError,
     NotANumberError,
     ResizedError,
@@ -19,7 +19,7 @@ from hvd_pods.common.errors import (
     WorkersTimeoutError,
     WorkerTerminatedError,
 )
-from hvd_pods.common.exit_codes import BAD_CONFIGURATION
+from hvd_pods.shared.exit_codes import BAD_CONFIGURATION
 
 # A launcher that ran for this many seconds had trained: the failure is not in the start of the
 # script, and the next attempt begins at once.

@@ -6,20 +6,20 @@ import sys
 from typing import Mapping
 
 from hvd_pods.cluster.objects import AGAIN_RETRY_SECONDS, Object, parse_time
-from hvd_pods.common.contract import CLEANUP, QUEUE
-from hvd_pods.common.errors import (
+from hvd_pods.rules.effects import Exit, ListPods, ReadJob, ReportFailure, ScaleDown, StoreResults
+from hvd_pods.rules.events import PodsListed, ResultsStored
+from hvd_pods.rules.state import END, Activity, Decision
+from hvd_pods.rules.timers import TimerKind
+from hvd_pods.shared.contract import CLEANUP, QUEUE
+from hvd_pods.shared.errors import (
     ConfigurationError,
     InterruptedRunError,
     RunError,
     SupersededError,
 )
-from hvd_pods.common.exit_codes import BAD_CONFIGURATION
-from hvd_pods.common.record import FAILED, FINISHED, LEASE_KEPT, RUNNING, STORED, RecordKey
-from hvd_pods.common.run_events import RunEvent
-from hvd_pods.rules.effects import Exit, ListPods, ReadJob, ReportFailure, ScaleDown, StoreResults
-from hvd_pods.rules.events import PodsListed, ResultsStored
-from hvd_pods.rules.state import END, Activity, Decision
-from hvd_pods.rules.timers import TimerKind
+from hvd_pods.shared.exit_codes import BAD_CONFIGURATION
+from hvd_pods.shared.record import FAILED, FINISHED, LEASE_KEPT, RUNNING, STORED, RecordKey
+from hvd_pods.shared.run_events import RunEvent
 
 # Seconds that the Job controller waits before the next attempt: doubled with each failure.
 # kubernetes.io/docs/concepts/workloads/controllers/job, "Pod backoff failure policy".

@@ -11,15 +11,15 @@ does not count the time, because the command may not reach the API server then, 
 from __future__ import annotations
 
 from hvd_pods.cluster.objects import Object
-from hvd_pods.common.contract import LEASE, RENEWED
-from hvd_pods.common.errors import LeaseEndedError
-from hvd_pods.common.run_events import RunEvent
-from hvd_pods.common.untrusted import parse_count
 from hvd_pods.rules import launch_abort, run_end
 from hvd_pods.rules.effects import ReadLease
 from hvd_pods.rules.events import AttemptOver, LeaseRead
 from hvd_pods.rules.state import Activity, Decision
 from hvd_pods.rules.timers import TimerKind
+from hvd_pods.shared.contract import LEASE, RENEWED
+from hvd_pods.shared.errors import LeaseEndedError
+from hvd_pods.shared.run_events import RunEvent
+from hvd_pods.shared.untrusted import parse_count
 
 # Reads in the time of a lease, and the maximum number of seconds between two reads.
 LOOKS = 20

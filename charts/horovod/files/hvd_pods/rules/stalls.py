@@ -10,8 +10,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any, Mapping, Sequence
 
-from hvd_pods.common.errors import LaunchError
-from hvd_pods.common.run_events import RunEvent
+from hvd_pods.pod.notices import LOOK_EVERY
 from hvd_pods.rules import launch_abort
 from hvd_pods.rules.effects import ShowStacks
 from hvd_pods.rules.events import RankMissing, StacksShown
@@ -26,7 +25,8 @@ from hvd_pods.rules.stall_state import (
 from hvd_pods.rules.state import Activity, Decision
 from hvd_pods.rules.timers import TimerKind
 from hvd_pods.rules.worker_names import find_worker
-from hvd_pods.runtime.notices import LOOK_EVERY
+from hvd_pods.shared.errors import LaunchError
+from hvd_pods.shared.run_events import RunEvent
 
 # Seconds between two reports: a script may print Horovod's messages itself, without limit.
 REPORT_EVERY = 5.0

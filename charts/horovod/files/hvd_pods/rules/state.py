@@ -9,17 +9,17 @@ from typing import Any, Mapping
 
 from hvd_pods.agent.banner import NoAnswer
 from hvd_pods.cluster.objects import Object, format_time
-from hvd_pods.common.errors import RunError
-from hvd_pods.common.pod_problems import Diagnosis
-from hvd_pods.common.record import RecordKey
-from hvd_pods.common.run import Pod, Run, Worker
-from hvd_pods.common.run_events import RunEvent
 from hvd_pods.rules.effects import CreateJobEvent, Effect, Log, ReleaseRecord, WriteRecord
 from hvd_pods.rules.events import Event, Moment, RecordReleased
 from hvd_pods.rules.reported_progress import Progress
 from hvd_pods.rules.retries import Retries
 from hvd_pods.rules.stall_state import NO_RANK, Stall, Stalls
 from hvd_pods.rules.timers import TimerKind
+from hvd_pods.shared.errors import RunError
+from hvd_pods.shared.pod_problems import Diagnosis
+from hvd_pods.shared.record import RecordKey
+from hvd_pods.shared.run import Pod, Run, Worker
+from hvd_pods.shared.run_events import RunEvent
 
 # The purpose of the write that records the end.
 END = "end"

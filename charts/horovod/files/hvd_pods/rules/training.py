@@ -5,20 +5,6 @@ from __future__ import annotations
 from typing import Mapping
 
 from hvd_pods.cluster.objects import Object, format_time
-from hvd_pods.common.errors import (
-    ConfigurationError,
-    LaunchError,
-    LostWorkerError,
-    NotANumberError,
-    ResizedError,
-    RunError,
-    WorkerTerminatedError,
-)
-from hvd_pods.common.launcher_options import LAUNCH
-from hvd_pods.common.pod_problems import exceeds_own_limit
-from hvd_pods.common.record import RUNNING
-from hvd_pods.common.run import Run
-from hvd_pods.common.run_events import RunEvent
 from hvd_pods.rules import diagnosis, launch_abort, rank_notices, run_end, stalls
 from hvd_pods.rules.effects import (
     AskRanks,
@@ -45,6 +31,20 @@ from hvd_pods.rules.launch_abort import END_WITHIN
 from hvd_pods.rules.state import Activity, Decision, LaunchState, RunState
 from hvd_pods.rules.timers import TimerKind
 from hvd_pods.rules.worker_names import describe_loss, record_workers
+from hvd_pods.shared.errors import (
+    ConfigurationError,
+    LaunchError,
+    LostWorkerError,
+    NotANumberError,
+    ResizedError,
+    RunError,
+    WorkerTerminatedError,
+)
+from hvd_pods.shared.launcher_options import LAUNCH
+from hvd_pods.shared.pod_problems import exceeds_own_limit
+from hvd_pods.shared.record import RUNNING
+from hvd_pods.shared.run import Run
+from hvd_pods.shared.run_events import RunEvent
 
 # Timeout in seconds for a terminating master to read the Job; at most a sixth of its grace.
 LEAVE_WITHIN = 5.0

@@ -6,9 +6,9 @@ import json
 from itertools import groupby, islice
 from typing import Collection, Iterable, Mapping, Sequence
 
-from hvd_pods.common.ranges import format_ranges
-from hvd_pods.common.run import Run, Worker
-from hvd_pods.runtime.rank_variables import list_pods
+from hvd_pods.pod.rank_variables import list_pods
+from hvd_pods.shared.ranges import format_ranges
+from hvd_pods.shared.run import Run, Worker
 
 # Limits of a report: groups of workers, characters of a reason, ranges of workers in a group.
 MOST_GROUPS = 8

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import Collection, Mapping
 
-from hvd_pods.common.run import Pod, Run, Worker
+from hvd_pods.shared.run import Pod, Run, Worker
 
 
 def has_least(run: Run, answering: Collection[str]) -> bool:

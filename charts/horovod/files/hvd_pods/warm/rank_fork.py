@@ -17,7 +17,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Callable, TextIO
 
-from hvd_pods.common import paths
+from hvd_pods.shared import paths
 
 
 def take_over(request: dict[str, Any], received: list[int]) -> None:

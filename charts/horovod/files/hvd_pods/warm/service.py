@@ -19,14 +19,14 @@ import time
 from pathlib import Path
 from typing import Any, Dict, List, NoReturn, Sequence, Tuple
 
-from hvd_pods.rank import exception_notice, rank_registry, step_count, warm_client
-from hvd_pods.runtime.processes import (
+from hvd_pods.pod.processes import (
     PR_SET_CHILD_SUBREAPER,
     die_with_parent,
     end_descendants,
     ended_children,
     set_process_option,
 )
+from hvd_pods.rank import exception_notice, rank_registry, step_count, warm_client
 from hvd_pods.warm import rank_fork
 from hvd_pods.warm.warm_state import WarmState
 

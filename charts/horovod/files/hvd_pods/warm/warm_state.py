@@ -11,7 +11,7 @@ from importlib.machinery import FileFinder, SourceFileLoader, all_suffixes
 from pathlib import Path
 from typing import Any, Iterator, Sequence
 
-from hvd_pods.common import files, paths
+from hvd_pods.shared import files, paths
 
 # Variables that tell libraries which CPUs to run their threads on, of those at load time.
 PLACE_THREADS = ("OMP_PLACES", "OMP_PROC_BIND", "GOMP_CPU_AFFINITY", "KMP_AFFINITY")

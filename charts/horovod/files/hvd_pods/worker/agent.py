@@ -28,13 +28,13 @@ sys.path.insert(0, str(Path(__file__).absolute().parents[2]))
 from hvd_pods.agent import frames, keys
 from hvd_pods.agent import start_request as requests
 from hvd_pods.agent.banner import format_banner
-from hvd_pods.common import contract, paths
-from hvd_pods.common.errors import ConfigurationError, RunError
+from hvd_pods.pod import processes, ranks_program
+from hvd_pods.pod.reporting import log, report_failure
 
 # Also imported here for its programs, which forks of this process run (worker/supervisor.py).
 from hvd_pods.rank import worker_ranks as _worker_ranks  # noqa: F401
-from hvd_pods.runtime import processes, ranks_program
-from hvd_pods.runtime.reporting import log, report_failure
+from hvd_pods.shared import contract, paths
+from hvd_pods.shared.errors import ConfigurationError, RunError
 from hvd_pods.worker import io_loop
 from hvd_pods.worker.fence import ChangedProgramsError, Fence, FenceError
 from hvd_pods.worker.limits import AgentLimits, choose_limits

@@ -19,11 +19,11 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Iterator
 
-from hvd_pods.common import files
-from hvd_pods.common.errors import RunError
-from hvd_pods.common.paths import PROGRAMS
+from hvd_pods.pod import processes
 from hvd_pods.rank import warm_client
-from hvd_pods.runtime import processes
+from hvd_pods.shared import files
+from hvd_pods.shared.errors import RunError
+from hvd_pods.shared.paths import PROGRAMS
 
 # The deadline in seconds for killed processes to end: a process may wait for a file server. The
 # second number is the deadline for the guard of a warm rank, which loses its client, to end the

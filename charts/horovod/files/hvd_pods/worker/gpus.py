@@ -19,10 +19,10 @@ from pathlib import Path
 from typing import Any, Iterable, Iterator
 
 sys.path.insert(0, str(Path(__file__).absolute().parents[2]))
-from hvd_pods.common.gpu_sample import GPU_SAMPLE
-from hvd_pods.common.paths import GPUS_SOCKET
-from hvd_pods.runtime.metrics import Sample
-from hvd_pods.runtime.processes import die_with_parent
+from hvd_pods.pod.metrics import Sample
+from hvd_pods.pod.processes import die_with_parent
+from hvd_pods.shared.gpu_sample import GPU_SAMPLE
+from hvd_pods.shared.paths import GPUS_SOCKET
 
 LIBRARY = "libnvidia-ml.so.1"
 # The most GPUs, or MIG slices, that a worker reports: the page of its metrics has a limit.

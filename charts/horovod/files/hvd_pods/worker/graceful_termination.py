@@ -17,9 +17,9 @@ from pathlib import Path
 from typing import Callable
 
 sys.path.insert(0, str(Path(__file__).absolute().parents[2]))
-from hvd_pods.common import contract, files, untrusted
+from hvd_pods.pod import notices, processes, ranks_program
 from hvd_pods.rank import rank_registry
-from hvd_pods.runtime import notices, processes, ranks_program
+from hvd_pods.shared import contract, files, untrusted
 from hvd_pods.worker.kept_states import find_kept
 
 # After the ranks end, the launcher's daemon has the first number of seconds to report how they

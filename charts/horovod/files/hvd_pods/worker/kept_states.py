@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from hvd_pods.common import contract
+from hvd_pods.shared import contract
 
 # The same folder as in library/keep/worker.py.
 FOLDER = "/dev/shm/hvd-keep"  # noqa: S108 - for the pod's user alone

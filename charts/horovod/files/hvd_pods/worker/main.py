@@ -22,13 +22,13 @@ from types import FrameType
 from typing import Iterable, Mapping
 
 sys.path.insert(0, str(Path(__file__).absolute().parents[2]))
-from hvd_pods.common import contract, threads
-from hvd_pods.common.paths import CODE, GENERATED, GPUS_PROGRAM, GPUS_SOCKET, PROGRAMS
+from hvd_pods.pod import metrics, notices, packages, processes
+from hvd_pods.pod.metrics import Sample, format_page, script_samples
+from hvd_pods.pod.private_files import write_private_file
+from hvd_pods.pod.reporting import log
 from hvd_pods.rank import warm_client
-from hvd_pods.runtime import metrics, notices, packages, processes
-from hvd_pods.runtime.metrics import Sample, format_page, script_samples
-from hvd_pods.runtime.private_files import write_private_file
-from hvd_pods.runtime.reporting import log
+from hvd_pods.shared import contract, threads
+from hvd_pods.shared.paths import CODE, GENERATED, GPUS_PROGRAM, GPUS_SOCKET, PROGRAMS
 from hvd_pods.worker import gpus, graceful_termination, kept_states, rank_watch
 
 # Names of ranks' metrics files (those of incomplete files begin with a dot), and the most files to

@@ -8,7 +8,7 @@ from contextlib import suppress
 from typing import Callable, Mapping, NamedTuple, Sequence
 
 from hvd_pods.agent import frames
-from hvd_pods.runtime import processes
+from hvd_pods.pod import processes
 from hvd_pods.worker import io_loop, supervisor
 
 # The most bytes to read or write at once.

@@ -11,9 +11,9 @@ import time
 from contextlib import suppress
 from typing import Collection, Iterable, Mapping
 
-from hvd_pods.common import contract
+from hvd_pods.pod import notices, processes
 from hvd_pods.rank import rank_registry
-from hvd_pods.runtime import notices, processes
+from hvd_pods.shared import contract
 from hvd_pods.worker import kept_states
 
 # A variable of Horovod: the seconds between two reports about ranks that have not joined.

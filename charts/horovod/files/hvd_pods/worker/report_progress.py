@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Mapping
 
 sys.path.insert(0, str(Path(__file__).absolute().parents[2]))
-from hvd_pods.common import contract
-from hvd_pods.runtime.metrics import parse_progress, read_script_file, select_progress
+from hvd_pods.pod.metrics import parse_progress, read_script_file, select_progress
+from hvd_pods.shared import contract
 
 # Seconds between two reads of the files.
 LOOK_EVERY = 1.0

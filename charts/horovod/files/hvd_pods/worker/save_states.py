@@ -23,7 +23,7 @@ from typing import Iterator
 sys.path.insert(0, str(Path(__file__).absolute().parents[2]))
 from hvd_pods.library.keep import packed_state as keep
 from hvd_pods.library.keep.packed_content import HEADER_SIZE
-from hvd_pods.runtime.reporting import log
+from hvd_pods.pod.reporting import log
 from hvd_pods.worker.kept_states import KEPT_FOLDER
 
 # A file with a state that is the same for all ranks.

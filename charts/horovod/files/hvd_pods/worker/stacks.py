@@ -19,10 +19,10 @@ from itertools import islice
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).absolute().parents[2]))
-from hvd_pods.common import paths, untrusted
+from hvd_pods.pod import processes
 from hvd_pods.rank import rank_registry
 from hvd_pods.rank.rank_registry import STACK_SIGNAL
-from hvd_pods.runtime import processes
+from hvd_pods.shared import paths, untrusted
 
 STATES = {
     "T": "is stopped by a signal: something has sent it SIGSTOP",

@@ -16,9 +16,9 @@ import signal
 import sys
 import traceback
 
-from hvd_pods.common import files
-from hvd_pods.common.paths import PROGRAMS
-from hvd_pods.runtime import processes
+from hvd_pods.pod import processes
+from hvd_pods.shared import files
+from hvd_pods.shared.paths import PROGRAMS
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

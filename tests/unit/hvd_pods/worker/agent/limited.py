@@ -24,7 +24,7 @@ PROGRAM = """
 import json, os, sys
 sys.path.insert(0, {files!r})
 from hvd_pods.agent.keys import Keys
-from hvd_pods.runtime import processes
+from hvd_pods.pod import processes
 from hvd_pods.worker import agent, fence, limits
 processes.set_process_option(processes.PR_SET_CHILD_SUBREAPER, 1)
 folder, name, port, revision, chosen = sys.argv[1:]

@@ -62,7 +62,7 @@ class Pod:
             folder.mkdir()
         if keys:
             keys.write_worker(root / "keys")
-        replace_in(self.files / "hvd_pods/runtime/reporting.py", '"/dev/', f'"{self.generated}/', 1)
+        replace_in(self.files / "hvd_pods/pod/reporting.py", '"/dev/', f'"{self.generated}/', 1)
         for path in (root, *root.rglob("*")):
             os.chown(path, self.uid, -1)
 

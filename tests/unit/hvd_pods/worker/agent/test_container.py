@@ -14,8 +14,8 @@ import pytest
 
 from devtools.common.waiting import wait_until
 from devtools.pods.copies import replace_in
-from hvd_pods.common import exit_codes
 from hvd_pods.master.agent_connection import AgentConnectionError
+from hvd_pods.shared import exit_codes
 from tests.support.release_keys import ReleaseKeys
 from tests.unit.hvd_pods.worker.agent.pods import PYTHON, AgentPod, Pod, all_commands, start_agent
 
@@ -33,7 +33,7 @@ def give_gpu(pod: Pod) -> None:
     """Give a pod the file of a GPU, and a library of which the worker can load nothing."""
     (pod.root / "nvidia0").touch()
     programs = pod.files / "hvd_pods"
-    replace_in(programs / "common/threads.py", 'S = "/dev"', f'S = "{pod.root}"', 1)
+    replace_in(programs / "shared/threads.py", 'S = "/dev"', f'S = "{pod.root}"', 1)
     replace_in(programs / "worker/gpus.py", '"libnvidia-ml.so.1"', '"libc.so.6"', 1)
 
 
@@ -118,7 +118,7 @@ def test_code_is_unpacked_anew_although_another_run_has_planted_files_under_its_
     assert worker.run(f"{planted}; {elsewhere}").code == 0
 
     def unpack(name: str) -> bytes:
-        with worker.own("runtime/code_archive.py", name) as program:
+        with worker.own("pod/code_archive.py", name) as program:
             program.give(content.getvalue())
             program.give(b"")
             assert program.wait() == 0, program.errors

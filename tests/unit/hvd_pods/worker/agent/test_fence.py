@@ -14,7 +14,7 @@ import pytest
 from devtools.common.waiting import wait_until
 from devtools.pods.copies import FILES
 from hvd_pods.master.agent_connection import AgentConnectionError
-from hvd_pods.runtime import processes
+from hvd_pods.pod import processes
 from hvd_pods.worker import fence
 from tests.unit.hvd_pods.programs import Program
 from tests.unit.hvd_pods.worker.agent.pods import AgentPod, all_commands, start_agent
@@ -191,7 +191,7 @@ def test_newest_of_masters_that_come_at_once_is_served(fenced: AgentPod, number:
 MAIN = """
 import os, subprocess, sys
 sys.path.insert(0, {files!r})
-from hvd_pods.runtime import processes
+from hvd_pods.pod import processes
 processes.set_process_option(processes.PR_SET_CHILD_SUBREAPER, 1)
 own = subprocess.Popen(["sleep", "600"])
 words = [sys.executable, "-I", "-c", {agent!r}]

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from devtools.common.waiting import wait_until
-from hvd_pods.common.contract import RENEWED, SESSION
+from hvd_pods.shared.contract import RENEWED, SESSION
 from hvdchart.errors import ClusterError
 from hvdchart.run.change.session import Session
 from hvdchart.run.helm import Helm

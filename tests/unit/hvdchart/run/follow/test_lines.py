@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from hvd_pods.common.contract import COMMAND
+from hvd_pods.shared.contract import COMMAND
 from hvdchart.run.follow.lines import readable_lines
 from hvdchart.run.follow.logs import LogLine
 from hvdchart.run.state.newest import NewestRun

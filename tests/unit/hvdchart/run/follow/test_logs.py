@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from hvd_pods.common.record import LEASE_KEPT
+from hvd_pods.shared.record import LEASE_KEPT
 from hvdchart.errors import ClusterError
 from hvdchart.run.follow.logs import LogLine, follow
 from hvdchart.run.kube.cluster import Cluster

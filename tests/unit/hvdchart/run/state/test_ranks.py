@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from hvd_pods.common.run import Run
+from hvd_pods.shared.run import Run
 from hvdchart.errors import ClusterError, FileError
 from hvdchart.run.inside.timeline import Wait, read_waits, short_name
 from hvdchart.run.state.ranks import check_tagged, lines_of_rank, pod_of, pods_of_ranks, run_of

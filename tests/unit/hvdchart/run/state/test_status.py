@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from hvd_pods.common.contract import COMMAND
+from hvd_pods.shared.contract import COMMAND
 from hvdchart.run.state.release import Release
 from hvdchart.run.state.status import Status
 from hvdchart.run.state.status_text import list_report, status_report

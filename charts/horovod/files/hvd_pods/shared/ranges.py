@@ -1,0 +1,32 @@
+"""Numbers as ranges, in the form of the kernel's lists: 0-3,8."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from hvd_pods.shared.untrusted import MOST_COUNTED, parse_count
+
+
+def format_ranges(numbers: Iterable[int]) -> list[str]:
+    """Return the ranges of numbers, in their order: `0-31` and `40`."""
+    found: list[tuple[int, int]] = []
+    for number in numbers:
+        if found and found[-1][1] == number - 1:
+            found[-1] = (found[-1][0], number)
+        else:
+            found.append((number, number))
+    return [f"{first}-{last}" if first != last else str(first) for first, last in found]
+
+
+def parse_ranges(text: str) -> Iterator[range]:
+    """Yield the ranges in a text such as 0-3,8; none for an empty text.
+
+    Raises ValueError for any other text, and for numbers above MOST_COUNTED.
+    """
+    for part in text.split(",") if text != "" else ():
+        first, _, last = part.partition("-")
+        begin = parse_count(first, MOST_COUNTED)
+        end = parse_count(last or first, MOST_COUNTED)
+        if begin is None or end is None:
+            raise ValueError(f"{part!r} is no range of numbers")
+        yield range(begin, end + 1)
