@@ -79,7 +79,7 @@ def _judge_without_job(run: NewestRun) -> Judgement:
 def _judge_by_pods(run: NewestRun, job: Object) -> Judgement:
     """Return the state of a run by its pods, if its Job and its record do not decide it."""
     workers = run.workers
-    needed = [pod for pod in run.pods if pod not in workers.dispensable]
+    needed = [pod for pod in run.training_pods if pod not in workers.dispensable]
     reason, remedy = _problems(run, needed, _refusals(run, job, needed))
     if reason:
         return Judgement("waiting", reason, remedy)
@@ -96,15 +96,17 @@ def _judge_by_pods(run: NewestRun, job: Object) -> Judgement:
         if waiting:
             reason += f"; {_group_names(waiting)}"
         return Judgement("waiting", reason)
-    # Spares that are not ready do not block the training.
-    spare, remedy = _problems(run, workers.dispensable)
+    # Neither spares that are not ready nor TensorBoard block the training.
+    names = {pod["metadata"]["name"] for pod in needed}
+    others = [pod for pod in run.pods if pod["metadata"]["name"] not in names]
+    beside, remedy = _problems(run, others)
     reasons = []
     if workers.used and workers.used < workers.wanted:
         reasons.append(f"it trains on {workers.used} of {workers.wanted} workers")
     if last:
         reasons.append(f"an earlier attempt failed: {last}")
-    if spare:
-        reasons.append(spare)
+    if beside:
+        reasons.append(beside)
     return Judgement("running", "; ".join(reasons), remedy)
 
 
@@ -139,7 +141,7 @@ def _failed(condition: Object, run: NewestRun) -> Judgement:
     if condition.get("reason") == "DeadlineExceeded":
         reason = f"{condition.get('message', '')}; {reason}".strip("; ")
         remedy = "raise `master.activeDeadlineSeconds` (train.activeDeadlineSeconds in a spec)"
-    for pod in run.pods:
+    for pod in run.training_pods:
         problem = run.problem(pod)
         if problem and component_of(pod) != "master":
             reason = f"{reason}; {pod['metadata']['name']}: {problem.reason}".strip("; ")

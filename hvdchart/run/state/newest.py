@@ -14,6 +14,8 @@ from hvdchart.run.state.release import Object, Release, component_of, is_event_o
 from hvdchart.run.state.workers import Workers, count_workers
 from hvdchart.spec.run_options import RUN, in_options
 
+_OF_TRAINING = ("master", "worker")
+
 
 @dataclass(frozen=True)
 class NewestRun:
@@ -56,6 +58,11 @@ class NewestRun:
     def masters(self) -> tuple[Object, ...]:
         """Return the existing pods of the Job: one for each master."""
         return tuple(pod for pod in self.pods if component_of(pod) == "master")
+
+    @cached_property
+    def training_pods(self) -> tuple[Object, ...]:
+        """Return the masters and the workers: no training waits for another pod of a release."""
+        return tuple(pod for pod in self.pods if component_of(pod) in _OF_TRAINING)
 
     @cached_property
     def workers(self) -> Workers:

@@ -61,7 +61,7 @@ def find_phase(run: NewestRun, status: Status) -> Phase:
 
 def _phase_of_pods(run: NewestRun) -> Phase | None:
     """Return the phase that waits for pods; None when all are up."""
-    pods = run.pods
+    pods = run.training_pods
     # The workers, and the master.
     wanted = run.workers.wanted + 1
     gated = [pod for pod in pods if pod["spec"].get("schedulingGates")]
@@ -81,7 +81,7 @@ def _phase_of_pods(run: NewestRun) -> Phase | None:
 
 def _why(run: NewestRun) -> str:
     """Return the first problem of a pod, and what to do about it; empty without a problem."""
-    for problem in run.problems.values():
+    for problem in filter(None, map(run.problem, run.training_pods)):
         ending = f"; {run.rephrase(problem.remedy)}" if problem.remedy else ""
         return f"; {problem.reason}{ending}"
     return ""

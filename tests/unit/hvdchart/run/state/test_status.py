@@ -350,6 +350,26 @@ def test_a_spare_that_cannot_be_created_is_no_reason(
     assert "quota" not in status(up_without(lost), REFUSED, sets=THREE_WITH_A_SPARE).reason
 
 
+TENSORBOARD = pod("hvd-tensorboard-1", "tensorboard", BAD_IMAGE)
+
+
+def test_a_run_whose_tensorboard_cannot_start_is_running() -> None:
+    current = status([MASTER, *WORKERS, TENSORBOARD])
+    assert current.state == "running"
+    assert "hvd-tensorboard-1: ImagePullBackOff" in current.reason
+
+
+def test_a_run_whose_worker_is_not_up_waits_for_it_and_not_for_tensorboard() -> None:
+    run = RunView(release([*beside(state=CREATING), TENSORBOARD]))
+    assert "hvd-worker-1" in run.status.reason
+    assert "tensorboard" not in f"{run.status.reason} {run.phase}"
+
+
+def test_tensorboard_without_a_node_is_no_pod_that_the_run_schedules() -> None:
+    pods = [*unschedulable("Unschedulable"), pod("hvd-tensorboard-1", "tensorboard", RUNNING)]
+    assert "2 of 3 pods have a node" in str(RunView(release(pods)).phase)
+
+
 FEWER = {"name": "hvd-worker", "annotations": {"hvdchart/minimum": "1"}}
 WITH_A_MINIMUM = [{"metadata": FEWER, "spec": {"replicas": 3}}]
 
