@@ -14,6 +14,7 @@ from devtools.common.waiting import wait_until
 from devtools.pods.warm_worker import is_alive
 from hvd_pods.master.launcher_process import LauncherProcess
 from hvd_pods.rules.events import LauncherEnded
+from hvd_pods.shared.errors import ConfigurationError
 from tests.support.fakes.faults import TIMEOUT
 from tests.unit.hvd_pods.rules.recorded_events import RecordedEvents
 
@@ -42,6 +43,43 @@ def test_end_of_the_launcher_is_told_with_its_exit_code(
     assert (ended.attempt, ended.code) == (2, code)
     assert 0 < ended.seconds < TIMEOUT
     assert re.search(rf"\$ bash -c '?{re.escape(script)}'?\n", capsys.readouterr().out)
+
+
+def test_a_program_with_a_slash_is_found_in_the_working_directory(
+    taken: RecordedEvents, tmp_path: Path
+) -> None:
+    """As a shell there would find it: the code of a user is there."""
+    (tmp_path / "launch.sh").write_text("#!/bin/sh\nexit 3\n")
+    (tmp_path / "launch.sh").chmod(0o755)
+    LauncherProcess(["./launch.sh"], {"PATH": os.environ["PATH"]}, tmp_path, taken, 2)
+    assert taken.wait_for(LauncherEnded).code == 3
+
+
+@pytest.mark.parametrize(
+    ("program", "content", "mode", "said"),
+    [
+        ("absent", None, 0, "has no absent on PATH"),
+        ("./absent", None, 0, "missing"),
+        ("./script", "exit 0\n", 0o755, "#!/bin/sh"),
+        ("./script", "#!/no/such/program\n", 0o755, "after its #!"),
+        ("./script", "#!/bin/sh\n", 0o644, "chmod"),
+    ],
+    ids=["absent", "absent file", "no first line", "absent interpreter", "not executable"],
+)
+def test_a_program_that_cannot_be_started_is_an_error_of_the_configuration(
+    taken: RecordedEvents,
+    tmp_path: Path,
+    program: str,
+    content: str | None,
+    mode: int,
+    said: str,
+) -> None:
+    """A retry of the Job would not help, so that no error of another kind may end the master."""
+    if content is not None:
+        (tmp_path / "script").write_text(content)
+        (tmp_path / "script").chmod(mode)
+    with pytest.raises(ConfigurationError, match=re.escape(said)):
+        LauncherProcess([program], {"PATH": os.environ["PATH"]}, tmp_path, taken, 2)
 
 
 @pytest.mark.parametrize(

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import shlex
-import shutil
 import signal
 import subprocess
 import time
@@ -24,8 +24,7 @@ from hvd_pods.shared.errors import ConfigurationError
 class LauncherProcess:
     """A running launcher; its end and its output about stalled ranks become events.
 
-    `errors` may find why it ended. Raises ConfigurationError when the image does not have the
-    program.
+    `errors` may find why it ended. Raises ConfigurationError when the program cannot be started.
     """
 
     def __init__(
@@ -36,22 +35,22 @@ class LauncherProcess:
         put: Put,
         attempt: int,
     ) -> None:
-        program = arguments[0]
-        if shutil.which(program, path=environment["PATH"]) is None:
-            path = environment["PATH"]
-            raise ConfigurationError(f"the image has no {program} on PATH ({path})")
         log(f"$ {shlex.join(arguments)}")
         self._put = put
         self._attempt = attempt
         self._began = time.monotonic()
         # A launcher starts the ranks in its own working directory.
-        self._process = subprocess.Popen(
-            list(arguments),
-            env=dict(environment),
-            cwd=directory,
-            stderr=subprocess.PIPE,
-            start_new_session=True,
-        )
+        try:
+            self._process = subprocess.Popen(
+                list(arguments),
+                env=dict(environment),
+                cwd=directory,
+                stderr=subprocess.PIPE,
+                start_new_session=True,
+            )
+        except OSError as error:
+            why = _explain_start(arguments[0], environment["PATH"], error)
+            raise ConfigurationError(why) from error
         assert self._process.stderr  # noqa: S101
         self._stalls = StallReader(time.monotonic)
         self.errors = ErrorOutput(self._process.stderr, 2, self._read)
@@ -76,3 +75,16 @@ class LauncherProcess:
                     os.kill(pid, signal.SIGKILL)
         seconds = time.monotonic() - self._began
         self._put(LauncherEnded(self._attempt, 128 - code if code < 0 else code, seconds))
+
+
+def _explain_start(program: str, path: str, error: OSError) -> str:
+    """Return why the operating system did not start a program, and what to do about it."""
+    if error.errno == errno.ENOENT and "/" not in program:
+        return f"the image has no {program} on PATH ({path})"
+    remedies = {
+        errno.ENOENT: "the file, the working directory or the program after its #! is missing",
+        errno.EACCES: f"make it executable: chmod +x {program}",
+        errno.ENOEXEC: "its first line must name a program, such as #!/bin/sh",
+    }
+    remedy = remedies.get(error.errno or 0, "")
+    return f"cannot start {program}: {error.strerror}" + (f"; {remedy}" if remedy else "")
