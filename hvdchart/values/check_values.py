@@ -150,7 +150,9 @@ def _check_images(plan: Plan, values: Mapping[str, Plain]) -> None:
     master = values.get("master") or {}
     groups = values.get("workerGroups") or [worker]
     has_workers = names_image(worker) or all(map(names_image, groups))
-    if not names_image(master) or not has_workers:
+    tensorboard = values.get("tensorboard") or {}
+    has_others = names_image(tensorboard) or not tensorboard.get("enabled")
+    if not names_image(master) or not has_workers or not has_others:
         problem = "no image for some pods, and the chart has no default"
         expected = 'image: {repository: registry.example/team/app, tag: "1.0"}'
         raise _refused(plan, ("image",), problem, expected=expected, is_of_spec=True)

@@ -104,6 +104,15 @@ CONTRADICTIONS: list[tuple[Values, list[str]]] = [
         {"image": {"repository": ""}, "worker": {"image": {"repository": "a"}}},
         ["image.repository", "master"],
     ),
+    (
+        {
+            "image": {"repository": ""},
+            "worker": {"image": {"repository": "a"}},
+            "master": {"image": {"repository": "a"}},
+            "tensorboard": {"enabled": True},
+        },
+        ["image.repository", "tensorboard"],
+    ),
     ({"worker": {"podSpec": {"nodeSelector": {}}}}, ["worker.podSpec", "nodeSelector"]),
     (
         {"workerGroups": [{"name": "a", "podSpec": {"containers": []}}]},

@@ -4,6 +4,7 @@
 {{- define "horovod.checkImages" -}}
 {{- $owners := dict "master" .Values.master.image -}}
 {{- range .facts.groups -}}{{- $_ := set $owners (printf "group %q" .name) .image -}}{{- end -}}
+{{- with .Values.tensorboard -}}{{- if .enabled -}}{{- $_ := set $owners "tensorboard" .image -}}{{- end -}}{{- end -}}
 {{- $default := .Values.image.repository -}}
 {{- range $of, $image := $owners -}}
   {{- if not (or $image.repository $default) -}}

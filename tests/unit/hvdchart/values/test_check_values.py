@@ -16,6 +16,12 @@ from tests.support.specs import NAMED, NODE, WITHOUT_IMAGE, plan_text, values
         ("{image: {tag: x}}", "5:17", "values.image: no image for some pods"),
         ("{worker: {image: {repository: a}}}", "1:1", "image: no image for some pods"),
         ("{workerGroups: [{name: a}], master: {image: {repository: a}}}", "1:1", "no image for"),
+        (
+            "{worker: {image: {repository: a}}, master: {image: {repository: a}}, "
+            "tensorboard: {enabled: true}}",
+            "1:1",
+            "no image for",
+        ),
         ("{worker: {nmber: 2}}", "6:19", "did you mean 'number'?); expected a key of the chart"),
         ("{wrker: {}}", "6:10", "no key 'wrker' here (did you mean 'worker'?)"),
         ("{worker: {number: x}}", "6:27", "integer"),
