@@ -112,9 +112,7 @@ lock: venv ## Lock the newest Python packages that requirements/*.in allow
 BENCHES := $(shell sed -nE 's/^(bench-[a-z0-9]+):.*/\1/p' $(MAKEFILE_LIST))
 bench-faults: ## Measure start and faults, also of other launchers (ARGS="--only keep,waiting --parts storm")
 bench-sizes: ## Measure what fewer and more workers cost, also of torchrun's elastic mode in a TrainJob
-bench-scale: ## Measure what a second rank costs with the chart's variables, with MPI and with Gloo
-bench-bare: ## Measure training in pods beside the same on this machine
-bench-pipeline: ## Measure what reading images costs a training, naive and with pipeline.py
+bench-training: ## Measure training in pods and without, with a second rank, and with images (ARGS="--only pods")
 bench-1000: ## Measure a launch on 1,000 hosts that this machine plays
 bench-releases: ## Measure many releases at once on the local cluster
 bench-loop: ## Measure the time from a saved script to its first step

@@ -40,6 +40,7 @@ def commit() -> str:
 def publish(name: str, page: str, turns: int, figures: Mapping[str, Any], text: str) -> bool:
     """Print a text below where its figures are from; write it to docs/, them to build/NAME.json.
 
+    name: the target of make; one with several texts has a word for each of them behind it.
     Returns whether the page was written: not for a tree that differs from its commit.
     """
     now = datetime.now(UTC).isoformat(timespec="seconds")
@@ -58,12 +59,13 @@ def publish(name: str, page: str, turns: int, figures: Mapping[str, Any], text: 
 
 
 def figures_file(name: str) -> Path:
-    return ROOT / "build" / f"{name}.json"
+    return ROOT / "build" / f"{name.replace(' ', '-')}.json"
 
 
 def write_section(name: str, page: str, text: str) -> None:
     path = ROOT / "docs" / page
-    path.write_text(replace_sections(path, {name: f"\n{text}\n"}, f"make {name}"))
+    command = f"make {name.partition(' ')[0]}"
+    path.write_text(replace_sections(path, {name: f"\n{text}\n"}, command))
 
 
 def as_share(figures: Sequence[float]) -> str:

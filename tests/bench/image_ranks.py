@@ -1,9 +1,9 @@
-"""Runs in the examples' image, on each rank: trains on the same images from different sources.
+"""Runs in the examples' image, on each rank: trains MobileNetV2 on images from one source.
 
-    mpirun -np 2 python pipeline_ranks.py FOLDER TURNS STEPS
+    mpirun -np 2 python3 image_ranks.py SOURCE FOLDER
 
-The sources take turns of STEPS steps. Each rank has a core of its own. The last line that rank 0
-prints is `RESULT` and images/s, of all ranks together, by source and turn.
+Each rank has a core of its own. The images are written into FOLDER if it does not exist. Like
+examples/benchmark.py, rank 0 prints `RESULT` and the samples per second of all ranks together.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ IMAGES = 512
 SIDE = 384
 SIZE = 96
 BATCH = 8
-AHEAD = 3
+STEPS = 96
 KEYS = {
     "image/encoded": tf.io.FixedLenFeature([], tf.string),
     "image/class/label": tf.io.FixedLenFeature([], tf.int64),
@@ -70,28 +70,20 @@ def naive(folder: Path) -> Any:
     return own.map(decode).batch(BATCH, drop_remainder=True)
 
 
-def sources(folder: Path) -> dict[str, Iterator[tuple[tf.Tensor, tf.Tensor]]]:
-    """The batches of each source by its name; caches are full already."""
+def batches_of(source: str, folder: Path) -> Iterator[tuple[tf.Tensor, tf.Tensor]]:
+    """The batches of a source, without an end."""
+    if source == "synthetic":
+        batch = (tf.random.uniform((BATCH, SIZE, SIZE, 3)), tf.zeros(BATCH, tf.int64))
+        return iter(lambda: batch, None)
+    if source == "naive":
+        return iter(naive(folder))
     shards = Shards.of_rank(folder, hvd.rank(), hvd.size())
-    batch = (tf.random.uniform((BATCH, SIZE, SIZE, 3)), tf.zeros(BATCH, tf.int64))
-    epoch = max(hvd.allgather_object(shards.steps(BATCH)))
-    found = {
-        "synthetic": iter(lambda: batch, None),
-        "naive": iter(naive(folder)),
-        "pipeline.py, no cache": iter(read_images(shards, SIZE, BATCH, cache=None)),
-        "pipeline.py": iter(read_images(shards, SIZE, BATCH)),
-    }
-    for source in found.values():
-        # One epoch and a batch more.
-        for _ in range(epoch + 1):
-            next(source)
-    return found
+    return iter(read_images(shards, SIZE, BATCH, cache="" if source == "pipeline.py" else None))
 
 
 def main() -> None:
-    folder = Path(sys.argv[1])
-    turns = int(sys.argv[2])
-    steps = int(sys.argv[3])
+    source, place = sys.argv[1:]
+    folder = Path(place)
     local = int(os.environ["OMPI_COMM_WORLD_LOCAL_RANK"])
     # Before Horovod and the first operation of TensorFlow start threads.
     os.sched_setaffinity(0, {sorted(os.sched_getaffinity(0))[local]})
@@ -99,30 +91,22 @@ def main() -> None:
     if hvd.rank() == 0 and not folder.exists():
         write_shards(folder)
     hvd.allreduce(tf.zeros(1), name="written")
-    step = make_step(make_image_model("MobileNetV2", SIZE))
-    batches = sources(folder)
-    speeds: dict[str, list[float]] = {name: [] for name in batches}
-    names = list(batches)
-    for turn in range(turns):
-        first = turn % len(names)
-        for name in (*names[first:], *names[:first]):
-            # What was read ahead while others had their turn is not part of the figure.
-            for _ in range(AHEAD):
-                step(*next(batches[name]))
-            # No rank begins while another one is still at what was before.
-            hvd.allreduce(tf.zeros(1), name="turn")
-            began = time.perf_counter()
-            for _ in range(steps):
-                loss = step(*next(batches[name]))
-            float(loss)
-            hvd.allreduce(tf.zeros(1), name="turned")
-            seconds = time.perf_counter() - began
-            speeds[name].append(steps * BATCH * hvd.size() / seconds)
-        if hvd.rank() == 0:
-            shown = ", ".join(f"{name} {each[-1]:.1f}" for name, each in speeds.items())
-            print(f"{hvd.size()} ranks, turn {turn + 1} of {turns}: {shown}", flush=True)
+    step = make_step(make_image_model("mobilenet2", SIZE))
+    batches = batches_of(source, folder)
+    # One epoch, which fills the cache, and a batch more.
+    for _ in range(IMAGES // hvd.size() // BATCH + 1):
+        loss = step(*next(batches))
+    float(loss)
+    # No rank begins while another one is still at what was before.
+    hvd.allreduce(tf.zeros(1), name="begun")
+    began = time.perf_counter()
+    for _ in range(STEPS):
+        loss = step(*next(batches))
+    float(loss)
+    hvd.allreduce(tf.zeros(1), name="ended")
+    speed = STEPS * BATCH * hvd.size() / (time.perf_counter() - began)
     if hvd.rank() == 0:
-        print("RESULT", json.dumps(speeds), flush=True)
+        print("RESULT", json.dumps({"samplesPerSecond": speed}), flush=True)
 
 
 if __name__ == "__main__":
