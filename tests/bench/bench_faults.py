@@ -29,9 +29,6 @@ from pathlib import Path
 from typing import Any
 
 from devtools.common.waiting import holds
-from devtools.localkube import cluster
-from devtools.localkube.images import load
-from devtools.localkube.instance import current
 from tests.bench import fault_figures as figures
 from tests.bench.contestants import NAME, Contestant, bench_namespace, charts, choose, in_turns
 from tests.bench.curves import draw
@@ -39,7 +36,7 @@ from tests.bench.mpi_operator import Bare, MpiOperator, mpi_operator
 from tests.bench.report import ROOT, commit, figures_file, publish, write_section
 from tests.bench.trainer import Trainer, trainer
 from tests.faults import storm
-from tests.faults.node import Pod, cut_power
+from tests.faults.node import Pod
 from tests.faults.training import SCRIPT, Training
 from tests.support.controllers import running
 from tests.support.namespace import Namespace
@@ -60,13 +57,6 @@ report("allreduce")
 """
 
 
-@contextmanager
-def end_node(training: Training) -> Iterator[None]:
-    """The node of a worker has no power."""
-    cut_power(current().others[0])
-    yield
-
-
 FAULTS: dict[str, storm.Fault] = {
     "rank killed": storm.kill_rank,
     "worker deleted": storm.delete_worker,
@@ -74,10 +64,7 @@ FAULTS: dict[str, storm.Fault] = {
     "network cut": storm.cut_network,
     "rank stopped": storm.stop_rank,
     "master deleted": storm.delete_master,
-    "node dead": end_node,
 }
-# Those of a storm, and of each contestant without --parts node.
-ORDINARY = [name for name in FAULTS if name != "node dead"]
 # Those that are over when what they took away is back, and the seconds until it is.
 LASTING = ("network cut", "rank stopped")
 LASTS = 30.0
@@ -186,8 +173,6 @@ def measure_calm(contestant: Contestant) -> dict[str, Any]:
 def measure_fault(contestant: Contestant, name: str) -> figures.Outcome:
     with training(contestant) as run:
         run.wait_for_step(3 * storm.BETWEEN)
-        if name == "node dead":
-            move_to_second_node(run)
         who = run.who()
         at = time.time()
         if name == "master deleted":
@@ -198,20 +183,7 @@ def measure_fault(contestant: Contestant, name: str) -> figures.Outcome:
         print(f"{contestant.name}: {name}: {outcome}", flush=True)
         if not outcome.cause:
             print("  reported: " + reported.replace("\n", "\n  ")[-3000:], flush=True)
-        if name == "node dead":
-            # Its pods would not go away.
-            cluster.remove_node()
     return outcome
-
-
-def move_to_second_node(run: Run) -> None:
-    second = cluster.add_node()
-    load(run.contestant.image, second)
-    run.namespace.kubectl("cordon", second.first.node_name)
-    while run.host(1)["spec"]["nodeName"] != second.node_name:
-        # Spares that are on the first node come first.
-        disturb(run, "worker deleted")
-    run.namespace.kubectl("uncordon", second.first.node_name)
 
 
 def measure_storm(contestant: Contestant, options: argparse.Namespace) -> dict[str, Any]:
@@ -220,7 +192,7 @@ def measure_storm(contestant: Contestant, options: argparse.Namespace) -> dict[s
     order = random.Random(options.seed)  # noqa: S311
     tape: list[str] = []
     while len(tape) * options.every < options.seconds:
-        tape += order.sample(ORDINARY, len(ORDINARY))
+        tape += order.sample([*FAULTS], len(FAULTS))
     paused: list[tuple[str, figures.Outcome]] = []
     with training(contestant) as run:
         began = run.steps()[-1].at
@@ -282,15 +254,9 @@ def measure(
             each: dict[str, Any] = {**about(), "calm": measure_calm(contestant), "faults": {}}
             measured[short]["each"] = each
             print(contestant.name, each["calm"], flush=True)
-            for name in ORDINARY:
+            for name in FAULTS:
                 each["faults"][name] = measure_fault(contestant, name)._asdict()
                 yield
-        if "node" in options.parts:
-            outcome = measure_fault(contestant, "node dead")._asdict()
-            measured[short].setdefault("each", {**about(), "faults": {}})["faults"]["node dead"] = (
-                outcome
-            )
-            yield
         if "storm" in options.parts:
             measured[short]["storm"] = {**about(), **measure_storm(contestant, options)}
             yield
@@ -300,7 +266,7 @@ def main() -> None:
     """Measure, and publish the figures in docs/ and build/bench-faults.json."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--only", default="", metavar="NAMES", help="chart,spare,keep,waiting,...")
-    parser.add_argument("--parts", default="start,each,storm", help="also: node")
+    parser.add_argument("--parts", default="start,each,storm")
     parser.add_argument("--turns", type=int, default=5, help="of the start")
     parser.add_argument("--seconds", type=float, default=300.0, help="of a storm")
     parser.add_argument("--every", type=float, default=15.0, help="seconds between two faults")

@@ -28,7 +28,6 @@ NAMED_BY = {
     "network cut": r"network|unreachable|not respond|no response|timed? ?out|lost|not answer",
     "rank stopped": r"stopped|sigstop|stall|hang|not respond|does not run",
     "master deleted": ENDED,
-    "node dead": r"not ?ready|unreachable|not respond|no response|timed? ?out|lost|not answer",
 }
 
 

@@ -125,7 +125,7 @@ def test_page_of_the_comparison_has_what_the_generator_makes() -> None:
 def test_tables_have_no_column_of_a_fault_that_nobody_had() -> None:
     text = fault_tables(MEASURED)
     assert "rank killed | network cut |" in text
-    assert "node dead" not in text
+    assert "rank stopped" not in text
 
 
 def test_start_that_was_not_measured_is_named() -> None:
