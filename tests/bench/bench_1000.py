@@ -1,6 +1,6 @@
 """Measures a run of up to 4,000 workers: a real control plane, the chart's master and its agent.
 
-python -m tests.bench.bench_1000 [--hosts 64,128,256,512,1000,4000] [--mpi openmpi5]
+python -m tests.bench.bench_1000 [--hosts 64,128,256,512,1000,4000]
 
 The API server, the scheduler and the controllers are real. kwok plays the nodes and their kubelets.
 One agent has the addresses of all pods (farm.py). All of it shares this machine's cores, so that
@@ -34,7 +34,7 @@ from devtools.localkube import cluster
 from devtools.toolchain.tools import KWOK, module_folder, tool
 from tests.bench.farm import MOST_HOSTS, NETWORK, PORT, Farm, start_farm
 from tests.bench.process_tree import watch
-from tests.bench.report import figures_file, publish
+from tests.bench.report import publish
 from tests.chart.render import Manifest, helm_template, of_kind, one, parse_manifests, run_settings
 from tests.e2e.packages import installed
 from tests.support.namespace import Namespace
@@ -51,7 +51,7 @@ MOST_LAUNCHED = 512
 STOCK_RATE = 20
 STOCK_BURST = 30
 MASTER_PROGRAM = "/run/horovod/bin/hvd_pods/master/main.py"
-MPIS = ("openmpi5", "intel", "mpich")
+MPI = "openmpi5"
 PLAYED = {"hvd-bench": "played"}
 # What a master asks the API server for.
 ASKED = ("endpointslices", "events", "jobs", "pods", "secrets", "statefulsets")
@@ -78,30 +78,25 @@ LAUNCH = {
 
 
 def main() -> None:
-    """Measure, and publish the figures of each size with those of other sizes and the same MPI."""
+    """Measure, and publish the figures of all sizes so far after each one."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--hosts", default="64,128,256,512,1000,4000", help="numbers of hosts")
-    parser.add_argument("--mpi", default=MPIS[0], choices=MPIS)
-    options = parser.parse_args()
-    sizes = [int(number) for number in options.hosts.split(",")]
+    sizes = [int(number) for number in parser.parse_args().hosts.split(",")]
     manifests = rendered(max(sizes))
-    file = figures_file("bench-1000")
-    known = json.loads(file.read_text()) if file.exists() else {}
-    sizes_known = [key for key in known if key.isdigit() and known.get("mpi") == options.mpi]
-    measured: dict[int, Figures] = {int(key): known[key] for key in sizes_known}
+    measured: dict[int, Figures] = {}
     with (
-        start_farm(run_settings(manifests), mpi_variables(options.mpi)) as farm,
+        start_farm(run_settings(manifests), mpi_variables()) as farm,
         release(manifests) as namespace,
         played_nodes(namespace, max(sizes)),
     ):
         for size in sizes:
             made = make_pods(namespace, manifests, size)
-            measured = dict(sorted({**measured, size: {**made.seconds}}.items()))
+            measured[size] = {**made.seconds}
             if size <= MOST_HOSTS:
-                measured[size] |= launch(farm, namespace, manifests, options.mpi, made)
+                measured[size] |= launch(farm, namespace, manifests, made)
             measured[size]["removed"] = remove_pods(namespace, manifests)
-            text = f"{phase_table(measured)}\n\n{launch_table(measured, options.mpi)}"
-            figures = {"mpi": options.mpi, **{str(at): each for at, each in measured.items()}}
+            text = f"{phase_table(measured)}\n\n{launch_table(measured)}"
+            figures = {str(at): each for at, each in measured.items()}
             publish("bench-1000", "performance.md", 1, figures, text)
 
 
@@ -115,14 +110,14 @@ def phase_table(measured: Mapping[int, Figures]) -> str:
     return table(head, rows)
 
 
-def launch_table(measured: Mapping[int, Figures], mpi: str) -> str:
+def launch_table(measured: Mapping[int, Figures]) -> str:
     """What a launch takes, for the sizes that were launched or at least found."""
     rows = [
         (size, *(f"{x:.1f}".removesuffix(".0") if x else "" for x in map(figures.get, LAUNCH)))
         for size, figures in measured.items()
         if "known" in figures
     ]
-    return table((f"Hosts, {mpi}", *LAUNCH.values()), rows)
+    return table((f"Hosts, {MPI}", *LAUNCH.values()), rows)
 
 
 def rendered(hosts: int) -> list[Manifest]:
@@ -263,9 +258,7 @@ def remove_pods(namespace: Namespace, manifests: list[Manifest]) -> float:
     return seconds
 
 
-def launch(
-    farm: Farm, namespace: Namespace, manifests: list[Manifest], mpi: str, made: Made
-) -> Figures:
+def launch(farm: Farm, namespace: Namespace, manifests: list[Manifest], made: Made) -> Figures:
     """Run the master; what it took. With too many hosts, it ends when it knows them."""
     run = run_settings(manifests)
     (group,) = run["groups"]
@@ -275,9 +268,8 @@ def launch(
     group.update(number=hosts, maximum=hosts)
     if hosts > MOST_LAUNCHED:
         run.update(mode="custom", args=["true"], allow_idle_workers=True)
-    variables = mpi_variables(mpi)
     names = {f"{pod}.{run['service']}": where for pod, where in made.addresses.items()}
-    master = farm.add_master(f"{mpi}-{hosts}-{secrets.token_hex(2)}", names)
+    master = farm.add_master(f"master-{hosts}", names)
     server = account(namespace, master.root / "account", one(manifests, "ServiceAccount"))
     log = master.root / "log"
     before = requests(namespace)
@@ -289,7 +281,7 @@ def launch(
             stdout=output,
             stderr=subprocess.STDOUT,
             env={
-                **variables,
+                **mpi_variables(),
                 **server,
                 "HVD_RUN": json.dumps(run),
                 "HVD_POD_IP": "127.0.0.1",
@@ -301,7 +293,7 @@ def launch(
             code = process.wait(TIMEOUT)
     text = log.read_text(errors="replace")
     if code or (hosts <= MOST_LAUNCHED and text.count("[hvd] rank ") != hosts):
-        raise SystemExit(f"{mpi}, {hosts} hosts: exit code {code}\n{text[-3000:]}")
+        raise SystemExit(f"{hosts} hosts: exit code {code}\n{text[-3000:]}")
     asked = requests(namespace) - before
     return seconds(text) | {
         "memory": peak.memory,
@@ -322,10 +314,10 @@ def requests(namespace: Namespace) -> float:
     return sum(float(count) for resource, count in found if resource in ASKED)
 
 
-def mpi_variables(mpi: str) -> dict[str, str]:
-    """The environment of an image whose MPI is this one."""
-    folder = str(installed(mpi))
-    roots = dict.fromkeys(("OPAL_PREFIX", "PRTE_PREFIX", "I_MPI_ROOT"), folder)
+def mpi_variables() -> dict[str, str]:
+    """The environment of an image that has the MPI."""
+    folder = str(installed(MPI))
+    roots = dict.fromkeys(("OPAL_PREFIX", "PRTE_PREFIX"), folder)
     path = f"{folder}/bin:/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin"
     return {**roots, "PATH": path, "LD_LIBRARY_PATH": f"{folder}/lib", "HOME": "/tmp"}
 
