@@ -10,25 +10,19 @@ has not completed, needed a second master, or left workers. Needs root.
 from __future__ import annotations
 
 import argparse
-import threading
 import time
-from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
-from dataclasses import dataclass, field
 
-import psutil
-
-from devtools.common.waiting import wait_until
+from devtools.common.waiting import PROGRAM_PAUSE, wait_until
 from devtools.docs_gen.generated import table
-from devtools.localkube.instance import current
 from tests.bench.contestants import bench_namespace
 from tests.bench.report import as_range, publish
-from tests.support.namespace import Namespace, Values, image_values, on_shared_cores
+from tests.support.namespace import Namespace
 
-# Seconds that each run trains, and between two samples of memory.
+# Seconds that each run trains.
 LASTS = 60
-PAUSE = 1.0
+# Each asks for little, because all share this machine.
+LITTLE = {"requests": {"cpu": "1m", "memory": "16Mi"}}
 # The longest that all of it may take, in seconds, on a busy machine.
 TIMEOUT = 1200
 SCRIPT = f"""
@@ -36,7 +30,12 @@ import os, time
 time.sleep({LASTS})
 print("RANK", os.environ["RANK"], flush=True)
 """
-PROGRAMS = ("kube-apiserver", "etcd", "kube-controller-manager", "kube-scheduler")
+VALUES = {
+    "launch": {"mode": "direct"},
+    "code": {"files": {"train.py": SCRIPT}},
+    "worker": {"number": 2, "resources": LITTLE},
+    "master": {"args": ["python3", "train.py"], "resources": LITTLE, "backoffLimit": 0},
+}
 
 
 def main() -> None:
@@ -48,13 +47,14 @@ def main() -> None:
     with bench_namespace() as namespace:
         before = requests(namespace)
         began = time.monotonic()
-        with peak_memory() as memory, ThreadPoolExecutor(options.at_once) as pool:
+        with ThreadPoolExecutor(options.at_once) as pool:
             installs = list(pool.map(lambda name: install(namespace, name), names))
             installed = time.monotonic() - began
-            wait_until(lambda: ended(namespace) == len(names), TIMEOUT, "all runs end", PAUSE)
+            wait_until(
+                lambda: ended(namespace) == len(names), TIMEOUT, "all runs end", PROGRAM_PAUSE
+            )
             seconds = time.monotonic() - began
         check(namespace, names)
-        assert set(memory.most) == {*PROGRAMS}, memory.most
         asked = requests(namespace) - before
         began = time.monotonic()
         with ThreadPoolExecutor(options.at_once) as pool:
@@ -68,31 +68,16 @@ def main() -> None:
         ("`helm uninstall`, each, s", as_range(removals)),
         ("all removed, s", f"{removed:.0f}"),
         ("requests of everybody to the API server, a second", f"{asked / seconds:.0f}"),
-        *((f"memory of {name}, MiB", f"{most:.0f}") for name, most in memory.most.items()),
     ]
     head = (f"{len(names)} runs of two workers, {options.at_once} installed at once", "")
-    figures = {"installs": installs, "seconds": seconds, "requests": asked, **memory.most}
+    figures = {"installs": installs, "seconds": seconds, "requests": asked}
     publish("bench-releases", "performance.md", 1, figures, table(head, rows))
-
-
-def values(namespace: Namespace) -> Values:
-    """Two workers that wait. Each asks for little, because all share this machine."""
-    little = {"requests": {"cpu": "1m", "memory": "16Mi"}}
-    return on_shared_cores(
-        {
-            "image": image_values(namespace.image),
-            "launch": {"mode": "direct"},
-            "code": {"files": {"train.py": SCRIPT}},
-            "worker": {"number": 2, "resources": little},
-            "master": {"args": ["python3", "train.py"], "resources": little, "backoffLimit": 0},
-        }
-    )
 
 
 def install(namespace: Namespace, name: str) -> float:
     """Install a release; the seconds that Helm takes."""
     began = time.monotonic()
-    namespace.install(name, values(namespace))
+    namespace.install(name, VALUES)
     return time.monotonic() - began
 
 
@@ -122,7 +107,7 @@ def check(namespace: Namespace, names: list[str]) -> None:
     def none_is_left() -> bool:
         return not namespace.kubectl("get", "pods", "--selector", workers, "--output=name")
 
-    wait_until(none_is_left, TIMEOUT, "all workers are removed", PAUSE)
+    wait_until(none_is_left, TIMEOUT, "all workers are removed", PROGRAM_PAUSE)
 
 
 def left(namespace: Namespace) -> str:
@@ -137,49 +122,6 @@ def requests(namespace: Namespace) -> float:
     text = namespace.kubectl("get", "--raw", "/metrics")
     counts = [line for line in text.splitlines() if line.startswith("apiserver_request_total{")]
     return sum(float(line.rpartition(" ")[2]) for line in counts)
-
-
-@dataclass
-class Memory:
-    """The most memory of each program of the control plane, in MiB."""
-
-    most: dict[str, float] = field(default_factory=dict)
-
-    def note(self, now: Mapping[str, float]) -> None:
-        for name, size in now.items():
-            self.most[name] = max(size, self.most.get(name, 0.0))
-
-
-@contextmanager
-def peak_memory() -> Iterator[Memory]:
-    """Note the memory of the control plane until the end of the block."""
-    memory = Memory()
-    is_over = threading.Event()
-
-    def sample() -> None:
-        while not is_over.wait(PAUSE):
-            memory.note(resident())
-
-    thread = threading.Thread(target=sample)
-    thread.start()
-    try:
-        yield memory
-    finally:
-        is_over.set()
-        thread.join()
-
-
-def resident() -> dict[str, float]:
-    """The resident memory of each program of the cluster's control plane, in MiB."""
-    state = str(current().state)
-    found = {}
-    for process in psutil.process_iter(["cmdline", "memory_info"]):
-        # localkube starts one binary for all of them, with the program's name first.
-        words: list[str] = process.info["cmdline"] or []
-        program = words[1] if len(words) > 1 else ""
-        if program in PROGRAMS and any(state in word for word in words):
-            found[program] = process.info["memory_info"].rss / 2**20
-    return found
 
 
 if __name__ == "__main__":
