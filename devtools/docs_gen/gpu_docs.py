@@ -125,8 +125,8 @@ def warm(found: dict[str, Any]) -> str:
     return (
         f"{found['warm'][total]:.2f} s from the start to the first allreduce on the GPU, cold "
         f"{found['cold'][total]:.2f} s; the waiting process has "
-        f"{found['memory while the warm process waits'].partition(',')[0]} of the GPU; a killed "
-        f"rank's memory is free after {found['seconds until the memory is free']} s"
+        f"{found['memory while the warm process waits']} of the GPU; a killed rank's memory is "
+        f"free after {found['seconds until the memory is free']} s"
     )
 
 
@@ -144,7 +144,7 @@ def cluster(found: dict[str, Any]) -> list[tuple[str, str]]:
         rows.append((f"The chart with `nvidia.com/gpu: 1`, {name}", text))
     lost = found.get(LOST)
     if isinstance(lost, dict):
-        times = ", ".join(f"{kill['seconds to the next step']:.1f}" for kill in lost["kills"])
+        times = ", ".join(f"{kill:.1f}" for kill in lost["result"]["seconds to the next step"])
         text = f"{times} s from a kill to the end of the next step"
         rows.append(("The chart, a rank killed three times", text))
     return rows

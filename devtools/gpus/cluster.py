@@ -38,7 +38,6 @@ NAMESPACE = "gpu"
 LOST_RUN = "a rank is killed three times, keep, warm ranks"
 DIRECT = {"mode": "direct"}
 WARM = {"mode": "direct", "preload": ["torch", "horovod.torch"]}
-BEGAN = time.monotonic()
 found: dict[str, Any] = {}
 
 
@@ -180,8 +179,6 @@ def look(script: Path) -> dict[str, Any]:
     calls: dict[str, tuple[str, ...]] = {
         "nvidia-smi": ("exec", "stay", "nvidia-smi"),
         "top": ("top", "stay"),
-        "stack": ("stack", "stay"),
-        "status": ("status", "stay"),
         "metrics": ("exec", "stay", "python3", "-c", METRICS),
     }
     try:
@@ -194,11 +191,6 @@ def look(script: Path) -> dict[str, Any]:
             )
     finally:
         uninstall("stay")
-
-
-def lose(script: Path) -> dict[str, Any]:
-    result = run("lost", script, values(WARM, master={"backoffLimit": 10}))
-    return {**result, "kills": result["result"].pop("kills")}
 
 
 def run_ddp() -> dict[str, Any]:
@@ -229,7 +221,8 @@ def run_all() -> None:
         (scripts / name).write_text(text)
     probe = scripts / "probe.py"
     attempt("direct", lambda: run("probe", probe, values(DIRECT)))
-    attempt(LOST_RUN, lambda: lose(scripts / "lost.py"))
+    losing = values(WARM, master={"backoffLimit": 10})
+    attempt(LOST_RUN, lambda: run("lost", scripts / "lost.py", losing))
     attempt("JAX", lambda: run_jax(scripts / "jax_probe.py"))
     attempt("what the commands show", lambda: look(scripts / "stays.py"))
     attempt("direct, warm ranks", lambda: run("warm", probe, values(WARM)))
@@ -239,20 +232,11 @@ def run_all() -> None:
 
 def start() -> None:
     """Start the local Kubernetes with the image and the GPU, and leave it running."""
-
-    def done(what: str) -> None:
-        found[what] = round(time.monotonic() - BEGAN, 1)
-        print("RESULT", json.dumps(found), flush=True)
-
     prepare()
-    done("unpacked")
     localkube.up()
-    done("the cluster is up")
     images.load_everywhere(str(write_image()))
     kubectl("create", "namespace", NAMESPACE)
-    done("the image is there")
     start_plugin()
-    done("the GPU is allocatable")
 
 
 def main() -> int:

@@ -102,14 +102,9 @@ def measure(name: str, size: int) -> dict[str, Any]:
         "megabytes": round(sum(sizes) / 1e6, 1),
         "milliseconds of a step": {way: milliseconds(times[way]) for way in times},
         "milliseconds of a call": milliseconds(calls),
-        "longest call": round(1e3 * max(calls), 2),
         "cost": {way: cost(times[way], times["none"]) for way in times if way != "none"},
-        "GPU memory in MiB": torch.cuda.max_memory_allocated() >> 20,
     }
     print(name, size, found, flush=True)
-    began = time.perf_counter()
-    state.save()
-    found["milliseconds to save"] = round(1e3 * (time.perf_counter() - began), 1)
     return found
 
 
