@@ -224,8 +224,7 @@ def everyone(namespace: Namespace) -> dict[str, Contestant]:
         **charts(namespace),
         "default": MpiOperator("MPI Operator, AtStartup", namespace),
         "waiting": MpiOperator(f"MPI Operator, {waiting}", namespace, policy=waiting),
-        "trainer": Trainer("Trainer, as shipped", namespace),
-        "policy": Trainer("Trainer, failure policy", namespace, action="RestartJobSet"),
+        "policy": Trainer("Trainer, failure policy", namespace),
         "bare": Bare("mpirun in one pod", namespace),
     }
 

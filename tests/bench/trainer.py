@@ -1,4 +1,4 @@
-"""Kubeflow Trainer with the runtime that it ships for MPI, as it is and with a failure policy."""
+"""Kubeflow Trainer with the runtime that it ships for MPI, and with a failure policy."""
 
 from __future__ import annotations
 
@@ -53,9 +53,8 @@ def trainer() -> list[Controller]:
 
 @dataclass(frozen=True)
 class Trainer(Contestant):
-    """Trainer; `action` is that of JobSet's failure policy when the launcher fails."""
+    """Trainer, whose JobSet starts all its Jobs again when the launcher fails."""
 
-    action: str = ""
     version: ClassVar[str] = (
         f"Trainer {module_version(FOLDER, TRAINER)} with JobSet {module_version(FOLDER, JOBSET)}"
     )
@@ -74,16 +73,15 @@ class Trainer(Contestant):
             self._complete(job["template"]["spec"], output)
         pod = node["template"]["spec"]["template"]["spec"]["containers"][0]
         pod |= {"command": SSHD[:1], "args": SSHD[1:]}
-        if self.action:
-            # A launcher with a rank may look for its own name before DNS has it, and fail.
-            runtime["mlPolicy"]["mpi"]["runLauncherAsNode"] = False
-            runtime["template"]["spec"]["failurePolicy"] = {
-                "maxRestarts": MOST_FAULTS,
-                "rules": [{"name": "restart", "action": self.action}],
-            }
-            launcher["template"]["spec"]["backoffLimit"] = 0
-            launcher["template"]["spec"]["template"]["spec"]["restartPolicy"] = "Never"
-            pod["readinessProbe"] = PROBE
+        pod["readinessProbe"] = PROBE
+        # A launcher with a rank may look for its own name before DNS has it, and fail.
+        runtime["mlPolicy"]["mpi"]["runLauncherAsNode"] = False
+        runtime["template"]["spec"]["failurePolicy"] = {
+            "maxRestarts": MOST_FAULTS,
+            "rules": [{"name": "restart", "action": "RestartJobSet"}],
+        }
+        launcher["template"]["spec"]["backoffLimit"] = 0
+        launcher["template"]["spec"]["template"]["spec"]["restartPolicy"] = "Never"
         self.namespace.apply({**GROUP, "kind": "TrainingRuntime", "spec": runtime})
 
     def start(self, command: Sequence[str], output: Path | None = None) -> None:
