@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import math
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cache
 from pathlib import Path, PurePosixPath
@@ -58,19 +58,28 @@ class Option(NamedTuple):
 
 
 @cache
-def _options() -> dict[str, dict[str, Any]]:
+def horovodrun_options() -> dict[str, dict[str, Any]]:
     """Return the entries of the table by the names of the options."""
     table: list[dict[str, Any]] = json.loads(_TABLE.read_text("utf-8"))["options"]
     return {name: option for option in table for name in option["names"]}
 
 
-def take_option(words: Sequence[str], index: int = 0) -> Option:
-    """Return the option that begins at `index`. Raises HorovodrunError for an unknown one."""
+def take_option(
+    words: Sequence[str],
+    index: int = 0,
+    options: Mapping[str, dict[str, Any]] | None = None,
+    program: str = NAME,
+) -> Option:
+    """Return the option that begins at `index`. Raises HorovodrunError for an unknown one.
+
+    `options` are those of another program, by name.
+    """
+    table = horovodrun_options() if options is None else options
     word = words[index]
     name, equals, value = word.partition("=")
     has_value = bool(equals)
-    entry = _options().get(option_name(word), {})
-    by_letter = _options().get(word[1:2], {})
+    entry = table.get(option_name(word), {})
+    by_letter = table.get(word[1:2], {})
     if not entry and not word.startswith("--") and by_letter.get("arguments") == 1:
         # argparse reads -p22 as -p 22.
         entry = by_letter
@@ -78,13 +87,16 @@ def take_option(words: Sequence[str], index: int = 0) -> Option:
         has_value = True
         value = word[2:]
     if not entry:
-        rest = "the ranks' command alone, or `launch.mode: custom` for the launcher itself"
-        raise HorovodrunError(index, f"the option {word} of {NAME} is not known", rest)
+        rest = (
+            "the line without it, the ranks' command alone, or `launch.mode: custom` for the "
+            "launcher itself"
+        )
+        raise HorovodrunError(index, f"the option {word} of {program} is not known", rest)
     given = words[index : index + (1 if has_value else 1 + entry["arguments"])]
     values = [value] if has_value else given[1:]
     if len(values) != entry["arguments"]:
         form = " ".join([name, *["VALUE"] * entry["arguments"]])
-        raise HorovodrunError(index, f"{' '.join(given)} is no option of {NAME}", form)
+        raise HorovodrunError(index, f"{' '.join(given)} is no option of {program}", form)
     return Option(entry, name, given, values)
 
 
