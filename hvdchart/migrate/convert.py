@@ -12,16 +12,10 @@ from typing import Any, TypeAlias
 
 from hvd_pods.shared.contract import COMPONENT_LABEL, INSTANCE_LABEL
 from hvdchart.errors import SpecError
-from hvdchart.migrate import stable_chart
+from hvdchart.migrate import old_chart
+from hvdchart.migrate.jobs import migrate_mpijob, migrate_pytorchjob, migrate_trainjob
 from hvdchart.migrate.ledger import Ledger
-from hvdchart.migrate.mpijob import MPIJOB_VERSIONS, migrate_mpijob
 from hvdchart.migrate.script import is_script, migrate_script
-from hvdchart.migrate.torch_jobs import (
-    PYTORCHJOB_VERSION,
-    TRAINJOB_VERSION,
-    migrate_pytorchjob,
-    migrate_trainjob,
-)
 from hvdchart.spec.fields import RELEASE_NAME
 from hvdchart.spec.paths import child_at, nearest_node, value_at
 from hvdchart.spec.yaml_tree import Node, Plain, parse_all, shorten
@@ -33,16 +27,16 @@ Reader: TypeAlias = Callable[[Ledger], None]
 _STABLE = "the old horovod chart"
 _THIS_CHART_KEYS = ("workerGroups", "launch", "shm", "podSecurityContext", "cleanup")
 _RENDER = "or what its chart renders: helm template RELEASE CHART -f FILE | hvdchart migrate -"
-_EXPECTED = (
-    f"values of {_STABLE}; an MPIJob ({', '.join(MPIJOB_VERSIONS)}), a PyTorchJob "
-    f"({PYTORCHJOB_VERSION}) or a TrainJob ({TRAINJOB_VERSION}); {_RENDER}; "
-    "a script, with #! at its beginning or a line that begins with its launcher"
-)
-_JOBS: dict[tuple[str, str], tuple[str, Reader]] = {
-    **{("MPIJob", version): ("MPIJob", migrate_mpijob) for version in MPIJOB_VERSIONS},
-    ("PyTorchJob", PYTORCHJOB_VERSION): ("PyTorchJob", migrate_pytorchjob),
-    ("TrainJob", TRAINJOB_VERSION): ("TrainJob", migrate_trainjob),
+_JOBS: dict[tuple[str, str], Reader] = {
+    ("MPIJob", "kubeflow.org/v1"): migrate_mpijob,
+    ("MPIJob", "kubeflow.org/v2beta1"): migrate_mpijob,
+    ("PyTorchJob", "kubeflow.org/v1"): migrate_pytorchjob,
+    ("TrainJob", "trainer.kubeflow.org/v1alpha1"): migrate_trainjob,
 }
+_EXPECTED = (
+    f"values of {_STABLE}; an {', '.join(f'{kind} of {version}' for kind, version in _JOBS)}; "
+    f"{_RENDER}; a script, with #! at its beginning or a line that begins with its launcher"
+)
 _OPERATORS_OWN = re.compile(r"training\.kubeflow\.org/[\w.-]+|mpi[-_]job[-_](?:name|role)")
 
 
@@ -54,17 +48,18 @@ def migrate_file(data: bytes, file: str, schema: Mapping[str, Any]) -> Ledger:
     ledger = Ledger(root, schema)
     for other in others:
         ledger.add_check(f"the file also has {other}: apply it yourself if the run needs it")
-    ledger.source, read = _job_reader(ledger.tree) or _find_chart(ledger)
-    read(ledger)
+    if read := _job_reader(ledger.tree):
+        ledger.source = str(child_at(ledger.tree, "kind"))
+        read(ledger)
+    else:
+        _refuse_other_charts(ledger)
+        ledger.source = _STABLE
+        old_chart.migrate_chart(ledger)
     return _finish(ledger)
 
 
-def _job_reader(tree: Plain) -> tuple[str, Reader] | None:
-    kind = child_at(tree, "kind")
-    version = child_at(tree, "apiVersion")
-    if isinstance(kind, str) and isinstance(version, str):
-        return _JOBS.get((kind, version))
-    return None
+def _job_reader(tree: Plain) -> Reader | None:
+    return _JOBS.get((str(child_at(tree, "kind")), str(child_at(tree, "apiVersion"))))
 
 
 def _finish(ledger: Ledger) -> Ledger:
@@ -82,8 +77,8 @@ def _finish(ledger: Ledger) -> Ledger:
     return ledger
 
 
-def _find_chart(ledger: Ledger) -> tuple[str, Reader]:
-    """Return the chart of these values, and the function that converts them. Raises SpecError."""
+def _refuse_other_charts(ledger: Ledger) -> None:
+    """Raise SpecError for a file that has no values of the old chart."""
     place = str(ledger.root.place)
     if not isinstance(ledger.tree, dict):
         raise SpecError(place, "", f"got {ledger.root.shown}", _EXPECTED)
@@ -95,11 +90,10 @@ def _find_chart(ledger: Ledger) -> tuple[str, Reader]:
         if key in ledger.tree:
             problem = f"{key} is a key of this chart: the file needs no migration"
             raise SpecError(str(nearest_node(ledger.root, (key,)).place), "", problem, _EXPECTED)
-    if any(ledger.has(path) for path in stable_chart.MARKS):
-        return _STABLE, stable_chart.migrate_chart
-    keys = join_names(sorted(ledger.tree), 6) or "none"
-    problem = f"its keys are {keys}; no chart that migrate knows has them"
-    raise SpecError(place, "", problem, _EXPECTED)
+    if not any(ledger.has((part, key)) for part, keys in old_chart.MARKS.items() for key in keys):
+        keys = join_names(sorted(ledger.tree), 6) or "none"
+        problem = f"its keys are {keys}; no chart that migrate knows has them"
+        raise SpecError(place, "", problem, _EXPECTED)
 
 
 def read_input(data: bytes, file: str) -> tuple[Node, list[str]]:

@@ -21,7 +21,6 @@ from hvdchart.values.merge import without_nulls
 
 Outcome: TypeAlias = Literal["carried over", "renamed", "changed", "dropped"]
 NewPath: TypeAlias = tuple[str, ...]
-_SAME = object()
 # The booleans of YAML 1.1, which Helm and kubectl read.
 _TRUE = ("yes", "on", "true", "y")
 _FALSE = ("no", "off", "false", "n")
@@ -74,10 +73,7 @@ class Ledger:
         return [(*path, index) for index in range(len(self.list_at(*path)))]
 
     def text_at(self, *path: str | int) -> str:
-        """Return the text at `path`, with a number as written; empty if missing.
-
-        Raises SpecError.
-        """
+        """Return the text or the number as written, empty if missing. Raises SpecError."""
         value = self.value_at(*path)
         if value is None:
             return ""
@@ -86,10 +82,7 @@ class Ledger:
         return value if isinstance(value, str) else nearest_node(self.root, path).text
 
     def integer_at(self, *path: str | int) -> int | None:
-        """Return the integer at `path`, quoted or not, as for Helm; None if missing.
-
-        Raises SpecError.
-        """
+        """Return the integer, quoted or not as for Helm, None if missing. Raises SpecError."""
         value = self.value_at(*path)
         if isinstance(value, str) and value.isascii() and value.isdigit() and len(value) < 10:
             return int(value)
@@ -98,10 +91,7 @@ class Ledger:
         raise self.type_error(path, "a whole number")
 
     def is_true(self, *path: str | int) -> bool:
-        """Return whether `path` is true in YAML 1.1, which Helm and kubectl read.
-
-        Raises SpecError.
-        """
+        """Return whether `path` is true, as Helm and kubectl read it. Raises SpecError."""
         value = self.value_at(*path)
         word = str(value).lower()
         if value is None or (isinstance(value, bool | str) and word in (*_TRUE, *_FALSE)):
@@ -119,10 +109,7 @@ class Ledger:
         raise self.type_error(path, expected)
 
     def has(self, path: KeyPath) -> bool:
-        """Return whether the input has a value at `path`, even null.
-
-        An index of a list must exist.
-        """
+        """Return whether the input has a value at `path`, even null; an index must exist."""
         parent = self.value_at(*path[:-1])
         if isinstance(parent, list):
             return isinstance(path[-1], int)
@@ -132,20 +119,16 @@ class Ledger:
         """Return the error for a value of the input, with its place."""
         return SpecError(str(nearest_node(self.root, old).place), dotted(old), problem, expected)
 
-    def carry_over(
-        self, old: KeyPath, new: NewPath, reason: str = "", value: Plain = _SAME
-    ) -> None:
+    def carry_over(self, old: KeyPath, new: NewPath, reason: str = "", value: Plain = None) -> None:
         """Put the value at `old` (or `value`, made from it) at `new` in the chart's values."""
         current = self.value_at(*old)
         if current in (None, ""):
             self.drop(old, "")
             return
         outcome: Outcome = "carried over" if tuple(old) == new else "renamed"
-        if value is _SAME:
-            value = without_nulls(current)
-        elif value != current:
+        if value not in (None, current):
             outcome = "changed"
-        self.put(new, value, old)
+        self.put(new, without_nulls(current if value is None else value), old)
         self._record(outcome, old, new, reason)
 
     def put(self, new: NewPath, value: Plain, old: KeyPath) -> None:
@@ -164,18 +147,15 @@ class Ledger:
         if current is not None and current != value:
             problem = f"{key} is {shown(current)} from another value of the file, {shown(value)}"
             raise self.error(old, f"{problem} from this one", "values that agree, or one of them")
-        self.replace(new, value)
-
-    def replace(self, new: NewPath, value: Plain) -> None:
-        """Overwrite a value of the chart; the caller must add an entry or a check about it."""
         parent = self.values
         for step in new[:-1]:
             parent = parent.setdefault(step, {})
         parent[new[-1]] = copy.deepcopy(value)
 
     def change(self, old: KeyPath, new: NewPath, reason: str = "") -> None:
-        """Record that the value at `old` became a part of `new`, which the caller builds."""
-        self._record("changed", old, new, reason)
+        """Record that the value at `old`, if any, became a part of `new`, put by the caller."""
+        if self.has(old):
+            self._record("changed", old, new, reason)
 
     def drop(self, old: KeyPath, reason: str) -> None:
         """Record why the value at `old`, if any, is dropped: for an empty value, as empty."""
@@ -185,9 +165,14 @@ class Ledger:
                 reason = f"{'null' if value is None else shown(value)} sets nothing"
             self._record("dropped", old, (), reason)
 
+    def is_set(self, path: KeyPath) -> bool:
+        """Return whether the value at `path` is neither empty nor false."""
+        value = self.value_at(*path)
+        return bool(value) and str(value).lower() not in _FALSE
+
     def leave_out(self, old: KeyPath, what: str) -> None:
         """Record that the value at `old` is not in the result, and add a check with the remedy."""
-        if self.value_at(*old) and str(self.value_at(*old)).lower() not in _FALSE:
+        if self.is_set(old):
             self.add_check(f"{dotted(old)} is dropped: {what}")
         self.drop(old, what)
 
@@ -207,7 +192,7 @@ class Ledger:
         Raises SpecError if most values of a file are unknown to the detected `chart`.
         """
         every = list(leaves(self.tree, ()))
-        rest = [leaf for leaf in every if leaf not in self._handled]
+        rest = [leaf for leaf in every if not self._is_handled(leaf)]
         if chart and len(rest) * 2 > len(every):
             names = join_names(dotted(leaf) for leaf in rest)
             problem = f"{len(rest)} of {len(every)} values are unknown: {names}"
@@ -222,17 +207,15 @@ class Ledger:
             )
 
     def _record(self, outcome: Outcome, old: KeyPath, new: NewPath, reason: str) -> None:
-        """Add one entry for a value without any, or one for each part that has none yet."""
+        """Add an entry for a value, unless it or what it is in has one."""
         if not old:
             raise ValueError("an entry for the whole input would hide what no rule handles")
-        every = list(leaves(self.value_at(*old), old))
-        fresh = [leaf for leaf in every if leaf not in self._handled]
-        self._handled.update(fresh)
-        # A changed value has no path of its own within the new value.
-        is_same = outcome in ("renamed", "carried over")
-        for path in [old] if fresh == every else fresh:
-            to = dotted((*new, *path[len(old) :])) if is_same else dotted(new)
-            self.entries.append(Entry(outcome, dotted(path), to, reason))
+        if not self._is_handled(old):
+            self._handled.add(old)
+            self.entries.append(Entry(outcome, dotted(old), dotted(new), reason))
+
+    def _is_handled(self, path: KeyPath) -> bool:
+        return any(path[:length] in self._handled for length in range(1, len(path) + 1))
 
 
 def shown(value: Plain) -> str:

@@ -1,12 +1,13 @@
-"""The number of workers and slots that the line of a launcher requests. Pure."""
+"""The number of workers and slots that a launcher's line or a header of Slurm requests. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
-from typing import NamedTuple
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
 
 from hvd_pods.shared.untrusted import parse_count
+from hvdchart.quantity import pluralize
 from hvdchart.text import join_names
 
 # The largest accepted number of ranks, slots and nodes.
@@ -31,15 +32,16 @@ class Host(NamedTuple):
 
 @dataclass(frozen=True)
 class LineSize:
-    """The ranks and hosts of a line; None for what it does not give.
+    """The ranks and hosts of a line or a header; None for what it does not give.
 
-    `ranks` is the number of ranks, and `per_host` that of each host. `host_file` and `discovery`
-    are the file and the script that list the hosts. An elastic run has between `min_ranks` and
-    `max_ranks` ranks, and at least `min_workers` workers.
+    `ranks` is the number of ranks, and `per_host` that of each of `nodes`. `host_file` and
+    `discovery` are the file and the script that list the hosts. An elastic run has between
+    `min_ranks` and `max_ranks` ranks, and at least `min_workers` workers.
     """
 
     ranks: int | None = None
     per_host: int | None = None
+    nodes: int | None = None
     hosts: tuple[Host, ...] | None = None
     host_file: str | None = None
     discovery: str | None = None
@@ -47,22 +49,53 @@ class LineSize:
     max_ranks: int | None = None
     min_workers: int | None = None
 
-    def merged(self, other: LineSize) -> LineSize:
-        """Merge two sizes. Raises NotUnderstoodError where they differ."""
-        if None not in (self.hosts, other.hosts) and self.hosts != other.hosts:
-            raise NotUnderstoodError("two options name different hosts: name all in one -H")
-        pairs = {
-            field.name: (getattr(self, field.name), getattr(other, field.name))
-            for field in fields(self)
+    @property
+    def given(self) -> dict[str, Any]:
+        """Return the fields that the line or header gives."""
+        return {name: value for name, value in vars(self).items() if value is not None}
+
+    @property
+    def slurm_variables(self) -> dict[str, str]:
+        """Return the variables that Slurm sets for the size of a header."""
+        tasks = self.ranks or (self.per_host and (self.nodes or 1) * self.per_host)
+        given = {
+            "SLURM_NTASKS": tasks,
+            "SLURM_NPROCS": tasks,
+            "SLURM_NNODES": self.nodes,
+            "SLURM_JOB_NUM_NODES": self.nodes,
+            "SLURM_NTASKS_PER_NODE": self.per_host,
         }
-        for mine, others in pairs.values():
-            if None not in (mine, others) and mine != others:
-                raise NotUnderstoodError(
-                    f"two options of the line differ: one says {mine}, one {others}"
-                )
-        return LineSize(
-            **{name: others if mine is None else mine for name, (mine, others) in pairs.items()}
-        )
+        return {name: str(number) for name, number in given.items() if number}
+
+    def with_size(self, field: str, value: Any) -> LineSize:
+        """Return the size with another field. Raises NotUnderstoodError for a second value."""
+        mine = getattr(self, field)
+        if mine is not None and mine != value:
+            problem = f"two options of the line set {field.replace('_', ' ')} differently"
+            raise NotUnderstoodError(problem, "one of them")
+        return replace(self, **{field: value})
+
+    def in_slurm(self, header: LineSize) -> LineSize:
+        """Return the size of a launcher's line; fill missing values from a header of Slurm.
+
+        Raises NotUnderstoodError for nodes with different numbers of ranks.
+        """
+        nodes = header.nodes
+        tasks = header.ranks
+        each = self.per_host or header.per_host
+        is_given = self.hosts or self.host_file or (self.ranks and self.per_host)
+        if is_given or not (nodes or tasks or (each and self.ranks)):
+            return self
+        of_nodes = self.per_host and nodes and nodes * self.per_host
+        ranks = self.ranks or of_nodes or tasks or (nodes or 1) * (each or 1)
+        count = nodes or max(ranks // (each or ranks), 1)
+        per_host = ranks // count
+        # With --ntasks, Slurm uses --ntasks-per-node as the maximum.
+        fewest = each if each and nodes and not tasks else 1
+        if ranks % count or not fewest <= per_host <= (each or per_host):
+            problem = f"{ranks} ranks on {count} nodes of Slurm"
+            raise NotUnderstoodError(problem, "as many ranks on each node as tasks")
+        return replace(self, ranks=ranks, per_host=per_host if nodes or each else None)
 
 
 def read_count(option: str, text: str) -> int:
@@ -86,63 +119,45 @@ def read_hosts(option: str, text: str) -> tuple[Host, ...]:
     return tuple(hosts)
 
 
-def workers_and_slots(size: LineSize, *, by_node: bool) -> tuple[int, int, str]:
-    """Return workers, slots and a check; `by_node`: the launcher assigns ranks to hosts in turn.
-
-    Raises NotUnderstoodError.
-    """
+def workers_and_slots(size: LineSize) -> tuple[int, int, str]:
+    """Return workers, slots and a check. Raises NotUnderstoodError for hosts that differ."""
     if size.hosts:
-        return _from_hosts(size, size.hosts, by_node=by_node)
-    return _without_hosts(size)
-
-
-def _from_hosts(size: LineSize, hosts: Sequence[Host], *, by_node: bool) -> tuple[int, int, str]:
-    count = len(hosts)
-    ranks = size.ranks
-    names = join_names(host.name for host in hosts)
-    check = f"the hosts {names} become pods on any nodes: for these nodes set worker.nodeSelector"
-    if {host.name for host in hosts} <= {"localhost", "127.0.0.1"}:
-        check = "the ranks ran on one machine: for more nodes change worker.number and worker.slots"
-    given = {size.per_host or host.slots for host in hosts}
-    if given == {None} and ranks and ranks % count == 0:
-        return count, ranks // count, check
-    each = {1 if slots is None else slots for slots in given}
-    if len(each) > 1:
-        problem = f"the hosts have {' and '.join(str(n) for n in sorted(each))} slots"
-        raise NotUnderstoodError(problem, "one number for all hosts, or workerGroups by hand")
-    (slots,) = each
-    ranks = count * slots if ranks is None else ranks
-    if ranks > count * slots:
-        problem = f"{ranks} ranks on {count} hosts of {slots} slots"
-        raise NotUnderstoodError(problem, "one rank per slot")
-    if ranks < count * slots and (by_node or ranks % min(ranks, slots)):
-        problem = f"{ranks} ranks fill {count} hosts of {slots} slots unevenly"
-        raise NotUnderstoodError(problem, "as many ranks on each host, and as many slots")
-    used = -(-ranks // slots)
-    if used < count:
-        check += f". The last {count - used} of the {count} hosts got no ranks, and are left out"
-    return used, min(ranks, slots), check
-
-
-def _without_hosts(size: LineSize) -> tuple[int, int, str]:
+        return _from_hosts(size, size.hosts)
     ranks = size.ranks or size.min_ranks
-    per_host = size.per_host
-    if ranks and per_host:
-        if ranks % min(ranks, per_host):
-            problem = f"{ranks} ranks do not fill hosts of {per_host} slots"
-            raise NotUnderstoodError(problem, "a multiple")
-        return -(-ranks // per_host), min(ranks, per_host), ""
-    if size.host_file or size.discovery:
+    each = size.per_host
+    if not (ranks and each) and (size.host_file or size.discovery):
         where = f"host file {size.host_file}" if size.host_file else f"script {size.discovery}"
         raise NotUnderstoodError(f"only the {where} knows the hosts", f"in its place {_HOSTS}")
-    if not ranks and not per_host:
+    if not ranks and not each:
         problem = "the line does not say how many ranks it starts"
         raise NotUnderstoodError(problem, f"-np N, or {_HOSTS}")
-    if ranks:
-        return (
-            1,
-            ranks,
-            f"the line names no hosts: one worker has all {ranks} slots; for more nodes change "
-            "worker.number and worker.slots",
-        )
-    return 1, per_host or 1, "the line names no hosts: set worker.number"
+    if ranks and each and ranks % min(ranks, each):
+        problem = f"{ranks} ranks do not fill hosts of {each} slots"
+        raise NotUnderstoodError(problem, "a multiple")
+    if ranks and each:
+        return -(-ranks // each), min(ranks, each), ""
+    slots = ranks or each or 1
+    check = (
+        f"the line names no hosts: one worker has {pluralize(slots, 'slot')}; for more nodes "
+        "change worker.number and worker.slots"
+    )
+    return 1, slots, check
+
+
+def _from_hosts(size: LineSize, hosts: Sequence[Host]) -> tuple[int, int, str]:
+    count = len(hosts)
+    given = {size.per_host or host.slots for host in hosts}
+    if len(given) > 1:
+        expected = "one number for all hosts, or workerGroups by hand"
+        raise NotUnderstoodError("the hosts have different numbers of slots", expected)
+    slots = given.pop() or (size.ranks or count) // count
+    ranks = size.ranks or count * slots
+    if ranks != count * slots and not (count == 1 and ranks < slots):
+        problem = f"{ranks} ranks on {count} hosts of {slots} slots"
+        raise NotUnderstoodError(problem, "a rank for each slot of each host")
+    if {host.name for host in hosts} <= {"localhost", "127.0.0.1"}:
+        check = "the ranks ran on one machine: for more nodes change worker.number and worker.slots"
+    else:
+        names = join_names(host.name for host in hosts)
+        check = f"the hosts {names} become pods on any nodes: for these set worker.nodeSelector"
+    return count, ranks // count, check

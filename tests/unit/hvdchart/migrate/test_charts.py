@@ -82,7 +82,7 @@ def test_documents_beside_the_job_are_named() -> None:
         ({"worker": {"image": "a:1"}}, 'worker.image: got "a:1"; expected a map'),
         (
             {"volumes": [{"name": "keys", "emptyDir": {}}]},
-            "volumes: the chart has a volume keys of its own; expected a volume with another name",
+            "volumes[0]: the chart has a volume keys of its own; expected a volume with another",
         ),
         (
             {"volumeMounts": [{"name": "data", "mountPath": "/data"}]},
@@ -129,8 +129,6 @@ def test_wrong_value_of_a_chart_is_refused(values: dict[str, Any], message: str)
                 {"name": "E", "value": ""},
             ],
         ),
-        # The first port after those that Kubernetes has on the host network.
-        ({"ssh": {"port": 10261}, "useHostNetwork": True}, "agent.port", 10261),
     ],
 )
 def test_value_of_the_old_chart_becomes_one_of_this_chart(
@@ -163,6 +161,6 @@ def test_workers_are_added_for_the_ranks_of_the_old_master(
 
 def test_file_without_image_command_and_number_gets_defaults_and_checks() -> None:
     migration = migrate_text(OLD)
-    assert migration.values == {"worker": {"number": 3}}
-    for part in ("no worker image", "no training command", "default, 3", "pods ran as root"):
+    assert migration.values == {"worker": {"number": 3, "slots": 1}}
+    for part in ("no repository of the", "no training command", "default, 3", "pods ran as root"):
         assert any(part in check for check in migration.checks), part

@@ -58,9 +58,9 @@ def assert_nothing_is_lost(tree: Any, migration: Ledger) -> None:
     entries = {entry.old: entry for entry in migration.entries}
     parts = [entry.old.partition(": ")[2] for entry in migration.entries]
     for path in leaves(tree, ()):
-        # The entry of the value itself, or of a map or list around it.
+        # The entry of the value itself, or of the nearest map or list around it.
         names = [dotted(path[: length + 1]) for length in range(len(path))]
-        (name,) = [name for name in names if name in entries]
+        *_, name = [name for name in names if name in entries]
         value = value_at(tree, path)
         if not (isinstance(value, str) and value.startswith("zq")):
             continue

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from hvdchart.errors import SpecError
-from hvdchart.migrate.command_line import CommandLine, parse_command_line
+from hvdchart.migrate.lines import Line, parse_or_keep
 from hvdchart.migrate.script import is_script
 from hvdchart.spec.paths import value_at
 from tests.support.old_files.migrate import migrate_line, migrate_text
@@ -24,9 +24,9 @@ SHELL = "the line needs a shell before the launcher starts"
         (["sh", "-c", "A=1 mpirun t"], SHELL),
         (
             ["mpirun", "--no-such-option", "1", "a"],
-            "migrate does not understand option --no-such-option of mpirun",
+            "the option --no-such-option of mpirun is not known",
         ),
-        (["mpirun", "--gloo", "a"], "migrate does not understand option --gloo of mpirun"),
+        (["mpirun", "--gloo", "a"], "the option --gloo of mpirun is not known"),
         (["mpirun", "-np", "many", "a"], "-np is many, and no whole number from 1 on"),
         (["mpirun", "-H", "a:1,b:x", "a"], "b:x of -H has no number of slots"),
         (["mpirun", "-H", "a,a", "a"], "-H a,a gives a host twice"),
@@ -44,8 +44,8 @@ SHELL = "the line needs a shell before the launcher starts"
     ],
 )
 def test_line_that_is_not_understood_stays_unchanged(words: list[str], reason: str) -> None:
-    line = parse_command_line(words)
-    assert line == CommandLine("custom", command=tuple(words), custom_reason=line.custom_reason)
+    line = parse_or_keep(words)
+    assert line == Line("custom", command=words, custom_reason=line.custom_reason)
     assert reason in line.custom_reason
 
 
@@ -54,8 +54,7 @@ def test_line_that_is_not_understood_stays_unchanged(words: list[str], reason: s
     [
         ("mpirun -np 16 -H a:8,b:8 t", 2, 8),
         ("mpirun -np 16 -H a,b t", 2, 8),
-        ("mpirun -np 8 -H a:8,b:8 t", 1, 8),
-        ("mpirun -np 4 -H a:8,b:8 t", 1, 4),
+        ("mpirun -np 4 -H a:8 t", 1, 4),
         ("mpirun -np 16 -npernode 4 t", 4, 4),
         ("mpirun -np 16 --map-by ppr:4:node t", 4, 4),
         ("mpirun -np 2 -npernode 4 t", 1, 2),
@@ -67,7 +66,6 @@ def test_line_that_is_not_understood_stays_unchanged(words: list[str], reason: s
         ("#SBATCH --nodes 2 --ntasks=8\nmpirun -np $SLURM_NTASKS t", 2, 4),
         ("#SBATCH --ntasks=64 --ntasks-per-node=8\nmpirun t", 8, 8),
         ("#SBATCH --ntasks=8\nmpirun t", 1, 8),
-        ("#SBATCH -N 4 --ntasks-per-node=8\nmpirun -np 8 t", 1, 8),
         ("#SBATCH -N 4 -n 8 --ntasks-per-node=8\nmpirun t", 4, 2),
         ("#SBATCH -N 4 --ntasks-per-node=8\nmpirun -npernode 4 t", 4, 4),
         ("mpirun -np 4 -pernode t", 4, 1),
@@ -97,12 +95,13 @@ def test_workers_and_slots_are_those_of_the_line(line: str, number: int, slots: 
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        ("mpirun -np 12 -H a:8,b:8 t", "12 ranks fill 2 hosts of 8 slots unevenly"),
-        ("mpirun -np 8 -H a:8,b:8 --map-by node t", "8 ranks fill 2 hosts of 8 slots unevenly"),
-        ("mpirun -np 12 -H a:8,b:4 t", "the hosts have 4 and 8 slots"),
-        ("#SBATCH -N 3 -n 8\nmpirun t", "8 ranks on the 3 nodes of Slurm; expected as many"),
-        ("#SBATCH -N 4\nmpirun -np 2 t", "2 ranks on the 4 nodes of Slurm"),
-        ("#SBATCH -n 12 --ntasks-per-node=8\nmpirun t", "12 ranks on nodes of 8 tasks of Slurm"),
+        ("mpirun -np 8 -H a:8,b:8 t", "8 ranks on 2 hosts of 8 slots; expected a rank for each"),
+        ("mpirun -np 3 -H a,b t", "3 ranks on 2 hosts of 1 slots"),
+        ("mpirun -np 12 -H a:8,b:4 t", "the hosts have different numbers of slots"),
+        ("#SBATCH -N 3 -n 8\nmpirun t", "8 ranks on 3 nodes of Slurm; expected as many"),
+        ("#SBATCH -N 4\nmpirun -np 2 t", "2 ranks on 4 nodes of Slurm"),
+        ("#SBATCH -n 12 --ntasks-per-node=8\nmpirun t", "12 ranks on 1 nodes of Slurm"),
+        ("#SBATCH -N 4 --ntasks-per-node=8\nmpirun -np 8 t", "8 ranks on 4 nodes of Slurm"),
         ("mpirun -np 6 -npernode 4 t", "6 ranks do not fill hosts of 4 slots; expected a multiple"),
         ("mpirun t", "the line does not say how many ranks it starts; expected -np N, or hosts"),
         ("mpirun -np 2 -x A=1 -x A=2 t", "the line sets A to two values"),
@@ -117,8 +116,11 @@ def test_workers_and_slots_are_those_of_the_line(line: str, number: int, slots: 
         ("#!/bin/sh\necho 'a\nmpirun -np 2 t'", "line 2: a quote is not closed in this line"),
         ("A=1\nmpirun -np 2 t ${A}x", "only a shell knows ${A}; expected its value in its place"),
         ("mpirun -np 2 t ${LR:-0.1}", "only a shell knows ${LR:-0.1}; expected its value in its"),
-        ("mpirun -np 4 -H a:2 -H b:2 t", "two options name different hosts: name all in one -H"),
-        ("mpirun -np 2 --zoom 1 t", "migrate does not understand option --zoom of mpirun"),
+        (
+            "mpirun -np 4 -H a:2 -H b:2 t",
+            "two options of the line set hosts differently; expected one of them",
+        ),
+        ("mpirun -np 2 --zoom 1 t", "the option --zoom of mpirun is not known"),
         ("mpirun -np 2 a\nmpirun -np 2 b", "<line>:2:1: line 2: a second line that starts a"),
         ("cat <<EOF\nmpirun -np 2 a\nEOF", "<< begins more than a simple command"),
         (
@@ -127,8 +129,8 @@ def test_workers_and_slots_are_those_of_the_line(line: str, number: int, slots: 
         ),
         ("#!/bin/sh\nrun() { mpirun -np 2 a; }", "run() begins more than a simple command"),
         ("mpirun -np 2 'a", "line 1: a quote is not closed; expected the complete line"),
-        ("horovodrun -np 2 --min-np 4 t", "--min-np is 4, but 1 workers x 2 slots start 2 ranks"),
-        ("mpirun -np 2 -ppn 2 t", "migrate does not understand option -ppn of mpirun"),
+        ("horovodrun -np 2 --min-np 4 t", "the fewest are 2 workers of 2 slots, but 1 workers x 2"),
+        ("mpirun -np 2 -ppn 2 t", "the option -ppn of mpirun is not known"),
         (
             "#!/bin/sh\nsudo mpirun -np 2 t",
             "the file begins with sudo mpirun -np 2 t; expected one",
@@ -139,17 +141,20 @@ def test_workers_and_slots_are_those_of_the_line(line: str, number: int, slots: 
         ("torchrun --nnodes 4:2 t.py", "--nnodes: 4 is more than 2"),
         (
             "torchrun --nnodes 1:a t.py",
-            "torchrun: --nnodes is a, and no whole number",
+            "--nnodes is a, and no whole number",
         ),
         ("torchrun --nproc-per-node gpu t.py", "--nproc-per-node is gpu, and no whole number"),
-        ("torchrun --zoom t.py", "torchrun: unrecognized arguments: --zoom"),
+        ("torchrun --zoom t.py", "the option --zoom of torchrun is not known"),
         ("torchrun --nproc-per-node 2 t.py $X", "only a shell knows $X"),
         ("torchrun --node-rank 0 t.py --node-rank $X", "only a shell knows $X"),
-        ("#!/bin/sh\ntorchrun", "torchrun: the following arguments are required: program"),
-        ("srun -n 3 -N 2 t", "3 ranks on the 2 nodes of Slurm"),
-        ("srun -l -n 2 t", "leave out -l, or write it as --name=VALUE"),
+        ("#!/bin/sh\ntorchrun", "the line gives torchrun no command to run"),
+        ("srun -n 3 -N 2 t", "3 ranks on 2 nodes of Slurm"),
+        ("srun -l -n 2 t", "-l of srun is not known; expected the line without it, or"),
         ("srun -n 2", "the line gives srun no command to run"),
-        ("srun -N 2 torchrun --nproc-per-node 4 t.py", "srun starts torchrun: write the line of"),
+        (
+            "srun -N 2 torchrun --nproc-per-node 4 t.py",
+            "srun starts torchrun; expected the line of",
+        ),
     ],
 )
 def test_script_that_is_not_understood_is_refused(line: str, message: str) -> None:
@@ -184,10 +189,8 @@ def test_script_is_read_as_a_shell_reads_it(script: str, arguments: list[str]) -
     [
         (
             "#!/bin/sh\ncd /a && export A=secret\nB=secret\nmpirun -np 1 t",
-            "lines beside the launcher's are dropped: line 2 (cd /a && export A=...), "
-            "line 3 (B=...). If",
+            "lines beside the launcher's are dropped: line 2 (cd), line 3 (B). If",
         ),
-        ("/opt/x/bin/mpirun -np 1 t", "the launcher was /opt/x/bin/mpirun"),
         ("mpirun -np 1 -x A t", "the launcher gives A to all ranks, and the file has no value"),
         (
             "horovodrun -np 1 --network-interfaces eth0,eth1 t",
@@ -238,9 +241,6 @@ def test_mode_and_options_are_carried_over(line: str, path: str, value: object) 
     assert value_at(migrate_line(line).values, path.split(".")) == value
 
 
-MINIMUM = "worker.minimum"
-
-
 @pytest.mark.parametrize(
     ("line", "minimum", "checks"),
     [
@@ -252,13 +252,11 @@ MINIMUM = "worker.minimum"
         ("torchrun --nnodes 2:4 t.py", 2, True),
     ],
 )
-def test_report_names_a_minimum_only_where_the_values_have_one(
+def test_minimum_is_set_only_if_it_is_less_than_all_workers(
     line: str, minimum: int | None, checks: bool
 ) -> None:
     migration = migrate_line(line)
     assert migration.values["worker"].get("minimum") == minimum
-    parts = [entry for entry in migration.entries if entry.new == MINIMUM]
-    assert bool(parts) == (minimum is not None)
     assert any("down to worker.minimum" in check for check in migration.checks) == checks
 
 
@@ -268,7 +266,7 @@ def test_report_names_a_minimum_only_where_the_values_have_one(
         ("horovodrun -np 8 -H a:4,b:4 t", True),
         ("horovodrun -np 2 --gloo t", False),
         ("horovodrun -np 2 --mpi t", False),
-        # Horovod is_elastic over Gloo alone.
+        # Horovod is elastic over Gloo alone.
         ("horovodrun -np 2 --min-np 1 t", False),
     ],
 )

@@ -1,0 +1,290 @@
+"""Convert jobs of Kubeflow: MPIJobs, and PyTorchJobs and TrainJobs, whose pods all train. Pure.
+
+The master starts the ranks of the latter itself: they connect by variables that the chart also
+sets. fields.json has the fields that need no code. Sources of the fields: the types of MPI Operator
+(kubeflow.org/v1 and v2beta1), Training Operator (kubeflow.org/v1) and Trainer
+(trainer.kubeflow.org/v1alpha1).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from hvdchart.migrate.carry_over import (
+    carry_over_command,
+    carry_over_size,
+    carry_over_variables,
+    exported,
+    variables_at,
+)
+from hvdchart.migrate.fields import apply_table
+from hvdchart.migrate.ledger import Ledger
+from hvdchart.migrate.line_size import LineSize, NotUnderstoodError, read_count
+from hvdchart.migrate.lines import Line, parse_container, parse_or_keep
+from hvdchart.migrate.pods import (
+    carry_over_capabilities,
+    carry_over_image,
+    carry_over_resources,
+    carry_over_volumes,
+    check_user,
+)
+from hvdchart.quantity import pluralize
+from hvdchart.spec.paths import KeyPath
+
+_MPI_REPLICAS: KeyPath = ("spec", "mpiReplicaSpecs")
+_TORCH_REPLICAS: KeyPath = ("spec", "pytorchReplicaSpecs")
+_TRAINER: KeyPath = ("spec", "trainer")
+_ELASTIC: KeyPath = ("spec", "elasticPolicy")
+_QUEUE_LABEL = "kueue.x-k8s.io/queue-name"
+_USER = "the image's user, often root"
+
+
+@dataclass(frozen=True)
+class _Role:
+    """The launcher or the workers: the path of the object with `template`, and of its container."""
+
+    owner: KeyPath
+    container: KeyPath
+
+    @property
+    def pod(self) -> KeyPath:
+        """The path of the pod's spec."""
+        return (*self.owner, "template", "spec")
+
+
+def migrate_mpijob(ledger: Ledger) -> None:
+    main = ledger.text_at("spec", "mainContainer")
+    worker = _find_role(ledger, (*_MPI_REPLICAS, "Worker"), main)
+    launcher = _find_role(ledger, (*_MPI_REPLICAS, "Launcher"), main)
+    named = [ledger.text_at("spec", f"mpi{key}") for key in ("Implementation", "Distribution")]
+    implementation = named[0] or named[1]
+
+    def read(_: KeyPath, words: Sequence[str]) -> Line:
+        line = parse_or_keep(words) if words else Line()
+        # These pass the launcher's variables to all ranks.
+        if line.mode == "mpirun" and implementation in ("Intel", "IntelMPI", "MPICH"):
+            line.exports_all = True
+        return line
+
+    variables = variables_at(ledger, (*launcher.container, "env"))
+    old, line = carry_over_command(ledger, launcher.container, variables, read)
+    won = exported(ledger, old, line, variables)
+    resources = (*worker.container, "resources")
+    env = (*worker.container, "env")
+    carry_over_variables(ledger, {env: ""}, ("worker", "env"), won, resources)
+    carry_over_variables(ledger, {(*launcher.container, "env"): ""}, ("master", "env"), {})
+    apply_table(ledger, "command of the workers", worker.container)
+    _carry_over_roles(ledger, {"worker": worker, "master": launcher})
+
+    replicas = (*worker.owner, "replicas")
+    number = ledger.integer_at(*replicas)
+    number = 1 if number is None else number
+    as_worker = ("spec", "runLauncherAsWorker")
+    if ledger.is_true(*as_worker):
+        number += 1
+        reason = "one more worker, because the master runs no ranks"
+        ledger.change(as_worker, ("worker", "number"), reason)
+        reason = "for the launcher's ranks, which one more worker runs"
+        ledger.drop((*launcher.container, "resources"), reason)
+    else:
+        ledger.drop(as_worker, "the master runs no ranks")
+        ledger.carry_over((*launcher.container, "resources"), ("master", "resources"))
+    gpus = carry_over_resources(ledger, resources)
+    wanted = ledger.integer_at("spec", "slotsPerWorker")
+    given = wanted or line.size.per_host or 1
+    if gpus not in (None, given):
+        ledger.add_check(f"worker.slots is {gpus}, the number of GPUs; the job had {given}")
+    ledger.carry_over(("spec", "slotsPerWorker"), ("worker", "slots"), "", gpus or wanted)
+    ledger.carry_over(replicas, ("worker", "number"), "", number)
+    carry_over_size(ledger, old, line, number, gpus or given, replicas)
+    if implementation not in ("", "OpenMPI"):
+        ledger.add_check(f"mpiImplementation was {implementation}: check that the image has it")
+    _finish(ledger)
+
+
+def migrate_pytorchjob(ledger: Ledger) -> None:
+    owners = [(*_TORCH_REPLICAS, role) for role in ("Worker", "Master")]
+    owners = [owner for owner in owners if ledger.has(owner)]
+    if not owners:
+        raise ledger.type_error(_TORCH_REPLICAS, "a Master, Workers or both")
+    role = _find_role(ledger, owners[0], "pytorch")
+    number = 0
+    for owner in owners:
+        replicas = ledger.integer_at(*owner, "replicas")
+        number += 1 if replicas is None else replicas
+        ledger.change((*owner, "replicas"), ("worker", "number"), "all pods train")
+    in_policy = (*_ELASTIC, "nProcPerNode")
+    each = in_policy if ledger.has(in_policy) else ("spec", "nprocPerNode")
+    _carry_over_training(ledger, role.container, "resources", number, owners[0], each)
+    _carry_over_roles(ledger, {"worker": role})
+    workdir = (*role.container, "workingDir")
+    ledger.carry_over(workdir, ("master", "container", "workingDir"))
+    for owner in owners[1:]:
+        apply_table(ledger, "other replicas", owner, "master", role.owner)
+    _finish(ledger)
+
+
+def migrate_trainjob(ledger: Ledger) -> None:
+    runtime = ledger.text_at("spec", "runtimeRef", "name") or "without a name"
+    image = (*_TRAINER, "image")
+    if ledger.text_at(*image):
+        carry_over_image(ledger, image, ("image",))
+    else:
+        ledger.add_check(
+            f"the image is that of the runtime {runtime}: set image.repository and image.tag"
+        )
+    number = ledger.integer_at(*_TRAINER, "numNodes")
+    if number is None:
+        ledger.add_check(f"numNodes is that of the runtime {runtime}: set worker.number")
+    ledger.change((*_TRAINER, "numNodes"), ("worker", "number"))
+    each = (*_TRAINER, "numProcPerNode")
+    _carry_over_training(ledger, _TRAINER, "resourcesPerNode", number or 1, _TRAINER, each)
+    check_user(ledger, _USER)
+    ledger.add_check(
+        f"the runtime {runtime} has a pod template, which is not in the file: set what the ranks "
+        "need of it in worker, volumes and volumeMounts"
+    )
+    _finish(ledger)
+
+
+def _find_role(ledger: Ledger, owner: KeyPath, main: str) -> _Role:
+    """Return the role at a path, with its container `main` or the first. Raises SpecError."""
+    containers = ledger.items_at(*owner, "template", "spec", "containers")
+    if not containers:
+        expected = "a container: launcher and workers have one"
+        raise ledger.type_error((*owner, "template", "spec", "containers"), expected)
+    for path in containers:
+        ledger.map_at(*path)
+    named = [path for path in containers if main and ledger.text_at(*path, "name") == main]
+    return _Role(owner, (named or containers)[0])
+
+
+def _carry_over_roles(ledger: Ledger, roles: dict[str, _Role]) -> None:
+    """Carry over pod templates but for commands, variables and resources; the workers' first."""
+    worker = roles["worker"]
+    for group, role in roles.items():
+        image = ledger.text_at(*role.container, "image")
+        if group == "worker":
+            carry_over_image(ledger, (*role.container, "image"), ("image",))
+        elif image in ("", ledger.text_at(*worker.container, "image")):
+            ledger.drop((*role.container, "image"), "the master uses the workers' image")
+        else:
+            carry_over_image(ledger, (*role.container, "image"), ("master", "image"))
+        apply_table(ledger, "replicas", role.owner, group)
+        apply_table(ledger, "pod", role.pod, group, worker.pod)
+        apply_table(ledger, "container", role.container, group, worker.container)
+        sidecars = {
+            "worker": "worker.extraContainers",
+            "master": "master.initContainers, with restartPolicy: Always",
+        }
+        for path in ledger.items_at(*role.pod, "containers"):
+            if path != role.container:
+                ledger.leave_out(path, "copy it into " + sidecars[group])
+    carry_over_capabilities(ledger, (*worker.container, "securityContext", "capabilities"))
+    check_user(ledger, _USER)
+    volumes = [
+        {ledger.text_at(*path, "name"): path for path in ledger.items_at(*role.pod, "volumes")}
+        for role in roles.values()
+    ]
+    if len(roles) > 1:
+        own = volumes[0].keys() - volumes[1].keys()
+    else:
+        # The master may run on a node without these. It starts the ranks, so it has the others.
+        own = {
+            name
+            for name, path in volumes[0].items()
+            if ledger.value_at(*path, "hostPath")
+            or ledger.value_at(*path, "emptyDir", "medium") == "HugePages"
+        }
+    places = [
+        ((*role.pod, "volumes"), (*role.container, "volumeMounts")) for role in roles.values()
+    ]
+    carry_over_volumes(ledger, places, own)
+
+
+def _carry_over_training(
+    ledger: Ledger,
+    container: KeyPath,
+    resources: str,
+    number: int,
+    owner: KeyPath,
+    each: KeyPath,
+) -> None:
+    """Carry over the command, the variables and the size of `number` equal pods.
+
+    `owner` is the path of the number. `each` is the number of processes of a pod, or a word.
+    """
+    gpus = carry_over_resources(ledger, (*container, resources))
+    asked = _processes(ledger, each)
+    ledger.change(each, ("worker", "slots"))
+    # The variables that the operators set in each pod.
+    known = {
+        "WORLD_SIZE": str(number * (asked or 1)),
+        "PET_NNODES": str(number),
+        "PET_NPROC_PER_NODE": str(asked or gpus or 1),
+    }
+
+    def read(old: KeyPath, words: Sequence[str]) -> Line:
+        if not words:
+            return Line("direct", framework="torch", size=LineSize(per_host=asked or gpus))
+        try:
+            return parse_container(words, number, asked or gpus or 1, known)
+        except NotUnderstoodError as error:
+            expected = "the launcher's line alone, as a list of arguments without a shell"
+            raise ledger.error(old, str(error), expected) from None
+
+    own = variables_at(ledger, (*container, "env"))
+    operators = {name: {"name": name, "value": value} for name, value in known.items()}
+    old, line = carry_over_command(ledger, container, {**operators, **own}, read)
+    won = exported(ledger, container, line, own)
+    env = {(*container, "env"): ""}
+    carry_over_variables(ledger, env, ("worker", "env"), won, (*container, resources))
+    slots = (asked or gpus or 1) if line.mode == "mpirun" else line.size.per_host or 1
+    least, most = (ledger.integer_at(*_ELASTIC, f"{key}Replicas") for key in ("min", "max"))
+    line.size = replace(
+        line.size, min_workers=least or line.size.min_workers, max_ranks=most and most * slots
+    )
+    carry_over_size(ledger, old, line, number, slots, owner)
+    if gpus and gpus != slots:
+        ledger.add_check(
+            f"a pod had {pluralize(gpus, 'GPU')}, and worker.slots is {slots}, the number of its "
+            "processes: for a rank on each GPU, make them equal"
+        )
+
+
+def _processes(ledger: Ledger, path: KeyPath) -> int | None:
+    """Return the processes of a pod; None if the number of GPUs decides. Raises SpecError."""
+    text = ledger.text_at(*path)
+    if text == "cpu":
+        ledger.add_check("the job started a process for each CPU: set worker.slots")
+    if text in ("", "auto", "gpu", "cpu"):
+        return None
+    try:
+        return read_count("it", text)
+    except NotUnderstoodError:
+        raise ledger.type_error(path, "a number, auto, gpu or cpu") from None
+
+
+def _finish(ledger: Ledger) -> None:
+    """Convert the metadata and the policies of a job, and name what is left over."""
+    names = [ledger.text_at("metadata", key) for key in ("name", "generateName")]
+    ledger.release = names[0] or names[1]
+    ledger.namespace = ledger.text_at("metadata", "namespace")
+    for key in ("name", "generateName"):
+        ledger.change(("metadata", key), ("helm install NAME",))
+    ledger.change(("metadata", "namespace"), ("helm --namespace",))
+    ledger.carry_over(("metadata", "labels", _QUEUE_LABEL), ("queueName",), "Kueue's LocalQueue")
+    apply_table(ledger, "manifest")
+    for policy in (("spec", "runPolicy"), ("spec",)):
+        apply_table(ledger, "run policy", policy)
+    if "ttlSecondsAfterFinished" in ledger.values.get("master", {}) and (
+        ledger.values.get("cleanup") != "Always"
+    ):
+        ledger.values["cleanup"] = "Always"
+        ledger.add_check(
+            "cleanup is Always, because ttlSecondsAfterFinished deletes the Job and would leave "
+            "the workers of a failed run"
+        )
+    apply_table(ledger, "job", ("spec",))
+    ledger.close()
