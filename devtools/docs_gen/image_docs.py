@@ -1,6 +1,6 @@
-"""Write the files that follow from images/versions.yaml, the proofs and the patches: the parameter
-tables of the images' READMEs, the table in images/README.md of how they are tested, the list of
-patches in docs/runtime.md, and docker-bake.json.
+"""Write the files that follow from images/versions.yaml, the test results and the patches: the
+parameter tables of the images' READMEs, the table in images/README.md of how they are tested, the
+list of patches in docs/runtime.md, and docker-bake.json.
 
 With docker-bake.json, Docker alone builds the images: `docker buildx bake cpu`. Use `python -m
 images build` to build with other versions than the defaults, without a registry, or with the wheel
@@ -18,8 +18,8 @@ from typing import Any
 from devtools.docs_gen.generated import replace_sections, table
 from images.builder.catalogue import ROOT, Image, When, load_catalogue
 from images.builder.content import build_arguments, environment_lines
-from images.builder.proof import read
 from images.builder.sdist import PATCHES
+from images.builder.separate_tests import read_results
 from images.common import build_horovod
 
 PAGE = ROOT / "images" / "README.md"
@@ -50,20 +50,21 @@ def parameter_tables(image: Image) -> str:
     return "\n".join(lines)
 
 
-def proof_table(images: Mapping[str, Image]) -> str:
-    """Return how each image is tested, with its proof's results. Raises DevtoolsError without a
-    proof.
+def results_table(images: Mapping[str, Image]) -> str:
+    """Return how each image is tested, with the results.
+
+    Raises DevtoolsError if an image that is tested separately has none.
     """
     rows = []
     for name, image in images.items():
         if image.tested is When.ALWAYS:
             rows.append((f"`{name}`", "in every run of the tests", "all", "", ""))
             continue
-        proof = read(image)
-        skipped = f"; {proof.needed_gpu} tests left out" if proof.needed_gpu else ""
-        tested = f"separately, on {proof.day}"
-        size = f"{proof.bytes / 1e9:.2f} GB"
-        rows.append((f"`{name}`", tested, str(proof.passed), f"{proof.gpu}{skipped}", size))
+        results = read_results(image)
+        skipped = f"; {results.needed_gpu} tests left out" if results.needed_gpu else ""
+        tested = f"separately, on {results.day}"
+        size = f"{results.bytes / 1e9:.2f} GB"
+        rows.append((f"`{name}`", tested, str(results.passed), f"{results.gpu}{skipped}", size))
     return table(("Image", "Tested", "Tests passed", "On a GPU", "Unpacked"), rows)
 
 
@@ -153,6 +154,6 @@ def generated_texts() -> dict[Path, str]:
         for image in images.values()
         if image.framework
     }
-    pages = {PAGE: {"tests": proof_table(images)}, RUNTIME: {"patches": patch_table(images)}}
+    pages = {PAGE: {"tests": results_table(images)}, RUNTIME: {"patches": patch_table(images)}}
     texts = {page: replace_sections(page, sections) for page, sections in pages.items()}
     return {**readmes, **texts, BAKE_FILE: bake_file(images)}

@@ -51,7 +51,7 @@ class When(StrEnum):
     """When an image is built and tested."""
 
     ALWAYS = "in every run"
-    # It would take too long: `python -m images prove` leaves a proof in the image's folder.
+    # It would take too long: `python -m images test` writes the results into the image's folder.
     SEPARATELY = "separately"
 
 

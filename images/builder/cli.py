@@ -15,8 +15,8 @@ from hvdchart.errors import HvdchartError
 from images.builder import build as builder
 from images.builder.catalogue import find, load_catalogue
 from images.builder.lock import write_locks
-from images.builder.proof import state
 from images.builder.sdist import write_sdist
+from images.builder.separate_tests import build_and_test, describe_tests
 
 app = typer.Typer(
     help="Build the container images of images/versions.yaml with Docker, Podman or Buildah.",
@@ -36,9 +36,9 @@ def list_images() -> None:
     for image in images.values():
         versions = ", ".join(f"{name} {version}" for name, version in image.versions.items())
         try:
-            tests = state(image, images)
+            tests = describe_tests(image, images)
         except DevtoolsError:
-            tests = f"no proof: python -m images prove {image.name}"
+            tests = f"not tested: python -m images test {image.name}"
         typer.echo(f"{image.name}: {image.reference}, from {image.parent or image.base}, {tests}")
         typer.echo(f"    {versions}")
 
@@ -76,13 +76,11 @@ def sdist(out: Annotated[Path, typer.Argument(help="an existing folder")]) -> No
 
 
 @app.command()
-def prove(name: Name) -> None:
-    """Build an image that is tested separately, run its tests in it, on a GPU where there is one,
-    and write its proof; print the proof's path.
+def test(name: Name) -> None:
+    """Build an image that is tested separately, run its tests, on a GPU where there is one, and
+    write the results; print the path of their file.
     """
-    from images.builder.proof import prove as write_proof
-
-    typer.echo(write_proof(name))
+    typer.echo(build_and_test(name))
 
 
 @app.command()

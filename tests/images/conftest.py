@@ -12,7 +12,7 @@ from images.builder import catalogue
 from images.builder.build import build
 from images.builder.catalogue import Image, When
 from images.builder.content import has_patch
-from images.builder.proof import NEEDS_GPU, SEPARATE, gpu_for
+from images.builder.separate_tests import NEEDS_GPU, SEPARATE, gpu_for
 from tests.images.sandboxes import Sandboxes, in_image
 from tests.support.in_image.sandbox import Sandbox, sandbox
 
@@ -21,8 +21,8 @@ load_catalogue = cache(catalogue.load_catalogue)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """The options that `python -m images prove` and `make try-tensorflow` use."""
-    parser.addoption("--prove", metavar="IMAGE", help="run the tests of this image only")
+    """The options that `python -m images test` and `make try-tensorflow` use."""
+    parser.addoption("--image", metavar="IMAGE", help="run the tests of this image only")
     parser.addoption(
         "--set",
         dest="settings",
@@ -35,21 +35,21 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Tests of `image` run in every image with a framework that is tested in every run, or in the
-    image of `--prove`; those of a patch only where Horovod has it, and those of images that are
-    tested separately, or of a patch that no other image has, only with `--prove`.
+    image of `--image`; those of a patch only where Horovod has it, and those of images that are
+    tested separately, or of a patch that no other image has, only with `--image`.
     """
     if "image" not in metafunc.fixturenames:
         return
-    proving = metafunc.config.getoption("--prove", default=None)
+    chosen = metafunc.config.getoption("--image", default=None)
     images = load_catalogue()
     usual = {name: image for name, image in images.items() if image.tested is When.ALWAYS}
-    names = [proving] if proving else [name for name, image in usual.items() if image.framework]
+    names = [chosen] if chosen else [name for name, image in usual.items() if image.framework]
     for mark in metafunc.definition.iter_markers("patch"):
         names = [name for name in names if has_patch(images[name], *mark.args)]
     rows = [pytest.param(name) for name in names]
-    if not proving and (not names or SEPARATE in metafunc.definition.path.parents):
+    if not chosen and (not names or SEPARATE in metafunc.definition.path.parents):
         separate = " | ".join(name for name in images if name not in usual)
-        skip = pytest.mark.skip(f"tested separately: python -m images prove {separate}")
+        skip = pytest.mark.skip(f"tested separately: python -m images test {separate}")
         rows = [pytest.param("none", marks=skip)]
     metafunc.parametrize("image", rows, indirect=True, scope="session")
 

@@ -212,13 +212,13 @@ def test_chart_is_installed_on_each_kubernetes_and_with_the_pinned_helms() -> No
     assert set(versions["helm"]) == {module_version("tools", helm) for helm in (HELM_3, HELM_4)}
 
 
-def test_images_are_built_released_and_proved() -> None:
+def test_images_are_built_released_and_tested() -> None:
     images = load_catalogue()
     apart = [name for name, image in images.items() if image.tested is When.SEPARATELY]
     leaves = [name for name in images if name not in apart and images[name].parent]
     assert sorted(matrix("release", "images")["target"]) == sorted(map(target_name, images))
     assert sorted(matrix("images", "bake")["target"]) == sorted(map(target_name, leaves))
-    assert sorted(matrix("gpu", "prove")["image"]) == sorted(apart)
+    assert sorted(matrix("gpu", "test")["image"]) == sorted(apart)
 
 
 def test_vulnerabilities_are_told_of_each_image_in_the_form_of_openvex() -> None:

@@ -1,6 +1,6 @@
 """Tests that need a GPU, with one rank for each GPU.
 
-Without a GPU they are skipped, and the proof of the image counts them.
+Without a GPU they are skipped, and the test results of the image count them.
 """
 
 from __future__ import annotations

@@ -100,7 +100,7 @@ CASES = {
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    case = CASES[metafunc.config.getoption("--prove", default=None) or "cuda"]
+    case = CASES[metafunc.config.getoption("--image", default=None) or "cuda"]
     for name, rows in (
         ("library", case.libraries),
         ("training", case.trainings),

@@ -1,5 +1,5 @@
-"""Proofs of images that take too long to be built and tested in every run. A proof records which
-content `python -m images prove` built, and the results of its tests.
+"""Tests of images that take too long to be built and tested in every run: `python -m images test`
+builds such an image, runs its tests and writes the results into the image's folder.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from images.builder.catalogue import ROOT, Image, When, find, load_catalogue
 from images.builder.content import content_of, has_patch
 from images.builder.engines import Engine
 
-FILE = "proof.yaml"
+FILE = "test-results.yaml"
 # NVIDIA's driver lists the GPUs in this folder.
 _GPUS = Path("/proc/driver/nvidia/gpus")
 _TESTS = ROOT / "tests" / "images"
@@ -36,13 +36,15 @@ _OF_PATCHES = {
 }
 NEEDS_GPU = "needs a GPU"
 _HEAD = """\
-# Written by `python -m images prove {name}`, which builds the image and runs its tests in it.
+# Written by `python -m images test {name}`, which builds the image and runs its tests.
 # `content` is a key of the content that the image was built from.
 """
 
 
 @dataclass(frozen=True)
-class Proof:
+class Results:
+    """The results of the tests of one image, and the content that was tested."""
+
     content: str
     day: str  # YYYY-MM-DD, in UTC
     reference: str
@@ -53,42 +55,43 @@ class Proof:
     needed_gpu: int  # number of tests that were skipped without a GPU
 
 
-def write(image: Image, proof: Proof) -> Path:
+def write_results(image: Image, results: Results) -> Path:
     file = image.folder / FILE
-    file.write_text(_HEAD.format(name=image.name) + yaml.safe_dump(asdict(proof), sort_keys=False))
+    head = _HEAD.format(name=image.name)
+    file.write_text(head + yaml.safe_dump(asdict(results), sort_keys=False))
     return file
 
 
-def read(image: Image) -> Proof:
-    """Return the proof of an image. Raises DevtoolsError if it is missing."""
+def read_results(image: Image) -> Results:
+    """Return the test results of an image. Raises DevtoolsError if they are missing."""
     file = image.folder / FILE
     if not file.is_file():
         raise DevtoolsError(
             f"{image.name} is tested separately and has no {file}",
-            f"python -m images prove {image.name}",
+            f"python -m images test {image.name}",
         )
-    return Proof(**yaml.safe_load(file.read_text()))
+    return Results(**yaml.safe_load(file.read_text()))
 
 
-def state(image: Image, images: Mapping[str, Image]) -> str:
+def describe_tests(image: Image, images: Mapping[str, Image]) -> str:
     """Return a description of how an image is tested."""
     if image.tested is When.ALWAYS:
         return "tested in every run"
-    proof = read(image)
-    is_present = proof.content == content_of(image, images)
+    results = read_results(image)
+    is_present = results.content == content_of(image, images)
     when = "for the present content" if is_present else "before the last change of its content"
-    return f"proved on {proof.day}, {when}"
+    return f"tested on {results.day}, {when}"
 
 
-def prove(name: str) -> Path:
-    """Build image `name`, run its tests and write its proof; return the proof's file.
+def build_and_test(name: str) -> Path:
+    """Build image `name`, run its tests and write the results; return their file.
 
     Raises DevtoolsError if a test fails, and for an image that is tested in every run.
     """
     images = load_catalogue()
     image = find(images, name)
     if image.tested is When.ALWAYS:
-        raise DevtoolsError(f"{name} needs no proof: every run tests it", "make test")
+        raise DevtoolsError(f"every run of the tests tests {name}", "make test")
     content = content_of(image, images)
     built = build(name)
     gpu = gpu_for(built.engine)
@@ -96,9 +99,9 @@ def prove(name: str) -> Path:
     passed, needed_gpu = run_tests(name, tests_of(image))
     again = load_catalogue()
     if content_of(find(again, name), again) != content:
-        raise DevtoolsError(f"{name} was changed while it was being proved", "prove it again")
+        raise DevtoolsError(f"{name} was changed while it was being tested", "test it again")
     today = datetime.datetime.now(datetime.UTC).date().isoformat()
-    proof = Proof(
+    results = Results(
         content=content,
         day=today,
         reference=image.reference,
@@ -108,11 +111,11 @@ def prove(name: str) -> Path:
         gpu=gpu or "none",
         needed_gpu=needed_gpu,
     )
-    return write(image, proof)
+    return write_results(image, results)
 
 
 def tests_of(image: Image) -> list[Path]:
-    """Return the tests that `prove` runs in an image."""
+    """Return the tests that run in an image which is tested separately."""
     own = [file for patch, file in _OF_PATCHES.items() if has_patch(image, patch)]
     return [_TESTS / "test_runtimes.py", *own, SEPARATE]
 
@@ -122,23 +125,23 @@ def run_tests(name: str, tests: list[Path]) -> tuple[int, int]:
 
     Raises DevtoolsError if a test fails or is skipped for another reason.
     """
-    with tempfile.TemporaryDirectory(prefix="hvd-prove-") as folder:
+    with tempfile.TemporaryDirectory(prefix="hvd-test-") as folder:
         report = Path(folder) / "report.xml"
-        command = [sys.executable, "-m", "pytest", "-q", f"--prove={name}", f"--junit-xml={report}"]
+        command = [sys.executable, "-m", "pytest", "-q", f"--image={name}", f"--junit-xml={report}"]
         done = subprocess.run([*command, *map(str, tests)], cwd=ROOT, check=False)
         if done.returncode != 0:
             raise DevtoolsError(
-                f"the tests of {name} exited with status {done.returncode}; its proof is unchanged",
-                "correct the cause and prove it again",
+                f"the tests of {name} exited with status {done.returncode}; no results are written",
+                "correct the cause and test it again",
             )
         cases = ElementTree.parse(report).iter("testcase")  # noqa: S314  (pytest wrote it)
-        results = [case.find("skipped") for case in cases]
-    skipped = [str(result.get("message")) for result in results if result is not None]
+        skips = [case.find("skipped") for case in cases]
+    skipped = [str(skip.get("message")) for skip in skips if skip is not None]
     gpu = [reason for reason in skipped if NEEDS_GPU in reason]
     if len(skipped) > len(gpu):
         others = len(skipped) - len(gpu)
         raise DevtoolsError(f"{others} tests of {name} were skipped", "enable them")
-    return len(results) - len(skipped), len(gpu)
+    return len(skips) - len(skipped), len(gpu)
 
 
 def gpu_for(engine: Engine) -> str | None:
