@@ -39,7 +39,11 @@ PAGES = [
     *(page for name in FOLDERS for page in sorted((ROOT / name).rglob("*.md"))),
 ]
 # What looks like a path: the apiVersion of a spec, and labels and annotations of the chart.
-NO_PATHS = {"hvdchart/v1", *(name for name in vars(contract).values() if isinstance(name, str))}
+NO_PATHS = {
+    "hvdchart/v1",
+    "hvdchart/settings-hash",
+    *(name for name in vars(contract).values() if isinstance(name, str)),
+}
 PATH = re.compile(rf"(?:{'|'.join(FOLDERS)})/[-\w./*{{}},]+")
 # A file of the chart or of its programs, from there.
 OF_CHART = re.compile(r"(?:files|templates)/[\w/.-]+\.\w+")

@@ -131,17 +131,6 @@ MINIMUM = "hvdchart/minimum"
 # How the run ended, for an upgrade that finds the record without data.
 ENDED = "hvdchart/ended"
 
-# == Labels of the Job and of a StatefulSet
-
-# Hashes: of the values that decide what is trained, and of those that decide what runs and where.
-RUN_LABEL = "hvdchart/run"
-SETTINGS_HASH_LABEL = "hvdchart/settings-hash"
-
-# == Labels of a StatefulSet and of its pods
-
-# The group of workers.
-GROUP_LABEL = "hvdchart/group"
-
 # == Labels of a worker
 
 # The revision of the release that made the pod. The pod gets it in HVD_REVISION.
