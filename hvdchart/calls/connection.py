@@ -25,6 +25,7 @@ import cloudpickle
 
 from hvd_pods.shared.container_memory import describe_exceeded
 from hvd_pods.shared.launcher_output import split_tag
+from hvd_pods.shared.pipes import pipe_of
 from hvd_pods.shared.untrusted import one_line
 from hvdchart.calls.call_image import check_python, imports, is_installed
 from hvdchart.calls.in_pod import wire
@@ -184,6 +185,8 @@ class Connection:
         self._process = subprocess.Popen(
             command, stdin=pipe, stdout=pipe, stderr=self._errors, start_new_session=True
         )
+        self._requests = pipe_of(self._process.stdin)
+        self._responses = pipe_of(self._process.stdout)
         threading.Thread(target=self._beat, daemon=True).start()
         try:
             hello = self._receive()
@@ -211,9 +214,8 @@ class Connection:
     def close(self) -> None:
         """Close the connection, and end the ranks of a call."""
         self._closed.set()
-        for stream in (self._process.stdin, self._process.stdout):
+        for stream in (self._requests, self._responses):
             with suppress(OSError):
-                assert stream is not None  # noqa: S101
                 stream.close()
         try:
             self._process.wait(_CLOSE_WITHIN)
@@ -287,10 +289,9 @@ class Connection:
 
     def _receive(self) -> wire.Frame:
         """Return the next frame except heartbeats; raise the reason if the connection has ended."""
-        assert self._process.stdout is not None  # noqa: S101
         self._waits_since = time.monotonic()
         with suppress(ValueError):
-            for frame in iter(partial(wire.read_frame, self._process.stdout), None):
+            for frame in iter(partial(wire.read_frame, self._responses), None):
                 if frame.kind != wire.BEAT:
                     self._waits_since = math.inf
                     return frame
@@ -299,11 +300,10 @@ class Connection:
 
     def _send(self, frame: bytes) -> None:
         """Send an encoded frame; raise the reason when the connection has ended."""
-        assert self._process.stdin is not None  # noqa: S101
         try:
             with self._sending:
-                self._process.stdin.write(frame)
-                self._process.stdin.flush()
+                self._requests.write(frame)
+                self._requests.flush()
         except OSError as error:
             raise self._loss() from error
 

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from pathspec import GitIgnoreSpec
 
+from hvd_pods.shared.pipes import pipe_of
 from hvdchart.errors import FileError, ImageError
 from hvdchart.files import read_patterns
 from hvdchart.image.engines import runtime_options
@@ -135,9 +136,8 @@ def stream(command: Sequence[str], report: Report) -> tuple[int, list[str]]:
         stderr=subprocess.STDOUT,
         errors="replace",
     ) as process:
-        assert process.stdout is not None  # noqa: S101
         try:
-            for line in process.stdout:
+            for line in pipe_of(process.stdout):
                 last.append(line.strip())
                 report(line.rstrip("\n"))
         except KeyboardInterrupt:

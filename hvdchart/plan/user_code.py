@@ -60,9 +60,8 @@ def sources_of(code: Plain) -> dict[str, bytes]:
         data = zlib.decompressobj(_ANY_HEADER).decompress(packed, MOST_CODE_BYTES)
         with tarfile.open(fileobj=io.BytesIO(data), mode="r:") as archive:
             for member in archive:
-                if member.isfile() and member.name.endswith(".py"):
-                    content = archive.extractfile(member)
-                    assert content  # noqa: S101 - a regular file
+                content = archive.extractfile(member) if member.isfile() else None
+                if content and member.name.endswith(".py"):
                     sources[member.name.removeprefix("./")] = content.read()
     except (ValueError, zlib.error, tarfile.TarError, EOFError):
         # There is no archive, or the pods will report its problem.

@@ -27,6 +27,7 @@ sys.path[:0] = [str(Path(__file__).absolute().parents[3]), "/horovod/bin"]
 from hvd_pods.pod import notices, processes, streams
 from hvd_pods.pod.connections import ConnectionServer, Limits
 from hvd_pods.shared import container_memory, contract, exit_codes, paths
+from hvd_pods.shared.pipes import pipe_of
 from hvd_pods.shared.untrusted import MOST_COUNTED, parse_count
 from hvdchart.calls.in_pod import output, wire
 
@@ -252,9 +253,9 @@ class CallServer:
         ends = [(FAIL_WITHIN, signal.SIGTERM), (FAIL_WITHIN + END_WITHIN, signal.SIGKILL)]
         with selectors.DefaultSelector() as selector, process:
             for number, stream in ((1, process.stdout), (2, process.stderr)):
-                assert stream is not None  # noqa: S101
-                own = call.passes_on(stream.fileno(), number, kind=wire.OF_LAUNCHER)
-                selector.register(stream, selectors.EVENT_READ, own)
+                source = pipe_of(stream)
+                own = call.passes_on(source.fileno(), number, kind=wire.OF_LAUNCHER)
+                selector.register(source, selectors.EVENT_READ, own)
             while process.poll() is None or selector.get_map():
                 for key, _ in selector.select(LOOK_EVERY):
                     pass_on(key.data)

@@ -10,6 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from tempfile import TemporaryFile
 
+from hvd_pods.shared.pipes import pipe_of
 from hvd_pods.shared.untrusted import one_line
 from hvdchart.errors import ClusterError
 from hvdchart.run.state.release import Object, component_of
@@ -69,8 +70,7 @@ class Kubectl:
                 arguments, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=errors
             ) as process,
         ):
-            assert process.stdout is not None  # noqa: S101
-            content = process.stdout.read(_MOST + 1)
+            content = pipe_of(process.stdout).read(_MOST + 1)
             if len(content) > _MOST:
                 process.kill()
                 raise ClusterError(f"{command[0]} in pod {pod} prints more than {_MOST >> 20} MiB")
@@ -131,8 +131,7 @@ class Kubectl:
         ports = f"{local_port or ''}:{port}"
         arguments = self.command("port-forward", f"service/{service}", ports)
         with subprocess.Popen(arguments, stdout=subprocess.PIPE, text=True) as process:
-            assert process.stdout is not None  # noqa: S101
-            for line in process.stdout:
+            for line in pipe_of(process.stdout):
                 # kubectl prints one of these lines for each request of a browser.
                 if not line.startswith("Handling connection for "):
                     report(line.rstrip("\n"))

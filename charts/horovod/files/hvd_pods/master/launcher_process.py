@@ -19,6 +19,7 @@ from hvd_pods.pod.processes import all_processes
 from hvd_pods.pod.reporting import log
 from hvd_pods.rules.events import LauncherEnded, Put, RankMissing
 from hvd_pods.shared.errors import ConfigurationError
+from hvd_pods.shared.pipes import pipe_of
 
 
 class LauncherProcess:
@@ -51,9 +52,8 @@ class LauncherProcess:
         except OSError as error:
             why = _explain_start(arguments[0], environment["PATH"], error)
             raise ConfigurationError(why) from error
-        assert self._process.stderr  # noqa: S101
         self._stalls = StallReader(time.monotonic)
-        self.errors = ErrorOutput(self._process.stderr, 2, self._read)
+        self.errors = ErrorOutput(pipe_of(self._process.stderr), 2, self._read)
         spawn("wait-for-launcher", self._wait)
 
     def send(self, number: int) -> None:

@@ -192,8 +192,8 @@ class Prober:
                             pass
                     self._follow_change()
                     self._follow_endpoints()
-                elif ready.connection and key.fileobj is ready.connection:
-                    self._receive(ready, ready.connection)
+                elif ready.endpoint and ready.connection and key.fileobj is ready.connection:
+                    self._receive(ready, ready.endpoint, ready.connection)
                 elif ready.kept_connection and key.fileobj is ready.kept_connection:
                     self._receive_late(ready, ready.kept_connection)
         for probed in self._probed:
@@ -294,7 +294,7 @@ class Prober:
         lost_at = max(now + LAST_TRY, probed.silent_since + self._lost_after)
         self._set_timer(probed, min(now + self._limits.answer_within, lost_at))
 
-    def _receive(self, probed: ProbedWorker, connection: socket.socket) -> None:
+    def _receive(self, probed: ProbedWorker, endpoint: Endpoint, connection: socket.socket) -> None:
         try:
             data = connection.recv(LONGEST_BANNER)
         except BlockingIOError:
@@ -317,7 +317,7 @@ class Prober:
                 self._drop_kept_connection(probed)
                 self._note_failure(probed, wrong)
             else:
-                self._note_answer(probed)
+                self._note_answer(probed, endpoint)
 
     def _receive_late(self, probed: ProbedWorker, connection: socket.socket) -> None:
         """Read from the connection that is kept: usually its end."""
@@ -363,15 +363,13 @@ class Prober:
             self._report(probed, why, now - probed.silent_since)
         self._set_timer(probed, now + self._limits.suspect_every)
 
-    def _note_answer(self, probed: ProbedWorker) -> None:
+    def _note_answer(self, probed: ProbedWorker, endpoint: Endpoint) -> None:
         """Report that a worker answers, and keep its connection to detect its loss."""
-        assert probed.endpoint  # noqa: S101
         probed.last_problem = None
         self._unanswered_count -= not probed.has_answered
         probed.has_answered = True
-        where = probed.endpoint
-        pod = Pod(where.address, where.uid, where.node)
         if not probed.is_reported:
+            pod = Pod(endpoint.address, endpoint.uid, endpoint.node)
             self._put(WorkerAnswers(self.attempt, probed.worker.name, pod))
         probed.is_reported = True
         if self._lost_after:

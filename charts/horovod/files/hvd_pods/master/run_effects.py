@@ -359,7 +359,8 @@ class EffectRunner:
         addresses = {
             self._assignment.workers[n]: address for n, address in effect.addresses.items()
         }
-        assert self._launcher_setup  # noqa: S101 - Prepared came before
+        if self._launcher_setup is None:
+            raise RuntimeError("no launcher was prepared")
         mpi, prepared_variables = self._launcher_setup
         HOSTFILE.write_text(format_hostfile(addresses, mpi))
         self._gateway.forget()
@@ -379,7 +380,8 @@ class EffectRunner:
     @carries_out(FindCause, work_queues.JUDGE)
     def find_cause(self, effect: FindCause) -> Event:
         """Find why the launcher failed."""
-        assert self._launcher  # noqa: S101 - it has ended
+        if self._launcher is None:
+            raise RuntimeError("no launcher was started")
         workers = self._workers_named(effect.workers)
         notices = (effect.exception_notices, effect.exit_notices)
         cause = self._launcher.errors.find_cause(workers, effect.code, *notices)

@@ -164,11 +164,11 @@ class SelftestEffectRunner(EffectRunner):
     def stop_progress(self, effect: StopProgress) -> Event:
         """Log whether the NetworkPolicy is enforced."""
         # The workers are there, and the record is still held.
-        if os.environ.get(contract.POLICY) and self._agents.addresses:
-            log(self._probe_policy(next(iter(self._agents.addresses.values()))))
+        if self._api and os.environ.get(contract.POLICY) and self._agents.addresses:
+            log(self._probe_policy(self._api, next(iter(self._agents.addresses.values()))))
         return super().stop_progress(effect)
 
-    def _probe_policy(self, worker: str) -> str:
+    def _probe_policy(self, api: Api, worker: str) -> str:
         """Describe whether a pod that the NetworkPolicy does not admit reaches a worker's agent."""
         unknown = "whether the NetworkPolicy is enforced is not known:"
         if not self._becomes(worker, is_open=True):
@@ -176,10 +176,10 @@ class SelftestEffectRunner(EffectRunner):
         try:
             try:
                 # The API server may have made a change whose response was lost.
-                self._label(None)
+                self._label(api, None)
                 is_shut = self._becomes(worker, is_open=False)
             finally:
-                self._label("master")
+                self._label(api, "master")
         except ApiError as problem:
             return f"{unknown} {problem}"
         if self._stopped.is_set():
@@ -191,11 +191,10 @@ class SelftestEffectRunner(EffectRunner):
             return f"{unknown} the worker no longer answers"
         return "the NetworkPolicy is enforced: a pod that it does not admit reaches no worker"
 
-    def _label(self, component: str | None) -> None:
+    def _label(self, api: Api, component: str | None) -> None:
         # The NetworkPolicy admits a pod by this label (templates/network/networkpolicy.yaml).
         body = {"metadata": {"labels": {contract.COMPONENT_LABEL: component}}}
-        assert self._api  # noqa: S101 - a release without access to the API has no test
-        self._api.merge_patch(f"core/pods/{self._assignment.holder}", body, retry_seconds=SETTLES)
+        api.merge_patch(f"core/pods/{self._assignment.holder}", body, retry_seconds=SETTLES)
 
     def _becomes(self, address: str, *, is_open: bool) -> bool:
         """Return whether the agent becomes reachable, or unreachable, within SETTLES.

@@ -29,8 +29,8 @@ class DoubleBuffer:
         self._pending_write: PendingWrite | None = None
         self._gpu: Gpu | None = None
         self._layout: Layout | None = None
-        # Where the packed state of another rank is taken.
-        self._room: Path | None = None
+        # The file that `make_room` prepared last.
+        self._room = self.paths[0]
         # Of those that are complete.
         self._keys: dict[Path, StepKey] = {}
 
@@ -115,7 +115,6 @@ class DoubleBuffer:
 
     def accept(self, key: StepKey, header: bytes) -> None:
         """Write the header of a packed state that is complete in the memory of `make_room`."""
-        assert self._room is not None  # noqa: S101
         self._memory[self._room].map[: len(header)] = header
         self._complete(self._room, key)
 
