@@ -35,7 +35,7 @@ def check(
 ) -> None:
     """Fail unless each place that names the version fits the tag, and no placeholder is left."""
     wrong = changelog.problems(tag)
-    if branch and changelog.strayed(branch):
+    if branch and changelog.is_off(branch):
         wrong.append(f"{branch} does not have the commit of {tag}: release a commit of it")
     if wrong:
         raise DevtoolsError("; ".join(wrong), "correct it, and set the tag again")

@@ -48,7 +48,7 @@ PATH = re.compile(rf"(?:{'|'.join(FOLDERS)})/[-\w./*{{}},]+")
 # A file of the chart or of its programs, from there.
 OF_CHART = re.compile(r"(?:files|templates)/[\w/.-]+\.\w+")
 OF_PODS = re.compile(
-    r"(?:agent|cluster|common|library|master|rank|rules|runtime|warm|worker)/[\w/]+\.(?:py|json)"
+    r"(?:agent|cluster|library|master|pod|rank|rules|shared|warm|worker)/[\w/]+\.(?:py|json)"
 )
 # What the command line says of wrong use; Typer gives it no public name.
 UsageError: Any = typer.BadParameter.__base__

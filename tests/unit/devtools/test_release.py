@@ -10,7 +10,7 @@ import pytest
 import hvdchart
 from devtools.common.errors import DevtoolsError
 from devtools.release.__main__ import check
-from devtools.release.changelog import notes, problems, strayed, versions
+from devtools.release.changelog import notes, problems, is_off, versions
 
 CHANGELOG = """\
 # Changelog
@@ -67,7 +67,6 @@ def tree(tmp_path: Path) -> Path:
     (tmp_path / "CITATION.cff").write_text(f"version: {VERSION}\n")
     (tmp_path / "CHANGELOG.md").write_text(f"## {VERSION} (2026-12-01)\n\n- A.\n")
     (tmp_path / ".github").mkdir()
-    (tmp_path / ".github" / "CODEOWNERS").write_text("# @ORGANIZATION/team\n* @ada\n")
     insights = tmp_path / ".github" / "security-insights.yml"
     insights.write_text("# Replace OWNER.\nurl: https://github.com/ada/hvdchart\n")
     return tmp_path
@@ -92,8 +91,6 @@ def test_version_without_a_day_is_not_released(tree: Path) -> None:
 @pytest.mark.parametrize(
     ("file", "text", "problem"),
     [
-        (".github/CODEOWNERS", "# *  @ORGANIZATION/maintainers\n", "has no entry"),
-        (".github/CODEOWNERS", "* @ORGANIZATION/maintainers\n", "the placeholder ORGANIZATION"),
         (
             ".github/security-insights.yml",
             "url: https://github.com/OWNER/REPOSITORY\n",
@@ -130,15 +127,15 @@ def repository(tmp_path: Path) -> Path:
 
 
 def test_commit_that_the_branch_does_not_have_is_not_released(repository: Path) -> None:
-    assert strayed("main", repository)
-    assert not strayed("side", repository)
+    assert is_off("main", repository)
+    assert not is_off("side", repository)
 
 
 def test_check_refuses_a_commit_that_the_branch_does_not_have(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(
-        "devtools.release.changelog.strayed", lambda branch: branch == "origin/main"
+        "devtools.release.changelog.is_off", lambda branch: branch == "origin/main"
     )
     with pytest.raises(DevtoolsError, match="origin/main does not have the commit"):
         check(f"v{VERSION}", branch="origin/main")
@@ -146,4 +143,4 @@ def test_check_refuses_a_commit_that_the_branch_does_not_have(
 
 def test_branch_that_is_not_there_releases_nothing(repository: Path) -> None:
     with pytest.raises(DevtoolsError):
-        strayed("origin/main", repository)
+        is_off("origin/main", repository)
