@@ -231,9 +231,9 @@ class World:
                 Prepared(attempt, ConfigurationError("no mpirun")),
             ],
             PrepareNewcomers: [
-                NewcomersReady(attempt, list(getattr(effect, "pods", ())), is_kept=True),
-                NewcomersReady(attempt, list(getattr(effect, "pods", ())), is_kept=False),
-                NewcomersReady(attempt, [], is_kept=True, problem=problem),
+                NewcomersReady(attempt, list(getattr(effect, "pods", ())), is_state_kept=True),
+                NewcomersReady(attempt, list(getattr(effect, "pods", ())), is_state_kept=False),
+                NewcomersReady(attempt, [], is_state_kept=True, problem=problem),
             ],
             ListPods: [
                 PodsListed(attempt, pods),

@@ -35,7 +35,7 @@ def problem_of(pod: Object, events: list[Object]) -> Problem | None:
     found = diagnose(pod, [event for event in events if not may_pass(event)])
     if not found.is_problem:
         return None
-    return Problem(found.reason, found.remedy, found.permanent)
+    return Problem(found.reason, found.remedy, found.is_permanent)
 
 
 def why_ended(pod: Object) -> Problem | None:
@@ -43,7 +43,7 @@ def why_ended(pod: Object) -> Problem | None:
     if not any(_terminated(pod)):
         return None
     found = diagnose(pod)
-    return Problem(found.reason, found.remedy, found.permanent)
+    return Problem(found.reason, found.remedy, found.is_permanent)
 
 
 def may_pass(event: Object) -> bool:

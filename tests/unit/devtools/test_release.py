@@ -10,7 +10,7 @@ import pytest
 import hvdchart
 from devtools.common.errors import DevtoolsError
 from devtools.release.__main__ import check
-from devtools.release.changelog import notes, problems, is_off, versions
+from devtools.release.changelog import is_off, notes, problems, versions
 
 CHANGELOG = """\
 # Changelog
@@ -134,9 +134,7 @@ def test_commit_that_the_branch_does_not_have_is_not_released(repository: Path) 
 def test_check_refuses_a_commit_that_the_branch_does_not_have(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(
-        "devtools.release.changelog.is_off", lambda branch: branch == "origin/main"
-    )
+    monkeypatch.setattr("devtools.release.changelog.is_off", lambda branch: branch == "origin/main")
     with pytest.raises(DevtoolsError, match="origin/main does not have the commit"):
         check(f"v{VERSION}", branch="origin/main")
 

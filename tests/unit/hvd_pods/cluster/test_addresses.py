@@ -267,7 +267,7 @@ def resolved(follower: Follower, names: Names) -> Follower:
 
 def test_dns_tells_the_ipv4_address_and_nothing_else(resolved: Follower) -> None:
     """MPIs lack IPv6, whatever the resolver prefers."""
-    assert resolved.source.endpoints()["w-0"] == Endpoint("10.0.0.3", serving=False)
+    assert resolved.source.endpoints()["w-0"] == Endpoint("10.0.0.3", is_serving=False)
 
 
 def test_dns_server_that_does_not_answer_says_nothing_about_a_worker(

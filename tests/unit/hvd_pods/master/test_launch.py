@@ -56,10 +56,10 @@ def test_open_mpi_binds_ranks_and_under_hydra_they_bind_themselves(
     open_mpi: list[str],
     own: list[str],
 ) -> None:
-    option = "-prepend-rank" if implementation.hydra else "--tag-output"
+    option = "-prepend-rank" if implementation.is_hydra else "--tag-output"
     run = make_run(options=[option], binding=binding)
     reports = ["--report-bindings"] if own else []
-    bound = [] if implementation.hydra else ["--map-by", *open_mpi, *reports]
+    bound = [] if implementation.is_hydra else ["--map-by", *open_mpi, *reports]
     assert launch.build_command(run, implementation) == [
         "mpirun",
         "-np",
@@ -68,7 +68,7 @@ def test_open_mpi_binds_ranks_and_under_hydra_they_bind_themselves(
         *bound,
         option,
         *RANK,
-        *(own if implementation.hydra else []),
+        *(own if implementation.is_hydra else []),
         "8",
         "python",
         "train.py",
@@ -84,7 +84,7 @@ def test_mpirun_names_the_ranks_of_lines_where_that_is_asked_for(
     own = list(implementation.tags)
     line = launch.build_command(make_run(), implementation)
     assert [word for word in line if word in own] == own
-    given = "-l" if implementation.hydra else "--tag-output"
+    given = "-l" if implementation.is_hydra else "--tag-output"
     line = launch.build_command(make_run(options=[given]), implementation)
     assert [word for word in line if word in (*own, given)] == [given], "once, as it was given"
 

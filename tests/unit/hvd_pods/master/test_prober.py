@@ -38,9 +38,9 @@ class Probing(RecordedEvents):
         self.prober.start()
 
     def put(
-        self, worker: Worker, address: str = LOCAL, serving: bool = False, uid: str = ""
+        self, worker: Worker, address: str = LOCAL, is_serving: bool = False, uid: str = ""
     ) -> None:
-        endpoint = Endpoint(address, serving, uid, "n1")
+        endpoint = Endpoint(address, is_serving, uid, "n1")
         self.source.known = {**self.source.known, worker.name: endpoint}
         self.prober.wake()
 
@@ -180,7 +180,7 @@ def test_worker_that_the_kubelet_has_seen_listen_is_asked_at_once(probe: Probe) 
         WorkerProblem, why=NoAnswer(f"port {port} does not answer: Connection refused")
     )
     with FakeWorker(format_banner("r1"), port=port):
-        current.put(WORKER, serving=True)
+        current.put(WORKER, is_serving=True)
         current.wait_for(WorkerAnswers)
 
 

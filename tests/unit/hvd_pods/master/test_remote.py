@@ -41,7 +41,7 @@ def test_program_of_a_worker_gets_its_input_and_answers(
 
 
 STAY: Ask = partial(remote.may_continue, workers=[FIRST, SECOND])
-KEPT: Ask = partial(remote.are_kept, workers=[FIRST, SECOND])
+KEPT: Ask = partial(remote.are_states_kept, workers=[FIRST, SECOND])
 FINISHED: Ask = partial(
     remote.count_finished, workers=[FIRST, SECOND], fence=7, is_stopped=lambda: False
 )

@@ -8,7 +8,6 @@ import pytest
 
 from hvd_pods.agent.banner import NoAnswer
 from hvd_pods.rules.attempt_workers import FIRST_REPORT_AFTER, MASTER_OFFLINE_FACTOR
-from hvd_pods.rules.diagnosis import REPEAT_REPORT_AFTER, SERVICE_WITHIN
 from hvd_pods.rules.effects import (
     CreateJobEvent,
     DeletePods,
@@ -30,6 +29,7 @@ from hvd_pods.rules.events import (
     WorkerAnswers,
     WorkerProblem,
 )
+from hvd_pods.rules.missing_workers import REPEAT_REPORT_AFTER, SERVICE_WITHIN
 from hvd_pods.rules.pod_replacement import REPLACE_EVERY
 from hvd_pods.rules.state import Activity
 from hvd_pods.shared.errors import WorkerTerminatedError

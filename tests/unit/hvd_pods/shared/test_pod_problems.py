@@ -83,7 +83,7 @@ def test_pods_and_library_judge_each_known_status_alike(
 ) -> None:
     pod = {**WORKER, "status": STATUSES[section](sign)}
     diagnosis = pod_problems.diagnose(pod)
-    assert (diagnosis.permanent, diagnosis.remedy) == (entry["permanent"], entry["remedy"])
+    assert (diagnosis.is_permanent, diagnosis.remedy) == (entry["permanent"], entry["remedy"])
     problem = of_hvdchart.problem_of(pod, [])
     assert problem
     assert problem.remedy == entry["remedy"]
@@ -94,7 +94,7 @@ def test_pods_and_library_judge_each_known_refusal_alike(
     section: str, sign: str, entry: dict[str, Any]
 ) -> None:
     diagnosis = pod_problems.diagnose_refusal(f'pods "hvd-worker-0" is forbidden: {sign} x')
-    assert (diagnosis.permanent, diagnosis.remedy) == (entry["permanent"], entry["remedy"])
+    assert (diagnosis.is_permanent, diagnosis.remedy) == (entry["permanent"], entry["remedy"])
     assert of_hvdchart.remedy_for_refusal(diagnosis.reason) == entry["remedy"]
 
 
@@ -137,7 +137,7 @@ def test_a_pod_that_a_queue_has_not_admitted_is_queued() -> None:
     pod = {"spec": {"schedulingGates": [gate]}, "status": {"conditions": [condition]}}
     diagnosis = pod_problems.diagnose(pod)
     assert diagnosis.reason == "in a queue (scheduling gate kueue.x-k8s.io/admission)"
-    assert (diagnosis.queued, diagnosis.permanent) == (True, False)
+    assert (diagnosis.is_queued, diagnosis.is_permanent) == (True, False)
 
 
 @pytest.mark.parametrize(
@@ -157,4 +157,4 @@ def test_a_pod_that_fetches_its_data_may_take_long(
     }
     pod = {"metadata": metadata, "spec": {"nodeName": "node-7"}, "status": status}
     diagnosis = pod_problems.diagnose(pod)
-    assert (diagnosis.reason, diagnosis.queued) == (reason, may_take_long)
+    assert (diagnosis.reason, diagnosis.is_queued) == (reason, may_take_long)

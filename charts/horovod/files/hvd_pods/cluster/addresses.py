@@ -33,11 +33,11 @@ DNS_THREADS = 8
 class Endpoint(NamedTuple):
     """A worker's address, whether the kubelet has seen it listen, its pod and its node.
 
-    DNS has only the address: `serving` is then False, and `uid` and `node` are empty.
+    DNS has only the address: `is_serving` is then False, and `uid` and `node` are empty.
     """
 
     address: str
-    serving: bool = False
+    is_serving: bool = False
     uid: str = ""
     node: str = ""
 
@@ -276,7 +276,7 @@ def pod_endpoints(slices: Iterable[Slice]) -> dict[str, Endpoint]:
                 continue
             found[target["name"]] = Endpoint(
                 address=endpoint["addresses"][0],
-                serving=bool(conditions.get("serving")),
+                is_serving=bool(conditions.get("serving")),
                 uid=target.get("uid", ""),
                 node=endpoint.get("nodeName", ""),
             )

@@ -80,7 +80,7 @@ def _start(run: Run, implementation: MpiImplementation | None) -> list[str]:
     return [
         *mpi.mpirun_line(run, implementation),
         *RANK,
-        *_rank_arguments(run, binds_itself=implementation.hydra),
+        *_rank_arguments(run, binds_itself=implementation.is_hydra),
     ]
 
 

@@ -37,7 +37,7 @@ class MpiImplementation:
     """
 
     launcher: str
-    hydra: bool
+    is_hydra: bool
     tags: tuple[str, ...]
 
     @property
@@ -46,12 +46,12 @@ class MpiImplementation:
         return str(LAUNCHER_OPTIONS["launchers"][self.launcher])
 
 
-OPEN_MPI_4 = MpiImplementation("openmpi4", hydra=False, tags=("--tag-output",))
+OPEN_MPI_4 = MpiImplementation("openmpi4", is_hydra=False, tags=("--tag-output",))
 # --tag-output of 5.0.7 adds a space to the tag of 4: a line that itself begins with a space looks
 # the same. The full name of the launch avoids that.
-OPEN_MPI_5 = MpiImplementation("openmpi5", hydra=False, tags=("--output", "tag-fullname"))
-INTEL_MPI = MpiImplementation("intel", hydra=True, tags=("-prepend-rank",))
-MPICH = MpiImplementation("mpich", hydra=True, tags=("-prepend-rank",))
+OPEN_MPI_5 = MpiImplementation("openmpi5", is_hydra=False, tags=("--output", "tag-fullname"))
+INTEL_MPI = MpiImplementation("intel", is_hydra=True, tags=("-prepend-rank",))
+MPICH = MpiImplementation("mpich", is_hydra=True, tags=("-prepend-rank",))
 
 
 def detect_mpi(version_output: str) -> MpiImplementation | None:
@@ -125,7 +125,7 @@ def format_hostfile(
 
     The old horovod chart wrote that format.
     """
-    separator = ":" if implementation and implementation.hydra else " slots="
+    separator = ":" if implementation and implementation.is_hydra else " slots="
     return "".join(f"{worker.address}{separator}{worker.slots}\n" for worker in addresses)
 
 
@@ -135,7 +135,7 @@ def mpirun_line(run: Run, implementation: MpiImplementation) -> list[str]:
     options = run.options
     if os.environ.get(contract.TAG_OUTPUT) and not tags_output(options):
         options = [*implementation.tags, *options]
-    if not implementation.hydra:
+    if not implementation.is_hydra:
         return [*start, "--hostfile", str(HOSTFILE), *_open_mpi_binding(run), *options]
     if implementation is INTEL_MPI:
         # With -f, Intel MPI fills hosts by their cores. It uses the file's numbers only here.

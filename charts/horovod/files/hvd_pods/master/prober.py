@@ -3,7 +3,7 @@
 No event announces that a worker listens, so the prober connects repeatedly: every 50 ms at first,
 then with pauses of a tenth of the time that the worker has had its address. No start takes more
 than a tenth longer than necessary, and workers whose image is pulled for minutes are probed every
-two seconds. When the kubelet has seen a worker listen (its endpoint is `serving`), the prober
+two seconds. When the kubelet has seen a worker listen (its endpoint is serving), the prober
 connects at once.
 
 The connection to a worker that answered stays open, to detect the loss of the worker. It carries no
@@ -31,8 +31,8 @@ from typing import Collection, Mapping, NamedTuple, Sequence
 from hvd_pods.agent.banner import LONGEST_BANNER, NoAnswer, find_banner_problem
 from hvd_pods.cluster.addresses import DnsAddresses, Endpoint, SliceAddresses
 from hvd_pods.cluster.spawn import spawn
-from hvd_pods.rules.diagnosis import NO_ANSWER
 from hvd_pods.rules.events import Put, WorkerAnswers, WorkerGone, WorkerProblem
+from hvd_pods.rules.missing_workers import NO_ANSWER
 from hvd_pods.shared.run import Pod, Worker
 
 # The pause between two attempts to connect to a worker, as a fraction of its time so far.

@@ -153,7 +153,7 @@ def _printed_numbers(answers: Mapping[Worker, tuple[int, str]]) -> dict[Worker, 
     return {worker: line[0].split() if line else [] for worker, line in lines.items()}
 
 
-def are_kept(access: AgentAccess, workers: Sequence[Worker]) -> bool:
+def are_states_kept(access: AgentAccess, workers: Sequence[Worker]) -> bool:
     """Return whether all ranks on these workers run, and their state fits any number of ranks."""
     program = ("worker/graceful_termination.py", "kept")
     printed = _printed_numbers(call(access, workers, program, seconds=LOOK_WITHIN))

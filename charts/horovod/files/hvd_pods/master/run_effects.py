@@ -339,13 +339,13 @@ class EffectRunner:
             return self._stopped.is_set() or watched is None or watched.is_closed
 
         try:
-            if not remote.are_kept(self._find_access(), workers):
-                return NewcomersReady(effect.attempt, [*effect.pods], is_kept=False)
+            if not remote.are_states_kept(self._find_access(), workers):
+                return NewcomersReady(effect.attempt, [*effect.pods], is_state_kept=False)
             code.deliver(self._find_access(), pods)
             ready = remote.wait_until_warm(self._find_access(), [*pods], is_over)
         except RunError as problem:
-            return NewcomersReady(effect.attempt, [], is_kept=True, problem=problem)
-        return NewcomersReady(effect.attempt, [worker.name for worker in ready], is_kept=True)
+            return NewcomersReady(effect.attempt, [], is_state_kept=True, problem=problem)
+        return NewcomersReady(effect.attempt, [worker.name for worker in ready], is_state_kept=True)
 
     def _have_finished(self, effect: Deliver, workers: Sequence[Worker]) -> bool:
         number = remote.count_finished(
@@ -389,7 +389,7 @@ class EffectRunner:
         binding_problem = ""
         # Hydra binds no ranks. Workers with other keys would not respond.
         setup = self._launcher_setup
-        is_hydra = setup is not None and setup.mpi is not None and setup.mpi.hydra
+        is_hydra = setup is not None and setup.mpi is not None and setup.mpi.is_hydra
         if effect.asks_for_binding and not is_hydra and not key_problem:
             binding_problem = remote.find_binding_problem(
                 self._find_access(), workers, self._run.binding

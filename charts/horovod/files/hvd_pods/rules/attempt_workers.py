@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import Mapping
 
-from hvd_pods.rules import diagnosis, pod_replacement, worker_selection
+from hvd_pods.rules import missing_workers, pod_replacement, worker_selection
 from hvd_pods.rules.effects import Deliver, FreezeAddresses, ListPods, ScaleUp
 from hvd_pods.rules.events import AttemptOver, PodsListed, WorkerAnswers, WorkerGone, WorkerProblem
 from hvd_pods.rules.state import Activity, AttemptWorkers, Decision, RunState
@@ -92,9 +92,9 @@ def _find_usable(state: RunState) -> Mapping[str, Pod]:
     """
     run = state.run
     answering = state.attempt_workers.answering
-    if not state.broken:
+    if not state.broken_pods:
         return answering
-    usable = {name: pod for name, pod in answering.items() if pod not in state.broken}
+    usable = {name: pod for name, pod in answering.items() if pod not in state.broken_pods}
     if not _may_shrink(state):
         return usable
     lacking = Counter(worker_selection.count_lacking(run.least_workers, run, usable))
@@ -198,7 +198,7 @@ def start_if_possible(decision: Decision) -> None:
         return
     run = state.run
     answering = state.attempt_workers.answering
-    chosen = worker_selection.choose_workers(run, _find_usable(state), state.broken)
+    chosen = worker_selection.choose_workers(run, _find_usable(state), state.broken_pods)
     for name, pod in chosen.items():
         decision.log(
             f"worker {name} at {pod.address}, {state.assignment.workers[name].slots} slots"
@@ -276,7 +276,7 @@ def on_pods(decision: Decision, event: PodsListed) -> None:
     decision.set_attempt_workers(is_listing=False)
     launch = state.attempt.launch
     if launch and launch.lost:
-        diagnosis.explain_loss(decision, event, launch.lost)
+        missing_workers.explain_loss(decision, event, launch.lost)
     if not pod_replacement.may_replace_pods(state):
         return
     pod_replacement.replace_pods(decision, event.pods)
@@ -310,11 +310,11 @@ def _report_missing(decision: Decision, event: PodsListed) -> None:
     )
     if not missing:
         return
-    found = diagnosis.note_missing(decision, missing, event)
-    if any(item.queued for item in found.values()):
+    found = missing_workers.note_missing(decision, missing, event)
+    if any(item.is_queued for item in found.values()):
         # launch.workersTimeoutSeconds begins when they are admitted, and have their data.
         extend_deadline(decision)
-    diagnosis.report_missing(decision, found)
+    missing_workers.report_missing(decision, found)
 
 
 def time_out(decision: Decision) -> None:
@@ -328,13 +328,14 @@ def time_out(decision: Decision) -> None:
         # If only the launcher is not prepared yet, its preparation has its own timeout.
         return
     missing = worker_selection.find_missing(state.run, state.attempt_workers.answering)
+    workers = state.attempt_workers
     found = {
-        worker: state.attempt_workers.diagnoses.get(worker.name)
-        or Diagnosis(state.attempt_workers.reasons.get(worker.name, diagnosis.NO_ANSWER).reason)
+        worker: workers.diagnoses.get(worker.name)
+        or Diagnosis(workers.reasons.get(worker.name, missing_workers.NO_ANSWER).reason)
         for worker in missing
     }
     limit = f"`launch.workersTimeoutSeconds={state.run.workers_timeout_seconds:.0f}`"
     what = f"did not answer within {limit}"
     decision.add_event(
-        AttemptOver(diagnosis.missing_error(decision, found, what, WorkersTimeoutError))
+        AttemptOver(missing_workers.missing_error(decision, found, what, WorkersTimeoutError))
     )

@@ -11,7 +11,7 @@ from typing import Any, Callable, Mapping, Tuple, TypeVar
 from hvd_pods.cluster.objects import AGAIN_RETRY_SECONDS, Object
 from hvd_pods.rules import (
     attempt_workers,
-    diagnosis,
+    missing_workers,
     newcomers,
     rank_notices,
     record_lock,
@@ -115,7 +115,7 @@ def on_attempt_begins(decision: Decision, event: AttemptDue) -> None:
         _read_job(decision)
         return
     if before and before.lost:
-        diagnosis.explain_loss(decision, PodsListed(0, problem="no answer yet"), before.lost)
+        missing_workers.explain_loss(decision, PodsListed(0, problem="no answer yet"), before.lost)
     if before and before.waiting:
         decision.add_effects(ReleaseRanks(before.waiting))
     number = state.attempts + 1

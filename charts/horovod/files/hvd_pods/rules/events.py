@@ -227,12 +227,12 @@ class Delivered(AttemptEvent):
 class NewcomersReady(AttemptEvent):
     """These workers are ready for ranks; `problem` explains why others are not.
 
-    `is_kept`: all ranks keep their state in memory (library/keep), so that ending them loses no
-    step.
+    `is_state_kept`: all ranks keep their state in memory (library/keep), so that ending them loses
+    no step.
     """
 
     workers: Sequence[str]
-    is_kept: bool
+    is_state_kept: bool
     problem: RunError | None = None
 
 

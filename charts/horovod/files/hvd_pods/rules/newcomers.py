@@ -78,8 +78,9 @@ def find_newcomers(decision: Decision) -> Mapping[str, Pod]:
     for worker in run.workers:
         pod = state.attempt_workers.answering.get(worker.name)
         is_new = pod is not None and worker.name not in launch.workers
-        is_steady = worker.name not in state.attempt_workers.reasons and pod not in state.broken
-        if is_new and is_steady and missing.get(worker.stateful_set, 0):
+        is_steady = worker.name not in state.attempt_workers.reasons
+        is_usable = is_new and is_steady and pod not in state.broken_pods
+        if is_usable and missing.get(worker.stateful_set, 0):
             missing[worker.stateful_set] -= 1
             found[worker.name] = state.attempt_workers.answering[worker.name]
     return found
@@ -108,7 +109,7 @@ def on_ready(decision: Decision, event: NewcomersReady) -> None:
     after = AGAIN_AFTER
     if event.problem:
         pod_replacement.log_once(decision, f"{event.problem}; trying again in {AGAIN_AFTER:.0f} s")
-    elif names and not event.is_kept:
+    elif names and not event.is_state_kept:
         # The ranks may have just started.
         refusals = decision.state.attempt.launch.refusals
         after = min(SETTLE * 2**refusals, AGAIN_AFTER)

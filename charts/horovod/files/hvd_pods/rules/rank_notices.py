@@ -71,10 +71,11 @@ def note_kept(decision: Decision, notice: Notice, connection: int) -> None:
     is_made_up = not 0 <= rank < decision.state.ranks
     if is_made_up or _starts_ranks_itself(decision):
         return
-    was_kept = decision.state.is_kept
+    was_kept = decision.state.is_state_kept
     decision.set_launch(kept=decision.launch.kept | {rank})
     state = decision.state
-    if state.is_kept and not was_kept and state.lost_after_seconds != state.run.lost_after_seconds:
+    is_newly_kept = state.is_state_kept and not was_kept
+    if is_newly_kept and state.lost_after_seconds != state.run.lost_after_seconds:
         decision.add_effects(LoseWorkersAfter(state.attempt.number, state.lost_after_seconds))
 
 

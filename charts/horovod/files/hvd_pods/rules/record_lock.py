@@ -129,7 +129,7 @@ def on_held(decision: Decision, data: Mapping[str, str]) -> None:
         decision.set(attempts=attempts, failures=failures, launches=attempts, progress=progress)
     was_training = bool(run.has_api_access) and data.get(RecordKey.TRAINED) == assignment.uid
     # The record does not show whether the command had reached a worker: assume that it had.
-    decision.set(was_training=was_training, has_reached=was_training)
+    decision.set(was_training=was_training, has_reached_worker=was_training)
     if decision.state.was_training:
         decision.set(orphan_fence=number(data.get(RecordKey.ORPHAN_FENCE)))
         before = read_workers(run, decision.state.recorded_workers)

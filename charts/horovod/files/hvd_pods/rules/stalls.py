@@ -219,7 +219,7 @@ def _find_limit(decision: Decision, stall: Stall) -> float:
     if not (stall.is_stopped and run.stops_follow_steps):
         return limit
     seconds = decision.state.progress.seconds_of_step
-    least, unknown = STOPPED_FOR_KEPT if decision.state.is_kept else STOPPED_FOR
+    least, unknown = STOPPED_FOR_KEPT if decision.state.is_state_kept else STOPPED_FOR
     steps = unknown if seconds is None else STOPPED_STEPS * seconds
     return min(limit, STOPPED_AT_MOST, max(steps, least))
 

@@ -218,12 +218,12 @@ class RunState:
     # This Job has started ranks before: a Service without slices was deleted.
     was_training: bool = False
     # A launch of this Job has started a program in a worker; a launch of another master may have.
-    has_reached: bool = False
+    has_reached_worker: bool = False
     # The fence number of the last launch whose ranks may go on without a master.
     orphan_fence: int = 0
     progress: Progress = field(default_factory=Progress)
     # Pods whose GPU has failed: no attempt uses them as long as there are enough others.
-    broken: frozenset[Pod] = frozenset()
+    broken_pods: frozenset[Pod] = frozenset()
     # The number of workers of the last launch, the time of the last launch that began because of
     # new workers, and the minimum number of seconds until the next such launch.
     workers_before: int = 0
@@ -263,7 +263,7 @@ class RunState:
         return sum(self.assignment.workers[name].slots for name in launch.workers)
 
     @property
-    def is_kept(self) -> bool:
+    def is_state_kept(self) -> bool:
         """Whether each rank keeps its state: no step is then lost if the present launch ends."""
         launch = self.attempt.launch
         return launch is not None and len(launch.kept) >= self.ranks
@@ -271,7 +271,7 @@ class RunState:
     @property
     def lost_after_seconds(self) -> float:
         """Return the seconds after which a silent worker is lost; 0: never."""
-        is_sooner = self.is_kept and self.run.loss_follows_state
+        is_sooner = self.is_state_kept and self.run.loss_follows_state
         return (
             min(self.run.lost_after_seconds, LOST_AFTER_KEPT)
             if is_sooner

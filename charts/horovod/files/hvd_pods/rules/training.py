@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Mapping
 
 from hvd_pods.cluster.objects import Object, format_time
-from hvd_pods.rules import diagnosis, launch_abort, rank_notices, run_end, stalls
+from hvd_pods.rules import launch_abort, missing_workers, rank_notices, run_end, stalls
 from hvd_pods.rules.effects import (
     AskRanks,
     EndLauncher,
@@ -109,7 +109,7 @@ def _look_for_loss(decision: Decision) -> None:
     The launcher may not notice for minutes: a node without power closes no connection.
     """
     attempt = decision.state.attempt
-    lost = diagnosis.find_silent(decision)
+    lost = missing_workers.find_silent(decision)
     answering = attempt.workers.answering
     if all(worker.name in answering for worker in lost):
         # A broken connection alone is not a loss.
@@ -121,7 +121,7 @@ def _look_for_loss(decision: Decision) -> None:
         # A terminating worker no longer answers, but its ranks may be saving.
         decision.set_timer(TimerKind.LOSS, decision.now + LOOK_AGAIN_AFTER)
         return
-    launch_abort.abort(decision, diagnosis.announce_loss(decision, lost))
+    launch_abort.abort(decision, missing_workers.announce_loss(decision, lost))
 
 
 def _end_leftovers(decision: Decision) -> None:
@@ -207,7 +207,7 @@ def warn_of_nan(decision: Decision) -> None:
 
 def on_worker_reached(decision: Decision, event: WorkerReached) -> None:
     """Note that the launcher has started a program in a worker."""
-    decision.set(has_reached=True)
+    decision.set(has_reached_worker=True)
 
 
 def on_not_started(decision: Decision, event: LauncherNotStarted) -> None:
@@ -269,7 +269,7 @@ def _may_have_failed_to_bind(run: Run, launch: LaunchState) -> bool:
 def _find_idleness(state: RunState) -> RunError | None:
     """Return the problem of a command that ended with 0 without using the workers."""
     run = state.run
-    if run.mode != "custom" or run.allow_idle_workers or state.has_reached:
+    if run.mode != "custom" or run.allow_idle_workers or state.has_reached_worker:
         return None
     return ConfigurationError(
         "custom ended with exit code 0 and started nothing in a worker: the command ran in the "
@@ -289,7 +289,7 @@ def on_cause(decision: Decision, event: CauseFound) -> None:
             AttemptOver(_explain_leaving(", ".join(launch.terminating), event.evictions, code))
         )
         return
-    silent = diagnosis.find_silent(decision)
+    silent = missing_workers.find_silent(decision)
     # The address of a silent worker may now belong to another release's worker, with other keys.
     if cause and cause.is_final and not silent:
         decision.add_event(AttemptOver(ConfigurationError(cause.text)))
@@ -320,9 +320,9 @@ def _choose_cause(event: CauseFound) -> Cause | None:
 def _note_broken(decision: Decision, worker: str) -> bool:
     """Exclude a pod whose GPU has failed from attempts; return whether the failure is new."""
     pod = decision.state.attempt.pods.get(worker)
-    if pod is None or pod in decision.state.broken:
+    if pod is None or pod in decision.state.broken_pods:
         return False
-    decision.set(broken=decision.state.broken | {pod})
+    decision.set(broken_pods=decision.state.broken_pods | {pod})
     text = f"a GPU of {worker} has failed: it is used only where there are too few other workers; "
     text += f"to keep other runs off its node: kubectl cordon {pod.node or 'NODE'}"
     decision.log(text)

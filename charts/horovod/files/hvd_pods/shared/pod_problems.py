@@ -39,15 +39,15 @@ BAD_CONFIGURATION_WAIT_SECONDS = 60.0
 class Diagnosis(NamedTuple):
     """The state of a pod, whether it is permanent, and the remedy.
 
-    `queued`: the pod waits to be admitted by a queue such as Kueue, or fetches its data. Either may
-    take long. `wait_seconds`: how long to wait for the problem to pass; None: as long as for a
+    `is_queued`: the pod waits to be admitted by a queue such as Kueue, or fetches its data. Either
+    may take long. `wait_seconds`: how long to wait for the problem to pass; None: as long as for a
     worker that merely starts. `is_problem`: false if the pod may be starting or running normally.
     """
 
     reason: str
-    permanent: bool = False
+    is_permanent: bool = False
     remedy: str = ""
-    queued: bool = False
+    is_queued: bool = False
     wait_seconds: float | None = None
     is_problem: bool = True
 
@@ -131,7 +131,7 @@ def _diagnose_phase(pod: Object) -> Diagnosis:
         what = "the container staging fetches the data"
         is_fetching = True
     node = pod.get("spec", {}).get("nodeName")
-    return Diagnosis(f"{what} on {node}" if node else what, queued=is_fetching, is_problem=False)
+    return Diagnosis(f"{what} on {node}" if node else what, is_queued=is_fetching, is_problem=False)
 
 
 def _is_running_staging(container: dict[str, Any]) -> bool:
@@ -145,7 +145,7 @@ def diagnose_gate(pod: Object) -> Diagnosis:
     return Diagnosis(
         f"in a queue (scheduling gate {gates})",
         remedy="wait until the queue has room: with Kueue, see kubectl describe workloads",
-        queued=True,
+        is_queued=True,
     )
 
 
@@ -211,7 +211,7 @@ def _diagnose_container(container: Object, memory: str) -> Diagnosis | None:
     if "ImagePull" in reason:
         # The message shows whether the image does not exist or the registry does not answer.
         sure = _look_up("image", message, text)
-        return found._replace(permanent=sure.permanent, remedy=sure.remedy or found.remedy)
+        return found._replace(is_permanent=sure.is_permanent, remedy=sure.remedy or found.remedy)
     return found
 
 
@@ -221,7 +221,7 @@ def _diagnose_exit(container: str, ended: Object) -> Diagnosis:
     reason = reason.rstrip(": ")
     if ended["exitCode"] == BAD_CONFIGURATION:
         # The chart's own program reports this, and its message names the remedy.
-        return Diagnosis(reason, permanent=True, wait_seconds=BAD_CONFIGURATION_WAIT_SECONDS)
+        return Diagnosis(reason, is_permanent=True, wait_seconds=BAD_CONFIGURATION_WAIT_SECONDS)
     return _look_up("exit", detail, reason)
 
 

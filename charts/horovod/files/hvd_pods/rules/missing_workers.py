@@ -56,7 +56,7 @@ def diagnose(
             # Omit the reason of the probe for a container that does not run: it cannot listen.
             if diagnosis.wait_seconds is None:
                 diagnosis = diagnosis._replace(reason=f"{diagnosis.reason}; {why.reason}")
-            is_known = diagnosis.queued or diagnosis.wait_seconds is not None
+            is_known = diagnosis.is_queued or diagnosis.wait_seconds is not None
             # A run that has trained had slices. Before that, their controller may be slow.
             if why.lacks_service and decision.state.was_training and not is_known:
                 remedy = "create the deleted Service again: helm upgrade, with the same values"
@@ -68,7 +68,7 @@ def diagnose(
 def _broken(worker: Worker, what: str, remedy: str) -> Diagnosis:
     """Return a problem that lasts until somebody repairs the worker's StatefulSet."""
     reason = f"the StatefulSet {worker.stateful_set} {what}"
-    return Diagnosis(reason, permanent=True, remedy=remedy, wait_seconds=SERVICE_WITHIN)
+    return Diagnosis(reason, is_permanent=True, remedy=remedy, wait_seconds=SERVICE_WITHIN)
 
 
 def note_missing(
@@ -142,7 +142,7 @@ def missing_error(
     """Return the error of an attempt without these workers: `kind`, unless no attempt can help."""
     reasons = "; ".join([*_describe(found), *_remedies(found)])
     text = f"{_count_missing(decision, list(found))} {what}: {reasons}"
-    if any(item.permanent for item in found.values()):
+    if any(item.is_permanent for item in found.values()):
         return ConfigurationError(text)
     return kind(text)
 
