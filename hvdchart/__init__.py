@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from hvdchart.calls.caller import Caller as Caller
-    from hvdchart.calls.shared import close as close
-    from hvdchart.calls.shared import launch as launch
+    from hvdchart.calls.launch import close as close
+    from hvdchart.calls.launch import launch as launch
     from hvdchart.errors import CallError as CallError
     from hvdchart.errors import ClusterError as ClusterError
     from hvdchart.errors import FileError as FileError
@@ -56,7 +56,7 @@ __version__ = "0.2.0"
 # command such as `status` needs none of them, and they take 0.2 s.
 _NAMES = {
     "hvdchart.calls.caller": ("Caller",),
-    "hvdchart.calls.shared": ("close", "launch"),
+    "hvdchart.calls.launch": ("close", "launch"),
     "hvdchart.errors": (
         "CallError",
         "ClusterError",

@@ -17,7 +17,7 @@ from hvdchart.project.default_images import DefaultImage, default_image, python_
 from hvdchart.project.script_run import script_tree
 from hvdchart.spec.load import read_spec
 from hvdchart.spec.model import Spec
-from hvdchart.spec.run_options import ScriptRun, in_words_of_launch
+from hvdchart.spec.run_options import ScriptRun, rephrase_for_launch
 
 # The oldest Python that this program supports.
 _OLDEST = (3, 11)
@@ -137,4 +137,4 @@ class OwnRun:
             return read_spec(script_tree(self.run, image))
         except SpecError as error:
             # The line number of the options' error does not refer to a file of the user.
-            raise in_words_of_launch(error) from None
+            raise rephrase_for_launch(error) from None

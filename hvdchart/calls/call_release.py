@@ -20,7 +20,7 @@ from hvdchart.run.kube.api import unless_refused
 from hvdchart.run.kube.cluster import Cluster
 from hvdchart.run.kube.kubectl import IN_CODE, Kubectl
 from hvdchart.run.kube.runs import newest_run
-from hvdchart.run.state.output import running_pod
+from hvdchart.run.state.output_pods import running_pod
 from hvdchart.run.state.phases import TRAINING
 from hvdchart.run.state.pod_problems import why_ended
 from hvdchart.run.state.release import Object, component_of

@@ -46,7 +46,7 @@ from hvdchart.run.kube.cluster import Cluster
 from hvdchart.run.state.status_text import status_report
 from hvdchart.run.state.view import RunView
 from hvdchart.spec.model import Spec
-from hvdchart.spec.run_options import in_arguments, in_options
+from hvdchart.spec.run_options import name_arguments, name_options
 from hvdchart.values.check_values import checked_values
 from hvdchart.watch.notebook import beside_call
 
@@ -81,7 +81,7 @@ class Caller:
         # The stream for the output; the next call may use another one.
         self.output = given.output
         # The user has no command line and, without a spec, does not know its keys.
-        self._word = _in_own_words if given.spec is None else in_arguments
+        self._word = _name_own_arguments if given.spec is None else name_arguments
         # Each line is reported once.
         self._report_once = cache(self._report)
         # The program may change its working directory.
@@ -312,6 +312,6 @@ class Caller:
         self._write(f"hvdchart: {printable(text)}\n")
 
 
-def _in_own_words(text: str) -> str:
+def _name_own_arguments(text: str) -> str:
     """Replace marked values, keys of a spec and options in a text by arguments of `launch`."""
-    return in_arguments(in_options(text))
+    return name_arguments(name_options(text))

@@ -93,7 +93,7 @@ def dev(
         values = {**_VALUES, "code": version}
         if script:
             return script.plan(chosen, values, report, is_marked=True).plan
-        planning.tell_left_behind(watched.code, version, report)
+        planning.warn_of_left_behind(watched.code, version, report)
         return planning.plan_specs(watched.paths, chosen, values)[1]
 
     def add_image(plan: "Plan", provided: "Collection[str]") -> "Plan":

@@ -51,5 +51,5 @@ def discover(
         pods = None
         say(f"{error}; continuing without the pods")
     facts = read_nodes(nodes, pods or [], cluster.node_topologies())
-    text = spec_text(facts, name, fit, selector, pods_known=pods is not None)
+    text = spec_text(facts, name, fit, selector, are_pods_known=pods is not None)
     write_output(output, text)

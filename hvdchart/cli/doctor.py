@@ -54,7 +54,7 @@ def doctor(
     from hvdchart.image.engines import ENGINES, working_engines
     from hvdchart.interrupts import interrupting_signals
     from hvdchart.quantity import pluralize
-    from hvdchart.spec.run_options import in_options
+    from hvdchart.spec.run_options import name_options
 
     values = None
     script = planning.Script.of_words(named or (), given, code)
@@ -84,7 +84,9 @@ def doctor(
         findings += examine_cluster(context, namespace, values, prober)
     if script:
         findings = [
-            dataclasses.replace(each, text=in_options(each.text), remedy=in_options(each.remedy))
+            dataclasses.replace(
+                each, text=name_options(each.text), remedy=name_options(each.remedy)
+            )
             for each in findings
         ]
     if output != "text":

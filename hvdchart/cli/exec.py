@@ -45,7 +45,7 @@ def run_in_pod(
     Raises ClusterError while the pod does not run.
     """
     from hvdchart.run.kube.kubectl import Kubectl
-    from hvdchart.run.state.output import running_pod
+    from hvdchart.run.state.output_pods import running_pod
     from hvdchart.run.state.release import component_of
 
     pod = running_pod(run, target)

@@ -90,7 +90,7 @@ def _refuse_script_options(given: ScriptRun) -> None:
             )
 
 
-def tell_left_behind(
+def warn_of_left_behind(
     code: Path, packed: Mapping[str, Plain], report: Callable[[str], object] = note
 ) -> None:
     """Warn of files beside a script of --code that it uses; `packed` is the chart's value."""
@@ -139,11 +139,11 @@ def plan_specs(
     if not paths:
         raise typer.BadParameter("no spec: name a file, or a folder with one")
     plan = plan_tree(load_specs(paths, settings or (), values))
-    _tell_missing_code(paths[0], plan)
+    _warn_of_missing_code(paths[0], plan)
     return paths, plan
 
 
-def _tell_missing_code(path: Path, plan: Plan) -> None:
+def _warn_of_missing_code(path: Path, plan: Plan) -> None:
     """Warn of the command's script beside the spec if no code is distributed."""
     if plan.spec.values.get("code"):
         return
@@ -203,7 +203,7 @@ def plan_project(
         from hvdchart.code.archive import pack_code
 
         packed = pack_code(code, say)
-        tell_left_behind(code, packed)
+        warn_of_left_behind(code, packed)
         values = {"code": packed}
     return plan_specs(specs, settings, values, code)
 

@@ -29,7 +29,7 @@ def tensorboard(
     from hvdchart.run.follow.changes import wait_until_served
     from hvdchart.run.kube.kubectl import Kubectl
     from hvdchart.run.kube.runs import newest_run, present_run
-    from hvdchart.run.state.output import has_empty_tensorboard
+    from hvdchart.run.state.output_pods import has_empty_tensorboard
 
     cluster, name = connect_to_run(name, context, namespace)
     kubectl = Kubectl(cluster.namespace, context)

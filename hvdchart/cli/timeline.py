@@ -32,7 +32,7 @@ def timeline(
     from hvdchart.run.inside.timeline import read_waits, waits_report
     from hvdchart.run.kube.kubectl import Kubectl
     from hvdchart.run.kube.runs import present_run
-    from hvdchart.run.state.output import timeline_sources
+    from hvdchart.run.state.output_pods import timeline_sources
 
     cluster, name = connect_to_run(name, context, namespace)
     path, sources = timeline_sources(present_run(cluster, name))

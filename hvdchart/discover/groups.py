@@ -73,12 +73,12 @@ class Discovery:
 
 
 def discover(
-    nodes: Iterable[NodeFacts], selected: Mapping[str, str], *, pods_known: bool = True
+    nodes: Iterable[NodeFacts], selected: Mapping[str, str], *, are_pods_known: bool = True
 ) -> Discovery:
     """Group equal nodes, selected by these labels, and describe each group.
 
-    Without any usable node, there are no groups, and notes give the reasons. Without `pods_known`,
-    the requests of DaemonSets are estimated.
+    Without any usable node, there are no groups, and notes give the reasons. Without
+    `are_pods_known`, the requests of DaemonSets are estimated.
     """
     facts = list(nodes)
     usable = [node for node in facts if not node.unusable]
@@ -86,11 +86,11 @@ def discover(
     _set_names(groups)
     for group in groups:
         others = [node for node in facts if node not in group.nodes]
-        _describe(group, others, pods_known)
+        _describe(group, others, are_pods_known)
         if selected:
             group.entry["nodeSelector"] = {**selected, **group.entry.get("nodeSelector", {})}
     notes = [f"excluded: node {node.name}: {node.unusable}" for node in facts if node.unusable]
-    if not pods_known:
+    if not are_pods_known:
         notes.append("requests of DaemonSets are estimated: cannot list the pods of all namespaces")
     notes.append(
         "not in the API: the image, which a run needs (image: {repository: ..., tag: ...}), the "
@@ -112,7 +112,7 @@ def _equal_nodes(nodes: Iterable[NodeFacts]) -> Iterator[list[NodeFacts]]:
             node.capacity["cpu"],
             node.sockets,
             node.numa_nodes,
-            node.several_numa,
+            node.has_several_numa,
             node.threads_per_core,
             node.rdma_resource,
             node.allocatable.get(node.rdma_resource),
@@ -151,7 +151,7 @@ def _set_names(groups: list[Group]) -> None:
         group.name = name
 
 
-def _describe(group: Group, others: list[NodeFacts], pods_known: bool) -> None:
+def _describe(group: Group, others: list[NodeFacts], are_pods_known: bool) -> None:
     node = group.nodes[0]
     entry = group.entry
     comments = group.comments
@@ -178,7 +178,7 @@ def _describe(group: Group, others: list[NodeFacts], pods_known: bool) -> None:
         comments[("count",)] = text
     if node.taints:
         entry["tolerations"] = [_toleration(taint) for taint in node.taints]
-    if pods_known:
+    if are_pods_known:
         _describe_reserve(group, memory)
 
 
@@ -186,13 +186,13 @@ def _describe_cpus(group: Group, node: NodeFacts) -> None:
     cpus = node.capacity["cpu"] // 1000
     threads = node.threads_per_core or 1
     cores = max(1, cpus // threads)
-    sockets = node.sockets or (2 if node.several_numa else 1)
+    sockets = node.sockets or (2 if node.has_several_numa else 1)
     if cores % sockets:
         sockets = 1
     keys = {"sockets": sockets, "coresPerSocket": cores // sockets, "threadsPerCore": threads}
     group.entry.update(keys)
     if node.sockets is None:
-        hint = "several NUMA nodes, so probably two" if node.several_numa else "see lscpu"
+        hint = "several NUMA nodes, so probably two" if node.has_several_numa else "see lscpu"
         group.comments[("sockets",)] = f"not known; {hint}"
     # NUMA nodes of a socket, by which CPU ranks are placed.
     numa_nodes, rest = divmod(node.numa_nodes or 1, sockets)

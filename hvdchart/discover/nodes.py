@@ -62,7 +62,7 @@ class NodeFacts:
     rdma_resource: str
     sockets: int | None
     numa_nodes: int | None
-    several_numa: bool
+    has_several_numa: bool
     threads_per_core: int | None
     taints: tuple[Mapping[str, str], ...]
     unusable: str
@@ -148,7 +148,7 @@ def _read_node(node: Object, pods: list[Object], zones: list[Object]) -> NodeFac
         rdma_resource=rdma[0] if rdma else "",
         sockets=_count(labels, "cpu-topology.socket_count"),
         numa_nodes=numa_nodes,
-        several_numa=(numa_nodes or 0) > 1 or labels.get(f"{_NFD}memory-numa") == "true",
+        has_several_numa=(numa_nodes or 0) > 1 or labels.get(f"{_NFD}memory-numa") == "true",
         threads_per_core=_threads(labels),
         taints=tuple(t for t in _taints(node) if not _CONDITION_TAINT.match(t["key"])),
         unusable=_unusable_reason(node),

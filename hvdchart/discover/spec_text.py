@@ -23,7 +23,7 @@ def spec_text(
     fit: int | None = None,
     selector: str = "",
     *,
-    pods_known: bool = True,
+    are_pods_known: bool = True,
 ) -> str:
     """Return a spec of these nodes with comments; with `fit`, one for as many ranks on free nodes.
 
@@ -31,11 +31,11 @@ def spec_text(
     node can be used or the ranks do not fit, and SpecError when `name` is not a valid name of a
     run.
     """
-    discovery = discover(nodes, _selected_labels(selector), pods_known=pods_known)
+    discovery = discover(nodes, _selected_labels(selector), are_pods_known=are_pods_known)
     if not discovery.groups:
         raise ClusterError("\n  ".join(["no node can be used", *discovery.notes[: len(nodes)]]))
     notes = list(discovery.notes)
-    if pods_known:
+    if are_pods_known:
         fits = check_groups(discovery, _plan(discovery, name))
         notes += map(str, fits)
         if fit is not None:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 
 from hvdchart.doctor.findings import Finding
-from hvdchart.doctor.namespace_quota import (
+from hvdchart.doctor.namespace_checks import (
     examine_claims,
     examine_classes,
     examine_gpus,

@@ -26,11 +26,11 @@ class Requirement:
     """A requirement, and whether the image meets it; `remedy` says how to meet it if not."""
 
     name: str
-    met: bool
+    is_met: bool
     details: str
     remedy: str = ""
     # A run installs it in an image that lacks it.
-    optional: bool = False
+    is_optional: bool = False
 
 
 def probe_command() -> list[str]:
@@ -92,7 +92,7 @@ def check_requirements(
 
 def missing(requirements: Sequence[Requirement]) -> list[Requirement]:
     """Return the requirements that the image does not meet, and that a run cannot install."""
-    return [each for each in requirements if not (each.met or each.optional)]
+    return [each for each in requirements if not (each.is_met or each.is_optional)]
 
 
 def check_report(image: str, requirements: Sequence[Requirement]) -> list[str]:
@@ -100,9 +100,9 @@ def check_report(image: str, requirements: Sequence[Requirement]) -> list[str]:
     width = max(len(each.name) for each in requirements)
     lines = [image]
     for each in requirements:
-        mark = "ok" if each.met else "--"
+        mark = "ok" if each.is_met else "--"
         lines.append(f"  {mark}  {each.name:<{width}}  {each.details}")
-        if not each.met:
+        if not each.is_met:
             lines.append(f"      {'':<{width}}  {each.remedy}")
     return lines
 
@@ -139,4 +139,4 @@ def _frameworks(probe: Mapping[str, Any], mode: str) -> list[Requirement]:
         details = f"{name} {module['version']}, with {built}"
         requirements.append(Requirement(what, feature in module["built"], details, remedy))
     # One working framework is enough: others may be installed only as dependencies.
-    return [each for each in requirements if each.met] or requirements
+    return [each for each in requirements if each.is_met] or requirements

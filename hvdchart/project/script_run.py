@@ -29,8 +29,8 @@ from hvdchart.spec.run_options import (
     DEFAULT_WORKERS,
     RUN,
     ScriptRun,
-    in_options,
-    in_words_of_run,
+    name_options,
+    rephrase_for_run,
 )
 from hvdchart.spec.values_schema import schema_at, values_schema
 from hvdchart.spec.yaml_tree import Node, Place, Plain, from_plain
@@ -206,8 +206,8 @@ def plan_script(
             raise FileError(broken)
         checked_values(plan)
     except SpecError as error:
-        raise in_words_of_run(error) from error
-    warnings = [in_options(each.removeprefix("group worker: ")) for each in plan.warnings]
+        raise rephrase_for_run(error) from error
+    warnings = [name_options(each.removeprefix("group worker: ")) for each in plan.warnings]
     plan = dataclasses.replace(plan, warnings=tuple(warnings))
     modules = frozenset(module for _, module in uses)
     needed = needed_modules(values.get("code"), run.command)

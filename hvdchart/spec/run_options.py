@@ -4,8 +4,8 @@ The fields of `ScriptRun` are the options of each command that takes a script, a
 `hvdchart.launch`.
 
 Messages mark names with backticks, as Markdown does: values of the chart, keys of a spec, options
-of the command. A run of a script has no spec that its user could open. So `in_options` replaces
-marked values and keys by options. `in_arguments` replaces marked options by arguments of
+of the command. A run of a script has no spec that its user could open. So `name_options` replaces
+marked values and keys by options. `name_arguments` replaces marked options by arguments of
 `hvdchart.launch`, whose user has no command line. A replaced name keeps its backticks. Unmarked or
 unknown names are unchanged. So the messages of ranks are unchanged, unless they contain exactly the
 name of a value between backticks.
@@ -197,7 +197,7 @@ def option_of(key: str) -> str:
     return next((_KEYS[path] for path in above if path in _KEYS), "")
 
 
-def in_options(text: str) -> str:
+def name_options(text: str) -> str:
     """Replace marked values and keys by options, in a text about a run of a script.
 
     If adjacent names become the same option, it is named once.
@@ -205,12 +205,12 @@ def in_options(text: str) -> str:
     return _REPEATED.sub(r"\1", _NAME.sub(_option, text))
 
 
-def in_arguments(text: str) -> str:
+def name_arguments(text: str) -> str:
     """Replace marked options of the command in a text by arguments of `hvdchart.launch`."""
     return _OPTION.sub(_argument, text)
 
 
-def in_words_of_run(error: SpecError) -> SpecError:
+def rephrase_for_run(error: SpecError) -> SpecError:
     """Reword an error of the spec made by `run`: name the options that the user typed."""
     errors = []
     for each in error.errors:
@@ -227,21 +227,21 @@ def in_words_of_run(error: SpecError) -> SpecError:
         elif option:
             place = option
             path = ""
-        expected = in_options(each.expected)
-        errors.append(SpecError(place, path, in_options(each.problem), expected))
+        expected = name_options(each.expected)
+        errors.append(SpecError(place, path, name_options(each.problem), expected))
     return SpecError.join(errors)
 
 
-def in_words_of_launch(error: SpecError) -> SpecError:
+def rephrase_for_launch(error: SpecError) -> SpecError:
     """Reword an error of the spec made by `hvdchart.launch`: name its arguments."""
     errors = []
-    for each in in_words_of_run(error).errors:
+    for each in rephrase_for_run(error).errors:
         option, _, given = each.place.partition(" ")
         place = each.place
         if option in _ARGUMENTS:
             place = f"{_ARGUMENTS[option].removesuffix('=')} {given}".strip()
-        problem = in_arguments(each.problem)
-        errors.append(SpecError(place, each.path, problem, in_arguments(each.expected)))
+        problem = name_arguments(each.problem)
+        errors.append(SpecError(place, each.path, problem, name_arguments(each.expected)))
     return SpecError.join(errors)
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from hvdchart.errors import ClusterError
 from hvdchart.run.kube.kubectl import Kubectl
-from hvdchart.run.state.output import running_pod
+from hvdchart.run.state.output_pods import running_pod
 from hvdchart.run.state.release import component_of
 from hvdchart.run.state.view import RunView
 

@@ -12,7 +12,7 @@ from hvdchart.run.state.pod_problems import Problem, last_failure, problem_of
 from hvdchart.run.state.ranks import count_used
 from hvdchart.run.state.release import Object, Release, component_of, is_event_of
 from hvdchart.run.state.workers import Workers, count_workers
-from hvdchart.spec.run_options import RUN, in_options
+from hvdchart.spec.run_options import RUN, name_options
 
 _OF_TRAINING = ("master", "worker")
 
@@ -112,7 +112,7 @@ class NewestRun:
     @property
     def rephrase(self) -> Callable[[str], str]:
         """Reword a text with keys of a spec and values of the chart for the user of this run."""
-        return in_options if self.is_of_script else str
+        return name_options if self.is_of_script else str
 
     def _is_of_other_run(self, pod: Object) -> bool:
         """Return whether a pod is the master of another run than the Job's."""

@@ -12,7 +12,7 @@ import pytest
 from ruamel.yaml import YAML
 
 from hvdchart.chart_files import chart_dir
-from hvdchart.doctor.namespace_quota import (
+from hvdchart.doctor.namespace_checks import (
     examine_claims,
     examine_gpus,
     examine_image,

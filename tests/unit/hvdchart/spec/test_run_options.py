@@ -8,7 +8,7 @@ from hvd_pods.pod import rank_variables
 from hvdchart.chart_files import is_ranks_variable
 from hvdchart.errors import SpecError
 from hvdchart.run.helm_errors import REMEDIES
-from hvdchart.spec.run_options import in_arguments, in_options, in_words_of_run
+from hvdchart.spec.run_options import name_arguments, name_options, rephrase_for_run
 
 
 @pytest.mark.parametrize(
@@ -33,7 +33,7 @@ from hvdchart.spec.run_options import in_arguments, in_options, in_words_of_run
     ],
 )
 def test_keys_and_values_are_named_by_their_options(text: str, expected: str) -> None:
-    assert in_options(text) == expected
+    assert name_options(text) == expected
 
 
 @pytest.mark.parametrize(
@@ -49,7 +49,7 @@ def test_keys_and_values_are_named_by_their_options(text: str, expected: str) ->
     ],
 )
 def test_ordinary_text_stays(text: str) -> None:
-    assert in_options(text) == text
+    assert name_options(text) == text
 
 
 @pytest.mark.parametrize(
@@ -66,11 +66,11 @@ def test_ordinary_text_stays(text: str) -> None:
     ],
 )
 def test_options_are_named_by_the_arguments_of_launch(text: str, expected: str) -> None:
-    assert in_arguments(text) == expected
+    assert name_arguments(text) == expected
 
 
 def test_no_remedy_of_helm_has_options_in_the_words_of_launch() -> None:
-    assert [text for text in map(in_arguments, REMEDIES.values()) if " --" in text] == []
+    assert [text for text in map(name_arguments, REMEDIES.values()) if " --" in text] == []
 
 
 @pytest.mark.parametrize(
@@ -85,7 +85,7 @@ def test_no_remedy_of_helm_has_options_in_the_words_of_launch() -> None:
 def test_errors_of_a_spec_name_the_option_that_was_typed(
     place: str, path: str, expected: str
 ) -> None:
-    error = in_words_of_run(SpecError(place, path, "wrong", "`nodes[].tuning.cpu`"))
+    error = rephrase_for_run(SpecError(place, path, "wrong", "`nodes[].tuning.cpu`"))
     assert str(error) == expected
 
 
