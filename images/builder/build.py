@@ -26,8 +26,8 @@ from images.builder.content import (
     wheel_key,
 )
 from images.builder.engines import Build, Engine, choose_engine
-from images.builder.lock import stale_locks, write_missing_locks
-from images.builder.machine import write_secrets
+from images.builder.mirror_settings import write_secrets
+from images.builder.requirements_lock import stale_locks, write_missing_locks
 
 # How many builds of an image are kept under further references, so that going back to an earlier
 # state of the tree, or to another checkout, builds nothing. They share most layers; one takes up to
@@ -52,17 +52,17 @@ def build(
     overrides: Mapping[str, str] | None = None,
     versions: Path = FILE,
     *,
-    untested: bool = False,
+    allows_untested: bool = False,
 ) -> BuiltImage:
     """Build an image and its parents, unless they exist.
 
-    tags: more references for the image. untested: accept versions that are in no row of
+    tags: more references for the image. allows_untested: accept versions that are in no row of
     versions.yaml.
 
     Raises DevtoolsError, before anything is built, for an unknown name or version, a stale lock,
     and a machine that the image is not built for; and if a build fails.
     """
-    images = load_catalogue(overrides, versions, target=name, untested=untested)
+    images = load_catalogue(overrides, versions, target=name, allows_untested=allows_untested)
     image = find(images, name)
     chain = [image]
     while chain[0].parent is not None:

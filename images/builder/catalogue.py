@@ -98,19 +98,19 @@ def load_catalogue(
     root: Path = ROOT,
     target: str | None = None,
     *,
-    untested: bool = False,
+    allows_untested: bool = False,
 ) -> dict[str, Image]:
     """Return all images by name, parents first.
 
     overrides: parameters that replace those of the file, for image `target` and its ancestors, or
     for every image that has them.
-    untested: accept versions that are in no row.
+    allows_untested: accept versions that are in no row.
 
     Raises DevtoolsError when the file or an override is malformed.
     """
     document = YAML(typ="safe").load(file)
     entries = document["images"]
-    source = _Source(file, root, document["bases"], document.get("versions", {}), untested)
+    source = _Source(file, root, document["bases"], document.get("versions", {}), allows_untested)
     chain = _ancestry(entries, target)
     images: dict[str, Image] = {}
     for name, written in entries.items():
@@ -190,7 +190,7 @@ class _Source:
     root: Path
     bases: Mapping[str, str]
     shared: Mapping[str, str]  # versions of all images that Horovod is compiled in
-    untested: bool
+    allows_untested: bool
 
     def read_image(
         self,
@@ -258,7 +258,7 @@ class _Source:
             if key in defaults
         }
         combinations = rows if listed else ()
-        chosen = choose(name, defaults, combinations, wanted, untested=self.untested)
+        chosen = choose(name, defaults, combinations, wanted, allows_untested=self.allows_untested)
         return _Parameters(options, combinations, defaults, chosen)
 
     def _base(self, where: str, suite: str | None) -> str:

@@ -14,7 +14,7 @@ from devtools.common.ui import show_error
 from hvdchart.errors import HvdchartError
 from images.builder import build as builder
 from images.builder.catalogue import find, load_catalogue
-from images.builder.lock import write_locks
+from images.builder.requirements_lock import write_locks
 from images.builder.sdist import write_sdist
 from images.builder.separate_tests import build_and_test, describe_tests
 

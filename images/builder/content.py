@@ -7,7 +7,7 @@ from pathlib import Path
 
 from devtools.common.cache import content_key
 from images.builder.catalogue import Image
-from images.builder.lock import lock_file, tree_lock
+from images.builder.requirements_lock import lock_file, tree_lock
 from images.common import build_horovod
 
 # The files of a context that a build uses. Others, such as READMEs and .in files, do not change it.

@@ -43,19 +43,19 @@ def choose(
     rows: Sequence[Row],
     wanted: Mapping[str, str],
     *,
-    untested: bool,
+    allows_untested: bool,
 ) -> dict[str, str]:
     """Return all parameters of image `name`.
 
-    They come from the first row that has all of `wanted`, or with `untested` from the row that has
-    most of it. A parameter that is not wanted keeps its default if the row has it, else it takes
-    the row's first value. Without rows, everything wanted is accepted. Raises DevtoolsError, which
-    lists the rows, if no row has what is wanted.
+    They come from the first row that has all of `wanted`, or with `allows_untested` from the row
+    that has most of it. A parameter that is not wanted keeps its default if the row has it, else it
+    takes the row's first value. Without rows, everything wanted is accepted. Raises DevtoolsError,
+    which lists the rows, if no row has what is wanted.
     """
     if not rows:
         return {**defaults, **wanted}
     had = [sum(_accepts(row, key, value) for key, value in wanted.items()) for row in rows]
-    if untested or max(had) == len(wanted):
+    if allows_untested or max(had) == len(wanted):
         row = rows[had.index(max(had))]
         fitting = {
             key: value if _accepts(row, key, value) else row[key][0]

@@ -66,7 +66,7 @@ def sandboxes(
         def open_sandbox(name: str) -> Sandbox:
             folder = tmp_path_factory.mktemp(name) / "output"
             others = settings if name == "cpu" else {}
-            built = build(name, overrides=others, untested=bool(others))
+            built = build(name, overrides=others, allows_untested=bool(others))
             return opened.enter_context(sandbox(built, folder))
 
         yield open_sandbox

@@ -12,7 +12,7 @@ from devtools.common.locks import exclusive_lock
 from devtools.localkube.images import load
 from images.builder.build import build
 from images.builder.engines import Build
-from images.builder.machine import write_secrets
+from images.builder.mirror_settings import write_secrets
 
 DOCKERFILE = Path(__file__).with_name("Dockerfile")
 # The row of versions.yaml with Open MPI 4, with which benchmarks measured the other projects.

@@ -12,7 +12,7 @@ import pytest
 from devtools.common.errors import DevtoolsError
 from images.builder.catalogue import ROOT, Image, load_catalogue
 from images.builder.content import build_arguments, compiled_in, image_files, image_key, wheel_key
-from images.builder.lock import fill_in_parameters, lock_file, stale_locks
+from images.builder.requirements_lock import fill_in_parameters, lock_file, stale_locks
 from images.common import build_horovod
 
 
@@ -118,13 +118,13 @@ def test_untested_version_is_refused_unless_it_is_asked_for(family: Path) -> Non
     python = {"python": "3.12"}
     with pytest.raises(DevtoolsError, match="is not among the combinations"):
         load_catalogue(python, family, family.parent, target="two")
-    new = load_catalogue(python, family, family.parent, target="two", untested=True)
+    new = load_catalogue(python, family, family.parent, target="two", allows_untested=True)
     assert new["two"].versions["python"] == "3.12"
 
 
 def test_untested_version_goes_with_the_row_of_the_others(family: Path) -> None:
     asked = {"horovod": "9", "python": "3.8"}
-    two = load_catalogue(asked, family, family.parent, target="two", untested=True)["two"]
+    two = load_catalogue(asked, family, family.parent, target="two", allows_untested=True)["two"]
     assert (two.versions["horovod"], two.suite) == ("9", "bullseye")
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from images.builder import base
 from images.builder.base import package_sources
-from images.builder.machine import apt_conf, pip_conf
+from images.builder.mirror_settings import apt_conf, pip_conf
 
 BOOKWORM = "Types: deb\nURIs: http://d\nSuites: bookworm-security\nComponents: main"
 TRIXIE = BOOKWORM.replace("bookworm", "trixie")

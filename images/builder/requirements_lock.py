@@ -15,7 +15,7 @@ from devtools.common.errors import DevtoolsError
 from devtools.common.ui import step
 from hvdchart.files import write_atomically
 from images.builder.catalogue import Image, Lock
-from images.builder.machine import index_options
+from images.builder.mirror_settings import index_options
 from images.builder.parameters import select
 
 # tf-keras asks for this package, which TensorFlow for CPUs is not by name.
