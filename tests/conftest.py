@@ -88,7 +88,7 @@ def kubeconfig(request: pytest.FixtureRequest) -> Path:
     # Here, so that tests which need no cluster do not wait for the import.
     from devtools.localkube import cluster
 
-    if not cluster.status().healthy:
+    if not cluster.status().is_healthy:
         request.config.stash[_STARTED] = True
     return cluster.up()
 

@@ -77,11 +77,11 @@ def shape(
 def status() -> None:
     """Show the cluster's health. The exit status is 0 only when every part is healthy."""
     health = cluster.status()
-    if not health.running:
+    if not health.is_running:
         print(f"cluster {current().name!r} is not running")
     for part in health.parts:
-        print(f"{part.name:32} {'healthy' if part.healthy else 'BROKEN':8} {part.detail}")
-    if not health.healthy:
+        print(f"{part.name:32} {'healthy' if part.is_healthy else 'BROKEN':8} {part.detail}")
+    if not health.is_healthy:
         raise typer.Exit(1)
 
 
@@ -90,7 +90,7 @@ def load(sources: Annotated[list[str], typer.Argument(metavar="IMAGE...")]) -> N
     """Load images into the cluster: OCI or docker archives, or images of a local builder."""
     for source in sources:
         for image in images.load_everywhere(source):
-            result = "was already loaded" if image.skipped else "loaded"
+            result = "was already loaded" if image.is_skipped else "loaded"
             print(f"{' '.join(image.names) or image.id}: {result}")
 
 

@@ -179,12 +179,12 @@ def _check_release(instance: Instance) -> None:
 def _is_healthy(node: Instance) -> bool:
     """Return whether a node is healthy, or becomes so in time. A stopped node never does."""
     attempts = Retrying(
-        retry=retry_if_result(lambda status: status.running and not status.healthy),
+        retry=retry_if_result(lambda status: status.is_running and not status.is_healthy),
         stop=stop_after_delay(HEALTHY_WITHIN),
         wait=wait_fixed(LOOK_EVERY),
         retry_error_callback=lambda state: state.outcome and state.outcome.result(),
     )
-    return attempts(health, node).healthy
+    return attempts(health, node).is_healthy
 
 
 def _remove_node(node: Instance) -> None:

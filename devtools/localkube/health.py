@@ -22,20 +22,20 @@ class Part:
     """One line of the status: a process, or a service that must be ready."""
 
     name: str
-    healthy: bool
+    is_healthy: bool
     detail: str
 
 
 @dataclass(frozen=True)
 class Health:
-    """running: the node's process 1 runs. healthy: it runs, and every part is healthy."""
+    """is_running: the node's process 1 runs. is_healthy: it runs, and every part is healthy."""
 
-    running: bool
+    is_running: bool
     parts: list[Part] = field(default_factory=list)
 
     @property
-    def healthy(self) -> bool:
-        return self.running and all(part.healthy for part in self.parts)
+    def is_healthy(self) -> bool:
+        return self.is_running and all(part.is_healthy for part in self.parts)
 
 
 def kubectl(instance: Instance, *arguments: str) -> str:
@@ -52,21 +52,21 @@ def kubectl(instance: Instance, *arguments: str) -> str:
 def health(instance: Instance) -> Health:
     """Query the components without changing them. This takes at most some seconds."""
     if not NodeProcesses.is_running(instance):
-        return Health(running=False)
+        return Health(is_running=False)
     parts = [
         *_check_processes(instance),
         _check_url(instance, "API server", f"{instance.api_url}/readyz"),
     ]
-    if parts[-1].healthy:
+    if parts[-1].is_healthy:
         parts.append(_check_node(instance))
     parts.append(_check_url(instance, "cluster DNS", f"http://{instance.control_ip}:8181/ready"))
-    return Health(running=True, parts=parts)
+    return Health(is_running=True, parts=parts)
 
 
 def _check_processes(instance: Instance) -> list[Part]:
     processes = read_status(instance)
     if not processes:
-        return [Part("processes", healthy=False, detail="not started yet")]
+        return [Part("processes", is_healthy=False, detail="not started yet")]
     return [Part(name, process["ready"], _describe(process)) for name, process in processes.items()]
 
 
@@ -99,7 +99,7 @@ def _check_node(instance: Instance) -> Part:
     try:
         node = json.loads(kubectl(instance, "get", "node", name, "--output=json"))
     except DevtoolsError as error:
-        return Part("node", healthy=False, detail=error.problem)
+        return Part("node", is_healthy=False, detail=error.problem)
     ready = [c for c in node["status"]["conditions"] if c["type"] == "Ready"]
     healthy = bool(ready) and ready[0]["status"] == "True"
     reason = ready[0].get("message", "") if ready else "no Ready condition yet"

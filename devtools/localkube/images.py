@@ -26,13 +26,13 @@ from devtools.localkube.processes import ctr_command
 
 @dataclass(frozen=True)
 class Image:
-    """id: the digest of its config, "sha256:...". names: complete, see full_name. skipped: the
+    """id: the digest of its config, "sha256:...". names: complete, see full_name. is_skipped: the
     cluster already had it under these names.
     """
 
     id: str
     names: tuple[str, ...]
-    skipped: bool = False
+    is_skipped: bool = False
 
 
 @dataclass(frozen=True)
@@ -149,7 +149,7 @@ def _load_archive(instance: Instance, archive: Path) -> list[Image]:
         image = Image(digest, tuple(dict.fromkeys(every)))
         after = _tag(instance, image, imported)
         same = all(before.get(name) == after[name] for name in (image.id, *image.names))
-        loaded.append(Image(image.id, image.names, skipped=same))
+        loaded.append(Image(image.id, image.names, is_skipped=same))
     return loaded
 
 
@@ -159,7 +159,7 @@ def _load_from_builder(instance: Instance, source: BuilderImage) -> Image:
     manifests = read_manifests(instance)
     digests = {manifests.get(name) for name in (image.id, *image.names)}
     if len(digests) == 1 and None not in digests:
-        return Image(image.id, image.names, skipped=True)
+        return Image(image.id, image.names, is_skipped=True)
     known_layers = layer_sizes(instance, manifests)
     missing = [digest for digest in source.layers if digest not in known_layers]
     if source.builder == "buildah" and 2 * len(missing) < len(source.layers):

@@ -34,7 +34,7 @@ class TestClusterThatRuns:
         refused = cluster.run("up", check=False, LOCALKUBE_KUBERNETES=other)
         assert refused.returncode == 1
         assert f"has Kubernetes v{runs}" in refused.stderr
-        assert cluster.healthy()
+        assert cluster.is_healthy()
         cluster.run("up", LOCALKUBE_KUBERNETES=runs)
 
     def test_pods_may_have_all_resources_of_the_node(self, cluster: Cluster) -> None:
@@ -63,7 +63,7 @@ def test_killed_component_is_restarted(cluster: Cluster, component: str) -> None
         TIMEOUT_SECONDS,
         f"{component} was started again",
     )
-    wait_until(cluster.healthy, TIMEOUT_SECONDS, "the cluster is healthy again")
+    wait_until(cluster.is_healthy, TIMEOUT_SECONDS, "the cluster is healthy again")
 
 
 @pytest.mark.rare
@@ -72,7 +72,7 @@ def test_up_keeps_all_objects_after_a_crash_and_none_after_a_reboot(probe: Clust
     processes = NodeProcesses.read(probe.instance)
     assert processes is not None
     processes.init.kill_and_wait()
-    assert not probe.healthy()
+    assert not probe.is_healthy()
     probe.run("up")
     wait_until(
         lambda: "this is server" in probe.get("server", "http://web.default"),

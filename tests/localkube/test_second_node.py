@@ -150,7 +150,7 @@ class TestMoreNodes:
     def test_cluster_does_not_depend_on_its_second_node(
         self, cut_off: object, probe: Cluster
     ) -> None:
-        wait_until(probe.healthy, TIMEOUT_SECONDS, "the cluster is healthy")
+        wait_until(probe.is_healthy, TIMEOUT_SECONDS, "the cluster is healthy")
 
     def test_add_node_starts_the_node_that_is_away_and_no_other(
         self,

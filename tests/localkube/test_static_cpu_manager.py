@@ -64,7 +64,7 @@ class Kubelet:
             lambda: (
                 self._cluster.kubectl(*node, check=False) == allocatable
                 and self.state.exists()
-                and self._cluster.healthy()
+                and self._cluster.is_healthy()
             ),
             TIMEOUT_SECONDS,
             f"the node has {allocatable} CPUs for pods",

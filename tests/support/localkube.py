@@ -90,8 +90,8 @@ class Cluster:
                 return process
         return pytest.fail(f"{component} (process {wanted} in the node) does not run")
 
-    def healthy(self) -> bool:
-        return health.health(self.instance).healthy
+    def is_healthy(self) -> bool:
+        return health.health(self.instance).is_healthy
 
 
 def number_inside(process: psutil.Process) -> int:
