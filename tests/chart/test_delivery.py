@@ -72,7 +72,7 @@ def test_same_tree_gives_the_same_release(releases: list[Path]) -> None:
     subprocess.run(["sha256sum", "--check", artifacts.SUMS], cwd=releases[0], check=True)
 
 
-def test_packaged_chart_says_where_it_and_its_images_are_from(releases: list[Path]) -> None:
+def test_packaged_chart_names_its_source_and_that_of_its_images(releases: list[Path]) -> None:
     (package,) = releases[0].glob("*.tgz")
     about = YAML(typ="safe").load(helm("show", "chart", str(package)))
     assert about["home"] == REPOSITORY

@@ -92,7 +92,7 @@ def test_next_run_goes_to_the_nodes_that_have_the_data(staged: Staged) -> None:
     assert "podAntiAffinity" in staged.other.affinity
 
 
-def test_next_run_says_which_nodes_have_the_data(staged: Staged) -> None:
+def test_next_run_names_the_nodes_that_have_the_data(staged: Staged) -> None:
     assert "staging.path already: node-a, node-b." in staged.other.notes
 
 

@@ -151,7 +151,7 @@ def test_labels_of_the_user_are_on_all_objects_but_pods_and_make_no_other_run() 
     assert after == before
 
 
-def test_job_says_where_the_end_of_its_run_is_recorded() -> None:
+def test_job_names_the_record_of_its_end() -> None:
     """Events, which say it as well, are deleted after an hour."""
     job = one(render(), "Job")["metadata"]["annotations"]
     assert run_settings(render())["record"] in job["kubernetes.io/description"]

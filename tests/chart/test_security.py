@@ -152,7 +152,7 @@ def test_page_lists_what_the_role_grants() -> None:
     assert set(rows) == set(granted(render()))
 
 
-def test_page_says_what_each_right_allows_that_no_name_bounds() -> None:
+def test_page_describes_each_right_that_no_name_bounds() -> None:
     """A platform team decides by that table. A name does not bound what is written, either."""
     section = PAGE.read_text().partition("\n### What RBAC cannot bound\n")[2].partition("\n- ")[0]
     rows = re.findall(r"^\| ([a-z][^|]*) \|", section, re.MULTILINE)

@@ -30,7 +30,7 @@ from tests.support.namespace import HELMS, Namespace
 
 
 @pytest.fixture(scope="module", params=HELMS)
-def going_on(kubeconfig: Path, newer: Path, request: pytest.FixtureRequest) -> dict[str, Seen]:
+def active_run(kubeconfig: Path, newer: Path, request: pytest.FixtureRequest) -> dict[str, Seen]:
     """A run that goes on, after each of these upgrades in turn."""
     longer: Values = {"master": {"backoffLimit": 9, "activeDeadlineSeconds": 99}}
     with empty_namespace(kubeconfig) as place:
@@ -43,57 +43,57 @@ def going_on(kubeconfig: Path, newer: Path, request: pytest.FixtureRequest) -> d
         }
 
 
-def test_newer_chart_leaves_a_run_that_goes_on_as_it_is(going_on: dict[str, Seen]) -> None:
-    assert going_on["newer"].written == going_on["installed"].written
+def test_newer_chart_does_not_change_an_active_run(active_run: dict[str, Seen]) -> None:
+    assert active_run["newer"].written == active_run["installed"].written
 
 
-def test_newer_chart_says_that_the_next_run_uses_it(going_on: dict[str, Seen]) -> None:
-    assert "The next run uses this version of the chart." in going_on["newer"].notes
+def test_newer_chart_notes_that_the_next_run_uses_it(active_run: dict[str, Seen]) -> None:
+    assert "The next run uses this version of the chart." in active_run["newer"].notes
 
 
-def test_run_that_goes_on_keeps_the_programs_of_its_own_chart(going_on: dict[str, Seen]) -> None:
-    after = going_on["newer"]
-    assert after.programs == going_on["installed"].programs
+def test_active_run_has_the_programs_of_its_own_chart(active_run: dict[str, Seen]) -> None:
+    after = active_run["newer"]
+    assert after.programs == active_run["installed"].programs
     (name,) = after.programs
-    before = going_on["installed"].config_maps[name]["binaryData"]
+    before = active_run["installed"].config_maps[name]["binaryData"]
     assert after.config_maps[name]["binaryData"] == before
 
 
-def test_job_of_a_run_that_goes_on_has_the_label_of_the_newer_chart(
-    going_on: dict[str, Seen],
+def test_job_of_an_active_run_has_the_label_of_the_newer_chart(
+    active_run: dict[str, Seen],
 ) -> None:
-    labels = going_on["newer"].job["metadata"]["labels"]
+    labels = active_run["newer"].job["metadata"]["labels"]
     assert labels["helm.sh/chart"].startswith("horovod-1")
 
 
-def test_number_of_retries_applies_to_a_run_that_goes_on(going_on: dict[str, Seen]) -> None:
+def test_number_of_retries_applies_to_an_active_run(active_run: dict[str, Seen]) -> None:
     """So do the deadline and the time to live."""
-    assert going_on["longer"].job["spec"]["backoffLimit"] == 9
-    assert going_on["longer"].written.keys() == going_on["installed"].written.keys()
+    assert active_run["longer"].job["spec"]["backoffLimit"] == 9
+    assert active_run["longer"].written.keys() == active_run["installed"].written.keys()
 
 
 def test_other_command_is_another_job_with_the_same_stateful_set(
-    going_on: dict[str, Seen],
+    active_run: dict[str, Seen],
 ) -> None:
-    after = going_on["other command"]
-    assert len(going_on["installed"].written.keys() & after.written.keys()) == 1
-    uid = going_on["installed"].stateful_set["metadata"]["uid"]
+    after = active_run["other command"]
+    assert len(active_run["installed"].written.keys() & after.written.keys()) == 1
+    uid = active_run["installed"].stateful_set["metadata"]["uid"]
     assert after.stateful_set["metadata"]["uid"] == uid
 
 
-def test_next_run_uses_the_programs_of_the_newer_chart(going_on: dict[str, Seen]) -> None:
-    before = going_on["installed"].programs
-    after = going_on["other command"]
+def test_next_run_uses_the_programs_of_the_newer_chart(active_run: dict[str, Seen]) -> None:
+    before = active_run["installed"].programs
+    after = active_run["other command"]
     assert not before & after.programs
     assert not before & after.config_maps.keys()
 
 
 def test_rollback_is_the_first_run_with_the_programs_of_its_own_chart(
-    going_on: dict[str, Seen],
+    active_run: dict[str, Seen],
 ) -> None:
-    after = going_on["rolled back"]
-    assert after.job_name == going_on["installed"].job_name
-    assert after.programs == going_on["installed"].programs
+    after = active_run["rolled back"]
+    assert after.job_name == active_run["installed"].job_name
+    assert after.programs == active_run["installed"].programs
 
 
 @pytest.mark.parametrize("version", HELMS)
@@ -139,7 +139,7 @@ def test_workers_of_a_finished_run_that_were_scaled_down_stay_away(
     assert finished[change].stateful_set["spec"]["replicas"] == 0
 
 
-def test_upgrade_of_a_finished_run_says_that_nothing_was_started(
+def test_upgrade_of_a_finished_run_notes_that_nothing_was_started(
     finished: dict[str, Seen],
 ) -> None:
     notes = finished["newer"].notes

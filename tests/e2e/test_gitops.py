@@ -556,7 +556,7 @@ class TestReplacedObjects:
         assert "field is immutable" in json.dumps(pressed)
         assert identity(namespace)["job"] == trained["job"]
 
-    def test_data_of_the_run_are_kept_if_the_application_says_so(
+    def test_data_of_the_run_stay_if_the_application_asks_for_it(
         self, trained: dict[str, Any], pressed: dict[str, Any], namespace: Namespace
     ) -> None:
         assert ("data" in namespace.get("configmap", f"{RELEASE}-run")) == self.KEEPS_DATA

@@ -44,7 +44,7 @@ def undeployed(helm: str, deployed: subprocess.CompletedProcess[str], namespace:
 class TestDeployToUndeploy:
     HELM = "helm4"
 
-    def test_deploy_tells_the_plan_and_the_end(
+    def test_deploy_prints_the_plan_and_the_end(
         self, deployed: subprocess.CompletedProcess[str]
     ) -> None:
         assert "revision 1: 2 ranks on 2 workers" in deployed.stderr

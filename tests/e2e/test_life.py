@@ -258,12 +258,12 @@ class TestEvictionAndDeadline:
     def test_eviction_is_not_a_failure(self, evicted: str, namespace: Namespace) -> None:
         assert not namespace.get("job", evicted)["status"].get("failed")
 
-    def test_deadline_ends_the_run_that_goes_on(self, limited: str, namespace: Namespace) -> None:
+    def test_deadline_ends_the_active_run(self, limited: str, namespace: Namespace) -> None:
         assert namespace.wait_for_end("hvd") == "Failed"
         assert namespace.job("hvd") == limited
         assert namespace.replicas("hvd-worker") == 0
 
-    def test_deadline_is_the_reason_that_is_told(self, limited: str, namespace: Namespace) -> None:
+    def test_deadline_is_the_reason(self, limited: str, namespace: Namespace) -> None:
         namespace.wait_for_end("hvd")
         message = namespace.master_events("Failed")[-1]["message"]
         assert "longer than `master.activeDeadlineSeconds=1`" in message

@@ -23,7 +23,7 @@ from tests.support.namespace import (
 ARGS = ["python3", "-c", "print('trained')"]
 
 
-def test_required_spread_waits_on_one_node_and_tells_the_schedulers_reason(
+def test_required_spread_waits_on_one_node_and_shows_the_schedulers_reason(
     namespace: Namespace,
 ) -> None:
     values: Values = {
