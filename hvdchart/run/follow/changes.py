@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from functools import partial
-from typing import Generic, Self, TypeVar
+from typing import Generic, NamedTuple, Self, TypeVar
 
 from hvdchart.errors import ClusterError
 from hvdchart.run.kube.api import RefusedError
@@ -24,13 +24,21 @@ from hvdchart.run.state.view import RunView
 T = TypeVar("T")
 # Open a watch again after this many seconds.
 WATCH_SECONDS = 300
-# Seconds between two readings of the objects: 200 pods may start together.
-SETTLE = 0.2
-# Seconds after which the objects are read without a change: the record is not watched.
-READ_EVERY = 5.0
-# Seconds to retry while the API server does not answer, and the pause between two attempts.
-RETRY_SECONDS = 120.0
-PAUSE = 1.0
+
+
+class Pauses(NamedTuple):
+    """How often a run that is followed is read, in seconds."""
+
+    # Between two readings of the objects: 200 pods may start together.
+    settle: float = 0.2
+    # Until the objects are read without a change: the record is not watched.
+    read_every: float = 5.0
+    # How long to retry while the API server does not answer, and between two attempts.
+    retry: float = 120.0
+    attempt: float = 1.0
+
+
+DEFAULT_PAUSES = Pauses()
 
 
 def watch_run(
@@ -38,26 +46,27 @@ def watch_run(
     name: str,
     timeout: float | None = None,
     kinds: Sequence[str] = ("pods", "jobs"),
+    pauses: Pauses = DEFAULT_PAUSES,
 ) -> Iterator[RunView]:
     """Yield the run now and after each change of an object of these kinds, for `timeout` seconds.
 
     Without a timeout, there is no limit. Raises ClusterError when the API server refuses a request,
-    or does not answer for RETRY_SECONDS.
+    or does not answer for `pauses.retry` seconds.
     """
     deadline = float("inf") if timeout is None else time.monotonic() + timeout
     with Follower[None]() as follower:
         for kind in kinds:
-            follower.start(partial(_watch, cluster, kind, name, follower))
+            follower.start(partial(_watch, cluster, kind, name, follower, pauses))
         while True:
             read_at = time.monotonic()
-            yield call_with_retries(lambda: newest_run(cluster, name))
+            yield call_with_retries(lambda: newest_run(cluster, name), pauses)
             left = deadline - time.monotonic()
             if left <= 0:
                 return
             with suppress(queue.Empty):
-                follower.get(min(left, READ_EVERY))
+                follower.get(min(left, pauses.read_every))
                 # Read all changes until then together.
-                time.sleep(max(0.0, read_at + SETTLE - time.monotonic()))
+                time.sleep(max(0.0, read_at + pauses.settle - time.monotonic()))
                 while True:
                     follower.get(0)
 
@@ -67,12 +76,13 @@ def wait_for_end(
     name: str,
     timeout: float | None = None,
     seen: Callable[[RunView], None] = lambda run: None,
+    pauses: Pauses = DEFAULT_PAUSES,
 ) -> Status:
     """Return the status of a run that ended, is stuck or is missing; at the timeout, the last one.
 
     `timeout` is in seconds; None: no limit. Calls `seen` with the run after each change.
     """
-    for run in watch_run(cluster, name, timeout):
+    for run in watch_run(cluster, name, timeout, pauses=pauses):
         seen(run)
         current = run.status
         if current.over or current.is_stuck or current.state == "not found":
@@ -135,7 +145,9 @@ class Follower(Generic[T]):
         threading.Thread(target=run, daemon=True).start()
 
 
-def _watch(cluster: Cluster, kind: str, name: str, follower: Follower[None]) -> None:
+def _watch(
+    cluster: Cluster, kind: str, name: str, follower: Follower[None], pauses: Pauses
+) -> None:
     """Put an item for each object of a release and for each change.
 
     No change is lost between two watches: each starts with the existing objects.
@@ -158,11 +170,11 @@ def _watch(cluster: Cluster, kind: str, name: str, follower: Follower[None]) -> 
                 raise
 
     while not follower.closed.is_set():
-        call_with_retries(watch)
-        follower.closed.wait(PAUSE)
+        call_with_retries(watch, pauses)
+        follower.closed.wait(pauses.attempt)
 
 
-def call_with_retries(call: Callable[[], T]) -> T:
+def call_with_retries(call: Callable[[], T], pauses: Pauses) -> T:
     """Call a function, and retry while the API server does not answer; a refusal is final.
 
     The time counts from the first failure: a watch may have run for minutes until then. Raises the
@@ -180,7 +192,7 @@ def call_with_retries(call: Callable[[], T]) -> T:
             failure = error
         now = time.monotonic()
         if give_up_at is None:
-            give_up_at = now + RETRY_SECONDS
+            give_up_at = now + pauses.retry
         if now > give_up_at:
             raise failure
-        time.sleep(PAUSE)
+        time.sleep(pauses.attempt)

@@ -10,7 +10,6 @@ import pytest
 
 from hvdchart.chart_files import chart_dir
 from hvdchart.cli.app import main
-from hvdchart.run.follow import changes as watch
 from tests.support.fakes.cluster import FakeCluster, write_kubeconfig
 from tests.unit.fakes.program import StubProgram
 from tests.unit.hvdchart.command import Command, Outcome
@@ -74,9 +73,8 @@ def helm(programs: Path) -> StubProgram:
 
 
 @pytest.fixture
-def spec(tmp_path: Path, helm: StubProgram, monkeypatch: pytest.MonkeyPatch) -> Path:
+def spec(tmp_path: Path, helm: StubProgram) -> Path:
     """A spec's file. Helm installs it as `hvd`."""
-    monkeypatch.setattr(watch, "SETTLE", 0.0)
     path = tmp_path / "run.spec.yaml"
     path.write_text(json.dumps(SPEC))
     answer_as(helm, "hvd")

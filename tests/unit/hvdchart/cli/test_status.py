@@ -7,7 +7,6 @@ import json
 import pytest
 from yaml import safe_load as parse_yaml
 
-from hvdchart.run.follow import changes as watch
 from tests.support.fakes import faults
 from tests.support.fakes.cluster import FakeCluster
 from tests.unit.hvdchart.command import Command
@@ -33,9 +32,8 @@ REPORTED = {"step": 120, "steps": 500, "loss": 0.41, "samplesPerSecond": 32.0, "
 
 
 @pytest.fixture
-def running(fake_cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch) -> FakeCluster:
+def running(fake_cluster: FakeCluster) -> FakeCluster:
     """A run that continues and reports its progress."""
-    monkeypatch.setattr(watch, "SETTLE", 0.0)
     play(fake_cluster, job(options=["--tag-output"]), MASTER)
     report_progress(fake_cluster, REPORTED)
     return fake_cluster

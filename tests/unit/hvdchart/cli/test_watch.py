@@ -16,7 +16,6 @@ from contextlib import contextmanager
 
 import pytest
 
-from hvdchart.run.follow import changes as watch
 from tests.support.fakes.cluster import FakeCluster
 from tests.unit.fakes.program import StubProgram
 from tests.unit.hvdchart.command import Command
@@ -38,11 +37,8 @@ COMMAND = [sys.executable, "-m", "hvdchart", "watch", "hvd"]
 
 
 @pytest.fixture
-def live(
-    fake_cluster: FakeCluster, kubectl: StubProgram, monkeypatch: pytest.MonkeyPatch
-) -> FakeCluster:
+def live(fake_cluster: FakeCluster, kubectl: StubProgram) -> FakeCluster:
     """A run that goes on; its log does, too."""
-    monkeypatch.setattr(watch, "SETTLE", 0.0)
     kubectl.answer("team", PROBE)
     fake_cluster.put("jobs", job())
     fake_cluster.put("statefulsets", STATEFUL_SET)

@@ -2,29 +2,28 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
 from itertools import count, islice
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from hvdchart.errors import ClusterError
-from hvdchart.run.follow import changes as watch
-from hvdchart.run.follow.changes import wait_for_end, watch_run
+from hvdchart.run.follow.changes import Pauses, wait_for_end, watch_run
 from hvdchart.run.follow.logs import follow
 from hvdchart.run.kube.cluster import Cluster
 from tests.support.fakes.cluster import FakeCluster
 from tests.unit.hvdchart.objects import MASTER, STATEFUL_SET, WORKERS, job
 
 pytestmark = pytest.mark.timeout(120)
+# The objects are read only after a change.
+SHORT = Pauses(settle=0.01, read_every=60.0, attempt=0.01)
 
 
 @pytest.fixture
-def cluster(fake_cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch) -> Cluster:
-    """A run that goes on, and no pauses."""
-    for name in ("SETTLE", "PAUSE"):
-        monkeypatch.setattr(watch, name, 0.01)
+def cluster(fake_cluster: FakeCluster) -> Cluster:
+    """A run that does not end."""
     fake_cluster.put("jobs", job())
     fake_cluster.put("statefulsets", STATEFUL_SET)
     fake_cluster.put("pods", MASTER, *WORKERS)
@@ -32,10 +31,9 @@ def cluster(fake_cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch) -> Clust
 
 
 def test_the_release_is_read_again_at_each_change(
-    cluster: Cluster, fake_cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch
+    cluster: Cluster, fake_cluster: FakeCluster
 ) -> None:
-    monkeypatch.setattr(watch, "READ_EVERY", 60.0)
-    runs = watch_run(cluster, "hvd")
+    runs = watch_run(cluster, "hvd", pauses=SHORT)
     assert len(next(runs).pods) == 3
     fake_cluster.remove("pods", "hvd-worker-1")
     assert any(len(run.pods) == 2 for run in runs)
@@ -55,36 +53,28 @@ def test_a_server_that_is_away_for_a_while_is_waited_for(
     cluster.objects = objects  # type: ignore[method-assign]
     fake_cluster.refusals["pods watch"] = (503, "starting")
     fake_cluster.put("jobs", job(("Complete", "", "")))
-    assert wait_for_end(cluster, "hvd").state == "finished"
+    assert wait_for_end(cluster, "hvd", pauses=SHORT).state == "finished"
 
 
-def test_a_server_that_stays_away_is_an_error(
-    cluster: Cluster, fake_cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(watch, "RETRY_SECONDS", 0.05)
+def test_a_server_that_stays_away_is_an_error(cluster: Cluster, fake_cluster: FakeCluster) -> None:
     fake_cluster.refusals["pods list"] = (503, "starting")
     with pytest.raises(ClusterError, match="cannot list pods in namespace team: starting"):
-        wait_for_end(cluster, "hvd")
+        wait_for_end(cluster, "hvd", pauses=SHORT._replace(retry=0.05))
 
 
-def test_a_watch_that_breaks_after_minutes_is_opened_again(
-    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_watch_that_breaks_later_than_calls_are_retried_is_opened_again(cluster: Cluster) -> None:
     """The first breaks before anything has changed, and each later one after its objects."""
-    now = [0.0]
+    pauses = SHORT._replace(retry=0.1)
     attempts = count()
-    clock = SimpleNamespace(monotonic=lambda: now[0], sleep=lambda _: None)
-    monkeypatch.setattr(watch, "time", clock)
 
-    def break_after_minutes(*_: object) -> Iterator[tuple[str, Any]]:
+    def break_late(*_: object) -> Iterator[tuple[str, Any]]:
         if next(attempts):
             yield "ADDED", job()
-        now[0] += 200
+        time.sleep(2 * pauses.retry)
         raise ClusterError("cannot watch jobs: the connection was reset")
 
-    cluster.watch = break_after_minutes  # type: ignore[method-assign,assignment]
-    monkeypatch.setattr(watch, "READ_EVERY", 60.0)
-    runs = watch_run(cluster, "hvd", kinds=["jobs"])
+    cluster.watch = break_late  # type: ignore[method-assign,assignment]
+    runs = watch_run(cluster, "hvd", kinds=["jobs"], pauses=pauses)
     assert [len(run.pods) for run in islice(runs, 4)] == [3] * 4
 
 
