@@ -53,7 +53,13 @@ class CallRelease:
     """
 
     def __init__(
-        self, cluster: Cluster, name: str, helm: Helm, words: Words, report: Report
+        self,
+        cluster: Cluster,
+        name: str,
+        helm: Helm,
+        words: Words,
+        report: Report,
+        answer_within: float = ANSWER_WITHIN,
     ) -> None:
         self.cluster = cluster
         self.kubectl = Kubectl(cluster.namespace, helm.context)
@@ -68,6 +74,7 @@ class CallRelease:
         self._name = name
         self._words = words
         self._report = report
+        self._answer_within = answer_within
         # The values of the last successful installation; None after a failure or a removal.
         self.spec: Spec | None = None
         self.connection: Connection | None = None
@@ -119,7 +126,7 @@ class CallRelease:
                 except ClusterError as error:
                     # The next attempt may be about to start.
                     silent_since = silent_since or time.monotonic()
-                    if time.monotonic() - silent_since > ANSWER_WITHIN:
+                    if time.monotonic() - silent_since > self._answer_within:
                         raise
                     problem = f"; {error}"
                 else:

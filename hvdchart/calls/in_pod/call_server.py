@@ -54,7 +54,13 @@ class Call:
     Several threads use it: one for each rank, and the thread that waits for the launcher.
     """
 
-    def __init__(self, number: int, content: bytes, caller: socket.socket) -> None:
+    def __init__(
+        self,
+        number: int,
+        content: bytes,
+        caller: socket.socket,
+        output_within: float = OUTPUT_WITHIN,
+    ) -> None:
         self.number = number
         self._content = content
         # When a rank failed or the caller disconnected; 0: neither.
@@ -62,6 +68,7 @@ class Call:
         # By rank, the memory limit in bytes at which the kernel killed a process in its container.
         self.limits: dict[int, int] = {}
         self._caller = caller
+        self._output_within = output_within
         self._lock = threading.Lock()
         self._is_over = False
         # When the last frame was sent; in the future while one is being sent.
@@ -101,7 +108,7 @@ class Call:
         for thread in self._outputs:
             # However long it takes to send: a caller may be slow, and the output long.
             while thread.is_alive() and not self._is_over:
-                if time.monotonic() - max(ended, self._spoke_at) > OUTPUT_WITHIN:
+                if time.monotonic() - max(ended, self._spoke_at) > self._output_within:
                     break
                 thread.join(LOOK_EVERY)
         self.send(wire.END, json.dumps({"code": code, "limits": self.limits}).encode())

@@ -18,7 +18,7 @@ import pytest
 
 import hvdchart
 from devtools.common.waiting import wait_until
-from hvdchart.calls import call_release
+from hvdchart.calls.call_release import CallRelease
 from hvdchart.errors import (
     CallError,
     ClusterError,
@@ -27,6 +27,8 @@ from hvdchart.errors import (
     RunFailedError,
     SpecError,
 )
+from hvdchart.run.helm import Helm
+from hvdchart.run.kube.cluster import Cluster
 from hvdchart.spec.run_options import SCRIPT_OPTIONS
 from tests.support.fakes.cluster import FakeCluster
 from tests.unit.fakes.program import StubProgram
@@ -93,13 +95,11 @@ def test_a_call_without_the_right_to_enter_pods_is_refused_before_the_install(
     assert upgrades(helm) == []
 
 
-def test_a_call_that_cannot_reach_its_pods_ends(
-    settings: dict[str, Any], programs: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(call_release, "ANSWER_WITHIN", 0.5)
+def test_a_call_that_cannot_reach_its_pods_ends(settings: dict[str, Any], programs: Path) -> None:
     (programs / "kubectl").write_text("#!/bin/sh\necho 'no route to host' >&2\nexit 1\n")
-    with hvdchart.Caller(**settings) as caller, pytest.raises(ClusterError, match="no route"):
-        caller(own_rank)
+    made = CallRelease(Cluster.connect(), "hvd", Helm(), str, print, answer_within=0.5)
+    with pytest.raises(ClusterError, match="no route"):
+        made.connect(lambda: None)
 
 
 def test_settings_that_mean_the_same_keep_the_pods(

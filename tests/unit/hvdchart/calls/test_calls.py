@@ -96,14 +96,11 @@ def test_much_output_arrives_complete(connection: Connection) -> None:
     assert call(connection, much)[1].count("\n") == 400_000
 
 
-def test_output_is_complete_however_slow_the_caller_is(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_output_is_complete_however_slow_the_caller_is() -> None:
     """The launcher has ended before the caller reads."""
-    monkeypatch.setattr(call_server, "OUTPUT_WITHIN", 0.05)
     server, caller = socket.socketpair()
     rank, output = socket.socketpair()
-    made = call_server.Call(1, b"", server)
+    made = call_server.Call(1, b"", server, output_within=0.05)
     made.take(0, 1, output)
     with caller, rank, caller.makefile("rb") as frames, ThreadPoolExecutor() as threads:
         written = threads.submit(rank.sendall, b"line\n" * 200_000)
