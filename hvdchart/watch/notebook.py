@@ -89,6 +89,8 @@ def beside_call(
     kubectl: Kubectl,
     write: Callable[[str], object],
     is_wanted: bool = True,
+    show_after: float = SHOW_AFTER,
+    show_every: float = SHOW_EVERY,
 ) -> Iterator[Callable[[str], object]]:
     """Show a run during the block, if this is a notebook; yield the writer for the ranks' output.
 
@@ -101,15 +103,15 @@ def beside_call(
     ended = threading.Event()
 
     def show() -> None:
-        if ended.wait(SHOW_AFTER):
+        if ended.wait(show_after):
             return
         widget = None
-        last = -SHOW_EVERY
+        last = float("-inf")
         # A failure to get a view must not end the call.
         with suppress(HvdchartError):
             for view in follow_views(cluster, name, kubectl):
                 is_last = ended.is_set()
-                if is_last or time.monotonic() - last >= SHOW_EVERY:
+                if is_last or time.monotonic() - last >= show_every:
                     last = time.monotonic()
                     widget = widget or Widget(view)
                     widget.update(view)

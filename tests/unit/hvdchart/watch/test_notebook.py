@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import threading
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,13 +14,14 @@ from IPython.core.interactiveshell import InteractiveShell
 
 from hvdchart.run.kube.cluster import Cluster
 from hvdchart.run.kube.kubectl import Kubectl
-from hvdchart.watch import notebook
 from hvdchart.watch.notebook import Widget, beside_call, is_notebook
 from tests.support.fakes.cluster import FakeCluster
 from tests.unit.hvdchart.watch import sample
 from tests.unit.hvdchart.watch.browser import document_of, needs_browser
 
 pytestmark = pytest.mark.timeout(120)
+# The view is shown at once, and after each change.
+show_beside = partial(beside_call, show_after=0.0, show_every=0.0)
 BEGINNINGS = "[hvd] rank 0 of 2 on hvd-worker-0, CPUs 0\n[1,1]<stdout>:[hvd] rank 1 of 2 on x\n"
 
 
@@ -48,8 +50,6 @@ def kernel(monkeypatch: pytest.MonkeyPatch) -> Iterator[_Display]:
     shell = InteractiveShell.instance()
     monkeypatch.setattr(shell, "kernel", object(), raising=False)
     monkeypatch.setattr(shell.display_pub, "publish", display.publish)
-    monkeypatch.setattr(notebook, "SHOW_AFTER", 0.0)
-    monkeypatch.setattr(notebook, "SHOW_EVERY", 0.0)
     yield display
     InteractiveShell.clear_instance()
 
@@ -73,7 +73,7 @@ def test_a_call_in_a_notebook_shows_the_run_in_one_place(
     kernel: _Display, running: FakeCluster
 ) -> None:
     written: list[str] = []
-    with beside_call(Cluster.connect(), "hvd", Kubectl("team"), written.append) as write:
+    with show_beside(Cluster.connect(), "hvd", Kubectl("team"), written.append) as write:
         write(f"{BEGINNINGS}loss")
         write(" 0.5\n[")
         write("1] done")
@@ -88,7 +88,7 @@ def test_progress_bar_of_a_rank_is_seen_before_its_line_ends(
     kernel: _Display, running: FakeCluster
 ) -> None:
     written: list[str] = []
-    with beside_call(Cluster.connect(), "hvd", Kubectl("team"), written.append) as write:
+    with show_beside(Cluster.connect(), "hvd", Kubectl("team"), written.append) as write:
         write("[0] 10 %\r")
         assert written == ["[0] 10 %\r"]
 
@@ -96,7 +96,7 @@ def test_progress_bar_of_a_rank_is_seen_before_its_line_ends(
 def test_a_view_that_cannot_be_had_ends_no_call(
     kernel: _Display, fake_cluster: FakeCluster
 ) -> None:
-    with beside_call(Cluster.connect(), "none", Kubectl("team"), print) as write:
+    with show_beside(Cluster.connect(), "none", Kubectl("team"), print) as write:
         write("x")
     # The view of an earlier test may still come.
     assert not any("run none" in html for _, html in kernel.shown)
