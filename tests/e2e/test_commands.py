@@ -32,9 +32,8 @@ import os, time
 from pathlib import Path
 import hvdleaf
 import hvd_progress
-hvd_progress.EVERY = 0.1
 for step in range(1, {STEPS}):
-    hvd_progress.report(step, steps={STEPS}, loss=1 / step, samples_per_second=8)
+    hvd_progress.report(step, steps={STEPS}, loss=1 / step, samples_per_second=8, every=0.1)
     print("step", step, time.time(), flush=True)
     if Path("/tmp/go").exists():
         break

@@ -29,7 +29,6 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("HVD_METRICS_DIR", str(tmp_path))
     monkeypatch.setenv("OMPI_COMM_WORLD_RANK", "3")
     monkeypatch.setenv("OMPI_COMM_WORLD_SIZE", "8")
-    monkeypatch.setattr(hvd_progress, "EVERY", 60.0)
     return tmp_path
 
 
@@ -49,10 +48,10 @@ def test_a_report_is_what_the_worker_reads_and_serves(folder: Path) -> None:
 
 
 def test_reports_are_made_once_a_second_and_at_the_last_step(folder: Path) -> None:
-    hvd_progress.report(1, steps=3)
-    hvd_progress.report(2, steps=3)
+    hvd_progress.report(1, steps=3, every=60.0)
+    hvd_progress.report(2, steps=3, every=60.0)
     assert parsed((folder / "3").read_text())["step"] == 1
-    hvd_progress.report(3, steps=3)
+    hvd_progress.report(3, steps=3, every=60.0)
     assert parsed((folder / "3").read_text())["step"] == 3
 
 
@@ -92,8 +91,7 @@ def test_the_callback_counts_steps_over_epochs(
     keras.callbacks = SimpleNamespace(Callback=Callback)  # type: ignore[attr-defined]
     monkeypatch.delitem(sys.modules, "tensorflow", raising=False)
     monkeypatch.setitem(sys.modules, "keras", keras)
-    monkeypatch.setattr(hvd_progress, "EVERY", 0.0)
-    callback = hvd_progress.keras_callback(batch_size=32)
+    callback = hvd_progress.keras_callback(batch_size=32, every=0.0)
     callback.on_train_begin()
     # As a run that resumes.
     callback.on_epoch_begin(2)

@@ -33,7 +33,7 @@ VARIABLES = (
     ("RANK", "WORLD_SIZE"),
 )
 # When this process reported last.
-_reported = {"at": -EVERY}
+_reported = {"at": float("-inf")}
 
 
 def report(
@@ -41,16 +41,18 @@ def report(
     steps: int | None = None,
     loss: float | None = None,
     samples_per_second: float | None = None,
+    every: float = EVERY,
 ) -> None:
     """Report that this rank has completed `step` of `steps` steps; the speed is of this rank alone.
 
     `step` counts from the beginning of the training, not from that of an epoch. What is None is not
     reported. Numbers of NumPy and of the frameworks are taken, too. Each rank may call this after
-    each step. What is reported within a second of the last time is left out, but for the last step.
+    each step. What is reported within `every` seconds of the last time is left out, but for the
+    last step.
     """
     folder = os.environ.get("HVD_METRICS_DIR")
     now = time.monotonic()
-    if not folder or (now - _reported["at"] < EVERY and step != steps):
+    if not folder or (now - _reported["at"] < every and step != steps):
         return
     _reported["at"] = now
     rank, size = find_rank()
@@ -91,11 +93,11 @@ def find_rank() -> tuple[int, int]:
     return 0, 1
 
 
-def keras_callback(batch_size: int = 0) -> Any:
+def keras_callback(batch_size: int = 0, every: float = EVERY) -> Any:
     """Return a Keras callback that reports each step, and with a rank's `batch_size` its speed.
 
-    `batch_size` is the number of samples in a batch of one rank; 0 reports no speed. Raises
-    ImportError where there is neither TensorFlow nor Keras.
+    `batch_size` is the number of samples in a batch of one rank; 0 reports no speed. `every` is
+    that of `report`. Raises ImportError where there is neither TensorFlow nor Keras.
     """
     if "tensorflow" in sys.modules:
         # Keras 2 or 3, whichever this TensorFlow is set to use.
@@ -118,10 +120,10 @@ def keras_callback(batch_size: int = 0) -> Any:
             self.step += 1
             steps = (self.params.get("steps") or 0) * (self.params.get("epochs") or 0)
             passed = time.monotonic() - self.at
-            if passed < EVERY and self.step != steps:
+            if passed < every and self.step != steps:
                 return
             speed = batch_size * (self.step - self.reported) / passed if batch_size else None
-            report(self.step, steps or None, (logs or {}).get("loss"), speed)
+            report(self.step, steps or None, (logs or {}).get("loss"), speed, every)
             self.reported = self.step
             self.at = time.monotonic()
 
