@@ -16,9 +16,10 @@ import pytest
 
 from devtools.common.waiting import wait_until
 from devtools.pods.copies import copy_files
-from hvd_pods.master import direct, gateway_client, gloo_store
+from hvd_pods.master import direct, gateway_client
 from hvd_pods.master.gateway import Gateway
-from hvd_pods.master.gloo_store import GlooStore
+from hvd_pods.master.gloo_store import LIMITS, LONGEST_INTRODUCTION, GlooStore
+from hvd_pods.pod.connections import Limits
 from hvd_pods.shared.run import Worker
 from tests.support.fakes.faults import TIMEOUT
 from tests.support.release_keys import ReleaseKeys
@@ -200,8 +201,8 @@ VALUE = bytes(range(256)) * 40
 class Store:
     """A store that serves, and what its clients ask it for."""
 
-    def __init__(self) -> None:
-        served = GlooStore("127.0.0.1", "s3cret")
+    def __init__(self, limits: Limits = LIMITS) -> None:
+        served = GlooStore("127.0.0.1", "s3cret", limits)
         self.port = served.port
         threading.Thread(target=served.serve, daemon=True).start()
 
@@ -242,11 +243,11 @@ def known(store: Store) -> Store:
 
 
 @pytest.mark.promise("store takes little from a stranger")
-def test_store_takes_little_from_a_stranger(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_store_takes_little_from_a_stranger() -> None:
     """Strangers filled 222 MiB of the master before they were asked for the secret (issue 44)."""
-    monkeypatch.setattr(gloo_store, "LIMITS", gloo_store.LIMITS._replace(seconds=TIMEOUT))
-    with socket.create_connection(("127.0.0.1", Store().port), TIMEOUT) as connection:
-        connection.sendall(b"x" * gloo_store.LONGEST_INTRODUCTION)
+    store = Store(LIMITS._replace(seconds=TIMEOUT))
+    with socket.create_connection(("127.0.0.1", store.port), TIMEOUT) as connection:
+        connection.sendall(b"x" * LONGEST_INTRODUCTION)
         connection.settimeout(TIMEOUT / 2)
         assert connection.recv(1) == b"", "the request has no end yet"
 

@@ -36,7 +36,7 @@ class Port(RecordedEvents):
 
     def __init__(self, own_address: str = "127.0.0.1") -> None:
         super().__init__()
-        self.server = NoticeServer(own_address, make_run(), self)
+        self.server = NoticeServer(own_address, make_run(), self, TIMEOUT)
         self.server.begin(2, 7)
         self.variable = self.server.address
         host, port, self.secret = self.variable.split(",")
@@ -66,12 +66,6 @@ class Port(RecordedEvents):
         *before, last = [event.notice for event in self.of(NoticeTaken)]
         assert last == ASKED
         return before
-
-
-@pytest.fixture(autouse=True)
-def environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    # A busy machine may need longer than usual.
-    monkeypatch.setattr(notices, "SEND_WITHIN", TIMEOUT)
 
 
 @pytest.fixture

@@ -37,20 +37,21 @@ def format_answer(status: bytes, content: bytes = b"") -> bytes:
 class GlooStore:
     """Serves at an address of this pod while `serve` runs. Raises OSError."""
 
-    def __init__(self, address: str, secret: str) -> None:
+    def __init__(self, address: str, secret: str, limits: Limits = LIMITS) -> None:
         self._introduction = f"HVD {secret} HTTP/1.0".encode()
         self._known: set[str] = set()
         self._values: dict[bytes, bytes] = {}
         self._size = 0
+        self._most_requested = limits.size
         end = b"\r\n\r\n"
-        server = ConnectionServer(address, 0, end, self._answer, LIMITS, body_size, self._limit)
+        server = ConnectionServer(address, 0, end, self._answer, limits, body_size, self._limit)
         self.port = server.port
         self.serve = server.serve
 
     def _limit(self, connection: socket.socket) -> int:
         """Return how many bytes a connection may send: few before its address shows the secret."""
         is_known = connection.getpeername()[0] in self._known
-        return LIMITS.size if is_known else LONGEST_INTRODUCTION
+        return self._most_requested if is_known else LONGEST_INTRODUCTION
 
     def _answer(self, request: bytes, connection: socket.socket) -> bytes:
         peer = connection.getpeername()[0]

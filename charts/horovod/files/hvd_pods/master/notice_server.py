@@ -60,7 +60,9 @@ class NoticeServer:
     kept under a number, until `release`.
     """
 
-    def __init__(self, own_address: str, run: Run, put: Put) -> None:
+    def __init__(
+        self, own_address: str, run: Run, put: Put, seconds: float = notices.SEND_WITHIN
+    ) -> None:
         self._put = put
         self._secret = secrets.token_hex(16)
         self._workers = {worker.name for worker in run.workers}
@@ -68,7 +70,7 @@ class NoticeServer:
         self._kept: dict[int, socket.socket] = {}
         self._number = 0
         most = BASE_CONNECTIONS + len(run.workers)
-        limits = Limits(notices.SEND_WITHIN, LONGEST_NOTICE, most)
+        limits = Limits(seconds, LONGEST_NOTICE, most)
         server = ConnectionServer(own_address, 0, b"\n", self._take, limits)
         # For senders: the address and the port of the server, and the secret that notices must
         # have.
