@@ -23,6 +23,8 @@ SCRIPT = PROGRAMS / "master/results.sh"
 STORE = 'cp model "$STORE"'
 Sidecar = Callable[[str], "subprocess.Popen[str]"]
 WANTED = {"results_timeout_seconds": 60}
+# Less than an attempt and the pause after it.
+ONCE = {"results_timeout_seconds": results.FIRST_PAUSE}
 
 
 @pytest.fixture
@@ -39,8 +41,7 @@ def exchange(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     folder = tmp_path / "results"
     folder.mkdir()
     (tmp_path / "user-key").write_text("1 PRIVATE")
-    for name, value in {"EXCHANGE": folder, "FIRST_PAUSE": 0.01, "LOOK_EVERY": 0.001}.items():
-        monkeypatch.setattr(results, name, value)
+    monkeypatch.setattr(results, "EXCHANGE", folder)
     return folder
 
 
@@ -86,9 +87,9 @@ def recorded(pod: MasterPod) -> Any:
 @pytest.fixture
 def unstored(pod: MasterPod, sidecar: Sidecar) -> MasterPod:
     """The pod of a master whose training has finished, and whose results could not be stored."""
-    sidecar('echo x >>"$STORE/tries"; exit 9')
+    sidecar("exit 9")
     pod.install("exit 0")
-    assert pod.run(**WANTED) == 0, "the training has finished"
+    assert pod.run(**ONCE) == 0, "the training has finished"
     return pod
 
 
@@ -99,7 +100,11 @@ def test_results_that_cannot_be_stored_change_no_outcome(unstored: MasterPod) ->
 
 
 @pytest.mark.slow
-def test_results_that_cannot_be_stored_are_tried_again(unstored: MasterPod, store: Path) -> None:
+def test_results_that_cannot_be_stored_are_tried_again(
+    exchange: Path, sidecar: Sidecar, store: Path
+) -> None:
+    sidecar('echo x >>"$STORE/tries"; exit 9')
+    assert "exit code 9" in results.store(TIMEOUT, lambda: False, first_pause=0.01)
     assert len((store / "tries").read_text().splitlines()) == 4
 
 

@@ -36,9 +36,10 @@ def store(
     *,
     attempts: int = ATTEMPTS,
     ready_within: float = READY_WITHIN,
+    first_pause: float = FIRST_PAUSE,
 ) -> str:
     """Run the command at most `attempts` times; return why it failed, or "" when it succeeded."""
-    pause = FIRST_PAUSE
+    pause = first_pause
     until = time.monotonic() + within
     for left in reversed(range(attempts)):
         failure = _try(until, ready_within, is_stopped)
