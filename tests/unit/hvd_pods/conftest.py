@@ -12,11 +12,9 @@ from typing import Any
 
 import pytest
 
-from hvd_pods.cluster import addresses, job_events, kube
-from hvd_pods.master import gateway_client, remote
-from hvd_pods.rules import attempt_workers
+from hvd_pods.cluster import kube
+from hvd_pods.master import gateway_client
 from tests.support.fakes.api import FakeApi
-from tests.support.fakes.faults import TIMEOUT
 from tests.support.fakes.server import Certificates
 from tests.support.release_keys import ReleaseKeys
 from tests.support.runs import make_run
@@ -63,15 +61,7 @@ def api_server(
     monkeypatch: pytest.MonkeyPatch,
     request: pytest.FixtureRequest,
 ) -> Iterator[FakeApi]:
-    """An API server, and this process as a pod of the Job `hvd-master-1` that may use it.
-
-    Requests are not retried, so that a failure is visible at once.
-    """
-    # A busy machine needs more time to create the last events.
-    monkeypatch.setattr(job_events, "CLOSE_WITHIN", TIMEOUT)
-    if "default_retry_seconds" not in request.fixturenames:
-        monkeypatch.setattr(kube, "RETRY_SECONDS", 0.0)
-        monkeypatch.setattr(job_events, "EVENT_RETRY_SECONDS", 0.0)
+    """An API server, and this process as a pod of the Job `hvd-master-1` that may use it."""
     address = getattr(request, "param", "127.0.0.1")
     account = tmp_path / "account"
     account.mkdir()
@@ -92,19 +82,6 @@ def api_server(
 
 
 @pytest.fixture
-def default_retry_seconds() -> None:
-    """Retry requests for as long as in a cluster: the test has its own clock."""
-
-
-@pytest.fixture
-def patient(api_server: FakeApi, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Retry requests, with pauses that are shortened for a test."""
-    monkeypatch.setattr(kube, "RETRY_SECONDS", TIMEOUT)
-    monkeypatch.setattr(kube, "FIRST_PAUSE", 0.002)
-    monkeypatch.setattr(kube, "LONGEST_PAUSE", 0.01)
-
-
-@pytest.fixture
 def background() -> Iterator[Callable[..., Future[Any]]]:
     """Run a function in a thread, so that a test can change the cluster while it waits."""
     pool = ThreadPoolExecutor(4)
@@ -113,17 +90,8 @@ def background() -> Iterator[Callable[..., Future[Any]]]:
 
 
 @pytest.fixture
-def workers(
-    api_server: FakeApi,
-    release: ReleaseKeys,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> Iterator[Workers]:
-    """The workers' side, for a master that retries at once and does not report missing workers."""
-    monkeypatch.setattr(attempt_workers, "FIRST_REPORT_AFTER", 60.0)
-    monkeypatch.setattr(addresses, "FIRST_LOOKUP", 0.02)
-    monkeypatch.setattr(addresses, "FIRST_RECONNECT", 0.01)
-    monkeypatch.setattr(addresses, "LONGEST_RECONNECT", 0.02)
+def workers(api_server: FakeApi, release: ReleaseKeys, tmp_path: Path) -> Iterator[Workers]:
+    """The workers' side of a run."""
     started = Workers(api_server, release, tmp_path)
     yield started
     started.close()
@@ -183,12 +151,8 @@ def release() -> ReleaseKeys:
 
 
 @pytest.fixture
-def agents(
-    release: ReleaseKeys, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[ScriptedAgents]:
+def agents(release: ReleaseKeys, tmp_path: Path) -> Iterator[ScriptedAgents]:
     """Agents of the workers of make_run(), which run a shell script over each connection."""
-    monkeypatch.setattr(remote, "LOOK_EVERY", 0.01)
-    monkeypatch.setattr(remote, "LOOK_WITHIN", TIMEOUT)
     started = ScriptedAgents(release, tmp_path, make_run().workers)
     yield started
     started.close()

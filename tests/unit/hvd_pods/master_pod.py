@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from hvd_pods.cluster import key_secrets as release_keys
+from hvd_pods.cluster import kube
 from hvd_pods.master import (
     agent_connection,
     gateway_client,
@@ -21,6 +23,8 @@ from hvd_pods.master import (
 )
 from hvd_pods.pod import reporting
 from hvd_pods.shared import paths
+from tests.support.fakes.faults import TIMEOUT
+from tests.unit.hvd_pods.call_limits import ONCE
 from tests.unit.hvd_pods.workers import Workers
 
 JOB = "hvd-master-1"
@@ -38,6 +42,8 @@ class MasterPod:
         self.workers = workers
         self.api = workers.api
         self._patch = patch
+        # How the master connects to the API server. Calls are not repeated.
+        self.connect = partial(kube.Api, ONCE)
         self.generated = folder / "generated"
         self.programs = folder / "programs"
         self.termination_log = folder / "termination-log"
@@ -73,7 +79,7 @@ class MasterPod:
 
     def run(self, **changes: Any) -> int:
         self.environment(**changes)
-        return main.main()
+        return main.main(self.connect, TIMEOUT)
 
     def replicas(self) -> Any:
         item = self.api.find("apps/statefulsets", "hvd-worker")

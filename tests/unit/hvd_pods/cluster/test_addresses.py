@@ -12,13 +12,14 @@ import pytest
 
 from devtools.common.waiting import wait_until
 from hvd_pods.cluster import addresses, kube
-from hvd_pods.cluster.addresses import DnsAddresses, Endpoint, SliceAddresses
+from hvd_pods.cluster.addresses import DnsAddresses, Endpoint, Pauses, SliceAddresses
 from hvd_pods.shared.run import Worker
 from tests.support.fakes import faults
 from tests.support.fakes.api import FakeApi
 from tests.support.fakes.faults import TIMEOUT
 from tests.support.fakes.server import Handler
 from tests.support.runs import make_run
+from tests.unit.hvd_pods.call_limits import ONCE
 from tests.unit.hvd_pods.workers import SLICES
 
 WORKER, OTHER = (Worker(f"w-{n}", f"w-{n}.hvd", 1, "w", "r1") for n in (0, 1))
@@ -26,11 +27,12 @@ IPV4 = "10.0.0.7"
 IPV6 = "fd00::7"
 GROUP = {"stateful_set": "w", "number": 2, "maximum": 2, "slots": 1, "revision": "r1"}
 RUN = make_run(groups=[GROUP])
+SHORT = Pauses(0.01, 0.01, 0.01, 0.01)
 Names = dict[str, list[str]]
 
 
 class Follower:
-    """Follows addresses, and waits for what a test expects of them.
+    """Follows addresses without a pause, and waits for what a test expects of them.
 
     `news`: the address of WORKER at each change. `threads`: those that follow.
     """
@@ -46,12 +48,12 @@ class Follower:
         own = {*threading.enumerate()} - self._before
         return {item.name for item in own if item.name.startswith(("look-up", "follow-"))}
 
-    def follow_slices(self) -> None:
-        self.source = SliceAddresses(kube.Api(), RUN)
+    def follow_slices(self, pauses: Pauses = SHORT) -> None:
+        self.source = SliceAddresses(kube.Api(ONCE), RUN, pauses)
         self.source.start(self._note)
 
     def follow_dns(self, *workers: Worker) -> None:
-        self.source = DnsAddresses(workers)
+        self.source = DnsAddresses(workers, SHORT)
         self.source.start(self._note)
 
     def find(self, worker: Worker) -> str | None:
@@ -72,10 +74,7 @@ class Follower:
 
 
 @pytest.fixture
-def follower(api_server: FakeApi, monkeypatch: pytest.MonkeyPatch) -> Iterator[Follower]:
-    """A follower that loses no time."""
-    for name in ("FIRST_RECONNECT", "LONGEST_RECONNECT", "FIRST_LOOKUP", "LONGEST_LOOKUP"):
-        monkeypatch.setattr(addresses, name, 0.01)
+def follower(api_server: FakeApi) -> Iterator[Follower]:
     made = Follower()
     yield made
     made.source.close()
@@ -236,10 +235,8 @@ def test_dns_helps_until_the_api_server_answers_and_no_longer(
 @pytest.mark.slow
 @pytest.mark.usefixtures("names")
 def test_api_server_that_cannot_be_watched_is_asked_less_and_less_often(
-    api_server: FakeApi, follower: Follower, monkeypatch: pytest.MonkeyPatch
+    api_server: FakeApi, follower: Follower
 ) -> None:
-    monkeypatch.setattr(addresses, "FIRST_RECONNECT", 0.02)
-    monkeypatch.setattr(addresses, "LONGEST_RECONNECT", 0.08)
     asked = []
 
     def refuse(handler: Handler) -> None:
@@ -248,7 +245,7 @@ def test_api_server_that_cannot_be_watched_is_asked_less_and_less_often(
         faults.status(429, **{"Retry_After": "1"} if wants_more else {})(handler)
 
     api_server.fail("GET", SLICES, refuse, times=6)
-    follower.follow_slices()
+    follower.follow_slices(SHORT._replace(first_reconnect=0.02, longest_reconnect=0.08))
     api_server.wait(lambda: len(asked) == 6)
     # The pauses are random, from the half of each to the whole.
     least = [0.01, 0.02, 0.04, 0.04, 1.0]

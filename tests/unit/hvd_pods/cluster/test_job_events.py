@@ -8,16 +8,17 @@ import threading
 
 import pytest
 
-from hvd_pods.cluster import job_events, kube
+from hvd_pods.cluster import kube
 from hvd_pods.cluster.job_events import JobEvents
 from tests.support.fakes import faults
 from tests.support.fakes.api import FakeApi
 from tests.support.fakes.server import Handler
+from tests.unit.hvd_pods.call_limits import ONCE
 
 
 @pytest.fixture
 def events(api_server: FakeApi) -> JobEvents:
-    return JobEvents(kube.Api())
+    return JobEvents(kube.Api(ONCE), close_within=faults.TIMEOUT)
 
 
 def reasons(api_server: FakeApi) -> list[str]:
@@ -51,10 +52,10 @@ def test_an_event_is_created_about_the_job(api_server: FakeApi, events: JobEvent
 
 
 def test_an_api_server_that_does_not_answer_delays_neither_the_training_nor_the_end(
-    api_server: FakeApi, events: JobEvents, monkeypatch: pytest.MonkeyPatch
+    api_server: FakeApi,
 ) -> None:
+    events = JobEvents(kube.Api(ONCE), close_within=0.01)
     answer = threading.Event()
-    monkeypatch.setattr(job_events, "CLOSE_WITHIN", 0.01)
 
     def wait_and_reset(handler: Handler) -> None:
         assert answer.wait(faults.TIMEOUT)

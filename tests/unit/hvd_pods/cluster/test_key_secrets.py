@@ -15,6 +15,7 @@ from hvd_pods.cluster.certificates import MASTER, WORKER, Files
 from hvd_pods.shared import errors
 from tests.support.fakes import faults
 from tests.support.fakes.api import FakeApi
+from tests.unit.hvd_pods.call_limits import ONCE, PATIENT
 
 MASTER_SECRET = "hvd-agent-master"
 WORKER_SECRET = "hvd-agent-worker"
@@ -51,7 +52,7 @@ def api(api_server: FakeApi, mounted: Path) -> kube.Api:
     """The API of a pod whose Secrets are mounted and empty."""
     for name in BOTH:
         put(api_server, name)
-    return kube.Api()
+    return kube.Api(ONCE)
 
 
 @pytest.fixture(scope="module")
@@ -196,7 +197,7 @@ def test_of_two_masters_the_keys_of_the_faster_one_are_used(
 
     def conflict(handler: Any) -> None:
         # The other master makes everything that is missing before this change comes.
-        keys.find_keys(kube.Api(), RUN, ENVIRONMENT)
+        keys.find_keys(kube.Api(ONCE), RUN, ENVIRONMENT)
         found.extend(stored(api_server, name) for name in BOTH)
         for name, files in zip(BOTH, found, strict=True):
             put(api_server, name, files, version="8")
@@ -211,7 +212,7 @@ def test_of_two_masters_the_keys_of_the_faster_one_are_used(
 
 
 def test_the_keys_are_the_ones_of_a_call_whose_answer_was_lost(
-    api: kube.Api, api_server: FakeApi, patient: None
+    api: kube.Api, api_server: FakeApi
 ) -> None:
     def lose_answer(handler: Any) -> None:
         body = api_server.asked("PATCH", PATHS[0])[-1].body
@@ -220,7 +221,7 @@ def test_the_keys_are_the_ones_of_a_call_whose_answer_was_lost(
         faults.reset(handler)
 
     api_server.fail("PATCH", PATHS[0], lose_answer)
-    require_pair(api_server, keys.find_keys(api, RUN, ENVIRONMENT))
+    require_pair(api_server, keys.find_keys(kube.Api(PATIENT), RUN, ENVIRONMENT))
     sent = [patch.body["data"] for patch in api_server.asked("PATCH", PATHS[0])]
     assert len(sent) == 2
     assert sent[0] == sent[1]

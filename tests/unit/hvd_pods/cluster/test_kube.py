@@ -16,6 +16,7 @@ from hvd_pods.cluster import kube
 from tests.support.fakes import faults
 from tests.support.fakes.api import FakeApi
 from tests.support.fakes.faults import TIMEOUT
+from tests.unit.hvd_pods.call_limits import ONCE, PATIENT
 
 POD: dict[str, Any] = {"metadata": {"name": "a", "uid": "u"}, "spec": {}}
 
@@ -23,7 +24,7 @@ POD: dict[str, Any] = {"metadata": {"name": "a", "uid": "u"}, "spec": {}}
 @pytest.fixture
 def api(api_server: FakeApi) -> kube.Api:
     api_server.put("core/pods", POD)
-    return kube.Api()
+    return kube.Api(ONCE)
 
 
 @pytest.mark.parametrize("api_server", ["127.0.0.1", "::1"], indirect=True)
@@ -65,12 +66,9 @@ def put_pods(api_server: FakeApi, names: str) -> None:
         api_server.put("core/pods", {"metadata": {"name": name}})
 
 
-def test_a_long_list_is_read_in_parts(
-    api: kube.Api, api_server: FakeApi, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(kube, "PAGE", 2)
+def test_a_long_list_is_read_in_parts(api: kube.Api, api_server: FakeApi) -> None:
     put_pods(api_server, "bcde")
-    items, _ = api.list_all("core/pods", {"labelSelector": ""})
+    items, _ = kube.Api(ONCE._replace(page=2)).list_all("core/pods", {"labelSelector": ""})
     assert [item["metadata"]["name"] for item in items] == ["a", "b", "c", "d", "e"]
     assert [request.query.get("continue") for request in api_server.requests] == [None, "2", "4"]
 
@@ -95,12 +93,9 @@ CALLS: dict[str, Callable[[kube.Api], object]] = {
 
 @pytest.mark.parametrize("what", BROKEN)
 @pytest.mark.parametrize("call", ["GET", "watch"])
-def test_an_incomplete_answer_is_an_api_error(
-    api: kube.Api, api_server: FakeApi, what: str, call: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_incomplete_answer_is_an_api_error(api_server: FakeApi, what: str, call: str) -> None:
     failure, cause, seconds = BROKEN[what]
-    monkeypatch.setattr(kube, "CALL_TIMEOUT", seconds)
-    monkeypatch.setattr(kube, "WATCH_SECONDS", seconds)
+    api = kube.Api(ONCE._replace(silence=seconds, watch=seconds))
     api_server.fail("GET", "core/pods", failure)
     with pytest.raises(kube.ApiError, match=r"complete response .* core/pods\S* \(\w+: ") as raised:
         CALLS[call](api)
@@ -122,10 +117,10 @@ def test_the_api_is_verified_alike_on_every_python(
 
     api_server.put("core/pods", POD)
     monkeypatch.setattr(ssl, "create_default_context", as_in_python_3_13)
-    assert kube.Api().get("core/pods/a") == POD
+    assert kube.Api(ONCE).get("core/pods/a") == POD
     (kube.ACCOUNT / "ca.crt").write_bytes(Authority("another").certificate)
     with pytest.raises(kube.ApiError, match="certificate verify failed") as raised:
-        kube.Api().get("core/pods/a")
+        kube.Api(ONCE).get("core/pods/a")
     assert isinstance(raised.value.__cause__, ssl.SSLCertVerificationError)
     assert not raised.value.is_temporary
     assert len(api_server.requests) == 1
@@ -151,7 +146,7 @@ TEMPORARY: dict[str, faults.Failure] = {
 
 
 class Clock:
-    """Stands for the module `time`: time passes when the process sleeps, and only then."""
+    """Time passes when the process sleeps, and only then."""
 
     def __init__(self) -> None:
         self.now = BEGAN
@@ -167,7 +162,6 @@ class Clock:
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     """A clock for calls, whose pauses are the longest of the random ones."""
     made = Clock()
-    monkeypatch.setattr(kube, "time", made)
     monkeypatch.setattr(random, "uniform", lambda low, high: high)
     return made
 
@@ -193,7 +187,6 @@ def count_requests(api: kube.Api, api_server: FakeApi, retry_seconds: float | No
     return len(api_server.requests) - asked
 
 
-@pytest.mark.usefixtures("patient")
 @pytest.mark.parametrize("failure", TEMPORARY.values(), ids=TEMPORARY)
 @pytest.mark.parametrize("method", ["GET", "PATCH", "POST", "DELETE"])
 def test_calls_are_repeated_until_the_api_server_is_back(
@@ -204,15 +197,15 @@ def test_calls_are_repeated_until_the_api_server_is_back(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     api_server.fail(method, "core/pods", failure, times=3)
-    CALLS[method](api)
+    CALLS[method](kube.Api(PATIENT))
     assert len(api_server.requests) == 4
     assert capsys.readouterr().out.count("trying again") == 1, "an outage is logged once"
 
 
-@pytest.mark.usefixtures("patient")
 @pytest.mark.parametrize("code", [400, 403, 404, 409, 410, 422])
-def test_what_will_not_pass_is_not_repeated(api: kube.Api, api_server: FakeApi, code: int) -> None:
+def test_what_will_not_pass_is_not_repeated(api_server: FakeApi, code: int) -> None:
     """An API server that refuses a call is there."""
+    api = kube.Api(PATIENT)
     api.is_away = True
     api_server.fail("GET", "core/pods", faults.status(code))
     assert count_requests(api, api_server) == 1
@@ -223,9 +216,9 @@ HOUR = 60 * MINUTE
 
 
 @pytest.fixture
-def away(default_retry_seconds: None, api_server: FakeApi, clock: Clock) -> kube.Api:
+def away(api_server: FakeApi, clock: Clock) -> kube.Api:
     """The calls to an API server that is away for an hour; one was given up."""
-    api = kube.Api()
+    api = kube.Api(clock=clock)
     fail_until(api_server, clock, clock.now + HOUR, faults.status(503))
     assert count_requests(api, api_server) > 1
     return api
@@ -262,25 +255,28 @@ def test_an_api_server_that_answers_again_is_not_away(away: kube.Api, clock: Clo
     assert not away.is_away
 
 
-@pytest.mark.usefixtures("default_retry_seconds")
 def test_a_server_is_not_asked_before_it_wants_to_be(api_server: FakeApi, clock: Clock) -> None:
     """Also where the node has just started."""
     began = clock.now = 1.0
     fail_until(api_server, clock, began + 1, faults.status(429, Retry_After="42"))
-    assert kube.Api().get("core/pods/a") == POD
+    assert kube.Api(clock=clock).get("core/pods/a") == POD
     assert clock.now - began == 42
     assert len(api_server.requests) == 2
 
 
-@pytest.mark.usefixtures("default_retry_seconds")
 @pytest.mark.parametrize("stopped_after", [0.0, 100.0])
 def test_a_pod_that_is_asked_to_end_waits_no_longer_than_the_kubelet(
     api_server: FakeApi, clock: Clock, stopped_after: float
 ) -> None:
-    api = kube.Api()
+    api = kube.Api(clock=clock)
     began = clock.now
     api.is_stopped = lambda: clock.now >= began + stopped_after
     fail_until(api_server, clock, began + 60 * MINUTE, faults.status(503))
     count_requests(api, api_server)
     count_requests(api, api_server)
     assert stopped_after + 5 < clock.now - began <= stopped_after + 11
+
+
+def test_no_call_is_repeated_for_longer_than_the_limit(api_server: FakeApi, clock: Clock) -> None:
+    fail_until(api_server, clock, clock.now + HOUR, faults.status(503))
+    assert count_requests(kube.Api(ONCE, clock), api_server, MINUTE) == 1

@@ -11,6 +11,7 @@ from hvd_pods.shared.run import Pod, Run, Worker
 from tests.support.fakes import faults
 from tests.support.fakes.api import FakeApi
 from tests.support.runs import make_run
+from tests.unit.hvd_pods.call_limits import ONCE
 from tests.unit.hvd_pods.master_pod import read_log
 
 NODE_LIST = "horovod-staged-1"
@@ -37,14 +38,14 @@ def listed(api_server: FakeApi) -> list[str]:
 
 def test_nothing_is_listed_of_a_run_without_data_on_nodes(api_server: FakeApi) -> None:
     run = staging_run("")
-    staged.add_nodes(run, kube.Api(), on_nodes(run, "a", "b", "b"))
+    staged.add_nodes(run, kube.Api(ONCE), on_nodes(run, "a", "b", "b"))
     assert api_server.requests == []
 
 
 def test_nothing_is_listed_without_the_nodes_names(api_server: FakeApi) -> None:
     """DNS does not tell them."""
     run = staging_run()
-    staged.add_nodes(run, kube.Api(), on_nodes(run, "", "", ""))
+    staged.add_nodes(run, kube.Api(ONCE), on_nodes(run, "", "", ""))
     assert api_server.requests == []
 
 
@@ -52,7 +53,7 @@ def test_the_first_run_makes_a_node_list(
     api_server: FakeApi, capsys: pytest.CaptureFixture[str]
 ) -> None:
     run = staging_run()
-    staged.add_nodes(run, kube.Api(), on_nodes(run, "a", "b", "b"))
+    staged.add_nodes(run, kube.Api(ONCE), on_nodes(run, "a", "b", "b"))
     assert listed(api_server) == ["a", "b"]
     item: Any = api_server.find("core/configmaps", NODE_LIST)
     assert item["metadata"]["labels"] == {"hvdchart/node-list": "staged"}
@@ -66,7 +67,7 @@ def test_later_runs_add_to_the_node_list(
     api_server: FakeApi, capsys: pytest.CaptureFixture[str]
 ) -> None:
     run = staging_run()
-    api = kube.Api()
+    api = kube.Api(ONCE)
     staged.add_nodes(run, api, on_nodes(run, "a", "b", "b"))
     read_log(capsys)
     staged.add_nodes(run, api, on_nodes(run, "b", "c", "c"))
@@ -86,6 +87,6 @@ def test_a_node_list_that_cannot_be_written_is_logged_and_asked_for_once(
     for name in there:
         api_server.put("core/configmaps", {"metadata": {"name": name}})
     api_server.fail(method, f"core/configmaps/{NODE_LIST}", faults.status(503))
-    staged.add_nodes(run, kube.Api(), on_nodes(run, "a", "b", "c"))
+    staged.add_nodes(run, kube.Api(ONCE), on_nodes(run, "a", "b", "c"))
     assert len(api_server.asked(method, f"core/configmaps/{NODE_LIST}")) == 1
     assert "503" in read_log(capsys)[0]

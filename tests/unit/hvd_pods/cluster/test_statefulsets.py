@@ -15,6 +15,7 @@ from hvd_pods.rules.state import Assignment
 from tests.support.fakes import faults
 from tests.support.fakes.api import FakeApi
 from tests.support.runs import make_run
+from tests.unit.hvd_pods.call_limits import ONCE
 from tests.unit.hvd_pods.rules.recorded_events import RecordedEvents
 
 Capture = pytest.CaptureFixture[str]
@@ -48,7 +49,7 @@ ADAPTIVE = [
 @pytest.fixture
 def api(api_server: FakeApi) -> kube.Api:
     put_number(api_server, cpu=2, gpu=0)
-    return kube.Api()
+    return kube.Api(ONCE)
 
 
 @pytest.mark.parametrize(
@@ -75,10 +76,9 @@ def test_statefulsets_get_the_number_that_the_run_starts_with(
 
 
 def test_workers_stay_while_the_api_server_is_away(
-    api: kube.Api, api_server: FakeApi, monkeypatch: pytest.MonkeyPatch, capsys: Capture
+    api: kube.Api, api_server: FakeApi, capsys: Capture
 ) -> None:
     """One StatefulSet is enough to wait for: there may be many."""
-    monkeypatch.setattr(statefulsets, "START_RETRY_SECONDS", 0.0)
     put_number(api_server, cpu=5, gpu=5)
     api_server.fail("GET", "", faults.status(503))
     statefulsets.fit_to_run(api, make_run())

@@ -11,9 +11,8 @@ from typing import Any
 import pytest
 
 from devtools.common.waiting import wait_until
-from hvd_pods.master import event_log, prober, record_io, run_effects, user_code
+from hvd_pods.master import event_log, prober, run_effects, user_code
 from hvd_pods.pod import code_archive
-from hvd_pods.rules import newcomers, record_lock, retries
 from hvd_pods.rules.effects import StartLauncher
 from tests.support.fakes import faults
 from tests.support.fakes.faults import TIMEOUT
@@ -29,12 +28,6 @@ MISTAKE = (
 )
 # The kubelet asks once. A master that does not pass the signal on sees the launcher succeed.
 ASK_TO_END = f"kill -TERM $PPID; exec sleep {TIMEOUT}"
-
-
-@pytest.fixture(autouse=True)
-def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(retries, "FIRST_PAUSE", 0.05)
-    monkeypatch.setattr(record_lock, "LOOK_EVERY", 0.02)
 
 
 def made(pod: MasterPod) -> list[list[int]]:
@@ -226,10 +219,10 @@ while [ ! -e "$OUT/end" ]; do sleep 0.05; done
 """
 
 
+@pytest.mark.slow
 def test_a_run_with_a_minimum_goes_on_without_a_worker_and_with_one_that_comes(
-    pod: MasterPod, background: Background, monkeypatch: pytest.MonkeyPatch
+    pod: MasterPod, background: Background
 ) -> None:
-    monkeypatch.setattr(newcomers, "SETTLE", 0.1)
     pod.workers.install(KEEPS)
     pod.install(FOLLOWS)
     group = {"stateful_set": "hvd-worker", "number": 3, "maximum": 3, "minimum": 1}
@@ -269,11 +262,8 @@ def test_a_master_that_is_asked_to_end_ends_the_ranks(pod: MasterPod) -> None:
     ids=["503", "403", "cut JSON"],
 )
 def test_a_training_that_finished_is_a_success_whatever_the_api_does(
-    pod: MasterPod, failure: faults.Failure, monkeypatch: pytest.MonkeyPatch
+    pod: MasterPod, failure: faults.Failure
 ) -> None:
-    monkeypatch.setattr(record_lock, "TAKE_RETRY_SECONDS", 0.0)
-    monkeypatch.setattr(record_lock, "START_RETRY_SECONDS", 0.0)
-    monkeypatch.setattr(record_io, "RELEASE_RETRY_SECONDS", 0.05)
     pod.api.fail("POST", "core/events", failure, times=20)
     pod.api.fail("PATCH", "core/configmaps", failure, times=20)
     pod.api.fail("GET", "batch/jobs", failure, times=20)

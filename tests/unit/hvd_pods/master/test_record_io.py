@@ -26,6 +26,7 @@ from hvd_pods.shared.contract import LEASE, RENEWED
 from tests.support.fakes import faults
 from tests.support.fakes.api import FakeApi
 from tests.support.runs import make_run
+from tests.unit.hvd_pods.call_limits import ONCE
 from tests.unit.hvd_pods.master_pod import JOB
 
 PATH = "core/configmaps/hvd-run"
@@ -72,7 +73,7 @@ class Record:
         return {**found["data"]}
 
     def client(self) -> RecordClient:
-        return RecordClient(kube.Api(), Assignment(RUN, "own", "hvd-master-1", "uid-1"))
+        return RecordClient(kube.Api(ONCE), Assignment(RUN, "own", "hvd-master-1", "uid-1"))
 
     def held(self) -> RecordClient:
         """A client of the master that holds the record."""
@@ -186,9 +187,8 @@ def test_record_is_given_back_once(record: Record) -> None:
 
 
 def test_record_that_cannot_be_given_back_does_not_keep_the_master(
-    record: Record, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    record: Record, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(record_io, "RELEASE_RETRY_SECONDS", 0.0)
     client = record.held()
     record.api.fail("PATCH", PATH, faults.status(503))
     assert client.release(RELEASE) == RecordReleased()
@@ -272,19 +272,19 @@ def test_lease_is_that_of_this_masters_own_job(record: Record, uid: str) -> None
     notes = {LEASE: "600", RENEWED: "7"}
     metadata = {"name": JOB, "uid": uid, "annotations": {**notes, "other": "x"}}
     record.api.put("batch/jobs", {"metadata": metadata, "spec": {}})
-    job = record_io.read_lease(kube.Api()).job
+    job = record_io.read_lease(kube.Api(ONCE)).job
     assert (job and job["metadata"]["annotations"]) == (notes if uid == "uid-1" else None)
 
 
 def test_lease_that_cannot_be_read_is_not_known(record: Record) -> None:
     record.put_job()
     record.api.fail("GET", f"batch/jobs/{JOB}", faults.status(403, "no"))
-    assert record_io.read_lease(kube.Api()).job is None
+    assert record_io.read_lease(kube.Api(ONCE)).job is None
 
 
 def read_job(retry_seconds: float = 0.0) -> Any:
     """The Job as decisions get it."""
-    answer = record_io.read_job(kube.Api(), RUN, ReadJob(retry_seconds))
+    answer = record_io.read_job(kube.Api(ONCE), RUN, ReadJob(retry_seconds), look_again_after=0.0)
     assert isinstance(answer, JobRead)
     return answer.job
 
@@ -305,7 +305,7 @@ def test_the_job_is_read_without_its_environment(api_server: FakeApi) -> None:
 def test_who_has_the_record_is_read_with_the_job(record: Record) -> None:
     record.put(**OTHER)
     record.put_job()
-    answer = record_io.read_job(kube.Api(), RUN, ReadJob(0.0))
+    answer = record_io.read_job(kube.Api(ONCE), RUN, ReadJob(0.0))
     assert (answer.record, answer.job is None) == (OTHER, False)
 
 
@@ -315,13 +315,8 @@ def test_job_is_read_although_nobody_can_tell_who_has_the_record(
 ) -> None:
     record.put_job()
     api_server.fail("GET", PATH, faults.status(code))
-    answer = record_io.read_job(kube.Api(), RUN, ReadJob(0.0))
+    answer = record_io.read_job(kube.Api(ONCE), RUN, ReadJob(0.0))
     assert (answer.record, answer.job is None) == (None, False)
-
-
-@pytest.fixture(autouse=True)
-def _looks_again_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(record_io, "LOOK_AGAIN_AFTER", 0.0)
 
 
 def put_next_master(api_server: FakeApi) -> None:

@@ -11,6 +11,7 @@ import pytest
 
 from hvd_pods.master import remote
 from hvd_pods.shared import paths
+from tests.support.fakes.faults import TIMEOUT
 from tests.support.runs import make_run
 from tests.unit.hvd_pods.scripted_agents import ScriptedAgents
 
@@ -40,8 +41,8 @@ def test_program_of_a_worker_gets_its_input_and_answers(
     assert answers == {FIRST: expected}
 
 
-STAY: Ask = partial(remote.may_continue, workers=[FIRST, SECOND])
-KEPT: Ask = partial(remote.are_states_kept, workers=[FIRST, SECOND])
+STAY: Ask = partial(remote.may_continue, workers=[FIRST, SECOND], seconds=TIMEOUT)
+KEPT: Ask = partial(remote.are_states_kept, workers=[FIRST, SECOND], seconds=TIMEOUT)
 FINISHED: Ask = partial(
     remote.count_finished, workers=[FIRST, SECOND], fence=7, is_stopped=lambda: False
 )

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from hvd_pods.cluster.kube import WATCH_SECONDS
+from hvd_pods.cluster.kube import LIMITS
 from hvd_pods.rules.effects import (
     CreateJobEvent,
     ListPods,
@@ -39,7 +39,7 @@ COSTS = {
     CreateJobEvent: 1,
 }
 # A watch of the workers' addresses begins with a list.
-WATCH = 2 * 60 / WATCH_SECONDS
+WATCH = 2 * 60 / LIMITS.watch
 COMMAND = 60 / (LEASE_SECONDS / RENEWALS)
 
 

@@ -32,6 +32,7 @@ from hvd_pods.rules.events import (
 from hvd_pods.rules.state import Assignment
 from hvd_pods.shared.run import Pod, Run
 from tests.support.fakes.faults import TIMEOUT
+from tests.unit.hvd_pods.call_limits import ONCE
 from tests.unit.hvd_pods.master_pod import MasterPod
 from tests.unit.hvd_pods.rules.recorded_events import RecordedEvents
 from tests.unit.hvd_pods.workers import Workers
@@ -43,7 +44,7 @@ def watch(pod: MasterPod, taken: RecordedEvents) -> Iterator[Callable[[Run], Eff
     started: list[EffectRunner] = []
 
     def begin(run: Run) -> EffectRunner:
-        api = kube.Api() if run.has_api_access else None
+        api = kube.Api(ONCE) if run.has_api_access else None
         assignment = Assignment(run, "own", "hvd-master-1", "uid-1")
         started.append(EffectRunner(assignment, api, JobEvents(None), taken))
         started[-1].carry_out(WatchWorkers(2))

@@ -5,26 +5,32 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from concurrent.futures import Future
+from functools import partial
 from typing import Any
 
 import pytest
 
 from hvd_pods.cluster import kube
 from hvd_pods.master import selftest
-from hvd_pods.rules import record_lock
 from tests.support.fakes import faults
 from tests.support.fakes.api import FakeApi
 from tests.support.fakes.faults import TIMEOUT
 from tests.support.fakes.server import Handler
 from tests.support.runs import make_run
+from tests.unit.hvd_pods.call_limits import ONCE, PATIENT
 from tests.unit.hvd_pods.master_pod import JOB, MasterPod
 
 Background = Callable[..., "Future[Any]"]
 
 
-@pytest.fixture(autouse=True)
-def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(selftest, "LOOK_EVERY", 0.02)
+QUICK = selftest.Timing(look_every=0.02, settles=0.5)
+# The test has one second.
+LIMITED = QUICK._replace(limit=1.0, spare=0.0)
+
+
+def run_test(pod: MasterPod, timing: selftest.Timing = QUICK) -> int:
+    """Run the test in its pod; return its exit code."""
+    return selftest.main(pod.connect, timing)
 
 
 def job(*conditions: tuple[str, str], suspend: bool = False) -> dict[str, Any]:
@@ -43,7 +49,7 @@ OVER = [job(("Complete", "True")), job(("FailureTarget", "True"), ("Failed", "Tr
 def waiting(api_server: FakeApi, background: Background) -> Future[None]:
     """A test that waits for the end of a run, whose Job is about to fail."""
     api_server.put("batch/jobs", job(("Complete", "False"), ("FailureTarget", "True")))
-    wait = background(selftest.wait_for_end, kube.Api(), JOB, time.monotonic() + TIMEOUT)
+    wait = background(selftest.wait_for_end, kube.Api(ONCE), JOB, time.monotonic() + TIMEOUT, QUICK)
     api_server.wait(lambda: len(api_server.requests) > 2)
     assert not wait.done()
     return wait
@@ -112,7 +118,7 @@ def test_there_are_as_many_workers_as_before_the_test(
     """After a failed run, its workers are there for debugging."""
     set_replicas(ended, found)
     ended.environment(cleanup="Always")
-    assert selftest.main() == 0
+    assert run_test(ended) == 0
     assert scales(ended) == expected
 
 
@@ -120,7 +126,7 @@ def test_the_test_starts_all_ranks_and_says_that_it_passed(
     ended: MasterPod, capsys: pytest.CaptureFixture[str]
 ) -> None:
     ended.environment()
-    assert selftest.main() == 0
+    assert run_test(ended) == 0
     arguments = (ended.generated.parent / "arguments").read_text().splitlines()
     assert (arguments[1], arguments[-1]) == ("4", "bandwidth")
     assert capsys.readouterr().out.endswith("] the test passed\n")
@@ -129,7 +135,7 @@ def test_the_test_starts_all_ranks_and_says_that_it_passed(
 def test_the_test_makes_no_events(ended: MasterPod) -> None:
     """They are those of the run."""
     ended.environment()
-    assert selftest.main() == 0
+    assert run_test(ended) == 0
     assert ended.stages() == []
 
 
@@ -139,7 +145,6 @@ TESTER = "hvd-test"
 @pytest.fixture
 def guarded(ended: MasterPod, monkeypatch: pytest.MonkeyPatch) -> MasterPod:
     """The test's pod in a release with a NetworkPolicy, which admits it by its label."""
-    monkeypatch.setattr(selftest, "SETTLES", 0.5)
     monkeypatch.setenv("HVD_POLICY", "Enabled")
     monkeypatch.setattr("socket.gethostname", lambda: TESTER)
     labels = {"app.kubernetes.io/component": "master", "app.kubernetes.io/instance": "hvd"}
@@ -169,7 +174,7 @@ def end_workers(pod: MasterPod) -> None:
 def test_policy_that_nothing_enforces_is_reported(
     guarded: MasterPod, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert selftest.main() == 0
+    assert run_test(guarded) == 0
     out = capsys.readouterr().out
     assert "nothing enforces the NetworkPolicy" in out
     assert "take the place of a rank" in out
@@ -177,16 +182,18 @@ def test_policy_that_nothing_enforces_is_reported(
     assert relabels(guarded) == [None, "master"]
 
 
-def test_record_is_held_while_the_policy_is_probed(
-    guarded: MasterPod, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_record_is_held_while_the_policy_is_probed(guarded: MasterPod) -> None:
     """Another master would take the workers meanwhile, and the test would scale them after that."""
-    monkeypatch.setattr(record_lock, "RENEW_EVERY", 0.05)
-    assert selftest.main() == 0
-    paths = [request.path for request in guarded.api.requests if request.method == "PATCH"]
-    pod = f"core/pods/{TESTER}"
-    during = paths[paths.index(pod) : len(paths) - paths[::-1].index(pod)]
-    assert "core/configmaps/hvd-run" in during
+    holders = []
+
+    def note_holder(handler: Handler) -> None:
+        record: Any = guarded.api.find("core/configmaps", "hvd-run")
+        holders.append(record["data"]["holder"])
+        faults.accept(handler)
+
+    guarded.api.fail("PATCH", "core/pods", note_holder, times=2)
+    assert run_test(guarded) == 0
+    assert holders == [TESTER] * 2
 
 
 def test_policy_that_is_enforced_is_told(
@@ -198,7 +205,7 @@ def test_policy_that_is_enforced_is_told(
 
     end_workers(guarded)
     guarded.api.fail("PATCH", "core/pods", admit)
-    assert selftest.main() == 0
+    assert run_test(guarded) == 0
     assert "the NetworkPolicy is enforced" in capsys.readouterr().out
     assert relabels(guarded) == [None, "master"]
 
@@ -218,7 +225,7 @@ def test_policy_is_enforced_where_only_the_proxy_of_a_mesh_accepts(
 ) -> None:
     guarded.api.fail("PATCH", "core/pods", lose(guarded, 1000))
     guarded.api.fail("PATCH", "core/pods", lose(guarded, 0))
-    assert selftest.main() == 0
+    assert run_test(guarded) == 0
     assert "the NetworkPolicy is enforced" in capsys.readouterr().out
 
 
@@ -227,7 +234,7 @@ def test_connections_that_fail_by_chance_are_no_sign_of_a_policy(
     guarded: MasterPod, capsys: pytest.CaptureFixture[str], connections: int
 ) -> None:
     guarded.api.fail("PATCH", "core/pods", lose(guarded, connections))
-    assert selftest.main() == 0
+    assert run_test(guarded) == 0
     assert "nothing enforces the NetworkPolicy" in capsys.readouterr().out
 
 
@@ -239,7 +246,8 @@ def test_label_is_put_back_where_the_answers_to_its_removal_are_lost(guarded: Ma
         (faults.accept if component else faults.cut_answer)(handler)
 
     guarded.api.fail("PATCH", "core/pods", change, times=1000)
-    assert selftest.main() == 0
+    guarded.connect = partial(kube.Api, PATIENT)
+    assert run_test(guarded) == 0
     tester = guarded.api.find("core/pods", TESTER)
     assert tester
     assert tester["metadata"]["labels"] == {"app.kubernetes.io/component": "master"}
@@ -249,7 +257,7 @@ def test_worker_that_ends_meanwhile_is_no_sign_of_a_policy(
     guarded: MasterPod, capsys: pytest.CaptureFixture[str]
 ) -> None:
     end_workers(guarded)
-    assert selftest.main() == 0
+    assert run_test(guarded) == 0
     assert "whether the NetworkPolicy is enforced is not known" in capsys.readouterr().out
 
 
@@ -258,61 +266,51 @@ def test_policy_is_not_probed_without_the_right_to_it(
 ) -> None:
     """The administrator's own Role may lack it."""
     guarded.api.fail("PATCH", "core/pods", faults.status(403))
-    assert selftest.main() == 0
+    assert run_test(guarded) == 0
     assert "whether the NetworkPolicy is enforced is not known" in capsys.readouterr().out
 
 
 def test_release_without_a_policy_changes_no_pod(ended: MasterPod) -> None:
     ended.environment()
-    assert selftest.main() == 0
+    assert run_test(ended) == 0
     assert not [request for request in ended.api.requests if request.path.startswith("core/pods/")]
-
-
-@pytest.fixture
-def limited(ended: MasterPod, monkeypatch: pytest.MonkeyPatch) -> MasterPod:
-    """The test's pod, which has one second."""
-    monkeypatch.setattr(selftest, "LIMIT", 1.0)
-    monkeypatch.setattr(selftest, "SPARE", 0.0)
-    return ended
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(TIMEOUT)
 @pytest.mark.parametrize("failures", [0, 100_000], ids=["too early", "no API server"])
-@pytest.mark.usefixtures("patient")
 def test_a_test_that_is_started_too_early_ends_and_touches_nothing(
-    limited: MasterPod, monkeypatch: pytest.MonkeyPatch, failures: int
+    ended: MasterPod, failures: int
 ) -> None:
     """Or when the API server is away."""
     # A call that is repeated for longer than the test may take does not end.
-    monkeypatch.setattr(kube, "RETRY_SECONDS", 1e6)
-    limited.put_job()
-    limited.api.fail("GET", "batch/jobs", faults.status(503), times=failures)
-    limited.environment()
-    assert selftest.main() == 1
-    assert scales(limited) == []
-    assert limited.api.asked("PATCH", "core/configmaps/hvd-run") == []
+    ended.connect = partial(kube.Api, PATIENT._replace(retry=1e6))
+    ended.put_job()
+    ended.api.fail("GET", "batch/jobs", faults.status(503), times=failures)
+    ended.environment()
+    assert run_test(ended, LIMITED) == 1
+    assert scales(ended) == []
+    assert ended.api.asked("PATCH", "core/configmaps/hvd-run") == []
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("patient")
 def test_a_test_that_is_started_too_early_says_when_to_start_it(
-    limited: MasterPod, capsys: pytest.CaptureFixture[str]
+    ended: MasterPod, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    limited.put_job()
-    limited.environment()
-    assert selftest.main() == 1
+    ended.put_job()
+    ended.environment()
+    assert run_test(ended, LIMITED) == 1
     assert "run `helm test` again when the run has ended" in capsys.readouterr().err
 
 
 @pytest.mark.slow
 def test_a_launcher_that_does_not_end_is_ended_and_the_workers_are_as_before(
-    limited: MasterPod, capsys: pytest.CaptureFixture[str]
+    ended: MasterPod, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    limited.install(f"exec sleep {TIMEOUT}")
-    limited.environment()
-    assert selftest.main() == 1
-    assert scales(limited) == [2, 0]
+    ended.install(f"exec sleep {TIMEOUT}")
+    ended.environment()
+    assert run_test(ended, LIMITED) == 1
+    assert scales(ended) == [2, 0]
     assert "the test did not end within 1 s" in capsys.readouterr().err
 
 
@@ -324,7 +322,7 @@ def test_workers_of_a_run_that_began_meanwhile_are_left_to_it(ended: MasterPod) 
 
     ended.api.fail("PATCH", "apps/statefulsets", upgrade)
     ended.environment()
-    assert selftest.main() == 0
+    assert run_test(ended) == 0
     assert scales(ended) == [2], "it did not scale down"
 
 
@@ -336,7 +334,7 @@ def test_the_test_makes_one_attempt_and_leaves_the_record_of_the_run_as_it_is(
     ended.api.put("core/configmaps", {"metadata": {"name": "hvd-run"}, "data": record})
     ended.install(f'echo >>"$OUT/launches"\n{script}')
     ended.environment()
-    assert selftest.main() == code
+    assert run_test(ended) == code
     assert (ended.generated.parent / "launches").read_text() == "\n"
     item: Any = ended.api.find("core/configmaps", "hvd-run")
     assert {key: item["data"].get(key) for key in record} == record

@@ -10,7 +10,7 @@ import functools
 import socket
 import threading
 import time
-from typing import Any, Callable, Dict, Iterable, NamedTuple, Sequence
+from typing import Any, Callable, Dict, Iterable, Iterator, NamedTuple, Sequence
 
 from hvd_pods.agent.banner import NoAnswer
 from hvd_pods.cluster.kube import Api, ApiError, pauses
@@ -19,15 +19,23 @@ from hvd_pods.pod.reporting import log
 from hvd_pods.shared.run import Run, Worker
 
 Slice = Dict[str, Any]
-# Seconds until the next try after a failed watch: the first pause, and the longest one.
-FIRST_RECONNECT = 0.2
-LONGEST_RECONNECT = 10.0
 # A watch that lasted this many seconds was successful: the next one begins without a long pause.
 WORKING_WATCH = 5.0
-# Seconds between two lookups of all names in DNS: doubled while no address changes.
-FIRST_LOOKUP = 0.5
-LONGEST_LOOKUP = 2.0
 DNS_THREADS = 8
+
+
+class Pauses(NamedTuple):
+    """How often addresses are read, in seconds: the first pause, and the longest one."""
+
+    # Until the next try after a failed watch.
+    first_reconnect: float = 0.2
+    longest_reconnect: float = 10.0
+    # Between two lookups of all names in DNS: doubled while no address changes.
+    first_lookup: float = 0.5
+    longest_lookup: float = 2.0
+
+
+PAUSES = Pauses()
 
 
 class Endpoint(NamedTuple):
@@ -58,8 +66,10 @@ class DnsAddresses:
     # The reason why a worker is not among the endpoints.
     missing = NoAnswer("its name does not resolve")
 
-    def __init__(self, workers: Sequence[Worker]) -> None:
+    def __init__(self, workers: Sequence[Worker], pauses: Pauses = PAUSES) -> None:
         self._workers = workers
+        self._first_pause = pauses.first_lookup
+        self._longest_pause = pauses.longest_lookup
         self._on_change: Callable[[], None] = lambda: None
         self._endpoints: dict[str, Endpoint] = {}
         self._lock = threading.Lock()
@@ -89,10 +99,10 @@ class DnsAddresses:
         self._closed.set()
 
     def _follow(self, workers: Sequence[Worker]) -> None:
-        pause = FIRST_LOOKUP
+        pause = self._first_pause
         while not self._closed.is_set():
             changes = [self._look_up(worker) for worker in workers if not self._closed.is_set()]
-            pause = FIRST_LOOKUP if any(changes) else min(pause * 2, LONGEST_LOOKUP)
+            pause = self._first_pause if any(changes) else min(pause * 2, self._longest_pause)
             self._closed.wait(pause)
 
     def _look_up(self, worker: Worker) -> bool:
@@ -134,8 +144,9 @@ class SliceAddresses:
     until the API server responds.
     """
 
-    def __init__(self, api: Api, run: Run) -> None:
+    def __init__(self, api: Api, run: Run, pauses: Pauses = PAUSES) -> None:
         self._api = api
+        self._pauses = pauses
         self._on_change: Callable[[], None] = lambda: None
         self._service = run.service
         self._query = {"labelSelector": f"kubernetes.io/service-name={run.service}"}
@@ -146,7 +157,7 @@ class SliceAddresses:
         self._endpoints: dict[str, Endpoint] = {}
         # Why the slices could not be read the last time.
         self._trouble = ""
-        self._dns = DnsAddresses(run.workers)
+        self._dns = DnsAddresses(run.workers, pauses)
         self._uses_dns = False
         self._closed = threading.Event()
 
@@ -182,7 +193,7 @@ class SliceAddresses:
 
     def _follow(self) -> None:
         """List and watch again when a watch ends, so that no change is missed."""
-        waits = pauses(FIRST_RECONNECT, LONGEST_RECONNECT)
+        waits = self._reconnect_pauses()
         while not self._closed.is_set():
             began = time.monotonic()
             asked_to_wait = 0.0
@@ -194,10 +205,13 @@ class SliceAddresses:
                 if not self._closed.is_set() and not self._can_continue_after(problem):
                     return
             if has_news or time.monotonic() - began > WORKING_WATCH:
-                waits = pauses(FIRST_RECONNECT, LONGEST_RECONNECT)
+                waits = self._reconnect_pauses()
             if not has_news:
                 # Pause before the next request: a server may end each watch at once.
                 self._closed.wait(max(next(waits), asked_to_wait))
+
+    def _reconnect_pauses(self) -> Iterator[float]:
+        return pauses(self._pauses.first_reconnect, self._pauses.longest_reconnect)
 
     def _can_continue_after(self, problem: ApiError) -> bool:
         """Log a failure, and use DNS while the slices have not been read.

@@ -28,18 +28,19 @@ class JobEvents:
     A thread sends them, in order: an unavailable API server must not delay the training.
     """
 
-    def __init__(self, api: Api | None) -> None:
+    def __init__(self, api: Api | None, close_within: float = CLOSE_WITHIN) -> None:
         self._api = api
+        self._close_within = close_within
         # None ends the thread.
         self._waiting: queue.SimpleQueue[Object | None] = queue.SimpleQueue()
         if api:
             self._sender = spawn("send-events", partial(self._send, api))
 
     def close(self) -> None:
-        """Wait until the events are created, at most CLOSE_WITHIN seconds."""
+        """Wait until the events are created, at most `close_within` seconds."""
         if self._api:
             self._waiting.put(None)
-            self._sender.join(CLOSE_WITHIN)
+            self._sender.join(self._close_within)
 
     def put(self, reason: str, message: str, is_warning: bool) -> None:
         """Queue an event, with the message cut at LONGEST_MESSAGE characters.

@@ -15,7 +15,7 @@ import time
 from contextlib import contextmanager, suppress
 from http.client import HTTPException, HTTPResponse, HTTPSConnection
 from pathlib import Path
-from typing import Callable, Iterator, NamedTuple
+from typing import Callable, Iterator, NamedTuple, Protocol
 from urllib.parse import urlencode
 
 from hvd_pods.cluster.objects import Object
@@ -23,32 +23,51 @@ from hvd_pods.pod.reporting import log
 from hvd_pods.shared.untrusted import one_line
 
 ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
-# Seconds without a byte from the API server after which a call fails.
-CALL_TIMEOUT = 10.0
-# Seconds after which the API server ends a watch. A silent server is given a tenth longer.
-WATCH_SECONDS = 60
+# A silent API server is given a tenth longer for a watch.
 WATCH_GRACE = 1.1
-# Seconds for which a call is repeated: the upgrade of a control plane without replicas takes
-# minutes. No pod can report its end during that time anyway.
-RETRY_SECONDS = 900.0
 # Seconds for which calls are repeated once this pod was asked to end: by default, the kubelet
 # kills it 30 s after that.
 STOP_RETRY_SECONDS = 10.0
-# Seconds between two attempts: the first pause, and the longest one.
-FIRST_PAUSE = 0.2
-LONGEST_PAUSE = 10.0
 # After a call was given up, calls are not repeated for this many seconds.
 GIVEN_UP_FOR = 60.0
 # Characters of an error: a proxy before the API server may answer with a page.
 LONGEST_MESSAGE = 1500
-# Items that a list returns at once.
-PAGE = 500
 # The `status` of an ApiError that has no HTTP status.
 NO_ANSWER = 0
 # The status codes of a server, or of a proxy before it, while it starts, ends or is overloaded. 401
 # is included because the server reads the service account to verify a token, which may fail as
 # well.
 TEMPORARY = (NO_ANSWER, 401, 408, 429, 500, 502, 503, 504)
+
+
+class CallLimits(NamedTuple):
+    """How long calls take and are repeated, in seconds, and how much a list returns."""
+
+    # Without a byte from the API server until an attempt fails.
+    silence: float = 10.0
+    # Until the API server ends a watch.
+    watch: float = 60
+    # No call is repeated for longer: the upgrade of a control plane without replicas takes minutes.
+    # No pod can report its end during that time anyway.
+    retry: float = 900.0
+    # Between two attempts: the first pause, and the longest one.
+    first_pause: float = 0.2
+    longest_pause: float = 10.0
+    # Items that a list returns at once.
+    page: int = 500
+
+
+LIMITS = CallLimits()
+
+
+class Clock(Protocol):
+    """The part of the module `time` that calls use."""
+
+    def monotonic(self) -> float:
+        """Return the seconds on a clock that is never set back."""
+
+    def sleep(self, seconds: float, /) -> None:
+        """Wait."""
 
 
 class Request(NamedTuple):
@@ -105,11 +124,13 @@ class Api:
 
     A method's `path` is relative to the namespace: `core/pods/NAME`. `retry_seconds` is the time
     for which the call is repeated while its failure may be temporary: 0 for one attempt only, None
-    for RETRY_SECONDS. `timeout` is the number of seconds without a byte after which an attempt
-    fails: None for CALL_TIMEOUT.
+    for as long as the limits allow, which is never exceeded. `timeout` is the number of seconds
+    without a byte after which an attempt fails: None for the one of the limits.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, limits: CallLimits = LIMITS, clock: Clock = time) -> None:
+        self._limits = limits
+        self._clock = clock
         self.is_stopped: Callable[[], bool] = lambda: False
         self.is_away = False
         self._stopped_at: float | None = None
@@ -138,7 +159,7 @@ class Api:
     ) -> tuple[list[Object], str]:
         """Read all objects that the query selects, and the version to watch them from."""
         items: list[Object] = []
-        query = {**query, "limit": str(PAGE)}
+        query = {**query, "limit": str(self._limits.page)}
         while True:
             page = self._call(Request("GET", path, query), retry_seconds, timeout)
             items += page.get("items", [])
@@ -187,7 +208,7 @@ class Api:
 
         It is not repeated: only a new list contains the changes in between.
         """
-        query = {"timeoutSeconds": str(WATCH_SECONDS), **query, "watch": "1"}
+        query = {"timeoutSeconds": str(self._limits.watch), **query, "watch": "1"}
         timeout = float(query["timeoutSeconds"]) * WATCH_GRACE
         with self._send(Request("GET", path, query), timeout) as response:
             for line in response:
@@ -198,15 +219,18 @@ class Api:
     ) -> Object:
         """Make a call, and repeat it for `retry_seconds` while the failure may be temporary.
 
-        Without `retry_seconds`, a call is repeated for RETRY_SECONDS. After a call that was given
-        up, the next calls are not repeated, so that each call of a series does not take that long.
+        Without `retry_seconds`, a call is repeated as long as the limits allow. After a call that
+        was given up, the next calls are not repeated, so that each call of a series does not take
+        that long.
         """
-        began = time.monotonic()
+        began = self._clock.monotonic()
         shares = retry_seconds is None
+        most = self._limits.retry
         if retry_seconds is None:
-            retry_seconds = RETRY_SECONDS if began - self._gave_up_at > GIVEN_UP_FOR else 0.0
+            retry_seconds = most if began - self._gave_up_at > GIVEN_UP_FOR else 0.0
+        until = began + min(retry_seconds, most)
         is_logged = False
-        for pause in pauses(FIRST_PAUSE, LONGEST_PAUSE):
+        for pause in pauses(self._limits.first_pause, self._limits.longest_pause):
             try:
                 with self._send(request, timeout) as response:
                     answer = _parse(response.read())
@@ -216,10 +240,10 @@ class Api:
                 if not problem.is_temporary:
                     self.is_away = False
                     raise
-                if not self._wait(max(pause, problem.retry_after), began + retry_seconds):
+                if not self._wait(max(pause, problem.retry_after), until):
                     self.is_away = True
                     if shares:
-                        self._gave_up_at = time.monotonic()
+                        self._gave_up_at = self._clock.monotonic()
                     raise
                 if not is_logged:
                     log(f"{problem}: trying again")
@@ -229,10 +253,10 @@ class Api:
     def _wait(self, pause: float, until: float) -> bool:
         """Wait `pause` seconds before another attempt; False when there is no time for one.
 
-        There is no time left after `until`, by time.monotonic(), or more than STOP_RETRY_SECONDS
+        There is no time left after `until`, by the clock, or more than STOP_RETRY_SECONDS
         after this pod was asked to end. A pause is cut to a second when that happens.
         """
-        now = time.monotonic()
+        now = self._clock.monotonic()
         wake_at = now + pause
         while True:
             if self.is_stopped():
@@ -245,8 +269,8 @@ class Api:
             if now >= wake_at:
                 return True
             # A request to end wakes no thread.
-            time.sleep(min(0.5, wake_at - now))
-            now = time.monotonic()
+            self._clock.sleep(min(0.5, wake_at - now))
+            now = self._clock.monotonic()
 
     @contextmanager
     def _send(self, request: Request, timeout: float | None) -> Iterator[HTTPResponse]:
@@ -255,7 +279,7 @@ class Api:
         Each failure, also while the response is read, is raised as ApiError: a caller that can
         continue without a response catches only that.
         """
-        limit = timeout or CALL_TIMEOUT
+        limit = timeout or self._limits.silence
         connection = HTTPSConnection(self._host, self._port, timeout=limit, context=self._tls)
         try:
             headers = {

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Callable
 
 sys.path.insert(0, str(Path(__file__).absolute().parents[2]))
-from hvd_pods.cluster.job_events import JobEvents
+from hvd_pods.cluster.job_events import CLOSE_WITHIN, JobEvents
 from hvd_pods.cluster.kube import Api
 from hvd_pods.master import launcher_memory, serve_metrics, span_export
 from hvd_pods.master.event_log import EventLog
@@ -135,13 +135,16 @@ def end_proxy() -> None:
         log(f"asked the mesh's proxy to end (POST {path}): it answered {status}")
 
 
-def main() -> int:
-    """Run; the Job decides by the exit code whether to create another master."""
+def main(connect: Callable[[], Api] = Api, events_within: float = CLOSE_WITHIN) -> int:
+    """Run; the Job decides by the exit code whether to create another master.
+
+    `events_within` is the number of seconds to wait for the last events at the end.
+    """
     run = parse_run(os.environ[contract.RUN])
     # Raise the limit before the workers are probed: each has a connection.
     launcher_memory.raise_file_limit(len(run.workers))
-    api = Api() if run.has_api_access else None
-    job_events = JobEvents(api)
+    api = connect() if run.has_api_access else None
+    job_events = JobEvents(api, events_within)
     assignment = Assignment(run, *describe_self())
     master = Master(
         assignment,

@@ -181,10 +181,15 @@ def _failed(purpose: str, problem: ApiError) -> Event:
     return RecordFailed(purpose, problem.status, str(problem), problem.is_temporary)
 
 
-def read_job(api: Api, run: Run, effect: ReadJob) -> JobRead:
-    """Read the Job and the holder of the record: only the holder acts on the state of the Job."""
+def read_job(
+    api: Api, run: Run, effect: ReadJob, look_again_after: float = LOOK_AGAIN_AFTER
+) -> JobRead:
+    """Read the Job and the holder of the record: only the holder acts on the state of the Job.
+
+    A Job that is not found is read a second time after `look_again_after` seconds.
+    """
     began = time.monotonic()
-    job = _read_job(api, run, effect)
+    job = _read_job(api, run, effect, look_again_after)
     if effect.is_for_orphans:
         return JobRead(job, is_for_orphans=True)
     retry_seconds = effect.retry_seconds
@@ -197,7 +202,7 @@ def read_job(api: Api, run: Run, effect: ReadJob) -> JobRead:
     return JobRead(job, record=item.get("data") or {})
 
 
-def _read_job(api: Api, run: Run, effect: ReadJob) -> Object | None:
+def _read_job(api: Api, run: Run, effect: ReadJob, look_again_after: float) -> Object | None:
     """Read the Job, or return a substitute for one that this master cannot see any more.
 
     Only observations count: another Job's master, or two reads without a Job (404). A refusal (403)
@@ -216,7 +221,10 @@ def _read_job(api: Api, run: Run, effect: ReadJob) -> Object | None:
         is_replaced = _is_replaced(api, run)
         if is_replaced:
             return None
-        if problem.status == FORBIDDEN or not _is_gone(api, name, effect):
+        if problem.status == FORBIDDEN:
+            return UNREADABLE
+        time.sleep(look_again_after)
+        if not _is_gone(api, name, effect):
             return UNREADABLE
         # Workers that are left running cost less than a lost training.
         return None if is_replaced is None else DELETED
@@ -239,8 +247,7 @@ def read_lease(api: Api) -> LeaseRead:
 
 
 def _is_gone(api: Api, name: str, effect: ReadJob) -> bool:
-    """Return whether a second read, after a pause, does not find the Job either."""
-    time.sleep(LOOK_AGAIN_AFTER)
+    """Return whether a second read does not find the Job either."""
     try:
         api.get(
             f"batch/jobs/{name}", retry_seconds=effect.retry_seconds, timeout=effect.retry_seconds

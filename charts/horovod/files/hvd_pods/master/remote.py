@@ -153,10 +153,12 @@ def _printed_numbers(answers: Mapping[Worker, tuple[int, str]]) -> dict[Worker, 
     return {worker: line[0].split() if line else [] for worker, line in lines.items()}
 
 
-def are_states_kept(access: AgentAccess, workers: Sequence[Worker]) -> bool:
+def are_states_kept(
+    access: AgentAccess, workers: Sequence[Worker], seconds: float = LOOK_WITHIN
+) -> bool:
     """Return whether all ranks on these workers run, and their state fits any number of ranks."""
     program = ("worker/graceful_termination.py", "kept")
-    printed = _printed_numbers(call(access, workers, program, seconds=LOOK_WITHIN))
+    printed = _printed_numbers(call(access, workers, program, seconds=seconds))
     return all(printed[worker] == [str(worker.slots)] for worker in workers)
 
 
@@ -172,9 +174,11 @@ def wait_until_warm(
     return [worker for worker, (code, _) in answers.items() if not code]
 
 
-def may_continue(access: AgentAccess, workers: Sequence[Worker]) -> bool:
+def may_continue(
+    access: AgentAccess, workers: Sequence[Worker], seconds: float = LOOK_WITHIN
+) -> bool:
     """Return whether all ranks on these workers run, and lose nothing if they are killed later."""
-    printed = _printed_numbers(call(access, workers, RANKS_QUERY, seconds=LOOK_WITHIN))
+    printed = _printed_numbers(call(access, workers, RANKS_QUERY, seconds=seconds))
     return all(printed[worker][:1] == [str(worker.slots)] for worker in workers)
 
 

@@ -19,7 +19,7 @@ import threading
 import time
 from dataclasses import replace
 from pathlib import Path
-from typing import Callable
+from typing import Callable, NamedTuple
 
 sys.path.insert(0, str(Path(__file__).absolute().parents[2]))
 from hvd_pods.agent.banner import MARK
@@ -63,24 +63,33 @@ from hvd_pods.shared.paths import PROGRAMS
 from hvd_pods.shared.record import RecordKey
 from hvd_pods.shared.run import Run, parse_run
 
-# Seconds until the test ends, whatever it waits for. Helm's default timeout is 300 s, and includes
-# the start of the pod.
-LIMIT = 240.0
-# Seconds before LIMIT at which the test stops waiting for the run or for workers, and names which.
-SPARE = 10.0
-# Seconds between two reads of the Job.
-LOOK_EVERY = 1.0
 REMEDY = "run `helm test` again when the run has ended (hvdchart status, or kubectl get jobs)"
 # A substitute for the Job, which the test does not have: no attempt follows, and no worker is
 # needed then.
 _LAST_ATTEMPT: Object = {"metadata": {}, "spec": {"suspend": True}}
 # Seconds that ranks have to end when the test is stopped: they have nothing to save.
 GRACE = 10.0
-# Timeouts in seconds: for the network to apply a changed label, and for a connection.
-SETTLES = 15.0
+# Timeout in seconds for a connection.
 CONNECT_WITHIN = 2.0
 # This many failed connections in a row do not happen by chance.
 IN_A_ROW = 3
+
+
+class Timing(NamedTuple):
+    """How long the test waits, in seconds."""
+
+    # Until the test ends, whatever it waits for. Helm's default timeout is 300 s, and includes the
+    # start of the pod.
+    limit: float = 240.0
+    # Before that limit, when the test stops waiting for the run or for workers, and names which.
+    spare: float = 10.0
+    # Between two reads of the Job, and between two connections.
+    look_every: float = 1.0
+    # Until the network has applied a changed label.
+    settles: float = 15.0
+
+
+TIMING = Timing()
 
 
 class SelftestRecordClient(RecordClient):
@@ -151,6 +160,19 @@ class SelftestClusterEffects(ClusterEffects):
 class SelftestEffectRunner(EffectRunner):
     """The effects of a run that leaves no trace in the release."""
 
+    def __init__(
+        self,
+        assignment: Assignment,
+        api: Api,
+        put: Put,
+        record: RecordClient,
+        cluster: ClusterEffects,
+        timing: Timing,
+    ) -> None:
+        # The events are the run's.
+        super().__init__(assignment, api, JobEvents(None), put, record, cluster)
+        self._timing = timing
+
     def prepare(self, effect: Prepare) -> None:
         """Prepare the launcher; the number of workers stays."""
         super().prepare(replace(effect, scales_workers=False))
@@ -194,22 +216,23 @@ class SelftestEffectRunner(EffectRunner):
     def _label(self, api: Api, component: str | None) -> None:
         # The NetworkPolicy admits a pod by this label (templates/network/networkpolicy.yaml).
         body = {"metadata": {"labels": {contract.COMPONENT_LABEL: component}}}
-        api.merge_patch(f"core/pods/{self._assignment.holder}", body, retry_seconds=SETTLES)
+        path = f"core/pods/{self._assignment.holder}"
+        api.merge_patch(path, body, retry_seconds=self._timing.settles)
 
     def _becomes(self, address: str, *, is_open: bool) -> bool:
-        """Return whether the agent becomes reachable, or unreachable, within SETTLES.
+        """Return whether the agent becomes reachable, or unreachable, in time.
 
         A single connection may fail by chance. A series of failures that has begun is completed,
         even after that time.
         """
         needed = 1 if is_open else IN_A_ROW
         seen = 0
-        until = time.monotonic() + SETTLES
+        until = time.monotonic() + self._timing.settles
         while (seen or time.monotonic() < until) and not self._stopped.is_set():
             seen = seen + 1 if self._reaches(address) == is_open else 0
             if seen == needed:
                 return True
-            time.sleep(LOOK_EVERY)
+            time.sleep(self._timing.look_every)
         return False
 
     def _reaches(self, address: str) -> bool:
@@ -234,7 +257,7 @@ def _about_hold(event: Event) -> Event:
     return event
 
 
-def wait_for_end(api: Api, name: str, until: float) -> None:
+def wait_for_end(api: Api, name: str, until: float, timing: Timing = TIMING) -> None:
     """Wait until the release's run has ended: the test needs the workers for itself.
 
     A run that is suspended, or whose Job is gone, uses no workers. Raises ApiError when the Job
@@ -247,11 +270,11 @@ def wait_for_end(api: Api, name: str, until: float) -> None:
         if has_ended(api, name, max(0.0, left)):
             return
         if left < 0:
-            raise RunError(f"the run has not ended within {LIMIT:.0f} s: {REMEDY}")
+            raise RunError(f"the run has not ended within {timing.limit:.0f} s: {REMEDY}")
         if not is_waiting:
             log(f"waiting for the run to end: {name}")
             is_waiting = True
-        time.sleep(LOOK_EVERY)
+        time.sleep(timing.look_every)
 
 
 def bandwidth_run(run: Run) -> Run:
@@ -268,10 +291,10 @@ def bandwidth_run(run: Run) -> Run:
     )
 
 
-def test(api: Api, run: Run, until: float) -> RunError | None:
+def test(api: Api, run: Run, until: float, timing: Timing) -> RunError | None:
     """Measure, and leave as many workers as there were. Raises RunError or ApiError."""
     signal.signal(signal.SIGTERM, _end_early)
-    wait_for_end(api, os.environ[contract.TESTED_JOB], until)
+    wait_for_end(api, os.environ[contract.TESTED_JOB], until, timing)
     hurried = replace(
         run, workers_timeout_seconds=min(run.workers_timeout_seconds, until - time.monotonic())
     )
@@ -280,12 +303,11 @@ def test(api: Api, run: Run, until: float) -> RunError | None:
     record = SelftestRecordClient(api, assignment, cluster.restore)
 
     def make_effects(put: Put) -> EffectRunner:
-        # The events are the run's.
-        return SelftestEffectRunner(assignment, api, JobEvents(None), put, record, cluster)
+        return SelftestEffectRunner(assignment, api, put, record, cluster, timing)
 
     master = Master(assignment, make_effects)
     end_on(master, signal.SIGTERM, Terminated())
-    timer = threading.Timer(until + SPARE - time.monotonic(), master.put, [Terminated()])
+    timer = threading.Timer(until + timing.spare - time.monotonic(), master.put, [Terminated()])
     timer.daemon = True
     timer.start()
     try:
@@ -307,16 +329,16 @@ def _end_early(*_: object) -> None:
     raise RunError("terminated before the test began")
 
 
-def main() -> int:
+def main(connect: Callable[[], Api] = Api, timing: Timing = TIMING) -> int:
     """Test, and leave as many workers as there were."""
     began = time.monotonic()
     run = bandwidth_run(parse_run(os.environ[contract.RUN]))
     try:
-        problem = test(Api(), run, began + LIMIT - SPARE)
+        problem = test(connect(), run, began + timing.limit - timing.spare, timing)
     except (RunError, ApiError) as error:
         problem = error if isinstance(error, RunError) else RunError(str(error))
-    if problem and time.monotonic() - began >= LIMIT:
-        problem = RunError(f"the test did not end within {LIMIT:.0f} s: {REMEDY}")
+    if problem and time.monotonic() - began >= timing.limit:
+        problem = RunError(f"the test did not end within {timing.limit:.0f} s: {REMEDY}")
     code = report_failure(problem) if problem else 0
     log("the test passed" if code == 0 else f"the test failed with exit code {code}")
     return code
