@@ -23,8 +23,8 @@ from tests.chart.render import (
 )
 
 # Values, and what follows from them: of `seen`; None is what is not there.
-EFFECTS: list[tuple[Values, dict[str, Any]]] = [
-    (
+EFFECTS: dict[str, tuple[Values, dict[str, Any]]] = {
+    "no values: defaults of fusion, preload and results": (
         {},
         {
             "HVD_FUSION_BY_RANKS": "1",
@@ -33,7 +33,7 @@ EFFECTS: list[tuple[Values, dict[str, Any]]] = [
             "results_timeout_seconds": 0,
         },
     ),
-    (
+    "no values: no timeline, autotuning or suspension": (
         {},
         {
             "HOROVOD_TIMELINE": None,
@@ -42,7 +42,7 @@ EFFECTS: list[tuple[Values, dict[str, Any]]] = [
             "suspend": None,
         },
     ),
-    (
+    "no values: limits of losses, stalls, grace and retries": (
         {},
         {
             "lost_after_seconds": 12,
@@ -53,11 +53,11 @@ EFFECTS: list[tuple[Values, dict[str, Any]]] = [
             "backoffLimit": 3,
         },
     ),
-    (
+    "variable of workers reaches the master": (
         {"worker": {"env": [{"name": "HVD_TAG_OUTPUT", "value": "1"}]}},
         {"HVD_TAG_OUTPUT": "1", "master HVD_TAG_OUTPUT": "1"},
     ),
-    (
+    "results are stored within an hour": (
         {
             "results": {"command": ["store"], "path": "/o"},
             "volumes": [{"name": "o", "hostPath": {"path": "/o"}}],
@@ -65,12 +65,15 @@ EFFECTS: list[tuple[Values, dict[str, Any]]] = [
         },
         {"results_timeout_seconds": 3600, "results_on_failure": False},
     ),
-    ({}, {"FI_PROVIDER": None, "UCX_TLS": None, "NCCL_IB_DISABLE": None, "UCX_NET_DEVICES": None}),
-    (
+    "no values: no variables of a transport": (
+        {},
+        {"FI_PROVIDER": None, "UCX_TLS": None, "NCCL_IB_DISABLE": None, "UCX_NET_DEVICES": None},
+    ),
+    "cycle time and autotuning": (
         {"horovod": {"cycleTimeMs": 2.5, "autotune": True}},
         {"HOROVOD_CYCLE_TIME": "2.5", "HOROVOD_AUTOTUNE": "1"},
     ),
-    (
+    "timeline and log of autotuning are below the output path": (
         {
             "horovod": {"timeline": True, "autotune": True},
             "worker": {"env": [{"name": "OUTPUT_PATH", "value": "/o"}]},
@@ -80,29 +83,50 @@ EFFECTS: list[tuple[Values, dict[str, Any]]] = [
             "HOROVOD_AUTOTUNE_LOG": "$(OUTPUT_PATH)/horovod-autotune.csv",
         },
     ),
-    ({"horovod": {"fusionThresholdMiB": 32}}, {"HOROVOD_FUSION_THRESHOLD": "33554432"}),
-    ({"horovod": {"fusionThresholdMiB": 0}}, {"HOROVOD_FUSION_THRESHOLD": "0"}),
-    ({"horovod": {"autotune": True}}, {"HOROVOD_AUTOTUNE": "1"}),
-    ({"launch": {"mode": "direct"}}, {"HVD_FUSION_BY_RANKS": None}),
-    ({}, {"HVD_IN_QUEUE": None}),
-    ({"queueName": "team"}, {"HVD_IN_QUEUE": "1"}),
-    (
+    "fusion threshold in bytes": (
+        {"horovod": {"fusionThresholdMiB": 32}},
+        {"HOROVOD_FUSION_THRESHOLD": "33554432"},
+    ),
+    "fusion threshold of 0": (
+        {"horovod": {"fusionThresholdMiB": 0}},
+        {"HOROVOD_FUSION_THRESHOLD": "0"},
+    ),
+    "autotuning": ({"horovod": {"autotune": True}}, {"HOROVOD_AUTOTUNE": "1"}),
+    "mode direct leaves the fusion threshold to Horovod": (
+        {"launch": {"mode": "direct"}},
+        {"HVD_FUSION_BY_RANKS": None},
+    ),
+    "no queue": ({}, {"HVD_IN_QUEUE": None}),
+    "queue": ({"queueName": "team"}, {"HVD_IN_QUEUE": "1"}),
+    "GPUs of AMD leave the fusion threshold to Horovod": (
         {"worker": {"slots": 1, "resources": {"limits": {"amd.com/gpu": 1}}}},
         {"HVD_FUSION_BY_RANKS": None},
     ),
-    ({"worker": {"resources": {"limits": {"habana.ai/gaudi": 1}}}}, {"HVD_FUSION_BY_RANKS": None}),
-    ({"worker": {"podSpec": {"runtimeClassName": "x"}}}, {"HVD_FUSION_BY_RANKS": None}),
-    (
+    "accelerators of Habana leave the fusion threshold to Horovod": (
+        {"worker": {"resources": {"limits": {"habana.ai/gaudi": 1}}}},
+        {"HVD_FUSION_BY_RANKS": None},
+    ),
+    "runtime class leaves the fusion threshold to Horovod": (
+        {"worker": {"podSpec": {"runtimeClassName": "x"}}},
+        {"HVD_FUSION_BY_RANKS": None},
+    ),
+    "fusion threshold of the user's variable": (
         {"worker": {"env": [{"name": "HOROVOD_FUSION_THRESHOLD", "value": "0"}]}},
         {"HOROVOD_FUSION_THRESHOLD": "0"},
     ),
-    ({"worker": {"envFrom": [{"secretRef": {"name": "ours"}}]}}, {"HVD_FUSION_BY_RANKS": "1"}),
-    (
+    "variables of a Secret keep fusion by ranks": (
+        {"worker": {"envFrom": [{"secretRef": {"name": "ours"}}]}},
+        {"HVD_FUSION_BY_RANKS": "1"},
+    ),
+    "resource claims leave the fusion threshold to Horovod": (
         {"worker": {"podSpec": {"resourceClaims": [{"name": "gpu"}]}}},
         {"HVD_FUSION_BY_RANKS": None},
     ),
-    ({"workerGroups": [{"name": "a"}, {"name": "b"}]}, {"HVD_FUSION_BY_RANKS": "1"}),
-    (
+    "equal groups have fusion by ranks": (
+        {"workerGroups": [{"name": "a"}, {"name": "b"}]},
+        {"HVD_FUSION_BY_RANKS": "1"},
+    ),
+    "fusion threshold of one group": (
         {
             "workerGroups": [
                 {"name": "a"},
@@ -111,21 +135,24 @@ EFFECTS: list[tuple[Values, dict[str, Any]]] = [
         },
         {"HVD_FUSION_BY_RANKS": None},
     ),
-    (
+    "image of one group": (
         {"workerGroups": [{"name": "a"}, {"name": "b", "image": {"tag": "2"}}]},
         {"HVD_FUSION_BY_RANKS": None},
     ),
-    (
+    "workers of all groups": (
         {"workerGroups": [{"name": "a", "number": 3}, {"name": "b", "number": 2}]},
         {"HVD_WORKERS": "5"},
     ),
-    ({"launch": {"preload": []}}, {"HVD_PRELOAD": ""}),
-    ({"launch": {"preload": ["torch", "horovod.torch"]}}, {"HVD_PRELOAD": "torch horovod.torch"}),
-    (
+    "no module is imported in advance": ({"launch": {"preload": []}}, {"HVD_PRELOAD": ""}),
+    "modules are imported in advance": (
+        {"launch": {"preload": ["torch", "horovod.torch"]}},
+        {"HVD_PRELOAD": "torch horovod.torch"},
+    ),
+    "framework": (
         {"launch": {"framework": "torch"}},
         {"HVD_FRAMEWORK": "torch", "master HVD_FRAMEWORK": "torch"},
     ),
-    (
+    "losses and stalls are not detected": (
         {"launch": {"lostAfterSeconds": 0, "stallTimeoutSeconds": 0}},
         {
             "lost_after_seconds": 0,
@@ -134,15 +161,24 @@ EFFECTS: list[tuple[Values, dict[str, Any]]] = [
             "HOROVOD_STALL_CHECK_TIME_SECONDS": "15",
         },
     ),
-    ({"launch": {"stallTimeoutSeconds": 600}}, {"HOROVOD_STALL_CHECK_TIME_SECONDS": "15"}),
-    ({"launch": {"stallTimeoutSeconds": 20}}, {"HOROVOD_STALL_CHECK_TIME_SECONDS": "10"}),
-    ({"launch": {"stallTimeoutSeconds": 1}}, {"HOROVOD_STALL_CHECK_TIME_SECONDS": "1"}),
-    (
+    "check of long stalls": (
+        {"launch": {"stallTimeoutSeconds": 600}},
+        {"HOROVOD_STALL_CHECK_TIME_SECONDS": "15"},
+    ),
+    "check of short stalls": (
+        {"launch": {"stallTimeoutSeconds": 20}},
+        {"HOROVOD_STALL_CHECK_TIME_SECONDS": "10"},
+    ),
+    "check of stalls of a second": (
+        {"launch": {"stallTimeoutSeconds": 1}},
+        {"HOROVOD_STALL_CHECK_TIME_SECONDS": "1"},
+    ),
+    "no grace and no retries": (
         {"master": {"terminationGracePeriodSeconds": 0, "backoffLimit": 0}},
         {"grace_seconds": 0, "backoffLimit": 0},
     ),
-    ({"master": {"suspend": True}}, {"suspend": True, "replicas": 0}),
-    (
+    "suspended run": ({"master": {"suspend": True}}, {"suspend": True, "replicas": 0}),
+    "interface": (
         {"network": {"interface": "ib0"}},
         {
             "interface": "ib0",
@@ -154,11 +190,11 @@ EFFECTS: list[tuple[Values, dict[str, Any]]] = [
             "UCX_NET_DEVICES": "ib0",
         },
     ),
-    (
+    "interface on the host network": (
         {"network": {"interface": "ib0"}, "hostNetwork": True},
         {"interface": "", "NCCL_SOCKET_IFNAME": "ib0"},
     ),
-    (
+    "transport TCP": (
         {"network": {"transport": "TCP", "interface": "eth1"}},
         {
             "transport": "TCP",
@@ -168,7 +204,7 @@ EFFECTS: list[tuple[Values, dict[str, Any]]] = [
             "UCX_NET_DEVICES": "eth1",
         },
     ),
-    (
+    "transport RDMA": (
         {"network": {"transport": "RDMA", "interface": "eth1"}},
         {
             "transport": "RDMA",
@@ -178,8 +214,8 @@ EFFECTS: list[tuple[Values, dict[str, Any]]] = [
             "NCCL_IB_DISABLE": None,
         },
     ),
-    ({"networkPolicy": {"enabled": None}}, {"network policies": 1}),
-    (
+    "default network policy": ({"networkPolicy": {"enabled": None}}, {"network policies": 1}),
+    "host network and host PIDs of workers": (
         {
             "hostNetwork": True,
             "agent": {"port": 29999},
@@ -194,7 +230,7 @@ EFFECTS: list[tuple[Values, dict[str, Any]]] = [
             "master dnsPolicy": None,
         },
     ),
-    (
+    "no metrics": (
         {},
         {
             "HVD_METRICS_PORT": None,
@@ -202,7 +238,7 @@ EFFECTS: list[tuple[Values, dict[str, Any]]] = [
             "master ports": None,
         },
     ),
-    (
+    "metrics with a file": (
         {"metrics": {"enabled": True, "file": "/o/m"}},
         {
             "HVD_METRICS_PORT": "9400",
@@ -215,9 +251,9 @@ EFFECTS: list[tuple[Values, dict[str, Any]]] = [
             "master ports": [{"name": "metrics", "containerPort": 9400}],
         },
     ),
-    ({}, {"master HVD_TRACING": None}),
-    ({"tracing": {"endpoint": ""}}, {"master HVD_TRACING": None}),
-    (
+    "no tracing": ({}, {"master HVD_TRACING": None}),
+    "tracing without an endpoint": ({"tracing": {"endpoint": ""}}, {"master HVD_TRACING": None}),
+    "tracing": (
         {
             "tracing": {"endpoint": "http://collector.monitoring:4318"},
             "launch": {"framework": "torch"},
@@ -235,7 +271,7 @@ EFFECTS: list[tuple[Values, dict[str, Any]]] = [
             ),
         },
     ),
-    (
+    "group inherits and removes values of all workers": (
         {
             "worker": {
                 "slots": 2,
@@ -262,11 +298,11 @@ EFFECTS: list[tuple[Values, dict[str, Any]]] = [
             "image": "registry.example/team/app:0.28.1-tf2.21.0",
         },
     ),
-    (
+    "custom command": (
         {"master": {"args": ["horovodrun", "a"]}, "launch": {"mode": "custom"}},
         {"mode": "custom", "args": ["horovodrun", "a"]},
     ),
-    (
+    "spares with a custom command that starts the chart's launcher": (
         {
             "launch": {"mode": "custom"},
             "worker": {"spares": 1},
@@ -274,7 +310,7 @@ EFFECTS: list[tuple[Values, dict[str, Any]]] = [
         },
         {"maximum": 3},
     ),
-    (
+    "spares with a custom command that reads the hostfile": (
         {
             "launch": {"mode": "custom"},
             "worker": {"spares": 1},
@@ -282,22 +318,22 @@ EFFECTS: list[tuple[Values, dict[str, Any]]] = [
         },
         {"maximum": 3},
     ),
-    (
+    "script of code": (
         {"code": {"files": {"train.py": "print()"}}},
         {"args": ["python3", "train.py"], "installs_requirements": True},
     ),
-    (
+    "command with code": (
         {"code": {"files": {"train.py": "print()"}}, "master": {"args": ["python", "-u"]}},
         {"args": ["python", "-u"]},
     ),
-    (
+    "requirements are ignored": (
         {
             "code": {"files": {"requirements.txt": "einops"}, "requirements": "Ignore"},
             "master": {"args": ["a"]},
         },
         {"installs_requirements": False},
     ),
-]
+}
 
 
 def seen(values: Values) -> dict[str, Any]:
@@ -329,9 +365,7 @@ def seen(values: Values) -> dict[str, Any]:
     }
 
 
-@pytest.mark.parametrize(
-    ("values", "expected"), EFFECTS, ids=[json.dumps(values) for values, _ in EFFECTS]
-)
+@pytest.mark.parametrize(("values", "expected"), EFFECTS.values(), ids=EFFECTS)
 def test_values_reach_ranks_and_master(values: Values, expected: dict[str, Any]) -> None:
     found = seen(values)
     assert {name: found.get(name) for name in expected} == expected

@@ -1,1 +1,0 @@
-"""Files of other charts, of jobs and of launchers, and their migration."""
