@@ -8,34 +8,32 @@ from hvdchart.errors import SpecError
 from hvdchart.migrate.lines import Line, parse_or_keep
 from hvdchart.migrate.script import is_script
 from hvdchart.spec.paths import value_at
-from tests.support.old_files.migrate import migrate_line, migrate_text
+from tests.support.migrations import migrate_line, migrate_text
 
 HEADER = "#SBATCH --nodes=2\n#SBATCH --ntasks-per-node=4\n"
-SHELL = "the line needs a shell before the launcher starts"
+
+
+def missing_words(named: str, text: str) -> set[str]:
+    """Return the words that should be in a text and are not, whatever else it says."""
+    return set(named.split()) - {word.strip(",.:;'") for word in text.split()}
 
 
 @pytest.mark.parametrize(
-    ("words", "reason"),
+    ("words", "named"),
     [
-        (["mpirun -np 2 python a.py --out $HOME"], "only a shell knows $HOME"),
-        (["bash", "-x", "mpirun a"], SHELL),
-        (["bash", "-c", "cd /work && mpirun a"], "&& needs a shell"),
-        (["sh", "-c", "`which mpirun` t"], "only a shell knows `which mpirun`"),
-        (["sh", "-c", "A=1 mpirun t"], SHELL),
-        (
-            ["mpirun", "--no-such-option", "1", "a"],
-            "the option --no-such-option of mpirun is not known",
-        ),
-        (["mpirun", "--gloo", "a"], "the option --gloo of mpirun is not known"),
-        (["mpirun", "-np", "many", "a"], "-np is many, and no whole number from 1 on"),
-        (["mpirun", "-H", "a:1,b:x", "a"], "b:x of -H has no number of slots"),
-        (["mpirun", "-H", "a,a", "a"], "-H a,a gives a host twice"),
-        (["mpirun", "-np", "2"], "the line gives mpirun no command to run"),
-        (
-            ["mpirun", "-np", "1", "a", ":", "-np", "1", "b"],
-            "the line starts several programs, separated by a colon",
-        ),
-        (["python", "a.py"], "python is not a launcher that migrate knows"),
+        (["mpirun -np 2 python a.py --out $HOME"], "shell $HOME"),
+        (["bash", "-x", "mpirun a"], "shell"),
+        (["bash", "-c", "cd /work && mpirun a"], "shell &&"),
+        (["sh", "-c", "`which mpirun` t"], "shell `which mpirun`"),
+        (["sh", "-c", "A=1 mpirun t"], "shell"),
+        (["mpirun", "--no-such-option", "1", "a"], "option --no-such-option mpirun"),
+        (["mpirun", "--gloo", "a"], "option --gloo mpirun"),
+        (["mpirun", "-np", "many", "a"], "number -np many"),
+        (["mpirun", "-H", "a:1,b:x", "a"], "number -H b:x"),
+        (["mpirun", "-H", "a,a", "a"], "twice -H a,a"),
+        (["mpirun", "-np", "2"], "command mpirun"),
+        (["mpirun", "-np", "1", "a", ":", "-np", "1", "b"], "several colon"),
+        (["python", "a.py"], "launcher python"),
         (["horovodrun", "--config-file", "a", "t"], "--config-file a"),
         (["horovodrun", "--bind-to", "core", "t"], "--bind-to"),
         (["horovodrun", "--fusion-threshold-mb", "a", "t"], "--fusion-threshold-mb a"),
@@ -43,10 +41,11 @@ SHELL = "the line needs a shell before the launcher starts"
         (["horovodrun", "--cycle-time-ms", "$CYCLE", "t"], "$CYCLE"),
     ],
 )
-def test_line_that_is_not_understood_stays_unchanged(words: list[str], reason: str) -> None:
+def test_line_that_is_not_understood_stays_unchanged(words: list[str], named: str) -> None:
+    """The reason names the kind of the problem and the option, the value or the text."""
     line = parse_or_keep(words)
     assert line == Line("custom", command=words, custom_reason=line.custom_reason)
-    assert reason in line.custom_reason
+    assert missing_words(named, line.custom_reason) == set()
 
 
 @pytest.mark.parametrize(
@@ -93,74 +92,60 @@ def test_workers_and_slots_are_those_of_the_line(line: str, number: int, slots: 
 
 
 @pytest.mark.parametrize(
-    ("line", "message"),
+    ("line", "number", "named"),
     [
-        ("mpirun -np 8 -H a:8,b:8 t", "8 ranks on 2 hosts of 8 slots; expected a rank for each"),
-        ("mpirun -np 3 -H a,b t", "3 ranks on 2 hosts of 1 slots"),
-        ("mpirun -np 12 -H a:8,b:4 t", "the hosts have different numbers of slots"),
-        ("#SBATCH -N 3 -n 8\nmpirun t", "8 ranks on 3 nodes of Slurm; expected as many"),
-        ("#SBATCH -N 4\nmpirun -np 2 t", "2 ranks on 4 nodes of Slurm"),
-        ("#SBATCH -n 12 --ntasks-per-node=8\nmpirun t", "12 ranks on 1 nodes of Slurm"),
-        ("#SBATCH -N 4 --ntasks-per-node=8\nmpirun -np 8 t", "8 ranks on 4 nodes of Slurm"),
-        ("mpirun -np 6 -npernode 4 t", "6 ranks do not fill hosts of 4 slots; expected a multiple"),
-        ("mpirun t", "the line does not say how many ranks it starts; expected -np N, or hosts"),
-        ("mpirun -np 2 -x A=1 -x A=2 t", "the line sets A to two values"),
-        ("mpirun -np $SLURM_NTASKS t", "only a shell knows $SLURM_NTASKS"),
-        ("mpirun -np 2 python $1", "only a shell knows $1; expected its value in its place"),
-        ('mpirun -np 2 t "$(dirname "$0")"/*', 'only a shell knows $(dirname "$0")'),
-        ("mpirun -np 2 t /data/*", "* needs a shell; expected the launcher's line alone"),
-        ("mpirun -np 2 t > log 2>&1 &", "> needs a shell; expected the launcher's line alone"),
-        ("mpirun -np 2 t # c", "# needs a shell; expected the launcher's line alone"),
-        ("mpirun -np 2 t `a`", "only a shell knows `a`; expected its value in its place"),
-        ("#!/bin/sh\ncd /a && mpirun -np 2 t", "a launcher follows another command: cd /a && mpi"),
-        ("#!/bin/sh\necho 'a\nmpirun -np 2 t'", "line 2: a quote is not closed in this line"),
-        ("A=1\nmpirun -np 2 t ${A}x", "only a shell knows ${A}; expected its value in its place"),
-        ("mpirun -np 2 t ${LR:-0.1}", "only a shell knows ${LR:-0.1}; expected its value in its"),
-        (
-            "mpirun -np 4 -H a:2 -H b:2 t",
-            "two options of the line set hosts differently; expected one of them",
-        ),
-        ("mpirun -np 2 --zoom 1 t", "the option --zoom of mpirun is not known"),
-        ("mpirun -np 2 a\nmpirun -np 2 b", "<line>:2:1: line 2: a second line that starts a"),
-        ("cat <<EOF\nmpirun -np 2 a\nEOF", "<< begins more than a simple command"),
-        (
-            "#!/bin/sh\nfor a in 1 2; do mpirun -np 2 a; done",
-            "for begins more than a simple command",
-        ),
-        ("#!/bin/sh\nrun() { mpirun -np 2 a; }", "run() begins more than a simple command"),
-        ("mpirun -np 2 'a", "line 1: a quote is not closed; expected the complete line"),
-        ("horovodrun -np 2 --min-np 4 t", "the fewest are 2 workers of 2 slots, but 1 workers x 2"),
-        ("mpirun -np 2 -ppn 2 t", "the option -ppn of mpirun is not known"),
-        (
-            "#!/bin/sh\nsudo mpirun -np 2 t",
-            "the file begins with sudo mpirun -np 2 t; expected one",
-        ),
-        ("A=1 mpirun -np 2 t", "expected values of the old horovod chart"),
-        ("#SBATCH --nodes=2-4\nmpirun t", "line 1: --nodes is 2-4, and no whole"),
-        ("#!/bin/sh\npython train.py", "no line begins with a launcher"),
-        ("torchrun --nnodes 4:2 t.py", "--nnodes: 4 is more than 2"),
-        (
-            "torchrun --nnodes 1:a t.py",
-            "--nnodes is a, and no whole number",
-        ),
-        ("torchrun --nproc-per-node gpu t.py", "--nproc-per-node is gpu, and no whole number"),
-        ("torchrun --zoom t.py", "the option --zoom of torchrun is not known"),
-        ("torchrun --nproc-per-node 2 t.py $X", "only a shell knows $X"),
-        ("torchrun --node-rank 0 t.py --node-rank $X", "only a shell knows $X"),
-        ("#!/bin/sh\ntorchrun", "the line gives torchrun no command to run"),
-        ("srun -n 3 -N 2 t", "3 ranks on 2 nodes of Slurm"),
-        ("srun -l -n 2 t", "-l of srun is not known; expected the line without it, or"),
-        ("srun -n 2", "the line gives srun no command to run"),
-        (
-            "srun -N 2 torchrun --nproc-per-node 4 t.py",
-            "srun starts torchrun; expected the line of",
-        ),
+        ("mpirun -np 8 -H a:8,b:8 t", 1, "8 2 8"),
+        ("mpirun -np 3 -H a,b t", 1, "3 2 1"),
+        ("mpirun -np 12 -H a:8,b:4 t", 1, "4 8"),
+        ("#SBATCH -N 3 -n 8\nmpirun t", 2, "8 3 Slurm"),
+        ("#SBATCH -N 4\nmpirun -np 2 t", 2, "2 4 Slurm"),
+        ("#SBATCH -n 12 --ntasks-per-node=8\nmpirun t", 2, "12 8 Slurm"),
+        ("mpirun -np 6 -npernode 4 t", 1, "6 4"),
+        ("mpirun t", 1, "ranks"),
+        ("mpirun -np 2 -x A=1 -x A=2 t", 1, "A two"),
+        ("mpirun -np $SLURM_NTASKS t", 1, "shell $SLURM_NTASKS"),
+        ("mpirun -np 2 python $1", 1, "shell $1"),
+        ('mpirun -np 2 t "$(dirname "$0")"/*', 1, 'shell $(dirname "$0")'),
+        ("mpirun -np 2 t /data/*", 1, "shell *"),
+        ("mpirun -np 2 t > log 2>&1 &", 1, "shell >"),
+        ("mpirun -np 2 t # c", 1, "shell #"),
+        ("mpirun -np 2 t `a`", 1, "shell `a`"),
+        ("#!/bin/sh\ncd /a && mpirun -np 2 t", 2, "launcher cd /a && mpirun"),
+        ("#!/bin/sh\necho 'a\nmpirun -np 2 t'", 2, "quote"),
+        ("A=1\nmpirun -np 2 t ${A}x", 2, "shell ${A}"),
+        ("mpirun -np 2 t ${LR:-0.1}", 1, "shell ${LR:-0.1}"),
+        ("mpirun -np 4 -H a:2 -H b:2 t", 1, "hosts -H"),
+        ("mpirun -np 2 --zoom 1 t", 1, "option --zoom mpirun"),
+        ("mpirun -np 2 a\nmpirun -np 2 b", 2, "second line 1"),
+        ("cat <<EOF\nmpirun -np 2 a\nEOF", 1, "command <<"),
+        ("#!/bin/sh\nfor a in 1 2; do mpirun -np 2 a; done", 2, "command for"),
+        ("#!/bin/sh\nrun() { mpirun -np 2 a; }", 2, "command run()"),
+        ("mpirun -np 2 'a", 1, "quote"),
+        ("horovodrun -np 2 --min-np 4 t", 1, "--min-np 4 2"),
+        ("mpirun -np 2 -ppn 2 t", 1, "option -ppn mpirun"),
+        ("#!/bin/sh\nsudo mpirun -np 2 t", 0, "launcher sudo mpirun -np 2 t"),
+        ("A=1 mpirun -np 2 t", 1, "A=1"),
+        ("#SBATCH --nodes=2-4\nmpirun t", 1, "number --nodes 2-4"),
+        ("#!/bin/sh\npython train.py", 0, "launcher python"),
+        ("torchrun --nnodes 4:2 t.py", 1, "torchrun --nnodes 4 2"),
+        ("torchrun --nnodes 1:a t.py", 1, "torchrun number --nnodes a"),
+        ("torchrun --nproc-per-node gpu t.py", 1, "torchrun number --nproc-per-node gpu"),
+        ("torchrun --zoom t.py", 1, "torchrun arguments --zoom"),
+        ("torchrun --nproc-per-node 2 t.py $X", 1, "shell $X"),
+        ("torchrun --node-rank 0 t.py --node-rank $X", 1, "shell $X"),
+        ("#!/bin/sh\ntorchrun", 2, "torchrun arguments required"),
+        ("srun -n 3 -N 2 t", 1, "3 2 Slurm"),
+        ("srun -l -n 2 t", 1, "srun options -l"),
+        ("srun -n 2", 1, "srun command"),
+        ("srun -N 2 torchrun --nproc-per-node 4 t.py", 1, "srun torchrun"),
     ],
 )
-def test_script_that_is_not_understood_is_refused(line: str, message: str) -> None:
+def test_script_that_is_not_understood_is_refused(line: str, number: int, named: str) -> None:
+    """The refusal is of a line (0: of the whole file), and names what is wrong and its value."""
     with pytest.raises(SpecError) as error:
         migrate_line(line)
-    assert message in str(error.value)
+    assert error.value.place == (f"<line>:{number}:1" if number else "<line>")
+    assert missing_words(named, error.value.problem) == set()
 
 
 @pytest.mark.parametrize(
@@ -185,22 +170,19 @@ def test_script_is_read_as_a_shell_reads_it(script: str, arguments: list[str]) -
 
 
 @pytest.mark.parametrize(
-    ("line", "check"),
+    ("line", "named"),
     [
         (
             "#!/bin/sh\ncd /a && export A=secret\nB=secret\nmpirun -np 1 t",
-            "lines beside the launcher's are dropped: line 2 (cd), line 3 (B). If",
+            "dropped line 2 (cd) 3 (B)",
         ),
-        ("mpirun -np 1 -x A t", "the launcher gives A to all ranks, and the file has no value"),
-        (
-            "horovodrun -np 1 --network-interfaces eth0,eth1 t",
-            "the line names the interface eth0,eth1: if the pods have",
-        ),
+        ("mpirun -np 1 -x A t", "launcher A value"),
+        ("horovodrun -np 1 --network-interfaces eth0,eth1 t", "interface eth0,eth1"),
     ],
 )
-def test_what_is_dropped_is_to_be_checked(line: str, check: str) -> None:
+def test_what_is_dropped_is_to_be_checked(line: str, named: str) -> None:
     checks = migrate_line(line).checks
-    assert any(text.startswith(check) for text in checks), checks
+    assert any(not missing_words(named, text) for text in checks), checks
     assert "secret" not in "".join(checks)
 
 
