@@ -11,8 +11,8 @@ from hvdchart.migrate.migration_text import values_text
 from tests.chart.render import Manifest, parse_manifests
 from tests.chart.trial import assert_accepted
 from tests.support.go_programs import run_program
+from tests.support.migrations import FILES, migrate_path
 from tests.support.namespace import Namespace
-from tests.support.old_files.migrate import FILES, migrate_path
 
 # Objects of schedulers that the test's cluster does not have.
 FOREIGN = ("PodGroup", "PodMonitor")

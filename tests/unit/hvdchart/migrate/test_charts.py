@@ -8,7 +8,7 @@ import pytest
 
 from hvdchart.errors import SpecError
 from hvdchart.spec.paths import value_at
-from tests.support.old_files.migrate import (
+from tests.support.migrations import (
     PATHS,
     migrate_old,
     migrate_path,

@@ -22,7 +22,7 @@ from hvdchart.migrate.ledger import Ledger, leaves
 from hvdchart.migrate.migration_text import report_text
 from hvdchart.spec.paths import dotted, value_at
 from hvdchart.spec.values_schema import values_schema
-from tests.support.old_files.migrate import FILES, damaged_trees, migrate_line, migrate_tree
+from tests.support.migrations import FILES, damaged_trees, migrate_line, migrate_tree
 from tests.support.strategies import MARKS
 
 pytestmark = pytest.mark.fuzz

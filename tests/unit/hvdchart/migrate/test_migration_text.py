@@ -13,7 +13,7 @@ from hvdchart.cli.app import app
 from hvdchart.errors import SpecError
 from hvdchart.migrate.migration_text import report_text, values_text
 from hvdchart.spec.yaml_tree import MAX_BYTES
-from tests.support.old_files.migrate import FILES, FOLDER, PATHS, migrate_old, migrate_path
+from tests.support.migrations import FILES, FOLDER, PATHS, migrate_old, migrate_path
 
 WHOLE_FILES = YAML(typ="safe").load(Path(__file__).with_name("whole_files.yaml"))
 # How the checks begin that several files have.

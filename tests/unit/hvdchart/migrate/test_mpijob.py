@@ -8,7 +8,7 @@ import pytest
 
 from hvdchart.errors import SpecError
 from hvdchart.spec.paths import value_at
-from tests.support.old_files.migrate import WORKER_POD, migrate_job
+from tests.support.migrations import WORKER_POD, migrate_job
 
 SECRET = {"secretKeyRef": {"name": "s", "key": "k"}}
 LAUNCHERS_ENV = [{"name": "L", "value": "1"}]

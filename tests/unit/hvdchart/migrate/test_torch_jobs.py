@@ -8,7 +8,7 @@ import pytest
 
 from hvdchart.errors import SpecError
 from hvdchart.migrate.ledger import Ledger
-from tests.support.old_files.migrate import migrate_tree
+from tests.support.migrations import migrate_tree
 
 GPUS = {"limits": {"nvidia.com/gpu": 8}}
 TORCHRUN = ["torchrun", "--nnodes=$(WORLD_SIZE)", "--nproc-per-node=4", "train.py"]
