@@ -129,13 +129,13 @@ def scale_down_and_up(namespace: Namespace, values: Values, again: int = 0) -> N
 
 
 @pytest.mark.parametrize("mode", ["direct", "mpirun"])
-def test_training_goes_on_with_fewer_workers_and_takes_them_again(
+def test_training_continues_with_fewer_workers_and_takes_them_again(
     namespace: Namespace, mode: str
 ) -> None:
     scale_down_and_up(namespace, values_of(ON_TENSORFLOW, mode))
 
 
-def test_horovod_on_pytorch_goes_on_with_fewer_workers_and_takes_them_again(
+def test_horovod_on_pytorch_continues_with_fewer_workers_and_takes_them_again(
     namespace: Namespace, pytorch_image: dict[str, str]
 ) -> None:
     scale_down_and_up(namespace, {**values_of(HOROVOD_ON_TORCH), "image": pytorch_image})
@@ -146,7 +146,7 @@ def test_horovod_on_pytorch_goes_on_with_fewer_workers_and_takes_them_again(
     [("PartitionSpec()", 0), ('PartitionSpec("batch")', 1)],
     ids=["whole", "sharded"],
 )
-def test_jax_goes_on_with_fewer_workers_and_takes_them_again(
+def test_jax_continues_with_fewer_workers_and_takes_them_again(
     namespace: Namespace, wheels_image: dict[str, str], placed: str, again: int
 ) -> None:
     """What is sharded is divided among the ranks that there are."""

@@ -211,7 +211,7 @@ class TestLostRanksOfDDPUnderMpirun(TestLostRanksOfDDP):
     MODE = "mpirun"
 
 
-def test_ddp_goes_on_after_the_last_step_of_a_rank_that_is_killed(
+def test_ddp_continues_after_the_last_step_of_a_rank_that_is_killed(
     namespace: Namespace, tmp_path: Path, pytorch_image: dict[str, str]
 ) -> None:
     script = tmp_path / "train.py"
@@ -232,7 +232,7 @@ def test_fsdp_shards_its_parameters(
     assert counts_steps(namespace)
 
 
-def test_ddp_goes_on_with_a_spare_when_a_worker_leaves(
+def test_ddp_continues_with_a_spare_when_a_worker_leaves(
     namespace: Namespace, pytorch_image: dict[str, str]
 ) -> None:
     launch = {"mode": "direct", "framework": "torch", "preload": ["torch"]}

@@ -469,7 +469,7 @@ class TestReleaseOfATeam:
             lambda: namespace.get("services")["items"], 120, "the Service is back", PROGRAM_PAUSE
         )
 
-    def test_run_goes_on_when_an_object_is_healed(
+    def test_run_continues_when_an_object_is_healed(
         self, damaged: Kept, namespace: Namespace
     ) -> None:
         assert identity(namespace) == damaged.first

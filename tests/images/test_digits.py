@@ -91,7 +91,7 @@ def test_learning_rate_is_that_of_the_ranks_there_are(learnt: Trained, resumed: 
     assert resumed.result["learning_rate"] == 0.001
 
 
-def test_optimizer_goes_on_counting_its_steps(learnt: Trained, resumed: Trained) -> None:
+def test_optimizer_continues_to_count_its_steps(learnt: Trained, resumed: Trained) -> None:
     assert resumed.result["steps"] > learnt.result["steps"] > 0
     # A rank alone takes twice the steps for an epoch.
     one_epoch = resumed.result["steps"] - learnt.result["steps"]

@@ -65,7 +65,7 @@ def test_driver_replaces_processes_that_have_ended_and_all_ranks_synchronize(
     }
 
 
-def test_training_goes_on_after_a_rank_was_lost_that_it_cannot_do_without(
+def test_training_continues_after_a_rank_was_lost_that_it_cannot_do_without(
     image: Image, inside: Sandbox
 ) -> None:
     """A grouped allreduce fails, the host gets a process again, and autotuning begins anew."""

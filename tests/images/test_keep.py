@@ -142,7 +142,7 @@ def kept(request: pytest.FixtureRequest, sandboxes: Sandboxes) -> list[Found]:
     return ranks
 
 
-def test_ranks_go_on_with_the_newest_state_that_any_of_them_has(kept: list[Found]) -> None:
+def test_ranks_continue_with_the_newest_state_that_any_of_them_has(kept: list[Found]) -> None:
     found = [{case: step for case, (step, _) in rank.items()} for rank in kept]
     assert found == [STEPS, STEPS]
 
@@ -153,7 +153,7 @@ WITHOUT_SEEDS = pytest.param(*KERAS_2.values, id="keras 2", marks=pytest.mark.sk
 
 @pytest.mark.parametrize("kept", [KERAS_3, WITHOUT_SEEDS, PYTORCH], indirect=True)
 @pytest.mark.parametrize("case", ["all are there", "interrupted"])
-def test_ranks_that_go_on_end_as_if_undisturbed(kept: list[Found], case: str) -> None:
+def test_ranks_that_continue_end_as_if_undisturbed(kept: list[Found], case: str) -> None:
     ends = [rank[case][1] for rank in kept]
     assert ends == [rank["undisturbed"][1] for rank in kept]
 
@@ -181,7 +181,7 @@ def pytorch(sandboxes: Sandboxes, kind: str) -> Sandbox:
 
 
 @pytest.mark.parametrize("kind", ["fsdp1", "fsdp1-orig", "fsdp2", "zero"])
-def test_a_sharded_model_goes_on_as_if_undisturbed(pytorch: Sandbox, kind: str) -> None:
+def test_a_sharded_model_continues_as_if_undisturbed(pytorch: Sandbox, kind: str) -> None:
     make_open_folder(pytorch.folder / f"shards-{kind}")
     done = train(pytorch, SHARDS, kind, f"/output/shards-{kind}")
     for rank in result(done)["ranks"]:
@@ -229,7 +229,7 @@ def test_arrays_of_jax_are_kept_and_divided(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("keras", EACH_KERAS)
-def test_fit_goes_on_after_the_last_batch(examples: Sandbox, keras: Mapping[str, str]) -> None:
+def test_fit_continues_after_the_last_batch(examples: Sandbox, keras: Mapping[str, str]) -> None:
     variables = {"PYTHONPATH": "/examples", **keras}
     printed = examples.succeed("python3", "-c", FIT, uid=UNKNOWN_UID, **variables)
     assert "REFUSED keep: a fit() has used the state 'main'" in printed

@@ -53,7 +53,7 @@ def test_ranks_that_have_no_work_do_not_poll_for_each_other(cpu: Sandbox) -> Non
 
 
 @pytest.mark.parametrize("case", ["rank_lost_beside_process_sets", "rank_lost_while_ranks_meet"])
-def test_run_goes_on_with_the_host_of_a_lost_rank(cpu: Sandbox, case: str) -> None:
+def test_run_continues_with_the_host_of_a_lost_rank(cpu: Sandbox, case: str) -> None:
     """horovod#4021, horovod#2484; the host is used again as it is by default: horovod#1926.
 
     What was mended there is common to all frameworks.

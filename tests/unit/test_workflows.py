@@ -221,7 +221,7 @@ def test_images_are_built_released_and_tested() -> None:
     assert sorted(matrix("gpu", "test")["image"]) == sorted(apart)
 
 
-def test_vulnerabilities_are_told_of_each_image_in_the_form_of_openvex() -> None:
+def test_vulnerabilities_are_reported_of_each_image_in_the_form_of_openvex() -> None:
     document = json.loads((ROOT / ".vex/horovod.openvex.json").read_text())
     assert {"@context", "@id", "author", "timestamp", "version"} <= document.keys()
     assert all(statement["vulnerability"]["name"] for statement in document["statements"])

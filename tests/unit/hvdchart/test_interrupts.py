@@ -98,7 +98,7 @@ def test_signal_that_is_ignored_stays_so(sent: signal.Signals) -> None:
 
 
 @pytest.mark.parametrize("sent", SIGNALS)
-def test_what_could_not_be_removed_is_told_before_the_signal_ends_the_program(
+def test_what_could_not_be_removed_is_reported_before_the_signal_ends_the_program(
     sent: signal.Signals,
 ) -> None:
     printed, code = end(NOT_REMOVED, sent)

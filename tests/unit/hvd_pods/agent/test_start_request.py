@@ -85,7 +85,7 @@ def test_variables_of_the_container_stay_and_empty_ones_are_not_given() -> None:
     }
 
 
-def test_hash_of_the_arguments_tells_them_apart() -> None:
+def test_hash_of_the_arguments_distinguishes_them() -> None:
     first, second = (Request("", 0, 0, argv, {}, 0.0) for argv in (["a", "b"], ["a b"]))
     assert first.digest() != second.digest()
     assert first.digest() == first._replace(fence=9).digest()

@@ -262,7 +262,7 @@ def resolved(follower: Follower, names: Names) -> Follower:
     return follower
 
 
-def test_dns_tells_the_ipv4_address_and_nothing_else(resolved: Follower) -> None:
+def test_dns_reports_the_ipv4_address_and_nothing_else(resolved: Follower) -> None:
     """MPIs lack IPv6, whatever the resolver prefers."""
     assert resolved.source.endpoints()["w-0"] == Endpoint("10.0.0.3", is_serving=False)
 

@@ -198,7 +198,7 @@ def put_pod(api_server: FakeApi, name: str, uid: str = "u1", **parts: Any) -> No
         pytest.param(404, ["hvd-gpu"], id="not there"),
     ],
 )
-def test_a_statefulset_that_was_deleted_is_told_from_one_without_pods(
+def test_a_statefulset_that_was_deleted_is_distinguished_from_one_without_pods(
     api_server: FakeApi, master: Master, code: int, gone: list[str]
 ) -> None:
     api_server.fail("GET", "apps/statefulsets/hvd-gpu/scale", faults.status(code))
@@ -238,14 +238,14 @@ def test_refusal_of_a_pod_is_looked_up_once_for_each_statefulset(
     assert len(api_server.asked("GET", "core/events")) == 1
 
 
-def test_refusal_that_cannot_be_read_is_told_with_the_reason(
+def test_refusal_that_cannot_be_read_is_reported_with_the_reason(
     api_server: FakeApi, master: Master
 ) -> None:
     api_server.fail("GET", "core/events", faults.status(403, "no right"))
     assert master.list_pods("hvd-cpu-0").refusals == {"hvd-cpu": "403: no right"}
 
 
-def test_pods_that_cannot_be_read_are_told_with_the_reason(
+def test_pods_that_cannot_be_read_are_reported_with_the_reason(
     api_server: FakeApi, master: Master
 ) -> None:
     api_server.fail("GET", "core/pods", faults.status(503, "away"))

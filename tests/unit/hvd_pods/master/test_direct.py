@@ -146,7 +146,7 @@ def leave(start: Start, folder: Path, stay: str) -> None:
     assert process.returncode == 128 + signal.SIGUSR1
 
 
-def test_ranks_that_are_left_go_on_whatever_they_print(start: Start, tmp_path: Path) -> None:
+def test_ranks_that_are_left_continue_whatever_they_print(start: Start, tmp_path: Path) -> None:
     leave(start, tmp_path, stay="60")
     (tmp_path / "go-on").touch()
     wait_until(lambda: len([*tmp_path.glob("done-*")]) == 4, TIMEOUT, "they have gone on")

@@ -206,7 +206,7 @@ NO_FILE = "python3: can't open file '/app/tarin.py': [Errno 2] No such file or d
         ),
     ],
 )
-def test_message_and_line_of_the_users_own_code_are_told(text: str, expected: str) -> None:
+def test_message_and_line_of_the_users_own_code_are_reported(text: str, expected: str) -> None:
     assert judged(text)[0] == f"a rank: {expected}"
 
 
@@ -222,7 +222,7 @@ def test_message_and_line_of_the_users_own_code_are_told(text: str, expected: st
         ("x" * 400, f"{'x' * 296} ..."),
     ],
 )
-def test_last_line_of_the_rank_is_told_with_its_exit_code(text: str, expected: str) -> None:
+def test_last_line_of_the_rank_is_reported_with_its_exit_code(text: str, expected: str) -> None:
     """Such as that of `sys.exit`, of argparse, or of Python where the script is missing."""
     after = f'exit code 1, after "{expected}"'
     assert judged(f"{text}\n{OPEN_MPI_4.format(code=1)}")[0] == f"rank 3 on hvd-cpu-1: {after}"
@@ -262,7 +262,7 @@ KILLED = OPEN_MPI_4_SIGNAL.format(signal=9)
         ),
     ],
 )
-def test_ranks_tell_which_of_them_raised_what(
+def test_ranks_report_which_of_them_raised_what(
     output: str, raised: list[Words], expected: str
 ) -> None:
     now = time.monotonic()
@@ -314,7 +314,7 @@ OVER_MPI = ITS_OWN.format("mpirun failed with exit code 3")
         (OVER_MPI, [(1, 2)], "rank 1 on hvd-cpu-0: exit code 2", True),
     ],
 )
-def test_rank_that_no_launcher_names_has_told_how_it_ended(
+def test_rank_that_no_launcher_names_has_reported_how_it_ended(
     output: str, failed: list[tuple[int, int]], expected: str, sure: bool
 ) -> None:
     now = time.monotonic()
@@ -398,7 +398,9 @@ def test_any_output_gives_no_cause_or_one_line_that_can_be_printed(output: str, 
         (512.0, "1024Mi"),
     ],
 )
-def test_rank_that_was_killed_for_memory_tells_how_much_it_had(limit: float, expected: str) -> None:
+def test_rank_that_was_killed_for_memory_reports_how_much_it_had(
+    limit: float, expected: str
+) -> None:
     now = time.monotonic()
     failed: Notice = {"rank": 1, "worker": "hvd-cpu-0", "status": -9, "at": now, "limit": limit}
     result = cause("", 137, exit_notices=[failed])

@@ -244,7 +244,7 @@ def test_client_that_says_nothing_is_given_up(
         assert connection.makefile("rb").read() == b"255\n"
 
 
-def test_problem_of_the_master_is_told_to_the_client(
+def test_problem_of_the_master_is_reported_to_the_client(
     served: Served, client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(served, "problem", RunError("the API server is gone"))
@@ -269,7 +269,7 @@ def test_problem_of_keys_is_remembered_until_the_next_attempt(
     assert served.gateway.key_problem == ""
 
 
-def test_keys_that_are_gone_are_told_to_the_client(
+def test_keys_that_are_gone_are_reported_to_the_client(
     served: Served, client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(served, "problem", ConfigurationError("the keys are not there"))
@@ -283,7 +283,7 @@ def test_keys_that_are_gone_are_told_to_the_client(
     [(HOST, 1, [WorkerReached(7)]), ("elsewhere", 255, [])],
     ids=["reached", "not reached"],
 )
-def test_attempt_that_has_reached_a_worker_is_told_once(
+def test_attempt_that_has_reached_a_worker_is_reported_once(
     served: Served, monkeypatch: pytest.MonkeyPatch, host: str, code: int, expected: list[Event]
 ) -> None:
     monkeypatch.setattr(served, "access", served.access._replace(variables={"HVD_ATTEMPT": "7"}))
@@ -301,7 +301,7 @@ def test_attempt_that_has_reached_a_worker_is_told_once(
     assert served.events == expected
 
 
-def test_program_that_the_client_leaves_goes_on_for_its_time(
+def test_program_that_the_client_leaves_continues_for_its_time(
     served: Served, client: Client, tmp_path: Path
 ) -> None:
     gone = tmp_path / "gone"

@@ -108,7 +108,7 @@ with exception: CUDA error: uncorrectable ECC error encountered
         ("", "a rank: ", ""),
     ],
 )
-def test_broken_gpu_that_a_watchdog_tells_of_is_the_cause(tag: str, who: str, worker: str) -> None:
+def test_broken_gpu_that_a_watchdog_reports_is_the_cause(tag: str, who: str, worker: str) -> None:
     """Whichever rank has ended first."""
     result = cause(WATCHDOGS.format(tag=tag), 134)
     assert result

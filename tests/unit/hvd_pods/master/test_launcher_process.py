@@ -35,7 +35,7 @@ def start(taken: RecordedEvents, tmp_path: Path) -> Start:
 @pytest.mark.parametrize(
     ("script", "code"), [("exit 0", 0), ("exit 5", 5), ("kill -9 $$", 128 + 9)]
 )
-def test_end_of_the_launcher_is_told_with_its_exit_code(
+def test_end_of_the_launcher_is_reported_with_its_exit_code(
     start: Start, taken: RecordedEvents, script: str, code: int, capsys: pytest.CaptureFixture[str]
 ) -> None:
     start(script)

@@ -220,7 +220,7 @@ while [ ! -e "$OUT/end" ]; do sleep 0.05; done
 
 
 @pytest.mark.slow
-def test_a_run_with_a_minimum_goes_on_without_a_worker_and_with_one_that_comes(
+def test_a_run_with_a_minimum_continues_without_a_worker_and_with_one_that_comes(
     pod: MasterPod, background: Background
 ) -> None:
     pod.workers.install(KEEPS)

@@ -101,7 +101,7 @@ def test_server_that_sends_nothing_has_not_answered(probe: Probe) -> None:
 
 
 @pytest.mark.parametrize("address", [LOCAL, "::1"])
-def test_worker_that_answers_is_told_with_its_pod(probe: Probe, address: str) -> None:
+def test_worker_that_answers_is_reported_with_its_pod(probe: Probe, address: str) -> None:
     port = find_port()
     current = probe([WORKER], port)
     current.put(WORKER, address, uid="u1")
@@ -201,7 +201,7 @@ def two(probe: Probe) -> Iterator[tuple[Probing, Any, Any]]:
 Two = tuple[Probing, FakeWorker, FakeWorker]
 
 
-def test_silence_of_a_worker_is_told_again_and_again_until_it_answers(two: Two) -> None:
+def test_silence_of_a_worker_is_reported_again_and_again_until_it_answers(two: Two) -> None:
     current, first, _ = two
     before = len(current.of(WorkerProblem, worker="w-0"))
     first.close()

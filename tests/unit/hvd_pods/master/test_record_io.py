@@ -98,7 +98,7 @@ def record(api_server: FakeApi) -> Record:
 
 
 @pytest.mark.parametrize(("code", "is_temporary"), [(403, False), (503, True)], ids=str)
-def test_record_that_cannot_be_read_or_written_is_told(
+def test_record_that_cannot_be_read_or_written_is_reported(
     record: Record, code: int, is_temporary: bool
 ) -> None:
     record.api.fail("GET", PATH, faults.status(code, "no"))
@@ -310,7 +310,7 @@ def test_who_has_the_record_is_read_with_the_job(record: Record) -> None:
 
 
 @pytest.mark.parametrize("code", [403, 404, 503])
-def test_job_is_read_although_nobody_can_tell_who_has_the_record(
+def test_job_is_read_although_the_holder_of_the_record_is_unknown(
     record: Record, api_server: FakeApi, code: int
 ) -> None:
     record.put_job()

@@ -111,7 +111,7 @@ def test_stacks_are_logged_and_scripts_have_a_place(
     assert {f"{FIRST.name}: {line}" for line in lines} <= {*logged}
 
 
-def test_what_workers_say_of_states_that_they_save_is_told(
+def test_what_workers_say_of_states_that_they_save_is_reported(
     agents: ScriptedAgents, capsys: pytest.CaptureFixture[str]
 ) -> None:
     lines = {FIRST: "echo noise; echo '[hvd +0.1s] step 12 is saved'", SECOND: "exit 1"}

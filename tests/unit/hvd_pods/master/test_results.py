@@ -109,7 +109,7 @@ def test_results_that_cannot_be_stored_are_tried_again(
 
 
 @pytest.mark.slow
-def test_results_that_cannot_be_stored_are_told_with_the_reason(unstored: MasterPod) -> None:
+def test_results_that_cannot_be_stored_are_reported_with_the_reason(unstored: MasterPod) -> None:
     failure = "`results.command` failed with exit code 9; for the reason, see kubectl logs "
     event = unstored.api.items("core/events")[-1]
     assert (event["reason"], event["type"]) == ("ResultsNotStored", "Warning")

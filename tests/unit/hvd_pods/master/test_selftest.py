@@ -196,7 +196,7 @@ def test_record_is_held_while_the_policy_is_probed(guarded: MasterPod) -> None:
     assert holders == [TESTER] * 2
 
 
-def test_policy_that_is_enforced_is_told(
+def test_policy_that_is_enforced_is_reported(
     guarded: MasterPod, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def admit(handler: Handler) -> None:

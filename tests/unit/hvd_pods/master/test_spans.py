@@ -207,7 +207,7 @@ def replace(world: World) -> None:
         (replace, False),
     ],
 )
-def test_the_span_of_the_run_ends_when_no_other_master_of_its_job_goes_on(
+def test_the_span_of_the_run_ends_when_no_other_master_of_its_job_continues(
     happens: Callable[[World], None], is_end: bool
 ) -> None:
     """The attempt has ended in any case."""
@@ -219,7 +219,7 @@ def test_the_span_of_the_run_ends_when_no_other_master_of_its_job_goes_on(
     assert bool(of(spans, "run")) == is_end
 
 
-def test_the_next_master_goes_on_with_the_trace() -> None:
+def test_the_next_master_continues_with_the_trace() -> None:
     first = training()
     terminate(JOB)(first)
     first.end()

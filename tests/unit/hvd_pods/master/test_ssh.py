@@ -258,7 +258,7 @@ def test_refusal_of_a_use_names_the_command(pod: Pod) -> None:
 
 
 @slow
-def test_pod_whose_master_takes_no_programs_is_told(
+def test_pod_whose_master_takes_no_programs_is_reported(
     pod: Pod, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     socket = Path(gateway_client.SOCKET)

@@ -178,7 +178,7 @@ def test_index_that_does_not_answer_is_named_without_its_password(unanswered: Ru
     assert "hidden" not in text
 
 
-def test_index_that_does_not_answer_is_told_with_reason_and_remedy_in_one_line(
+def test_index_that_does_not_answer_is_reported_with_reason_and_remedy_in_one_line(
     unanswered: RunError,
 ) -> None:
     text = str(unanswered)

@@ -66,7 +66,7 @@ def test_rank_gets_the_variables_of_torchrun_and_jax(
     assert chosen == {**PLACE, **JAX, **expected}
 
 
-def test_master_tells_all_workers_of_a_launch_where_its_first_one_is() -> None:
+def test_master_sends_all_workers_of_a_launch_the_address_of_the_first() -> None:
     run = make_run()
     workers = run.workers[1:]
     addresses = {worker: f"10.0.0.{number}" for number, worker in enumerate(workers)}

@@ -150,7 +150,7 @@ def test_batches_of_a_training_that_resumes_are_those_of_the_attempt(tmp_path: P
     ],
     ids=["no epochs", "a loop of its own", "a loss for each sample", "no number", "twice"],
 )
-def test_whatever_a_script_does_with_callbacks_goes_on(tmp_path: Path, own: str) -> None:
+def test_whatever_a_script_does_with_callbacks_continues(tmp_path: Path, own: str) -> None:
     found, errors = run(tmp_path, KERAS + own)
     assert (found["step"], errors) == (5, "")
 
@@ -239,7 +239,7 @@ def test_where_commits_are_not_the_steps_those_of_the_attempt_are_shown(
     assert run(tmp_path, KEEP + loop) == ({"step": 8, "isCounted": True}, "")
 
 
-def test_a_folder_that_cannot_be_written_is_told_once(tmp_path: Path) -> None:
+def test_a_folder_that_cannot_be_written_is_reported_once(tmp_path: Path) -> None:
     script = f"import os\nos.rmdir(os.environ['HVD_METRICS_DIR'])\n{TORCH}"
     _, errors = run(tmp_path, script)
     assert errors.count("the steps of this script are not counted: FileNotFoundError") == 1

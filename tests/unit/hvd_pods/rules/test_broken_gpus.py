@@ -92,7 +92,7 @@ def test_worker_with_a_broken_gpu_is_used_only_where_no_others_are_enough(
     assert world.launched() == launches
 
 
-def test_broken_gpu_is_told_with_the_command_that_keeps_runs_off_its_node() -> None:
+def test_broken_gpu_is_reported_with_the_command_that_keeps_runs_off_its_node() -> None:
     world = training(one_group(2, 3))
     world.fail("w-0")
     (message,) = [

@@ -278,7 +278,7 @@ RECORD = {
 }
 
 
-def test_next_master_goes_on_with_the_workers_of_the_one_before() -> None:
+def test_next_master_continues_with_the_workers_of_the_one_before() -> None:
     world = Adaptive(1, 2, record=RECORD).begin()
     assert world.launched() == ["12"]
     assert not world.reported(RunEvent.SHRUNK)

@@ -89,7 +89,7 @@ def test_holder_is_waited_for_until_it_gives_the_record_back() -> None:
     assert world.of(WriteRecord)
 
 
-def test_holder_that_does_not_renew_is_replaced_and_told_so() -> None:
+def test_holder_that_does_not_renew_is_replaced_and_notified() -> None:
     world = started(dict(HELD))
     began = world.now
     world.settle(until=WriteRecord)
@@ -137,7 +137,7 @@ def test_training_begins_although_the_record_cannot_be_written(
     assert (TimerKind.RENEW in world.state.timers) is is_held
 
 
-def test_the_curve_of_the_loss_goes_on_where_the_master_before_has_left_it() -> None:
+def test_the_curve_of_the_loss_continues_where_the_master_before_has_left_it() -> None:
     progress = json.dumps({"step": 20, "losses": [[10, 0.5], [20, 0.25]]})
     run = {"run": "run-1", "settingsHash": "settings-1", "attempts": "1", "progress": progress}
     world = started(run)
@@ -280,7 +280,7 @@ def test_workers_are_scaled_without_the_record_only_if_no_other_master_has_it(
     assert bool(world.of(ScaleDown)) is scales
 
 
-def test_record_that_cannot_be_written_is_told_once_for_each_reason() -> None:
+def test_record_that_cannot_be_written_is_reported_once_for_each_reason() -> None:
     world = World(one_group())
     world.train()
     world.put(RecordFailed(RENEW, 404, "404: gone", is_temporary=False))

@@ -204,7 +204,7 @@ def ask(world: World) -> AskRanks:
         ),
     ],
 )
-def test_ranks_may_go_on_only_if_another_master_follows(
+def test_ranks_may_continue_only_if_another_master_follows(
     run: Run, job: Any, may_continue: bool
 ) -> None:
     world = training(run)

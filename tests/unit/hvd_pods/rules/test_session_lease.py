@@ -79,7 +79,7 @@ def test_training_that_its_command_has_forgotten_is_ended_with_its_workers() -> 
     assert (end["state"], end["reason"]) == ("Failed", text)
 
 
-def test_training_goes_on_while_its_command_renews_the_lease() -> None:
+def test_training_continues_while_its_command_renews_the_lease() -> None:
     world = session()
     world.train()
     pass_time(world, 10 * SECONDS, renews=True)

@@ -56,7 +56,7 @@ def test_stalled_ranks_are_named_once_with_their_stacks() -> None:
     assert not world.of(EndLauncher), "launch.stallTimeoutSeconds is 0"
 
 
-def test_stall_is_told_with_the_time_since_the_last_step() -> None:
+def test_stall_is_reported_with_the_time_since_the_last_step() -> None:
     """Horovod, which looks now and then, says only that it has lasted for a while."""
     world = training()
     report(world, 1)
@@ -293,7 +293,7 @@ def test_attempt_knows_how_long_steps_take_before_it_has_made_some() -> None:
     assert ends_at_once(world)
 
 
-def test_stop_that_goes_on_is_not_held_back_as_lines_of_output_are() -> None:
+def test_stop_that_continues_is_not_held_back_as_lines_of_output_are() -> None:
     """The next report of those comes five seconds later: a script could write them without end."""
     world = training(stall_timeout_seconds=3600, stops_follow_steps=True)
     report_each(world, (1, 2, 3), after=0.05)
@@ -441,7 +441,7 @@ def test_rank_that_never_ends_after_another_one_ends_the_attempt_at_the_stalls_l
     assert ("rank 0 on w-0 ended with exit code 0" in problem) is ends
 
 
-def test_ranks_that_make_steps_may_go_on_after_another_one() -> None:
+def test_ranks_that_make_steps_may_continue_after_another_one() -> None:
     """Each may have work of its own."""
     world = training(stall_timeout_seconds=100)
     notice(world, FINISHED, "w-0", rank=0)

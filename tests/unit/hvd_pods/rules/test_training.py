@@ -70,7 +70,7 @@ from tests.unit.hvd_pods.rules.trainings import (
 BOUND = {"to": "core", "cores_per_rank": 2, "ranks_per_socket": 0}
 
 
-def test_launch_fails_for_the_cause_that_the_ranks_tell() -> None:
+def test_launch_fails_for_the_cause_that_the_ranks_report() -> None:
     assert end_with(training(), 1, CAUSE) == "rank 1 on w-0: TypeError: no"
     assert "exit code 3" in end_with(training(), 3)
     assert end_with(training(), 0) == ""
@@ -88,7 +88,7 @@ def test_command_that_leaves_the_workers_idle_has_finished_only_where_that_is_al
     assert world.end()[0] == code
 
 
-def test_command_that_has_left_the_workers_idle_is_told_how_to_allow_that() -> None:
+def test_command_that_left_the_workers_idle_fails_with_the_remedy() -> None:
     world = training(mode="custom")
     world.end_launcher(0)
     assert "launch.allowIdleWorkers: true" in world.end()[1]
@@ -372,7 +372,7 @@ def test_loss_that_is_nan_ends_only_a_run_that_asks_for_that(is_wanted: bool) ->
     assert bool(world.of(EndLauncher)) is is_wanted
 
 
-def test_loss_that_is_nan_is_told_once_where_the_run_goes_on() -> None:
+def test_loss_that_is_nan_is_reported_once_where_the_run_continues() -> None:
     world = training(fail_on_nan=False)
     report_each(world, (3, 4), loss="nan")
     reported = [
@@ -383,7 +383,7 @@ def test_loss_that_is_nan_is_told_once_where_the_run_goes_on() -> None:
 
 
 @pytest.mark.parametrize("is_wanted", [True, False])
-def test_loss_that_only_the_last_report_tells_counts_as_well(is_wanted: bool) -> None:
+def test_loss_that_only_the_last_report_has_counts_as_well(is_wanted: bool) -> None:
     world = training(fail_on_nan=is_wanted)
     world.end_launcher(0)
     world.answers.insert(0, (ReadRecord(), ProgressReported(1, {"step": 3, "loss": "nan"})))

@@ -82,7 +82,7 @@ def test_read_topology_names_the_cpu_that_the_host_does_not_describe(tmp_path: P
 
 
 @pytest.mark.parametrize(("slots", "code"), [(1, 0), (100_000, 78)])
-def test_worker_tells_whether_all_its_ranks_can_be_bound(
+def test_worker_reports_whether_all_its_ranks_can_be_bound(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], slots: int, code: int
 ) -> None:
     monkeypatch.setenv("HVD_SLOTS", str(slots))

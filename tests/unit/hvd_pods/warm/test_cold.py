@@ -46,7 +46,7 @@ def test_variable_that_differs_from_the_workers_is_named(warm_worker: Worker) ->
     assert output.endswith("new\n")
 
 
-def test_only_the_first_rank_of_a_worker_tells_the_reason(warm_worker: Worker) -> None:
+def test_only_the_first_rank_of_a_worker_reports_the_reason(warm_worker: Worker) -> None:
     second = {"OMPI_COMM_WORLD_LOCAL_RANK": "1", "OMPI_COMM_WORLD_RANK": "1"}
     output = run(warm_worker, variables={"TF_X": "1", **second})
     assert "cold" not in output

@@ -68,7 +68,7 @@ REPORTED_BY_FORKS = {
 
 
 @pytest.mark.parametrize("name", SCRIPTS)
-def test_rank_ends_as_by_hand_and_the_master_is_told_what_it_raised(
+def test_rank_ends_as_by_hand_and_the_master_is_notified_of_what_it_raised(
     either_worker: Worker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
     worker = either_worker

@@ -54,7 +54,7 @@ def test_stack_has_the_frames_of_the_script_alone(either_worker: Worker) -> None
     assert said["place"].endswith(" in wait_for_data")
 
 
-def test_rank_goes_on_and_shows_its_stack_again(
+def test_rank_continues_and_shows_its_stack_again(
     either_worker: Worker, rank: subprocess.Popen[bytes]
 ) -> None:
     def is_asleep() -> bool:

@@ -34,7 +34,7 @@ def shown(nvml: Any) -> list[str]:
     return short
 
 
-def test_each_gpu_is_told_with_its_labels() -> None:
+def test_each_gpu_is_reported_with_its_labels() -> None:
     samples = gpus.NvmlReader(FakeNvml(FakeGpu(), [SECOND])).read()
     first = ('gpu="0"', 'name="NVIDIA H100 80GB HBM3"', 'uuid="GPU-0a1b"')
     second = ('gpu="1"', 'name="A10"', 'uuid="GPU-2"')
@@ -48,7 +48,7 @@ def test_each_gpu_is_told_with_its_labels() -> None:
     ]
 
 
-def test_slices_are_told_in_place_of_their_gpu() -> None:
+def test_slices_are_reported_in_place_of_their_gpu() -> None:
     parts = [FakeGpu(None, 3, 4), None, FakeGpu(None, 5, 6)]
     assert shown(FakeNvml(FakeGpu(slices=parts), [SECOND])) == [
         "0:0 memory_used_bytes 3",

@@ -59,7 +59,7 @@ def watch(script: subprocess.Popen[bytes]) -> RankWatch:
     return made
 
 
-def test_master_is_told_of_a_rank_that_is_stopped(
+def test_master_is_notified_of_a_rank_that_is_stopped(
     watch: RankWatch, script: subprocess.Popen[bytes], master: Master
 ) -> None:
     """And for how long, each time."""
@@ -72,7 +72,7 @@ def test_master_is_told_of_a_rank_that_is_stopped(
     assert first == second == {"kind": "stopped", "rank": 3, "worker": WORKER, "period": 0}
 
 
-def test_master_is_told_once_of_a_rank_whose_state_is_in_memory(
+def test_master_is_notified_once_of_a_rank_whose_state_is_in_memory(
     watch: RankWatch, master: Master, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(kept_states, "KEPT_FOLDER", tmp_path)
@@ -86,7 +86,7 @@ def test_master_is_told_once_of_a_rank_whose_state_is_in_memory(
     assert (notice["kind"], notice["rank"], notice["worker"]) == (notices.KEPT, 3, WORKER)
 
 
-def test_a_rank_that_goes_on_and_stops_again_is_stopped_anew(
+def test_a_rank_that_continues_and_stops_again_is_stopped_anew(
     watch: RankWatch, script: subprocess.Popen[bytes], master: Master
 ) -> None:
     stop(script)
@@ -103,7 +103,7 @@ def test_a_rank_that_goes_on_and_stops_again_is_stopped_anew(
 
 
 @pytest.mark.parametrize("period", ["1000", "", "soon"])
-def test_master_is_told_once_in_a_period_of_stall_checks(
+def test_master_is_notified_once_in_a_period_of_stall_checks(
     script: subprocess.Popen[bytes], master: Master, period: str
 ) -> None:
     """By default and where the user's number is none, Horovod's 60 s."""
@@ -133,7 +133,7 @@ def told(master: Master) -> set[str]:
     return {*iter(lambda: master.taken.get(timeout=20)["kind"], notices.ASKED)}
 
 
-def test_master_is_told_of_a_rank_that_uses_no_cpu(folder: Path, master: Master) -> None:
+def test_master_is_notified_of_a_rank_that_uses_no_cpu(folder: Path, master: Master) -> None:
     watch = RankWatch({rank_watch.PERIOD: "0", "HVD_FRAMEWORK": "torch"})
 
     def is_reported() -> bool:
@@ -155,7 +155,7 @@ def test_rank_computes_where_what_it_has_started_does(folder: Path, master: Mast
         assert told(master) == set()
 
 
-def test_master_is_not_told_of_idle_ranks_where_a_framework_tells(
+def test_master_is_not_notified_of_idle_ranks_where_a_framework_reports_them(
     folder: Path, master: Master
 ) -> None:
     watch = RankWatch({rank_watch.PERIOD: "0"})
@@ -203,7 +203,7 @@ def show(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) ->
     return show
 
 
-def test_rank_without_a_stack_is_described_and_goes_on(
+def test_rank_without_a_stack_is_described_and_continues(
     script: subprocess.Popen[bytes], show: Show
 ) -> None:
     (line,) = show("3")

@@ -76,7 +76,7 @@ def test_horovod_knows_the_rank_better_than_the_launcher(
 
 
 @pytest.mark.parametrize("names", LAUNCHER_OPTIONS["rankVariables"].values())
-def test_each_launcher_tells_the_rank(names: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_each_launcher_reports_the_rank(names: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "environ", {names[0]: "2", names[1]: "4"})
     assert hvd_progress.find_rank() == (2, 4)
 
@@ -138,7 +138,7 @@ def test_the_first_rank_that_has_written_since_is_read(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_the_worker_tells_each_change_once_and_the_last_step(tmp_path: Path) -> None:
+def test_the_worker_reports_each_change_once_and_the_last_step(tmp_path: Path) -> None:
     """It ends with its standard input, which the master closes."""
     rank = tmp_path / "0"
     before = tmp_path / "1"

@@ -66,7 +66,7 @@ def test_a_checkpoint_is_written_from_memory_without_the_script(
     }
 
 
-def test_another_script_goes_on_from_it(
+def test_another_script_continues_from_it(
     train: Callable[..., Path], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     save_states.save_all(train(812))

@@ -123,7 +123,7 @@ def test_failed_command_publishes_nothing(volume: Volume) -> None:
     assert not volume.path.exists()
 
 
-def test_command_goes_on_with_what_a_failed_one_has_left(volume: Volume) -> None:
+def test_command_continues_with_what_a_failed_one_has_left(volume: Volume) -> None:
     volume.stage("echo half >a; exit 7")
     code, log = volume.stage("test -f a && echo more >>a")
     assert code == 0, log
@@ -164,7 +164,7 @@ def test_releases_that_start_together_fetch_once(volume: Volume, first: Callable
     assert volume.runs == 1
 
 
-def test_release_that_wants_other_data_is_told_of_the_one_that_was_first(
+def test_release_that_wants_other_data_names_the_one_that_was_first(
     volume: Volume, first: Callable[[], str]
 ) -> None:
     other = volume.start("echo other >a", key="k2", owner="team/third")

@@ -190,7 +190,7 @@ def test_results_are_written_as_json(measured: Outcome, tmp_path: Path) -> None:
     assert result["nodes"][f"{NAME}-worker-1"] == "n1"
 
 
-def test_workers_on_one_node_are_told() -> None:
+def test_workers_on_one_node_are_reported() -> None:
     assert "several workers were on one node (n0):" in place_text({"a": "n0", "b": "n0"})
 
 

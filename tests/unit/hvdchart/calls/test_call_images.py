@@ -75,7 +75,7 @@ def test_image_is_that_of_what_the_function_imports(no_cluster: io.StringIO) -> 
     assert "cpu= gives more\n" in printed
 
 
-def test_modules_of_this_machine_that_a_call_uses_are_told(no_cluster: io.StringIO) -> None:
+def test_modules_of_this_machine_that_a_call_uses_are_reported(no_cluster: io.StringIO) -> None:
     with hvdchart.Caller(output=no_cluster) as caller, pytest.raises(ClusterError):
         caller(own_rank)
     folder = Path(__file__).parents[4]

@@ -384,7 +384,7 @@ def call_again(caller: hvdchart.Caller, helm: StubProgram, master: Master) -> li
         return call.result()
 
 
-def test_calls_go_on_after_somebody_has_removed_the_release(
+def test_calls_continue_after_somebody_has_removed_the_release(
     settings: dict[str, Any], helm: StubProgram, running: FakeCluster, master: Master
 ) -> None:
     with hvdchart.Caller(**settings) as caller:
@@ -399,7 +399,7 @@ def test_calls_go_on_after_somebody_has_removed_the_release(
         assert call_again(caller, helm, master) == [0, 1]
 
 
-def test_a_run_that_failed_is_told_once_and_started_again(
+def test_a_run_that_failed_is_reported_once_and_started_again(
     settings: dict[str, Any], helm: StubProgram, running: FakeCluster, master: Master
 ) -> None:
     with hvdchart.Caller(**settings) as caller:
@@ -413,7 +413,7 @@ def test_a_run_that_failed_is_told_once_and_started_again(
         assert helm.commands().count("uninstall") == 1
 
 
-def test_worker_out_of_memory_is_told_with_the_argument_that_gives_more(
+def test_worker_out_of_memory_is_reported_with_the_argument_that_gives_more(
     settings: dict[str, Any], running: FakeCluster
 ) -> None:
     with hvdchart.Caller(name="hvd", image="a", output=settings["output"]) as caller:

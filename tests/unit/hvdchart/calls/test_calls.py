@@ -322,7 +322,7 @@ runpy.run_path({rank.__file__!r}, run_name="__main__")
 """
 
 
-def test_rank_that_the_kernel_kills_for_memory_is_told_with_the_way_out(tmp_path: Path) -> None:
+def test_rank_that_the_kernel_kills_for_memory_is_reported_with_the_way_out(tmp_path: Path) -> None:
     """A call that returns all the same is no failure."""
 
     def use_much() -> None:
@@ -416,7 +416,7 @@ PART = wire.Frame(wire.RESULT, 1, bytes(wire.CHUNK))
         ),
     ],
 )
-def test_server_that_says_too_little_is_told(
+def test_server_that_says_too_little_is_reported(
     tmp_path: Path,
     frames: list[wire.Frame],
     error: type[HvdchartError],
@@ -472,6 +472,6 @@ def test_only_a_caller_that_says_nothing_counts_as_gone(
         assert longer.result()[0] == [None, None]
 
 
-def test_server_that_cannot_be_reached_is_told_with_the_reason() -> None:
+def test_server_that_cannot_be_reached_is_reported_with_the_reason() -> None:
     with pytest.raises(ClusterError, match=r"has ended: pods .* is forbidden"):
         Connection([sys.executable, "-c", "import sys; sys.exit('pods \"m\" is forbidden')"])

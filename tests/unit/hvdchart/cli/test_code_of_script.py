@@ -18,7 +18,7 @@ from tests.unit.hvdchart.played_runs import installed_values
 pytestmark = pytest.mark.timeout(120)
 
 
-def test_script_that_lies_beside_a_spec_and_stays_there_is_told(
+def test_script_that_lies_beside_a_spec_and_stays_there_is_reported(
     hvdchart: Command, tmp_path: Path, programs: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = tmp_path / "mine"
@@ -111,7 +111,7 @@ def test_script_that_may_do_without_what_is_beside_it_is_planned(
     assert done.code == 0, done.errors
 
 
-def test_what_a_script_uses_beside_it_and_does_not_take_along_is_told(
+def test_what_a_script_uses_beside_it_and_does_not_take_along_is_reported(
     hvdchart: Command, fake_cluster: FakeCluster, helm: StubProgram, script: Path
 ) -> None:
     script.write_text("import model\n")
@@ -126,7 +126,7 @@ def test_what_a_script_uses_beside_it_and_does_not_take_along_is_told(
     assert installed_values(helm)["master"]["args"] == ["python3", "My_Train.py"]
 
 
-def test_what_a_script_of_a_spec_leaves_behind_is_told(
+def test_what_a_script_of_a_spec_leaves_behind_is_reported(
     hvdchart: Command, script: Path, spec: Path
 ) -> None:
     script.write_text("import model\n")

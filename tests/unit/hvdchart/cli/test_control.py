@@ -47,7 +47,7 @@ def test_wait_ends_when_its_time_is_over(hvdchart: Command, running: FakeCluster
     assert "within 0 s" in late.errors
 
 
-def test_wait_tells_that_the_run_has_finished(hvdchart: Command, running: FakeCluster) -> None:
+def test_wait_reports_that_the_run_has_finished(hvdchart: Command, running: FakeCluster) -> None:
     def end() -> None:
         running.wait_for("jobs", "watch")
         play(running, DONE, ENDED_MASTER)
@@ -57,7 +57,7 @@ def test_wait_tells_that_the_run_has_finished(hvdchart: Command, running: FakeCl
     assert (done.code, done.output, done.errors) == (0, "run hvd finished\n", "")
 
 
-def test_wait_tells_why_the_run_has_failed(hvdchart: Command, running: FakeCluster) -> None:
+def test_wait_reports_why_the_run_has_failed(hvdchart: Command, running: FakeCluster) -> None:
     play(running, FAILED, FAILED_MASTER)
     failed = hvdchart("wait", "hvd")
     assert (failed.code, failed.errors) == (8, "hvdchart: run hvd failed: boom\n")
@@ -153,7 +153,7 @@ GONE_WITH_POD = {"name": "out", "emptyDir": {}}
         pytest.param(workers_with([], envFrom=[{}]), "", id="not known"),
     ],
 )
-def test_what_a_planned_end_loses_is_said_before_it(
+def test_loss_by_a_planned_end_is_reported_before_it(
     hvdchart: Command, running: FakeCluster, words: list[str], workers: Any, lost: str
 ) -> None:
     running.put("statefulsets", workers)
@@ -181,7 +181,7 @@ def failed(running: FakeCluster) -> FakeCluster:
 STAY = "its workers are still there; to remove them: hvdchart stop hvd -n team\n"
 
 
-def test_status_tells_how_to_remove_the_workers_of_a_run_that_has_ended(
+def test_status_reports_how_to_remove_the_workers_of_a_run_that_has_ended(
     hvdchart: Command, failed: FakeCluster
 ) -> None:
     assert STAY in hvdchart("status", "hvd").output
@@ -227,7 +227,7 @@ def test_scale_of_one_of_several_groups_needs_its_name(
 
 
 @pytest.mark.parametrize("number", [1, 2])
-def test_a_run_with_a_minimum_is_scaled_without_helm_and_goes_on(
+def test_a_run_with_a_minimum_is_scaled_without_helm_and_continues(
     hvdchart: Command, running: FakeCluster, helm: StubProgram, number: int
 ) -> None:
     running.put("jobs", job(minimum=1))

@@ -315,7 +315,7 @@ def test_diff_prints_what_changes(
     ]
 
 
-def test_diff_tells_an_archive_by_its_digest(
+def test_diff_shows_an_archive_by_its_digest(
     hvdchart: Command, changed: FakeCluster, spec: Path, helm: StubProgram
 ) -> None:
     before, after = (f"---\nbinaryData:\n  a.tgz: {'QUJD' * 100}{end}\n" for end in ("", "QUJD"))

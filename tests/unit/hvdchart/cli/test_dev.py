@@ -180,7 +180,7 @@ def test_a_change_that_is_no_python_any_more_is_not_deployed(start: Callable[...
     assert dev.wait_for_deployed(2)["code"] == {"files": {"train.py": "second"}}
 
 
-def test_a_run_that_somebody_else_stops_is_told(
+def test_a_run_that_somebody_else_stops_is_reported(
     start: Callable[..., Dev], fake_cluster: FakeCluster
 ) -> None:
     dev = start()

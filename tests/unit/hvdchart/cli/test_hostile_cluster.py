@@ -161,7 +161,7 @@ def test_garbage_of_the_api_server_is_one_message(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("word", ["list", "--help"])
-def test_a_full_disk_is_told_in_one_line(fake_cluster: FakeCluster, word: str) -> None:
+def test_a_full_disk_is_reported_in_one_line(fake_cluster: FakeCluster, word: str) -> None:
     play(fake_cluster, job(), pod(f"{JOB}-x", "master", CREATING))
     command = [sys.executable, "-m", "hvdchart", word]
     with Path("/dev/full").open("w") as full:

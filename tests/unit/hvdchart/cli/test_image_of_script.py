@@ -61,7 +61,7 @@ def test_default_image_is_that_of_what_set_makes_of_the_run(
     assert image in done.errors
 
 
-def test_what_the_default_image_lacks_is_told(hvdchart: Command, script: Path) -> None:
+def test_what_the_default_image_lacks_is_reported(hvdchart: Command, script: Path) -> None:
     script.write_text("import transformers, wandb\n")
     (script.parent / "requirements.txt").write_text("wandb\n")
     done = hvdchart("plan", script, "--code", script.parent, "-o", "json")
@@ -85,7 +85,7 @@ PUBLIC = "tensorflow/tensorflow:2.20.0"
         ("try:\n    import torch\nexcept ImportError:\n    pass\n", PUBLIC, ""),
     ],
 )
-def test_framework_that_a_named_public_image_lacks_is_told(
+def test_framework_that_a_named_public_image_lacks_is_reported(
     hvdchart: Command, script: Path, text: str, image: str, lacked: str
 ) -> None:
     script.write_text(text)

@@ -252,7 +252,7 @@ def test_tensorboard_prints_the_address_when_its_pod_is_ready(
 
 
 @pytest.mark.parametrize("source", [{"emptyDir": {}}, {"hostPath": {"path": "/mnt"}}])
-def test_tensorboard_that_reads_what_no_rank_writes_is_told(
+def test_tensorboard_that_reads_what_no_rank_writes_is_reported(
     hvdchart: Command, running: FakeCluster, kubectl: StubProgram, source: dict[str, Any]
 ) -> None:
     running.put("services", {"metadata": {"name": "hvd-tensorboard", "labels": LABELS}})

@@ -232,7 +232,7 @@ def test_option_of_a_script_is_refused_beside_a_spec(
 
 
 @pytest.mark.parametrize(("options", "is_reported"), [([], True), (["--cpu", "2"], False)])
-def test_worker_without_cpu_is_told_to_be_small(
+def test_worker_without_cpu_gets_a_warning_of_its_size(
     hvdchart: Command, script: Path, options: list[str], is_reported: bool
 ) -> None:
     done = hvdchart("plan", script, *options)

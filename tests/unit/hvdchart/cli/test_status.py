@@ -146,7 +146,7 @@ def test_without_a_name_the_only_run_is_meant(hvdchart: Command, running: FakeCl
     assert hvdchart("logs", "--no-follow", "--master").output == "first\nlast\n"
 
 
-def test_without_a_name_the_only_run_that_goes_on_is_meant(
+def test_without_a_name_the_only_unfinished_run_is_meant(
     hvdchart: Command, two_runs: FakeCluster
 ) -> None:
     goes_on = {**job(name="third-1"), "status": {"active": 1}}
@@ -161,7 +161,7 @@ def test_without_a_name_several_runs_are_named(hvdchart: Command, two_runs: Fake
     assert (done.code, "hvd, old" in done.errors) == (7, True)
 
 
-def test_without_a_name_and_a_run_it_is_said_that_there_is_none(
+def test_without_a_name_and_a_run_no_run_is_reported(
     hvdchart: Command, fake_cluster: FakeCluster
 ) -> None:
     done = hvdchart("watch")

@@ -306,7 +306,7 @@ def test_requests_of_a_pod_are_those_that_the_scheduler_counts(
 FOUR_AND_ONE = [*(dgx(f"d{n}") for n in range(4)), xeon("x1")]
 
 
-def test_fit_uses_free_nodes_only_and_tells_the_others() -> None:
+def test_fit_uses_free_nodes_only_and_reports_the_others() -> None:
     busy = [pod("d0", {"nvidia.com/gpu": "4"}), pod("d3", {"nvidia.com/gpu": "8"}, phase="Failed")]
     text, spec = discovered(FOUR_AND_ONE, busy, fit=16)
     assert [(group.name, group.count) for group in spec.nodes] == [("nvidia-a100-sxm4-80gb", 2)]

@@ -217,7 +217,7 @@ def test_command_runs_restricted_in_buildah(programs: Path, runtime: list[str]) 
     assert buildah.commands()[-1] == "rm"
 
 
-def test_machine_without_an_engine_is_told_with_a_remedy(programs: Path) -> None:
+def test_machine_without_an_engine_is_reported_with_a_remedy(programs: Path) -> None:
     with pytest.raises(ImageError, match=r"none of docker, podman, buildah works here: .*--in-cl"):
         run_in("image:1", ["true"], 0)
 
@@ -254,7 +254,9 @@ def test_missing_image_is_pulled(without_image: StubProgram) -> None:
     assert "pull" in without_image.commands()
 
 
-def test_image_that_cannot_be_pulled_is_told_with_the_reason(without_image: StubProgram) -> None:
+def test_image_that_cannot_be_pulled_is_reported_with_the_reason(
+    without_image: StubProgram,
+) -> None:
     without_image.answer("pull", errors="first\ndenied\n", code=1)
     with pytest.raises(ImageError, match=r"image:1 .*: denied"):
         run_in("image:1", ["true"], 0)

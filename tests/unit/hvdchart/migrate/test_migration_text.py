@@ -38,7 +38,7 @@ class TestWholeFile:
         read = [migration.source, migration.release, migration.namespace]
         assert (read, migration.values) == (WHOLE_FILES[name]["read"], WHOLE_FILES[name]["values"])
 
-    def test_each_thing_to_check_is_told(self, name: str) -> None:
+    def test_each_thing_to_check_is_reported(self, name: str) -> None:
         checks = migrate_path(FOLDER / name).checks
         own = [check for check in checks if not check.startswith(COMMON)]
         starts = WHOLE_FILES[name].get("checks", [])

@@ -345,7 +345,7 @@ def test_plan_warns(nodes: str, rest: str, says: str) -> None:
     assert sum(says in warning for warning in warnings) == 1, warnings
 
 
-def test_slices_of_one_gpu_are_not_warned_of_where_nccl_is_told_to_take_them() -> None:
+def test_slices_of_one_gpu_cause_no_warning_where_nccl_is_set_to_take_them() -> None:
     """NCCL 2.30 and newer can."""
     nodes = "{name: x, count: 1, gpus: 7, gpuResource: nvidia.com/mig-1g.5gb}"
     spec = read(nodes)

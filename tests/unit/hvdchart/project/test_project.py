@@ -191,7 +191,7 @@ def test_a_folder_that_exists_is_not_touched(tmp_path: Path) -> None:
     assert list((tmp_path / "p").iterdir()) == []
 
 
-def test_a_folder_that_cannot_be_created_is_told_with_the_reason(tmp_path: Path) -> None:
+def test_a_folder_that_cannot_be_created_is_reported_with_the_reason(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(FileError, match="cannot create it: Not a directory"):
         make_project(tmp_path / "file" / "p", "p", TEMPLATES["keras"])

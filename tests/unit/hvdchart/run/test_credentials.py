@@ -147,7 +147,7 @@ def test_pod_with_an_incomplete_service_account_says_what_is_missing(account: Pa
         Cluster.connect()
 
 
-def test_pod_uses_the_namespace_of_its_service_account_unless_told(
+def test_pod_uses_the_namespace_of_its_service_account_unless_set(
     complete_account: Path,
 ) -> None:
     assert Cluster.connect().namespace == "mine"

@@ -115,7 +115,7 @@ def test_each_event_of_the_master_is_a_mark(event: RunEvent) -> None:
     assert Mark(BEGAN + 900, event.kind, "said") in view.marks
 
 
-def test_a_run_of_a_script_is_told_in_options() -> None:
+def test_a_run_of_a_script_is_described_in_options() -> None:
     release = sample.training()
     template = release.jobs[0]["spec"]["template"]
     template["metadata"] = {"annotations": {"hvdchart/command": "run"}}

@@ -221,7 +221,7 @@ def workers(worker: Path, monkeypatch: pytest.MonkeyPatch) -> Workers:
     return Workers(worker, monkeypatch)
 
 
-def test_ranks_go_on_with_equal_weights_although_two_have_a_state_of_the_step(
+def test_ranks_continue_with_equal_weights_although_two_have_a_state_of_the_step(
     workers: Workers, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One of them was away, and has come back with its own step 5 (issue 44)."""
@@ -240,7 +240,7 @@ def test_ranks_go_on_with_equal_weights_although_two_have_a_state_of_the_step(
     assert "has step 5 of another launch than rank 1: not used" in capfd.readouterr().err
 
 
-def test_ranks_go_on_with_equal_weights_although_one_has_committed_the_step_once_more(
+def test_ranks_continue_with_equal_weights_although_one_has_committed_the_step_once_more(
     workers: Workers,
 ) -> None:
     """The other one was lost before it could (issue 44)."""

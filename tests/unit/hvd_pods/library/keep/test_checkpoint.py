@@ -76,7 +76,7 @@ def test_a_checkpoint_of_another_script_is_refused(
 
 
 @pytest.mark.parametrize("folder", ["file", "file/in"])
-def test_a_checkpoint_that_cannot_be_written_is_told_before_the_training_begins(
+def test_a_checkpoint_that_cannot_be_written_is_reported_before_the_training_begins(
     worker: Path, folder: str
 ) -> None:
     (worker.parent / "file").touch()

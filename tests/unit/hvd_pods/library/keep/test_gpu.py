@@ -61,7 +61,7 @@ def begin(call: Callable[[], Any]) -> Future[Any]:
     return future
 
 
-def test_a_new_process_goes_on_with_the_tensors_of_the_last_commit(gpu: fake_torch.Gpu) -> None:
+def test_a_new_process_continues_with_the_tensors_of_the_last_commit(gpu: fake_torch.Gpu) -> None:
     train(gpu, 1, 2, 3)
     assert resume(gpu) == (3, 3, b"0003", b"b")
 
@@ -80,7 +80,7 @@ def test_a_commit_that_the_gpu_has_not_copied_costs_one_step(
     assert resume(gpu) == (2, 2, b"0002", b"b")
 
 
-def test_the_training_goes_on_beside_the_copy_and_changes_nothing_of_it(
+def test_the_training_continues_beside_the_copy_and_changes_nothing_of_it(
     gpu: fake_torch.Gpu,
 ) -> None:
     state = train(gpu, 1)
@@ -121,7 +121,7 @@ def test_whatever_a_copy_raises_nobody_waits_for_it_for_ever(
     assert "its memory is gone" in capfd.readouterr().err
 
 
-def test_a_copy_that_fails_is_told_and_leaves_the_older_commit(
+def test_a_copy_that_fails_is_reported_and_leaves_the_older_commit(
     gpu: fake_torch.Gpu, capfd: pytest.CaptureFixture[str]
 ) -> None:
     state = train(gpu, 1, 2)

@@ -16,8 +16,8 @@ def test_a_training_begins_with_what_the_script_has_made(worker: Path) -> None:
     assert resume() == (0, b"made")
 
 
-@pytest.mark.promise("a new process goes on after the last commit")
-def test_a_new_process_goes_on_after_the_last_commit(worker: Path) -> None:
+@pytest.mark.promise("a new process continues after the last commit")
+def test_a_new_process_continues_after_the_last_commit(worker: Path) -> None:
     train(1, 2, 3)
     state = train()
     assert (state.step, bytes(state.weights)) == (3, b"after step 03")
@@ -53,8 +53,8 @@ def test_a_damaged_commit_costs_one_step(worker: Path) -> None:
 
 
 @pytest.mark.parametrize("run", ["two", ""])
-@pytest.mark.promise("another run never goes on from it")
-def test_another_run_never_goes_on_from_it(
+@pytest.mark.promise("another run never continues from it")
+def test_another_run_never_continues_from_it(
     worker: Path, monkeypatch: pytest.MonkeyPatch, run: str
 ) -> None:
     train(1, 2, 3)
@@ -80,7 +80,7 @@ def full(worker: Path) -> Iterator[None]:
     resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
 
-def test_training_goes_on_where_memory_is_full(
+def test_training_continues_where_memory_is_full(
     full: None, capsys: pytest.CaptureFixture[str]
 ) -> None:
     state = train(weights=bytes(1 << 20))

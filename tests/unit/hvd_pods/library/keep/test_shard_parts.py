@@ -144,7 +144,7 @@ def test_weights_that_fsdp2_and_tensor_parallelism_divide_are_not_divided_anew(
     assert (bool(whole), bool(same)) == (is_divided, True)
 
 
-def test_training_goes_on_where_the_memory_of_one_worker_is_full(
+def test_training_continues_where_the_memory_of_one_worker_is_full(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """All ranks give up then: what one of them lacks is no use to the others."""

@@ -56,7 +56,7 @@ def check(cluster: Cluster, attempt: Attempt, least: int, complete: list[int]) -
 
 
 @given(places=st.sampled_from(PLACES), chapters=st.lists(CHAPTERS, min_size=2, max_size=6))
-def test_ranks_go_on_with_the_newest_complete_step(
+def test_ranks_continue_with_the_newest_complete_step(
     places: list[int], chapters: list[Chapter]
 ) -> None:
     done: list[int] = []

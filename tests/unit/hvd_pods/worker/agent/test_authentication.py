@@ -123,7 +123,7 @@ def test_master_whose_certificate_is_not_valid_now_is_refused(
 @pytest.mark.parametrize(
     ("days", "said"), [(-3660.0, "it has expired, or a clock is wrong"), (30.0, "not valid yet")]
 )
-def test_master_is_told_that_its_certificate_is_not_valid_now(
+def test_master_is_notified_that_its_certificate_is_not_valid_now(
     tmp_path: Path, days: float, said: str
 ) -> None:
     release = keys_of_another_time(days)
@@ -241,7 +241,7 @@ def test_keys_that_are_replaced_are_those_of_the_next_connection(tmp_path: Path)
         assert running.output == b"goes on\n"
 
 
-def test_keys_that_are_half_replaced_let_nobody_in_and_are_told(tmp_path: Path) -> None:
+def test_keys_that_are_half_replaced_let_nobody_in_and_are_reported(tmp_path: Path) -> None:
     release = ReleaseKeys()
     with start_limited(tmp_path / "agent", release) as agent:
         (agent.keys_folder / "tls.key").write_bytes(ReleaseKeys().worker["tls.key"])

@@ -194,7 +194,7 @@ def test_log_has_few_lines_about_clients_and_none_of_their_content(
         assert "secret" not in agent.log
 
 
-def test_log_goes_on_about_clients_after_a_while(tmp_path: Path, release: ReleaseKeys) -> None:
+def test_log_continues_about_clients_after_a_while(tmp_path: Path, release: ReleaseKeys) -> None:
     with start_limited(tmp_path / "agent", release, lines=1, lines_every=0.3) as agent:
 
         def come_again() -> bool:
@@ -218,7 +218,9 @@ def test_agent_connections_are_bounded(tmp_path: Path, release: ReleaseKeys) -> 
         assert first.wait() == 0
 
 
-def test_agent_with_too_few_files_refuses_and_goes_on(tmp_path: Path, release: ReleaseKeys) -> None:
+def test_agent_with_too_few_files_refuses_and_continues(
+    tmp_path: Path, release: ReleaseKeys
+) -> None:
     with (
         start_limited(tmp_path / "agent", release, files=40) as agent,
         ExitStack() as stack,

@@ -126,7 +126,7 @@ def saving(leaving: AgentPod, notices: object) -> Iterator[Saving]:
         yield Saving(leaving, first, second)
 
 
-def test_worker_that_is_asked_to_end_tells_the_master_and_takes_no_attempt(
+def test_worker_that_is_asked_to_end_notifies_the_master_and_takes_no_attempt(
     saving: Saving, notices: list[dict[str, Any]]
 ) -> None:
     assert notices == [LEAVING, {**LEAVING, "rank": 5}], "the master does not know why"

@@ -37,7 +37,7 @@ def give_often(program: Program, content: bytes, times: int) -> None:
         program.step(time.monotonic() + 0.05)
 
 
-def test_program_that_closes_its_input_goes_on_while_its_master_sends_more(
+def test_program_that_closes_its_input_continues_while_its_master_sends_more(
     worker: AgentPod,
 ) -> None:
     sent = worker.pod.root / "sent"
@@ -106,8 +106,8 @@ def test_end_of_the_input_reaches_a_program_that_has_read_nothing_yet(worker: Ag
     assert program.output == b"1000000\n"
 
 
-@pytest.mark.promise("program that was left goes on for its time and is then ended")
-def test_program_that_was_left_goes_on_for_its_time_and_is_then_ended(
+@pytest.mark.promise("program that was left continues for its time and is then ended")
+def test_program_that_was_left_continues_for_its_time_and_is_then_ended(
     tmp_path: Path, release: ReleaseKeys
 ) -> None:
     """Of two that go on, the one is ended whose time is over."""

@@ -58,7 +58,7 @@ def test_lease_of_the_sessions_own_jobs_is_renewed(
     assert renewal(fake_cluster, "hvd-of-another-one") is None
 
 
-def test_end_of_the_lease_is_told_once_with_its_reason(
+def test_end_of_the_lease_is_reported_once_with_its_reason(
     session: Session, fake_cluster: FakeCluster, reported: list[str]
 ) -> None:
     """A machine that was asleep hears what has become of its run."""
@@ -72,7 +72,7 @@ def test_end_of_the_lease_is_told_once_with_its_reason(
     assert "try again" in text
 
 
-def test_lease_that_cannot_be_renewed_is_told_before_it_ends(
+def test_lease_that_cannot_be_renewed_is_reported_before_it_ends(
     session: Session, fake_cluster: FakeCluster, reported: list[str]
 ) -> None:
     fake_cluster.refusals["jobs patch"] = (403, "no rights")

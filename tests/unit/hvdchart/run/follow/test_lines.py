@@ -100,7 +100,7 @@ def test_line_has_the_short_name_of_its_pod(pod: str, name: str) -> None:
     assert shown("x", pod=pod) == [name]
 
 
-def test_words_of_the_master_alone_are_replaced_and_a_gap_is_told_once() -> None:
+def test_words_of_the_master_alone_are_replaced_and_a_gap_is_reported_once() -> None:
     said: list[str] = []
     texts = ("[hvd] raise `worker.number`", "raise `worker.number`", NOTE, NOTE)
     lines = [LogLine("train-master-1", text) for text in texts]

@@ -81,7 +81,9 @@ def test_log_of_a_pod_that_is_gone_is_known_by_the_status(training: FakeCluster)
     assert list(follow(Cluster.connect(), "hvd")) == []
 
 
-def test_other_refusal_that_speaks_of_something_not_found_is_told(training: FakeCluster) -> None:
+def test_other_refusal_that_speaks_of_something_not_found_is_reported(
+    training: FakeCluster,
+) -> None:
     training.refusals["log get"] = (500, 'service "checks" not found')
     finish(training)
     with pytest.raises(ClusterError, match="checks"):

@@ -35,7 +35,7 @@ def named(name: str, **labels: str) -> dict[str, Any]:
     ],
     ids=["context", "own namespace", "context without one", "both"],
 )
-def test_connection_uses_the_namespace_of_its_context_unless_told(
+def test_connection_uses_the_namespace_of_its_context_unless_set(
     fake_cluster: FakeCluster, words: dict[str, str], namespace: str
 ) -> None:
     assert Cluster.connect(**words).namespace == namespace
@@ -118,7 +118,7 @@ def test_a_terminal_is_asked_for_where_there_is_one(
 @pytest.mark.parametrize(
     ("refused", "named"), [(("create", "delete"), "create"), (("delete",), "delete")]
 )
-def test_refused_creation_is_told_where_the_deletion_is_refused_as_well(
+def test_refused_creation_is_reported_where_the_deletion_is_refused_as_well(
     fake_cluster: FakeCluster, refused: tuple[str, ...], named: str
 ) -> None:
     fake_cluster.refusals = {f"pods {verb}": (403, f"may not {verb}") for verb in refused}
@@ -129,7 +129,7 @@ def test_refused_creation_is_told_where_the_deletion_is_refused_as_well(
         pass
 
 
-def test_failure_of_a_block_is_told_where_the_deletion_is_refused(
+def test_failure_of_a_block_is_reported_where_the_deletion_is_refused(
     fake_cluster: FakeCluster,
 ) -> None:
     fake_cluster.refusals = {"pods delete": (403, "may not delete")}

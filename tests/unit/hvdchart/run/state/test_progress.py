@@ -23,7 +23,7 @@ def test_steps_that_were_only_counted_are_those_of_the_attempt() -> None:
     assert progress.text() == "step 120 of 500 of this attempt"
 
 
-def test_a_step_that_is_long_ago_is_said_by_the_masters_clock() -> None:
+def test_age_of_the_last_step_is_by_the_masters_clock() -> None:
     reported = {**REPORTED, "time": "2026-01-01T10:00:00Z"}
     for renewed, end in (
         ("09:59:00Z", "about 4 min left"),

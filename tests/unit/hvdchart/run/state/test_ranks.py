@@ -23,7 +23,7 @@ def run(**more: Any) -> Run:
 WITH_SPARES = {"workers": '{"hvd-worker": "0,2-3"}'}
 
 
-def test_with_spares_the_record_tells_which_pods_have_ranks() -> None:
+def test_with_spares_the_record_shows_which_pods_have_ranks() -> None:
     assert list(pods_of_ranks(run(), WITH_SPARES)) == [
         "hvd-worker-0",
         "hvd-worker-2",
@@ -140,6 +140,6 @@ def test_another_file_is_refused(text: str) -> None:
         ("x" * 150, "x" * 20 + "..." + "x" * 30),
     ],
 )
-def test_long_name_of_a_tensor_is_told_by_its_layer(name: str, shown: str) -> None:
+def test_long_name_of_a_tensor_is_reported_by_its_layer(name: str, shown: str) -> None:
     assert short_name(name).endswith(shown[-20:])
     assert len(short_name(name)) <= 60

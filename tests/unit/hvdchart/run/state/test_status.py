@@ -382,7 +382,9 @@ WITH_A_MINIMUM = [{"metadata": FEWER, "spec": {"replicas": 3}}]
         ("", "waiting", "2 of 3 workers are up"),
     ],
 )
-def test_run_with_a_minimum_goes_on_without_a_worker(workers: str, state: str, reason: str) -> None:
+def test_run_with_a_minimum_continues_without_a_worker(
+    workers: str, state: str, reason: str
+) -> None:
     """Before it has trained, it waits for all."""
     record = {"job": JOB, "state": "Running", "workers": workers}
     pods = [*up_without(1), pod("hvd-worker-1", "worker", CREATING)]
@@ -509,7 +511,7 @@ def test_the_end_of_an_earlier_run_is_not_that_of_this_one() -> None:
     assert status([MASTER, *WORKERS], record=record).state == "running"
 
 
-def test_how_long_a_run_has_lasted_is_said() -> None:
+def test_duration_of_a_run_is_reported() -> None:
     began = datetime.fromisoformat("2026-01-01T10:00:00Z").timestamp()
     head = next(status_report(status([MASTER, *WORKERS]), "team", began + 90))
     assert head == "hvd: running for 90 s, 2 of 2 workers up"
