@@ -63,8 +63,9 @@ class Api:
     errors: "list pods in namespace team". Each method raises ClusterError.
     """
 
-    def __init__(self, connection: ApiConnection) -> None:
+    def __init__(self, connection: ApiConnection, timeout_seconds: float = TIMEOUT_SECONDS) -> None:
         self.namespace = connection.namespace
+        self._timeout_seconds = timeout_seconds
         self._connection = connection
         self._use(connection.log_in())
 
@@ -115,7 +116,7 @@ class Api:
         """
         query = {**query, "watch": "true", "timeoutSeconds": str(seconds)}
         # Without a timeout, a connection that broke silently would block forever.
-        for line in self.lines(what, path, query, seconds + TIMEOUT_SECONDS):
+        for line in self.lines(what, path, query, seconds + self._timeout_seconds):
             with _wrap_errors(what):
                 event = json.loads(line)
                 kind = event["type"]
@@ -126,7 +127,7 @@ class Api:
             yield kind, changed
 
     def lines(
-        self, what: str, path: str, query: dict[str, str], read_seconds: int | None = None
+        self, what: str, path: str, query: dict[str, str], read_seconds: float | None = None
     ) -> Iterator[str]:
         """Yield the lines of a response as they come, without line ends.
 
@@ -143,7 +144,7 @@ class Api:
 
     def _ask(self, what: str, *request: Any, **more: Any) -> Object:
         """Return the object in the response to a request; the arguments are those of `_send`."""
-        response = self._send(what, *request, **more)
+        response = self._send(what, *request, read_seconds=self._timeout_seconds, **more)
         with _wrap_errors(what):
             return _object(json.loads(response.read()))
 
@@ -155,7 +156,8 @@ class Api:
         query: dict[str, str] | None = None,
         body: Object | None = None,
         form: str = "application/json",
-        read_seconds: int | None = TIMEOUT_SECONDS,
+        *,
+        read_seconds: float | None,
     ) -> urllib3.BaseHTTPResponse:
         """Return the response to a request; its content is not read yet.
 
@@ -167,7 +169,7 @@ class Api:
         url = f"{self._connection.server}/{path}"
         if asked:
             url += f"?{asked}"
-        timeout = urllib3.Timeout(connect=TIMEOUT_SECONDS, read=read_seconds)
+        timeout = urllib3.Timeout(connect=self._timeout_seconds, read=read_seconds)
 
         def ask() -> urllib3.BaseHTTPResponse:
             headers = self._headers.copy()

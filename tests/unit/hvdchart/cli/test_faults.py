@@ -11,11 +11,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-import urllib3
 
 from devtools.common.waiting import wait_until
 from hvdchart.run import helm_errors
-from tests.support.fakes import faults
 from tests.support.fakes.cluster import FakeCluster
 from tests.unit.fakes.program import StubProgram
 from tests.unit.hvdchart.command import Command, Outcome
@@ -216,20 +214,6 @@ def test_bench_removes_its_failed_release_unless_another_command_changes_it(
     assert ("uninstall" in helm.commands()) is is_removed
     # Helm could not remove it, either.
     assert ("hvdchart undeploy" in done.errors) is is_removed
-
-
-@pytest.mark.slow
-def test_server_that_says_nothing_is_given_up(
-    hvdchart: Command, fake_cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    fake_cluster.fail("GET", "batch/jobs", faults.silence, times=9)
-    timeout = urllib3.Timeout
-    monkeypatch.setattr("hvdchart.run.kube.api.urllib3.Timeout", lambda connect, read: timeout(0.1))
-    done = hvdchart("status", "hvd")
-    assert done.code == 7
-    assert "cannot list jobs in namespace team: the API server" in said(done)
-    assert "check the kubeconfig's context" in said(done)
-    assert "timed out" in said(done)
 
 
 @pytest.mark.parametrize(

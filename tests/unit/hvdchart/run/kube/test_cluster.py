@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 
 from hvdchart.errors import ClusterError
-from hvdchart.run.kube.api import LONGEST_LINE
+from hvdchart.run.kube.api import LONGEST_LINE, Api
 from hvdchart.run.kube.cluster import Cluster
+from hvdchart.run.kube.kubeconfig import find_connection
 from hvdchart.run.kube.kubectl import Kubectl
 from hvdchart.run.kube.runs import find_leftovers, read_release
 from tests.support.fakes import faults
@@ -150,3 +151,10 @@ def test_gang_is_looked_for_in_the_version_that_the_cluster_has(
     find_leftovers(Cluster.connect(), "hvd")
     path = f"/apis/scheduling.k8s.io/{version}/namespaces/team/podgroups"
     assert path in [request.url for request in fake_cluster.requests]
+
+
+def test_server_that_sends_nothing_is_given_up(fake_cluster: FakeCluster) -> None:
+    fake_cluster.fail("GET", "batch/jobs", faults.silence, times=9)
+    cluster = Cluster(Api(find_connection(), timeout_seconds=0.1))
+    with pytest.raises(ClusterError, match="timed out"):
+        cluster.objects("jobs")
