@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import signal
 import socket
-import socketserver
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
@@ -22,14 +21,6 @@ from tests.unit.hvd_pods.master_pod import MasterPod
 from tests.unit.hvd_pods.rules.recorded_events import RecordedEvents
 from tests.unit.hvd_pods.scripted_agents import ScriptedAgents
 from tests.unit.hvd_pods.workers import Workers
-
-
-@pytest.fixture(autouse=True, scope="session")
-def quick_shutdown() -> Iterator[None]:
-    """Make servers check every 0.01 s for a shutdown, instead of every 0.5 s."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(socketserver.BaseServer.serve_forever, "__defaults__", (0.01,))
-        yield
 
 
 @pytest.fixture(autouse=True, scope="session")
