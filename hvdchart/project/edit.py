@@ -31,7 +31,7 @@ def set_values(file: Path, values: Mapping[str, Plain]) -> None:
 
 
 def _edit(file: Path, change: Callable[[Any], None]) -> None:
-    """Let `change` edit the file's tree of ruamel.yaml, and write it if the spec stays valid."""
+    """Let `change` edit the file's tree of ruamel.yaml, and write a changed spec that is valid."""
     from ruamel.yaml import YAML
 
     original = _read(file)
@@ -54,7 +54,10 @@ def _edit(file: Path, change: Callable[[Any], None]) -> None:
     if b"\r\n" in original:
         written = written.replace("\n", "\r\n")
     mark = codecs.BOM_UTF8 if original.startswith(codecs.BOM_UTF8) else b""
-    write_atomically(file, mark + written.encode())
+    content = mark + written.encode()
+    # Whoever watches the file would take the same content for a change.
+    if content != original:
+        write_atomically(file, content)
 
 
 def _places(node: Any, value: Any) -> Iterator[tuple[Any, Any]]:

@@ -92,6 +92,12 @@ def test_line_ends_and_the_byte_order_mark_stay(spec: Path) -> None:
     assert spec.read_bytes().decode() == marked.replace("count: 2", "count: 8")
 
 
+def test_a_spec_that_has_the_values_already_is_not_written(spec: Path) -> None:
+    before = spec.stat().st_ino
+    set_values(spec, {"nodes.0.count": 2})
+    assert spec.stat().st_ino == before
+
+
 ANCHORED = TEXT.replace("a.b: x", "a.b: &x x\n    c: *x\n    d: &alone y")
 
 
