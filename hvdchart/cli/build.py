@@ -1,6 +1,6 @@
 """The command `build`, and the image that `deploy` builds first."""
 
-from itertools import chain
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -8,7 +8,7 @@ import typer
 
 from hvdchart.cli.options import Engine, LoadWith, split_words
 from hvdchart.cli.terminal import say, show
-from hvdchart.errors import HvdchartError, ImageError
+from hvdchart.errors import FileError, HvdchartError, ImageError
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -55,7 +55,7 @@ def build(
     from hvdchart.image.engines import choose_engine
     from hvdchart.project.edit import set_values
 
-    source = building.Source(folder, image, dockerfile)
+    source = building.Source(folder.absolute(), image, dockerfile)
     target = Target(tuple(split_words("load-with", load_with)), push)
     used = choose_engine(engine)
 
@@ -72,10 +72,14 @@ def build(
     if not watch:
         once()
         return
-    from watchfiles import watch as changes
+    from hvdchart.code.changes import versions
 
-    for _ in chain([()], changes(folder, raise_interrupt=True)):
+    # What the command itself writes is no change.
+    written = [file for file in (archive, spec) if file is not None]
+    for version in versions(source.folder, partial(source.digest, written)):
         try:
+            if isinstance(version, FileError):
+                raise version
             once()
         except HvdchartError as error:
             # The next save may fix the error.

@@ -1,12 +1,13 @@
-"""Waits for changes of the user's code on this machine."""
+"""Wait for changes of a script or a folder on this machine."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Generator, Iterator
 from contextlib import closing, suppress
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
+from typing import TypeVar
 
 from watchfiles import DefaultFilter, watch
 from watchfiles.main import FileChange
@@ -15,6 +16,7 @@ from hvdchart.code.archive import pack_code
 from hvdchart.errors import FileError
 from hvdchart.spec.yaml_tree import Plain
 
+T = TypeVar("T")
 # Milliseconds: an editor writes a file in several steps, which count as one change.
 _DEBOUNCE = 200
 _STEP = 20
@@ -28,28 +30,36 @@ def code_changes(
 ) -> Iterator[dict[str, Plain] | FileError]:
     """Yield each version of a script or folder as the chart's value `code`, or why there is none.
 
-    Yields the current version first. A change of ignored files only gives no new version. `report`
-    gets a line about secrets that are left out, once. Raises KeyboardInterrupt on Ctrl-C.
+    A change of ignored files only gives no new version. `report` gets a line about secrets that are
+    left out, once. Raises KeyboardInterrupt on Ctrl-C.
     """
-    report_once = cache(report)
-    last: dict[str, Plain] | None = None
     # Use an absolute path: the working directory may change or disappear.
     path = path.absolute()
+    return versions(path, partial(pack_code, path, cache(report)))
+
+
+def versions(path: Path, read: Callable[[], T]) -> Iterator[T | FileError]:
+    """Yield what `read` returns now, and again when a change below the path has changed it.
+
+    The path is absolute. Changes that are made while the caller works are not missed. Yields the
+    FileError of `read`. Raises KeyboardInterrupt on Ctrl-C.
+    """
+    last: T | None = None
     for _ in _signals(path):
         try:
-            packed = pack_code(path, report_once)
+            version = read()
         except FileError as error:
-            # A file disappeared while it was packed, or the code is too large: another save may fix
+            # A file disappeared while it was read, or the code is too large: another save may fix
             # it.
             yield error
             continue
-        if packed != last:
-            last = packed
-            yield packed
+        if version != last:
+            last = version
+            yield version
 
 
 def _signals(path: Path) -> Iterator[None]:
-    """Yield now, and each time that the code may have changed.
+    """Yield now, and each time that something may have changed.
 
     The system reports changes of a folder, but not its replacement by another folder of the same
     name. After a replacement, watch the new folder.
@@ -61,7 +71,7 @@ def _signals(path: Path) -> Iterator[None]:
         is_new = True
         with suppress(FileNotFoundError), closing(_watch(_watched(path))) as changes:
             for changed in changes:
-                # Yield also at the first timeout: the code may have changed before the watch was
+                # Yield also at the first timeout: something may have changed before the watch was
                 # active.
                 if changed or is_new:
                     yield

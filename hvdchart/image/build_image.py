@@ -7,7 +7,7 @@ import os
 import subprocess
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -37,8 +37,16 @@ class Source:
 
     def reference(self) -> str:
         """Return the image's name; its tag is a hash of the folder's content. Raises FileError."""
+        return f"{self.repository}:{self.digest()[:_TAG_LENGTH]}"
+
+    def digest(self, without: Iterable[Path] = ()) -> str:
+        """Return a hash of the folder's content without some of its files. Raises FileError."""
+        left_out = {file.resolve() for file in without}
+        root = self.folder.resolve()
         digest = hashlib.sha256()
         for name in context_files(self.folder, self.dockerfile):
+            if root / name in left_out:
+                continue
             file = self.folder / name
             try:
                 status = file.lstat()
@@ -48,7 +56,7 @@ class Source:
                     digest.update(part)
             except OSError as error:
                 raise FileError(f"{file}: cannot read: {error.strerror}") from error
-        return f"{self.repository}:{digest.hexdigest()[:_TAG_LENGTH]}"
+        return digest.hexdigest()
 
 
 def context_files(folder: Path, dockerfile: str = "Dockerfile") -> list[str]:

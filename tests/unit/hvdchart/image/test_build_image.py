@@ -100,6 +100,17 @@ def test_the_tag_is_that_of_the_content_and_the_modes_of_the_files(folder: Path)
     assert len(tags) == 4
 
 
+def test_the_digest_is_the_same_for_each_content_of_a_file_that_is_left_out(folder: Path) -> None:
+    def digest() -> str:
+        return Source(folder, "r").digest([folder / "data" / ".." / "train.py"])
+
+    before = digest()
+    (folder / "train.py").write_text("1")
+    assert digest() == before
+    (folder / "data" / "big").write_text("2")
+    assert digest() != before
+
+
 def test_the_tag_takes_little_memory_for_a_large_file(folder: Path) -> None:
     with (folder / "data.bin").open("wb") as file:
         file.truncate(64 << 20)
