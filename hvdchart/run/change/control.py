@@ -10,6 +10,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import Any, TypeAlias
 
 from hvd_pods.shared.run import Run
@@ -23,6 +24,7 @@ from hvdchart.run.helm import (
     undeploy,
     upgrade,
 )
+from hvdchart.run.kube.api import unless_refused
 from hvdchart.run.kube.cluster import Cluster
 from hvdchart.run.kube.runs import find_leftovers, newest_run, present_run, read_release
 from hvdchart.run.state.ranks import run_of
@@ -47,7 +49,9 @@ def stop(cluster: Cluster, name: str, helm: Helm, warn: Warn) -> Status:
         _change(cluster, name, helm, {"master": {"suspend": True}}, values)
     elif before.workers_left:
         for stateful_set in run.release.stateful_sets:
-            cluster.scale(str(stateful_set["metadata"]["name"]), 0)
+            end_workers = partial(cluster.scale, str(stateful_set["metadata"]["name"]), 0)
+            # Somebody else may have deleted it since it was read.
+            unless_refused(end_workers, None, [404])
     return before
 
 
@@ -98,8 +102,10 @@ def remove(cluster: Cluster, name: str, helm: Helm) -> list[str]:
             ) from None
     removed = []
     for kind, item in rest:
-        cluster.delete(kind, item["metadata"]["name"])
-        removed.append(f"{kind} {item['metadata']['name']}")
+        left = item["metadata"]["name"]
+        # The garbage collector may have deleted it since it was listed.
+        if cluster.delete(kind, left):
+            removed.append(f"{kind} {left}")
     return removed
 
 

@@ -139,10 +139,12 @@ class Cluster:
         changed = {"uid": metadata.get("uid"), "annotations": annotations}
         self._api.merge_patch(what, self._path("jobs", metadata["name"]), {"metadata": changed})
 
-    def delete(self, kind: str, name: str) -> None:
-        """Delete an object; also delete the pods of a Job."""
+    def delete(self, kind: str, name: str) -> bool:
+        """Delete an object, and the pods of a Job; return False if there is no such object."""
         what = f"delete {kind} {name} in namespace {self.namespace}"
-        self._api.delete(what, self._path(kind, name), {"propagationPolicy": "Background"})
+        query = {"propagationPolicy": "Background"}
+        delete = partial(self._api.delete, what, self._path(kind, name), query)
+        return unless_refused(delete, None, [404]) is not None
 
     def scale(self, stateful_set: str, number: int) -> None:
         """Set the number of a StatefulSet's pods."""

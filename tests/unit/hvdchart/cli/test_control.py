@@ -201,6 +201,13 @@ def test_stop_of_a_run_that_has_ended_removes_its_workers(
     )
 
 
+def test_stop_of_a_run_whose_workers_are_deleted_meanwhile_has_nothing_to_do(
+    hvdchart: Command, failed: FakeCluster
+) -> None:
+    failed.refusals["statefulsets patch"] = (404, "not found")
+    assert hvdchart("stop", "hvd").code == 0
+
+
 def test_stop_says_where_nothing_was_left(hvdchart: Command, failed: FakeCluster) -> None:
     failed.put("statefulsets", {**STATEFUL_SET, "spec": {"replicas": 0}})
     assert "nothing was left to stop" in hvdchart("stop", "hvd").output

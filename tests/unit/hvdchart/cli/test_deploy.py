@@ -410,6 +410,17 @@ def test_undeploy_removes_what_a_release_unknown_to_helm_has_left(
     assert f"jobs {JOB}\n" in done.errors
 
 
+def test_undeploy_continues_after_an_object_that_is_deleted_meanwhile(
+    hvdchart: Command, unknown: FakeCluster
+) -> None:
+    """The garbage collector deletes objects of an owner that is gone."""
+    unknown.put("jobs", owned(job(suspend=True)))
+    unknown.refusals["jobs delete"] = (404, "not found")
+    done = hvdchart("undeploy", "hvd")
+    assert (done.code, unknown.names("statefulsets")) == (0, []), done.errors
+    assert f"jobs {JOB}\n" not in done.errors
+
+
 def test_several_runs_are_uninstalled_and_a_misspelt_one_keeps_no_other(
     hvdchart: Command, unknown: FakeCluster
 ) -> None:
