@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+import time
 from collections.abc import Collection, Sequence
 
 from hvd_pods.shared.contract import NAME_LABEL
@@ -13,8 +14,11 @@ from hvdchart.run.state.release import Object
 
 # A user ID without an entry in the image's /etc/passwd, from the range that OpenShift assigns.
 UNKNOWN_USER = 1000680000
-# Seconds for such a pod: its image may have to be pulled first.
-POD_SECONDS = 600
+# Seconds for such a pod: an image of many GB may have to be pulled first.
+POD_SECONDS = 3600
+# Open a watch again after this many seconds, and the pause before that.
+_WATCH_SECONDS = 300
+_PAUSE = 1.0
 # The mount path of the pod's only writable volume.
 _SCRATCH = "/tmp"  # noqa: S108
 
@@ -62,14 +66,20 @@ def restricted_pod(purpose: str, image: str, command: Sequence[str]) -> Object:
 def wait_for_pod(cluster: Cluster, name: str, phases: Collection[str]) -> Object:
     """Wait until a pod is in one of these phases; return the pod.
 
-    Raises ClusterError when it cannot start, and when it is in none after POD_SECONDS.
+    Raises ClusterError when it cannot start or is deleted, and when it is in none after
+    POD_SECONDS.
     """
-    for _, pod in cluster.watch("pods", POD_SECONDS, field=f"metadata.name={name}"):
-        if pod["status"].get("phase") in phases:
-            return pod
-        problem = problem_of(pod, [])
-        if problem:
-            raise ClusterError(f"pod {name}: {problem.reason}; {problem.remedy}")
+    until = time.monotonic() + POD_SECONDS
+    while time.monotonic() < until:
+        for change, pod in cluster.watch("pods", _WATCH_SECONDS, field=f"metadata.name={name}"):
+            if change == "DELETED":
+                raise ClusterError(f"pod {name} was deleted before it was {' or '.join(phases)}")
+            if pod["status"].get("phase") in phases:
+                return pod
+            problem = problem_of(pod, [])
+            if problem:
+                raise ClusterError(f"pod {name}: {problem.reason}; {problem.remedy}")
+        time.sleep(_PAUSE)
     raise ClusterError(f"pod {name} is not {' or '.join(phases)} after {POD_SECONDS} s")
 
 
