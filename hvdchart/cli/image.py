@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from hvdchart.cli.options import Context, Engine, Namespace
-from hvdchart.cli.terminal import show
+from hvdchart.cli.terminal import say, show
 from hvdchart.errors import ImageError
 
 
@@ -59,7 +59,7 @@ def check(
         output = run_pod(Cluster.connect(context, namespace), checks.probe_pod(image))
         errors = ""
     else:
-        done = run_in(image, checks.probe_command(), UNKNOWN_USER, engine)
+        done = run_in(image, checks.probe_command(), UNKNOWN_USER, engine, say)
         output = done.stdout
         errors = done.stderr
     report = checks.read_probe(image, output, errors)

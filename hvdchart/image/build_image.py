@@ -6,25 +6,20 @@ import hashlib
 import os
 import subprocess
 import time
-from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from pathspec import GitIgnoreSpec
 
-from hvd_pods.shared.pipes import pipe_of
 from hvdchart.errors import FileError, ImageError
 from hvdchart.files import read_patterns
-from hvdchart.image.engines import runtime_options
+from hvdchart.image.engines import Report, runtime_options, stream
 
 # Characters of a tag: enough to make the tags of a project's contents unique.
 _TAG_LENGTH = 12
-# The number of lines of a failed build in an error.
-_LAST_LINES = 10
 # The number of bytes to read from a file at a time.
 _PART = 1 << 20
-Report = Callable[[str], None]
 
 
 @dataclass(frozen=True)
@@ -129,26 +124,3 @@ def _content(file: Path) -> Iterator[bytes]:
     with file.open("rb") as opened:
         while part := opened.read(_PART):
             yield part
-
-
-def stream(command: Sequence[str], report: Report) -> tuple[int, list[str]]:
-    """Run a program; return its exit code and its last lines, without empty ones.
-
-    Each line is reported as it comes. After Ctrl-C, the program is ended.
-    """
-    last: deque[str] = deque(maxlen=_LAST_LINES)
-    with subprocess.Popen(
-        command,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        errors="replace",
-    ) as process:
-        try:
-            for line in pipe_of(process.stdout):
-                last.append(line.strip())
-                report(line.rstrip("\n"))
-        except KeyboardInterrupt:
-            process.terminate()
-            raise
-    return process.returncode, [line for line in last if line]

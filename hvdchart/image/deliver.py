@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from hvdchart.errors import ImageError
-from hvdchart.image.build_image import Report, Source, build, stream
-from hvdchart.image.engines import choose_engine
+from hvdchart.image.build_image import Source, build
+from hvdchart.image.engines import Report, choose_engine, stream
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,7 @@
 """Run Docker, Podman and Buildah: find one that works here, and run a command in a container.
 
-images.builder builds images with the same choice of engine and the same runtime.
+images/builder/engines.py builds this repository's images with them: it needs their build options,
+which hvdchart has no use for, and takes the choice of the engine from here.
 """
 
 from __future__ import annotations
@@ -8,14 +9,18 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
-from collections.abc import Sequence
+from collections import deque
+from collections.abc import Callable, Sequence
 
+from hvd_pods.shared.pipes import pipe_of
 from hvdchart.errors import ImageError
 
 # In order of preference.
 ENGINES = ("docker", "podman", "buildah")
-# Seconds for one command: a large image may have to be read from disk completely.
+# Seconds for a command without the network: a large image may have to be read from disk completely.
 _TIME_LIMIT = 300
+# The number of lines of a failed command in an error.
+_LAST_LINES = 10
 _RESTRICTIONS = (
     "--rm",
     "--read-only",
@@ -27,6 +32,7 @@ _RESTRICTIONS = (
     "--env=HOME=/tmp",
 )
 Result = subprocess.CompletedProcess[str]
+Report = Callable[[str], None]
 
 
 def is_working(engine: str) -> bool:
@@ -66,24 +72,55 @@ def runtime_options() -> list[str]:
     return ["--runtime=runc"] if os.geteuid() == 0 and shutil.which("runc") else []
 
 
-def run_in(image: str, command: Sequence[str], user: int, engine: str | None = None) -> Result:
+def run_in(
+    image: str,
+    command: Sequence[str],
+    user: int,
+    engine: str | None = None,
+    report: Report = lambda line: None,
+) -> Result:
     """Run a command in an image as a pod would: group 0, no capabilities, no network.
 
     `user` is the user ID. `engine` is one of ENGINES, by default the first that works. The image is
-    pulled if the engine does not have it. The exit code of the command may be any. Raises
-    ImageError when the engine cannot run the image, or the command takes more than five minutes.
+    pulled if the engine does not have it; `report` gets the lines of the pull. The exit code of the
+    command may be any. Raises ImageError when the engine cannot run the image, or the command takes
+    more than five minutes.
     """
     name = choose_engine(engine, "check the image in the cluster with --in-cluster")
     if _run([name, "inspect", "--type=image", image]).returncode != 0:
-        pulled = _run([name, "pull", image])
-        if pulled.returncode != 0:
-            lines = (pulled.stderr or pulled.stdout).strip().splitlines()
+        report(f"pulling {image} with {name}")
+        code, lines = stream([name, "pull", image], report)
+        if code != 0:
             reason = lines[-1] if lines else "it printed no reason"
             raise ImageError(f"{name} does not have {image} and cannot pull it: {reason}")
     if name == "buildah":
         return _run_buildah(name, image, command, f"{user}:0")
     runtime = runtime_options() if name == "podman" else []
     return _run([name, *runtime, "run", *_RESTRICTIONS, f"--user={user}:0", image, *command])
+
+
+def stream(command: Sequence[str], report: Report) -> tuple[int, list[str]]:
+    """Run a program; return its exit code and its last lines, without empty ones.
+
+    Each line is reported as it comes. After Ctrl-C, the program is ended.
+    """
+    last: deque[str] = deque(maxlen=_LAST_LINES)
+    with subprocess.Popen(
+        command,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        errors="replace",
+    ) as process:
+        assert process.stdout is not None  # noqa: S101
+        try:
+            for line in pipe_of(process.stdout):
+                last.append(line.strip())
+                report(line.rstrip("\n"))
+        except KeyboardInterrupt:
+            process.terminate()
+            raise
+    return process.returncode, [line for line in last if line]
 
 
 def _run_buildah(engine: str, image: str, command: Sequence[str], user: str) -> Result:

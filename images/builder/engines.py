@@ -1,4 +1,7 @@
-"""Docker, Podman and Buildah, which build and store images, and the choice between them."""
+"""Docker, Podman and Buildah, which build and store images, and the choice between them.
+
+hvdchart/image/engines.py runs a user's images with them: hvdchart is installed without this folder.
+"""
 
 from __future__ import annotations
 

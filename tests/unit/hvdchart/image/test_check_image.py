@@ -274,6 +274,15 @@ def test_image_check_runs_the_probe_as_an_unknown_user(hvdchart: Command, progra
     assert f"--user={UNKNOWN_USER}:0" in docker.calls[-1].arguments
 
 
+def test_image_check_shows_the_progress_of_a_pull(hvdchart: Command, programs: Path) -> None:
+    docker = StubProgram(programs, "docker")
+    docker.answer("inspect", code=1)
+    docker.answer("pull", "1: Pulling from image\n")
+    docker.answer("run", f"{MARK}{json.dumps(GOOD)}\n")
+    done = hvdchart("image", "check", "image:1", "--engine", "docker")
+    assert (done.code, "hvdchart: 1: Pulling from image\n" in done.errors) == (0, True)
+
+
 def test_image_check_says_what_is_missing_for_a_mode(hvdchart: Command, programs: Path) -> None:
     docker = StubProgram(programs, "docker")
     docker.answer("run", f"{MARK}{json.dumps({**GOOD, 'horovod': False})}\n")
