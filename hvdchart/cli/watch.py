@@ -6,7 +6,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated
 
@@ -43,8 +43,8 @@ def watch(
       hvdchart watch resnet50
       hvdchart watch resnet50 --web
 
-    Exit codes: 0 the run has not failed, or the view was ended; 7 there is no such run, or the
-    cluster cannot be used; 8 the run failed.
+    Exit codes: 0 the run has not failed when the view ends; 7 there is no such run, or the cluster
+    cannot be used; 8 the run has failed.
     """
     from hvdchart.run.kube.kubectl import Kubectl
     from hvdchart.watch.updates import follow_views
@@ -91,21 +91,23 @@ def _show(views: Iterator["View"]) -> "View":
 
 
 def _serve(views: Iterator["View"], port: int) -> "View":
-    """Serve the page until interrupted, even after the run is over."""
+    """Serve the page until Ctrl-C, even after the run is over; return the last view."""
     from hvdchart.watch.page_server import serve_page
 
-    first = next(views)
+    shown = next(views)
     with ExitStack() as stack:
         try:
-            server = stack.enter_context(serve_page(first, port))
+            server = stack.enter_context(serve_page(shown, port))
         except OSError as error:
             raise typer.BadParameter(f"--port {port}: {error.strerror}") from error
-        show(f"{first.name}: {server.address}")
-        note("Ctrl-C ends the page; the run goes on")
-        for view in views:
-            server.update(view)
-        threading.Event().wait()
-    return first
+        with suppress(KeyboardInterrupt):
+            show(f"{shown.name}: {server.address}")
+            note("Ctrl-C ends the page; the run goes on")
+            for view in views:
+                shown = view
+                server.update(view)
+            threading.Event().wait()
+    return shown
 
 
 @contextmanager

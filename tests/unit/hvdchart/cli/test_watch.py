@@ -125,6 +125,16 @@ def test_the_page_is_served_until_ctrl_c(live: FakeCluster) -> None:
 
 
 @pytest.mark.slow
+def test_the_page_of_a_run_that_has_failed_fails_when_it_ends(fake_cluster: FakeCluster) -> None:
+    play(fake_cluster, FAILED, FAILED_MASTER)
+    with started("--web") as process:
+        assert process.stdout
+        process.stdout.readline()
+        process.send_signal(signal.SIGINT)
+        assert process.wait(30) == 8
+
+
+@pytest.mark.slow
 def test_a_dumb_terminal_gets_lines_as_soon_as_they_come(
     live: FakeCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
