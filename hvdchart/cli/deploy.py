@@ -6,7 +6,7 @@ import typer
 
 from hvdchart.cli import options, planning
 from hvdchart.cli.build import with_own_image
-from hvdchart.cli.following import find_run_of_name, install_and_follow
+from hvdchart.cli.following import install_and_follow, require_own_run
 from hvdchart.cli.option_groups import takes_groups
 from hvdchart.cli.terminal import note, show
 
@@ -68,7 +68,7 @@ def deploy(
     # Report values that the chart refuses before connecting to the cluster.
     checked = checked_values(plan)
     cluster, helm = install.connect()
-    present = find_run_of_name(cluster, plan.spec.name, helm)
+    present = require_own_run(cluster, plan.spec.name, helm)
     if not (install.force or diff):
         check_before_install(cluster, checked)
     try:

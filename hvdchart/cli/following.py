@@ -22,13 +22,13 @@ def install_and_follow(
     plan: Plan,
     cluster: Cluster,
     helm: Helm,
-    before: RunView | None = None,
+    before: RunView,
     *,
     create_namespace: bool,
     detach: bool,
     wait: bool,
 ) -> None:
-    """Install or upgrade a run, and follow it; `before` is the previous run, if it was read.
+    """Install or upgrade a run, and follow it; `before` is the previous run.
 
     With `wait`, print phases and progress instead of logs. With `detach`, return when Helm has
     changed the release. A run that has ended, and that the upgrade does not change, is not
@@ -43,7 +43,7 @@ def install_and_follow(
     from hvdchart.values.check_values import checked_values
 
     name = plan.spec.name
-    earlier = (before or find_run_of_name(cluster, name, helm)).status
+    earlier = before.status
     where = f"{name} --namespace {cluster.namespace}"
     values = checked_values(plan)
     try:
@@ -86,7 +86,7 @@ def install_and_follow(
         raise
 
 
-def find_run_of_name(cluster: Cluster, name: str, helm: Helm) -> RunView:
+def require_own_run(cluster: Cluster, name: str, helm: Helm) -> RunView:
     """Return the newest run of the release.
 
     Raises ClusterError when the name is that of another chart's release.

@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from hvdchart.cli import options, planning
-from hvdchart.cli.following import install_and_follow
+from hvdchart.cli.following import install_and_follow, require_own_run
 from hvdchart.cli.option_groups import takes_groups
 from hvdchart.cli.terminal import say
 from hvdchart.errors import ClusterError
@@ -50,7 +50,6 @@ def run(
     interrupted, and the run continues.
     """
     from hvdchart.doctor.examine import check_before_install
-    from hvdchart.run.kube.runs import newest_run
     from hvdchart.values.check_values import checked_values
 
     own = planning.Script(script, arguments or (), given, code)
@@ -62,20 +61,21 @@ def run(
         made.save(save_spec, code or script)
         say(f"{save_spec} written: hvdchart deploy {save_spec} --code {code or script}")
     cluster, helm = install.connect()
-    if not given.name:
-        # Many scripts have the same name, and the existing run may belong to another user.
-        current = newest_run(cluster, plan.spec.name).status
-        if current.is_active:
-            raise ClusterError(
-                f"run {current.name} in namespace {cluster.namespace} is {current.state}: --name "
-                f"{current.name} replaces it, any other --name starts another run beside it"
-            )
+    present = require_own_run(cluster, plan.spec.name, helm)
+    current = present.status
+    # Many scripts have the same name, and the existing run may belong to another user.
+    if current.is_active and not given.name:
+        raise ClusterError(
+            f"run {current.name} in namespace {cluster.namespace} is {current.state}: --name "
+            f"{current.name} replaces it, any other --name starts another run beside it"
+        )
     if not install.force:
         check_before_install(cluster, checked_values(plan))
     install_and_follow(
         plan,
         cluster,
         helm,
+        present,
         create_namespace=install.create_namespace,
         detach=follow.detach,
         wait=follow.wait,

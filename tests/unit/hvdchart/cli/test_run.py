@@ -45,6 +45,14 @@ def test_the_release_is_named_after_the_script(
     assert (arguments[1], "mine" in arguments) == ("my-train", True)
 
 
+def test_the_release_is_read_once_before_the_upgrade_and_once_after_it(
+    hvdchart: Command, fake_cluster: FakeCluster, helm: StubProgram, script: Path
+) -> None:
+    assert hvdchart("run", script, "--detach").code == 0
+    kinds = [request.resource for request in fake_cluster.requests if request.verb == "list"]
+    assert kinds.count("jobs") == 2
+
+
 def test_a_script_gets_its_arguments_as_they_are(
     hvdchart: Command, fake_cluster: FakeCluster, helm: StubProgram, script: Path
 ) -> None:
