@@ -124,10 +124,10 @@ class Call:
         (self._outputs if stream else self._threads).append(thread)
         thread.start()
 
-    def passes_on(
+    def open_stream(
         self, source: int, number: int, *, kind: int = 0, tag: str = ""
     ) -> streams.Stream:
-        """Pass output from a descriptor to the caller and to the pod's log.
+        """Return a stream that passes output of a descriptor to the caller and to the pod's log.
 
         `number` is the number of the stream. For the caller, `kind` is added to it. Each line
         starts with `tag`.
@@ -143,7 +143,7 @@ class Call:
         """Pass on a stream of a rank's output, with the chart's tags."""
         name = "stdout" if number == output.STANDARD_OUTPUT else "stderr"
         with connection, suppress(OSError):
-            stream = self.passes_on(connection.fileno(), number, tag=f"[{rank}]<{name}>:")
+            stream = self.open_stream(connection.fileno(), number, tag=f"[{rank}]<{name}>:")
             # select() supports descriptors below 1024 only, and each rank has three connections.
             ready = select.poll()
             ready.register(connection, select.POLLIN)
@@ -261,7 +261,7 @@ class CallServer:
         with selectors.DefaultSelector() as selector, process:
             for number, stream in ((1, process.stdout), (2, process.stderr)):
                 source = pipe_of(stream)
-                own = call.passes_on(source.fileno(), number, kind=wire.OF_LAUNCHER)
+                own = call.open_stream(source.fileno(), number, kind=wire.OF_LAUNCHER)
                 selector.register(source, selectors.EVENT_READ, own)
             while process.poll() is None or selector.get_map():
                 for key, _ in selector.select(LOOK_EVERY):
