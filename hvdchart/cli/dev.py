@@ -1,8 +1,8 @@
 """The command `dev`: runs the user's code at each save."""
 
 from contextlib import closing
-from dataclasses import replace
-from functools import cache, partial
+from dataclasses import dataclass, field, replace
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NamedTuple
 
@@ -17,9 +17,10 @@ from hvdchart.errors import FileError
 from hvdchart.spec.run_options import ScriptRun
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
+    from collections.abc import Callable, Collection, Mapping, Sequence
 
     from hvdchart.plan.model import Plan
+    from hvdchart.run.kube.cluster import Cluster
     from hvdchart.spec.yaml_tree import Plain
 
 # `dev` does not retry a failed run, and the workers wait for the next change.
@@ -74,44 +75,28 @@ def dev(
     start; 9 the image cannot be built; 130 interrupted, and the release is uninstalled.
     """
     from hvdchart.code.changes import code_changes
-    from hvdchart.doctor.examine import check_before_install
     from hvdchart.interrupts import interrupting_signals
     from hvdchart.run.change.dev_session import DevSession
 
     script = planning.Script.of_words(named or (), given, code)
     watched = _watched(script, named or (), code)
     cluster, helm = install.connect()
-    helm = replace(helm, revisions=_REVISIONS)
-    chosen = [
-        *([] if resume else [_ANEW]),
-        *options.chosen_settings(settings, fails_on_nan=fail_on_nan),
-    ]
-    # A remark that repeats at each save is printed once.
-    report = cache(note)
-
-    def make_plan(version: "Mapping[str, Plain]") -> "Plan":
-        values = {**_VALUES, "code": version}
-        if script:
-            return script.plan(chosen, values, report, is_marked=True).plan
-        planning.warn_of_left_behind(watched.code, version, report)
-        return planning.plan_specs(watched.paths, chosen, values)[1]
-
-    def add_image(plan: "Plan", provided: "Collection[str]") -> "Plan":
-        made = with_own_image(
-            plan, watched.paths, cluster, engine=engine, load_with=load_with, provided=provided
-        )
-        planning.print_warnings(made, report)
-        return made
-
+    chosen = options.chosen_settings(settings, fails_on_nan=fail_on_nan)
+    project = _Project(
+        watched,
+        script,
+        chosen if resume else [_ANEW, *chosen],
+        cluster,
+        engine,
+        load_with,
+        is_checked=not install.force,
+    )
     session = DevSession(
         cluster,
-        helm,
-        watched.code.resolve().name,
-        make_plan=make_plan,
-        add_image=add_image,
-        check=None if install.force else partial(check_before_install, cluster),
-        report=say,
-        print_log=print_log,
+        replace(helm, revisions=_REVISIONS),
+        project,
+        say,
+        print_log,
         create_namespace=install.create_namespace,
     )
     with interrupting_signals(), closing(session):
@@ -150,3 +135,47 @@ def _watched(
         if path != Path("-") and not path.exists():
             raise FileError(f"{path}: no such file or folder")
     return _Watched(code, paths)
+
+
+@dataclass(frozen=True)
+class _Project:
+    """The project of a session: plans a version of the code, builds its image, and checks it."""
+
+    watched: _Watched
+    script: planning.Script | None
+    settings: list[str]
+    cluster: "Cluster"
+    engine: str | None
+    load_with: str
+    is_checked: bool
+    # A remark that repeats at each save is printed once.
+    report: "Callable[[str], object]" = field(default_factory=lambda: cache(note))
+
+    @property
+    def name(self) -> str:
+        return self.watched.code.resolve().name
+
+    def plan(self, version: "Mapping[str, Plain]") -> "Plan":
+        values = {**_VALUES, "code": version}
+        if self.script:
+            return self.script.plan(self.settings, values, self.report, is_marked=True).plan
+        planning.tell_left_behind(self.watched.code, version, self.report)
+        return planning.plan_specs(self.watched.paths, self.settings, values)[1]
+
+    def add_image(self, plan: "Plan", provided: "Collection[str]") -> "Plan":
+        made = with_own_image(
+            plan,
+            self.watched.paths,
+            self.cluster,
+            engine=self.engine,
+            load_with=self.load_with,
+            provided=provided,
+        )
+        planning.print_warnings(made, self.report)
+        return made
+
+    def check(self, values: "dict[str, Plain]") -> None:
+        from hvdchart.doctor.examine import check_before_install
+
+        if self.is_checked:
+            check_before_install(self.cluster, values)

@@ -112,7 +112,6 @@ def stream(command: Sequence[str], report: Report) -> tuple[int, list[str]]:
         stderr=subprocess.STDOUT,
         errors="replace",
     ) as process:
-        assert process.stdout is not None  # noqa: S101
         try:
             for line in pipe_of(process.stdout):
                 last.append(line.strip())

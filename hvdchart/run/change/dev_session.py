@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from typing import Any
+from typing import Any, Protocol
 
 from hvdchart.errors import FileError, HvdchartError
 from hvdchart.plan.model import Plan
@@ -19,34 +19,43 @@ from hvdchart.spec.yaml_tree import Plain
 from hvdchart.values.check_values import checked_values
 
 
+class Project(Protocol):
+    """The code that a session runs; its methods raise HvdchartError."""
+
+    @property
+    def name(self) -> str:
+        """How the user names the code."""
+
+    def plan(self, version: Mapping[str, Plain]) -> Plan:
+        """Return the plan of a version of the code."""
+
+    def add_image(self, plan: Plan, provided: Collection[str]) -> Plan:
+        """Return the plan with the project's image; `provided` are the tags added so far."""
+
+    def check(self, values: dict[str, Plain]) -> None:
+        """Refuse values whose run can never start."""
+
+
 class DevSession:
     """The release of one call of `dev`, from its first run to its end.
 
-    `code` is how the user names the code. `make_plan` plans a version of it. `add_image` adds the
-    project's image to a plan; it also gets the tags of the images that it has added so far. `check`
-    raises HvdchartError for values whose run can never start. `report` gets remarks for the user,
-    also from another thread, and `print_log` the lines of each run.
+    `report` gets remarks for the user, also from another thread, and `print_log` the lines of each
+    run.
     """
 
     def __init__(
         self,
         cluster: Cluster,
         helm: Helm,
-        code: str,
-        *,
-        make_plan: Callable[[Mapping[str, Plain]], Plan],
-        add_image: Callable[[Plan, Collection[str]], Plan],
-        check: Callable[[dict[str, Plain]], None] | None,
+        project: Project,
         report: Callable[[str], object],
         print_log: Callable[[Iterable[LogLine]], None],
+        *,
         create_namespace: bool,
     ) -> None:
         self._cluster = cluster
         self._helm = helm
-        self._code = code
-        self._make_plan = make_plan
-        self._add_image = add_image
-        self._check = check
+        self._project = project
         self._report = report
         self._create_namespace = create_namespace
         self._log = _Log(cluster, report, print_log)
@@ -71,7 +80,7 @@ class DevSession:
             # The launcher of a replaced run prints errors about the replacement.
             self._log.mute(self._log.printed)
             if not is_first:
-                self._report(f"{self._code} saved: run {self._begun + 1}")
+                self._report(f"{self._project.name} saved: run {self._begun + 1}")
             self._upgrade(plan)
             self._begun += 1
         except HvdchartError as error:
@@ -84,14 +93,14 @@ class DevSession:
 
     def _plan(self, version: Mapping[str, Plain]) -> Plan:
         """Return the plan of a version. Raises FileError for a file that was Python before."""
-        planned = self._make_plan(version)
+        planned = self._project.plan(version)
         broken = planned.framework.broken
         for file, problem in broken.items():
             if self._broken is not None and file not in self._broken:
                 # Without the imports of such a file, the plan would differ.
                 raise FileError(problem)
         self._broken = broken
-        made = self._add_image(planned, self._provided)
+        made = self._project.add_image(planned, self._provided)
         if made is not planned:
             image: Any = made.spec.values["image"]
             self._provided.add(image["tag"])
@@ -106,8 +115,7 @@ class DevSession:
             self._session = None
         if self._session is None:
             again = "save a change to run again"
-            if self._check:
-                self._check(values)
+            self._project.check(values)
             self._session = Session(self._cluster, name, self._helm, self._report, again)
             self._name = name
         self._session.upgrade(
