@@ -79,16 +79,33 @@ def _overrides(spec: Spec) -> Iterator[str]:
 
 def _group(plan: GroupPlan, env: Collection[str]) -> Iterator[str]:
     """Yield the warnings of one group; `env` are the names in train.env."""
+    yield from _sockets(plan)
+    yield from _cores(plan)
+    yield from _gpus(plan, env)
+    yield from _requests(plan)
+    group = plan.group
+    if group.cpu_manager == "static" and group.reserved.cpu is None:
+        reserved = pluralize(topology.kubelet_cpu(group) // 1000, "CPU")
+        yield (
+            f"cpuManager static: the plan assumes that the kubelet reserves {reserved}; set "
+            "`nodes[].reserved.cpu` to the number of CPUs in its reservedSystemCPUs, or else to "
+            "the sum of its kubeReserved and systemReserved"
+        )
+
+
+def _sockets(plan: GroupPlan) -> Iterator[str]:
+    """Warn of ranks on CPUs that span two sockets."""
     group = plan.group
     sockets = group.sockets or 1
-    if not group.gpus and plan.slots % sockets:
+    if group.gpus:
+        return
+    if plan.slots % sockets:
         yield (
             f"{plan.slots} ranks on {sockets} sockets: a rank would span two sockets; "
             "make slots a multiple of sockets"
         )
     elif (
-        not group.gpus
-        and sockets > 1
+        sockets > 1
         and topology.reserved_cores(group)
         # Each socket has the same number of ranks, but the first has too few cores.
         and not rules.ranks_of_a_socket(group, plan.slots)
@@ -97,6 +114,11 @@ def _group(plan: GroupPlan, env: Collection[str]) -> Iterator[str]:
             "reserved cores leave the first socket no core for each of its ranks: ranks may span "
             "two sockets; lower `nodes[].reserved.cpu`"
         )
+
+
+def _cores(plan: GroupPlan) -> Iterator[str]:
+    """Warn of more ranks or threads than cores."""
+    group = plan.group
     cores = topology.cores(group)
     if cores and plan.slots > cores:
         remedy = "check `nodes[].coresPerSocket`" if group.gpus else "lower `nodes[].tuning.slots`"
@@ -109,7 +131,11 @@ def _group(plan: GroupPlan, env: Collection[str]) -> Iterator[str]:
         threads = int(given) * plan.slots if given.isdecimal() and int(given) > 1 else 0
         if cores and threads > cores:
             yield f"{name} starts {threads} threads on {cores} cores; lower it"
-    yield from _gpus(plan, env)
+
+
+def _requests(plan: GroupPlan) -> Iterator[str]:
+    """Warn of requests that no node has, or that are too small for the ranks."""
+    group = plan.group
     node = topology.node_cpu(group)
     if node and plan.cpu is not None and plan.cpu > node:
         yield (
@@ -129,13 +155,6 @@ def _group(plan: GroupPlan, env: Collection[str]) -> Iterator[str]:
             "the process that has imported their framework take up to "
             f"{memory_text(needed)} before they train; raise `nodes[].memory` or lower "
             "`nodes[].tuning.slots`"
-        )
-    if group.cpu_manager == "static" and group.reserved.cpu is None:
-        reserved = pluralize(topology.kubelet_cpu(group) // 1000, "CPU")
-        yield (
-            f"cpuManager static: the plan assumes that the kubelet reserves {reserved}; set "
-            "`nodes[].reserved.cpu` to the number of CPUs in its reservedSystemCPUs, or else to "
-            "the sum of its kubeReserved and systemReserved"
         )
 
 
