@@ -159,7 +159,7 @@ class _Project:
         values = {**_VALUES, "code": version}
         if self.script:
             return self.script.plan(self.settings, values, self.report, is_marked=True).plan
-        planning.tell_left_behind(self.watched.code, version, self.report)
+        planning.warn_of_left_behind(self.watched.code, version, self.report)
         return planning.plan_specs(self.watched.paths, self.settings, values)[1]
 
     def add_image(self, plan: "Plan", provided: "Collection[str]") -> "Plan":
