@@ -35,8 +35,8 @@ class Program:
         self.close()
 
     @property
-    def code(self) -> int | None:
-        return self.connection.code
+    def exit_code(self) -> int | None:
+        return self.connection.exit_code
 
     def close(self) -> None:
         self.connection.close()
@@ -56,7 +56,7 @@ class Program:
         """Return the output up to `text`; later output is read later."""
         until = time.monotonic() + TIMEOUT
         while text not in self.output:
-            assert self.code is None, f"it has ended with {self.code} before {text!r}"
+            assert self.exit_code is None, f"it has ended with {self.exit_code} before {text!r}"
             assert time.monotonic() < until, f"no {text!r} within {TIMEOUT} s: {self.output!r}"
             self.step(until)
         before, _, self.output = self.output.partition(text)
@@ -70,10 +70,10 @@ class Program:
     def wait(self, seconds: float = TIMEOUT) -> int:
         """Return the exit code when the program has ended."""
         until = time.monotonic() + seconds
-        while self.code is None:
+        while self.exit_code is None:
             assert time.monotonic() < until, f"it has not ended within {seconds} s"
             self.step(until)
-        return self.code
+        return self.exit_code
 
 
 def make(

@@ -97,7 +97,7 @@ def arrived(monkeypatch: pytest.MonkeyPatch) -> Arrived:
         for kind, content in step(connection):
             made.output += len(content) if kind == frames.OUTPUT else 0
             yield kind, content
-        made.has_ended = connection.code is not None
+        made.has_ended = connection.exit_code is not None
 
     monkeypatch.setattr(AgentConnection, "step", count)
     return made

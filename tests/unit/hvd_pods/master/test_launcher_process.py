@@ -40,7 +40,7 @@ def test_end_of_the_launcher_is_reported_with_its_exit_code(
 ) -> None:
     start(script)
     ended = taken.wait_for(LauncherEnded)
-    assert (ended.attempt, ended.code) == (2, code)
+    assert (ended.attempt, ended.exit_code) == (2, code)
     assert 0 < ended.seconds < TIMEOUT
     assert re.search(rf"\$ bash -c '?{re.escape(script)}'?\n", capsys.readouterr().out)
 
@@ -52,7 +52,7 @@ def test_a_program_with_a_slash_is_found_in_the_working_directory(
     (tmp_path / "launch.sh").write_text("#!/bin/sh\nexit 3\n")
     (tmp_path / "launch.sh").chmod(0o755)
     LauncherProcess(["./launch.sh"], {"PATH": os.environ["PATH"]}, tmp_path, taken, 2)
-    assert taken.wait_for(LauncherEnded).code == 3
+    assert taken.wait_for(LauncherEnded).exit_code == 3
 
 
 @pytest.mark.parametrize(

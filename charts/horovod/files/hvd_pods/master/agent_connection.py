@@ -87,7 +87,7 @@ class AgentConnection:
         # Frames to send after the request.
         self._early: list[tuple[bytes, bytes]] = []
         self.due = time.monotonic() + CONNECT_WITHIN
-        self.code: int | None = None
+        self.exit_code: int | None = None
         family = socket.AF_INET6 if ":" in address else socket.AF_INET
         try:
             self._socket = socket.socket(family, socket.SOCK_STREAM)
@@ -130,7 +130,7 @@ class AgentConnection:
                 yield from self._take(channel, kind, content)
         except OSError as problem:
             # A terminating worker may close the connection with its last frame.
-            if self.code is None:
+            if self.exit_code is None:
                 raise self._explain(problem) from problem
         except (ConfigurationError, RequestError) as problem:
             raise AgentConnectionError(str(problem), is_sure=True) from problem
@@ -155,7 +155,7 @@ class AgentConnection:
             raise AgentConnectionError(text, is_sure=text.startswith(keys.REFUSES_MASTER))
         elif kind == frames.EXIT and len(content) == frames.NUMBER.size:
             number = frames.NUMBER.unpack(content)[0]
-            self.code = 128 - number if number < 0 else number
+            self.exit_code = 128 - number if number < 0 else number
             yield kind, content
         elif kind in (frames.OUTPUT, frames.ERRORS):
             yield kind, content

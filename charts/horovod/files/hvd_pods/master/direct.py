@@ -113,18 +113,18 @@ class WorkerReports:
     """
 
     def __init__(self) -> None:
-        self.code = 0
+        self.exit_code = 0
         self.staying: set[str] = set()
 
     def look(self, worker: str, lines: bytes) -> None:
         """Find a worker's reports in these lines."""
         if STAYS.search(lines):
             self.staying.add(worker)
-        found = None if self.code else ENDED.search(lines)
+        found = None if self.exit_code else ENDED.search(lines)
         if found:
             code = int(found[2]) + (128 if found[1] == b"by signal" else 0)
             # Ranks may write such a line themselves, with any number.
-            self.code = code if code < 256 else 0
+            self.exit_code = code if code < 256 else 0
 
 
 class WorkerPrograms:
@@ -166,7 +166,7 @@ class WorkerPrograms:
                 self._programs.remove(program)
                 code = program.wait()
                 if code:
-                    self._end(self._reports.code or code)
+                    self._end(self._reports.exit_code or code)
             is_left = self._is_left and self._reports.staying >= {
                 one.worker for one in self._programs
             }

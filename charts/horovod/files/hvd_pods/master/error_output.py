@@ -76,7 +76,7 @@ class ErrorOutput:
         return failure.find_cause(
             Evidence(
                 workers=workers,
-                code=code,
+                exit_code=code,
                 since=since,
                 lines=[line for line in self._lines.copy() if line.at > since],
                 exceptions=[line for line in self._tracebacks.copy() if line.at > since],

@@ -83,7 +83,7 @@ class Evidence:
     """
 
     workers: Sequence[Worker]
-    code: int
+    exit_code: int
     since: float
     lines: Sequence[Line]
     exceptions: Sequence[Line]
@@ -109,7 +109,7 @@ class FailedRank:
     number: int | None
     worker: str
     signal: int
-    code: int
+    exit_code: int
     limit: float | None
 
     @property
@@ -144,7 +144,7 @@ def _find_failed(evidence: Evidence, reports: Sequence[re.Match[str]]) -> Failed
     ends = [n for n in evidence.exit_notices if named in (None, n["rank"])]
     end = min(ends, key=lambda n: n["rank"] in late, default=None)
     number = named
-    code = evidence.code
+    code = evidence.exit_code
     by_signal = int((report.groupdict().get("signal") if report else None) or 0)
     if end and by_signal == 0:
         # Hydra names no rank.
@@ -157,7 +157,7 @@ def _find_failed(evidence: Evidence, reports: Sequence[re.Match[str]]) -> Failed
         number=number,
         worker=end["worker"] if end else evidence.worker_of(number),
         signal=by_signal,
-        code=code,
+        exit_code=code,
         limit=limits[0] if limits else None,
     )
 
@@ -213,8 +213,8 @@ def _describe_end(evidence: Evidence, failed: FailedRank, rank: int) -> Cause:
         return failure_causes.cause_of_memory(who, failed.limit)
     if not failed.has_exited:
         return Cause(who, failure_causes.describe_signal(failed.signal), is_sure_to_repeat=False)
-    what = f"exit code {failed.code}{find_last_words(evidence.lines, rank)}"
-    return Cause(who, what, is_sure_to_repeat=failed.code == USAGE)
+    what = f"exit code {failed.exit_code}{find_last_words(evidence.lines, rank)}"
+    return Cause(who, what, is_sure_to_repeat=failed.exit_code == USAGE)
 
 
 def find_last_words(lines: Sequence[Line], rank: int) -> str:

@@ -195,7 +195,7 @@ class Relay:
                 self._is_over = True
         if problem:
             raise problem
-        return self._connection.code if self._connection.code is not None else NOT_STARTED
+        return self._connection.exit_code if self._connection.exit_code is not None else NOT_STARTED
 
     def _step(self) -> None:
         for kind, content in self._connection.step():
@@ -203,7 +203,7 @@ class Relay:
                 self._unwritten.append((self._targets[kind], content))
         if self._connection.is_asked:
             self._note_reached()
-        self._is_over = self._connection.code is not None
+        self._is_over = self._connection.exit_code is not None
         if sum(len(content) for _, content in self._unwritten) > MOST_UNWRITTEN:
             raise AgentConnectionError("it writes more than it may before that is passed on")
 

@@ -98,7 +98,7 @@ class ProgressFollower:
     def _read(self, connection: AgentConnection) -> None:
         rest = b""
         is_asked = False
-        while connection.code is None and time.monotonic() < self._until:
+        while connection.exit_code is None and time.monotonic() < self._until:
             if self._closed.is_set() and not is_asked:
                 # The end of its input makes the program report the last step.
                 is_asked = True

@@ -132,16 +132,16 @@ def _follow(
     """Wait for a program's end; return its exit code and output. Raises AgentConnectionError."""
     until = time.monotonic() + seconds
     output = b""
-    while connection.code is None:
+    while connection.exit_code is None:
         wait_for(connection, min(until, time.monotonic() + LOOK_EVERY))
         for kind, part in connection.step():
             output += b"" if kind == frames.EXIT else part
         why = f"no answer within {seconds:.0f} s" if time.monotonic() > until else ""
         why = "asked to end" if is_stopped() else why
-        if connection.code is None and (why or len(output) > LONGEST_OUTPUT):
+        if connection.exit_code is None and (why or len(output) > LONGEST_OUTPUT):
             return 1, why or "it prints too much"
     text = output.decode(errors="replace").strip()
-    return connection.code, text or f"exit code {connection.code}"
+    return connection.exit_code, text or f"exit code {connection.exit_code}"
 
 
 def _printed_numbers(answers: Mapping[Worker, tuple[int, str]]) -> dict[Worker, list[str]]:

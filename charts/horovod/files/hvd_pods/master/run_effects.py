@@ -384,7 +384,7 @@ class EffectRunner:
             raise RuntimeError("no launcher was started")
         workers = self._workers_named(effect.workers)
         notices = (effect.exception_notices, effect.exit_notices)
-        cause = self._launcher.errors.find_cause(workers, effect.code, *notices)
+        cause = self._launcher.errors.find_cause(workers, effect.exit_code, *notices)
         key_problem = self._gateway.key_problem
         binding_problem = ""
         # Hydra binds no ranks. Workers with other keys would not respond.

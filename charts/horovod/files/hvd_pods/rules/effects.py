@@ -221,10 +221,10 @@ class EndLauncher(Effect):
 
 @dataclass(frozen=True)
 class FindCause(Effect):
-    """Find why the launcher ended with `code`: CauseFound follows."""
+    """Find why the launcher ended with `exit_code`: CauseFound follows."""
 
     attempt: int
-    code: int
+    exit_code: int
     workers: Sequence[str]
     # Notices of exceptions that have ended ranks, and of their exit codes and signals.
     exception_notices: Sequence[Mapping[str, Any]]

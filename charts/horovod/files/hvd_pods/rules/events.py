@@ -245,7 +245,7 @@ class WorkerReached(AttemptEvent):
 class LauncherEnded(AttemptEvent):
     """The launcher has ended with this exit code (128 + N for signal N) after some seconds."""
 
-    code: int
+    exit_code: int
     seconds: float
 
 

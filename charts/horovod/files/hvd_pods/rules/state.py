@@ -167,7 +167,7 @@ class LaunchState:
     is_growing: bool = False
     # The number of times that the ranks did not keep their state when asked.
     refusals: int = 0
-    code: int = 0
+    exit_code: int = 0
 
     @property
     def all_ended(self) -> frozenset[tuple[str, int]]:

@@ -222,7 +222,7 @@ def on_launcher_ended(decision: Decision, event: LauncherEnded) -> None:
     decision.set(activity=Activity.FINDING_CAUSE)
     decision.clear_timers(TimerKind.LEAVE)
     decision.set_attempt(seconds=event.seconds)
-    decision.set_launch(code=event.code)
+    decision.set_launch(exit_code=event.exit_code)
     if launch.waiting:
         decision.add_effects(ReleaseRanks(launch.waiting))
     terminated = tuple(launch.terminating)
@@ -233,7 +233,7 @@ def on_launcher_ended(decision: Decision, event: LauncherEnded) -> None:
     may_have_ended = isinstance(problem, LostWorkerError) or (
         isinstance(problem, ResizedError) and state.run.mode == "direct"
     )
-    if event.code == 0 and (problem is None or may_have_ended):
+    if event.exit_code == 0 and (problem is None or may_have_ended):
         if terminated:
             names = ", ".join(terminated)
             decision.log(f"{names} was terminated, but the ranks ended with 0: the run is finished")
@@ -247,7 +247,7 @@ def on_launcher_ended(decision: Decision, event: LauncherEnded) -> None:
         decision.add_effects(
             FindCause(
                 number,
-                event.code,
+                event.exit_code,
                 launch.workers,
                 launch.exception_notices,
                 launch.exit_notices,
@@ -282,7 +282,7 @@ def on_cause(decision: Decision, event: CauseFound) -> None:
     """Report why the launcher failed: the first failed rank, unless its worker is lost."""
     run = decision.state.run
     launch = decision.launch
-    code = launch.code
+    code = launch.exit_code
     cause = _choose_cause(event)
     if launch.terminating:
         decision.add_event(

@@ -162,7 +162,7 @@ class Agent:
         for client in [one for one in self._agent_connections if one.end_at <= now]:
             # The deadline repeats: training code may have stopped the supervisor.
             client.end_at = now + self._limits.end_within
-            if client.program and client.program.code is None:
+            if client.program and client.program.exit_code is None:
                 client.program.kill()
             else:
                 self._drop(client)
@@ -362,7 +362,7 @@ class Agent:
             self._end_orphans(client)
         if not program.has_ended:
             return
-        code = program.code or 0
+        code = program.exit_code or 0
         text = f"fence number {request.fence}, argv {request.digest()}, ended: {code}"
         log(f"agent connection from {client.address}: {text}")
         if not client.channel:

@@ -37,7 +37,7 @@ class Program:
         environment: Mapping[str, str],
         listener: Listener,
     ) -> None:
-        self.code: int | None = None
+        self.exit_code: int | None = None
         # Whether the supervisor was killed, so that it could not end the program's descendants.
         self.is_orphaned = False
         self._loop = own_loop
@@ -68,7 +68,7 @@ class Program:
 
     @property
     def has_ended(self) -> bool:
-        return self.code is not None and not self._outputs
+        return self.exit_code is not None and not self._outputs
 
     @property
     def unread(self) -> int:
@@ -88,7 +88,7 @@ class Program:
 
     def pass_on(self, number: int) -> None:
         """Send the program a signal, if it is one of PASSED_ON."""
-        if number in supervisor.PASSED_ON and self.code is None:
+        if number in supervisor.PASSED_ON and self.exit_code is None:
             with suppress(ProcessLookupError):
                 os.kill(self.pid, number)
 
@@ -151,8 +151,8 @@ class Program:
         self._status = None
         if text:
             end = int(text)
-            self.code = -os.WTERMSIG(end) if os.WIFSIGNALED(end) else os.WEXITSTATUS(end)
+            self.exit_code = -os.WTERMSIG(end) if os.WIFSIGNALED(end) else os.WEXITSTATUS(end)
         else:
-            self.code = -signal.SIGKILL
+            self.exit_code = -signal.SIGKILL
             self.is_orphaned = True
         self._listener.ended(self)

@@ -41,7 +41,7 @@ def test_program_gets_its_input_and_its_output_and_exit_code_come_back(worker: A
 
 
 def test_program_that_ends_by_a_signal_has_the_code_of_a_shell(worker: AgentPod) -> None:
-    assert worker.run("kill -TERM $$").code == 128 + signal.SIGTERM
+    assert worker.run("kill -TERM $$").exit_code == 128 + signal.SIGTERM
 
 
 def test_large_input_and_output_come_whole(worker: AgentPod) -> None:
@@ -139,10 +139,10 @@ def test_program_that_forks_and_ends_for_ever_does_not_outlive_its_connection(
         f"setsid -f python3 -I {script} {mark} {begun} >/dev/null 2>&1; "
         f"until [ -e {begun} ]; do sleep 0.01; done"
     )
-    assert program.code == 0
+    assert program.exit_code == 0
     assert mark.encode() not in all_commands()
     # One that was missed would have started another one meanwhile.
-    assert worker.run("true").code == 0
+    assert worker.run("true").exit_code == 0
     assert mark.encode() not in all_commands()
 
 

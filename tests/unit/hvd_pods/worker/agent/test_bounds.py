@@ -262,5 +262,5 @@ def test_refusal_reaches_a_master_that_has_sent_much(agent_with_number_9: Limite
 @pytest.fixture
 def agent_with_number_9(tmp_path: Path, release: ReleaseKeys) -> Iterator[LimitedAgent]:
     with start_limited(tmp_path / "agent", release) as agent:
-        assert agent.run("true", 9).code == 0
+        assert agent.run("true", 9).exit_code == 0
         yield agent

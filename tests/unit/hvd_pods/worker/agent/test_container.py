@@ -44,7 +44,7 @@ def test_process_that_reads_gpus_serves_all_attempts_and_ends_with_the_worker() 
         connect = f"python3 -c 'import socket; socket.socket(1).connect(\"{path}\")'"
         before = pod.run(connect, fence=1)
         after = pod.run(connect, fence=2)
-        assert (before.code, after.code) == (0, 0), after.errors
+        assert (before.exit_code, after.exit_code) == (0, 0), after.errors
         pod.process.kill()
         name = f"{pod.pod.files}/hvd_pods/worker/gpus.py".encode()
         wait_until(lambda: name not in all_commands(), 60, "has ended")
@@ -115,7 +115,7 @@ def test_code_is_unpacked_anew_although_another_run_has_planted_files_under_its_
     folder = worker.pod.root / "code" / "v1"
     planted = f"mkdir -p {folder}/sub; echo wrong >{folder}/train.py; echo x >{folder}/numpy.py"
     elsewhere = f"ln -s {folder} {folder.parent}/v2"
-    assert worker.run(f"{planted}; {elsewhere}").code == 0
+    assert worker.run(f"{planted}; {elsewhere}").exit_code == 0
 
     def unpack(name: str) -> bytes:
         with worker.own("pod/code_archive.py", name) as program:

@@ -59,7 +59,7 @@ def test_newer_master_ends_the_programs_of_the_older_one_which_is_then_refused(
     said = f"refused: this master's fence number is {number}, but a newer master"
     with pytest.raises(AgentConnectionError, match=said):
         fenced.run("echo trained", number)
-    assert fenced.run("true", number + 1).code == 0
+    assert fenced.run("true", number + 1).exit_code == 0
 
 
 def test_program_without_a_fence_number_runs_beside_those_of_the_present_one(
@@ -109,7 +109,7 @@ def test_process_that_calls_itself_a_guard_is_ended(fenced: AgentPod, number: in
     with fenced.shell(f"setsid -f {words} >/dev/null 2>&1; echo up; cat", number) as program:
         program.read_until(b"up\n")
         wait_until(ready.exists, 20, "it is there")
-        assert fenced.run("true", number + 1).code == 0
+        assert fenced.run("true", number + 1).exit_code == 0
     assert str(ready).encode() not in all_commands()
 
 
@@ -132,7 +132,7 @@ def test_files_that_a_program_writes_change_no_fence_number_and_no_environment(
     )
     exports = "export PYTHONPATH=/tmp/evil PATH=/tmp/evil:$PATH HVD_REVISION=x"
     before = fenced.run("env | sort", number).output
-    assert fenced.run(f"{lines} {exports}", number).code == 0
+    assert fenced.run(f"{lines} {exports}", number).exit_code == 0
     after = fenced.run("env | sort", number).output
     assert after == before
     assert fenced.run("echo next", number + 1).output == b"next\n"
@@ -295,10 +295,10 @@ def test_program_that_training_code_has_changed_does_not_run_for_the_next_launch
     """The container ends instead, and the next one unpacks the programs anew."""
     with start_agent() as worker:
         folder = worker.pod.files / "hvd_pods"
-        assert worker.run("true", 1).code == 0
-        assert worker.run("true", 2).code == 0
+        assert worker.run("true", 1).exit_code == 0
+        assert worker.run("true", 2).exit_code == 0
         done = worker.run(f"cd {folder} && {change}", 2)
-        assert done.code == 0, done.errors
+        assert done.exit_code == 0, done.errors
         with suppress(AgentConnectionError):
             assert not worker.run("echo runs", 3).output
         worker.process.wait(20)

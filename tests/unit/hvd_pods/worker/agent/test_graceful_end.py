@@ -139,7 +139,7 @@ def test_launcher_of_a_rank_that_has_saved_does_not_end_those_that_save(
     """It would when it learns that the first one has ended."""
     saving.let_save(4)
     wait_until(lambda: ENDED in notices, 60, "the master knows that one rank has ended")
-    assert (saving.first.code, saving.saved(5)) == (None, "")
+    assert (saving.first.exit_code, saving.saved(5)) == (None, "")
     assert saving.worker.process.poll() is None
 
 
