@@ -17,7 +17,7 @@ from hvdchart.errors import ClusterError
 from hvdchart.run.kube.api import RefusedError
 from hvdchart.run.kube.cluster import Cluster
 from hvdchart.run.kube.runs import newest_run
-from hvdchart.run.state.release import component_of, is_about, is_ready
+from hvdchart.run.state.release import Release, component_of, is_ready
 from hvdchart.run.state.status import Status
 from hvdchart.run.state.view import RunView
 
@@ -55,11 +55,13 @@ def watch_run(
     """
     deadline = float("inf") if timeout is None else time.monotonic() + timeout
     with Follower[None]() as follower:
+        read = partial(call_with_retries, partial(newest_run, cluster, name), pauses)
+        read_at = time.monotonic()
+        run = read()
         for kind in kinds:
-            follower.start(partial(_watch, cluster, kind, name, follower, pauses))
+            follower.start(partial(_watch, cluster, kind, run.release, follower, pauses))
         while True:
-            read_at = time.monotonic()
-            yield call_with_retries(lambda: newest_run(cluster, name), pauses)
+            yield run
             left = deadline - time.monotonic()
             if left <= 0:
                 return
@@ -69,6 +71,8 @@ def watch_run(
                 time.sleep(max(0.0, read_at + pauses.settle - time.monotonic()))
                 while True:
                     follower.get(0)
+            read_at = time.monotonic()
+            run = read()
 
 
 def wait_for_end(
@@ -146,7 +150,7 @@ class Follower(Generic[T]):
 
 
 def _watch(
-    cluster: Cluster, kind: str, name: str, follower: Follower[None], pauses: Pauses
+    cluster: Cluster, kind: str, release: Release, follower: Follower[None], pauses: Pauses
 ) -> None:
     """Put an item for each object of a release and for each change.
 
@@ -156,11 +160,11 @@ def _watch(
     def watch() -> None:
         is_answered = False
         # Events have no labels.
-        labelled = "" if kind == "events" else name
+        labelled = "" if kind == "events" else release.name
         try:
             for _, changed in cluster.watch(kind, WATCH_SECONDS, labelled):
                 is_answered = True
-                if kind != "events" or is_about(changed, name):
+                if kind != "events" or release.has_event(changed):
                     follower.put(None)
                 if follower.closed.is_set():
                     return

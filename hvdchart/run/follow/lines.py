@@ -91,7 +91,7 @@ def readable_lines(
     is_reported = False
     for line in lines:
         rank, text = split_line(line.text)
-        name = _short(line.pod, run.release.name) if rank is None else str(rank)
+        name = _short(line.pod, run.release.prefix) if rank is None else str(rank)
         shown = LogLine(name, run.rephrase(text) if text.startswith("[hvd") else text)
         own = filters.setdefault((line.pod, rank), NoiseFilter())
         yield from own.take(text, shown)
@@ -107,13 +107,13 @@ def plain_lines(lines: Iterable[str], run: NewestRun, rank: int | None = None) -
 
     With `rank`, only the lines of this rank, if it has any.
     """
-    master = f"{run.release.name}-master"
+    master = f"{run.release.prefix}-master"
     readable = list(readable_lines((LogLine(master, line) for line in lines), run))
     shown = [line for line in readable if line.pod == str(rank)] or readable
     return [f"[{line.pod}] " * bool(line.pod) + plain_line(line.text) for line in shown]
 
 
-def _short(pod: str, release: str) -> str:
+def _short(pod: str, prefix: str) -> str:
     """Return worker-0 for train-worker-0; return an empty text for a master."""
-    name = pod.removeprefix(f"{release}-")
+    name = pod.removeprefix(f"{prefix}-")
     return "" if re.match("master(-|$)", name) else name

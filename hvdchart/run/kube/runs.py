@@ -5,6 +5,7 @@ Every refusal, timeout and missing object raises a ClusterError that names the r
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 
 from hvd_pods.shared.contract import INSTANCE_LABEL
@@ -16,8 +17,6 @@ from hvdchart.run.state.release import (
     Object,
     Release,
     event_order,
-    is_about,
-    prefix_of,
     selector,
 )
 from hvdchart.run.state.view import RunView
@@ -25,6 +24,8 @@ from hvdchart.text import join_names
 
 # With at most so many releases, a list reads the record of each.
 _FEW = 50
+# The labelled objects that show a run.
+_OF_RUNS = ("jobs", "statefulsets", "pods")
 
 
 def read_release(cluster: Cluster, name: str) -> Release:
@@ -32,20 +33,17 @@ def read_release(cluster: Cluster, name: str) -> Release:
 
     A release that does not exist has no objects.
     """
-    jobs = cluster.objects("jobs", selector(name))
-    stateful_sets = cluster.objects("statefulsets", selector(name))
-    pods = cluster.objects("pods", selector(name))
-    prefix = prefix_of(jobs, name)
+    jobs, stateful_sets, pods = (cluster.objects(kind, selector(name)) for kind in _OF_RUNS)
+    found = Release(name, jobs, stateful_sets, pods)
     # Kubernetes deletes events after a time.
-    events = [event for event in cluster.objects("events") if is_about(event, prefix)]
-    record = _read_record(cluster, prefix)
-    return Release(name, jobs, stateful_sets, pods, sorted(events, key=event_order), record)
+    events = sorted(filter(found.has_event, cluster.objects("events")), key=event_order)
+    return replace(found, events=events, record=_read_record(cluster, found))
 
 
-def _read_record(cluster: Cluster, prefix: str) -> dict[str, str]:
+def _read_record(cluster: Cluster, release: Release) -> dict[str, str]:
     """Return the master's record of the release's last run; empty before the master writes it."""
-    record = unless_refused(partial(cluster.config_map, f"{prefix}-run"), Object(), [404])
-    return record.get("data") or {}
+    read = partial(cluster.config_map, f"{release.prefix}-run")
+    return unless_refused(read, Object(), [404]).get("data") or {}
 
 
 def newest_run(cluster: Cluster, name: str) -> RunView:
@@ -82,7 +80,7 @@ def newest_runs(cluster: Cluster, *, everywhere: bool = False) -> list[tuple[str
     They are sorted by namespace and name. Their events are not read.
     """
     by_release: dict[tuple[str, str], dict[str, list[Object]]] = {}
-    for kind in ("jobs", "statefulsets", "pods"):
+    for kind in _OF_RUNS:
         for item in cluster.objects(kind, CHART_SELECTOR, everywhere=everywhere):
             metadata = item["metadata"]
             name = metadata["labels"].get(INSTANCE_LABEL, "")
@@ -91,14 +89,12 @@ def newest_runs(cluster: Cluster, *, everywhere: bool = False) -> list[tuple[str
     runs = []
     has_few = len(by_release) <= _FEW
     for (place, name), objects in sorted(by_release.items()):
-        jobs = objects.get("jobs", [])
-        stateful_sets = objects.get("statefulsets", [])
-        pods = objects.get("pods", [])
+        jobs, stateful_sets, pods = (objects.get(kind, []) for kind in _OF_RUNS)
+        release = Release(name, jobs, stateful_sets, pods)
         # Without its Job, only the record says how a run ended. The record also has the progress.
-        needs_record = has_few or not jobs
-        own = cluster.in_namespace(place)
-        record = _read_record(own, prefix_of(jobs, name)) if needs_record else {}
-        release = Release(name, jobs, stateful_sets, pods, [], record)
+        if has_few or not release.jobs:
+            record = _read_record(cluster.in_namespace(place), release)
+            release = replace(release, record=record)
         runs.append((place, RunView(release)))
     return runs
 

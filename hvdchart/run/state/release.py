@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, TypeAlias
 
 from hvd_pods.shared.contract import COMPONENT_LABEL, INSTANCE_LABEL, NAME_LABEL
@@ -21,10 +22,24 @@ class Release:
     jobs: list[Object]
     stateful_sets: list[Object]
     pods: list[Object]
-    events: list[Object]
+    events: list[Object] = field(default_factory=list)
     # The last run's state, attempts and outcome, which the master writes (the chart's
     # hvd_pods/shared/record.py).
     record: Mapping[str, str] = field(default_factory=dict)
+
+    @cached_property
+    def prefix(self) -> str:
+        """The prefix of the objects' names: the release's name, or its `fullnameOverride`."""
+        jobs = sorted(self.jobs, key=lambda job: str(job["metadata"].get("creationTimestamp", "")))
+        prefixes = [str(job["metadata"]["name"]).rpartition("-master-")[0] for job in jobs[-1:]]
+        # The Job has a time to live. The chart's Service has no suffix.
+        prefixes += [str(each["spec"].get("serviceName", "")) for each in self.stateful_sets]
+        return next(filter(None, prefixes), self.name)
+
+    def has_event(self, event: Object) -> bool:
+        """Return whether an event is about one of the objects, deleted ones included."""
+        name = str(event.get("involvedObject", {}).get("name", ""))
+        return name == self.prefix or name.startswith(f"{self.prefix}-")
 
     @property
     def exists(self) -> bool:
@@ -73,23 +88,6 @@ def is_ready(pod: Object) -> bool:
 def selector(name: str) -> str:
     """Return the label selector of a release's objects."""
     return f"{CHART_SELECTOR},{INSTANCE_LABEL}={name}"
-
-
-def prefix_of(jobs: Sequence[Object], release: str) -> str:
-    """Return the prefix of the objects' names: the release's name, or its `fullnameOverride`.
-
-    Uses the newest Job; without a Job, returns the name of the release.
-    """
-    if not jobs:
-        return release
-    newest = max(jobs, key=lambda job: str(job["metadata"].get("creationTimestamp", "")))
-    return str(newest["metadata"]["name"]).rpartition("-master-")[0] or release
-
-
-def is_about(event: Object, prefix: str) -> bool:
-    """Return whether an event is about the release or one of its objects, deleted ones included."""
-    name = str(event.get("involvedObject", {}).get("name", ""))
-    return name == prefix or name.startswith(f"{prefix}-")
 
 
 def is_event_of(event: Object, item: Object) -> bool:

@@ -10,7 +10,10 @@ JOB = "hvd-master-1a2b3c4d"
 LABELS = {"app.kubernetes.io/name": "horovod", "app.kubernetes.io/instance": "hvd"}
 RUNNING = {"running": {"startedAt": "2026-01-01T10:00:05Z"}}
 CREATING = {"waiting": {"reason": "ContainerCreating"}}
-STATEFUL_SET = {"metadata": {"name": "hvd-worker", "labels": LABELS}, "spec": {"replicas": 2}}
+STATEFUL_SET: dict[str, Any] = {
+    "metadata": {"name": "hvd-worker", "labels": LABELS},
+    "spec": {"replicas": 2, "serviceName": "hvd"},
+}
 VALUES: dict[str, Any] = {"worker": {"number": 2, "slots": 4}, "master": {"args": ["a"]}}
 
 

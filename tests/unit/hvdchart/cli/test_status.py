@@ -301,6 +301,24 @@ def test_logs_are_read_where_no_job_is_left(hvdchart: Command, fake_cluster: Fak
     assert hvdchart("logs", "hvd", "--tail", "1").output == "[worker-0] two\n"
 
 
+def test_objects_of_another_prefix_are_found_where_no_job_is_left(
+    hvdchart: Command, fake_cluster: FakeCluster
+) -> None:
+    """As with `fullnameOverride: lab`."""
+    metadata = {**STATEFUL_SET["metadata"], "name": "lab-worker"}
+    workers = {"metadata": metadata, "spec": {"replicas": 0, "serviceName": "lab"}}
+    fake_cluster.put("statefulsets", workers)
+    record = {"job": "lab-master-1a2b3c4d", "state": "Finished"}
+    fake_cluster.put("configmaps", {"metadata": {"name": "lab-run"}, "data": record})
+    fake_cluster.put("events", event("lab-worker-0", "Pod", "X", ""))
+    fake_cluster.put("pods", pod("lab-worker-0", "worker", RUNNING))
+    fake_cluster.log("lab-worker-0", "one")
+    assert json.loads(hvdchart("status", "hvd", "-o", "json").output)["state"] == "finished"
+    assert json.loads(hvdchart("list", "-o", "json").output)[0]["state"] == "finished"
+    assert "Pod/lab-worker-0 X" in hvdchart("events", "hvd").output
+    assert hvdchart("logs", "hvd").output == "[worker-0] one\n"
+
+
 def test_events_are_printed_oldest_first(hvdchart: Command, fake_cluster: FakeCluster) -> None:
     pulled = event("hvd-worker-0", "Pod", "Pulled", "done\n twice", type="Normal")
     # The master numbers its events of one second.

@@ -14,7 +14,7 @@ from hvdchart.run.follow.changes import Pauses, wait_for_end, watch_run
 from hvdchart.run.follow.logs import follow
 from hvdchart.run.kube.cluster import Cluster
 from tests.support.fakes.cluster import FakeCluster
-from tests.unit.hvdchart.objects import MASTER, STATEFUL_SET, WORKERS, job
+from tests.unit.hvdchart.objects import MASTER, STATEFUL_SET, WORKERS, event, job
 
 pytestmark = pytest.mark.timeout(120)
 # The objects are read only after a change.
@@ -37,6 +37,18 @@ def test_the_release_is_read_again_at_each_change(
     assert len(next(runs).pods) == 3
     fake_cluster.remove("pods", "hvd-worker-1")
     assert any(len(run.pods) == 2 for run in runs)
+
+
+def test_the_release_is_read_again_at_an_event_about_an_object_of_another_prefix(
+    fake_cluster: FakeCluster,
+) -> None:
+    """As with `fullnameOverride: lab`."""
+    fake_cluster.put("jobs", job(name="lab-master-1"))
+    pauses = SHORT._replace(read_every=600.0)
+    runs = watch_run(Cluster.connect(), "hvd", kinds=["events"], pauses=pauses)
+    assert next(runs).release.events == []
+    fake_cluster.put("events", event("lab-worker-0", "Pod", "FailedMount", ""))
+    assert len(next(runs).release.events) == 1
 
 
 def test_a_server_that_is_away_for_a_while_is_waited_for(
