@@ -86,7 +86,7 @@ def _logs(cluster: Cluster, release: Release, masker: Masker) -> Iterator[tuple[
         tail = _LINES.get(component, _LINES_OF_OTHERS)
 
         def read(name: str = name, component: str = component, tail: int = tail) -> str:
-            lines = cluster.log(name, component, follow=False, tail=tail)
+            lines = cluster.log(name, component, tail=tail)
             shown = [plain_line(line[:_LONGEST_LINE]) for line in lines]
             return "\n".join(masker.lines(shown))
 

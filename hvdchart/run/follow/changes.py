@@ -36,6 +36,8 @@ class Pauses(NamedTuple):
     # How long to retry while the API server does not answer, and between two attempts.
     retry: float = 120.0
     attempt: float = 1.0
+    # Until a log without a new line is opened again: its connection may be lost.
+    silence: float = 120.0
 
 
 DEFAULT_PAUSES = Pauses()
@@ -156,47 +158,43 @@ def _watch(
 
     No change is lost between two watches: each starts with the existing objects.
     """
-
-    def watch() -> None:
-        is_answered = False
-        # Events have no labels.
-        labelled = "" if kind == "events" else release.name
-        try:
-            for _, changed in cluster.watch(kind, WATCH_SECONDS, labelled):
-                is_answered = True
+    # Events have no labels.
+    labelled = "" if kind == "events" else release.name
+    while not follower.closed.is_set():
+        open_watch = partial(cluster.watch, kind, WATCH_SECONDS, labelled)
+        changes = call_with_retries(open_watch, pauses)
+        # A watch that breaks is opened again.
+        with suppress(ClusterError):
+            for _, changed in changes:
                 if kind != "events" or release.has_event(changed):
                     follower.put(None)
                 if follower.closed.is_set():
                     return
-        except ClusterError:
-            # If the API server is unavailable, the next watch fails at its start.
-            if not is_answered:
-                raise
-
-    while not follower.closed.is_set():
-        call_with_retries(watch, pauses)
         follower.closed.wait(pauses.attempt)
 
 
-def call_with_retries(call: Callable[[], T], pauses: Pauses) -> T:
-    """Call a function, and retry while the API server does not answer; a refusal is final.
+def is_temporary(error: ClusterError) -> bool:
+    """Return whether another attempt may succeed: most refusals are final."""
+    if isinstance(error, RefusedError):
+        return error.status >= 500 or error.status in (410, 429)
+    return True
 
-    The time counts from the first failure: a watch may have run for minutes until then. Raises the
-    last ClusterError.
+
+def call_with_retries(call: Callable[[], T], pauses: Pauses) -> T:
+    """Call a function, and retry while the API server does not answer.
+
+    What goes on after its answer, such as a watch or a log, may break at any time: its reader opens
+    it again, and retries only that. The time counts from the first failure. Raises a refusal, and
+    the last ClusterError.
     """
     give_up_at = None
     while True:
         try:
             return call()
-        except RefusedError as error:
-            if error.status < 500 and error.status not in (410, 429):
-                raise
-            failure: ClusterError = error
         except ClusterError as error:
-            failure = error
-        now = time.monotonic()
-        if give_up_at is None:
-            give_up_at = now + pauses.retry
-        if now > give_up_at:
-            raise failure
+            now = time.monotonic()
+            if give_up_at is None:
+                give_up_at = now + pauses.retry
+            if now > give_up_at or not is_temporary(error):
+                raise
         time.sleep(pauses.attempt)

@@ -3,13 +3,23 @@
 from __future__ import annotations
 
 import queue
+import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
 
 from hvd_pods.shared.record import LEASE_KEPT, RecordKey
 from hvd_pods.shared.untrusted import one_line
-from hvdchart.run.follow.changes import Follower, watch_run
+from hvdchart.errors import ClusterError
+from hvdchart.run.follow.changes import (
+    DEFAULT_PAUSES,
+    Follower,
+    Pauses,
+    call_with_retries,
+    is_temporary,
+    watch_run,
+)
+from hvdchart.run.follow.position import LogPosition
 from hvdchart.run.kube.api import RefusedError, unless_refused
 from hvdchart.run.kube.cluster import Cluster
 from hvdchart.run.kube.runs import read_release
@@ -38,17 +48,22 @@ class LogLine:
 
 @dataclass(frozen=True)
 class _Ended:
-    """The log of this pod has ended."""
+    """The log of the pod with this UID has ended."""
 
-    pod: str
+    uid: str
 
 
 def has_log(pod: Object) -> bool:
     """Return whether the main container has started, so that the API server has its log."""
+    return bool({"running", "terminated"} & _states(pod))
+
+
+def _states(pod: Object) -> set[str]:
+    """Return the state of the main container: waiting, running or terminated; empty without one."""
     for container in pod.get("status", {}).get("containerStatuses") or []:
         if container["name"] == component_of(pod):
-            return bool({"running", "terminated"} & set(container.get("state") or {}))
-    return False
+            return set(container.get("state") or {})
+    return set()
 
 
 def read_logged_lines(
@@ -67,7 +82,7 @@ def read_logged_lines(
     for pod in read_release(cluster, release).pods:
         if has_log(pod) and component in ("", component_of(pod)):
             name = pod["metadata"]["name"]
-            for line in cluster.log(name, component_of(pod), follow=False, tail=tail, since=since):
+            for line in cluster.log(name, component_of(pod), tail=tail, since=since):
                 yield LogLine(name, line)
 
 
@@ -77,7 +92,7 @@ def last_lines(cluster: Cluster, run: RunView) -> list[str]:
     if newest is None:
         return []
     name = str(newest["metadata"]["name"])
-    read = partial(cluster.log, name, "master", follow=False, tail=LAST)
+    read = partial(cluster.log, name, "master", tail=LAST)
     return unless_refused(lambda: list(read()), [])
 
 
@@ -95,21 +110,23 @@ def follow(
     component: str = "",
     warnings: bool = False,
     seen: Callable[[RunView], None] = lambda run: None,
+    pauses: Pauses = DEFAULT_PAUSES,
 ) -> Iterator[LogLine]:
     """Yield the lines of all pods of the release, or of a `component`, until its last run is over.
 
     Pods that are created later are included. `tail` and `since` (seconds) leave out older lines.
     With `warnings`, the cluster's Warning events about the release's objects become lines: they
-    show why a pod does not start. Calls `seen` with the run after each change. Raises
-    ClusterError when the API server refuses a request.
+    show why a pod does not start. Calls `seen` with the run after each change. After a broken
+    connection, the logs continue. Raises ClusterError when the API server refuses a request, or
+    does not answer for `pauses.retry` seconds.
     """
     with Follower[LogLine | _Ended | RunView]() as follower:
-        following = _Following(cluster, release, tail, since, component, warnings, follower)
+        following = _Following(cluster, release, tail, since, component, warnings, pauses, follower)
         follower.start(following.watch)
         while not following.is_complete:
             try:
                 # The master of a session stays after the run; by then, its last lines have arrived.
-                item = follower.get(_LAST_LINES_WITHIN if following.is_over else None)
+                item = follower.get(_LAST_LINES_WITHIN if following.over.is_set() else None)
             except queue.Empty:
                 if following.keeps_master:
                     return
@@ -117,7 +134,7 @@ def follow(
             if isinstance(item, LogLine):
                 yield item
             elif isinstance(item, _Ended):
-                following.masters.discard(item.pod)
+                following.open.pop(item.uid)
             else:
                 seen(item)
                 yield from following.take(item)
@@ -133,26 +150,31 @@ class _Following:
     since: int | None
     component: str
     warnings: bool
+    pauses: Pauses
     follower: Follower[LogLine | _Ended | RunView]
-    # The UIDs of the pods whose log is read, and the names of the masters whose log continues.
-    known: set[str] = field(default_factory=set)
-    masters: set[str] = field(default_factory=set)
+    # What was read of each log, by the UID of its pod, and the components whose log continues.
+    positions: dict[str, LogPosition] = field(default_factory=dict)
+    open: dict[str, str] = field(default_factory=dict)
     shown: set[LogLine] = field(default_factory=set)
     # The first Job seen.
     first: Object | None = None
-    is_over: bool = False
+    # Set at the end of the run.
+    over: threading.Event = field(default_factory=threading.Event)
     # Whether the master stays after the end of the run.
     keeps_master: bool = False
 
     @property
     def is_complete(self) -> bool:
-        """Whether all lines have arrived."""
-        return self.is_over and not self.masters
+        """Whether all lines have arrived.
+
+        A master's log ends with the run; a worker's may last as long as its pod.
+        """
+        return self.over.is_set() and "master" not in self.open.values()
 
     def watch(self) -> None:
         """Put each view of the run."""
         kinds = ("pods", "jobs", "events") if self.warnings else ("pods", "jobs")
-        for run in watch_run(self.cluster, self.release, kinds=kinds):
+        for run in watch_run(self.cluster, self.release, kinds=kinds, pauses=self.pauses):
             self.follower.put(run)
             if self.follower.closed.is_set():
                 return
@@ -161,14 +183,13 @@ class _Following:
         """Follow the pods that are new in a view; yield its new warnings."""
         for pod in run.release.pods:
             uid = pod["metadata"]["uid"]
-            is_wanted = self.component in ("", component_of(pod))
-            if is_wanted and uid not in self.known and has_log(pod):
-                self.known.add(uid)
-                name = str(pod["metadata"]["name"])
-                # A master's log ends with the run; a worker's may last as long as its pod.
-                if component_of(pod) == "master":
-                    self.masters.add(name)
-                self.follower.start(partial(self._read, name, component_of(pod)))
+            is_wanted = self.component in ("", component_of(pod)) and uid not in self.open
+            # The container of a worker may be restarted.
+            is_new = "running" in _states(pod) or uid not in self.positions
+            if is_wanted and is_new and has_log(pod):
+                self.open[uid] = component_of(pod)
+                position = self.positions.setdefault(uid, LogPosition())
+                self.follower.start(partial(self._read, pod, position))
         self.first = self.first or run.job
         if self.first and self.warnings:
             since = str(self.first["metadata"]["creationTimestamp"])
@@ -178,18 +199,51 @@ class _Following:
         self.keeps_master = run.release.record.get(RecordKey.LEASE) == LEASE_KEPT
         # `undeploy` and the Job's time to live delete the Job.
         is_gone = bool(self.first and run.status.state == "not found")
-        self.is_over = self.is_over or run.status.over or run.status.is_stuck or is_gone
+        if run.status.over or run.status.is_stuck or is_gone:
+            self.over.set()
 
-    def _read(self, pod: str, container: str) -> None:
+    def _read(self, pod: Object, position: LogPosition) -> None:
+        """Put the lines of a pod until its container has ended."""
+        name = str(pod["metadata"]["name"])
         try:
-            lines = self.cluster.log(pod, container, follow=True, tail=self.tail, since=self.since)
-            for line in lines:
-                self.follower.put(LogLine(pod, line))
-        except RefusedError as refused:
+            for line in self._lines(pod, position):
+                self.follower.put(LogLine(name, line))
+        except ClusterError as error:
+            # A run can train on without the node of a worker.
+            if component_of(pod) != "master" and is_temporary(error):
+                self.follower.put(LogLine(name, str(error)))
             # A pod may be deleted before its log is read.
-            if refused.status != _NOT_FOUND:
+            elif not (isinstance(error, RefusedError) and error.status == _NOT_FOUND):
                 raise
-        self.follower.put(_Ended(pod))
+        self.follower.put(_Ended(pod["metadata"]["uid"]))
+
+    def _lines(self, pod: Object, position: LogPosition) -> Iterator[str]:
+        """Yield the lines of a pod after a position until its container has ended."""
+        uid = pod["metadata"]["uid"]
+        name = str(pod["metadata"]["name"])
+        follow_log = partial(
+            self.cluster.follow_log,
+            name,
+            component_of(pod),
+            self.pauses.silence,
+            tail=self.tail,
+            since=self.since,
+        )
+        while pod["metadata"]["uid"] == uid:
+            # A connection may end before the log does. One that is opened later has the rest.
+            has_ended = self.over.is_set() or "running" not in _states(pod)
+            lines = call_with_retries(partial(follow_log, second=position.second), self.pauses)
+            try:
+                yield from position.unread(lines)
+            except ClusterError:
+                self.follower.closed.wait(self.pauses.attempt)
+            else:
+                if has_ended:
+                    return
+                self.over.wait(self.pauses.attempt)
+            if self.follower.closed.is_set():
+                return
+            pod = call_with_retries(partial(self.cluster.pod, name), self.pauses)
 
 
 def _warnings(release: Release, since: str) -> Iterator[LogLine]:

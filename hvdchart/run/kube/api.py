@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import re
+import socket
 import ssl
 from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager
@@ -15,6 +16,7 @@ from typing import Any, TypeVar
 from urllib.parse import urlencode
 
 import urllib3
+from urllib3.connection import HTTPConnection
 from urllib3.exceptions import HTTPError
 
 from hvd_pods.shared.untrusted import one_line
@@ -29,6 +31,19 @@ T = TypeVar("T")
 TIMEOUT_SECONDS = 30
 # Bytes of a line that are kept. An object in a response is smaller: etcd's limit is 1.5 MiB.
 LONGEST_LINE = 16 << 20
+# Seconds until TCP asks a silent peer whether it is there, and between two such questions, and the
+# number of questions without an answer. A gateway forgets connections on which nothing is sent.
+# TCP_KEEPALIVE is the name of TCP_KEEPIDLE on macOS.
+_KEEPALIVE = {"TCP_KEEPIDLE": 30, "TCP_KEEPALIVE": 30, "TCP_KEEPINTVL": 10, "TCP_KEEPCNT": 3}
+_SOCKET_OPTIONS = [
+    *HTTPConnection.default_socket_options,
+    (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1),
+    *(
+        (socket.IPPROTO_TCP, getattr(socket, name), number)
+        for name, number in _KEEPALIVE.items()
+        if hasattr(socket, name)
+    ),
+]
 # The text that urllib3 puts before the reason of a failed connection.
 _OF_LIBRARY = re.compile(r"^\w*Connection\(.*?\): (Failed to establish a new connection: )?")
 # The maximum number of characters of the API server's reason to refuse a request.
@@ -86,6 +101,7 @@ class Api:
             self._connection.proxy,
             ssl_context=_tls(self._connection, credentials),
             server_hostname=self._connection.server_name or None,
+            socket_options=_SOCKET_OPTIONS,
         )
 
     def get(self, what: str, path: str, query: dict[str, str] | None = None) -> Object:
@@ -110,37 +126,27 @@ class Api:
     def watch(
         self, what: str, path: str, seconds: int, query: dict[str, str]
     ) -> Iterator[tuple[str, Object]]:
-        """Yield the existing objects, then changes, until the API server ends after `seconds`.
+        """Return the existing objects, then changes, until the API server ends after `seconds`.
 
         Each object comes with the type of its change: ADDED, MODIFIED or DELETED.
         """
         query = {**query, "watch": "true", "timeoutSeconds": str(seconds)}
-        # Without a timeout, a connection that broke silently would block forever.
-        for line in self.lines(what, path, query, seconds + self._timeout_seconds):
-            with _wrap_errors(what):
-                event = json.loads(line)
-                kind = event["type"]
-                changed = _object(event["object"])
-            if kind == "ERROR":
-                code = int(changed.get("code", 0))
-                raise RefusedError(f"cannot {what}: {_reason(code, changed.get('message'))}", code)
-            yield kind, changed
+        lines = self.lines(what, path, query, seconds + self._timeout_seconds)
+        return _changes(what, lines)
 
     def lines(
         self, what: str, path: str, query: dict[str, str], read_seconds: float | None = None
     ) -> Iterator[str]:
-        """Yield the lines of a response as they come, without line ends.
+        """Return the lines of a response as they come, without line ends.
 
-        `read_seconds` limits the time of each line; None: no limit. A line of more than 16 MiB
-        comes in parts.
+        `read_seconds` limits the time between two parts of the response: a connection that broke
+        silently would block forever. None: the time for a list or an object. A line of more than 16
+        MiB comes in parts.
         """
-        response = self._send(what, "GET", path, query, read_seconds=read_seconds)
-        with _wrap_errors(what):
-            try:
-                chunks = response.stream(decode_content=False)
-                yield from (line.decode("utf-8", "replace") for line in _split(chunks))
-            finally:
-                response.close()
+        response = self._send(
+            what, "GET", path, query, read_seconds=read_seconds or self._timeout_seconds
+        )
+        return _lines(what, response)
 
     def _ask(self, what: str, *request: Any, **more: Any) -> Object:
         """Return the object in the response to a request; the arguments are those of `_send`."""
@@ -157,7 +163,7 @@ class Api:
         body: Object | None = None,
         form: str = "application/json",
         *,
-        read_seconds: float | None,
+        read_seconds: float,
     ) -> urllib3.BaseHTTPResponse:
         """Return the response to a request; its content is not read yet.
 
@@ -214,6 +220,29 @@ class Api:
                 reason = _reason(response.status, message)
                 raise RefusedError(f"cannot {what}: {reason}", response.status)
         return response
+
+
+def _changes(what: str, lines: Iterable[str]) -> Iterator[tuple[str, Object]]:
+    """Yield the types and objects of the changes in the lines of a watch."""
+    for line in lines:
+        with _wrap_errors(what):
+            event = json.loads(line)
+            kind = event["type"]
+            changed = _object(event["object"])
+        if kind == "ERROR":
+            code = int(changed.get("code", 0))
+            raise RefusedError(f"cannot {what}: {_reason(code, changed.get('message'))}", code)
+        yield kind, changed
+
+
+def _lines(what: str, response: urllib3.BaseHTTPResponse) -> Iterator[str]:
+    """Yield the lines of a response, and close it."""
+    with _wrap_errors(what):
+        try:
+            chunks = response.stream(decode_content=False)
+            yield from (line.decode("utf-8", "replace") for line in _split(chunks))
+        finally:
+            response.close()
 
 
 def _split(chunks: Iterable[bytes]) -> Iterator[bytes]:

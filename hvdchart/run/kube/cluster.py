@@ -87,6 +87,11 @@ class Cluster:
         path = "apis/topology.node.k8s.io/v1alpha2/noderesourcetopologies"
         return unless_refused(lambda: self._api.list("list node resource topologies", path), [])
 
+    def pod(self, name: str) -> Object:
+        """Return a pod. Raises RefusedError if there is none."""
+        what = f"read pod {name} in namespace {self.namespace}"
+        return self._api.get(what, self._path("pods", name))
+
     def config_map(self, name: str) -> Object:
         """Return a ConfigMap. Raises RefusedError if there is none."""
         what = f"read configmap {name} in namespace {self.namespace}"
@@ -99,10 +104,10 @@ class Cluster:
     def watch(
         self, kind: str, seconds: int, release: str = "", field: str = ""
     ) -> Iterator[tuple[str, Object]]:
-        """Yield the existing objects of a kind, then their changes, for `seconds`.
+        """Return the existing objects of a kind, then their changes, for `seconds`.
 
-        Only objects of a release, or objects that match a field selector. Yields the type of the
-        change (ADDED, MODIFIED or DELETED) and the object.
+        Only objects of a release, or objects that match a field selector. Each comes with the type
+        of the change (ADDED, MODIFIED or DELETED).
         """
         what = f"watch {kind} in namespace {self.namespace}"
         labels = selector(release) if release else ""
@@ -110,27 +115,38 @@ class Cluster:
         return self._api.watch(what, self._path(kind), seconds, query)
 
     def log(
-        self,
-        pod: str,
-        container: str,
-        *,
-        follow: bool,
-        tail: int | None = None,
-        since: int | None = None,
+        self, pod: str, container: str, *, tail: int | None = None, since: int | None = None
     ) -> Iterator[str]:
-        """Yield the lines of a container's log; with `follow`, new ones until the container ends.
+        """Return the lines of a container's log.
 
         `tail` is the number of last lines, `since` the age of the oldest one in seconds.
         """
-        query = {"container": container}
-        if follow:
-            query["follow"] = "true"
-        if tail is not None:
-            query["tailLines"] = str(tail)
-        if since is not None:
-            query["sinceSeconds"] = str(since)
+        return self._log(pod, container, _selection(tail, since))
+
+    def follow_log(
+        self,
+        pod: str,
+        container: str,
+        silence: float,
+        *,
+        tail: int | None = None,
+        since: int | None = None,
+        second: str = "",
+    ) -> Iterator[str]:
+        """Return the lines of a container's log, and new ones until the container ends.
+
+        Each has its time in RFC 3339 before it. `silence` is the maximum number of seconds between
+        two lines. `tail` and `since` select as in `log`; with a `second`, only the lines of this
+        second and later ones.
+        """
+        selection = {"sinceTime": second} if second else _selection(tail, since)
+        query = {"follow": "true", "timestamps": "true", **selection}
+        return self._log(pod, container, query, silence)
+
+    def _log(self, pod: str, container: str, query: dict[str, str], *more: float) -> Iterator[str]:
         what = f"read the log of pod {pod} in namespace {self.namespace}"
-        return self._api.lines(what, f"{self._path('pods', pod)}/log", query)
+        path = f"{self._path('pods', pod)}/log"
+        return self._api.lines(what, path, {"container": container, **query}, *more)
 
     def annotate_job(self, job: Object, annotations: dict[str, str]) -> None:
         """Set annotations of this Job; do not change another Job of the same name."""
@@ -278,3 +294,9 @@ class Cluster:
         served = unless_refused(read, Object()).get("versions") or []
         names = {each.get("version") for each in served}
         return f"{group}/{next((each for each in versions if each in names), versions[0])}"
+
+
+def _selection(tail: int | None, since: int | None) -> dict[str, str]:
+    """Return the part of a query for a log that selects its last lines."""
+    selected = {"tailLines": tail, "sinceSeconds": since}
+    return {name: str(number) for name, number in selected.items() if number is not None}

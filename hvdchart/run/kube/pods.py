@@ -92,4 +92,4 @@ def run_pod(cluster: Cluster, pod: Object) -> str:
     with cluster.present("pods", pod):
         wait_for_pod(cluster, name, ("Succeeded", "Failed"))
         (container,) = pod["spec"]["containers"]
-        return "\n".join(cluster.log(name, container["name"], follow=False))
+        return "\n".join(cluster.log(name, container["name"]))

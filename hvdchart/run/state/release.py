@@ -32,7 +32,7 @@ class Release:
         """The prefix of the objects' names: the release's name, or its `fullnameOverride`."""
         jobs = sorted(self.jobs, key=lambda job: str(job["metadata"].get("creationTimestamp", "")))
         prefixes = [str(job["metadata"]["name"]).rpartition("-master-")[0] for job in jobs[-1:]]
-        # The Job has a time to live. The chart's Service has no suffix.
+        # The Job has a time to live. StatefulSets name the chart's Service: its name is the prefix.
         prefixes += [str(each["spec"].get("serviceName", "")) for each in self.stateful_sets]
         return next(filter(None, prefixes), self.name)
 

@@ -63,7 +63,8 @@ def training_that_ends(running: FakeCluster) -> Iterator[None]:
             reads = sum((r.resource, r.verb) == ("jobs", "list") for r in running.requests)
             running.put("pods", MASTER)
             running.wait_for("jobs", "list", reads + 1)
-        play(running, DONE, ENDED_MASTER)
+        running.put("pods", ENDED_MASTER)
+        running.put("jobs", DONE)
 
     with meanwhile(end):
         yield

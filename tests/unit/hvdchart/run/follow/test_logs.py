@@ -9,9 +9,12 @@ import pytest
 
 from hvd_pods.shared.record import LEASE_KEPT
 from hvdchart.errors import ClusterError
+from hvdchart.run.follow.changes import Pauses
 from hvdchart.run.follow.logs import LogLine, follow
 from hvdchart.run.kube.cluster import Cluster
+from tests.support.fakes import faults
 from tests.support.fakes.cluster import FakeCluster
+from tests.support.fakes.faults import Failure
 from tests.unit.hvdchart.objects import CREATING, JOB, RUNNING, event, job, pod, terminated
 
 pytestmark = pytest.mark.timeout(120)
@@ -19,6 +22,8 @@ pytestmark = pytest.mark.timeout(120)
 MASTER = pod("hvd-master-1-a", "master", RUNNING)
 WORKER = pod("hvd-worker-0", "worker", RUNNING)
 DONE = job(("Complete", "", ""))
+SHORT = Pauses(retry=0.1, attempt=0.01, silence=0.2)
+LATER = "2026-01-01T10:00:06.5Z"
 
 
 @pytest.fixture
@@ -54,7 +59,6 @@ def test_follow_yields_lines_of_all_pods_as_they_come(training: FakeCluster) -> 
 def test_follow_reads_pods_that_start_after_the_server_has_ended_its_watches(
     training: FakeCluster,
 ) -> None:
-    """It reads the log of each pod once."""
     training.put("pods", pod("hvd-worker-1", "worker", CREATING))
     # A pod that is deleted before its log is read.
     training.put("pods", pod("hvd-worker-9", "worker", RUNNING))
@@ -67,11 +71,76 @@ def test_follow_reads_pods_that_start_after_the_server_has_ended_its_watches(
     finish(training)
     seen += lines
     assert texts(iter(seen)) == ["hvd-master-1-a m1", "hvd-worker-0 w1", "hvd-worker-1 late"]
-    logs = [request for request in training.requests if request.resource == "log"]
-    assert {request.query["tailLines"] for request in logs} == {"5"}
-    containers = {request.path: request.query["container"] for request in logs}
-    assert len(containers) == len(logs) == 4
-    assert {*containers.values()} == {"master", "worker"}
+    logs = {r.path: r.query for r in reversed(training.requests) if r.resource == "log"}
+    asked = [(query["tailLines"], query["container"]) for query in logs.values()]
+    assert sorted(asked) == [("5", "master"), *[("5", "worker")] * 3]
+
+
+@pytest.mark.parametrize(
+    "failure",
+    [faults.end, faults.cut_chunk, faults.reset, lambda handler: handler.api.closed.wait()],
+    ids=["ended", "cut", "reset", "silent"],
+)
+def test_log_goes_on_after_the_loss_of_its_connection(
+    training: FakeCluster, failure: Failure
+) -> None:
+    """The API server sends the lines of the last second again; equal lines may be among them."""
+    lines = follow(Cluster.connect(), "hvd", component="master", pauses=SHORT)
+    training.log("hvd-master-1-a", "m2", "m2", at=LATER)
+    assert [next(lines).text for _ in range(3)] == ["m1", "m2", "m2"]
+    training.break_log("hvd-master-1-a", failure)
+    training.log("hvd-master-1-a", "m2", "m3", at=LATER)
+    assert [next(lines).text for _ in range(2)] == ["m2", "m3"]
+    training.break_log("hvd-master-1-a", failure)
+    finish(training, "the result")
+    assert [line.text for line in lines] == ["the result"]
+
+
+def test_log_of_an_ended_run_is_read_to_its_end(training: FakeCluster) -> None:
+    """Its connection ends just before."""
+    lines = follow(Cluster.connect(), "hvd", component="master", pauses=SHORT)
+    assert next(lines).text == "m1"
+    training.put("jobs", DONE)
+    training.break_log("hvd-master-1-a")
+    training.log("hvd-master-1-a", "the result", end=True)
+    assert [line.text for line in lines] == ["the result"]
+
+
+def test_log_goes_on_with_the_next_container_and_the_next_pod(training: FakeCluster) -> None:
+    lines = follow(Cluster.connect(), "hvd", component="worker", pauses=Pauses(attempt=0.01))
+    assert next(lines).text == "w1"
+    training.put("pods", pod("hvd-worker-0", "worker", terminated(1)))
+    training.log("hvd-worker-0", "w2", end=True)
+    assert next(lines).text == "w2"
+    training.wait_for_log("hvd-worker-0", 2)
+    training.log("hvd-worker-0", "restarted")
+    training.put("pods", pod("hvd-worker-0", "worker", RUNNING, restarts=1))
+    assert next(lines).text == "restarted"
+    replaced = pod("hvd-worker-0", "worker", RUNNING)
+    replaced["metadata"]["uid"] = "another"
+    training.put("pods", replaced)
+    training.break_log("hvd-worker-0")
+    # The reader of the new pod knows none of its lines.
+    assert [next(lines).text for _ in range(3)] == ["w1", "w2", "restarted"]
+    training.log("hvd-worker-0", "once")
+    finish(training)
+    assert [line.text for line in lines] == ["once"]
+
+
+def test_run_is_followed_without_the_log_of_a_worker_that_cannot_be_read(
+    training: FakeCluster,
+) -> None:
+    """The node is lost, for example."""
+    failure = faults.status(500, "no route to host")
+    training.fail("GET", "core/pods/hvd-worker-0/log", failure, times=1000)
+    lines = follow(Cluster.connect(), "hvd", pauses=SHORT)
+    told = {next(lines).text for _ in range(2)}
+    assert told == {
+        "m1",
+        "cannot read the log of pod hvd-worker-0 in namespace team: no route to host (HTTP 500)",
+    }
+    finish(training, "the result")
+    assert "the result" in [line.text for line in lines]
 
 
 def test_log_of_a_pod_that_is_gone_is_known_by_the_status(training: FakeCluster) -> None:
@@ -87,7 +156,7 @@ def test_other_refusal_that_speaks_of_something_not_found_is_reported(
     training.refusals["log get"] = (500, 'service "checks" not found')
     finish(training)
     with pytest.raises(ClusterError, match="checks"):
-        list(follow(Cluster.connect(), "hvd"))
+        list(follow(Cluster.connect(), "hvd", component="master", pauses=SHORT))
 
 
 @pytest.mark.parametrize("kind", ["Complete", "Failed"])

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import socket
 from pathlib import Path
 from typing import Any
 
 import pytest
+from urllib3.util import connection
 
 from hvdchart.errors import ClusterError
 from hvdchart.run.kube.api import LONGEST_LINE, Api
@@ -64,7 +66,7 @@ LINES = ["first", "Grüße", "", "long" * 20_000]
 
 @pytest.mark.parametrize(
     ("words", "lines"),
-    [({"follow": False}, LINES), ({"follow": True, "tail": 1}, LINES[-1:])],
+    [({}, LINES), ({"tail": 1}, LINES[-1:])],
     ids=["whole", "last lines"],
 )
 def test_log_is_split_into_lines(
@@ -77,7 +79,7 @@ def test_log_is_split_into_lines(
 
 def test_log_may_end_without_a_line_end(fake_cluster: FakeCluster) -> None:
     fake_cluster.fail("GET", "core/pods/hvd-1/log", faults.text(200, "a\nno line end"))
-    lines = list(Cluster.connect().log("hvd-1", "worker", follow=False))
+    lines = list(Cluster.connect().log("hvd-1", "worker"))
     assert lines == ["a", "no line end"]
 
 
@@ -87,9 +89,26 @@ def test_log_without_line_ends_is_read_in_parts_and_in_time(fake_cluster: FakeCl
     size = 80 << 20
     answer = faults.text(200, f"first\n{'.' * size}\nlast\n")
     fake_cluster.fail("GET", "core/pods/hvd-1/log", answer)
-    first, *parts, last = Cluster.connect().log("hvd-1", "worker", follow=False)
+    first, *parts, last = Cluster.connect().log("hvd-1", "worker")
     assert (first, sum(map(len, parts)), last) == ("first", size, "last")
     assert max(map(len, parts)) < LONGEST_LINE + (1 << 20)
+
+
+def test_silent_connection_is_probed(
+    fake_cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A gateway forgets a connection on which nothing is sent; its end never comes."""
+    probed: list[int] = []
+    create = connection.create_connection
+
+    def create_connection(*arguments: Any, **named: Any) -> socket.socket:
+        made = create(*arguments, **named)
+        probed.append(made.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE))
+        return made
+
+    monkeypatch.setattr(connection, "create_connection", create_connection)
+    Cluster.connect().version()
+    assert probed == [1]
 
 
 @pytest.mark.parametrize("place", ["http://127.0.0.1:1", "https://elsewhere.example"])
