@@ -1,8 +1,8 @@
 """Write the links of docs/threat-model.md to the tests of its promises.
 
-A test that guards a promise has the marker `promise` with a text that names it. The page links the
-text, as in [the text][]. The generated list at its end names the test. After a test is renamed or
-moved, `make generate` updates the list.
+A test that guards a promise has the marker `promise` with a text that names it. The page links this
+text to the test. Write [the text](../tests/): `make generate` adds the file, and updates it when the
+test has moved.
 """
 
 from __future__ import annotations
@@ -15,11 +15,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from devtools.docs_gen.generated import replace_sections
-
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "docs" / "threat-model.md"
-_LINK = re.compile(r"\[([^\[\]]+)\]\[\]")
+_LINK = re.compile(r"\[([^\[\]]+)\]\(\.\./tests/[^()]*\)")
 
 
 class Promise(NamedTuple):
@@ -48,7 +46,7 @@ def find_promises() -> Iterator[Promise]:
 
 def linked(text: str) -> set[str]:
     """Return the promises that a page or a part of one links."""
-    return {" ".join(found.split()) for found in _LINK.findall(text)}
+    return {*_LINK.findall(text)}
 
 
 def generated_texts() -> dict[Path, str]:
@@ -64,12 +62,12 @@ def generated_texts() -> dict[Path, str]:
                 f"{promise.file}: {promise.test}: another test has the promise {promise.text!r}"
             )
         promises[promise.text] = promise
-    texts = linked(PAGE.read_text("utf-8"))
-    for text in sorted(texts.symmetric_difference(promises)):
+    page = PAGE.read_text("utf-8")
+    for text in sorted(linked(page).symmetric_difference(promises)):
         lacking = f"{PAGE} does not link it" if text in promises else "no test has it"
         sys.exit(f"promise {text!r}: {lacking}")
-    places = "\n".join(
-        f"[{text}]:\n  {os.path.relpath(promise.file, PAGE.parent)}"
-        for text, promise in sorted(promises.items())
-    )
-    return {PAGE: replace_sections(PAGE, {"tests": f"\n{places}\n"})}
+
+    def link(found: re.Match[str]) -> str:
+        return f"[{found[1]}]({os.path.relpath(promises[found[1]].file, PAGE.parent)})"
+
+    return {PAGE: _LINK.sub(link, page)}
