@@ -30,19 +30,7 @@ def measured(figures: dict[str, Any]) -> str:
     rows = [
         ("Operations", operations(stages)),
         ("Two ranks on one GPU", two_ranks(stages)),
-        *(
-            (f"ResNet-50, {batch}", rates(by_way))
-            for batch, by_way in stages["throughput"]["result"].items()
-        ),
-        *(
-            (f"ResNet-50, {batch}, each step waits for the GPU", rates(by_way))
-            for batch, by_way in stages["throughput-waiting"]["result"].items()
-        ),
         ("JPEGs in place of synthetic images", data(stages["data"]["result"])),
-        *(
-            (f"`keep`, {name}", keep_cost(found))
-            for name, found in stages["keep-cost"]["result"].items()
-        ),
         ("`keep`, a killed rank", keep_restored(stages["keep-restored"]["result"])),
         ("Warm ranks", warm(stages["warm"]["result"])),
         *cluster(stages["cluster"]["result"]),
@@ -53,7 +41,8 @@ def measured(figures: dict[str, Any]) -> str:
         if stage["exit"]
     ]
     more = wrap(f"These stages did not end with 0: {', '.join(left)}.") if left else ""
-    return "\n\n".join(filter(None, (place, table(("What", "Result"), rows), more)))
+    tables = (table(("What", "Result"), rows), throughput(stages), keep_costs(stages))
+    return "\n\n".join(filter(None, (place, *tables, more)))
 
 
 def operations(stages: dict[str, Any]) -> str:
@@ -73,17 +62,29 @@ def two_ranks(stages: dict[str, Any]) -> str:
     return f"fails: `{same}`; where rank 1 asks for a GPU of its own, `{own}`"
 
 
-def rates(by_way: dict[str, Any]) -> str:
-    parts = []
-    for way, found in by_way.items():
-        low, high = found["range"]
-        cost = found["cost beside plain"]["percent"]
-        beside = f", {cost:.0f} % less" if cost else ""
-        name = {"plain": "plain PyTorch"}.get(way, way)
-        parts.append(
-            f"{name} {found['images per second']:,} images/s ({low:,} to {high:,}{beside})"
+def throughput(stages: dict[str, Any]) -> str:
+    """Return the images/s of each way to train, with their range and what they cost."""
+    rows = {
+        f"{batch}{more}": {way: rate(found) for way, found in by_way.items()}
+        for stage, more in (
+            ("throughput", ""),
+            ("throughput-waiting", ", each step waits for the GPU"),
         )
-    return "; ".join(parts)
+        for batch, by_way in stages[stage]["result"].items()
+    }
+    ways = list(dict.fromkeys(way for by_way in rows.values() for way in by_way))
+    names = ({"plain": "plain PyTorch"}.get(way, way) for way in ways)
+    return table(
+        ("ResNet-50, images/s", *names),
+        ((name, *(by_way.get(way, "") for way in ways)) for name, by_way in rows.items()),
+    )
+
+
+def rate(found: dict[str, Any]) -> str:
+    low, high = found["range"]
+    cost = found["cost beside plain"]["percent"]
+    beside = f", {cost:.0f} % less" if cost else ""
+    return f"{found['images per second']:,} ({low:,} to {high:,}){beside}"
 
 
 def data(found: dict[str, Any]) -> str:
@@ -101,17 +102,19 @@ def data(found: dict[str, Any]) -> str:
     return "; ".join(texts)
 
 
-def keep_cost(found: dict[str, Any]) -> str:
-    step = found["milliseconds of a step"]["none"]
-    cost = {
-        way: f"{each['percent']:.1f} % ({each['range'][0]:.1f} to {each['range'][1]:.1f})"
-        for way, each in found["cost"].items()
-    }
-    return (
-        f"a commit of {found['tensors']} tensors ({found['megabytes']:.0f} MB) holds the training "
-        f"for {found['milliseconds of a call']} ms of a step of {step} ms, and costs "
-        f"{cost['each step']} of the throughput; in each tenth step, {cost['each tenth step']}"
-    )
+def keep_costs(stages: dict[str, Any]) -> str:
+    """Return what a commit holds the training for, and what it costs of the throughput."""
+    rows = []
+    for name, found in stages["keep-cost"]["result"].items():
+        step = found["milliseconds of a step"]["none"]
+        cost = (
+            f"{each['percent']:.1f} % ({each['range'][0]:.1f} to {each['range'][1]:.1f})"
+            for each in (found["cost"]["each step"], found["cost"]["each tenth step"])
+        )
+        size = f"{found['tensors']} tensors, {found['megabytes']:.0f} MB"
+        rows.append((name, size, f"{found['milliseconds of a call']} of {step}", *cost))
+    head = ("A commit holds a step, ms", "Throughput lost", "by committing each tenth step")
+    return table(("`keep`", "State", *head), rows)
 
 
 def keep_restored(found: dict[str, Any]) -> str:

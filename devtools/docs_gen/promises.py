@@ -1,7 +1,7 @@
 """Write the links of docs/threat-model.md to the tests of its promises.
 
 A test that guards a promise has the marker `promise` with a text that names it. The page links this
-text to the test. Write [the text](../tests/): `make generate` adds the file, and updates it when the
+text to the test. Write [the text](../tests/): `make generate` adds the file, and renews it when the
 test has moved.
 """
 

@@ -126,11 +126,12 @@ def pod_table() -> str:
     seconds = problems["container"]["ErrImagePull"]["waitSeconds"]
     for entry in problems["image"].values():
         entry["waitSeconds"] = seconds
-    rows = (
-        (f"`{sign}`", entry["remedy"], _what_follows(entry))
-        for entries in problems.values()
-        for sign, entry in entries.items()
-    )
+    # Messages with the same remedy share a row.
+    signs: dict[tuple[str, str], list[str]] = {}
+    for entries in problems.values():
+        for sign, entry in entries.items():
+            signs.setdefault((entry["remedy"], _what_follows(entry)), []).append(f"`{sign}`")
+    rows = ((", ".join(found), *what) for what, found in signs.items())
     return table(("Message", "What to do", "The run"), rows)
 
 
