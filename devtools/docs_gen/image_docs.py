@@ -78,11 +78,12 @@ def patch_table(images: Mapping[str, Image]) -> str:
             users.setdefault(patch, []).append(f"`{image.name}`")
     for patch in build_horovod.patches(PATCHES):
         users.setdefault(patch, []).append("source")
+    most = max(len(names) for names in users.values())
     rows = [
         (
             f"[`{patch.stem}`](../images/patches/{patch.name})",
             message_from_string(patch.read_text())["Subject"].removeprefix("[PATCH] "),
-            ", ".join(names),
+            "all" if len(names) == most else ", ".join(names),
         )
         for patch, names in users.items()
     ]

@@ -175,7 +175,7 @@ def test_commands_that_verify_a_release_name_one_repository_and_one_workflow_at_
 def test_each_row_of_the_threat_model_has_a_promise_that_a_test_guards() -> None:
     """`make generate` refuses a promise without a test."""
     text = promises.PAGE.read_text("utf-8")
-    tables = re.findall(r"\| Test \|\n\|(?: ?:?-+:? ?\|)+\n((?:\|.*\n)+)", text)
+    tables = re.findall(r"\b[Tt]est \|\n\|(?: ?:?-+:? ?\|)+\n((?:\|.*\n)+)", text)
     rows = "".join(tables).splitlines()
     assert len(rows) > 80
     assert not re.findall(r"^- ", text, re.M), "promises are rows of tables"
