@@ -6,7 +6,7 @@ import io
 import json
 import sys
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -132,45 +132,72 @@ def declared_hashes(node: Node, prefix: str = "", above: str = "") -> Iterator[t
     """
     for name, child in node["properties"].items():
         declared = child.get("hash", above)
-        if "properties" in child and not child.get("additionalProperties"):
+        if _has_keys(child):
             yield from declared_hashes(child, f"{prefix}{name}.", declared)
         else:
             yield f"{prefix}{name}", declared
 
 
-def _needed_defaults(node: Node, prefix: str) -> Iterator[tuple[str, Any]]:
-    """Yield the dotted keys that templates need, with their defaults.
+def needed_defaults(node: Node) -> Node:
+    """Return the defaults of the keys that templates need, as nested maps.
 
     Null keeps its meaning where the type allows it, and it empties an object of Kubernetes.
     """
+    needed: Node = {}
     for name, child in node["properties"].items():
-        key = f"{prefix}{name}"
-        default = child.get("default")
-        is_map = child.get("$ref", "").endswith(("kubernetesObject", "/resources"))
-        if child.get("additionalProperties") or is_map:
-            yield key, {}
-        elif "properties" in child:
-            yield from list(_needed_defaults(child, f"{key}.")) or [(key, {})]
-        elif default is not None:
-            yield key, default
+        if _has_keys(child):
+            needed[name] = needed_defaults(child)
+        elif (default := _leaf_default(child)) is not None:
+            needed[name] = default
+    return needed
 
 
-def effective_numbers(node: Node, prefix: str = "") -> Iterator[tuple[str, int]]:
-    """Yield dotted keys with the default null, with the number that the chart uses instead."""
+def _has_keys(node: Node) -> bool:
+    """Return whether a node has keys of the chart, and not an object of Kubernetes."""
+    return "properties" in node and not node.get("additionalProperties")
+
+
+def _leaf_default(node: Node) -> Any:
+    """Return the default of a key; that of an object of Kubernetes is empty."""
+    is_map = node.get("$ref", "").endswith(("kubernetesObject", "/resources"))
+    return {} if node.get("additionalProperties") or is_map else node.get("default")
+
+
+def effective_numbers(node: Node) -> Node:
+    """Return the numbers that the chart uses in the place of a null, as nested maps."""
+    numbers: Node = {}
     for name, child in node["properties"].items():
         if "effective" in child:
-            yield f"{prefix}{name}", child["effective"]
-        elif "properties" in child:
-            yield from effective_numbers(child, f"{prefix}{name}.")
+            numbers[name] = child["effective"]
+        elif "properties" in child and (below := effective_numbers(child)):
+            numbers[name] = below
+    return numbers
 
 
-def unhashed_keys(node: Node, prefix: str = "") -> Iterator[str]:
-    """Yield dotted keys with a non-empty default that the hashes leave out."""
+def run_keys(source: Node, hashes: Sequence[str]) -> Node:
+    """Return the keys that declare one of the hashes, as nested maps; workerGroups has worker's.
+
+    The content of a key is the value that counts as no value: a default that is empty or unhashed,
+    or null (docs/adr/0010).
+    """
+    keys = _hashed_keys(source, hashes, "")
+    del keys["worker"]
+    groups = source["properties"]["workerGroups"]
+    return {**keys, "workerGroups": _hashed_keys(groups["items"], hashes, groups["hash"])}
+
+
+def _hashed_keys(node: Node, hashes: Sequence[str], above: str) -> Node:
+    """Return the keys of a node; `above` is the hash that they inherit."""
+    keys: Node = {}
     for name, child in node["properties"].items():
-        if child.get("unhashed"):
-            yield f"{prefix}{name}"
-        elif "properties" in child:
-            yield from unhashed_keys(child, f"{prefix}{name}.")
+        declared = child.get("hash", above)
+        if _has_keys(child):
+            if below := _hashed_keys(child, hashes, declared):
+                keys[name] = below
+        elif declared in hashes:
+            default = _leaf_default(child)
+            keys[name] = None if default and not child.get("unhashed") else default
+    return keys
 
 
 def render_table(source: Node) -> str:
@@ -252,16 +279,17 @@ def generated_texts() -> dict[Path, str]:
         CHART / "values.yaml": render_values(source),
         CHART / "values.schema.json": render_schema(source),
         templates / "generated" / "_defaults.tpl": render_template(
-            "defaults", dict(_needed_defaults(source, ""))
+            "defaults", needed_defaults(source)
         ),
         templates / "generated" / "_effective.tpl": render_template(
-            "effective", dict(effective_numbers(source))
+            "effective", effective_numbers(source)
         ),
         templates / "generated" / "_hashes.tpl": render_template(
-            "hashes", {key: declared for key, declared in hashes.items() if declared != "none"}
-        ),
-        templates / "generated" / "_unhashed.tpl": render_template(
-            "unhashed", list(unhashed_keys(source))
+            "hashes",
+            {
+                "identity": run_keys(source, ["identity"]),
+                "settings": run_keys(source, ["identity", "settings"]),
+            },
         ),
         readme: replace_sections(readme, {"values table": render_table(source)}),
     }

@@ -36,17 +36,16 @@ def newer(tmp_path_factory: pytest.TempPathFactory) -> Path:
     assert "\nappVersion: " in text
     text = text.replace("\nversion: ", "\nversion: 1").replace("\nappVersion: ", "\nappVersion: 1")
     about.write_text(text)
-    added = {"newList": [], "newMap.a": {}, "newText": "", "newSwitch": False}
+    added = {"newList": [], "newMap": {"a": {}}, "newText": "", "newSwitch": False}
     values = folder / "values.yaml"
     lines = '  newList: []\n  newMap: {a: {}}\n  newText: ""\n  newSwitch: false\n'
     values.write_text(values.read_text().replace("\nworker:", f"\nworker:\n{lines}#", 1))
-    for name in ("generated/_defaults.tpl", "generated/_hashes.tpl"):
-        template = folder / "templates" / name
-        new = {
-            f"worker.{key}": empty if name.endswith("_defaults.tpl") else "identity"
-            for key, empty in added.items()
-        }
-        template.write_text(template.read_text().replace("{\n", f"{json.dumps(new)[:-1]},\n", 1))
+    for name, keys in {"_defaults.tpl": "worker", "_hashes.tpl": "workerGroups"}.items():
+        template = folder / "templates" / "generated" / name
+        mark = f'"{keys}": {{\n'
+        text = template.read_text()
+        assert mark in text
+        template.write_text(text.replace(mark, f"{mark}{json.dumps(added)[1:-1]},\n"))
     schema = folder / "values.schema.json"
     schema.write_text(json.dumps({"type": "object"}))
     return folder

@@ -1,22 +1,18 @@
 {{/* Merging values: defaults, worker groups, labels. */}}
 
 {{/*
-Sets missing keys: null deletes a key, and after `helm upgrade --reuse-values` the keys of a newer chart are
-missing. `defaults` has the path of each key, such as master.args.
+Sets the keys that are missing or null: null deletes a key, and after `helm upgrade --reuse-values` the keys
+of a newer chart are missing.
 Call with (dict "into" $values "defaults" $defaults).
 */}}
-{{- define "horovod.restoreDefaults" -}}
-{{- $values := .into -}}
-{{- range $path, $default := .defaults -}}
-  {{- $parent := $values -}}
-  {{- $steps := splitList "." $path -}}
-  {{- range initial $steps -}}
-    {{- if not (get $parent .) -}}{{- $_ := set $parent . dict -}}{{- end -}}
-    {{- $parent = get $parent . -}}
-  {{- end -}}
-  {{- $name := last $steps -}}
-  {{- if kindIs "invalid" (index $parent $name) -}}
-    {{- $_ := set $parent $name (deepCopy $default) -}}
+{{- define "horovod.addDefaults" -}}
+{{- $into := .into -}}
+{{- range $key, $default := .defaults -}}
+  {{- $value := index $into $key -}}
+  {{- if kindIs "invalid" $value -}}
+    {{- $_ := set $into $key (deepCopy $default) -}}
+  {{- else if kindIs "map" $default -}}
+    {{- include "horovod.addDefaults" (dict "into" $value "defaults" $default) -}}
   {{- end -}}
 {{- end -}}
 {{- end }}

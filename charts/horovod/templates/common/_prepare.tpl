@@ -78,11 +78,11 @@ prepareMaster
 {{- define "horovod.prepare" -}}
 {{- if not (hasKey . "facts") -}}
   {{- $defaults := include "horovod.defaults" . | fromJson -}}
-  {{- include "horovod.restoreDefaults" (dict "into" .Values "defaults" $defaults) -}}
+  {{- include "horovod.addDefaults" (dict "into" .Values "defaults" $defaults) -}}
   {{- /* Null stays in .Values, from which the hashes of a run are made. */ -}}
   {{- $numbers := include "horovod.effective" . | fromJson -}}
   {{- $effective := deepCopy .Values -}}
-  {{- include "horovod.restoreDefaults" (dict "into" $effective "defaults" $numbers) -}}
+  {{- include "horovod.addDefaults" (dict "into" $effective "defaults" $numbers) -}}
   {{- $statefulSets := dict -}}
   {{- range (lookup "apps/v1" "StatefulSet" .Release.Namespace "").items -}}
     {{- $_ := set $statefulSets .metadata.name . -}}

@@ -7,49 +7,39 @@ groups replace worker.
 Call with (dict "root" $ "hash" "identity").
 */}}
 {{- define "horovod.hashedValues" -}}
-{{- $defaults := include "horovod.defaults" . | fromJson
-  | merge (dict "worker.volumes" list "worker.volumeMounts" list) -}}
-{{- $own := list -}}
-{{- $ofGroup := list "worker.name" "worker.volumes" "worker.volumeMounts" -}}
-{{- range $path, $declared := include "horovod.hashes" . | fromJson -}}
-  {{- $isHashed := has $declared (list "identity" $.hash) -}}
-  {{- if and $isHashed (hasPrefix "worker." $path) -}}{{- $ofGroup = append $ofGroup $path -}}
-  {{- else if $isHashed -}}{{- $own = append $own $path -}}
-  {{- end -}}
-{{- end -}}
-{{- $hashed := dict -}}
-{{- include "horovod.pickSet" (dict "into" $hashed "from" .root.Values "paths" $own "defaults" $defaults) -}}
+{{- $keys := get (include "horovod.hashes" . | fromJson) .hash -}}
 {{- $groups := list -}}
 {{- range .root.facts.groups -}}
-  {{- $group := dict -}}
-  {{- $from := dict "worker" . -}}
-  {{- include "horovod.pickSet" (dict "into" $group "from" $from "paths" $ofGroup "defaults" $defaults) -}}
-  {{- $groups = append $groups $group.worker -}}
+  {{- $group := include "horovod.pickHashed" (dict "from" . "keys" $keys.workerGroups) | fromJson -}}
+  {{- $groups = append $groups $group -}}
 {{- end -}}
+{{- $ofRun := dict "from" .root.Values "keys" (omit $keys "workerGroups") -}}
+{{- $hashed := include "horovod.pickHashed" $ofRun | fromJson -}}
 {{- set $hashed "workerGroups" $groups | toJson -}}
 {{- end }}
 
 {{/*
-Copies the values of some keys of the chart, except a null and a default that is empty or unhashed: a key that
-a newer chart adds changes nothing. What the user writes below a key counts as it is, with what is empty or
-false.
-Call with (dict "into" $copy "from" $values "paths" $keys "defaults" $defaults).
+The values of some keys, as JSON, without those that are null or equal the content of the key in `keys`: a key
+that a newer chart adds changes nothing. What the user writes below a key counts as it is, with what is empty
+or false.
+Call with (dict "from" $values "keys" $keys).
 */}}
-{{- define "horovod.pickSet" -}}
-{{- $unhashed := include "horovod.unhashed" . | fromJsonArray -}}
-{{- range $path := .paths -}}
-  {{- $value := $.from -}}
-  {{- range splitList "." $path -}}{{- $value = index $value . -}}{{- end -}}
-  {{- /* Empty keys of an image override nothing. */ -}}
-  {{- if hasSuffix ".image" $path -}}
+{{- define "horovod.pickHashed" -}}
+{{- $picked := dict -}}
+{{- range $key, $none := .keys -}}
+  {{- $value := index $.from $key -}}
+  {{- if and (kindIs "map" $none) $none -}}
+    {{- $value = include "horovod.pickHashed" (dict "from" $value "keys" $none) | fromJson -}}
+    {{- $none = dict -}}
+  {{- else if eq $key "image" -}}
+    {{- /* Empty keys of an image override nothing. */ -}}
     {{- $value = include "horovod.mergedImage" (dict "own" $value) | fromJson -}}
   {{- end -}}
-  {{- $isDefault := eq (toJson $value) (get $.defaults $path | toJson) -}}
-  {{- $isLeftOut := and $isDefault (or (empty $value) (has $path $unhashed)) -}}
-  {{- if not (or (kindIs "invalid" $value) $isLeftOut) -}}
-    {{- include "horovod.restoreDefaults" (dict "into" $.into "defaults" (dict $path $value)) -}}
+  {{- if not (or (kindIs "invalid" $value) (eq (toJson $value) (toJson $none))) -}}
+    {{- $_ := set $picked $key $value -}}
   {{- end -}}
 {{- end -}}
+{{- toJson $picked -}}
 {{- end }}
 
 {{/* Finished or Failed when a Job has ended, else empty. Call with the Job. */}}

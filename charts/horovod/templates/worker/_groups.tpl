@@ -10,11 +10,8 @@ The argument has:
 {{- $root := .root -}}
 {{- $values := .root.Values -}}
 {{- $facts := .root.facts -}}
-{{- $defaults := dict "worker.volumes" list "worker.volumeMounts" list -}}
-{{- range $path, $default := .defaults -}}
-  {{- if hasPrefix "worker." $path -}}{{- $_ := set $defaults $path $default -}}{{- end -}}
-{{- end -}}
-{{- $numbers := .numbers -}}
+{{- $defaults := merge (dict "volumes" list "volumeMounts" list) .defaults.worker -}}
+{{- $numbers := .numbers.worker -}}
 {{- $groups := list -}}
 {{- $ranks := 0 -}}
 {{- $workers := 0 -}}
@@ -22,18 +19,18 @@ The argument has:
 {{- range ($values.workerGroups | default (list (dict "name" "worker"))) -}}
   {{- $group := deepCopy $values.worker -}}
   {{- include "horovod.mergeGroup" (dict "root" $root "group" $group "own" .) -}}
-  {{- include "horovod.restoreDefaults" (dict "into" (dict "worker" $group) "defaults" $defaults) -}}
+  {{- include "horovod.addDefaults" (dict "into" $group "defaults" $defaults) -}}
   {{- /* spares: 0 means the same as no spares, so that the hash of the settings leaves out both. */ -}}
   {{- if not $group.spares -}}{{- $_ := unset $group "spares" -}}{{- end -}}
-  {{- $effective := dict "worker" (deepCopy $group) -}}
-  {{- include "horovod.restoreDefaults" (dict "into" $effective "defaults" $numbers) -}}
-  {{- $_ := set $group "maximum" (add $group.number $effective.worker.spares | int) -}}
+  {{- $effective := deepCopy $group -}}
+  {{- include "horovod.addDefaults" (dict "into" $effective "defaults" $numbers) -}}
+  {{- $_ := set $group "maximum" (add $group.number $effective.spares | int) -}}
   {{- $_ := set $group "objectName" (printf "%s-%s" $facts.fullname $group.name) -}}
-  {{- $_ := set $group "grace" (int $effective.worker.terminationGracePeriodSeconds) -}}
+  {{- $_ := set $group "grace" (int $effective.terminationGracePeriodSeconds) -}}
   {{- $groups = append $groups $group -}}
   {{- $ranks = add $ranks (mul $group.number $group.slots) -}}
   {{- $workers = add $workers $group.number -}}
-  {{- $spares = add $spares $effective.worker.spares -}}
+  {{- $spares = add $spares $effective.spares -}}
 {{- end -}}
 {{- $_ := set $facts "groups" $groups -}}
 {{- $_ := set $facts "ranks" $ranks -}}
