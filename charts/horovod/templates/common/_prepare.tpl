@@ -64,13 +64,14 @@ findSets
 findKeptPrograms
   keptPrograms    the ConfigMaps of other programs that kept pods mount: those of the chart version that
                   created them
+findNodes         these keys of each group
+  staged          the ConfigMap of the nodes that have the group's data; empty without one
+  stagedNodes     these nodes
 prepareWorkers    these keys of each group
   statefulSet     the name of the group's StatefulSet of this run
   labels, annotations  of its pods
   pod             the pod spec
   revision        a hash of the pod template
-  staged          the ConfigMap of the nodes that have the group's data; empty without one
-  stagedNodes     these nodes
 prepareMaster
   masterPod       the template of the master's pod
   jobName         the name of the run's Job
@@ -109,6 +110,7 @@ prepareMaster
   {{- include "horovod.findSets" . -}}
   {{- include "horovod.findKeptPrograms" . -}}
   {{- include "horovod.checkKeptPrograms" . -}}
+  {{- include "horovod.findNodes" . -}}
   {{- /* The values are free of contradictions here, and what the cluster has of the run is known. */ -}}
   {{- include "horovod.prepareWorkers" . -}}
   {{- include "horovod.prepareMaster" . -}}

@@ -24,21 +24,75 @@ tolerations:
 {{- end }}
 
 {{/*
-A group's affinity, as YAML. Where the group has no pod anti-affinity, `spread` adds the one that places each
+A worker's affinity: its group's. Where that has no pod anti-affinity, `spread` adds the one that places each
 worker of the release on a node of its own.
-Call with (dict "root" $ "group" $group).
+Call with (dict "root" $ "group" $group "nodes" $list): the nodes that have the staged data, or none.
 */}}
 {{- define "horovod.workerAffinity" -}}
-{{- $affinity := deepCopy .group.affinity -}}
-{{- if and (ne .group.spread "None") (not (hasKey $affinity "podAntiAffinity")) -}}
-  {{- $labels := include "horovod.selector" (dict "root" .root "component" "worker") | fromYaml -}}
-  {{- $term := dict "topologyKey" "kubernetes.io/hostname" "labelSelector" (dict "matchLabels" $labels) -}}
-  {{- $required := dict "requiredDuringSchedulingIgnoredDuringExecution" (list $term) -}}
-  {{- $weighted := dict "weight" 100 "podAffinityTerm" $term -}}
-  {{- $preferred := dict "preferredDuringSchedulingIgnoredDuringExecution" (list $weighted) -}}
-  {{- $_ := ternary $required $preferred (eq .group.spread "Required") | set $affinity "podAntiAffinity" -}}
-{{- end -}}
-{{ toYaml $affinity }}
+{{- $own := .group.affinity }}
+{{- if .nodes }}
+{{- $own = omit $own "nodeAffinity" }}
+nodeAffinity:
+  {{- include "horovod.nodeAffinity" . | nindent 2 }}
+{{- end }}
+{{- if and (ne .group.spread "None") (not (hasKey $own "podAntiAffinity")) }}
+{{- $labels := include "horovod.selector" (dict "root" .root "component" "worker") | fromYaml }}
+{{- $term := dict "topologyKey" "kubernetes.io/hostname" "labelSelector" (dict "matchLabels" $labels) }}
+podAntiAffinity:
+  {{- if eq .group.spread "Required" }}
+  requiredDuringSchedulingIgnoredDuringExecution: {{ list $term | toJson }}
+  {{- else }}
+  preferredDuringSchedulingIgnoredDuringExecution:
+    - {weight: 100, podAffinityTerm: {{ toJson $term }}}
+  {{- end }}
+{{- end }}
+{{- with $own }}
+{{ toYaml . }}
+{{- end }}
+{{- end }}
+
+{{/*
+A worker's node affinity: its group's, and one of the nodes. The nodes are selected by their names, from which
+the label kubernetes.io/hostname may differ. A field selector takes one name.
+Call with (dict "root" $ "group" $group "nodes" $list); the list has a node.
+*/}}
+{{- define "horovod.nodeAffinity" -}}
+{{- $own := .group.affinity.nodeAffinity | default dict }}
+{{- $required := "requiredDuringSchedulingIgnoredDuringExecution" }}
+{{- $preferred := "preferredDuringSchedulingIgnoredDuringExecution" }}
+{{- if eq .root.Values.staging.nodes "Required" -}}
+{{ $required }}:
+  nodeSelectorTerms:
+    {{- /* Terms are alternatives, so that each term of the group is repeated with each node. */}}
+    {{- range $node := .nodes }}
+    {{- range dig $required "nodeSelectorTerms" (list dict) $own }}
+    - matchFields:
+        {{- with .matchFields }}
+        {{- toYaml . | nindent 8 }}
+        {{- end }}
+        - {key: metadata.name, operator: In, values: [{{ $node | quote }}]}
+      {{- with omit . "matchFields" }}
+      {{- toYaml . | nindent 6 }}
+      {{- end }}
+    {{- end }}
+    {{- end }}
+{{- with omit $own $required }}
+{{ toYaml . }}
+{{- end }}
+{{- else -}}
+{{ $preferred }}:
+  {{- with get $own $preferred }}
+  {{- toYaml . | nindent 2 }}
+  {{- end }}
+  {{- range .nodes }}
+  - weight: 100
+    preference:
+      matchFields: [{key: metadata.name, operator: In, values: [{{ . | quote }}]}]
+  {{- end }}
+{{- with omit $own $preferred }}
+{{ toYaml . }}
+{{- end }}
+{{- end }}
 {{- end }}
 
 {{/*

@@ -1,4 +1,4 @@
-{{/* Staging: filling a volume before the workers start, and placing them where the data are. */}}
+{{/* Staging: filling a volume before the workers start. */}}
 
 {{/*
 The init container that fills a volume before a worker starts: hvd_pods/worker/stage.sh.
@@ -46,74 +46,31 @@ Call with (dict "root" $ "group" $group).
 {{- end }}
 
 {{/*
-The name of the ConfigMap whose keys are the nodes that have the data (hvd_pods/cluster/staged.py writes it);
-empty when the data are not in a directory of a node. It is a hash of the source and the directory, so that
-later runs and other releases of the namespace share it.
-Call with (dict "root" $ "group" $group).
+Finds the nodes that have the data of each group: the keys of a ConfigMap (hvd_pods/cluster/staged.py writes
+it). Its name is a hash of the source and the directory, so that later runs and other releases of the
+namespace share it.
 */}}
-{{- define "horovod.nodeList" -}}
-{{- $staging := .root.Values.staging -}}
-{{- $directory := "" -}}
-{{- if and $staging.command (ne $staging.nodes "Any") -}}
-  {{- $path := trimSuffix "/" $staging.path -}}
-  {{- $mount := include "horovod.mountOf" (dict "mounts" .group.volumeMounts "path" $path) | fromJson -}}
-  {{- $below := trimPrefix (trimSuffix "/" $mount.mountPath) $path -}}
-  {{- range .group.volumes -}}
-    {{- if and (eq .name $mount.name) .hostPath (not $mount.subPathExpr) -}}
-      {{- $directory = printf "%s/%s/%s" .hostPath.path ($mount.subPath | default "") $below | clean -}}
+{{- define "horovod.findNodes" -}}
+{{- $staging := .Values.staging -}}
+{{- $key := include "horovod.stagingKey" . -}}
+{{- $path := trimSuffix "/" $staging.path -}}
+{{- range $group := .facts.groups -}}
+  {{- $staged := "" -}}
+  {{- if and $staging.command (ne $staging.nodes "Any") -}}
+    {{- $mount := include "horovod.mountOf" (dict "mounts" .volumeMounts "path" $path) | fromJson -}}
+    {{- $below := trimPrefix (trimSuffix "/" $mount.mountPath) $path -}}
+    {{- range .volumes -}}
+      {{- if and (eq .name $mount.name) .hostPath (not $mount.subPathExpr) -}}
+        {{- $directory := printf "%s/%s/%s" .hostPath.path ($mount.subPath | default "") $below | clean -}}
+        {{- $staged = printf "%s %s" $directory $key | sha256sum | trunc 10 | printf "horovod-staged-%s" -}}
+      {{- end -}}
     {{- end -}}
   {{- end -}}
-{{- end -}}
-{{- if $directory -}}
-horovod-staged-{{ include "horovod.stagingKey" .root | printf "%s %s" $directory | sha256sum | trunc 10 }}
-{{- end -}}
-{{- end }}
-
-{{/*
-A worker's pod spec with a node affinity for nodes, as YAML.
-Call with (dict "root" $ "pod" $podSpec "nodes" $list); the list has a node. The nodes are selected by their
-names, from which the label kubernetes.io/hostname may differ. A field selector takes one name, so that each
-node is a term of its own.
-*/}}
-{{- define "horovod.placeOnNodes" -}}
-{{- $pod := fromYaml .pod -}}
-{{- $affinity := $pod.affinity | default dict -}}
-{{- $ofNodes := $affinity.nodeAffinity | default dict -}}
-{{- $fields := list -}}
-{{- range .nodes -}}
-  {{- $fields = append $fields (dict "key" "metadata.name" "operator" "In" "values" (list .)) -}}
-{{- end -}}
-{{- if eq .root.Values.staging.nodes "Required" -}}
-  {{- include "horovod.requireNodes" (dict "into" $ofNodes "fields" $fields) -}}
-{{- else -}}
-  {{- include "horovod.preferNodes" (dict "into" $ofNodes "fields" $fields) -}}
-{{- end -}}
-{{ set $affinity "nodeAffinity" $ofNodes | set $pod "affinity" | toYaml }}
-{{- end }}
-
-{{/*
-Changes `into`, a node affinity, so that a node must match one of the fields. Terms are alternatives, so that
-each term that the user gave is repeated with each field.
-*/}}
-{{- define "horovod.requireNodes" -}}
-{{- $key := "requiredDuringSchedulingIgnoredDuringExecution" -}}
-{{- $given := dig $key "nodeSelectorTerms" (list dict) .into -}}
-{{- $terms := list -}}
-{{- range $field := .fields -}}
-  {{- range $given -}}
-    {{- $terms = append $terms
-      (set (deepCopy .) "matchFields" (append (.matchFields | default list) $field)) -}}
+  {{- $list := dict -}}
+  {{- if $staged -}}
+    {{- $list = lookup "v1" "ConfigMap" $.Release.Namespace $staged | default dict -}}
   {{- end -}}
+  {{- $_ := set $group "staged" $staged -}}
+  {{- $_ := set $group "stagedNodes" (keys ($list.data | default dict) | sortAlpha) -}}
 {{- end -}}
-{{- $_ := set .into $key (dict "nodeSelectorTerms" $terms) -}}
-{{- end }}
-
-{{/* Changes `into`, a node affinity, so that the scheduler prefers nodes that match one of the fields. */}}
-{{- define "horovod.preferNodes" -}}
-{{- $key := "preferredDuringSchedulingIgnoredDuringExecution" -}}
-{{- $terms := get .into $key | default list -}}
-{{- range .fields -}}
-  {{- $terms = append $terms (dict "weight" 100 "preference" (dict "matchFields" (list .))) -}}
-{{- end -}}
-{{- $_ := set .into $key $terms -}}
 {{- end }}

@@ -3,41 +3,34 @@
 {{- define "horovod.prepareWorkers" -}}
 {{- $facts := .facts -}}
 {{- range $group := .facts.groups -}}
-  {{- $of := dict "root" $ "group" $group -}}
   {{- /* A master in a queue cannot replace the pods of the run before, so that each run has StatefulSets of
   its own. */ -}}
   {{- $ofRun := printf "%s-%s" .objectName (trunc 8 $facts.settingsHash) -}}
   {{- $name := ternary .objectName $ofRun (empty $facts.kueue) -}}
   {{- $metadata := include "horovod.podMetadata" (dict "root" $ "of" $group) | fromJson -}}
-  {{- $pod := include "horovod.workerPodSpec" $of -}}
-  {{- /* The revision names the version of the keys, and tells the master which pods are current. A
-  StatefulSet that the upgrade keeps keeps its own. The nodes below are no part of it: running workers are on
-  such nodes already. */ -}}
-  {{- $content := list $metadata.labels $metadata.annotations | toJson | printf "%s %s" $pod -}}
+  {{- $placed := dict "root" $ "group" $group "nodes" .stagedNodes -}}
+  {{- $anywhere := dict "root" $ "group" $group "nodes" list -}}
+  {{- /* The revision names the version of the keys, and tells the master which pods are current. The nodes
+  are no part of it: running workers are on such nodes already. A StatefulSet that the upgrade keeps keeps
+  its own. */ -}}
+  {{- $content := list $metadata.labels $metadata.annotations | toJson
+    | printf "%s %s" (include "horovod.workerPodSpec" $anywhere) -}}
   {{- $revision := sha256sum $content | trunc 10 -}}
   {{- with get $facts.sets $name -}}
     {{- $revision = get .spec.template.metadata.labels "hvdchart/revision" -}}
   {{- end -}}
-  {{- $staged := include "horovod.nodeList" $of -}}
-  {{- $list := dict -}}
-  {{- if $staged -}}
-    {{- $list = lookup "v1" "ConfigMap" $.Release.Namespace $staged | default dict -}}
-  {{- end -}}
-  {{- $nodes := keys ($list.data | default dict) | sortAlpha -}}
-  {{- if $nodes -}}
-    {{- $pod = include "horovod.placeOnNodes" (dict "root" $ "pod" $pod "nodes" $nodes) -}}
-  {{- end -}}
   {{- $_ := set $group "statefulSet" $name -}}
   {{- $_ := set $group "labels" $metadata.labels -}}
   {{- $_ := set $group "annotations" $metadata.annotations -}}
-  {{- $_ := set $group "pod" $pod -}}
+  {{- $_ := set $group "pod" (include "horovod.workerPodSpec" $placed) -}}
   {{- $_ := set $group "revision" $revision -}}
-  {{- $_ := set $group "staged" $staged -}}
-  {{- $_ := set $group "stagedNodes" $nodes -}}
 {{- end -}}
 {{- end }}
 
-{{/* The pod spec of a worker. Call with (dict "root" $ "group" $group). */}}
+{{/*
+The pod spec of a worker.
+Call with (dict "root" $ "group" $group "nodes" $list): the nodes that have the staged data, or none.
+*/}}
 {{- define "horovod.workerPodSpec" -}}
 {{- $root := .root -}}
 {{- $group := .group -}}
