@@ -158,20 +158,12 @@ EFFECTS: dict[str, tuple[Values, dict[str, Any]]] = {
             "lost_after_seconds": 0,
             "stall_timeout_seconds": 0,
             "stops_follow_steps": False,
-            "HOROVOD_STALL_CHECK_TIME_SECONDS": "15",
+            "HVD_STALL_TIMEOUT": "0",
         },
     ),
-    "check of long stalls": (
-        {"launch": {"stallTimeoutSeconds": 600}},
-        {"HOROVOD_STALL_CHECK_TIME_SECONDS": "15"},
-    ),
-    "check of short stalls": (
-        {"launch": {"stallTimeoutSeconds": 20}},
-        {"HOROVOD_STALL_CHECK_TIME_SECONDS": "10"},
-    ),
-    "check of stalls of a second": (
-        {"launch": {"stallTimeoutSeconds": 1}},
-        {"HOROVOD_STALL_CHECK_TIME_SECONDS": "1"},
+    "stalls by default": (
+        {"launch": {"stallTimeoutSeconds": None}},
+        {"HVD_STALL_TIMEOUT": "3600"},
     ),
     "no grace and no retries": (
         {"master": {"terminationGracePeriodSeconds": 0, "backoffLimit": 0}},

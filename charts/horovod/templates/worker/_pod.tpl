@@ -130,7 +130,7 @@ would. */}}
 {{- if .root.facts.kueue }}
 - {name: HVD_IN_QUEUE, value: "1"}
 {{- end }}
-- {name: HOROVOD_STALL_CHECK_TIME_SECONDS, value: {{ include "horovod.stallPeriod" .root | quote }}}
+- {name: HVD_STALL_TIMEOUT, value: {{ int .root.facts.effective.launch.stallTimeoutSeconds | quote }}}
 {{- if include "horovod.fusesByRanks" .root }}
 - {name: HVD_FUSION_BY_RANKS, value: "1"}
 {{- end }}

@@ -1,13 +1,5 @@
 {{/* How the chart tunes Horovod in the workers. */}}
 
-{{/* Seconds between two looks of Horovod for ranks that keep others waiting. */}}
-{{- define "horovod.stallPeriod" -}}
-{{- $timeout := int .facts.effective.launch.stallTimeoutSeconds -}}
-{{- /* Horovod names a rank after one to four periods, a minute with 15 s: it finds some tensors late only
-after two. */ -}}
-{{- ternary (max 1 (min 15 (div $timeout 2))) 15 (gt $timeout 0) -}}
-{{- end }}
-
 {{/*
 Whether all ranks of the run would choose the same size of Horovod's fusion buffer, so that they may choose
 it: empty or "yes". It is what a rank cannot see: that all groups run over MPI and on CPUs, and have the same

@@ -247,3 +247,16 @@ def test_rank_that_is_stopped_is_described(
     stop(script)
     described = "rank 3 is stopped by a signal: something has sent it SIGSTOP"
     assert show(*numbers) == [described]
+
+
+@pytest.mark.parametrize(
+    ("timeout", "period"), [("0", "15"), ("600", "15"), ("20", "10"), ("1", "1")]
+)
+def test_horovod_reports_within_half_of_the_stall_timeout(timeout: str, period: str) -> None:
+    chosen = rank_watch.choose_period({contract.STALL_TIMEOUT: timeout})
+    assert chosen == {rank_watch.PERIOD: period}
+
+
+def test_period_stays_where_worker_env_sets_it() -> None:
+    given = {contract.STALL_TIMEOUT: "20", rank_watch.PERIOD: "60"}
+    assert rank_watch.choose_period(given) == {}

@@ -47,6 +47,8 @@ REVISION = "HVD_REVISION"
 GRACE = "HVD_GRACE"
 # Set in a queue of Kueue, where a worker that is deleted has not succeeded.
 IN_QUEUE = "HVD_IN_QUEUE"
+# The seconds for which a rank may keep the others waiting; 0: no limit.
+STALL_TIMEOUT = "HVD_STALL_TIMEOUT"
 # Set where Horovod's fusion threshold follows from the number of ranks.
 FUSION_BY_RANKS = "HVD_FUSION_BY_RANKS"
 # The modules that the warm process imports, separated by spaces.

@@ -238,6 +238,7 @@ def main() -> int:
     if Path(CODE).is_dir():
         # The packages are installed later, at this path. Agent connections and forks need the path.
         os.environ.update(packages.add_to(os.environ))
+    os.environ.update(rank_watch.choose_period(os.environ))
     write_ssh()
     remove_left_folders(Path(os.environ.get("TMPDIR", "/tmp")))  # noqa: S108 - as Open MPI does
     start_warm_process(sys.executable, os.environ)

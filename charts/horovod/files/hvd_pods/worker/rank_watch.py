@@ -19,6 +19,9 @@ from hvd_pods.worker import kept_states
 # A variable of Horovod: the seconds between two reports about ranks that have not joined.
 PERIOD = "HOROVOD_STALL_CHECK_TIME_SECONDS"
 DEFAULT_PERIOD = 60.0
+# Horovod names a rank after one to four periods, which is a minute with 15 s: it finds some tensors
+# late only after two.
+LONGEST_PERIOD = 15
 # States of proc(5) in which a process waits until another process resumes it.
 STOPPED = {"T": notices.STOPPED, "t": notices.DEBUGGED}
 # Frameworks that do not report stalled ranks. Under MPI, waiting ranks poll: they are never idle.
@@ -98,6 +101,16 @@ class RankWatch:
         self._used = used
         self._looked = now
         return self._idle
+
+
+def choose_period(given: Mapping[str, str]) -> dict[str, str]:
+    """Return the variable of Horovod that the worker's environment lacks.
+
+    It is at most half of the stall timeout, so that a rank is named before the attempt ends.
+    """
+    timeout = int(given.get(contract.STALL_TIMEOUT, "0"))
+    period = min(LONGEST_PERIOD, max(1, timeout // 2)) if timeout else LONGEST_PERIOD
+    return {} if PERIOD in given else {PERIOD: str(period)}
 
 
 def cpu_seconds(leaders: Iterable[int]) -> dict[int, float]:
