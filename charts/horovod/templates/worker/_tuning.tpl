@@ -7,19 +7,17 @@ variables from env, a Secret and the image. What a rank sees is decided there (h
 size, and whether its own environment has one already.
 */}}
 {{- define "horovod.fusesByRanks" -}}
-{{- $images := list -}}
+{{- $sources := list -}}
 {{- $hasDevices := false -}}
-{{- $variables := list -}}
 {{- range .facts.groups -}}
-  {{- $has := include "horovod.hasEnv" (dict "env" .env "name" "HOROVOD_FUSION_THRESHOLD") -}}
-  {{- $variables = append $variables (list $has .envFrom | toJson) -}}
-  {{- $images = append $images (toJson .image) -}}
+  {{- $own := include "horovod.hasEnv" (dict "env" .env "name" "HOROVOD_FUSION_THRESHOLD") -}}
+  {{- $sources = append $sources (list $own .envFrom .image | toJson) -}}
   {{- $hasDevices = or $hasDevices .podSpec.resourceClaims .podSpec.runtimeClassName -}}
   {{- range $resource, $count := (.resources).limits -}}
     {{- $hasDevices = or $hasDevices (and (contains "/" $resource) (int $count)) -}}
   {{- end -}}
 {{- end -}}
-{{- $areAlike := and (eq (len (uniq $images)) 1) (eq (len (uniq $variables)) 1) -}}
+{{- $areAlike := eq (len (uniq $sources)) 1 -}}
 {{- if and (eq .Values.launch.mode "mpirun") (not $hasDevices) $areAlike -}}yes{{- end -}}
 {{- end }}
 
