@@ -36,10 +36,9 @@ prepareGroups
   workers         the workers that the ranks need
   spares          the workers that wait
 prepareGang
-  podGroup        the gang's PodGroup
-  gangApi         its API; empty where the cluster has none of Kubernetes' own
-  gangSize        its pods
-  gangSpec        the specification of the PodGroup
+  gangSize        the pods of the gang
+  gangApi         the API of its PodGroup; empty where the cluster has none of Kubernetes' own
+  podGroup        the name of the PodGroup
   schedulerName   the scheduler of the pods; empty for the cluster's default
 prepareCode
   code            its files by name; size: their characters; version, sha256 and configMap, which are empty
