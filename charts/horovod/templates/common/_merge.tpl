@@ -1,4 +1,4 @@
-{{/* Merging values: defaults, worker groups, labels. */}}
+{{/* Merging maps. */}}
 
 {{/*
 Sets the keys that are missing or null: null deletes a key, and after `helm upgrade --reuse-values` the keys
@@ -15,28 +15,6 @@ Call with (dict "into" $values "defaults" $defaults).
     {{- include "horovod.addDefaults" (dict "into" $value "defaults" $default) -}}
   {{- end -}}
 {{- end -}}
-{{- end }}
-
-{{/*
-Merges a group's own values into a copy of the worker's, which it changes. A map merges key by key, and null,
-{} or [] clears the worker's value. Entries of env, volumes and volumeMounts are added to the worker's and the
-release's.
-Call with (dict "root" $ "group" $copyOfTheWorker "own" $valuesOfTheGroup).
-*/}}
-{{- define "horovod.mergeGroup" -}}
-{{- $values := .root.Values -}}
-{{- $group := .group -}}
-{{- $own := deepCopy .own -}}
-{{- $_ := set $group "volumes" $values.volumes -}}
-{{- $_ := set $group "volumeMounts" $values.volumeMounts -}}
-{{- range $list := list "env" "volumes" "volumeMounts" -}}
-  {{- with get $own $list -}}{{- $_ := set $own $list (concat (get $group $list) .) -}}{{- end -}}
-{{- end -}}
-{{- with $own.image -}}
-  {{- $_ := set $group "image"
-    (include "horovod.mergedImage" (dict "image" $group.image "own" .) | fromJson) -}}
-{{- end -}}
-{{- include "horovod.override" (dict "into" $group "from" $own) -}}
 {{- end }}
 
 {{/* Changes `into`: maps merge key by key, null removes a key, anything else replaces. */}}

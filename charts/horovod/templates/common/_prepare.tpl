@@ -97,7 +97,7 @@ prepareMaster
   {{- include "horovod.preparePrograms" . -}}
   {{- include "horovod.prepareKeys" . -}}
   {{- include "horovod.preparePolicies" . -}}
-  {{- include "horovod.prepareGroups" (dict "root" . "defaults" $defaults "numbers" $numbers) -}}
+  {{- include "horovod.prepareGroups" . -}}
   {{- include "horovod.prepareGang" . -}}
   {{- include "horovod.prepareCode" . -}}
   {{- include "horovod.prepareCommand" . -}}

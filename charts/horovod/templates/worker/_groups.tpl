@@ -1,28 +1,21 @@
 {{/* The worker groups, each merged with `worker`. */}}
 
-{{/*
-The argument has:
-  root      the context of the chart
-  defaults  the defaults of the chart
-  numbers   the numbers in the place of nulls
-*/}}
 {{- define "horovod.prepareGroups" -}}
-{{- $root := .root -}}
-{{- $values := .root.Values -}}
-{{- $facts := .root.facts -}}
-{{- $defaults := merge (dict "volumes" list "volumeMounts" list) .defaults.worker -}}
-{{- $numbers := .numbers.worker -}}
+{{- $facts := .facts -}}
+{{- $defaults := (include "horovod.defaults" . | fromJson).worker
+  | merge (dict "volumes" list "volumeMounts" list) -}}
+{{- $numbers := (include "horovod.effective" . | fromJson).worker -}}
 {{- $groups := list -}}
 {{- $ranks := 0 -}}
 {{- $workers := 0 -}}
 {{- $spares := 0 -}}
-{{- range ($values.workerGroups | default (list (dict "name" "worker"))) -}}
-  {{- $group := deepCopy $values.worker -}}
-  {{- include "horovod.mergeGroup" (dict "root" $root "group" $group "own" .) -}}
+{{- range (.Values.workerGroups | default (list (dict "name" "worker"))) -}}
+  {{- $group := deepCopy $.Values.worker -}}
+  {{- include "horovod.mergeGroup" (dict "root" $ "group" $group "own" .) -}}
   {{- include "horovod.addDefaults" (dict "into" $group "defaults" $defaults) -}}
   {{- /* spares: 0 means the same as no spares, so that the hash of the settings leaves out both. */ -}}
   {{- if not $group.spares -}}{{- $_ := unset $group "spares" -}}{{- end -}}
-  {{- $effective := deepCopy $group -}}
+  {{- $effective := pick $group "spares" "terminationGracePeriodSeconds" -}}
   {{- include "horovod.addDefaults" (dict "into" $effective "defaults" $numbers) -}}
   {{- $_ := set $group "maximum" (add $group.number $effective.spares | int) -}}
   {{- $_ := set $group "objectName" (printf "%s-%s" $facts.fullname $group.name) -}}
@@ -36,6 +29,28 @@ The argument has:
 {{- $_ := set $facts "ranks" $ranks -}}
 {{- $_ := set $facts "workers" $workers -}}
 {{- $_ := set $facts "spares" $spares -}}
+{{- end }}
+
+{{/*
+Merges a group's own values into a copy of the worker's, which it changes. A map merges key by key, and null,
+{} or [] clears the worker's value. Entries of env, volumes and volumeMounts are added to the worker's and the
+release's.
+Call with (dict "root" $ "group" $copyOfTheWorker "own" $valuesOfTheGroup).
+*/}}
+{{- define "horovod.mergeGroup" -}}
+{{- $values := .root.Values -}}
+{{- $group := .group -}}
+{{- $own := deepCopy .own -}}
+{{- $_ := set $group "volumes" $values.volumes -}}
+{{- $_ := set $group "volumeMounts" $values.volumeMounts -}}
+{{- range $list := list "env" "volumes" "volumeMounts" -}}
+  {{- with get $own $list -}}{{- $_ := set $own $list (concat (get $group $list) .) -}}{{- end -}}
+{{- end -}}
+{{- with $own.image -}}
+  {{- $_ := set $group "image"
+    (include "horovod.mergedImage" (dict "image" $group.image "own" .) | fromJson) -}}
+{{- end -}}
+{{- include "horovod.override" (dict "into" $group "from" $own) -}}
 {{- end }}
 
 {{/*
