@@ -9,8 +9,11 @@ those of the values.
 {{- include "horovod.checkNames" . -}}
 {{- include "horovod.checkImages" . -}}
 {{- include "horovod.checkGroups" . -}}
+{{- include "horovod.checkWorkers" . -}}
+{{- include "horovod.checkSpares" . -}}
+{{- include "horovod.checkGpus" . -}}
+{{- include "horovod.checkTags" . -}}
 {{- include "horovod.checkPlacement" . -}}
-{{- include "horovod.checkSecurity" . -}}
 {{- include "horovod.checkLaunch" . -}}
 {{- include "horovod.checkBinding" . -}}
 {{- include "horovod.checkEnd" . -}}

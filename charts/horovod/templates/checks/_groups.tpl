@@ -18,10 +18,6 @@
   {{- end -}}
   {{- $names = append $names .name -}}
 {{- end -}}
-{{- include "horovod.checkWorkers" . -}}
-{{- include "horovod.checkSpares" . -}}
-{{- include "horovod.checkGpus" . -}}
-{{- include "horovod.checkTags" . -}}
 {{- end }}
 
 {{/* The Role names every pod that the master may replace, so that the number of workers has a limit. */}}

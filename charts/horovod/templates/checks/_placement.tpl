@@ -17,4 +17,9 @@
       "do" "run as 0 (with runAsNonRoot: false), or remove them and raise the node's memlock limit") -}}
   {{- end -}}
 {{- end -}}
+{{- if and .Values.podSecurityContext.runAsNonRoot (eq (toString $user) "0") -}}
+  {{- include "horovod.refuse" (dict
+    "what" "podSecurityContext.runAsUser is 0 but runAsNonRoot is true"
+    "do" "for a root image set runAsNonRoot to false too") -}}
+{{- end -}}
 {{- end }}

@@ -17,16 +17,6 @@
 {{- end -}}
 {{- end }}
 
-{{- define "horovod.checkSecurity" -}}
-{{- with .Values.podSecurityContext -}}
-  {{- if and .runAsNonRoot (eq (toString .runAsUser) "0") -}}
-    {{- include "horovod.refuse" (dict
-      "what" "podSecurityContext.runAsUser is 0 but runAsNonRoot is true"
-      "do" "for a root image set runAsNonRoot to false too") -}}
-  {{- end -}}
-{{- end -}}
-{{- end }}
-
 {{- define "horovod.checkPods" -}}
 {{- include "horovod.checkPod" (dict "root" . "of" "master" "values" .Values.master) -}}
 {{- range .facts.groups -}}
