@@ -43,9 +43,8 @@ prepareGang
 prepareCode
   code            its files by name; size: their characters; version, sha256 and configMap, which are empty
                   without code; data and binaryData: the content of the ConfigMap
-prepareCommand
+prepareScript
   command         the training command
-preparePaths
   resultsPath     what results.command stores at the end
   logDir          what TensorBoard reads
 prepareRun
@@ -93,6 +92,7 @@ prepareMaster
     "statefulSets" $statefulSets
     "effective" $effective
   ) -}}
+  {{- /* Derive what follows from the values. */ -}}
   {{- include "horovod.prepareNames" . -}}
   {{- include "horovod.preparePrograms" . -}}
   {{- include "horovod.prepareKeys" . -}}
@@ -100,9 +100,9 @@ prepareMaster
   {{- include "horovod.prepareGroups" . -}}
   {{- include "horovod.prepareGang" . -}}
   {{- include "horovod.prepareCode" . -}}
-  {{- include "horovod.prepareCommand" . -}}
-  {{- include "horovod.preparePaths" . -}}
+  {{- include "horovod.prepareScript" . -}}
   {{- include "horovod.checks" . -}}
+  {{- /* The values are free of contradictions here. Find what the cluster has of the run. */ -}}
   {{- include "horovod.prepareRun" . -}}
   {{- include "horovod.findJob" . -}}
   {{- include "horovod.readEnd" . -}}
@@ -110,7 +110,7 @@ prepareMaster
   {{- include "horovod.findKeptPrograms" . -}}
   {{- include "horovod.checkKeptPrograms" . -}}
   {{- include "horovod.findNodes" . -}}
-  {{- /* The values are free of contradictions here, and what the cluster has of the run is known. */ -}}
+  {{- /* Render the pods. */ -}}
   {{- include "horovod.prepareWorkers" . -}}
   {{- include "horovod.prepareMaster" . -}}
 {{- end -}}

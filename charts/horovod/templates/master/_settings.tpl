@@ -1,6 +1,6 @@
-{{/* The run as the master gets it. */}}
+{{/* The script, and the run as the master gets it. */}}
 
-{{- define "horovod.prepareCommand" -}}
+{{- define "horovod.prepareScript" -}}
 {{- /* A single Python file is the command itself. */ -}}
 {{- $files := keys .facts.code.files -}}
 {{- $command := .Values.master.args -}}
@@ -8,7 +8,13 @@
 {{- if and $isOneScript (not $command) (ne .Values.launch.mode "custom") -}}
   {{- $command = list "python3" (first $files) -}}
 {{- end -}}
+{{- $output := "" -}}
+{{- range .Values.worker.env -}}
+  {{- if eq .name "OUTPUT_PATH" -}}{{- $output = .value | default "" -}}{{- end -}}
+{{- end -}}
 {{- $_ := set .facts "command" $command -}}
+{{- $_ := set .facts "resultsPath" (.Values.results.path | default $output) -}}
+{{- $_ := set .facts "logDir" (.Values.tensorboard.logDir | default $output) -}}
 {{- end }}
 
 {{/*
