@@ -216,8 +216,8 @@ class SelftestEffectRunner(EffectRunner):
     def _label(self, api: Api, component: str | None) -> None:
         # The NetworkPolicy admits a pod by this label (templates/network/networkpolicy.yaml).
         body = {"metadata": {"labels": {contract.COMPONENT_LABEL: component}}}
-        path = f"core/pods/{self._assignment.holder}"
-        api.merge_patch(path, body, retry_seconds=self._timing.settles)
+        settles = self._timing.settles
+        api.merge_patch(f"core/pods/{self._assignment.holder}", body, retry_seconds=settles)
 
     def _becomes(self, address: str, *, is_open: bool) -> bool:
         """Return whether the agent becomes reachable, or unreachable, in time.

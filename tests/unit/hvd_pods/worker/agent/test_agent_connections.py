@@ -13,6 +13,7 @@ import pytest
 
 from devtools.common.waiting import wait_until
 from hvd_pods.agent import frames
+from hvd_pods.worker import rank_watch
 from tests.unit.hvd_pods.programs import Program
 from tests.unit.hvd_pods.worker.agent.pods import CONTAINER, AgentPod, all_commands
 
@@ -103,6 +104,7 @@ def test_program_has_the_containers_environment_and_what_the_master_gives(
         "PATH": f"{CONTAINER['PATH']}:{packages}/bin",
         "PYTHONPATH": f"{packages}/site",
         "LD_LIBRARY_PATH": f"{packages}/lib",
+        rank_watch.PERIOD: str(rank_watch.LONGEST_PERIOD),
         "HVD_FENCE": "5",
         "HVD_ATTEMPT": "2",
         "HVD_RUN_ID": "run-1",
